@@ -188,10 +188,10 @@ typedef enum tri_scalar_kind {
 // The elements of the step scalars, which NORM makes and update ops read.
 enum {
     TRI_STEP_LR,
-    // Factor of every gradient: nominal count / true count × clip factor / loss scale. BACKWARD has
-    // divided by the nominal count, the step's samples; the true count omits ignored labels. The
-    // quotient of the two is left out if BACKWARD has divided by true counts, which it does unless
-    // they are known only after it (TRI_COUNT_BEHIND).
+    // Factor of every gradient: nominal count / true count × clip factor / loss scale. With
+    // TRI_COUNT_BEHIND, BACKWARD divides by the nominal count (the step's samples), because the
+    // true count, which omits ignored labels, is known only afterwards. Otherwise BACKWARD divides
+    // by true counts, and nominal count / true count is left out.
     TRI_STEP_GRADIENT_SCALE,
     TRI_STEP_STATISTIC_SCALE, // factor of every statistic: 1 / samples of the step
     TRI_STEP_SKIP,            // not 0: the update changes nothing
@@ -276,7 +276,8 @@ void tri_graph_destroy(tri_graph *graph); // NULL allowed
 // sets the outputs' shapes. `attr` is copied.
 tri_value tri_node_add(tri_graph *graph, const tri_op *op, const tri_value *inputs, int count,
                        const void *attr, const char *name);
-// Gets another output of the node that made `value`, which tri_node_add did not return.
+// Gets output number `output`, counted from 0, of the node that made `value`: tri_node_add returns
+// only output 0. The value none if the node has no such output.
 tri_value tri_node_output(const tri_graph *graph, tri_value value, int output);
 
 tri_value tri_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_shape shape);

@@ -1,5 +1,5 @@
 // Checks the rules that every graph must keep after every pass, so that a wrong pass is found at
-// once and not by wrong losses.
+// once and does not first show as wrong losses.
 #include "graph/graph.h"
 
 #include <string.h>

@@ -89,8 +89,8 @@ static bool find_gradients(const chunking *c, head *h) {
 
 // Finds the nodes around the cross-entropy `loss` that one node can replace. False: it cannot
 // replace them, for example because the scores do not come from a linear layer, or because further
-// nodes read the scores. Where ranks divide the classes, such nodes combine the results of all
-// ranks (vocab_parallel_loss.c).
+// nodes read the scores. There are such further nodes where ranks divide the classes: they combine
+// the results of all ranks (vocab_parallel_loss.c).
 static bool find_head(const chunking *c, int loss, head *h) {
     const tri_graph *g = c->graph;
     const tri_node *node = &g->nodes[loss];

@@ -64,7 +64,8 @@ static bool is_made_before(const rewrite *w, const tri_node *copy, const tri_nod
     return true;
 }
 
-// Gives the node's outputs the shapes and types that its op makes. False: its op refuses the node.
+// Gives the node's outputs the shapes and types that the op's shape rule computes. False: the rule
+// rejects the node.
 static bool set_outputs(const rewrite *w, const tri_node *node) {
     tri_op_signature s = tri_node_signature(w->graph, node);
     if (node->op->shape(node->attr, &s) != TRI_OK) return false;

@@ -18,7 +18,7 @@ typedef enum precision_class {
     // readers need that.
     PRECISION_NORM,
     PRECISION_ANY,   // reads any types, computes in F32
-    PRECISION_CARRY, // moves data between ranks in the type that they have
+    PRECISION_CARRY, // copies its input, mostly between ranks, in the type that it has
     // Reads its input x in the type that x has; rounds the bias to a half type first, as a linear
     // layer does.
     PRECISION_BIAS,

@@ -1,5 +1,5 @@
-// Computes how much memory the communicators of the engine's groups need for themselves. It is part
-// of the peak of a rank's memory.
+// Computes how much memory a rank's communicators need for themselves: the engine opens one for
+// each group of ranks. This memory is part of the peak of the rank's memory.
 #include "plan/plan.h"
 
 #include "comm/data.h"

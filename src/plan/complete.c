@@ -124,8 +124,8 @@ static void put_takes(work *w) {
     }
 }
 
-// The compute actions, from first to last, during which a unit's parameters are gathered: GATHER
-// stands before them, RELEASE after them.
+// A stretch of compute actions, from `first` to `last`, during which a unit's parameters are
+// gathered: GATHER stands before it, RELEASE after it.
 typedef struct gathered_range {
     int unit, first, last;
 } gathered_range;
@@ -181,8 +181,7 @@ static void put_gathers(work *w) {
     int most = w->first_use[r->unit_count], count = 0, start_count = 0;
     gathered_range *ranges = TRI_NEW_ARRAY(w->arena, gathered_range, most);
     int *starts = TRI_NEW_ARRAY(w->arena, int, most);
-    // open[u]: the latest range of compute actions during which the parameters of unit u are
-    // gathered.
+    // open[u]: the latest range of unit u so far, whose RELEASE is not inserted yet.
     gathered_range **open = TRI_NEW_ARRAY(w->arena, gathered_range *, r->unit_count);
     for (int u = 0; u < r->unit_count; u++)
         if (r->units[u].here && r->units[u].bytes > 0) count += find_ranges(w, u, ranges + count);
@@ -246,11 +245,12 @@ static void put_sum(work *w, int unit, int first, int end) {
     }
 }
 
-// Inserts the SCATTERs of a unit. SCATTER follows the last action that adds to the unit's gradients
-// of a micro-batch or, if gradients are not scattered after every micro-batch, of the step. If
-// several stages of this rank read the unit, actions of two micro-batches may alternate. Then
-// SCATTER follows each action whose successor belongs to another micro-batch, so that no sum mixes
-// two: a deterministic run adds the micro-batches one by one.
+// Finds the actions whose gradients of a unit are summed together (see put_sum), and inserts a
+// SCATTER after each sum, if gradients are scattered. A sum ends with the last action that adds to
+// the unit's gradients of a micro-batch or, if gradients are not scattered after every micro-batch,
+// of the step. If several stages of this rank read the unit, actions of two micro-batches may
+// alternate. Then a sum ends with each action whose successor belongs to another micro-batch, so
+// that no sum mixes two: a deterministic run adds the micro-batches one by one.
 static void put_sums(work *w, int unit) {
     const tri_schedule_request *r = w->request;
     bool by_round = tri_schedule_scatters_rounds(r), scattered = false;

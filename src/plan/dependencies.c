@@ -23,13 +23,16 @@ typedef enum resource_kind {
     STATES,
     // Of a unit: this rank's shard of the parameters, which FETCH brings from storage.
     OWN_PARAMETERS,
-    // The same memory as GRADIENTS, but only of units with statistics of batch norm, which FORWARD
-    // writes among the unit's gradients.
+    // The same memory as GRADIENTS, but only of units with running statistics of batch norm.
+    // FORWARD writes what a micro-batch adds to these statistics there, so that it is summed over
+    // micro-batches and ranks together with the gradients.
     STATISTICS,
     SCALARS, // the step scalars: numbers that NORM makes and STEP reads, such as the learning rate
-    ACTIVATIONS, // of a block and micro-batch: the values that BACKWARD needs
-    BEFORE,      // ACTIVATIONS of the previous block of the stage, of the same micro-batch
-    BEHIND,      // ACTIVATIONS of the next block of the stage, of the same micro-batch
+    // Of a block and micro-batch: the values that the block makes, forward and backward, for its
+    // own BACKWARD and for its neighbours in the stage.
+    ACTIVATIONS,
+    BEFORE, // ACTIVATIONS of the previous block of the stage, of the same micro-batch
+    BEHIND, // ACTIVATIONS of the next block of the stage, of the same micro-batch
     // The next two are for edges to a later stage of the pipeline.
     MADE, // of a block and micro-batch: the edges whose values it makes
     READ, // of a block and micro-batch: the edges whose values it reads as the first of its stage
@@ -37,8 +40,9 @@ typedef enum resource_kind {
     MADE_BACK,
     READ_BACK,
     MESSAGE, // of an edge and micro-batch: its values, which a SEND or RECV moves
-    // Of a micro-batch: the inputs. Only the first FORWARD is entered as reading them, because all
-    // other compute actions of the micro-batch come after it.
+    // Of a micro-batch: its inputs. Only this rank's first FORWARD of the micro-batch
+    // (tri_action.begins_round) counts as a reader, because the rank's other compute actions for
+    // the micro-batch come after it.
     INPUTS,
 } resource_kind;
 
@@ -99,7 +103,8 @@ static const struct {
     {TRI_ACTION_STEP, PARAMETERS, true},
     {TRI_ACTION_PREPARE, STATES, false},
     {TRI_ACTION_PREPARE, PARAMETERS, true},
-    // A write, because other buffers may use the states' memory afterwards.
+    // EVICT only reads the states, but counts as a writer, because other buffers may use their
+    // memory afterwards.
     {TRI_ACTION_EVICT, STATES, true},
     {TRI_ACTION_DOWNLOAD, OWN_GRADIENTS, false},
     {TRI_ACTION_DOWNLOAD, STATES, true},
@@ -117,9 +122,9 @@ struct tri_resources {
     const tri_schedule_request *request;
     int first_access[TRI_ACTION_KIND_COUNT + 1];
     int blocks_at, edges_at, inputs_at, count;
-    // Four kinds of linked lists, numbered as READ, MADE, READ_BACK and MADE_BACK of resource_kind:
-    // the edges (tri_edge) whose values a block reads or makes. Block b's list begins with edge
-    // edge_lists[kind][b], and next_edges[kind][e] follows edge e; -1: no more.
+    // Four kinds of linked lists of edges (tri_edge), numbered 0: READ, 1: MADE, 2: READ_BACK, 3:
+    // MADE_BACK (see resource_kind): the edges whose values a block reads or makes. Block b's list
+    // begins with edge edge_lists[kind][b], and next_edges[kind][e] follows edge e; -1: no more.
     int *edge_lists[4];
     int *next_edges[4];
 };

@@ -191,8 +191,8 @@ static int compare(const void *x, const void *y) {
     return (a->action.round > b->action.round) - (a->action.round < b->action.round);
 }
 
-// Where this rank's compute actions stand in its list, and when each of them would begin on the
-// ideal machine of clock_work.
+// Where this rank's compute actions stand in its list, and when each would begin if forward took
+// one unit of time and backward two.
 typedef struct index_of_actions {
     int *of[2]; // of[ALONG] and of[BACK]: by block and micro-batch, the action's index
     // By action: when it begins, in units of the ideal time (forward of a stage takes one).

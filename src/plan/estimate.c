@@ -294,8 +294,9 @@ void tri_estimate_step(tri_arena *arena, const tri_pipeline_plans *pipeline, con
             seconds[i] = action_seconds(plan, step, &s->actions[i], costs, rates);
         ranks[pipeline_rank] = (tri_simulated_rank){s, seconds, out->moments[pipeline_rank]};
     }
-    // Replicas do the same at the same time: collectives among them take time, but no replica waits
-    // for another. So simulating one replica is enough.
+    // Ranks with the same pipeline rank differ only in their replica, shard or slice, and do the
+    // same at the same time: collectives among them take time, but none of them waits for another.
+    // So simulating one of them for each pipeline rank is enough.
     tri_mesh alone = {.size = {[TRI_AXIS_PIPELINE] = pipeline->count,
                                [TRI_AXIS_REPLICATE] = 1,
                                [TRI_AXIS_SHARD] = 1,

@@ -129,10 +129,11 @@ static void try_micros(search *s, tri_plan_request request, const char *override
     }
 }
 
-// Recomputes as few blocks as possible for the run to fit, because each recomputed block takes
-// time.
+// Tries first the recomputation of the recipe (mostly none), then that of every fourth block, of
+// every second one, and of all, because each recomputed block takes time.
 static void try_recomputing(search *s, tri_plan_request request, const char *overrides) {
-    static const int every[] = {0, 4, 2, 1}; // n: every n-th block is recomputed; 0: none
+    // n: every n-th block is recomputed; 0: as the recipe says.
+    static const int every[] = {0, 4, 2, 1};
     tri_strategy_options options = *request.options;
     request.options = &options;
     int found = s->count;

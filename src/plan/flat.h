@@ -59,8 +59,8 @@ typedef struct tri_flat_bucket {
     int64_t own;      // elements of one shard
     // Where the bucket begins, in elements: in a buffer of whole buckets, and in a buffer that has
     // only this rank's shards. A buffer holds the buckets of all units (parameters that are
-    // gathered and reduced together), one after the other. Parameters have such buffers for each
-    // width: TRI_FLAT_STORED and TRI_FLAT_HALF.
+    // gathered and reduced together), one after the other; but buckets that kernels read in a half
+    // type have such buffers apart from the others (TRI_FLAT_HALF, TRI_FLAT_STORED).
     int64_t offset, own_offset;
     // Where the bucket's gradients begin: in a buffer of whole buckets, and in a buffer that has
     // only this rank's shards.

@@ -119,9 +119,9 @@ static void raise_to(int64_t *most, int64_t value) {
 
 // Counts the elements of the staging memory through which initial weights and checkpoints pass. It
 // has room for both of these:
-// - `bucket`: the largest bucket that is sharded or offloaded. Instead it is all offloaded F32
-//   master weights of one unit that this rank holds and that are cast to a half type, if these are
-//   larger. If the host can use the device's memory and `bucket` fits into one of the heaps (memory
+// - `bucket`: the larger of these two: the largest bucket that is sharded or offloaded, and the
+//   largest set of this rank's offloaded F32 master weights of one unit that are cast to a half
+//   type. If the host can use the device's memory and `bucket` fits into one of the heaps (memory
 //   of a step), it lies there and is not counted, because no step runs meanwhile.
 // - `parameter`: the largest parameter that ranks hold in slices, all slices together.
 static int64_t staging_elements(const tri_plan *plan) {

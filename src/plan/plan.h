@@ -38,7 +38,7 @@ typedef struct tri_round {
     tri_program *program; // NULL when there are no samples
     // All values that pipeline stages send each other for this micro-batch.
     const tri_edge_value *edge_values;
-    const int *edge_of_value; // by edge value: number of the tri_edge that carries it
+    const int *edge_of_value; // by edge value: number of its tri_edge, the message that carries it
     int edge_value_count;
 } tri_round;
 
@@ -137,14 +137,14 @@ typedef struct tri_plan_offload {
     bool steps_on_host;
 } tri_plan_offload;
 
-// Memory that all steps share. Only one step runs at a time on the compute lane, so the step that
-// needs the most decides its size.
+// Memory that all steps share. Only one step computes at a time, so the step that needs the most
+// decides the size.
 typedef struct tri_plan_sizes {
     int64_t heap_bytes[TRI_HEAP_COUNT];
     int64_t scratch_bytes, workspace_bytes, result_bytes;
-    // Length of the round gradients, the memory for gradients that kernels cannot add to earlier
-    // ones directly (tri_round_gradients). It is the length for the compute action that needs the
-    // most.
+    // How many elements the round gradients have, for the compute action that needs the most. They
+    // are memory for gradients that kernels cannot add to earlier ones directly
+    // (tri_round_gradients).
     int64_t round_elements;
 } tri_plan_sizes;
 

@@ -83,8 +83,9 @@ typedef struct tri_program_request {
     const bool *recompute;
     // blocks_here[b]: this rank runs block b and needs its kernels; NULL: all blocks.
     const bool *blocks_here;
-    // Kernels may add gradients to those of earlier micro-batches as they compute them. The sum is
-    // then rounded in another order than if the gradients are added afterwards.
+    // Kernels that can do so add the gradients that they compute directly to those of earlier
+    // micro-batches. The numbers are then added in another order, and so rounded differently, than
+    // if each micro-batch's gradients are first computed on their own and then added.
     bool adds_in_place;
     bool splits_backward;      // the backward pass is divided into the phases BACKWARD and WEIGHT
     const char *const *freeze; // patterns of the names of parameters that are not trained
@@ -108,7 +109,7 @@ typedef struct tri_program {
     // the engine runs), or belongs to a block on another rank.
     const tri_kernel_def **kernels;
     // By node: bit k is set if output k is the gradient of a parameter, and the kernel can add it
-    // to earlier ones.
+    // directly to the gradient of earlier micro-batches.
     unsigned *adds;
     tri_location *locations;                  // by value
     bool *recomputed;                         // recomputed[i]: RECOMPUTE runs node i again

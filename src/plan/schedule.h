@@ -122,8 +122,8 @@ typedef struct tri_action {
     // Bit k is set: the action adds to the gradients of the k-th unit in the list `units` of its
     // block. The bit is not set: the action overwrites these gradients, so that they need not be
     // set to zero before. FORWARD makes the gradients of statistics and BACKWARD those of trained
-    // parameters. A schedule allows each half of BACKWARD to make some of them, although the pass
-    // split_backward leaves them all to BACKWARD_WEIGHT.
+    // parameters. Schedules let both halves of BACKWARD make gradients of trained parameters,
+    // although after the pass split_backward only BACKWARD_WEIGHT does.
     uint64_t adds;
     int first_dependency, dependency_count; // the action's entries of the schedule's `dependencies`
 } tri_action;
@@ -162,8 +162,8 @@ typedef struct tri_unit {
     // Fsdp: the unit (parameters gathered together) is so small that it stays gathered from its
     // first to its last use in a step.
     bool persistent;
-    // The pipeline ranks that hold the unit; if there are several (of a parameter that several
-    // stages read), TIE sums the gradients over them.
+    // The lowest pipeline rank that holds the unit, and how many pipeline ranks do. Several hold a
+    // parameter that stages of several ranks read; then TIE sums its gradients over them.
     int first_holder, holder_count;
     bool here; // a stage of this rank reads the unit's parameters
 } tri_unit;
@@ -290,7 +290,8 @@ bool tri_schedule_mixes_halves(const tri_schedule_request *request, int unit);
 // there is no SCATTER. REDUCE, TIE, NORM and STEP work on own gradients, so that these actions are
 // the same for all strategies.
 
-// Whether each step gathers parameters.
+// Whether each step gathers parameters (GATHER): where optimizer states are sharded, because each
+// rank then updates only its own shard.
 bool tri_schedule_gathers(const tri_schedule_request *request);
 // Whether gathered parameters are released after their use.
 bool tri_schedule_releases(const tri_schedule_request *request);
@@ -330,7 +331,8 @@ typedef struct tri_wait {
 // Finds for each action the actions of other lanes (communicators, storage, …) for which it has to
 // wait. These follow from what actions read and write, and from `waits`. Within a lane no
 // dependency is needed, because a lane keeps the order of the list. Only in the lanes ALONG and
-// BACK an action may end before an earlier one, so dependencies within these lanes are found too.
+// BACK (messages between stages) an action may end before an earlier one, so dependencies within
+// these lanes are found too.
 void tri_schedule_find_dependencies(tri_schedule *schedule, const tri_schedule_request *request,
                                     const tri_wait *waits, int wait_count);
 // Checks that the schedule computes the step. For each micro-batch, each block goes forward before

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-// What one rank has done so far. A lane (the compute lane, a communicator, storage, …) runs its
-// actions in order.
+// What one rank has done so far. To issue an action is to hand it to its lane (the compute lane, a
+// communicator, storage, …), which runs its actions in order.
 typedef struct rank_state {
     const tri_schedule *schedule;
     int next;        // the first action that is not issued yet

@@ -101,7 +101,8 @@ typedef struct step {
     // micro-batch in flight has its own; it is allocated when the micro-batch first needs it.
     int *open_buckets, **open_rounds;
     int bucket_slots, round_slots;
-    bool *is_sent; // by slot of a bucket: GATHER sends what lies there, or has sent it
+    // By slot of a bucket: the last action that used its buffer is GATHER, which sends from there.
+    bool *is_sent;
     // Buffers that SCATTER sends. They stay in use until the next compute action has ended: see
     // close_scattered.
     int *scattered;
@@ -141,8 +142,8 @@ static tri_heap heap_of(const step *s, int slot, int round) {
     return !packed ? TRI_HEAP_STATE : TRI_HEAP_ACTIVATIONS;
 }
 
-// Whether the step's heaps have memory for gradients, so that the actions that touch them have to
-// be followed. Otherwise gradients are resident.
+// Whether gradients lie on the step's heaps, so that it has to be recorded which actions use them.
+// Otherwise they have memory of their own during the whole run.
 static bool places_gradients(const step *s) {
     return s->r->schedule_request->training && (s->r->scatters_rounds || s->r->packs_gradients);
 }

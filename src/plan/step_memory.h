@@ -3,8 +3,9 @@
 // gradients before SCATTER, and offloaded state while an action needs it in memory. Each is in use
 // from a first to a last action of the schedule; buffers in use at the same time do not overlap. A
 // block is a layer or a group of layers that is scheduled as one. A unit is parameters that are
-// gathered, reduced and updated together, mostly those of a block. Scratch is memory for values
-// that only one segment uses.
+// gathered, reduced and updated together, mostly those of a block; a bucket is a range of a unit's
+// parameters that are handled alike (flat.h). Scratch is memory for values that only one segment
+// uses.
 // One step of fsdp with two blocks (a, b), over its actions:
 //
 //     STATE        | parameters a | parameters b |  b's gradients  | a's gradients
@@ -20,21 +21,21 @@
 #include "plan/program.h"
 #include "plan/schedule.h"
 
-// Heaps: ranges of memory that a step uses again and again. There are several. Memory for
-// collectives is apart, because a communicator allocates it, with the same size on all ranks.
-// Memory for inputs that are copied ahead is apart, because the previous step still uses the rest
-// meanwhile.
+// Heaps: ranges of memory that a step uses again and again. What GATHER receives and SCATTER sends
+// has a heap of its own, because a communicator allocates this memory, with the same size on all
+// ranks. Inputs that are copied ahead have one too, because the previous step still uses the other
+// heaps meanwhile.
 typedef enum tri_heap {
     // Values that one segment (a block's nodes of one phase) makes and another one reads. In a run
     // of one rank, scratch memory and gradients lie here too. Offloaded optimizer states lie here
     // while STEP actions run.
     TRI_HEAP_ACTIVATIONS,
-    // Parameters that GATHER has collected, and gradients that wait for SCATTER. Communicators send
-    // from this heap and receive into it.
+    // Parameters that GATHER has collected, gradients that wait for SCATTER, and offloaded masters
+    // while actions use them. Collectives send from this heap and receive into it.
     TRI_HEAP_STATE,
-    // The first inputs of a step, on an asynchronous device. This heap exists twice and steps
-    // alternate between the two, because these inputs are copied while the previous step still
-    // computes.
+    // The inputs of this rank's first micro-batch in a step, if the device copies inputs while it
+    // computes (takes_ahead in schedule.h). This heap exists twice and steps alternate between the
+    // two, because these inputs are copied while the previous step still computes.
     TRI_HEAP_INPUTS,
     TRI_HEAP_COUNT
 } tri_heap;
@@ -103,7 +104,9 @@ typedef struct tri_step_memory_request {
     const tri_schedule_request *schedule_request; // the input from which the schedule was written
     const tri_flat *flat;
     tri_program *const *programs; // by micro-batch; NULL: it has no samples
-    // The values that edges carry, which need memory until they are sent or read: see tri_round.
+    // The values that pipeline stages send each other (tri_round), which need memory until they are
+    // sent or read. An edge is the message that takes the values of one block to a block of another
+    // stage, for one micro-batch.
     const tri_edge_value *const *edge_values; // by micro-batch
     const int *const *edge_of_value;          // by micro-batch and edge value: its edge
     const int *edge_value_count;              // by micro-batch: how many values its edges carry

@@ -35,7 +35,8 @@ typedef struct check {
     // By unit: whether BACKWARD_INPUT and BACKWARD_WEIGHT may write the same gradient
     // (tri_schedule_mixes_halves).
     bool *mixes_halves;
-    // Linked lists of the edges that a block reads ([0]) and makes ([1]).
+    // Linked lists of the edges that a block reads ([0]) and makes ([1]): edge_lists[k][b] is the
+    // first edge of block b, next_edges[k][e] the one after edge e; -1: no more.
     int *edge_lists[2], *next_edges[2];
     // The latest micro-batch that TAKE has got from the loader, and the latest whose first FORWARD
     // has run.
@@ -110,9 +111,9 @@ static bool is_same_stage(const tri_schedule_request *r, int block, int other) {
     return other >= 0 && other < r->block_count && r->blocks[other].stage == r->blocks[block].stage;
 }
 
-// Checks that `adds` is right for each of the block's units: its bit must be set exactly if the
-// unit's memory holds gradients already, because a wrong bit would lose or double gradients. Then
-// records that the memory of all of these units holds gradients.
+// Checks that `adds` is right for each of the block's units: the unit's bit must be set exactly if
+// its memory already holds gradients of this source, because a wrong bit would lose or double
+// gradients. Then records that the memory of all of these units holds gradients.
 static tri_status add_to_gradients(check *c) {
     const tri_schedule_request *r = c->request;
     const tri_schedule_block *b = &r->blocks[c->action->subject];

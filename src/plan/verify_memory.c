@@ -11,8 +11,8 @@
 
 #include <string.h>
 
-// A range of a heap, and the buffer that began there last: the actions of the next buffer there
-// have to come after those of this one.
+// A range of a heap, and the latest buffer that was placed there. When another buffer takes the
+// range over, its actions have to come after those of this one.
 typedef struct occupant {
     int64_t offset, end;
     int buffer;
