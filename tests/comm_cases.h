@@ -171,8 +171,9 @@ static void body_all_ops(tri_comm *comm, ranks_table *table, void *argument) {
     comm->backend->free(comm, shared.recv);
 }
 
-// Does operations on more data than the staging memory holds. The data are so large that a rank
-// that is done with its own share of an all-reduce helps other ranks with theirs.
+// Does operations on large data. They are larger than the staging memory of comm/shm, through which
+// data pass that other ranks cannot read where they lie. They are also so large that in its
+// all-reduce a rank that is done with its own share helps other ranks with theirs.
 static void body_large(tri_comm *comm, ranks_table *table, void *argument) {
     arena shared = arena_shared(comm, 8 << 20), own = arena_private(8 << 20);
     for (int k = 0; k < COLLECTIVES; k++) {

@@ -66,8 +66,8 @@ static inline void mismatch_call(tri_comm *comm, const mismatch *row) {
     ranks_says(row->says[1]);
 }
 
-// Runs the body on two ranks for each row of `mismatches`, which is its argument. Returns how many
-// ranks failed.
+// For each row of `mismatches`, runs `body` on two ranks, with the row as its argument. Returns on
+// how many ranks the body failed, in all.
 static inline int mismatch_run(ranks_body *body) {
     int bad = 0;
     for (int i = 0; i < MISMATCHES; i++) {

@@ -1,5 +1,5 @@
-// Reductions for every type, operation and instruction set. Macros write the functions, because
-// these differ only in one word each. The best instruction set is chosen at run time, so that one
+// Reductions for every type, operation and instruction set. Macros write the functions, because the
+// functions differ only in these three. The best instruction set is chosen at run time, so that one
 // program runs on all CPUs. A term is one rank's contribution to a sum. The wire type is the type
 // in which terms travel between ranks.
 #include "comm/reduce.h"

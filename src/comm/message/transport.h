@@ -1,6 +1,7 @@
-// The interface of what carries messages between ranks for comm/message: a table of functions that
-// a module (comm/ucx, comm/mpi) or a test supplies. A transport moves bytes and knows nothing of
-// operations. It calls no function of the program, so that a module needs no symbols of it.
+// The interface between comm/message and a transport, which carries its messages between ranks: a
+// table of functions that a module (comm/ucx, comm/mpi) or a test supplies. A transport only moves
+// bytes; it does not know to which collective or other operation of a communicator they belong. It
+// calls no function of the program, so that a module needs none of the program's symbols.
 //
 // A message is sent to a rank with a tag, and received from a rank with a tag. Messages of one
 // sender with one tag arrive in the order in which they were sent. A message that arrives before
