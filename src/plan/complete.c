@@ -124,7 +124,7 @@ static void put_takes(work *w) {
     }
 }
 
-// A stretch of compute actions, from `first` to `last`, during which a unit's parameters are
+// A range of compute actions, from `first` to `last`, during which a unit's parameters are
 // gathered: GATHER stands before it, RELEASE after it.
 typedef struct gathered_range {
     int unit, first, last;

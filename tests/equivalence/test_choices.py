@@ -117,7 +117,8 @@ def check_refused(folder, choices):
 def check_unwritable(folder):
     """A folder that cannot be made is bad input: one line, before anything is computed."""
     said = losses_with(folder, "unwritable", [1], "/dev/null/choices", code=2)
-    assert said.count("TRIREME_CUDA_CHOICES: /dev/null/choices: cannot create the folder") == 1, said
+    why = "TRIREME_CUDA_CHOICES: /dev/null/choices: cannot create the folder"
+    assert said.count(why) == 1, said
 
 
 with tempfile.TemporaryDirectory(prefix="trireme-choices-") as temporary:
