@@ -376,8 +376,8 @@ static void body_random(tri_comm *comm, ranks_table *table, void *argument) {
                           .count = count,
                           .root = rand_r(&state) % comm->size,
                           .reduction = (tri_comm_reduction)(rand_r(&state) % 3)};
-        // If bit 8 of `mask` is set, rank r uses memory that other ranks cannot see if bit r is
-        // set.
+        // Rank r uses memory that other ranks cannot see if bits r and 8 of `mask` are set. So in
+        // half of the operations no rank does.
         unsigned mask = (unsigned)rand_r(&state);
         bool in_place = op.kind == TRI_COMM_ALL_REDUCE && rand_r(&state) % 2;
         one(comm, op, step, mask >> comm->rank & mask >> 8 & 1 ? &own : &shared, in_place);

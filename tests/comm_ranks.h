@@ -122,7 +122,7 @@ static inline int ranks_shared_memory(void) {
 
 // A barrier over shared memory, which works although communicators may have failed; each use needs
 // its own number `note`. A test calls it before an operation that is to fail. Otherwise a rank that
-// is still in the operation before could find that this one failed too, because a failure ends
+// is still in the previous operation could see that operation fail too, because a failure ends
 // everything that is under way.
 static inline void ranks_meet(ranks_table *table, int note, int size) {
     atomic_fetch_add(&table->notes[note], 1);

@@ -21,10 +21,10 @@ typedef struct tri_comm_bench_options {
 } tri_comm_bench_options;
 
 // Times one kind of operation for all sizes. Collective. Rank 0 alone writes to `out`, line by
-// line: for each size the time of an operation. It is the median over the repetitions, of each of
-// which the slowest rank's time counts. The table also shows, as an upper bound, the rate at which
-// all ranks at once can read a buffer of that size and write it back. TRI_INTERNAL: an operation
-// gave a wrong result.
+// line: for each size the time of an operation. It is the median of the repetitions' times; the
+// time of a repetition is that of its slowest rank. The table also shows, as an upper bound, the
+// rate at which all ranks at once can read a buffer of that size and write it back. TRI_INTERNAL:
+// an operation gave a wrong result.
 tri_status tri_comm_bench(tri_comm *comm, const tri_comm_bench_options *options, FILE *out);
 
 // Times one operation on a whole buffer of `bytes` bytes of F32, as tri_comm_bench does.

@@ -118,7 +118,7 @@ typedef enum tri_comm_ability {
 typedef enum tri_comm_use {
     TRI_COMM_BULK,    // carries large tensors by collectives
     TRI_COMM_NUMBERS, // carries only a few numbers at a time
-    TRI_COMM_MESSAGES // carries messages, but no collectives
+    TRI_COMM_MESSAGES // carries SEND and RECV, but no collectives
 } tri_comm_use;
 
 typedef struct tri_comm_backend {
@@ -173,10 +173,10 @@ typedef struct tri_comm_backend {
     // Asks for one call of `wake`, so that the caller can sleep instead of testing again and again.
     // The call comes from any thread, as soon as an operation has ended; operations advance without
     // the caller until then. It comes at once if no operation is under way or the communicator has
-    // failed already. A later failure does not call `wake`: the caller learns of it by
-    // tri_comm_link. `waits`: a thread of the caller does nothing but wait for `wake`; then the
-    // other ranks are told for which rank this one waits. The function pointer NULL: the caller has
-    // to test again and again.
+    // failed already. A later failure does not call `wake`: the caller has linked a family of its
+    // own to this one (tri_comm_link), and wakes because that family fails too. `waits`: a thread
+    // of the caller does nothing but wait for `wake`; then the other ranks are told for which rank
+    // this one waits. The function pointer NULL: the caller has to test again and again.
     void (*notify)(tri_comm *comm, void (*wake)(void *context), void *context, bool waits);
     // The communicator's family: all communicators that were split from the same one, and so fail
     // together. tri_comm_link makes several families fail together. NULL: no operation of this

@@ -49,9 +49,9 @@ void tri_comm_data_close(tri_comm *data, tri_comm *control);
 // Whether NCCL carries data between devices of this kind, if all ranks have NCCL.
 bool tri_comm_data_is_nccl(const tri_device_backend *device);
 // Returns how many bytes of the device's memory one rank needs for this program's own buffers in a
-// communicator of `ranks` ranks over NCCL. It comes with `links` more communicators of two ranks
-// each, which carry messages. Adds to *estimate how many bytes NCCL itself is likely to allocate
-// for all of them.
+// communicator of `ranks` ranks over NCCL and in `links` more communicators of two ranks each,
+// which carry its messages. Adds to *estimate how many bytes NCCL itself is likely to allocate for
+// all of them.
 int64_t tri_comm_data_bytes(int ranks, tri_comm_use use, int links, int64_t *estimate);
 // Checks that the recipe's choice of a communicator suits the kind of device. TRI_BAD_INPUT: the
 // choice is NCCL, and NCCL cannot carry data between devices of this kind.

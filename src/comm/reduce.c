@@ -45,9 +45,9 @@ enum { REDUCE_BLOCK_BYTES = 4096, REDUCE_BLOCK = REDUCE_BLOCK_BYTES / 4 };
     REDUCE_PAIR(isa, type, word##_max, REDUCE_MAX, attribute)                                      \
     REDUCE_PAIR(isa, type, word##_min, REDUCE_MIN, attribute)
 
-// Convert half types to F32 and back, because sums are made in F32. GCC vectorises the loops for
-// BF16, but not those for F16: WIDEN_… and NARROW_… convert as many F16 values as they can with the
-// processor's own instruction, and the loop converts the rest.
+// Functions that convert half types to F32 and back, because sums are made in F32. GCC vectorises
+// the loops for BF16, but not those for F16: WIDEN_… and NARROW_… convert as many F16 values as
+// they can with the processor's own instruction, and the loop converts the rest.
 #define REDUCE_HALF(isa, attribute)                                                                \
     attribute static void widen_##isa##_bf16(float *out, const void *from, size_t count) {         \
         const uint16_t *in = from;                                                                 \
@@ -188,8 +188,9 @@ static void round_to(const reduce_half *type, float *values, size_t count) {
     type->widen(values, narrow, count);
 }
 
-// Adds in F32 values that are stored, or travel, in a half type. It works block by block, so that
-// the sums of a block stay in the first-level cache until they have been copied to every output.
+// Reduces values that are stored, or travel, in a half type. They are added in F32, block by block,
+// so that the sums of a block stay in the first-level cache until they have been copied to every
+// output.
 static void reduce_in_f32(const reduce_table *table, const tri_comm_op *op, int in_count,
                           const void *const *in, int out_count, void *const *out, size_t count,
                           bool stream) {

@@ -104,8 +104,8 @@ static bool is_sum(tri_dtype dtype, const void *got, int64_t at, int size, int64
                 : sum == ((const float *)got)[at];
 }
 
-// Runs an all-reduce, and in-place a reduce-scatter and an all-gather of shards, as one operation
-// group. Checks all results.
+// Runs three operations as one operation group: an all-reduce, and a reduce-scatter and an
+// all-gather in place (a rank's shard is a range of the whole buffer). Checks all results.
 static void order_check(tri_comm *comm, tri_dtype dtype, int64_t count, bool shared) {
     size_t width = tri_dtype_bytes(dtype);
     int64_t whole = count * comm->size;

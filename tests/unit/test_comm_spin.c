@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-// How long one look takes at whether the wait is over, and how long a yield takes on a core that no
-// other thread uses, that another rank uses, and that an unrelated program uses.
+// How long it takes to look whether the wait is over (LOOK_NS), and how long a yield takes on a
+// core that no other thread uses, that another rank uses, and that an unrelated program uses.
 enum { LOOK_NS = 250, ALONE_NS = 300, RANK_NS = 8000, PROGRAM_NS = 3000000 };
 
 static int64_t now_ns, yield_ns;
@@ -67,7 +67,8 @@ static void test_shared_with_a_rank(void **state) {
     progress_family family = {.can_spin = true, .yields_early = true};
     int first = looks_before_yield(&family, 1, RANK_NS);
     for (int i = 0; i < 10; i++) assert_true(looks_before_yield(&family, 1, RANK_NS) <= 2);
-    // If one of the two ranks is put on another core, a yield takes no time, so it does no harm.
+    // If one of the two ranks is put on another core, a yield takes little time, so an early one
+    // does no harm.
     for (int i = 0; i < 10; i++) assert_true(looks_before_yield(&family, 1, ALONE_NS) <= 2);
     // An unrelated program now uses the core.
     assert_true(looks_before_yield(&family, 1, PROGRAM_NS) <= 2);

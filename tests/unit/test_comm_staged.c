@@ -144,7 +144,8 @@ static void test_ring(void **state) {
     assert_int_equal(ranks_run(3, NULL, body_ring, NULL), 0);
 }
 
-// A ticket whose work is done once the variable `source` is not 0. Waiting for number 7 fails.
+// A ticket whose work is done once the variable `source` is not 0. Waiting for a ticket with
+// the number 7 fails.
 static bool opened(void *source, uint64_t number) {
     (void)number;
     return atomic_load((_Atomic int *)source);
@@ -188,8 +189,8 @@ static void test_after(void **state) {
     assert_int_equal(ranks_run(2, NULL, body_after, NULL), 0);
 }
 
-// If a ticket fails for which the communicator has to wait, tri_comm_after returns its failure.
-// Stopping the communicator ends all waits for it, also those of the device's queues.
+// If the work of a ticket has failed already, tri_comm_after returns its failure. Stopping the
+// communicator ends all waits for it, also those of the device's queues.
 static void body_failure(tri_comm *comm, ranks_table *table, void *argument) {
     rig r;
     _Atomic int gate = 1, never = 0;

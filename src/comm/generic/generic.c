@@ -1,6 +1,6 @@
-// Does an operation that the inner communicator cannot do alone in several steps, which
-// comm/layered carries out one after the other: operations of the inner communicator (INNER) and of
-// the control communicator (CONTROL), and work of this rank. generic.h lists these operations. A
+// Lists the steps of operations that the inner communicator cannot do alone (generic.h tells which
+// these are). A step is an operation of the inner communicator (INNER) or of the control
+// communicator (CONTROL), or work of this rank; comm/layered carries the steps out one by one. A
 // term is one rank's contribution to a sum. A window is the elements of an operation that are
 // computed at one time, because scratch memory may not hold all.
 #include "comm/generic/generic.h"

@@ -1,6 +1,6 @@
 // Carries out the steps of an operation: each is an operation of an inner communicator, or work of
-// this rank. It never waits inside a step, because one thread advances many communicators: it
-// starts an inner operation, and tests it again later. Before the thread sleeps, it asks the inner
+// this rank. No function here waits for a step, because one thread advances many communicators: an
+// inner operation is started, and tested again later. Before the thread sleeps, it asks the inner
 // communicators to wake it once an operation has ended (tri_comm_backend.notify). A window is the
 // elements of the operation on which the steps work at a time.
 #include "comm/layered/layered.h"

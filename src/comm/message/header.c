@@ -1,6 +1,6 @@
 // Writes, exchanges and compares headers, by which ranks tell each other which operation they have
-// called. A rank may request another rank's next header before its own operation begins, to find
-// out what the other rank does.
+// called. A rank that waits in a SEND or RECV may request the other rank's next header early, to
+// find out whether that rank has called a collective instead.
 #include "comm/message/header.h"
 
 #include "comm/message/turn.h"

@@ -1,6 +1,7 @@
-// Communicators over messages, as a backend of the progress base. Every operation consists of
-// messages between two ranks, which a transport carries. So there is one set of algorithms, with
-// sums in rank order, for every network.
+// Communicators over messages, as a backend of the progress base (comm/progress: the queue and the
+// thread that many kinds of communicators have in common). Every operation consists of messages
+// between two ranks, which a transport carries. So there is one set of algorithms, with sums in
+// rank order, for every network.
 //
 // A collective begins with a *header* to each rank with which this rank exchanges data: it tells
 // which operation this rank calls. Small data travel with the header. Ranks compare headers, so
@@ -156,7 +157,9 @@ typedef struct message_peer {
 typedef struct message_current {
     const message_algorithm *algorithm; // NULL: the operation has not begun yet
     int headers;                        // number of headers that have not arrived yet
-    int exchange;                       // number of the current exchange (small.c)
+    // small.c. Of `gather`: the number of the current exchange, from 0. Of `tree`: 1 once this rank
+    // has sent the data on.
+    int exchange;
     // A sum is computed in windows (ranges of its elements), one after the other (window.c).
     // window: how many elements a window has; windows: how many windows there are; posted: for how
     // many of them the messages with the ranks' terms were started; reduced: for how many of them

@@ -1,7 +1,9 @@
-// Lists the steps of each operation of a hierarchy: operations of its inner communicators INSIDE
-// (the ranks of this host) and ACROSS (the ranks with the same local rank on all hosts), and
-// copies. comm/layered carries them out; pair.h explains them. A window is the elements of an
-// operation on which the steps work at one time, because scratch memory may not hold all.
+// A hierarchy is a communicator that is made of inner ones (pair.h): INSIDE connects the ranks of
+// this host, and ACROSS the ranks with the same local rank on all hosts. DIRECT connects all ranks,
+// and carries messages between ranks that share neither of the two. This file lists the steps of
+// each collective, which comm/layered carries out: operations of INSIDE and ACROSS, and copies. A
+// window is the elements of an operation on which the steps work at one time, because scratch
+// memory may not hold all.
 #include "comm/pair/pair.h"
 
 #include "base/limits.h"
@@ -23,8 +25,8 @@ static int hosts(const layered_comm *comm) {
 }
 static int local_ranks(const layered_comm *comm) { return comm->inner[INSIDE]->size; }
 
-// Returns array number `which`, from 0, of the three into which scratch memory is divided. Each
-// holds `window.count` elements for each rank.
+// Returns array number `which`, 0 or 1, of the scratch memory. Each holds `window.count` elements
+// for each rank, and takes a third of the memory.
 static char *array(const layered_comm *comm, int which) {
     return comm->scratch + (size_t)which * (comm->scratch_bytes / 3 / 64 * 64);
 }

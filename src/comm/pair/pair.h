@@ -10,9 +10,10 @@
 // hosts' sums are added to the old contents of `recv`. If values travel as half types, each level
 // rounds the terms that it sends, and an ALL_REDUCE also rounds its result.
 //
-// Each of the two communicators checks that its ranks call the same. This finds most mismatches,
-// but not all: it sees only its own steps of an operation, and these may be the same although the
-// callers' counts differ.
+// Each inner communicator checks that its ranks call the same; they compare their whole operations
+// too (tri_comm_op.part_of), because steps can be the same although the callers' counts differ. One
+// mismatch is not found, and ends only at the time limit: a message over `direct` whose other rank
+// calls a collective, which uses `inside` and `across`.
 #ifndef TRIREME_COMM_PAIR_PAIR_H
 #define TRIREME_COMM_PAIR_PAIR_H
 

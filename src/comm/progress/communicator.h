@@ -24,8 +24,8 @@ tri_status progress_comm_init(progress_comm *comm, const tri_comm_backend *backe
                               progress_family *family, int rank, int size, const int *job_rank);
 // Adds a communicator to its family (all communicators split from one). From now on the family's
 // thread advances its operations too. This is apart from progress_comm_init because the backend
-// initialises its own members in between. progress_comm_end frees a communicator that was
-// initialised but not added.
+// initialises its own members in between. progress_comm_end undoes progress_comm_init, for a
+// backend that fails before it adds the communicator.
 void progress_comm_add(progress_comm *comm);
 void progress_comm_end(progress_comm *comm);
 

@@ -2,9 +2,9 @@
 // to advance them.
 //
 // Only the thread that has set the communicator's flag `executing` may advance the operation at the
-// head of the queue. This is a thread that waits for the operation, or the thread of the
-// communicator's family (all communicators split from one) while no thread waits. Both advance it
-// in bounded steps.
+// head of the queue. Threads that wait for operations take turns at this; while none waits, the
+// thread of the communicator's family (all communicators split from one) does it. Calls of `start`
+// and `test` do one step each. All steps are bounded.
 #ifndef TRIREME_COMM_PROGRESS_QUEUE_H
 #define TRIREME_COMM_PROGRESS_QUEUE_H
 

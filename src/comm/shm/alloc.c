@@ -1,6 +1,6 @@
 // Maps one segment of shared memory on all ranks of a communicator, and makes buffers in it that
 // all ranks see. Rank `maker` creates the segment and offers it to the others; then the ranks
-// exchange how their mapping ended.
+// tell each other whether they have mapped it.
 #include "comm/shm/alloc.h"
 
 #include "comm/progress/describe.h"

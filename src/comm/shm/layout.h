@@ -2,16 +2,18 @@
 //
 // A *family* is all communicators that were split from one. Its control block has a member for each
 // rank: the rank's process, its heartbeat, its ledger of actions, and a bell (a futex) on which it
-// sleeps while it waits for others. Each communicator has a *board* with a seat for each rank, on
-// which the rank announces its operations, a pipe (a ring buffer) for each pair of ranks, and
-// staging memory, through which data pass that lie where other ranks cannot read them.
+// sleeps while it waits for others. Each communicator has a *board*. On it lie a seat for each
+// rank, with which the rank announces its operations; a pipe (a ring buffer) for each pair of
+// ranks; and staging memory, through which data pass that lie where other ranks cannot read them.
 //
-// Ranks of a communicator synchronise by *meetings*, which every seat counts from 1. A seat has two
-// entries, and meeting m uses entry m & 1. A rank enters meeting m after it has written that entry
-// and has finished reading all entries of earlier meetings. So an entry may be overwritten two
-// meetings later, and "all seats have entered meeting m" is the only synchronisation that a
-// collective needs. All ranks enter the same meetings, because the entries of an operation are
-// compared before its work begins.
+// Ranks of a communicator synchronise by *meetings*, points that all of them pass; every seat
+// counts them from 1. At its first meeting a collective is announced: each rank writes an entry and
+// then enters the meeting. A seat has two entries, and meeting m uses entry m & 1. A rank enters a
+// meeting only after it has read all that it needs of earlier entries. So once all ranks have
+// entered meeting m + 1, nobody reads the entries of meeting m any more, and meeting m + 2 may
+// use them again. All ranks enter the same meetings, because the entries of an operation are
+// compared before its work begins. Only an all-reduce also waits without a meeting: until the seats
+// count all its chunks as finished.
 //
 // The files, each of which calls only those above it:
 //   segment        memory that several processes map
@@ -85,8 +87,9 @@ typedef struct shm_seat {
     // How many meetings (barriers of the communicator's ranks) the rank has entered.
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t meetings;
     _Atomic uint32_t closed; // 1: the rank has closed the communicator
-    // How many chunks of this rank's share of an all-reduce are begun, and how many are finished.
-    // They are in shared memory because faster ranks help slower ones. The upper 32 bits of each
+    // In an all-reduce: how many chunks of this rank's share (the elements that it reduces first)
+    // are begun, and how many are finished. These counts are in shared memory because a rank that
+    // is done with its own share helps the others. The upper 32 bits of each
     // word are the lower 32 bits of the number of the meeting (barrier) to which the count belongs:
     // a count of an earlier meeting reads as 0, so that no rank has to reset it.
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t begun_chunks;

@@ -62,7 +62,7 @@ typedef struct shm_family {
     shm_region *regions;
     uint64_t regions_made;
     shm_watched *watched; // watched[m]: whether member m still lives
-    char silence[64];     // the text that shm_loss returns for a rank without a heartbeat
+    char silence[64];     // what shm_loss returns for a rank whose heartbeats have stopped
 } shm_family;
 
 typedef enum shm_state {

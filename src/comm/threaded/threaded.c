@@ -1,5 +1,6 @@
 // The thread of a communicator whose operations wait for a device, and the queue of operation
-// groups that it advances. An operation group is the operations that are advanced together.
+// groups that it advances. An operation group is operations of one call of `start` that are
+// advanced together.
 #include "comm/threaded/threaded.h"
 
 #include "base/os.h"

@@ -1,9 +1,10 @@
 // The base of communicators that have a thread of their own, because their operations wait for a
-// device. An operation group is the operations that are advanced together; a ticket stands for work
-// that was started and is waited for later. The base keeps the groups in the order in which they
-// were started, makes their tickets, reports failures, and can end everything at once. A backend
-// supplies what a group consists of and how it is advanced. An inner communicator of the same
-// ranks, in the host's memory, tells the other ranks of failures.
+// device. An operation group is operations of one call of `start` that are advanced together; a
+// call may make several groups, which share one ticket (it stands for work that was started and is
+// waited for later). The base keeps the groups in the order in which they were started, makes their
+// tickets, reports failures, and can end everything at once. A backend supplies what a group
+// consists of and how it is advanced. An inner communicator of the same ranks, in the host's
+// memory, tells the other ranks of failures.
 #ifndef TRIREME_COMM_THREADED_THREADED_H
 #define TRIREME_COMM_THREADED_THREADED_H
 
@@ -19,7 +20,7 @@ typedef struct threaded_comm threaded_comm;
 // An operation group. A backend's own struct begins with this one.
 typedef struct threaded_group {
     struct threaded_group *next;
-    uint64_t number; // number of the call of `start` that made it; a call may make several groups
+    uint64_t number; // number, from 1, of the call of `start` that made the group
     bool done;
     tri_ticket *after; // the group may begin when the work of these tickets is done
     int after_count;
