@@ -119,7 +119,7 @@ enum {
     // checks what the other ranks have done, and advances its other operations.
     TRI_SHM_CHUNK_BYTES = 128 << 10,
     // Scratch memory of a communicator that joins one inside hosts and one across them (comm/pair).
-    TRI_PAIR_SCRATCH_BYTES = 3 << 20,
+    TRI_PAIR_SCRATCH_BYTES = 2 << 20,
     // A communicator of comm/generic, which does what another communicator cannot do by itself: the
     // size of its scratch memory, and how many ranks it may have.
     TRI_GENERIC_SCRATCH_BYTES = 4 << 20,

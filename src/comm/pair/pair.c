@@ -25,10 +25,13 @@ static int hosts(const layered_comm *comm) {
 }
 static int local_ranks(const layered_comm *comm) { return comm->inner[INSIDE]->size; }
 
-// Returns array number `which`, 0 or 1, of the scratch memory. Each holds `window.count` elements
-// for each rank, and takes a third of the memory.
+// The scratch memory has two arrays, each with `window.count` elements for each rank. Returns how
+// many bytes one of them may have.
+static size_t array_bytes(const layered_comm *comm) { return comm->scratch_bytes / 2 / 64 * 64; }
+
+// Returns array number `which`, 0 or 1, of the scratch memory.
 static char *array(const layered_comm *comm, int which) {
-    return comm->scratch + (size_t)which * (comm->scratch_bytes / 3 / 64 * 64);
+    return comm->scratch + (size_t)which * array_bytes(comm);
 }
 
 static bool needs_scratch(tri_comm_kind kind) {
@@ -39,7 +42,7 @@ static int64_t window(const layered_comm *comm, const tri_comm_op *op) {
     bool is_flat = hosts(comm) == 1 || local_ranks(comm) == 1;
     if (is_flat || !needs_scratch(op->kind)) return op->count;
     size_t width = tri_dtype_bytes(op->dtype) * (size_t)comm->base.head.size;
-    int64_t most = (int64_t)(comm->scratch_bytes / 3 / 64 * 64 / width);
+    int64_t most = (int64_t)(array_bytes(comm) / width);
     return most < 1 ? 1 : most;
 }
 
