@@ -1,6 +1,7 @@
-// Runs one node of a graph on `ref` and on `cpu` with the same numbers and compares the results.
-// Outputs and workspace are filled with NaN first, so that a test fails if a kernel does not write
-// an element, or reads one that it has not written. For inclusion by test programs.
+// Runs one node of a graph on the reference device `ref` and on `cpu` with the same numbers and
+// compares the results. Outputs and workspace are filled with NaN first, so that a test fails if a
+// kernel does not write an element, or reads one that it has not written. For inclusion by test
+// programs.
 #ifndef TRIREME_TESTS_COMPARE_KERNELS_H
 #define TRIREME_TESTS_COMPARE_KERNELS_H
 

@@ -214,9 +214,10 @@ typedef enum tri_precision {
 typedef struct tri_graph_options {
     uint64_t seed;
     bool training;
-    // Type of parameters and activations: TRI_F32 (0), or TRI_F64 for checks on the device `ref`.
+    // Type of parameters and activations, where `precision` does not narrow them: TRI_F32 (0), or
+    // TRI_F64, in which tests compute on the reference device `ref`.
     tri_dtype dtype;
-    tri_precision precision; // precision of an F32 graph
+    tri_precision precision; // only if dtype is TRI_F32
     double dropout;          // with has_dropout: replaces the rate of every dropout layer
     bool has_dropout;
     bool direct_convolution; // true: convolutions are computed without Winograd's algorithm

@@ -10,8 +10,9 @@
 typedef struct tri_resources tri_resources;
 
 tri_resources *tri_resources_make(tri_arena *arena, const tri_schedule_request *request);
-// Calls `call` for each resource that the action reads or writes. The code that derives
-// dependencies and the code that checks them both use this function, so they use the same table.
+// Calls `call` for each resource that the action reads, or writes (`writes`). The code that derives
+// dependencies and the code that checks them both use this function, so that what an action touches
+// is stated in one place only.
 void tri_resources_visit(const tri_resources *resources, const tri_action *action,
                          void (*call)(void *context, int resource, bool writes), void *context);
 

@@ -1,5 +1,5 @@
 // Compares the gradient rule of every op (which adds the nodes that compute its gradients) with
-// central finite differences, on the device `ref` in F64.
+// central finite differences, on the reference device `ref` in F64.
 #include "support/gradient_check.h"
 
 static bool has_node(const tri_graph *g, const tri_op *op) {

@@ -1,6 +1,7 @@
-// Runs every op on `ref` twice at random shapes: once with outputs in memory of their own, and once
-// with outputs that lie over the inputs which the op may overwrite. Checks that the results are the
-// same, that an op writes all of its outputs, and that it does not change other inputs.
+// Runs every op on the reference device `ref` twice at random shapes: once with outputs in memory
+// of their own, and once with outputs that lie over the inputs which the op may overwrite. Checks
+// that the results are the same, that an op writes all of its outputs, and that it does not change
+// other inputs.
 #include "device/ref/ref.h"
 #include "support/op_compare.h"
 

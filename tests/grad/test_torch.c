@@ -1,6 +1,7 @@
-// Compares ops and optimizers of the device `ref` with PyTorch's results (torch_tables.h). Inputs
-// are waves, which make_torch_tables.py computes by the same formula. Of a tensor the table has two
-// numbers, a sum over all elements with different factors and the sum of squares.
+// Compares ops and optimizers of the reference device `ref` with PyTorch's results
+// (torch_tables.h). Inputs are waves, which make_torch_tables.py computes by the same formula. Of a
+// tensor the table has two numbers, a sum over all elements with different factors and the sum of
+// squares.
 #include "base/philox.h"
 #include "device/ref/ref.h"
 #include "grad/torch_tables.h"

@@ -1,5 +1,5 @@
 // Compares the gradient rules of ops with central finite differences of a loss. Both are computed
-// in F64 on the device `ref`, which is written in plain C.
+// in F64 on the reference device `ref`, which is written in plain C.
 #ifndef TRIREME_TESTS_GRADIENT_CHECK_H
 #define TRIREME_TESTS_GRADIENT_CHECK_H
 

@@ -1,5 +1,5 @@
-// Builds random cases (small graphs) of each op, runs them on a device and on `ref`, the device in
-// plain C, and compares the results. op_compare.h explains families and cases.
+// Builds random cases (small graphs) of each op, runs them on a device and on the reference device
+// `ref`, the device in plain C, and compares the results. op_compare.h explains families and cases.
 #include "support/op_compare.h"
 
 #include "base/philox.h"

@@ -1,6 +1,7 @@
-// Compares a device with `ref`, the device in plain C: every op at random shapes, in F32 or a half
-// type. Outputs are filled with NaN before a run. A family is a way to build a graph at random; a
-// case is one such graph. Its sources are the values that no node computes: inputs and parameters.
+// Compares a device with the reference device `ref`, the device in plain C: every op at random
+// shapes, in F32 or a half type. Outputs are filled with NaN before a run. A family is a way to
+// build a graph at random; a case is one such graph. Its sources are the values that no node
+// computes: inputs and parameters.
 #ifndef TRIREME_TESTS_OP_COMPARE_H
 #define TRIREME_TESTS_OP_COMPARE_H
 

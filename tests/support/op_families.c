@@ -357,9 +357,9 @@ static void build_class_loss(op_case *c) {
 }
 
 // A linear layer fused with its cross-entropy loss. Mostly its rows fit into one chunk, now and
-// then they need several. In a half type the device rounds the scores and their gradient, and `ref`
-// does not. Then nearly equal scores may be in another order and the accuracy may differ, so it is
-// computed only in F32.
+// then they need several. In a half type the device rounds the scores and their gradient, and the
+// reference device `ref` does not. Then nearly equal scores may be in another order and the
+// accuracy may differ, so it is computed only in F32.
 static void build_linear_cross_entropy(op_case *c) {
     int64_t k = op_chance(c, 60) ? op_draw(c, 1, 40) : 64 * op_draw(c, 1, 3);
     int64_t inputs = op_chance(c, 50) ? op_draw(c, 1, 40) : 16 * op_draw(c, 1, 6);

@@ -26,7 +26,7 @@ struct op_session {
     tri_comm *alone, *comm;
     int value_count;
     char **host, **memory; // by value: where the value lies on the host, and on the device
-    tri_kernel *kernels;   // by node
+    tri_kernel *kernels;   // one for each node of the graph
     void *workspace;
     size_t workspace_bytes;
     bool adds;    // kernels add results to what outputs hold, where they can

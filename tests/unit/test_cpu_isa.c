@@ -1,5 +1,5 @@
-// Compares every op of `cpu` with `ref` at random shapes, first as on a CPU without AVX-512, then
-// as on one without AVX2. oneDNN, too, is limited to AVX2.
+// Compares every op of `cpu` with the reference device `ref` at random shapes, first as on a CPU
+// without AVX-512, then as on one without AVX2. oneDNN, too, is limited to AVX2.
 #include "device/cpu/cpu.h"
 #include "support/op_compare.h"
 

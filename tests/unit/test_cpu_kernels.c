@@ -1,5 +1,5 @@
 // Compares pooling, batch norm, dropout, elementwise operations, losses, optimizer updates and
-// reorders (copies into another layout) of `cpu` with `ref`.
+// reorders (copies into another layout) of `cpu` with the reference device `ref`.
 #include "compare_kernels.h"
 
 static bool is_avx512(void) {

@@ -1,7 +1,7 @@
-// Compares a linear layer and its gradients on `cpu` with `ref`, over a grid of odd and round
-// shapes, on every instruction set of this machine, in F32 and BF16. One to four threads must give
-// the same bits. A form is a number that chooses the activation, whether there is a bias, and the
-// type of the results.
+// Compares a linear layer and its gradients on `cpu` with the reference device `ref`, over a grid
+// of odd and round shapes, on every instruction set of this machine, in F32 and BF16. One to four
+// threads must give the same bits. A form is a number that chooses the activation, whether there is
+// a bias, and the type of the results.
 #include "device/cpu/cpu.h"
 #include "device/cpu/internal.h"
 #include "device/ref/ref.h"

@@ -1,5 +1,6 @@
-// Compares `cpu` with `ref`: every op and a small network at random shapes, on one thread and on
-// all. An op_family (tests/support/op_families.c) builds random graphs of related ops.
+// Compares `cpu` with the reference device `ref`: every op and a small network at random shapes, on
+// one thread and on all. An op_family (tests/support/op_families.c) builds random graphs of related
+// ops.
 #include "device/cpu/cpu.h"
 #include "ops/ops.h"
 #include "support/op_compare.h"

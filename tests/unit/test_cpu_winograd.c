@@ -1,7 +1,7 @@
-// Compares our Winograd convolutions and their gradients with `ref` at random shapes, for AVX-512
-// and for AVX2. Checks that results that must be zero are exactly zero. Checks that results have
-// the same bits on any number of threads and, except for the gradient of the weight, in a batch of
-// any size.
+// Compares our Winograd convolutions and their gradients with the reference device `ref` at random
+// shapes, for AVX-512 and for AVX2. Checks that results that must be zero are exactly zero. Checks
+// that results have the same bits on any number of threads and, except for the gradient of the
+// weight, in a batch of any size.
 #include "compare_kernels.h"
 
 #include <cmocka.h>

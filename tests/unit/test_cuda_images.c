@@ -1,6 +1,6 @@
-// Compares kernels for images of the device `cuda` with those of `ref`, at sizes that are no
-// multiples of the kernels' blocks, slices and vector accesses. It runs on an emulated GPU or, if
-// TRIREME_TEST_GPU is set, on the GPU of this host.
+// Compares kernels for images of the device `cuda` with those of the reference device `ref`, at
+// sizes that are no multiples of the kernels' blocks, slices and vector accesses. It runs on an
+// emulated GPU or, if TRIREME_TEST_GPU is set, on the GPU of this host.
 #include "device/cuda/cuda.h"
 #include "support/op_compare.h"
 #include "support/op_families.h"

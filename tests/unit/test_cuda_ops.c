@@ -1,5 +1,6 @@
-// Compares every op of the device `cuda` with that of `ref` (plain C), at random shapes. It runs on
-// an emulated GPU or, if TRIREME_TEST_GPU is set (tests/gpu/test-gpu), on the GPU of this host.
+// Compares every op of the device `cuda` with that of the reference device `ref` (plain C), at
+// random shapes. It runs on an emulated GPU or, if TRIREME_TEST_GPU is set (tests/gpu/test-gpu), on
+// the GPU of this host.
 #include "device/cuda/cuda.h"
 #include "support/op_compare.h"
 #include "support/test_gpu.h"

@@ -1,6 +1,6 @@
-// Compares kernels of the device `cuda` with those of `ref` where rows are long or many, so that a
-// thread block takes several parts of a row, or several rows. It runs on an emulated GPU or, if
-// TRIREME_TEST_GPU is set, on the GPU of this host.
+// Compares kernels of the device `cuda` with those of the reference device `ref` where rows are
+// long or many, so that a thread block takes several parts of a row, or several rows. It runs on an
+// emulated GPU or, if TRIREME_TEST_GPU is set, on the GPU of this host.
 #include "device/cuda/cuda.h"
 #include "support/op_compare.h"
 #include "support/op_families.h"

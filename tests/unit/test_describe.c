@@ -57,7 +57,8 @@ static tri_plan_request request_of(tri_precision precision) {
     return request;
 }
 
-// Plans on `ref` without its `open` and `prepare`, and searches settings that fit.
+// Plans on the reference device `ref` without its `open` and `prepare`, and searches settings that
+// fit.
 static void test_plan_of_a_description(void **state) {
     (void)state;
     static tri_kernel_def defs[KERNELS];

@@ -1,6 +1,6 @@
 // Tests the pass that applies a precision (such as bf16-mixed) to a model's graph: the type of each
 // value of the built-in models, and where casts are added. Also tests that what the reference
-// device `ref` computes in a half type (BF16 or F16) is its F32 result, rounded once.
+// reference device `ref` computes in a half type (BF16 or F16) is its F32 result, rounded once.
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
 #include "nn/models/models.h"

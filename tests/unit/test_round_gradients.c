@@ -116,8 +116,8 @@ static void test_cpu(void **state) {
     }
 }
 
-// The kernels of `ref` overwrite every gradient. In a deterministic run no kernel adds directly,
-// because the sum would be rounded in the kernel's own order.
+// The kernels of the reference device `ref` overwrite every gradient. In a deterministic run no
+// kernel adds directly, because the sum would be rounded in the kernel's own order.
 static void test_whole(void **state) {
     tri_plan *ref = plan_for(&tri_device_ref, false), *exact = plan_for(&tri_device_cuda, true);
     tri_plan *cuda = plan_for(&tri_device_cuda, false);

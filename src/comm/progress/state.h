@@ -148,8 +148,8 @@ struct progress_family {
     // it reads that through the backend's `ring`.
     tri_comm *control;
     int size, job_rank; // how many ranks the family has, and this rank's number in the job
-    // How long a thread waits for an operation that does not advance. 0: for ever:
-    // communicators that are made of inner ones (comm/layered) leave the time limit to these.
+    // How long a thread waits for an operation that does not advance. 0: without limit, for
+    // communicators that are made of others (comm/layered), because the inner ones have the limit.
     int timeout_ms;
     bool can_spin; // true: every rank has a core to itself, so a waiting thread may spin
     // Whether a thread that waits may yield its core early (spin.c). False with MPI, whose calls

@@ -21,7 +21,7 @@ typedef struct cuda_device {
     cuda_context *context;       // the module's data about this GPU
     cuda_properties properties;
     tri_queue *setup; // the queue on which new memory is set to zero
-    tri_device *host; // the device `ref` (plain C on the host), for ops that have no kernel here
+    tri_device *host; // the reference device `ref`, for ops that have no kernel here
 } cuda_device;
 
 static inline cuda_device *cuda_of(const tri_device *device) {

@@ -1,6 +1,6 @@
 // The kernel for ops that have none on the GPU: copies the inputs to the host, runs the kernel of
-// the device `ref` (plain C) there, and copies the outputs back. It is slow, because host and GPU
-// wait for each other; `trireme bench kernels` shows where it is used.
+// the reference device `ref` (plain C) there, and copies the outputs back. It is slow, because host
+// and GPU wait for each other; `trireme bench kernels` shows where it is used.
 #include "device/cuda/internal.h"
 
 #include "device/queue.h"

@@ -95,9 +95,10 @@ static tri_status check_capture(const cuda_queue *q, const char *call) {
     return TRI_FAIL(TRI_INTERNAL, "device cuda: a graph cannot contain %s", call);
 }
 
-// Turns the fault that a kernel has recorded into a failure with the message that the device `ref`
-// has for such input. A kernel cannot return an error, so it writes into a cuda_fault what is wrong
-// with its input. It sets `kind` last, so that the other fields are set once `kind` is seen.
+// Turns the fault that a kernel has recorded into a failure with the message that the reference
+// device `ref` has for such input. A kernel cannot return an error, so it writes into a cuda_fault
+// what is wrong with its input. It sets `kind` last, so that the other fields are set once `kind`
+// is seen.
 static tri_status fault_of(const cuda_device *device) {
     const cuda_fault *fault = device->runtime->fault(device->context);
     switch (__atomic_load_n(&fault->kind, __ATOMIC_ACQUIRE)) {

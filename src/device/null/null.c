@@ -1,9 +1,9 @@
 // The device `null` has real memory, but computes almost nothing. One kernel serves nearly all ops,
 // and writes only losses and metrics. The step scalars (numbers that an update reads, such as the
-// factor of the gradients) are computed from these by two kernels of the device `ref`, so that
-// means are not NaN and updates are counted as on any device. The device models of `null` have the
-// memory sizes of GPUs, so that a run can be planned for a GPU, and the engine can be tested with a
-// GPU's memory and alignment.
+// factor of the gradients) are computed from these by two kernels of the reference device `ref`, so
+// that means are not NaN and updates are counted as on any device. The device models of `null` have
+// the memory sizes of GPUs, so that a run can be planned for a GPU, and the engine can be tested
+// with a GPU's memory and alignment.
 #include "device/null/null.h"
 
 #include "device/queue.h"

@@ -1,4 +1,5 @@
-// What all kernels of `ref` share: preparation, dropout masks, and checks of labels and tokens.
+// What all kernels of the reference device `ref` share: preparation, dropout masks, and checks of
+// labels and tokens.
 #include "device/ref/node.h"
 
 #include "base/philox.h"

@@ -1,5 +1,5 @@
-// What every kernel of `ref` keeps of its node (one use of an op in a graph), how kernels are
-// defined, and functions that several of them use.
+// What every kernel of the reference device `ref` keeps of its node (one use of an op in a graph),
+// how kernels are defined, and functions that several of them use.
 #ifndef TRIREME_DEVICE_REF_NODE_H
 #define TRIREME_DEVICE_REF_NODE_H
 
