@@ -305,19 +305,18 @@ def dead_files(tree):
 
 def symbols(build):
     """object file -> (symbols it defines, symbols it needs), as nm sees them in the build."""
-    objects = {}
-    for folder, _, files in os.walk(build):
-        for name in files:
-            if not name.endswith(".o"):
-                continue
-            path = os.path.join(folder, name)
-            out = subprocess.run(["nm", "-g", "--format=posix", path], capture_output=True,
-                                 text=True, check=False).stdout
-            defined, needed = set(), set()
-            for line in out.splitlines():
-                symbol, kind = line.split()[:2]
-                (needed if kind in "Uvw" else defined).add(symbol)
-            objects[os.path.relpath(path, build)] = (defined, needed)
+    paths = [os.path.join(folder, name) for folder, _, files in os.walk(build) for name in files
+             if name.endswith(".o")]
+    objects = {os.path.relpath(path, build): (set(), set()) for path in paths}
+    if not paths:
+        return objects
+    out = subprocess.run(["nm", "-g", "-A", "--format=posix", *paths], capture_output=True,
+                         text=True, check=False).stdout
+    for line in out.splitlines():
+        path, _, rest = line.partition(": ")
+        symbol, kind = rest.split()[:2]
+        defined, needed = objects[os.path.relpath(path, build)]
+        (needed if kind in "Uvw" else defined).add(symbol)
     return objects
 
 
