@@ -180,7 +180,8 @@ void set_algorithm(prepared *x, const cublasLtMatmulHeuristicResult_t &result) {
 
 blas_state *state_of(const library *l, int device) {
     enum { DEVICES = 64 };
-    static blas_state states[DEVICES];
+    // Never freed, because a thread may still use it while the process ends.
+    static blas_state *const states = new blas_state[DEVICES];
     if (device < 0 || device >= DEVICES) return nullptr;
     blas_state *state = &states[device];
     std::lock_guard<std::mutex> guard(state->lock);

@@ -455,7 +455,8 @@ struct dnn_state {
 
 dnn_state *state_of(int device) {
     enum { DEVICES = 64 };
-    static dnn_state states[DEVICES];
+    // Never freed, because a thread may still use it while the process ends.
+    static dnn_state *const states = new dnn_state[DEVICES];
     if (device < 0 || device >= DEVICES) return nullptr;
     dnn_state *state = &states[device];
     std::lock_guard<std::mutex> guard(state->lock);
