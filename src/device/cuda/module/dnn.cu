@@ -455,8 +455,7 @@ struct dnn_state {
 
 dnn_state *state_of(int device) {
     enum { DEVICES = 64 };
-    // Never freed, because a thread may still use it while the process ends.
-    static dnn_state *const states = new dnn_state[DEVICES];
+    static dnn_state *const states = new dnn_state[DEVICES]; // never freed, as in blas.cu
     if (device < 0 || device >= DEVICES) return nullptr;
     dnn_state *state = &states[device];
     std::lock_guard<std::mutex> guard(state->lock);
