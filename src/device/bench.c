@@ -1,7 +1,7 @@
 // Runs a graph's nodes again and again on random values and measures each of them, to find kernels
-// that are far from the limits of the machine. Some kernels compute a convolution by Winograd's
-// algorithm, which needs fewer multiplications than the direct one but rounds differently. Such a
-// node is measured with both.
+// that are far from the limits of the machine. Training computes some convolutions by Winograd's
+// algorithm, which needs fewer multiplications than the direct one but rounds differently. These
+// convolutions are measured with both algorithms.
 #include "device/bench.h"
 
 #include "base/os.h"
@@ -22,7 +22,7 @@ typedef enum kernel_choice { AS_IN_TRAINING, DIRECT, KERNEL_CHOICES } kernel_cho
 // that algorithm. For all other nodes this struct is 0.
 typedef struct direct_node {
     tri_node node;             // the copy
-    tri_conv2d_grad_attr attr; // its attributes; if the op is conv2d, only the member `conv`
+    tri_conv2d_grad_attr attr; // its attributes; the op conv2d uses only the member `conv`
     tri_kernel kernel;         // the kernel that computes it
 } direct_node;
 
@@ -35,7 +35,7 @@ typedef struct bench {
     direct_node *direct; // by node
     bool has_direct;     // there is a node that training computes by Winograd's algorithm
     void *workspace;     // memory that all kernels use in turn while they run
-    double *times;       // seconds of each run: [node][way][repeat]
+    double *times;       // seconds of each run: [node][kernel_choice][repeat]
     int64_t *stamps;     // [node][2]: when the queue began and ended the node's kernel, in ns
 } bench;
 
@@ -91,10 +91,9 @@ static void need_workspace(const tri_kernel *kernel, size_t *bytes) {
     if (kernel->workspace_bytes > *bytes) *bytes = kernel->workspace_bytes;
 }
 
-// For a node that training computes by Winograd's algorithm, prepares the kernel of the direct
-// algorithm too. This kernel expects the node's values in other layouts. They are not reordered,
-// because the values are random numbers anyway, and have the same size in both layouts, which have
-// no padding.
+// Prepares a second kernel, of the direct algorithm, for a node that training computes by
+// Winograd's algorithm. This kernel may expect the node's values in other layouts. The random
+// values can be used as they are, because a value has the same size in all these layouts.
 static tri_status prepare_direct(bench *b, int i) {
     const tri_graph *g = b->graph;
     const tri_kernel_def *def = b->kernels[i].def;
@@ -123,8 +122,8 @@ static tri_status prepare(bench *b) {
     return b->device->backend->alloc(b->device, workspace, &b->workspace);
 }
 
-// Allocates memory for times. A device that works asynchronously writes the times itself, so it
-// must be able to write that memory.
+// Allocates `stamps`. A device that works asynchronously writes them itself, so they lie in host
+// memory that the device can write.
 static tri_status make_stamps(bench *b, size_t bytes) {
     const tri_device_backend *backend = b->device->backend;
     void *memory = backend->alloc_host ? NULL : calloc(1, bytes);

@@ -20,7 +20,9 @@ typedef struct tri_bench_peak {
     // for these: the rate of F32.
     double bf16_flops_per_s;
     double bytes_per_s; // reading and writing memory, in buffers larger than the caches
-    tri_bench_rate caches[TRI_BENCH_RATES]; // sorted by size, the smallest first
+    // Rates in buffers of five sizes, the smallest first: those of the caches, and of the memory if
+    // a buffer is larger than all caches.
+    tri_bench_rate caches[TRI_BENCH_RATES];
 } tri_bench_peak;
 
 typedef struct tri_bench_row {
@@ -42,18 +44,19 @@ typedef struct tri_bench_row {
 // The fraction of the machine's peak that a kernel reaches: the shortest possible time divided by
 // the time that it took. The shortest possible time is that of the arithmetic, or of reading and
 // writing `bytes` at the rate of the cache or memory that holds them, whichever is longer. Returns
-// 0 if the kernel was more than 5 % faster than that (less may be noise): it then did less work
-// than `flops` and `bytes` count (Winograd's algorithm, an embedding and a view do), and a fraction
-// would mean nothing.
+// 0 if the kernel was more than 5 % faster than that (a smaller difference may be noise): it then
+// did less work than `flops` and `bytes` count, so a fraction would mean nothing. For example,
+// Winograd's algorithm multiplies less often, an embedding reads only a few rows of its table, and
+// a view copies nothing.
 double tri_bench_fraction(const tri_bench_peak *peak, double flops, double bytes, bool is_bf16,
                           double seconds);
 
-// Runs all nodes of a graph in order, again and again for `budget_s` seconds and at least three
-// times. If kernels compute by Winograd's algorithm, every second run of the graph replaces them by
-// those of the direct algorithm. So both are measured in turns, with the caches as a training step
-// leaves them. The layout pass must have run before. Allocates memory for all values
-// and fills it with random numbers. `rows` has room for all nodes. Fails with TRI_NO_MEMORY, or as
-// a kernel fails.
+// Measures all nodes of a graph and fills rows[i] for node i. Runs the whole graph in order, so
+// that each kernel finds the caches about as in a training step, again and again for `budget_s`
+// seconds and at least three times. If kernels compute by Winograd's algorithm, every second run of
+// the graph uses kernels of the direct algorithm in their place. Layouts must have been chosen
+// before (pass/layout.c). Allocates memory for all values and fills it with random numbers. Returns
+// TRI_NO_MEMORY, or the error of a kernel that fails.
 tri_status tri_bench_graph(tri_device *device, const tri_graph *graph, const tri_bench_peak *peak,
                            double budget_s, tri_bench_row *rows);
 

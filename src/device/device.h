@@ -17,7 +17,7 @@ typedef struct tri_device_backend tri_device_backend;
 // node.
 typedef struct tri_device_model {
     const char *name;
-    // What tri_device_description has of such a device.
+    // As the members of tri_device_description with the same names.
     int64_t memory_bytes;
     int64_t alignment;
     unsigned features;
@@ -41,8 +41,8 @@ typedef struct tri_device_description {
     // Instruction sets or other abilities, as bits; only the backend knows their meaning.
     unsigned features;
     int64_t memory_bytes; // memory that a rank has for itself; 0: the ranks share the host's memory
-    // A name such as "h200", by which an estimate finds the peak rates of the device; NULL: not
-    // known.
+    // A name such as "h200", by which the estimate of a step's time finds the peak rates of the
+    // device; NULL: not known.
     const char *kind;
     // Alignment of the buffers that a plan arranges: a power of 2, at least 64 bytes.
     int64_t alignment;
@@ -53,7 +53,7 @@ typedef struct tri_kernel {
     const tri_kernel_def *def;
     void *state;            // made by the kernel's `prepare`, and known only to the kernel
     size_t workspace_bytes; // how many bytes `run` needs: as many as planned, or fewer
-    char *what; // the node's op, layer and shapes, for messages; NULL: no memory for this text
+    char *what; // the node's op, layer and shapes, for messages; NULL: this text is not known
 } tri_kernel;
 
 // A queue: work that is issued to it is done in order; queues of one device run side by side. A
@@ -64,7 +64,8 @@ typedef struct tri_queue {
     tri_device *device;
 } tri_queue;
 
-// Work that a queue has captured. Only the backend knows what is in it.
+// Work that a queue has captured: recorded instead of done, to be repeated as one (a CUDA graph).
+// Only the backend knows what is in it.
 typedef struct tri_captured tri_captured;
 
 typedef struct tri_kernel_args {
@@ -89,14 +90,16 @@ struct tri_kernel_def {
     bool (*supports)(const tri_device_description *device, const tri_graph *graph,
                      const tri_node *node);
     // Chooses layouts. `in` holds the current layouts of the inputs. The kernel overwrites them
-    // with the layouts that it needs, and the layout pass inserts reorders where they differ. `out`
-    // holds plain layouts, which the kernel overwrites with those of its outputs. The layout that
-    // it needs for a parameter becomes, unless the parameter has one already, its home layout, in
-    // which the parameter, its gradient and its optimizer states are kept. So it must depend only
-    // on the parameter's shape and type, on the device and on the precision of the run. A kernel
-    // may look at the nodes that read the outputs, to choose a layout that they can read without a
-    // reorder: they are among graph->pending_nodes, for which layouts are not chosen yet. NULL: all
-    // layouts are plain (row-major).
+    // with the layouts that it needs. Where these differ, the layout pass (pass/layout.c) inserts
+    // reorders, which copy a tensor into another layout. `out` holds plain layouts, which the
+    // kernel overwrites with those of its outputs.
+    // If an input is a parameter without a home layout (the layout in which the parameter, its
+    // gradient and its optimizer states are kept), the layout chosen here becomes the home layout.
+    // So this choice must depend only on the parameter's shape and type, on the device and on the
+    // precision of the run.
+    // A kernel may look at the nodes that read its outputs, to choose a layout that they can read
+    // without a reorder: they are among graph->pending_nodes, for which layouts are not chosen yet.
+    // NULL: all layouts are plain (row-major).
     void (*layouts)(const tri_device_description *device, const tri_graph *graph,
                     const tri_node *node, tri_layout *in, tri_layout *out);
     // How many bytes of memory `run` needs while it runs. All kernels of a run use the same memory
@@ -127,8 +130,9 @@ struct tri_kernel_def {
     // algorithm, which the attribute `direct` would turn off. NULL: it never does.
     bool (*is_winograd)(const tri_graph *graph, const tri_node *node);
     // True if `run` reads or changes memory of the host, or allocates: then its work cannot be
-    // captured and repeated. Only used on devices that capture. Where the device has only such a
-    // kernel for a fused node, the nodes are not fused.
+    // captured and repeated. Only kernels of devices that capture set it. Two nodes are not fused
+    // if the kernel for the fused node sets it, because the device's two kernels for them are
+    // faster.
     bool uses_host;
 };
 
@@ -172,9 +176,10 @@ struct tri_device_backend {
     // done everything issued so far. The caller must not use *ns until then. NULL: the device's
     // work is done when a call returns, so the host's clock tells the time.
     tri_status (*time)(tri_queue *queue, int64_t *ns);
-    // Copy between device memory and the host's. The caller must not change the host's memory until
-    // the copy is done. Exception: after a copy_in of at most TRI_SMALL_COPY_BYTES it may do so as
-    // soon as the call returns, because the device has kept a copy.
+    // Copies from the host's memory to the device's; copy_out copies the other way. The caller must
+    // not change the host's memory until the copy is done. Exception: after a copy_in of at most
+    // TRI_SMALL_COPY_BYTES it may do so as soon as the call returns, because the device has kept a
+    // copy.
     tri_status (*copy_in)(tri_queue *queue, void *to, const void *from_host, size_t size_bytes);
     // As copy_in, but even a small copy reads the host's memory only when the queue reaches it,
     // because work for which the queue waits may write that memory until then. NULL if `host` is
@@ -195,17 +200,19 @@ struct tri_device_backend {
     // micro-batches are copied while the device computes, to memory of their own.
     bool is_asynchronous;
     // Whether a queue can capture work that is issued to it, to repeat it as one (a CUDA graph),
-    // which takes the host less time. If not, the next four members are NULL.
+    // which takes the host less time than to issue it again. If not, the next four members are
+    // NULL.
     bool captures;
     // Begins to capture: until end_capture, work that is issued to the queue is not done but
-    // captured. Only kernels without uses_host, `zero`, `add` and `time` can be captured. The
-    // caller does nothing else with the device meanwhile.
+    // captured. Only this can be captured: kernels that do not set uses_host, and the calls `zero`,
+    // `add` and `time`. The caller does nothing else with the device meanwhile.
     tri_status (*begin_capture)(tri_queue *queue);
     // Ends capturing. It is called even if a call in between has failed. *out is NULL if this call
     // fails.
     tri_status (*end_capture)(tri_queue *queue, tri_captured **out);
     tri_status (*repeat)(tri_queue *queue, tri_captured *captured); // issues the captured work
-    void (*close_capture)(tri_captured *captured);                  // all repeats have to be done
+    // Frees captured work. The caller calls it when the device has done all repeats.
+    void (*close_capture)(tri_captured *captured);
     // Sets the name under which a profiler, if one is attached, shows the work that is issued from
     // now on; name NULL: such work has no name any more. The member `mark` is NULL if no profiler
     // knows this device.

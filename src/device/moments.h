@@ -1,6 +1,7 @@
-// Mean and variance of values that are summed in several groups, on the host or a GPU. If the
-// variance were computed as the mean of squares minus the square of the mean, digits would cancel;
-// joining moments avoids this.
+// Joins the moments (number, mean and sum of squared deviations from the mean) of two groups of
+// values into those of all the values, on the host or a GPU. The variance follows from the joined
+// moments. If it were computed as the mean of squares minus the square of the mean, digits would
+// cancel.
 #ifndef TRIREME_DEVICE_MOMENTS_H
 #define TRIREME_DEVICE_MOMENTS_H
 

@@ -1,6 +1,6 @@
 // The kernel that computes any op in a half type (F16, BF16) by the device's F32 kernel, so that a
-// device does not need kernels for all types. It copies half inputs to its workspace as F32, runs
-// the F32 kernel on these copies, and rounds the outputs to the half type.
+// device does not need kernels for all types. It copies the inputs that have a half type to its
+// workspace as F32, runs the F32 kernel on these copies, and rounds the outputs to the half type.
 #include "device/widen.h"
 
 #include "ops/ops.h"
@@ -52,7 +52,7 @@ static void widened_layouts(const tri_device_description *device, const tri_grap
     tri_arena_destroy(arena);
 }
 
-// A half tensor and its F32 copy in the workspace.
+// A tensor of a half type and its F32 copy in the workspace.
 typedef struct widened_tensor {
     tri_dtype half; // type of the tensor; TRI_F32 (0): it is no half type, so it is not copied
     int64_t count;  // number of elements, with the layout's padding

@@ -3,10 +3,10 @@
 // descriptions say, so that a wrong description gives wrong numbers. It refuses products whose
 // operands are aligned to less than 16 bytes, so that tests run our own kernel as well.
 //
-// It has several algorithms, each of which adds up in another order, and so rounds otherwise. The
-// function that proposes algorithms (cuBLASLt's heuristic) lists algorithm 0 first. With the
-// environment variable EMULATED_BLAS_FASTEST=N, algorithm N takes the least time when it is
-// measured.
+// It has several algorithms. Each adds up in another order, so their results are rounded
+// differently. The function that proposes algorithms (cuBLASLt's heuristic) lists algorithm 0
+// first. With the environment variable EMULATED_BLAS_FASTEST=N, algorithm N takes the least time
+// when it is measured.
 #include "device/cuda/module/vendor.h"
 
 #include "emulated_gpu/emulation.h"
@@ -21,7 +21,8 @@ namespace {
 
 enum { ALIGNMENT = 16, WORKSPACE_BYTES = 1024, ALGORITHMS = 3 };
 
-const uint64_t MARK = 0x616c676f; // in every algorithm that comes from the heuristic
+// Marks the algorithms that `choose` has proposed (in algo.data[7]); `multiply` refuses all others.
+const uint64_t MARK = 0x616c676f;
 
 struct operation {
     cublasOperation_t first = CUBLAS_OP_N, second = CUBLAS_OP_N;
@@ -184,8 +185,8 @@ float at(const matrix *x, cublasOperation_t op, const void *data, uint64_t row, 
 
 float rounded(const operation *x, float value) { return x->tf32 ? emulated_tf32(value) : value; }
 
-// Algorithm i begins its sums over the axis k with element i, so that different algorithms give
-// results with different bits.
+// Computes a product as its descriptions say. Algorithm i begins its sums over the axis k with
+// element i, so that different algorithms give results with different bits.
 void compute(uint64_t algorithm, const operation *x, const matrix *a, const void *a_data,
              const matrix *b, const void *b_data, float beta, const matrix *c, void *c_data) {
     bool has_bias =

@@ -3,10 +3,12 @@
 // properties of a device as text. So the functions below replace some of cuDNN's: where a call sets
 // a handle, they set the properties of an H200 instead, and they execute nothing. A missing plan
 // would be no error at run time, but would make the convolution many times slower.
-// A plan that is kept in a file (TRIREME_CUDA_CHOICES) is made again from the file, by cuDNN too:
-// both plans have to have the same text. Plans for convolutions that tensor cores compute are asked
-// for in both layouts of images, channels first and channels last. The device stores such images
-// with channels last, and for these a plan must need no memory for copies.
+//
+// Plans for convolutions that tensor cores compute are asked for in both layouts of images,
+// channels first and channels last. The device stores such images with channels last, and for these
+// a plan must need no memory for copies. Some plans are also chosen by measuring, and written to a
+// file (TRIREME_CUDA_CHOICES). The plan that cuDNN then makes from this file has to have the same
+// text as the plan that was measured.
 #include "device/cuda/module/vendor.h"
 
 #include <cstdint>
@@ -145,7 +147,8 @@ const layer layers[] = {
     {"dilated", 16, 24, 33, 31, 40, 1, 3, 1, 2, 2},
 };
 
-// A type of the inputs with a layout of the images; each shape is tried in all of these forms.
+// A type of the inputs with a layout of the images; each of the layers is tried in all of these
+// forms.
 struct form {
     const char *name;
     tri_dtype dtype;
@@ -184,8 +187,9 @@ cuda_convolution convolution_of(const layer &l, const form &f, cuda_convolution_
     return p;
 }
 
-// Whether a plan that should copy nothing copies an image. A copy shows as a large workspace: the
-// partial sums of a gradient, for which a plan may use memory, take less.
+// Whether the plan that was asked for last copies an image although it need not. A copy shows as a
+// workspace of more than 8 MB: the partial sums of a gradient, for which a plan may use memory,
+// take less.
 bool copies(const layer &l, const cuda_convolution &p) {
     int64_t lot = p.in_type == TRI_F32 ? 4 : 8; // channels in 16 bytes
     bool is_whole = l.channels / l.groups % lot == 0 && l.features % lot == 0;

@@ -297,8 +297,9 @@ struct window {
     int64_t padding[2], stride[2], dilation[2];
 };
 
-// Calls product(x's, weight's and y's element) for every product of the convolution, beginning with
-// sample and tap number `first`.
+// Calls product(i, j, k) for every product of the convolution, where i, j and k are the offsets of
+// its elements of x, weight and y. Begins with sample and tap number `first`, so that `first`
+// decides in which order sums are added.
 template <typename F>
 void for_products(int64_t first, const window &w, const tensor &x, const tensor &weight,
                   const tensor &y, F product) {

@@ -92,8 +92,8 @@ void left_fiber() {}
 
 [[noreturn]] SWITCHES void go_to(jump_buffer &there) { __builtin_longjmp(there, 1); }
 
-// Pauses the running fiber, with the state for which it waits, and goes on with the host's code.
-// Returns when the fiber is resumed.
+// Pauses the running fiber and goes on with the host's code. `state` says why the fiber pauses: it
+// waits at a barrier or a shuffle, or it is done. Returns when the fiber is resumed.
 SWITCHES void pause(fiber_state state) {
     fiber &f = here.fibers[here.current];
     f.state = state;

@@ -89,7 +89,7 @@ struct direction { // a message that this rank sends to, or receives from, one o
 struct job { // the work of one group
     std::vector<direction> directions;
     std::vector<std::function<void()>> ends;                // called when all directions are done
-    std::vector<std::pair<const char *, uint64_t>> to_self; // address, bytes
+    std::vector<std::pair<const char *, uint64_t>> to_self; // sent to itself: address, bytes
     std::vector<std::pair<char *, uint64_t>> from_self;
 };
 
@@ -198,7 +198,7 @@ bool join(ncclComm_t comm, cudaStream_t stream, const void *send, const void *re
     return true;
 }
 
-// Reduces `count` elements for all ranks or, with `scatters`, `count` other ones for each rank.
+// Reduces all ranks' terms to `count` results or, with `scatters`, to `count` for each rank.
 ncclResult_t reduction(const void *send, void *recv, size_t count, ncclDataType_t type,
                        ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream, bool scatters) {
     if (!join(comm, stream, send, recv)) return ncclInvalidUsage;
@@ -305,7 +305,7 @@ bool goes_wrong(core *c) {
     return true;
 }
 
-// As with NCCL, the work is put on the stream only later: by call number POLLS of async_error.
+// Ends the group. As with NCCL, its work is put on the stream later, by async_error (see POLLS).
 ncclResult_t group_end() {
     if (--group.depth > 0) return ncclSuccess;
     ncclComm_t comm = group.comm;
@@ -514,7 +514,7 @@ void forget_all(ncclComm_t comm) {
 }
 
 // ---- closing a communicator
-// As with NCCL, the communicator is closed only once all ranks have called this function.
+// Begins to close it. As with NCCL, it is closed only once all ranks have called this function.
 ncclResult_t finalize(ncclComm_t comm) {
     core *c = comm->state.get();
     if (comm->pending || c->is_closing || !c->shared) return ncclInvalidUsage;

@@ -114,9 +114,9 @@ void add(cuda_stream *stream, work item) {
 std::atomic<int> host_waits; // how many wait_value calls were issued and are not done
 std::mutex loading;          // held while a kernel is loaded, so that no other call goes on
 
-// As with CUDA, the first launch of a kernel loads it, which may wait until the GPU does nothing
-// else. Here it waits until no stream waits for the host. So if the host lets a stream go on only
-// after such a launch, a test hangs, as a GPU may.
+// Loads the kernel at its first launch. With CUDA, this may wait until the GPU does nothing else;
+// here it waits until no stream waits for the host. So if the host lets a stream go on only after
+// such a launch, a test hangs, as a run on a GPU may.
 void load(const void *kernel) {
     static std::set<const void *> loaded;
     std::lock_guard<std::mutex> guard(loading);
@@ -144,8 +144,8 @@ void push(cuda_stream *stream, work item) {
     });
 }
 
-// While a thread captures, CUDA refuses calls of this thread that could not be repeated or would
-// wait. After such a call the capture gives no graph.
+// Fails if the calling thread captures: CUDA then refuses calls of this thread that could not be
+// repeated or would wait. After such a call the capture gives no graph.
 tri_status check_capture(char *why) {
     if (!capturing) return TRI_OK;
     capturing->invalid = true;
@@ -153,7 +153,7 @@ tri_status check_capture(char *why) {
     return TRI_INTERNAL;
 }
 
-// After a kernel has failed, every call of CUDA returns its failure.
+// Fails if a kernel of the device has failed, as every call of CUDA does then.
 tri_status check_device(const cuda_context *context, char *why) {
     if (!context->failed) return TRI_OK;
     snprintf(why, CUDA_WHY_BYTES, "unspecified launch failure");
@@ -284,8 +284,8 @@ void close_stream(cuda_stream *stream) {
     delete stream;
 }
 
-// Copies. As with CUDA, a copy from the device to memory of the host that is not pinned blocks the
-// caller until it is done.
+// Issues a copy. As with CUDA, a copy from the device to memory of the host that is not pinned
+// blocks the caller until it is done.
 tri_status copy(cuda_stream *stream, void *to, const void *from, size_t size_bytes, char *why) {
     cuda_context *context = stream->context;
     IF_IT_WORKS(context, why);
@@ -429,7 +429,8 @@ bool emulated_failed(const cuda_stream *stream) { return stream->context->failed
 
 void emulated_push(cuda_stream *stream, work item) { push(stream, std::move(item)); }
 
-// With CUDA_LAUNCH_BLOCKING=1, a launch waits until its kernel is done and returns its failure.
+// Launches a kernel. With CUDA_LAUNCH_BLOCKING=1, waits until the kernel is done and returns its
+// failure.
 tri_status emulated_launch(cuda_stream *stream, const void *kernel, int64_t blocks, int threads,
                            int shared_bytes, std::function<void()> body, char *why) {
     cuda_context *context = stream->context;

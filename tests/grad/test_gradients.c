@@ -261,8 +261,9 @@ static void test_class_losses(void **state) {
     }
 }
 
-// Some tokens occur several times. Others never occur, so that the gradients of their rows are 0.
-// In the second case the table is a slice of a larger one, and some tokens have no row in it.
+// Checks the gradient of an embedding whose table has 5 rows. Of the tokens, some occur several
+// times, and others never, so that the gradients of their rows are 0. In the second case the table
+// is a slice of a larger one, and some tokens have no row in it.
 static void test_embedding(void **state) {
     static const tri_embedding_attr rows[] = {{0, 0}, {1, 7}};
     for (int i = 0; i < 2; i++) {
@@ -273,9 +274,9 @@ static void test_embedding(void **state) {
     }
 }
 
-// The table of an embedding is also the weight of the last layer. If both are in one block (a named
-// group of nodes), the graph adds the two gradients up. If they are in different blocks, the graph
-// has one gradient of the table for each block.
+// Tests an embedding whose table is also the weight of the last layer. If both layers are in one
+// block (a named group of nodes), the graph adds the two gradients up. If they are in different
+// blocks, the graph has one gradient of the table for each block.
 static void test_tied(void **state) {
     for (int blocks = 1; blocks <= 2; blocks++) {
         subject s = begin();
@@ -314,7 +315,7 @@ static void test_norms(void **state) {
 
 // The backward pass computes cheap values again instead of keeping them from the forward pass, once
 // for all nodes of the block that read them. For example, it keeps only the statistics of a norm
-// and computes the norm's output again.
+// and computes the norm's output again. A value that another block reads is kept.
 static void test_recomputed(void **state) {
     for (int blocks = 1; blocks <= 2; blocks++) {
         subject s = begin();
@@ -399,8 +400,9 @@ static void test_distance_losses(void **state) {
     check_in(&s, tri_node_add(s.graph, &tri_op_binary_cross_entropy, binary, 2, NULL, ""), -3, 3);
 }
 
-// Checks the gradients of collective ops on one rank. There they copy their input, except for the
-// ops that cut out a slice. tests/unit/test_collective.c runs them on several ranks.
+// Checks the gradients of collective ops, and of the ops that cut tensors into chunks for them, on
+// one rank. There collective ops copy their input. tests/unit/test_collective.c runs them on
+// several ranks.
 static void test_collectives(void **state) {
     tri_shape shape = tri_shape_of(1, 2, 6, 3);
     for (int partial = 0; partial < 2; partial++) {

@@ -354,8 +354,8 @@ static void test_gated(void **state) {
     REFUSED(silu_mul_grad, NULL, "up must be [2, 3], but is [2]", F(2, 3), F(2), F(2, 3));
 }
 
-// Shape rules refuse BF16 and F16 where an op needs another type, such as F32 or the other of these
-// two.
+// Shape rules of ops that take half types (BF16 and F16) refuse inputs whose types do not fit
+// together, and types that the op cannot make.
 static void test_halves(void **state) {
     tri_linear_attr linear = {.axes = 1};
     tri_norm_attr norm = {.eps = 1e-5}, narrow = {.eps = 1e-5, .narrow = TRI_BF16};

@@ -1,7 +1,7 @@
-// Compares ops and optimizers of the reference device `ref` with PyTorch's results
-// (torch_tables.h). Inputs are waves, which make_torch_tables.py computes by the same formula. Of a
-// tensor the table has two numbers, a sum over all elements with different factors and the sum of
-// squares.
+// Compares ops and optimizers of the reference device `ref` with PyTorch. torch_tables.h has
+// PyTorch's results. Of a tensor it has two numbers: the sum over all elements with different
+// factors, and the sum of squares. Inputs are waves (the function `wave`), which
+// make_torch_tables.py computes by the same formula.
 #include "base/philox.h"
 #include "device/ref/ref.h"
 #include "grad/torch_tables.h"
@@ -235,7 +235,7 @@ static void test_losses(void **state) {
     check_distance_loss(&tri_op_relative_l2_loss, torch_relative_l2, 6);
 }
 
-// Scores of 5000 and -5000, whose exponentials overflow or become 0: the loss must still be exact.
+// Tests scores of 5000 and -5000, whose exponentials overflow or become 0. The loss must be exact.
 static void test_large_scores(void **state) {
     tri_shape shapes[] = {tri_shape_of(1, 3), tri_shape_of(1)};
     op_bench b = bench_open(TRI_F32, &tri_op_cross_entropy, shapes, 2, NULL);

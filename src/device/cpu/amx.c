@@ -17,8 +17,8 @@ enum {
 bool cpu_amx_is_allowed(void) {
     unsigned a, b, c, d, wanted = AMX_BF16 | AMX_TILE;
     if (!__get_cpuid_count(AMX_LEAF, 0, &a, &b, &c, &d) || (d & wanted) != wanted) return false;
-    // After this call Linux saves 8 KB more state for each thread. Linux before 5.16 does not know
-    // the call, and refuses it.
+    // Without this call the first instruction that uses a tile would fault: Linux has to save 8 KB
+    // more for a thread that uses tiles. Linux before 5.16 does not know the call, and refuses it.
     return syscall(SYS_arch_prctl, AMX_REQUEST, AMX_STATE) == 0;
 }
 

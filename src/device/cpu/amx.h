@@ -8,8 +8,8 @@
 #include "device/cpu/simd.h"
 
 // Marks functions that use AMX. They may run only on a device with CPU_HAS_AMX, between
-// cpu_amx_begin and cpu_amx_end, which set up the tiles. The list contains all instruction sets of
-// CPU_AVX512, so that functions marked CPU_INLINE can be inlined.
+// cpu_amx_begin, which sets up the tiles, and cpu_amx_end. The list of targets contains all
+// instruction sets of CPU_AVX512, so that functions marked CPU_INLINE can be inlined.
 #ifdef __clang__
 #define CPU_AMX                                                                                    \
     __attribute__((                                                                                \
@@ -24,11 +24,11 @@
 // the CPU has tiles for BF16 and Linux has granted the request.
 bool cpu_amx_is_allowed(void);
 
-// Packed operands consist of chunks of 32 × 32 BF16 values with zeros beyond the edges, in the
-// order in which tiles read them. A chunk of the left operand `a` is [32 rows][32 of k]. A chunk of
-// the right operand `b` is [2 halves][16 pairs][16 columns][2]: each half has 16 of the 32 columns,
-// and each pair has a column's values for two neighbouring k, because an instruction of AMX
-// multiplies pairs.
+// Packed operands consist of chunks of 32 × 32 BF16 values, in the order in which tiles read them;
+// where a chunk reaches beyond the matrix, it has zeros. A chunk of the left operand `a` has
+// 32 rows of 32 values of k. A chunk of the right operand `b` consists of two halves with 16 of the
+// 32 columns each. A half is [16 pairs][16 columns][2]: a pair has a column's values for two
+// neighbouring k, because an instruction of AMX multiplies pairs.
 // CPU_AMX_SIDE is a chunk's side, in rows, columns or k; CPU_AMX_CHUNK its size, in elements.
 enum { CPU_AMX_SIDE = 32, CPU_AMX_CHUNK = CPU_AMX_SIDE * CPU_AMX_SIDE };
 
@@ -66,13 +66,13 @@ typedef enum cpu_amx_sums { CPU_AMX_OVERWRITE, CPU_AMX_ACCUMULATE } cpu_amx_sums
 
 // Multiplies 32 rows of `a` by 32 packed columns of `b` over `chunks` chunks of k and stores the
 // results in `sums` [32][32], or adds them to what `sums` holds. Computes only the first 16 rows if
-// `height` is at most 16, and only the first 16 columns if `width` is.
+// `height` is at most 16, and only the first 16 columns if `width` is at most 16.
 void cpu_amx_block(const cpu_amx_rows *a, const uint16_t *b, int64_t chunks, float *sums,
                    cpu_amx_sums mode, int64_t height, int64_t width);
 
-// Work for other blocks that is done while the tiles multiply for this one, and so costs little
-// time: storing an earlier block's finished sums as BF16, and prefetching `lines` cache lines for
-// each chunk of k.
+// Work that cpu_amx_block_beside does for other blocks while the tiles multiply for its own block,
+// so that this work costs little time: it stores an earlier block's finished sums as BF16, and
+// prefetches `lines` cache lines for each chunk of k.
 typedef struct cpu_amx_beside {
     const float *sums; // [32][32] sums to store; NULL: nothing is stored
     uint16_t *c;       // where the first of these sums is stored
@@ -91,8 +91,8 @@ void cpu_amx_block_beside(const cpu_amx_rows *a, const uint16_t *b, int64_t chun
 void cpu_amx_store_beside(cpu_amx_beside *beside);
 
 // Conversions between F32 and BF16 by instructions of AVX512_BF16, which every CPU with AMX has.
-// They are written as assembly, because the compiler's intrinsics are only allowed in functions
-// with another target attribute.
+// They are written as assembly, because compilers allow the intrinsics only in functions whose
+// target attribute names AVX512_BF16, and these are inlined into functions that do not name it.
 CPU_INLINE __m256i cpu_amx_narrow(__m512 values) {
     __m256i narrow;
     __asm__("vcvtneps2bf16 %1, %0" : "=v"(narrow) : "v"(values));

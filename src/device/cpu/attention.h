@@ -7,7 +7,7 @@
 
 #include "device/cpu/internal.h"
 
-enum { ATTENTION_KEYS = 64 }; // the kernels go through the keys in blocks of this many
+enum { ATTENTION_KEYS = 64 }; // keys in a block of attention.c and attention_grad.c
 
 typedef struct attention_state {
     const cpu_device *device;
@@ -16,14 +16,16 @@ typedef struct attention_state {
     int64_t samples, queries, keys, heads, width;
     int64_t kv_heads; // number of heads of k and v
     int64_t group;    // how many heads of q read the same head of k and v
-    // Numbers of blocks of 64 keys, and of panels: a panel is 64 columns of a head.
+    // For attention.c and attention_grad.c: numbers of blocks of 64 keys, and of panels. A panel is
+    // 64 columns of a head.
     int64_t key_blocks, panels;
     float scale; // factor of q · k in a score
     bool causal;
     bool bf16; // true: tensors are BF16; false: F32
 } attention_state;
 
-// The tensors of one call. The forward kernels have no y, dy, dk and dv.
+// The tensors of one call. A forward kernel reads q, k and v and writes y to `out`; the members y,
+// dy, dk and dv are then NULL.
 typedef struct attention_call {
     const void *q, *k, *v, *y, *dy;
     // [sample][head][query]: logarithm of the sum of exp(scores). The forward kernels write it, the
@@ -62,18 +64,18 @@ typedef struct attention_grad_job {
     attention_call call;
 } attention_grad_job;
 
-// Runs `range`, with an attention_grad_job as its context, over the heads of k and v of all
-// samples. One thread computes all of a head, so that the head's sums are always added in one
-// order.
+// Divides the heads of k and v of all samples among the threads and calls `range` for them, with an
+// attention_grad_job as its context. One thread computes all of a head, so that the terms of the
+// head's sums are added in the same order on any number of threads.
 tri_status attention_run_gradient(const tri_kernel *kernel, const tri_kernel_args *args,
                                   cpu_range range);
 // Computes out[t] = y[t] · dy[t] for each query t of head `head` in sample n: the dot product of
-// the query's rows of y and dy. The gradients of the query's scores need it:
+// the query's rows of y and dy. The gradient ds of a product q · k needs it:
 // ds = scale · probability · (dy·v − out[t]). Needs AVX-512.
 void attention_dot_y_dy(const attention_grad_job *job, int64_t n, int64_t head, float *out);
 
-// The index in q and y (attention_query) or in k and v (attention_key) of the first element of the
-// row of query t, or of key `key`, of head `head` in sample n.
+// attention_query: the index in q and y of the first element of query t of head `head` in sample n.
+// attention_key: the same in k and v, for key `key`; `head` is then a head of k and v.
 static inline int64_t attention_query(const attention_state *s, int64_t n, int64_t t,
                                       int64_t head) {
     return ((n * s->queries + t) * s->heads + head) * s->width;
@@ -83,7 +85,8 @@ static inline int64_t attention_key(const attention_state *s, int64_t n, int64_t
     return ((n * s->keys + key) * s->kv_heads + head) * s->width;
 }
 // Counts the keys to which query t attends: all, or under a causal mask those that are not later
-// than the query. Kernels leave out the other keys, whose probability is 0.
+// than the query, where the last query and the last key stand at the same position. Kernels leave
+// out the other keys, whose probability is 0.
 static inline int64_t attention_visible_keys(const attention_state *s, int64_t t) {
     return s->causal ? t + 1 + s->keys - s->queries : s->keys;
 }

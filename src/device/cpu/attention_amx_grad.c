@@ -23,7 +23,7 @@ typedef struct grad_space {
     // Right operands of products, in BF16.
     uint16_t *q, *dy;           // transposed: [query block][width block]
     uint16_t *q_rows, *dy_rows; // [width block][query block]
-    uint16_t *ds_pairs;         // [query block][key block]
+    uint16_t *ds_pairs;         // ds as a right operand: [query block][key block]
     // Sums, in F32.
     float *dk, *dv;     // [key block][width block]
     float *dq;          // transposed: [query block][width block]
@@ -76,8 +76,8 @@ static tri_status grad_workspace(const tri_device_description *device, const tri
     return TRI_OK;
 }
 
-// The work of one thread at a time: blocks of keys [key, end_key) and of queries [query, end_query)
-// of one head.
+// What one thread computes at present: blocks of keys [key, end_key) and of queries [query,
+// end_query) of head `head`, which reads head `kv_head` of k and v.
 typedef struct grad_head {
     const attention_grad_job *job;
     const attention_state *s;

@@ -1,6 +1,7 @@
 // Attention and its gradient for CPUs without AVX-512. Computes a block of 64 queries at a time
-// against all keys that they attend to: matrix products by oneDNN, softmax in plain C. Copies
-// queries, keys and values as F32, so that the rows of a head lie together.
+// against all keys that they attend to: matrix products by oneDNN, softmax in plain C. The products
+// need F32 matrices without gaps between rows, so queries, keys and values of a head are copied
+// first.
 #include "device/cpu/attention.h"
 #include "device/cpu/class_row.h"
 
@@ -49,7 +50,7 @@ typedef struct block_job {
     atomic_int failure; // the dnnl_status_t of an sgemm that has failed; else dnnl_success
 } block_job;
 
-// The work of one thread at a time: queries [first, first + rows) of a head.
+// What one thread computes at present: queries [first, first + rows) of head `head` of sample n.
 typedef struct block_work {
     block_job *job;
     const attention_state *s;

@@ -80,7 +80,8 @@ static tri_status grad_workspace(const tri_device_description *device, const tri
     return TRI_OK;
 }
 
-// The work of one thread at a time: a head of q, and the head of k and v that it reads.
+// What one thread computes at present: head `head` of q in sample n, which reads head `kv_head` of
+// k and v.
 typedef struct grad_head {
     const attention_grad_job *job;
     const attention_state *s;
@@ -116,8 +117,9 @@ static void pack_queries(const grad_head *g) {
     attention_dot_y_dy(g->job, g->n, g->head, g->z.y_dy);
 }
 
-// Computes the scalar products of rows t to t + rows − 1 of `a` (q or dy) with the first `visible`
-// keys of key block number `block`, packed in `columns`: out[i][key], in rows of 64.
+// Multiplies rows t to t + rows − 1 of q (or dy) by the first `visible` keys of key block number
+// `block` in k_columns (or v_columns). out[i][key] is the scalar product of row t + i with that
+// key's row of k (or v); the rows of `out` are 64 floats long.
 static void product_with_block(const grad_head *g, const float *a, const float *columns,
                                int64_t block, int64_t t, int64_t rows, int64_t visible,
                                float *out) {

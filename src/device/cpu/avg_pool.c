@@ -1,7 +1,8 @@
-// Average pooling and its gradient, by one loop. Each result is computed by one thread as a sum
-// over a rectangle of a source, and written once. In the forward pass the source is x, and the
-// rectangle is the result's window. In the gradient the source is dy, the rectangle is all windows
-// that contain the result's pixel, and the sum is weighted.
+// Average pooling and its gradient. One loop computes both: each result is a sum over a rectangle
+// of a source tensor, computed by one thread and written once. In the forward pass the source is x,
+// and the rectangle is the result's window, by whose divisor the sum is divided. In the gradient
+// the source is dy, which has a pixel for each window, and the rectangle is all windows that
+// contain the result's pixel; each value of dy is divided by its window's divisor.
 //
 // A tensor in blocks of 16 channels is computed 16 channels at a time, a plain (row-major) tensor
 // one channel at a time. A plane is what is computed at a time: one channel, or a block of 16, of
@@ -11,9 +12,9 @@
 
 #include <stdlib.h>
 
-// One axis, height or width, of the pooling: how many elements the source and the result have along
-// it. Element i of the result reads elements [begin[i], end[i]) of the source, which are pixels of
-// x in the forward pass, and pixels of dy, that is windows, in the gradient.
+// One axis of the pooling, height or width. `source` and `result` count the elements along it.
+// Element i of the result reads elements [begin[i], end[i]) of the source: pixels of x in the
+// forward pass, pixels of dy (one for each pooling window) in the gradient.
 typedef struct avg_axis {
     int64_t source, result;
     int64_t *begin, *end;

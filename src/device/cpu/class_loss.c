@@ -1,5 +1,5 @@
-// Cross-entropy, its gradient and accuracy. Threads divide the rows. A row is read several times in
-// succession, so that all but the first read find it in a cache.
+// Cross-entropy, its gradient and accuracy. The rows are divided among the threads. A row is read
+// several times in succession, so that all but the first read find it in a cache.
 #include "device/cpu/class_loss.h"
 
 #include "device/cpu/class_row.h"
@@ -11,15 +11,15 @@ typedef struct class_job {
     const cpu_class_rows *rows;
     double *of_row; // by row: the row's loss; for accuracy, 1 if the prediction is right, else 0
     void *gradient;
-    // [parts][classes]: for each range of rows, exp(score − largest) of the row that is being
-    // computed. Used only if the gradient is BF16.
+    // [parts][classes]: for each range of rows, exp(score − the row's largest score) for the row
+    // that is being computed. Used only if the gradient is BF16.
     float *terms;
     int64_t parts; // number of ranges into which the rows are divided
     float seed;    // the gradient is that of `seed` times the sum of the losses
 } class_job;
 
-// Computes the loss of a row from the row's sum of exp(score − largest). Callers leave out rows
-// whose label is ignored.
+// Computes the loss of a row from the row's largest score and its sum of exp(score − largest).
+// Callers leave out rows whose label is ignored.
 CPU_SCALAR double loss_of_row(float sum, float largest, float score_of_label) {
     return log((double)sum) + (double)largest - (double)score_of_label;
 }
@@ -38,9 +38,10 @@ CPU_BODY loss_typed(void *context, int64_t begin, int64_t end, bool bf16) {
 }
 CPU_TYPED_RANGES(loss)
 
-// Computes the gradients of the rows of ranges [begin, end). A row's exponentials are needed twice:
-// first for their sum, and then to be divided by this sum. They are computed once and kept in the
-// row of the gradient itself or, if that is BF16, in a row of `terms`.
+// Computes the gradients of the rows in ranges number `begin` to `end` − 1, of the job's `parts`
+// ranges. A row's exponentials are needed twice: first for their sum, and then to be divided by
+// this sum. They are computed once and kept in the row of the gradient itself or, if that is BF16,
+// in a row of `terms`.
 CPU_BODY gradient_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const class_job *job = context;
     const cpu_class_rows *r = job->rows;
@@ -69,9 +70,9 @@ CPU_BODY gradient_typed(void *context, int64_t begin, int64_t end, bool bf16) {
 }
 CPU_TYPED_RANGES(gradient)
 
-// A prediction is right if the label has the first of the largest scores: none before it is as
-// large and none after it is larger. If the first score is NaN, class 0 is predicted, because no
-// comparison with NaN is true.
+// Sets of_row[n] to 1 if the prediction for row n is right, else to 0. It is right if the label has
+// the first of the largest scores: none before it is as large and none after it is larger. If the
+// first score is NaN, class 0 is predicted, because no comparison with NaN is true.
 CPU_BODY hits_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const class_job *job = context;
     const cpu_class_rows *r = job->rows;
@@ -98,7 +99,7 @@ tri_status cpu_class_check_labels(const cpu_class_rows *rows) {
     return TRI_OK;
 }
 
-// Number of rows from which it pays to start another thread.
+// The smallest number of rows that is worth a thread of its own: those with about 4096 scores.
 static int64_t grain_of(const cpu_class_rows *rows) { return 1 + 4096 / rows->classes; }
 
 void cpu_class_losses(const cpu_device *device, const cpu_class_rows *rows, double *losses) {

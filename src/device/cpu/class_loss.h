@@ -29,8 +29,8 @@ int64_t cpu_class_terms(const tri_device_description *device, int64_t classes, b
 // the same bits, unless `losses` is NULL.
 void cpu_class_gradient(const cpu_device *device, const cpu_class_rows *rows, float seed,
                         float *terms, void *gradient, double *losses);
-// Sets pair[0] to the sum of of_row[n] over the rows n, in their order, and pair[1] to the number
-// of labels that are not ignored.
+// Sets pair[0] to the sum of of_row[n] (a loss, or 1 for a hit) over the rows n, in their order,
+// and pair[1] to the number of labels that are not ignored.
 void cpu_class_sum(const cpu_class_rows *rows, const double *of_row, double *pair);
 
 #endif

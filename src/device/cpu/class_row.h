@@ -1,4 +1,4 @@
-// The maximum of a row of scores (one for each class), and the sum of their exponentials. Each loop
+// Finds the maximum of a row of scores (one for each class), and sums their exponentials. Each loop
 // has 64 independent accumulators, so that compilers vectorise it. The functions are inlined into
 // loops that the macro CPU_RANGES compiles for AVX-512, for AVX2 and for any CPU.
 #ifndef TRIREME_DEVICE_CPU_CLASS_ROW_H
@@ -28,7 +28,8 @@ CPU_SCALAR float cpu_largest_of_row(const void *row, int64_t classes, bool bf16)
     return most;
 }
 
-// Computes the sum of exp(score − largest). Also stores each term in `out` unless that is NULL.
+// Computes the sum of exp(score − largest) over a row. Also stores each term in `out` unless that
+// is NULL.
 CPU_SCALAR float cpu_exp_sum_of_row(const void *row, int64_t classes, bool bf16, float largest,
                                     float *out) {
     float lane[CLASS_LANES] = {0};

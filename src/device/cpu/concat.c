@@ -28,8 +28,8 @@ typedef struct concat_job {
     void *to;
 } concat_job;
 
-// Copies runs [begin, end) of all rows to the joined tensor: run i is number i % runs of row
-// i / runs.
+// Copies runs [begin, end), counted over all rows, to the joined tensor: run i is number i % runs
+// of row i / runs.
 static void join_range(void *context, int64_t begin, int64_t end, int thread) {
     const concat_job *job = context;
     const concat_state *s = job->state;
@@ -51,7 +51,8 @@ static void cut_range(void *context, int64_t begin, int64_t end, int thread) {
                (const char *)job->from[0] + (size_t)i * s->row_bytes + run->offset, run->bytes);
 }
 
-// Size in bytes of one step along axis `dim`: of all elements along the axes behind it.
+// The distance in bytes between neighbours along axis `dim`: the size of all elements along the
+// axes behind it.
 static size_t inner_bytes(const tri_value_info *x, int64_t dim) {
     size_t bytes = tri_dtype_bytes(x->dtype);
     for (int64_t i = dim + 1; i < x->shape.rank; i++) bytes *= (size_t)x->shape.dims[i];

@@ -1,8 +1,8 @@
 // Convolutions by oneDNN, and the rules that choose between these and our own kernels.
 //
 // The home layout of a weight [O, C/groups, kh, kw], in which the weight and its gradient are kept,
-// is a function of its shape (C input channels, O output channels). At the end of each line stands
-// the kernel that uses it, or the file of that kernel:
+// is a function of its shape (C input channels, O output channels). Each line has the shape, the
+// home layout with the layouts of x and y, and the kernel that uses them or the kernel's file:
 //   groups 1, C and O multiples of 16   OIhw16i16o, x and y nChw16c            ("blocked")
 //   groups 1, C ≤ 3, O a multiple of 16 Ohwi16o, x plain, y nChw16c            ("blocked")
 //   groups 1, C a multiple of 16, O = 1 plain, x nChw16c, y plain              (conv_one_output.c)
@@ -11,7 +11,7 @@
 //
 // Convolutions use Winograd's F(4×4, 3×3) if the kernel is 3×3 with stride and dilation 1, one
 // group and padding at most 1, C and O are multiples of 16 and the output is at least 8×8, unless
-// the attribute `direct` forbids it. These kernels are our own (winograd.c,
+// the attribute `direct` forbids it. The kernels for this are our own (winograd.c,
 // winograd_grad_weight.c), for AVX-512, with blocked layouts, and for AVX2, with plain ones. There
 // is one exception: with AVX-512 and an oneDNN that has Winograd (oneDNN 2), the gradient of a
 // weight with C · O > 96 · 96 is computed by oneDNN, because it is up to a fifth faster there.
@@ -109,8 +109,8 @@ static void set_steps(const conv_shape *s, onednn_convolution *out) {
         out->stride[i] = s->stride[i];
         out->dilation[i] = s->dilation[i] - 1;
         out->before[i] = s->padding[i];
-        // How far the last output reaches beyond the input. With a stride this may be less than
-        // `padding`.
+        // How far the window of the last output pixel reaches beyond the input. With a stride this
+        // may be less than `padding`.
         out->after[i] = (s->out[i] - 1) * s->stride[i] + (s->kernel[i] - 1) * s->dilation[i] + 1 -
                         s->in[i] - s->padding[i];
     }

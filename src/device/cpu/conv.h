@@ -27,7 +27,8 @@ conv_formats conv_formats_of(const conv_shape *s);
 // Whether Winograd's algorithm F(4×4, 3×3) may compute the convolution (rules at the top of
 // conv.c).
 bool conv_is_winograd(const conv_shape *s);
-// Returns true: the member is_winograd (tri_kernel_def) of kernels that know only this algorithm.
+// Always returns true. The kernels that compute only by Winograd's algorithm have this function as
+// their member is_winograd (tri_kernel_def).
 bool conv_always_winograd(const tri_graph *graph, const tri_node *node);
 // Sets the layouts of the node's inputs and outputs to those that `formats` has for them.
 void conv_set_layouts(const tri_node *node, conv_formats formats, tri_layout *in, tri_layout *out);
@@ -45,7 +46,8 @@ typedef struct conv_request {
 // Makes the description of oneDNN's primitive for the request. Returns TRI_UNSUPPORTED if oneDNN
 // has no such primitive.
 tri_status conv_describe(const conv_request *request, dnnl_primitive_desc_t *out);
-// Finds what a plan has to know of the primitive for this request.
+// Asks oneDNN whether it has a primitive for the request, whether that is fast, and how much memory
+// it needs. The answers are kept in a cache.
 cpu_primitive_facts conv_facts(const tri_device_description *device, const conv_request *request);
 
 #endif

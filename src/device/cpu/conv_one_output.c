@@ -1,13 +1,13 @@
 // Convolutions with one output channel, such as the last layer of an image-to-image network. oneDNN
 // would compute 16 output channels for these, or fall back to im2col.
 //
-// Forward: for each pixel a vector holds 16 sums, one for each channel of a block, which are added
-// at the end.
+// Forward: for each pixel a vector holds 16 sums, one for each channel of a block of 16, which are
+// added at the end.
 //
 // Backward: oneDNN is fast for the mirrored convolution, which makes C channels from the one
-// channel of dy with the weight rotated by 180°. Its output for dy is the gradient of our input.
-// The gradient of its weight, with dy as its input and our x as its output's gradient, is the
-// gradient of our weight, rotated by 180°.
+// channel of dy, with the weight rotated by 180°. Its result is dx. To get dweight, the gradient of
+// the mirrored convolution's weight is computed, with dy as its input and x in place of the
+// gradient of its result; then it is rotated by 180°.
 #include "device/cpu/conv.h"
 #include "device/cpu/simd.h"
 
@@ -129,7 +129,9 @@ static void one_output_layouts(const tri_device_description *device, const tri_g
 }
 
 static size_t packed_bytes(const conv_shape *s) {
-    return (size_t)(s->c * s->kernel[0] * s->kernel[1]) * sizeof(float); // a multiple of 64 bytes
+    // This is a multiple of 64 bytes, because c is a multiple of 16. So the buffers behind the
+    // packed weight are aligned too.
+    return (size_t)(s->c * s->kernel[0] * s->kernel[1]) * sizeof(float);
 }
 
 // The sizes of the convolution that computes dx: it makes C channels from the one channel of dy,
@@ -146,7 +148,8 @@ static conv_shape mirrored(const conv_shape *s) {
     return m;
 }
 
-// Makes the request to oneDNN for a gradient.
+// Makes the request to oneDNN: for dx the mirrored convolution, for dweight the gradient of its
+// weight.
 static conv_request request_of(const tri_node *node, const conv_shape *s) {
     bool weight = node->op == &tri_op_conv2d_grad_weight;
     return (conv_request){.task = weight ? CONV_GRAD_WEIGHT : CONV_FORWARD,

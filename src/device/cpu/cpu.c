@@ -1,5 +1,6 @@
-// The device `cpu`: opens it, finds out which instruction sets it may use, lists its kernels, and
-// does what is no op of the graph: allocates memory, copies, sets to zero, adds.
+// The device `cpu`: opens it, finds out which instruction sets it may use, and lists its kernels.
+// It also has the functions that are not ops of a graph: they allocate memory, copy, set to zero
+// and add.
 #include "device/cpu/cpu.h"
 
 #include "base/limits.h"

@@ -6,10 +6,10 @@
 
 #include "device/bench.h"
 
-// The environment variable TRIREME_CPU_ISA (amx, bf16, avx512, avx2 or base) limits the instruction
-// set of the kernels, and with it the layouts in which parameters are kept. If the machines of a
-// run differ, set it to the best instruction set that all of them have, because all ranks must keep
-// parameters in the same layouts.
+// The backend of this device. The environment variable TRIREME_CPU_ISA (amx, bf16, avx512, avx2 or
+// base) limits the instruction set of its kernels, and with it the layouts in which parameters are
+// kept. If the machines of a run differ, set it to the best instruction set that all of them have,
+// because all ranks must keep parameters in the same layouts.
 extern const tri_device_backend tri_device_cpu;
 
 // Measures the highest rates of arithmetic and of memory that this machine reaches with the

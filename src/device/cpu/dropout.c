@@ -1,7 +1,7 @@
 // Dropout of plain tensors and, with AVX-512, of tensors in blocks of 16 channels. Whether an
 // element is kept depends on a random word, which is drawn by Philox from the layer's key, the
-// step, the sample's number and the element's number in its sample. It is the same word as that of
-// tri_philox_at.
+// step, the sample's number and the element's number in its sample. The reference device `ref`
+// draws the same words, one at a time, with tri_philox_at.
 #include "device/cpu/scalar.h"
 #include "device/cpu/simd.h"
 
@@ -21,9 +21,9 @@ typedef struct dropout_state {
     // Pixels of one plane (a block of 16 channels of a sample) if the tensor is in such blocks; 0:
     // the layout is plain.
     int64_t pixels;
-    // Which elements of its full sample a sample of x has, if x is a slice of a larger tensor: runs
-    // of `run` elements, which begin at elements first, first + stride, first + 2 · stride, … of
-    // the full sample. If x is no slice, a sample is a single run.
+    // If x is a slice of a larger tensor, each of its samples has only some elements of a full
+    // sample: runs of `run` elements, which begin at elements first, first + stride, first + 2 ·
+    // stride, … of the full sample. If x is no slice, a sample is a single run.
     int64_t run, stride, first;
     bool bf16; // true: BF16; false: F32
 } dropout_state;

@@ -13,8 +13,9 @@ typedef struct gated_state {
 } gated_state;
 
 typedef struct gated_job {
-    // a: x or, in the gradients of sigmoid and tanh, y. b: dy in these gradients and in that of
-    // gelu. For silu_mul a is gate and b is up, and its gradient also reads dy.
+    // Inputs of the ops. gelu, sigmoid and tanh read only a = x. The gradient of gelu reads a = x
+    // and b = dy; those of sigmoid and tanh read a = y and b = dy. silu_mul reads a = gate and b =
+    // up; its gradient also reads dy.
     const void *a, *b, *dy;
     void *out, *out2;
     bool tanh;
@@ -44,8 +45,8 @@ CPU_BODY silu_mul_grad_typed(void *context, int64_t begin, int64_t end, bool bf1
 }
 CPU_TYPED_RANGES(silu_mul_grad)
 
-// Φ(x), the cumulative distribution function of the normal distribution. erf by Abramowitz and
-// Stegun, 7.1.26, with an error of at most 1.5e-7.
+// Computes Φ(x), the cumulative distribution function of the normal distribution, from erf, which
+// formula 7.1.26 of Abramowitz and Stegun approximates with an error of at most 1.5e-7.
 CPU_SCALAR float normal_cdf(float x) {
     float z = (x < 0 ? -x : x) * 0.707106781f, t = 1 / (1 + 0.3275911f * z);
     float p = 1.061405429f;
@@ -57,8 +58,8 @@ CPU_SCALAR float normal_cdf(float x) {
     return x < 0 ? tail : 1 - tail;
 }
 
-// Gelu by tanh is x · sigmoid(u(x)), because 1 + tanh(v) = 2 · sigmoid(2 v). These two functions
-// are u and its derivative.
+// Gelu by tanh is x · (1 + tanh(v)) / 2. It is computed as x · sigmoid(u) with u = 2 v, because
+// 1 + tanh(v) is 2 · sigmoid(2 v). These two functions are u(x) and its derivative.
 CPU_SCALAR float tanh_inner(float x) { return 1.595769122f * (x + 0.044715f * x * x * x); }
 CPU_SCALAR float tanh_inner_slope(float x) { return 1.595769122f * (1 + 0.134145f * x * x); }
 

@@ -8,7 +8,8 @@
 #include "device/cpu/gemm.h"
 
 enum {
-    // Largest block of k if tiles read contiguous rows of `a`: six rows take 12 KB of the L1 cache.
+    // Longest range of k that is computed at a time if tiles read contiguous rows of `a`: six rows
+    // of this length take 12 KB of the L1 cache.
     K_BLOCK_ROWS = 512,
     // If `a` is packed and k is at most this, the rows are packed in groups of 16, [k][16]: such a
     // group and a panel of b fit into the L1 cache. If k is larger, each row is packed by itself:
@@ -17,7 +18,7 @@ enum {
     ROW_PADDING = 16, // floats behind a packed row, so that rows lie in different sets of the cache
     // If `a` has at most this many columns, and each column is contiguous, `a` is not packed.
     K_UNPACKED = 48,
-    PANELS_MAX = 4, // panels of b that are packed at a time: 512 KB
+    PANELS_MAX = 4, // panels of b that are packed at a time: 512 KB with K_BLOCK_ROWS rows
     GEMM_LINE = 16, // floats in a cache line
     // If at most this many tiles read a block of b, they prefetch the next block, because the
     // hardware alone would not load it in time.
@@ -99,8 +100,8 @@ cpu_gemm_split cpu_gemm_split_of(const tri_device_description *device, int64_t m
 // Whether the transposed product cᵀ = bᵀ·aᵀ is computed instead of c = a·b. Its tiles apply no
 // epilogue: store_transposed does, when it transposes the sums back into c.
 static bool computes_transposed(const cpu_gemm *g) {
-    // The transposed product is faster if packing b, which transposes it, costs more than packing
-    // `a` and writing c twice.
+    // The transposed product is faster if packing the k · n elements of b, which transposes them,
+    // costs more than packing the m · k elements of `a` and writing the m · n of c twice.
     bool pays = (double)g->m * (double)(g->k + 2 * g->n) < (double)g->k * (double)g->n;
     return pays && !g->accumulate && g->b.column != 1 && g->b.column_block == 64 * g->b.column;
 }
@@ -148,12 +149,12 @@ size_t cpu_gemm_workspace(const tri_device_description *device, const cpu_gemm *
     return (size_t)(packed_floats(device, &g) + g.m * g.c.row) * sizeof(float);
 }
 
-// What one thread is computing at a time: a range of k, of panels and of rows.
+// What one thread computes at present: a range of k, of panels and of rows.
 typedef struct block {
     int64_t k_begin, k_count, panel, panels, first_row, end_row;
     const float *b[PANELS_MAX]; // by panel of the range: where tiles read it
-    // By panel: where the same panel of the next block of b lies, which tiles prefetch; NULL: they
-    // do not prefetch it.
+    // next_b[j]: where panel j of the next block of b lies, which tiles prefetch; NULL: they do not
+    // prefetch it.
     const float *next_b[PANELS_MAX];
     float *a; // `a`, packed in groups of 16 rows; NULL: tiles read it in another form (select_rows)
     // If each row of `a` is contiguous: where row first_row lies, and the distance between rows.
@@ -198,8 +199,8 @@ typedef struct gemm_job {
 } gemm_job;
 
 // Prefetches rows of `a` for the next tile, which begins with row `row`. The caller calls it once
-// for each panel; each call prefetches an equal number of cache lines, so that the requests are
-// spread out.
+// for each panel; each call prefetches another equal range of the rows' cache lines, so that the
+// requests are spread out.
 static inline void prefetch_rows(const block *b, int64_t row, int64_t panel) {
     int64_t lines = b->k_count / GEMM_LINE, first = lines * panel / b->panels;
     int64_t end = lines * (panel + 1) / b->panels;

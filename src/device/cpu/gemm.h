@@ -22,7 +22,8 @@ cpu_matrix cpu_matrix_transposed(cpu_matrix matrix);
 
 typedef struct cpu_gemm {
     int64_t m, n, k; // sizes: a [m, k], b [k, n], c [m, n]; each is at least 1
-    // c.column is 1. a.row or a.column is 1, and b.row or b.column: rows or columns are contiguous.
+    // `a` and `b` have contiguous rows (column = 1) or contiguous columns (row = 1); c has
+    // contiguous rows.
     cpu_matrix a, b, c;
     cpu_epilogue epilogue;
     bool accumulate; // true: adds the product to what c holds; false: overwrites c
@@ -38,7 +39,8 @@ typedef struct cpu_gemm_split {
     int rows, columns;
 } cpu_gemm_split;
 
-// Divides c [m, n] into one rectangle for each thread, so that the largest is as small as possible.
+// Divides c [m, n] into at most one rectangle for each thread, so that the largest is as small as
+// possible.
 cpu_gemm_split cpu_gemm_split_of(const tri_device_description *device, int64_t m, int64_t unit,
                                  int64_t n);
 

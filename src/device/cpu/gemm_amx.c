@@ -1,7 +1,7 @@
 // Matrix products c = a·b of BF16 by AMX; k is the axis that is summed over. A tile is a register
-// of AMX: it holds 16 rows × 32 k of `a`, or 16 pairs × 16 columns of `b` (a pair is two values of
-// neighbouring k), or 16 × 16 sums in F32. To pack an operand is to copy it into chunks of 32 × 32
-// values (amx.h).
+// of AMX: it holds 16 rows of `a` with 32 values of k, or 16 pairs × 16 columns of `b` (a pair is
+// two values of neighbouring k), or 16 × 16 sums in F32. To pack an operand is to copy it into
+// chunks of 32 × 32 values (amx.h).
 //
 // A block of 32 × 32 sums stays in four tiles. The 32 rows of `a` that it needs stay in the L1
 // cache, at least for the most part, and a packed block of `b` stays in the L2 cache. Rows of `a`
@@ -33,7 +33,7 @@ static int64_t even_size(int64_t count, int64_t most, int64_t unit) {
 typedef struct amx_plan {
     cpu_gemm_split split; // rows in units of 32, columns in panels of 64
     bool packs_a;
-    int64_t k_packed; // for how many k b is packed at a time
+    int64_t k_packed; // length of the range of k for which b is packed at a time
     int64_t columns;  // columns of b that are packed at a time
     int64_t rows;     // rows of `a` that are packed at a time
     // Sizes of a thread's buffers, in elements: packed `a` (BF16), packed b (BF16), and sums (F32).
@@ -47,16 +47,17 @@ static amx_plan plan_of(const tri_device_description *device, const cpu_bf16_gem
     static const tri_device_description alone = {.threads = 1};
     bool small = (double)g->m * (double)g->n * (double)g->k < AMX_SHARED_PRODUCTS;
     amx_plan p = {.split = cpu_gemm_split_of(small ? &alone : device, g->m, CPU_AMX_SIDE, g->n)};
-    // Tiles can read `a` in place if it is not transposed and k is a multiple of 32. But where rows
-    // lie a multiple of 2 KB apart, the 32 rows of a chunk would compete for one or two sets of the
-    // L1 cache.
+    // Tiles can read `a` in place if it is not transposed and k is a multiple of 32. But it is
+    // packed if its rows lie a multiple of 2 KB (1024 values) apart, because the 32 rows of a chunk
+    // would then compete for one or two sets of the L1 cache.
     p.packs_a = g->a_transposed || g->k % CPU_AMX_SIDE || g->k % 1024 == 0;
     p.k_packed = even_size(g->k, AMX_K, CPU_AMX_SIDE);
     int64_t columns = quotient_up(p.split.panels, p.split.columns) * CPU_TILE_COLUMNS;
     int64_t rows = quotient_up(p.split.groups, p.split.rows) * CPU_AMX_SIDE;
     p.columns = even_size(columns, AMX_B_ELEMENTS / p.k_packed, CPU_AMX_SIDE);
-    // If a thread's columns take several blocks of b, more than 32 rows of `a` are packed at a
-    // time.
+    // If a thread's columns take several blocks of b, as many rows of `a` are packed at a time as
+    // AMX_A_ELEMENTS allows. Otherwise 32 rows are packed at a time, and the next 32 are prefetched
+    // while these are multiplied.
     bool packs_many = p.packs_a && p.columns < columns;
     p.rows = packs_many ? even_size(rows, AMX_A_ELEMENTS / p.k_packed, CPU_AMX_SIDE) : CPU_AMX_SIDE;
     p.several_packed = p.k_packed < g->k;
@@ -72,7 +73,7 @@ size_t cpu_amx_gemm_workspace(const tri_device_description *device, const cpu_bf
     return each * (size_t)(p.split.rows * p.split.columns);
 }
 
-// What one thread is computing at a time, and its buffers.
+// What one thread computes at present, and its buffers.
 typedef struct amx_block {
     int64_t first_row, end_row;      // rows of c that the thread computes
     int64_t column, columns;         // columns for which b is packed
@@ -127,8 +128,8 @@ static CPU_AVX512 void finish(const cpu_bf16_gemm *g, const float *sums, int64_t
 }
 
 // Chooses which cache lines of the next 32 rows of `a` are prefetched while the 32 columns from `j`
-// on are multiplied. For each 32 of k, the 32 rows have 32 cache lines. Each block of 32 columns
-// prefetches an equal range of these lines.
+// on are multiplied. For every 32 values of k, the 32 rows have 32 cache lines. Each block of 32
+// columns prefetches an equal range of these lines.
 static void choose_ahead(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *b, int64_t row,
                          int64_t j) {
     int64_t blocks = cpu_amx_blocks(b->columns), block = j / CPU_AMX_SIDE;

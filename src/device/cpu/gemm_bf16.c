@@ -60,8 +60,8 @@ size_t cpu_bf16_gemm_workspace(const tri_device_description *device, const cpu_b
     return (size_t)(floats_of(&z) * s.rows * s.columns) * sizeof(float);
 }
 
-// What one thread is computing at a time: a range of rows and of columns of c, from a range of the
-// pairs of k.
+// What one thread computes at present: rows [first_row, end_row) of `columns` columns of c, from
+// `pairs` pairs of values along k.
 typedef struct bf16_block {
     int64_t first_row, end_row, column, columns, pair, pairs;
     float *b, *a, *sums;

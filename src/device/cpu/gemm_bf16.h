@@ -23,8 +23,8 @@ size_t cpu_bf16_gemm_workspace(const tri_device_description *device, const cpu_b
 // of threads, so that the bits of the result do not depend on it.
 void cpu_bf16_gemm_run(const cpu_device *device, const cpu_bf16_gemm *gemm, void *workspace);
 
-// The same two functions for devices with AMX, which is much faster. On these devices the functions
-// above call them.
+// The same two functions for devices with AMX, which multiplies BF16 much faster than AVX512_BF16
+// does. On these devices the functions above call them.
 size_t cpu_amx_gemm_workspace(const tri_device_description *device, const cpu_bf16_gemm *gemm);
 void cpu_amx_gemm_run(const cpu_device *device, const cpu_bf16_gemm *gemm, void *workspace);
 

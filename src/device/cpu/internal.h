@@ -54,7 +54,7 @@ typedef enum cpu_format {
     CPU_OHWI16O2I,   // as CPU_OHWI16O for BF16, in pairs of input channels
     CPU_OI16I64O,    // weights of linear layers, [out, in]
     CPU_FORMAT_COUNT,
-    CPU_ANY = CPU_FORMAT_COUNT // oneDNN chooses
+    CPU_ANY = CPU_FORMAT_COUNT // oneDNN chooses the layout
 } cpu_format;
 enum { CPU_BLOCK = 16 }; // channels in a block, and floats in a vector of AVX-512
 
@@ -80,12 +80,13 @@ enum { CPU_MAX_ARGS = 6 };
 // oneDNN's engine for the CPU, made once for the process and never destroyed.
 tri_status cpu_engine(dnnl_engine_t *out);
 
-// A primitive with its memory objects, which get the addresses of data and scratchpad at each run.
+// A primitive of oneDNN (one prepared computation) with its memory objects, which get the addresses
+// of tensors and of the scratchpad (memory that it needs while it runs) at each run.
 typedef struct cpu_primitive {
     dnnl_primitive_t primitive;
     dnnl_stream_t stream;
     dnnl_exec_arg_t args[CPU_MAX_ARGS + 1]; // `count` tensors, then the scratchpad
-    const void *data[CPU_MAX_ARGS + 1];     // the addresses that each of `args` had in the last run
+    const void *data[CPU_MAX_ARGS + 1];     // by index in args: the address in the last run
     int count;                              // number of tensors
     size_t scratchpad_bytes;
 } cpu_primitive;
@@ -101,10 +102,11 @@ void cpu_primitive_release(cpu_primitive *primitive);
 // nothing, and the activation, if any, is a post-op.
 tri_status cpu_primitive_attr(tri_activation activation, double slope, dnnl_primitive_attr_t *out);
 
-// What a plan has to know of a primitive that has not been made yet.
+// What oneDNN tells about a primitive before it is made. Kernels are chosen, and memory is planned,
+// by these facts. `exists` is false if oneDNN has no such primitive.
 typedef struct cpu_primitive_facts {
     bool exists;
-    bool fast; // oneDNN has optimised code; if false, its reference code is slower than `ref`
+    bool fast; // oneDNN's code is optimised; else it is slower than the reference device `ref`
     size_t scratchpad_bytes;
 } cpu_primitive_facts;
 
@@ -119,10 +121,10 @@ void cpu_facts_keep(const void *key, size_t bytes, cpu_primitive_facts facts);
 // keeps this setting for each calling thread.
 void cpu_use_threads(const tri_device_description *device);
 
-// Divides [0, count) into one range for each thread, numbered from 0, and calls `range` on each.
-// The ranges are the same every time, so that sums are added in the same order; some ranges may be
-// empty. With fewer than 2 · `grain` items the caller's thread does everything, because starting
-// other threads would take longer.
+// Divides [0, count) into one range for each thread and calls `range` on each, with the number of
+// the thread, from 0. The ranges are the same every time, so that sums are added in the same order;
+// some ranges may be empty. With fewer than 2 · `grain` items the caller's thread does everything,
+// because starting other threads would take longer.
 typedef void (*cpu_range)(void *context, int64_t begin, int64_t end, int thread);
 void cpu_parallel(const cpu_device *device, int64_t count, int64_t grain, cpu_range range,
                   void *context);
@@ -170,8 +172,8 @@ bool cpu_is_bf16(const tri_graph *graph, const tri_node *node);
 // the first input's layout, so that no reorder is needed; all others are plain.
 void cpu_layouts_of_first(const tri_device_description *device, const tri_graph *graph,
                           const tri_node *node, tri_layout *in, tri_layout *out);
-// Whether a later node of certain ops (convolution, pooling, batch norm) reads the value. These
-// read blocks of 16 channels, so the value should be written in that layout.
+// Whether a convolution, pooling or batch norm reads the value. Their kernels read blocks of 16
+// channels, so the value should be written in that layout.
 bool cpu_is_read_blocked(const tri_graph *graph, tri_value value);
 const tri_shape *cpu_in_shape(const tri_graph *graph, const tri_node *node, int input);
 const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int output);

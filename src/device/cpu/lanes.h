@@ -41,7 +41,7 @@ CPU_LANES_INLINE void cpu_transpose_halves(const __m256 r[4], __m256 out[4]) {
     out[3] = _mm256_shuffle_ps(b, d, 0xEE);
 }
 
-// A mask of four 32-bit vector lanes: all bits of lane i are those of bit i of `bits`.
+// Makes a mask of four 32-bit vector lanes: all bits of lane i are set if bit i of `bits` is set.
 CPU_LANES_INLINE __m128i cpu_mask4(unsigned bits) {
     const __m128i each = _mm_setr_epi32(1, 2, 4, 8);
     return _mm_cmpeq_epi32(_mm_and_si128(_mm_set1_epi32((int)bits), each), each);
@@ -62,8 +62,8 @@ CPU_LANES_INLINE void cpu_load_pixels4(const float *from, int64_t plane, bool so
     cpu_transpose_halves(r, out);
 }
 
-// The reverse: stores the first `count` (at least 1) of four pixels of eight planes, or all four if
-// `count` is larger.
+// Stores four neighbouring pixels of each of eight planes: the reverse of cpu_load_pixels4. Of the
+// four it stores the first `count` (at least 1), or all four if `count` is larger than 4.
 CPU_LANES_INLINE void cpu_store_pixels4(float *to, int64_t plane, const __m256 pixels[4],
                                         int64_t count) {
     __m256 r[4];

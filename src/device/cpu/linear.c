@@ -65,7 +65,8 @@ cpu_epilogue linear_epilogue(const tri_node *node) {
 
 tri_layout linear_weight_layout(const tri_device_description *device, const tri_graph *graph,
                                 tri_value weight, const linear_shape *shape) {
-    // A plain weight stays plain if it is no parameter or if its home layout is already chosen.
+    // A plain weight stays plain if it is not a parameter, or is a parameter whose home layout the
+    // layout pass has already chosen.
     const tri_value_info *info = tri_value_get(graph, weight);
     bool chosen = info->kind != TRI_VALUE_PARAMETER || graph->parameters[info->index].layout_chosen;
     if (chosen && tri_layout_is_plain(&info->layout)) return TRI_LAYOUT_PLAIN;
@@ -93,7 +94,7 @@ typedef struct sum_job {
     bool accumulate;
 } sum_job;
 
-// Sums the columns of dy: those of blocks [begin, end), where a block is 64 columns.
+// Sums each column of dy in blocks [begin, end) of 64 columns.
 CPU_BODY sum_columns_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const sum_job job = *(const sum_job *)context;
     for (int64_t b = begin; b < end; b++) {
@@ -141,7 +142,7 @@ static bool linear_supports(const tri_device_description *device, const tri_grap
 
 static cpu_matrix weight_of(const tri_layout *layout, const linear_shape *s) {
     cpu_matrix w = cpu_matrix_plain(NULL, s->in);
-    if (!tri_layout_is_plain(layout)) // [out / 64][in][64]
+    if (!tri_layout_is_plain(layout)) // the blocked layout [out / 64][in][64]
         w = (cpu_matrix){.row = 1, .row_block = 64 * s->in, .column = 64, .column_block = 64 * 64};
     return w;
 }
@@ -161,7 +162,7 @@ cpu_gemm linear_gemm(linear_task task, const linear_shape *s, const tri_layout *
         return (cpu_gemm){
             .m = s->out, .n = s->in, .k = s->rows, .a = cpu_matrix_transposed(y), .b = x, .c = w};
     }
-    // W is blocked: computes dWᵀ = xᵀ·dy, whose rows are contiguous.
+    // W is blocked: computes dWᵀ = xᵀ·dy, because the rows of dWᵀ are contiguous in that layout.
     return (cpu_gemm){.m = s->in,
                       .n = s->out,
                       .k = s->rows,

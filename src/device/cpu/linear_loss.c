@@ -144,9 +144,9 @@ static tri_status head_prepare(tri_device *device, const tri_graph *graph, const
 
 static void head_release(tri_kernel *kernel) { free(kernel->state); }
 
-// Computes a product (forward, or a gradient) for `rows` rows. `first` and `second` are what the
-// first two inputs would be of the op (linear, linear_grad_input or linear_grad_weight) that
-// computes the same product.
+// Computes a product (forward, or a gradient) for `rows` rows. `first` and `second` are the first
+// two inputs of the op linear, linear_grad_input or linear_grad_weight, which computes the same
+// product.
 static void multiply(const head_state *s, const head_product *product, int64_t rows,
                      const void *first, const void *second, const void *bias, bool accumulate,
                      void *out, void *workspace) {

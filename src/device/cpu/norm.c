@@ -1,5 +1,5 @@
-// Batch norm of nChw16c tensors and its gradient, fused with ReLU, or with max pooling, whose
-// windows must not overlap. A plane is 16 channels of one sample, over all its pixels.
+// Batch norm of nChw16c tensors and its gradient. ReLU may be fused into it, or max pooling whose
+// windows do not overlap. A plane is 16 channels of one sample, over all its pixels.
 //
 // norm_planes.c loops over the pixels of planes, and here the results of planes are joined. Their
 // moments (number of values, mean, and sum of squared deviations from the mean) are combined in

@@ -1,11 +1,13 @@
-// What norm.c, the kernels of batch norm, and norm_planes.c, their loops over pixels, share.
+// What the kernels of batch norm (norm.c) share with their loops over pixels (norm_planes.c). A
+// plane is 16 channels of one sample, over all its pixels.
 #ifndef TRIREME_DEVICE_CPU_NORM_H
 #define TRIREME_DEVICE_CPU_NORM_H
 
 #include "device/cpu/pool.h"
 
-// For a pixel of a plane to which max pooling is applied: which pixel of the pooled plane its
-// window makes, and the pixel's position in the window.
+// How max pooling uses a pixel of a plane. pooled: the pixel of the pooled plane that is computed
+// from this pixel's window. position: where the pixel lies in its window, row · width of the window
+// + column.
 typedef struct norm_window_pixel {
     uint32_t pooled;
     uint8_t position;
@@ -29,22 +31,23 @@ typedef struct norm_job {
     const void *x, *y, *dy;
     void *out;
     const float *mean;
-    // [samples][channels]: two sums over the pixels of each channel; the functions below say
-    // which.
+    // [samples][channels]: the two results that cpu_norm_moments or cpu_norm_gradient_sums computes
+    // for each channel of a sample.
     double *first, *second;
-    // [channels]: the factors and terms with which cpu_norm_affine computes y, and
-    // cpu_norm_gradient dx.
+    // [channels]: the coefficients in the formulas of cpu_norm_affine, which computes y, and of
+    // cpu_norm_gradient, which computes dx.
     const float *scale, *shift, *slope;
     cpu_pool_job pool; // used if pooling is fused
 } norm_job;
 
-// Functions over a range of planes (cpu_range) of a norm_job: the first for F32, the second for
-// BF16 and, of the gradients, two more for the same types with a fused pooling.
+// Tables of functions that loop over a range of planes (cpu_range) of a norm_job: [0] for F32, [1]
+// for BF16. The tables of the gradients also have [2] and [3], for F32 and BF16 with a fused
+// pooling.
 
 // Computes each channel's mean (first) and sum of squared deviations from it (second), over the
 // pixels of one sample.
 extern const cpu_range cpu_norm_moments[2];
-// Computes out = x · scale + shift, then ReLU.
+// Computes out = x · scale + shift, and applies ReLU to it if norm_state.relu is set.
 extern const cpu_range cpu_norm_affine[2];
 // Computes each channel's sums of dy (first) and of dy · (x − mean) (second), over the pixels of
 // one sample.

@@ -41,8 +41,8 @@ CPU_INLINE __m512 add_value(__m512 sum, __m512 value, __m512 mean, bool squares)
 }
 
 // Adds up pixels [p, stop) of a plane or, if `squares`, the squares of their deviations from
-// `mean`. Even and odd pixels have a sum each, because an addition waits longer for the one before
-// than a load takes.
+// `mean`. Even and odd pixels have a sum each, so that an addition need not wait for the one just
+// before it.
 CPU_INLINE __m512 sum_run(const void *x, bool bf16, int64_t p, int64_t stop, __m512 mean,
                           bool squares) {
     __m512 even = _mm512_setzero_ps(), odd = _mm512_setzero_ps();
@@ -74,14 +74,15 @@ CPU_INLINE void moments(const norm_job *job, int64_t begin, int64_t end, bool bf
                                                plane + run_end(job->state, p), mean, true));
         sum_store(squares, second);
         for (int c = 0; c < CPU_BLOCK; c++) {
-            // The deviations above are from the mean rounded to F32; this corrects their sum.
+            // The deviations above are from the mean rounded to F32. That made the sum of their
+            // squares larger by pixels · error².
             double error = first[c] - (double)rounded[c];
             second[c] -= (double)pixels * error * error;
         }
     }
 }
 
-// Computes, for all elements, out = x · scale + shift, then ReLU.
+// Computes, for all elements, out = x · scale + shift, and applies ReLU if norm_state.relu is set.
 CPU_INLINE void affine(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
     const norm_state *s = job->state;
     for (int64_t i = begin; i < end; i++) {
@@ -97,8 +98,9 @@ CPU_INLINE void affine(const norm_job *job, int64_t begin, int64_t end, bool bf1
     }
 }
 
-// A plane of the gradient with respect to the normalised tensor, from which ReLU or max pooling
-// then makes y if one of them is fused.
+// One plane of the gradient with respect to the normalised tensor. Without fusion this is dy. With
+// a fused ReLU or max pooling, y is computed from the normalised tensor, and load_dy computes this
+// gradient from dy.
 typedef struct norm_dy {
     const norm_job *job;
     int64_t first;       // the number of the plane's first pixel in the tensor

@@ -33,7 +33,7 @@ typedef struct onednn_convolution {
     onednn_md any_weight;
     dnnl_dims_t stride;
     dnnl_dims_t dilation;      // oneDNN counts dilation from 0: ours minus 1
-    dnnl_dims_t before, after; // padding at the begin and the end of each axis
+    dnnl_dims_t before, after; // padding at the beginning and at the end of each axis
     dnnl_primitive_attr_t attr;
 } onednn_convolution;
 

@@ -25,15 +25,16 @@ typedef struct update_job {
     float *param;
     const float *grad;
     float *state1, *state2; // the optimizer's states; NULL: it has none, or only one
-    // lr: the learning rate; for adam divided by 1 − beta1^t, which corrects the bias of m. scale:
-    // factor of the gradient. decay: how much of the parameter is added to the gradient.
+    // lr: the learning rate; for adam divided by 1 − beta1^t, where t is the number of the update.
+    // This corrects the bias of m, the first state. scale: factor of the gradient. decay: how much
+    // of the parameter is added to the gradient.
     float lr, scale, decay;
     float shrink;            // factor of the parameter: 1 − lr · weight decay for adamw, else 1
     float momentum, damping; // of sgd; damping is 1 − dampening
     // first: this is the first update, in which sgd's momentum starts as the gradient
     bool nesterov, first;
     // adam: rest1 = 1 − beta1, rest2 = 1 − beta2, and root = 1 / sqrt(1 − beta2^t) corrects the
-    // bias of sqrt(v). adadelta: beta1 = rho, rest1 = 1 − rho.
+    // bias of sqrt(v), where v is the second state. adadelta: beta1 = rho, rest1 = 1 − rho.
     float beta1, beta2, rest1, rest2, root, eps;
 } update_job;
 

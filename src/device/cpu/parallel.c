@@ -1,4 +1,5 @@
-// Divides loops among OpenMP threads, and answers the questions that many kernels ask about nodes.
+// Divides loops among OpenMP threads. Also has what many kernels ask about a node, such as its
+// types and shapes.
 #include "device/cpu/internal.h"
 
 #include <omp.h>

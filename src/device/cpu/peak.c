@@ -7,7 +7,7 @@
 
 enum {
     // Number of independent sums. To keep the FMA units busy it must be at least the latency of an
-    // FMA times the FMAs that begin in a cycle, for example 4 · 2.
+    // FMA times the FMAs that begin in a cycle, for example 4 cycles · 2 = 8.
     PEAK_CHAINS = 12,
     PEAK_TILES = 4,       // number of independent sums for AMX; each is a tile, a register of AMX
     PEAK_ROUNDS = 200000, // iterations of a loop that each thread runs in one measurement
@@ -95,8 +95,8 @@ static double best_rate(const cpu_device *device, int products, int64_t each, cp
 }
 
 // Measures how many bytes per second the device's `add` (a[i] += b[i]) reads and writes if its two
-// buffers have `bytes` bytes together. If a cache is at least so large, it holds both buffers, and
-// the result is the rate of that cache.
+// buffers have `bytes` bytes together. This is the rate of the smallest cache that holds both
+// buffers, or else of memory.
 static tri_bench_rate cache_rate(tri_device *head, void *a, void *b, size_t bytes) {
     tri_bench_rate rate = {.bytes = (double)bytes};
     int turns = (int)(((size_t)8 << 20) / bytes) + 1;

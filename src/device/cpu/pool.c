@@ -13,8 +13,9 @@ typedef struct pool_state {
     cpu_pool pool;
 } pool_state;
 
-// The buffers of one thread: in F32 a plane of the pooled tensor (pooled) and, if tensors are BF16,
-// one of the tensor before pooling (whole); and the dropout masks of a pooled plane.
+// The buffers of one thread. pooled: a plane of the pooled tensor in F32. whole: a plane of the
+// tensor before pooling in F32, only if tensors are BF16. masks: the dropout masks of a pooled
+// plane.
 typedef struct pool_space {
     float *pooled, *whole;
     uint16_t *masks;
@@ -104,8 +105,8 @@ CPU_INLINE pool_best window_max(pool_source x, const cpu_pool *s, int64_t row, i
 }
 
 // The maximum of a 2 × 2 window, the most common size. A test for NaN comes first: if no value is
-// NaN, ordinary comparisons are enough. With ReLU the maximum starts as zero and the index as
-// TRI_POOL_NO_GRADIENT, so they stay so if no value is positive.
+// NaN, ordinary comparisons are enough. With ReLU the search starts from the value 0 and the index
+// TRI_POOL_NO_GRADIENT, which are the result if no value is positive.
 CPU_INLINE pool_best window_max_2x2(pool_source x, const cpu_pool *s, int64_t row, int64_t column,
                                     bool relu) {
     int64_t top = (row * 2 * s->in[1] + column * 2) * CPU_BLOCK;

@@ -5,7 +5,7 @@
 
 #include "device/cpu/simd.h"
 
-// A plane is the pixels of 16 channels of one sample.
+// The sizes and options of a max pooling. A plane is the pixels of 16 channels of one sample.
 typedef struct cpu_pool {
     // Number of planes of all samples; number of blocks of 16 channels of a sample.
     int64_t planes, blocks;
@@ -37,8 +37,8 @@ typedef struct cpu_pool_job {
     char *workspace; // cpu_pool_workspace bytes
 } cpu_pool_job;
 
-// Describes a pooling from tensors of the shape `x` to the value `pooled`, whose layout and type
-// are those that it has in the graph.
+// Describes a pooling of tensors of the shape `x`. `pooled` is its result in the graph (or, in the
+// gradient, dy), from which size, layout and type are taken.
 cpu_pool cpu_pool_of(const tri_max_pool2d_attr *attr, const tri_shape *x,
                      const tri_value_info *pooled);
 size_t cpu_pool_workspace(const cpu_pool *pool, int threads);

@@ -65,7 +65,8 @@ static reorder_request request_of(const tri_graph *graph, const tri_node *node) 
                              .to = format_of(&tri_value_get(graph, node->outputs[0])->layout)};
 }
 
-// Whether our own code does the reorder, by transposing planes, because it is faster than oneDNN.
+// Whether our own code does the reorder, from plain to blocked or (is_to_plain) back, by
+// transposing planes, because it is faster than oneDNN.
 static bool is_to_blocked(const reorder_request *r) {
     return r->x->dtype == TRI_F32 && r->from == CPU_PLAIN && r->to == CPU_NCHW16C;
 }

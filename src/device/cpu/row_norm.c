@@ -13,7 +13,7 @@ typedef struct norm_state {
     const cpu_device *device;
     int64_t rows, width;
     float eps;
-    // True for BF16, false for F32: x_bf16 is of x and dx, y_bf16 of y and dy. The other tensors
+    // x_bf16: x and dx are BF16, else F32. y_bf16: y and dy are BF16, else F32. All other tensors
     // are F32.
     bool x_bf16, y_bf16;
     bool weighted;       // the norm has a weight, and layer_norm also a bias
@@ -143,8 +143,9 @@ CPU_SCALAR void gradient_chunks(const norm_job *job, int64_t begin, int64_t end,
         function(context, begin, end, x_bf16, y_bf16, centred);                                    \
     }                                                                                              \
     CPU_RANGES(name)
-enum { NORM_F32 = false, NORM_BF16 = true };    // types of x and y
-enum { NORM_RMS = false, NORM_CENTRED = true }; // whether the mean is subtracted
+// Arguments of NORM_RANGE: the types of x and of y, and whether the mean is subtracted.
+enum { NORM_F32 = false, NORM_BF16 = true };
+enum { NORM_RMS = false, NORM_CENTRED = true };
 
 // Defines NAME_range(state), which chooses the compiled form for the types of x and y.
 #define NORM_RANGES(name, function, centred)                                                       \

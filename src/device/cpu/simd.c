@@ -76,8 +76,9 @@ cpu_dropout cpu_dropout_of(double p, uint64_t key) {
                          .drops_all = drops_all};
 }
 
-// Dropout masks of a block of channels where the number of pixels is a multiple of four. Then the
-// four random words of one Philox counter belong to four neighbouring pixels of one channel.
+// Does the work of cpu_dropout_block_masks if `count`, the number of pixels, is a multiple of four.
+// Then the four random words of one Philox counter belong to four neighbouring pixels of one
+// channel.
 static CPU_AVX512 void block_masks_aligned(const cpu_dropout *d, uint32_t sample, uint64_t first,
                                            int64_t count, uint16_t *keep) {
     const philox_keys keys = keys_of(d->key);

@@ -10,7 +10,7 @@
 
 #define CPU_INLINE static inline CPU_AVX512 __attribute__((always_inline))
 
-// One dropout layer in one step: what is the same for all elements. key and step are arguments of
+// What is the same for all elements of one dropout layer in one step. key and step are arguments of
 // tri_philox_at, which draws the elements' random words.
 typedef struct cpu_dropout {
     uint64_t key, step;
@@ -126,8 +126,8 @@ CPU_INLINE void cpu_transpose16(__m512 r[16]) {
     }
 }
 
-// Converts a plane [pixels][16] of F32 to 16 plain rows [16][pixels] of F32 or BF16, from element
-// `at` of `rows` on; and back.
+// Converts a plane [pixels][16] of F32 to 16 plain rows [16][pixels] of F32 or BF16, which begin at
+// element `at` of `rows`. cpu_rows_to_block does the reverse.
 void cpu_block_to_rows(bool bf16, const float *block, void *rows, int64_t at, int64_t pixels);
 void cpu_rows_to_block(bool bf16, const void *rows, int64_t at, float *block, int64_t pixels);
 // out[p] = the sum of the 16 values of pixel p of a plane [pixels][16].

@@ -20,8 +20,8 @@ typedef struct squares_job {
     double *sums;
 } squares_job;
 
-// Adds up one chunk by partial sums in a fixed order, so that the bits do not depend on which
-// thread does it.
+// Adds up the squares of one chunk, by partial sums in a fixed order, so that the bits do not
+// depend on which thread does it.
 static inline __attribute__((always_inline)) double chunk_sum(const float *values, int64_t count) {
     enum { LANES = 32 };
     double lane[LANES] = {0};

@@ -16,7 +16,8 @@ enum {
 typedef enum tile_kind { TILE_NUMBERS, TILE_AHEAD, TILE_PAIRS, TILE_KIND_COUNT } tile_kind;
 
 // Computes sum + x · column. For pairs of BF16 this is the instruction VDPBF16PS, written as
-// assembly because its intrinsic only compiles in functions with another target attribute.
+// assembly because its intrinsic only compiles in functions whose target attribute names
+// AVX512_BF16.
 CPU_INLINE __m512 multiply_add(bool pairs, __m512 x, __m512 column, __m512 sum) {
     if (!pairs) return _mm512_fmadd_ps(x, column, sum);
     __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(x), "v"(column));

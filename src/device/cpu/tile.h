@@ -13,9 +13,9 @@ enum {
     CPU_TILE_GROUP = 16,
 };
 
-// c[i][j] = the sum over p < k of a(i, p) · b[p][j]. With `pairs`, each 4-byte element of a and b
-// holds two BF16 values, those of 2p and 2p + 1 along the product's k; only devices with
-// AVX512_BF16 compute such tiles.
+// A tile to compute: c[i][j] = the sum over p < k of a(i, p) · b[p][j]. With `pairs`, each 4-byte
+// element of a and b holds two BF16 values, those of 2p and 2p + 1 along the product's k; only
+// devices with AVX512_BF16 compute such tiles.
 typedef struct cpu_tile {
     int64_t k;
     const float *a;     // element (i, p) lies at i · a_row + p · a_k
@@ -36,7 +36,7 @@ typedef struct cpu_tile {
     // Memory that later tiles need, to be prefetched; NULL: none. The first step of k prefetches
     // the cache line at `ahead`, and each further step the line ahead_step bytes behind the line
     // before. So the requests are spread over the time of the tile, and none waits for a free
-    // buffer of the L1 cache. Only the tiles of AVX-512 prefetch.
+    // line-fill buffer of the L1 cache. Only the tiles of AVX-512 prefetch.
     const char *ahead;
     int64_t ahead_step;
 } cpu_tile;

@@ -59,8 +59,8 @@ PLAIN void tile_of_rows(const cpu_tile *job, int64_t rows, int64_t first, int64_
     if (rows == 1) tile(job, 1, first, columns);
 }
 
-// Computes a tile, at most `most` rows at a time: six with AVX2, two for any CPU, because the
-// registers hold the sums of no more rows.
+// Computes a tile, at most `most` rows at a time: six in the code for AVX2 and two in the code for
+// any CPU, because the registers hold the sums of no more rows.
 PLAIN void multiply(const cpu_tile *job, int64_t rows, int64_t columns, int64_t most) {
     TRI_ASSERT(!job->pairs && !job->c_bf16);
     for (int64_t i = 0; i < rows; i += most) {

@@ -1,8 +1,10 @@
-// Cross-entropy where each rank has the scores of a slice of the classes, and its gradient, in
-// three ops between which ranks exchange values: row_max, each row's largest score; then
-// vocab_parallel_softmax, each row's sum of exp(score − max) and its label's score − max, where max
-// is the row's largest score of all ranks; then the gradient, from max and from these sums, added
-// up over all ranks. Threads divide the rows.
+// Cross-entropy where each rank has the scores of a slice of the classes, and its gradient. Three
+// ops compute them, and ranks exchange values in between:
+// 1. row_max finds each row's largest score on a rank; `max` is the largest of all ranks.
+// 2. vocab_parallel_softmax computes two terms of each row: the sum of exp(score − max), and the
+// label's score − max, which is 0 if another rank has the label. The ranks' terms are added up.
+// 3. The gradient is computed from `max` and from the two sums.
+// The rows are divided among the threads.
 #include "device/cpu/class_row.h"
 
 #include "device/ref/node.h"

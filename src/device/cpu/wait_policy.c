@@ -3,8 +3,8 @@
 // A waiting thread of libgomp spins about 300,000 times, which takes milliseconds, but only 100
 // times while the program has more OpenMP threads than cores (see GOMP_SPINCOUNT in its manual).
 // libgomp reads its settings when it is loaded, and they cannot be changed later. But the number of
-// threads can: to make threads yield, a helper thread opens a parallel region of its own, whose
-// threads only sleep.
+// threads can: to make threads yield, a helper thread opens a parallel region of its own, so that
+// the program has more OpenMP threads than cores. The threads of that region only sleep.
 //
 // That threads have to wait for cores does not tell whether yielding would be faster. For example,
 // if a thread of the data loader sometimes takes a core, small kernels run two to three times
@@ -25,7 +25,7 @@
 #include <time.h>
 
 enum {
-    LOOK_MS = 100, // after every such time (a window), the watcher updates the choice
+    LOOK_MS = 100, // length of a window; after each window the watcher updates the choice
     // In a trial, waiting threads yield instead of spinning or the reverse, to find out which is
     // faster. This many windows (each of LOOK_MS) at its start are not measured, because some
     // threads still wait as before the trial.
@@ -37,10 +37,11 @@ enum {
     // cores seem to be free.
     QUIET_PERCENT = 5,
 };
-// Time between two trials: it is at first 2 s, doubles after each trial that found no better way,
-// and is at most 120 s.
+// Time between two trials: 2 s at first, and again after a trial that found a better way. It
+// doubles after each trial that found none, up to 120 s.
 static const int64_t FIRST_INTERVAL_NS = 2000000000, LONGEST_INTERVAL_NS = 120000000000;
-// Yielding must be faster by this factor, because it delays every wait when cores are free.
+// Yielding is chosen only if it is faster by this factor, because it delays every wait when cores
+// are free.
 static const double YIELD_GAIN = 1.1;
 
 struct cpu_wait_policy {
@@ -80,7 +81,7 @@ static void end_trial(cpu_wait_choice *c) {
         if (c->interval_ns > LONGEST_INTERVAL_NS) c->interval_ns = LONGEST_INTERVAL_NS;
     }
     c->until_ns = c->interval_ns;
-    c->rate = better ? rate : 0; // 0: after a lost trial the rate is measured again
+    c->rate = better ? rate : 0; // 0: after a trial that found no gain, the rate is measured again
 }
 
 void cpu_wait_choose(cpu_wait_choice *c, const cpu_wait_window *w) {
@@ -100,12 +101,13 @@ void cpu_wait_choose(cpu_wait_choice *c, const cpu_wait_window *w) {
     int64_t percent = 100 * w->delayed_ns / w->wall_ns;
     bool doubtful = c->yields || percent >= TRI_STARVED_PERCENT;
     if (c->yields && percent < QUIET_PERCENT && c->until_ns > FIRST_INTERVAL_NS)
-        c->until_ns = FIRST_INTERVAL_NS; // the cores seem to be free again
+        // The cores seem to be free again, so spinning is tried soon.
+        c->until_ns = FIRST_INTERVAL_NS;
     if (doubtful && c->until_ns <= 0) begin_trial(c);
 }
 
 // The helper thread: opens a parallel region. libgomp keeps the region's threads as long as this
-// thread lives, so until `release` the program has more OpenMP threads than cores.
+// thread lives, so until `release` the program has at least two more OpenMP threads than cores.
 static void *hold_region(void *context) {
     cpu_wait_policy *policy = context;
     int needed = omp_get_num_procs() - policy->threads + 2;

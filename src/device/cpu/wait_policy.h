@@ -10,9 +10,9 @@
 
 typedef struct cpu_wait_policy cpu_wait_policy;
 
-// Starts to choose. Returns NULL if there is nothing to choose: with one thread, if the user has
-// chosen (OMP_WAIT_POLICY, GOMP_SPINCOUNT), or if the system does not tell how long threads wait
-// for a core.
+// Starts a thread that chooses for `threads` OpenMP threads until cpu_wait_policy_stop. Returns
+// NULL if there is nothing to choose: with one thread, if the user has chosen (OMP_WAIT_POLICY,
+// GOMP_SPINCOUNT), or if the system does not tell how long threads wait for a core.
 cpu_wait_policy *cpu_wait_policy_start(int threads);
 void cpu_wait_policy_stop(cpu_wait_policy *policy); // NULL allowed
 // Counts one parallel loop: spinning and yielding are compared by the number of loops per second.
@@ -24,9 +24,10 @@ bool cpu_wait_policy_yields(const cpu_wait_policy *policy);
 // windows (cpu_wait_window). Loops are the parallel loops that cpu_wait_policy_count has counted.
 // The state is declared here so that tests can look into it.
 typedef struct cpu_wait_choice {
-    bool yields;   // how threads wait at present: true: they yield their cores; false: spin
+    bool yields;   // true: waiting threads at present yield their cores; false: they spin
     bool on_trial; // `yields` is being compared with its opposite, which was in use before
-    // Average loops per second; during a trial, of the way that was in use before; 0: not measured.
+    // Average number of parallel loops per second. During a trial it stays as measured before the
+    // trial. 0: not measured.
     double rate;
     int windows;         // time windows since the trial began
     int64_t wall_ns;     // wall-clock time that the trial has measured so far

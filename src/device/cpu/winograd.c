@@ -93,7 +93,8 @@ static CPU_LANES_TARGET void order_taps(const winograd_state *t, const float *we
 #else
 static CPU_LANES_TARGET void order_taps(const winograd_state *t, const float *weights, int64_t row,
                                         int64_t column, float *taps) {
-    // Distances between channels of c and of o. Forward the weight is [o][c][9], else [c][o][9].
+    // Distances in floats between neighbouring channels c, and between neighbouring channels o.
+    // Forward the weight is [o][c][9], else [c][o][9].
     int c_step = (int)(t->forward ? 1 : t->grid.o) * TAPS;
     int o_step = (int)(t->forward ? t->grid.c : 1) * TAPS;
     const __m256i lanes =

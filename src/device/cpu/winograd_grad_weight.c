@@ -4,10 +4,12 @@
 // are at most 96 × 96.
 //
 // dy is cut into tiles of 4×4 pixels; 6×6 pixels of x belong to each. A block of tiles goes through
-// two steps: the pixels of x and of dy of each tile are transformed, to 36 numbers each, called
-// positions; for each position these make matrices v [tiles, c] and w [tiles, o], where c are the
-// channels of x and o those of dy. Then vᵀ·w is added to m [c, o] of the position. At the end, the
-// 36 matrices m become the gradients of the 3×3 taps.
+// two steps:
+//   1. the pixels of x and of dy of each tile are transformed to 36 numbers each, called positions.
+//      For each position this makes matrices v [tiles, c] and w [tiles, o], where c are the
+//      channels of x and o those of dy;
+//   2. vᵀ·w is added to a matrix m [c, o] of the position.
+// At the end, the 36 matrices m become the gradients of the 3×3 taps.
 //
 // The tiles are divided into groups, whose gradients are added at the end, in order. How many
 // groups there are depends on shapes alone, so the bits do not depend on the number of threads. A
@@ -22,10 +24,11 @@
 enum {
     BLOCK = 48,  // tiles that are transformed together
     GROUPS = 16, // the most groups into which the tiles are divided
-    // Channels of x times channels of dy. With more than this, the sums m do not stay in the L2
-    // cache.
+    // Most channels of x times channels of dy that this kernel computes if oneDNN has Winograd.
+    // With more, the sums m do not stay in the L2 cache.
     MOST_CHANNELS = 96 * 96,
-    // Channels of x, and of dy (two vectors), whose ROWS · CHUNK sums stay in registers.
+    // ROWS channels of x and CHUNK channels of dy (two vectors) are multiplied together. Their
+    // ROWS · CHUNK sums stay in registers.
     ROWS = CPU_LANES / 2,
     CHUNK = 2 * CPU_LANES,
     TAPS = WINOGRAD_TAPS * WINOGRAD_TAPS,
@@ -253,7 +256,9 @@ static CPU_LANES_TARGET void store_weights(const grad_job *job, int64_t i, cpu_l
 #endif
 }
 
-// Adds up the groups' gradients, for vectors [begin, end).
+// Adds up the gradients of all groups, for vectors [begin, end) of CPU_LANES floats. A group's
+// vectors are those of the weight's gradient, in the order of grad_job.groups, and then those of
+// the bias's.
 static CPU_LANES_TARGET void reduce_range(void *context, int64_t begin, int64_t end, int thread) {
     const grad_job *job = context;
     const grad_state *t = job->state;

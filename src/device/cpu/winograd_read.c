@@ -69,8 +69,8 @@ CPU_LANES_INLINE void transform_pixels(const source *s, float *v, int64_t step) 
     }
 }
 
-// Tiles inside the image and tiles at its edge have two functions, because the first needs no masks
-// of rows and columns and so has registers for all its addresses.
+// Tiles inside the image and tiles at its edge have a function each. The one for tiles inside needs
+// no masks of rows and columns, and so has registers for all its addresses.
 static CPU_LANES_TARGET __attribute__((noinline)) void
 transform_inside(const float *pixels, int64_t width, int64_t plane, float *v, int64_t step) {
     transform_pixels(&(source){pixels, width, plane, false, ALL, ALL}, v, step);

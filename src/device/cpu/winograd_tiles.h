@@ -27,9 +27,10 @@ typedef struct winograd_tile {
 void winograd_find_tiles(const winograd_grid *grid, int64_t first, int64_t count,
                          winograd_tile *tiles);
 
-// Transforms the pixels that `count` tiles read: Bᵀ d B, 36 numbers (positions) for each tile and
-// channel. With L lanes (CPU_LANES), writes those of tile i and channel c to
-// v[position · step + (c / L · room + i) · L + c % L]. `room`: for how many tiles v has memory.
+// Transforms the 6×6 pixels d that each of `count` tiles reads: Bᵀ d B (winograd_transform.h), 36
+// numbers (positions) for each tile and channel. With L lanes (CPU_LANES), writes those of tile i
+// and channel c to v[position · step + (c / L · room + i) · L + c % L]. `room`: for how many tiles
+// v has memory.
 void winograd_read_tiles_avx512(const winograd_grid *grid, const float *x,
                                 const winograd_tile *tiles, int64_t count, float *v, int64_t room,
                                 int64_t step);

@@ -6,9 +6,9 @@
 
 typedef struct conv_state {
     cuda_convolution conv;
-    // Parameters of the kernel that computes the bias' gradient, the sum of dy over all pixels.
-    // With channels last this is `columns`: dy is then a matrix with a column for each channel.
-    // Else it is `sums`.
+    // The gradient of the bias is the sum of dy over all pixels. `columns`: the parameters of its
+    // kernel if dy has its channels last, and so is a matrix with a column for each channel.
+    // `sums`: the parameters of its kernel if dy is row-major.
     cuda_channel_sums sums;
     cuda_column_sums columns;
     bool sums_bias; // the node computes the gradient of a bias
@@ -17,8 +17,8 @@ typedef struct conv_state {
 enum {
     // For the gradient of the weight, the pixels are cut into slices, each for its own thread
     // blocks:
-    CONV_LEAST_SLICE = 256,    // the fewest pixels of a slice
-    CONV_ENOUGH_BLOCKS = 1024, // enough thread blocks to keep any GPU busy: no more slices are cut
+    CONV_LEAST_SLICE = 256,    // there is at most one slice for every 256 pixels
+    CONV_ENOUGH_BLOCKS = 1024, // thread blocks of all slices together: enough to keep any GPU busy
 };
 
 static void set_attributes(cuda_convolution *p, const tri_conv2d_attr *a, const tri_shape *x,

@@ -1,6 +1,6 @@
 // The device cuda: finds, describes and opens a GPU, and gives out its memory. queue.c has copies
-// and sums; the other files of this folder have the ops. All code that needs CUDA is in a module
-// (runtime.h), so that a login node without a GPU can plan a run for one.
+// and sums, and most other files of this folder have the ops. All code that needs CUDA is in a
+// module (runtime.h), so that a login node without a GPU can plan a run for one.
 #include "device/cuda/internal.h"
 
 #include "base/os.h"
@@ -62,8 +62,9 @@ static tri_status open_context(const cuda_runtime *runtime, int index, cuda_prop
     return cuda_check(runtime->open(index, properties, out, why), "the GPU does not open", why);
 }
 
-// Recognises the kind of GPU: the driver's name for it contains `name`, and its memory has at most
-// most_bytes, which tells the kinds of A100 apart.
+// Returns the kind of the GPU: that of the first row whose `name` is contained in the driver's name
+// for the GPU, and whose most_bytes the GPU's memory does not exceed. (The kinds of A100 differ
+// only in their memory.) NULL: no row fits.
 static const char *kind_of(const cuda_properties *properties) {
     static const struct {
         const char *name, *kind;
@@ -115,8 +116,9 @@ static void cuda_close(tri_device *head) {
     free(device);
 }
 
-// Makes the folder in which the module keeps measured algorithms, so that a path that cannot be a
-// folder is found here, and not when the first algorithm is to be kept.
+// Makes the folder in which the module keeps its choices of the fastest algorithms
+// (module/choices.h). So a path that cannot be a folder is found here, and not only when the first
+// choice is to be kept.
 static tri_status make_choices_folder(void) {
     char why[CUDA_WHY_BYTES];
     const char *folder = getenv("TRIREME_CUDA_CHOICES");

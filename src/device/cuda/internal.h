@@ -97,14 +97,16 @@ bool cuda_takes_real(const tri_device_description *device, const tri_graph *grap
 // side ("channels last"). cuda_channels_last returns the layout channels last for an image or for a
 // convolution's weight; the row-major layout if the shape is no image or both layouts are the same.
 tri_layout cuda_channels_last(const tri_shape *shape);
-// Whether convolutions may round inputs of the type to TF32: only if the GPU has tensor cores for
-// it, because a GPU without them computes F32 exactly, which needs row-major images.
+// Whether convolutions may round inputs of this type to TF32. True for F32 if the run allows TF32
+// and the GPU has tensor cores for it. Otherwise F32 is computed exactly, without tensor cores, and
+// its images stay row-major.
 bool cuda_rounds_to_tf32(const tri_device_description *device, const tri_graph *graph,
                          tri_dtype type);
 // Whether the convolution, or its gradient, reads and writes tensors with channels last.
 bool cuda_convolves_channels_last(const tri_device_description *device, const tri_graph *graph,
                                   const tri_node *node);
-// Whether an image that the node reads or writes has its channels last: then all its images have.
+// Whether an image that the node reads or writes has its channels last. Then all images that the
+// node reads and writes have, unless both layouts are the same for them.
 bool cuda_is_channels_last(const tri_graph *graph, const tri_node *node);
 // Whether a later node will read the value with channels last.
 bool cuda_is_read_channels_last(const tri_device_description *device, const tri_graph *graph,

@@ -1,7 +1,7 @@
-// Where the channels of an image lie. Tensor cores read tensors whose channels lie side by side
-// ("channels last"), and cuDNN copies any other tensor before and after each convolution. So
-// convolutions that run on tensor cores ask for this layout, for images and weights. The kernels
-// that stand between convolutions keep the layout that an image has.
+// Decides where the channels of an image lie in memory. Tensor cores read tensors whose channels
+// lie side by side ("channels last"), and cuDNN copies any other tensor before and after each
+// convolution. So convolutions that run on tensor cores ask for this layout, for images and
+// weights. The kernels that stand between convolutions keep the layout that an image has.
 // docs/decisions/0023-channels-last.md counts the bytes that this saves.
 #include "device/cuda/internal.h"
 #include "tensor/half.h"
@@ -75,7 +75,8 @@ bool cuda_is_read_channels_last(const tri_device_description *device, const tri_
 
 // Whether the kernel of an op on images works with channels last; `in` has the current layouts of
 // its inputs. It does if one of them is channels last. Inputs for which both layouts are the same
-// (is_either) do not decide. If there are no other inputs, the nodes that read the outputs decide.
+// (is_either) do not matter. If all inputs are of this kind, the nodes that read the outputs
+// decide.
 static bool works_channels_last(const tri_device_description *device, const tri_graph *graph,
                                 const tri_node *node, const tri_layout *in) {
     bool is_open = true;

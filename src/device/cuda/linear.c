@@ -69,8 +69,8 @@ static linear_state state_of(const tri_graph *graph, const tri_node *node) {
 // a rank.
 enum { PRODUCT_WORKSPACE_BYTES = 32 << 20 };
 
-// Computes the workspace of a product. The bias' gradient is summed after the product, so both use
-// the same memory.
+// Computes the size of a product's workspace. The bias' gradient is summed after the product, so
+// the product and this sum use the same memory.
 static tri_status workspace(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, size_t *out) {
     linear_state state = state_of(graph, node);
@@ -80,10 +80,10 @@ static tri_status workspace(const tri_device_description *device, const tri_grap
     return TRI_OK;
 }
 
-// Which outputs the kernel can add to earlier ones (tri_kernel_def.adds): output 0 of
-// linear_grad_weight, the gradient of the weight, if it is F32. The gradient of the bias is
-// overwritten, because cuBLASLt cannot add to it; it is small, so that adding it separately costs
-// little.
+// Returns which outputs the kernel can add to what their memory holds (bit k: output k; see
+// tri_kernel_def.adds): only output 0 of linear_grad_weight, the gradient of the weight, if it is
+// F32. The gradient of the bias is overwritten, because cuBLASLt cannot add to it; it is small, so
+// that adding it separately costs little.
 static unsigned adds(const tri_device_description *device, const tri_graph *graph,
                      const tri_node *node) {
     return node->op == &tri_op_linear_grad_weight && cuda_out_type(graph, node, 0) == TRI_F32;

@@ -24,7 +24,8 @@ static bool has_driver(const maker *m) { return tri_os.access(m->device_file, F_
 // Returns the name of the module to load. NULL: the host has no driver; then no module is loaded,
 // so that a run on a CPU starts no slower.
 static const char *choose_module(void) {
-    // A host can have GPUs of NVIDIA and of AMD, but the module of only one of the two.
+    // A host can have the drivers of both makers, but only one maker's module. So a maker whose
+    // driver and module are both there comes first.
     for (int i = 0; i < MAKERS; i++)
         if (has_driver(&makers[i]) && tri_module_is_installed(makers[i].module))
             return makers[i].module;

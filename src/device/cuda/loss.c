@@ -1,11 +1,11 @@
 // Classification losses, metrics and log-softmax on the GPU: how the kernels of
-// module/class_rows.cu and module/distance.cu are launched. For a loss the first kernel writes
-// partial sums to the workspace and the second adds them up, in an order that does not depend on
-// the device.
+// module/class_rows.cu and module/distance.cu are launched. For a loss or an accuracy, a first
+// kernel writes to the workspace what each row of scores adds to it (the row's term), and a second
+// one adds the terms up, in an order that does not depend on the device.
 #include "device/cuda/internal.h"
 
-// One op: the function that computes it, and which of its inputs are the members of cuda_class_rows
-// with these names; -1: the op has no such input.
+// One op, and the function that computes it. x to seed: the index of the op's input to which the
+// member of cuda_class_rows with the same name points; -1: the op has no such input.
 typedef struct class_row {
     const tri_op *op;
     cuda_class_function function;

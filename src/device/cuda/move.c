@@ -133,9 +133,12 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     return TRI_OK;
 }
 
-// Describes a layout as a sum of terms (cuda_reorder_term), one for each axis and for each block of
-// an axis. A term counts steps of `divisor` elements along its axis, so its stride is the offset of
-// the element at index `divisor` of this axis and index 0 of all others.
+// Describes a layout as a sum of terms (cuda_reorder_term). A layout may cut axes into blocks of
+// fixed size (nChw16c cuts the channels into blocks of 16). There is a term for each axis, and one
+// for each block size that cuts it. A term adds index[axis] / divisor % modulus * stride to an
+// element's offset. So its stride is the offset of the element whose index is `divisor` on this
+// axis and 0 on all others. Terms that would always be 0, because the axis is not longer than
+// `divisor`, are left out.
 static cuda_reorder_side side_of(const tri_layout *layout, const tri_shape *shape) {
     cuda_reorder_side side = {.terms = 0};
     for (int axis = 0; axis < shape->rank; axis++) {

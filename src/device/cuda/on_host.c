@@ -73,8 +73,9 @@ static void release(tri_kernel *kernel) {
     free(state);
 }
 
-// Whether the op writes this input and it has to be copied back. An update writes input 0, its
-// parameter, and inputs 3 and up, its states.
+// Whether the op writes this input, so that it has to be copied back to the GPU. An update writes
+// input 0, the parameter, and inputs 3 and up, the optimizer's states; it only reads the gradient
+// and the step scalars.
 static bool is_updated(const on_host *state, int input) {
     return state->updates && (input == 0 || input > 2);
 }

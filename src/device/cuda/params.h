@@ -1,7 +1,7 @@
 // The parameters of the kernels of the module `cuda` (runtime.h): for each kernel a struct, which
 // the program fills in and the module's function that launches the kernel takes. All pointers are
-// addresses of the device. The header is for C and C++ alike, because the program is C and the
-// kernels are C++.
+// addresses that the device can use. The header is for C and C++ alike, because the program is C
+// and the kernels are C++.
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_H
 #define TRIREME_DEVICE_CUDA_PARAMS_H
 
@@ -72,9 +72,9 @@ typedef struct cuda_column_sums {
     float *sums, *room; // room [slices, columns], needed if there is more than one slice
 } cuda_column_sums;
 
-// A product: c [m, n] = activation(a · b + bias), or c += a · b, row-major, and densely packed. a
-// is [m, k], or [k, m] if it is transposed; b is [k, n], or [n, k]. Sums are in F32 (in F64 if the
-// inputs are F64).
+// A product of row-major, densely packed matrices: c = activation(a · b + bias), or a · b is added
+// to c. c is [m, n]; a is [m, k], or [k, m] if it is transposed; b is [k, n], or [n, k]. Sums are
+// in F32 (in F64 if the inputs are F64).
 typedef struct cuda_product {
     int64_t m, n, k;
     bool transpose_a, transpose_b;

@@ -12,11 +12,12 @@
 
 enum { CUDA_ATTENTION_MAX_WIDTH = 256 }; // the largest size of a head
 
-// The shapes: q, y and their gradients are [samples, queries, heads, width]; k, v and their
-// gradients are [samples, keys, kv_heads, width]. log_sum_exp [samples, heads, queries] is, for
-// each query, the logarithm of the sum of e^score over its keys. A score is `scale` times the
-// scalar product of query and key. Head h of q reads head h / (heads / kv_heads) of k and v. If
-// attention is causal, query t sees keys 0 to t + keys - queries.
+// Attention: y = softmax(scale · q · kᵀ) · v for each head of each sample. The shapes: q, y and
+// their gradients are [samples, queries, heads, width]; k, v and their gradients are [samples,
+// keys, kv_heads, width]. log_sum_exp [samples, heads, queries] is, for each query, the logarithm
+// of the sum of e^score over its keys. A score is `scale` times the scalar product of query and
+// key. Head h of q reads head h / (heads / kv_heads) of k and v. If attention is causal, query t
+// sees keys 0 to t + keys - queries.
 typedef struct cuda_attention {
     int64_t samples, queries, keys, heads, kv_heads, width;
     float scale;

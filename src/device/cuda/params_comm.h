@@ -1,4 +1,5 @@
-// Parameters of the one kernel that communicators between GPUs launch, and of calls of NCCL.
+// Parameters of the kernel with which communicators between GPUs add in rank order, and of calls of
+// NCCL.
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_COMM_H
 #define TRIREME_DEVICE_CUDA_PARAMS_COMM_H
 

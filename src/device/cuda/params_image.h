@@ -1,7 +1,7 @@
 // The parameters of the module's kernels for images: convolution, pooling, batch norm, dropout,
 // conversion of bytes. Images are [samples, channels, height, width]. They lie row-major or, if a
-// struct's `channels_last` is set, with the channels of a pixel side by side. A dx is the gradient
-// of the loss with respect to x, and so for other names.
+// struct's `channels_last` is set, with the channels of a pixel side by side. dx is the gradient of
+// the loss with respect to x, and dy, dweight and the like are gradients too.
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_IMAGE_H
 #define TRIREME_DEVICE_CUDA_PARAMS_IMAGE_H
 
@@ -24,8 +24,8 @@
     X(dropout)                                                                                     \
     X(normalize_bytes)
 
-// How many rows, and how many columns, of the matrix that a convolution makes one thread block of
-// our own kernel computes.
+// A thread block of our own kernel for convolutions computes this many rows and this many columns
+// of the result, which is a matrix (module/convolution.cu).
 enum { CUDA_CONVOLUTION_TILE = 64 };
 
 typedef enum cuda_convolution_kind {
@@ -61,10 +61,10 @@ typedef struct cuda_convolution {
 
 // How many bytes of workspace cuDNN may use for the convolution. All kernels of a rank use this
 // memory in turn. cuDNN needs it for copies, because tensor cores read 16 bytes of a pixel's
-// channels at a time. So cuDNN copies a tensor whose channels are not last, or are no multiple of
-// these 16 bytes. The gradient of the weight needs memory too: if it is computed in a half type
-// (F16, BF16), it lies in the workspace until it is widened to F32. Convolutions that compute
-// exactly in F32 use no tensor cores, so `least` has to be enough for them.
+// channels at a time. So cuDNN copies a tensor whose channels are not last, or whose pixels have no
+// multiple of 16 bytes of channels. The gradient of the weight needs memory too: if it is computed
+// in a half type (F16, BF16), it lies in the workspace until it is widened to F32. Convolutions
+// that compute exactly in F32 use no tensor cores, so `least` has to be enough for them.
 TRI_KERNEL_INLINE int64_t cuda_convolution_bytes(const cuda_convolution *p) {
     const int64_t least = 64 << 20; // what every convolution may use, for cuDNN's other needs
     int64_t element = p->in_type == TRI_F32 ? sizeof(float) : sizeof(uint16_t), lot = 16 / element;
@@ -104,8 +104,8 @@ typedef struct cuda_windows {
 } cuda_windows;
 
 // y = the maximum of each window of x. With `relu`, negative maxima become 0. Then dropout is
-// applied. `index` has, for each element of y, the position of the maximum in its window, row by
-// row; TRI_POOL_NO_GRADIENT if ReLU or dropout has set the element to 0.
+// applied. `index` has, for each element of y, the position of the maximum in its window, counted
+// row by row from 0, or TRI_POOL_NO_GRADIENT if ReLU or dropout has set the element to 0.
 typedef struct cuda_max_pool {
     int64_t samples, channels;
     cuda_windows window;
@@ -144,9 +144,8 @@ typedef struct cuda_avg_pool {
 
 typedef struct cuda_avg_pool cuda_avg_pool_grad; // here x is dy, and y is dx
 
-// The stages of batch norm, each of which computes something for every channel. One call does
-// several of them, in this order. A slice is a fixed number of a channel's elements, which one
-// thread block sums.
+// The stages of which batch norm and its gradient consist. One call computes several of them, in
+// this order. A slice is a fixed number of a channel's elements, which one thread block sums.
 typedef enum cuda_norm_stage {
     // Moments are the mean of x and the sum of squared deviations from it. The normalised x is
     // (x - mean) · inv_std.
@@ -174,7 +173,8 @@ typedef struct cuda_batch_norm {
     const float *weight, *bias;
     float *mean, *inv_std; // outputs of forward ops, inputs of gradient ops
     // Outputs of forward ops in training: samples · mean and samples · unbiased variance. At the
-    // end of a step, these sums over its micro-batches update the running averages.
+    // end of a step, they are added up over its micro-batches and divided by its samples, and then
+    // update the running averages.
     float *mean_sum, *var_sum;
     const float *running_mean, *running_var; // the running averages, with which evaluation computes
     // [1, 2 · channels + 1], an output: the means, then the sums of squared deviations, then the
@@ -184,7 +184,9 @@ typedef struct cuda_batch_norm {
     float *dweight, *dbias;
     // The sums of dy · normalised x, and of dy, from which GRAD_INPUT computes dx.
     const float *sum_h, *sum;
-    float *sums; // [2, channels], an output: both sums again, to be reduced over replicas
+    // [2, channels], an output: dweight and dbias again, in one tensor, so that one reduction over
+    // the replicas sums both.
+    float *sums;
     // [channels, slices, 2]: for each slice, the mean and the sum of squared deviations of x, or
     // the sums of dy and of dy · normalised x.
     double *slice_results;

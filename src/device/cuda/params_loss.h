@@ -78,7 +78,7 @@ typedef struct cuda_distance {
 // There is one slice for every CUDA_DISTANCE_SLICE elements, but at most CUDA_DISTANCE_MAX_SLICES.
 enum { CUDA_DISTANCE_SLICE = 4096, CUDA_DISTANCE_MAX_SLICES = 1024 };
 
-// The terms that loss_sum adds up.
+// Which terms loss_sum adds up.
 typedef enum cuda_term {
     CUDA_TERMS,      // the numbers cuda_loss_sum.terms
     CUDA_SLICE_LOSS, // for row i: log(a[2i]) - a[2i + 1], where cuda_loss_sum.a has the sums of

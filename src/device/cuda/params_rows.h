@@ -1,6 +1,7 @@
 // Parameters of the module's kernels that work on rows (norms, embedding, rotary position
-// embedding, bias) and on gates. dx is the gradient of x, and so for other names. Where a rank has
-// only some rows of the embedding's table, other ranks have the rest.
+// embedding, bias) and on gates. dx is the gradient of the loss with respect to x, and dy, dweight
+// and the like are gradients too. Where a rank has only some rows of the embedding's table, other
+// ranks have the rest.
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_ROWS_H
 #define TRIREME_DEVICE_CUDA_PARAMS_ROWS_H
 
@@ -46,7 +47,8 @@ typedef struct cuda_row_norm_grad {
     float *dweight, *dbias; // [blocks, width]; NULL: not needed
 } cuda_row_norm_grad;
 
-// A thread block of row_norm_grad takes this many rows at a time.
+// A thread block of row_norm_grad takes CUDA_NORM_ROWS rows at a time. At most CUDA_NORM_MAX_BLOCKS
+// blocks are launched.
 enum { CUDA_NORM_ROWS = 16, CUDA_NORM_MAX_BLOCKS = 1024 };
 
 // Tokens, and the rows of the table that this rank has: `first` to first + rows - 1 of `total`. A
@@ -67,10 +69,10 @@ typedef struct cuda_embedding {
 } cuda_embedding;
 
 // Sorts positions of tokens by the rows that the tokens read; positions of one row stay in order.
-// Tokens whose rows other ranks have count as row number `rows`. It is a radix sort: the key of a
-// position is its row number, which has `digits` digits of CUDA_DIGIT_BITS bits. For each digit,
-// the lowest first, keys and positions move, sorted by this digit, from one pair of arrays to the
-// other: at first from keys[0] and positions[0] to keys[1] and positions[1].
+// If another rank has the row of a token, the row's number is taken to be `rows`. The sort is a
+// radix sort: the key of a position is its row number, which has `digits` digits of CUDA_DIGIT_BITS
+// bits. For each digit, the lowest first, keys and positions move, sorted by this digit, from one
+// pair of arrays to the other: at first from keys[0] and positions[0] to keys[1] and positions[1].
 typedef struct cuda_token_order {
     cuda_tokens tokens;
     int digits;
@@ -78,8 +80,8 @@ typedef struct cuda_token_order {
 } cuda_token_order;
 enum { CUDA_DIGIT_BITS = 4 };
 
-// starts[r] = how many of the sorted keys (row numbers) are below r, for r from 0 to `rows`: the
-// index of the first position that reads row r.
+// starts[r] = how many of the sorted keys (row numbers) are below r, for r from 0 to `rows`. This
+// is the index, among the sorted positions, of the first one that reads row r.
 typedef struct cuda_row_starts {
     int64_t count, rows; // number of keys; number of rows of the table
     const int32_t *keys; // [count], sorted

@@ -94,7 +94,8 @@ typedef struct cuda_step_numbers {
 // *found = that range's number, counted from 1; 0: there is none, or the step does not halt.
 typedef struct cuda_not_finite {
     const float *x;
-    const int64_t *ranges; // [range_count, 2]: the first element of each range, and the end
+    // [range_count, 2]: the first element of each range, and the one behind its last.
+    const int64_t *ranges;
     int64_t range_count;
     const double *step; // the step scalars
     double *found;
@@ -104,7 +105,7 @@ typedef struct cuda_not_finite {
 // sum, with which the backward pass begins.
 typedef struct cuda_loss_seeds {
     const double *carried,
-        *losses; // the carried numbers; [count, 2]: weight and count of each loss
+        *losses; // the carried numbers; losses [count, 2]: weight and count of each loss
     float *seeds;
     int64_t count; // number of losses
 } cuda_loss_seeds;

@@ -43,9 +43,9 @@ static bool supports(const tri_device_description *device, const tri_graph *grap
            a != TRI_F64 && b != TRI_F64;
 }
 
-// Gives both inputs and the output one layout: that of the inputs, so that nothing has to be
-// reordered. If only one of the inputs is plain (row-major), all get the layout of the other one
-// (channels last), which was chosen for the convolutions before and after this op.
+// Gives all inputs and the output one layout. If the inputs have the same layout, it is theirs, so
+// that nothing has to be reordered. If only one of them is plain (row-major), it is that of the
+// other one (channels last), which was chosen for the convolutions before and after this op.
 static void layouts(const tri_device_description *device, const tri_graph *graph,
                     const tri_node *node, tri_layout *in, tri_layout *out) {
     if (node->input_count > 1 && tri_layout_is_plain(&in[0])) in[0] = in[1];

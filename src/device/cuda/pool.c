@@ -172,7 +172,7 @@ static tri_status bytes_prepare(tri_device *device, const tri_graph *graph, cons
 }
 
 // Chooses layouts for normalize_bytes: the images that it makes have channels last if a later node
-// reads them so. The bytes that it reads are plain, because the loader gives them so.
+// reads them so. The bytes that it reads are row-major, because the data loader makes them so.
 static void bytes_layouts(const tri_device_description *device, const tri_graph *graph,
                           const tri_node *node, tri_layout *in, tri_layout *out) {
     in[0] = out[0] = TRI_LAYOUT_PLAIN;

@@ -66,10 +66,11 @@ typedef struct cuda_queue {
 static cuda_queue *queue_of(const tri_queue *queue) { return (cuda_queue *)(uintptr_t)queue; }
 static cuda_device *device_of(const cuda_queue *q) { return cuda_of(q->head.device); }
 
-// While a stream waits for something of the host, the calls that are issued to it pile up in the
-// driver. Once the driver is full, calls for any stream block, in all threads. This would also
-// block the thread for which the stream waits, and nothing would ever continue. So the host waits
-// before the driver is full.
+// Waits until all tickets are done for which the stream waits. While a stream waits for something
+// of the host, the calls that are issued to it pile up in the driver. Once the driver is full,
+// calls for any stream block, in all threads. This would also block the thread for which the stream
+// waits, and nothing would ever continue. So cuda_stream_of calls this function before the driver
+// is full.
 static void wait_for_answers(cuda_queue *q) {
     pthread_mutex_lock(&q->lock);
     while (q->answered != q->asked) pthread_cond_wait(&q->changed, &q->lock);
@@ -88,8 +89,9 @@ cuda_stream *cuda_stream_of(const tri_queue *queue) {
 }
 void cuda_set_captures(tri_queue *queue, bool captures) { queue_of(queue)->captures = captures; }
 
-// Fails if work is captured just now: `call` cannot be part of a CUDA graph. CUDA itself would give
-// up the whole graph, or accept a call that would not mean the same in each repetition.
+// Fails if work of the queue is being captured, because `call` cannot be part of a CUDA graph. CUDA
+// itself would give up the whole graph, or accept a call that would not mean the same in each
+// repetition.
 static tri_status check_capture(const cuda_queue *q, const char *call) {
     if (!q->captures) return TRI_OK;
     return TRI_FAIL(TRI_INTERNAL, "device cuda: a graph cannot contain %s", call);

@@ -44,9 +44,10 @@ static cuda_row_norm_grad grad_of(const tri_graph *graph, const tri_node *node) 
     return p;
 }
 
-// The workspace of the gradient's kernels. Each thread block sums the gradients of the weight and
-// (in layer norm) of the bias over its own rows. The workspace has these sums, first the weight's,
-// then the bias's, and behind them the workspace of the kernel that adds up the sums of all blocks.
+// Computes the size of the workspace of the gradient's kernels. Each thread block sums the
+// gradients of the weight and (in layer norm) of the bias over its own rows. The workspace has
+// these sums, first the weight's, then the bias's, and behind them the workspace of the kernel that
+// adds up the sums of all blocks.
 static tri_status grad_workspace(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node, size_t *out) {
     cuda_row_norm_grad p = grad_of(graph, node);

@@ -88,7 +88,7 @@ typedef struct cuda_runtime {
     void (*free_host)(cuda_context *context, void *memory);
     int64_t (*free_memory)(cuda_context *context);
 
-    // Begins a named range for a profiler (NVTX): it shows the calls of this thread until
+    // Begins a named range for a profiler (NVTX): the profiler shows what this thread calls until
     // mark(NULL) under this name.
     void (*mark)(const char *name);
 
@@ -122,8 +122,8 @@ typedef struct cuda_runtime {
     // NCCL. find_nccl sets *abilities to bits as above (CUDA_NCCL_SPLITS, …). TRI_NOT_FOUND: NCCL
     // cannot be used, and `why` says what is missing. Opening a communicator and issuing a group of
     // calls return before they are complete. While nccl_state is CUDA_EVENT_PENDING, the caller may
-    // neither use the communicator nor issue work to the stream. CUDA_EVENT_FAILED: the
-    // communicator can only be closed.
+    // neither use the communicator nor issue other work to the stream to which its calls were
+    // issued. CUDA_EVENT_FAILED: the communicator can only be closed.
     tri_status (*find_nccl)(unsigned *abilities, char *why);
     // Makes the id of a new communicator.
     tri_status (*nccl_id)(char id[CUDA_NCCL_ID_BYTES], char *why);

@@ -50,9 +50,10 @@ typedef struct embedding_grad {
     cuda_embedding_grad sums;
 } embedding_grad;
 
-// The workspace of the embedding's gradient, for which positions are sorted by their tokens' rows.
-// It has the arrays keys[2] and positions[2] of cuda_token_order (two of each, because the sort
-// moves elements from one to the other) and the array `starts` of cuda_row_starts.
+// Computes the size of the workspace of the embedding's gradient, for which the positions of tokens
+// are sorted by the rows that the tokens read. It has the arrays keys[2] and positions[2] of
+// cuda_token_order (two of each, because the sort moves elements from one to the other) and the
+// array `starts` of cuda_row_starts.
 static tri_status grad_workspace(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node, size_t *out) {
     cuda_tokens t = tokens_of(graph, node);

@@ -1,5 +1,5 @@
-// The device `far`, which behaves like a GPU in tests: translates addresses of its memory, and
-// issues the work of the inner device (the CPU) to queues with threads. far.h explains why.
+// The device `far`, which behaves like a GPU in tests (far.h): translates addresses of its memory,
+// and issues the work of the inner device (the CPU) to queues with threads.
 #include "device/far/far.h"
 
 #include "base/os.h"

@@ -1,6 +1,6 @@
-// The host memory that alloc_host of the test device `far` gives. Its size is rounded up to 64
-// bytes, and it ends at the end of a page. An access to the page behind it faults, so that a copy
-// beyond the end is noticed.
+// The host memory that alloc_host of the test device `far` gives. Its size is rounded up to a
+// multiple of 64 bytes, and it ends at the end of a page. An access to the page behind it faults,
+// so that a copy beyond the end is noticed.
 #include "device/far/host.h"
 
 #include <stdlib.h>

@@ -21,7 +21,7 @@ typedef struct far_host {
 tri_status far_host_add(far_host *host, size_t bytes, void **out); // allocates
 void far_host_remove(far_host *host, void *memory);                // frees
 // Counts the bytes of a copy to the device by the memory from which they come. Tests use this to
-// check that micro-batches are copied from this kind of memory: on a GPU, copies from other memory
+// check that micro-batches are copied from memory of alloc_host: on a GPU, copies from other memory
 // would block the host.
 void far_host_count(far_host *host, const void *from, size_t bytes);
 

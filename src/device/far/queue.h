@@ -7,8 +7,8 @@
 
 typedef struct far_queue far_queue;
 
-// One item of work: `run` does it, with those of the other members that it needs. Addresses are
-// those of the inner device (the CPU), whose queue `run` gets.
+// One item of work: the function `run`, and its arguments. Each kind of work uses only some of the
+// arguments. Addresses are those of the inner device (the CPU), whose queue `run` gets as `inner`.
 typedef struct far_work {
     tri_status (*run)(tri_queue *inner, struct far_work *work);
     const tri_kernel *kernel;
@@ -18,7 +18,7 @@ typedef struct far_work {
     size_t size_bytes;
     int64_t count;
     tri_ticket ticket;
-    // A copy of what copy_in was given, because the caller may change that at once.
+    // The data of a small copy_in, because the caller may change its own memory at once.
     char small[TRI_SMALL_COPY_BYTES];
 } far_work;
 

@@ -1,9 +1,9 @@
 // The device `null` has real memory, but computes almost nothing. One kernel serves nearly all ops,
-// and writes only losses and metrics. The step scalars (numbers that an update reads, such as the
-// factor of the gradients) are computed from these by two kernels of the reference device `ref`, so
-// that means are not NaN and updates are counted as on any device. The device models of `null` have
-// the memory sizes of GPUs, so that a run can be planned for a GPU, and the engine can be tested
-// with a GPU's memory and alignment.
+// and writes only losses and metrics. Two kernels of the reference device `ref` add these up and
+// compute the step scalars (numbers that an update reads, such as the factor of the gradients) from
+// the sums, so that means are not NaN and updates are counted as on any device. The device models
+// of `null` have the memory sizes of GPUs, so that a run can be planned for a GPU, and the engine
+// can be tested with a GPU's memory and alignment.
 #include "device/null/null.h"
 
 #include "device/queue.h"
@@ -17,8 +17,9 @@ typedef struct null_node {
     double count; // the count of the loss or metric
 } null_node;
 
-// Recognises losses and metrics by their only output, which is F64 [2]. Their count must not be 0,
-// because means would be NaN. It is the count from the op's row, or else the number of samples.
+// Recognises losses and metrics by their only output, which is F64 [2]: a sum and a count. The
+// count must not be 0, because means would be NaN. The op's function `count` computes it; without
+// that function it is the number of samples.
 static tri_status null_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                tri_kernel *kernel) {
     null_node *state = calloc(1, sizeof *state);

@@ -14,8 +14,9 @@ static attention_sizes attention_sizes_of(const ref_node *node) {
     return (attention_sizes){q[0], q[1], k[1], q[2], q[3], q[2] / k[2]};
 }
 
-// The index in a tensor of the first element of query t (of q, y and their gradients), or of key s
-// (of k, v and their gradients), of head `head` in sample n.
+// attention_query: the index in a tensor of q's shape (q, y and their gradients) of the first
+// element of query t of head `head` in sample n. attention_key: the same for key s, in a tensor of
+// k's shape (k, v and their gradients); `head` is then a head of k.
 static int64_t attention_query(const attention_sizes *z, int64_t n, int64_t t, int64_t head) {
     return ((n * z->queries + t) * z->heads + head) * z->width;
 }
@@ -25,7 +26,7 @@ static int64_t attention_key(const attention_sizes *z, int64_t n, int64_t s, int
 }
 
 // How many keys query t attends to: all or, under a causal mask, those that are not later than the
-// query.
+// query, where the last query and the last key stand at the same position.
 static int64_t attention_visible_keys(const tri_attention_attr *a, const attention_sizes *z,
                                       int64_t t) {
     return a->causal ? t + 1 + z->keys - z->queries : z->keys;

@@ -102,10 +102,10 @@ REF_BODY tri_status batch_norm_inference_body(const ref_node *node, const tri_ke
     return TRI_OK;
 }
 
-// Finds the gradient with respect to channel c of sample n of the normalised tensor, from which
-// ReLU or pooling then makes y if one of them is fused. Inputs 0 to 2 are x, mask and dy; `mask` is
-// y or, with pooling, the position of the maximum in each window. Where a fused ReLU made y 0, the
-// gradient is 0; with pooling it is 0 at all pixels that are no window's maximum.
+// Finds the gradient with respect to the normalised tensor, for channel c of sample n. Without
+// fusion this is dy. A fused ReLU or pooling computes y from the normalised tensor. Then the
+// gradient is 0 where ReLU made y 0, or at all pixels that are no window's maximum. Inputs 0 to 2
+// are x, mask and dy; `mask` is y or, with pooling, the position of the maximum in each window.
 REF_BODY ref_array plane_gradient(const ref_node *node, const tri_kernel_args *args, bool f64,
                                   const tri_batch_norm_attr *a, int64_t n, int64_t c) {
     norm_sizes sizes = norm_sizes_of(&node->s.in[0], &node->s.in[2]);
@@ -120,9 +120,8 @@ REF_BODY ref_array plane_gradient(const ref_node *node, const tri_kernel_args *a
     return out;
 }
 
-// Computes two sums for channel c, from which the gradients of x, weight and bias follow. With d,
-// the gradient that plane_gradient finds, and h = (x - mean) · inv_std: the sum of d, and the sum
-// of d · h.
+// Computes the sums of d and of d · h over channel c, from which the gradients of x, weight and
+// bias follow. d is the gradient that plane_gradient finds, and h = (x - mean) · inv_std.
 REF_BODY void channel_grad_sums(const ref_node *node, const tri_kernel_args *args, bool f64,
                                 const tri_batch_norm_attr *a, double mean, double inv_std,
                                 int64_t c, double *sum, double *sum_h) {

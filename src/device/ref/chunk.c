@@ -5,9 +5,8 @@
 
 #include <string.h>
 
-// A tensor seen as `outer` contiguous runs. A run has all elements along an axis, along which the
-// tensor is cut, and along the axes inside it. So each chunk of the tensor is contiguous within a
-// run.
+// A tensor seen as `outer` contiguous runs. A run has all elements along the axis along which the
+// tensor is cut, and along all later axes. So each chunk of the tensor is contiguous within a run.
 typedef struct runs {
     int64_t outer;
     size_t run_bytes;

@@ -1,5 +1,5 @@
-// Convolutions in two dimensions and their gradients. Each row of the result is summed in double in
-// the workspace, so that the result is exact enough to test other devices against it.
+// Convolutions in two dimensions and their gradients. Sums are in double, those of a row of y or dx
+// in the workspace, so that results are exact enough to test other devices against them.
 #include "device/ref/node.h"
 
 // The range [begin, end) of outputs j whose input j * stride + shift lies in [0, in), so that the

@@ -1,6 +1,7 @@
-// Losses and accuracy, over all classes or over one rank's slice of the classes (vocab_parallel_…,
-// between which collective ops combine the results of all ranks). A row has one score for each
-// class. The result of a loss or metric is the pair (sum, count), whose quotient is the mean.
+// Losses and accuracy. The ops vocab_parallel_… and row_max compute them where each rank has only a
+// slice of the classes; collective ops in between combine the results of all ranks. A row has one
+// score for each class. The result of a loss or metric is the pair (sum, count), whose quotient is
+// the mean.
 #include "device/ref/node.h"
 
 #include <math.h>

@@ -8,7 +8,9 @@
 
 typedef struct ref_node {
     tri_op_signature s; // shapes and types of inputs and outputs, and which of them are present
-    tri_dtype dtype;    // the type of all floating-point tensors of the node: F32 or F64
+    // F32 or F64: the type of input 0 or, if that has integers, of output 0. Most floating-point
+    // tensors of the node have this type. Sums of losses, loss seeds and step scalars may differ.
+    tri_dtype dtype;
     tri_layout in_layout, out_layout; // layouts of input 0 and output 0
     _Alignas(16) char attr[];         // a copy of the node's attributes
 } ref_node;
@@ -103,8 +105,9 @@ typedef struct ref_mask {
     uint32_t first, threshold;
     double scale; // factor of the elements that are kept; 0: all are dropped
 } ref_mask;
-// `p` is the probability of dropping, and `position` the node's input with the number of the step
-// and the position of the micro-batch's first sample in the step; it may be NULL if p is 0.
+// Makes the mask of a micro-batch. `p` is the probability of dropping, and `position` the node's
+// input with the number of the step and the position of the micro-batch's first sample in the step;
+// `position` may be NULL if p is 0.
 ref_mask ref_mask_of(double p, uint64_t key, const int64_t *position);
 // The factor by which dropout multiplies an element of a sample of the micro-batch: 0 or 1 / (1 -
 // p).

@@ -1,5 +1,5 @@
-// Max pooling of one plane, the pixels of one channel of one sample, and its gradient. Max pooling
-// itself uses it, and batch norm, into which max pooling may be fused.
+// Max pooling of one plane, the pixels of one channel of one sample, and its gradient. max_pool2d.c
+// uses these functions, and so does batch_norm.c, because max pooling may be fused into batch norm.
 #ifndef TRIREME_DEVICE_REF_POOL_H
 #define TRIREME_DEVICE_REF_POOL_H
 
@@ -28,7 +28,7 @@ REF_BODY int ref_pool_maximum(const tri_max_pool2d_attr *a, ref_array plane, int
 
 // Computes the gradient `dx` of a plane: sets it to zero, then adds scale · dy at each window's
 // maximum. `index` has the position of the maximum in each window, or TRI_POOL_NO_GRADIENT. `x` and
-// `y` are the shapes of the tensors in front of the pooling and behind it.
+// `y` are the shapes of the pooling's input and output.
 REF_BODY void ref_pool_scatter(const tri_max_pool2d_attr *a, const tri_shape *x, const tri_shape *y,
                                const uint8_t *index, ref_array dy, double scale, ref_array dx) {
     int64_t width = x->dims[3];

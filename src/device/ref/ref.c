@@ -1,5 +1,5 @@
-// The device `ref`: lists its kernels, and does what is no op of the graph: allocates memory,
-// copies, sets to zero, adds.
+// The device `ref`: lists its kernels, and has the functions that are not ops of a graph: they
+// allocate memory, copy, set to zero and add.
 #include "device/ref/ref.h"
 
 #include "device/queue.h"

@@ -1,6 +1,7 @@
-// What ends a step: optimizer updates and the running averages of batch norm; the step scalars,
-// which they read (learning rate, factor of the gradients, number of the update, and whether to
-// skip it); and what these are made of, such as sums of squares of gradients.
+// The ops at the end of a step: optimizer updates; the running averages of batch norm; the step
+// scalars (numbers that updates read: learning rate, factor of the gradients, number of the update,
+// and whether to skip it); and the sums from which the step scalars are computed, such as sums of
+// squares of gradients.
 #include "device/ref/node.h"
 
 #include "ops/step_rule.h"

@@ -7,9 +7,9 @@
 // other. A tile has R * 16 rows or columns (`sizes` below). The 256 threads of a block form a
 // square of 16 x 16: each has R neighbouring rows of a tile, and every 16th column.
 //
-// One kernel makes the gradient of q, and another one those of k and v. Both compute the
-// probabilities again. So one block sums all that a result consists of: no sum needs atomics, and
-// the order of each sum depends on shapes alone.
+// One kernel makes the gradient of q, and another one those of k and v, although both then have to
+// compute the probabilities. In return, each result is summed by one block alone, which goes
+// through all columns: no sum needs atomics, and the order of each sum depends on shapes alone.
 //
 // Bytes, where an element has e = 4 bytes (2 in F16 or BF16): for each pair of a tile of rows and
 // one of columns, forward reads 2 · e · width for each row of a tile (k and v); the gradient of q
@@ -149,8 +149,8 @@ GPU_DEVICE void soften(const cuda_attention &p, int64_t query, int64_t key, floa
     }
 }
 
-// The forward kernel. The tiles of queries with the most keys start first, so that none of them
-// still runs alone when all others are done.
+// The forward kernel: computes y and log_sum_exp. The tiles of queries with the most keys start
+// first, so that none of them still runs alone when all others are done.
 template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
     constexpr int R = sizes<D>::R, tile = sizes<D>::tile;
     GPU_SHARED(float, a, tile *sizes<D>::stride);

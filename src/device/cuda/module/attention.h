@@ -34,8 +34,8 @@ GPU_DEVICE int64_t seen_by_tile(const cuda_attention &p, int64_t t, int tile) {
     return seen_by(p, t + tile < p.queries ? t + tile - 1 : p.queries - 1);
 }
 
-// How many tiles, of `tile` queries each, attend to none of the keys from `key` on, and are
-// skipped.
+// How many tiles of `tile` queries, counted from query 0, attend to none of the keys from `key` on.
+// They are skipped.
 GPU_DEVICE int64_t tiles_before(const cuda_attention &p, int64_t key, int tile) {
     int64_t blind = p.causal ? key - (p.keys - p.queries) : 0;
     return blind > 0 ? blind / tile : 0;

@@ -30,7 +30,8 @@ template <int D> struct shape {
     static const int row_tiles = 2; // a warp has this many times 16 rows in the forward kernel
     // Queries of a tile, and keys of a tile, in the forward kernel.
     static const int queries = WARPS * WARP_ROWS * row_tiles, keys = 64;
-    // Rows of a tile of rows, and of a tile of columns, in the gradient kernels.
+    // How many rows, and how many columns, of the matrix of scores a thread block computes at a
+    // time in the gradient kernels.
     static const int rows = WARPS * WARP_ROWS, columns = D > 64 ? 32 : 64;
     static const int stride = D + 8; // elements from one row of a tile to the next
     // Bytes of shared memory: of the forward kernel, and of the gradient kernels.
@@ -191,8 +192,8 @@ GPU_DEVICE void soften(const cuda_attention &p, int64_t query, int64_t key,
     }
 }
 
-// The forward kernel. The tiles of queries with the most keys start first, so that none of them
-// still runs alone when all others are done.
+// The forward kernel: computes y and log_sum_exp. The tiles of queries with the most keys start
+// first, so that none of them still runs alone when all others are done.
 template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
     using S = shape<D>;
     GPU_DYNAMIC_SHARED(T, q_tile);
@@ -244,7 +245,9 @@ template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
 // What the gradients of a query's scores are computed from, besides the products of q with k and of
 // dy with v.
 struct query_facts {
-    int seen; // to how many keys of a tile the query attends, counted from `key` on
+    // How many keys the query attends to among those from `key` (of facts_of) on; at most 64,
+    // because no tile has more keys.
+    int seen;
     // log2_sum_exp: log2 of the sum of e^score over all keys of the query. dot: the scalar product
     // of the query's rows of dy and y.
     float log2_sum_exp, dot;

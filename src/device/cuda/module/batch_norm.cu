@@ -264,8 +264,8 @@ struct panel {
 };
 
 // Returns the number of columns of threads: one for each lot (the neighbouring channels that one
-// thread takes), rounded up to a power of two, but at most a warp. It is a power of two because
-// sum_columns halves the number of rows repeatedly.
+// thread takes), rounded up to a power of two, but at most a warp. So the number of rows, GPU_BLOCK
+// / columns, is a power of two as well, and sum_columns can halve it repeatedly.
 TRI_KERNEL_INLINE int panel_columns(int64_t lots) {
     int columns = 1;
     while (columns < lots && columns < GPU_WARP) columns *= 2;

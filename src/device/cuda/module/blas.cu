@@ -1,7 +1,8 @@
 // Matrix products by cuBLASLt. The library is opened when the first product needs it; if it is not
 // installed, the kernel of product.cu computes. An algorithm is chosen once for each shape, type
-// and alignment: the first of the library's heuristic or, with TRIREME_CUDA_CHOICES, the fastest of
-// its first ones, which is measured once and kept (choices.h).
+// and alignment, from those that the library's heuristic proposes: the first one or, with
+// TRIREME_CUDA_CHOICES, the fastest of the first few. Which is the fastest is measured once, and
+// the choice is kept (choices.h).
 //
 // cuBLASLt's matrices are column-major. Row-major c = a · b is column-major cᵀ = bᵀ · aᵀ in the
 // same memory: so b becomes the first operand, a the second, and m and n change places. Our bias
@@ -64,7 +65,7 @@ const library *blas() {
     return found;
 }
 
-// The inputs of the choice of an algorithm: sizes, transpositions, types, TF32, activation and
+// What the choice of an algorithm depends on: sizes, transpositions, types, TF32, activation,
 // whether there is a bias or the gradient of one, and the alignment of all operands. A product that
 // is added to c runs by the same algorithm as one that overwrites c.
 typedef std::tuple<int64_t, int64_t, int64_t, bool, bool, int, int, bool, int, bool, bool, uint32_t>
@@ -244,7 +245,9 @@ bool take(const choice &kept, prepared *x) {
     return true;
 }
 
-// Chooses the algorithm. Only with TRIREME_CUDA_CHOICES can this fail.
+// Chooses the algorithm: the one that a file keeps, else the fastest or, if none is measured, the
+// heuristic's first. This can fail only with TRIREME_CUDA_CHOICES, because only then files are read
+// and written.
 tri_status choose(const library *l, blas_state *state, prepared *x, cuda_stream *stream,
                   const cuda_product *p, char *why) {
     cublasLtMatmulHeuristicResult_t results[CHOICES_MEASURED];

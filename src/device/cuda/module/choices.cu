@@ -1,7 +1,9 @@
-// Files of measured choices: one for each key, named after the key's hash. A file holds the key,
-// the choice and a checksum, so that a damaged file is recognised and replaced. It is written under
-// a temporary name and then linked to its own name, which fails if the name exists: so of several
-// processes that measure at the same time, the first one decides for all, also over NFS.
+// Files of measured choices: one for each key, named after the key's hash. (A key is a line of text
+// that names the device, the library and what is computed; a choice says how it is computed.) A
+// file holds the key, the choice and a checksum, so that a damaged file is recognised and replaced.
+// It is written under a temporary name and then linked to its own name, which fails if the name
+// exists: so of several processes that measure at the same time, the first one decides for all,
+// also over NFS.
 #include "device/cuda/module/choices.h"
 
 #include <errno.h>
@@ -86,7 +88,8 @@ tri_status choices_write(const std::string &key, choice *own, char *why) {
         return status;
     }
     bool is_first = link(temporary.c_str(), path.c_str()) == 0;
-    // The name exists. Its file is another process' choice, or damaged: then it is replaced.
+    // If a file of this name exists, it either holds the choice of another process, which is taken,
+    // or is damaged and is replaced.
     bool is_done = is_first || (errno == EEXIST && choices_read(key, own)) ||
                    rename(temporary.c_str(), path.c_str()) == 0;
     tri_status status = is_done ? TRI_OK : failed(path, why);

@@ -1,8 +1,8 @@
 // The functions that losses and metrics compute of each row of scores (a score for each class). A
 // thread block takes one row. From memory, it reads 4 bytes for each score (2 in F16 or BF16; the
-// gradient of log-softmax also reads dy, that of the negative log likelihood reads no scores), and
-// 8 for a label. Functions that need the scores twice read them the second time from the cache.
-// It writes 4 bytes (2) for each score, or at most 8 for the row.
+// gradient of log-softmax also reads dy; the negative log likelihood reads only the label's score,
+// and its gradient none), and 8 for a label. Functions that need the scores twice read them the
+// second time from the cache. It writes 4 bytes (2) for each score, or at most 8 for the row.
 #include "device/cuda/module/pack.h"
 
 namespace {
@@ -19,9 +19,9 @@ template <typename T> GPU_DEVICE scores<T> row_of(const cuda_class_rows &p, int6
     return {(const T *)p.x + row * p.width, p.width};
 }
 
-// Calls each(class, scores) for n neighbouring scores at a time, the first of which is that of
-// `class`, for all those scores of the row that this thread takes. `access` (a gpu_access) reads n
-// scores.
+// Goes through the scores of the row that this thread takes, n neighbouring scores at a time, and
+// calls each(class, scores) for them; `class` is the class of the first of the n. `access` (a
+// gpu_access) reads n scores.
 template <typename access, typename T, typename F>
 GPU_DEVICE void for_each(const scores<T> &row, F each) {
     constexpr int n = access::count;

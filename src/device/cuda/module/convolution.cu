@@ -2,9 +2,9 @@
 // element by element. Used where the vendor's library is not installed or cannot compute the
 // convolution. A thread block computes 64 x 64 elements of the result and a thread 4 x 4 of them;
 // tiles of 64 x 16 of both matrices pass through shared memory. From the device's memory a block
-// reads its 64 rows of one matrix and its 64 columns of the other once, so each input is read once
-// for every 64 rows or columns of the result: for a sum over `depth` products, depth / 32 elements
-// of 4 bytes (2 in F16 or BF16) for each element of the result, which is written once.
+// reads its 64 rows of one matrix and its 64 columns of the other once. So if each element of the
+// result is a sum of `depth` products, the kernel reads depth / 32 elements of 4 bytes (2 in F16 or
+// BF16) for each element of the result. It writes each element of the result once.
 //
 //   forward      y  [features, pixels of y] = weight [features, taps] · x at (taps, pixels)
 //   grad_input   dx [channels, pixels of x] = weight [channels, taps] · dy at (taps, pixels)
@@ -65,7 +65,8 @@ GPU_DEVICE position tap_of(const cuda_convolution &p, int64_t number, int64_t co
     return tap;
 }
 
-// Where an element of an image of `channels` channels and of `size` pixels lies.
+// The offset, in elements, of an element of an image that has `channels` channels and size[0] rows
+// of size[1] pixels.
 GPU_DEVICE int64_t offset_of(const cuda_convolution &p, const int *size, int64_t channels,
                              int64_t sample, int64_t channel, int64_t row, int64_t column) {
     return p.channels_last ? ((sample * size[0] + row) * size[1] + column) * channels + channel
@@ -246,7 +247,7 @@ template <int kind, typename T, typename O> GPU_KERNEL convolution(cuda_convolut
                               sums[i][j]);
 }
 
-// Computes the gradient of each weight: the sum of what its slices of the pixels have given, in the
+// Computes the gradient of each weight: adds up the sums over the slices of the pixels, in the
 // order of the slices. Reads 4 bytes for each slice and weight, and writes 4 for each weight.
 template <typename O> GPU_KERNEL join_slices(cuda_convolution p) {
     int64_t count = p.features * (p.channels / p.groups) * p.kernel[0] * p.kernel[1];
@@ -324,8 +325,8 @@ template <typename T, int n> GPU_KERNEL finish_output(cuda_convolution p) {
 }
 
 // A thread computes n neighbouring elements (16 bytes, a lot) at a time if these always lie in one
-// plane or, with channels last, in one pixel. Otherwise, or if y is not aligned to 16 bytes, it
-// computes one element at a time.
+// channel of one sample or, with channels last, in one pixel. Otherwise, or if y is not aligned to
+// 16 bytes, it computes one element at a time.
 template <typename T>
 tri_status launch_finish(cuda_stream *stream, T *, const cuda_convolution *p, char *why) {
     constexpr int n = gpu_lot<T>::count;

@@ -51,8 +51,8 @@ template <int function, typename T, typename access> GPU_KERNEL gradient(cuda_di
 }
 
 // Computes the relative L2 error of each sample, |prediction - target| / |target|, or (if p.terms
-// is NULL) the gradient of their sum. One thread block takes a sample. For the error it writes 8
-// bytes for each sample.
+// is NULL) the gradient of the sum of these errors. One thread block takes a sample. For the error
+// it writes 8 bytes for each sample.
 template <typename T, typename access> GPU_KERNEL relative_l2(cuda_distance p) {
     constexpr int n = access::count;
     GPU_SHARED(double, scratch, MAX_WARPS);

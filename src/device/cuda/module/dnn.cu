@@ -2,10 +2,10 @@
 // convolution is asked for. If it is not installed, our own kernel in convolution.cu computes.
 //
 // In this file, a plan is cuDNN's execution plan: a way to compute a convolution. For each shape
-// and type one is chosen once, of those proposed by cuDNN's heuristics that give the same bits in
-// every run, compute F32 in F32 (or in TF32, if the recipe wants that) and fit into the workspace:
-// the first or, with TRIREME_CUDA_CHOICES, the fastest of the first ones, which is measured once
-// and kept (choices.h).
+// and type one plan is chosen once, from those that cuDNN's heuristics propose. It has to give the
+// same bits in every run, to compute F32 in F32 (or in TF32, if the run allows that) and to fit
+// into the workspace. The first such plan is taken or, with TRIREME_CUDA_CHOICES, the fastest of
+// the first few. Which is the fastest is measured once, and the choice is kept (choices.h).
 //
 // If possible, the plan also adds the bias and applies the activation, in F32, and rounds once. If
 // the library has no such plan, a kernel of our own does this afterwards (convolution.cu). No plan
@@ -65,8 +65,8 @@ const library *dnn() {
     return found;
 }
 
-// A descriptor that is destroyed at the end of its scope, unless it is taken out. `good` becomes
-// false if any call fails, so that calls need not be checked one by one.
+// A descriptor that is destroyed at the end of its scope, unless its handle was taken (`at` NULL).
+// `good` becomes false if any call fails, so that calls need not be checked one by one.
 struct descriptor {
     cudnnBackendDescriptor_t at = nullptr;
     bool good;
@@ -296,7 +296,7 @@ bool is_exact(const descriptor &config, const cuda_convolution *p) {
 // A plan that is ready to run; it lives as long as the process.
 struct prepared {
     cudnnBackendDescriptor_t plan = nullptr; // NULL: the library has no suitable plan
-    bool finishes = false; // the computation adds the bias and applies the activation
+    bool finishes = false; // the plan also adds the bias and applies the activation
 };
 
 // How many bytes at the start of the workspace hold the gradient of the weight, which cuDNN writes
@@ -308,7 +308,7 @@ int64_t held_bytes(const cuda_convolution *p) {
     return (bytes + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
 }
 
-// Makes the plan that `config` describes. Its `good` is false if it must not be taken.
+// Makes the plan that `config` describes. `good`: it exists, is exact and fits into the workspace.
 descriptor plan_of(cudnnHandle_t handle, const descriptor &config, const cuda_convolution *p) {
     descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     int64_t bytes = 0, count = 0;
@@ -322,8 +322,8 @@ descriptor plan_of(cudnnHandle_t handle, const descriptor &config, const cuda_co
     return plan;
 }
 
-// Makes descriptors for cuDNN to fill in, and lists their handles. In one that could not be made,
-// `good` is false.
+// Makes `count` descriptors for cuDNN to fill in, and writes their handles to `handles`. A
+// descriptor that could not be made has `good` false.
 std::vector<descriptor> empty_descriptors(cudnnBackendDescriptorType_t type, int count,
                                           cudnnBackendDescriptor_t *handles) {
     std::vector<descriptor> made;
@@ -334,9 +334,9 @@ std::vector<descriptor> empty_descriptors(cudnnBackendDescriptorType_t type, int
     return made;
 }
 
-// What a choice (choices.h) stores of a plan, so that the plan can be made again without the
+// The order of the numbers that a choice (choices.h) stores of a plan, to make it again without the
 // heuristics: whether it applies bias and activation, the number of its engine (cuDNN's algorithm),
-// and type and value of each of the engine's knobs (settings). Empty: cuDNN does not tell them.
+// then type and value of each knob (setting) of the engine. Empty choice: cuDNN does not tell them.
 enum { KEPT_FINISHES, KEPT_ENGINE, KEPT_KNOBS, MOST_KNOBS = 64 };
 
 choice choice_of(const descriptor &config, bool finishes) {
@@ -398,7 +398,7 @@ struct candidate {
 };
 
 // Asks one of cuDNN's heuristics (`mode`) for plans. Lists the first `most` that plan_of takes; if
-// `most` is above 1, only those that can be stored as a choice (choices.h).
+// `most` is above 1 (to measure them), only those that a choice (choices.h) can store.
 std::vector<candidate> list_plans(cudnnHandle_t handle, const descriptor &graph,
                                   cudnnBackendHeurMode_t mode, const cuda_convolution *p,
                                   bool finishes, size_t most) {
@@ -455,7 +455,8 @@ struct dnn_state {
 
 dnn_state *state_of(int device) {
     enum { DEVICES = 64 };
-    static dnn_state *const states = new dnn_state[DEVICES]; // never freed, as in blas.cu
+    // Never freed, because a thread may still use it while the process ends.
+    static dnn_state *const states = new dnn_state[DEVICES];
     if (device < 0 || device >= DEVICES) return nullptr;
     dnn_state *state = &states[device];
     std::lock_guard<std::mutex> guard(state->lock);
@@ -467,8 +468,8 @@ tri_status run(dnn_state *state, const prepared *x, cuda_stream *stream, const c
                char *why) {
     int64_t held = held_bytes(p);
     const void *weight_gradient = held ? p->workspace : p->c;
-    // The addresses of x, weight and y, in the order of cuda_convolution_kind, and the address of
-    // the bias.
+    // For each cuda_convolution_kind: the addresses of x, of the weight and of y, or of their
+    // gradients, and that of the bias.
     const void *addresses[][4] = {{p->a, p->b, p->c, p->bias},
                                   {p->c, p->b, p->a, nullptr},
                                   {p->a, weight_gradient, p->b, nullptr}};
@@ -491,8 +492,7 @@ tri_status run(dnn_state *state, const prepared *x, cuda_stream *stream, const c
     return vendor_failed(stream, said, why);
 }
 
-// Makes the line of text under which a measured choice is stored in a file (choices.h). It contains
-// everything on which the choice depends.
+// Makes the key under which choices.h stores a choice: a line with all that the choice depends on.
 std::string line_of(cuda_stream *stream, const cuda_convolution *p) {
     std::string line = vendor_device_name(stream) + "; cuDNN " +
                        std::to_string(dnn()->GetVersion()) + "; convolution 1:";
@@ -501,7 +501,7 @@ std::string line_of(cuda_stream *stream, const cuda_convolution *p) {
 }
 
 // Lists the plans between which to choose, the best first: if possible, plans that also apply bias
-// and activation.
+// and activation. *finishes tells whether they do.
 std::vector<candidate> list_candidates(dnn_state *state, const cuda_convolution *p, bool *finishes,
                                        size_t most) {
     std::vector<candidate> found;
@@ -523,7 +523,7 @@ void take(descriptor *plan, bool finishes, prepared *x) {
 }
 
 // Makes the plan that an earlier run has chosen and written to a file (choices.h). False: cuDNN
-// cannot compute by this plan, or the plan applies bias and activation where it may not.
+// cannot compute by this plan, or the plan has a bias or an activation that this convolution lacks.
 bool take_kept(dnn_state *state, const cuda_convolution *p, const choice &kept, prepared *x) {
     if (kept.size() < KEPT_KNOBS || (kept[KEPT_FINISHES] && !has_finish(p))) return false;
     bool finishes = kept[KEPT_FINISHES];
@@ -534,8 +534,8 @@ bool take_kept(dnn_state *state, const cuda_convolution *p, const choice &kept, 
 }
 
 // Chooses the plan by which cuDNN computes a convolution. x->plan stays NULL if cuDNN has none.
-// This can fail only with TRIREME_CUDA_CHOICES. Plans are measured on the convolution's own
-// tensors: this does no harm, because the chosen plan then overwrites the result.
+// This can fail only with TRIREME_CUDA_CHOICES, because only then files are read and written. Plans
+// are measured on the convolution's own tensors; the chosen plan then overwrites the result.
 tri_status choose(dnn_state *state, cuda_stream *stream, const cuda_convolution *p, prepared *x,
                   char *why) {
     bool is_kept = choices_folder() != nullptr, finishes = false;

@@ -1,4 +1,5 @@
-// Embedding and its gradient, and the labels of a language model.
+// Embedding and its gradient, and the labels of a language model. A position is the index of a
+// token in the micro-batch; it reads the row of the table that belongs to its token.
 //
 // The gradient of a table's row is the sum of dy over all positions that read the row. To add these
 // in the order of positions without atomics, one thread block first sorts the positions by row (a
@@ -10,7 +11,8 @@ namespace {
 
 enum { SORTERS = 512, DIGITS = 1 << CUDA_DIGIT_BITS };
 
-// The row of this rank's table that position i reads; t.rows if another rank has that row.
+// The row of this rank's table that position i reads; t.rows if another rank has that row, or if
+// the token is invalid, which is then reported.
 GPU_DEVICE int64_t row_of(const cuda_tokens &t, int64_t i) {
     int64_t id = t.ids[i];
     if (id < 0 || id >= t.total) {
@@ -35,8 +37,8 @@ template <typename T, int n> GPU_KERNEL embedding(cuda_embedding p) {
 }
 
 // Replaces each of the counts [DIGITS][SORTERS] by the sum of all counts before it. counts[d][t]
-// then is the position to which the sort moves the first element with digit d of thread t. Each
-// thread adds up DIGITS neighbouring counts.
+// then is the index to which the sort moves the first of thread t's elements that have digit d.
+// Each thread adds up DIGITS neighbouring counts.
 GPU_DEVICE void sum_before(uint32_t *counts, uint32_t *sums) {
     int own = (int)threadIdx.x;
     uint32_t *mine = counts + own * DIGITS, sum = 0;
@@ -106,8 +108,9 @@ GPU_KERNEL row_starts(cuda_row_starts p) {
 }
 
 // Adds up those rows of dy that belong to a row of the table, one warp for each row. Reads 4 bytes
-// (2 in F16 or BF16) for each element of dy, and writes 4 for each element of dtable. With `adds`
-// it instead reads and writes 4 for each element of those rows of dtable that have a token.
+// (2 in F16 or BF16) for each element of dy, and writes 4 for each element of dtable. With `adds`,
+// it leaves rows of dtable that no token has read as they are, and reads and writes 4 bytes for
+// each element of the others.
 template <typename T, int n> GPU_KERNEL embedding_grad(cuda_embedding_grad p) {
     for (int64_t r = gpu_thread() / GPU_WARP; r < p.rows; r += gpu_threads() / GPU_WARP) {
         int32_t first = p.starts[r], end = p.starts[r + 1];

@@ -135,7 +135,7 @@ GPU_DEVICE float gpu_get(gpu_f16 x) {
     return value;
 }
 
-// gpu_put rounds to nearest, ties to even; NaN stays NaN (as tensor/half.h).
+// gpu_put rounds to nearest, ties to even; NaN stays NaN. The same rule as in tensor/half.h.
 GPU_DEVICE void gpu_put(float *to, float x) { *to = x; }
 GPU_DEVICE void gpu_put(double *to, double x) { *to = x; }
 GPU_DEVICE void gpu_put(gpu_bf16 *to, float x) {
@@ -168,7 +168,8 @@ GPU_DEVICE void gpu_put(gpu_f16 *to, float x) {
     to->bits = (uint16_t)(sign | half);
 }
 
-// Reads the loss seed, one number of F32 or F64.
+// Reads the loss seed (the gradient of the loss with which the backward pass begins), one number of
+// F32 or F64.
 GPU_DEVICE float gpu_get_seed(const void *seed, tri_dtype type) {
     return type == TRI_F64 ? (float)*(const double *)seed : *(const float *)seed;
 }
@@ -234,9 +235,8 @@ GPU_DEVICE void gpu_refuse(cuda_fault *fault, int kind, int64_t value, int64_t i
     gpu_compare_and_swap(&fault->kind, CUDA_FAULT_TAKEN, kind);
 }
 
-// How many thread blocks to launch for a kernel whose threads each take an element, then the one
-// that lies gpu_threads() further on, and so forth: enough blocks to fill the device, but no more
-// than there is work for. per_block: how many elements one block takes at a time.
+// How many thread blocks to launch for a kernel with a grid-stride loop: enough to fill the device,
+// but no more than there is work for. per_block: how many elements one block takes at a time.
 static inline int64_t gpu_blocks(cuda_stream *stream, int64_t elements, int64_t per_block) {
     int64_t wanted = (elements + per_block - 1) / per_block;
     int64_t most = (int64_t)gpu_multiprocessors(stream) * 16;

@@ -35,8 +35,8 @@ GPU_DEVICE uint32_t mask_quad_bits(const cuda_mask &mask, int64_t sample, int64_
 }
 
 // Turns e, the number of an element in this rank's slice of a sample, into its number in the whole
-// sample. An element's random number depends on the latter, so that slices have the same mask as a
-// whole sample.
+// sample. An element's random number depends on its number in the whole sample, so that slices have
+// the same mask as a whole sample.
 GPU_DEVICE int64_t whole_element(const cuda_dropout &p, int64_t e) {
     return p.run ? e / p.run * p.stride + p.first + e % p.run : e;
 }

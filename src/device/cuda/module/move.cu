@@ -42,9 +42,10 @@ void merge(cuda_move *p) {
     p->axes = used;
 }
 
-// Joins each two neighbouring elements into one of twice the size, so that there are half as many
-// to copy. False: this is not possible, because the last axis is not contiguous in both orders, its
-// size is odd, or something is not aligned.
+// Joins every two neighbouring elements into one of twice the size, so that there are half as many
+// to copy. False: this is not possible, because the larger size would be above 16 bytes, the last
+// axis is not contiguous in both orders, its size is odd, or an address or a stride is no multiple
+// of the larger size.
 bool widen(cuda_move *p) {
     cuda_move_axis *last = &p->axis[p->axes - 1];
     int wide = p->element_bytes * 2;

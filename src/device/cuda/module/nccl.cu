@@ -1,6 +1,7 @@
 // Communication between GPUs by NCCL, or by AMD's RCCL, which has the same functions. The library
-// is opened when it is first needed, and need not be installed. Communicators are non-blocking: no
-// call waits for another rank, and every call can be aborted while it is under way.
+// is opened when it is first needed, and need not be installed. Communicators are non-blocking
+// (ncclConfig_t): no call of NCCL waits for another rank, and every call can be aborted while it is
+// under way.
 #include "device/cuda/module/vendor.h"
 
 #if defined(__HIP__) && __has_include(<rccl/rccl.h>)
@@ -25,13 +26,13 @@ typedef cudaStream_t nccl_stream;
 struct cuda_nccl {
     cuda_context *context;
     ncclComm_t handle; // after a split, NCCL writes it once the ranks have found each other
-    bool is_split;     // a split makes it, in which this rank takes part
+    bool is_split;     // made by a split in which this rank takes part
     cuda_nccl *next;   // the next one in the list `lost`
 };
 
 namespace {
 
-// How long to wait until peers have read what they still need, before the communicator is aborted.
+// How long closing waits until the other ranks have read what they still need. Then it aborts.
 enum { CLOSE_MS = 5000 };
 
 // The functions of the library that are used here, and those that only newer versions have.

@@ -1,6 +1,6 @@
-// Sums, in the order of ranks, of what the ranks have sent (terms). For each element of the result
-// it reads one of every rank (and the old result, if it accumulates) and writes one. An element has
-// 4 bytes (8 in F64, 2 in F16 and BF16).
+// Adds up, in the order of ranks, what the ranks contribute to a sum (their terms). For each
+// element of the result it reads one element of every rank's terms (and the old result, if it
+// accumulates) and writes one. An element has 4 bytes (8 in F64, 2 in F16 and BF16).
 #include "device/cuda/module/gpu.h"
 
 namespace {

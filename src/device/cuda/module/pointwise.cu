@@ -26,7 +26,7 @@ template <typename W> GPU_DEVICE W normal_cdf(W x, bool tanh_form) {
     return 1 / (1 + exp((W)-1.59576912160573071176 * (x + (W)0.044715 * x * x * x)));
 }
 
-// The derivative of GELU, x · Φ(x), or of its approximation by tanh.
+// The derivative of GELU(x) = x · Φ(x), or of the approximation of GELU by tanh.
 template <typename W> GPU_DEVICE W gelu_slope(W x, bool tanh_form) {
     W cdf = normal_cdf(x, tanh_form);
     if (!tanh_form) return cdf + x * exp((W)-0.5 * x * x) * (W)0.39894228040143267794;

@@ -29,8 +29,9 @@ GPU_DEVICE int window_maximum(const cuda_max_pool &p, const T *image, int i, int
     return best;
 }
 
-// A thread computes 4 neighbouring elements of y, because dropout draws numbers for four at a time.
-// Reads sizeof(T) bytes for each element of x, and writes sizeof(T) + 1 for each element of y.
+// Computes max pooling. A thread computes 4 neighbouring elements of y, because dropout draws
+// random numbers for four at a time. Reads sizeof(T) bytes for each element of x, and writes
+// sizeof(T) + 1 for each element of y.
 template <typename T> GPU_KERNEL max_pool(cuda_max_pool p) {
     int64_t area = (int64_t)p.window.out[0] * p.window.out[1], elements = p.channels * area;
     int64_t quads = (elements + 3) / 4;
@@ -52,9 +53,10 @@ template <typename T> GPU_KERNEL max_pool(cuda_max_pool p) {
     }
 }
 
-// Each thread adds up what one element of x gets from the windows that contain it, in the order of
-// the windows. So no two threads write the same element, and the sum is the same in every run.
-// Reads 1 + sizeof(T) bytes for each element of y, and writes sizeof(T) for each element of x.
+// Computes the gradient of max pooling. Each thread adds up what the gradient of one element of x
+// gets from the windows that contain the element, in the order of the windows. So no two threads
+// write the same element, and the sum is the same in every run. Reads 1 + sizeof(T) bytes for each
+// element of y, and writes sizeof(T) for each element of x.
 template <typename T> GPU_KERNEL max_pool_grad(cuda_max_pool_grad p) {
     int64_t area = (int64_t)p.window.in[0] * p.window.in[1],
             windows = (int64_t)p.window.out[0] * p.window.out[1];
@@ -79,7 +81,8 @@ template <typename T> GPU_KERNEL max_pool_grad(cuda_max_pool_grad p) {
     }
 }
 
-// Reads sizeof(T) bytes for each element of x, and writes sizeof(T) for each element of y.
+// Computes average pooling. Reads sizeof(T) bytes for each element of x, and writes sizeof(T) for
+// each element of y.
 template <typename T> GPU_KERNEL avg_pool(cuda_avg_pool p) {
     int64_t windows = p.windows[0] * p.windows[1], area = p.axis[0].in * p.axis[1].in;
     for (int64_t at = gpu_thread(); at < p.samples * p.channels * windows; at += gpu_threads()) {
@@ -94,8 +97,8 @@ template <typename T> GPU_KERNEL avg_pool(cuda_avg_pool p) {
     }
 }
 
-// Reads sizeof(T) bytes for each element of dy (p.x), and writes sizeof(T) for each element of dx
-// (p.y).
+// Computes the gradient of average pooling. Reads sizeof(T) bytes for each element of dy (p.x), and
+// writes sizeof(T) for each element of dx (p.y).
 template <typename T> GPU_KERNEL avg_pool_grad(cuda_avg_pool p) {
     int64_t windows = p.windows[0] * p.windows[1], area = p.axis[0].in * p.axis[1].in;
     for (int64_t at = gpu_thread(); at < p.samples * p.channels * area; at += gpu_threads()) {
@@ -115,7 +118,8 @@ template <typename T> GPU_KERNEL avg_pool_grad(cuda_avg_pool p) {
     }
 }
 
-// Reads and writes sizeof(T) bytes for each element. A thread takes 4 neighbouring elements.
+// Computes dropout. Reads and writes sizeof(T) bytes for each element. A thread takes 4
+// neighbouring elements.
 template <typename T> GPU_KERNEL dropout(cuda_dropout p) {
     typedef gpu_pack<T, 4> four;
     const T *x = (const T *)p.x;

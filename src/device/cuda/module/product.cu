@@ -18,9 +18,9 @@ GPU_DEVICE typename gpu_wide<T>::type element(const void *x, bool transposed, in
     return gpu_get(((const T *)x)[transposed ? column * rows + row : row * columns + column]);
 }
 
-// Computes the product. For each element of c it reads k / 32 elements of a and b (4 bytes in F32,
-// 8 in F64, 2 in F16 and BF16), because a block reads its 64 rows of a and 64 columns of b once,
-// and writes sizeof(O) bytes.
+// Computes the product. Writes sizeof(O) bytes for each element of c. Reads k / 32 elements of a
+// and b (4 bytes in F32, 8 in F64, 2 in F16 and BF16) for each element of c, because a block reads
+// 64 rows of a and 64 columns of b (128 · k elements) once for its 64 · 64 elements of c.
 template <typename T, typename O> GPU_KERNEL product(cuda_product p) {
     typedef typename gpu_wide<T>::type W;
     GPU_SHARED(W, a_tile, DEPTH * TILE);

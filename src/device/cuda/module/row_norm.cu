@@ -12,9 +12,9 @@ namespace {
 
 enum { ROWS = CUDA_NORM_ROWS };
 
-// Computes y and, for the gradient, each row's `mean` (only if `centred`: layer norm) and `inv`.
-// From memory, reads sizeof(X) bytes and writes sizeof(Y) for each element, and writes 8 (RMS norm:
-// 4) for each row; weight and bias come from the cache.
+// Computes y and, for the gradient, each row's `mean` (only if `centred`: layer norm) and `inv`,
+// which is 1 / sqrt(variance + eps). From memory, reads sizeof(X) bytes and writes sizeof(Y) for
+// each element, and writes 8 (RMS norm: 4) for each row; weight and bias come from the cache.
 template <bool centred, typename X, typename Y, typename access>
 GPU_KERNEL row_norm(cuda_row_norm p) {
     constexpr int n = access::count;
@@ -86,8 +86,8 @@ GPU_DEVICE row_numbers numbers_of(const cuda_row_norm_grad &p, int64_t row) {
     return r;
 }
 
-// Writes columns i to i + n - 1 of dx for `rows` rows from `row` on, and adds what these rows
-// contribute to the gradients of weight and bias to `dweight` and `dbias`.
+// Writes columns i to i + n - 1 of dx for `rows` rows from `row` on. Adds to `dweight` and `dbias`
+// what these rows contribute to the gradients of weight and bias.
 template <bool centred, typename X, typename Y, typename access, int n>
 GPU_DEVICE void columns_of(const cuda_row_norm_grad &p, const row_numbers *numbers, int64_t row,
                            int64_t rows, int64_t i, float (&dweight)[n], float (&dbias)[n]) {

@@ -233,8 +233,9 @@ tri_status zero(cuda_stream *stream, void *memory, size_t size_bytes, char *why)
     return TRI_OK;
 }
 
-// Waits on the GPU, on devices whose streams cannot wait by themselves: one thread reads the word,
-// 4 bytes of the host's memory, again and again until it is large enough. It writes nothing.
+// Lets a stream wait until the host has raised *word to at least `value`, where the driver has no
+// function for this (find_wait): one thread reads the word, 4 bytes of the host's memory, again and
+// again. It writes nothing.
 GPU_KERNEL wait_for_value(const volatile uint32_t *word, uint32_t value) {
     while ((int32_t)(*word - value) < 0) {
     }

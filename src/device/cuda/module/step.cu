@@ -13,7 +13,9 @@ namespace {
 // The numbers of an update, in the precision in which they are used. One thread of a block computes
 // them for all threads.
 struct rule_numbers {
-    float lr, scale, decay; // learning rate; factor of the gradients; weight decay
+    // lr: the learning rate (for Adam divided by 1 - beta1^update). scale: the factor of the
+    // gradient or, for a moving average, of the new statistic. decay: weight decay.
+    float lr, scale, decay;
     float shrink; // 1 - lr * decay if weight decay shrinks the parameter itself (AdamW), else 1
     // first, second: number[0] and number[1] of cuda_update, such as beta1 and beta2 of Adam.
     // rest1, rest2: 1 - first and 1 - second, but rest2 is 1 in SGD's first update. root: for SGD
@@ -53,8 +55,9 @@ GPU_DEVICE rule_numbers numbers_of(const cuda_update &p) {
     return n;
 }
 
-// Updates one number of a parameter by the optimizer's rule. `a` and `b` are its states, for
-// example Adam's two averages; has_state is false for SGD without momentum, which has none.
+// Updates one number of a parameter by the optimizer's rule. `a` and `b` are the optimizer's states
+// for this number, for example Adam's two averages; has_state is false for SGD without momentum,
+// which has no state.
 template <int rule>
 GPU_DEVICE void update_one(const rule_numbers &n, float &param, float grad, float &a, float &b,
                            bool has_state) {
@@ -125,8 +128,9 @@ GPU_DEVICE double own_squares(const float *x, int64_t count) {
     return sum;
 }
 
-// Sums the squares of x if it is one chunk, into a sum for each thread block. Each block takes
-// CUDA_SQUARES_TURN numbers at a time. Reads 4 bytes for each number, and writes 8 for each block.
+// Sums the squares of x if all of it is one chunk (p.chunk is p.count), into a sum for each thread
+// block. Each block takes CUDA_SQUARES_TURN numbers at a time. Reads 4 bytes for each number, and
+// writes 8 for each block.
 GPU_KERNEL squares(cuda_squares p) {
     GPU_SHARED(double, scratch, GPU_BLOCK / GPU_WARP);
     int64_t step = (int64_t)gridDim.x * CUDA_SQUARES_TURN;
@@ -138,9 +142,9 @@ GPU_KERNEL squares(cuda_squares p) {
     if (threadIdx.x == 0) p.block_sums[blockIdx.x] = sum;
 }
 
-// Sums the squares of each chunk of x, so that the sums do not depend on the number of ranks or of
-// thread blocks. A thread block sums one chunk after the other. Reads 4 bytes for each number, and
-// writes 8 for each chunk.
+// Sums the squares of each chunk of x, of p.chunk numbers, so that the sums do not depend on the
+// number of ranks or of thread blocks. A thread block sums one chunk after the other. Reads 4 bytes
+// for each number, and writes 8 for each chunk.
 GPU_KERNEL squares_of_chunks(cuda_squares p) {
     GPU_SHARED(double, scratch, GPU_BLOCK / GPU_WARP);
     for (int64_t c = blockIdx.x; c < p.count / p.chunk; c += gridDim.x) {
@@ -176,8 +180,9 @@ GPU_KERNEL step_numbers(cuda_step_numbers p) {
 }
 
 // Searches for numbers that are not finite, so that a message can name the parameter. One thread
-// block is enough, because it only searches if the step halts, and then the run ends. It then reads
-// 4 bytes for each number of x up to the end of the range found; it always writes 8 in all.
+// block is enough, because it only searches if the step halts (a number is not finite, and there is
+// no smaller loss scale to try), and then the run ends. A search reads 4 bytes for each number of x
+// up to the end of the range found. The kernel always writes 8 bytes in all.
 GPU_KERNEL not_finite(cuda_not_finite p) {
     GPU_SHARED(int, scratch, GPU_BLOCK / GPU_WARP);
     int64_t found = 0;

@@ -1,5 +1,6 @@
-// A stream, and how a kernel is launched on it, in CUDA and HIP. HIP has CUDA's calls under names
-// of its own: GPU_API(name) is the name in the one that is compiled.
+// A stream, and how a kernel is launched on it, in CUDA and HIP. HIP has the functions of CUDA with
+// the prefix hip instead of cuda: GPU_API(name) adds the prefix of the one for which this is
+// compiled.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_STREAM_H
 #define TRIREME_DEVICE_CUDA_MODULE_STREAM_H
 

@@ -38,8 +38,9 @@ bool vendor_use(cuda_context *context);
 
 bool vendor_has_products();
 // Issues the product to the stream and sets *status. Sets *sums_bias to whether the library
-// computes the gradient of the bias too; if not, the caller has to compute it, where the product
-// wants one. Returns false if the library is not installed, or cannot compute this product.
+// computes the gradient of the bias too; if it does not, and params->bias_grad asks for this
+// gradient, the caller has to compute it. Returns false if the library is not installed, or cannot
+// compute this product.
 bool vendor_product(cuda_stream *stream, const cuda_product *params, bool *sums_bias,
                     tri_status *status, char *why);
 

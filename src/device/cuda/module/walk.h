@@ -1,5 +1,6 @@
-// The position of a thread of a block of GPU_BLOCK threads that together go through the elements of
-// one channel. These lie in runs of `inner` neighbouring elements: one run for each sample.
+// A thread's position among the elements of one channel. The GPU_BLOCK threads of a block go
+// through these elements together, GPU_BLOCK elements at a time. The elements lie in runs of
+// `inner` neighbours: one run for each sample.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_WALK_H
 #define TRIREME_DEVICE_CUDA_MODULE_WALK_H
 
