@@ -172,8 +172,8 @@ static void body_all_ops(tri_comm *comm, ranks_table *table, void *argument) {
 }
 
 // Does operations on large data. They are larger than the staging memory of comm/shm, through which
-// data pass that other ranks cannot read where they lie. They are also so large that in its
-// all-reduce a rank that is done with its own share helps other ranks with theirs.
+// data pass that other ranks cannot read where they lie. They are also so large that in an
+// all-reduce over comm/shm a rank that is done with its own share helps other ranks with theirs.
 static void body_large(tri_comm *comm, ranks_table *table, void *argument) {
     arena shared = arena_shared(comm, 8 << 20), own = arena_private(8 << 20);
     for (int k = 0; k < COLLECTIVES; k++) {
@@ -300,7 +300,7 @@ static void body_background(tri_comm *comm, ranks_table *table, void *argument) 
     int calls = 0;
     while (!comm->backend->test(comm, ticket)) {
         CHECK(++calls < CALLS);
-        ranks_sleep_ms(10 << (calls < 10 ? calls : 10)); // with a sanitizer, code is slow
+        ranks_sleep_ms(10 << (calls < 10 ? calls : 10)); // grows, as sanitizers make code slow
     }
     CHECK_OK(comm->backend->wait(comm, ticket));
     for (int i = 0; i < N; i++) CHECK(x[i] == (float)(comm->size * (comm->size + 1) / 2));
@@ -493,7 +493,7 @@ typedef struct comm_case {
     const char *name;
     ranks_body *body;
     int sizes[CASE_SIZES]; // `body` runs on each of these numbers of ranks; 0: the list ends
-    unsigned seed;         // for `body`
+    unsigned seed;         // `body` gets a pointer to it as its argument
 } comm_case;
 
 static const comm_case comm_cases[] = {

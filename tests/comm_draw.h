@@ -1,4 +1,5 @@
-// Draws numbers and operations for a test at random, the same on every rank.
+// Draws random numbers, with which tests fill memory and choose operations. Ranks that pass the
+// same seed or key get the same numbers.
 #ifndef TESTS_COMM_DRAW_H
 #define TESTS_COMM_DRAW_H
 
@@ -7,7 +8,7 @@
 #include <trireme/tensor.h>
 
 // Draws a whole number from 0 to below - 1. It depends only on the seed, the number of the
-// operation and `what`, which stands for what the number is used for.
+// operation, and `what`: each use of a random number in an operation has another `what`.
 static inline uint32_t draw(unsigned seed, int op, int what, uint32_t below) {
     return tri_philox_at(seed, (uint64_t)op, (uint32_t)what, 0) % below;
 }

@@ -28,7 +28,7 @@ static void check_stays(tri_comm *comm, tri_status status) {
     CHECK(comm->backend->alloc(comm, 100, &memory) == status && !memory);
 }
 
-// ---- a rank is killed or stopped while all of them work
+// ---- a rank is killed or stopped while all ranks work
 
 typedef struct attack_plan {
     int victim, signal, delay_ms;

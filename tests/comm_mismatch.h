@@ -10,7 +10,8 @@ typedef struct mismatch {
     const char *says[2]; // what the error of every rank has to contain
 } mismatch;
 
-// If the arguments of OP give a field a second value, that value replaces the first.
+// The arguments of OP may set a field that OP itself sets too (dtype, count). Their value then
+// counts, but GCC would warn about the field that is set twice.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverride-init"
 #define OP(k, ...)                                                                                 \
@@ -37,7 +38,7 @@ static const mismatch mismatches[] = {
      {"recv 'edge 3'", "'REDUCE a'"}},
     // Rank 0 sends a message while rank 1 begins a collective. The generic layer exchanges the
     // ranks' calls first: for a collective by an all-gather, which gets the collective's label.
-    // That exchange then fails. So the error has to contain the label, but not "all_reduce".
+    // That exchange then fails, so the error names the label and not "all_reduce".
     {{OP(SEND, .peer = 1, .label = "edge 3"), OP(ALL_REDUCE, .label = "REDUCE a")},
      {"send 'edge 3'", "'REDUCE a'"}},
 };
@@ -73,7 +74,8 @@ static inline int mismatch_run(ranks_body *body) {
     for (int i = 0; i < MISMATCHES; i++) {
         mismatch row = mismatches[i];
         bool is_lone_send = row.ops[0].kind == TRI_COMM_SEND && row.ops[1].kind != TRI_COMM_RECV;
-        // Over a transport such a small SEND succeeds, so the error names the next operation.
+        // Over a transport the small SEND succeeds, and the error names the operation after it, so
+        // this row is left out.
         if (ranks_transport && is_lone_send) continue;
         bad += ranks_run(2, NULL, body, &row);
     }

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #ifdef __SANITIZE_THREAD__
-enum { RANKS_LIMIT_S = 400 }; // with a sanitizer, code is slow
+enum { RANKS_LIMIT_S = 400 }; // how long a rank may run; a sanitizer makes code slow
 #else
 enum { RANKS_LIMIT_S = 50 };
 #endif
@@ -120,9 +120,9 @@ static inline int ranks_shared_memory(void) {
     return found;
 }
 
-// A barrier over shared memory, which works although communicators may have failed; each use needs
-// its own number `note`. A test calls it before an operation that is to fail. Otherwise a rank that
-// is still in the previous operation could see that operation fail too, because a failure ends
+// A barrier over shared memory, which works even if communicators have failed; each use needs its
+// own number `note`. A test calls it before an operation that is to fail. Otherwise a rank that is
+// still in the previous operation could see that operation fail too, because a failure ends
 // everything that is under way.
 static inline void ranks_meet(ranks_table *table, int note, int size) {
     atomic_fetch_add(&table->notes[note], 1);

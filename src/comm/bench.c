@@ -15,7 +15,8 @@ enum {
     // one alone takes too little time to be measured well.
     BENCH_SMALL_BYTES = 64 << 10,
     BENCH_SMALL_INNER = 200,
-    // About how many bytes are sent for each size: a large operation is repeated less often.
+    // An operation is repeated until about this many bytes were sent, but at least 9 and at most 50
+    // times.
     BENCH_BUDGET_BYTES = 1 << 30,
 };
 
@@ -27,30 +28,32 @@ typedef struct bench_run {
     tri_comm_kind kind;
     tri_dtype dtype;
     bool accumulate;
-    size_t bytes; // size of the operation as the table reports it
+    size_t bytes; // size of the operation's whole buffer, as the printed table reports it
     int64_t count;
-    // How many times are measured, and how many operations each measurement covers.
+    // Number of measurements, of which the median is reported, and how many operations each of them
+    // covers.
     int repetitions, operations_per_time;
     char *send, *recv;
 } bench_run;
 
-// True if a buffer of the operation has one range of `count` elements for each rank. The table then
-// reports the size of this whole buffer.
+// True if a buffer of the operation has one range of `count` elements for each rank. The size that
+// the table reports is that of all these ranges together.
 static bool bench_ranged(tri_comm_kind kind) {
     return kind == TRI_COMM_ALL_GATHER || tri_comm_kind_scatters(kind);
 }
 
 // True if `send` and `recv` overlap. They do so in training, where a shard is a range of the whole
-// buffer. The operation "fold" adds to another buffer, so there they never overlap.
+// buffer. In the operation "fold", a reduce-scatter that adds to the old contents of `recv`, they
+// must not overlap.
 static bool bench_in_place(const bench_run *run) {
     return run->kind == TRI_COMM_ALL_REDUCE || run->kind == TRI_COMM_BROADCAST ||
            run->kind == TRI_COMM_ALL_GATHER ||
            (run->kind == TRI_COMM_REDUCE_SCATTER && !run->accumulate);
 }
 
-// Offset, in bytes, of this rank's range in the buffer of an operation in place; else 0. Such an
-// operation, which nccl-tests times too, uses one buffer as `send` and `recv`. In an all-gather
-// `send` begins at this rank's range, in a reduce-scatter `recv`.
+// Returns the offset in bytes of this rank's range, if the operation is in place and its buffer has
+// a range for each rank; else 0. At this offset of the buffer lies the `send` of an all-gather, or
+// the `recv` of a reduce-scatter. nccl-tests times operations in place too.
 static size_t bench_own_offset(const bench_run *run) {
     bool ranged = bench_in_place(run) && bench_ranged(run->kind);
     return ranged ? run->bytes / (size_t)run->comm->size * (size_t)run->comm->rank : 0;
@@ -146,8 +149,8 @@ static int64_t bench_elements(const bench_run *run, bool sends) {
                  : tri_comm_recv_count(&op, run->comm->size);
 }
 
-// Does one operation on known numbers and checks its result. If one rank fails, all fail, so that
-// no rank waits for it.
+// Does one operation on known numbers and checks its result. If the result is wrong on one rank,
+// all ranks fail, so that none waits for that rank later.
 static tri_status bench_check(bench_run *run) {
     int64_t sends = bench_elements(run, true), recvs = bench_elements(run, false), wrong = -1;
     for (int64_t i = 0; i < sends; i++)
@@ -165,8 +168,8 @@ static tri_status bench_check(bench_run *run) {
     if (wrong >= 0)
         return TRI_FAIL(TRI_INTERNAL, "%s of %zu bytes over %s is wrong at element %lld",
                         bench_name(run), run->bytes, run->comm->backend->name, (long long)wrong);
-    // From here on the buffers contain zeros, so that sums do not overflow however often the
-    // operation is repeated.
+    // From here on all ranks send zeros, so that sums do not overflow however often the operation
+    // is repeated.
     memset(run->send, 0, (size_t)sends * tri_dtype_bytes(run->dtype));
     return TRI_OK;
 }
@@ -178,8 +181,9 @@ static int compare_doubles(const void *a, const void *b) {
 
 typedef tri_status bench_body(bench_run *run);
 
-// Times the operation. Each repetition counts with the time of its slowest rank, because an
-// operation is done when its last rank is; the result is the median of these times.
+// Calls `body` (an operation, or bench_touch) repeatedly and sets *out to the median time of a
+// call, in seconds. The time of a repetition is that of its slowest rank, because an operation is
+// done only when its last rank is.
 static tri_status bench_time(bench_run *run, bench_body *body, double *out) {
     double times[BENCH_MAX_REPETITIONS];
     for (int warm = 0; warm < 2; warm++) TRI_TRY(body(run));
@@ -201,9 +205,9 @@ static tri_status bench_time(bench_run *run, bench_body *body, double *out) {
     return TRI_OK;
 }
 
-// Reads and writes each element of the buffer once. In an all-reduce of two ranks each rank has the
-// same traffic: it reads half of both ranks' buffers and writes half of both. So operations are
-// compared with the time of this function, which is a lower bound for theirs.
+// Reads and writes each element of the buffer once. An all-reduce of two ranks over shared memory
+// costs each rank at least as much: it reads half of both ranks' buffers and writes half of both.
+// So the time of this function is a lower bound, with which operations are compared.
 static tri_status bench_touch(bench_run *run) {
     bool gathers = run->kind == TRI_COMM_ALL_GATHER; // an all-gather has its whole buffer at recv
     float *values = (float *)(void *)(gathers ? run->recv : run->send);

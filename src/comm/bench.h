@@ -22,14 +22,15 @@ typedef struct tri_comm_bench_options {
 
 // Times one kind of operation for all sizes. Collective. Rank 0 alone writes to `out`, line by
 // line: for each size the time of an operation. It is the median of the repetitions' times; the
-// time of a repetition is that of its slowest rank. The table also shows, as an upper bound, the
-// rate at which all ranks at once can read a buffer of that size and write it back. TRI_INTERNAL:
-// an operation gave a wrong result.
+// time of a repetition is that of its slowest rank. Beside the operation's rate, the table shows an
+// upper bound of it: the rate at which all ranks at once can read a buffer of that size and write
+// it back. TRI_INTERNAL: an operation gave a wrong result.
 tri_status tri_comm_bench(tri_comm *comm, const tri_comm_bench_options *options, FILE *out);
 
 // Times one operation on a whole buffer of `bytes` bytes of F32, as tri_comm_bench does.
 // Collective. Preflight (the checks of hosts before a run) uses it to find slow connections.
-// *bus_bytes_per_s: how much the busiest connection between two ranks carries, as in nccl-tests.
+// *seconds is the time of the operation, and *bus_bytes_per_s how many bytes per second the busiest
+// connection between two ranks carries, as in nccl-tests.
 tri_status tri_comm_bench_one(tri_comm *comm, tri_comm_kind kind, size_t bytes, double *seconds,
                               double *bus_bytes_per_s);
 

@@ -6,22 +6,23 @@
 // begins together are an operation group. A ticket stands for work that was started and is waited
 // for later: an operation group, or work of a device.
 //
-// Errors: ranks that disagree on kind, type or count get TRI_MISMATCH, which names both operations.
-// A rank that died is TRI_PEER_LOST, one that does not join within timeout_ms is TRI_TIMEOUT; both
-// name the rank and its latest action. After a failure every later call on the communicator, and on
-// all communicators of its family (those split from the same one), fails with the same error. So a
-// rank that waits in another communicator reports what failed first, and not only that some other
-// rank has left.
+// Errors: ranks that disagree on kind, type or count get TRI_MISMATCH, with a message that names
+// both operations. If a rank has died, the others get TRI_PEER_LOST; if it does not join within the
+// time limit (the recipe's option comm.timeout_s), TRI_TIMEOUT. Both messages name that rank and
+// its latest action. After a failure every later call on the communicator, and on all communicators
+// of its family (those split from the same one), fails with the same error. So a rank that waits in
+// another communicator reports what failed first, and not only that some other rank has left.
 //
-// Sums are computed in rank order, ((send_0 + send_1) + send_2) + …, each addition in the type of
-// the operation, so that their bits depend on the values only. BF16 and F16 are added in F32 and
-// rounded once at the end. Communicators without TRI_COMM_RANK_ORDER add in another order.
+// A communicator with the ability TRI_COMM_RANK_ORDER computes sums in rank order, ((send_0 +
+// send_1) + send_2) + …, each addition in the type of the operation; BF16 and F16 are added in F32
+// and rounded once at the end. So the bits of a sum depend on the values only. Other communicators
+// add in another order.
 //
 // Sends and receives are matched in order, for each pair of ranks and each direction on its own:
-// the first SEND with the first RECV. A message waits only for earlier ones of its pair and
-// direction, so it may overtake all others. A collective waits for all sends and receives that were
-// started before it, and those started after it wait for it. If a rank sends to itself, the send
-// and the receive have to be in one operation group.
+// the first SEND with the first RECV. A message waits for earlier messages of its pair and
+// direction, but may overtake all other messages. A collective waits for all sends and receives
+// that were started before it, and the sends and receives that were started after it wait for it.
+// If a rank sends to itself, the send and the receive have to be in one operation group.
 #ifndef TRIREME_COMM_COMM_H
 #define TRIREME_COMM_COMM_H
 
@@ -67,9 +68,10 @@ typedef struct tri_comm_op {
     // the same bits as on one rank that adds all terms in that order. `recv` and `send` must not
     // overlap.
     bool accumulate;
-    // The wire type of a sum of F32. With BF16 or F16, each rank's `send` and the result of an
-    // ALL_REDUCE are rounded to that type (to nearest, ties to even) where they travel, which
-    // halves the bytes. The additions stay in F32. A communicator of one rank rounds nothing.
+    // The type in which the values of a sum of F32 travel between ranks. With BF16 or F16, each
+    // rank's `send` and the result of an ALL_REDUCE are rounded to that type (to nearest, ties to
+    // even), which halves the bytes. The additions stay in F32. A communicator of one rank rounds
+    // nothing.
     tri_dtype wire;
     int64_t count;    // number of elements, counted as tri_comm_kind describes; 0 is allowed
     const void *send; // must stay unchanged until the caller has waited for the operation
@@ -97,15 +99,15 @@ typedef struct tri_comm_ticket {
 
 typedef struct tri_comm tri_comm;
 
-// What a communicator can do by itself. The layer comm/generic adds the abilities that are missing,
-// so that a backend may be small.
+// What a communicator can do by itself. The layer comm/generic adds those of the first four
+// abilities that are missing, so that a backend may be small.
 typedef enum tri_comm_ability {
     // Sums are added in rank order: ((send_0 + send_1) + send_2) + …. Without this ability the bits
     // of a sum depend on the values and on how the ranks are arranged, but are the same in every
     // run. Only the recipe's option trainer.deterministic demands rank order.
     TRI_COMM_RANK_ORDER = 1 << 0,
     TRI_COMM_ACCUMULATES = 1 << 1, // does operations with `accumulate`
-    TRI_COMM_WIRE_TYPES = 1 << 2,  // does operations whose `wire` is a half type
+    TRI_COMM_WIRE_TYPES = 1 << 2,  // does operations whose `wire` is BF16 or F16
     // Reports an error if the ranks' calls disagree. Without this ability such ranks get a wrong
     // result, or wait for each other.
     TRI_COMM_FINDS_MISMATCHES = 1 << 3,
@@ -156,12 +158,12 @@ typedef struct tri_comm_backend {
     // the ops. Called from one thread at a time.
     tri_status (*start)(tri_comm *comm, const tri_comm_op *ops, int count, tri_comm_ticket *out);
     // True when the group is done or the communicator has failed. Never blocks. While another
-    // thread advances the operations, it may return false although the group is done.
+    // thread advances the operations, the result may be false although the group is done.
     bool (*test)(tri_comm *comm, tri_comm_ticket ticket);
     // Waits until all operations of the group are done. A collective is done only after everything
-    // that was started before it. For a SEND or RECV only the earlier messages between the same two
-    // ranks in the same direction have to be done. So a caller can wait for a RECV while an earlier
-    // SEND is still going on.
+    // that was started before it. A SEND or RECV is done only after the collectives before it, and
+    // after the earlier messages between the same two ranks in the same direction. So a caller can
+    // wait for a RECV while an earlier SEND is still going on.
     tri_status (*wait)(tri_comm *comm, tri_comm_ticket ticket);
     // Makes the pending and later calls of every rank fail with TRI_PEER_LOST and the message
     // `why`, on all communicators of the family (those that were split from the same one). Any
@@ -173,10 +175,11 @@ typedef struct tri_comm_backend {
     // Asks for one call of `wake`, so that the caller can sleep instead of testing again and again.
     // The call comes from any thread, as soon as an operation has ended; operations advance without
     // the caller until then. It comes at once if no operation is under way or the communicator has
-    // failed already. A later failure does not call `wake`: the caller has linked a family of its
-    // own to this one (tri_comm_link), and wakes because that family fails too. `waits`: a thread
-    // of the caller does nothing but wait for `wake`; then the other ranks are told for which rank
-    // this one waits. The function pointer NULL: the caller has to test again and again.
+    // failed already. A later failure does not call `wake`. To wake in that case too, the caller
+    // has to link a family of its own to this one (tri_comm_link): its own family then fails as
+    // well, and the backend of that family wakes its threads. `waits`: a thread of the caller does
+    // nothing but wait for `wake`; then the other ranks are told for which rank this one waits. The
+    // function pointer NULL: the caller has to test again and again.
     void (*notify)(tri_comm *comm, void (*wake)(void *context), void *context, bool waits);
     // The communicator's family: all communicators that were split from the same one, and so fail
     // together. tri_comm_link makes several families fail together. NULL: no operation of this
@@ -192,14 +195,14 @@ typedef struct tri_comm_backend {
 struct tri_comm {
     const tri_comm_backend *backend;
     int rank, size;
-    // job_rank[r]: the number of rank r among all ranks of the job, which messages name; NULL: each
-    // rank has the same number in both.
+    // job_rank[r]: the number of rank r among all ranks of the job, which messages name; NULL: rank
+    // r has the number r there too.
     const int *job_rank;
-    // The ledger (this rank's record of its actions), which all communicators split from the same
-    // one share. Every operation is recorded as an action of `lane`, the lane of this communicator:
-    // a lane is a sequence of actions that run one after the other. If a wait blocks the thread
-    // that runs the training steps, the ledger also records the wait as an action of the compute
-    // lane.
+    // The ledger, this rank's record of its actions. All communicators that were split from the
+    // same one share it. Every operation is recorded as an action of `lane`, the lane of this
+    // communicator: a lane is a sequence of actions that run one after the other. If a wait blocks
+    // the thread that runs the training steps, the ledger also records the wait as an action of the
+    // compute lane.
     tri_ledger *ledger;
     int lane;
 };
@@ -231,13 +234,13 @@ void tri_comm_link(tri_comm *a, tri_comm *b);
 // The name of a kind of operation, such as "all_reduce". `bench comm --op` uses these names, and so
 // do traces and messages about what a rank does.
 const char *tri_comm_kind_name(tri_comm_kind kind);
-// Lets the communicator's family (all communicators that were split from the same one), and the
-// families linked to it by tri_comm_link, ask `health` which ranks of other hosts are lost and what
-// these ranks do, because shared memory shows only the ranks of one host. All of these families
-// must end before `health`.
+// Gives `health` to the communicator's family (all communicators that were split from the same one)
+// and to the families linked to it by tri_comm_link. `health` knows which ranks of other hosts are
+// lost, and what the others do; shared memory shows only the ranks of one host. All of these
+// families must end before `health`.
 void tri_comm_set_health(tri_comm *comm, tri_health *health);
-// Names the communicator's lane, the sequence of its actions (in traces, a thread), after the axis
-// of the mesh of ranks that it serves: "shard", ….
+// Gives the communicator's lane (the sequence of its actions, shown as a thread in traces) a name:
+// that of the axis of the mesh of ranks that it serves, such as "shard".
 void tri_comm_name(tri_comm *comm, const char *name);
 // Returns the record of another rank's latest actions; NULL: it cannot be read.
 const tri_ledger_ring *tri_comm_ledger_of(tri_comm *comm, int rank);

@@ -1,5 +1,5 @@
-// Chooses which communicators carry a device's data: the first row of the table `ways` that can
-// serve the request.
+// Opens the communicator that carries a device's data. There are several ways; the first row of the
+// table `ways` that can serve the request is taken.
 #include "comm/data.h"
 
 #include "comm/generic/generic.h"
@@ -59,8 +59,8 @@ static tri_status open_staged(const data_request *q, tri_comm **out) {
 }
 
 // Whether open_nccl is tried: NCCL has to serve this kind of device, and there has to be more than
-// one rank. All ranks must use the same way, so open_nccl itself goes through the host's memory
-// unless all ranks have NCCL.
+// one rank. This rank alone cannot tell whether the others have NCCL too. So open_nccl asks all
+// ranks, and goes through the host's memory if one of them lacks NCCL.
 static bool may_use_nccl(const data_request *q) {
     return tri_comm_nccl_takes(q->device->backend) && q->control->size > 1;
 }

@@ -25,8 +25,8 @@ typedef struct tri_comm_data_request {
     tri_device *device;
     unsigned wanted; // bits of tri_comm_ability
     tri_comm_use use;
-    // The recipe's choice. TRI_COMM_NCCL: data between ranks must go by NCCL, or the request fails
-    // on all of them.
+    // The recipe's choice. TRI_COMM_NCCL: data between ranks must go by NCCL; if that is not
+    // possible, the request fails on all ranks.
     tri_comm_choice choice;
     // A data communicator that has more ranks than the new one. If NCCL can split communicators, it
     // makes the new one by splitting `parent`, and `colour` is this rank's colour
@@ -37,9 +37,10 @@ typedef struct tri_comm_data_request {
 } tri_comm_data_request;
 
 // Opens a data communicator. Collective over `control`. *out takes the memory of `device` and has
-// at least the wanted abilities; comm/generic and comm/staged add those that are missing. If
-// `control` has all of them itself, *out is `control`. If one of the two communicators fails later,
-// so does the other. If `control` is NULL, so is *out.
+// at least the wanted abilities; comm/generic and comm/staged add those that are missing. *out is
+// `control` itself if the device's memory is the host's and `control` has all wanted abilities. If
+// one of the two communicators fails later, so does the other. If `control` is NULL, *out becomes
+// NULL.
 tri_status tri_comm_data_open(const tri_comm_data_request *request, tri_comm **out);
 // Calls tri_comm_backend.stop, so that the device's queues can end. NULL allowed.
 void tri_comm_data_stop(tri_comm *data);
@@ -48,10 +49,10 @@ void tri_comm_data_close(tri_comm *data, tri_comm *control);
 
 // Whether NCCL carries data between devices of this kind, if all ranks have NCCL.
 bool tri_comm_data_is_nccl(const tri_device_backend *device);
-// Returns how many bytes of the device's memory one rank needs for this program's own buffers in a
-// communicator of `ranks` ranks over NCCL and in `links` more communicators of two ranks each,
-// which carry its messages. Adds to *estimate how many bytes NCCL itself is likely to allocate for
-// all of them.
+// A communicator of `ranks` ranks over NCCL carries its SENDs and RECVs over `links` more
+// communicators, of two ranks each. Returns how many bytes of the device's memory one rank needs in
+// all of them for this program's own buffers, and adds to *estimate how many bytes NCCL itself is
+// likely to allocate for them.
 int64_t tri_comm_data_bytes(int ranks, tri_comm_use use, int links, int64_t *estimate);
 // Checks that the recipe's choice of a communicator suits the kind of device. TRI_BAD_INPUT: the
 // choice is NCCL, and NCCL cannot carry data between devices of this kind.

@@ -9,7 +9,8 @@
 typedef struct tri_comm_meeting {
     void *context;
     tri_status (*set)(void *context, const char *key, const void *value, size_t size);
-    // Waits until the key is set. *size is the value's size, even if it is larger than `capacity`.
+    // Waits until the key is set, at most timeout_ms, and copies its value. *size is the value's
+    // size, even if the call fails because that is larger than `capacity`.
     tri_status (*get)(void *context, const char *key, int timeout_ms, void *value, size_t capacity,
                       size_t *size);
 } tri_comm_meeting;

@@ -28,9 +28,9 @@ extern const tri_option_table tri_comm_table;
 
 // The choice as recipes spell it: "auto", ….
 const char *tri_comm_choice_name(tri_comm_choice choice);
-// The backend of the control communicator, which connects all ranks of a run, if the recipe makes
-// this choice. It is the choice itself, but AUTO instead of NCCL: the ranks need the control
-// communicator before NCCL connects them, and to learn of failures.
+// Returns the backend of the control communicator, which connects all ranks of a run, if the recipe
+// makes this choice. It is the backend that was chosen, except that AUTO stands in for NCCL: the
+// ranks need the control communicator before NCCL connects them, and to learn of failures.
 tri_comm_choice tri_comm_control_choice(tri_comm_choice choice);
 // The time limit timeout_s, in ms. `options` NULL: the default limit.
 int tri_comm_timeout_ms(const tri_comm_options *options);

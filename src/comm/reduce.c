@@ -45,9 +45,9 @@ enum { REDUCE_BLOCK_BYTES = 4096, REDUCE_BLOCK = REDUCE_BLOCK_BYTES / 4 };
     REDUCE_PAIR(isa, type, word##_max, REDUCE_MAX, attribute)                                      \
     REDUCE_PAIR(isa, type, word##_min, REDUCE_MIN, attribute)
 
-// Functions that convert half types to F32 and back, because sums are made in F32. GCC vectorises
-// the loops for BF16, but not those for F16: WIDEN_… and NARROW_… convert as many F16 values as
-// they can with the processor's own instruction, and the loop converts the rest.
+// Functions that convert half types to F32 and back, because half types are added in F32. GCC
+// vectorises the loops for BF16, but not those for F16: WIDEN_… and NARROW_… convert as many F16
+// values as they can with the processor's own instruction, and the loop converts the rest.
 #define REDUCE_HALF(isa, attribute)                                                                \
     attribute static void widen_##isa##_bf16(float *out, const void *from, size_t count) {         \
         const uint16_t *in = from;                                                                 \

@@ -5,11 +5,11 @@
 
 #include "comm/comm.h"
 
-// out[o][i] = in[0][i] + in[1][i] + … for `count` elements and o < out_count, in the operation's
-// types. If the operation accumulates, in[0] is the old contents of its `recv`. An array of `out`
-// may be one of the arrays of `in`. BF16 and F16 are added in F32 and rounded once, to nearest,
-// ties to even. `stream`: the results are too large for the caches, so they are written past them
-// where that is possible.
+// Reduces arrays element by element: out[o][i] = in[0][i] + in[1][i] + … (or the maximum or
+// minimum), for i < count and o < out_count. Type and reduction are those of `op`. If `op`
+// accumulates, in[0] is the old contents of its `recv`. An array of `out` may be one of the arrays
+// of `in`. BF16 and F16 are added in F32 and rounded once, to nearest, ties to even. `stream`: the
+// results are too large for the caches, so they are written past them where that is possible.
 void comm_reduce(const tri_comm_op *op, int in_count, const void *const *in, int out_count,
                  void *const *out, size_t count, bool stream);
 // Convert F32 to a half type, to nearest, ties to even, and back.

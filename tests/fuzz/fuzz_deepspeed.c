@@ -1,6 +1,6 @@
 // Reads arbitrary bytes as a DeepSpeed configuration and merges it into a recipe. If the result is
-// a valid recipe, its text has to give the same recipe again, and its sizes of a batch have to be
-// possible for any number of replicas.
+// a valid recipe, its text has to give the same recipe again. The batch sizes that it gives for
+// one, two and three replicas have to be possible ones, unless they are refused.
 #include "recipe/batch.h"
 #include "recipe/deepspeed.h"
 

@@ -1,6 +1,7 @@
-// Sends arbitrary bytes over TCP connections that have not proved that they know the job's token
-// (strangers). The input consists of parts (run_part): each says on which connection bytes arrive,
-// whether a new one opens, and how much time passes. The sockets are simulated in memory.
+// Sends arbitrary bytes over TCP connections that have not proved that they know the job's token, a
+// secret; such connections are called strangers. The input consists of parts (run_part): each says
+// on which connection bytes arrive, whether a new one opens, and how much time passes. The sockets
+// are simulated in memory.
 #include "rendezvous/store_strangers.h"
 
 #include "base/os.h"
@@ -70,8 +71,9 @@ static size_t run_part(store_strangers *s, const uint8_t *data, size_t size, int
     return 3 + count;
 }
 
-// Changes bytes of the proof by which a rank shows that it has the token, as the input says. The
-// server has to refuse it unless no byte has changed.
+// Changes bytes of a proof, by which a rank shows that it has the token; the input tells which
+// bytes. The server has to refuse the proof unless no byte has changed. If the server accepts it,
+// bytes of the server's verdict are changed, and the rank checks that verdict.
 static void check_changed_proof(const store_gate *gate, const uint8_t *data, size_t size) {
     tri_identity me = {.rank = 1, .generation = 3};
     store_challenge challenge;

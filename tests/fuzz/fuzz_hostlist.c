@@ -1,4 +1,4 @@
-// Reads arbitrary bytes as a list of hosts of Slurm.
+// Reads arbitrary bytes as a list of hosts in Slurm's notation, such as node[01-04].
 #include "rendezvous/hostlist.h"
 
 #include "base/limits.h"

@@ -71,8 +71,10 @@ static void say(store_core *core, int client, store_head head, const char *key, 
     store_core_input(core, client, value, head.value_bytes, 0);
 }
 
-// A store of three ranks, of which two have arrived properly. Then any client sends any bytes. The
-// fuzzer's data say which: the number of a client, how many bytes it sends, and the bytes.
+// Lets two of the three ranks of a store join properly, and then lets any of four clients send any
+// bytes. Each part of the fuzzer's data has a byte with the number of a client (other bits of it
+// tell whether time passes, and whether answers are read), the number of bytes that this client
+// sends, and these bytes.
 static void fuzz_store(const uint8_t *data, size_t size) {
     store_core *core = store_core_create("job", 3);
     store_hello words = {.size = 3, .total_ms = 1000};

@@ -8,13 +8,13 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static tri_ledger_ring ring; // keeps what earlier inputs have written into it
+    static tri_ledger_ring ring; // an input is unpacked over what earlier inputs have left here
     char text[224], packed[TRI_LEDGER_PACKED_BYTES];
     if (!tri_ledger_unpack(data, size, &ring)) return 0;
     tri_ledger_text(&ring, text, sizeof text);
     if (strlen(text) >= sizeof text) abort();
     (void)tri_ledger_waits(&ring);
-    // Bytes that were accepted can be packed and unpacked again, with the same text.
+    // A ledger that was accepted must still have the same text after it was packed and unpacked.
     static tri_ledger_ring again;
     char same[224];
     if (!tri_ledger_unpack(packed, tri_ledger_pack(&ring, packed), &again)) abort();

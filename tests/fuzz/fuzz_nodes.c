@@ -1,5 +1,6 @@
-// Reads arbitrary bytes as what the launchers of a run over several nodes (agents) send to the one
-// that decides for all nodes: each message begins with the number of its sender and its kind.
+// Reads arbitrary bytes as messages in a run over several nodes: each launcher (agent) sends its
+// messages to the agent that decides for all nodes. The input has parts, one for each message: the
+// number of the sending agent, the kind of the message, and the message's first bytes.
 #include "launch/nodes_core.h"
 
 #include <stdlib.h>

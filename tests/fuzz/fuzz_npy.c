@@ -1,4 +1,4 @@
-// Reads arbitrary bytes as a NumPy array or archive, and as a data set of what it holds.
+// Reads arbitrary bytes as a NumPy array or archive, and as a data set in such a file.
 #include "base/status.h"
 #include "format/npy.h"
 

@@ -1,6 +1,7 @@
-// Reads arbitrary bytes as the profile of a site (a cluster). From an accepted profile, scripts of
-// several jobs are made: every line is text, no placeholder is left, and no option of sbatch
-// follows a command.
+// Reads arbitrary bytes as the profile of a site (a cluster). If the profile is accepted, makes the
+// scripts of several jobs from it. Unless the profile has setup lines of its own, a script must
+// have no control characters, no placeholder that was not replaced, and no option of sbatch after a
+// command.
 #include "launch/job.h"
 
 #include <stdlib.h>

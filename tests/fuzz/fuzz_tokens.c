@@ -1,4 +1,4 @@
-// Reads arbitrary bytes as a file of tokens, of each type.
+// Reads arbitrary bytes as a file of tokens, once for each type that tokens may have.
 #include "base/status.h"
 #include "format/tokens.h"
 

@@ -98,7 +98,7 @@ static void check_split(tri_comm *comm, tri_dtype dtype, tri_shape part, int dim
     tri_shape shape = part;
     shape.dims[dim] *= comm->size;
     tri_collective_attr attr = attr_of(comm, dim);
-    for (int back = 0; back < 2; back++) { // split_grad is zero outside the slice
+    for (int back = 0; back < 2; back++) { // 1: tests split_grad, which is zero outside the slice
         op_rig rig = begin(comm, dtype, shape);
         tri_value y = tri_node_add(rig.graph, &tri_op_split, &rig.x, 1, &attr, "");
         if (back) y = tri_node_add(rig.graph, &tri_op_split_grad, &y, 1, &attr, "");
@@ -152,8 +152,8 @@ static void test_ops(void **state) {
         assert_int_equal(ranks_run(size, NULL, ranks_of_ops, NULL), 0);
 }
 
-// In each row of this table, the gradient rule of `op`, whose attribute `partial` has this value,
-// adds the op `back`; NULL: the rule adds no op, and passes the gradient on as it is.
+// Each row has an op, the value of its attribute `partial`, and the op that its gradient rule then
+// adds; NULL: the rule adds no op, and passes the gradient on as it is.
 static void test_pairs(void **state) {
     static const struct {
         const tri_op *op;

@@ -1,5 +1,6 @@
 // Checks communicators over NCCL, with emulated GPUs and a test double of NCCL: what every
-// communicator has to do, the bits of sums, ranks that disagree, and that no failure hangs.
+// communicator has to do, the bits of sums, ranks that disagree, and that no rank hangs after a
+// failure.
 #include "comm_cases.h"
 #include "comm_draw.h"
 #include "comm_mismatch.h"
@@ -148,8 +149,9 @@ static void body_mismatch(tri_comm *comm, ranks_table *table, void *argument) {
 static void test_mismatches(void **state) { assert_int_equal(mismatch_run(body_mismatch), 0); }
 
 typedef struct fault {
-    // Value HOW:RANK:N of the environment variable EMULATED_NCCL: group N of rank RANK fails, or
-    // never ends, in each NCCL communicator; NULL: no group does.
+    // Value HOW:RANK:N of the environment variable EMULATED_NCCL: the N-th group of NCCL calls of
+    // rank RANK, counted from 1 in each NCCL communicator, fails (HOW is "error") or never ends
+    // ("hang"). NULL: all groups work.
     const char *nccl_fault;
     bool kills;        // rank 1 ends its process
     bool aborts;       // rank 1 aborts the communicator
@@ -158,9 +160,9 @@ typedef struct fault {
     const char *says;  // a part of the message of that failure
 } fault;
 
-// Runs a sum over all ranks, or messages in a circle. For the messages from one rank to another
-// there is an NCCL communicator of two ranks, in which the receiver is rank 1. So a fault of rank 1
-// (fault.nccl_fault) then is a fault of a receiver.
+// Runs a sum over all ranks or, if `messages`, sends messages in a circle. For the messages from
+// one rank to another there is an NCCL communicator of two ranks, in which the receiver is rank 1.
+// So with messages a fault of rank 1 (fault.nccl_fault) is a fault of a receiver.
 static tri_status run_once(tri_comm *data, bool messages, float *x) {
     enum { N = 1000 };
     int size = data->size, right = (data->rank + 1) % size, left = (data->rank + size - 1) % size;
@@ -195,7 +197,8 @@ static void body_fault(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK(status == f->status);
     ranks_says(f->says);
     CHECK(data->backend->failed(data) == f->status);
-    CHECK(comm->backend->failed(comm) == f->status); // `comm` is the control communicator
+    // `comm` is the control communicator of `data`, and fails together with it.
+    CHECK(comm->backend->failed(comm) == f->status);
     if (!f->kills) ranks_meet(table, 1, comm->size);
     close_data(data, comm, device);
 }

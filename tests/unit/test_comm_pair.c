@@ -1,7 +1,7 @@
-// Checks comm/pair, which makes one communicator of two, `inside` hosts and `across` them: every
-// kind of operation has the result of one communicator over all ranks, sums are added host by host,
-// and failures reach every rank. All ranks run on one host; the test pretends that they are on
-// several.
+// Checks comm/pair, which makes one communicator of two: `inside` connects the ranks of a host, and
+// `across` those of several hosts. Every kind of operation has the result of one communicator over
+// all ranks, sums are added host by host, and failures reach every rank. All ranks run on one host;
+// the test pretends that they are on several.
 #include "comm_ranks.h"
 
 #include "comm/op.h"
@@ -18,11 +18,11 @@ enum { MOST_COUNT = 70001 }; // elements of one rank: more than a pair's scratch
 
 typedef struct shape {
     int hosts, local_size; // number of hosts, and of ranks on each host
-    // Each communicator inside a host, and each across the hosts, is opened by itself, instead of
-    // by splitting one communicator.
+    // True: each communicator inside a host, and each across the hosts, is opened by itself; false:
+    // they are split from one communicator.
     bool separate;
     int timeout_ms;
-    int victim;          // the rank that does something wrong
+    int victim;          // the rank that does something wrong; -1: all ranks but the first host's
     tri_comm_kind other; // the operation that some ranks call instead of the right one
 } shape;
 
@@ -239,8 +239,9 @@ static void test_order(void **state) {
 
 // ---- many operations at once
 
-// Starts, by turns, a group of messages to and from every rank and an all-reduce, and waits for the
-// last one first. Until then no thread waits, so the communicator's own thread has to advance them.
+// Starts, by turns, a group of messages to and from every rank and an all-reduce. Then no thread
+// waits: one only tests the last all-reduce every 50 ms. So the communicator's own thread has to
+// advance the operations.
 static void body_mixed(tri_comm *job, ranks_table *table, void *argument) {
     enum { ROUNDS = 6, N = 4001 };
     int size = job->size, me = job->rank;
@@ -347,8 +348,8 @@ static void body_split(tri_comm *job, ranks_table *table, void *argument) {
     }
     CHECK(pair->backend->split(pair, 0, -job->rank, &child) == TRI_OK); // in reverse order
     tri_comm_close(child);
-    // The group does not contain the same local ranks of each host. So it cannot have two levels,
-    // and runs all operations on the direct communicator.
+    // The group of all ranks except rank 3 does not contain the same local ranks of each host. So
+    // it cannot have two levels, and runs all operations on the direct communicator.
     CHECK_OK(pair->backend->split(pair, job->rank == 3, job->rank, &child));
     CHECK(child->size == (job->rank == 3 ? 1 : 7));
     int64_t one = 1;
@@ -393,7 +394,8 @@ static void body_mismatch(tri_comm *job, ranks_table *table, void *argument) {
     const shape *s = argument;
     tri_comm *pair = open_pair(job, table, s);
     CHECK(pair->backend->abilities(pair) & TRI_COMM_FINDS_MISMATCHES);
-    ranks_meet(table, 1, job->size); // what fails next ends all communicators split from one
+    // The mismatch below ends every communicator split from `job`, so no rank may still open one.
+    ranks_meet(table, 1, job->size);
     static int64_t x[64];
     // Inside a host, an operation of 4 elements and one of 5 are divided into slices of the same
     // size. So the mismatch is found only because the ranks also compare the whole calls.
@@ -407,7 +409,8 @@ static void body_mismatch(tri_comm *job, ranks_table *table, void *argument) {
     if (differs && s->other == TRI_COMM_ALL_REDUCE) op.count = 5;
     if (differs) op.kind = s->other;
     tri_status status = tri_comm_run(pair, &op);
-    // A rank for which no other rank waits may end its broadcast before the mismatch is noticed.
+    // A broadcast need not wait for all ranks, so a rank may end it before the mismatch is noticed.
+    // The rank's next operation then fails.
     if (status == TRI_OK && op.kind == TRI_COMM_BROADCAST) status = tri_comm_barrier(pair, "next");
     CHECK(status == TRI_MISMATCH);
     char what[64];

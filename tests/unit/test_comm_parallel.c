@@ -168,7 +168,7 @@ static void test_specials(void **state) {
     assert_int_equal(ranks_run(2, NULL, body_specials, NULL), 0);
 }
 
-// ---- one operation group with operations of different types, as a GATHER of BF16 and F32 tensors
+// ---- operations of different types in one group, as when BF16 and F32 parameters are gathered
 
 static void body_types(tri_comm *comm, ranks_table *table, void *argument) {
     for (int64_t count = 1; count < 40000; count = count * 5 + 2)
@@ -332,8 +332,8 @@ static void body_axes(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK(status_of("Threads") == threads);
     CHECK(open_files() <=
           files + comm->size); // a pidfd for each rank, however many communicators are split
-    // One communicator allocates the gradients and another reduces them; the communicators of all
-    // axes do so at the same time.
+    // `comm` allocates the gradients, and the communicators of the axes reduce parts of them, all
+    // at the same time.
     float *wide, *narrow;
     CHECK_OK(comm->backend->alloc(comm, AXES * N * sizeof *wide, (void **)&wide));
     CHECK_OK(axes[0]->backend->alloc(axes[0], N * sizeof *narrow, (void **)&narrow));

@@ -144,7 +144,7 @@ static void body_chain(tri_comm *job, ranks_table *table, void *argument) {
         CHECK(tri_comm_barrier(waits, "STEP") == TRI_TIMEOUT);
         ranks_says("rank 0 (host ");
         ranks_says(" did not join in 0.9 s (comm.timeout_s); it is in FORWARD 'block3'");
-        ranks_says("rank 2 is in barrier 'STEP'"); // rank 3 reports first
+        ranks_says("rank 2 is in barrier 'STEP'"); // from the text of rank 3, which fails first
         atomic_fetch_add(&table->notes[0], 1);
     }
     while (atomic_load(&table->notes[0]) < 2) ranks_sleep_ms(1);

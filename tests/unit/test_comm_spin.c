@@ -67,8 +67,8 @@ static void test_shared_with_a_rank(void **state) {
     progress_family family = {.can_spin = true, .yields_early = true};
     int first = looks_before_yield(&family, 1, RANK_NS);
     for (int i = 0; i < 10; i++) assert_true(looks_before_yield(&family, 1, RANK_NS) <= 2);
-    // If one of the two ranks is put on another core, a yield takes little time, so an early one
-    // does no harm.
+    // If one of the two ranks is now put on another core, this thread still yields early. This does
+    // no harm, because such a yield takes little time.
     for (int i = 0; i < 10; i++) assert_true(looks_before_yield(&family, 1, ALONE_NS) <= 2);
     // An unrelated program now uses the core.
     assert_true(looks_before_yield(&family, 1, PROGRAM_NS) <= 2);
@@ -78,7 +78,8 @@ static void test_shared_with_a_rank(void **state) {
     assert_true(looks_before_yield(&family, 1, RANK_NS) <= 2);
 }
 
-// With MPI a thread spins for the same time, whether another rank shares its core or not.
+// Without yields_early, which is false with MPI (its calls may yield the core themselves), a thread
+// spins for the same time, whether another rank shares its core or not.
 static void test_transport_yields(void **state) {
     progress_family family = {.can_spin = true};
     int first = looks_before_yield(&family, 1, ALONE_NS);

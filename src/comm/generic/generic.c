@@ -53,7 +53,7 @@ static tri_dtype travel_dtype(const layered_comm *comm) {
 }
 
 static tri_comm_call *calls(const layered_comm *comm) {
-    // The scratch memory begins with this rank's call; then comes one call of each rank.
+    // The scratch memory begins with this rank's call; then come the calls of all ranks.
     return (tri_comm_call *)(void *)comm->scratch;
 }
 

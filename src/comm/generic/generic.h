@@ -18,9 +18,9 @@
 // Opens the layer over `inner`. It takes over `inner` and `control`, which have the same ranks and
 // which nobody else uses. *out has the abilities of `inner` and those in `wanted` (bits of
 // tri_comm_ability). The layer can add the bits of TRI_COMM_ARITHMETIC, and
-// TRI_COMM_FINDS_MISMATCHES. If `inner` lacks none of `wanted`, *out is `inner` itself. Collective.
-// TRI_UNSUPPORTED: `inner` does not take the kind of memory that `wanted` asks for, or has more
-// than TRI_MAX_GENERIC_RANKS ranks.
+// TRI_COMM_FINDS_MISMATCHES. If `inner` lacks none of `wanted`, or has one rank, *out is `inner`
+// itself. Collective. TRI_UNSUPPORTED: `inner` does not take the kind of memory that `wanted` asks
+// for, or has more than TRI_MAX_GENERIC_RANKS ranks.
 tri_status tri_comm_generic_open(tri_comm *inner, tri_comm *control, unsigned wanted,
                                  tri_comm **out);
 

@@ -1,8 +1,8 @@
 // Carries out the steps of an operation: each is an operation of an inner communicator, or work of
-// this rank. No function here waits for a step, because one thread advances many communicators: an
-// inner operation is started, and tested again later. Before the thread sleeps, it asks the inner
-// communicators to wake it once an operation has ended (tri_comm_backend.notify). A window is the
-// elements of the operation on which the steps work at a time.
+// this rank. Advancing an operation never waits for a step, because one thread advances many
+// communicators: an inner operation is started, and tested again later. Before the thread sleeps,
+// it asks the inner communicators to wake it once an operation has ended (tri_comm_backend.notify).
+// A window is the elements of the operation on which the steps work at a time.
 #include "comm/layered/layered.h"
 
 #include "comm/op.h"
@@ -176,8 +176,8 @@ static progress_result advance(progress_comm *base, progress_item *item) {
                                                    : advance_collective(comm, item);
 }
 
-// Always false, because the inner communicator knows for which rank this rank waits, and reports
-// it.
+// Whether a collective waits for rank r. Always false here: the inner communicator knows for which
+// rank this rank waits, and reports that rank itself.
 static bool awaits(const progress_comm *comm, const progress_item *item, int r) { return false; }
 
 static void ring(void *family) { progress_bell_ring(&((layered_family *)family)->bell); }
@@ -209,8 +209,9 @@ static void sleep_end(progress_family *base) { progress_bell_end(&((layered_fami
 
 static void wake(progress_family *base) { ring(base); }
 
-// Waits until no inner operation uses the caller's memory, because the caller may free it
-// afterwards. The inner communicators have failed too, so these waits end.
+// Called after the communicator has failed. Waits until no inner operation uses the caller's
+// memory, because the caller may free it afterwards. These waits end, because the inner
+// communicators fail together with this one.
 static void quiesce(progress_comm *base) {
     layered_comm *comm = (layered_comm *)base;
     tri_status status;

@@ -27,8 +27,8 @@ typedef struct layered_step {
 
 typedef struct layered_kind {
     tri_comm_backend slots; // the functions of communicators of this kind
-    // How many elements a window has at most, at least 1: the elements of the operation on which
-    // the steps work at a time. op->count if the operation needs no scratch memory.
+    // Returns how many elements of the operation a window has: as many as the scratch memory holds,
+    // at least 1. If the steps need no scratch memory, it is op->count.
     int64_t (*window)(const layered_comm *comm, const tri_comm_op *op);
     // Lists the steps of comm->op for comm->window, the elements on which they work: calls
     // layered_run or layered_do for each step.
@@ -50,11 +50,12 @@ typedef struct layered_kind {
 struct layered_comm {
     progress_comm base;
     const layered_kind *kind;
-    tri_comm *inner[LAYERED_INNER];       // NULL: the communicator has no such inner one
+    tri_comm *inner[LAYERED_INNER];       // NULL: there is no inner communicator of this index
     _Atomic int in_flight[LAYERED_INNER]; // operations in flight on each inner communicator
     char *scratch;                        // memory of scratch_bytes bytes, allocated by inner[0]
     size_t scratch_bytes;
-    // Only the kind uses this member. In comm/generic: the abilities that it supplies itself.
+    // A value for the functions of `kind` alone. In comm/generic: the abilities (bits of
+    // tri_comm_ability) that this layer supplies itself.
     unsigned kind_bits;
     // The state of the collective at the head of the queue: its current window (the elements that
     // fit into the scratch memory at one time), the steps for that window, and the index of the

@@ -119,7 +119,8 @@ static const tri_ledger_ring *ledger_of(tri_comm *head, int rank) {
         .alloc = allocate, .free = release, .ledger_of = ledger_of, PROGRESS_SLOTS                 \
     }
 
-// One table for each transport. They differ only in the name that `bench comm` shows.
+// One table for each transport; the last is for the transports of tests. The tables differ only in
+// the name that `bench comm` shows.
 static const tri_comm_backend slots[] = {MESSAGE_SLOTS("ucx"), MESSAGE_SLOTS("mpi"),
                                          MESSAGE_SLOTS("message")};
 
@@ -150,8 +151,9 @@ static void free_comm(message_comm *comm) {
     free(comm);
 }
 
-// Closes a communicator. Other ranks may still send it a header that it requested early; then the
-// memory for that header is kept until the whole family ends.
+// Closes a communicator. If the receive of a header has been started and the header has not arrived
+// yet, the communicator's memory is kept until the whole family ends, because the header may still
+// be written there.
 static void close_comm(progress_comm *base) {
     message_comm *comm = (message_comm *)base;
     message_family *family = message_family_of(comm);
@@ -224,10 +226,9 @@ static void leave(progress_comm *base) {
 
 static void quiesce(progress_comm *base) { message_stop(message_family_of((message_comm *)base)); }
 
-// Makes one of the communicators into which a communicator is split. Its number is part of the tag
-// of its messages, so that these are not taken for messages of another communicator. The ranks'
-// next free numbers may differ, so all ranks of the parent agree on the largest, which is free on
-// all ranks.
+// Makes the communicator of one group of a split. Its number is part of the tag of its messages, so
+// that these are not taken for messages of another communicator. The ranks' next free numbers may
+// differ, so all ranks of the parent agree on the largest, which is free on all ranks.
 static tri_status branch(progress_comm *base, const progress_group *group, progress_comm **out) {
     message_comm *comm = (message_comm *)base, *child;
     message_family *family = message_family_of(comm);

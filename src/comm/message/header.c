@@ -1,6 +1,6 @@
 // Writes, exchanges and compares headers, by which ranks tell each other which operation they have
-// called. A rank that waits in a SEND or RECV may request the other rank's next header early, to
-// find out whether that rank has called a collective instead.
+// called. A rank that waits in a SEND or RECV may receive the other rank's next header before it
+// begins a collective itself, to find out whether the other rank has called a collective instead.
 #include "comm/message/header.h"
 
 #include "comm/message/turn.h"

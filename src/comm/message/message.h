@@ -1,4 +1,5 @@
-// Communicators between processes of any hosts. A transport (UCX, MPI) carries their messages.
+// Opens communicators between processes of any hosts. A transport (UCX, MPI) carries their
+// messages.
 #ifndef TRIREME_COMM_MESSAGE_MESSAGE_H
 #define TRIREME_COMM_MESSAGE_MESSAGE_H
 
@@ -18,18 +19,19 @@ typedef struct tri_message_config {
     // communicators in the same order.
     const char *group;
     // The control communicator, over all ranks of the job, from which this rank learns what the
-    // other ranks do. It must outlive this one. NULL: there is none.
+    // other ranks do. It must outlive the opened communicator. NULL: there is none.
     tri_comm *control;
     // The ledger (the record of this rank's latest actions) in which the operations are recorded,
     // so that other ranks can see what this one does. NULL: the ledger of the control communicator
     // or, if there is none, a new one.
     tri_ledger *ledger;
-    // Called once this rank has opened the transport, before it waits for any other rank. If the
-    // call fails, opening the communicator fails too. NULL: nothing is called.
+    // Called once this rank has opened the transport. It returns when all ranks have done so; after
+    // that, ranks have to connect within a short time. If the call fails, opening the communicator
+    // fails too. NULL: nothing is called.
     tri_status (*opened)(void *context);
     // Called once this rank has the addresses of all ranks, which pass from rank to rank over the
-    // transport, and before the barrier over all ranks. If the call fails, opening the communicator
-    // fails too. NULL: nothing is called.
+    // transport. A barrier of all ranks follows. If the call fails, opening the communicator fails
+    // too. NULL: nothing is called.
     tri_status (*reached)(void *context);
     // Called if an address does not arrive or cannot be sent over the transport, so that this rank
     // can tell the other ranks why before they notice that it closes its connections. Returns the

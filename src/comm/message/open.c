@@ -1,7 +1,7 @@
-// How ranks learn each other's addresses. A rank reads the addresses of a few ranks from the store,
-// the job's key-value service (through a tri_comm_meeting), and gets all others from these ranks:
-// each exchange doubles the number of known addresses. So the store answers log2(size) questions of
-// each rank instead of size.
+// Opens communicators over messages: lets the ranks learn each other's addresses. A rank reads the
+// addresses of a few ranks from the store, the job's key-value service (through a
+// tri_comm_meeting), and gets all others from these ranks: each exchange doubles the number of
+// known addresses. So the store answers log2(size) questions of each rank instead of size.
 #include "comm/message/message.h"
 
 #include "base/ledger.h"
@@ -32,7 +32,7 @@ typedef struct message_card {
 } message_card;
 
 // The arguments of tri_comm_message_open, the prefix of the keys under which ranks exchange their
-// addresses, the time at which connecting has to be done, and the family that is opened.
+// addresses, the time by which the ranks have to be connected, and the family that is opened.
 typedef struct open_call {
     const tri_transport *transport;
     int rank, size, timeout_ms;
@@ -100,8 +100,9 @@ static int left_ms(const open_call *call) {
     return left < 1 ? 1 : (int)left;
 }
 
-// The time limit for connecting. It is short if the config has `opened`, which returned only after
-// every rank had opened its end of the transport: then no rank has a reason to be late.
+// Returns the time limit for connecting. It is short if the config has the function `opened`. That
+// function returned only after every rank had opened its end of the transport, so no rank has a
+// reason to be late.
 static int connect_ms(const open_call *call) {
     bool all_are_there = call->config && call->config->opened;
     if (!all_are_there || call->timeout_ms < TRI_MESSAGE_CONNECT_MS) return call->timeout_ms;
@@ -128,8 +129,8 @@ static tri_status meet(const open_call *call, message_card *cards) {
     return TRI_OK;
 }
 
-// After an exchange that failed, finds the rank that does not take part: `to`, if nothing could be
-// sent to it, else `from`, from which nothing came.
+// After an exchange that failed, finds the rank that does not take part: `from`, if nothing has
+// come from it and sending to `to` has not failed; else `to`.
 static int find_silent(const tri_transport_request requests[2], int from, int to) {
     bool has_sent = requests[1].state <= TRI_REQUEST_DONE;
     return has_sent && requests[0].state != TRI_REQUEST_DONE ? from : to;
@@ -164,8 +165,8 @@ static tri_status report_silence(const open_call *call, const char *host, int si
                     call->transport->name, limit, what ? ": that rank " : "", what ? what : "");
 }
 
-// Reports why `gather`, in which ranks exchange their addresses, has failed in one of its
-// exchanges. `from` and `to` are the ranks from which it received and to which it sent.
+// Reports why an exchange of addresses in `gather` has failed. In this exchange, this rank was to
+// receive from rank `from` (requests[0]) and to send to rank `to` (requests[1]).
 static tri_status report_round(const open_call *call, const char *host,
                                const tri_transport_request requests[2], int from, int to) {
     // The network carries messages, but what rank `from` sent is larger than the same number of our
@@ -194,7 +195,8 @@ static tri_status gather(const open_call *call, message_card *cards) {
         tri_status status = report_round(call, cards[0].host, requests, from, to);
         if (call->config && call->config->failed)
             status = call->config->failed(call->config->context, status);
-        transport->stop(call->family->end); // because the requests lie on this function's stack
+        // The requests lie on this function's stack, so the transport must not use them any more.
+        transport->stop(call->family->end);
         call->family->stopped = true;
         return status;
     }
@@ -230,7 +232,8 @@ static tri_status exchange_cards(const open_call *call) {
         memcpy(family->members[r].host, turned[i].host, sizeof family->members[r].host);
     }
     if (status == TRI_OK) family->base.can_spin = can_spin(&turned[0], turned, call->size);
-    // Of the transports only MPI has no descriptor to sleep on. Its calls may themselves yield the
+    // A thread that waits may yield its core early (comm/progress/spin.c), except with MPI, which
+    // is the only transport without a descriptor to sleep on. MPI's calls may themselves yield the
     // core, so a second yield after each of them would only cost time.
     family->base.yields_early = call->transport->event_fd(family->end) >= 0;
     free(cards);
@@ -261,7 +264,8 @@ static tri_status make_family(open_call *call) {
     family->base.control = call->control_comm;
     family->transport = call->transport;
     family->rank = call->rank;
-    family->next_number = 2; // 1 is the first communicator; 0: no communicator, but the family
+    // The first communicator has the number 1. Messages of the family as a whole have 0.
+    family->next_number = 2;
     call->family = family;
     return message_turn_init(family);
 }
@@ -292,7 +296,7 @@ static tri_status open_world(const open_call *call, tri_comm **out) {
     // receiver's address.
     if (status == TRI_OK) status = tri_comm_barrier(*out, "join");
     if (status == TRI_OK) return TRI_OK;
-    progress_close(*out); // also ends its family, which has no other communicators
+    progress_close(*out); // also ends the family, which has no other communicator
     *out = NULL;
     return status;
 }

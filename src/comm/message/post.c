@@ -1,6 +1,6 @@
-// Sends and receives. A header goes first, together with the data if they are small. Larger data
-// then go from the sender's memory to the receiver's, without a copy. progress_item.state of a send
-// or receive points to its message_post.
+// Carries out sends and receives. The sender sends a header, together with the data if they are
+// small. Larger data follow in messages of their own, from the sender's memory to the receiver's
+// without a copy. progress_item.state of a send or receive points to its message_post.
 #include "comm/message/post.h"
 
 #include "comm/message/header.h"

@@ -1,8 +1,8 @@
-// Collectives of little data. In `exchange` each rank sends its header and data to all others. This
-// takes the time of one message. In step r of `gather`, each rank sends what it has so far to
-// the rank that is 2^r before it (Bruck's algorithm; Bruck and others, 1997). So after log2(size)
-// messages all ranks have all data. In both algorithms each rank then computes its result from the
-// data, in rank order. The third algorithm, `tree`, is for broadcasts.
+// Carries out collectives of little data. In `exchange` each rank sends its header and data to all
+// others. This takes the time of one message. In step s of `gather`, each rank sends what it has so
+// far to the rank that is 2^s before it (Bruck's algorithm; Bruck and others, 1997). So after
+// log2(size) messages all ranks have all data. In both algorithms each rank then computes its
+// result from the data, in rank order. The third algorithm, `tree`, is for broadcasts.
 #include "comm/message/small.h"
 
 #include "comm/message/header.h"
@@ -101,8 +101,8 @@ const message_algorithm message_exchange = {
     .begin = exchange_begin, .advance = exchange_advance, .sends_at_once = true};
 
 // The algorithm `gather`: in each of about log2(size) exchanges a rank sends on what it has so far.
-// Its scratch memory holds the headers and data of this rank and of the ranks after it, in this
-// order, so that each exchange sends one contiguous message.
+// The communicator's scratch memory holds the headers and data of this rank and of the ranks after
+// it, in this order, so that each exchange sends one contiguous message.
 
 static size_t gather_bytes(const tri_comm_op *op) {
     return (sizeof(message_header) + bytes_of(op) + 7) / 8 * 8;

@@ -1,5 +1,5 @@
-// Collectives of little data. A rank sends its data in the same message as the header that
-// announces the operation (header.h), so that no further messages follow.
+// Carries out collectives of little data. A rank sends its data in the same message as the header
+// that announces the operation (header.h), so that no further messages follow.
 #ifndef TRIREME_COMM_MESSAGE_SMALL_H
 #define TRIREME_COMM_MESSAGE_SMALL_H
 
@@ -11,8 +11,10 @@ extern const message_algorithm message_exchange; // every rank sends to every ot
 extern const message_algorithm message_gather;
 extern const message_algorithm message_tree; // broadcast: ranks pass the data on along a tree
 
-// Whether the algorithm can do this operation. Its data must be small enough to travel in the same
-// messages as the headers.
+// Whether the data of the operation are small enough to travel in the same messages as the headers:
+// in message_exchange and message_tree (message_fits_exchange), or in message_gather
+// (message_fits_gather). message_gather cannot do operations for which `send` holds other data for
+// each rank.
 bool message_fits_exchange(const message_comm *comm, const tri_comm_op *op);
 bool message_fits_gather(const message_comm *comm, const tri_comm_op *op);
 

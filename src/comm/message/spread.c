@@ -1,6 +1,7 @@
-// All-gather, all-to-all and broadcast of data that are too long to travel in the same message as
-// the operation's header. Each rank sends its data directly to the rank that needs them, without a
-// copy on the way; a range longer than the transport's longest message takes several messages.
+// Carries out all-gather, all-to-all and broadcast of data that are too long to travel in the same
+// message as the operation's header. Each rank sends its data directly to the rank that needs them,
+// without a copy on the way; a range longer than the transport's longest message takes several
+// messages.
 //
 // A broadcast over n ranks has two halves: first the root sends each other rank one slice, 1/(n-1)
 // of the data, then each of them passes its slice on to all others. So no rank sends much more

@@ -74,7 +74,7 @@ typedef struct message_notice {
     char text[TRI_MESSAGE_MAX_BYTES];
 } message_notice;
 
-// A notice on its way to `count` ranks. It owns the memory until the transport has sent all copies.
+// A notice on its way to `count` ranks. It is freed once the transport has sent it to all of them.
 typedef struct message_sending {
     struct message_sending *next;
     message_notice notice;
@@ -117,7 +117,7 @@ typedef struct message_family {
     bool has_told;               // true: this rank has told the other ranks of a failure
     // With these members threads sleep until something arrives. One thread waits for the
     // transport's descriptor: it holds `waiting`, sets `waits` meanwhile, and is woken by the
-    // eventfd wake_fd. All others sleep on the bell.
+    // eventfd wake_fd. All others sleep on the bell, a word of memory that is changed to wake them.
     progress_bell bell;
     pthread_mutex_t waiting;
     _Atomic bool waits;
@@ -137,7 +137,7 @@ typedef struct message_algorithm {
     void (*begin)(message_comm *comm, progress_item *item);
     // Does one bounded step; sets *advanced if it did anything. True after the last step.
     bool (*advance)(message_comm *comm, progress_item *item, bool *advanced);
-    bool sends_at_once; // true: `begin` starts all sends, so then the rank only waits for others
+    bool sends_at_once; // true: `begin` starts all sends, and then the rank only has to receive
 } message_algorithm;
 
 // The messages between this rank and another one, in the collective at the head of the queue.
@@ -146,11 +146,11 @@ typedef struct message_peer {
     tri_transport_request data_in[MESSAGE_DEPTH], data_out[MESSAGE_DEPTH];
     tri_transport_request result_in[MESSAGE_DEPTH], result_out[MESSAGE_DEPTH];
     bool needs_header; // true: the collective waits for the other rank's header
-    // How far the collective has got with the other rank. message_spread counts the bytes whose
-    // send or receive has started: data, and in a broadcast also results, the slices that ranks
-    // pass on. message_window divides sums into windows (ranges of elements) and counts these:
-    // those whose receive has started (results_asked), and those that have arrived and were used
-    // (results_taken).
+    // How far the messages with the other rank have got. In message_spread the counters are bytes
+    // whose send or receive has started: of the data, and in a broadcast of the results, the slices
+    // that ranks pass on. message_window uses only results_asked and results_taken, and counts
+    // windows (ranges of the elements that are summed): for how many of them this rank has started
+    // to receive the other rank's sums, and of how many it has received and used them.
     int64_t data_sent, data_received, results_sent, results_asked, results_taken;
 } message_peer;
 
@@ -162,8 +162,8 @@ typedef struct message_current {
     int exchange;
     // A sum is computed in windows (ranges of its elements), one after the other (window.c).
     // window: how many elements a window has; windows: how many windows there are; posted: for how
-    // many of them the messages with the ranks' terms were started; reduced: for how many of them
-    // the terms were added.
+    // many of them the messages with the terms (what each rank adds to the sum) were started;
+    // reduced: for how many of them the terms were added.
     int64_t window, windows, posted, reduced;
 } message_current;
 
@@ -174,7 +174,7 @@ struct message_comm {
     size_t eager_bytes;             // up to this size one rank's data travel with the header
     char *headers_in, *headers_out; // memory of a header with its data, for each rank
     message_peer *peers;
-    const void **terms; // size + 1 addresses, for comm_reduce
+    const void **terms; // [size + 1]: recv, then the data of each rank, as comm_reduce takes them
     char *scratch;
     size_t scratch_bytes;
     message_current current;

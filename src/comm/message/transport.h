@@ -25,7 +25,7 @@ enum {
 #define TRI_TRANSPORT_INTERFACE "transport"
 
 typedef enum tri_transport_state {
-    TRI_REQUEST_NONE,    // the entry is not in use
+    TRI_REQUEST_NONE,    // the request is not in use
     TRI_REQUEST_PENDING, // under way: the memory belongs to the transport
     TRI_REQUEST_DONE,
     TRI_REQUEST_TOO_LARGE, // the message is larger than the memory that was given for it
@@ -82,10 +82,12 @@ typedef struct tri_transport {
     // Has to be called before a thread sleeps on the descriptor of event_fd. False: there is
     // something to do already, so the thread must not sleep. NULL: no preparation is needed.
     bool (*arm)(tri_transport_end *end);
-    // Tells what happened to the rank, such as "died". NULL: it can probably still be reached.
+    // Returns what happened to the rank, such as "died". The result NULL: the rank can probably
+    // still be reached.
     const char *(*loss)(tri_transport_end *end, int peer);
-    // From now on `loss` reports the rank's loss even if nothing is sent to it: some networks
-    // notice a loss only when they send. NULL: the transport always notices, or never.
+    // From now on `loss` reports if rank `peer` is lost, even if nothing is sent to that rank. Some
+    // networks need this, because they notice a loss only when they send. NULL: the transport
+    // notices every loss without it, or none.
     void (*watch)(tri_transport_end *end, int peer);
     // True if a message to the rank needs no new connection. This is asked before messages that may
     // be left out, because making a connection could block.

@@ -1,9 +1,9 @@
-// Calls of the transport, made by one thread at a time (the one that has the family's turn),
-// because few transports allow more. A family is all communicators split from one. Of the threads
-// that sleep, one waits for the transport's descriptor and the others for a bell, a word of memory
-// that wakes them. When a message arrives, the first one wakes the others, because the message may
-// be for any of them. A notice is a message that belongs to no operation: it tells of a failure, or
-// that a rank leaves.
+// Calls the transport from one thread at a time (the one that has the family's turn), because few
+// transports allow more. A family is all communicators split from one. Of the threads that sleep,
+// one waits for the transport's descriptor and the others for a bell, a word of memory that wakes
+// them. When a message arrives, the thread at the descriptor wakes the others, because the message
+// may be for any of them. A notice is a message that belongs to no operation: it tells of a
+// failure, or that a rank leaves.
 #include "comm/message/turn.h"
 
 #include "base/os.h"
@@ -26,7 +26,8 @@ enum {
     // How long message_stop waits for the other ranks to answer that they know of a failure, before
     // it stops the transport.
     TELL_MS = 1000,
-    // How long to wait for a notice that explains why a rank ended, before it counts as lost.
+    // A rank that can no longer be reached counts as lost only after this time, because another
+    // rank may send a notice that explains why it ended.
     GRACE_MS = 250,
 };
 
@@ -67,8 +68,8 @@ static void drop_sent(message_family *family) {
     }
 }
 
-// Tells all other ranks of a failure that this rank was the first to notice. The caller has the
-// turn.
+// Tells all other ranks of a failure, unless another rank has told this rank of it. The caller has
+// the turn.
 static void tell_failure(message_family *family) {
     const progress_failure *failure = family->base.failure;
     atomic_store(&family->must_tell, false);
@@ -95,8 +96,9 @@ void message_tell_left(message_comm *comm) {
     for (int r = 0; ranks && r < message_size(comm); r++) {
         int member = comm->member[r];
         if (member == family->rank || family->transport->loss(family->end, member)) continue;
-        // Tells only ranks that have a connection to this rank. A rank that waits for this rank
-        // has most likely received something from this rank before, which made a connection.
+        // Tells only ranks to which this rank has a connection, because making one could block. A
+        // rank that waits for this rank has most likely received something from it before, and then
+        // there is a connection.
         if (family->transport->reaches(family->end, member)) ranks[count++] = member;
     }
     if (count) send_notice(family, &notice, ranks, count);

@@ -1,7 +1,7 @@
-// Calls of the transport, which carries messages between ranks. All communicators that were split
-// from one (a family) share it; the family's turn is the right to call it, and one thread has it at
-// a time. Also: how threads sleep until something arrives, and notices. A notice is a message that
-// belongs to no operation: it tells of a failure, or that a rank leaves.
+// Calls the transport, which carries messages between ranks. All communicators that were split from
+// one (a family) share it; the family's turn is the right to call it, and one thread has it at a
+// time. These functions also let threads sleep until something arrives, and send notices. A notice
+// is a message that belongs to no operation: it tells of a failure, or that a rank leaves.
 #ifndef TRIREME_COMM_MESSAGE_TURN_H
 #define TRIREME_COMM_MESSAGE_TURN_H
 

@@ -186,7 +186,8 @@ static void mpi_send(tri_transport_end *end, int r, uint32_t tag, const void *da
     *request =
         (tri_transport_request){.state = TRI_REQUEST_LOST, .peer = r, .bytes = size, .end = end};
     if (is_silent) return;
-    if (!grow(end)) abort(); // MPI would write to memory of which nobody keeps track
+    // MPI must not start what cannot be recorded: nobody would know until when it reads `data`.
+    if (!grow(end)) abort();
     end->sent_to[r]++;
     int code = MPI_Isend(data, (int)size, MPI_BYTE, r, (int)tag, end->comm, &handle);
     if (code == MPI_SUCCESS)

@@ -1,14 +1,16 @@
-// Compares what the ranks call, because NCCL does not. The ranks exchange descriptions of their
-// calls over the inner communicator, which has the same ranks and works in the hosts' memory: for a
-// SEND and its RECV by a message, for a collective by an all-gather. So if one rank calls a message
-// where another calls a collective, the inner communicator itself finds the mismatch.
+// Compares the ranks' calls, because NCCL does not check that they fit together. The ranks exchange
+// descriptions of their calls over a second communicator, the inner one, which has the same ranks
+// and works in the hosts' memory: for a SEND and its RECV by a message, for a collective by an
+// all-gather. So if one rank starts a message and another one a collective, their exchanges on the
+// inner communicator do not fit together either, and that communicator reports it.
 #include "comm/nccl/compare.h"
 
 #include "comm/progress/describe.h"
 
 #include <stdlib.h>
 
-// The operation of the inner communicator that exchanges the calls of one operation for comparison.
+// Returns the operation by which the ranks exchange their calls of operation `number` of the group
+// over the inner communicator: a message if the operation is a message, else an all-gather.
 static tri_comm_op comparison(const nccl_group *g, int number) {
     const tri_comm_op *op = &g->ops[number];
     bool is_message = tri_comm_kind_is_message(op->kind);
@@ -24,7 +26,9 @@ static tri_comm_op comparison(const nccl_group *g, int number) {
                          .part_of = op};
 }
 
-// The message by which the sender tells the receiver the id of a new link's communicator of NCCL.
+// Returns the message by which a sender tells the receiver the id of their link, the communicator
+// of NCCL that carries all messages from the one to the other (link.h). It goes over the inner
+// communicator only once for each link, in front of the calls of the link's first messages.
 static tri_comm_op announcement(const nccl_group *g) {
     return (tri_comm_op){.kind = g->ops[0].kind,
                          .dtype = TRI_U8,

@@ -1,6 +1,6 @@
-// Divides the operations of one call of `start` into groups, by the link (a communicator of NCCL)
-// that carries them: one link for collectives, and one for the messages to each rank and from each
-// rank (see link.h).
+// Divides the operations of one call of `start` (a function of tri_comm_backend) into groups, by
+// the link (a communicator of NCCL) that carries them: one link for collectives, and one for the
+// messages to each rank and from each rank (see link.h).
 #include "comm/nccl/group.h"
 
 #include <stdlib.h>
@@ -46,8 +46,8 @@ static tri_status make_group(const tri_comm *comm, const tri_comm_op *ops, int c
     return TRI_OK;
 }
 
-// Whether an operation before this one is of the same way (a collective, or a message in the same
-// direction) and has the same peer. If so, this one is already in the group of that operation.
+// Whether operation `at` is already in the group of an earlier operation: of an earlier collective
+// if it is a collective, or of an earlier message in the same direction between the same ranks.
 static bool is_taken(const tri_comm *comm, const tri_comm_op *ops, int at) {
     nccl_group like = {.way = way_of(comm, &ops[at]), .peer = ops[at].peer};
     for (int i = 0; i < at; i++)
@@ -55,8 +55,8 @@ static bool is_taken(const tri_comm *comm, const tri_comm_op *ops, int at) {
     return false;
 }
 
-// Makes the groups of a run of consecutive operations, which are either all collectives or all
-// messages.
+// Makes the groups of `count` consecutive operations, which are either all collectives or all
+// messages. Appends the groups to a list: **last is the list's last `next` pointer.
 static tri_status make_run(const tri_comm *comm, const tri_comm_op *ops, int count,
                            threaded_group ***last) {
     for (int i = 0; i < count; i++) {

@@ -1,5 +1,6 @@
-// A group of the communicator over NCCL: those operations of one call of `start` that the same link
-// (a communicator of NCCL) carries. It lives from that call until its work is done.
+// A group of the communicator over NCCL: those operations of one call of `start` (a function of
+// tri_comm_backend) that the same link (a communicator of NCCL) carries. It lives from that call
+// until its work is done.
 #ifndef TRIREME_COMM_NCCL_GROUP_H
 #define TRIREME_COMM_NCCL_GROUP_H
 
@@ -11,7 +12,7 @@
 typedef enum nccl_state {
     NCCL_QUEUED,   // nothing has been done yet
     NCCL_COMPARES, // the ranks compare what they call
-    NCCL_READY,    // the group may be issued
+    NCCL_READY,    // the ranks' calls agree; the group is issued when its turn comes
     NCCL_ISSUES,   // the group's steps are being issued to the queue
     NCCL_RUNS,     // the group runs on the GPU
 } nccl_state;

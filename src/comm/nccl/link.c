@@ -58,10 +58,10 @@ void nccl_link_close(nccl_link *link) {
     link->queue = NULL;
 }
 
-// The two ranks of a link (a NCCL communicator for messages from one rank to another) as one
-// number: the sending rank, then the receiving rank. All ranks close their links in the order of
-// this number. Closing waits for the other rank, so with different orders ranks could wait for each
-// other for ever.
+// Returns the two ranks of a link (a communicator of NCCL for messages from one rank to another) as
+// one number: the sending rank in the upper 32 bits, the receiving rank in the lower. All ranks
+// close their links in the order of this number. Closing waits for the other rank, so with
+// different orders ranks could wait for each other for ever.
 static int64_t ends(const nccl_link *link, int rank) {
     int64_t from = link->way == NCCL_FROM_PEER ? link->peer : rank;
     int64_t to = link->way == NCCL_FROM_PEER ? rank : link->peer;

@@ -22,9 +22,10 @@ typedef struct nccl_link {
     // to itself, which are copied.
     cuda_nccl *nccl;
     char id[CUDA_NCCL_ID_BYTES]; // by which NCCL connects the ranks of the communicator
-    bool was_announced;          // of messages: the two ranks have begun to exchange the id
-    int under_way;               // number of groups that were issued and are not done
-    // The communicator's thread goes through all operation groups, from the first to the last,
+    bool was_announced;          // for messages: the two ranks have begun to exchange the id
+    // How many groups of operations (group.h) were issued and are not done.
+    int under_way;
+    // The communicator's thread goes through all groups of operations, from the first to the last,
     // again and again. True: since it last began with the first, it has met a group of this link
     // that is not issued yet, so later groups of the link must wait.
     bool is_behind;
@@ -43,10 +44,11 @@ tri_status nccl_link_open(nccl_link *link, int rank, int size, char why[CUDA_WHY
 tri_status nccl_link_split(nccl_link *parent, int colour, int key, nccl_link *link,
                            char why[CUDA_WHY_BYTES]);
 cuda_event_state nccl_link_state(const nccl_link *link, char why[CUDA_WHY_BYTES]);
-// Stops the work that is under way at once, without completing it.
+// Closes the link's communicator of NCCL immediately: work that is under way is stopped and not
+// completed.
 void nccl_link_abort(nccl_link *link);
 void nccl_links_abort(nccl_link *list);
-// Closes the communicator, which waits for its other ranks to do the same, and the queue.
+// Closes the queue and the communicator. Waits until the communicator's other ranks close it too.
 void nccl_link_close(nccl_link *link);
 // Closes and frees the links (communicators of NCCL) that carry messages, in an order that is the
 // same on all ranks: if it were not, ranks would wait for each other for ever. `rank` is this rank.

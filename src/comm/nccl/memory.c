@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-// A communicator with which a region of memory was registered.
+// A communicator of NCCL that uses a region of memory, and so has tried to register it.
 typedef struct region_user {
     struct region_user *next;
     cuda_nccl *nccl;

@@ -1,7 +1,9 @@
-// The communicator over NCCL: the order in which its thread compares, issues and ends groups. A
-// group is those operations of one call of `start` that one link carries (group.h). A link is a
-// communicator of NCCL with a queue of the GPU (link.h). The inner communicator, `compares`, is of
-// the same ranks, in the host's memory.
+// The communicator over NCCL. Its thread handles operations in groups: it lets the ranks compare
+// their calls, issues the group to the GPU, and notices when the GPU is done. This file decides in
+// which order the groups take these steps. A group is those operations of one call of `start` (a
+// function of tri_comm_backend) that one link carries (group.h). A link is a communicator of NCCL
+// with a queue of the GPU (link.h). The inner communicator, `compares`, has the same ranks and
+// works in the host's memory: over it the ranks compare their calls.
 #include "comm/nccl/nccl.h"
 
 #include "base/limits.h"
@@ -18,9 +20,9 @@
 
 // PAUSE_NS: how long to sleep before NCCL is asked again whether it has connected the ranks.
 // UNDER_WAY: how many groups of a link (a communicator of NCCL) may be issued and not done. Each
-// group has a ticket of the link's queue. A queue keeps only so many tickets (EVENTS in
-// device/cuda/queue.c), and making one more would block the thread until the oldest is done. So
-// UNDER_WAY is less than EVENTS.
+// such group has a ticket of the link's queue. If a queue has EVENTS tickets (device/cuda/queue.c)
+// that are not done, making another one blocks the thread until the oldest is done. So UNDER_WAY is
+// less than EVENTS.
 enum { PAUSE_NS = 30000, UNDER_WAY = 64 };
 
 typedef struct nccl_comm {
@@ -45,8 +47,8 @@ static const tri_comm_backend nccl_backend;
 
 static nccl_comm *nccl_of(const tri_comm *head) { return (nccl_comm *)(uintptr_t)head; }
 
-// Ends the calls of NCCL that are under way on the GPU. Needs no lock: only the communicator's
-// thread calls it, or functions that open and close, when there is no thread.
+// Ends the calls of NCCL that are under way on the GPU. Needs no lock: the communicator's thread
+// calls it, or another thread while the communicator's thread does not run.
 static void abort_all(nccl_comm *c) {
     nccl_link_abort(&c->all);
     nccl_links_abort(c->messages);
@@ -83,11 +85,12 @@ static tri_status find_link(nccl_comm *c, nccl_group *g) {
     return checked(c, g, c->device->runtime->nccl_id(g->link->id, why), why);
 }
 
-// Begins to compare what the ranks call, if it is the group's turn. A message's turn comes when the
-// earlier messages of its link (pair of ranks and direction) were issued and the comparisons of
-// earlier collectives have begun; a collective's turn, when the comparisons of all earlier groups
-// have begun. So all ranks begin the comparisons of one pair of ranks, or of all ranks, in the same
-// order. The sender of a message also waits until its data are ready: nccl.h says why.
+// Begins to compare the ranks' calls of a group, and sets *moved, if it is the group's turn. A
+// collective's turn comes when the comparisons of all earlier groups have begun. A message's turn
+// comes when the comparisons of all earlier collectives have begun and the earlier messages of its
+// link (pair of ranks and direction) were issued. So all ranks begin the comparisons of one pair of
+// ranks, or of all ranks, in the same order. The sender of a message also waits until its data are
+// ready: nccl.h says why.
 static tri_status begin_comparison(nccl_comm *c, nccl_group *g, bool *moved) {
     if (!g->link) TRI_TRY(find_link(c, g));
     bool may =
@@ -122,9 +125,9 @@ static tri_status end_comparison(nccl_comm *c, nccl_group *g, bool *moved) {
     return TRI_OK;
 }
 
-// Begins to issue a group. Groups of one link (communicator of NCCL) are issued in order.
-// Collectives are issued only after the messages before them are done, and messages only after the
-// collectives before them.
+// Begins to issue a group, and sets *moved, if it is the group's turn. Groups of one link
+// (communicator of NCCL) are issued in order. Collectives are issued only after the messages before
+// them are done, and messages only after the collectives before them.
 static tri_status begin_issue(nccl_comm *c, nccl_group *g, bool *moved) {
     bool may = nccl_group_is_message(g) ? c->collectives_done : c->messages_done;
     if (!may || g->link->is_behind || g->link->under_way == UNDER_WAY) return TRI_OK;
@@ -212,7 +215,8 @@ static tri_status check_time(const nccl_comm *c, nccl_group *g, int64_t now_ns) 
 }
 
 // Checks for failures, because they may occur even while no group advances. Called once each time
-// the thread goes through all groups. A message about a failure names the first group.
+// the thread goes through all groups. The error message names an operation of `first`, the first
+// group.
 static tri_status check_all(nccl_comm *c, nccl_group *first) {
     char why[CUDA_WHY_BYTES] = "";
     TRI_TRY(c->base.inner->backend->failed(c->base.inner));
@@ -259,7 +263,7 @@ static tri_status advance(threaded_comm *base, threaded_group *group, bool *move
     return TRI_OK;
 }
 
-// Tells the other ranks of the failure, and ends what is under way.
+// Tells the other ranks of the failure, and ends the calls of NCCL that are under way.
 static tri_status give_up(threaded_comm *base, tri_status status) {
     nccl_comm *c = (nccl_comm *)base;
     status = share_failure(c, status);
@@ -322,11 +326,11 @@ static int64_t scratch_of(tri_comm_use use) {
     return bytes[use];
 }
 
-// Estimates how much memory NCCL takes, which is not documented. A communicator has channels, and
-// each channel has three buffers for every connection to another rank: the largest is
-// NCCL_BUFFSIZE, 4 MiB, and all three have 10 MiB. The number of channels depends on how the GPUs
-// are connected. Collectives need the connections of a ring and of a tree; a link (here: a
-// communicator of two ranks for messages) needs one connection.
+// Estimates how much memory NCCL takes for a communicator, which is not documented. A communicator
+// has channels, and each channel has three buffers for every connection to another rank: the
+// largest has 4 MiB (NCCL_BUFFSIZE), and the three together have 10 MiB. The number of channels
+// depends on how the GPUs are connected. Collectives need the connections of a ring and of a tree;
+// a link (here: a communicator of two ranks for messages) needs one connection.
 int64_t tri_comm_nccl_bytes(int ranks, tri_comm_use use, int links, int64_t *estimate) {
     enum { CHANNELS = 16, CONNECTION_BYTES = 10 << 20, COLLECTIVE_CONNECTIONS = 2 };
     if (ranks < 2) return 0;

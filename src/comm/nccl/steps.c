@@ -1,7 +1,8 @@
-// The steps of each kind of operation: either one call of NCCL, or an exchange of terms (what each
-// rank contributes to a sum), a kernel that adds them in rank order, and an exchange of the sums.
-// An exchange goes through scratch memory of fixed size, so it takes one range of elements (a
-// window) at a time. The wire type is the type in which terms and sums travel between ranks.
+// Lists the steps of which an operation consists: either one call of NCCL, or an exchange of terms
+// (what each rank contributes to a sum), a kernel that adds them in rank order and, for an
+// all-reduce, an exchange of the sums. An exchange goes through scratch memory of fixed size, so it
+// takes one range of elements (a window) at a time. The wire type is the type in which terms and
+// sums travel between ranks.
 #include "comm/nccl/steps.h"
 
 #include "comm/op.h"
@@ -27,8 +28,8 @@ static tri_status begin_transfers(nccl_steps *s) {
     return add_step(s, (nccl_step){.kind = NCCL_TRANSFERS, .first = s->transfer_count});
 }
 
-// Adds a transfer to the group that begin_transfers has begun. NCCL does all transfers of a group
-// together.
+// Adds a transfer (a call of NCCL) to the group that begin_transfers has begun. NCCL does all
+// transfers of a group together.
 static tri_status add_transfer(nccl_steps *s, cuda_transfer transfer) {
     void *larger =
         grown(s->transfers, s->transfer_count, &s->transfer_capacity, sizeof *s->transfers);
@@ -63,9 +64,9 @@ static tri_status add_cast(nccl_steps *s, tri_dtype from_type, const void *from,
                                             .count = count}});
 }
 
-// An all-reduce or reduce-scatter that exchanges terms works on one window, a range of its
-// elements, at a time; this describes one. Of a reduce-scatter, a window holds the same elements,
-// begin … begin + count − 1, of every rank's result.
+// One window of an all-reduce or reduce-scatter whose ranks exchange terms. The window of an
+// all-reduce holds elements begin to begin + count − 1 of the result, and that of a reduce-scatter
+// holds these elements of every rank's result.
 typedef struct exchange {
     nccl_steps *steps;
     const tri_comm *comm;
@@ -73,8 +74,9 @@ typedef struct exchange {
     tri_dtype wire_type;  // the type in which terms (of the sum) are sent
     size_t width;         // size of that type in bytes
     int64_t begin, count; // the window: its first element, and how many it has
-    // The two halves of the scratch memory: `terms` receives the other ranks' terms, and `packed`
-    // holds `send` in the wire type.
+    // The two halves of the scratch memory: `terms` receives the other ranks' terms. If the wire
+    // type is another type than the operation's, `packed` holds this rank's terms in it and, in an
+    // all-reduce, then the sums.
     char *terms, *packed;
 } exchange;
 
@@ -146,7 +148,7 @@ static tri_status exchange_terms(exchange *x) {
 static tri_status add_terms(exchange *x) {
     int own = x->comm->rank;
     int64_t begin, mine = range(x, own, &begin);
-    bool sum_in_wire_type = narrows(x) && !scatters(x); // of an all-reduce, sums are sent too
+    bool sum_in_wire_type = narrows(x) && !scatters(x); // an all-reduce also sends the sums
     cuda_ordered_sum sum = {.count = mine,
                             .ranks = x->comm->size,
                             .own = own,

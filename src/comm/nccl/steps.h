@@ -1,6 +1,6 @@
-// The steps that a queue of the GPU does for the operations of a group, as a list that the host
-// makes before it issues the first one. A step is a group of NCCL's calls, a kernel (cast, sum), or
-// a copy.
+// The steps that a queue of the GPU does for a group of operations (group.h), as a list that the
+// host makes before it issues the first one. A step is a group of NCCL's calls, a kernel (cast,
+// sum), or a copy.
 #ifndef TRIREME_COMM_NCCL_STEPS_H
 #define TRIREME_COMM_NCCL_STEPS_H
 
@@ -9,7 +9,7 @@
 
 typedef enum nccl_step_kind { NCCL_TRANSFERS, NCCL_CAST, NCCL_SUM, NCCL_COPY } nccl_step_kind;
 
-// A step; of the members, only those of its kind are used.
+// One step. Besides `kind`, only the members that belong to this kind are used.
 typedef struct nccl_step {
     nccl_step_kind kind;
     // NCCL_TRANSFERS: entries `first` to first + count - 1 of nccl_steps.transfers, which NCCL does
@@ -30,10 +30,11 @@ typedef struct nccl_steps {
     int count, capacity, transfer_count, transfer_capacity;
 } nccl_steps;
 
-// For sums that NCCL does not compute: the ranks exchange their terms (what each contributes)
-// through `scratch`, memory of the device, and add them in rank order. Sums of half types (F16,
-// BF16), sums that are added to the old contents of the result, and sums whose terms travel as a
-// half type are always computed in this way. `rank_order`: all sums of F32 and F64 are too.
+// How sums are computed that NCCL does not compute as comm.h promises: the ranks exchange their
+// terms (what each contributes) through `scratch`, memory of the device, and add them in rank
+// order. Sums of half types (F16, BF16), sums that are added to the old contents of the result, and
+// sums whose terms travel as a half type are always computed in this way. `rank_order`: all sums of
+// F32 and F64 are too.
 typedef struct nccl_sums {
     char *scratch;
     int64_t scratch_bytes;

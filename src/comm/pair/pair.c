@@ -29,7 +29,6 @@ static int local_ranks(const layered_comm *comm) { return comm->inner[INSIDE]->s
 // many bytes one of them may have.
 static size_t array_bytes(const layered_comm *comm) { return comm->scratch_bytes / 2 / 64 * 64; }
 
-// Returns array number `which`, 0 or 1, of the scratch memory.
 static char *array(const layered_comm *comm, int which) {
     return comm->scratch + (size_t)which * array_bytes(comm);
 }

@@ -4,16 +4,18 @@
 // hosts have the same number of ranks, L. Rank h * L + l is local rank l of host h.
 //
 // Sums: first the terms (each rank's contribution) of each host are added, in the order of
-// `inside`, and then the hosts' sums, in the order of `across`: (s0 + s1) + (s2 + s3) instead of
-// ((s0 + s1) + s2) + s3. So sums are in rank order only if `inside` or `across` has a single rank.
-// Sums of integers, maxima and minima are the same in any order. If an operation accumulates, the
-// hosts' sums are added to the old contents of `recv`. If values travel as half types, each level
-// rounds the terms that it sends, and an ALL_REDUCE also rounds its result.
+// `inside`, and then the hosts' sums, in the order of `across`: with two hosts of two ranks (s0 +
+// s1) + (s2 + s3) instead of ((s0 + s1) + s2) + s3. So sums are in rank order only if `inside` or
+// `across` has a single rank. Sums of integers, maxima and minima are the same in any order. If an
+// operation accumulates, the hosts' sums are added to the old contents of `recv`. If values travel
+// as half types, each level rounds the terms that it sends, and an ALL_REDUCE also rounds its
+// result.
 //
-// Each inner communicator checks that its ranks call the same; they compare their whole operations
-// too (tri_comm_op.part_of), because steps can be the same although the callers' counts differ. One
-// mismatch is not found, and ends only at the time limit: a message over `direct` whose other rank
-// calls a collective, which uses `inside` and `across`.
+// Each inner communicator checks that its ranks call the same operation. These ranks also compare
+// the operations that their callers started (tri_comm_op.part_of), because an operation inside can
+// be the same although the callers' counts differ. One mismatch is not found, and ends only at the
+// time limit: a rank sends a message over `direct` (a communicator over all ranks), and the other
+// rank calls a collective, which uses `inside` and `across`.
 #ifndef TRIREME_COMM_PAIR_PAIR_H
 #define TRIREME_COMM_PAIR_PAIR_H
 

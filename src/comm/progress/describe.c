@@ -1,6 +1,6 @@
 // Writes what messages about failures tell about a rank. What the rank does is read from the
-// control communicator (which connects all ranks of the job) if that knows it, else from the
-// backend, else it comes from the store, the job's key-value service.
+// control communicator (which connects all ranks of the job) if that knows it; or else from the
+// backend; or else from the store, the job's key-value service.
 #include "comm/progress/describe.h"
 
 #include "comm/progress/failure.h"

@@ -1,5 +1,5 @@
-// What messages about failures tell about a rank: its host, its process and its action, so that a
-// user knows where to look.
+// Writes what messages about failures tell about a rank: its host, its process and its action, so
+// that a user knows where to look.
 #ifndef TRIREME_COMM_PROGRESS_DESCRIBE_H
 #define TRIREME_COMM_PROGRESS_DESCRIBE_H
 

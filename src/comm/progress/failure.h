@@ -27,8 +27,8 @@ void progress_spread_failure(progress_family *family);
 void progress_unlink(progress_family *family); // removes the family from the linked families
 
 // Tells the other ranks of this family, and of the families linked with it, for which rank this one
-// waits. So ranks that wait for this one can follow the chain and name the rank at its end in
-// messages.
+// waits. A rank that waits for this one can then follow the chain of waiting ranks, and name the
+// rank at its end in messages.
 void progress_tell_awaited(progress_family *family, int job_rank);
 // Tells the same ranks as progress_tell_awaited that this rank waits for none any more.
 void progress_clear_awaited(progress_family *family);

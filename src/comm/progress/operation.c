@@ -58,8 +58,8 @@ tri_status progress_start(tri_comm *head, const tri_comm_op *ops, int count, tri
     *out = (tri_comm_ticket){started};
     bool needs_nothing = false;
     if (progress_try_execute(comm)) {
-        // If the first of these operations is at the head of the queue, this announces it to the
-        // other ranks.
+        // If the first of these operations is at the head of the queue, progress_advance announces
+        // that operation to the other ranks.
         progress_advance(comm);
         uint64_t left = started - atomic_load(&comm->completed);
         needs_nothing = left == 0 || (left == 1 && rests(comm));
@@ -113,8 +113,8 @@ static progress_result sleep_blocked(progress_comm *comm, uint64_t ticket) {
     return result;
 }
 
-// Records the wait in the ledger of this rank's actions if the calling thread is the one that runs
-// the training steps, because only then the rank loses time.
+// Records the wait in the ledger of this rank's actions, but only if the calling thread is the one
+// that runs the training steps: a wait of any other thread costs the rank no time.
 static tri_ledger_mark record_wait(progress_comm *comm, uint64_t ticket) {
     if (!tri_ledger_is_compute_thread(comm->head.ledger)) return (tri_ledger_mark){0};
     pthread_mutex_lock(&comm->lock);

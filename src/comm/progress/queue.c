@@ -27,8 +27,8 @@ void progress_call_listener(progress_comm *comm) {
     atomic_load (&comm->listener)(atomic_load(&comm->listener_context));
 }
 
-// Wakes the threads of this process that wait for operations, because this thread has just advanced
-// operations.
+// Called when this thread has advanced operations: wakes the threads of this process that wait for
+// operations, and calls the function that progress_notify was given.
 static void wake_waiters(progress_comm *comm) {
     if (atomic_load(&comm->waiters) > 1) comm->family->backend->wake(comm->family);
     progress_call_listener(comm);
@@ -55,8 +55,8 @@ progress_item *progress_message(const progress_comm *comm, int index) {
                                  (uint64_t)index);
 }
 
-// Also begins the sends and receives that directly follow those that are already under way at the
-// head of the queue, so that all of them advance side by side.
+// Begins the sends and receives that directly follow those already under way at the head of the
+// queue, so that all of them advance side by side.
 static void take_messages(progress_comm *comm, uint64_t head, uint64_t started) {
     for (uint64_t i = head + (uint64_t)comm->messages; i < started; i++) {
         progress_item *item = progress_at(comm, i);
@@ -67,7 +67,7 @@ static void take_messages(progress_comm *comm, uint64_t head, uint64_t started) 
 }
 
 // Removes finished sends and receives from the front of the queue, up to the first one that is not
-// finished: `completed` is one number, so all operations up to it must be done.
+// finished: `completed` counts operations in queue order, so it cannot skip one.
 static void drop_messages(progress_comm *comm) {
     int done = 0;
     while (done < comm->messages && progress_message(comm, done)->done) done++;

@@ -1,5 +1,5 @@
-// The queue of a communicator's operations, in the order in which they were started, and the right
-// to advance them.
+// Keeps a communicator's operations in a queue, in the order in which they were started, and gives
+// one thread at a time the right to advance them.
 //
 // Only the thread that has set the communicator's flag `executing` may advance the operation at the
 // head of the queue. Threads that wait for operations take turns at this; while none waits, the
@@ -29,8 +29,8 @@ bool progress_group_done(const progress_comm *comm, uint64_t ticket);
 // The first comm->messages operations of the queue are sends and receives that advance side by
 // side. Returns one of them; index 0 is the first.
 progress_item *progress_message(const progress_comm *comm, int index);
-// Calls the function `wake` that the latest progress_notify was given, unless it was called since
-// then: each progress_notify leads to one call.
+// Calls the function `wake` that the latest progress_notify was given. Calls it only once for each
+// progress_notify, and does nothing if that has happened.
 void progress_call_listener(progress_comm *comm);
 
 #endif

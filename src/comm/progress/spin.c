@@ -1,5 +1,5 @@
-// How a thread waits for another rank: it spins for a moment, then yields its core before each look
-// at whether it can go on, and at last sleeps.
+// How a thread waits for another rank: it checks again and again whether it can go on. At first it
+// spins, then it yields its core before each check, and at last it sleeps.
 //
 // When to yield depends on which thread also wants the core. If that is the rank for which this
 // thread waits, nothing advances until this thread yields, so it should yield at once. If it is an
@@ -15,8 +15,8 @@
 #include <sched.h>
 
 enum {
-    // How often a thread looks before it yields. This takes some microseconds in all; over a
-    // network, where each look takes longer, some tens of microseconds.
+    // How often a thread checks whether it can go on before it yields. All these checks take some
+    // microseconds; over a network, where a check takes longer, some tens of microseconds.
     SPINS_BEFORE_YIELD = 100,
     // The same for a thread that probably shares its core with another rank.
     SPINS_ON_SHARED_CORE = 1,

@@ -7,7 +7,7 @@
 // How long a thread has waited for an operation so far. It is set to zero when the wait begins, and
 // whenever the operation advances.
 typedef struct progress_spin {
-    int looks;        // how often the thread has looked for an advance, before its first yield
+    int looks;        // how often the thread has tried to go on, before its first yield
     int64_t since_ns; // since when the thread has yielded its core; 0: it has not yet
 } progress_spin;
 

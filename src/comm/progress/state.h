@@ -52,7 +52,7 @@ typedef struct progress_item {
     // are 0.
     int step;
     uint64_t number, bytes;
-    void *state; // memory that the progress base frees
+    void *state; // memory that the backend allocates; the progress base frees it with the operation
 } progress_item;
 
 // The ranks that a split puts into one new communicator, in the order of their new numbers.
@@ -64,21 +64,21 @@ typedef struct progress_group {
 
 typedef struct progress_backend {
     // Does one bounded step of an operation; sets item->done after the last one. It never waits,
-    // because the thread has other communicators to serve. A collective advances alone. Sends and
-    // receives advance side by side, but only the oldest send to each rank and the oldest receive
-    // from each rank. Called under the communicator's lock.
+    // because the thread that calls it may serve several communicators. A collective advances
+    // alone. Sends and receives advance side by side, but only the oldest send to each rank and the
+    // oldest receive from each rank. Called under the communicator's lock.
     progress_result (*advance)(progress_comm *comm, progress_item *item);
     // Whether the collective `item` waits for rank r at present, so that messages can name that
     // rank.
     bool (*awaits)(const progress_comm *comm, const progress_item *item, int r);
     // True if this rank has sent everything that the operation at the head of the queue sends. Then
-    // no thread needs to advance the operation until one waits for its result. NULL: this backend
-    // never lets an operation rest so.
+    // no thread needs to advance the operation until one waits for its result. NULL: some thread
+    // always has to advance the operation.
     bool (*rests)(const progress_comm *comm);
 
     // How a thread sleeps: it first calls `seen = sleep_begin(…)`, then checks once more that it
-    // has nothing to do, and then calls sleep. A wake that comes after sleep_begin ends the sleep
-    // at once, so no wake is lost.
+    // has nothing to do, then calls sleep, and at last sleep_end. A wake that comes after
+    // sleep_begin ends the sleep at once, so no wake is lost.
     uint32_t (*sleep_begin)(progress_family *family);
     void (*sleep)(progress_family *family, uint32_t seen, int timeout_ms);
     void (*sleep_end)(progress_family *family);
@@ -93,8 +93,9 @@ typedef struct progress_backend {
     // Tells the other ranks that this rank closes the communicator, so that they do not think it
     // was lost. NULL: the ranks notice it without being told.
     void (*leave)(progress_comm *comm);
-    // Called after a failure. When it returns, no thread of this process touches the memory of an
-    // operation, so that the caller may free it. NULL: after a failure no thread does so anyway.
+    // Called after a failure. When it returns, no thread of this process touches the buffers of the
+    // communicator's operations, so that the caller may free them. NULL: after a failure no thread
+    // touches them anyway.
     void (*quiesce)(progress_comm *comm);
     // Frees the communicator, after the progress base has freed what the members of progress_comm
     // point to.
@@ -107,13 +108,14 @@ typedef struct progress_backend {
 
     // Called every TRI_HEARTBEAT_MS, to raise this rank's heartbeat or to move messages.
     void (*beat)(progress_family *family);
-    // Learns what is new about the other ranks; a blocked rank calls it before it asks `loss`.
+    // Reads the other ranks' heartbeats; a blocked rank calls this before it asks `loss`.
     void (*observe)(progress_family *family);
     // Tells what happened to rank r: "died", "left the communicator". The result NULL: the rank may
     // still be running.
     const char *(*loss)(progress_comm *comm, int r);
-    // True if rank r has begun the communicator's next collective, and so sends nothing else until
-    // that is done. Writes the collective into `out`: "KIND 'label'".
+    // True if rank r has begun the communicator's next collective, which this rank has not begun;
+    // rank r then sends no message until that collective is done. Writes the collective into `out`:
+    // "KIND 'label'".
     bool (*collective_of)(const progress_comm *comm, int r, char *out, size_t size);
     // Returns the record of the rank's latest actions. The result NULL: not known.
     const tri_ledger_ring *(*ring)(const progress_family *family, int job_rank);
@@ -155,9 +157,9 @@ struct progress_family {
     // Whether a thread that waits may yield its core early (spin.c). False with MPI, whose calls
     // may themselves yield the core, so that a second yield after each of them only costs time.
     bool yields_early;
-    // True if a thread of this family, while it waited, last yielded its core to a thread that soon
-    // gave the core back. Most likely that thread is a rank that the system has put on the same
-    // core.
+    // True if the last thread to which a waiting thread of this family lent its core, by a yield,
+    // soon gave the core back. Most likely that thread belongs to a rank that the system has put on
+    // the same core.
     _Atomic bool shares_core;
     // Where failures are recorded: in memory that all ranks share if there is such memory, else in
     // own_failure.
@@ -195,8 +197,8 @@ struct progress_comm {
     // How many operations were started so far, and how many of them, counted from the first, are
     // completed.
     _Atomic uint64_t started, completed;
-    // The family's thread was asked to advance the communicator's operations up to this one;
-    // operations are numbered from 1 in the order of starting.
+    // The number of the last operation that the family's thread was asked to advance; operations
+    // are numbered from 1 in the order of starting.
     _Atomic uint64_t thread_target;
     // `executing` is 1 while a thread advances operations (queue.h); `waiters` is the number of
     // threads that wait for operations.

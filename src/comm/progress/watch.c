@@ -1,7 +1,7 @@
-// What a blocked rank checks from time to time: which ranks are lost, and for how long nothing has
-// advanced. If something is wrong, it makes the communicator fail with a message that names the
-// rank at fault (the culprit) and tells what the others do. Ranks tell each other for which rank
-// they wait, so a rank can follow the chain of waiting ranks to its end.
+// Checks from time to time, while this rank is blocked, which ranks are lost, and for how long
+// nothing has advanced. If something is wrong, makes the communicator fail with a message that
+// names the rank at fault (the culprit) and tells what the others do. Ranks tell each other for
+// which rank they wait, so a rank can follow the chain of waiting ranks to its end.
 #include "comm/progress/watch.h"
 
 #include "base/limits.h"
@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-// The most ranks that are looked at in a chain of ranks each of which waits for the next.
+// How many ranks of a chain of waiting ranks are followed at most.
 enum { MOST_LINKS = 1024 };
 
 static const progress_item *message_with(const progress_comm *comm, int r) {
@@ -67,15 +67,16 @@ static void report_loss(progress_comm *comm, int r, const char *what) {
 }
 
 // Fails the communicator if a send or receive can never end, because the rank at its other end
-// waits for this rank in a collective. Without this both would wait until the time limit.
+// waits for this rank in a collective. Without this check both ranks would wait until the time
+// limit.
 static void report_message_against_collective(progress_comm *comm, int peer) {
     char theirs[PROGRESS_ACTION_BYTES];
     if (!comm->family->backend->collective_of || peer == comm->head.rank || comm->messages == 0)
         return;
     if (!awaits(comm, peer)) return;
     if (!comm->family->backend->collective_of(comm, peer, theirs, sizeof theirs)) return;
-    // The rank `peer` may have sent or received this message before it entered the collective. That
-    // is visible by now, so this rank tries once more to complete its own operation.
+    // The rank `peer` may have sent or received this message before it entered the collective. If
+    // so, this rank sees that by now and can complete its own operation, so it tries once more.
     if (progress_advance(comm) != PROGRESS_BLOCKED) return;
     pthread_mutex_lock(&comm->lock);
     const progress_item *item = message_with(comm, peer);
@@ -89,9 +90,9 @@ static void report_message_against_collective(progress_comm *comm, int peer) {
                       (progress_caller){.rank = peer, .text = theirs});
 }
 
-// Finds the rank that keeps all others waiting: begins with one rank of the job, goes on to the
-// rank for which that one waits, and so forth, and returns the rank that waits for none.
-// PROGRESS_NOBODY: the chain leads back to this rank, or is a circle.
+// Follows the chain of ranks each of which waits for the next, from the rank job_rank on, and
+// returns the rank at its end, which waits for none. PROGRESS_NOBODY: the chain leads back to this
+// rank, or is a circle. `asks`: see choose_awaited.
 static int find_culprit(const progress_family *family, int job_rank, bool asks) {
     for (int links = 0; links < MOST_LINKS && job_rank != family->job_rank; links++) {
         int next = progress_awaited(family, job_rank, asks);

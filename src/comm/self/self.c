@@ -1,5 +1,6 @@
-// The communicator of one rank: an operation is a copy, and is done when `start` returns. So
-// callers need no special case for a single rank.
+// The communicator of one rank: an operation only copies data in this rank's memory, adds to them
+// or does nothing, and is done when `start` returns. So callers need no special case for a single
+// rank.
 #include "base/status.h"
 #include "comm/comm.h"
 #include "comm/op.h"

@@ -34,8 +34,8 @@ static tri_status map_open(shm_comm *comm, const map_offer *offer, shm_segment *
     return shm_segment_open(&offer->handle, segment);
 }
 
-// Maps the segment on the ranks that could not open it, because some hosts do not allow opening it
-// through /proc. Rank `maker`, which made it, sends these ranks its file descriptor by a socket.
+// Maps the segment on the ranks that could not open it through /proc, which some hosts do not
+// allow. Rank `maker`, which made it, sends these ranks its file descriptor by a socket.
 static tri_status map_over_socket(shm_comm *comm, int maker, const map_offer *offers,
                                   map_result *results, shm_segment *segment) {
     int wanting = 0, rank = comm->base.head.rank, timeout_ms = comm->base.family->timeout_ms;

@@ -9,7 +9,7 @@
 // belongs to none of the new groups. It has to call shm_map_on_all too, because that is collective.
 enum { SHM_NO_MAKER = -1 };
 
-// Maps the segment that rank `maker` has created, on every rank. Collective. On the maker,
+// Maps, on this rank, the segment that rank `maker` has created. Collective. On the maker,
 // `created` is the status with which it created the segment, and `handle` describes the segment. If
 // one rank fails, every rank fails and keeps no mapping, because all have to use the same memory.
 tri_status shm_map_on_all(shm_comm *comm, int maker, tri_status created, const shm_handle *handle,

@@ -7,7 +7,7 @@
 
 extern const progress_backend shm_progress;
 
-size_t shm_board_bytes(int size); // the shared memory of a communicator of `size` ranks
+size_t shm_board_bytes(int size); // bytes of shared memory of a communicator of `size` ranks
 // Makes a communicator of the family (all communicators split from one). Takes over the segment,
 // which holds the communicator's board, even if it fails. member[r], the family's member that is
 // rank r, is copied.

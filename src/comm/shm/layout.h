@@ -10,10 +10,10 @@
 // counts them from 1. At its first meeting a collective is announced: each rank writes an entry and
 // then enters the meeting. A seat has two entries, and meeting m uses entry m & 1. A rank enters a
 // meeting only after it has read all that it needs of earlier entries. So once all ranks have
-// entered meeting m + 1, nobody reads the entries of meeting m any more, and meeting m + 2 may
-// use them again. All ranks enter the same meetings, because the entries of an operation are
-// compared before its work begins. Only an all-reduce also waits without a meeting: until the seats
-// count all its chunks as finished.
+// entered meeting m + 1, nobody reads the entries of meeting m any more, and meeting m + 2 may use
+// them again. All ranks enter the same meetings: their entries are compared before the work of an
+// operation begins, and the communicator fails if they differ. Only an all-reduce also waits
+// without a meeting: until the seats count all its chunks as finished.
 //
 // The files, each of which calls only those above it:
 //   segment        memory that several processes map
@@ -52,8 +52,8 @@ typedef struct shm_member {
     cpu_set_t cpus;
     _Alignas(SHM_CACHE_LINE) _Atomic uint32_t joined; // 1: the rank has filled in this struct
     _Atomic uint64_t heartbeat;
-    // 1 + the number in the job of the rank for which this rank waits, set once the wait has lasted
-    // some time; 0, as in zeroed memory: it waits for none.
+    // 1 + the number in the job of the rank for which the member waits, set once the wait has
+    // lasted some time; 0, as in zeroed memory: the member waits for none.
     _Atomic int32_t awaited_plus_1;
     _Alignas(SHM_CACHE_LINE) tri_ledger_ring ledger;
     _Alignas(SHM_CACHE_LINE) progress_bell bell;
@@ -87,11 +87,11 @@ typedef struct shm_seat {
     // How many meetings (barriers of the communicator's ranks) the rank has entered.
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t meetings;
     _Atomic uint32_t closed; // 1: the rank has closed the communicator
-    // In an all-reduce: how many chunks of this rank's share (the elements that it reduces first)
+    // In an all-reduce: how many chunks of the rank's share (the elements that it reduces first)
     // are begun, and how many are finished. These counts are in shared memory because a rank that
-    // is done with its own share helps the others. The upper 32 bits of each
-    // word are the lower 32 bits of the number of the meeting (barrier) to which the count belongs:
-    // a count of an earlier meeting reads as 0, so that no rank has to reset it.
+    // is done with its own share helps the others. The upper 32 bits of each word are the lower 32
+    // bits of the number of the meeting (barrier) to which the count belongs: a count of an earlier
+    // meeting reads as 0, so that no rank has to reset it.
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t begun_chunks;
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t finished_chunks;
     shm_entry entries[2]; // used in turn: one for even meetings (barriers), one for odd meetings
@@ -99,7 +99,7 @@ typedef struct shm_seat {
 
 // A channel carries messages from one rank to another, one at a time.
 typedef struct shm_channel {
-    // How many messages were posted so far; the members below describe the latest one.
+    // How many messages were posted so far. The members up to `label` describe the latest one.
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t posted;
     uint32_t dtype;
     int64_t count;

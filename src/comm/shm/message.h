@@ -1,4 +1,4 @@
-// A send or receive as a state machine, each call of which does one bounded step.
+// Carries out a send or receive over shared memory as a state machine: each call does one step.
 #ifndef TRIREME_COMM_SHM_MESSAGE_H
 #define TRIREME_COMM_SHM_MESSAGE_H
 

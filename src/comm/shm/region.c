@@ -1,4 +1,5 @@
-// Regions: one segment with a buffer for each rank of the communicator that allocated it.
+// A region is one segment of shared memory with a buffer for each rank of the communicator that
+// allocated it.
 //
 // A rank that frees its buffer returns the buffer's pages to the system at once. The mapping stays
 // until all ranks have freed their buffers, because another rank's buffer may still be in use.
@@ -7,9 +8,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-// The ranks' large buffers lie three pages farther apart than their size, so that the same element
-// of each buffer has another hash in the first-level cache of AMD's Zen. This cache finds a line by
-// a hash that xors address bits 12 to 19 with bits 27 to 20 (Lipp et al., "Take A Way", 2020), and
+// The ranks' large buffers lie three pages farther apart than their size. So an element has a
+// different hash in each buffer in the first-level cache of AMD's Zen. This cache finds a line by a
+// hash that xors address bits 12 to 19 with bits 27 to 20 (Lipp et al., "Take A Way", 2020), and
 // lines with the same hash evict each other. Buffers 256 MiB apart have equal hashes, and
 // operations on them took twice as long.
 enum { REGION_LARGE = 1 << 20, REGION_SKEW = 3 * SHM_PAGE };

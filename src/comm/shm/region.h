@@ -10,8 +10,8 @@ enum { SHM_PAGE = 4096 };
 
 // How many bytes a segment needs for `size` buffers of `buffer_bytes`.
 size_t shm_region_bytes(size_t buffer_bytes, int size);
-// Creates the segment of a new region and gives it an id. One rank does it for all ranks of a
-// communicator, and the others map it.
+// Creates the segment of a new region and gives the region an id. One rank calls this for all ranks
+// of a communicator, and the others map the segment.
 tri_status shm_region_make(shm_family *family, size_t bytes, shm_segment *segment,
                            shm_handle *handle);
 char *shm_region_buffer(const shm_region *region); // finds this rank's buffer
@@ -20,8 +20,9 @@ char *shm_region_buffer(const shm_region *region); // finds this rank's buffer
 void shm_region_add(shm_family *family, shm_region *region);
 void shm_regions_end(shm_family *family);
 
-// Finds where `memory` lies, in a form that other ranks understand. Region 0: the data have to go
-// through staging memory, because not all ranks of the communicator map all of `memory`.
+// Finds where `memory` lies, in a form that other ranks understand. Region 0: not all ranks of the
+// communicator map all of `memory`, so the data have to be copied for them, through staging memory
+// or, in a message, through a pipe.
 shm_address shm_address_of(shm_comm *comm, const void *memory, size_t size_bytes);
 // Turns an address into a pointer that is valid in this process.
 void *shm_address_resolve(shm_family *family, shm_address address);

@@ -56,8 +56,9 @@ tri_status shm_segment_create(size_t size_bytes, shm_segment *out, shm_handle *h
     return TRI_OK;
 }
 
-// Checks that the descriptor is the maker's segment. If the maker is in another pid namespace, its
-// pid may belong to another process here, whose descriptor may be any file.
+// Checks that the opened descriptor is that of the maker's segment, and maps the segment. If the
+// maker is in another pid namespace, its pid may belong to another process here, whose descriptor
+// may be any file.
 static tri_status segment_adopt(const shm_handle *handle, shm_segment *out) {
     struct stat about;
     if (fstat(out->fd, &about) < 0 || (uint64_t)about.st_size != handle->size_bytes) {

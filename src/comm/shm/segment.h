@@ -19,8 +19,8 @@ typedef struct shm_segment {
     size_t size_bytes;
 } shm_segment;
 
-// What another process needs to open a segment, as long as its maker keeps the descriptor open. It
-// is small enough for a message.
+// What another process needs to open a segment while the segment's maker keeps the descriptor open.
+// A handle is small enough to be sent in a message.
 typedef struct shm_handle {
     int32_t pid, fd;
     uint64_t size_bytes, nonce;
@@ -45,7 +45,7 @@ tri_status shm_segment_commit(const shm_segment *segment, size_t offset, size_t 
 // would take more memory than small ones.
 void shm_segment_advise_huge(const shm_segment *segment);
 void shm_segment_close_fd(shm_segment *segment);
-// Unmaps the segment and closes its descriptor. Does nothing if nothing is mapped.
+// Unmaps the segment if it is mapped, and closes its descriptor if that is open.
 void shm_segment_unmap(shm_segment *segment);
 
 #endif

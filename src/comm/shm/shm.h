@@ -1,5 +1,6 @@
-// Communicator of processes of one host over memory that they share. The memory has no name in a
-// file system, so that the kernel frees it with the last process, however that process ended.
+// Opens communicators between processes of one host over memory that they share. The memory has no
+// name in a file system, so that the kernel frees it with the last process, however that process
+// ended.
 #ifndef TRIREME_COMM_SHM_SHM_H
 #define TRIREME_COMM_SHM_SHM_H
 

@@ -13,7 +13,8 @@
 
 enum {
     // An operation that reads and writes more bytes than this stores its results by instructions
-    // that bypass the caches, because so many results would only evict other data from them.
+    // that bypass the caches, because so many results would only evict other data from them. The
+    // function `streams` in work.c lists exceptions.
     SHM_STREAM_BYTES = 24 << 20,
 };
 

@@ -9,7 +9,7 @@ tri_status shm_watch_begin(shm_family *family); // fails only with TRI_NO_MEMORY
 void shm_watch_end(shm_family *family);
 
 // Functions of progress_backend (comm/progress/state.h), by which ranks find out whether others are
-// alive and what they do. shm_beat raises this rank's heartbeat.
+// alive and what they do. shm_beat raises this rank's heartbeat and then calls shm_observe.
 void shm_beat(progress_family *family);
 // Reads all heartbeats and remembers when each last changed.
 void shm_observe(progress_family *family);

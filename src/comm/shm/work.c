@@ -1,4 +1,4 @@
-// The copies and sums of a collective, one chunk for each call. A chunk is at most
+// Does the copies and sums of a collective, one chunk in each call. A chunk is at most
 // TRI_SHM_CHUNK_BYTES. The data lie in the ranks' buffers, or pass through staging memory, with as
 // many elements at a time as fit there (a window).
 //

@@ -1,7 +1,7 @@
-// The work of a collective: copies and sums, directly between the ranks' buffers if all of them lie
-// in shared memory, else through staging memory, with as many elements at a time as fit there (a
-// window). Where each rank's data of a window lie, and where its results go, is in current.from and
-// current.to (shm_current).
+// Does the work of a collective: copies and sums, directly between the ranks' buffers if all of
+// them lie in shared memory, else through staging memory, with as many elements at a time as fit
+// there (a window). Where each rank's data of a window lie, and where its results go, is in
+// current.from and current.to (shm_current).
 #ifndef TRIREME_COMM_SHM_WORK_H
 #define TRIREME_COMM_SHM_WORK_H
 
@@ -29,13 +29,13 @@ void shm_staging_use(shm_comm *comm);
 void shm_staging_fill(shm_comm *comm, const tri_comm_op *op);
 void shm_staging_drain(shm_comm *comm, const tri_comm_op *op);
 
-// Does one chunk of an all-reduce. PROGRESS_IDLE: every chunk has been begun, by this rank or
+// Reduces one chunk of an all-reduce. PROGRESS_IDLE: every chunk has been begun, by this rank or
 // another one.
 progress_result shm_reduce_advance(shm_comm *comm, const tri_comm_op *op);
 // True if every chunk of the all-reduce is reduced.
 bool shm_reduce_finished(const shm_comm *comm, const tri_comm_op *op);
-// Does one chunk of a collective other than an all-reduce. PROGRESS_IDLE: this rank has everything
-// that it receives.
+// Copies or reduces one chunk of a collective other than an all-reduce. PROGRESS_IDLE: this rank
+// has everything that it receives.
 progress_result shm_pull_advance(shm_comm *comm, const tri_comm_op *op);
 
 #endif

@@ -71,8 +71,8 @@ void staged_group_free(staged_group *g) {
 
 static tri_status copy_out(staged_group *g, const staged_route *route) {
     const tri_device_backend *device = route->out->device->backend;
-    // These are the tickets of the work that the group comes after. They are done already, so this
-    // does not wait. If their work failed, the group fails too.
+    // Fails if the work for which the group had to wait has failed. All that work has ended before
+    // the group leaves the state QUEUED, so tri_ticket_wait returns at once.
     for (int i = 0; i < g->base.after_count; i++) TRI_TRY(tri_ticket_wait(&g->base.after[i]));
     for (int i = 0; i < g->op_count; i++) {
         staged_op *op = &g->ops[i];

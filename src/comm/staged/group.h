@@ -1,6 +1,6 @@
-// One operation group (the operations that one call of `start` begins together) of a communicator
-// that passes a device's data through the host's memory, because its inner communicator cannot use
-// the device's memory.
+// Carries one operation group (the operations that one call of `start` begins together) through the
+// host's memory. It serves communicators for a device whose inner communicator cannot use the
+// device's memory.
 #ifndef TRIREME_COMM_STAGED_GROUP_H
 #define TRIREME_COMM_STAGED_GROUP_H
 

@@ -88,7 +88,7 @@ bool threaded_comes_after(const threaded_group *group) {
     return true;
 }
 
-// ---- beginning and end
+// ---- making and ending a communicator
 
 void threaded_init(threaded_comm *c, const threaded_kind *kind, const tri_comm_backend *slots,
                    tri_comm *inner, tri_device *device) {
@@ -208,8 +208,8 @@ tri_status threaded_start(tri_comm *comm, const tri_comm_op *ops, int count, tri
     return status;
 }
 
-// Whether one of the groups that call number `number` of `start` made is not done yet; calls are
-// numbered from 1. The caller holds the lock.
+// Whether a group of the call of `start` with this number is not done yet; calls are numbered from
+// 1. After a failure no group counts as pending. The caller holds the lock.
 static bool is_pending(const threaded_comm *c, uint64_t number) {
     if (c->status != TRI_OK) return false;
     for (const threaded_group *g = c->first; g; g = g->next)

@@ -27,18 +27,19 @@ typedef struct threaded_group {
 } threaded_group;
 
 typedef struct threaded_kind {
-    // Makes the groups of one call of `start`, in order; *out is NULL if there are none.
+    // Makes a list of the groups of one call of `start`, in order; *out is the first group, or NULL
+    // if there are none.
     tri_status (*make)(threaded_comm *comm, const tri_comm_op *ops, int count,
                        threaded_group **out);
     void (*free_group)(threaded_group *group);
     // The communicator's thread goes through all groups that are not done, from the first to the
-    // last, again and again. Before each pass it calls `begin`, and for each group `advance`.
-    // `begin` NULL: nothing has to be done. `advance` never waits for another rank. It sets *moved
-    // if the group has advanced, and group->done once the group is done.
+    // last, again and again. It calls `begin` before each pass (unless `begin` is NULL), and in the
+    // pass `advance` for each group. `advance` never waits for another rank. It sets *moved if the
+    // group has advanced, and group->done once the group is done.
     void (*begin)(threaded_comm *comm);
     tri_status (*advance)(threaded_comm *comm, threaded_group *group, bool *moved);
-    // Called once after a failure, whose message is the error message of the calling thread. Ends
-    // what is under way, and returns the status that is to be reported. NULL: nothing has to be
+    // Called once after a failure. Ends what is under way, and returns the status that is to be
+    // reported; the calling thread's tri_error_message is then the message. NULL: nothing has to be
     // ended.
     tri_status (*give_up)(threaded_comm *comm, tri_status status);
 } threaded_kind;
@@ -83,7 +84,7 @@ void threaded_free_groups(threaded_group *first, void (*free_group)(threaded_gro
 // True if all tickets in `group->after` are done, so that the group may begin.
 bool threaded_comes_after(const threaded_group *group);
 
-// Functions of tri_comm_backend that are the same for all communicators with such a thread.
+// Functions of tri_comm_backend that are the same for all communicators on this base.
 tri_status threaded_split(tri_comm *comm, int colour, int key, tri_comm **out);
 // Allocates memory of the device.
 tri_status threaded_alloc(tri_comm *comm, size_t size_bytes, void **out);

@@ -15,7 +15,7 @@
 #include <ucp/api/ucp.h>
 
 enum {
-    PROGRESS_CALLS = 16, // how often one call of `progress` lets UCX work
+    PROGRESS_CALLS = 16, // the most times that one call of `progress` lets UCX work
     LOSS_BYTES = 128,
     STUCK_ARMS = 20, // limit of tri_transport_end.stuck_arms
     // Limits of the wait while connections are closed: the number of calls without a nap, the
@@ -229,7 +229,8 @@ static void note(tri_transport_end *end, tri_transport_request *request, ucs_sta
     if (end->pending_count == end->pending_capacity) {
         size_t capacity = end->pending_capacity ? 2 * end->pending_capacity : 64;
         void *grown = realloc(end->pending, capacity * sizeof *end->pending);
-        if (!grown) abort(); // UCX would write to memory of which nobody keeps track
+        // Without an entry nobody would know until when UCX uses the request's memory.
+        if (!grown) abort();
         end->pending = grown;
         end->pending_capacity = capacity;
     }
@@ -361,8 +362,8 @@ static void drain(tri_transport_end *end) {
 }
 
 static void cancel_receives(tri_transport_end *end) {
-    // From the last to the first, because a request that is cancelled may be removed from the list
-    // at once.
+    // Goes from the last to the first, because a request that is cancelled may be removed from the
+    // list at once.
     for (size_t i = end->pending_count; i > 0; i--)
         if (i <= end->pending_count) ucp_request_cancel(end->worker, end->pending[i - 1]->handle);
 }
