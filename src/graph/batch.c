@@ -10,8 +10,8 @@ tri_value tri_input_find(const tri_graph *graph, const char *name) {
 }
 
 tri_value tri_batch_field(const tri_batch *batch, const char *name) {
-    // "position" is an input of the graph that the engine fills, from which dropout draws; it is no
-    // field of the data.
+    // The graph's input "position" is not a field of the data: the engine fills it, and dropout
+    // derives its random numbers from it.
     bool is_field = batch->graph && strcmp(name, "position") != 0;
     return is_field ? tri_input_find(batch->graph, name) : (tri_value){0};
 }

@@ -3,7 +3,9 @@
 // with its own parameters, such as a layer, and is scheduled as one. A pass rewrites the graph: the
 // autodiff pass adds the backward nodes, and the layout pass chooses the order of elements in
 // memory. A statistic is a running average of batch norm. With tensor parallelism, ranks share
-// layers: each has a slice of a layer's parameters.
+// layers: each has a slice of a layer's parameters. NORM is the part of a step between the backward
+// pass and the updates: it computes, over all ranks, the counts by which losses are divided and the
+// norm of the gradients.
 #ifndef TRIREME_GRAPH_GRAPH_H
 #define TRIREME_GRAPH_GRAPH_H
 
@@ -19,7 +21,9 @@
 typedef enum tri_phase {
     TRI_PHASE_FORWARD,
     TRI_PHASE_BACKWARD,
-    // Nodes of the backward pass that no other block waits for, if tri_pass_split_backward ran.
+    // Nodes of the backward pass whose results no other block needs; most of them make gradients of
+    // weights. tri_pass_split_backward moves them from BACKWARD to this phase; without that pass it
+    // is empty.
     TRI_PHASE_WEIGHT,
     TRI_PHASE_STEP, // optimizer updates
     TRI_PHASE_COUNT
@@ -30,7 +34,7 @@ typedef enum tri_value_kind {
     // Supplied per micro-batch: a field of the data, or "position" (tri_input_info).
     TRI_VALUE_INPUT,
     TRI_VALUE_PARAMETER, // a parameter of the model
-    TRI_VALUE_SCALAR,    // one or a few numbers supplied per step: a tri_scalar_kind
+    TRI_VALUE_SCALAR,    // one or a few numbers for the whole step; tri_scalar_kind lists them
     TRI_VALUE_RESULT,    // an output of a node
     TRI_VALUE_WEIGHTED,  // a weighted sum of losses, which no node reads (loss.h)
 } tri_value_kind;
@@ -81,7 +85,8 @@ typedef enum tri_parameter_role {
 } tri_parameter_role;
 
 // How the ranks of the tensor-parallel axis hold a value or a parameter. The placement decides
-// whether the gradient of the value or parameter has to be summed over these ranks.
+// whether its gradient has to be summed over these ranks. With PARTIAL_GRADIENT it has to be,
+// because each rank has computed one term (summand) of the gradient.
 typedef enum tri_placement {
     TRI_PLACEMENT_REPLICATED,       // every rank has the whole value and its whole gradient
     TRI_PLACEMENT_SLICED,           // each rank has one slice of the value and of its gradient
@@ -110,8 +115,10 @@ typedef struct tri_parameter_info {
     double momentum; // of a statistic: new = (1 − momentum) · old + momentum · mean over the step
     int block;
     tri_value value;
-    int before;                // the parameter of the same layer that was added before it; -1: none
-    tri_split split;           // how tri_split_layer says that the layer is sliced
+    int before; // the parameter of the same layer that was added before it; -1: none
+    // How tensor parallelism slices the parameter's layer, as the model has set it
+    // (tri_split_layer).
+    tri_split split;
     tri_parameter_slice slice; // set by tri_pass_tensor_parallel: `shape` is then the slice's
     // Every tensor-parallel rank has all of the parameter and computes one term of its gradient.
     bool has_partial_gradient;
@@ -126,8 +133,9 @@ typedef struct tri_gradient_info {
 } tri_gradient_info;
 
 typedef struct tri_input_info {
-    // "images", "labels", …; "position", which is I64 [2]: the number of the step, and the position
-    // of the micro-batch's first sample in it.
+    // The name of a field of the data ("images", "labels", …), or "position". The value "position"
+    // is I64 [2]: the number of the step, and the index of the micro-batch's first sample among the
+    // samples of the step.
     const char *name;
     tri_value value;
 } tri_input_info;
@@ -144,8 +152,8 @@ typedef struct tri_loss_term {
 
 typedef struct tri_metric_info {
     const char *name; // "loss" is always the first
-    // The value none (id 0) if training does not compute the metric, and for a "loss" that is a
-    // weighted sum.
+    // The value none (id 0) if training does not compute the metric. Also none for a "loss" that is
+    // a weighted sum, because the engine computes it from the losses of the sum.
     tri_value value;
     tri_loss_term term; // set where this metric is one loss of the weighted sum
 } tri_metric_info;
@@ -158,12 +166,12 @@ typedef struct tri_weighted_sum {
     double weights[TRI_MAX_LOSS_TERMS];
 } tri_weighted_sum;
 
-// Each loss of a weighted sum is divided by its own count over the whole step: of samples or of
-// labels. This tells when the counts are known. BACKWARD adds the gradients of all losses, so each
-// gradient must be divided before that. If all losses have the same count, the sum of the gradients
-// can be divided instead.
+// When the counts are known by which the losses of a weighted sum are divided. Each loss has a
+// count of its own, of samples or labels, over the whole step. BACKWARD adds up the gradients of
+// all losses, so each gradient must be divided before BACKWARD adds it. Only if all losses have the
+// same count can the sum of the gradients be divided afterwards.
 typedef enum tri_counting {
-    // After BACKWARD: all losses have one count, which the action NORM sums over the whole step.
+    // After BACKWARD: all losses have the same count, which NORM sums over the whole step.
     TRI_COUNT_BEHIND,
     TRI_COUNT_KNOWN, // always: each loss counts a fixed number per sample
     TRI_COUNT_AHEAD, // before the step: the host counts the labels of all its samples first
@@ -175,17 +183,19 @@ typedef struct tri_layer_info {
 } tri_layer_info;
 
 typedef enum tri_scalar_kind {
-    // [1], in the graph's dtype: the loss seed. This is the gradient of the loss with respect to
-    // its sum over samples or labels, with which the backward pass begins. Not used if the loss is
-    // a weighted sum of losses (TRI_SCALAR_TERM).
+    // [1], in the graph's dtype: the loss seed, with which the backward pass begins. This is the
+    // gradient of the loss with respect to its sum over samples or labels: loss scale / samples of
+    // the step (for ignored labels see TRI_STEP_GRADIENT_SCALE). Not used if the loss is a weighted
+    // sum of losses (TRI_SCALAR_TERM).
     TRI_SCALAR_SEED,
-    TRI_SCALAR_STEP, // F64 [TRI_STEP_SCALAR_COUNT]: the step scalars, written by the action NORM
+    TRI_SCALAR_STEP, // F64 [TRI_STEP_SCALAR_COUNT]: the step scalars, written by NORM
     // The loss seed of the first loss of a weighted sum; TRI_SCALAR_TERM + i: that of loss i.
     TRI_SCALAR_TERM,
     TRI_SCALAR_KIND_COUNT = TRI_SCALAR_TERM + TRI_MAX_LOSS_TERMS
 } tri_scalar_kind;
 
-// The elements of the step scalars, which NORM makes and update ops read.
+// The elements of the step scalars: numbers that NORM computes once in each step and the ops of the
+// optimizer read.
 enum {
     TRI_STEP_LR,
     // Factor of every gradient: nominal count / true count × clip factor / loss scale. With
@@ -197,8 +207,8 @@ enum {
     TRI_STEP_SKIP,            // not 0: the update changes nothing
     TRI_STEP_UPDATE,          // number of this update, from 1
     TRI_STEP_NORM,            // norm of the mean gradient before clipping
-    // Not 0: a number of this step is not finite, and no loss scale helps. Later steps then change
-    // nothing, until the host has handled it.
+    // Not 0: a number of this step is not finite, and a smaller loss scale would not help. The
+    // device then skips this step and all later ones, until the host has handled the error.
     TRI_STEP_HALTS,
     TRI_STEP_SCALAR_COUNT = 8
 };
@@ -206,7 +216,7 @@ enum {
 // The types in which a graph is computed: see tri_pass_precision. The names are Lightning's.
 typedef enum tri_precision {
     TRI_PRECISION_32_TRUE,
-    TRI_PRECISION_BF16_MIXED, // matrix products and what lies between them in BF16
+    TRI_PRECISION_BF16_MIXED, // matrix products, and the activations between them, in BF16
     TRI_PRECISION_16_MIXED,   // the same in F16, with a scaled loss
     TRI_PRECISION_BF16_TRUE,  // all activations in BF16
 } tri_precision;
@@ -251,7 +261,8 @@ struct tri_graph {
     int metric_count, metric_capacity;
     tri_weighted_sum *sums;
     int sum_count, sum_capacity;
-    // Into `metrics`: the losses of the weighted sum; count 0: the loss is no sum.
+    // The losses of the weighted sum are metrics[first_term … first_term + term_count - 1].
+    // term_count 0: the loss is no weighted sum.
     int first_term, term_count;
     tri_counting counting;
 
@@ -284,17 +295,19 @@ tri_value tri_node_output(const tri_graph *graph, tri_value value, int output);
 tri_value tri_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_shape shape);
 // Finds the input of that name; the value none if there is no such input.
 tri_value tri_input_find(const tri_graph *graph, const char *name);
-// The batch that a task's build function gets: the graph's inputs are its fields.
+// Makes the batch that is passed to the build function of a model (tri_task): it describes a
+// micro-batch of `size` samples, whose fields are the graph's inputs.
 tri_batch tri_batch_make(const tri_graph *graph, int64_t size);
-// The input "position", which tells where in the step the micro-batch begins, so that dropout draws
-// the same numbers however the step is divided into micro-batches. It is added when it is missing.
+// Gets the input "position", and adds it to the graph if it is missing. It tells where in the step
+// the micro-batch begins, so that dropout draws the same numbers however the step is divided into
+// micro-batches.
 tri_value tri_position(tri_graph *graph);
 tri_value tri_scalar(tri_graph *graph, tri_scalar_kind kind);
 // True if `value` is one of the graph's values, or the value none.
 bool tri_graph_has(const tri_graph *graph, tri_value value);
-// Fails the graph if it has no such value (tri_graph_has), as after a mistake in a model. Returns
-// false if the graph has failed, now or before. The message says with `what` and `name` (may be
-// NULL) who uses the value.
+// Checks a value that a model passes to a layer: fails the graph if the graph has no such value
+// (tri_graph_has). Returns false if the graph has failed, now or before. The error message names
+// the user of the value: `what` is its kind, such as "add", and `name` its name, or NULL.
 bool tri_graph_takes_value(tri_graph *graph, const char *what, const char *name, tri_value value);
 // Checks an input of a layer. If it is none, the model has usually read a field of tri_batch that
 // the data lacks. The graph then fails with a message that lists the fields that the data has, and
@@ -320,19 +333,19 @@ tri_status tri_graph_freeze(tri_graph *graph, const char *const *patterns, int c
 // Adds an entry to graph->gradients: what the current block contributes to the parameter's
 // gradient.
 void tri_gradient_add(tri_graph *graph, int parameter, tri_value value);
-// Gets the gradient of a parameter to which at most one block has contributed, such as a statistic;
-// none if no block has.
+// Gets the gradient of a parameter, such as a statistic, whose gradient at most one block makes;
+// none if no block does.
 tri_value tri_gradient_of(const tri_graph *graph, int parameter);
 
 // Returns the index in the full parameter, in row-major order, of element `index` of a slice of
-// shape `shape`. If the parameter is not sliced, this is `index` itself. Initial weights depend on
-// the result, so that a slice gets the same values as in the full parameter.
+// shape `shape`. If the parameter is not sliced, this is `index` itself. Initial weights are
+// computed from this index, so an element gets the same value in a slice as in the full parameter.
 int64_t tri_parameter_full_index(const tri_parameter_slice *slice, const tri_shape *shape,
                                  int64_t index);
 // Finds in which slice the element with index `full` of the full parameter lies. Returns the number
-// of the slice; *local is the element's index there, and *count is how many elements from it on are
-// consecutive both in the slice and in the full parameter, so that they can be copied at once. A
-// parameter that is not sliced counts as slice 0.
+// of the slice. *local is the element's index there. *count is how many elements, from this one on,
+// are consecutive both in the slice and in the full parameter, so that they can be copied at once.
+// A parameter that is not sliced counts as slice 0.
 int tri_parameter_locate(const tri_parameter_slice *slice, const tri_shape *shape, int64_t full,
                          int64_t *local, int64_t *count);
 // Gets the length of a run: slice and full parameter consist of runs of this many elements, and the
@@ -347,7 +360,7 @@ const tri_value_info *tri_value_get(const tri_graph *graph, tri_value value);
 // Returns the node that made the value; NULL: no node did, because it is an input, for example.
 const tri_node *tri_value_node(const tri_graph *graph, tri_value value);
 // True if the value is a loss: (sum, count) as an op with TRI_OP_LOSS makes it, or a weighted sum
-// of such (loss.h).
+// of such losses (loss.h).
 bool tri_value_is_loss(const tri_graph *graph, tri_value value);
 // Computes how many bytes of memory the value takes in its layout.
 int64_t tri_value_bytes(const tri_graph *graph, tri_value value);
@@ -362,7 +375,8 @@ static inline bool tri_value_is(tri_value value) { return value.id != 0; }
 // phase, by block (in the backward pass the last block first). TRI_INTERNAL: a pass is wrong; the
 // message names the node and the rule.
 tri_status tri_graph_verify(const tri_graph *graph);
-// Print a graph: one line per node, or as input of Graphviz.
+// tri_graph_print writes one line of text for each node; tri_graph_dot writes the graph as input of
+// Graphviz.
 void tri_graph_print(const tri_graph *graph, FILE *out);
 void tri_graph_dot(const tri_graph *graph, FILE *out);
 

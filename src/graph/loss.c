@@ -1,5 +1,5 @@
 // Adds losses and metrics to a graph, as pairs (sum, count) and as weighted sums of losses (see
-// loss.h), and counts the labels by which they are divided.
+// loss.h), and counts labels, because a loss is divided by their number.
 #include "graph/loss.h"
 
 #include "base/limits.h"

@@ -1,5 +1,6 @@
-// Weighted sums of losses, for passes and engine; model code uses <trireme/graph.h>. Each loss of
-// such a sum is a mean: its sum divided by its own count, both over the whole step.
+// Weighted sums of losses, for passes and engine; model code uses <trireme/graph.h>. Each loss of a
+// weighted sum is a mean: the sum of its values for all samples or labels of the step, divided by
+// their number.
 #ifndef TRIREME_GRAPH_LOSS_H
 #define TRIREME_GRAPH_LOSS_H
 
@@ -7,12 +8,12 @@
 
 // Makes the weighted sum weight · a + b of two losses; b may be none.
 tri_value tri_loss_combine(tri_graph *graph, tri_value a, double weight, tri_value b);
-// Copies the declaration of a metric from another graph, with this graph's `value`: for passes,
-// which write a new graph from an old one.
+// Declares in the graph `to` a metric of another graph, with the same name and weight; `value` is
+// the metric's value in `to`. Passes that write a new graph from an old one use it.
 void tri_metric_copy(tri_graph *to, const tri_metric_info *metric, tri_value value);
-// How many labels of a micro-batch of `size` samples the loss counts: all but the ignored ones.
-// `labels` points to the field of the micro-batch that holds the labels, or from which an op makes
-// them, as next_token makes them from tokens.
+// Counts the labels of a micro-batch of `size` samples that enter the loss: all but the ignored
+// ones. `labels` points to the field of the micro-batch that holds the labels, or from which an op
+// makes them, as next_token makes them from tokens.
 int64_t tri_loss_count_labels(const tri_graph *graph, const tri_loss_term *term, int64_t size,
                               const void *labels);
 

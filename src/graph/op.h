@@ -23,8 +23,9 @@ typedef struct tri_cost {
     double flops; // multiplications and additions
 } tri_cost;
 
-// The types of attributes. tri_attr_field says at which offset of the op's struct each attribute
-// lies, so that graphs can be printed by code that knows no op.
+// The types of attributes; an attribute is a setting of an op, such as a stride. tri_attr_field
+// says at which offset of the op's struct each attribute lies, so that graphs can be printed by
+// code that knows no op.
 typedef enum tri_attr_kind {
     TRI_ATTR_INT,
     TRI_ATTR_FLOAT,
@@ -45,25 +46,29 @@ typedef struct tri_attr_field {
 // than this, because the op uses them as indices.
 typedef struct tri_op_classes {
     int64_t (*count)(const void *attr, const tri_op_signature *signature);
-    // Names in messages: what numbers of the data are called ("labels"), and what the model has
-    // ("classes").
+    // Plural nouns for error messages: what the numbers in the data are ("labels"), and what they
+    // are indices of ("classes").
     const char *of_data, *of_model;
 } tri_op_classes;
 
 typedef enum tri_op_flags {
     TRI_OP_VIEW = 1,   // output 0 is input 0's memory under another shape (plain layouts only)
     TRI_OP_RANDOM = 2, // reads the graph's input `position`, from which its random numbers follow
-    TRI_OP_UPDATE = 4, // no outputs; overwrites input 0 and its optimizer states (inputs 3 and up)
+    // Has no outputs: it overwrites the parameter (input 0) and its optimizer states (inputs 3 and
+    // up).
+    TRI_OP_UPDATE = 4,
     // Output 0 is F64 [2]: a loss as (sum, count). The backward pass begins with the gradient of
     // the loss with respect to this sum.
     TRI_OP_LOSS = 8,
     // The ranks of a group compute the op together: the engine runs it, not a device. Its inputs
     // and outputs have plain (row-major) layouts.
     TRI_OP_COLLECTIVE = 16,
-    // Computes numbers of an update, such as the learning rate: only the engine adds it.
+    // Computes numbers that an update needs, such as the learning rate or sums of squares of
+    // gradients. No model and no pass uses such an op: the engine runs it outside of the model's
+    // graph.
     TRI_OP_STEP = 64,
-    // It is cheap to compute, and its gradient reads its inputs, which are therefore kept anyway:
-    // so output 0 is not kept for the backward pass but computed again.
+    // The op is cheap to compute, and its gradient reads its inputs, which are therefore kept
+    // anyway: so output 0 is not kept for the backward pass but computed again.
     TRI_OP_RECOMPUTABLE = 32,
 } tri_op_flags;
 
@@ -75,8 +80,8 @@ typedef struct tri_op {
     int output_count;
     unsigned flags;
     // Index + 1 of the input over whose memory output 0 may be written; 0: none. Every kernel of
-    // the op must allow it. The plan does it only if nothing reads that input later, and if type,
-    // shape and layout of the two are the same.
+    // the op must allow it. The plan does it only if nothing reads that input later, and if output
+    // 0 has the input's type, shape and layout.
     int in_place;
     size_t attr_bytes;
     // Ends with a field whose name is NULL; NULL: the op has no attributes.
@@ -100,8 +105,8 @@ typedef struct tri_op {
     // For an op that reads class or token numbers: how many classes or tokens there are, so that
     // data with larger numbers can be rejected. NULL: the op reads none.
     const tri_op_classes *classes;
-    // The op's cost. By it the model is cut into stages, and times are estimated. NULL: one flop
-    // for each element of output 0; a view costs nothing.
+    // Computes the cost of a node, by which blocks are divided into pipeline stages and times are
+    // estimated. NULL: one flop for each element of output 0; a view costs nothing.
     tri_cost (*cost)(const void *attr, const tri_op_signature *signature);
 } tri_op;
 

@@ -15,7 +15,8 @@ const char *tri_axis_name(tri_axis axis) { return names[axis]; }
 
 typedef struct mesh_wish {
     const int *size; // by axis; 0: not given
-    // The strategy's axis: if `size` does not give it, it gets the ranks that are left.
+    // The strategy's axis. If `size` gives no size for it, its size is the number of ranks divided
+    // by the sizes of the other axes.
     tri_axis own;
     int ranks;       // ranks of the run
     int64_t product; // product of the sizes that the user gave
@@ -97,7 +98,7 @@ tri_status tri_mesh_make(const int size[TRI_AXIS_COUNT], tri_axis own, int ranks
             return TRI_FAIL(TRI_BAD_INPUT, "strategy.mesh.%s: %d is not a number of ranks",
                             names[i], size[i]);
         mesh.size[i] = size[i] ? size[i] : 1;
-        // A product above the bound stays above it; stopping here avoids an overflow.
+        // A product above TRI_MAX_RANKS is too large already; to multiply on could overflow.
         if (wish.product <= TRI_MAX_RANKS) wish.product *= mesh.size[i];
     }
     if (!is_possible(&wish, wish.product)) return refuse(&wish);

@@ -24,17 +24,18 @@ typedef struct tri_mesh {
 
 const char *tri_axis_name(tri_axis axis);
 
-// Makes a mesh. Size 0 means that the axis has no given size: the axis `own` (the strategy's) then
-// gets `ranks` divided by the sizes of the others, any other axis gets 1. TRI_BAD_INPUT: the
-// product is not `ranks`; the message has the nearest sizes, and numbers of ranks, that fit.
+// Makes a mesh. A size of 0 means that the user gave none: the axis `own`, which the strategy names
+// (tri_strategy.own_axis), then gets `ranks` divided by the sizes of the other axes, and any other
+// axis gets 1. TRI_BAD_INPUT: the product of the sizes is not `ranks`; the message proposes sizes,
+// and numbers of ranks, that fit.
 tri_status tri_mesh_make(const int size[TRI_AXIS_COUNT], tri_axis own, int ranks, tri_mesh *out);
 // Returns a rank's coordinate along an axis.
 int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis);
 
-// Groups along a set of axes (bits 1 << TRI_AXIS_SHARD, …): a group is the ranks whose coordinates
-// differ along these axes alone. Colour and key are the arguments of a communicator's split: all
-// ranks of a group have one colour, and the key orders them as in the mesh. With no axes each rank
-// is a group of its own.
+// These functions describe groups of ranks along a set of axes (bits 1 << TRI_AXIS_SHARD, …): a
+// group is the ranks whose coordinates differ along these axes alone. Colour and key are the
+// arguments of a communicator's split: all ranks of a group have one colour, and the key numbers
+// them from 0 in the order of their ranks. With no axes each rank is a group of its own.
 int tri_mesh_colour(const tri_mesh *mesh, int rank, unsigned axes);
 int tri_mesh_key(const tri_mesh *mesh, int rank, unsigned axes);
 int tri_mesh_size(const tri_mesh *mesh, unsigned axes);
@@ -46,8 +47,8 @@ int tri_mesh_member(const tri_mesh *mesh, int rank, unsigned axes, int key);
 int tri_mesh_replicas(const tri_mesh *mesh);
 int tri_mesh_replica(const tri_mesh *mesh, int rank);
 
-// Writes the mesh for people: "replicate 2 (ranks 0 4) x shard 4 (ranks 0 1 2 3)", each axis with
-// the group of rank 0 along it.
+// Writes the mesh as text, each axis with the group of rank 0 along it: "replicate 2 (ranks 0 4) x
+// shard 4 (ranks 0 1 2 3)".
 char *tri_mesh_text(const tri_mesh *mesh, char *out, size_t size);
 
 #endif

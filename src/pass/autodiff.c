@@ -8,7 +8,7 @@
 typedef struct autodiff {
     tri_graph *graph;
     bool *wanted; // wanted[v]: value v depends on a trained parameter
-    // grads[v]: the gradient of value v, summed over the readers of v that were visited.
+    // grads[v]: the gradient of value v, summed over the readers of v that were visited so far.
     tri_value *grads;
 } autodiff;
 
@@ -26,8 +26,8 @@ static void mark_wanted(autodiff *a) {
 }
 
 // Finds what the current block has added to the parameter's gradient so far; NULL: nothing. The
-// backward pass goes from block to block, so the current block's gradients are at the end of the
-// list.
+// backward pass goes from block to block, so the current block's entries are at the end of
+// graph->gradients.
 static tri_value *contribution(tri_graph *g, int parameter) {
     for (int i = g->gradient_count - 1; i >= 0 && g->gradients[i].block == g->block; i--)
         if (g->gradients[i].parameter == parameter) return &g->gradients[i].value;
@@ -35,7 +35,7 @@ static tri_value *contribution(tri_graph *g, int parameter) {
 }
 
 // Converts the gradient, which a gradient rule may have made in a half type, to the type in which
-// the parameter is stored: in that type gradients are summed.
+// the parameter is stored, because gradients are summed in that type.
 static tri_value as_stored(tri_graph *g, int parameter, tri_value gradient) {
     tri_cast_attr attr = {.dtype = g->parameters[parameter].dtype};
     if (tri_value_get(g, gradient)->dtype == g->parameters[parameter].dtype) return gradient;
@@ -79,8 +79,8 @@ static tri_status check_gradients(const tri_graph *g) {
     int *gradient_of = TRI_NEW_ARRAY(g->arena, int, g->value_count);
     for (int i = 0; i < g->gradient_count; i++) {
         has[g->gradients[i].parameter] = true;
-        // Two parameters cannot share a gradient, because each gradient has its own range of the
-        // flat buffer.
+        // Two parameters cannot share a gradient, because each parameter's gradient has its own
+        // memory.
         int *of_value = &gradient_of[g->gradients[i].value.id];
         if (*of_value)
             return TRI_FAIL(TRI_UNSUPPORTED, "parameters %s and %s have one gradient",

@@ -1,6 +1,6 @@
-// The pass bytes. The model reads images as F32, but with this pass they arrive as U8, so that only
-// a quarter of the bytes is copied. Each block that reads images normalises them itself, so that
-// normalised images need not be sent from block to block.
+// Lets images arrive on the device as U8, although the model reads them as F32, so that only a
+// quarter of the bytes is copied to it. Each block that reads images normalises them itself, so
+// that normalised images need not be sent from block to block.
 #include "ops/ops.h"
 #include "pass/pass.h"
 

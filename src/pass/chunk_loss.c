@@ -1,9 +1,10 @@
-// Lets a layer that makes many scores, and the cross-entropy of these scores, be computed chunk by
-// chunk of rows. The scores of a language model are its largest tensor: a row for each token, with
-// a number for each word of the vocabulary. Where nothing else reads them, one node takes the place
-// of the layer, the loss and their gradients (ops/linear_cross_entropy.c), and only the scores of a
-// chunk are in memory at a time. Training computes the loss together with the gradients, in the
-// backward pass, because it would otherwise have to compute the scores twice.
+// Lets a linear layer with many outputs (scores), and the cross-entropy of these scores, be
+// computed chunk by chunk, some rows at a time. The scores of a language model are its largest
+// tensor: a row for each token, with a number for each word of the vocabulary. Where nothing else
+// reads them, one node takes the place of the layer, the loss and their gradients
+// (ops/linear_cross_entropy.c), and only the scores of a chunk are in memory at a time. Training
+// computes the loss together with the gradients, in the backward pass, because it would otherwise
+// have to compute the scores twice.
 #include "ops/ops.h"
 #include "pass/pass.h"
 
@@ -12,7 +13,8 @@
 // Scores of fewer bytes stay whole: it would save little memory to compute them in chunks.
 enum { WHOLE_BYTES = 1 << 23 };
 
-// The nodes that one node replaces, by their indices in the graph; -1: there is none.
+// The nodes around one cross-entropy that a single new node replaces, by their indices in the
+// graph; -1: there is none.
 typedef struct head {
     int linear, loss, accuracy; // nodes of the forward pass; only evaluation has an accuracy
     int loss_grad, weight_grad, x_grad; // nodes of the backward pass; -1 in evaluation
@@ -72,8 +74,9 @@ static bool takes_layer(const tri_graph *g, const tri_node *linear) {
 }
 
 // Finds the backward nodes of the linear layer. False: the gradients of its weight and of its input
-// x are not both computed. Also false if the gradient of x is one rank's term of a sum over ranks:
-// it has to be F32, and the one node would make it in the type of x.
+// x are not both computed, or further nodes read the gradient of the scores. Also false if the
+// gradient of x is one rank's term of a sum over ranks: that gradient has to be F32, and the node
+// that replaces these nodes would make it in x's type.
 static bool find_gradients(const chunking *c, head *h) {
     const tri_graph *g = c->graph;
     const tri_node *linear = &g->nodes[h->linear];
@@ -89,8 +92,8 @@ static bool find_gradients(const chunking *c, head *h) {
 
 // Finds the nodes around the cross-entropy `loss` that one node can replace. False: it cannot
 // replace them, for example because the scores do not come from a linear layer, or because further
-// nodes read the scores. There are such further nodes where ranks divide the classes: they combine
-// the results of all ranks (vocab_parallel_loss.c).
+// nodes read the scores. There are such further nodes where tensor-parallel ranks divide the
+// classes: they combine the results of all ranks (vocab_parallel_loss.c).
 static bool find_head(const chunking *c, int loss, head *h) {
     const tri_graph *g = c->graph;
     const tri_node *node = &g->nodes[loss];
@@ -110,8 +113,9 @@ static bool find_head(const chunking *c, int loss, head *h) {
     return h->accuracy < 0 && find_gradients(c, h);
 }
 
-// Makes a node with these inputs. Where `outputs` has a value of the graph, the node makes that
-// value; where `outputs` has none, a new one. The node is not in the graph's list of nodes yet.
+// Makes a node with these inputs. If outputs[k] is a value of the graph, it becomes the node's
+// output k; if outputs[k] is the value none, output k is a new value. The node is not in the
+// graph's list of nodes yet.
 static tri_node make_node(const chunking *c, const tri_op *op, const tri_node *linear,
                           tri_phase phase, const void *attr, const tri_value *inputs,
                           const tri_value *outputs) {
@@ -163,8 +167,8 @@ static bool has_kernel(const chunking *c, const tri_node *node) {
     return def && def->chunks_scores;
 }
 
-// Puts one node in the place of the last of the nodes that it replaces, because all that it reads
-// has been made there. Does nothing if the device has no kernel for it.
+// Replaces the nodes of `h` by one node, which stands where the last of them stood, because only
+// then all that it reads has been computed. Does nothing if the device has no kernel for the node.
 static void replace(chunking *c, const head *h) {
     tri_graph *g = c->graph;
     bool training = h->loss_grad >= 0;
@@ -184,7 +188,8 @@ static void replace(chunking *c, const head *h) {
     g->nodes[last] = node;
 }
 
-// Removes the nodes that were replaced, and numbers the others again.
+// Removes the nodes that were replaced. The remaining nodes move up in the list, so each of their
+// outputs gets the new index of its node.
 static void remove_dropped(const chunking *c) {
     tri_graph *g = c->graph;
     int kept = 0;

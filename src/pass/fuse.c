@@ -1,7 +1,7 @@
-// Fusion: merges nodes that a device can compute at once, by the table in fusions.c, so that the
-// values between them need not go through memory. A fusion changes two nodes: one, called the node,
-// reads output 0 of the other, called the producer. Before a fusion is applied, the device is asked
-// whether it has kernels for the changed nodes.
+// Fusion: merges nodes that a device can compute in one kernel, by the table in fusions.c, so that
+// the values between them need not go through memory. A fusion changes two nodes: one, called the
+// node, reads output 0 of the other, called the producer. Before a fusion is applied, the device is
+// asked whether it has kernels for the changed nodes.
 #include "pass/fusions.h"
 
 #include <string.h>

@@ -7,12 +7,12 @@
 
 typedef enum fusion_result {
     // The producer does the work of both, and the node is removed. Output 0 of the producer then
-    // has the node's shape and type. This is done only if nothing else reads the producer's output,
-    // because that is no longer computed, if nothing reads other outputs of the node, and if both
-    // nodes are in one block.
+    // has the node's shape and type. Conditions: both nodes are in one block and phase; nothing
+    // else reads the producer's output 0, because its former contents are no longer computed; and
+    // nothing reads an output of the node other than output 0.
     FUSION_PRODUCER_STAYS,
-    // Both nodes stay, and work moves from one to the other. The conditions are those of
-    // FUSION_PRODUCER_STAYS.
+    // Both nodes stay, and work moves from one to the other. Conditions: both nodes are in one
+    // block and phase, and nothing else reads the producer's output 0.
     FUSION_BOTH_STAY,
     // The node reads the producer's inputs instead of its output. The producer is removed if
     // nothing else reads its outputs.

@@ -12,13 +12,13 @@ typedef struct relayout {
     tri_value *reordered; // reordered[v]: the latest reordered copy of value v, or none
     int reordered_count;
     // A linked list for each value v: the gradients in graph->gradients that are value v.
-    // gradient_of[v] is the first of them, and next_gradient[i] follows gradient i. Both are an
-    // index + 1; 0: the list ends.
+    // gradient_of[v] is the first of them, and next_gradient[i] follows gradient i. The entries of
+    // both arrays are an index + 1; 0: the list ends.
     int *gradient_of, *next_gradient;
 } relayout;
 
-// Adds a reorder of `value` to `layout`, in the current phase and block, and returns its output. If
-// an earlier reorder made the same, returns that one's output.
+// Adds a node that reorders `value` to `layout`, in the current phase and block, and returns its
+// output. If the latest reorder of `value` was to the same layout, returns the output of that node.
 static tri_value reorder(relayout *r, tri_value value, const tri_layout *layout) {
     tri_graph *g = r->graph;
     if ((int)value.id < r->reordered_count && tri_value_is(r->reordered[value.id])) {
@@ -62,8 +62,9 @@ static tri_status layout_node(relayout *r, tri_node node) {
     return TRI_OK;
 }
 
-// Gives a gradient the home layout of its parameter. Both are ranges of flat buffers, which the
-// optimizer reads element by element, so they need the same layout.
+// Reorders the gradients that the node makes to the home layouts of their parameters. The optimizer
+// reads a parameter and its gradient side by side, element by element, so both need the same
+// layout.
 static void layout_gradients(relayout *r, const tri_node *node) {
     tri_graph *g = r->graph;
     for (int k = 0; k < node->output_count; k++)

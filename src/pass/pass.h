@@ -13,7 +13,8 @@
 
 typedef struct tri_tensor_parallel_options {
     // The recipe's strategy.tensor: a map from patterns of layer names (`*`, `?`) to none, column
-    // or row, which override the splits that the model sets; NULL: not given.
+    // or row. These override the splits (how a layer's parameters are sliced) that the model sets.
+    // NULL: not given.
     const tri_tree *layers;
     // Slices activations along the sequence between a row-parallel layer and the next
     // column-parallel one. Without this, all ranks would hold copies there, which take more memory
@@ -34,9 +35,10 @@ tri_status tri_pass_tensor_parallel(tri_arena *arena, const tri_graph *graph, co
                                     int rank, const tri_tensor_parallel_options *options,
                                     tri_graph **out);
 // Lets the input `input`, which the model reads as F32, arrive as U8. Each block that reads it, or
-// a view of it, then begins with the op normalize_bytes. Does nothing if there is no such input.
+// a view of it, then begins with the op normalize_bytes, which makes F32 of it. Does nothing if
+// there is no such input.
 tri_status tri_pass_bytes(tri_graph *graph, const char *input, const tri_pixel_scale *scale);
-// When a fusion is tried: its two nodes exist only from then on.
+// When a fusion is tried: before or after the pass that adds the backward nodes.
 typedef enum tri_fusion_time {
     // Fusions of the forward pass: activations into the node that makes their input, ReLU and
     // dropout into max pooling, flatten into linear, log-softmax into NLL. Autodiff then sees only
@@ -46,16 +48,16 @@ typedef enum tri_fusion_time {
     // makes one of them.
     TRI_FUSE_AFTER_AUTODIFF,
 } tri_fusion_time;
-// Merges nodes that the device can compute at once, by the table in fusions.c. A fusion is not
-// applied if the device has no kernel for a changed node, in the types that its tensors have when
-// the pass runs. `device` NULL: every fusion is applied. Ends with a sweep.
+// Merges nodes that the device can compute in one kernel, by the table in fusions.c. A fusion is
+// not applied if the device has no kernel for a changed node; the device is asked for the types
+// that tensors have when this pass runs. `device` NULL: every fusion is applied. Ends with a sweep.
 tri_status tri_pass_fuse(tri_graph *graph, const tri_device_description *device,
                          tri_fusion_time time);
 // Drops nodes whose outputs no node, metric or gradient reads, so that no kernel computes them.
 tri_status tri_pass_sweep(tri_graph *graph);
-// Gives every value the type in which it is computed, and inserts casts, by the table in
-// precision.c. A parameter that kernels read in a half type keeps its stored type (info.dtype) for
-// the optimizer's masters and for its gradient.
+// Decides by the table in precision.c in which type each value is computed, and inserts casts. A
+// parameter that kernels read in a half type is still stored in the type tri_parameter_info.dtype:
+// the optimizer's master weights and the gradient have that type.
 tri_status tri_pass_precision(tri_graph *graph, tri_precision precision);
 // Adds the backward pass, for training: the gradient of the loss's sum with respect to every
 // trained parameter. Each block that reads a parameter adds one contribution (tri_gradient_add).
@@ -65,8 +67,8 @@ tri_status tri_pass_autodiff(tri_graph *graph);
 // computes them chunk by chunk of rows, so that the scores of all rows are never in memory at once.
 // Does so only where nothing else reads the scores, they are large, and the device has a kernel
 // that keeps one chunk (tri_kernel_def.chunks_scores; `device` NULL: every kernel does). It runs
-// after autodiff, and never before tri_pass_split_backward, which needs the weight's gradient as a
-// node of its own. Ends with a sweep.
+// after autodiff. It does not run if tri_pass_split_backward does, which needs the weight's
+// gradient as a node of its own. Ends with a sweep.
 tri_status tri_pass_chunk_loss(tri_graph *graph, const tri_device_description *device);
 // Splits the backward pass, for pipeline orders that need this (zero-bubble): moves those of its
 // nodes for which no other block waits (mostly gradients of parameters) into the phase WEIGHT, so

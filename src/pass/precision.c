@@ -125,7 +125,7 @@ typedef struct precision {
     precision_value *values;
 } precision;
 
-// Whether `node` would round its inputs to the half type anyway.
+// Whether `node` computes with its inputs in the half type, even where they are given as F32.
 static bool reads_half(const precision *p, const tri_node *node) {
     switch (row_of(node->op)->class) {
     case PRECISION_HALF:
@@ -219,8 +219,8 @@ static void set_narrow(precision *p, tri_node *node, size_t offset) {
 }
 
 // Marks the values that are terms of a sum over ranks: from the linear layer that makes them (each
-// rank has a slice of its inputs) up to the op that sums them. They stay F32 until then, so that
-// the sum is rounded to the half type only once, as on one rank.
+// rank has a slice of its inputs) up to the op that sums them. Also marks the sum. The terms stay
+// F32 until they are summed, so that the sum is rounded to the half type only once, as on one rank.
 static void mark_sums(precision *p, const tri_node *node) {
     precision_value *y = &p->values[node->outputs[0].id];
     const precision_value *x = &p->values[node->inputs[0].id];

@@ -24,9 +24,9 @@ static bool *find_awaited(const tri_graph *g) {
 }
 
 // Adds a copy of each parameter's gradient that an awaited node makes, and lets the copy be the
-// gradient. The awaited node cannot move to the phase WEIGHT, but the copy will. So the backward
-// pass writes all gradients of a block in one phase. It has to, because the memory for gradients of
-// a block is available only during one action.
+// gradient. The awaited node cannot move to the phase WEIGHT, but the copy will. So all gradients
+// of a block are written in one phase, and that means by one action of the schedule. This is
+// necessary, because the memory for the gradients of a block is available only during one action.
 static void copy_gradients(tri_graph *g, const bool *awaited) {
     int block = g->block;
     tri_phase phase = g->phase;

@@ -139,8 +139,8 @@ static tri_status copy_sources(parallel_pass *pass) {
                     (long long)pass->tensor_parallel.slices);
 }
 
-// Gets the new value of a loss, metric or statistic. All ranks must have it in full; no rule slices
-// one of these.
+// Gets the new graph's value for a loss, metric or statistic of the old graph. Every rank has the
+// whole value, because no rule slices losses, metrics or statistics.
 static tri_value replicated_value(const parallel_pass *pass, tri_value from) {
     TRI_ASSERT(parallel_placement_of(pass, from).kind == TRI_PLACEMENT_REPLICATED);
     return pass->values[from.id];

@@ -48,8 +48,8 @@ typedef struct parallel_pass {
     bool *partial, *complete;
     // For scores that are sliced along the classes, a collective computes the maximum of each row
     // over all ranks. `scores`: the value of the old graph for which this was done last. `max`: the
-    // value of the new graph with its maxima. They are kept because the loss and the accuracy of
-    // the same scores share them.
+    // value of the new graph that holds the maxima of its rows. They are kept because the loss and
+    // the accuracy of the same scores share them.
     tri_value scores, max;
     parallel_conversion *conversions;
     int conversion_count, conversion_capacity;
@@ -63,21 +63,22 @@ int parallel_parameter_axis(const tri_op *op, int input, tri_split split);
 // Rewrites one node by the rule for its op (tensor_parallel_rules.c).
 void parallel_rewrite(parallel_pass *pass, const tri_node *node);
 
-// The pass writes a new graph from an old one. Returns the new graph's value for `from` of the old
-// graph, in the given placement. If the new value has another placement, nodes that convert it are
-// added first. Defined in tensor_parallel_values.c.
+// Returns the new graph's value for `from`, a value of the old graph, in the given placement. If it
+// has another placement so far, nodes that convert it are added first. Defined in
+// tensor_parallel_values.c.
 tri_value parallel_ask(parallel_pass *pass, tri_value from, parallel_placement placement);
 // Gets the placement of the new value that stands for `from` of the old graph.
 parallel_placement parallel_placement_of(const parallel_pass *pass, tri_value from);
-// Adds a node of the same op to the new graph, with these inputs; its outputs have the given
-// placement.
+// Adds a node to the new graph with the op of `node`, which is of the old graph, and with these
+// inputs. Its outputs have the given placement, and stand for the outputs of `node`.
 void parallel_emit(parallel_pass *pass, const tri_node *node, const tri_value *inputs,
                    const void *attr, parallel_placement placement);
 // Records that `value` of the new graph stands for `from` of the old one.
 void parallel_set(parallel_pass *pass, tri_value from, tri_value value,
                   parallel_placement placement);
-// Sums terms that the ranks have computed. *placement becomes replicated or, with
-// strategy.sequence_parallel, sliced along the sequence.
+// Adds the op that sums `partial`, this rank's term, over the tensor-parallel ranks, and returns
+// the sum. *placement, that of the sum, is replicated or, with strategy.sequence_parallel, sliced
+// along the sequence.
 tri_value parallel_sum(parallel_pass *pass, tri_value partial, parallel_placement *placement);
 // If `from` of the old graph is a parameter, records whether the node that reads it computes all of
 // its gradient or, if `partial` is set, one term of it.

@@ -19,8 +19,8 @@ struct rule {
     void (*rewrite)(parallel_pass *pass, const tri_node *node, const rule *row);
     // If one of the first `streams` inputs is sliced along an axis that `axes` allows, all of these
     // inputs are sliced in this way, and so is the output. Further inputs, such as the weight of a
-    // norm, are replicated. If none of the inputs is sliced so, every rank computes the op on full
-    // tensors.
+    // norm, are replicated. If none of these inputs is sliced along such an axis, every rank
+    // computes the op on full tensors.
     int streams;
     unsigned axes;
     // Changes attributes that depend on the slice, which lies along axis `dim` of the first input's
@@ -113,7 +113,7 @@ static void rewrite_linear(parallel_pass *pass, const tri_node *node, const rule
     // The bias is added once, to the sum.
     parallel_placement placement;
     tri_value bias = in[2];
-    // These always hold, because the fusions that change `axes` and `activation` run later.
+    // The fusions that change `axes` and `activation` run after this pass.
     TRI_ASSERT(((const tri_linear_attr *)node->attr)->axes == 1);
     TRI_ASSERT(((const tri_linear_attr *)node->attr)->activation == TRI_ACTIVATION_NONE);
     in[0] = parallel_ask(pass, node->inputs[0], parallel_sliced(last));
@@ -128,8 +128,8 @@ static void rewrite_linear(parallel_pass *pass, const tri_node *node, const rule
     parallel_set(pass, node->outputs[0], y, placement);
 }
 
-// Each rank looks up those ids that belong to its own slice of the vocabulary and gives zeros for
-// all others. So the sum over ranks is the embedding.
+// Rewrites an embedding whose vocabulary is sliced. Each rank looks up those ids that belong to its
+// own slice and gives zeros for all others. So the sum over ranks is the embedding.
 static void rewrite_embedding(parallel_pass *pass, const tri_node *node, const rule *row) {
     if (parallel_split_of(pass, node->inputs[1]) == TRI_SPLIT_NONE) {
         rewrite_replicated(pass, node);
@@ -148,7 +148,7 @@ static void rewrite_embedding(parallel_pass *pass, const tri_node *node, const r
 
 // Finds how slices continue through a reshape: the axis of `to` whose slices have the same elements
 // as the slices along axis `dim` of `from`. The axes before it must have as many elements in both
-// shapes, and it must be divisible into the slices. -1: there is no such axis.
+// shapes, and its size must be divisible by the number of slices. -1: there is no such axis.
 static int reshaped_axis(const tri_shape *from, int dim, const tri_shape *to, int64_t slices) {
     int64_t outside = 1, here = 1;
     for (int i = 0; i < dim; i++) outside *= from->dims[i];
@@ -176,9 +176,9 @@ static void rewrite_reshape(parallel_pass *pass, const tri_node *node, const rul
 }
 
 // Gets the heads of `keys` (keys or values) that this rank's heads of queries read. If the number
-// of ranks divides the heads, this is the rank's slice of them. Otherwise the ranks are a multiple
-// of the heads: it is one head, which other ranks read too. With 2 heads and 4 ranks, ranks 0 and 1
-// read head 0.
+// of heads is a multiple of the number of ranks, the rank reads its slice of the heads. Otherwise
+// the number of ranks is a multiple of the number of heads, and several ranks read the same head:
+// with 2 heads and 4 ranks, ranks 0 and 1 read head 0.
 static tri_value heads_for(parallel_pass *pass, tri_value keys) {
     int64_t heads = full_shape(pass, keys).dims[2], slices = pass->tensor_parallel.slices;
     if (heads % slices == 0) return parallel_ask(pass, keys, parallel_sliced(2));
@@ -227,7 +227,8 @@ static tri_value max_of(parallel_pass *pass, tri_value scores) {
 }
 
 // Whether the scores are sliced along the classes. Then loss and accuracy work on the slices, so
-// that the scores, which are large, need not be gathered.
+// that the scores, which are large, need not be gathered. *classes gets the number of all classes,
+// and the first class of this rank's slice.
 static bool in_classes(const parallel_pass *pass, tri_value scores, tri_classes_attr *classes) {
     parallel_placement is = parallel_placement_of(pass, scores);
     tri_shape full = full_shape(pass, scores);

@@ -16,7 +16,7 @@ void parallel_set(parallel_pass *pass, tri_value from, tri_value value,
     pass->placements[from.id] = placement;
 }
 
-// Adds the collective op that converts a value from one placement into another.
+// Adds the ops that convert a value from one placement into another, and returns the result.
 static tri_value convert(parallel_pass *pass, tri_value value, parallel_placement is,
                          parallel_placement asked) {
     tri_collective_attr attr = pass->tensor_parallel;
@@ -39,8 +39,8 @@ tri_value parallel_ask(parallel_pass *pass, tri_value from, parallel_placement a
     if (!tri_value_is(value) || same(is, asked) || pass->tensor_parallel.slices == 1) return value;
     for (int i = pass->conversion_count - 1; i >= 0; i--) {
         const parallel_conversion *c = &pass->conversions[i];
-        // The loop goes backwards, and a block's conversions are consecutive: earlier ones belong
-        // to other blocks.
+        // The conversions of one block are consecutive, and the loop goes backwards: this one and
+        // all before it belong to other blocks.
         if (c->block != pass->to->block) break;
         if (c->from == from.id && same(c->placement, asked)) return c->value;
     }
@@ -63,7 +63,8 @@ tri_value parallel_sum(parallel_pass *pass, tri_value partial, parallel_placemen
     tri_collective_attr attr = pass->tensor_parallel;
     tri_shape shape = tri_value_shape(g, partial);
     *placement = PARALLEL_REPLICATED;
-    // Values [N, T, …] are sliced along the sequence, T.
+    // Only values of shape [N, T, …] have a sequence, of T tokens, along which ranks can slice
+    // them.
     if (!pass->options->sequence_parallel || shape.rank < 3)
         return tri_node_add(g, &tri_op_all_reduce, &partial, 1, &attr, "");
     if (shape.dims[1] % attr.slices)

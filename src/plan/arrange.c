@@ -26,7 +26,8 @@ static tri_status find_costs(tri_plan *plan, const tri_plan_request *request, do
     }
     tri_model_request model = *request->model;
     model.options.training = request->step_samples[TRI_STEP_FULL] > 0;
-    int64_t batch = 2; // with one sample, batch norm has nothing to normalise
+    // Two samples: batch norm refuses to train on one that has only one value per channel.
+    int64_t batch = 2;
     tri_graph *g;
     TRI_TRY(tri_model_build(plan->arena, &model, batch, &g));
     *out = g;

@@ -3,7 +3,8 @@
 // beside the other lanes: the compute lane, communicators, storage. A part is a run of actions of
 // the compute lane. A captured graph runs as a whole, so nothing can wait in its middle: only the
 // part's first action may wait for another lane, and other lanes may wait only for its last one.
-// What the actions issue is the same in every step, because addresses are planned.
+// The actions issue the same kernels with the same addresses in every step, because the plan fixes
+// all addresses before the first step.
 #ifndef TRIREME_PLAN_CAPTURE_H
 #define TRIREME_PLAN_CAPTURE_H
 

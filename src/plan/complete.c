@@ -1,20 +1,21 @@
 // Makes a schedule: has compute_actions.c write the compute actions (FORWARD and BACKWARD of
-// blocks) of a rank's stages, and adds all other actions, such as GATHER and SCATTER of units. A
-// unit is parameters that are gathered, reduced and updated together. What is added has an
-// insertion point: the index of the compute action that it precedes. The index depends on the
-// pipeline's order and on the number of micro-batches, never on their sizes, so that all ranks of a
-// group have the same collectives. Compute actions of micro-batches without samples are left out
-// only at the end, because insertion points count them too. Read next: edge_actions.c (where SEND
-// and RECV stand), step_memory.c.
+// blocks) of a rank's stages, and adds all other actions, such as GATHER and SCATTER of units
+// (schedule.h says what each action does). A unit is parameters that are gathered, reduced and
+// updated together. What is added has an insertion point: the index of the compute action that it
+// precedes. The index depends on the pipeline's order and on the number of micro-batches, never on
+// their sizes, so that all ranks of a group have the same collectives. Compute actions of
+// micro-batches without samples are left out only at the end, because insertion points count them
+// too. Read next: edge_actions.c (where SEND and RECV stand), step_memory.c.
 #include "plan/compute_actions.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// LOAD stands this many units before the STEP of its unit, so that storage can begin the next LOAD
-// as soon as one ends. GATHER stands as many units before the first use of its unit, or
-// strategy.prefetch units if that is more. Exception: without a pipeline, fsdp gathers exactly
-// strategy.prefetch units ahead, because each unit gathered ahead takes memory.
+// LOAD, which reads offloaded state from storage, stands this many units before the STEP that needs
+// the state. So storage can begin the next LOAD as soon as one ends. GATHER stands as many units
+// before the first use of its unit, or strategy.prefetch units if that is more. Exception: without
+// a pipeline, fsdp gathers exactly strategy.prefetch units ahead, because each unit gathered ahead
+// takes memory.
 enum { AHEAD = 2 };
 
 // The order of actions that are inserted before the same compute action: for example RELEASE before
@@ -24,20 +25,21 @@ typedef enum point {
     AT_EDGE,
     AT_RELEASE,
     AT_GATHER,
-    // CLEAR of gradients that no compute action writes, before SCATTER or REDUCE reads them.
+    // CLEAR (sets gradients to zero) for gradients that no compute action writes, before SCATTER or
+    // REDUCE reads them.
     AT_LATE_CLEAR,
     AT_SCATTER,
     AT_REDUCE,
     AT_TIE,
     AT_DOWNLOAD,
-    AT_CLEAR, // CLEAR of gradients to which the compute action behind it adds
+    AT_CLEAR, // CLEAR of gradients to which the compute action right after it adds
     AT_TAKE   // stands last, so that inputs take no memory before the action that reads them
 } point;
 
 typedef struct item {
     int before; // index of the compute action that the item precedes
     point point;
-    int number; // the item's number among all, which decides the order if all else is equal
+    int number; // how many items were added before this one; decides the order if all else is equal
     tri_action action;
 } item;
 
@@ -108,10 +110,11 @@ static tri_status put_edge_actions(work *w) {
     return TRI_OK;
 }
 
-// Inserts TAKE. On a device that works asynchronously (takes_ahead), TAKE stands after the first
-// compute action of the previous micro-batch, so that its copy runs while that micro-batch is
-// computed. On other devices it stands right before the micro-batch is needed, because an earlier
-// copy would save no time and take memory for longer.
+// Inserts TAKE, which copies the inputs of a micro-batch to the device. On a device that works
+// asynchronously (takes_ahead), TAKE stands after the first compute action of the previous
+// micro-batch, so that the copy runs while that micro-batch is computed. On other devices it stands
+// right before the micro-batch is needed, because an earlier copy would save no time and take
+// memory for longer.
 static void put_takes(work *w) {
     const tri_schedule_request *r = w->request;
     int *first = TRI_NEW_ARRAY(w->arena, int, r->rounds), previous = -1;
@@ -136,8 +139,8 @@ static int compare_ranges(const void *x, const void *y) {
     return (a->unit > b->unit) - (a->unit < b->unit);
 }
 
-// Divides the compute actions that use a unit into ranges. Between two ranges the unit is released,
-// so that other units can use its memory.
+// Divides the compute actions that use a unit into ranges, writes them to `out`, and returns how
+// many there are. Between two ranges the unit is released, so that other units can use its memory.
 static int find_ranges(const work *w, int unit, gathered_range *out) {
     const tri_schedule_request *r = w->request;
     bool whole = !tri_schedule_releases(r) || r->units[unit].persistent || r->pipeline > 1;
@@ -167,12 +170,12 @@ static int start_before(const int *starts, int count, int ahead) {
 }
 
 // Inserts GATHER, RELEASE and FETCH. GATHER stands `ahead` units before the unit that it gathers,
-// in the order in which units are used, so that it runs while the blocks before that unit compute.
-// FETCH reads from storage what GATHER sends, so it stands one unit before GATHER. A range is the
-// compute actions during which a unit is gathered. If a unit's earlier range has not ended where
-// GATHER would stand, the two ranges become one, because to release the unit and gather it again at
-// once would only cost time. When units are counted, ranges of one unit that follow each other
-// count as one.
+// in the order in which units are used, so that it runs while the blocks of the units in between
+// compute. FETCH reads from storage what GATHER sends, so it stands one unit before GATHER. A range
+// is the compute actions during which a unit is gathered. If a unit's earlier range has not ended
+// where GATHER would stand, the two ranges become one, because to release the unit and gather it
+// again at once would only cost time. When units are counted, ranges of one unit that follow each
+// other count as one.
 static void put_gathers(work *w) {
     const tri_schedule_request *r = w->request;
     if (!tri_schedule_gathers(r)) return;
@@ -212,9 +215,9 @@ static void mark_adding(work *w, int at, int unit) {
     a->accumulate = true;
 }
 
-// Gradients of a unit are summed from one SCATTER to the next or, without SCATTER, over the whole
-// step. For one such sum, marks the actions that add to it. The first action of each gradient
-// source (tri_gradient_source: a kind of compute action) is not marked and overwrites, so that the
+// Marks the actions that add to one sum of a unit's gradients. Such a sum goes from one SCATTER to
+// the next or, without SCATTER, over the whole step. The first action of each gradient source
+// (tri_gradient_source: a kind of compute action) is not marked and overwrites, so that the
 // gradients need not be set to zero first.
 // There are two exceptions: no action writes the gradients of some source, or both BACKWARD_INPUT
 // and BACKWARD_WEIGHT may write the same gradient. Then CLEAR sets the gradients to zero, and all
@@ -245,12 +248,12 @@ static void put_sum(work *w, int unit, int first, int end) {
     }
 }
 
-// Finds the actions whose gradients of a unit are summed together (see put_sum), and inserts a
-// SCATTER after each sum, if gradients are scattered. A sum ends with the last action that adds to
-// the unit's gradients of a micro-batch or, if gradients are not scattered after every micro-batch,
-// of the step. If several stages of this rank read the unit, actions of two micro-batches may
-// alternate. Then a sum ends with each action whose successor belongs to another micro-batch, so
-// that no sum mixes two: a deterministic run adds the micro-batches one by one.
+// Finds which compute actions add to the same sum of a unit's gradients, marks them (put_sum), and
+// inserts a SCATTER after each sum, if gradients are scattered. Usually one sum goes over the whole
+// step. If gradients are scattered after every micro-batch, a sum ends where the next action that
+// completes gradients of the unit belongs to another micro-batch, so that no sum mixes two: a
+// deterministic run adds the micro-batches one by one. A micro-batch can then have several sums: if
+// several stages of this rank read the unit, actions of two micro-batches may alternate.
 static void put_sums(work *w, int unit) {
     const tri_schedule_request *r = w->request;
     bool by_round = tri_schedule_scatters_rounds(r), scattered = false;
@@ -271,12 +274,12 @@ static void put_sums(work *w, int unit) {
     }
 }
 
-// Inserts the actions on gradients: CLEAR and SCATTER (both in put_sums), REDUCE, TIE and DOWNLOAD.
-// REDUCE has to wait for SCATTER, and a rank starts its actions in the order of the list. If REDUCE
-// stood directly after SCATTER, the compute action behind it would wait for SCATTER too. So REDUCE
-// stands after that compute action. For the same reason DOWNLOAD stands one compute action after
-// REDUCE. If NORM has yet to sum gradients of a unit over ranks (has_partial), write_host_update
-// inserts the unit's DOWNLOAD after NORM.
+// Inserts the actions on gradients: CLEAR and SCATTER (both in put_sums), REDUCE, TIE, and
+// DOWNLOAD, which copies gradients to the host. REDUCE has to wait for SCATTER, and a rank starts
+// its actions in the order of the list. If REDUCE stood directly after SCATTER, the compute action
+// after it would wait for SCATTER too. So REDUCE stands after that compute action. For the same
+// reason DOWNLOAD stands one compute action after REDUCE. If NORM has yet to sum gradients of a
+// unit over ranks (has_partial), write_host_update inserts the unit's DOWNLOAD after NORM.
 static void put_reductions(work *w) {
     const tri_schedule_request *r = w->request;
     for (int u = 0; r->training && u < r->unit_count; u++) {
@@ -321,8 +324,9 @@ static void write_all(work *w, tri_schedule *out) {
     }
 }
 
-// The host updates units in the order in which their gradients arrive. While it updates one, the
-// parameters of the one before are copied to the device.
+// Adds NORM, the DOWNLOADs that have to wait for NORM, and then the actions with which the host's
+// CPU updates the parameters: HOST_STEP and UPLOAD of each unit, in the order in which the units'
+// gradients arrive on the host. So UPLOAD of one unit runs while the CPU updates the next.
 static void write_host_update(const tri_schedule_request *r, tri_schedule *out) {
     tri_schedule_add(out, TRI_ACTION_NORM, -1, -1);
     for (int u = 0; u < r->unit_count; u++)

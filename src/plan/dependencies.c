@@ -66,7 +66,8 @@ static const struct {
     {TRI_ACTION_RECOMPUTE, PARAMETERS, false},
     {TRI_ACTION_RECOMPUTE, BEFORE, false},
     {TRI_ACTION_RECOMPUTE, ACTIVATIONS, true},
-    // RECOMPUTE writes the edge's values a second time, and SEND may still be reading them.
+    // RECOMPUTE writes the values of the block's edges a second time. So it has to wait for a SEND
+    // that may still be reading them.
     {TRI_ACTION_RECOMPUTE, MADE, true},
     {TRI_ACTION_BACKWARD, PARAMETERS, false},
     {TRI_ACTION_BACKWARD, GRADIENTS, true},
@@ -103,8 +104,8 @@ static const struct {
     {TRI_ACTION_STEP, PARAMETERS, true},
     {TRI_ACTION_PREPARE, STATES, false},
     {TRI_ACTION_PREPARE, PARAMETERS, true},
-    // EVICT only reads the states, but counts as a writer, because other buffers may use their
-    // memory afterwards.
+    // EVICT, which writes the states to storage, only reads them here. But it counts as a writer,
+    // because other buffers may use their memory afterwards.
     {TRI_ACTION_EVICT, STATES, true},
     {TRI_ACTION_DOWNLOAD, OWN_GRADIENTS, false},
     {TRI_ACTION_DOWNLOAD, STATES, true},

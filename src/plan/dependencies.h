@@ -1,7 +1,8 @@
 // What the actions of a schedule read and write, as numbered resources (such as the gradients of a
 // block's parameters, or the activations of a block for a micro-batch). Two actions conflict if
 // both touch a resource and one of them writes it; the later one then has to wait for the earlier
-// one. So no dependency is written by hand: a new action needs only rows that say what it touches.
+// one. So no dependency is written by hand: a new action needs only rows in the table of
+// dependencies.c that say what it touches.
 #ifndef TRIREME_PLAN_DEPENDENCIES_H
 #define TRIREME_PLAN_DEPENDENCIES_H
 

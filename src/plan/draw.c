@@ -1,5 +1,5 @@
 // Draws a step, in the terminal or as SVG: what each lane (computation, each communicator, …) does
-// over time, and how much memory is in use. `trireme plan` shows these.
+// over time, and how much memory is in use. `trireme plan` shows these pictures.
 #include "plan/draw.h"
 
 #include "base/limits.h"

@@ -22,9 +22,10 @@ typedef struct tri_drawing {
 void tri_draw_gantt(const tri_drawing *drawing, FILE *out);
 // Writes the same picture as an SVG document.
 void tri_draw_svg(const tri_drawing *drawing, FILE *out);
-// Draws a bar chart of the bytes that are in use on the heaps of `plan`, from the first action of a
-// step to the last, so that readers see which actions make the peak. It has at most `columns` bars;
-// if there are more actions, each bar is the most of several neighbouring ones.
+// Draws a bar chart of the bytes that are in use on the heaps of `plan` (memory that a step uses
+// again and again), from the first action of a step to the last, so that readers see which actions
+// make the peak. It has at most `columns` bars; if there are more actions, each bar shows the
+// largest number of bytes in several successive ones.
 void tri_draw_memory(const tri_plan *plan, int columns, FILE *out);
 
 #endif

@@ -1,12 +1,12 @@
 // Decides when a rank sends and receives. A rank starts its messages in the order of its list, and
-// a message needs both of its ranks, so the ranks must have the same order without asking each
-// other. They use the order in which values would be ready if forward took one unit of time and
-// backward two: every rank computes these times for all ranks, as whole numbers. With that order
-// ranks can never wait for each other in a circle: of all messages not yet sent, the one that is
-// ready first waits only for earlier compute actions, and those only for earlier messages. An edge
-// is the values that one block makes and a block of another stage reads, a message for each
-// micro-batch. A stage is a run of blocks; a pipeline rank is a rank's number along the pipeline.
-// Read next: step_memory.c.
+// a message needs both of its ranks. So both must have their common messages in the same order,
+// without asking each other. They use the order in which values would be ready if forward took one
+// unit of time and backward two: every rank computes these times for all ranks, as whole numbers.
+// With that order ranks can never wait for each other in a circle: of all messages not yet sent,
+// the one that is ready first waits only for earlier compute actions, and those only for earlier
+// messages. An edge is the values that one block makes and a block of another stage reads; they are
+// sent as one message for each micro-batch. A stage is a run of blocks; a pipeline rank is a rank's
+// number along the pipeline. Read next: step_memory.c.
 #include "plan/compute_actions.h"
 
 #include "base/search.h"
@@ -176,7 +176,8 @@ typedef struct timed {
     tri_edge_action action;
     int64_t ready; // when the value is made, in units of the ideal time
     // Decides the order of messages that are ready at the same time: the number of the block that
-    // makes the value; negative for a value of the backward pass.
+    // makes the value. It is negative for a value of the backward pass, because that pass begins
+    // with the last block.
     int turn;
 } timed;
 
@@ -194,7 +195,9 @@ static int compare(const void *x, const void *y) {
 // Where this rank's compute actions stand in its list, and when each would begin if forward took
 // one unit of time and backward two.
 typedef struct index_of_actions {
-    int *of[2]; // of[ALONG] and of[BACK]: by block and micro-batch, the action's index
+    // By block and micro-batch: the index of FORWARD (of[ALONG]) and of BACKWARD or BACKWARD_INPUT
+    // (of[BACK]).
+    int *of[2];
     // By action: when it begins, in units of the ideal time (forward of a stage takes one).
     int64_t *start;
     int count;

@@ -20,13 +20,13 @@ typedef struct tri_rates {
     int socket_devices;
 } tri_rates;
 
-extern const tri_rates tri_rates_assumed; // one core of a server, its memory and disk
+extern const tri_rates tri_rates_assumed; // the rates of one core of a server, its memory and disk
 // Gets the rates of the device's model from its maker's data sheet; if the model is not known,
 // tri_rates_assumed. *from says which: "the maker's peak" or "assumed"; may be NULL.
 tri_rates tri_rates_of(const tri_device_description *device, const char **from);
 
-// How many bytes per second of the host's memory a rank's CPU can read and write in a run of so
-// many ranks: the ranks on one socket share its memory bandwidth.
+// How many bytes per second of the host's memory a rank's CPU can read and write in a run of
+// `ranks` ranks: the ranks on one socket share its memory bandwidth.
 double tri_rates_of_host_memory(const tri_rates *rates, int ranks);
 
 // The least time, in seconds, that one training sample can take if one rank computes all of it.
@@ -49,7 +49,7 @@ typedef struct tri_measured {
 
 typedef struct tri_estimate {
     double step_s;
-    double bubble; // fraction of that time in which ranks wait instead of computing
+    double bubble; // fraction of step_s in which ranks wait instead of computing
     // Arithmetic of the model in one step, over all ranks; recomputation is not counted.
     double flops;
     // By pipeline rank and action of the step TRI_STEP_FULL: when the action begins and ends.

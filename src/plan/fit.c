@@ -10,7 +10,7 @@
 #include <string.h>
 
 // One way of sharing the training state that the search tries: a strategy and the sizes of two axes
-// of the mesh. The axis replicate takes the ranks that these leave. `as_given`: the recipe's own
+// of the mesh, from which the size of the axis replicate follows. `as_given`: the recipe's own
 // strategy and mesh; the other members are not used.
 typedef struct sharing {
     tri_strategy_kind name;
@@ -74,8 +74,8 @@ static const char *join(tri_arena *arena, const char *a, const char *b) {
 
 // Writes the settings that give a micro-batch `micro` samples. If the recipe gives the number of
 // micro-batches that a replica accumulates, the settings also give that number and the global
-// batch, because the three have to agree. NULL: the global batch cannot be divided into
-// micro-batches of this size.
+// batch, because the global batch must be micro-batch × that number × replicas. NULL: the global
+// batch cannot be divided into micro-batches of this size.
 static const char *micro_text(const search *s, const tri_plan_request *request, int64_t micro) {
     long long global = request->step_samples[TRI_STEP_FULL];
     long long round_samples = micro * tri_mesh_replicas(&request->mesh);
@@ -89,10 +89,10 @@ static const char *micro_text(const search *s, const tri_plan_request *request, 
 }
 
 // Finds the largest micro-batch that fits, for one way of sharing and recomputing, because larger
-// micro-batches run faster. It begins with the recipe's own or, without one, with all samples of a
-// replica (with a pipeline, half of them). It halves the micro-batch until the run fits or until
-// the micro-batch has one sample. A model with batch norm gets at most the first attempt, because
-// its results depend on the micro-batch.
+// micro-batches run faster. It begins with the recipe's micro-batch or, if the recipe gives none,
+// with all samples of a replica (with a pipeline, half of them). It halves the micro-batch until
+// the run fits or until the micro-batch has one sample. A model with batch norm gets at most the
+// first attempt, because its results depend on the micro-batch.
 static void try_micros(search *s, tri_plan_request request, const char *overrides) {
     int64_t replicas = tri_mesh_replicas(&request.mesh);
     // If the data do not fill one step, an epoch has only its last step, which is smaller.

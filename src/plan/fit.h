@@ -17,11 +17,11 @@ enum { TRI_MAX_CANDIDATES = 64 };
 
 // Finds settings with which the rank that needs the most memory needs at most `memory_bytes`, the
 // fastest settings first. It tries smaller micro-batches; recomputation of some or all blocks;
-// optimizer states, gradients and parameters sharded over all ranks or half of them; pipelines;
-// offload. The micro-batch stays as it is where batch norm would give another result. `candidates`
-// has room for TRI_MAX_CANDIDATES. *least is the setting that needs the least memory of all, even
-// if it does not fit, so that the caller can tell how far the model is from fitting; its overrides
-// are NULL if no plan could be made. Returns how many fit.
+// optimizer states, gradients and parameters sharded over all ranks (all three also over half of
+// them); pipelines; offload. The micro-batch stays as it is where batch norm would give another
+// result. `candidates` has room for TRI_MAX_CANDIDATES. *least is the setting that needs the least
+// memory of all, even if it does not fit, so that the caller can tell how far the model is from
+// fitting; its overrides are NULL if no plan could be made. Returns how many fit.
 int tri_fit_search(tri_arena *arena, const tri_device_description *device,
                    const tri_plan_request *request, const tri_rates *rates,
                    const tri_measured *measured, int64_t memory_bytes, tri_candidate *candidates,

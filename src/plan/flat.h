@@ -58,9 +58,9 @@ typedef struct tri_flat_bucket {
     int64_t elements; // elements of all shards together, padding included
     int64_t own;      // elements of one shard
     // Where the bucket begins, in elements: in a buffer of whole buckets, and in a buffer that has
-    // only this rank's shards. A buffer holds the buckets of all units (parameters that are
-    // gathered and reduced together), one after the other; but buckets that kernels read in a half
-    // type have such buffers apart from the others (TRI_FLAT_HALF, TRI_FLAT_STORED).
+    // only this rank's shards. A buffer holds the buckets of all units, one after the other. There
+    // is one buffer for all buckets that kernels read in a half type, and another for the rest
+    // (TRI_FLAT_HALF and TRI_FLAT_STORED).
     int64_t offset, own_offset;
     // Where the bucket's gradients begin: in a buffer of whole buckets, and in a buffer that has
     // only this rank's shards.
@@ -89,7 +89,8 @@ enum { TRI_FLAT_STORED, TRI_FLAT_HALF, TRI_FLAT_WIDTHS };
 
 typedef struct tri_flat {
     tri_flat_parameter *parameters; // indexed as the graph's parameters
-    tri_flat_unit *units;           // one for each block, in their order; then shared parameters
+    // One for each block, in the order of the blocks; then one for each shared parameter.
+    tri_flat_unit *units;
     int parameter_count, unit_count, block_count;
     // The units that block b reads (a unit: the parameters of one block, or a shared one), its own
     // first: from block_units[first_unit[b]] to before block_units[first_unit[b + 1]]. A block that
@@ -97,8 +98,8 @@ typedef struct tri_flat {
     int *first_unit, *block_units;
     int shards;
     tri_dtype half_dtype; // BF16 or F16; F32 where no bucket is in a half type
-    // How many elements this rank's buffers have: if they hold whole buckets, and (own_…) if they
-    // hold only its own shards. The strategy decides which of the two is allocated.
+    // How many elements this rank's buffers have. own_…: if they hold only this rank's shards;
+    // the others: if they hold whole buckets. The strategy decides which of the two is allocated.
     int64_t elements[TRI_FLAT_WIDTHS], own_elements[TRI_FLAT_WIDTHS];
     int64_t gradient_elements, gradient_own_elements, state_elements;
 } tri_flat;

@@ -12,7 +12,7 @@
 typedef struct locating {
     tri_program *p;
     const tri_program_request *request;
-    int *last_use;  // last_use[v]: the node that reads value v last; 0: none does
+    int *last_use;  // last_use[v]: the last node that reads value v; 0: node 0 or none
     uint32_t *home; // home[v]: the value whose memory value v shares, or v
     int segment_count;
     // For each value v with home[v] == v, the segments that read or write its memory:
@@ -35,8 +35,8 @@ static void find_segments(tri_program *p) {
     }
 }
 
-// Assigns the locations of inputs, scalars, parameters, gradients and results. Only activations are
-// left, whose memory depends on who reads them.
+// Assigns the locations of inputs, scalars, parameters, gradients and results. The locations of all
+// other values, the activations, depend on which segments read them (locate_activations).
 static void locate_fixed(tri_program *p) {
     const tri_graph *g = p->graph;
     for (int i = 0; i < g->input_count; i++) {
@@ -63,8 +63,9 @@ static int segment_of(const tri_node *node) {
     return node->block * TRI_PHASE_COUNT + (int)node->phase;
 }
 
-// Whether RECOMPUTE may run the node a second time. The node may write over its input then only in
-// some cases (may_reach_back, shared_input), because the second run writes there once more.
+// Whether RECOMPUTE may run the node a second time. Then the node may write over its input only in
+// some cases (see may_reach_back and shared_input), because the second run would write there once
+// more.
 static bool is_recomputed(const locating *c, const tri_node *node) {
     const bool *recompute = c->request->recompute;
     return recompute && recompute[node->block] && node->phase == TRI_PHASE_FORWARD;

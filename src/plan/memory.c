@@ -6,7 +6,8 @@
 #include <stdlib.h>
 
 // Up to this many intervals are packed one by one, which needs the least memory, but takes time
-// that grows with the square of their number. If there are more, intervals share tracks.
+// that grows with the square of their number. If there are more, several intervals may get one
+// offset (struct track).
 enum { MOST_APART = 4096 };
 
 // A track is a set of intervals that get the same offset. Usually it has one interval. If there are
@@ -23,7 +24,8 @@ typedef struct track {
 typedef struct packer {
     tri_interval *intervals;
     int64_t alignment;
-    // The intervals in the order in which they are packed, and sorted by size and last moment.
+    // Indices of the intervals. order: sorted as they are to be packed. by_end: sorted by size,
+    // those of one size by their last moment.
     int *order, *by_end;
     // By interval: the next interval of its track, and the number of the track.
     int *next, *track_of;
@@ -135,8 +137,8 @@ static void pack_track(packer *p, int index) {
     p->packed[position] = index;
 }
 
-// Packs the intervals in the given order, if that needs less than `most` bytes. Returns how many
-// bytes are needed.
+// Packs the intervals in the given order. Returns how many bytes are needed. If that is not less
+// than `most`, returns `most` and leaves the offsets of the intervals as they were.
 static int64_t pack(tri_arena *scratch, tri_interval *intervals, int count, int64_t alignment,
                     int *order, int64_t most) {
     packer p = {.intervals = intervals,
@@ -163,8 +165,8 @@ static int64_t pack(tri_arena *scratch, tri_interval *intervals, int count, int6
 int64_t tri_memory_pack(tri_arena *scratch, tri_interval *intervals, int count, int64_t alignment) {
     int *order = sort(scratch, intervals, count, by_size);
     int64_t bytes = pack(scratch, intervals, count, alignment, order, INT64_MAX);
-    // With so many intervals, find_tracks needs those of one size next to each other. The order by
-    // size has them so; the order by area (size times duration) does not.
+    // find_tracks needs intervals of one size next to each other if there are more than MOST_APART.
+    // They are so in the order by size, but not in the order by area (size times duration).
     if (count > MOST_APART) return bytes;
     order = sort(scratch, intervals, count, by_area);
     return pack(scratch, intervals, count, alignment, order, bytes);

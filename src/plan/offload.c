@@ -5,10 +5,10 @@
 #include "plan/estimate.h"
 #include "plan/plan.h"
 
-// Offloaded masters are in memory only during some actions. So masters cannot be offloaded if
-// kernels read them directly: then every compute action of the block needs them. Kernels do not
-// read them directly if they read a copy: one in a half type (BF16 or F16), or one that GATHER
-// makes and RELEASE drops.
+// Decides which state is offloaded. Masters can be offloaded only if kernels read a copy of them:
+// one in a half type (BF16 or F16), or one that GATHER makes and RELEASE drops. Masters that
+// kernels read directly have to stay in memory, because every compute action of the block needs
+// them.
 void tri_plan_find_offload_set(tri_plan *plan, const tri_plan_request *request) {
     tri_offload offload = request->options->offload;
     plan->optimizer_states = request->optimizer_states;
@@ -53,8 +53,8 @@ tri_host_step_bytes tri_plan_host_step_bytes(const tri_plan *plan, int unit) {
 }
 
 // How long it takes to copy the offloaded state if the device runs the optimizer: LOAD copies it to
-// the device and EVICT back, one after the other. The slower of the connection between host and
-// device and the host's memory, which has the rate `memory`, decides.
+// the device and EVICT back, one after the other. The slower of two rates decides: that of the
+// connection between host and device, and that of the host's memory (`memory`).
 static double copying_seconds(const tri_plan *plan, const tri_rates *rates, double memory) {
     double bytes = 0;
     for (int u = 0; u < plan->flat.unit_count; u++)
@@ -67,8 +67,8 @@ static double copying_seconds(const tri_plan *plan, const tri_rates *rates, doub
 
 static double host_seconds(const tri_plan *plan, const tri_rates *rates, double memory) {
     tri_host_step_bytes bytes = tri_plan_host_step_bytes(plan, -1);
-    // The two directions of the connection between host and device work side by side, and beside
-    // the CPU.
+    // The copies in the two directions run at the same time, and at the same time as the CPU. So
+    // the slowest of the three decides.
     int64_t most = bytes.down > bytes.up ? bytes.down : bytes.up;
     double link_s = (double)most / rates->host_bytes_per_s;
     double cpu_s = (double)bytes.memory / memory;

@@ -126,9 +126,11 @@ typedef struct tri_strategy_options {
 } tri_strategy_options;
 
 typedef struct tri_batch_options {
-    int64_t global; // samples of a step, over all ranks; TRI_AUTO before the ranks are known
-    int64_t micro;  // samples of a micro-batch; 0: each replica runs its samples as one micro-batch
-    int64_t eval;   // samples of an evaluation batch on one replica; 0: chosen automatically
+    // Samples of a step, over all ranks. TRI_AUTO: not given; computed from `micro` and `rounds`
+    // (see gives_rounds) when the number of replicas is known.
+    int64_t global;
+    int64_t micro; // samples of a micro-batch; 0: each replica runs its samples as one micro-batch
+    int64_t eval;  // samples of an evaluation batch on one replica; 0: chosen automatically
     // The recipe also gives `rounds`, the micro-batches of each replica in a step
     // (trainer.accumulate_grad_batches), so that global = micro × rounds × replicas. Code that
     // changes `global` or `micro` then has to change `rounds` too. This flag is set when the number

@@ -119,10 +119,10 @@ static void raise_to(int64_t *most, int64_t value) {
 
 // Counts the elements of the staging memory through which initial weights and checkpoints pass. It
 // has room for both of these:
-// - `bucket`: the larger of these two: the largest bucket that is sharded or offloaded, and the
-//   largest set of this rank's offloaded F32 master weights of one unit that are cast to a half
-//   type. If the host can use the device's memory and `bucket` fits into one of the heaps (memory
-//   of a step), it lies there and is not counted, because no step runs meanwhile.
+// - `bucket`: the larger of two: the largest bucket that is sharded or offloaded, and the most
+//   offloaded F32 master weights that this rank has in one unit for parameters that kernels read in
+//   a half type. If the host can use the device's memory and `bucket` fits into one of the heaps
+//   (memory of a step), it lies there and is not counted, because no step runs meanwhile.
 // - `parameter`: the largest parameter that ranks hold in slices, all slices together.
 static int64_t staging_elements(const tri_plan *plan) {
     int64_t bucket = 0, parameter = 0;
@@ -158,8 +158,8 @@ int64_t tri_plan_held_batches(const tri_plan *plan) {
     return most;
 }
 
-// Finds the workspace of the kernel that sums squares of gradients. It asks for a range as long as
-// all gradients together, because no range that a step sums is longer.
+// Finds the workspace of the kernel that sums squares of gradients, for a range as long as all
+// gradients together, because no range that a step sums is longer.
 static tri_status squares_workspace(const tri_plan *plan, size_t *out) {
     *out = 0;
     if (plan->flat.gradient_elements == 0) return TRI_OK;
@@ -211,9 +211,9 @@ static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
     int64_t offloaded_states = flat->state_elements * plan->offload.set.states;
     int64_t gradients =
         plan->sharing.scatters_rounds ? flat->gradient_own_elements : flat->gradient_elements;
-    // Packed gradients (packs_gradients) lie on the activations' heap, and are counted apart from
-    // the activations here. If the heap is smaller than the gradients, they do not lie on it,
-    // because no step of the run trains.
+    // Packed gradients (packs_gradients) lie on the activations' heap, but are reported apart from
+    // the activations. If the heap is smaller than the gradients would be, no step of the run
+    // trains, and there are no gradients.
     int64_t heap = plan->sizes.heap_bytes[TRI_HEAP_ACTIVATIONS];
     bool packed = plan->sharing.packs_gradients;
     if (packed && heap < f32 * gradients) gradients = 0;

@@ -72,7 +72,7 @@ typedef struct tri_plan_request {
     int optimizer_states;
     const char *const *freeze; // patterns of the names of parameters that are not trained
     int freeze_count;
-    int64_t loader_batches; // how many micro-batches the loader holds or reads ahead
+    int64_t loader_batches; // for how many micro-batches the loader has buffers in memory
     // With TRI_RECOMPUTE_FIT, how many blocks are recomputed, from the first on; set by
     // tri_plan_create.
     int recompute_first;
@@ -106,14 +106,14 @@ typedef struct tri_plan_sharing {
     // The action SCATTER (reduce-scatter) follows every micro-batch, and leaves the rank only its
     // shard of the gradients.
     bool scatters_rounds;
-    // Gradients take memory only from the first action that writes them to the end of the step. So
-    // they lie where activations lay before. This is so in a run of one rank, where no communicator
-    // touches gradients.
+    // Gradients take memory only from the first action that writes them to the end of the step, so
+    // that activations can use the same memory before. True in a run of one rank that does not
+    // scatter gradients: no communicator touches gradients then.
     bool packs_gradients;
     // Scratch (memory for values that only one action uses) takes memory only while that action
-    // runs, and other values lie there before and after. This is so in a run of one rank. With
-    // several ranks, scratch has memory of its own all the time: a communicator may still be
-    // sending values that lay in memory before, and the action would have to wait for it.
+    // runs; other values lie there before and after. True in a run of one rank. With several ranks,
+    // scratch has memory of its own during the whole run: if it shared memory with values that a
+    // communicator is still sending, the action would have to wait for the communicator.
     bool packs_scratch;
     // The type in which gradients of trained parameters travel between ranks.
     tri_dtype reduce_dtype;
@@ -126,7 +126,7 @@ typedef struct tri_plan_stages {
 } tri_plan_stages;
 
 typedef struct tri_plan_offload {
-    tri_offload_set set; // what is offloaded
+    tri_offload_set set; // which optimizer states and master weights are offloaded
     const char *path;    // folder for the file, from the recipe
     // The state lies in the host's memory instead of a file; see strategy.offload_path.
     bool in_host_memory;
@@ -142,9 +142,9 @@ typedef struct tri_plan_offload {
 typedef struct tri_plan_sizes {
     int64_t heap_bytes[TRI_HEAP_COUNT];
     int64_t scratch_bytes, workspace_bytes, result_bytes;
-    // How many elements the round gradients have, for the compute action that needs the most. They
-    // are memory for gradients that kernels cannot add to earlier ones directly
-    // (tri_round_gradients).
+    // The size of the round gradients, in elements of F32: memory for the gradients of one
+    // micro-batch that kernels cannot add to earlier gradients directly (see tri_round_range). It
+    // is enough for the compute action that needs the most.
     int64_t round_elements;
 } tri_plan_sizes;
 
@@ -187,20 +187,22 @@ tri_status tri_plan_create(tri_arena *parent, const tri_device_description *devi
                            const tri_plan_request *request, tri_plan **out);
 void tri_plan_destroy(tri_plan *plan); // NULL allowed
 
-// The most copies of micro-batches to the device that are under way at a time.
+// How many micro-batches at most are being copied to the device at one time.
 enum { TRI_TAKEN_BATCHES = 2 };
 
-// How many micro-batches of training data the engine may read at one time, so that the loader must
-// not overwrite them. It is 1, or TRI_TAKEN_BATCHES on a device that works asynchronously
-// (takes_ahead). If the labels of a step are counted before the step (TRI_COUNT_AHEAD), this
-// replica's micro-batches are read twice: first for their labels, then for training. Then the
-// result is at least the number of these micro-batches.
+// How many micro-batches of training data the loader must keep because the engine may still read
+// them: 1, or TRI_TAKEN_BATCHES on a device that works asynchronously (takes_ahead). If the labels
+// of a step are counted before the step (TRI_COUNT_AHEAD), the engine reads this replica's
+// micro-batches twice: first for their labels, then for training. Then the result is at least the
+// number of the replica's micro-batches in a step.
 int64_t tri_plan_held_batches(const tri_plan *plan);
 
-// The round gradients are memory in which a compute action makes the gradients that its kernels
-// cannot add to earlier gradients directly. They are added to the earlier ones afterwards. This
-// struct is one range of that memory. It is for the gradients of a whole bucket or, if kernels add
-// gradients of other parameters of the bucket directly, for the gradient of one parameter.
+// The round gradients (a round is one micro-batch of a step) are memory for gradients that a
+// compute action has to add to those of an earlier micro-batch or of another block, although its
+// kernels can only overwrite their outputs. The kernels write them here, and they are added
+// afterwards. This struct is one range of that memory. It is for the gradients of a whole bucket
+// or, if kernels add gradients of other parameters of the bucket directly, for the gradient of one
+// parameter.
 typedef struct tri_round_range {
     int unit;
     tri_bucket_kind bucket;

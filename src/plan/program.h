@@ -1,7 +1,7 @@
 // A program: a model compiled for one size of micro-batch and one mode (training or evaluation),
-// for a device of one description. It has the graph, the choice of kernels, and the location of
-// every value. It is read-only once it is made; any number of micro-batches run through it, several
-// of them at a time.
+// for one kind of device (tri_device_description). It has the graph, the choice of kernels, and the
+// location of every value. It is read-only once it is made; any number of micro-batches run through
+// it, several of them at a time.
 //
 // A block is a layer or a group of layers that is scheduled as one. A block's nodes in one phase
 // (forward, backward, …) are a segment, which one action runs. RECOMPUTE is the action that runs a
@@ -25,8 +25,8 @@ typedef struct tri_model_request {
 } tri_model_request;
 
 // Where a value lies while the program runs. The kind says how its address is found: some addresses
-// are the same in every step, others change with the micro-batch. Each comment says what `index`
-// and `offset` of a tri_location are.
+// are the same in every step, others change with the micro-batch. The comment of each kind says
+// what `index` and `offset` of a tri_location are.
 typedef enum tri_location_kind {
     TRI_LOCATION_NONE,    // lies nowhere: the value never has memory of its own
     TRI_LOCATION_SCRATCH, // offset into the scratch memory of the running tri_segment
@@ -116,9 +116,9 @@ typedef struct tri_program {
     tri_segment (*segments)[TRI_PHASE_COUNT]; // by block
     tri_bundle *bundles;
     int bundle_count;
-    // scratch_bytes: for the values that only one segment uses, in the segment that needs most.
-    // workspace_bytes: what kernels need while they run, for the one that needs most. input_bytes:
-    // the inputs of a micro-batch. result_bytes: (sum, count) of all metrics.
+    // Sizes of memory. scratch_bytes: values that only one segment uses, in the segment that needs
+    // the most. workspace_bytes: what a kernel needs while it runs, for the kernel that needs the
+    // most. input_bytes: the inputs of a micro-batch. result_bytes: (sum, count) of all metrics.
     int64_t scratch_bytes, workspace_bytes, input_bytes, result_bytes;
 } tri_program;
 

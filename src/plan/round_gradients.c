@@ -1,10 +1,11 @@
-// Lists the gradients that cannot be added to earlier ones directly, and where they go: into the
-// round gradients. A compute action may make gradients although earlier ones are there, of an
-// earlier micro-batch or of another block. Most kernels overwrite their outputs. So these gradients
-// go into memory of their own, the round gradients, and are added afterwards. Kernels that can add
-// (tri_kernel_def.adds) do so directly, which spares a write and a read of each gradient, and the
-// memory. docs/decisions/0028-what-products-take-over.md says more. A bucket is a contiguous range
-// of parameters of a unit (parameters that are reduced together).
+// Lists the round gradients (a round is one micro-batch of a step): the gradients that kernels
+// cannot add to earlier ones directly. A compute action often has to add the gradients that it
+// makes to those that an earlier micro-batch or another block has left in memory. But most kernels
+// overwrite their outputs. So the new gradients go into memory of their own and are added
+// afterwards. Kernels that can add (tri_kernel_def.adds) do so directly, which spares this memory,
+// and a write and a read of each gradient. docs/decisions/0028-what-products-take-over.md says
+// more. A bucket is a contiguous range of parameters of a unit (parameters that are reduced
+// together).
 #include "plan/memory.h"
 #include "plan/plan.h"
 

@@ -1,6 +1,6 @@
-// A schedule: what one rank does in one step, as a list of actions. It is data and a pure function
-// of (blocks, mesh, strategy, step, rank), so that it can be printed, drawn, verified and simulated
-// without running it.
+// A schedule: what one rank does in one step, as a list of actions. It is data, made by a pure
+// function of (blocks, mesh, strategy, step, rank), so that it can be printed, drawn, verified and
+// simulated without running it.
 //
 // An action has a subject: a block, a unit or an edge. A *block* is a layer or a group of layers
 // that is computed as one. A *unit* is state that is gathered, reduced and updated together. Unit b
@@ -8,8 +8,8 @@
 // each, which several blocks read (tied weights). A *stage* is a run of consecutive blocks; stage v
 // of a pipeline of P ranks is on pipeline rank v mod P (a pipeline rank is a rank's number along
 // the pipeline). A micro-batch has a number among those of its replica in the step, in code its
-// `round`. An *edge* is what one block makes and a block of another stage reads first, for one
-// micro-batch: one stage may send several edges to another.
+// `round`. An *edge* is the values that one block makes and another stage reads; a SEND and a RECV
+// carry them, once for each micro-batch. There may be several edges from one stage to another.
 //
 // A lane (computation, a communicator, storage, …) runs its actions one after the other, beside the
 // other lanes. One step of zero2 with two blocks (a, b) and one micro-batch; an arrow leads from an
@@ -32,8 +32,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-// A lane starts its actions in the order of the list. Lanes run side by side, so that communication
-// and storage overlap with computing.
+// A lane starts its actions in the order of the schedule's list. Lanes run side by side, so that
+// communication and storage overlap with computing.
 typedef enum tri_lane {
     TRI_LANE_COMPUTE,
     TRI_LANE_SHARD,     // the communicator of the ranks that divide one training state among them
@@ -67,7 +67,7 @@ typedef enum tri_subject {
     X(RECOMPUTE, "RECOMPUTE", TRI_LANE_COMPUTE, BLOCK,                                             \
       true) /* runs FORWARD again, because BACKWARD needs the activations */                       \
     X(BACKWARD, "BACKWARD", TRI_LANE_COMPUTE, BLOCK,                                               \
-      true) /* does the work of both halves below */                                               \
+      true) /* BACKWARD_INPUT and BACKWARD_WEIGHT in one action */                                 \
     X(BACKWARD_INPUT, "BACKWARD_INPUT", TRI_LANE_COMPUTE, BLOCK, true)                             \
     X(BACKWARD_WEIGHT, "BACKWARD_WEIGHT", TRI_LANE_COMPUTE, BLOCK, true)                           \
     X(SEND_ALONG, "SEND", TRI_LANE_ALONG, EDGE, true)                                              \
@@ -80,7 +80,7 @@ typedef enum tri_subject {
     X(TIE, "TIE", TRI_LANE_BACK, UNIT,                                                             \
       false) /* sums a tied parameter's gradients over the stages that hold it */                  \
     X(NORM, "NORM", TRI_LANE_COMPUTE, NONE,                                                        \
-      false) /* computes the losses' counts and the gradients' norm, over all ranks */             \
+      false) /* over all ranks: the counts by which losses are divided, the gradients' norm */     \
     X(FETCH, "FETCH", TRI_LANE_STORE, UNIT,                                                        \
       false) /* reads from storage the parameters that GATHER sends */                             \
     X(LOAD, "LOAD", TRI_LANE_STORE, UNIT,                                                          \
@@ -108,10 +108,8 @@ typedef struct tri_action {
     int subject;              // number of the block, unit or edge (see tri_subject); -1: none
     int round;                // number of the micro-batch; -1: the action belongs to none
     int from_stage, to_stage; // for SEND and RECV: the stages that the edge connects
-    // True for a compute action that adds to gradients which an earlier micro-batch, or another
-    // block that reads the same parameter, has made; `adds` says to which. (FORWARD makes gradients
-    // too: those of batch norm's running statistics, see TRI_ROLE_STATISTIC.) True for a SCATTER
-    // that adds to the sums which earlier SCATTERs of the step have left on this rank.
+    // Of a compute action: it adds to gradients that are in memory already, so `adds` is not 0. Of
+    // a SCATTER: it adds to the sums which earlier SCATTERs of the step have left on this rank.
     bool accumulate;
     // FORWARD: it is the first compute action of this rank for the micro-batch. It alone waits for
     // TAKE, because all later ones of the micro-batch come after it.
@@ -121,11 +119,14 @@ typedef struct tri_action {
     bool forgets;
     // Bit k is set: the action adds to the gradients of the k-th unit in the list `units` of its
     // block. The bit is not set: the action overwrites these gradients, so that they need not be
-    // set to zero before. FORWARD makes the gradients of statistics and BACKWARD those of trained
-    // parameters. Schedules let both halves of BACKWARD make gradients of trained parameters,
-    // although after the pass split_backward only BACKWARD_WEIGHT does.
+    // set to zero before. The gradients in memory are those of earlier micro-batches, or of another
+    // block that reads the same parameter. FORWARD makes the gradients of statistics (see
+    // TRI_ROLE_STATISTIC) and BACKWARD those of trained parameters. Schedules let both halves of
+    // BACKWARD make gradients of trained parameters, although after the pass split_backward only
+    // BACKWARD_WEIGHT does.
     uint64_t adds;
-    int first_dependency, dependency_count; // the action's entries of the schedule's `dependencies`
+    // The action's dependencies: this range of tri_schedule.dependencies.
+    int first_dependency, dependency_count;
 } tri_action;
 
 typedef struct tri_schedule {
@@ -138,7 +139,8 @@ typedef struct tri_schedule {
     int dependency_count, dependency_capacity;
 } tri_schedule;
 
-// The values that a block makes and another stage reads: one message for each micro-batch.
+// An edge: the values that a block makes and another stage reads, sent as one message for each
+// micro-batch.
 typedef struct tri_edge {
     int from_stage, to_stage;
     // The block that makes all of the edge's values, and the first block of to_stage that reads
@@ -148,7 +150,8 @@ typedef struct tri_edge {
     int64_t bytes; // size of the values, per sample
 } tri_edge;
 
-enum { TRI_MAX_BLOCK_UNITS = 64 }; // because tri_action.adds has one bit for each unit
+// The most units that a block can read, because tri_action.adds has one bit for each of them.
+enum { TRI_MAX_BLOCK_UNITS = 64 };
 
 typedef struct tri_unit {
     int64_t bytes; // size of the parameters as they are stored, all shards together
@@ -162,8 +165,9 @@ typedef struct tri_unit {
     // Fsdp: the unit (parameters gathered together) is so small that it stays gathered from its
     // first to its last use in a step.
     bool persistent;
-    // The lowest pipeline rank that holds the unit, and how many pipeline ranks do. Several hold a
-    // parameter that stages of several ranks read; then TIE sums its gradients over them.
+    // The lowest pipeline rank that holds the unit, and how many pipeline ranks hold it. There are
+    // several if stages of several ranks read the unit's parameter. TIE then sums the parameter's
+    // gradients over these ranks.
     int first_holder, holder_count;
     bool here; // a stage of this rank reads the unit's parameters
 } tri_unit;
@@ -174,10 +178,9 @@ typedef struct tri_schedule_block {
     // The units that the block reads: its own first, then shared ones.
     int units[TRI_MAX_BLOCK_UNITS];
     int unit_count;
-    // Arithmetic operations for one sample. Unless the recipe names the blocks that begin stages,
-    // the blocks are cut into stages so that the largest sum of forward_flops over a stage is as
-    // small as possible. The numbers are the same on every rank, so another rank's plan may copy
-    // forward_flops.
+    // Arithmetic operations for one sample; the same on every rank. Unless the recipe names the
+    // blocks that begin stages, blocks are divided into stages by forward_flops: the largest sum
+    // over a stage is as small as possible.
     double forward_flops, backward_flops;
 } tri_schedule_block;
 
@@ -194,8 +197,9 @@ typedef struct tri_strategy {
 typedef struct tri_schedule_request tri_schedule_request;
 
 // In which order a pipeline rank runs its compute actions. The order decides how long ranks wait
-// for each other and how many activations they hold. With one stage in all, orders differ only in
-// how many micro-batches run forward before the first one runs backward.
+// for each other and how many activations they hold. If there is only one stage, orders differ only
+// in how many micro-batches run forward before the first one runs backward, and in whether BACKWARD
+// is split.
 typedef struct tri_order {
     const char *name;
     bool loops_over_stages; // each rank has several stages (strategy.stages_per_rank)
@@ -263,11 +267,11 @@ const tri_strategy *tri_strategy_effective(const tri_strategy *strategy, bool de
 // Finds an order by its name; NULL: there is none of this name.
 const tri_order *tri_order_find(const char *name);
 
-// Which kind of compute action makes a gradient. No two sources write the gradient of the same
-// parameter. So in each sum of the gradients of a unit (parameters that are reduced together), the
-// first action of each source overwrites what lies in memory, and later actions add to it.
-// (Exception: where both halves of BACKWARD may write the same gradients, CLEAR comes first and all
-// actions add.)
+// Which kind of compute action makes a gradient. The gradients of a unit (parameters that are
+// reduced together) are summed in memory over micro-batches. Usually the gradient of each parameter
+// has one source, so the first action of each source overwrites what lies in memory, and later
+// actions add to it. Where both halves of BACKWARD may make the same gradient, CLEAR first sets the
+// memory to zero, and all actions add.
 typedef enum tri_gradient_source {
     TRI_GRADIENT_STATISTICS,  // made by FORWARD
     TRI_GRADIENT_INPUT,       // made by BACKWARD_INPUT
@@ -275,9 +279,9 @@ typedef enum tri_gradient_source {
     TRI_GRADIENT_SOURCE_COUNT // also stands for actions that make no gradients
 } tri_gradient_source;
 tri_gradient_source tri_action_gradient_source(tri_action_kind kind);
-// Whether a unit (parameters that are reduced together) that has gradients may have some of that
-// source: STATISTICS if it has statistics, INPUT if the order splits the backward pass, REST
-// always.
+// Whether actions of this source may make gradients of the unit (parameters that are reduced
+// together). True for STATISTICS if the unit has statistics, for INPUT if the order splits the
+// backward pass, and always for REST. The unit must have gradients.
 bool tri_schedule_has_gradient_source(const tri_schedule_request *request, int unit,
                                       tri_gradient_source source);
 // Whether both halves of BACKWARD may write one parameter's gradient, so that neither may overwrite
@@ -290,8 +294,8 @@ bool tri_schedule_mixes_halves(const tri_schedule_request *request, int unit);
 // there is no SCATTER. REDUCE, TIE, NORM and STEP work on own gradients, so that these actions are
 // the same for all strategies.
 
-// Whether each step gathers parameters (GATHER): where optimizer states are sharded, because each
-// rank then updates only its own shard.
+// Whether each step gathers parameters (GATHER). True if optimizer states are sharded, because each
+// rank then updates only its own shard of the parameters.
 bool tri_schedule_gathers(const tri_schedule_request *request);
 // Whether gathered parameters are released after their use.
 bool tri_schedule_releases(const tri_schedule_request *request);
@@ -300,9 +304,9 @@ bool tri_schedule_scatters(const tri_schedule_request *request);
 // Whether gradients are scattered after every micro-batch.
 bool tri_schedule_scatters_rounds(const tri_schedule_request *request);
 
-// Writes the compute actions in the order's sequence, and around them the actions that the strategy
-// demands, and those that send values between stages. The schedule is verified, and has no
-// dependencies yet. TRI_INTERNAL: the list that the order writes is wrong.
+// Makes a schedule: the compute actions in the sequence that request->order writes, and around them
+// the actions that the strategy demands, and those that send values between stages. The schedule is
+// verified, and has no dependencies yet. TRI_INTERNAL: the list that the order writes is wrong.
 tri_status tri_schedule_make(tri_arena *arena, const tri_schedule_request *request,
                              tri_schedule *out);
 
@@ -316,14 +320,15 @@ int tri_schedule_in_flight(const tri_schedule *schedule, const tri_schedule_requ
 // parameters are offloaded, and kernels read them in the type in which they are stored.
 bool tri_schedule_fetches(const tri_schedule_request *request, int unit);
 
-// For functions that write orders: adds the blocks of a stage, forward or backward, for one
-// micro-batch.
+// Adds an action of the kind for each block of the stage, for one micro-batch. FORWARD begins with
+// the stage's first block, the other kinds with its last. For the functions that write orders
+// (tri_order.write).
 void tri_schedule_add_stage(const tri_schedule_request *request, tri_schedule *out,
                             tri_action_kind kind, int stage, int round);
 void tri_schedule_add(tri_schedule *schedule, tri_action_kind kind, int subject, int round);
 
-// `action` must not start before `other` is done, because it uses memory that `other` used for
-// something else.
+// Two actions, by their indices in the schedule: `action` must not start before `other` is done,
+// because it uses memory that `other` used for something else.
 typedef struct tri_wait {
     int action, other;
 } tri_wait;
@@ -337,9 +342,9 @@ void tri_schedule_find_dependencies(tri_schedule *schedule, const tri_schedule_r
                                     const tri_wait *waits, int wait_count);
 // Checks that the schedule computes the step. For each micro-batch, each block goes forward before
 // backward, on gathered parameters. Each gradient is complete when it is reduced, is reduced once
-// and before NORM, and is used by one STEP. Edges arrive before they are read. The dependencies, if
-// there are any yet, order every conflicting pair of actions. TRI_INTERNAL: the message names the
-// action and the rule that it breaks.
+// and before NORM, and is used by one STEP. The values of edges arrive before they are read. The
+// dependencies, if there are any yet, order every conflicting pair of actions. TRI_INTERNAL: the
+// message names the action and the rule that it breaks.
 tri_status tri_schedule_verify(const tri_schedule *schedule, const tri_schedule_request *request);
 // Checks the schedules of all ranks of a mesh together (schedules[rank]). Every SEND meets its
 // RECV. Ranks along the shard axis have the same actions of the lane (communicator) SHARD in the

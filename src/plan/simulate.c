@@ -24,7 +24,7 @@ typedef struct rank_state {
 // at a time, so one of these structs for each group is enough.
 typedef struct collective {
     int arrived;    // how many ranks have reached it
-    double start_s; // when the latest of them did
+    double start_s; // when the latest of these ranks reached it
 } collective;
 
 typedef struct execution {
@@ -43,10 +43,13 @@ typedef struct execution {
     // stages read): [lowest rank of a group along the pipeline][unit].
     collective *ties;
     int *tied_ranks; // indexed as `ties`: how many ranks have the action TIE
-    // [lowest rank of a group along the pipeline][edge][micro-batch]: a SEND waits for its RECV, or
-    // the RECV for its SEND. The value is 1 + the rank that waits; 0: none does.
+    // Which rank has reached the SEND or the RECV of a message first and waits for the other rank:
+    // [lowest rank of a group along the pipeline][edge][micro-batch]. The entry is the rank + 1; 0:
+    // no rank waits.
     int *messages;
-    int units, edges, rounds; // one more than the highest number of each in any action
+    // One more than the highest number of a unit, an edge and a micro-batch in the actions of any
+    // rank.
+    int units, edges, rounds;
     tri_execution result;
 } execution;
 

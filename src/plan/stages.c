@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-// Whether this number of stages suffices if no stage may cost more than `limit`. A block goes to
-// the earliest stage with room, but one block is left for each later stage, because no stage may be
-// empty.
+// Tries to cut the blocks into exactly this number of stages, none of which costs more than
+// `limit`, and sets stage_of. False: that is not possible. A block goes to the earliest stage with
+// room, but one block is left for each later stage, because no stage may be empty.
 static bool fits(const double *costs, int blocks, int stages, double limit, int *stage_of) {
     int stage = 0;
     double sum = 0;

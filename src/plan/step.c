@@ -1,7 +1,6 @@
-// Plans one shape of step (tri_step_shape: a full step, an epoch's last one, …), in an order in
-// which each result needs the ones before: the edges between stages, the schedule
-// (compute_actions.c, complete.c), its memory (step_memory.c) and its dependencies
-// (dependencies.c).
+// Plans one shape of step (tri_step_shape: a full step, an epoch's last one, …): the edges between
+// stages, the schedule (compute_actions.c, complete.c), its memory (step_memory.c) and its
+// dependencies (dependencies.c). They are made in this order, because each needs those before it.
 #include "plan/plan.h"
 
 #include "data/sampler.h"

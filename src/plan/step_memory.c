@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The slots of a bucket, in their order.
+// The four slots of each bucket; they follow each other in the table of slots in this order.
 enum { PARAMETERS, GRADIENTS, MASTERS, STATES, SLOTS_OF_BUCKET };
 
 static int slot_of(int unit, tri_bucket_kind bucket, int what) {
@@ -142,8 +142,8 @@ static tri_heap heap_of(const step *s, int slot, int round) {
     return !packed ? TRI_HEAP_STATE : TRI_HEAP_ACTIVATIONS;
 }
 
-// Whether gradients lie on the step's heaps, so that it has to be recorded which actions use them.
-// Otherwise they have memory of their own during the whole run.
+// Whether gradients lie on the step's heaps. The actions that use gradients are then recorded.
+// Otherwise gradients have memory of their own during the whole run.
 static bool places_gradients(const step *s) {
     return s->r->schedule_request->training && (s->r->scatters_rounds || s->r->packs_gradients);
 }
@@ -402,9 +402,9 @@ static int first_after(const step *s, int action) {
     return tri_lower_bound(s->buffer_count, begins_by, s, action);
 }
 
-// Makes the action wait for all actions that used the earlier buffer. Those of the compute lane
-// (kernels) run in order, so it is enough to wait for the last of them, or for none if this action
-// is in the compute lane too.
+// Makes the action wait for all actions that used `earlier`, a buffer that had the same memory
+// before. The actions of the compute lane (kernels) run in order, so it is enough to wait for the
+// last of them, or for none if this action is in the compute lane too.
 static void add_waits(step *s, tri_step_memory *out, int *capacity, int action,
                       const buffer *earlier) {
     if (earlier->last_compute >= 0 && !is_compute(s, action))

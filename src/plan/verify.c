@@ -95,8 +95,8 @@ static bool is_unsent(const check *c, bool back) {
     return true;
 }
 
-// Whether every edge along the pipeline that the block makes for another rank has been sent: if
-// not, that rank would wait for ever.
+// Whether every edge along the pipeline that the block makes for another rank has been sent. If
+// not, RECOMPUTE may not run, because it writes the values of these edges a second time.
 static bool is_sent(const check *c) {
     const tri_schedule_request *r = c->request;
     for (int e = c->edge_lists[1][c->action->subject]; e >= 0; e = c->next_edges[1][e]) {
@@ -111,9 +111,10 @@ static bool is_same_stage(const tri_schedule_request *r, int block, int other) {
     return other >= 0 && other < r->block_count && r->blocks[other].stage == r->blocks[block].stage;
 }
 
-// Checks that `adds` is right for each of the block's units: the unit's bit must be set exactly if
-// its memory already holds gradients of this source, because a wrong bit would lose or double
-// gradients. Then records that the memory of all of these units holds gradients.
+// Checks that `adds` is right for each of the block's units. The unit's bit must be set exactly if
+// its memory already holds gradients of the action's source (tri_gradient_source), because a wrong
+// bit would lose or double gradients. Then records that the memory of all of these units holds
+// gradients.
 static tri_status add_to_gradients(check *c) {
     const tri_schedule_request *r = c->request;
     const tri_schedule_block *b = &r->blocks[c->action->subject];

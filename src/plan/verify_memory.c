@@ -11,26 +11,28 @@
 
 #include <string.h>
 
-// A range of a heap, and the latest buffer that was placed there. When another buffer takes the
-// range over, its actions have to come after those of this one.
+// A range of a heap, and the latest buffer that was placed there. The actions that use the buffer
+// must be done before the actions of the next buffer that is placed there.
 typedef struct occupant {
     int64_t offset, end;
     int buffer;
 } occupant;
 
-// An entry of a linked list: the index of an action or a buffer.
+// An entry of a linked list: the index of an action or a buffer, and the index of the next entry in
+// check.links (-1: this entry is the last).
 typedef struct link {
     int index, next;
 } link;
 
 typedef struct buffer_uses {
     int first; // the first action that used the buffer; -1: none yet
-    // Into `links` (entries of linked lists): the list of the actions that used the buffer, latest
-    // first; -1: none.
+    // The list of the actions that used the buffer, latest first: the index of its first entry in
+    // check.links; -1: none.
     int latest;
     int by_lane[TRI_LANE_COUNT]; // by lane (compute, …): the latest action that used it; -1: none
-    int before; // index into `links` of a list of the buffers that had this memory before; -1: none
-    bool lost;  // true: another buffer has taken over this memory
+    // The list of the buffers that had this memory before, given like `latest`; -1: none.
+    int before;
+    bool lost; // true: another buffer has taken over this memory
 } buffer_uses;
 
 typedef struct check {
@@ -40,8 +42,8 @@ typedef struct check {
     // done[action · TRI_LANE_COUNT + lane]: the latest action of the lane (compute, a communicator,
     // …) that is done before this action begins; -1: none.
     int *done;
-    // By action: into `links` (entries of linked lists), the list of the actions that depend on it;
-    // -1: none.
+    // By action: the list of the actions that depend on it, as the index of its first entry in
+    // `links`; -1: none.
     int *dependents;
     buffer_uses *buffers;
     link *links;
@@ -108,8 +110,9 @@ static tri_status unordered(const check *c, int action, int other, const char *r
                     tri_action_name(b->kind), b->subject, b->round);
 }
 
-// Checks that all actions that used an earlier buffer are done before this action. In a lane that
-// runs in order (all but the pipeline's messages), it is enough to check the latest.
+// Checks that all actions that used `earlier`, a buffer that had the same memory before, are done
+// before this action. In a lane that runs in order (all but the pipeline's messages), it is enough
+// to check the latest of them.
 static tri_status check_after(const check *c, const buffer_uses *earlier, int action) {
     const char *rule = "uses the memory of, and does not wait for,";
     for (int lane = 0; lane < TRI_LANE_COUNT; lane++)
