@@ -1,7 +1,9 @@
-// trainer.detect_anomaly: checks every value that a compute action makes, and reports the first one
-// that is not finite together with the op that made it. Without this option a user learns only that
-// the loss is not finite, and not where that began. Ranks exchange their findings in the action
-// NORM (or at the end of an evaluation batch), so that all of them stop with the same message.
+// Implements the option trainer.detect_anomaly, which checks every value that the forward and
+// backward passes make (only the forward pass if there is a loss scale), and reports the first one
+// that is not finite together with the op that made it. Without this option a user learns only
+// whether the loss or a gradient is not finite, and not where that began. Ranks exchange their
+// findings before the update (in NORM, which sums losses and squares of gradients over all ranks)
+// or at the end of an evaluation batch, so that all of them stop with the same message.
 #include "engine/engine_internal.h"
 #include "tensor/half.h"
 
@@ -16,8 +18,9 @@ static double number_at(tri_dtype dtype, const void *values, int64_t i) {
     return (double)tri_half_to_float(dtype, ((const uint16_t *)values)[i]);
 }
 
-// Finds the first element, in row-major order, that is not finite; -1: all are finite. Padding,
-// with which a layout fills up its blocks, is not checked, because no result depends on it.
+// Finds the first element of a value, in row-major order, that is not finite. *at is its index, and
+// *found is the number; *at is -1 if all elements are finite. Padding, with which a layout fills up
+// its blocks, is not checked, because no result depends on it.
 static tri_status find_in(const tri_engine *e, const tri_graph *g, tri_value value,
                           const void *memory, int64_t *at, double *found) {
     const tri_value_info *info = tri_value_get(g, value);
@@ -73,8 +76,8 @@ static tri_status look_at(tri_engine *e, const tri_graph *g, const tri_node *nod
 
 tri_status engine_look_for_anomaly(tri_engine *e, const tri_graph *g, const tri_node *node,
                                    void *const *in, void *const *out) {
-    // With a loss scale, overflow in the backward pass is normal: the step is skipped and the scale
-    // shrinks.
+    // With a loss scale, overflow in the backward pass is normal (the step is then skipped and the
+    // scale shrinks), so only the forward pass is checked.
     bool is_scaled = e->carried.scale.scale > 0 && node->phase != TRI_PHASE_FORWARD;
     if (!e->detects_anomaly || *e->run.anomaly || is_scaled) return TRI_OK;
     for (int k = 0; k < node->input_count; k++) {
@@ -87,8 +90,8 @@ tri_status engine_look_for_anomaly(tri_engine *e, const tri_graph *g, const tri_
     return TRI_OK;
 }
 
-// Gives all ranks the message of the lowest rank that found something, so that all report the same
-// cause.
+// Makes all ranks fail if one of them found a value that is not finite. All of them get the message
+// of the lowest rank that found one, so that they report the same cause.
 tri_status engine_agree_on_anomaly(tri_engine *e) {
     if (!e->detects_anomaly) return TRI_OK;
     int ranks = e->groups.world->size, first = 0;

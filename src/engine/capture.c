@@ -1,8 +1,10 @@
-// Captured parts of steps. A part is a run of actions of the compute lane (kernels, in order). Only
-// its first action waits for other lanes (communication, storage, copies), and other lanes wait
-// only for its last action. A device that can do so (a GPU, with CUDA graphs) captures a part once
-// and then repeats it as one, so that the host issues one graph instead of many kernels. engine.c
-// calls engine_run_in_part for the actions of a part.
+// Captured parts of steps. A step is a list of actions, such as FORWARD of a layer. Actions run in
+// lanes, each of which runs its actions one after the other: the compute lane (a queue of the
+// device, which runs kernels), and beside it lanes for communication, storage and copies. A part is
+// a run of actions of the compute lane. Only its first action waits for other lanes, and other
+// lanes wait only for its last action. A device that can do so (a GPU, with CUDA graphs) captures a
+// part once and then repeats it as one, so that the host issues one graph instead of many kernels.
+// engine.c calls engine_run_in_part for the actions of a part.
 //
 // Each shape of step (full, an epoch's smaller last one, evaluation, test: tri_step_shape) has
 // parts of its own. When a shape runs for the first time, its parts are issued kernel by kernel,
@@ -15,8 +17,8 @@
 //   a part    issued   captured,   captured,   repeated   repeated
 //                      repeated    repeated
 //
-// The engine has to issue the same for a part in every step. An action for which it does not
-// belongs to no part: see plan/capture.h.
+// A captured part always repeats the same work. So an action for which the engine issues other work
+// in some steps belongs to no part: see plan/capture.h.
 #include "plan/capture.h"
 #include "engine/engine_internal.h"
 
@@ -31,8 +33,8 @@ typedef struct engine_part {
 } engine_part;
 
 // Whether a kernel that updates or casts this unit (parameters that are updated together) uses the
-// host's memory. A captured part cannot contain such a kernel, because it repeats only work of the
-// device.
+// host's memory. A captured part repeats only work of the device, so it cannot contain such a
+// kernel.
 static bool uses_host(const engine_range_kernels *list, int unit) {
     for (int i = list->first[unit]; i < list->first[unit + 1]; i++)
         if (list->items[i].kernel.def->uses_host) return true;
@@ -99,9 +101,9 @@ engine_part *engine_part_of(const tri_engine *e, const tri_action *a) {
     return part < 0 ? NULL : &e->captures.parts[shape][part];
 }
 
-// Issues those actions of the captured part that belong to the compute lane (kernels, in order).
-// Actions of other lanes (communication, storage, copies) that stand between them in the schedule
-// are left out: nothing in the part depends on them, and the caller starts them.
+// Issues those actions of the captured part that belong to the compute lane. Actions of other lanes
+// that stand between them in the schedule are left out: nothing in the part depends on them, and
+// the caller starts them.
 static tri_status issue(tri_engine *e, const engine_part *part) {
     for (int i = part->first; i <= part->last; i++) {
         const tri_action *a = &e->run.step->schedule.actions[i];

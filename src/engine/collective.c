@@ -1,6 +1,6 @@
-// Runs collective ops, which are nodes inside a block (tensor parallelism, synchronised batch
-// norm), on the communicator of their group. Collectives between blocks are actions: see
-// communicate.c.
+// Runs collective ops, which are nodes of the graph inside a layer (for tensor parallelism and
+// synchronised batch norm), on the communicator of their group. Collectives on parameters and their
+// gradients are no nodes, but actions of a step: see communicate.c.
 #include "engine/engine_internal.h"
 
 #include <stdio.h>

@@ -32,7 +32,8 @@ static tri_comm_op *add(op_list *list, tri_comm_kind kind, tri_dtype dtype, int6
     return op;
 }
 
-// Gathers parameters from the ranges of all shards, in the type in which kernels read them.
+// Lists the all-gathers of GATHER, one for each bucket of the unit: they put together whole
+// parameters from the ranges of all shards, in the type in which kernels read them.
 static void gather(const tri_engine *e, const tri_action *a, op_list *list) {
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         tri_bucket_kind bucket = (tri_bucket_kind)k;
@@ -65,8 +66,8 @@ static void scatter(const tri_engine *e, const tri_action *a, op_list *list) {
 }
 
 // Lists the all-reduces of REDUCE and TIE. They reduce this rank's own gradients: the range that
-// SCATTER leaves on this rank or, without SCATTER, the whole bucket. Adjacent ranges become one
-// operation, because each operation has a fixed cost.
+// SCATTER leaves on this rank or, without SCATTER, the whole bucket. If the ranges of two buckets
+// are adjacent in memory, one operation reduces both, because each operation has a fixed cost.
 static void reduce(const tri_engine *e, const tri_action *a, op_list *list) {
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         tri_bucket_kind bucket = (tri_bucket_kind)k;

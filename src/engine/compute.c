@@ -48,10 +48,10 @@ static uint64_t bit_of_unit(const tri_schedule_block *block, int unit) {
     return 0;
 }
 
-// Finds the outputs of node i that its kernel has to add to earlier gradients, which it must not
-// overwrite: bit k is set for output k. The action tells by a->adds for which units (parameters
-// that are reduced together) there are earlier gradients, and p->adds[i] which outputs the kernel
-// can add.
+// Finds to which outputs of node i its kernel has to add, because there are earlier gradients,
+// which must not be overwritten: bit k is set for output k. a->adds tells for which units
+// (parameters that are reduced together) there are earlier gradients, and p->adds[i] tells to which
+// outputs the kernel can add.
 static unsigned adds_of(const tri_engine *e, const tri_program *p, int i, const tri_action *a) {
     const tri_node *node = &p->graph->nodes[i];
     unsigned adds = 0;
@@ -91,8 +91,9 @@ static tri_status run_segment(tri_engine *e, const tri_program *p, const tri_act
     return TRI_OK;
 }
 
-// Sets the padding between the parameters of a bucket to zero, because a reduction and the norm
-// cover the whole bucket, and kernels write only the parameters.
+// Sets the padding between the parameters of a bucket to zero in the bucket's gradients, because
+// kernels write only the gradients of the parameters, but reductions and the norm read the whole
+// bucket.
 static tri_status clear_gaps(const tri_engine *e, int unit, tri_bucket_kind bucket) {
     char *base = e->memory.slots[tri_slot_gradients(unit, bucket)];
     const int *first = &e->gaps.first[unit * TRI_BUCKET_COUNT + (int)bucket];
@@ -103,12 +104,12 @@ static tri_status clear_gaps(const tri_engine *e, int unit, tri_bucket_kind buck
     return TRI_OK;
 }
 
-// Makes the tables that the next functions need, and finds for which units (parameters that are
-// reduced together) a block always makes gradients. A block always makes those of its own unit. But
-// of a unit that it shares with other blocks it may make none, and programs may differ in this. A
-// unit's bit is set if the block makes the unit's gradients in all programs that train. If it is
-// not set, the unit's buffer is set to zero before the action runs, because perhaps no kernel
-// writes it.
+// Allocates the tables for round gradients, and finds for which units (parameters that are reduced
+// together) a block always makes gradients. A block always makes those of its own unit. But of a
+// unit that it shares with other blocks it may make none, and programs may differ in this. In
+// gradient_unit_bits[block], a unit's bit is set if the block makes the unit's gradients in all
+// programs that train. If the bit is not set, perhaps no kernel writes these gradients, so their
+// memory is set to zero before the action runs.
 void engine_prepare_gradients(tri_engine *e) {
     const tri_plan *plan = e->plan;
     int limit = tri_round_range_limit(plan);
@@ -174,8 +175,8 @@ static tri_status open_gradients(tri_engine *e, const tri_action *a) {
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
     const tri_schedule_block *block = &e->plan->blocks[a->subject];
     e->run.range_count = 0;
-    // The pass split_backward leaves all gradients of parameters to BACKWARD_WEIGHT, so
-    // BACKWARD_INPUT makes none.
+    // Evaluation makes no gradients. Neither does BACKWARD_INPUT, because split_backward, which
+    // rewrites the graph, leaves all gradients of parameters to BACKWARD_WEIGHT.
     if (a->kind == TRI_ACTION_BACKWARD_INPUT || !e->run.step->request.training) return TRI_OK;
     tri_round_gradients(e->plan, e->run.step, a, e->run.ranges, &e->run.range_count);
     for (int i = 0; i < e->run.range_count; i++) TRI_TRY(open_range(e, a, &e->run.ranges[i]));

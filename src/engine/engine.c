@@ -1,8 +1,10 @@
-// The engine's main loop: goes through a schedule (the list of this rank's actions in a step), runs
-// the actions of the compute lane (kernels, in order) and starts those of other lanes
-// (communication, storage, copies). An action works on a block (a layer or a group of layers), on a
-// unit (parameters that are gathered, reduced and updated together) or on values that pipeline
-// stages send each other. A ticket stands for work that was started and is waited for later.
+// The engine's main loop: goes through a schedule, the list of this rank's actions in a step. An
+// action works on a block (a layer or a group of layers), on a unit (parameters that are gathered,
+// reduced and updated together) or on values that pipeline stages send each other. Actions run in
+// lanes, each of which runs its actions one after the other. The main loop runs the actions of the
+// compute lane, which issue kernels to a queue of the device, and starts those of other lanes
+// (communication, storage, copies). A ticket stands for work that was started and is waited for
+// later.
 //
 // The training loop calls tri_engine_issue for each step and tri_engine_collect, in results.c, for
 // its results. Read next: take.c, compute.c, communicate.c, numbers.c and update.c, which carry the
@@ -98,9 +100,9 @@ static void finish_queues(tri_engine *e) {
 void tri_engine_destroy(tri_engine *engine) {
     if (!engine) return;
     engine_stop_groups(engine);
-    finish_queues(engine); // before any queue is closed, because one may wait for another
+    finish_queues(engine); // before a queue is closed, because another may wait for it
     // The storage's thread may still wait for tickets of the queues, and read memory that is freed
-    // below.
+    // below. So the storage is closed, which ends the thread, before the queues are.
     tri_storage_close(engine->storage);
     engine_close_takes(engine);
     engine_close_parts(engine);
@@ -150,8 +152,8 @@ static tri_status do_prepare(tri_engine *e, const tri_action *a) {
     return engine_run_range_kernels(e, &e->casts, a->subject);
 }
 
-// actions[kind] is the function that issues an action of this kind; it has all kinds that run in
-// the compute lane.
+// actions[kind] is the function that issues an action of this kind. The table has all kinds that
+// run in the compute lane.
 static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const tri_action *a) = {
     // RELEASE needs no work. It only marks from where on the plan gives the memory of a unit's
     // gathered parameters to other buffers.
@@ -181,9 +183,11 @@ static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_actio
     [TRI_LANE_TAKE] = engine_take,
 };
 
-// Whether the driver of the device may load kernels now; then the host has to wait for tickets in
-// place of queues, for the reason given at engine_let_wait. A GPU (a device that can capture work)
+// Whether the driver of the device may load kernels now. A GPU (a device that can capture work)
 // loads a kernel when it is first issued: outside of a step, or in the first step of each shape.
+// While the driver loads a kernel, it may block every thread of the process until the device is
+// idle. If a queue of the device then waited for work that a blocked thread has still to issue,
+// neither would ever go on. So the host waits for tickets instead, before it issues more.
 static bool loads_kernels(const tri_engine *e) {
     return e->device->backend->captures && (!e->run.input || !e->was_issued[e->run.input->shape]);
 }
@@ -192,9 +196,9 @@ tri_status engine_let_wait(tri_engine *e, tri_queue *queue, const tri_ticket *ti
     return loads_kernels(e) ? tri_ticket_wait(ticket) : e->device->backend->wait(queue, ticket);
 }
 
-// Lets the action `a` start only after the work of `other`, the ticket of an action on which `a`
-// depends. Where possible the queue or communicator that runs `a` waits, so that the host can go on
-// issuing.
+// Lets the action `a` start only after the work for which the ticket `other` stands: an action on
+// which `a` depends, or everything that was issued before the step. Where possible the queue or
+// communicator that runs `a` waits, so that the host can go on issuing.
 static tri_status start_after(tri_engine *e, const tri_action *a, tri_ticket *other) {
     if (!other->kind) return TRI_OK;
     if (loads_kernels(e)) return tri_ticket_wait(other);
@@ -269,10 +273,10 @@ void engine_set_slots(tri_engine *e, const tri_action *a) {
     }
 }
 
-// Issues the schedule of a step. Actions of the compute lane (kernels) are issued one after the
-// other. Actions of other lanes (communication, storage, copies) are started here and make progress
-// by themselves; the first action that depends on one waits for it. At the end the compute lane
-// waits for all of them, so that the next step starts after them.
+// Issues the schedule of a step. Actions of the compute lane are issued one after the other.
+// Actions of other lanes are started here and make progress by themselves; the first action that
+// depends on one waits for it. At the end the compute lane waits for all of them, so that the next
+// step starts after them.
 static tri_status run_schedule(tri_engine *e) {
     const tri_schedule *s = &e->run.step->schedule;
     // The schedule has no dependencies on work before the step, but other lanes (communicators,

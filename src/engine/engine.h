@@ -1,10 +1,11 @@
-// The engine: holds one rank's memory and runs the schedules of a plan on any device and any
-// network. The training loop (src/train) makes one engine for a run and calls it for every step. A
-// step is one global batch: all its micro-batches forward and backward, then one update of the
-// parameters; evaluation is done in steps too, which only run forward. A schedule is the list of a
-// rank's actions in a step: compute a block (a layer or a group of layers), gather or reduce
-// parameters, and so on. The engine knows no strategy and no model, because the plan has turned
-// both into actions and memory. So a new strategy or model needs no change here.
+// The engine: holds one rank's memory and runs the schedules of its plan, on any device and any
+// network. A plan is made for each rank before the run: it contains the kernels, the size and use
+// of all memory, and the schedules. A schedule is the list of a rank's actions in a step: compute a
+// block (a layer or a group of layers), gather or reduce parameters, and so on. The training loop
+// (src/train) makes one engine for a run and calls it for every step. A step is one global batch:
+// all its micro-batches forward and backward, then one update of the parameters; evaluation is done
+// in steps too, which only run forward. The engine knows no strategy and no model, because the plan
+// has turned both into actions and memory. So a new strategy or model needs no change here.
 //
 // A step is issued, and later collected. Issued: its work is handed to the device, which may run it
 // later than the host. In flight: issued and not collected. Collected: done, and the host has read
@@ -22,13 +23,14 @@ typedef struct tri_engine tri_engine;
 
 typedef struct tri_engine_config {
     const tri_plan *plan; // plan and device have to outlive the engine
-    tri_device *device;   // must match plan->device, which describes the device of the plan
+    tri_device *device;   // must fit plan->device, the description by which the plan was made
     tri_comm *world; // a communicator over all ranks of the mesh; for one rank: tri_comm_self_open
     const tri_optimizer *optimizer; // copied, so it need not outlive the call
     // The rule of the loss scale, copied; NULL: the run has no loss scale.
     const tri_loss_scale_options *loss_scale;
-    // Checks that all values that the forward and backward passes make are finite. If one is not,
-    // the step fails with TRI_NOT_FINITE, and the message names op, block and value.
+    // Checks that all values that the forward and backward passes make are finite; with a loss
+    // scale, only those of the forward pass. If one is not, the step fails with TRI_NOT_FINITE, and
+    // the message names op, block and value.
     bool detect_anomaly;
 } tri_engine_config;
 
@@ -62,7 +64,8 @@ typedef struct tri_step_input {
     // the rate, because the host does not know yet which steps in flight become updates.
     double lr[1 + TRI_MAX_STEPS_AHEAD];
     double clip; // the largest allowed norm of all gradients; 0: they are not clipped
-    // Numbers whose meaning only the caller knows. The step also sums them over all ranks.
+    // Numbers whose meaning only the caller knows. The step sums them over all ranks, as it sums
+    // losses.
     double caller_numbers[TRI_MAX_CALLER_NUMBERS];
     // Gets the next micro-batch of this rank's replica. It stays valid until it is released.
     tri_status (*next)(void *context, tri_engine_batch *out);
@@ -71,27 +74,29 @@ typedef struct tri_step_input {
     // TRI_TAKEN_BATCHES micro-batches are read at the same time.
     void (*release)(void *context);
     // Shows the micro-batch that `next` will give after `ahead` others (0: the very next one),
-    // without taking it; valid until `next` has given it. Called only if labels are counted before
-    // the step (TRI_COUNT_AHEAD), because their count then divides the loss; else it may be NULL.
+    // without taking it; valid until `next` has given it. The engine calls this only if it has to
+    // count the labels of the step before the step begins (TRI_COUNT_AHEAD); else it may be NULL.
     tri_status (*look)(void *context, int64_t ahead, tri_engine_batch *out);
     void *context;
 } tri_step_input;
 
 typedef struct tri_step_output {
-    // By metric of the graph (0 is the loss): sum and count over all replicas.
+    // By metric of the graph (0 is the loss), over all replicas: the sum, and the count by which
+    // the sum is divided to get the mean.
     double sum[TRI_MAX_METRICS], count[TRI_MAX_METRICS];
     double caller_sums[TRI_MAX_CALLER_NUMBERS]; // tri_step_input.caller_numbers, summed
     // The members below are filled in by training only.
     double gradient_norm; // norm of the mean gradient, before clipping
     double lr;            // the learning rate that was used
-    bool overflowed; // a gradient was not finite, so nothing was changed; only with a loss scale
+    bool overflowed; // a gradient was not finite: no parameter was changed; only with a loss scale
     // As `overflowed`, but the loss scale was the smallest already: training cannot go on.
     bool exhausted;
     tri_carried carried; // loss scale and count of updates after the step
 } tri_step_output;
 
-// Prepares the kernels that the plan has chosen, allocates all memory, and splits the world into
-// the groups of the plan. Collective. Parameters are zero until they are initialised or loaded.
+// Prepares the kernels that the plan has chosen, allocates all memory, and splits the communicator
+// `world` into those of the plan's groups of ranks. Collective. Parameters are zero until they are
+// initialised or loaded.
 tri_status tri_engine_create(const tri_engine_config *config, tri_engine **out);
 void tri_engine_destroy(tri_engine *engine); // NULL allowed
 // Sets initial weights. They depend only on the seed, the parameter's name and the element, so that
@@ -110,10 +115,11 @@ tri_status tri_engine_carry(tri_engine *engine, const tri_carried *carried);
 // state must be neither read nor written, because the step changes it.
 tri_status tri_engine_issue(tri_engine *engine, const tri_step_input *input);
 int tri_engine_steps_ahead(const tri_engine *engine);
-// Waits for the oldest step in flight. Collective. TRI_NOT_FINITE (only without a loss scale) names
-// the loss or the first parameter whose gradient is not finite. Parameters are then as they were
-// before that step, even if more steps were issued after it: the device makes these steps change
-// nothing, and they are no longer in flight.
+// Waits for the oldest step in flight. Collective. TRI_NOT_FINITE (only without a loss scale): the
+// loss or the gradients are not finite; the message names the loss, or the first parameter whose
+// gradient is not finite. Parameters are then as they were before that step, even if more steps
+// were issued after it: the device makes these steps change nothing, and they are no longer in
+// flight.
 tri_status tri_engine_collect(tri_engine *engine, tri_step_output *out);
 // Issues one step and collects it. No other step may be in flight.
 tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_step_output *out);
@@ -131,7 +137,7 @@ void tri_engine_abandon(tri_engine *engine);
 // reads the micro-batches may never end by itself.
 tri_status tri_engine_release_batches(tri_engine *engine);
 
-// Used in place of the number of an optimizer state; it stands for the parameter itself.
+// Stands for the parameter itself, in place of the number of an optimizer state.
 enum { TRI_STATE_MASTERS = -1 };
 
 // A tensor of the training state by name, for checkpoints. There are two lists: the model's tensors
@@ -159,8 +165,8 @@ tri_status tri_engine_fetch(tri_engine *engine, const tri_engine_tensor *tensor)
 // Copies elements first … first + count - 1, in row-major order, of the tensor that was fetched.
 void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
                      int64_t count, void *to);
-// Whether this rank holds any element of the tensor. Only then it needs the tensor when a
-// checkpoint is loaded.
+// Whether this rank holds any element of the tensor. Only in this case does it need the tensor when
+// a checkpoint is loaded.
 bool tri_engine_wants(const tri_engine *engine, const tri_engine_tensor *tensor);
 // Sets elements first … first + count - 1 in row-major order. Elements that this rank does not hold
 // are ignored, so that every rank may be given the whole tensor. Not collective. TRI_NO_MEMORY, and

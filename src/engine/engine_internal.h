@@ -33,9 +33,9 @@ typedef struct engine_args {
 } engine_args;
 
 // A range kernel handles many parameters at once: it runs over this rank's range of a bucket, in
-// which parameters lie one after the other, or over the elements of that range from `first` on. It
-// is a kernel of the action STEP (the optimizer), a cast of the action PREPARE (to the half type
-// that kernels read), a sum of squares, or a finder, which looks for numbers that are not finite.
+// which parameters lie one after the other, from element `first` of that range on. It is a kernel
+// of the action STEP (the optimizer), a cast of the action PREPARE (to the half type that kernels
+// read), a sum of squares, or a finder, which looks for numbers that are not finite.
 typedef struct engine_range_kernel {
     tri_kernel kernel;
     int unit;
@@ -43,8 +43,8 @@ typedef struct engine_range_kernel {
     int64_t first;
     int states; // number of optimizer states that the kernel reads and writes
     // Of a kernel that sums squares: the index in numbers.squares of the first sum that it writes.
-    // Of a finder, which checks one range for each parameter of its bucket: the index of the first
-    // of these ranges among those of numbers.ranges.
+    // Of a finder, which searches one range for each parameter of its bucket: the number of the
+    // first of these ranges, counted from 0 over all ranges in numbers.ranges.
     int64_t at;
 } engine_range_kernel;
 
@@ -81,7 +81,8 @@ typedef struct engine_groups {
     // The stages of this rank's pipeline, with one communicator for each direction.
     tri_comm *along, *back;
     tri_comm *tensor_parallel; // the ranks that share each layer with this rank
-    // Connects one rank of each replica: those with this rank's stage and slices.
+    // This rank and those that do the same work on other micro-batches: they have the same stage,
+    // and the same slices of parameters.
     tri_comm *replicas;
     // By unit (parameters that are reduced together): connects the ranks whose stages hold the
     // unit; NULL: only one stage holds it.
@@ -102,11 +103,12 @@ typedef struct engine_memory {
     // Whole gradients; NULL if the plan puts them into `heaps`, because they need memory only from
     // BACKWARD to SCATTER or to the end of the step (see tri_step_memory_request).
     float *gradients;
-    // If SCATTER follows every micro-batch: the gradients of this rank's own ranges, summed over
-    // the micro-batches; else NULL.
+    // The gradients of this rank's own ranges, summed over the micro-batches, if SCATTER (the
+    // reduce-scatter of gradients) follows every micro-batch; else NULL.
     float *own_gradients;
-    // Kernels that cannot add their gradients to earlier ones write them here, and the engine adds
-    // them after the action (plan/round_gradients.c). It has room for one compute action.
+    // Room for the gradients of one compute action. Kernels that cannot add their gradients to
+    // earlier ones write them here, and the engine adds them after the action
+    // (plan/round_gradients.c).
     float *round_gradients;
     float *states; // optimizer states: sorted by unit, then by bucket, then by state
     char *heaps[TRI_HEAP_COUNT], *scratch, *workspace;
@@ -122,8 +124,9 @@ typedef struct engine_memory {
 // The numbers of a step that all ranks need (loss, metrics, squares of gradients): F64 in the
 // device's memory. See numbers.c.
 typedef struct engine_numbers {
-    // Rows of results (loss and metrics), one for each micro-batch. In the same memory, behind the
-    // rows, lie `caller_numbers`, but only in a deterministic run, and `squares`.
+    // Rows of results (loss and metrics), one for each micro-batch. The same memory continues
+    // behind the rows: with `caller_numbers` and then `squares` in a deterministic run, else with
+    // `squares` only.
     double *result_rows;
     // The caller's numbers (tri_step_input.caller_numbers), and this rank's sums of squares of
     // gradients. In a deterministic run (the same bits on any number of ranks) the ranks exchange
@@ -132,22 +135,22 @@ typedef struct engine_numbers {
     // run `caller_numbers` points into `sums`.
     double *caller_numbers, *squares;
     // The results of a step, which lie one after the other so that one copy brings them to the
-    // host: a row of sums over the step, room for `caller_numbers`, the sum of squares, the step
-    // scalars, the carried numbers (tri_carried), and in which range each finder (a kernel that
-    // looks for gradients that are not finite) found one. The members *_at say where the last four
-    // begin.
+    // host: a row of sums over the step, room for `caller_numbers`, the sum of squares (from index
+    // total_at on), the step scalars (scalars_at), the carried numbers (tri_carried; carried_at),
+    // and one number for each finder (found_at): in which range it found a gradient that is not
+    // finite.
     double *sums;
     int64_t total_at, scalars_at, carried_at, found_at, result_count;
     double *carried; // the carried numbers in `sums`, from carried_at on
-    // Input of the op step_numbers, which makes step scalars and carried numbers from the sums: the
-    // learning rates, the limit of the norm, the samples of the step and the updates so far
-    // (TRI_CONTROL_…).
+    // Input of the op step_numbers, which makes step scalars and carried numbers from the sums. It
+    // contains the learning rates, the limit of the norm, the number of samples in the step and the
+    // number of updates so far (TRI_CONTROL_…).
     double *control;
     // Input of the op loss_seeds: a pair (weight, count) for the loss as a whole, then one for each
     // loss of a weighted sum. The gradient of each loss is multiplied by its weight and divided by
     // its count before BACKWARD adds it to the others (see terms.c).
     double *losses;
-    float *seeds;         // output of the op loss_seeds: what BACKWARD begins with, for each loss
+    float *seeds;         // output of loss_seeds: losses' gradients, with which BACKWARD begins
     int64_t width;        // how many numbers a row of `result_rows` has
     int64_t capacity;     // how many numbers `result_rows` has room for
     int64_t square_count; // how many numbers `squares` has
@@ -170,7 +173,7 @@ typedef struct engine_gaps {
 } engine_gaps;
 
 // Names of actions, for communicators and the ledger (the record of this rank's actions). They are
-// made once, because both keep the pointer after the call that passes it.
+// made once, because communicators and the ledger keep pointers to them.
 typedef struct engine_labels {
     // subjects[kind][i]: the name of an action of this kind on block i or on unit i (the parameters
     // of block i, or a tied parameter); NULL: actions of this kind are on neither.
@@ -189,8 +192,8 @@ typedef struct engine_tensors {
 } engine_tensors;
 
 // Host memory through which checkpoints and initial weights pass, outside of steps. It is needed
-// because a rank may hold only a range of a bucket (parameters that are reduced together), or hold
-// it where the host cannot read it.
+// because a rank may hold only a range of a bucket (parameters that are reduced together), or may
+// hold the bucket in memory that the host cannot read.
 typedef struct engine_staging {
     // Room for the parameters of a whole bucket, or for one optimizer state of them. `memory` lies
     // in a heap of the device, which holds nothing between steps, if the host can use that memory
@@ -229,9 +232,9 @@ typedef struct engine_flights {
 } engine_flights;
 
 // When the device carried out the actions of the steps in flight, if the device can measure that.
-// The host's clock shows only when it issued them. See times.c.
+// The host's clock shows only when the host issued them. See times.c.
 typedef struct engine_times {
-    int lane;
+    int lane; // the lane of the ledger that shows these times
     // spans[f][i]: when the device carried out action i of the step in engine_flights.items[f]. The
     // times lie in host memory that the device can write, because a kernel of the device writes
     // them; NULL: the device cannot measure them.
@@ -254,7 +257,7 @@ typedef struct engine_host {
     tri_queue *queue;           // a queue of `device`; its work is done when a call returns
     tri_queue *down, *up;       // queues of the engine's device for DOWNLOAD and UPLOAD
     double *scalars;            // the host's copy of the step scalars, which NORM makes
-    engine_range_kernels casts; // by the CPU: from masters to the half type that kernels read
+    engine_range_kernels casts; // the CPU's casts from masters to the half type that kernels read
 } engine_host;
 
 // A micro-batch that is being copied to the device. When the copy is done, its memory is given back
@@ -271,7 +274,7 @@ typedef struct engine_takes {
     engine_copy copies[TRI_TAKEN_BATCHES]; // the copies that may be under way, the oldest first
     int copy_count;
     int turn; // which heap of engine_memory.inputs belongs to the step that is being issued
-    // By heap of engine_memory.inputs: done when the last step that reads the heap is done.
+    // By heap of engine_memory.inputs: the ticket of the last step that reads the heap.
     tri_ticket read[2];
 } engine_takes;
 
@@ -284,9 +287,9 @@ typedef struct engine_run {
     // The ranges of gradients that the kernels of the present compute action write to
     // engine_memory.round_gradients, because they cannot add them to earlier gradients directly.
     tri_round_range *ranges;
-    // By range in `ranges`, if it is a whole bucket: the address of the earlier gradients, to which
-    // the range is added after the action. During the action the bucket's slot has the range's
-    // address.
+    // By range in `ranges`: for a whole bucket, the address of the earlier gradients, to which the
+    // range is added after the action. During the action the bucket's slot has the range's address
+    // instead. Not used for a range of a single parameter.
     char **earlier;
     int range_count;
     // By parameter: where in engine_memory.round_gradients kernels write its gradient; NULL: they
@@ -294,7 +297,7 @@ typedef struct engine_run {
     float **round_address;
     tri_comm_op *ops; // operations of the action that is being started
     int most_ops;     // how many `ops` has room for
-    int round;        // the micro-batch of the compute action that is being issued
+    int round;        // the number of the micro-batch whose compute action is being issued
     // What detect_anomaly found: the message that names the first value that was not finite; "":
     // all were finite.
     char anomaly[TRI_MESSAGE_MAX_BYTES];
@@ -324,9 +327,9 @@ struct tri_engine {
     // last cast to the half type, so the casts may be out of date.
     bool is_stale;
     bool was_issued[TRI_STEP_SHAPE_COUNT]; // by shape: such a step was issued before
-    // By block: bit k is set if in every program that trains, the block makes gradients of the k-th
-    // of the units (parameters that are reduced together) that it uses. If it is not set, the
-    // unit's gradients are set to zero before the action that may make them.
+    // By block: bit k tells whether the block, in every program that trains, makes gradients of the
+    // k-th of the units that it uses (parameters that are reduced together). If not, kernels may
+    // leave these gradients unwritten, so the engine sets them to zero before the action.
     uint64_t *gradient_unit_bits;
     engine_tensors tensors;
     engine_staging staging;
@@ -338,10 +341,10 @@ struct tri_engine {
     bool detects_anomaly;
 };
 
-// These functions tell where this rank's ranges of a bucket lie: masters, the gradients that STEP
-// reads, an optimizer state, and what GATHER sends (engine_own), whose type engine_bucket_dtype
-// returns. Offloaded masters and states are in memory only between FETCH or LOAD, which read them
-// from storage, and the last action that uses them.
+// These functions return where this rank's range of a bucket lies: its masters, the gradients that
+// STEP reads, an optimizer state, and (engine_own) the parameters that GATHER sends, which have the
+// type that engine_bucket_dtype returns. Offloaded masters and states are in memory only between
+// FETCH or LOAD, which read them from storage, and the last action that uses them.
 float *engine_master(const tri_engine *engine, int unit, tri_bucket_kind bucket);
 float *engine_own_gradients(const tri_engine *engine, int unit, tri_bucket_kind bucket);
 float *engine_state(const tri_engine *engine, int state, int unit, tri_bucket_kind bucket);
@@ -382,16 +385,17 @@ void engine_close_parts(tri_engine *engine);
 // action of the running step belongs; NULL: it belongs to none.
 struct engine_part *engine_part_of(const tri_engine *engine, const tri_action *action);
 // Issues an action of a captured part. The device gets the part as a whole: so the part's first
-// action issues all of it, its last action makes the ticket, and the others do nothing.
+// action issues all of it, its last action makes *ticket, which stands for the part's work, and the
+// others do nothing.
 tri_status engine_run_in_part(tri_engine *engine, struct engine_part *part,
                               const tri_action *action, tri_ticket *ticket);
 
 // Defined in times.c.
 tri_status engine_make_times(tri_engine *engine);
 void engine_release_times(tri_engine *engine);
-// Whether the device measures when it carries out the action. (The host cannot know this, because
-// it issues actions ahead of the device.) If so, engine_time_begin and engine_time_end record the
-// times.
+// Whether the device measures when it begins and ends the action. (The host cannot know this,
+// because it issues actions ahead of the device.) If so, engine_time_begin and engine_time_end make
+// the device write down these times.
 bool engine_is_timed(const tri_engine *engine, const tri_action *action);
 tri_status engine_time_begin(tri_engine *engine, const tri_action *action);
 tri_status engine_time_end(tri_engine *engine, const tri_action *action);
@@ -415,8 +419,8 @@ tri_status engine_allocate(tri_engine *engine);
 void engine_release(tri_engine *engine);
 void engine_find_gaps(tri_engine *engine);
 // Makes room for this many elements in engine_staging.memory. What it held is lost. Memory is
-// allocated only here, and not when the engine is made, because many runs never need it; the plan
-// counts the most that can be needed. TRI_NO_MEMORY.
+// allocated only here, and not when the engine is made, because many runs never need it; the plan's
+// estimate of the memory contains the most that can be needed. TRI_NO_MEMORY.
 tri_status engine_reserve_staging(tri_engine *engine, int64_t elements);
 // Makes room in engine_staging.joined for the slices of all tensor-parallel ranks, this many
 // elements in all. TRI_NO_MEMORY.
@@ -522,16 +526,16 @@ tri_status engine_fetch_masters(tri_engine *engine, int unit);
 // Starts the transfer of FETCH, LOAD or EVICT: reading from storage or writing to it.
 tri_status engine_start_storage(tri_engine *engine, const tri_action *action, tri_ticket *ticket);
 
-// Used in place of the number of an optimizer state, like TRI_STATE_MASTERS, for what else lies in
-// storage where the host runs the optimizer: own gradients, and parameters in the half type.
+// Where the host runs the optimizer, the storage also contains, for this rank's ranges, the
+// gradients and the parameters in the half type. These constants stand for them in place of the
+// number of an optimizer state, as TRI_STATE_MASTERS stands for masters.
 enum { ENGINE_HOST_GRADIENTS = TRI_STATE_MASTERS - 1, ENGINE_HOST_HALF = TRI_STATE_MASTERS - 2 };
-// Finds where in the storage this rank's range of a bucket begins, as an offset in bytes. `what`
-// says what of the bucket is meant: the number of an optimizer state, TRI_STATE_MASTERS,
-// ENGINE_HOST_GRADIENTS or ENGINE_HOST_HALF.
+// Finds where in the storage this rank's range of a bucket begins, as an offset in bytes. `what` is
+// the number of an optimizer state, TRI_STATE_MASTERS, ENGINE_HOST_GRADIENTS or ENGINE_HOST_HALF.
 int64_t engine_storage_offset(const tri_engine *engine, int unit, tri_bucket_kind bucket, int what);
 // Whether `state` (the number of an optimizer state, or TRI_STATE_MASTERS) is kept both in the
-// device's memory and in the host's, so that a change has to be made in both. Only masters can be:
-// if the host runs the optimizer on them, and kernels read them directly.
+// device's memory and in the host's, so that a change has to be made in both. This is so for
+// masters that kernels read directly, if the host runs the optimizer.
 bool engine_has_host_copy(const tri_engine *engine, tri_bucket_kind bucket, int state);
 
 // Defined in host_step.c.
@@ -541,8 +545,8 @@ engine_args engine_host_step_args(const tri_engine *engine, const engine_range_k
 engine_args engine_host_cast_args(const tri_engine *engine, const engine_range_kernel *range);
 // Issues the copy of the step scalars to the host, at the end of NORM.
 tri_status engine_send_scalars(tri_engine *engine);
-// Runs HOST_STEP of a unit (parameters that are updated together): the optimizer, and casts.
-// `context` is the engine; the storage's thread calls it.
+// Runs HOST_STEP of a unit (parameters that are updated together): the optimizer, and casts. The
+// storage's thread calls this function; `context` is the engine.
 tri_status engine_host_step(void *context, int unit);
 tri_status engine_download(tri_engine *engine, const tri_action *action, tri_ticket *ticket);
 tri_status engine_upload(tri_engine *engine, const tri_action *action, tri_ticket *ticket);

@@ -7,8 +7,9 @@
 #include "comm/data.h"
 #include "engine/engine_internal.h"
 
-// Opens the control communicator of the ranks that differ from this one only along the given axes.
-// A group of one rank needs no network: the communicator `self` does its operations.
+// Opens the control communicator of the ranks that differ from this one only along the given axes
+// of the mesh, in which the ranks are arranged (replicate, shard, tensor and pipeline). A group of
+// one rank needs no network: the communicator `self` does its operations.
 static tri_status open_group(tri_engine *e, tri_comm *world, unsigned axes, tri_comm **out) {
     const tri_mesh *mesh = &e->plan->mesh;
     int rank = e->plan->rank;
@@ -84,8 +85,8 @@ tri_status engine_make_groups(tri_engine *e, tri_comm *world) {
     return open_data_groups(e);
 }
 
-// Calls `visit` for each data communicator and the control communicator of its group. Stopping and
-// closing both use this list.
+// Calls `visit` for each data communicator together with the control communicator of its group.
+// With this, engine_stop_groups and engine_close_groups go through all groups.
 static void visit_groups(const tri_engine *e, void (*visit)(tri_comm *data, tri_comm *control)) {
     const engine_groups *d = &e->data, *c = &e->groups;
     visit(d->world, c->world);

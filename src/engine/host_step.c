@@ -1,13 +1,14 @@
 // The actions DOWNLOAD, HOST_STEP and UPLOAD: run the optimizer on the CPU of the device's host, in
-// whose memory optimizer states and masters lie. It works unit by unit (the parameters of one
-// block, or one tied parameter). The gradients of each unit are copied to the host as soon as they
-// are complete, while the backward pass goes on. After NORM the storage's thread (storage.c)
-// updates one unit after the other; while it updates a unit, the parameters of the unit before are
-// copied to the device:
+// whose memory optimizer states and masters (parameters in F32) lie. It works unit by unit (the
+// parameters of one layer or group of layers, or one tied parameter). The gradients of each unit
+// are copied to the host as soon as they are complete, while the backward pass goes on. NORM then
+// computes the gradients' norm over all ranks. After it the storage's thread (storage.c) updates
+// one unit after the other; while it updates a unit, the parameters of the unit before are copied
+// to the device:
 //
 //     compute   BACKWARD c  BACKWARD b  BACKWARD a  NORM
 //     down               DOWNLOAD c  DOWNLOAD b  DOWNLOAD a
-//     store                                          HOST_STEP c  HOST_STEP b  HOST_STEP a
+//     storage                                        HOST_STEP c  HOST_STEP b  HOST_STEP a
 //     up                                                          UPLOAD c     UPLOAD b    UPLOAD a
 //
 // Read next: results.c, which brings the step's results to the host.

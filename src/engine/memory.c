@@ -38,9 +38,10 @@ static void release_shared(tri_engine *e, void *memory) {
     if (memory) memory_of(e)->backend->free(memory_of(e), memory);
 }
 
-// Whether steps gather parameters. If so, GATHER sends from the memory of the parameters, and the
-// communicator allocates it, so that other ranks can read it. If not, it is memory of this process
-// alone, which kernels read faster, because systems seldom have huge pages for shared memory.
+// Whether steps gather parameters. If so, GATHER sends from the memory of the parameters, and a
+// communicator allocates it: on the CPU as memory that the ranks of a host share. If not, it is
+// memory of this process alone, which kernels read faster, because systems seldom have huge pages
+// for shared memory.
 static bool sends_parameters(const tri_engine *e) {
     return e->plan->effective_strategy->shards_optimizer && e->plan->sharing.shards > 1;
 }
@@ -119,9 +120,9 @@ float *engine_state(const tri_engine *e, int state, int unit, tri_bucket_kind bu
            state * bucket_of(e, unit, bucket)->own;
 }
 
-// Makes the table `slots`, which says where each buffer (of parameters, gradients, or values that
-// wait from one action to a later one) lies during the running step, and sets the entries that do
-// not change. The others change from action to action.
+// Makes the table `slots`, which says where each buffer lies during the running step: of
+// parameters, of gradients, or of values that one action makes and a later one reads. Sets the
+// entries that do not change. The others change from action to action.
 static void fill_slots(tri_engine *e) {
     const tri_plan *plan = e->plan;
     int bundles = 0;
@@ -247,7 +248,8 @@ tri_status engine_reserve_masters(tri_engine *e, int64_t elements, float **out) 
         *out = e->staging.memory;
         return TRI_OK;
     }
-    // A kernel of the queue may still read the masters that an earlier call has left there.
+    // Waits, because a kernel of the queue may still read the masters (parameters in F32) that an
+    // earlier call has left there.
     TRI_TRY(tri_queue_finish(e->queue));
     if (elements > e->staging.masters_elements) {
         e->device->backend->free(e->device, e->staging.masters);

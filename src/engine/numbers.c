@@ -7,8 +7,9 @@
 //
 // Each micro-batch has a row, into which kernels write (sum, count) of each loss and metric. In a
 // deterministic run the rows of all replicas, and one sum of squares for each chunk of the
-// gradients (TRI_FLAT_CHUNK elements), travel to all ranks. Every rank then adds them in the order
-// of the step, so that the results have the same bits on any number of ranks:
+// gradients (TRI_FLAT_CHUNK elements), travel to all ranks. They lie in the order of the
+// micro-batches in the step, and of the chunks in the parameters. Every rank adds them in this
+// order, so that the results have the same bits on any number of ranks:
 //
 //   row of replica 0's first micro-batch | replica 1's | … | caller's numbers | squares by chunk
 //

@@ -5,10 +5,11 @@
 // read. A step in flight is one that was issued and whose results were not read yet; its room is a
 // flight. Read next: train/scale.c, which takes over the carried numbers.
 //
-// A step halts if its loss or gradients are not finite and there is no loss scale, or no smaller
-// one: the device then changes nothing in this step and in those issued after it. Steps after it
-// would overwrite its gradients before the host learns of them. So kernels of the step itself, the
-// finders, look for the first parameter whose gradient is not finite.
+// A step halts if its loss or gradients are not finite and there is no loss scale, or it is already
+// the smallest allowed one. The device then leaves the training state as it is, in this step and in
+// those issued after it. These steps still overwrite the gradients, before the host learns of the
+// halt. So kernels of the halted step itself, the finders, look for the first parameter whose
+// gradient is not finite.
 //
 // This file also writes the carried numbers to the device: before the first step, and after a halt.
 #include "engine/engine_internal.h"
@@ -43,8 +44,9 @@ int tri_engine_steps_ahead(const tri_engine *e) {
     return e->device->backend->is_asynchronous && !e->detects_anomaly ? TRI_MAX_STEPS_AHEAD : 0;
 }
 
-// Finds which elements of a parameter's gradient this rank has, counted from the beginning of this
-// rank's range of the bucket. The range may begin or end inside the parameter.
+// Finds which elements of a parameter's gradient this rank has: *first to *end - 1, counted from
+// the beginning of this rank's range of the bucket. The range may begin or end inside the
+// parameter. False: this rank has none of them.
 static bool own_elements(const tri_engine *e, int parameter, int64_t *first, int64_t *end) {
     const tri_flat_parameter *p = &e->plan->flat.parameters[parameter];
     int64_t own = e->plan->flat.units[p->unit].buckets[p->bucket].own;
@@ -128,10 +130,10 @@ tri_status tri_engine_carry(tri_engine *e, const tri_carried *carried) {
     return write_carried(e);
 }
 
-// The first parameter, in the graph's order, in whose gradient a finder (a kernel that looks for
-// numbers that are not finite) found one; -1: this rank has none. The graph's order makes the
-// message the same in every run. found[i]: 1 + the index of the first range of finder i that has
-// such a number; 0: none has.
+// The first parameter, in the graph's order, whose gradient has a number that is not finite; -1:
+// this rank has no such gradient. The graph's order makes the message the same in every run.
+// found[i] is what finder i (a kernel that looks for such numbers) has written: 1 + the index of
+// the first of its ranges that has such a number, or 0 if none has.
 static int first_found(const tri_engine *e, const double *found) {
     int first = -1;
     for (int i = 0; i < e->finders.count; i++) {
@@ -152,7 +154,8 @@ static tri_status name_not_finite(const tri_engine *e, const engine_flight *flig
         return TRI_FAIL(TRI_NOT_FINITE,
                         "step %lld: the loss is %g; trainer.detect_anomaly=true names where it "
                         "begins; try a smaller optimizer.lr or trainer.gradient_clip_val",
-                        step, isnan(loss) ? NAN : loss); // NAN has no sign that would be printed
+                        // `loss` may be a NaN with a sign, and would be printed as -nan
+                        step, isnan(loss) ? NAN : loss);
     if (parameter >= 0)
         return TRI_FAIL(TRI_NOT_FINITE,
                         "step %lld: the gradient of %s is not finite; try a smaller optimizer.lr "
@@ -164,12 +167,13 @@ static tri_status name_not_finite(const tri_engine *e, const engine_flight *flig
 
 // Called after a step that halts. Forgets the steps that were issued after it, which have changed
 // nothing, and clears the halt on the device, so that the caller may use the engine again. Normally
-// the caller ends the run, because there is no loss scale, or no smaller one.
+// the caller ends the run.
 static tri_status resume_after_halt(tri_engine *e, engine_flight *flight) {
     const engine_numbers *n = &e->numbers;
     size_t bytes = (size_t)e->finders.count * sizeof(double);
     e->flights.count = 0;
-    // Without steps ahead, no later step has overwritten the gradients, so they are searched now.
+    // If no step was issued ahead, nothing has overwritten the gradients yet, and they are searched
+    // only now.
     if (tri_engine_steps_ahead(e) == 0) {
         TRI_TRY(engine_find_not_finite(e));
         TRI_TRY(

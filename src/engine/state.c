@@ -122,8 +122,9 @@ static float *own_in_staging(const tri_engine *e, const whole *w) {
     return e->staging.memory + w->own_elements * e->plan->sharing.shard;
 }
 
-// Makes the staging memory hold this rank's range, at the offset where an all-gather puts it. If
-// the staging memory holds writes to another bucket, these are first copied to where they belong.
+// Puts this rank's range of the bucket or state `w` into the staging memory, at the offset where an
+// all-gather puts it. If the staging memory holds writes to another bucket, these are first copied
+// to where they belong.
 static tri_status stage(tri_engine *e, const whole *w) {
     TRI_TRY(engine_flush_staging(e));
     TRI_TRY(engine_reserve_staging(e, w->elements));

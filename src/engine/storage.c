@@ -1,7 +1,7 @@
 // Offloaded training state, in a file or in memory of the host, and the thread that reads and
-// writes it while the device computes. An item of the thread's queue is a transfer, a function to
-// call (the optimizer, where the host's CPU runs it), or a ticket to wait for: it stands for work
-// of a device or a communicator.
+// writes it while the device computes. The thread has a queue. An item of the queue is a transfer,
+// a function to call (the optimizer, where the host's CPU runs it), or a ticket to wait for, which
+// stands for work of a device or a communicator.
 #include "engine/storage.h"
 
 #include "base/log.h"
@@ -67,7 +67,8 @@ static tri_status open_file(tri_storage *s, const char *folder) {
 }
 
 // Reserves the space on the disk in advance, so that it cannot run out in the middle of a run. If
-// the file system cannot do that, the file is sparse.
+// the file system cannot do that, the file gets its length without space, and a later write may
+// fail.
 static tri_status take_space(const tri_storage *s, int64_t size_bytes) {
     int result;
     do result = tri_os.fallocate(s->fd, 0, 0, size_bytes);
@@ -163,7 +164,8 @@ static tri_status carry_out(tri_storage *s, const item *it) {
 static void do_item(tri_storage *s, const item *it) {
     tri_status status = carry_out(s, it);
     if (status == TRI_OK) return;
-    // The file was made with its full length, so a read that ends early is a failure of the disk.
+    // TRI_CORRUPT: the file ended before all bytes were read. It was made with its full length, so
+    // this is a failure of the disk.
     if (status == TRI_CORRUPT) status = TRI_IO;
     if (!it->after.kind) named(s, status);
     pthread_mutex_lock(&s->lock);

@@ -36,11 +36,12 @@ typedef struct tri_storage_op {
 tri_status tri_storage_open(const tri_storage_config *config, tri_storage **out);
 // Closes the storage after waiting for what is under way. NULL allowed.
 void tri_storage_close(tri_storage *storage);
-// Starts reading and writing. `label` names the work in traces and in messages about what the rank
-// does; tri_storage_wait waits for *ticket. Operations are done one after the other, in the order
-// in which they were started, so that a read finds what was written before. The ops are copied.
-// Only one thread may call this; it blocks while the queue is full. After a failure every later
-// call fails with the same message, because the contents of the file are not known any more.
+// Starts `count` operations, which read or write. `label` names the work in traces and in messages
+// about what the rank does; tri_storage_wait waits for *ticket. Operations are done one after the
+// other, in the order in which they were started, so that a read finds what was written before. The
+// ops are copied. Only one thread may call this; it blocks while the queue is full. After a failure
+// every later call fails with the same message, because the contents of the file are not known any
+// more.
 tri_status tri_storage_start(tri_storage *storage, const tri_storage_op *ops, int count,
                              const char *label, uint64_t *ticket);
 // The host's memory that holds the state; NULL: a file holds it.
@@ -55,11 +56,11 @@ typedef struct tri_storage_work {
     const char *kind, *label;
 } tri_storage_work;
 tri_status tri_storage_call(tri_storage *storage, const tri_storage_work *work, uint64_t *ticket);
-// Makes all operations that are started from now on begin after the ticket's work. So a write waits
-// for the kernels that compute its data, while the host goes on.
+// Makes all operations that are started from now on begin after the work for which the ticket
+// stands, such as kernels that compute what is written. The host need not wait for this work.
 tri_status tri_storage_after(tri_storage *storage, const tri_ticket *ticket);
-// Waits until the operations of the ticket are done. TRI_IO, TRI_NO_SPACE: the message names rank
-// and file.
+// Waits until the operations of the ticket, which tri_storage_start or tri_storage_call gave, are
+// done. TRI_IO, TRI_NO_SPACE: the message names rank and file.
 tri_status tri_storage_wait(tri_storage *storage, uint64_t ticket);
 // True if the operations of the ticket are done or have failed. Never blocks.
 bool tri_storage_is_done(tri_storage *storage, uint64_t ticket);

@@ -89,7 +89,7 @@ tri_status engine_take(tri_engine *e, const tri_action *a, tri_ticket *ticket) {
     tri_status status = copy_fields(e, round, &batch);
     if (status == TRI_OK) status = e->device->backend->record(e->takes.queue, ticket);
     copy->ticket = *ticket;
-    // If there is no ticket, the device has made the copy before it returned.
+    // If there is no ticket, the copies were already done when copy_in returned.
     if (!ticket->kind && status == TRI_OK) return release_oldest(e);
     return status;
 }

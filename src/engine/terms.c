@@ -47,8 +47,9 @@ static tri_status count_labels(tri_engine *e, double *counts) {
     return TRI_OK;
 }
 
-// Finds the count by which each loss is divided: of its labels or samples in the whole step, over
-// all ranks.
+// Finds the count by which each loss is divided, over the whole step and all ranks: the number of
+// its labels that are not ignored or, for a loss without labels, the number of samples times
+// term.per_sample.
 static tri_status find_counts(tri_engine *e, double *counts) {
     const tri_graph *g = e->plan->graph;
     for (int i = 0; i < g->term_count; i++) counts[i] = 0;

@@ -76,8 +76,9 @@ void engine_clear_times(tri_engine *e, engine_flight *flight) {
     if (spans) memset(spans, 0, count * sizeof *spans);
 }
 
-// Finds the first action that the device has begun and not ended, in the steps in flight from the
-// oldest on. *flight is set to its step. NULL: there is no such action.
+// Finds the first action that the device has begun and not ended. Searches the times of all flights
+// from the oldest step on, and sets *flight to the step of the action. NULL: there is no such
+// action.
 static const tri_action *unfinished(const tri_engine *e, const engine_flight **flight) {
     enum { FLIGHTS = 1 + TRI_MAX_STEPS_AHEAD };
     for (int k = 1; k <= FLIGHTS; k++) {
@@ -102,7 +103,7 @@ tri_status engine_name_failure(tri_engine *e, tri_status status) {
     snprintf(said, sizeof said, "%s", tri_error_message());
     tri_ticket ticket;
     if (e->device->backend->record(e->queue, &ticket) == TRI_OK)
-        return TRI_FAIL(status, "%s", said); // the device still works, so it did not fail
+        return TRI_FAIL(status, "%s", said); // the device still works: something else failed
     const engine_flight *flight;
     const tri_action *a = unfinished(e, &flight);
     if (!a) return TRI_FAIL(status, "rank %d: %s", rank, said);

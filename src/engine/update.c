@@ -150,9 +150,10 @@ tri_status engine_make_range_kernels(tri_engine *e) {
     return TRI_OK;
 }
 
-// Called after a kernel of `unit` (parameters that are updated together) was added to the list:
-// sets `first` of all later units, whose kernels begin behind this one. All are set, because a unit
-// without kernels makes no such call. Kernels are added unit by unit.
+// Sets where in the list the kernels of the units after `unit` begin. Called after a kernel of
+// `unit` (parameters that are updated together) was added. Kernels are added unit by unit, so those
+// of every later unit begin behind this one. `first` of all later units is set at once, because for
+// a unit without kernels this is not called.
 static void end_unit(const tri_engine *e, engine_range_kernels *list, int unit) {
     for (int u = unit; u < e->plan->flat.unit_count; u++) list->first[u + 1] = list->count;
 }

@@ -156,8 +156,9 @@ tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
         return y;
     }
     // Outputs 3 and 4 are the micro-batch's means and variances, times its number of samples. They
-    // take the place of gradients of the running statistics: they are reduced over the ranks
-    // together with the gradients, and the update then changes the running statistics with them.
+    // take the place of gradients of the running statistics: they are summed over micro-batches and
+    // ranks together with the gradients, and the update then moves the running statistics towards
+    // the means of these sums.
     tri_gradient_add(graph, mean_index, tri_node_output(graph, y, 3));
     tri_gradient_add(graph, var_index, tri_node_output(graph, y, 4));
     return y;

@@ -1,6 +1,6 @@
 // The recipe's optimizer: the op that updates a parameter, the op's attributes, and the states that
-// it keeps for each parameter between updates, such as Adam's averages. The engine runs this op
-// without knowing which optimizer it is.
+// the optimizer keeps for each parameter between updates, such as Adam's averages. The engine runs
+// this op without knowing which optimizer it is.
 #ifndef TRIREME_NN_OPTIMIZER_H
 #define TRIREME_NN_OPTIMIZER_H
 

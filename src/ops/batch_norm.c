@@ -57,8 +57,8 @@ static tri_status batch_norm_shape(const void *attr, tri_op_signature *s) {
     TRI_TRY(channels(op, s, a->eps, &c));
     TRI_TRY(ops_want_shape(op, "weight", &s->in[1], tri_shape_of(c)));
     TRI_TRY(ops_want_shape(op, "bias", &s->in[2], tri_shape_of(c)));
-    // The running variance is unbiased: it is divided by the number of values minus one, which must
-    // not be 0.
+    // The running variance is unbiased: a sum of squared deviations, divided by the number of
+    // values minus one, which must not be 0.
     if (c < 1 || tri_shape_count(&s->in[0]) / c < 2)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: training needs more than 1 value per channel, but x is %s; use larger "
@@ -104,8 +104,8 @@ static tri_status batch_norm_grad_shape(const void *attr, tri_op_signature *s) {
     return TRI_OK;
 }
 
-// The gradient comes from y alone, because the outputs for the running statistics do not influence
-// the loss.
+// Only the gradient of y is used. The outputs for the running statistics do not influence the loss,
+// and the formula of dx already contains how mean and inv_std depend on x.
 static void batch_norm_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                                 const bool *wanted, tri_value *in_grads) {
     if (!tri_value_is(out_grads[0]) || !(wanted[0] || wanted[1] || wanted[2])) return;

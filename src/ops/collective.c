@@ -118,8 +118,8 @@ static tri_value rechunk(tri_graph *graph, tri_value x, int64_t from, int64_t to
 }
 
 // Finds the axis along which a collective runs, whose slices must be contiguous: `dim` itself if
-// all axes before it have size 1, else axis 0. Where it is axis 0, a rechunk moves the slices from
-// axis `dim` to axis 0 before the collective, or back after it.
+// all axes before it have size 1, else axis 0. If this is not `dim`, a rechunk moves the slices
+// from axis `dim` to axis 0 before the collective, or back after it.
 static int64_t outermost(const tri_graph *graph, tri_value x, int64_t dim) {
     tri_shape shape = tri_value_shape(graph, x);
     for (int64_t i = 0; i < dim && i < shape.rank; i++)
@@ -143,9 +143,9 @@ tri_value ops_reduce_scatter(tri_graph *graph, tri_value x, const tri_collective
 
 // The gradient rules. Each applies the other op of its pair to the gradient; the table at the top
 // of this file lists the pairs. For all_reduce the other op is copy_to, which changes nothing, so
-// the rule passes the gradient on and adds no node. all_gather is in two pairs: `partial` (each
-// rank has only one term of the gradient) decides which of them counts. A partial split has
-// split_grad, which is not in the table.
+// the rule passes the gradient on and adds no node. all_gather is in two pairs: with `partial`
+// (each rank has only one term of the gradient) the other op is reduce_scatter, else split. For a
+// split with `partial` it is split_grad, which is not in the table.
 static void all_reduce_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                                 const bool *wanted, tri_value *in_grads) {
     const tri_collective_attr *a = node->attr;

@@ -3,7 +3,8 @@
 #include "base/limits.h"
 #include "ops/rules.h"
 
-// Computes H and W of the output, and checks that the attributes fit both shapes.
+// Computes H and W of the output, and checks that the attributes fit the shapes of x and the
+// weight.
 static tri_status conv2d_window(const char *op, const tri_conv2d_attr *a, const tri_shape *x,
                                 const tri_shape *weight, int64_t out[2]) {
     TRI_TRY(ops_want_rank(op, "x [N, C, H, W]", x, 4));

@@ -4,8 +4,8 @@
 #include "ops/rules.h"
 
 // The largest number of rows of a chunk, and the multiple to which the number of rows is rounded
-// up. They are those by which the CPU's F32 product, which computes the gradient of a weight
-// without chunks, divides its sum over the rows (k_block_of in device/cpu/gemm.c). So gradients are
+// up. Without chunks, the CPU's F32 product sums the gradient of the weight over blocks of rows
+// (k_block_of in device/cpu/gemm.c). These two numbers are the same there, so that gradients are
 // summed in the same order with chunks as without.
 enum { CHUNK_ROWS = 512, CHUNK_UNIT = 64 };
 
@@ -32,7 +32,8 @@ static tri_status want_inputs(const char *op, const tri_op_signature *s, int bia
     return ops_want_shape(op, "bias", &s->in[bias], tri_shape_of(s->in[1].dims[0]));
 }
 
-// The memory for the scores of one chunk, which is the last output of both ops.
+// Sets shape and type of output number `output`, the last one of both ops: memory for the scores of
+// one chunk.
 static void chunk_output(tri_op_signature *s, int output) {
     int64_t rows = tri_shape_count(&s->in[2]);
     s->out[output] = tri_shape_of(tri_loss_chunk(rows), s->in[1].dims[0]);

@@ -1,9 +1,9 @@
 // The loss scale: the factor by which the loss is multiplied where gradients are computed in F16.
 // It should be as large as possible without overflow, because F16 rounds small gradients to zero.
 // It is found by trial, by the rule of DeepSpeed's DynamicLossScaler
-// (deepspeed/runtime/fp16/loss_scaler.py): overflows halve it, many good steps double it. A step
-// whose gradients overflow changes no parameter. A good step is one without overflow. The device
-// applies this rule in each step, in kernels of the op step_numbers.
+// (deepspeed/runtime/fp16/loss_scaler.py): overflows halve it, and many good steps in a row, that
+// is, steps without overflow, double it. A step whose gradients overflow changes no parameter. The
+// device applies this rule in each step, in kernels of the op step_numbers.
 #ifndef TRIREME_OPS_LOSS_SCALE_H
 #define TRIREME_OPS_LOSS_SCALE_H
 

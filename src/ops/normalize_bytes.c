@@ -1,5 +1,6 @@
-// Defines the op that converts images of bytes to the numbers that the bytes stand for. Because the
-// device does this, images are copied to it as bytes, a quarter of their size in F32.
+// Defines the op that converts images of bytes to normalized F32: (x / 255 - mean[c]) / std[c] for
+// byte x of channel c. Because the device does this, images are copied to it as bytes, a quarter of
+// their size in F32.
 #include "ops/rules.h"
 
 static tri_status normalize_bytes_shape(const void *attr, tri_op_signature *s) {

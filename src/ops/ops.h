@@ -33,17 +33,20 @@ typedef enum tri_activation {
 //   mean and the unbiased variance of each channel, times the number of samples; from their sums
 //   over a step the running statistics are updated.
 // - logits of a slice: the scores of those classes that this rank has. max: the largest score of
-//   each row over all classes. sums: of each row the sum of exp(score - max) over the classes, and
-//   the label's score - max.
+//   each row over all classes. sums [.., 2]: of each row the sum of exp(score - max) over the
+//   classes, and the label's score - max. (The sums [2, C] of batch_norm_sums are its dweight and
+//   dbias once more, to be added up over all replicas.)
+// - param, statistic: what an update changes, in place like the optimizer's states. These ops have
+//   no output.
 // - step scalars: numbers that updates read in a step, such as the learning rate. Carried numbers:
 //   what one step hands to the next, such as the loss scale.
 #define TRI_OP_LIST(X)                                                                             \
-    X(conv2d)                 /* x, weight, bias? -> y; activation fused */                        \
+    X(conv2d)                 /* x, weight, bias? -> y, with attr.activation applied to it */      \
     X(conv2d_grad_input)      /* dy, weight -> dx */                                               \
-    X(conv2d_grad_weight)     /* x, dy -> dweight, dbias ([0] when there is no bias) */            \
+    X(conv2d_grad_weight)     /* x, dy -> dweight, dbias (shape [0] if there is no bias) */        \
     X(linear)                 /* x, weight, bias? -> y; sums over the last attr.axes axes of x */  \
     X(linear_grad_input)      /* dy, weight -> dx of attr.shape */                                 \
-    X(linear_grad_weight)     /* x, dy -> dweight, dbias ([0] when there is no bias) */            \
+    X(linear_grad_weight)     /* x, dy -> dweight, dbias (shape [0] if there is no bias) */        \
     X(relu)                   /* x -> y */                                                         \
     X(leaky_relu)             /* x -> y */                                                         \
     X(sigmoid)                /* x -> y */                                                         \
@@ -63,7 +66,7 @@ typedef enum tri_activation {
     X(batch_norm_sums)        /* x, mask, dy, mean, inv_std -> dweight, dbias, sums [2, C] */      \
     X(batch_norm_shared_grad) /* x, mask, dy, weight, mean, inv_std, sums, moments -> dx */        \
     X(dropout)                /* x, position -> y */                                               \
-    X(dropout_grad)           /* dy, position -> dx */                                             \
+    X(dropout_grad)           /* dy, position (see above; it decides the mask) -> dx */            \
     X(reshape)                /* x -> y, a view */                                                 \
     X(concat)                 /* a, b?, ... -> y, joined along an axis */                          \
     X(concat_grad)            /* dy -> dx of one input */                                          \
@@ -87,15 +90,16 @@ typedef enum tri_activation {
     X(gelu_grad)              /* x, dy -> dx */                                                    \
     X(silu_mul)               /* gate, up -> silu(gate) * up */                                    \
     X(silu_mul_grad)          /* gate, up, dy -> dgate, dup */                                     \
-    X(next_token)             /* ids [N, T] -> labels [N, T] */                                    \
+    X(next_token)             /* ids [N, T] -> labels [N, T]: for each token the next one */       \
     X(normalize_bytes)        /* x U8 [N, C, ..] -> y F32; attributes: tri_pixel_scale */          \
     X(nll_loss)               /* log-probabilities [.., K], labels [..] -> (sum, count) */         \
     X(nll_loss_grad)          /* labels, seed -> dx [.., K] */                                     \
     X(cross_entropy)          /* logits [.., K], labels [..] -> (sum, count) */                    \
     X(cross_entropy_grad)     /* logits, labels, seed -> dx */                                     \
-    X(linear_cross_entropy)   /* x, weight, labels, bias? -> (sum, count), accuracy, scores */     \
+    X(linear_cross_entropy)   /* x, weight, labels, bias? -> (sum, count), accuracy (hits,         \
+                                 labels), memory for the scores of a chunk of rows */              \
     X(linear_cross_entropy_grad) /* x, weight, labels, seed, bias? -> dx, dweight, dbias,          \
-                                    (sum, count), scores */                                        \
+                                    (sum, count), memory for the scores of a chunk of rows */      \
     X(mse_loss)                  /* prediction, target -> (sum, count) */                          \
     X(mse_loss_grad)             /* prediction, target, seed -> d prediction */                    \
     X(binary_cross_entropy)      /* logits, target -> (sum, count) */                              \
@@ -107,10 +111,10 @@ typedef enum tri_activation {
     X(vocab_parallel_softmax) /* logits of a slice of the classes, labels, max -> sums [.., 2] */  \
     X(vocab_parallel_cross_entropy) /* logits of a slice, labels, max, sums -> (sum, count) */     \
     X(vocab_parallel_cross_entropy_grad) /* the same inputs, seed -> dx */                         \
-    X(vocab_parallel_argmax)   /* logits of a slice, max of each row over all slices -> minus the  \
-                                  first class whose logit is max, so that the maximum over all     \
-                                  slices finds the first class of all; minus the number of classes \
-                                  if the slice has no such class */                                \
+    X(vocab_parallel_argmax)   /* logits of a slice, max of each row over all slices -> for each   \
+                                  row minus the number of the slice's first class whose logit is   \
+                                  max, or minus the number of all classes if there is none; so the \
+                                  maximum over the slices is minus the first such class of all */  \
     X(vocab_parallel_accuracy) /* outputs of vocab_parallel_argmax, of which the maximum over the  \
                                   slices was taken, labels -> (sum, count) */                      \
     X(copy_to)                 /* x -> x, a view; its gradient is summed over the group */         \
@@ -151,7 +155,7 @@ extern const tri_op *const tri_ops[];
 extern const int tri_op_count;
 // Finds an op by its name; NULL: there is none of this name.
 const tri_op *tri_op_find(const char *name);
-// Prints a reference of all operations, for readers.
+// Prints the name of each op, what it computes, and its attributes, as a reference.
 void tri_ops_print(FILE *out);
 
 typedef struct tri_conv2d_attr {
@@ -196,9 +200,10 @@ typedef struct tri_activation_grad_attr {
     double slope;
 } tri_activation_grad_attr;
 
-// The attributes of max pooling: y = dropout(relu(max)) of each window. The output `index`, which
-// the gradient reads, is the position kh·kernel_w + kw of the (first) maximum in its window. It is
-// TRI_POOL_NO_GRADIENT (pool_window.h) if ReLU or dropout has set y to zero.
+// The attributes of max pooling: y is the maximum of each window, to which ReLU and then dropout
+// are applied if they are set. The output `index`, which the gradient reads, is the position
+// kh·kernel_w + kw of the (first) maximum in its window. It is TRI_POOL_NO_GRADIENT (pool_window.h)
+// if ReLU or dropout has set y to zero.
 typedef struct tri_max_pool2d_attr {
     int64_t kernel[2], stride[2], padding[2];
     bool relu;
@@ -240,10 +245,10 @@ typedef struct tri_batch_norm_attr {
 typedef struct tri_dropout_attr {
     double p;
     uint64_t key; // tri_philox_key(seed, layer)
-    // Where a sample of x lies in its full sample if x is a slice of a larger tensor, so that all
-    // slices draw from one mask: the sample of x has runs of `run` consecutive elements, which
-    // begin at elements first, first + stride, first + 2 * stride, … of the full sample. run 0: x
-    // is no slice.
+    // If x is a slice of a larger tensor, its dropout must be that of the same elements in the
+    // larger tensor, whose mask depends on the element's number. A sample of x consists of runs of
+    // `run` consecutive elements of the full sample, which begin at its elements first, first +
+    // stride, first + 2 * stride, … run 0: x is no slice.
     int64_t run, stride, first;
 } tri_dropout_attr;
 
@@ -256,8 +261,8 @@ typedef struct tri_concat_attr {
 } tri_concat_attr;
 
 typedef struct tri_concat_grad_attr {
-    // Along axis `dim`, the input whose gradient this is has elements `first` to first + size - 1
-    // of the joined tensor.
+    // Elements `first` to first + size - 1 of the joined tensor along axis `dim`: those that were
+    // taken from the input whose gradient this op makes.
     int64_t dim, first, size;
 } tri_concat_grad_attr;
 
@@ -324,13 +329,13 @@ typedef struct tri_batch_norm_shared_attr {
 } tri_batch_norm_shared_attr;
 
 // The attributes of ops on a slice of the classes. The scores [.., K] are those of classes `first`
-// to first + K - 1, of `classes` in all; labels of other classes belong to other ranks.
+// to first + K - 1, of `classes` in all. The score of a label outside of them is on another rank.
 typedef struct tri_classes_attr {
     int64_t first, classes;
 } tri_classes_attr;
 
 typedef struct tri_rechunk_attr {
-    int64_t from, to, chunks; // y = concatenate(chunk(x, chunks, from), to), as in NumPy
+    int64_t from, to, chunks; // y = cat(chunk(x, chunks, from), to), as in PyTorch
 } tri_rechunk_attr;
 
 typedef struct tri_cast_attr {
@@ -342,9 +347,10 @@ typedef struct tri_linear_cross_entropy_attr {
 } tri_linear_cross_entropy_attr;
 
 // How many rows of scores the ops linear_cross_entropy and linear_cross_entropy_grad compute at a
-// time: all `rows` up to 512. More rows are divided into as few chunks of at most 512 rows as
-// possible; their size is rounded up to a multiple of 64, so the last chunk may be smaller. It
-// depends on `rows` alone, because it decides in which order the weight's gradient is summed.
+// time: all of them if there are at most 512. More rows are divided into as few chunks of at most
+// 512 rows as possible; their size is rounded up to a multiple of 64, so the last chunk may be
+// smaller. The size decides in which order the weight's gradient is summed, so it depends on `rows`
+// alone and not on the device.
 int64_t tri_loss_chunk(int64_t rows);
 
 typedef struct tri_nll_loss_grad_attr {
@@ -413,8 +419,8 @@ typedef struct tri_moving_average_attr {
 tri_value ops_all_gather(tri_graph *graph, tri_value x, const tri_collective_attr *attr);
 tri_value ops_reduce_scatter(tri_graph *graph, tri_value x, const tri_collective_attr *attr);
 
-// Adds the nodes that stand for the batch_norm `node` if trainer.sync_batchnorm is on. They compute
-// this replica's moments, gather those of all replicas, and normalise with them
+// Adds the nodes that take the place of the batch_norm `node` if trainer.sync_batchnorm is on. They
+// compute this replica's moments, gather those of all replicas, and normalise with them
 // (batch_norm_shared, whose first output is returned). `inputs` (x, weight, bias) are read in place
 // of the node's own inputs.
 tri_value ops_batch_norm_shared(tri_graph *graph, const tri_node *node, const tri_value *inputs,

@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// The index that max pooling writes, instead of the position of the maximum in its window, where
-// ReLU or dropout has set the result to zero, so that it has no gradient.
+// What max pooling writes as index where ReLU or dropout has set the result to zero. Such a result
+// passes no gradient back, so the position of the maximum is not needed.
 enum { TRI_POOL_NO_GRADIENT = 255 };
 
 // One axis of the pooling of x, with `in` elements. If `out` is above 0, that many windows cover
@@ -18,7 +18,7 @@ typedef struct pool_axis {
     int64_t in, out, kernel, stride, padding;
 } pool_axis;
 
-// Window number `window` covers elements [*begin, *end) of x.
+// Finds the elements [*begin, *end) of x that window number `window` covers.
 TRI_KERNEL_INLINE void pool_window_at(const pool_axis *a, int64_t window, int64_t *begin,
                                       int64_t *end) {
     if (a->out > 0) { // the windows cover the axis and differ in size by at most one element

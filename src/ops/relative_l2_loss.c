@@ -1,4 +1,6 @@
-// Defines the op relative L2 error of each sample, a loss: its shape rule, gradient rule and cost.
+// Defines the op relative_l2_loss, a loss: the sum over samples of norm(prediction - target) /
+// norm(target). Also defines the op for its gradient. Here are their shape rules, gradient rule and
+// cost.
 #include "ops/rules.h"
 
 static tri_status samples(const char *op, const tri_op_signature *s) {

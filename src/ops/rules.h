@@ -10,7 +10,8 @@
 #include <inttypes.h>
 #include <stddef.h>
 
-// Makes a row of an op's list of attributes. Printed graphs show these attributes.
+// Makes a row of the list of an op's attributes (tri_op.attr_fields). Printed graphs show the
+// attributes in this list.
 #define OPS_FIELD(field_kind, type, member, ...)                                                   \
     { .name = #member, .kind = field_kind, .offset = offsetof(type, member), __VA_ARGS__ }
 
@@ -34,7 +35,8 @@ tri_status ops_want_one_type(const char *op, const tri_op_signature *s, int firs
 // Checks the inputs of a regression loss: input 0 is the prediction, input 1 a target of the same
 // type and shape.
 tri_status ops_want_target(const char *op, const tri_op_signature *s);
-// Checks that all present inputs from `first` to `end` - 1 have the accumulator type of input 0.
+// Checks that all present inputs from `first` to `end` - 1 have the type ops_accumulator_type of
+// input 0's type.
 tri_status ops_want_accumulators(const char *op, const tri_op_signature *s, int first, int end);
 // Finds the type of a norm's output: the type of x or, if `narrow` is not 0 and x is F32, the half
 // type `narrow`.

@@ -1,5 +1,6 @@
-// Defines the ops sigmoid and hyperbolic tangent. Their gradients are computed from the output y,
-// for example dx = dy · y · (1 − y), so that x need not be kept.
+// Defines the ops sigmoid and hyperbolic tangent, and the ops of their gradients: their shape
+// rules, gradient rules and costs. The gradients are computed from the output y, for example dx =
+// dy · y · (1 − y), so that x need not be kept.
 #include "ops/rules.h"
 
 static tri_status sigmoid_shape(const void *attr, tri_op_signature *s) {

@@ -1,12 +1,12 @@
 // Defines the ops that compute the numbers of a step itself, not of the model:
-// - sum_of_squares and sum_rows: squares of gradients, and metrics of micro-batches, added up;
-// - step_numbers: from these sums, what updates read (the step scalars, such as the learning rate)
-//   and what the next step needs (the carried numbers, such as the loss scale);
-// - first_not_finite: where the gradients have a number that is not finite, in a step that halts.
-//   A step halts if something is not finite and no smaller loss scale can help: it and all steps
-//   after it then change nothing;
-// - loss_seeds: the gradients of the losses with respect to their sums, with which the backward
-//   pass begins.
+// - sum_of_squares and sum_rows add up the squares of gradients and the metrics of micro-batches;
+// - step_numbers computes from these sums what updates read (the step scalars, such as the learning
+//   rate) and what the next step needs (the carried numbers, such as the loss scale);
+// - first_not_finite finds where the gradients have a number that is not finite, in a step that
+//   halts. A step halts if something is not finite and there is no loss scale, or it is already the
+//   smallest allowed one: the step and all steps after it then change no parameter;
+// - loss_seeds computes the gradients of the losses with respect to their sums, with which the
+//   backward pass begins.
 // Only the engine uses these ops (engine/numbers.c and engine/update.c). It runs them once a step.
 #include "ops/rules.h"
 

@@ -27,7 +27,8 @@ TRI_KERNEL_INLINE tri_loss_scale_verdict step_rule_overflow(const tri_loss_scale
     return TRI_LOSS_SCALE_SKIP;
 }
 
-// Applies the rule of tri_loss_scale_update, which loss_scale.h describes.
+// Applies the rule of the loss scale after a step, as loss_scale.h describes it: overflows halve
+// the scale, and many steps in a row without overflow double it.
 TRI_KERNEL_INLINE tri_loss_scale_verdict step_rule_scale(const tri_loss_scale_options *options,
                                                          tri_loss_scale *state, bool overflow) {
     if (options->fixed > 0) return overflow ? TRI_LOSS_SCALE_SKIP : TRI_LOSS_SCALE_APPLY;
@@ -41,8 +42,9 @@ TRI_KERNEL_INLINE tri_loss_scale_verdict step_rule_scale(const tri_loss_scale_op
 
 // Computes the carried numbers that a step hands to the next: the loss scale with its counters, the
 // count of updates, and whether the device has halted. The device halts after a step with a number
-// that is not finite, if there is no loss scale or no smaller one. Then it skips all steps until
-// the host clears the halt. Also writes to the step scalars `step` whether this step is skipped.
+// that is not finite, if there is no loss scale or it is already the smallest allowed one. Then it
+// skips all steps until the host clears the halt. Also writes to the step scalars `step` whether
+// this step is skipped.
 TRI_KERNEL_INLINE void step_rule_carry(const tri_loss_scale_options *options, const double *before,
                                        bool finite, double *after, double *step) {
     bool halted = before[TRI_CARRIED_HALTED] != 0, has_scale = before[TRI_CARRIED_SCALE] > 0;
@@ -66,9 +68,9 @@ TRI_KERNEL_INLINE void step_rule_carry(const tri_loss_scale_options *options, co
     after[TRI_CARRIED_HALTED] = halted || halts;
 }
 
-// Gets the learning rate of the next update. When the host issued this step, it did not know how
-// many of the steps issued before would be updates, because it had not read their results. So it
-// has supplied a rate for each possible count.
+// Gets the learning rate of the next update (step that changes the parameters). When the host
+// issued this step, it did not know how many of the steps issued before would be updates, because
+// it had not read their results. So it has supplied a rate for each possible count.
 TRI_KERNEL_INLINE double step_rule_rate(const double *control, const double *carried) {
     double ahead = carried[TRI_CARRIED_UPDATES] - control[TRI_CONTROL_UPDATES];
     int index = ahead > TRI_MAX_STEPS_AHEAD ? TRI_MAX_STEPS_AHEAD : ahead > 0 ? (int)ahead : 0;

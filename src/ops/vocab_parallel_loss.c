@@ -1,8 +1,8 @@
 // Defines the ops for cross-entropy and accuracy where the tensor-parallel ranks divide the
-// classes. Each rank has the scores of its slice of the classes; between these ops all_reduce
-// combines the ranks' results: `max` is the largest score of each row over all classes, and `sums`
-// are the sum of exp(score - max), and score - max of the label. The method is that of Shoeybi et
-// al., "Megatron-LM", 2019, section 3.
+// classes. Each rank has the scores of its slice of the classes. Between these ops all_reduce
+// combines the ranks' results, which have for each row of scores: `max`, the largest score over all
+// classes; and two `sums` over all classes: of exp(score - max), and of score - max of the label's
+// class alone. The method is that of Shoeybi et al., "Megatron-LM", 2019, section 3.
 #include "ops/rules.h"
 
 static tri_status want_classes(const char *op, const tri_classes_attr *a,

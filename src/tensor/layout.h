@@ -16,7 +16,8 @@ typedef struct tri_layout {
     int block_count;                // 0: no inner blocks
     int block_axis[TRI_MAX_BLOCKS]; // by inner block, the outermost first: the axis that it cuts
     int block_size[TRI_MAX_BLOCKS];
-    int8_t order[TRI_MAX_RANK]; // the axes outside the blocks, slowest first; all 0: row-major
+    // The axes from the outermost to the innermost, blocks left out; all 0: row-major.
+    int8_t order[TRI_MAX_RANK];
 } tri_layout;
 
 // The zero value is the plain layout: row-major, no padding.

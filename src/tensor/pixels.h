@@ -26,7 +26,7 @@ typedef struct tri_pixels {
 // exact. A wrong suggestion therefore costs speed but not exactness.
 void tri_pixels_hint(tri_pixels *pixels, float shift, float divisor);
 
-// Fills all of *pixels for the values of one channel.
+// Fills *pixels for the images' channel number `channel`, as `scale` gives its mean and std.
 void tri_pixels_make(tri_pixels *pixels, const tri_pixel_scale *scale, int64_t channel);
 // Writes the value of each of `count` bytes to `to`.
 void tri_pixels_apply(const tri_pixels *pixels, const uint8_t *from, float *to, int64_t count);

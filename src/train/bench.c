@@ -150,7 +150,8 @@ static tri_status measure(bench_run *run, double seconds, tri_bench_result *out)
         double before = tri_os_seconds();
         TRI_TRY(run_step(run, false));
         per = tri_os_seconds() - before;
-        // All ranks must warm up for the same number of steps.
+        // With several ranks at most four steps, because their clocks differ, and all ranks should
+        // warm up for the same number of steps.
         if (s->identity.size > 1 && warm >= 4) break;
     }
     double allowed = cores_of_others(s), measuring_s = tri_os_seconds();

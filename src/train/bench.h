@@ -20,15 +20,16 @@ typedef struct tri_bench_result {
     double first_step_s;     // time from the start of the process to the end of the first step
     double max_rss_mb;       // the most memory that this rank had, in 10^6 bytes
     double flops_per_sample; // forward and backward
-    int actions;             // number of actions of one step on this rank
-    int64_t step_samples;    // samples of a step, over all ranks
+    int actions;          // number of actions (such as FORWARD of a layer) of this rank in one step
+    int64_t step_samples; // samples of a step, over all ranks
     int64_t steps;
     double loss;       // loss of the last step
     double loss_scale; // loss scale of the next step; 1: there is none
 } tri_bench_result;
 
 // Trains for about `seconds`, without evaluation, checkpoints or logs, so that only steps are
-// measured. Collective. `trace`: a file for the actions of all ranks; NULL: no trace is written.
+// measured. Collective. `trace`: a file for the times of all ranks' actions; NULL: no trace is
+// written.
 tri_status tri_bench_train(const tri_session_request *request, double seconds, const char *trace,
                            tri_bench_result *out);
 

@@ -1,5 +1,6 @@
 // Compares what the ranks of a run have planned, before any of them prepares a kernel. Each rank
-// makes its own plan, and the plans have to match. session.c calls it when a session is opened.
+// makes its own plan, and the plans have to match. session.c calls tri_compare_plans when a session
+// (ranks, data, device, plan and engine of a command) is opened.
 #include "train/compare.h"
 
 #include "train/tell.h"
@@ -10,9 +11,9 @@ static const uint64_t HASH_OF_NOTHING = 0xcbf29ce484222325u;
 
 // What ranks compare, as hashes.
 typedef struct plan_hashes {
-    // Hash of the recipe, the program's version, and of all parameters the names and the home
-    // layouts (the order of elements in which a parameter is kept in memory, which depends on the
-    // device). It has to be equal on all ranks.
+    // Hash of the recipe, the program's version, and the names and home layouts of all parameters.
+    // A home layout is the order of elements in which a parameter is kept in memory; it depends on
+    // the device. This hash has to be equal on all ranks.
     int64_t run;
     // Hash of the layouts of the values that pipeline stages send each other. It has to be equal on
     // the ranks of one pipeline. Another pipeline may have micro-batches of another size, for which

@@ -1,6 +1,7 @@
-// Checks that the plans of all ranks fit together. This is done when a session (ranks, data,
-// device, plan and engine of a command) is opened: after each rank has made its plan, before it
-// creates its engine.
+// Checks that the plans of all ranks fit together. A plan is all that a rank needs for its steps
+// (schedules, kernels, memory), and each rank makes its own. The check is done when a session
+// (ranks, data, device, plan and engine of a command) is opened: after each rank has made its plan,
+// before it creates its engine.
 #ifndef TRIREME_TRAIN_COMPARE_H
 #define TRIREME_TRAIN_COMPARE_H
 

@@ -1,6 +1,6 @@
 // Decides when a run has to stop so that it ends before the time of its Slurm job is over. All
 // steps that are still made, and a last checkpoint, have to fit into the time that the job has
-// left. job_end.c calls it before each step.
+// left. job_end.c calls train_deadline_is_due before each step.
 #include "train/deadline.h"
 
 #include "base/limits.h"

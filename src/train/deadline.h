@@ -38,9 +38,9 @@ typedef struct train_rest {
     bool saves;     // a checkpoint besides the last one is being written, or comes due
 } train_rest;
 
-// Whether it has to be decided at time `now_s` that the run stops. All ranks learn of the decision
-// from the step that is about to be issued. Before it answers yes, it asks Slurm again, unless it
-// has just done so, because somebody may have extended the job's time.
+// Decides at time `now_s` whether the run has to stop. If so, the step that is about to be issued
+// tells all ranks. Before the function returns true, it asks Slurm for the time that is left,
+// unless it has just done so, because somebody may have extended the job's time.
 bool train_deadline_is_due(train_deadline *deadline, double now_s, train_rest rest);
 
 #endif

@@ -1,6 +1,6 @@
 // Evaluates during training and in `trireme eval`, keeps the monitored metrics (those by which the
 // recipe chooses checkpoints and stops early), and decides about early stopping. The training loop
-// (train.c) calls it after steps and at the end of a run.
+// (train.c) calls train_evaluate after steps and train_test at the end of a run.
 #include "base/os.h"
 #include "base/quantity.h"
 #include "train/loop.h"

@@ -1,7 +1,7 @@
-// Feeds micro-batches from a loader to the engine, which calls train_feed_next and its companions
-// while it issues a step. The engine may look at micro-batches before it takes them, to count
-// labels. The engine also tells when it no longer reads a micro-batch, so that the loader may reuse
-// the memory.
+// Feeds micro-batches from a loader to the engine, which calls train_feed_next, train_feed_release
+// and train_feed_look_ahead while it issues a step. With train_feed_look_ahead the engine counts
+// the labels of micro-batches before it takes them. With train_feed_release it tells that it no
+// longer reads a micro-batch, so that the loader may reuse the memory.
 #include "train/loop.h"
 
 #include <stdio.h>

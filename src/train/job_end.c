@@ -15,8 +15,8 @@ static bool ask(void *context, double *left_s) {
     return train_slurm_seconds_left(context, left_s) == TRI_OK;
 }
 
-// Estimates how long the first checkpoint takes, before one has been measured: the size of the
-// state at a speed that most file systems reach.
+// Estimates how long the first checkpoint takes, before one has been measured: divides the size of
+// the state by a speed of writing that most file systems reach, and adds a second.
 static double estimated_save_s(const train_loop *loop) {
     const tri_session *s = loop->session;
     double floats =
@@ -55,8 +55,9 @@ bool train_job_ends(train_loop *loop) {
     return train_deadline_is_due(&loop->deadline, tri_os_seconds(), rest);
 }
 
-// Whether the job ended because its time was over. Slurm sends SIGTERM then, but also when a user
-// cancels the job, and only the first is a reason to start the job again.
+// Whether the run ended because the time of its job was over, so that the job should be started
+// again. Slurm sends SIGTERM then, but also when a user cancels the job, and a cancelled job must
+// not start again. So a signal counts only if it came shortly before the end of the job's time.
 static bool ended_in_time(const train_loop *loop) {
     double left_s = loop->deadline.end_s - tri_os_seconds();
     return loop->job_ends || (loop->deadline.end_s != 0 && left_s < TRI_JOB_END_SIGTERM_MS / 1e3);

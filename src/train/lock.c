@@ -60,8 +60,9 @@ static tri_status refuse(const char *run_dir, const record *r) {
                     run_dir, (long long)r->holder.pid, r->holder.host);
 }
 
-// Reads the file's record and time stamp. It opens the file each time, because only then does a
-// network file system ask its server for the newest version.
+// Reads the file's record and time stamp. Opens the file each time, because only then does a
+// network file system ask its server for the newest version. False: the file does not exist or
+// cannot be opened.
 static bool look(const char *path, struct timespec *touched, record *r) {
     int fd = tri_os.open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
     struct stat info;
@@ -137,9 +138,9 @@ static void move_away(const char *path, const record *dead) {
 
 // Decides whether a living process holds the open file. It is held if the kernel refuses the lock.
 // It is free if the kernel grants the lock and the record is empty or names a process on this host,
-// and also if there are no locks but this process has just created the file. Otherwise the record's
-// process decides or, if that process cannot be looked up from here, whether somebody touches the
-// file.
+// where the kernel's lock can be trusted, and also if there are no locks but this process has just
+// created the file. Otherwise the record's process decides or, if that process cannot be looked up
+// from here, whether somebody touches the file.
 static verdict judge(train_lock *lock, bool is_new, record *found) {
     struct timespec touched;
     int error = tri_os.lock(lock->fd) == 0 ? 0 : errno;
@@ -147,7 +148,8 @@ static verdict judge(train_lock *lock, bool is_new, record *found) {
     if (error == EAGAIN || error == EACCES) return HELD;
     lock->is_locked = error == 0;
     if (!lock->is_locked && is_new) return TAKEN;
-    // The last holder has removed the file after this process opened it.
+    // The last holder has removed the file after this process opened it, so the lock on it is worth
+    // nothing.
     if (lock->is_locked && !is_at_its_path(lock)) return RETRY;
     bool has_record = found->text[0];
     if (lock->is_locked && (!has_record || tri_process_is_here(&found->holder))) return TAKEN;

@@ -14,9 +14,9 @@
 //   record names a process (pid, time of its start) on a host (boot id, PID namespace). On that
 //   host the process is looked up; other hosts watch the file.
 //
-// If a holder loses the file system for longer than TRI_LOCK_WATCH_MS and a process on another host
-// takes the folder, the holder's next train_lock_check fails, and its run ends. If locks do not
-// reach that host, both processes may have written in the folder until then.
+// If a holder cannot reach the file system for longer than TRI_LOCK_WATCH_MS, a process on another
+// host may take the folder. The holder's next train_lock_check then fails, and its run ends. If
+// locks do not reach the other host, both processes may have written in the folder until then.
 #ifndef TRIREME_TRAIN_LOCK_H
 #define TRIREME_TRAIN_LOCK_H
 

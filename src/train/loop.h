@@ -44,19 +44,22 @@ typedef struct train_loop {
     bool is_interrupted;          // a signal, or the end of the job's time, ends this process
     bool job_ends;                // the run ends because the time of the job is over soon
     train_deadline deadline;      // end of the job's time; on rank 0 only
-    bool is_time_to_save;         // checkpoint.train_time_interval has passed
+    bool is_time_to_save;         // checkpoint.train_time_interval has passed since the last save
     bool saves;                   // whether this run writes checkpoints
     tri_pending_save *saving;     // the save in progress; NULL: there is none
     tri_arena *saving_arena;      // memory of the save in progress
     int64_t saving_step;          // number of the step that the save in progress contains
     // Seconds that the last save took on this rank, without the training steps that ran in between.
     double saving_worked_s;
-    // The last step (counted from 1) that was issued before the save began its present stage: the
-    // ranks write their chunks, or the checkpoint is committed. In each step the ranks add up how
-    // many of them are ready for the next stage (train_saving_ready). The sums of steps up to
-    // saving_stage_step are of an earlier stage, so they are ignored.
+    // A save has two stages: the ranks write their chunks, then the checkpoint is committed. In
+    // each step the ranks add up how many of them are ready for the next stage
+    // (train_saving_ready). saving_stage_step is the last step (counted from 1) that was issued
+    // before the present stage began. The sums of this step and of earlier ones tell of an earlier
+    // stage, so they are ignored.
     int64_t saving_stage_step;
-    // Each of these warnings is logged only once in a run, because its cause does not go away.
+    // Whether the run has warned that training had to wait for the save before (overlap), and that
+    // there is no memory for a copy of the state (memory). Each is logged only once in a run,
+    // because its cause does not go away.
     bool has_warned_overlap, has_warned_memory;
 } train_loop;
 
@@ -89,19 +92,19 @@ tri_status train_lock_folder(train_loop *loop);
 // can stop before that. On ranks other than 0 it only prepares `deadline`.
 void train_watch_job(train_loop *loop);
 // Defined in job_end.c. Called before each step: whether the run has to stop, so that its last
-// checkpoint is written in time. Rank 0 decides, and all ranks learn of the decision from that
-// step.
+// checkpoint is written in time. Rank 0 decides. The step sums the decision over all ranks, so that
+// all learn of it.
 bool train_job_ends(train_loop *loop);
 // Defined in job_end.c. Starts the job again, as trainer.on_timeout says, after a run that was
 // stopped with a checkpoint. On ranks other than 0 it does nothing. It may not return, because
 // Slurm may end the job.
 void train_start_again(train_loop *loop);
 // Defined in train.c. Whether an evaluation is due after the step that comes `ahead` steps after
-// the latest one. Before the end of a Slurm job, train_job_ends stops the run early enough to leave
-// time for that evaluation.
+// the one whose results were read last. Before the end of a Slurm job, train_job_ends stops the run
+// early enough to leave time for that evaluation.
 bool train_evaluation_is_due(const train_loop *loop, int64_t ahead);
 // Defined in train.c. Whether a checkpoint is due after the step that comes `ahead` steps after the
-// latest one.
+// one whose results were read last.
 bool train_checkpoint_is_due(const train_loop *loop, int64_t ahead);
 
 // Defined in evaluate.c. Rejects monitored metrics of the recipe that do not exist or that this run
@@ -131,9 +134,9 @@ void train_fill_result(const tri_session *session, const tri_progress *progress,
                        tri_train_result *out);
 
 // Defined in saving.c. Saves a checkpoint. With `behind`, it is written while the next steps run,
-// if there is memory for a copy of the state. If a checkpoint cannot be written, this function and
-// the next ones warn and let the run continue, because an earlier checkpoint still exists.
-// Collective.
+// if there is memory for a copy of the state. If a checkpoint cannot be written, this function,
+// train_advance_saving and train_finish_saving warn and let the run continue, because a later save
+// may succeed. Collective.
 tri_status train_save(train_loop *loop, bool behind);
 // Defined in saving.c. How far this rank is with the checkpoint in progress. 0: it still works, or
 // there is no checkpoint in progress; 1: its part is done; the number of ranks: it failed. Each
@@ -169,7 +172,8 @@ train_sample_log *train_sample_log_open(const train_loop *loop);
 void train_sample_log_note(train_sample_log *log, int64_t step, const tri_data_batch *batch);
 void train_sample_log_close(train_sample_log *log);
 
-// Defined in summary.c. Prints a table of the model's blocks, their output shapes and parameters.
+// Defined in summary.c. Prints a table of the model's blocks (layers or groups of layers), their
+// output shapes and parameters.
 void train_show_summary(train_loop *loop);
 
 // Defined in feed.c. Brings micro-batches from a loader to an engine, and gives their memory back

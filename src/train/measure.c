@@ -112,8 +112,8 @@ static tri_status make_plan(measuring *m, tri_device *device, const tri_plan_req
     one.rank = 0;
     one.reuse_graphs_of = NULL;
     one.deterministic = false;
-    // The whole step is one micro-batch, because the time of one is all that is measured. Batch
-    // norm over a whole step (sync_batchnorm) also allows no more than one.
+    // The whole step is one micro-batch: the time of a single micro-batch is all that is measured,
+    // and batch norm over a whole step (sync_batchnorm) allows only one micro-batch.
     one.micro = 0;
     for (int shape = 0; shape < TRI_STEP_SHAPE_COUNT; shape++)
         one.step_samples[shape] = shape == TRI_STEP_FULL ? batch : 0;

@@ -1,5 +1,6 @@
-// Measures how long FORWARD and BACKWARD of each block take on this device, for `trireme plan
-// --measure`, because measured costs are more exact than costs from data sheets.
+// Measures how long FORWARD and BACKWARD of each block (a layer or a group of layers) take on this
+// device, for `trireme plan --measure`, because measured times make its estimates more exact than
+// the device's data sheet does.
 #ifndef TRIREME_TRAIN_MEASURE_H
 #define TRIREME_TRAIN_MEASURE_H
 

@@ -13,15 +13,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// Returns the path that a message advises for the option `init`, to read the weights of `where`.
-// `where` is a checkpoint, or a run folder, which stands for its newest checkpoint.
+// Returns the path that a message advises as the value of the option `init`, from which a run takes
+// its first weights. `where` is a checkpoint, which is returned itself, or a run folder, of which
+// the newest checkpoint is returned.
 static const char *weights_in(train_loop *loop, const char *where) {
     const char *last = tri_arena_printf(loop->arena, "%s/checkpoints/last", where);
     return access(last, F_OK) == 0 ? last : where;
 }
 
 // Rejects a folder of another run: the keys that define a run must have the same values in both
-// recipes, because a run that continues with other values would be neither of the two.
+// recipes, because a run that began with some values and continued with others could be repeated
+// from neither recipe.
 static tri_status compare_recipe(train_loop *loop, const tri_recipe *other, const char *where) {
     tri_strings keys = tri_recipe_differences(loop->arena, other, loop->recipe);
     if (keys.count == 0) return TRI_OK;
@@ -111,8 +113,9 @@ static tri_status restore(train_loop *loop, const char *path, load_function *loa
     TRI_TRY(load(loop->arena, path, &loop->model.sink, stateless ? NULL : &loop->optimizer.sink,
                  &info));
     TRI_TRY(tri_progress_read(info.training, loop->session->plan->graph, &loop->progress));
-    // If there are fewer samples than when the checkpoint was saved, the position may lie at or
-    // beyond the end of its epoch. Training then continues in a later epoch.
+    // If the data have fewer samples than when the checkpoint was saved, the checkpoint's position
+    // in its epoch may lie at or beyond the end of the epoch. Training then continues in a later
+    // epoch.
     loop->progress.epoch += loop->progress.step_in_epoch / loop->steps_per_epoch;
     loop->progress.step_in_epoch %= loop->steps_per_epoch;
     loop->saved_step = loop->progress.step;

@@ -26,8 +26,9 @@ static void warn(const train_loop *loop, const char *text) {
         tri_log(TRI_LOG_WARNING, "%s", text);
 }
 
-// Ends a save. If the checkpoint could not be written, warns and lets the run continue, because an
-// earlier checkpoint still exists.
+// Ends a save. If the checkpoint could not be written (no space, a failing file system), warns and
+// lets the run continue: this does not harm the training state, and a later save may succeed.
+// Returns any other failure.
 static tri_status end_saving(train_loop *loop, tri_status status) {
     loop->saving = NULL;
     tri_arena_destroy(loop->saving_arena);
@@ -144,10 +145,9 @@ double train_saving_ready(const train_loop *loop) {
 }
 
 tri_status train_advance_saving(train_loop *loop, double ready_sum) {
-    // ready_sum is the sum of train_saving_ready over all ranks. The latest step whose results the
-    // host has read (number progress.step - 1, from 0) computed it. It is stale if that step was
-    // issued before the save began or began its present stage (to write, or to commit), because
-    // the sum then tells of an earlier stage.
+    // ready_sum is the sum of train_saving_ready over all ranks. It was computed by the latest step
+    // whose results the host has read (number progress.step - 1, from 0). The sum is stale if that
+    // step was issued before the present stage of the save began (to write, or to commit).
     bool is_stale = loop->progress.step <= loop->saving_stage_step;
     if (!loop->saving || is_stale || ready_sum < loop->session->comm->size) return TRI_OK;
     loop->saving_stage_step = loop->progress.step + loop->in_flight;

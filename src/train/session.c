@@ -1,7 +1,7 @@
-// Builds a session from a recipe: all that a run or a command needs, in an order in which each part
-// finds what it depends on: ranks, data, device, plan and engine. tri_session_open is the way in. A
-// field is a named tensor of a sample, such as "images". Read next: plan/plan.c, then
-// engine/engine.c.
+// Builds a session from a recipe: ranks, data, device, plan and engine, in this order, so that each
+// part finds the parts on which it depends. A run or a command that needs all of them calls
+// tri_session_open. A field is a named tensor of a sample, such as "images". Read next:
+// plan/plan.c, then engine/engine.c.
 #include "train/session.h"
 
 #include "base/log.h"
@@ -25,9 +25,9 @@ static tri_status known_fields(const tri_recipe *recipe, const tri_task *task, t
     TRI_TRY(tri_data_describe(&recipe->data, described, count, &is_guess));
     for (int i = 0; i < *count; i++)
         fields[i] = (tri_field){described[i].name, described[i].dtype, described[i].shape};
-    // If the data's options tell no fields, or only guess them, takes the fields that the task
-    // declares, if it declares any. Not those of a built-in model: it accepts samples of any size,
-    // so the fields that it declares do not describe the data.
+    // The fields that the task declares are used only if the data's options tell no fields, or only
+    // guess them. Those of a built-in model are never used: such a model accepts samples of any
+    // size, so the fields that it declares do not describe the data.
     if ((*count > 0 && !is_guess) || tri_model_find(task->name) == task || !task->fields[0].name)
         return TRI_OK;
     for (*count = 0; *count < TRI_TASK_MAX_FIELDS && task->fields[*count].name; ++*count)
@@ -363,7 +363,7 @@ static tri_status connect_ranks(tri_session *s, const tri_session_request *r) {
 
 // Decides whether images are copied to the device as bytes, which are a quarter of their size in
 // F32. This is possible if the device can normalise bytes and all data sets have bytes with the
-// same scale, because one program serves all data sets.
+// same scale: training and evaluation normalise images by the same numbers.
 static void choose_bytes(tri_session *s) {
     tri_dataset *const sets[] = {s->train_data, s->val_data, s->test_data};
     bool found = false;
@@ -472,14 +472,14 @@ void tri_session_close(tri_session *session) {
     tri_engine_destroy(session->engine);
     tri_plan_destroy(session->plan);
     tri_liveness_stop(session->liveness);
-    // session->health reads what this rank does from memory that tri_comm_close frees, so it has to
-    // stop that first.
+    // The thread of session->health reads this rank's latest actions from memory that
+    // tri_comm_close frees, so it has to stop reading them first.
     tri_health_drop_ring(session->health);
     if (!session->borrows_comm) tri_comm_close(session->comm);
     tri_health_stop(session->health);
     if (session->device) session->device->backend->close(session->device);
-    // The validation data are closed before the training data, because they may use the files
-    // and the memory of these (tri_dataset_open_validation).
+    // The validation data are closed before the training data, because they may use files and
+    // memory of the training data (tri_dataset_open_validation).
     tri_dataset_close(session->val_data);
     tri_dataset_close(session->test_data);
     tri_dataset_close(session->train_data);

@@ -1,6 +1,7 @@
-// A session: ranks, device, data, plan and engine, made from a recipe. Training, evaluation and
-// `trireme bench train` open one. The commands plan and checkpoint init need none, but use the same
-// functions of this header, so that all treat a recipe in the same way.
+// A session: ranks, device, data, plan and engine, made from a recipe. A plan is all that a rank
+// needs for its steps, and is made before the first one: schedules, kernels, memory. Training,
+// evaluation and `trireme bench train` open a session. The commands plan and checkpoint init need
+// none, but use the same functions of this header, so that all treat a recipe in the same way.
 #ifndef TRIREME_TRAIN_SESSION_H
 #define TRIREME_TRAIN_SESSION_H
 
@@ -52,7 +53,8 @@ typedef enum tri_val_source {
     // The validation data of data.val or data.val_fraction. If there are test data too, a run
     // evaluates the test data only at its end.
     TRI_VAL_SPLIT,
-    // The test data: in a run without validation data, and in `trireme eval`, which prefers them.
+    // The test data: evaluated in a run without validation data, and by `trireme eval`, which
+    // prefers them to validation data.
     TRI_VAL_TEST,
     TRI_VAL_TRAINING, // the training samples to which trainer.overfit_batches limits the run
 } tri_val_source;
@@ -92,7 +94,7 @@ typedef struct tri_session {
 // later check fails. Collective. On failure everything is closed again, and *out is not set.
 tri_status tri_session_open(const tri_session_request *request, tri_session **out);
 // Tells the other ranks why this rank ends, so that they report the cause instead of a lost rank.
-// It tells nothing if they end in the same step for the same reason. Keeps the error message.
+// Tells nothing if all ranks end in the same step for the same reason. Keeps the error message.
 // Returns `status`, or TRI_REFUSED if the failure follows from another rank's bad input.
 tri_status tri_session_tell(tri_session *session, tri_status status);
 void tri_session_close(tri_session *session); // NULL allowed

@@ -1,5 +1,5 @@
-// Prints the table at the start of a run: the model's blocks, their output shapes and parameters,
-// as users know it from Keras and Lightning.
+// Prints the table at the start of a run: the model's blocks (layers or groups of layers), their
+// output shapes and parameters, as users know it from Keras and Lightning.
 #include "base/quantity.h"
 #include "tensor/half.h"
 #include "train/loop.h"

@@ -23,7 +23,9 @@ typedef struct tri_task_options {
     const char **asked; // every key for which the model has asked, once
     int asked_count, asked_capacity;
 } tri_task_options;
-// Fills in the options of graphs of the recipe's model. `context` must outlive those graphs.
+// Fills in *out, the options with which graphs of the recipe's model are built: seed, precision,
+// dropout, and the recipe's model options, for which a model asks by name. `context` records for
+// which ones it asks, and must outlive the graphs.
 tri_status tri_task_graph_options(tri_arena *arena, const tri_recipe *recipe,
                                   tri_task_options *context, tri_graph_options *out);
 // Checks the options after a graph was built, because only then it is known for which options the

@@ -1,6 +1,6 @@
 // Tells all ranks of a failure that only one rank knows. A communicator that one rank ends gives
-// the others a text but no status, so the text contains whether the failure was bad input (exit
-// code 2). The other ranks then end with the status TRI_REFUSED.
+// the others a text but no status. So the text tells whether the failure was bad input (exit code
+// 2); if it was, the other ranks end with the status TRI_REFUSED.
 #include "train/tell.h"
 
 #include <stdio.h>

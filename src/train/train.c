@@ -52,8 +52,8 @@ static void report_unlogged(const train_loop *loop) {
         (long long)last, (long long)every);
 }
 
-// Gets the peak rates of one rank's device, in flops and bytes of memory per second: those that the
-// user gives, or the maker's. False: not known.
+// Gets the peak rates of one rank's device, in flops and bytes of memory per second: the user's,
+// from environment variables, or those that the device's maker states. False: not known.
 static bool read_peak(const tri_session *s, tri_rates *out) {
     const char *flops = getenv("TRIREME_PEAK_FLOPS"), *bytes = getenv("TRIREME_PEAK_BANDWIDTH");
     const char *from;
@@ -113,8 +113,8 @@ static void open_observer(train_loop *loop) {
 
 static bool is_due(int64_t count, int64_t every) { return every > 0 && count % every == 0; }
 
-// What is due after a step. This is computed before the step is issued: if an evaluation or a
-// checkpoint needs the state after the step, the next step must not be issued before it.
+// What is due after a step. This is found out before the next step is issued. If an evaluation or a
+// checkpoint is due, the next step has to wait, because it would change the state that they need.
 typedef struct train_due {
     bool evaluation, checkpoint;
     bool epoch_ends, run_ends;
@@ -272,8 +272,8 @@ static bool is_complete(const train_loop *loop) {
     return loop->stop || (loop->last_step >= 0 && loop->progress.step >= loop->last_step);
 }
 
-// Whether a step may be issued now. On an asynchronous device it may be issued while the step
-// before it is in flight, unless something is due after that one. After a decision to end or to
+// Whether a step may be issued now. On an asynchronous device it may be issued while another step
+// is in flight, unless something is due after the step in flight. After a decision to end or to
 // save no step is issued, because the run ends or saves only when no step is in flight.
 static bool may_issue(const train_loop *loop) {
     int64_t last = loop->last_step, ahead = loop->in_flight;

@@ -21,8 +21,8 @@ extern const tri_task tri_model_mnist_cnn, tri_model_mnist_convnet, tri_model_au
         "labels", TRI_I64, { 0 }                                                                   \
     }
 
-// The option tables of those models that have options of their own. A table's section is the
-// model's name.
+// The option tables of those models that have options of their own. Each table has the name of its
+// model.
 extern const tri_option_table model_denoise_cnn_options, model_llama_options;
 
 // Reads the table's options from the recipe into the struct `out` and checks their bounds. Skips
