@@ -18,8 +18,9 @@ static void add_core(const launch_core *core, launch_cpus *out) {
     for (int i = 0; i < core->thread_count; i++) launch_cpus_add(out, core->threads[i]);
 }
 
-// Divides the cores `of` among `sharers` workers, and adds what worker `index` of them gets to
-// `out`. Each gets whole cores or, if there are fewer cores than workers, whole hardware threads.
+// Divides the cores `of` among `sharers` workers, and adds to `out` the CPUs of worker number
+// `index` among them. Each worker gets whole cores or, if there are fewer cores than workers, whole
+// hardware threads. If there are not even enough threads, several workers get the same one.
 static void add_share(const launch_topology *t, cores of, int index, int sharers,
                       launch_cpus *out) {
     int count = of.end - of.first;
@@ -81,8 +82,9 @@ static void plan_domains(const launch_topology *t, launch_binding binding, int w
     }
 }
 
-// Finds each worker's GPU: with visible = "2,3", worker 0 has GPU 2 and worker 1 has GPU 3. False:
-// not every worker has one, or the list has names instead of numbers.
+// Finds each worker's GPU by `visible`, the value of CUDA_VISIBLE_DEVICES or a similar variable:
+// with "2,3", worker 0 has GPU 2 and worker 1 has GPU 3. If `visible` is NULL, worker i has GPU i.
+// False: there is no GPU for some worker, or `visible` has names instead of numbers.
 static bool assign_gpus(const launch_topology *t, const char *visible, int workers,
                         launch_assignment *out) {
     const char *at = visible;
@@ -107,10 +109,10 @@ static bool same_cores(const launch_device *a, const launch_device *b) {
 
 static int distance(const launch_core *a, const launch_core *b) { return abs(a->node - b->node); }
 
-// Some NUMA nodes of a socket may be near no worker's GPU. Gives the cores of these nodes to the
-// workers whose GPUs are at this socket. Each node goes as a whole to one worker: of those that
-// have the fewest CPUs, to the one whose GPU is nearest. If the workers cannot get equally many of
-// these nodes, none gets any, so that all workers are equally fast.
+// Gives the cores of those NUMA nodes of a socket that are near no worker's GPU to the workers
+// whose GPUs are at this socket. Each node goes as a whole to the worker that has the fewest CPUs
+// so far; if several have equally few, to the one whose GPU is nearest. If the workers cannot get
+// equally many of these nodes, none gets any, so that all workers are equally fast.
 static void add_free_nodes(const launch_topology *t, int socket, int workers,
                            launch_assignment *out) {
     int free_nodes = 0, sharers = 0;
@@ -194,8 +196,9 @@ tri_status launch_bind_plan(tri_arena *arena, const launch_topology *t, launch_b
         bool near = assign_gpus(t, visible, workers, out);
         if (near) plan_near_gpus(t, workers, out);
         for (int i = 0; !near && i < workers; i++) out[i].gpu = -1;
-        // The sets of cores near the GPUs may overlap partly, or be too small for their workers.
-        // Then all cores of the host are divided among the workers in order instead.
+        // The sets of cores near the GPUs may overlap partly, or have fewer CPUs than workers. Then
+        // two workers have a CPU in common. In this case, and if not every worker has a GPU, all
+        // cores of the host are divided among the workers, in the order of the workers.
         if (!near || !are_disjoint(out, workers)) plan_in_order(t, workers, out);
     }
     for (int i = 0; i < workers; i++) out[i].cpus.bound = true;
@@ -265,7 +268,7 @@ void launch_bind_print(tri_arena *arena, const launch_topology *t,
 
 int launch_bind_apply(const launch_cpus *cpus) {
     if (!cpus->bound) return 0;
-    // Linux expects an array of words. On a little-endian machine an array of bytes looks the same
-    // in memory.
+    // Linux expects an array of unsigned long with one bit for each CPU. On a little-endian machine
+    // `set`, an array of bytes, looks the same in memory.
     return syscall(SYS_sched_setaffinity, 0, sizeof cpus->set, cpus->set) < 0 ? -1 : 0;
 }

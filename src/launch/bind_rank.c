@@ -21,8 +21,9 @@ tri_status tri_bind_rank(const char *(*get)(const char *name), int *cores_out) {
         return TRI_FAIL(TRI_BAD_INPUT, "TRIREME_BIND: '%.40s' is neither auto nor none", choice);
     tri_identity me;
     TRI_TRY(tri_identity_read(get, &me));
-    // Workers of trireme run and torchrun are left alone, because their launcher's --numa-binding
-    // decides how they are bound.
+    // Leaves alone the workers of trireme run and torchrun (me.launcher is "torchrun" for both),
+    // because the --numa-binding of their launcher decides how they are bound. Also leaves alone a
+    // process that no launcher started ("none"), because it shares the host with no other rank.
     bool other = strcmp(me.launcher, "torchrun") != 0 && strcmp(me.launcher, "none") != 0;
     if (!other || (choice && !strcmp(choice, "none")) || me.local_size < 2 ||
         me.local_size > TRI_MAX_LOCAL_RANKS || me.local_rank >= me.local_size)

@@ -93,7 +93,8 @@ tri_status launch_command_find(tri_arena *arena, const launch_options *options,
     return TRI_OK;
 }
 
-// Replaces ${local_rank}, the only macro in torchrun's command lines.
+// Replaces each ${local_rank} by the worker's local rank. torchrun's command lines have no other
+// macro.
 static char *expand(tri_arena *arena, const char *text, int local_rank) {
     static const char macro[] = "${local_rank}";
     char *out = tri_arena_strdup(arena, text);
@@ -115,7 +116,8 @@ char **launch_command_arguments(tri_arena *arena, const launch_command *command,
 
 typedef struct variables {
     tri_arena *arena;
-    // "NAME=value"; "NAME" alone removes a variable that would be inherited.
+    // Each text is "NAME=value", which sets a variable, or "NAME" alone, which removes a variable
+    // that the worker would inherit.
     char *text[VARIABLES_MAX];
     int count;
 } variables;
@@ -130,8 +132,9 @@ __attribute__((format(printf, 2, 3))) static void put(variables *v, const char *
     v->text[v->count++] = tri_arena_strdup(v->arena, text);
 }
 
-// Adds the variable for --virtual-local-rank: worker i sees only GPU i of CUDA_VISIBLE_DEVICES, for
-// programs that always use GPU 0.
+// Adds the variable for --virtual-local-rank, which is for programs that always use GPU 0: worker i
+// gets a CUDA_VISIBLE_DEVICES that has only entry i of this process's list or, without such a list,
+// GPU i.
 static void put_virtual_rank(variables *v, int local_rank) {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     const char *at = visible;
@@ -145,8 +148,8 @@ static void put_virtual_rank(variables *v, int local_rank) {
         put(v, "CUDA_VISIBLE_DEVICES=%d", local_rank);
 }
 
-// For runs on several nodes: adds the variables by which the workers of all nodes find each other.
-// The launcher that decides for all nodes (the serving agent) has sent their values.
+// Adds the variables by which the workers of all nodes find each other in a run on several nodes.
+// Their values come from the launcher that decides for all nodes (the serving agent).
 static void put_agent(variables *v, const launch_members *m) {
     // The generation counts all starts of the workers. TORCHELASTIC_RESTART_COUNT cannot replace
     // it, because it counts only restarts after a failure, and the workers are also started again
@@ -156,7 +159,9 @@ static void put_agent(variables *v, const launch_members *m) {
     if (m->store[0])
         put(v, "TRIREME_STORE=%s", m->store);
     else
-        put(v, "TRIREME_STORE"); // removes an inherited value: this run's store has no port yet
+        // Removes an inherited value. The store's address is missing only while the store's server
+        // itself uses this function, to learn the names of job and run (store.c).
+        put(v, "TRIREME_STORE");
 }
 
 static void put_all(variables *v, const launch_options *o, const launch_members *m, int local_rank,
@@ -185,8 +190,9 @@ static void put_all(variables *v, const launch_options *o, const launch_members 
     put(v, "TRIREME_LAUNCHER");
     if (!getenv("NCCL_ASYNC_ERROR_HANDLING")) put(v, "NCCL_ASYNC_ERROR_HANDLING=1");
     if (!getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING")) put(v, "TORCH_NCCL_ASYNC_ERROR_HANDLING=1");
-    // Workers that have cores of their own may have a thread for each core. Other workers would
-    // each start a thread for every core of the host, so they get one thread.
+    // With --numa-binding auto each worker has cores of its own, so it may have a thread for each
+    // of them. Otherwise workers may share cores, and a thread of every worker for every core would
+    // be too many, so each worker gets one thread.
     if (!getenv("OMP_NUM_THREADS") && o->workers > 1 && o->binding != LAUNCH_BIND_AUTO)
         put(v, "OMP_NUM_THREADS=1");
     if (o->virtual_local_rank) put_virtual_rank(v, local_rank);

@@ -7,19 +7,21 @@
 
 typedef struct launch_command {
     const char *path; // path of the executable
-    // Program and arguments, which may still contain ${local_rank}; NULL at the end.
+    // The program's name and its arguments, in which ${local_rank} is not replaced yet
+    // (launch_command_arguments does that); NULL at the end.
     const char **argv;
     int argc;
 } launch_command;
 
-// Finds PROGRAM, on PATH if its name has no slash. "train.py --epochs 3" becomes "python3 -u
-// train.py --epochs 3". If there is no `trireme` on PATH, that name means the running binary.
-// TRI_NOT_FOUND: there is no such program. TRI_BAD_INPUT: it is not executable.
+// Finds the PROGRAM of `trireme run [FLAG …] PROGRAM [ARG …]`, on PATH if its name has no slash.
+// "train.py --epochs 3" becomes "python3 -u train.py --epochs 3". If there is no `trireme` on PATH,
+// that name means the running binary. TRI_NOT_FOUND: there is no such program. TRI_BAD_INPUT: it is
+// not executable.
 tri_status launch_command_find(tri_arena *arena, const launch_options *options,
                                launch_command *out);
 
-// One worker's arguments, and its environment: that of this process and torchrun's variables, which
-// PyTorch and this program read. Both end with NULL and live in `arena`.
+// Make one worker's arguments and its environment: the variables of this process and those of
+// torchrun, which PyTorch and this program read. Both arrays end with NULL and live in `arena`.
 char **launch_command_arguments(tri_arena *arena, const launch_command *command, int local_rank);
 char **launch_command_environment(tri_arena *arena, const launch_options *options,
                                   const launch_members *members, int local_rank,

@@ -22,8 +22,8 @@ typedef struct failure {
     launch_cause cause;
 } failure;
 
-// Reads the time stamp of an error file, which is text or a number, depending on the program that
-// wrote it; 0: there is none.
+// Reads the time stamp of an error file: seconds since 1970, as text or as a number, depending on
+// the program that wrote the file. 0: there is none.
 static double seconds_of(const tri_tree *node) {
     if (!node || node->kind != TRI_TREE_SCALAR) return 0;
     char *end;
@@ -110,7 +110,7 @@ static launch_cause cause_of(const failure *f) {
 
 // Fills out[] with the failures, the cause first, and returns their number. A worker that the
 // launcher stopped counts as failed only if it wrote an error file, or if it was suspended, because
-// then the others were waiting for it.
+// then the other workers were waiting for it.
 static int collect_failures(tri_arena *arena, const launch_worker *workers, int count,
                             failure *out) {
     int found = 0;
@@ -118,7 +118,7 @@ static int collect_failures(tri_arena *arena, const launch_worker *workers, int 
         if (!launch_worker_failed(&workers[i])) continue;
         failure f = {&workers[i], read_error(arena, &workers[i]), {0, 0, 0}};
         if (workers[i].was_suspended)
-            f.error = (launch_error){0}; // if it wrote an error as well, that is a consequence
+            f.error = (launch_error){0}; // an error that it wrote followed from its suspension
         else if (workers[i].asked_to_end && !f.error.message)
             continue;
         f.cause = cause_of(&f);
@@ -130,8 +130,8 @@ static int collect_failures(tri_arena *arena, const launch_worker *workers, int 
     return found;
 }
 
-// Prints text that a worker wrote. It is indented, and control characters are replaced, because
-// they must not reach the terminal.
+// Prints text that a worker wrote: indented, and with control characters replaced, because these
+// must not reach the terminal.
 static void print_text(FILE *to, const char *text) {
     int lines = 0;
     while (*text && lines++ < SHOWN_LINES) {

@@ -1,6 +1,6 @@
 // Finds why a run failed, from how the workers (the ranks' processes) ended and what they wrote
-// into their error files. Usually one rank fails and all others follow, so the cause has to be
-// distinguished from its consequences.
+// into their error files. Usually one rank fails first and all other ranks fail in consequence, so
+// the cause has to be distinguished from its consequences.
 #ifndef TRIREME_LAUNCH_FAILURE_H
 #define TRIREME_LAUNCH_FAILURE_H
 
@@ -17,15 +17,17 @@ typedef struct launch_error {
     bool is_printed;     // the worker has also written the message to its standard error
 } launch_error;
 
-// Parses the `text` of an error file; `file` is the file's name for messages. TRI_BAD_INPUT: it
-// does not have this format.
+// Parses the `text` of an error file; `file` is the file's name for messages. TRI_BAD_INPUT: the
+// text does not have the format above.
 tri_status launch_error_parse(tri_arena *arena, const char *text, size_t size, const char *file,
                               launch_error *out);
 
-// Facts about a failure, which decide which of several failures, on one node or on many, was the
-// cause.
+// Facts about a failure: bits of launch_cause.flags. The first four help to decide which of several
+// failures, on one node or on many, was the cause. The last two decide whether the workers are
+// started again, and whether a report is printed.
 enum {
-    // A signal had suspended the worker when another one failed, so the others were waiting for it.
+    // A signal had suspended the worker when another one failed, so the other workers were waiting
+    // for it.
     LAUNCH_SUSPENDED = 1,
     // The worker only reports another rank's failure (TRI_PEER_LOST, TRI_REFUSED).
     LAUNCH_CONSEQUENCE = 2,
@@ -59,11 +61,11 @@ const launch_worker *launch_failure_cause(tri_arena *arena, const launch_worker 
 // Prints one report on standard error: what failed, the cause last. `attempt`: which start of the
 // workers this was, from 1; `attempts`: how many starts are allowed. Of two failures, the first of
 // these rules that tells them apart decides which one is more likely the cause:
-// 1. A worker that a signal had suspended when another one failed: the others were waiting for it,
-//    so their failures followed from this.
+// 1. A worker that a signal had suspended when another one failed: the other workers were waiting
+//    for it, so their failures followed from this.
 // 2. A failure that is not the report of another rank's failure (TRI_PEER_LOST, TRI_REFUSED).
 // 3. The earlier time stamp, in whole seconds, because error files have no finer ones.
-// 4. A worker that failed before the launcher began to stop the others.
+// 4. A worker that failed before the launcher began to stop the other workers.
 // 5. A crash (LAUNCH_CRASHED).
 // 6. The worker that ended first.
 // Each text is printed once: not again for another worker, and not if a worker has already printed
@@ -72,8 +74,9 @@ const launch_worker *launch_failure_cause(tri_arena *arena, const launch_worker 
 const launch_worker *launch_failure_report(tri_arena *arena, const launch_worker *workers,
                                            int count, const char *host, int attempt, int attempts);
 
-// Finds the cause of this node's failures, for a report that another node prints: the facts in
-// *cause, and its text. Returns how many workers failed; if 0, the results are not set.
+// Finds the cause of this node's failures, so that another node can report it: writes the facts to
+// *cause, and to `text` the part of the report that describes it. Returns how many workers failed;
+// if 0, *cause and `text` are not set.
 int launch_failure_describe(tri_arena *arena, const launch_worker *workers, int count,
                             const char *host, launch_cause *cause, char *text, size_t size);
 

@@ -1,6 +1,6 @@
-// Where a run's log and error files are: DIR/<run id>_<random>/attempt_<n>/<local rank>/. An
-// attempt is one start of the run's workers (the ranks' processes). The paths are the same as
-// torchrun's, so that tools for torchrun's files work here.
+// Where a run's log and error files are: DIR/<run id>_<random>/attempt_<n>/<local rank>/, where DIR
+// is that of --log-dir. An attempt is one start of the run's workers (the ranks' processes). The
+// paths are the same as torchrun's, so that tools for torchrun's files work here.
 #ifndef TRIREME_LAUNCH_FOLDER_H
 #define TRIREME_LAUNCH_FOLDER_H
 

@@ -1,5 +1,6 @@
-// The guardian, a process that kills the process groups of the workers (the ranks' processes) if
-// the launcher dies, and the pipe through which the launcher tells it which groups these are.
+// Starts and stops the guardian, a process that kills the process groups of the workers (the ranks'
+// processes) if the launcher dies. Through a pipe the launcher tells the guardian which groups
+// these are.
 #include "launch/guardian.h"
 
 #include "base/limits.h"

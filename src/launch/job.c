@@ -168,7 +168,7 @@ static tri_status check_queue(const tri_job *job, const char *kind, const tri_si
     return TRI_OK;
 }
 
-// Reads IMAGE, or RUNTIME:IMAGE if the profile has that container runtime.
+// Reads the flag --container: IMAGE, or RUNTIME:IMAGE with one of the profile's container runtimes.
 static tri_status choose_container(tri_arena *arena, tri_job *job) {
     const tri_site *site = job->site;
     const char *text = job->request->container;

@@ -31,7 +31,7 @@ typedef struct tri_job {
     const tri_site_queue *partition, *qos;
     const char *partition_name, *qos_name; // NULL: the batch system's default
     int64_t nodes, ranks_per_node;
-    int64_t cpus_per_rank; // number of CPUs for each rank, as Slurm counts CPUs; 0: not known
+    int64_t cpus_per_rank; // CPUs of a rank, as Slurm's --cpus-per-task counts them; 0: not known
     int64_t time_s;        // time limit of the job
     tri_job_launcher launcher;
     const tri_site_container *container;

@@ -16,7 +16,7 @@ typedef struct script {
     tri_arena *arena;
     const tri_job *job;
     FILE *out;
-    int column; // column at which the current line of a long command ends
+    int column; // width so far of the current line of a command; 0: the line is empty
 } script;
 
 // Adds a word to the command that is being written. If the line gets too long, continues on the
@@ -38,8 +38,8 @@ static void end_command(script *s) {
     s->column = 0;
 }
 
-// Adds an option of sbatch, unless it has a placeholder, such as {cpus}, that has no value here:
-// sbatch would reject the option.
+// Adds an option of sbatch. Leaves it out if it has a placeholder, such as {cpus}, for which this
+// job has no value, because sbatch would reject the option.
 static void put_option(script *s, const char *option) {
     const char *text = tri_site_expand(s->arena, option, &s->job->values);
     if (text) fprintf(s->out, "#SBATCH %s\n", tri_shell_word(s->arena, text));

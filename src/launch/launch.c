@@ -147,7 +147,7 @@ static tri_status start_workers(run *r, tri_arena *arena) {
 // What follows an attempt that has ended.
 typedef struct verdict {
     bool retry; // another attempt follows
-    // This node was cut off: another attempt follows if it can join the others again.
+    // This node was cut off: another attempt follows if it can join the other nodes again.
     bool may_rejoin;
     int code; // the exit code of the run, if no attempt follows
 } verdict;
@@ -218,9 +218,9 @@ static bool join_round(run *r, verdict *out) {
     return true;
 }
 
-// Lets this node, which lost the connection to the others, join them again if they are still there.
-// If they are not, the run has ended for this node, with the exit code that is already in the
-// verdict.
+// Lets this node, which lost the connection to the other nodes, join them again if they are still
+// there. If they are not, the run has ended for this node, with the exit code that is already in
+// the verdict.
 static void join_again(run *r, verdict *out) {
     tri_status status = launch_nodes_return(r->nodes, &r->signal);
     out->retry = status == TRI_OK && !r->signal;
@@ -261,8 +261,8 @@ static tri_status run_attempts(run *r, int *code) {
     return TRI_OK;
 }
 
-// Starts the workers, again after each failure while retries are left (run_attempts). If the run
-// has several nodes, first connects this launcher with those of the other nodes.
+// Runs all attempts. If the run has several nodes, first connects this launcher with those of the
+// other nodes.
 static tri_status run_with_others(run *r, int *code) {
     if (r->options->nodes_max > 1)
         TRI_TRY(launch_nodes_open(r->options, r->signal_fd, &r->signal, &r->nodes));
@@ -275,9 +275,9 @@ static tri_status run_with_others(run *r, int *code) {
     return status;
 }
 
-// If this process was started with closed standard files (0, 1 or 2), the next files that it opens
-// would get these numbers, and messages would be written into them. So this opens /dev/null in
-// their place.
+// Opens /dev/null in place of standard files (0, 1 or 2) that were closed when this process was
+// started. Otherwise the next files that the process opens would get these numbers, and messages
+// would be written into them.
 static void open_standard_files(void) {
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && tri_os.open("/dev/null", O_RDWR, 0) < 0) return;
@@ -299,9 +299,9 @@ static tri_status prepare_signals(run *r, launch_options *options) {
     return r->signal_fd < 0 ? tri_os_fail("read", "signals") : TRI_OK;
 }
 
-// Decides which process reads from the terminal. A single worker gets it, so that a debugger works
-// in it. Several workers are in process groups of their own, and reading from the terminal would
-// suspend them.
+// Decides whether workers may read from the terminal. A single worker may, so that a debugger works
+// in it. Several workers may not: they are in process groups of their own, and the system would
+// suspend a worker that reads from the terminal.
 static tri_status prepare_terminal(run *r) {
     bool terminal = isatty(STDIN_FILENO) == 1;
     r->own_groups = !terminal || r->options->workers > 1;
@@ -329,7 +329,8 @@ static tri_status run_guarded(run *r, int *code) {
 }
 
 // Chooses the workers' CPUs, so that workers do not run on each other's cores. With --show-binding
-// it prints them, on standard error if there is a PROGRAM, so that they do not mix with its output.
+// the table of these CPUs is printed: on standard error if there is a PROGRAM, so that the table
+// does not mix with the PROGRAM's output.
 static tri_status plan_binding(run *r, tri_arena *arena) {
     const launch_options *o = r->options;
     launch_topology topology;

@@ -35,8 +35,8 @@ static tri_status static_join(const launch_options *options, launch_members *out
 }
 
 // The rendezvous backend c10d (torchrun's name) for a run on one node; nodes.c has the one for
-// several nodes. Unless the user gave a port, each start of the workers takes a new free one,
-// because the port of the start before may still be in use.
+// several nodes. Unless the user gave a port, each start of the workers takes a new free port,
+// because the port of the previous start may still be in use.
 static tri_status c10d_join(const launch_options *options, launch_members *out) {
     TRI_TRY(
         join_at(options, options->local_addr ? options->local_addr : options->master_addr, out));

@@ -1,5 +1,5 @@
 // Which nodes take part in an attempt (one start of the workers), and where their ranks find rank
-// 0. With one node nothing has to be agreed on; with several, their launchers agree (nodes.h).
+// 0. If the run has several nodes, the launcher of one of them decides this for all (nodes.h).
 #ifndef TRIREME_LAUNCH_MEMBERS_H
 #define TRIREME_LAUNCH_MEMBERS_H
 
@@ -10,16 +10,21 @@ typedef struct launch_members {
     char run_id[128];
     char master_addr[256];
     int master_port;
-    char nonce[33]; // a secret of this attempt, so that other users cannot find its ranks
-    char job[64];   // the name by which workers know the run; "": not needed, with only one node
-    // HOST:PORT of the workers' store, which runs in the launcher that decides for all nodes (the
-    // serving agent); "": rank 0 serves it.
+    // A secret of this attempt. The name of its ranks' socket depends on it, so that other users
+    // cannot guess that name.
+    char nonce[33];
+    // Names the run, the same in all of its attempts (TRIREME_JOB); "": the run has only one node.
+    char job[64];
+    // HOST:PORT of the workers' store, the key-value service through which they find each other. It
+    // runs in the launcher that decides for all nodes (the serving agent). "": rank 0 serves it.
     char store[272];
-    int group_rank, group_size; // number of this node, and how many nodes there are
+    int group_rank, group_size; // this node's number in the attempt, and how many nodes it has
     // This node has the ranks first_rank to first_rank + workers - 1, of world_size in all.
     int first_rank, world_size;
     int generation; // how many attempts of the run there were before this one
-    int restarts;   // how many of the earlier attempts failed
+    // How many attempts of the run began because the one before had failed, as --max-restarts
+    // counts them.
+    int restarts;
 } launch_members;
 
 // Checks --rdzv-backend, the run's id and, on one node, rank 0's address. Sets the id: --rdzv-id,

@@ -1,9 +1,9 @@
 // The connection of an agent (a node's launcher) to the serving agent, the one that decides what
-// all nodes do. It begins with a greeting, in which both ends prove that they have the user's token
-// (a secret). Then a thread of its own reads the connection and sends beats (signs of life), so
-// that this node does not look lost while the launcher's main thread is busy. In a static run
-// (--rdzv-backend static) the user has numbered the nodes; other runs number them in the order in
-// which they join. Read next: nodes_core.c, the decisions of the serving agent.
+// all nodes do. The connection begins with a greeting, in which both ends prove that they have the
+// user's token (a secret). Then a thread of its own reads the connection and sends beats (signs of
+// life), so that this node does not look lost while the launcher's main thread is busy. In a static
+// run (--rdzv-backend static) the user has numbered the nodes; other runs number them in the order
+// in which they join. Read next: nodes_core.c, the decisions of the serving agent.
 #include "launch/nodes.h"
 
 #include "base/log.h"
@@ -43,7 +43,7 @@ struct launch_nodes {
     pthread_mutex_t lock; // protects the members below
     nodes_message queue[QUEUE];
     int count;
-    bool has_ended; // the message END is in the queue, or was taken from it
+    bool has_ended; // the message END (the run ends) is in the queue, or was taken from it
 };
 
 static bool is_static(const launch_options *o) { return !strcmp(o->backend, "static"); }
@@ -118,7 +118,7 @@ static tri_status serve(launch_nodes *n) {
     //
     // In other runs the launcher of each node (its agent) tries to listen at exactly the given
     // address. This succeeds only on the host that has the address, and the agent there serves. But
-    // /etc/hosts may give a host's own name an address that others cannot reach (Debian:
+    // /etc/hosts may give a host's own name an address that other hosts cannot reach (Debian:
     // 127.0.1.1). So if the given address is this host's name, and listening there failed, the
     // agent tries all addresses of this host.
     me.address.is_exact = !is_static(n->options);
@@ -175,9 +175,10 @@ static tri_status connect_to_server(launch_nodes *n, double limit_s, bool is_ret
     }
 }
 
-// Sends a message without waiting. If the socket has no room, because the other end does not read,
-// this closes the connection: half a message would make all later ones unreadable, and the server
-// would wait for a message that was not sent. Only a beat (a sign of life) may be left out.
+// Sends a message without waiting. If the socket has no room for all of it, because the serving
+// agent does not read, this closes the connection: the serving agent could not read anything after
+// half a message, and would wait in vain for a message that was dropped. Only a beat (a sign of
+// life) may be dropped.
 static void send_message(launch_nodes *n, nodes_message *message, nodes_kind kind) {
     message->head = (nodes_head){.kind = kind, .round = atomic_load(&n->round)};
     size_t bytes = nodes_message_bytes(kind);
@@ -333,11 +334,11 @@ tri_status launch_nodes_open(const launch_options *options, int signal_fd, int *
 static void stop_listening(launch_nodes *n) {
     char byte;
     if (!n->is_listening) return;
-    if (tri_os.write(n->wake[1], "", 1) < 0) { /* the empty pipe has room */
+    if (tri_os.write(n->wake[1], "", 1) < 0) { /* cannot fail: the empty pipe has room */
     }
     pthread_join(n->thread, NULL);
     n->is_listening = false;
-    if (tri_os.read(n->wake[0], &byte, 1) < 0) { /* the pipe has the byte */
+    if (tri_os.read(n->wake[0], &byte, 1) < 0) { /* cannot fail: the pipe has the byte */
     }
 }
 

@@ -82,9 +82,11 @@ static bool comes_before(const nodes_core *core, int a, int b) {
     return x->join_number < y->join_number;
 }
 
-// Chooses the nodes of the next round (one attempt of the run): puts those that may take part into
-// chosen[], in the order of their numbers, and returns how many there are. Of two nodes to which
-// the user gave the same number, the later one waits until the other has left.
+// Chooses the nodes of the next round (one attempt of the run) among those that wait for it. Puts
+// them into chosen[], sorted by comes_before; their indices there become their numbers in the
+// round. Returns how many there are; 0: the serving node is not the first of them. In a static run,
+// if the user gave two nodes the same number, the one that joined later waits until the other has
+// left.
 static int choose(const nodes_core *core, int chosen[TRI_MAX_NODES]) {
     int count = 0;
     for (int i = 0; i < core->end; i++) {
@@ -100,8 +102,8 @@ static int choose(const nodes_core *core, int chosen[TRI_MAX_NODES]) {
                         core->at[chosen[kept - 1]].join.node_rank == one->node_rank;
         if (!is_taken) chosen[kept++] = chosen[i];
     }
-    // Rank 0 will be on the first of these nodes. That has to be the serving node, which all others
-    // have reached; as long as it is not, no round begins.
+    // Rank 0 will be on the first of these nodes. That has to be the serving node, which all other
+    // nodes have reached; as long as it is not, no round begins.
     if (kept && !core->at[chosen[0]].join.is_serving) return 0;
     return kept < core->rules.nodes_max ? kept : core->rules.nodes_max;
 }
@@ -204,8 +206,8 @@ static bool agrees(const nodes_core *core, int agent, char text[NODES_TEXT_BYTES
     return false;
 }
 
-// Finds another node of a static run that claims the same number as the node of `agent`; NULL:
-// there is none.
+// Gets the join message of another node of a static run, to which the user gave the same number as
+// to the node of `agent`. NULL: there is none.
 static const nodes_join *namesake(const nodes_core *core, int agent) {
     for (int i = 0; i < core->end && core->rules.is_static; i++)
         if (i != agent && core->at[i].state == NODE_WAITS &&
@@ -282,7 +284,8 @@ static void lose(nodes_core *core, int agent, const char *how, double seconds, i
     snprintf(name, sizeof name, "node %.100s", n->join.host);
     snprintf(text, sizeof text, "  node %.200s: its agent was lost: %s\n", n->join.host, how);
     // Workers on other nodes may have noticed the loss of this node sooner than this process, and
-    // failed. The loss has to count as earlier than their failures.
+    // failed. The loss has to count as earlier than their failures, so its time is set back by a
+    // second.
     launch_cause cause = {.seconds = seconds - 1, .flags = LAUNCH_CRASHED};
     consider(core, &cause, name, text, how);
     core->lost++;
@@ -317,7 +320,9 @@ int nodes_core_arrive(nodes_core *core, int64_t now_ns) {
     return NODES_NOBODY;
 }
 
-// Signal `number` asks the launcher of a node (its agent) to end: the node leaves the run.
+// Lets a node leave the run, because signal `number` has asked its launcher (its agent) to end. If
+// the node takes part in a round, the workers of all nodes are stopped, and what follows is decided
+// at the end of the round.
 static void leave(nodes_core *core, int agent, int number, int64_t now_ns) {
     node *n = &core->at[agent];
     char text[NODES_TEXT_BYTES];
@@ -364,9 +369,10 @@ bool nodes_core_receive(nodes_core *core, int agent, const nodes_message *m, int
     }
 }
 
-// Finds a node whose launcher (its agent) has been silent for too long, so that the node counts as
-// lost. Time in which this process itself did not run does not count as silence, because messages
-// may have arrived that were not read.
+// Finds an agent (the launcher of a node) that has been silent for too long, so that its node
+// counts as lost. Returns the agent's number. NODES_NOBODY: there is none; then *next_ns is lowered
+// to the time of the next check. Time in which this process itself did not run does not count as
+// silence, because messages may have arrived that were not read.
 static int find_silent(nodes_core *core, int64_t now_ns, int64_t *next_ns) {
     int64_t limit_ns = (int64_t)(core->rules.silence_s * 1e9);
     bool stood_still = now_ns - core->looked_ns > TRI_NODES_LATE_MS * INT64_C(1000000);

@@ -18,7 +18,8 @@ static const size_t bytes_of[] = {
 
 size_t nodes_message_bytes(uint32_t kind) {
     if (kind < NODES_BEAT || kind >= NODES_KIND_END) return 0;
-    // The union may begin after a gap behind the head, because of its alignment.
+    // In a nodes_message, alignment may leave a gap between the head and the union. bytes_of does
+    // not include this gap, so it is added.
     size_t bytes = bytes_of[kind - NODES_BEAT], gap = offsetof(nodes_message, join);
     return bytes == sizeof(nodes_head) ? bytes : bytes + gap - sizeof(nodes_head);
 }

@@ -11,7 +11,8 @@
 enum { NODES_VERSION = 2, NODES_CAUSE_BYTES = 1536, NODES_TEXT_BYTES = 2048 };
 
 // The kinds of messages. A round is one start of the workers on all nodes. In parentheses: the
-// structure that follows the head; without parentheses it is the one with the kind's name, or none.
+// structure that follows the head; without parentheses it is the one with the kind's name
+// (nodes_join after NODES_JOIN), or none.
 typedef enum nodes_kind {
     NODES_BEAT = 0x54524e00, // both ways: a node's sign of life, and the answer to it
     NODES_JOIN,              // from a node: it wants to take part in the next start of the workers
@@ -45,12 +46,14 @@ typedef struct nodes_join {
 // environment variables of the node's workers.
 typedef struct nodes_round {
     int32_t group_rank, group_size; // number of this node in the round, and how many nodes it has
-    int32_t restarts;               // how many attempts of the run began because of a failure
-    int32_t master_port;            // a free port for rank 0, which may serve PyTorch's store there
-    int32_t store_port; // port of the workers' store, in the launcher that serves all nodes
+    int32_t restarts;    // how many rounds followed a failure, as --max-restarts counts them
+    int32_t master_port; // a free port for rank 0, which may serve PyTorch's store there
+    // Port of the workers' store (the key-value service through which they find each other), in
+    // the launcher that serves all nodes.
+    int32_t store_port;
     char master_addr[TRI_HOST_NAME_MAX]; // the host to which master_port and store_port belong
     char nonce[40];
-    char job[64]; // the run's name for its workers
+    char job[64]; // names the run, the same in all rounds (TRIREME_JOB)
 } nodes_round;
 
 typedef enum nodes_outcome {
@@ -73,7 +76,7 @@ typedef struct nodes_order {
     int32_t code;        // LEAVE: number of the signal; END: exit code
     int32_t is_graceful; // STOP: there is time to save a checkpoint
     int32_t is_report;   // END: `text` is a report of several lines
-    int32_t is_cut_off;  // END: only for this node, which may join again
+    int32_t is_cut_off;  // END: the run ends only for this node, which may join again
     char text[NODES_TEXT_BYTES];
 } nodes_order;
 

@@ -30,7 +30,7 @@ enum {
     // From here on the strangers: connections that have not proved yet that they have the token.
     STRANGERS = TCP + TRI_MAX_STORE_LISTENERS,
     CLIENTS = STRANGERS + TRI_MAX_STORE_STRANGERS, // from here on the nodes' launchers, by number
-    MAX_PENDING = 1 << 20 // bytes that may wait for a node that does not read them
+    MAX_PENDING = 1 << 20 // most bytes that may wait for a node that does not read
 };
 
 typedef struct client {
@@ -109,8 +109,8 @@ static void flush(nodes_server *s, int agent) {
     s->fds[CLIENTS + agent].events = c->pending ? POLLIN | POLLOUT : POLLIN;
 }
 
-// Handles what has arrived of the messages of an agent (the launcher of a node). False: it has
-// disconnected, or broke the protocol.
+// Reads and handles the messages that have arrived from an agent (the launcher of a node). False:
+// the agent has disconnected, or broke the protocol.
 static bool receive(nodes_server *s, int agent) {
     client *c = &s->clients[agent];
     for (;;) {
@@ -276,7 +276,7 @@ void nodes_server_stop(nodes_server *s) {
     int wake = s->fds[WAKE].fd;
     uint64_t one = 1;
     atomic_store(&s->stopping, true);
-    if (tri_os.write(wake, &one, sizeof one) < 0) { /* the eventfd's counter cannot be full */
+    if (tri_os.write(wake, &one, sizeof one) < 0) { /* cannot fail: the counter is not full */
     }
     pthread_join(s->thread, NULL);
     end(s, wake);

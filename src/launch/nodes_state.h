@@ -74,9 +74,9 @@ void nodes_order_text(nodes_message *out, const char *format, ...)
 // Ends the run for all nodes, with this exit code and one line of text.
 void nodes_end(nodes_core *core, int code, const char *text);
 void nodes_stop(nodes_core *core, nodes_stopping how, int except, const char *text);
-// If enough nodes have joined and wait, begins a round (one start of the workers on all nodes).
-// Returns the time at which this function has to be called again.
-// INT64_MAX: never, because a round has begun or the run is over.
+// Begins a round (one start of the workers on all nodes) if enough nodes have joined and wait.
+// Returns the time at which this function has to be called again; INT64_MAX: it need not be,
+// because a round has begun or the run is over.
 int64_t nodes_gather(nodes_core *core, int64_t now_ns);
 // Decides what follows a round. Called when all its nodes have reported or are lost.
 void nodes_conclude(nodes_core *core, int64_t now_ns);

@@ -16,7 +16,7 @@ static bool has_all(const nodes_core *core, nodes_outcome outcome) {
 }
 
 // Begins to gather nodes for the next attempt of the run. The nodes that have reported the end of
-// their workers wait for it. `why`: the reason, for the log of every node.
+// their workers wait for this attempt. `why`: the reason, for the log of every node.
 static void go_on(nodes_core *core, const char *why, bool is_restart, int64_t now_ns) {
     nodes_message message = {0};
     if (is_restart)
@@ -36,8 +36,8 @@ static void go_on(nodes_core *core, const char *why, bool is_restart, int64_t no
     nodes_gather(core, now_ns);
 }
 
-// Ends a run that failed. The node that serves the others gets the report and all others one line,
-// so that the report is printed once.
+// Ends a run that failed. The serving node gets the report, and every other node one line, so that
+// the report is printed once.
 static void end_failed(nodes_core *core, int code) {
     nodes_message report = {.order = {.code = code, .is_report = 1}};
     nodes_message line = {.order = {.code = code}};
@@ -82,8 +82,9 @@ static void fail(nodes_core *core, int64_t now_ns) {
         end_failed(core, NODES_EXIT_FAILED);
 }
 
-// Finds a node that a signal has asked to end; NODES_NOBODY: there is none. If the serving node is
-// among several, it is the one found, because the run ends when it leaves.
+// Finds a node that a signal has asked to end; NODES_NOBODY: there is none. If signals have asked
+// several nodes to end, and one of them is the serving node, finds that one, because the run ends
+// when the serving node leaves.
 static int find_leaving(const nodes_core *core) {
     int found = NODES_NOBODY;
     for (int i = 0; i < core->end; i++) {
@@ -98,8 +99,9 @@ static int code_of_leaving(const node *n) {
     return n->outcome == NODES_FAILED ? NODES_EXIT_SIGNAL + n->signal : NODES_EXIT_STOPPED;
 }
 
-// Lets all nodes leave that a signal has asked to end. The others continue if they are enough and
-// the serving node is among them; else the run ends. `first` is the node that messages name.
+// Lets the nodes leave that signals have asked to end. If enough nodes remain, and the serving node
+// is one of them, they begin another round; else the run ends. `first` is the node that messages
+// name.
 static void let_nodes_leave(nodes_core *core, int first, int64_t now_ns) {
     char why[TRI_HOST_NAME_MAX + 64];
     const node *n = &core->at[first];

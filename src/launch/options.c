@@ -1,6 +1,6 @@
 // The table of `trireme run`'s flags, by which the command line and environment variables are read.
-// As in torchrun, the variable of --max-restarts is PET_MAX_RESTARTS. values.c reads values that
-// have a grammar of their own.
+// As in torchrun, a variable can set a flag too: PET_MAX_RESTARTS sets --max-restarts. values.c
+// reads values that have a grammar of their own.
 #include "launch/options.h"
 
 #include "base/log.h"
@@ -26,7 +26,8 @@ typedef enum value_kind {
     CONF,
     BINDING,
     START_METHOD,
-    // Names one of torchrun's plugins, which are written in Python: only the default is accepted.
+    // The value names one of torchrun's plugins, which are written in Python: only the default is
+    // accepted.
     ONLY_DEFAULT,
 } value_kind;
 

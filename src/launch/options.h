@@ -11,10 +11,11 @@
 #include <signal.h>
 #include <stdbool.h>
 
-// Bits of a stream map. The numbers are torchrun's, and users write them.
+// Output streams, as bits. The numbers are torchrun's: users write them as values of --redirects
+// and --tee.
 enum { LAUNCH_STDOUT = 1, LAUNCH_STDERR = 2 };
 
-// Which output streams of which local ranks are meant: bits LAUNCH_STDOUT and LAUNCH_STDERR.
+// A choice of output streams (bits LAUNCH_STDOUT and LAUNCH_STDERR) for each local rank.
 typedef struct launch_stream_map {
     unsigned char of_all; // the streams of every rank, unless per_rank is set
     bool per_rank;
@@ -76,8 +77,9 @@ typedef struct launch_options {
     uint64_t given;   // which flags were set: bit i for row i of the table in options.c
 } launch_options;
 
-// Reads argv and, through `get`, the environment; the texts in *out point into both. TRI_BAD_INPUT:
-// a value is wrong; the message names the flag (or PET variable) and the values that it accepts.
+// Reads argv and, through `get`, the environment; the texts in *out lie in argv or in the
+// environment. TRI_BAD_INPUT: a value is wrong; the message names the flag (or PET variable) and
+// the values that it accepts.
 tri_status launch_options_parse(int argc, char **argv, const char *(*get)(const char *name),
                                 launch_options *out);
 // Logs one warning for each given flag that has no effect; such flags are accepted only so that
@@ -98,8 +100,8 @@ bool tri_launch_flag_at(int index, tri_launch_flag *out);
     "trireme run --standalone --nproc-per-node 2 trireme train recipes/mnist-cnn.yaml\n"           \
     "trireme run --standalone --nproc-per-node 4 --tee 3 --log-dir logs train.py --epochs 3\n"
 
-// Reads which output streams are meant, as torchrun writes it (1: stdout, 2: stderr, 3: both): "3"
-// for all local ranks, or "0:1,1:2" for some: of rank 0 stdout, of rank 1 stderr.
+// Reads a choice of output streams in torchrun's form (1: stdout, 2: stderr, 3: both): "3" for all
+// local ranks, or "0:1,1:2" for some: of rank 0 stdout, of rank 1 stderr.
 tri_status launch_stream_map_parse(const char *name, const char *text, launch_stream_map *out);
 // Reads a list of local ranks: "0,2"; an empty text means all.
 tri_status launch_rank_set_parse(const char *name, const char *text, launch_rank_set *out);

@@ -6,9 +6,9 @@
 
 #include <stdbool.h>
 
-// Finds a port that is free now, on the loopback interface or on all interfaces. Nothing reserves
-// it until rank 0 binds it. But the system gives out free ports in turn, so it will very probably
-// still be free then.
+// Finds a port that is free now: on the loopback interface if is_local is set, else on all
+// interfaces. Nothing reserves the port until rank 0 binds it, but the system chooses among
+// thousands, so another process is very unlikely to get the same port in between.
 tri_status launch_free_port(bool is_local, int *port);
 
 #endif

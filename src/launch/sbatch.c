@@ -35,8 +35,8 @@ tri_status tri_job_submit(const tri_job *job, const char *script) {
         tri_os.close(ends[1]);
         return status;
     }
-    // If sbatch ends before it has read everything, this write fails; sbatch's exit code then tells
-    // more.
+    // If sbatch ends before it has read everything, this write fails. The message below is about
+    // sbatch's exit code rather than this failure, because the exit code tells more.
     tri_status written = tri_os_write_all(ends[1], script, strlen(script), "sbatch");
     tri_os.close(ends[1]);
     while (waitpid(pid, &ended, 0) < 0 && errno == EINTR) continue;

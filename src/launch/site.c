@@ -153,7 +153,7 @@ static tri_status check_lines(const tri_tree *at, const char *key, tri_strings l
     return TRI_OK;
 }
 
-// Whether the text is a name that can be copied into an option of sbatch.
+// Whether the text is a name that can be copied into an option of sbatch: letters, digits, _ - .
 static bool is_name(const char *text) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
     return text && *text && strlen(text) < 64 && strspn(text, plain) == strlen(text);

@@ -32,8 +32,8 @@ typedef struct tri_site_account {
 } tri_site_account;
 
 // How a container's image is run: options of sbatch, options of srun, and the words before the
-// command that runs inside the container. Sites have different container runtimes, so these are
-// data.
+// command that runs inside the container. The profile has these, because sites have different
+// container runtimes.
 typedef struct tri_site_container {
     const char *name;
     tri_strings sbatch, srun, command;
@@ -45,7 +45,8 @@ typedef struct tri_site {
     int partition_flag; // index into tri_site_partition_flags
     // Parts of the profile as they are written there; the lists below are made from them.
     const tri_tree *partitions, *qos, *containers;
-    // The first partition is the default. A job without --qos gets no option --qos.
+    // The first partition is the default. For QOS there is no default: a job without --qos gets no
+    // option --qos.
     tri_site_queues partition_list, qos_list;
     const tri_site_container *container_list;
     int container_count;

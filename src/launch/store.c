@@ -1,8 +1,9 @@
-// Serves the store, the key-value service through which the workers (the ranks' processes) find
-// each other, in the process of the serving agent, the launcher that decides for all nodes
-// (store.h). The server has to know which run, and which start of it (generation), the workers will
-// name when they connect. So it makes the environment variables that a worker will get, and reads
-// run and generation from them as a worker does.
+// Serves the workers' store (store.h), the key-value service through which the workers, the ranks'
+// processes, find each other. This code runs in the serving agent, the launcher that decides for
+// all nodes. When workers connect, they name their run, and which start of the run they belong to
+// (its generation). The server has to know both before they connect. So this code makes the
+// environment variables that a worker will get, and reads run and generation from them as a worker
+// does.
 #include "launch/store.h"
 
 #include "base/os.h"
@@ -13,8 +14,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-// A worker's environment variables, "NAME=value", while tri_identity_read reads them. They are not
-// passed as an argument, because the function through which it reads gets only a name.
+// A worker's environment variables, "NAME=value", while tri_identity_read reads them. They are kept
+// in a static variable, because tri_identity_read calls get_variable with nothing but a name.
 static _Thread_local char **variables;
 
 static const char *get_variable(const char *name) {
@@ -38,8 +39,8 @@ static tri_status read_identity(const launch_options *options, int generation,
     return status;
 }
 
-// Names the job. Another run with the same --rdzv-id gets another name, so that the two cannot be
-// confused.
+// Chooses the job's name: the run's id and a random number. So another run with the same --rdzv-id
+// has another name, and the two cannot be confused.
 static tri_status name_job(const launch_options *options, launch_store *store) {
     uint64_t number;
     if (getrandom(&number, sizeof number, 0) != sizeof number)

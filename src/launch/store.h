@@ -1,7 +1,7 @@
 // The store: the key-value service through which the workers (the ranks' processes) of a run over
-// several nodes find each other. It lies in the process of the serving agent, the launcher to which
-// those of the other nodes connect. A launcher outlives the workers, so the store can serve one
-// generation (start of all workers) after the other. In a run on one node rank 0 serves the store.
+// several nodes find each other. It is served by the serving agent, that is, by the launcher that
+// decides for all nodes. A launcher outlives the workers, so the store can serve one generation
+// (start of all workers) after the other. In a run on one node rank 0 serves the store.
 #ifndef TRIREME_LAUNCH_STORE_H
 #define TRIREME_LAUNCH_STORE_H
 
@@ -11,7 +11,7 @@
 
 typedef struct launch_store {
     tri_store_server *server; // NULL: the workers have not been started yet
-    char job[64];             // the run's name for its workers; it stays if they are started again
+    char job[64]; // names the run, the same in all generations (TRIREME_JOB); "": not chosen yet
 } launch_store;
 
 // Begins a generation, that is, a start of the run's workers. The workers may connect as soon as

@@ -5,9 +5,9 @@
 
 #include "launch/options.h"
 
-// The launcher's own standard output or error. The launcher writes to it only while it accepts
-// bytes, so that a paused terminal or a full pipe cannot keep the launcher from watching the
-// workers.
+// The launcher's own standard output or error. The launcher never writes more than the stream takes
+// at once without blocking, so that a paused terminal or a full pipe cannot keep the launcher from
+// watching the workers.
 typedef struct launch_console {
     int fd;
     char *pending; // bytes that wait until the console accepts them
@@ -34,8 +34,8 @@ typedef struct launch_stream {
 // file is created in `folder`.
 tri_status launch_stream_open(const launch_options *options, int local_rank, int bit,
                               const char *folder, launch_console *console, launch_stream *out);
-// Called after the fork: closes the worker's end of the pipe in the launcher, so that the launcher
-// notices when the worker has closed its own.
+// Closes the worker's end of the pipe in the launcher, after the fork, so that the launcher notices
+// when the worker has closed its own.
 void launch_stream_close_worker_end(launch_stream *stream);
 // Reads what has arrived in the stream's pipe, and passes it on to the log file and the console. At
 // the end of the stream, sets `pipe` to -1.

@@ -63,9 +63,9 @@ const char *launch_cpus_mask(tri_arena *arena, const launch_cpus *cpus, int widt
 }
 
 // Returns the number, from 0, of the socket, NUMA node or cache (`object`) to which a core belongs.
-// Called for one usable core after the other. If `object` is the same as for the core before
-// (*last), it has the same number, else the next one. NULL (the core has no such object) always
-// gets the next one. *counted is how many numbers were given so far.
+// Called for one usable core after the other. If `object` differs from that of the previous core
+// (*last), or is NULL (the core has no such object), the core gets a new number; else the number of
+// the previous core. *counted is how many numbers were given so far.
 static int position_of(hwloc_obj_t object, int *counted, hwloc_obj_t *last) {
     if (!object || object != *last) (*counted)++;
     *last = object;

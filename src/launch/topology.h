@@ -1,6 +1,6 @@
-// What binding has to know of a host: the cores that this process may use, and where GPUs and
-// network interfaces are attached. hwloc finds this; for tests, a file of hwloc's XML can describe
-// another host.
+// What is known of a host when ranks are bound to its CPUs: the cores that this process may use,
+// and where GPUs and network interfaces are attached. hwloc finds this; for tests, a file of
+// hwloc's XML can describe another host.
 #ifndef TRIREME_LAUNCH_TOPOLOGY_H
 #define TRIREME_LAUNCH_TOPOLOGY_H
 

@@ -13,7 +13,7 @@
 #include <string.h>
 
 // Reads digits as a number of at most `high`; -1: there is no such number. *end: the first byte
-// after it.
+// after the digits that were read.
 static int read_number(const char *text, int high, const char **end) {
     int value = 0;
     *end = text;
@@ -158,8 +158,8 @@ tri_status launch_conf_parse(const char *name, const char *text, launch_conf *ou
     return TRI_OK;
 }
 
-// Counts GPUs without a library: NVIDIA's device files, limited to the GPUs in
-// CUDA_VISIBLE_DEVICES.
+// Counts GPUs by NVIDIA's device files (/dev/nvidia0, …), so that no library is needed. If
+// CUDA_VISIBLE_DEVICES is set, counts at most as many as it lists.
 static int count_gpus(void) {
     int count = 0;
     DIR *folder = opendir("/dev");

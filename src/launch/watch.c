@@ -90,7 +90,7 @@ static void tell_failure(state *s, const launch_worker *w, const char *how) {
     if (s->watch->nodes) launch_nodes_failing(s->watch->nodes, text);
 }
 
-// Checks which workers have ended. After the first failure, begins to stop the others.
+// Checks which workers have ended. After the first failure, begins to stop the other workers.
 static void check_workers(state *s) {
     for (int i = 0; i < s->watch->count; i++) {
         launch_worker *w = &s->watch->workers[i];
@@ -184,8 +184,8 @@ static int wait_ms(const state *s) {
     return left < 0 ? 0 : left > INT_MAX ? INT_MAX : (int)left;
 }
 
-// Waits for a signal, for output or for a time limit, and forwards output that can be read and
-// written.
+// Waits for a signal, output, a message of the serving agent (see read_nodes) or a time limit. Then
+// handles what has arrived, and forwards output that can be read and written.
 static void wait_and_forward(state *s) {
     struct pollfd fds[FDS_MAX];
     launch_stream *streams[FDS_MAX] = {NULL};
@@ -266,7 +266,7 @@ void launch_watch_run(launch_watch *watch) {
         wait_and_forward(&s);
     }
     end_output(&s);
-    read_signals(&s); // workers may have ended by a signal that the launcher got too
+    read_signals(&s); // records the signal that ended workers, if the launcher got it too
     // The program that reads the console's output may be slow, so the launcher waits for it; after
     // a signal only for a limited time.
     s.flushing = true;

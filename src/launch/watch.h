@@ -10,7 +10,7 @@ typedef struct launch_watch {
     const launch_options *options;
     launch_worker *workers;
     int count;
-    launch_console *consoles; // LAUNCH_STREAMS entries
+    launch_console *consoles; // the launcher's standard output and standard error
     int signal_fd;            // receives SIGCHLD, SIGUSR1, SIGUSR2 and the signals that end the run
     // The signal that ends the run; 0: none. Either the launcher got it, perhaps before it started
     // the workers, and passes it on as a request to end. Or it is a signal that the launcher passed

@@ -11,8 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// What the new process sends to the launcher, through a pipe, if the program cannot be started. Its
-// standard error may already be a log file, where the user would not see the reason.
+// What the new process sends to the launcher, through a pipe, if it cannot start the program. It
+// does not print this, because its standard error may already be a log file, where the user would
+// not see the reason.
 typedef struct child_error {
     int error; // value of errno
     char what[24];

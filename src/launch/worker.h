@@ -19,7 +19,7 @@ typedef struct launch_worker {
     // The worker was killed, but did not end in time, so the launcher no longer waits for it.
     bool lost;
     bool asked_to_end;  // the worker was running when the launcher began to stop the workers
-    bool was_suspended; // a signal had suspended it at that time, so the others were waiting for it
+    bool was_suspended; // a signal had suspended it at that time, so other workers waited for it
     int exit_code;      // 0 if a signal ended it
     int signal;         // the signal that ended it; 0: none did
     int end_order;      // 1 for the first worker to end, then 2, …
@@ -38,11 +38,11 @@ typedef struct launch_worker_start {
 // Starts the process and returns once the program runs in it. TRI_NOT_FOUND, TRI_BAD_INPUT or
 // TRI_IO: it cannot be started; the message has the reason.
 tri_status launch_worker_spawn(launch_worker *worker, const launch_worker_start *start);
-// Records whether and how the worker has ended. It is not reaped yet, so that no other process can
-// get its pid or group number. True if it has ended since the last call.
+// Records whether and how the worker has ended. The process is not reaped, so that no other process
+// can get its pid or group number. True if the worker has ended since the last call.
 bool launch_worker_check(launch_worker *worker);
-// Whether a signal (SIGSTOP, SIGTSTP) has suspended the worker's process, so that others may be
-// waiting for it.
+// Whether a signal (SIGSTOP, SIGTSTP) has suspended the worker's process, so that other workers may
+// be waiting for it.
 bool launch_worker_is_suspended(const launch_worker *worker);
 // Sends a signal to the worker and, if it leads a process group, to the processes that it has
 // started.

@@ -11,8 +11,9 @@ enum { ROUND_TRIPS = 16 };
 
 static const char *skips(const preflight *p) { return p->host_count < 2 ? "one host" : NULL; }
 
-// Measures, on rank 0, how far the clock of another host differs, by round trips with that host's
-// first rank. If the check is measured again, the result with the smallest uncertainty is kept.
+// Measures, on rank 0, how far the clock of another host is ahead of this host's, by round trips
+// with that host's first rank. If the check is measured again, the result with the smallest
+// uncertainty is kept.
 static tri_status ask(preflight *p, int rank, preflight_clock *best) {
     preflight_clock now;
     preflight_tick ticks[ROUND_TRIPS];

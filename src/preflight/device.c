@@ -46,8 +46,8 @@ static const char *describe_host(const preflight *p, int host) {
     return tri_arena_printf(p->arena, "%s, %s%s", d->name, tri_counted(d->threads, "thread"), many);
 }
 
-// Lists the devices whose own memory is partly used by another program, because the run would fail
-// there for lack of memory.
+// Names the devices with memory of their own that have far less of it free than the median device,
+// for example because another program uses them. The run would fail there for lack of memory.
 static void name_full_devices(preflight *p, preflight_row *row) {
     int ranks = p->identity.size;
     double *bytes = TRI_NEW_ARRAY(p->arena, double, ranks);

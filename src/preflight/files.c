@@ -1,5 +1,5 @@
 // Checks that all ranks see the same run folder, which checkpoints need. Each rank writes a small
-// file there and looks for the files of the others, which a network file system may show late.
+// file there and looks for the files of the other ranks, which a network file system may show late.
 #include "preflight/state.h"
 
 #include "base/os.h"
@@ -14,8 +14,9 @@
 #include <unistd.h>
 
 enum {
-    // With at most this many ranks, every rank writes a file and looks for the others'. With more,
-    // only the first rank of each host does, because all ranks of a host see the same files.
+    // With at most this many ranks, every rank writes a file and looks for those of the other
+    // ranks. With more, only the first rank of each host does, because all ranks of a host see the
+    // same files.
     ALL_RANKS = 256,
     // The pauses between two looks double until they are at least this long.
     LONGEST_PAUSE_NS = 50000000
@@ -23,7 +24,7 @@ enum {
 
 typedef struct shared_note { // the contents of a rank's file
     // job: a random number, the same on all ranks; rank: the rank that wrote the file; again:
-    // ~rank. If a reader finds anything else there, no rank of this job has written these contents.
+    // ~rank, which shows that the contents are complete and come from a rank.
     uint64_t job, rank, again;
 } shared_note;
 
@@ -159,7 +160,7 @@ static seen_files seen_of(const preflight *p, const double *late_s) {
 // Groups the ranks by folder. Let l be the lowest rank whose file rank r sees. If l also sees the
 // file of r, then r belongs to the folder of l; else r gets a folder of its own. Only l knows
 // whether it sees the file of r. So l sets is_seen_back[r] to 1, and a sum over all ranks tells it
-// to the others.
+// to the other ranks.
 static tri_status group_folders(preflight *p, const double *late_s) {
     int ranks = p->identity.size, me = p->identity.rank;
     seen_files own = seen_of(p, late_s), *all = TRI_NEW_ARRAY(p->arena, seen_files, ranks);

@@ -104,8 +104,8 @@ static tri_status try_folder(const char *folder, preflight_folder *out) {
     return status;
 }
 
-// Keeps the best values of this attempt to measure and of the one before. A folder that was usable
-// in one of them counts as usable.
+// Sets *now, the result of this attempt to measure, to the best values of it and of the attempt
+// before. A folder that was usable in one of them counts as usable.
 static void keep_best(const preflight_folder *before, preflight_folder *now) {
     if (before->failure[0]) return;
     if (now->failure[0]) {

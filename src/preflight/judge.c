@@ -1,6 +1,6 @@
 // Computes medians, finds slow endpoints (hosts or, on one host, ranks) and slow pairs of them, and
-// computes how far two clocks are apart. It gets measured numbers and does not communicate, so that
-// tests can try it with any numbers.
+// computes how far two clocks are apart. This code gets measured numbers and does not communicate,
+// so that tests can try it with any numbers.
 #include "preflight/judge.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
-// The rules that find, among several measured values, those that are worse than the others.
+// The rules that find, among several measured values, those that are worse than the others. An
+// endpoint is a host or, if there is only one host, a rank: a preflight measures pairs of
+// endpoints.
 #ifndef TRIREME_PREFLIGHT_JUDGE_H
 #define TRIREME_PREFLIGHT_JUDGE_H
 
@@ -8,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// The median, or 0 if there are no values. For an even number of values it is the larger of the two
-// in the middle. So of two hosts, the slower one is judged by the faster one.
+// Returns the median, or 0 if there are no values. For an even number of values it is the larger of
+// the two in the middle. So of two rates it is the faster one, by which the slower one is judged.
 double preflight_median(tri_arena *arena, const double *values, int count);
 // Finds which values are low: slow[i] is set if values[i] is below `fraction` of the median.
 // Returns how many are.
@@ -25,8 +27,8 @@ typedef struct preflight_pair {
 } preflight_pair;
 
 // A summary of what one endpoint (a host or a rank) has measured with all its partners. All ranks
-// get this summary and not the pairs, because nothing more is needed to judge the pairs of other
-// endpoints.
+// get these summaries, which are far shorter than the lists of pairs. With them each endpoint
+// judges its own pairs: of its partners it needs only their best rates.
 typedef struct preflight_endpoint_rates {
     // What this host (or this rank, if there is only one host) has measured: its best rate, its
     // best rate with a partner other than best_partner, its lowest rate, and its longest latency.
@@ -43,9 +45,8 @@ int preflight_find_slow_endpoints(tri_arena *arena, const preflight_endpoint_rat
 // What can be wrong with a pair of endpoints. The limits link_fraction, link_gb_s and link_ms are
 // in limits.h.
 typedef enum preflight_fault_kind {
-    // The pair is slow although neither of its two hosts (or ranks, if there is only one host) is.
-    // Take for each of the two the best rate that it reaches with another partner: the pair's rate
-    // is below link_fraction of the lower of these.
+    // The pair is slow although neither of its two endpoints is. Each of the two has a best rate
+    // with other partners, and the pair's rate is below link_fraction of both of these rates.
     PREFLIGHT_SLOWER,
     PREFLIGHT_TOO_SLOW, // the rate is below link_gb_s
     PREFLIGHT_FAR,      // the latency is above link_ms

@@ -84,10 +84,10 @@ static tri_status time_exchanges(preflight *p, int peer, char *memory, preflight
     return TRI_OK;
 }
 
-// Measures the network connection of this rank's host (or of this rank, if there is only one host)
-// to one other. Both ranks keep the rate, which is the same for both; only the one with the lower
-// number keeps the time of a round trip. If a pair is measured several times, the best result
-// counts.
+// Measures the network connection between this rank's host and another host (or between two ranks,
+// if there is only one host). Both ranks keep the rate, which is the same for both; only the one
+// with the lower number keeps the time of a round trip. If a pair is measured several times, the
+// best result counts.
 static tri_status meet(preflight *p, preflight_pair *pair, char *memory) {
     int peer = p->endpoint_ranks[pair->partner];
     preflight_pair found = {.partner = pair->partner};
@@ -252,8 +252,9 @@ static void judge(preflight *p, preflight_row *row) {
     row->summary = tri_arena_printf(p->arena, "%s of %s, %s each way, round trips within %s",
                                     tri_counted(s.pairs, "pair"), what, rates,
                                     preflight_time_text(p, s.latency));
-    // Some ranks of one host may be nearer to each other than others are. So the rates of pairs are
-    // compared with each other only if they are pairs of hosts.
+    // Two ranks of one host may have a slower link than two others without any fault, for example
+    // because they are on different sockets. So the rates of pairs are compared with each other
+    // only if they are pairs of hosts.
     if (p->host_count > 1) name_relative(p, row);
     if (row->verdict == PREFLIGHT_GO) name_absolute(p, row);
 }

@@ -22,9 +22,10 @@ typedef tri_status preflight_connect(const tri_identity *identity, const tri_com
 typedef struct preflight_request {
     const tri_device_backend *const *devices; // ends with NULL
     preflight_connect *connect;
-    const char *device;  // the device's name, as tri_device_open expects it
-    const char *run_dir; // need not exist: then the nearest existing folder above it is used
-    double timeout_s;    // how long to wait for ranks that do not arrive or do not answer
+    const char *device; // the device's name, as tri_device_open expects it
+    // The run folder; while it does not exist, the nearest existing folder above it is measured.
+    const char *run_dir;
+    double timeout_s; // how long to wait for ranks that do not arrive or do not answer
     preflight_limits limits;
 } preflight_request;
 
@@ -51,9 +52,11 @@ typedef struct preflight_report {
     const char *launcher, *backend; // backend: what connects the ranks ("shm", …); "": nothing
     int rank, ranks;
     const char *host; // the host of this rank
-    bool is_first;    // this rank is the first of its host, as far as the launcher's numbers tell
-    bool has_met;     // this rank has met the others at the store, so rank 0 learns of its failures
-    int hosts;        // how many hosts the job has; 0: not known
+    // This rank is the first of its host, by the local ranks that the launcher gave. Without these,
+    // every rank counts as the first.
+    bool is_first;
+    bool has_met; // all ranks have met at the store; else no failure of this rank reaches rank 0
+    int hosts;    // how many hosts the job has; 0: not known
     const char **host_names;
     preflight_row *rows;
     int row_count, failed;

@@ -19,7 +19,7 @@
 
 enum { MAX_ADDRESSES = 8, AT_ONCE = 32, VERDICT_BYTES = 2 * PREFLIGHT_TEXT_BYTES };
 
-typedef struct reach_card { // what a host tells the others about how it can be reached
+typedef struct reach_card { // what a host tells the other hosts about how it can be reached
     char host[64];
     int32_t count;
     rendezvous_socket_address at[MAX_ADDRESSES];
@@ -197,7 +197,8 @@ const char *preflight_unreached(tri_arena *arena, const preflight_failures *all,
     return preflight_list_text(&list);
 }
 
-// Judges, on rank 0, what all hosts have found, and tells the others.
+// Writes to `verdict`, on rank 0, which hosts cannot reach each other, from what all hosts have
+// found; "": all can.
 static tri_status judge_pairs(const preflight *p, tri_store *store, int hosts, char *verdict) {
     preflight_failures *failures = TRI_NEW_ARRAY(p->arena, preflight_failures, hosts);
     const char **names = TRI_NEW_ARRAY(p->arena, const char *, hosts);

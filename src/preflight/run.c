@@ -85,7 +85,8 @@ void preflight_end(preflight *p) {
     if (p->comm && p->comm->backend->failed(p->comm) == TRI_OK)
         (void)tri_comm_barrier(p->comm, "end of preflight");
     if (p->device) p->device->backend->close(p->device);
-    // p->health reads this rank's actions from memory that tri_comm_close frees.
+    // Comes before tri_comm_close, which frees the memory from which p->health reads this rank's
+    // actions.
     tri_health_drop_ring(p->health);
     if (p->comm) tri_comm_close(p->comm);
     tri_health_stop(p->health);

@@ -10,7 +10,8 @@
 
 enum {
     PREFLIGHT_TEXT_BYTES = 256,
-    // A host (or, if there is only one host, a rank) measures with at most so many others.
+    // A host (or, if there is only one host, a rank) measures with at most so many other hosts (or
+    // ranks).
     PREFLIGHT_MAX_ROUNDS = 255,
     PREFLIGHT_LISTED_ENDPOINTS = 64, // up to this many hosts (or ranks), results list all pairs
 };
@@ -63,14 +64,15 @@ struct preflight {
     preflight_folder *folders; // only those of the first rank of each host are filled in
     // The run folder or, if it does not exist yet, the nearest existing folder above it.
     char *folder;
-    // To find out whether all ranks have the same run folder, ranks write a small file there and
-    // look for each other's (files.c). Why a rank could not write its file; NULL: all could.
+    // Why a rank could not write its file in the check whether all ranks have the same run folder;
+    // NULL: all could. In this check, ranks write small files there and look for each other's
+    // (files.c).
     const char *file_failure;
     // By rank: which folder it sees at the path of the run folder. Ranks that see each other's
     // files see the same folder, and its number is the lowest of these ranks. -1: the rank takes no
     // part in the check.
     int32_t *folder_of;
-    double late_s; // seconds until the last of these files was seen
+    double late_s; // seconds until the last file of another rank was seen, in the check of files.c
     // By host: how far its clock differs from that of rank 0's host.
     preflight_clock *clocks;
     // Members about the endpoints of links, which are hosts or, if there is only one host, its
@@ -131,8 +133,8 @@ tri_status preflight_gather(preflight *p, const void *mine, void *all, size_t by
 // Send or receive one message. Each returns when this rank's part is done.
 tri_status preflight_send(preflight *p, int peer, const void *data, size_t bytes);
 tri_status preflight_recv(preflight *p, int peer, void *data, size_t bytes);
-// Sends and receives at the same time, because a network may be slower when both directions are
-// used.
+// Sends and receives at the same time, as ranks do in collectives: a network may be slower then
+// than in one direction alone.
 tri_status preflight_exchange(preflight *p, int peer, const void *out, void *in, size_t bytes);
 // Names a rank for messages: "rank 3 (node2)"; in a job of one rank, its host.
 const char *preflight_rank_text(const preflight *p, int rank);

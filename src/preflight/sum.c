@@ -32,8 +32,9 @@ static bool is_even(const preflight *p) {
 // Computes how many bytes the busiest link carries, in each direction, for each byte of the
 // all-reduce. The expected time is bytes * traffic / rate. Each of the n endpoints (hosts or, if
 // there is only one host, ranks) has a link. With one host, or if is_even, each endpoint reduces
-// 1 / n of the sum: its link carries 2 * (n - 1) / n. Otherwise each of all `ranks` ranks reduces
-// an equal share: the link of a host with l of them carries 2 * l * (ranks - l) / ranks.
+// an n-th of the sum: its link carries 2 * (n - 1) / n. Otherwise each of all `ranks` ranks reduces
+// an equal share. Then the link of a host with l ranks carries l * (ranks - l) / ranks twice: once
+// for terms that other hosts reduce, once for sums that they need.
 static double traffic(const preflight *p) {
     double endpoints = p->endpoint_count, ranks = p->identity.size, most = 0;
     if (p->host_count == 1 || is_even(p)) return 2 * (endpoints - 1) / endpoints;

@@ -1,6 +1,6 @@
-// Decides when each two hosts (or ranks) measure the connection between them, as in a tournament
-// where every player meets every other player once. In one round a player is in at most one pair,
-// so all pairs of a round can measure at the same time.
+// Decides when two hosts (or ranks) measure the connection between them, as in a tournament where
+// every player meets every other player once. In one round a player is in at most one pair, so all
+// pairs of a round can measure at the same time.
 #ifndef TRIREME_PREFLIGHT_TOURNAMENT_H
 #define TRIREME_PREFLIGHT_TOURNAMENT_H
 

@@ -1,6 +1,7 @@
 // Makes and checks the messages of a greeting, with which a TCP connection between a rank and the
-// store's server begins: both ends prove that they have the user's token (greeting.h). This code
-// allocates nothing and uses no sockets, because it handles bytes of unknown senders.
+// server of the store (the key-value service at which the ranks meet) begins: both ends prove that
+// they have the user's token (greeting.h). This code allocates nothing and uses no sockets, because
+// it handles bytes of unknown senders.
 #include "rendezvous/greeting.h"
 
 #include "base/os.h"
@@ -13,8 +14,8 @@
 #include <sys/random.h>
 
 static const char magic[8] = "trireme1";
-// Each kind of message has its own text in its MAC, so that a message cannot be sent back as one of
-// another kind.
+// Texts of which one comes first in the bytes that a MAC is computed over. Each kind of message has
+// its own text, so that a message cannot be sent back as one of another kind.
 static const char of_proof[16] = "rank's proof", of_verdict[16] = "store's verdict";
 
 _Static_assert(sizeof(store_challenge) == 40 && sizeof(store_proof) == 96 &&

@@ -59,7 +59,8 @@ typedef struct store_gate {
 uint64_t store_run_hash(const tri_identity *identity);
 
 // The server's side of the greeting. store_proof_check returns false if the sender of the proof
-// does not have the token. Such a sender gets no answer, because it could learn something from one.
+// does not have the token. Such a sender gets no answer, because an answer could help to guess the
+// token.
 tri_status store_challenge_make(store_challenge *out);
 bool store_proof_check(const store_gate *gate, const store_challenge *challenge,
                        const store_proof *proof, store_verdict *out);

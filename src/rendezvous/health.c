@@ -163,8 +163,8 @@ static void end(tri_health *h) {
     pthread_mutex_unlock(&h->lock);
 }
 
-// Called when the process that serves the store no longer answers. It is rank 0's process or, in a
-// run over several nodes, that of a launcher (an agent).
+// Ends the thread's work and reports a loss, because the process that serves the store no longer
+// answers: the loss of rank 0 or, if a launcher (an agent) serves, of that launcher.
 static void lose_server(tri_health *h, const char *what) {
     const tri_identity *me = &h->store->identity;
     char text[LOSS_TEXT_BYTES];
@@ -186,8 +186,8 @@ static void take_loss(tri_health *h, int rank, const char *value, size_t size) {
     store_loss loss;
     memcpy(&loss, value, sizeof loss);
     loss.what[sizeof loss.what - 1] = loss.host[sizeof loss.host - 1] = 0;
-    // The store has given up this rank itself, because it was silent for too long or because newer
-    // ranks replaced it. So its thread has nothing left to do.
+    // If the store reports this rank itself as lost, the rank was silent for too long, or the run
+    // was started again without it. Then this thread has nothing left to do.
     if (rank == h->store->identity.rank) end(h);
     lose(h, rank, &loss, value + sizeof loss, size - sizeof loss);
 }
@@ -242,7 +242,7 @@ static bool receive(tri_health *h) {
 }
 
 // Sends a message, if the socket has room for its beginning. The rest then has to follow, because
-// half a message would make all later ones unreadable.
+// half a message would make all later ones unreadable. False: the connection has failed.
 static bool send_whole(tri_health *h, const void *message, size_t size) {
     ssize_t sent = tri_os.send(h->fd, message, size, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) return errno == EAGAIN || errno == EINTR;
@@ -294,7 +294,9 @@ static bool is_silent(tri_health *h, int64_t now_ns) {
     return now_ns - atomic_load(&h->heard_ns) >= h->silence_ns;
 }
 
-// Waits until `until_ns` for something to do, and does it. False: the connection has ended.
+// Waits, at most until `until_ns`, until another thread asks about a rank or the server has sent
+// something. Passes the question on to the server, and handles what the server has sent. False: the
+// connection has ended.
 static bool serve_connection(tri_health *h, int64_t until_ns) {
     struct pollfd fds[] = {{.fd = h->wake, .events = POLLIN}, {.fd = h->fd, .events = POLLIN}};
     int64_t left_ms = (until_ns - tri_os.monotonic_ns()) / 1000000 + 1;

@@ -1,12 +1,13 @@
-// Finds which ranks of a job over several hosts are lost, and tells the others: without this they
-// would wait for ever in the next collective. The store is the key-value service at which the ranks
-// have met; its server runs in rank 0 or in a launcher (an agent). Each rank has a thread that
-// sends the server a beat (a sign of life) every second, and learns from it which ranks are lost.
+// Finds which ranks of a job over several hosts are lost, and tells the other ranks, which would
+// otherwise wait for ever in the next collective. The store is the key-value service at which the
+// ranks have met; its server runs in rank 0 or in a launcher (an agent). Each rank has a thread
+// that sends the server a beat (a sign of life) every second, and to which the server tells which
+// ranks are lost.
 //
 // A rank whose process ends without tri_health_stop is lost at once; one without a beat is lost
-// after `silence_s`. If the store does not answer for that long, the others conclude that the rank
-// whose process serves it is lost. Time in which a process itself was suspended, or had no core,
-// does not count as silence of others.
+// after `silence_s`. If the store does not answer for that long, the other ranks conclude that the
+// process that serves it, rank 0 or an agent, is lost. Time in which a process itself was
+// suspended, or had no core, does not count as silence of other ranks.
 #ifndef TRIREME_RENDEZVOUS_HEALTH_H
 #define TRIREME_RENDEZVOUS_HEALTH_H
 
@@ -21,12 +22,14 @@ typedef struct tri_health_config {
     // How many seconds without a beat make a rank count as lost; the same on all ranks. 0: the
     // default (TRI_SILENCE_MS).
     double silence_s;
-    // The record of this rank's actions, its ledger, from which others learn what it does when they
-    // ask. It must live until tri_health_drop_ring or tri_health_stop. NULL: they learn nothing.
+    // This rank's ledger, the record of its actions. Beats carry the latest actions to the server,
+    // which passes them on to ranks that ask what this rank does. The ledger must live until
+    // tri_health_drop_ring or tri_health_stop. NULL: other ranks learn nothing of this rank's
+    // actions.
     const tri_ledger_ring *ring;
     // Called from health's thread, once for each rank that is lost, so that waits for it can end.
     // If many ranks are lost, there may be calls for the first few only. `rank` can be this rank,
-    // if the others have given it up, or if the run was started again without it. It is
+    // if the other ranks have given it up, or if the run was started again without it. It is
     // TRI_HEALTH_NOBODY if the store was served by a launcher (an agent), which is lost. `text`
     // names the rank, its host, what happened and what the rank did: "rank 1 (host b, pid 7) died
     // in FORWARD 'conv2' of step 3".
@@ -47,17 +50,18 @@ void tri_health_drop_ring(tri_health *health);
 
 // Tells what happened to the rank ("died"); NULL: as far as is known, it is not lost.
 const char *tri_health_loss(const tri_health *health, int rank);
-// Tells the others for which rank this one waits, so that a message about a hang can name the rank
-// for which all wait; TRI_HEALTH_NOBODY: for none.
+// Tells the other ranks for which rank this one waits, so that a message about a hang can name the
+// rank for which all wait; TRI_HEALTH_NOBODY: for none.
 void tri_health_set_awaited(tri_health *health, int rank);
-// Waits until the rank's latest beat is known, which is then at most two seconds old. If the store
-// does not answer, it waits at most TRI_BEAT_ANSWER_MS.
+// Waits until the rank's latest beat is known, which is then at most two seconds old: ranks send
+// one each second, and the store's latest answer is used for a second. If the store does not
+// answer, it waits at most TRI_BEAT_ANSWER_MS.
 void tri_health_ask(tri_health *health, int rank);
 // Asks for the latest beat (sign of life) of `rank` as tri_health_ask does. Returns for which rank
 // `rank` waits according to that beat.
 int tri_health_awaited(tri_health *health, int rank);
-// The latest known actions of a rank, without waiting; the store is asked for newer ones. Empty
-// while nothing is known. Valid until tri_health_stop; its contents change.
+// Returns the latest known actions of a rank without waiting, and asks the store for newer ones.
+// Empty while nothing is known. Valid until tri_health_stop; its contents change.
 const tri_ledger_ring *tri_health_ring(tri_health *health, int rank);
 // Whether this run may commit a checkpoint: if a network failure cuts a run in two, the one half
 // must not overwrite the checkpoints of the other. TRI_PEER_LOST: this run has lost a rank, or the

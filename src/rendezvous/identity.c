@@ -24,7 +24,7 @@ enum { JOB_VARIABLES = 4, UNKNOWN = -1, MAX_GENERATION = 1 << 30 };
 typedef struct launcher {
     const char *name;
     const char *rank;
-    const char *size[2]; // variables; the second is read if the first is missing
+    const char *size[2]; // number of ranks; the second variable is read if the first is missing
     const char *local_rank, *local_size;
     // Variable with the number of hosts, for launchers that do not tell the local size.
     const char *nodes;
@@ -177,8 +177,8 @@ static tri_status guess_local_size(get_variable get, const char *name, claim *c)
 }
 
 // True in a process that srun started. A batch script has SLURM_PROCID=0 and the job's SLURM_NTASKS
-// too, but it is a single process and must not wait for others. Only a step that srun started has
-// an ordinary number; the others (the batch script's, for example) have names, or numbers from
+// too, but it is a single process and must not wait for other ranks. Only a step that srun started
+// has an ordinary number; other steps (the batch script's, for example) have names, or numbers from
 // 0xfffffff0 on.
 static bool in_slurm_step(get_variable get) {
     const char *step = value_of(get, "SLURM_STEP_ID"), *rank = value_of(get, "SLURM_PROCID");
@@ -291,7 +291,7 @@ static tri_status read_claims(get_variable get, claim *all) {
 
 static uint64_t hash_text(uint64_t hash, const char *text) {
     for (; text && *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
-    // A separator, so that "a" "bc" and "ab" "c" give different hashes.
+    // Adds a separator, so that "a" "bc" and "ab" "c" give different hashes.
     return (hash ^ 0xff) * 0x100000001b3ull;
 }
 

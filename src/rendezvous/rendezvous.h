@@ -1,7 +1,7 @@
 // How the ranks of a job find each other: they get their numbers from the launcher's variables, and
-// exchange addresses through a small key-value store. The store's server runs in rank 0, or in a
-// launcher, which is then called an agent. All ranks connect to it. A job is one start of a run; a
-// run that is restarted or requeued has several.
+// exchange addresses through a small key-value store. All ranks connect to the store's server,
+// which runs in rank 0, or in a launcher, which is then called an agent. A job is one start of a
+// run; a run that is restarted or requeued has several.
 #ifndef TRIREME_RENDEZVOUS_RENDEZVOUS_H
 #define TRIREME_RENDEZVOUS_RENDEZVOUS_H
 
@@ -47,8 +47,9 @@ typedef struct tri_identity {
     char host[TRI_HOST_NAME_MAX];
     // The job's name: the same on all ranks of the job, and different from other jobs on this host.
     char job[128];
-    // The run's name. It is the same in all generations of a run, which are its starts (restarts,
-    // requeues), so that a rank of an earlier generation can be told that it has been replaced.
+    // The run's name. It stays the same when the run is started again (restarts, requeues). Each
+    // start is a generation. So a rank of an earlier generation can be told that it has been
+    // replaced.
     char run[64];
     int64_t generation;
     char master_host[TRI_HOST_NAME_MAX]; // "": the launcher gave no address
@@ -66,8 +67,8 @@ tri_status tri_identity_read(const char *(*get)(const char *name), tri_identity 
 // Names the launcher for messages.
 const char *tri_launcher_text(const tri_identity *identity);
 
-// What a rank tells all others about its host. From these claims all ranks find which of them share
-// a host.
+// What a rank tells all other ranks about its host. From these claims all ranks find which of them
+// share a host.
 typedef struct tri_host_claim {
     char host[TRI_HOST_NAME_MAX];
     char boot[64];              // id of the host's current boot; "": not known
@@ -87,10 +88,11 @@ typedef struct tri_store tri_store;
 // that server. On rank 0's host they use an abstract unix socket, which ends with the process and
 // admits only the same user. Unless all ranks are known to be on one host, rank 0 also listens at
 // its address over TCP, where it admits only ranks that have the user's token (token.h). Returns
-// when all ranks have arrived. TRI_TIMEOUT: they have not within `timeout_ms`. TRI_PEER_LOST: a
-// rank or the server ended before that. TRI_MISMATCH: two jobs have one name, or the run was
-// started again without this process. TRI_REFUSED: see tri_store_refuse. TRI_BAD_INPUT: also for
-// more than TRI_MAX_RUN_RANKS ranks.
+// when all ranks have arrived. TRI_TIMEOUT: not all have arrived within `timeout_ms`.
+// TRI_PEER_LOST: a rank or the server ended before that. TRI_MISMATCH: two jobs have one name, or
+// the run was started again without this process. TRI_REFUSED: see tri_store_refuse. TRI_BAD_INPUT:
+// there are more than TRI_MAX_RUN_RANKS ranks, rank 0's address or the token is missing or wrong,
+// or another user has the job's address.
 tri_status tri_store_open(const tri_identity *identity, int timeout_ms, tri_store **out);
 void tri_store_close(tri_store *store); // NULL allowed
 // How many hosts the ranks are on, and the number of a rank's host. Hosts are numbered in the order
@@ -130,11 +132,11 @@ typedef struct tri_refusal {
     char answer[TRI_MESSAGE_MAX_BYTES];
 } tri_refusal;
 // Agrees on one line that tells why the job ends; one rank prints it. Collective over all ranks
-// that end with exit code 2, before or after they have met; the store of the job must be closed.
-// If all ranks have the same reason (`text`), that is the line. Otherwise it begins with the lowest
-// rank that has one: "rank 2 (host b): REASON". Ranks that wait in tri_store_open fail with
-// TRI_REFUSED, and then call this function too. If ranks are missing, the call takes seconds, and a
-// rank that gets no answer prints a line of its own.
+// that end with exit code 2, before or after they have met; the store of the job must be closed. If
+// all ranks have the same reason (`text`), that is the line. Otherwise the line begins with the
+// lowest rank that has a reason of its own: "rank 2 (host b): REASON". Ranks that wait in
+// tri_store_open fail with TRI_REFUSED, and then call this function too. If ranks are missing, the
+// call takes seconds, and a rank that gets no answer prints a line of its own.
 void tri_store_refuse(const tri_identity *identity, const char *text, tri_refusal *refusal);
 
 // Adds `amount` to the counter `key`, which begins at 0 and is stored as decimal text. *out is its

@@ -1,4 +1,4 @@
-// Addresses of sockets, and the names from which they are found.
+// Addresses of sockets, and functions that find them by the name of a host.
 #ifndef TRIREME_RENDEZVOUS_RESOLVE_H
 #define TRIREME_RENDEZVOUS_RESOLVE_H
 

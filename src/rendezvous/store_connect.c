@@ -58,7 +58,7 @@ static void close_sockets(store_server_config *config) {
 }
 
 // Opens the sockets at which rank 0 listens. TRI_NOT_FOUND: another process serves the job, or an
-// earlier run has not ended yet.
+// earlier run of the same name has not ended yet.
 static tri_status listen_for_ranks(tri_store *store, store_server_config *config) {
     const tri_identity *me = &store->identity;
     // If TRIREME_STORE gives the store's address (is_exact), rank 0 first tries to listen there.
@@ -129,8 +129,8 @@ static tri_status connect_to_rank_0(tri_store *store, int timeout_ms, int64_t un
     int64_t begin_ns = tri_os.monotonic_ns();
     const tri_identity *me = &store->identity;
     bool is_reported = me->rank != 1; // only rank 1 warns, so that the warning appears once
-    // Until when rank 0 tries to listen. An earlier run that is about to end may still have the
-    // address, but frees it before that time.
+    // Until when rank 0 tries to listen. An earlier run of the same name that is about to end may
+    // still have the address, but frees it before that time.
     int64_t limit_ns = store_after_ms(TRI_STORE_ANSWER_MS);
     if (limit_ns > until_ns) limit_ns = until_ns;
     // A launcher (an agent) may serve the store, but only at an address that is given by

@@ -1,7 +1,8 @@
-// The store's server: keys and values, and clients that wait for a key or for the other ranks. A
-// client is a connection. Each rank has two: one for its requests, and one, on which it `watches`,
-// for beats (signs of life) and news of lost ranks. A rank that ends with exit code 2 (a refusal)
-// says why on one more. store_server.c connects this code to sockets.
+// The store's server: the keys and values of the store (the key-value service at which the ranks
+// meet), and clients that wait for a key or for the other ranks. A client is a connection. Each
+// rank has two: one for its requests, and one, on which it `watches`, for beats (signs of life) and
+// news of lost ranks. A rank that ends with exit code 2 (a refusal) opens one more, on which it
+// tells why. store_server.c connects this code to sockets.
 #include "rendezvous/store_core.h"
 
 #include "base/limits.h"
@@ -25,10 +26,10 @@ typedef struct bytes {
 typedef struct client {
     bool used, arrived;
     bool watches; // this connection is a rank's second one, for beats and news of lost ranks
-    int rank;     // whose connection this is; STORE_NO_RANK until it has sent HELLO or WATCH
+    int rank; // whose connection this is; STORE_NO_RANK until the message HELLO or WATCH tells it
     bytes in, out;
-    char *wanted;        // key of a GET that is waiting
-    int64_t deadline_ns; // when the wait for `wanted`, or for the arrival of the others, ends
+    char *wanted;        // key for which this client waits, after a GET; NULL: it waits for none
+    int64_t deadline_ns; // when the wait for `wanted`, or for the arrival of all ranks, ends
     int timeout_ms;      // the whole time limit of that wait, for messages
 } client;
 
@@ -38,8 +39,8 @@ struct store_core {
     bool has_agent; // a launcher (an agent) serves, not rank 0
     int arrived;    // how many ranks have sent HELLO, including those that have left
     int lost;       // the first rank that was lost; STORE_NO_RANK: none
-    // How many ranks were lost. The others are told of the first TOLD_LOSSES only, because a single
-    // loss already ends the run.
+    // How many ranks were lost. The other ranks are told of the first TOLD_LOSSES only, because a
+    // single loss already ends the run.
     int losses;
     struct {
         tri_status status; // TRI_OK: no rank has reported a failure
@@ -255,7 +256,8 @@ static void reply_to_arrived(store_core *core) {
                   (size_t)core->size * sizeof *core->host_of);
 }
 
-// Finds the index of the claim's host; adds a host that is new.
+// Finds the index in `hosts` of the host that a rank's claim describes, and adds the host if it is
+// new.
 static int find_host(store_core *core, const tri_host_claim *claim) {
     for (int i = 0; i < core->host_count; i++)
         if (tri_host_claim_is_same_host(&core->hosts[i], claim)) return i;
@@ -315,7 +317,8 @@ static bool hello(store_core *core, client *c, const store_head *head, const cha
     return true;
 }
 
-// Handles STORE_REFUSE. Ranks that wait for the others to arrive are answered with the refusal too.
+// Handles STORE_REFUSE. Ranks that wait for all ranks to arrive are answered with the refusal too,
+// because the refusing rank will not arrive.
 static bool refuse(store_core *core, client *c, const store_head *head, const char *key,
                    const char *value, int64_t now_ns) {
     if (c->rank >= 0 || strcmp(key, core->job) != 0 ||
@@ -352,8 +355,8 @@ static void tell_beat(client *c, int rank, const store_watched *w) {
     append(&c->out, w->beat, w->beat_bytes);
 }
 
-// Answers STORE_LATEST_BEAT. The asking rank then also gets each new beat of the rank it asked
-// about.
+// Answers STORE_LATEST_BEAT. For TRI_FOLLOWED_MS the asking rank then also gets each new beat of
+// the rank about which it asked.
 static bool answer_latest_beat(store_core *core, client *c, const store_head *head,
                                int64_t now_ns) {
     if (head->number < 0 || head->number >= core->size) return false;

@@ -1,7 +1,7 @@
 // The server of the store (the key-value service at which the ranks meet) without sockets and
 // clocks: it takes bytes from clients and makes bytes for clients, so that tests and fuzzers can
 // run all of it without a network. A client is a connection; each rank has two. Only one thread at
-// a time may call it. Everything that a client sends is checked before it is used.
+// a time may call these functions. Everything that a client sends is checked before it is used.
 #ifndef TRIREME_RENDEZVOUS_STORE_CORE_H
 #define TRIREME_RENDEZVOUS_STORE_CORE_H
 
@@ -12,8 +12,8 @@
 typedef struct store_core store_core;
 
 store_core *store_core_create(const char *job, int size);
-// Tells the core that the process that serves is a launcher (an agent), not rank 0. The ranks are
-// told so.
+// Tells the core that a launcher (an agent) serves, not rank 0; the core passes this on to the
+// ranks.
 void store_core_serve_as_agent(store_core *core);
 // Tells the ranks that the server ends in good order, so that they do not think it was lost.
 void store_core_say_bye(store_core *core);
@@ -37,9 +37,10 @@ void store_core_sent(store_core *core, int client, size_t size);
 // Ends the waits of clients whose time limit has passed. Returns the time of the next limit, so
 // that the caller knows how long it may sleep (INT64_MAX: nobody waits).
 int64_t store_core_expire(store_core *core, int64_t now_ns);
-// How many ranks are connected: those that have sent HELLO, have not left and are not lost.
+// How many connections belong to ranks that have not left and are not lost. Until all ranks have
+// arrived, each rank has one connection, so until then this is the number of ranks that wait.
 int store_core_present(const store_core *core);
-// The lowest rank that has never sent HELLO, for messages; STORE_NO_RANK: all have.
+// Returns the lowest rank that has not arrived (sent HELLO), for messages; STORE_NO_RANK: all have.
 int store_core_missing(const store_core *core);
 // True if ranks have refused (ended with exit code 2), the one line that tells why is decided, and
 // some ranks still have to get it.

@@ -1,5 +1,5 @@
-// The limits of a message. Both ends check them before they read its key and its value, because the
-// other end may be broken or hostile.
+// Checks the limits of the messages between ranks and the store's server. Both ends do so before
+// they read a message's key and value, because the other end may be broken or hostile.
 #include "rendezvous/store_protocol.h"
 
 #include "base/limits.h"

@@ -30,7 +30,8 @@ typedef struct store_hello {
 
 enum {
     // A rank arrives. Key: job, number: rank, value: a store_hello, timeout_ms: how long it waits
-    // for the others. The answer comes only when all have arrived, so that no rank begins alone.
+    // for the other ranks. The answer comes only when all have arrived, so that no rank begins
+    // alone.
     STORE_HELLO = 0x54520001,
     STORE_SET,
     STORE_GET,
@@ -38,7 +39,7 @@ enum {
     // The sender, a rank or the server, is about to close the connection. Has no answer. If a
     // connection ends without a BYE, its other end was lost.
     STORE_BYE,
-    STORE_REPLY, // value: that of the key, or the message of a failure
+    STORE_REPLY, // value: the value of a GET's key or, if the request failed, the reason as text
     // Begins a rank's second connection, which shows that the rank is alive. Key: job, number:
     // rank, timeout_ms: for how long it may be silent. Answered at once, with STORE_BY_AGENT if a
     // launcher (an agent) serves and not rank 0.
@@ -52,7 +53,7 @@ enum {
     // For TRI_FOLLOWED_MS the server also sends each new BEAT of that rank, in the same form, so
     // that the asker need not ask again.
     STORE_LATEST_BEAT,
-    STORE_ADMIT, // asks whether a checkpoint may be committed; no, once a rank is lost
+    STORE_ADMIT, // asks whether a checkpoint may be committed; the answer is no once a rank is lost
     // Sent by the server on each second connection, once for each rank that is lost. Number: the
     // rank; value: a store_loss, then the value of the rank's latest BEAT.
     STORE_LOST,

@@ -1,5 +1,8 @@
-// Collects why ranks refuse to run, and decides which line is printed, and by which rank: the
-// speaker. A refusing rank is a client of the store's server, and waits for its answer.
+// The part of the store's server (the store is the key-value service at which the ranks meet) that
+// handles refusals: a rank ends with exit code 2, because usage or input is bad. Collects why the
+// ranks end, decides which one line is printed for all of them, and chooses the rank that prints
+// it, the speaker. A refusing rank is a client of the server: it sends why it ends, and waits until
+// the server answers whether it has to print the line.
 #include "rendezvous/store_refusals.h"
 
 #include "base/limits.h"
@@ -80,8 +83,8 @@ void store_refusals_leave(store_refusals *r, int client) {
     r->has_spoken |= r->is_decided && r->speaker_client == client;
     for (int i = 0; i < r->waiting_count; i++) {
         if (r->waiting[i].client != client) continue;
-        // The rank that was to print the line has left without an answer, so the others need not
-        // wait for it.
+        // The rank that was to print the line has left without an answer, so the other ranks need
+        // not wait for it.
         r->has_spoken |= r->is_decided && r->waiting[i].rank == r->speaker;
         r->waiting[i--] = r->waiting[--r->waiting_count];
     }
@@ -106,10 +109,10 @@ static void describe(store_refusals *r) {
     }
 }
 
-// Decides which line is printed and which waiting rank prints it: once all ranks have told whether
-// they refuse, or TRI_REFUSAL_GATHER_MS after the first refusal. If rank 0 serves the store, and
-// not a launcher (an agent), rank 0 must have told too. That cannot take forever, because rank 0
-// tells before it ends.
+// Decides which line is printed and which waiting rank prints it: once all ranks have told why they
+// end, or TRI_REFUSAL_GATHER_MS after the first one has. If rank 0 serves the store, and not a
+// launcher (an agent), the decision also waits until rank 0 has told why it ends, which rank 0 does
+// before it ends.
 static void decide(store_refusals *r, int64_t now_ns) {
     int64_t until_ns = r->begun_ns + TRI_REFUSAL_GATHER_MS * INT64_C(1000000);
     bool may = r->told > 0 && (r->has_agent || r->has_told[0]);
@@ -128,10 +131,10 @@ const char *store_refusals_text(const store_refusals *r) {
 
 // When the client is to be answered. All ranks together print one line, which tells why the job
 // ends: the speaker is the rank that prints it. It gets its answer as soon as the line is decided.
-// The others get theirs when the speaker has printed and left, but at the latest
-// TRI_REFUSAL_SPEAK_MS after the decision. If they were answered sooner, one of them could end
-// before the speaker has printed, and a launcher may then end all ranks. If nothing is decided, a
-// client is answered when it wants to wait no longer.
+// The other waiting ranks get their answers when the speaker has printed and left, but at the
+// latest TRI_REFUSAL_SPEAK_MS after the decision. If they were answered sooner, one of them could
+// end before the speaker has printed, and a launcher may then end all ranks. If nothing is decided,
+// a client is answered when it wants to wait no longer.
 static int64_t answer_ns(const store_refusals *r, const store_refuser *w) {
     if (!r->is_decided) return w->until_ns;
     if (w->rank == r->speaker || r->has_spoken) return r->decided_ns;

@@ -19,7 +19,9 @@ typedef struct store_refuser {
 
 typedef struct store_refusals {
     int size;
-    bool has_agent; // the server's process is not a rank, so it can answer without rank 0
+    // A launcher (an agent) serves. Else rank 0 does, and no line is decided before rank 0 has told
+    // why it ends.
+    bool has_agent;
     bool *has_told; // by rank: whether it has told its reason
     int told;       // how many ranks have told their reason
     int reasons;    // how many of them have a reason of their own
@@ -37,7 +39,7 @@ typedef struct store_refusals {
     int64_t begun_ns;
     bool is_decided; // the line is decided: decided_ns, speaker and text are set
     int64_t decided_ns;
-    int speaker; // the rank that prints the line; the others are answered after it has left
+    int speaker; // the rank that prints the line; other ranks are answered after it has left
     int speaker_client;
     bool has_spoken;
     char text[TRI_MESSAGE_MAX_BYTES];
@@ -51,12 +53,13 @@ void store_refusals_destroy(store_refusals *r);
 // that a rank of this job sends, or the client waits for an answer already.
 bool store_refusals_take(store_refusals *r, int client, const store_head *head, const char *value,
                          int64_t now_ns);
-// Has to be called when a client's connection has ended: the client waits no more, and if its rank
-// was to print the line, the others need not wait for it.
+// Forgets a client whose connection has ended. If its rank had to print the line, the other ranks
+// no longer wait for that.
 void store_refusals_leave(store_refusals *r, int client);
 typedef struct store_refusal_answer {
-    tri_status status; // TRI_TIMEOUT: not all ranks have told yet
-    bool speaks;       // the client's rank has to print the text
+    // TRI_TIMEOUT: the line is not decided yet, and the client can wait no longer.
+    tri_status status;
+    bool speaks; // the client's rank has to print the text
     const char *text;
 } store_refusal_answer;
 // Finds a client that has to be answered now, and no longer counts it as waiting. Returns its
@@ -68,8 +71,8 @@ int store_refusals_next(store_refusals *r, int64_t now_ns, store_refusal_answer 
 // not told their reason yet.
 bool store_refusals_are_open(const store_refusals *r);
 // Gets the line that tells why the job ends or, before it is decided, a rank's reason. Ranks that
-// wait at the store for the others to arrive are answered with it, because the refusing ranks will
-// not arrive.
+// wait at the store for the other ranks to arrive are answered with it, because the refusing ranks
+// will not arrive.
 const char *store_refusals_text(const store_refusals *r);
 
 #endif

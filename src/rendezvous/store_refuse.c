@@ -1,7 +1,7 @@
-// How a rank that ends with exit code 2 (a refusal) tells the others why, and learns which line is
-// printed for all of them. The ranks tell this to the server of the store, the key-value service at
-// which they meet. That works both before they have met and after the store was closed: each rank
-// looks for rank 0, which serves once more for this purpose.
+// How a rank that ends with exit code 2 (a refusal) tells the other ranks why, and learns which
+// line is printed for all of them. Both go through the server of the store, the key-value service
+// at which the ranks meet. This works both before they have met and after the store was closed:
+// each rank looks for rank 0, which serves once more for this purpose.
 #include "rendezvous/store_client.h"
 
 #include <stdio.h>
@@ -57,7 +57,8 @@ static void say_own(const tri_store *store, const char *text, tri_refusal *refus
 }
 
 void tri_store_refuse(const tri_identity *identity, const char *text, tri_refusal *refusal) {
-    // No store serves so many ranks. Each rank knows this without asking, so rank 0 prints it.
+    // No store serves so many ranks. Each rank knows this without asking, so rank 0 alone prints
+    // `text`.
     if (identity->size > TRI_MAX_RUN_RANKS) {
         refusal->is_printed = identity->rank == 0;
         if (refusal->is_printed) refusal->print(text);

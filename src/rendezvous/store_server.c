@@ -42,7 +42,8 @@ struct store_server {
     store_core *core;
     tri_identity identity;
     int tcp_count;
-    int64_t name_ns; // when to report a rank that has not arrived; INT64_MAX: it was reported
+    // When to report which rank has not arrived, if one has not; INT64_MAX: this was done.
+    int64_t name_ns;
     pthread_t thread;
     atomic_bool stopping;
     bool is_agent;
@@ -64,8 +65,8 @@ static void leave(store_server *s, int client) {
     s->clients[client].fd = -1;
 }
 
-// Called after accept has failed. If no descriptor or memory was free, pauses: the client stays in
-// the listening queue, so poll would report it again at once, and the thread would spin.
+// Pauses if accept has failed because no descriptor or memory was free: the client stays in the
+// listening queue, so poll would report it again at once, and the thread would spin.
 static void wait_for_room(store_server *s) {
     bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
     if (!is_full) return;
@@ -178,7 +179,7 @@ static void receive_all(store_server *s) {
 }
 
 // Sends to all clients what is pending. Called after all input and all timeouts were handled,
-// because a request of one client, or its leaving, can answer the requests of others.
+// because a request of one client, or its leaving, can answer the requests of other clients.
 static void send_all(store_server *s) {
     for (int i = 0; i < s->client_end; i++) {
         struct pollfd *p = &s->clients[i];
@@ -195,7 +196,8 @@ static void send_all(store_server *s) {
 static void name_missing(store_server *s) {
     int64_t now_ns = tri_os.monotonic_ns();
     if (now_ns < s->name_ns) return;
-    // A launcher that serves (an agent) may begin to serve before its ranks start.
+    // A launcher that serves (an agent) may begin to serve before its ranks start. Until the first
+    // of them has arrived, none is reported as missing.
     bool has_begun = store_core_present(s->core) > 0;
     s->name_ns = has_begun ? INT64_MAX : now_ns + TRI_STILL_AFTER_MS * 1000000ll;
     if (!has_begun) return;
@@ -245,9 +247,9 @@ static void wait_for_events(store_server *s, int64_t until_ns) {
 }
 
 // Raises the process's limit on descriptors, as far as the system allows, to what the server needs
-// for `ranks` ranks, because each rank has two connections and the usual limit is low. Fails if the
-// system allows fewer descriptors than `fds` has entries before those of the clients, because poll
-// would always fail then.
+// for `ranks` ranks, because each rank has two connections and the usual limit is low. Fails if not
+// even CLIENTS + SPARE_DESCRIPTORS are allowed: poll gets CLIENTS entries before those of the
+// clients, and fails if it gets more entries than the process may have descriptors.
 static tri_status make_room(int ranks) {
     struct rlimit limit;
     rlim_t needed = 2 * (rlim_t)ranks + CLIENTS + SPARE_DESCRIPTORS;
@@ -274,8 +276,8 @@ static void serve_generation(store_server *s, const tri_identity *identity) {
     s->name_ns = tri_os.monotonic_ns() + TRI_STILL_AFTER_MS * 1000000ll;
 }
 
-// If store_server_begin has asked for it, stops serving the present start of the run (a generation)
-// and serves the next one.
+// Stops serving the present start of the run (a generation) and serves the next one, if
+// store_server_begin has asked for that.
 static void begin_next(store_server *s) {
     // Sets the counter of the eventfd back to 0, so that poll sleeps again. A failure is ignored,
     // because reading fails only if the counter is 0 already.
@@ -299,8 +301,8 @@ static void begin_next(store_server *s) {
     free(next);
 }
 
-// Called once, when the server is told to stop. Returns by when it has to end. It keeps listening
-// if ranks may still come to learn why other ranks refused to run.
+// Begins to end the server, which was told to stop: it listens no longer, unless ranks may still
+// come to learn why other ranks refused to run. Returns the time by which the server has to end.
 static int64_t begin_end(store_server *s) {
     bool stays = store_core_has_refusals(s->core);
     if (!stays) close_listeners(s);

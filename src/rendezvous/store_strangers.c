@@ -1,7 +1,8 @@
-// Handles the first messages of everything that connects to the store's server over TCP: the
-// greeting (greeting.h), in which a rank proves that it has the user's token. Closes the
-// connections that do not have the token, because any process of the network can reach the port. A
-// stranger is a connection whose greeting is not complete.
+// Handles the first messages of everything that connects over TCP to the server of the store (the
+// key-value service at which the ranks meet): the greeting (greeting.h), in which a rank proves
+// that it has the user's token. Closes the connections that do not have the token, because any
+// process of the network can reach the port. A stranger is a connection whose greeting is not
+// complete.
 #include "rendezvous/store_strangers.h"
 
 #include "base/log.h"
@@ -45,8 +46,9 @@ void store_strangers_take(store_strangers *s, int fd, int64_t now_ns) {
     store_stranger *one = &s->at[index];
     memset(one, 0, sizeof *one);
     one->since_ns = now_ns;
-    // The send buffer of a new socket has room for these few bytes. If it has none, the connection
-    // is closed, because the server waits for no connection that has not shown the token.
+    // Sends without waiting: the buffer of a new socket has room for these few bytes. If it has no
+    // room after all, the connection is closed, because the server waits for no connection that has
+    // not shown the token.
     bool is_greeted = store_challenge_make(&one->challenge) == TRI_OK &&
                       tri_os.send(fd, &one->challenge, sizeof one->challenge,
                                   MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof one->challenge;
@@ -73,8 +75,9 @@ static void turn_away(store_strangers *s, int index) {
     drop(s, index);
 }
 
-// Sends the verdict. Returns the socket of an admitted rank, or -1. A rank that has the token but
-// is not admitted, because the run was started again without it, learns that from the verdict.
+// Sends the verdict. Returns the socket of an admitted rank, or -1. A rank that has the token may
+// still not be admitted, for example because the run was started again without it. It learns the
+// reason from the verdict.
 static int answer(store_strangers *s, int index) {
     const store_stranger *one = &s->at[index];
     store_verdict verdict;

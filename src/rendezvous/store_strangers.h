@@ -1,7 +1,7 @@
-// Strangers: connections to the store's server over TCP that have not proved yet that they have the
-// user's token. Anybody on the network can be one. So there is room for a fixed number only, each
-// has a deadline, and nothing is allocated or parsed for one. The server's thread calls these
-// functions.
+// Strangers: TCP connections to the server of the store (the key-value service at which the ranks
+// meet) that have not proved yet that they have the user's token. Anybody on the network can be
+// one. So there is room for a fixed number only, each has a deadline, and nothing is allocated or
+// parsed for one. The server's thread calls these functions.
 #ifndef TRIREME_RENDEZVOUS_STORE_STRANGERS_H
 #define TRIREME_RENDEZVOUS_STORE_STRANGERS_H
 

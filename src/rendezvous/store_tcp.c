@@ -1,5 +1,5 @@
-// The server's side of the store over TCP: finds at which addresses of this host rank 0 has to
-// listen, and listens there.
+// The server's side of the store (the key-value service at which the ranks meet) over TCP: finds at
+// which addresses of this host rank 0 has to listen, and listens there.
 #include "rendezvous/store_tcp.h"
 
 #include "base/log.h"
@@ -35,7 +35,8 @@ static int listen_at(const rendezvous_socket_address *address) {
     int family = address->any.sa_family, on = 1;
     int fd = tri_os.socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return -1;
-    // Allows listening at the port of a run that has just ended.
+    // Allows listening at the port of a run that has just ended, whose connections the system may
+    // still keep in the state TIME_WAIT.
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (family == AF_INET6) (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
     if (bind(fd, &address->any, address->size) == 0 && listen(fd, TRI_MAX_STORE_CLIENTS) == 0)
@@ -47,7 +48,8 @@ static int listen_at(const rendezvous_socket_address *address) {
 }
 
 // Listens at the first port of the range that is free at this address, because other jobs on this
-// host may have taken the first ports. Port 0: any port. -1: it failed, and errno says why.
+// host may have taken the first ports. Port 0: any port. Returns the socket; -1: it failed, and
+// errno says why.
 static int listen_in_range(const tri_identity *identity, rendezvous_socket_address address) {
     int fd = -1;
     for (int i = 0; fd < 0 && i < identity->address.ports; i++) {
@@ -94,8 +96,8 @@ static tri_status addresses_of_interface(const char *interface, rendezvous_addre
     return out->count ? TRI_OK : no_interface(interface);
 }
 
-// Checks that the given interface is the one at which ranks of other hosts look for rank 0. If it
-// is not, they would never find rank 0.
+// Checks that the interface that the user gave (TRIREME_INTERFACE) has an address at which ranks of
+// other hosts look for rank 0. If it has none, they would never find rank 0.
 static tri_status check_interface(const tri_identity *identity, const rendezvous_addresses *own) {
     rendezvous_addresses named;
     char text[INET6_ADDRSTRLEN];
@@ -127,7 +129,7 @@ static tri_status addresses_of(const tri_identity *identity, rendezvous_addresse
     bool only_loopback = true;
     for (int i = 0; i < out->count; i++) only_loopback &= rendezvous_is_loopback(&out->at[i]);
     // /etc/hosts may give this host's own name a loopback address, at which no other host can reach
-    // it.
+    // it. Then the result is the same as for a name without addresses.
     if (only_loopback && !store_address_is_loopback(identity)) out->count = 0;
     return TRI_OK;
 }

@@ -62,8 +62,8 @@ tri_status store_unix_admit(int fd) {
     return TRI_OK;
 }
 
-// Finds out whose process listens at the job's address if the address is taken. TRI_BAD_INPUT:
-// another user's. TRI_OK: this user's, or that cannot be found out.
+// Finds out whose process listens at the job's address, if the address is taken. TRI_BAD_INPUT: a
+// process of another user. TRI_OK: one of this user, or it is not known whose.
 static tri_status check_holder(const tri_identity *identity) {
     int fd;
     if (store_unix_connect(identity, &fd) != TRI_OK) return TRI_OK;

@@ -10,8 +10,9 @@
 tri_status store_unix_listen(const tri_identity *identity, int *fd);
 // Makes a blocking socket that is connected to rank 0. TRI_NOT_FOUND: rank 0 does not listen yet.
 tri_status store_unix_connect(const tri_identity *identity, int *fd);
-// Checks whose process is at the other end. Both ends call it before they send or read anything.
-// Any user can listen at an abstract address. TRI_BAD_INPUT: the process belongs to another user.
+// Checks whose process is at the other end. Both ends call this before they send or read anything,
+// because any user can listen at an abstract address. TRI_BAD_INPUT: the process belongs to another
+// user.
 tri_status store_unix_admit(int fd);
 
 #endif

@@ -1,6 +1,7 @@
-// What the store's server knows of the ranks' health: when each has last sent a beat (a sign of
-// life), and which ranks are lost. The functions open no connections and read no clock: callers
-// pass the time as `now_ns`, so that tests can set it.
+// What the server of the store (the key-value service at which the ranks meet) knows of the ranks'
+// health: when each has last sent a beat (a sign of life), and which ranks are lost. The functions
+// open no connections and read no clock: callers pass the time as `now_ns`, so that tests can set
+// it.
 #ifndef TRIREME_RENDEZVOUS_STORE_WATCH_H
 #define TRIREME_RENDEZVOUS_STORE_WATCH_H
 
@@ -35,7 +36,8 @@ typedef struct store_watch {
 void store_watch_create(store_watch *watch, int size);
 void store_watch_destroy(store_watch *watch);
 void store_watch_begin(store_watch *watch, int rank, int64_t silence_ms, int64_t now_ns);
-// The rank has said that it leaves (STORE_BYE), so its silence no longer means that it is lost.
+// Stops watching a rank, because it has said that it leaves (STORE_BYE). Its silence no longer
+// means that it is lost.
 void store_watch_end(store_watch *watch, int rank);
 // Keeps a copy of a rank's latest beat, whose value is a packed ledger: the rank's latest actions.
 // False: the value is longer than TRI_LEDGER_PACKED_BYTES, or the rank for which the sender waits

@@ -1,6 +1,6 @@
 // Finds the user's token, or makes one. Processes on several hosts that share the home folder may
 // do so at the same time, and must all end with the same token. link(2) lets one of them create the
-// file, and the others read that file.
+// file, and the other processes read that file.
 #include "rendezvous/token.h"
 
 #include "base/limits.h"

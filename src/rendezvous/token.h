@@ -1,5 +1,6 @@
-// The token: a secret that all jobs of a user share. Only a process that has it may connect to
-// their stores over TCP, because on a cluster other users can reach the same ports.
+// The token: a secret that all jobs of a user share. Only a process that has it may connect over
+// TCP to the store of one of these jobs, the key-value service at which the job's ranks meet. The
+// reason: on a cluster other users can reach the same ports.
 #ifndef TRIREME_RENDEZVOUS_TOKEN_H
 #define TRIREME_RENDEZVOUS_TOKEN_H
 
@@ -12,8 +13,8 @@ typedef struct store_token {
 } store_token;
 
 // Finds the token: TRIREME_TOKEN; else the file that TRIREME_TOKEN_FILE names; else
-// ~/.config/trireme/token, which is created if it is missing. TRI_BAD_INPUT: others may read the
-// file, it belongs to another user, or the token is shorter than TRI_MIN_TOKEN_BYTES.
+// ~/.config/trireme/token, which is created if it is missing. TRI_BAD_INPUT: other users may read
+// the file, it belongs to another user, or the token is shorter than TRI_MIN_TOKEN_BYTES.
 tri_status store_token_find(const char *(*get)(const char *name), store_token *out);
 
 #endif
