@@ -1,6 +1,6 @@
-// Every other public header begins with TRI_API_BEGIN and ends with TRI_API_END. They give the
-// functions C names in C++ too, and make them the only names that the library and the program
-// export.
+// The macros TRI_API_BEGIN and TRI_API_END, with which every other public header begins and ends.
+// They give the declared functions C linkage in C++ too, and export them. The library and the
+// program export no other names.
 #ifndef TRIREME_API_H
 #define TRIREME_API_H
 

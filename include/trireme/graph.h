@@ -1,7 +1,8 @@
 // A model as a graph: values made by operations, cut into named blocks.
 //
-// A graph owns all that it holds. It keeps its first error: after that every call does nothing and
-// returns the value with id 0, so model code checks nothing and the caller asks once, at the end.
+// A graph keeps its first error: after that every call does nothing and returns the value with id
+// 0. So the function that builds a model need not check its calls. Its caller asks for the error
+// once, at the end (tri_graph_status).
 #ifndef TRIREME_GRAPH_H
 #define TRIREME_GRAPH_H
 
@@ -20,9 +21,9 @@ typedef struct tri_value {
     uint32_t id;
 } tri_value;
 
-// What the loader supplies for one micro-batch of `size` samples. A value is none where the data
-// set has no such field. The members are the fields that most models use; tri_batch_field finds all
-// of them.
+// The fields of one micro-batch of `size` samples, from which a model computes. A value is none (id
+// 0) if the data set has no such field. The members are the fields that most models use;
+// tri_batch_field finds all of them.
 typedef struct tri_batch {
     int64_t size;
     tri_value images;       // F32 [size, C, H, W]
@@ -42,8 +43,9 @@ tri_value tri_batch_field(const tri_batch *batch, const char *name);
 // reduced, recomputed and put on a pipeline stage as one; a model has at least one.
 void tri_block(tri_graph *graph, const char *name);
 
-// How tensor parallelism slices a layer over the ranks along the mesh's axis `tensor`. A pair of
-// linear layers is sliced COLUMN and then ROW, as in Megatron-LM.
+// How tensor parallelism slices a layer over the ranks that differ only along the axis `tensor` of
+// the recipe's strategy.mesh. A pair of linear layers is sliced COLUMN and then ROW, as in
+// Megatron-LM.
 typedef enum tri_split {
     TRI_SPLIT_NONE, // every rank computes the whole layer
     // Each rank computes a slice of the output features: axis 0 of the weight, and the bias. In an
@@ -60,7 +62,7 @@ void tri_split_layer(tri_graph *graph, const char *layer, tri_split split);
 
 // From here on, all layers called `name` share their parameters, so they must be of one kind and
 // size. The gradient is the sum over all of them. Without this call, a name that is used twice is
-// an error, because it is mostly a mistake.
+// an error, because it usually is a mistake.
 void tri_share_layer(tri_graph *graph, const char *name);
 
 // Declares the value to minimise; a model calls it once. `loss` is a loss of nn.h, or a sum of
@@ -75,18 +77,19 @@ void tri_loss(tri_graph *graph, tri_value loss);
 // in evaluation only.
 void tri_metric(tri_graph *graph, const char *name, tri_value metric);
 
-// The shape of a value, for sizes that depend on the data. It has rank 0 after an error, and for a
-// value that the graph does not have.
+// Returns the shape of a value, so that a model can choose sizes that depend on the data. It has
+// rank 0 after an error, and for a value that the graph does not have.
 tri_shape tri_value_shape(const tri_graph *graph, tri_value value);
-// True while the graph is built for training, false for evaluation: for models that compute
-// something else in evaluation.
+// Returns true while the graph is built for training, false while it is built for evaluation, for
+// models that compute something else in evaluation.
 bool tri_training(const tri_graph *graph);
 // The graph's first error and its message; TRI_OK if there was none.
 tri_status tri_graph_status(const tri_graph *graph, const char **message);
 // Formats a text that lives as long as the graph, for the names of layers made in a loop.
 const char *tri_name(tri_graph *graph, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-// Reports an error of the model's own ("hidden_size must be divisible by heads").
+// Makes the graph fail with an error that the model itself has found ("hidden_size must be
+// divisible by heads").
 void tri_graph_fail(tri_graph *graph, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

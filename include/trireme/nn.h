@@ -1,10 +1,9 @@
-// Layers, activations and losses. Each function adds nodes to the graph and returns its output.
+// Layers, activations and losses. Each function adds nodes to the graph and returns their output.
 //
-// A layer's name names its parameters: the layer "conv1" has "conv1.weight" and "conv1.bias".
-// A name is used once, unless tri_share_layer allows more.
-// Initial weights follow PyTorch's default rules unless a comment says otherwise. Shapes are
-// written [N, C, H, W] with N the samples of the micro-batch; [.., D] has any number of leading
-// axes.
+// The parameters of a layer are named after it: the layer "conv1" has "conv1.weight" and
+// "conv1.bias". A name is used once, unless tri_share_layer allows more. Initial weights follow
+// PyTorch's default rules unless a comment says otherwise. Shapes are written [N, C, H, W] with N
+// the samples of the micro-batch; [.., D] has any number of leading axes.
 #ifndef TRIREME_NN_H
 #define TRIREME_NN_H
 
@@ -114,10 +113,11 @@ tri_value tri_attention(tri_graph *graph, const char *name, tri_value q, tri_val
 tri_value tri_gelu(tri_graph *graph, tri_value x);
 // GELU with Φ approximated by tanh, as in GPT-2.
 tri_value tri_gelu_tanh(tri_graph *graph, tri_value x);
-// The activation of SwiGLU, gate·σ(gate)·up, as one op. Both inputs have one shape.
+// The activation of SwiGLU, gate·σ(gate)·up, as one op. `gate` and `up` have the same shape.
 tri_value tri_silu_mul(tri_graph *graph, tri_value gate, tri_value up);
-// The labels of a decoder, which predicts the next token. ids I64 [N, T] → for each position the id
-// that follows it. The last position has no successor and gets −100, which losses leave out.
+// The labels of a decoder, which predicts the next token. ids I64 [N, T] → labels I64 [N, T]: for
+// each position the id that follows it. The last position has no successor and gets −100, which
+// losses leave out.
 tri_value tri_next_token(tri_graph *graph, tri_value ids);
 
 // ReLU: max(x, 0).
@@ -160,10 +160,10 @@ tri_value tri_mse_loss(tri_graph *graph, tri_value prediction, tri_value target)
 tri_value tri_binary_cross_entropy(tri_graph *graph, tri_value logits, tri_value targets);
 // The mean over samples of ‖prediction − target‖₂ / ‖target‖₂.
 tri_value tri_relative_l2_loss(tri_graph *graph, tri_value prediction, tri_value target);
-// weight · loss, for tri_add and tri_loss; `loss` may be a sum of losses. Losses with different
-// counts can be added only if their labels are a field of the batch, or made by tri_next_token. The
-// reason is that each loss's gradient is divided by its own count, so the labels have to be counted
-// before the step. A loss whose labels are all ignored adds nothing.
+// Weights a loss, for tri_add and tri_loss: weight · loss. `loss` may be a sum of losses. The
+// gradient of each loss is divided by its own count. If the counts of added losses differ, the
+// labels have to be counted before the step, so they must be a field of the batch, or made by
+// tri_next_token. A loss whose labels are all ignored adds nothing.
 tri_value tri_weighted(tri_graph *graph, tri_value loss, double weight);
 
 TRI_API_END

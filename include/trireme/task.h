@@ -23,10 +23,10 @@ typedef struct tri_task {
     // micro-batch, for training and for evaluation. All these graphs must have the same blocks,
     // parameters and metrics, on all ranks. So it must be a pure function of its arguments.
     void (*build)(tri_graph *graph, const tri_batch *batch);
-    // What a sample looks like. May be left out (all zero). `trireme plan` and `checkpoint init` do
-    // not open the data. They take the shapes of a sample from the recipe: from data.shapes, or
-    // from the settings of a kind of data that fixes them. If the recipe tells no shapes, they use
-    // these fields.
+    // The fields of a sample, for commands that do not open the data (`trireme plan`, `checkpoint
+    // init`). They take the shapes of a sample from the recipe: from data.shapes or, for the data
+    // sets "synthetic" and "tokens", from their other settings. Only where the recipe does not
+    // determine the shapes, they use these fields. May be left out (all zero).
     tri_field fields[TRI_TASK_MAX_FIELDS];
 } tri_task;
 

@@ -1,6 +1,7 @@
 // An arena is a list of chunks of memory. Each chunk is twice as large as the one before, up to
-// MAX_CHUNK_BYTES, so that many small allocations need few calls of malloc. Arenas form a tree: an
-// arena ends with its parent at the latest.
+// MAX_CHUNK_BYTES, so that many small allocations need few calls of malloc. (Only an allocation
+// that is larger gets a larger chunk.) Arenas form a tree: an arena is destroyed with its parent at
+// the latest.
 #include "base/arena.h"
 
 #include <stdalign.h>

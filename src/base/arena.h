@@ -1,5 +1,5 @@
-// Memory with a named lifetime: process, run, step, … All memory of an arena is freed together with
-// it, so that nobody has to free each allocation.
+// An arena is memory with one lifetime: that of the process, of a run, of a step, … It is freed as
+// a whole, so that nobody has to free each allocation.
 #ifndef TRIREME_BASE_ARENA_H
 #define TRIREME_BASE_ARENA_H
 

@@ -63,9 +63,9 @@ static tri_status start(command *c, int timeout_ms) {
                     strerror(error));
 }
 
-// Reads what the program has written to one of its output streams. If the stream's text has no room
-// left, reads the bytes and drops them, because a full pipe would block the program. False: the
-// program has closed its end of the pipe, or reading failed.
+// Reads what the program has written to one of its output streams, and appends it to the stream's
+// text. If the memory of the text is full, reads the bytes and drops them, because a full pipe
+// would block the program. False: the program has closed its end of the pipe, or reading failed.
 static bool take(command *c, int stream) {
     char dropped[512];
     size_t room = c->size[stream] - 1 - c->used[stream];

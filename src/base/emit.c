@@ -48,7 +48,7 @@ static bool is_safe_plain(const char *text) {
     static const char safe[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-";
     if (!*text || text[strspn(text, safe)]) return false;
-    if (*text == '-' || *text == '.') // a plain text may not be "-", "---" or "..."
+    if (*text == '-' || *text == '.') // "-", "---" and "..." have a meaning in YAML
         return strspn(text, "-.") < strlen(text) && text[1] != '-' && text[1] != '.';
     return true;
 }

@@ -15,9 +15,8 @@
 
 enum { MAX_FILE_BYTES = 1 << 16 };
 
-// Reads the number after `key` in a small text file; if `key` is "", the first number. -1: the file
-// cannot be read, or has no number there, but for example "max", which means that there is no
-// limit.
+// Reads the number after `key` in a small text file; if `key` is "", the number with which the file
+// begins. -1: the file cannot be read or has no number there, but for example "max" for no limit.
 static int64_t number_in(const char *path, const char *key) {
     char *text;
     size_t size;
@@ -37,8 +36,8 @@ static int64_t number_in(const char *path, const char *key) {
 // control groups give these files different names.
 typedef struct group_version {
     const char *root; // where the control groups are mounted
-    // The line of /proc/self/cgroup that lists this controller has the path of the process's group.
-    // "": version 2, whose line lists none.
+    // The kind of resource ("controller") whose line in /proc/self/cgroup has the path of the
+    // process's group. "": version 2, whose only line names no controller.
     const char *controller;
     // Names of the files that contain how many bytes the group may use, and how many it uses.
     const char *limit, *used;

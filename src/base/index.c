@@ -9,8 +9,9 @@ typedef struct tri_index_slot {
     int number;
 } tri_index_slot;
 
-// The first capacity. It is a power of 2, and so is every later one, because each is twice the one
-// before. So `hash & (capacity - 1)` is the position of a slot.
+// The first capacity of a table, in slots. It is a power of 2, and so is every later capacity,
+// because each is twice the one before. So `hash & (capacity - 1)` is always the position of a
+// slot.
 enum { LEAST_SLOTS = 64 };
 
 // The hash FNV-1a, which is short and distributes names well.

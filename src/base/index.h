@@ -1,6 +1,6 @@
 // A table from names to numbers, for example from the names of a file's tensors to their positions
-// in it. The time of a search does not depend on how many names the table has, because a file may
-// have many thousand tensors.
+// in the file. It may have many thousand names: the time of a search does not grow with their
+// number.
 #ifndef TRIREME_BASE_INDEX_H
 #define TRIREME_BASE_INDEX_H
 
@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-// A hash table in an arena; all zero, it is an empty table. The names must live as long as the
+// A hash table in an arena. A struct of zeros is an empty table. The names must live as long as the
 // table, which only points to them.
 typedef struct tri_index {
     struct tri_index_slot *slots;

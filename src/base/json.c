@@ -1,5 +1,5 @@
-// Parses JSON into trees (base/tree.h) by the library jansson, which accepts neither comments nor
-// trailing commas. People write these into configuration files (DeepSpeed's, for example), so
+// Parses JSON into trees (base/tree.h) with the library jansson, which accepts neither comments nor
+// trailing commas. People write both into configuration files (DeepSpeed's, for example), so
 // tri_json_relax can remove them before a file is parsed.
 #include "base/limits.h"
 #include "base/os.h"
@@ -106,8 +106,8 @@ bool tri_json_relax(char *text, size_t size) {
     bool any = false;
     // `before`: position of the latest character that is neither blank nor in a comment (of a
     // string, its opening quote); `size`: none yet. `comma`: that position, if the character is a
-    // comma that follows a value; else `size`. A closing bracket may not follow such a comma in
-    // JSON, so the comma is then removed.
+    // comma that follows a value; else `size`. If a closing bracket follows such a comma, which
+    // JSON does not allow, the comma is removed.
     size_t before = size, comma = size;
     for (size_t at = 0; at < size;) {
         size_t end = comment_end(text, size, at);

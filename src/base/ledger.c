@@ -173,9 +173,9 @@ static tri_ledger_event *trace_slot(const tri_ledger *ledger, uint64_t number) {
     return &ledger->trace[(number - ledger->trace_first) % ledger->trace_capacity];
 }
 
-// Writes a new event to the ring and, if tri_ledger_trace has started a trace, also there. Returns
-// the event's number. end_ns 0: the event has not ended. The caller holds the lock, because several
-// threads write: one computes, others serve communicators or storage.
+// Writes a new event to the ring and, if tri_ledger_trace has started a trace, also to the trace.
+// Returns the event's number. end_ns 0: the event has not ended. The caller holds the lock, because
+// several threads write: one computes, others serve communicators or storage.
 static uint64_t add_event(tri_ledger *ledger, const tri_ledger_action *action, int kind,
                           int64_t begin_ns, int64_t end_ns) {
     uint64_t number = atomic_load_explicit(&ledger->ring->begun, memory_order_relaxed) + 1;
@@ -232,7 +232,7 @@ void tri_ledger_add(tri_ledger *ledger, const tri_ledger_action *action, int64_t
 // Ends an action of the computing thread (lane 0), and with it the actions inside it that are still
 // open, because a function that fails does not end its own actions.
 static void compute_end(tri_ledger *ledger, tri_ledger_mark mark, int64_t now) {
-    int depth = depth_of(ledger) - 1; // the depth of this action
+    int depth = depth_of(ledger) - 1; // after the loop: the index of this action in `open`
     while (depth >= 0 && ledger->open[depth].number != mark.number) depth--;
     if (depth < 0) return;
     int64_t took = now - mark.begin_ns;
@@ -284,7 +284,8 @@ const tri_ledger_event *tri_ledger_traced_at(const tri_ledger *ledger, size_t in
     return &ledger->trace[(dropped + index) % ledger->trace_capacity];
 }
 
-// Copies an event. False: it was being written, so the copy may be half new.
+// Copies an event. False: the event was being written, so the copy may be half new, or the number
+// of its kind is impossible.
 static bool event_read(const tri_ledger_event *event, tri_ledger_event *out) {
     uint64_t number = atomic_load_explicit(&event->number, memory_order_acquire);
     if (!number) return false;
@@ -312,8 +313,8 @@ static bool waits(const tri_ledger_ring *ring, const tri_ledger_event *event) {
     return !strcmp(ring->kind_names[event->kind], TRI_LEDGER_WAIT);
 }
 
-// How many entries of ring->open can be read. It keeps to the array's bounds, because `depth` comes
-// from another process and may be any number.
+// How many entries of ring->open can be read: ring->depth, limited to the array's bounds, because
+// it comes from another process and may be any number.
 static int open_actions(const tri_ledger_ring *ring) {
     int depth = atomic_load_explicit(&ring->depth, memory_order_acquire);
     return depth < 0 ? 0 : depth > TRI_LEDGER_DEPTH ? TRI_LEDGER_DEPTH : depth;

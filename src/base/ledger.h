@@ -38,7 +38,7 @@ extern const char TRI_LEDGER_ISSUE[];
 
 typedef struct tri_ledger_event {
     // Number of the event: events are numbered from 1, in the order in which they begin. 0: this
-    // entry is being written.
+    // entry is empty, or is being written.
     _Atomic uint64_t number;
     _Atomic int64_t end_ns; // 0: the event has not ended
     int64_t begin_ns, bytes;
@@ -51,9 +51,9 @@ typedef struct tri_ledger_event {
     char label[TRI_LEDGER_LABEL_BYTES];
 } tri_ledger_event;
 
-// Number and total time of the actions of one kind. For the compute lane (lane 0), the time of
-// nested actions is not included, so that no time counts twice. Actions that tri_ledger_add has
-// added count too.
+// How many actions of one kind there were, and their total time. For the compute lane (lane 0), the
+// time of nested actions is not included, so that no time counts twice. Actions that tri_ledger_add
+// has added count too.
 typedef struct tri_ledger_total {
     _Atomic int64_t count, busy_ns;
 } tri_ledger_total;
@@ -131,8 +131,8 @@ void tri_ledger_end(tri_ledger *ledger, tri_ledger_mark mark);
 // of its kind. It is used for work of a device whose times are only known later.
 void tri_ledger_add(tri_ledger *ledger, const tri_ledger_action *action, int64_t begin_ns,
                     int64_t end_ns);
-// Begins an action of the compute lane (lane 0) that is not in a schedule, such as "loading data"
-// or "evaluation". Steps may begin and end inside it.
+// Begins an action of the compute lane (lane 0) that does not end with a training step, such as
+// "loading data" or "evaluation": steps may begin and end inside it.
 tri_ledger_mark tri_ledger_enter(tri_ledger *ledger, const char *kind, const char *label);
 // True on the thread to which the compute lane (lane 0) belongs: only it may begin actions of that
 // lane.

@@ -1,7 +1,7 @@
 // Packs a ledger (the record of a rank's latest actions) as bytes for processes that share no
 // memory: the totals, the open actions of the compute lane (lane 0), and two actions of all other
-// lanes (communicators, copies, …) together: the newest that has not ended, and the newest that
-// has. The bytes need no conversion, because the ranks that send and receive them run the same
+// lanes (communicators, copies, …) together: the newest that has not ended, and the newest that has
+// ended. The bytes need no conversion, because the ranks that send and receive them run the same
 // program on machines with the same byte order.
 #include "base/ledger.h"
 
@@ -114,9 +114,9 @@ static void unpack_event(const packed_event *event, tri_ledger_event *out) {
     atomic_store_explicit(&out->number, event->number, memory_order_release);
 }
 
-// Removes the events that the ring got from earlier bytes, because they may have ended since. Does
-// not write to entries that were never used, because the system allocates their memory only at the
-// first write.
+// Removes the events that earlier calls of tri_ledger_unpack stored in the ring, because they may
+// have ended since. Does not write to entries that were never used, because the system allocates
+// their memory only at the first write.
 static void forget_events(tri_ledger_ring *ring) {
     for (int i = 0; i < TRI_LEDGER_EVENTS; i++)
         if (atomic_load_explicit(&ring->events[i].number, memory_order_relaxed))
@@ -150,10 +150,10 @@ static void unpack(const packed_head *head, const char *at, tri_ledger_ring *rin
         packed_event event;
         memcpy(&event, at, sizeof event);
         // Readers look up the name of an event's kind. An event whose kind has no name gets the
-        // number 0, so that readers ignore it. If it is an open action, it is stored even so,
-        // because its index in `open` says how deep it is nested. Any other such event is left out:
-        // the number of an event decides where in `events` it is stored, so with the number 0 it
-        // would overwrite another event.
+        // number 0, so that readers ignore it. If such an event is an open action, it is stored all
+        // the same, because its index in `open` says how deep the action is nested. Any other such
+        // event is left out: the number of an event decides where in `events` it is stored, so an
+        // event with the number 0 would overwrite another one.
         if (event.kind < 0 || event.kind >= head->kinds) event.number = 0;
         if (i < head->depth)
             unpack_event(&event, &ring->open[i]);

@@ -19,8 +19,8 @@ enum {
     TRI_NODES_BEAT_MS = 1000,  // time between two signs of life of a node's launcher
     TRI_MAX_NODE_RETURNS = 10, // how often a node that lost its connection may return to a run
     // The launchers of a run over several nodes check regularly whether others have been silent for
-    // too long. If more time than this lies between two checks, the launcher that checks did not
-    // run itself, so the others' silence in that time does not count.
+    // too long. If more time than this lies between two checks of a launcher, that launcher did not
+    // run in this time, so the silence of others does not count.
     TRI_NODES_LATE_MS = 3000,
     TRI_MAX_THREADS = 1024,
     TRI_MAX_RUN_RANKS = 4096, // ranks that one store serves
@@ -48,8 +48,8 @@ enum {
     // If rank A has asked the store what rank B does, the store sends A each new beat (sign of
     // life) of B for this time, so that A need not ask again.
     TRI_FOLLOWED_MS = 10000,
-    // When a rank has told the store why it ends with exit code 2: how long the store waits until
-    // all other ranks have told it whether they do so too.
+    // How long the store waits, after one rank has told it why it ends with exit code 2, until all
+    // other ranks have told it whether they do so too.
     TRI_REFUSAL_GATHER_MS = 3000,
     // One of the ranks that end with exit code 2 prints the reason for all. The others wait at most
     // this time until it has printed, because a launcher may end all ranks, also the one that
@@ -81,8 +81,9 @@ enum {
     TRI_PROGRAM_BYTES = 8 << 20, // measured memory of a rank's process without model and data
     TRI_MAX_MODEL_BLOCKS = 4096,
     TRI_MAX_ROUNDS = 1 << 16, // micro-batches of one step or evaluation on one rank
-    TRI_MAX_STEPS_AHEAD = 1, // steps issued to a device before the results of earlier ones are read
-    TRI_MAX_METRICS = 16,    // metrics of one model
+    // Steps issued to a device while the results of an earlier step are not read yet.
+    TRI_MAX_STEPS_AHEAD = 1,
+    TRI_MAX_METRICS = 16,        // metrics of one model
     TRI_MAX_ZIP_MEMBERS = 65535, // files in one zip archive, such as arrays in a .npz file
     // The checksum of an array in a zip archive is verified when the array is opened, unless the
     // array is larger than this.
@@ -91,11 +92,13 @@ enum {
     TRI_MAX_WORKERS = 256,             // threads of one data loader
     TRI_MAX_SAMPLE_ELEMENTS = 1 << 30, // elements of one tensor of a sample
     TRI_MAX_CLASSES = 1 << 30,         // classes or tokens; labels and token numbers are below this
-    TRI_EVAL_BATCH = 128,              // samples of an evaluation batch on one replica, by default
+    // The most samples of an evaluation batch on one replica, if the recipe sets neither batch.eval
+    // nor batch.micro.
+    TRI_EVAL_BATCH = 128,
     // Size of a chunk of a checkpoint's file; each chunk has its own hash.
     TRI_CHECKPOINT_CHUNK_BYTES = 4 << 20,
     TRI_MAX_CHECKPOINT_CHUNK_BYTES = 1 << 30,
-    TRI_MAX_CHECKPOINT_CHUNKS = 1 << 15, // chunks of one file; a larger file gets larger chunks
+    TRI_MAX_CHECKPOINT_CHUNKS = 1 << 15, // chunks of one file; chunks grow if it would have more
     // Bytes of a checkpoint's state.json, or of the file that lists the safetensors files of a
     // model.
     TRI_MAX_CHECKPOINT_STATE = 16 << 20,
@@ -104,7 +107,7 @@ enum {
     // Percentage of a host's memory that all its ranks together may use for snapshots: copies of
     // the training state, from which a checkpoint is written while training continues.
     TRI_SNAPSHOT_PERCENT = 25,
-    TRI_DEFAULT_TIMEOUT_MS = 300000, // time limit of a collective that makes no progress
+    TRI_DEFAULT_TIMEOUT_MS = 300000, // default time limit of a collective without progress
     // How long to wait for an answer of the store. Its thread may have to wait for a core, because
     // rank 0 computes meanwhile.
     TRI_STORE_ANSWER_MS = 30000,
@@ -118,10 +121,11 @@ enum {
     // Operations over shared memory: the most bytes that a rank copies or sums at a time. It then
     // checks what the other ranks have done, and advances its other operations.
     TRI_SHM_CHUNK_BYTES = 128 << 10,
-    // Scratch memory of a communicator that joins one inside hosts and one across them (comm/pair).
+    // Scratch memory of a communicator of comm/pair, which is made of two others: one between the
+    // ranks of a host, and one between hosts.
     TRI_PAIR_SCRATCH_BYTES = 2 << 20,
-    // A communicator of comm/generic, which does what another communicator cannot do by itself: the
-    // size of its scratch memory, and how many ranks it may have.
+    // The scratch memory and the most ranks of a communicator of comm/generic, which does on top of
+    // another communicator what that one cannot do by itself.
     TRI_GENERIC_SCRATCH_BYTES = 4 << 20,
     TRI_MAX_GENERIC_RANKS = 1024,
     TRI_COMM_YIELD_US = 500, // how long a waiting rank yields its core before it sleeps
@@ -136,9 +140,9 @@ enum {
     TRI_MAX_LANES = 32,             // a rank's sequences of actions: compute, communicators, …
     TRI_MAX_TRACE_EVENTS = 1 << 17, // actions of one rank in a trace; the latest are kept
     TRI_STRAGGLER_STEPS = 50,       // steps over which ranks are compared, to find slow ones
-    // A rank is reported as slow if its actions take more than this percentage longer than expected
-    // (straggler.h), and if this extra time is more than this percentage of the time in which the
-    // compared steps were made.
+    // A rank is reported as slow if its actions take longer than expected (straggler.h) by more
+    // than this percentage. This extra time must also be more than this percentage of the whole
+    // time of the steps that are compared.
     TRI_STRAGGLER_PERCENT = 25,
     // A lack of cores is reported if the time that threads waited for a core, added up over all
     // threads, is at least this percentage of the wall-clock time.
@@ -153,8 +157,8 @@ enum {
     TRI_SLURM_ANSWER_MS = 20000,  // how long to wait for squeue, scontrol and sbatch
     TRI_JOB_END_MARGIN_MS = 5000, // time to leave between the last checkpoint and the job's end
     TRI_JOB_END_ASK_MS = 2000,    // least time between two questions to Slurm when the job will end
-    // A SIGTERM less than this before the job's end is taken for that of the job's time limit, and
-    // not for that of scancel.
+    // A SIGTERM that comes less than this time before the job's end counts as sent because of the
+    // job's time limit, and not by scancel.
     TRI_JOB_END_SIGTERM_MS = 60000,
     TRI_STATE_WRITTEN_MB_S = 100, // assumed speed of writing a checkpoint, before one was measured
     // Time between two signs of life of the process that holds a run folder.
@@ -164,25 +168,28 @@ enum {
     TRI_LOCK_WATCH_MS = 10000,
     // How long a process tries to lock a run folder before it reports the process that holds it.
     TRI_LOCK_HELD_MS = 1500,
-    // How long it tries instead if the process that holds the folder is about to end.
+    // How long a process tries to lock a run folder if the process that holds it is about to end.
     TRI_LOCK_ENDING_MS = 60000,
 };
 
 // Limits of communicators whose ranks send each other messages over a network.
 enum {
     TRI_MESSAGE_EAGER_BYTES = 16 << 10, // data up to this size are sent together with their header
-    // If there are many ranks, TRI_MESSAGE_EAGER_BYTES is reduced, to 64 bytes at the least, so
-    // that messages of the reduced size, one from each rank, are together no larger than this.
+    // If there are many ranks, TRI_MESSAGE_EAGER_BYTES is reduced to a smaller multiple of 64 bytes
+    // (64 at the least), so that messages of this size, one from each rank, are together no larger
+    // than TRI_MESSAGE_EAGER_TOTAL_BYTES.
     TRI_MESSAGE_EAGER_TOTAL_BYTES = 256 << 10,
-    // If there are many ranks and each has data of at most this size, a rank passes on what it has
-    // received together with its own data (Bruck's algorithm). So each rank sends only log2(ranks)
-    // messages.
+    // Collectives of more than TRI_MESSAGE_EXCHANGE_RANKS ranks in which each rank needs the data
+    // of all, such as an all-gather: if each rank's data have at most this size, a rank passes on
+    // what it has received together with its own data (Bruck's algorithm). So each rank sends only
+    // log2(ranks) messages.
     TRI_MESSAGE_GATHER_BYTES = 2048,
-    // Up to this number of ranks, each sends small data to all others directly.
+    // Up to this number of ranks, in a collective of small data (TRI_MESSAGE_EAGER_BYTES) each rank
+    // sends its data to all others directly.
     TRI_MESSAGE_EXCHANGE_RANKS = 16,
     // Large data are summed window by window: a window is some of the elements, for which the ranks
-    // send each other their terms of the sums at one time. The most and the least memory for one
-    // rank's terms of one window.
+    // send each other their terms of the sums at one time. These two are the most and the least
+    // bytes of one rank's terms of one window.
     TRI_MESSAGE_WINDOW_BYTES = 512 << 10,
     TRI_MESSAGE_LEAST_WINDOW_BYTES = 16 << 10,
     // The most scratch memory of a communicator, unless there are so many ranks that windows of the

@@ -33,12 +33,12 @@ enum { TRI_MODULE_MAGIC = 0x54524d4f };
 
 // Whether the module NAME.so lies in one of the folders in which tri_module_load searches.
 bool tri_module_is_installed(const char *name);
-// Loads the module NAME.so and returns its table of functions. The module stays loaded until the
-// process ends. If the environment variable TRIREME_MODULES is set, the module has to be in the
-// folder that it names. Otherwise it is searched for beside the program (bin/../lib/trireme),
-// beside the library, and in the folder for which the program was built. TRI_NOT_FOUND: the message
-// lists these folders. TRI_UNSUPPORTED: the module cannot be loaded, or belongs to another version
-// of the program.
+// Loads the module NAME.so and sets *table to its table of functions. The module stays loaded until
+// the process ends. If the environment variable TRIREME_MODULES names a folder, the module has to
+// be there. Otherwise the module is searched for beside the program (bin/../lib/trireme), beside
+// the library, and in the folder for which the program was built. TRI_NOT_FOUND: the message lists
+// the folders. TRI_UNSUPPORTED: the module cannot be loaded, or belongs to another version of the
+// program.
 tri_status tri_module_load(const char *name, const char *interface, uint32_t abi,
                            const void **table);
 

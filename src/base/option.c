@@ -38,8 +38,8 @@ static const char *join(tri_arena *arena, const char *const *words) {
     return text;
 }
 
-// Formats the allowed range of a row for messages. A very large maximum is named only if the value
-// is above it; otherwise it would distract.
+// Formats the allowed range of a row for messages. A very large maximum would distract, so it is
+// named only if the value is above it.
 static const char *range_text(tri_arena *arena, const tri_option *row, const tri_tree *node) {
     double value;
     bool is_above = tri_tree_to_double(node, &value) && value > row->max;
@@ -487,8 +487,9 @@ const char *tri_option_nearest(const char *word, const char *const *known, int c
     for (int i = 0; i < count; i++) {
         if (!known[i]) continue;
         int d = distance(word, known[i]);
-        // If a known word has no letter in common with `word`, it is never near, although the
-        // distance between short words is always small.
+        // If a known word has no letter in common with `word`, the distance is at least the length
+        // of the known word. Such a word is never near, although for short words this distance may
+        // be below `best`.
         if (d < best && d < (int)strlen(known[i])) best = d, nearest = known[i];
     }
     return nearest;

@@ -1,7 +1,7 @@
 // Options described by tables. Each part of the program defines a struct, and a table with one row
-// for each member. By the tables, the functions below read a recipe (with errors that name file,
-// line, key and what is allowed), fill in defaults, and write the resolved recipe, in which every
-// option has its value. option_manual.h prints a table's manual.
+// for each member. With a table, the functions below read a section of a recipe into the struct
+// (with errors that name file, line, key and what is allowed), fill in defaults, and write the
+// resolved recipe, in which every option has its value. option_manual.h prints a table's manual.
 //
 //   typedef struct tri_batch_options { int64_t global, micro; } tri_batch_options;
 //   static const tri_option rows[] = {
@@ -67,15 +67,15 @@ typedef struct tri_option {
     const char *key;
     tri_option_type type;
     size_t offset;
-    const char *default_yaml; // YAML text; NULL: null, or 0 for numbers
+    const char *default_yaml; // YAML text of the default; NULL: the member stays zero
     double min, max; // limits of a number, or of the elements of a list; both are allowed values
     const char *const *choices;    // NULL at the end
     const tri_option_table *table; // table of a nested map
-    // Tables of the keys below this row, if those keys depend on a name that the user chooses: one
-    // table for each possible name, which is the table's `section`; NULL at the end. For example,
-    // the keys of an element of data.transform depend on the transform's name. In the section
-    // `model`, the keys that the row of type TRI_OPTION_IS_REST collects depend on model.name. Only
-    // the manual reads these tables.
+    // Tables of the keys below this row, if these keys depend on a name that the user chooses.
+    // There is one table for each possible name, and `section` of the table is the name; NULL at
+    // the end. For example, the keys of an element of data.transform depend on the transform's
+    // name, and the keys that TRI_OPTION_IS_REST collects in the section `model` depend on
+    // model.name. Only the manual reads these tables.
     const tri_option_table *const *kinds;
     int length;       // required length of a list; 0: any
     const char *help; // one line that describes the option

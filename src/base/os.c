@@ -164,8 +164,8 @@ static tri_status sync_above(const char *path) {
     if (!slash) snprintf(above, sizeof above, ".");
     if (slash) slash[slash == above] = 0;
     tri_status status = tri_os_sync_folder(above);
-    // TRI_BAD_INPUT: this process may not read the folder. So it cannot sync it, which is no
-    // failure.
+    // TRI_BAD_INPUT: this process may not read the folder, and so cannot sync it. That is not
+    // reported as a failure.
     return status == TRI_BAD_INPUT ? TRI_OK : status;
 }
 

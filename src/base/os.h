@@ -66,9 +66,9 @@ tri_status tri_os_pread_all(int fd, void *data, size_t size, int64_t offset, con
 // Reads a whole file of at most `max_bytes`. *out is malloc'ed, ends with a 0 byte that *size does
 // not count, and belongs to the caller. TRI_BAD_INPUT: the file is too large, or may not be read.
 tri_status tri_os_read_file(const char *path, size_t max_bytes, char **out, size_t *size);
-// Rejects everything that is not a plain file. TRI_BAD_INPUT: `path` is a pipe, device, socket or
-// folder, which could block for ever when it is opened or read. A missing file is not a failure
-// here.
+// Rejects everything that is not a plain file, because a pipe or a device could block for ever when
+// it is opened or read. TRI_BAD_INPUT: `path` is a pipe, device, socket or folder. A missing file
+// is not rejected.
 tri_status tri_os_check_file(const char *path);
 // A file that is written under a temporary name in the same folder, and renamed to `path` when it
 // is complete and synced. The temporary name is random, so that no other user can create it first,
@@ -77,7 +77,8 @@ tri_status tri_os_check_file(const char *path);
 typedef struct tri_os_replacement {
     const char *path; // must stay valid until tri_os_replacement_end
     int fd;
-    // The file is of no use after a crash of the system, so nothing is synced; false at the start.
+    // True: the file is of no use after a crash of the system, so nothing is synced.
+    // tri_os_replacement_begin sets false, which the caller may change.
     bool is_fleeting;
     char temporary[PATH_MAX];
 } tri_os_replacement;
@@ -95,12 +96,12 @@ tri_status tri_os_replace_fleeting(const char *path, const void *data, size_t si
 // True if `entry` is the name of a temporary file for `name`. A killed process may have left it,
 // and the next process removes it.
 bool tri_os_is_temporary_of(const char *entry, const char *name);
-// Opens a file as open(2) does, and creates it if it does not exist. If `path` is a symbolic link
-// to a file that does not exist, it fails, because another user may have put the link there.
+// Opens a file as open(2) does, and creates the file if it does not exist. Fails if `path` is a
+// symbolic link to a file that does not exist, because another user may have put the link there.
 // `flags` are given without O_CREAT.
 int tri_os_open_or_create(const char *path, int flags, mode_t mode);
-// Returns random bits for the name of a new file. Other users cannot predict them, and so cannot
-// create a file of that name first.
+// Returns random bits for the name of a new file. Other users cannot predict them (except early
+// during a boot), and so cannot create a file of that name first.
 uint64_t tri_os_random(void);
 // Makes a folder and its parents (mkdir -p), synced so that the folders survive a crash. Folders
 // that exist already are no failure.
@@ -111,7 +112,7 @@ tri_status tri_os_sync_folder(const char *path);
 // `path` is one, because the files behind them are not ours.
 tri_status tri_os_remove_tree(const char *path);
 // Makes the failure of a system call from errno: TRI_NO_SPACE, TRI_NOT_FOUND, TRI_BAD_INPUT (not
-// permitted) or TRI_IO, with the message "PATH: cannot VERB: reason".
+// permitted, or no usable path) or TRI_IO, with the message "PATH: cannot VERB: reason".
 tri_status tri_os_fail(const char *verb, const char *path);
 
 #endif

@@ -1,5 +1,6 @@
-// Keys and draws of the random generator Philox, which turns a key and a counter into four random
-// words. The generator itself is in the header, so that loops over it vectorise.
+// Computes keys for the random generator Philox and draws numbers from it. Philox turns a key and a
+// counter into four random words. The generator is in the header, so that the compiler can
+// vectorise loops over it.
 #include "base/philox.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-// Finds this program's file. /proc/self/exe does not always name it: if a loader was started with
-// the program as its argument, as the starter of a bundle does (packaging/starter.c), it names the
-// loader.
+// Finds this program's file. /proc/self/exe names a loader instead if the loader was started with
+// the program as its argument. The starter of a bundle (a folder with the program and all libraries
+// that it needs) starts the program in this way (packaging/starter.c).
 #ifndef TRIREME_BASE_PROGRAM_H
 #define TRIREME_BASE_PROGRAM_H
 
@@ -9,8 +9,9 @@
 
 // Finds the file from which the main program was loaded. False: the system does not tell.
 bool tri_program_file(char out[PATH_MAX]);
-// Finds the file to execute in order to start this program again: the program's file, or the
-// starter of its bundle (bin/NAME beside libexec/NAME). False: the system does not tell.
+// Finds the file to execute in order to start this program again: the program's file or, if the
+// program lies in a bundle, the bundle's starter (bin/NAME for the program libexec/NAME). False:
+// the system does not tell.
 bool tri_program_start(char out[PATH_MAX]);
 // Removes the last component of a path. False: there is none.
 bool tri_program_folder(char *path);

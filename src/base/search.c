@@ -1,4 +1,5 @@
-// Binary search; the caller supplies the comparison, so that one function serves all lists.
+// Searches sorted lists by bisection. The caller supplies the comparison, so that one function
+// serves all lists.
 #include "base/search.h"
 
 int tri_lower_bound(int count, bool (*is_below)(const void *context, int index, int64_t key),

@@ -1,6 +1,6 @@
 // Starts threads with all signals blocked, so that signals reach the threads of the program that
-// uses the library; and makes conditions that use the monotonic clock, because the real-time clock
-// may be set.
+// uses the library. Makes condition variables that use the monotonic clock, because the real-time
+// clock may be set.
 #include "base/thread.h"
 
 #include <signal.h>

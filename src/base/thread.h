@@ -1,4 +1,4 @@
-// Starts the library's threads, and makes conditions that use the monotonic clock.
+// Starts the library's threads, and makes condition variables that use the monotonic clock.
 #ifndef TRIREME_BASE_THREAD_H
 #define TRIREME_BASE_THREAD_H
 
@@ -17,10 +17,10 @@ int tri_thread_start(pthread_t *thread, void *(*body)(void *context), void *cont
 tri_status tri_thread_demand(pthread_t *thread, void *(*body)(void *context), void *context,
                              const char *whose);
 
-// Makes a condition whose timed waits use the monotonic clock, because the real-time clock may be
-// set during a wait.
+// Makes a condition variable whose timed waits use the monotonic clock, because the real-time clock
+// may be set during a wait.
 void tri_condition_init(pthread_cond_t *condition);
-// Returns the time `ms` milliseconds from now, for a timed wait on a condition that
+// Returns the time `ms` milliseconds from now, for a timed wait on a condition variable that
 // tri_condition_init has made.
 struct timespec tri_condition_deadline(int64_t ms);
 

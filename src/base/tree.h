@@ -32,8 +32,8 @@ struct tri_tree {
     tri_tree **items;
 };
 
-// Parsers. Where text and `file` are given, the file is not opened: errors and nodes name it, and
-// its name is copied. TRI_BAD_INPUT: the message begins with "FILE:LINE: ". Rejected are:
+// Parsers. A parser that gets the text does not open `file`: this is only the name that errors and
+// nodes give, and is copied. TRI_BAD_INPUT: the message begins with "FILE:LINE: ". Rejected are:
 // - more than one document, and NUL characters;
 // - duplicate keys, keys that are not scalars, and tags other than !!str;
 // - an alias inside the node for which it stands, because it would never end;
@@ -48,15 +48,15 @@ tri_status tri_yaml_parse(tri_arena *arena, const char *text, size_t size, const
 tri_status tri_yaml_parse_value(tri_arena *arena, const char *text, const char *source,
                                 tri_tree **out);
 tri_status tri_yaml_read_file(tri_arena *arena, const char *path, tri_tree **out);
-// Parses JSON (RFC 8259) by jansson. Nodes have the file but no line, because jansson does not tell
-// it.
+// Parses JSON (RFC 8259) with the library jansson. Nodes have the file but no line, because jansson
+// does not report the lines of values.
 tri_status tri_json_parse(tri_arena *arena, const char *text, size_t size, const char *file,
                           tri_tree **out);
 tri_status tri_json_read_file(tri_arena *arena, const char *path, tri_tree **out);
 // Replaces by blanks, in place, what people write into JSON although it is not allowed: comments
 // (#, // and /* */) and a comma after the last entry. True if there was any.
 bool tri_json_relax(char *text, size_t size);
-// True if the text is UTF-8. Other texts can be in neither JSON nor a safetensors header.
+// True if the text is UTF-8: only such text can be in JSON or in a safetensors header.
 bool tri_json_is_text(const char *text);
 
 // Writers. The text is deterministic, lies in the arena, and parsing it gives an equal tree. YAML:
@@ -86,7 +86,8 @@ void tri_tree_put(tri_arena *arena, tri_tree *map, const char *key, tri_tree *va
 bool tri_tree_remove(tri_tree *map, const char *key);
 tri_tree *tri_tree_copy(tri_arena *arena, const tri_tree *node);
 
-// Functions that read trees. A node that is NULL or not a map has no entries.
+// Functions that read trees. tri_tree_get returns NULL if `map` has no such entry, is NULL, or is
+// not a map.
 tri_tree *tri_tree_get(const tri_tree *map, const char *key);
 // Finds a node by its path, such as "trainer.max_epochs".
 tri_tree *tri_tree_find(const tri_tree *root, const char *path);

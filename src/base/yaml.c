@@ -90,8 +90,10 @@ static tri_status add_anchor(reader *r, const yaml_char_t *name, size_t line, in
     return TRI_OK;
 }
 
-// Copies the node for which an alias stands, because each copy has its own position in the tree.
-// Copies share their texts, and count towards TRI_MAX_TREE_NODES. `depth` is the depth of the copy.
+// Copies the node for which an alias stands, with everything inside it. Two places cannot share one
+// node: a node stores the key under which it stands, and an override of the recipe may later change
+// one place only. Copies share their texts, and count towards TRI_MAX_TREE_NODES. `depth` is the
+// depth of the copy.
 static tri_status expand(reader *r, const tri_tree *from, size_t line, int depth, tri_tree **out) {
     TRI_TRY(count_node(r, line));
     if (depth > TRI_MAX_TREE_DEPTH) return fail_at(r, line, "nested too deeply, aliases expanded");

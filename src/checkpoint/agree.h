@@ -1,4 +1,4 @@
-// Collective operations of a save and of a verification, so that all ranks of a run take the same
+// Collective operations of a save and of a verification, so that all ranks of a run make the same
 // decisions. A communicator that is NULL or has one rank needs no messages: each call returns at
 // once.
 #ifndef TRIREME_CHECKPOINT_AGREE_H

@@ -31,8 +31,9 @@ typedef struct tri_state_tensor {
 // What tri_state_source.holder_count stores in *index on a rank that does not hold the tensor.
 enum { TRI_NOT_A_HOLDER = -1 };
 
-// Where a save reads tensors from. The caller keeps it alive until the call of the save returns.
-// `tensors` may be in any order: in the file they are sorted by element size, then by name.
+// Where a save reads tensors from. It must stay valid until tri_checkpoint_save or
+// tri_checkpoint_save_begin returns. `tensors` may be in any order: in the file they are sorted by
+// element size, the largest first, and then by name.
 typedef struct tri_state_source {
     const tri_state_tensor *tensors;
     int count;
@@ -82,13 +83,13 @@ typedef struct tri_checkpoint_save_request {
     // How many bytes are hashed and written at once, a multiple of 8; 0:
     // TRI_CHECKPOINT_CHUNK_BYTES.
     int64_t chunk_bytes;
-    // The size of the largest snapshot that this rank may allocate (tri_checkpoint_save_begin),
-    // because a snapshot needs the memory of the state a second time. 0, which all ranks must then
-    // pass: the save takes no snapshot.
+    // How many bytes this rank may allocate for a snapshot (tri_checkpoint_save_begin), a second
+    // copy of what the rank writes. 0: the save takes no snapshot; then all ranks must pass 0.
     int64_t snapshot_bytes;
-    // Called on rank 0 before the commit: returns TRI_OK if this run may commit, else an error,
-    // which makes the save fail. So a run that has been started again meanwhile, or that has lost a
-    // rank, commits nothing. NULL: the save always commits. Any thread may make the call.
+    // Called on rank 0 before the commit: returns TRI_OK if the processes of this run may commit,
+    // else an error, with which the save fails. They may not if they have lost a rank, or if the
+    // run was started again, so that other processes have replaced them. NULL: the save always
+    // commits. Any thread may make the call.
     tri_status (*admit)(void *context);
     void *admit_context;
     // Set when the save ends: how many seconds the slowest rank worked for it. The time between the
@@ -97,10 +98,10 @@ typedef struct tri_checkpoint_save_request {
     double *worked_s;
 } tri_checkpoint_save_request;
 
-// Saves a checkpoint. Collective. Commits RUN/checkpoints/step-XXXXXXXX, points `last` (and `best`)
-// at it, then removes the checkpoints that are not to be kept: all but the newest, the one before
-// it (in case the newest is damaged) and the `save_top_k` best. A checkpoint of the same step is
-// replaced.
+// Saves a checkpoint. Collective. Commits RUN/checkpoints/step-XXXXXXXX, points the link `last` at
+// it and `best` at the best checkpoint, then removes old checkpoints. It keeps the newest, the one
+// before it (in case the newest is damaged) and the `save_top_k` best. A checkpoint of the same
+// step is replaced.
 // On failure every rank returns the same status and a message that names the failing rank. Nothing
 // remains of the new checkpoint, and all earlier ones stay. The status is TRI_NO_SPACE, TRI_IO, or
 // an error of the source or of the communicator. A failure after the commit (to set a symbolic
@@ -111,9 +112,9 @@ tri_status tri_checkpoint_save(const tri_checkpoint_save_request *request);
 // snapshot; a thread then hashes and writes the snapshot while training continues. If the snapshot
 // does not fit into the memory of every rank, `begin` itself writes the data instead. A save has
 // two stages: first all ranks write, then rank 0 commits. When every rank has finished a stage, or
-// one has failed, all ranks call tri_checkpoint_save_advance together; the second call ends the
-// save. The request's pointers must stay valid until then, but its sources only until `begin`
-// returns.
+// one has failed, all ranks call tri_checkpoint_save_advance together. The second call ends the
+// save, or the first one if a rank has failed. The request's pointers must stay valid until then,
+// but its sources only until `begin` returns.
 typedef struct tri_pending_save tri_pending_save;
 typedef enum tri_save_state {
     TRI_SAVE_BUSY,  // the present stage of the save (writing, commit) is running
@@ -151,16 +152,18 @@ tri_status tri_checkpoint_clean(const char *run_dir);
 //   auto   the newest intact checkpoint of RUN, with a warning for each damaged one.
 //          TRI_CORRUPT: there are checkpoints but none is intact.
 //   never  TRI_BAD_INPUT: RUN is not empty.
-//   path   a step's folder, a link to one, or a run folder (its newest). TRI_CORRUPT names the
-//          damaged file and tensor; TRI_BAD_INPUT for a file of weights alone; TRI_NOT_FOUND.
+//   path   a step's folder, a link to one, or a run folder (its newest). TRI_CORRUPT: the message
+//          names the damaged file and tensor. TRI_BAD_INPUT: it is a file of weights alone.
+//          TRI_NOT_FOUND: there is no checkpoint.
 // Collective if `comm` is not NULL: rank 0 chooses, and the ranks divide the chunks to verify
 // evenly. If one rank sees a file that another rank does not see yet, the other one waits for it
 // (checkpoint/late.h).
 tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run_dir,
                                const char *resume, const char **out);
 
-// Finds the first candidate of tri_checkpoint_find without verifying it. Not collective: it is for
-// a single rank, which then verifies and loads at once with tri_checkpoint_load_whole.
+// Finds the checkpoint that tri_checkpoint_find would verify first, but does not verify it. Not
+// collective: for a single rank, which then verifies and loads it in one go with
+// tri_checkpoint_load_whole.
 tri_status tri_checkpoint_find_first(tri_arena *arena, const char *run_dir, const char *resume,
                                      const char **out);
 
@@ -188,8 +191,8 @@ tri_status tri_checkpoint_load(tri_arena *arena, const char *path, const tri_sta
                                const tri_state_sink *optimizer, tri_checkpoint_info *out);
 
 // As tri_checkpoint_load, but verifies every byte of the checkpoint, also of tensors that no sink
-// wants. It reads each file only once, where find and load would read it twice. If it fails, it may
-// have written to the sinks already.
+// wants. It reads each file only once, while tri_checkpoint_find and tri_checkpoint_load together
+// would read it twice. If the call fails, some tensors may be in the sinks already.
 tri_status tri_checkpoint_load_whole(tri_arena *arena, const char *path,
                                      const tri_state_sink *model, const tri_state_sink *optimizer,
                                      tri_checkpoint_info *out);
@@ -213,7 +216,7 @@ tri_status tri_checkpoint_list(const char *run_dir, bool json, FILE *out);
 tri_status tri_checkpoint_verify(const char *path, bool json, FILE *out);
 // Writes the weights of `path` (as for tri_checkpoint_load_weights) to one .safetensors file.
 // `dtype` is the type to which floating-point tensors are converted: F32, F16, BF16 or F64; NULL
-// keeps their types. Prints what was written to `out` unless that is NULL.
+// keeps their types. Tells on `out` what was written; NULL: tells nothing.
 tri_status tri_checkpoint_export(const char *path, const char *out_path, const char *dtype,
                                  FILE *out);
 // Compares the weights of two paths tensor by tensor, and the optimizer states if both are

@@ -12,8 +12,8 @@ static tri_status cut_range(tri_arena *arena, int64_t offset, int64_t size_bytes
                             int64_t chunk_bytes, int *capacity, checkpoint_chunks *out) {
     for (int64_t done = 0; done < size_bytes; done += chunk_bytes) {
         // Every tensor with elements needs at least one chunk, because no chunk holds several
-        // tensors. So the limit refuses only a tensor's second and later chunks, which larger
-        // chunks would avoid.
+        // tensors. So a tensor's first chunk is always allowed. The limit holds only for its
+        // further chunks, which larger chunks would avoid.
         if (done > 0 && out->count >= TRI_MAX_CHECKPOINT_CHUNKS)
             return TRI_FAIL(TRI_UNSUPPORTED, "more than %d chunks of %lld bytes",
                             TRI_MAX_CHECKPOINT_CHUNKS, (long long)chunk_bytes);

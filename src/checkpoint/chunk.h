@@ -1,6 +1,6 @@
 // Cuts a safetensors file into chunks. A chunk is read, written and hashed as one, so that memory
-// is bounded and ranks can divide the work. It lies in the header or in one tensor. The header
-// alone determines the chunks, so all ranks cut in the same way.
+// is bounded and ranks can divide the work. Each chunk lies in the header or in one tensor. The
+// header alone determines the chunks, so all ranks cut in the same way.
 #ifndef TRIREME_CHECKPOINT_CHUNK_H
 #define TRIREME_CHECKPOINT_CHUNK_H
 

@@ -178,8 +178,8 @@ static tri_status await_newest(tri_arena *arena, tri_comm *comm, const char *run
     return TRI_OK;
 }
 
-// Puts the checkpoint for which rank 0 has waited at the head of the list, unless it is in the list
-// already. Rank 0 may still not see it: then verifying it reports what is wrong.
+// Puts the checkpoint for which rank 0 has waited at the head of the list, unless the list has it
+// already. If rank 0 still does not see this checkpoint, verifying it reports what is wrong.
 static void put_first(tri_arena *arena, const char *newest, candidates *all) {
     for (int i = 0; i < all->count; i++)
         if (!strcmp(checkpoint_base_name(all->paths[i]), checkpoint_base_name(newest))) return;

@@ -18,7 +18,8 @@
 enum { STEP_DIGITS = 8 };
 static const char STEP[] = "step-", REPLACED[] = ".old-";
 static const char LINK[] = ".link-";
-static const char *const HIDDEN[] = {".tmp-", ".del-", LINK, REPLACED}; // see checkpoint_hidden
+// How the names begin that checkpoint_hidden makes.
+static const char *const HIDDEN[] = {".tmp-", ".del-", LINK, REPLACED};
 
 const char *checkpoint_home(tri_arena *arena, const char *run_dir) {
     return tri_arena_printf(arena, "%s/checkpoints", run_dir);

@@ -23,7 +23,7 @@ typedef struct checkpoint_steps {
 // Make the names "RUN/checkpoints" and "step-00000938".
 const char *checkpoint_home(tri_arena *arena, const char *run_dir);
 const char *checkpoint_step_name(tri_arena *arena, int64_t step);
-// True if the last component of `path` is the name of a step's folder.
+// True if the last component of `path` is the name of a step's folder; *step is then its number.
 bool checkpoint_is_step_name(const char *path, int64_t *step);
 // Gets the last component of a path.
 const char *checkpoint_base_name(const char *path);
@@ -53,7 +53,8 @@ tri_status checkpoint_link(tri_arena *arena, const char *home, const char *link,
                            const char *target);
 // Whether the symbolic link HOME/LINK leads to the step at `path`.
 bool checkpoint_links_to(tri_arena *arena, const char *home, const char *link, const char *path);
-// Corrects the symbolic links "last" and "best" after a save was killed before it had set them.
+// Corrects the symbolic links "last" and "best". They are wrong if a save was killed after its
+// commit but before it had set them.
 tri_status checkpoint_repair_links(tri_arena *arena, const char *home,
                                    const checkpoint_steps *steps);
 // Removes checkpoints. It keeps the newest, its TRI_CHECKPOINT_SPARES predecessors, the best

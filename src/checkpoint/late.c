@@ -1,4 +1,4 @@
-// Waits, for a limited time, for files that another rank sees and this one does not see yet, as it
+// Waits, for a limited time, for files that another rank sees and this one does not see yet, which
 // happens on network file systems. A file that no rank has seen is not waited for, because it will
 // not come.
 #include "checkpoint/late.h"
@@ -30,7 +30,7 @@ void checkpoint_look(checkpoint_sight *sight) {
 }
 
 // Whether this host sees the first size_bytes bytes of the file. Opens the file and reads the last
-// of these bytes, because the length that the host remembers may be old. Also true after an error
+// of these bytes, because the length that the host has cached may be old. Also true after an error
 // for which waiting does not help.
 static bool is_seen(const char *path, int64_t size_bytes) {
     int fd = tri_os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);

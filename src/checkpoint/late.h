@@ -1,6 +1,6 @@
-// Waits for files that this host sees later than another host. On a file system of several hosts, a
-// file that one host has written may be missing or too short on another for some seconds, and would
-// be reported as damaged.
+// Waits for files that this host sees later than another host. On a network file system, a file
+// that one host has written may be missing or too short on another for some seconds. Without the
+// wait it would be reported as damaged.
 #ifndef TRIREME_CHECKPOINT_LATE_H
 #define TRIREME_CHECKPOINT_LATE_H
 
@@ -10,8 +10,10 @@
 #include <limits.h>
 
 enum {
-    CHECKPOINT_LATE_MS = 10000, // total time for all files of one search, or of one save
-    // First pause between two looks; each further pause is twice as long.
+    // How long a rank waits at most, in total, for the files of one operation, such as a save or a
+    // search for a checkpoint.
+    CHECKPOINT_LATE_MS = 10000,
+    // First pause between two looks; each further pause is twice as long, up to the longest.
     CHECKPOINT_LATE_FIRST_PAUSE_MS = 10,
     CHECKPOINT_LATE_LONGEST_PAUSE_MS = 500,
 };

@@ -133,8 +133,8 @@ static tri_status verify_step(tri_arena *arena, const char *path, bool json, FIL
     return status;
 }
 
-// Checks files that Trireme did not write. They have no hashes, so only their headers and lengths
-// can be checked.
+// Checks files of weights that are given without a checkpoint's state.json. Their hashes are not
+// known, so only their headers and lengths can be checked.
 static tri_status verify_weights(tri_arena *arena, const char *path, bool json, FILE *out) {
     checkpoint_weights weights;
     tri_status status = checkpoint_weights_open(arena, path, &weights);

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What stands before state.json's own hash. The 64 digits of the hash and "} end the file.
+// The text before state.json's own hash. After it come the 64 hexadecimal digits of the hash and
+// the characters "}, which end the file.
 static const char SEAL[] = ",\"sha256\":\"";
 enum { SEAL_BYTES = sizeof SEAL - 1 + 2 * CHECKPOINT_HASH_BYTES + 2 };
 

@@ -1,5 +1,5 @@
-// Pairs the tensors of a file with those of a sink by name, and names the likely mistake if they
-// differ.
+// Pairs the tensors of a file with those of a sink by name. If a tensor has no partner, the error
+// names the likely mistake.
 #include "base/option.h"
 #include "checkpoint/verify.h"
 

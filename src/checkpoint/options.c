@@ -1,5 +1,5 @@
-// The option table of a recipe's section `checkpoint`: recipes are read and checked by it, and the
-// manual is printed from it.
+// The option table of a recipe's section `checkpoint`. Recipes are read and checked with the table,
+// and the manual is printed from it.
 #include "checkpoint/options.h"
 
 #define S tri_checkpoint_options

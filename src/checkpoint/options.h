@@ -15,7 +15,7 @@ typedef struct tri_checkpoint_options {
     double train_time_interval; // a checkpoint every so many seconds; 0: none by time
     bool save_last;             // a checkpoint when the run ends
     bool async;                 // copy the state and write the copy while training continues
-    int64_t save_top_k;         // how many checkpoints to keep, the best by `monitor`; -1: all
+    int64_t save_top_k; // how many of the best (by `monitor`) to keep besides the newest; -1: all
     const char *monitor;
     tri_monitor_mode mode;
 } tri_checkpoint_options;

@@ -42,13 +42,15 @@ struct tri_pending_save {
     void *buffer; // memory for one chunk; NULL if is_async
     int fds[CHECKPOINT_MAX_FILES];
     // A save has two stages, writing and committing. If is_async, each stage runs on a thread, so
-    // that training continues. While the thread runs, only it may use this struct; is_ready tells
-    // that it has ended.
+    // that training continues. While the thread runs, only it may use this struct, except for the
+    // atomic members. is_ready: the thread is done. is_cancelled: it shall end early.
     bool is_async, has_thread, is_committing, is_committed;
     void (*stage)(save *s);
     pthread_t thread;
     _Atomic bool is_ready, is_cancelled;
-    int64_t worked_ns; // how long tri_checkpoint_save_begin and the ended stages worked in total
+    // Time spent in tri_checkpoint_save_begin and in the stages that have ended. For writing, the
+    // first stage, the time of the slowest rank counts.
+    int64_t worked_ns;
     tri_status status; // this rank's first failure; `message` is its text
     char message[TRI_MESSAGE_MAX_BYTES];
 };
@@ -92,11 +94,11 @@ static tri_status plan_file(save *s, const char *name, const tri_state_source *s
     return TRI_OK;
 }
 
-// Whether this rank writes the chunk. The file is divided into numbered ranges of chunk_bytes. If n
-// ranks hold the chunk's tensor, the number of the range in which the chunk begins, modulo n, tells
-// which of them writes it. All ranks go through the file in order, so at any moment they need
-// neighbouring tensors. Reading a tensor may be collective (tri_state_source.fetch), and with this
-// order no rank waits long for the others.
+// Whether this rank writes the chunk. The file is divided into ranges of chunk_bytes. A chunk that
+// begins in range number i is written by one of the n ranks that hold its tensor: the one with
+// number i modulo n among them. So the ranks take turns, go through the file at about the same
+// speed, and need neighbouring tensors at any moment. Reading a tensor may be collective
+// (tri_state_source.fetch); in this order no rank waits long for the others.
 static bool writes_chunk(const save *s, const tri_state_source *source,
                          const checkpoint_chunk *chunk) {
     int64_t index = chunk->offset / s->manifest.chunk_bytes;

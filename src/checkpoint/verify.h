@@ -6,13 +6,13 @@
 
 #include "checkpoint/manifest.h"
 
-// Reads and verifies one file of a checkpoint. A sink also gets the tensors, so that the file is
-// read only once; the sink's tensors must be exactly those of the file. With `sink` NULL it only
-// verifies.
+// Reads and verifies one file of a checkpoint. If `sink` is not NULL, the sink gets the tensors
+// while they are verified, so that the file is read only once; its tensors must be exactly those of
+// the file.
 tri_status checkpoint_read_file(const char *folder, const checkpoint_manifest *manifest,
                                 const checkpoint_file *file, const tri_state_sink *sink);
-// Reads state.json in a checkpoint's folder. TRI_CORRUPT also if the folder's name is that of
-// another step, because somebody has renamed it.
+// Reads state.json in a checkpoint's folder. TRI_CORRUPT also if the folder's name and state.json
+// name different steps: then somebody has renamed the folder.
 tri_status checkpoint_open(tri_arena *arena, const char *folder, checkpoint_manifest *manifest);
 // Verifies every file of a checkpoint. *manifest lies in `arena`.
 tri_status checkpoint_verify(tri_arena *arena, const char *folder, checkpoint_manifest *manifest);

@@ -1,6 +1,7 @@
 // Opens weights from any supported source as one list of tensors. A source is one safetensors file,
 // a checkpoint, or several safetensors files ("shards") that an index file lists
-// (model.safetensors.index.json). So export, diff and initial weights need not know the difference.
+// (model.safetensors.index.json). So the code that exports, compares or loads weights need not
+// distinguish them.
 #ifndef TRIREME_CHECKPOINT_WEIGHTS_H
 #define TRIREME_CHECKPOINT_WEIGHTS_H
 
@@ -19,8 +20,8 @@ typedef struct checkpoint_weights {
 } checkpoint_weights;
 
 // Opens a .safetensors file, the index of a sharded one, a folder with either, or a checkpoint. A
-// checkpoint is verified first. Everything except the open files lies in `arena`. The caller closes
-// *out, also after a failure.
+// checkpoint's weights are verified first. Everything except the open files lies in `arena`. The
+// caller closes *out, also after a failure.
 tri_status checkpoint_weights_open(tri_arena *arena, const char *path, checkpoint_weights *out);
 // Opens one safetensors file. Even if it belongs to a checkpoint, the checkpoint's other files are
 // not looked at.

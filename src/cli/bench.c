@@ -104,7 +104,8 @@ static tri_status bench_comm(const cli_arguments *a, bool json) {
     tri_log_stage("first barrier");
     if (status == TRI_OK) status = tri_comm_bench(comm, &options, stdout);
     if (status != TRI_OK && comm->size > 1) comm->backend->abort(comm, tri_error_message());
-    // `health` reads the record of this rank's actions (its ring), which tri_comm_close frees.
+    // tri_comm_close frees the record of this rank's actions (its ring), so `health`, which reads
+    // the record, stops reading first.
     tri_health_drop_ring(health);
     tri_comm_close(comm);
     tri_health_stop(health);

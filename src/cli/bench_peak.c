@@ -17,8 +17,8 @@ enum {
     LEAST_SIZE = 64,        // rows of the smallest square matrices
     MOST_SIZE = 8192,       // rows of the largest square matrices
 };
-// Vectors and matrices grow until a measurement takes this long, so that the time to start it is
-// only a small part of it.
+// Vectors and matrices grow until a measurement takes this long, so that the time to start the work
+// is only a small part of the measurement.
 static const double LONG_S = 0.02;
 
 static tri_status time_sums(tri_queue *queue, void *a, const void *b, size_t bytes,

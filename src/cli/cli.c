@@ -54,8 +54,8 @@ static bool takes_overrides(const cli_command *command) {
     return found;
 }
 
-// Reports an unknown flag. If it is a key of the recipe (people write --lr), tells how to write it
-// instead; `next` is the word after the flag.
+// Reports an unknown flag. If the flag is a key of the recipe (people write --lr), tells how to
+// write this key instead; `next` is the word after the flag.
 static int unknown_flag(const cli_command *command, const char *text, const char *next,
                         const char *const *known, int count) {
     const char *equals = strchr(text, '='), *instead = NULL;

@@ -25,8 +25,8 @@ typedef struct cli_verb {
     const char *name, *arguments, *help;
 } cli_verb;
 
-// Which of a command's flags have an effect with a verb. If another flag is given, a warning says
-// so.
+// Which of a command's flags have an effect with a verb. For any other flag that is given, a
+// warning says that it has none.
 typedef struct cli_verb_flags {
     const char *verb, *flags; // the flags are separated by blanks: "out json"
 } cli_verb_flags;
@@ -35,7 +35,7 @@ typedef struct cli_verb_flags {
 // is out of date.
 typedef struct cli_command {
     const char *name;
-    const char *arguments; // "RECIPE [key.path=value ...]"
+    const char *arguments; // what follows the name, for --help: "RECIPE [key.path=value ...]"
     const char *help;      // one line that describes the command
     const cli_flag *flags; // ends with a NULL name; NULL: there are none, or flag_at lists them
     // Gets flag `index` from a table outside of src/cli, for a command whose `flags` is NULL.
@@ -56,7 +56,7 @@ extern const cli_command *const cli_commands[];
 extern const tri_backends cli_backends;
 
 // Runs `trireme bench kernels` on the device with this name. `words`: built-in models, or a recipe
-// with its overrides; if empty, all built-in models.
+// with its overrides; if empty, all built-in models. `seconds`: how long each model is measured.
 tri_status cli_bench_kernels(const cli_context *context, const char *device, tri_arena *arena,
                              int count, char **words, double seconds, bool json);
 
@@ -97,9 +97,9 @@ tri_status cli_check_output(const char *flag, const char *output, const char *in
     { "device", "auto|cpu|cuda|ref|null|far", words, 0 }
 // Reads the value of --seconds; if the text is NULL, *out is `otherwise`.
 tri_status cli_read_seconds(const char *text, double otherwise, double *out);
-// If srun or mpirun started this rank and lets it run on the cores of other ranks too, binds it to
-// cores of its own (TRIREME_BIND), with one thread for each core. To be called before a command
-// computes. *cores: to how many cores it was bound; 0: it was not bound.
+// If srun or mpirun started this rank and lets it run on the cores of other ranks too, binds the
+// rank to cores of its own (TRIREME_BIND), with one thread for each core. To be called before a
+// command computes. *cores: to how many cores the rank was bound; 0: it was not bound.
 tri_status cli_bind_rank(int *cores);
 // Logs a warning on rank 0 only, so that it appears once.
 void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));

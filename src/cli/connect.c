@@ -1,7 +1,8 @@
 // Connects the ranks of a run by shared memory, by messages over the network, or by both. The
 // recipe, the launcher and the number of hosts decide which. With both (comm/pair), ranks of one
-// host share memory, and messages go between ranks with the same local rank. That needs the same
-// number of ranks on each host; else all ranks send messages to each other.
+// host share memory, and messages go between ranks with the same local rank (number among the ranks
+// of the host). That needs consecutive ranks on each host, and the same number of them; else all
+// ranks send messages to each other.
 //
 // The store is the small key-value service at which the ranks meet first, before they are
 // connected. A transport is what carries messages between ranks, by UCX or MPI; it is loaded as a
@@ -28,9 +29,9 @@ typedef struct connect_request {
     int hosts, local_ranks;
 } connect_request;
 
-// Checks that this rank has the same value of the setting `what` as rank 0. The setting determines
-// how the ranks are connected, so it is checked through the store, before they are connected.
-// Settings that do not matter for this are checked later, when the connected ranks compare their
+// Rank 0 stores its value of the setting `what`, and each other rank checks that it has the same.
+// The setting determines how the ranks are connected, so it is checked through the store, before
+// they are connected. Other settings are checked later, when the connected ranks compare their
 // recipes.
 static tri_status compare_with_first(const connect_request *q, const char *what, const char *value,
                                      const char *advice) {
@@ -109,8 +110,8 @@ static tri_status agree_to_open(void *context) {
 
 // Waits, at the store, until every rank has received the addresses of all ranks over the transport,
 // which shows that the transport reaches all of them. If a rank cannot use the network, it writes
-// the reason to the store (tell_failure), and the ranks that wait here get that reason. If they
-// waited for a message of the transport instead, they would not learn it.
+// the reason to the store (tell_failure), and the ranks that wait here get that reason. Ranks that
+// waited for a message of the transport instead would not learn the reason.
 static tri_status agree_to_begin(void *context) {
     const connect_request *q = context;
     return tri_store_agree(q->store, "that the transport reaches all ranks", q->timeout_ms);
@@ -214,8 +215,9 @@ tri_status cli_open_comm_after(const tri_identity *identity, const tri_comm_opti
                          .timeout_ms = tri_comm_timeout_ms(options)};
     *out = NULL;
     *health = NULL;
-    // The store is closed at the end if shared memory alone connects the ranks, because they need
-    // it only to find each other. If messages connect them, it stays open and watches them.
+    // The store is closed at the end if shared memory alone connects the ranks, because then they
+    // need the store only to find each other. If messages connect the ranks, the store stays open
+    // and watches them.
     TRI_TRY(tri_store_open(identity, q.timeout_ms, &q.store));
     tri_log_stage("met");
     q.hosts = tri_store_host_count(q.store);

@@ -8,13 +8,14 @@
 #include "rendezvous/rendezvous.h"
 
 // Connects all ranks of the job. Collective. `options` NULL: defaults. *health finds lost ranks.
-// The communicator asks it about them, so the caller closes the communicator first and then stops
-// *health. *health is NULL if shared memory alone connects the ranks, because shared memory finds
-// lost ranks itself.
+// The communicator uses *health, so the caller closes the communicator before it stops *health.
+// *health is NULL if shared memory alone connects the ranks, because shared memory finds lost ranks
+// itself.
 tri_status cli_open_comm(const tri_identity *identity, const tri_comm_options *options,
                          tri_comm **out, tri_health **health);
-// As cli_open_comm. If the ranks are on several hosts, it also calls `met` when all have met at the
-// store and none is connected yet. If `met` fails, this call fails too.
+// As cli_open_comm. If the ranks are on several hosts, it also calls `met` when all ranks have
+// reached the store (the key-value service through which they find each other) and none is
+// connected to another yet. If `met` fails, this call fails too.
 tri_status cli_open_comm_after(const tri_identity *identity, const tri_comm_options *options,
                                tri_status (*met)(void *context, tri_store *store), void *context,
                                tri_comm **out, tri_health **health);

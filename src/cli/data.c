@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// The texts in its JSON need no escapes: a field's name has only letters, digits and '_', and no
-// warning has a quote, a backslash or a control character.
+// Prints the summary of one field as JSON. Its texts need no escapes, because a field's name has
+// only letters, digits and '_'.
 static void print_field_json(const tri_data_summary *s) {
     char shape[128];
     printf("{\"name\":\"%s\",\"dtype\":\"%s\",\"shape\":%s,\"min\":%.6g,\"max\":%.6g,"
@@ -27,6 +27,8 @@ static void print_field_json(const tri_data_summary *s) {
     printf("]}");
 }
 
+// Prints the report of one split as JSON. Its texts need no escapes either: no warning has a quote,
+// a backslash or a control character.
 static void print_json(const char *split, const tri_data_report *r) {
     printf("{\"split\":\"%s\",\"samples\":%lld", split, (long long)r->samples);
     if (r->classes)

@@ -1,6 +1,6 @@
-// Prints, after a run, commands that can be pasted: to see its curves, evaluate it, train it
-// longer, or use all cores. Each is one row of a table; tests/cli/test_hints.py runs every printed
-// command.
+// Prints, after a run, commands that the user can paste. They show the run's curves, evaluate it,
+// train it longer, or repeat it on all cores. Each is one row of a table; tests/cli/test_hints.py
+// runs every printed command.
 #include "cli/hints.h"
 
 #include "base/os.h"

@@ -1,6 +1,7 @@
 // `trireme plan`: plans a recipe without running it: what each rank does in a step, how long that
 // takes, and how much memory it needs. Prints the plan (plan_show.c, plan_json.c) with the length
-// of the whole run (plan_run.c) or, with --fit, settings of the recipe that fit into some memory.
+// of the whole run (plan_run.c) or, with --fit, settings of the recipe that need no more than a
+// given amount of memory.
 #include "cli/plan_view.h"
 
 #include "base/quantity.h"
@@ -29,7 +30,8 @@ tri_status plan_make(plan_view *v, const cli_context *context) {
     tri_batch_options batch;
     TRI_TRY(tri_recipe_settle_batch(r, replicas, &batch));
     TRI_TRY(tri_sampler_check_step(batch.global, batch.micro, replicas));
-    // A sampler of endless data, so that every replica has a full evaluation batch.
+    // `eval` is the number of samples in a full evaluation batch of one replica. It is read from a
+    // sampler of endless data, so that no lack of data makes the batch smaller.
     tri_sampler evaluation;
     TRI_TRY(tri_sampler_make_evaluation(INT64_MAX, batch.eval, batch.global, batch.micro, 1,
                                         &evaluation));
@@ -209,8 +211,8 @@ static tri_status show_plan(plan_view *v, const cli_arguments *a) {
     return check_fits(v);
 }
 
-// Rejects flags that contradict each other: --fit lists several settings, so there is no single
-// plan that could be shown or drawn.
+// Rejects flags that contradict each other: --fit gives the memory itself, and lists several
+// settings, so that there is no single plan to show or draw.
 static tri_status check_flags(const cli_arguments *a) {
     static const char *const others[] = {"show", "svg", "memory"};
     for (size_t i = 0; cli_has(a, "fit") && i < sizeof others / sizeof *others; i++)

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// Returns the number of training samples that --samples or the recipe gives, because `plan` does
-// not open the data. 0: not known.
+// Returns how many training samples there are, without those that are split off for validation. The
+// number is from --samples or the recipe, because `plan` does not open the data. 0: not known.
 static int64_t training_samples(const plan_view *v) {
     const tri_data_options *d = &v->recipe->data;
     int64_t samples = v->samples;
@@ -37,8 +37,8 @@ static void size_checkpoint(const plan_view *v, plan_run *run) {
     }
 }
 
-// The largest number of checkpoints that exist at the same time, including one that is being
-// written; -1: not known. It decides how much space on disk the run needs.
+// The largest number of complete checkpoints that exist after a save (the save_top_k best, the
+// newest and the one before it); -1: not known. It decides how much space on disk the run needs.
 static int64_t most_checkpoints(const plan_view *v, const plan_run *run) {
     const tri_checkpoint_options *c = &v->recipe->checkpoint;
     int64_t saved = 0;

@@ -88,8 +88,8 @@ static void print_memory(const plan_view *v) {
     printf("\n");
 }
 
-// For `--show memory`: prints what print_memory prints, a row for each group of ranks with the same
-// plan, and a chart of memory over the step.
+// Prints, for `--show memory`, what print_memory prints and a chart of memory over the step. If not
+// all ranks have the same plan, there is a row for each group of ranks in between.
 static void print_memory_alone(const plan_view *v) {
     enum { COLUMNS = 84 };
     print_memory(v);
@@ -121,8 +121,8 @@ static const char *flops_text(const plan_view *v, double rate) {
                         : tri_arena_printf(v->arena, "%.4g GFLOP/s", rate * 1e-9);
 }
 
-// Writes the FLOP/s of a rank: as a number if compute actions were measured, else as a percentage
-// of the rate that the estimate assumes ("40% of 60 GFLOP/s").
+// Writes the FLOP/s of a rank: as a number if the model's blocks were measured (--measure), else as
+// a percentage of the rate that the estimate assumes ("40% of 60 GFLOP/s").
 static const char *speed_text(const plan_view *v) {
     double seconds = v->ranks * v->estimate.step_s;
     double rate = seconds > 0 ? v->estimate.flops / seconds : 0;

@@ -28,8 +28,8 @@ typedef struct plan_view {
     int64_t samples; // the value of --samples; 0: not given
 } plan_view;
 
-// Plans `recipe` for `ranks` ranks of the device `device_name`, which are set in *v before the
-// call. The caller destroys v->pipeline, also after a failure.
+// Plans v->recipe for v->ranks ranks of the device v->device_name; the caller has set these
+// members. The caller destroys v->pipeline, also after a failure.
 tri_status plan_make(plan_view *v, const cli_context *context);
 
 // What `trireme plan` tells about the whole run: its steps, its time, and what it leaves on disk.
@@ -39,7 +39,7 @@ typedef struct plan_run {
     int64_t steps;                        // steps of the whole run; -1: not known
     double hours;                         // hours of training, without evaluation; -1: not known
     int64_t model_bytes, optimizer_bytes; // sizes of one checkpoint's weights and optimizer state
-    int64_t checkpoints; // the most checkpoints that exist at the same time; -1: not known
+    int64_t checkpoints; // the most checkpoints that exist after a save; -1: not known
 } plan_run;
 plan_run plan_whole_run(const plan_view *v);
 void plan_print_run(const plan_view *v);
@@ -58,7 +58,7 @@ void plan_print_candidates_json(const plan_view *v, const tri_candidate *found, 
 tri_status plan_write_svg(const plan_view *v, const char *path);
 
 int64_t plan_block_parameters(const tri_graph *g, int block);
-// Counts the flops of one phase of a block, for one sample.
+// Counts the flops of one phase (forward, backward, …) of a block of the model, for one sample.
 double plan_block_flops(const tri_plan *plan, int block, tri_phase phase);
 
 #endif

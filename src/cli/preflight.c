@@ -100,10 +100,10 @@ static tri_status read_request(const cli_arguments *a, preflight_request *out) {
     return TRI_OK;
 }
 
-// Whether this rank prints the failure. Normally rank 0 prints for all ranks, and rank 1 does if
-// rank 0 is missing. If this rank has not reached the store, rank 0 does not know of its failure,
-// so the first rank of each host prints it. A failure with "did not arrive" means that other ranks
-// are missing; only rank 0 or 1 prints that.
+// Whether this rank prints the failure. Rank 0 prints for all ranks of which it knows: those that
+// have reached the store. If rank 0 itself is missing, rank 1 prints that. Of ranks that have not
+// reached the store, the first one of each host prints its failure. It does not print that other
+// ranks "did not arrive", because rank 0 or rank 1 does.
 static bool prints(const preflight_report *report, const char *failure) {
     if (report->rank == 0 || report->status == TRI_OK) return report->rank == 0;
     bool lacks_rank_0 = !report->has_met || report->status == TRI_PEER_LOST;
@@ -141,8 +141,8 @@ static tri_status check_job(tri_arena *arena, const cli_arguments *a, int *code)
         fflush(stdout);
     }
     const char *failures = print_failures(arena, &report);
-    // Called after printing: once the ranks have ended the session they exit, and a launcher may
-    // stop the remaining ranks as soon as one has exited with a failure.
+    // Called after printing: preflight_end lets all ranks go on and exit, and a launcher may stop
+    // the remaining ranks as soon as one has exited with a failure.
     preflight_end(session);
     *code = failures ? cli_fail_printed(report.status ? report.status : TRI_IO, failures) : 0;
     return TRI_OK;

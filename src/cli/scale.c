@@ -57,7 +57,7 @@ static tri_status read_ranks(const char *text, scale_view *v) {
     return v->count ? TRI_OK : bad_list(text);
 }
 
-// Chooses the numbers of ranks if --ranks is not given: powers of two, and all ranks.
+// Chooses the numbers of ranks if --ranks is not given: the powers of two below `most`, and `most`.
 static void choose_ranks(int most, scale_view *v) {
     int ranks = 1;
     for (v->count = 0; v->count < SCALE_MAX_POINTS - 1 && ranks < most; ranks *= 2)
@@ -103,7 +103,8 @@ static tri_status arrange_ranks(sweep *s) {
 static tri_status open_world(sweep *s) {
     tri_comm_options options = s->recipe->comm;
     // While the first ranks train to measure one point of the sweep (one number of ranks), the
-    // other ranks wait for them, so the time limit of operations has to be longer.
+    // other ranks wait for them. So the time limit of operations is longer, by a generous estimate
+    // of the time for preparing the training and measuring it.
     options.timeout_s += 60 + 4 * s->seconds;
     if (s->identity.size == 1)
         TRI_TRY(tri_comm_self_open(&s->world));
@@ -120,8 +121,8 @@ static tri_status mark_points(sweep *s) {
     for (int i = 0; i < v->count; i++) {
         scale_point *p = &v->points[i];
         p->is_measured = p->ranks <= there;
-        // A point with more ranks than the job has is only simulated. For its number of hosts this
-        // assumes as many ranks on each host as the job has on average, rounded up.
+        // A point with more ranks than the job has is only simulated. Its number of hosts follows
+        // from the job's average number of ranks on a host, rounded up.
         int each = (there + all_hosts - 1) / all_hosts;
         p->hosts = p->is_measured ? s->hosts_of[p->ranks - 1] : (p->ranks + each - 1) / each;
     }
@@ -255,7 +256,8 @@ static tri_status scale(sweep *s, const cli_arguments *a) {
         status = measure_points(s);
         status = tri_tell_failure(s->world, &s->identity, status);
     }
-    // s->health reads what this rank does from memory that tri_comm_close frees.
+    // tri_comm_close frees the memory from which s->health reads what this rank does, so s->health
+    // stops reading first.
     tri_health_drop_ring(s->health);
     tri_comm_close(s->world);
     tri_health_stop(s->health);

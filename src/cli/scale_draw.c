@@ -24,8 +24,8 @@ enum {
 #define COLOUR_MEASURED "#1f5fa8"
 #define COLOUR_SIMULATED "#c8641e"
 
-// A plot. The number of ranks grows to the right, in powers of two because sweeps double it; values
-// grow upwards.
+// A plot. The axis of the number of ranks, from left to right, is logarithmic, because sweeps
+// double this number; values grow upwards.
 typedef struct plot {
     int left, right;
     double fewest, most; // range of the numbers of ranks

@@ -1,5 +1,6 @@
 // The simulated half of `trireme scale`: makes plans for all numbers of ranks, and simulates steps
-// of them with the measured rates. A point of the sweep is the training with one number of ranks.
+// of them with speeds that are fitted to the measurements. A point of the sweep is the training
+// with one number of ranks.
 #include "cli/scale_view.h"
 
 #include "recipe/batch.h"
@@ -82,9 +83,10 @@ static double simulate(const scale_view *v, scale_point *point, double factor) {
     return estimate.step_s;
 }
 
-// Calibrates the simulation: finds by bisection the factor for the assumed speeds of arithmetic and
-// memory (v->rates) with which a step of the first point takes as long in the simulation as it was
-// measured. If the simulated communication alone takes longer than that, v->rates is not changed.
+// Calibrates the simulation: finds by bisection a factor for the assumed speeds of arithmetic and
+// memory (v->rates), so that a simulated step of the first point takes as long as a measured one.
+// If no factor achieves this, for example because the simulated communication alone takes longer,
+// v->rates is not changed.
 static void calibrate(scale_view *v) {
     enum { TURNS = 60 };
     scale_point *first = &v->points[0];

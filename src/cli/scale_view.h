@@ -28,11 +28,11 @@ typedef struct scale_view {
     bool weak;                   // the global batch grows with the ranks; false: it stays the same
     int count;
     scale_point points[SCALE_MAX_POINTS]; // sorted by number of ranks; the first one is measured
-    // The speeds that the simulation assumes for computation, memory and network. The link rate is
-    // the bandwidth between ranks. A point for which it was measured uses its own
-    // (scale_point.link_bytes_per_s); the others use the one here. The one here was measured for
-    // the largest of those points, which has `link_ranks` ranks on `link_hosts` hosts. If there is
-    // no such point, `link_ranks` is 0 and the link rate here is only assumed.
+    // The speeds that the simulation assumes for computation, memory and network. The bandwidth
+    // between ranks (rates.link_bytes_per_s) is used for points without a measurement of their own
+    // (scale_point.link_bytes_per_s). It is the one measured at the largest point that has such a
+    // measurement: with `link_ranks` ranks on `link_hosts` hosts. `link_ranks` 0: no point has one,
+    // and the bandwidth is only assumed.
     tri_rates rates;
     // The rates of computation were chosen so that the simulated first point takes as long as the
     // measured one.
@@ -47,9 +47,9 @@ typedef struct scale_view {
 tri_status scale_plan(scale_view *v, const tri_recipe *recipe, const cli_context *context,
                       const char *device);
 void scale_end_plans(scale_view *v);
-// Defined in scale_simulate.c. A unit is the parameters whose gradients are reduced together,
-// mostly those of a block. Returns the size in bytes of the largest unit's gradients in F32. The
-// bandwidth between ranks is measured with an all-reduce of this size.
+// Defined in scale_simulate.c. Returns how many bytes, in F32, the gradients of the first point's
+// largest unit have. A unit is the parameters whose gradients are reduced together, mostly those of
+// a block. The bandwidth between ranks is measured with an all-reduce of this size.
 int64_t scale_reduced_bytes(const scale_view *v);
 // Defined in scale_simulate.c. Sets the rates of network and devices that the simulation assumes
 // (v->rates) from the measurements, and simulates all points (all numbers of ranks).
@@ -58,7 +58,8 @@ void scale_simulate(scale_view *v);
 // The functions below are in scale_show.c. They compute and print a point's numbers.
 
 int64_t scale_batch(const scale_point *point);
-// A point's numbers: measured, or simulated if it was not measured.
+// The samples/s and the seconds of a step at a point: as measured, or as simulated if the point was
+// not measured.
 double scale_samples_per_s(const scale_point *point);
 double scale_step_s(const scale_point *point);
 // The fraction of the time in which ranks wait for others. NaN: not known, because the point was
@@ -68,7 +69,8 @@ double scale_waiting(const scale_point *point);
 // one rank (efficiency).
 double scale_speedup(const scale_view *v, int point);
 double scale_efficiency(const scale_view *v, int point);
-// The simulation's error; 0.1: the simulation is 10% faster than the measurement.
+// The simulation's error at a measured point; 0.1: the simulation is 10% faster than the
+// measurement.
 double scale_error(const scale_point *point);
 const char *scale_title(const scale_view *v);
 // Returns a text that tells how steps were simulated, and how far the simulation is from the

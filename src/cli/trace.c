@@ -1,4 +1,5 @@
-// `trireme trace`: sums up a file that --trace has written, by action, name and rank.
+// `trireme trace`: sums up the times in a file that --trace has written, by kind of action
+// (FORWARD), by action (FORWARD conv1) and by rank.
 #include "base/quantity.h"
 #include "cli/cli.h"
 #include "observe/trace_sums.h"

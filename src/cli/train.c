@@ -64,7 +64,7 @@ static void print_json(const tri_train_request *request, const tri_train_result 
 }
 
 // Returns text such as "; 2 threads got 0.9 of a core" if other programs, or too many threads, kept
-// the cores busy.
+// the cores busy; else "".
 static const char *cores_text(const tri_train_result *r) {
     static char text[80];
     if (r->starved_cores == 0 || !r->device_is_host) return "";
@@ -134,8 +134,8 @@ static const cli_flag train_flags[] = {
     {0}};
 
 // Prints the keys that begin with one of the words; without words, all keys. The options of a
-// user's own model cannot be listed, because the model's code asks for them only while it builds
-// the graph.
+// user's own model cannot be listed, because the model's code reads them only while the graph is
+// built.
 static int print_keys(const cli_context *context, const cli_arguments *a) {
     bool of_model = a->count == 0;
     for (int i = 0; i < a->count; i++)

@@ -1,5 +1,5 @@
-// `trireme data check`: reads a whole data set, sums up each field, and warns of likely mistakes,
-// such as images of bytes that are stored in another type.
+// `trireme data check`: reads a whole data set, computes statistics of each field, and warns of
+// likely mistakes, such as images of bytes that are stored in another type.
 #include "data/check.h"
 
 #include <math.h>
@@ -80,8 +80,9 @@ static void report_field(const tri_dataset *dataset, int index, const sums *from
     for (int i = 0; i < out->channels; i++) out->channel[i] = range_of(&from->channel[i]);
 }
 
-// Warns of images whose values look like bytes but have another type: only bytes are divided by
-// 255, so these images would be 255 times too large.
+// Warns of images whose values look like bytes (from 0 to a maximum above 16 and at most 255) but
+// have another type: only bytes are divided by 255, so the model would get values 255 times too
+// large.
 static void warn_of_large(tri_data_report *out) {
     for (int i = 0; i < out->field_count; i++) {
         const tri_data_summary *s = &out->fields[i];

@@ -15,7 +15,7 @@ typedef struct tri_data_range {
 } tri_data_range;
 
 typedef struct tri_data_summary {
-    tri_data_field field;      // its `name` lives as long as the options
+    tri_data_field field;      // `name` is valid as long as the options of tri_data_check
     tri_dtype stored;          // the type in the files
     bool is_divided_by_255;    // true for images of bytes, whose values become 0 to 1
     tri_data_range all, first; // over all samples, and of the first sample
@@ -28,7 +28,7 @@ typedef struct tri_data_summary {
 
 typedef struct tri_data_report {
     int64_t samples;
-    char shapes[512]; // the value of data.shapes that describes the data
+    char shapes[512]; // a value for the recipe's data.shapes that is right for these data
     int field_count;
     tri_data_summary fields[TRI_MAX_DATA_FIELDS];
     int64_t classes; // number of classes; 0: there are no labels
@@ -40,8 +40,8 @@ typedef struct tri_data_report {
     char warnings[TRI_CHECK_WARNINGS][512]; // likely mistakes, and what to do about them
 } tri_data_report;
 
-// Opens `split`, verifies its checksums and reads every sample. Fails at the first sample that
-// cannot be read.
+// Opens the data of the split, verifies the checksums of its files, and reads every sample. Fails
+// at the first sample that cannot be read.
 tri_status tri_data_check(const tri_data_options *options, tri_data_split split, uint64_t seed,
                           tri_data_report *out);
 

@@ -16,7 +16,8 @@ enum { HEAD_BYTES = 560, TAR_MAGIC = 257, NAME_START = 30 };
     "safetensors.torch.save_file({'images': x, 'labels': y}, 'data.safetensors') writes what "     \
     "data.name=tensors reads"
 
-// A file format. It is recognised by `bytes` at `offset`; if there are none, by the code below.
+// A file format. It is recognised by `bytes` at `offset`; formats without `bytes` are recognised by
+// the functions below.
 typedef struct content {
     const char *bytes;
     int size, offset;
@@ -118,8 +119,8 @@ static bool is_readable(const content *found, const char *kind) {
     if (found->reader && !strcmp(found->reader, kind)) return true;
     if (!strcmp(kind, "idx")) return found == &gzip;
     // These formats are no reason to reject a file of tokens. Any text can be tokens, also JSON or
-    // a table. And numbers of tokens may begin with the few bytes by which a pickle or an IDX file
-    // is recognised.
+    // a table. And a file of token numbers may begin with the few bytes by which a pickle or an IDX
+    // file is recognised.
     if (!strcmp(kind, "tokens"))
         return found == &json || found == &table || found == &pickle || found == &idx;
     return false;

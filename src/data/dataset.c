@@ -78,8 +78,8 @@ const char *tri_dataset_path(tri_dataset *dataset, const char *name) {
                             length && folder[length - 1] == '/' ? "" : "/", name);
 }
 
-// Rejects fields that have one value for each token but different numbers of tokens, because such
-// fields belong to the same sequence.
+// Checks that all fields with a value for each token have the same number of tokens, because they
+// describe the same sequence.
 static tri_status check_tokens(const tri_dataset *dataset) {
     const tri_stored_field *first = NULL;
     for (int i = 0; i < dataset->field_count; i++) {
@@ -128,7 +128,8 @@ static tri_status finish_fields(tri_dataset *dataset) {
     }
     if (!is_used)
         return tri_tree_fail(list, "data.transform is for images, and this data set has none");
-    // Rounds the size up, so that the scratch memory behind the buffer is aligned.
+    // Rounds the size up, so that the transforms' scratch memory, which follows the buffer for one
+    // stored sample, is aligned.
     dataset->buffer_bytes = (dataset->buffer_bytes + 63) / 64 * 64;
     return TRI_OK;
 }
@@ -289,8 +290,8 @@ tri_dtype tri_dataset_stored(const tri_dataset *dataset, int index) {
     return dataset->fields[index].stored_dtype;
 }
 
-// Warns of images that seem to be [H, W, C], the usual order in Python, because models read [C, H,
-// W]: the last axis has size 1, 3 or 4, and the others are larger.
+// Warns of images that seem to be [H, W, C], the usual order in Python: their last axis has size 1,
+// 3 or 4, and the two others are larger than 4. Models read [C, H, W].
 bool tri_dataset_warning(const tri_dataset *dataset, char *text, size_t size) {
     int index = tri_dataset_find(dataset, "images");
     if (index == TRI_NO_FIELD) return false;
@@ -349,7 +350,8 @@ void tri_dataset_keep_bytes(tri_dataset *dataset) {
     field->size_bytes = (size_t)tri_shape_count(&field->shape);
 }
 
-// Converts a sample's number in this split to its number in the files, which contain both splits.
+// Converts a sample's number in this split to its number in the files, which contain the training
+// and the validation samples.
 static int64_t file_sample(const tri_dataset *dataset, int64_t sample) {
     const tri_validation_split *split = dataset->validation_split;
     if (!split) return sample;
@@ -366,7 +368,7 @@ tri_status tri_dataset_read(const tri_dataset *dataset, int field, int64_t sampl
     const void *stored;
     tri_status status =
         dataset->kind->read(dataset, field, sample, is_unchanged ? out : scratch, &stored);
-    if (status == TRI_CORRUPT) // opening has checked the file, so this is not bad input
+    if (status == TRI_CORRUPT) // opening has checked the file, so it was changed since then
         return tri_status_context(TRI_IO, "a data file was changed while it was in use");
     TRI_TRY(status);
     if (row->transforms && row->field.dtype == TRI_U8)

@@ -19,7 +19,7 @@ typedef enum tri_data_split { TRI_DATA_TRAIN, TRI_DATA_VAL, TRI_DATA_TEST } tri_
 
 // A field as the model gets it, after conversion and transforms.
 typedef struct tri_data_field {
-    const char *name;  // lives as long as the options
+    const char *name;  // lives as long as the options of the data set
     tri_dtype dtype;   // F32 or I64; U8 after tri_dataset_keep_bytes
     tri_shape shape;   // shape of one sample
     size_t size_bytes; // size of one sample in bytes
@@ -41,14 +41,14 @@ bool tri_data_has(const tri_data_options *options, tri_data_split split);
 // The split's name for messages: "training", "validation", "test".
 const char *tri_data_split_name(tri_data_split split);
 
-// Finds the fields from the options alone, for plans, which do not open the data. They come from
-// data.shapes or from the settings of "synthetic" and "tokens". For other kinds they are the kind's
-// usual shapes, which is a guess (*is_guess). *count is 0 if nothing is known. `fields` has room
-// for TRI_MAX_DATA_FIELDS.
+// Finds the fields of a data set from its options alone, for plans, which do not open the data.
+// They come from data.shapes or from the settings of "synthetic" and "tokens". For other kinds they
+// are a guess, the kind's usual shapes, and *is_guess is true. *count is 0 if nothing is known.
+// `fields` has room for TRI_MAX_DATA_FIELDS.
 tri_status tri_data_describe(const tri_data_options *options, tri_data_field *fields, int *count,
                              bool *is_guess);
-// Writes the value of data.shapes that describes the open data set, so that a user can copy it into
-// a recipe.
+// Returns, in `arena`, the value of data.shapes that describes the open data set, so that a user
+// can copy it into a recipe.
 const char *tri_dataset_shapes(const tri_dataset *dataset, tri_arena *arena);
 
 int64_t tri_dataset_samples(const tri_dataset *dataset);

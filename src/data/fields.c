@@ -119,8 +119,8 @@ tri_status tri_fields_check(const tri_tree *extra_fields) {
         if (row_of(entry->key))
             return tri_tree_fail(entry, "'%s' is a field that every recipe has: leave it out",
                                  entry->key);
-        // A user's field may not be called "position", because the graph has an input of this name,
-        // for random numbers.
+        // A user's field may not be called "position", because the graph has an input of this name
+        // already: the engine fills it, and dropout derives its random numbers from it.
         if (!is_name(entry->key) || !strcmp(entry->key, "position"))
             return tri_tree_fail(entry,
                                  "'%s' is no name for a field: up to %d letters, digits and '_', "

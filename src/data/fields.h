@@ -21,10 +21,10 @@ typedef struct tri_field_row {
 } tri_field_row;
 
 // Finds the row of `name` in the table or in data.extra_fields (NULL: the recipe adds none). False:
-// there is none. out->name lives as long as the tree.
+// there is none. out->name lives as long as `extra_fields`.
 bool tri_field_find(const tri_tree *extra_fields, const char *name, tri_field_row *out);
-// Fails because `source` (a file or an option) has a field that is neither in the table nor in the
-// recipe. The message lists the known fields.
+// Returns TRI_BAD_INPUT because `source` (a file or an option) has a field `name` that is neither
+// in the table nor in the recipe. The message lists the known fields.
 tri_status tri_field_fail_name(const tri_tree *extra_fields, const char *source, const char *name);
 // The names in the table, for messages: "images, labels, …".
 const char *tri_field_names(void);

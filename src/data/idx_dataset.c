@@ -1,6 +1,6 @@
-// The kind "idx": MNIST and similar data, which have a file of images and a file of labels, raw or
-// gzip-compressed. Both are kept in memory, because such data are small and compressed files cannot
-// be read at random positions.
+// The data set "idx" (data.name): MNIST and similar data, which have a file of images and a file of
+// labels, raw or gzip-compressed. Both are kept in memory, because such data are small and
+// compressed files cannot be read at random positions.
 #include "base/quantity.h"
 #include "data/content.h"
 #include "data/kind.h"

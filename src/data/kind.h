@@ -22,8 +22,8 @@ typedef struct tri_dataset_kind {
                        const void **stored);
     // Prefetches a sample that will be read soon. NULL: that would not make reading faster.
     void (*hint)(const tri_dataset *dataset, int field, int64_t sample);
-    // Verifies checksums of all bytes, which `open` skips in order to be fast. NULL: there are
-    // none.
+    // Verifies the checksums of all bytes of the files; `open` does not, in order to be fast. NULL:
+    // there is nothing left to verify.
     tri_status (*verify)(const tri_dataset *dataset);
     // True if the options define test data.
     bool (*has_test)(const tri_data_options *options);
@@ -68,8 +68,8 @@ struct tri_dataset {
 };
 
 // Adds the field `name`. Each of its samples is stored as elements of type `stored` in `shape`.
-// TRI_BAD_INPUT: fields.c has no row of that name, or one of another shape or type; the message
-// names `source`, a file or an option.
+// TRI_BAD_INPUT: neither fields.c nor data.extra_fields has a field of that name, or its type or
+// number of axes does not allow this; the message names `source`, a file or an option.
 tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char *name,
                            tri_dtype stored, const tri_shape *shape);
 // tri_dataset_files gets the value of data.train, data.val or data.test, depending on file_split;

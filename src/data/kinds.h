@@ -2,9 +2,9 @@
 #ifndef TRIREME_DATA_KINDS_H
 #define TRIREME_DATA_KINDS_H
 
-// Every kind of data set: ROW(name, the rows of its own options, their count (in options.c), help
-// text). The kind X is defined as tri_dataset_X, so that a new kind needs only a file and a row
-// here.
+// Every kind of data set: ROW(name, the option rows of settings that only this kind has, their
+// number, help text). options.c, which uses this table, defines these option rows. The kind X is
+// defined as tri_dataset_X, so that a new kind needs only a file and a row here.
 #define TRI_DATASET_KINDS(ROW)                                                                     \
     ROW(idx, NULL, 0, "IDX files as of MNIST and Fashion-MNIST, raw or gzip")                      \
     ROW(tensors, NULL, 0, "a safetensors file whose tensors share their first axis")               \

@@ -1,5 +1,5 @@
 // Checks all labels and token numbers when data are opened. The model uses them as array indices,
-// so a wrong one would read or write invalid memory.
+// so with a wrong one it would access invalid memory.
 #ifndef TRIREME_DATA_LABELS_H
 #define TRIREME_DATA_LABELS_H
 
@@ -16,8 +16,8 @@ typedef struct tri_labels_source {
 } tri_labels_source;
 
 // Raises field->classes to the largest number + 1, unless it is larger already. Sets
-// field->has_ignored if some labels are -100. TRI_BAD_INPUT: a number is not a class or token; the
-// message names its sample.
+// field->has_ignored if some labels are -100. TRI_BAD_INPUT: a number is negative, or too large for
+// any class or token; the message names its sample.
 tri_status tri_labels_scan(tri_stored_field *field, const tri_labels_source *source);
 
 #endif

@@ -111,9 +111,9 @@ static void fill(const tri_loader *loader, buffer *target, cursor at, void *scra
         snprintf(target->message, TRI_MESSAGE_MAX_BYTES, "%s", tri_error_message());
 }
 
-// Waits until the buffer of the next micro-batch is free, and reserves this buffer and the
-// micro-batch at *at for the calling thread. The caller holds the lock. NULL: there are no more
-// micro-batches, or the loader is stopping.
+// Returns the buffer of the next micro-batch, once it is free, and reserves buffer and micro-batch
+// for the calling thread. *at becomes the micro-batch's position in the run. The caller holds the
+// lock. NULL: there are no more micro-batches, or the loader is stopping.
 static buffer *claim_next(tri_loader *loader, cursor *at) {
     for (;;) {
         if (loader->stopping || at_end(loader, &loader->next_cursor)) return NULL;
@@ -180,9 +180,9 @@ tri_status tri_loader_next(tri_loader *loader, const tri_data_batch **out) {
     return ended || *out ? TRI_OK : TRI_FAIL(target->status, "%s", target->message);
 }
 
-// It takes the caller longer to wake a thread than it takes to load a small batch. So a worker
-// sleeps until half of the buffers are free. The caller wakes it after releasing the lock, because
-// the worker needs the lock.
+// Makes the buffer of the batch free again. Wakes a sleeping worker only once half of the buffers
+// are free, because waking a thread takes the caller longer than loading a small batch takes. The
+// worker is woken after the lock was released, because it needs the lock.
 void tri_loader_release(tri_loader *loader, const tri_data_batch *batch) {
     for (int64_t i = 0; i < loader->buffer_count; i++) {
         if (&loader->buffers[i].batch != batch) continue;

@@ -44,10 +44,11 @@ typedef struct tri_data_batch {
 } tri_data_batch;
 
 // Makes a loader and starts its threads. `dataset` must outlive the loader; `sampler` is copied.
-// TRI_NO_MEMORY, TRI_BAD_INPUT.
+// TRI_NO_MEMORY, also if a thread cannot be started; or an error of memory.alloc.
 tri_status tri_loader_create(const tri_dataset *dataset, const tri_sampler *sampler,
                              const tri_loader_options *options, tri_loader **out);
-// For how many batches a loader with these options allocates memory. The plan counts this memory.
+// For how many batches a loader with these options allocates memory. The plan of a run includes
+// this memory.
 int64_t tri_loader_batches(const tri_loader_options *options);
 // Stops the threads and frees all batches, including those that the caller holds. NULL allowed.
 void tri_loader_destroy(tri_loader *loader);
@@ -60,8 +61,7 @@ void tri_loader_destroy(tri_loader *loader);
 tri_status tri_loader_next(tri_loader *loader, const tri_data_batch **out);
 void tri_loader_release(tri_loader *loader, const tri_data_batch *batch);
 
-// The total time that tri_loader_next has spent waiting or reading, in which training waits for
-// data.
+// The total time of all calls of tri_loader_next so far, in which training has waited for data.
 int64_t tri_loader_waited_ns(const tri_loader *loader);
 
 #endif

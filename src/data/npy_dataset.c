@@ -1,6 +1,6 @@
-// The kind "npy": NumPy arrays whose first axis is the sample, one for each field. They are the
-// members of a .npz archive, or there is one file for each field. Samples are read one by one;
-// compressed arrays are unpacked into memory.
+// The data set "npy" (data.name): NumPy arrays whose first axis is the sample, one for each field.
+// The arrays are the members of a .npz archive, or there is one file for each field. Samples are
+// read one by one; compressed arrays are unpacked into memory.
 #include "base/quantity.h"
 #include "data/content.h"
 #include "data/kind.h"
@@ -20,8 +20,8 @@ static tri_status read_elements(const void *context, int64_t first, int64_t coun
     return tri_npy_read(context, first, count, out);
 }
 
-// Adds field `name` from the array `member` of the archive `path`; member NULL: from the file
-// `path`.
+// Adds the field `name`: the array `member` of the archive `path` or, if `member` is NULL, the
+// array in the file `path`.
 static tri_status add_array(tri_dataset *dataset, const char *name, const char *path,
                             const char *member) {
     npy_state *state = dataset->state;

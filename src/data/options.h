@@ -7,13 +7,14 @@
 
 typedef struct tri_data_options {
     const char *name; // the kind of data: a row of TRI_DATASET_KINDS
-    const char *path; // folder with the files
-    // Files, absolute or relative to `path`; for npy also maps from fields to files. NULL: the
-    // kind's usual names for training and test data, and no validation file.
+    const char *path; // folder with the files, or the training file itself
+    // The files of the three splits, absolute or relative to `path`; for npy also maps from fields
+    // to files. NULL: the recipe names none. Then `path` may be the training file itself, and idx
+    // finds its training and test files by their usual names.
     const tri_tree *train, *val, *test;
     double val_fraction; // fraction of the training samples that serves for validation; 0: none
     bool shuffle, drop_last;
-    int64_t workers;              // number of loader threads; 0: the caller itself reads
+    int64_t workers;              // number of loader threads; 0: the training loop itself reads
     const tri_tree *transform;    // a list of transforms; NULL: none
     const tri_tree *extra_fields; // a map from names to types (fields.h); NULL: none
     const tri_tree *shapes;       // a map from fields to the sizes of one stored sample

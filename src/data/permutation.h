@@ -7,11 +7,12 @@
 
 enum { TRI_PERMUTATION_ROUNDS = 8 };
 
-// A cipher that encrypts a position to an item: a Feistel network over the smallest power of two
-// that is at least N, whose halves may differ by one bit. It never maps two positions to the same
-// item. A result outside 0 … N-1 is encrypted again until it lies inside ("cycle walking": Black
-// and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002), which takes fewer than two
-// encryptions on average. The keys come from Philox.
+// A cipher that encrypts a position to an item: a Feistel network over the numbers of b bits, for
+// the smallest b with 2^b at least N. If b is odd, the two halves of a number differ by one bit in
+// length. It never maps two positions to the same item. A result outside 0 … N-1 is encrypted again
+// until it lies inside ("cycle walking": Black and Rogaway, "Ciphers with arbitrary finite
+// domains", CT-RSA 2002). As 2^b is less than 2N, that takes fewer than two encryptions on average.
+// The keys come from Philox.
 typedef struct tri_permutation {
     int64_t count;
     int low_bits, high_bits;

@@ -1,10 +1,12 @@
-// Computes which samples a replica trains on and in which order. Nothing is stored, so any step of
-// any epoch is found at once. See ARCHITECTURE.md, "One step, exactly".
+// Computes which samples a replica (the ranks that together run one micro-batch) trains on and in
+// which order. Nothing is stored, so any step of any epoch is found at once. See ARCHITECTURE.md,
+// "One step, exactly".
 //
 // An epoch is one order of the data set's samples. Each step takes the next `global` positions of
 // this order; the last step takes the rest. A step is cut into micro-batches of consecutive
-// positions: replica j mod replicas runs micro-batch j, as number j div replicas (the round) of its
-// own. All replicas have the same number of rounds; in the last one, some may have no micro-batch.
+// positions. Replica j mod `replicas` runs micro-batch j. Among the micro-batches of this replica
+// in the step, its number is j div `replicas`, called the round. All replicas have the same number
+// of rounds; in the last one, some may have no micro-batch.
 #ifndef TRIREME_DATA_SAMPLER_H
 #define TRIREME_DATA_SAMPLER_H
 

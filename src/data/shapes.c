@@ -1,5 +1,5 @@
-// Parses, prints and compares values of data.shapes: the shapes of one stored sample that a recipe
-// declares.
+// Parses, prints and compares values of data.shapes, by which a recipe declares the shapes of one
+// stored sample.
 #include "data/shapes.h"
 
 #include <string.h>

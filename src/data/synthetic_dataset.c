@@ -1,6 +1,7 @@
-// The kind "synthetic": random samples, generated when they are read. Values are uniform in [0, 1)
-// and depend only on (seed, split, field, sample, element). With data.classes the fields are images
-// and labels, with data.vocabulary input_ids, else inputs and targets.
+// The data set "synthetic" (data.name): random samples, generated when they are read. Floats are
+// uniform in [0, 1), and labels and tokens are uniform below data.classes and data.vocabulary. Each
+// number depends only on (seed, split, field, sample, element). With data.classes the fields are
+// images and labels, with data.vocabulary input_ids, else inputs and targets.
 #include "base/philox.h"
 #include "data/kind.h"
 

@@ -1,5 +1,5 @@
-// The kind "tensors": a safetensors file whose tensors have the sample as their common first axis.
-// Samples are read one by one, so the file may be larger than memory.
+// The data set "tensors" (data.name): a safetensors file whose tensors have the sample as their
+// common first axis. Samples are read one by one, so the file may be larger than memory.
 #include "base/quantity.h"
 #include "data/content.h"
 #include "data/kind.h"

@@ -1,6 +1,6 @@
-// The kind "tokens": a text as a sequence of tokens. Sample i is the window of tokens i·T … i·T +
-// T−1 with T = data.sequence, as the field `input_ids`. Windows do not overlap, so each gives T−1
-// next-token targets. Tokens after the last full window are not used.
+// The data set "tokens" (data.name): a text as a sequence of tokens. Sample i is the window of
+// tokens i·T … i·T + T−1 with T = data.sequence, as the field `input_ids`. Windows do not overlap,
+// so each gives T−1 next-token targets. Tokens after the last full window are not used.
 #include "base/quantity.h"
 #include "data/content.h"
 #include "data/kind.h"

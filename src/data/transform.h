@@ -24,7 +24,8 @@ extern const tri_option_table *const tri_transform_tables[];
 tri_status tri_transforms_check(const tri_tree *list);
 
 // Prepares the transforms of a list for images of shape `image` [C, H, W] and type `stored`, which
-// must be convertible to F32. *out lies in `arena` and is not changed later. TRI_BAD_INPUT.
+// must be convertible to F32. *out lies in `arena` and is not changed later. TRI_BAD_INPUT: the
+// list has a mistake, or a transform does not fit the images.
 tri_status tri_transforms_create(tri_arena *arena, const tri_tree *list, tri_dtype stored,
                                  const tri_shape *image, bool training, uint64_t seed,
                                  tri_transforms **out);

@@ -67,7 +67,7 @@ static tri_status finish(tri_event_writer *writer) {
     tri_status status = tri_os_write_all(writer->fd, protobuf_bytes(buffer), size, writer->path);
     if (status == TRI_OK)
         writer->complete_bytes += (int64_t)size;
-    else // removes the incomplete record; the next write appends
+    else // removes the incomplete record, because later records are appended
         (void)tri_os.ftruncate(writer->fd, writer->complete_bytes);
     return status;
 }

@@ -15,10 +15,10 @@ uint32_t tri_crc32c(const void *data, size_t size);
 
 typedef struct tri_event_writer tri_event_writer;
 
-// Creates `folder`/events.out.tfevents.TIME.HOST.PID.UID and writes the version record. Each record
-// is one write, so a killed program leaves complete records. After a failed write the file is
-// truncated to the last complete record, and later calls may succeed. Only one thread at a time may
-// use a writer.
+// Creates `folder`/events.out.tfevents.TIME.HOST.PID.UID, with the first UID from 0 on that gives a
+// new name, and writes the version record. Each record is one write, so a killed program leaves
+// complete records. After a failed write the file is truncated to the last complete record, and
+// later calls may succeed. Only one thread at a time may use a writer.
 tri_status tri_event_writer_create(const char *folder, tri_event_writer **out);
 void tri_event_writer_destroy(tri_event_writer *writer); // NULL allowed
 const char *tri_event_writer_path(const tri_event_writer *writer);

@@ -30,8 +30,8 @@ const tri_shape *tri_npy_shape(const tri_npy *array);
 // Copies elements first … first + count - 1 to `out`, in the byte order of this machine. Any number
 // of threads may read at the same time.
 tri_status tri_npy_read(const tri_npy *array, int64_t first, int64_t count, void *out);
-// Verifies the checksum of an archive's member, unless opening has done so. Opening skips large
-// members, because it would have to read all of them.
+// Verifies the checksum of an archive's member, unless opening has done so. Opening does not verify
+// large members, because that would read all their bytes.
 tri_status tri_npy_verify(const tri_npy *array);
 
 #endif

@@ -36,8 +36,8 @@ void tri_tokens_close(tri_tokens *tokens); // an all-zero struct is allowed
 // Copies tokens first … first + count - 1 to `out`, in the file's type. TRI_IO; TRI_CORRUPT: the
 // file was truncated after it was opened.
 tri_status tri_tokens_read(const tri_tokens *tokens, int64_t first, int64_t count, void *out);
-// Finds the largest of these tokens, to check the vocabulary; it reads all of them. Fails as
-// tri_tokens_read does.
+// Finds the largest of tokens first … first + count - 1, to check the vocabulary; it reads all of
+// them. Fails as tri_tokens_read does.
 tri_status tri_tokens_largest(const tri_tokens *tokens, int64_t first, int64_t count,
                               uint32_t *out);
 // Asks the system to read tokens ahead, so that reading them soon does not wait for the disk.

@@ -96,8 +96,9 @@ static tri_status find_directory(int fd, tri_zip *zip, directory *out) {
     return TRI_OK;
 }
 
-// Reads numbers that do not fit into 32 bits: in the directory's entry they are UINT32_MAX, and the
-// entry's extra field of type 1 contains them, in the order of `wanted`.
+// Reads those of the `wanted` numbers (sizes and offset of a member) that do not fit into 32 bits:
+// in the directory's entry they are UINT32_MAX, and the entry's extra field of type 1 contains
+// them, in the order of `wanted`. False: it does not.
 static bool read_extra(const uint8_t *at, const uint8_t *end, uint64_t *const wanted[3]) {
     bool needs = false;
     for (int i = 0; i < 3; i++) needs = needs || *wanted[i] == UINT32_MAX;

@@ -30,8 +30,8 @@ typedef struct tri_zip {
 // or more than TRI_MAX_ZIP_MEMBERS.
 tri_status tri_zip_open(tri_arena *arena, int fd, const char *path, tri_zip *out);
 
-// Finds where a member's packed bytes begin, and checks that they lie within the file. Only the
-// member's local header tells this, because its length varies.
+// Finds where a member's packed bytes begin, and checks that they lie within the file. The
+// directory does not tell this, because the bytes follow a local header of varying length.
 tri_status tri_zip_locate(const tri_zip *zip, int fd, const tri_zip_member *member,
                           int64_t *offset);
 // Unpacks a deflated member into `out`, which has room for size_bytes. TRI_CORRUPT: the size or the

@@ -1,4 +1,5 @@
-// Files of lines to which one process after another appends (metrics.jsonl, the sample log).
+// Files of lines to which one process after another appends: metrics.jsonl, and the logs of the
+// samples that each step takes.
 #ifndef TRIREME_OBSERVE_LINES_H
 #define TRIREME_OBSERVE_LINES_H
 

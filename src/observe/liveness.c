@@ -16,7 +16,7 @@
 enum { LOOK_MS = 500, LATE_MS = 3000, ACTION_BYTES = 224 };
 
 typedef struct rank_view {   // what this process has seen of one rank
-    uint64_t progress_count; // that of the rank's ledger; it grows when the rank makes progress
+    uint64_t progress_count; // the ledger's count, which grows while the rank makes progress
     int64_t progressed_ns;   // when this process last saw that count change
     bool is_reported;        // the rank was reported as stuck, and has not made progress since
 } rank_view;
@@ -60,9 +60,9 @@ void tri_liveness_destroy(tri_liveness *l) {
     free(l);
 }
 
-// Updates what is known of the ranks. If the last look was long ago (this process was suspended, or
-// the host slept), the time since then tells nothing about the other ranks, so they count as having
-// made progress now.
+// Updates what is known of the ranks. If the last look was more than LATE_MS ago (this process was
+// suspended, or the host slept), the time since then tells nothing about the other ranks, so they
+// count as having made progress now.
 static void observe(tri_liveness *l, int64_t now_ns) {
     bool late = l->looked_ns == 0 || now_ns - l->looked_ns > LATE_MS * (int64_t)1000000;
     for (int r = 0; r < l->config.comm->size; r++) {

@@ -78,8 +78,8 @@ typedef struct tri_run_event {
     };
 } tri_run_event;
 
-// A sink receives events: it writes a file format, or the progress line. All functions are
-// required. Only one thread calls them.
+// A sink receives events, and writes them to a file or shows them on the progress line. All
+// functions are required. Only one thread calls the functions of a sink.
 typedef struct tri_event_sink {
     const char *name; // name of the sink, for the warning if it fails
     // Creates the sink's state, which `close` destroys. If it fails, the sink is not used.
@@ -116,8 +116,8 @@ void tri_observe_val(tri_observer *observer, tri_val_event event);
 void tri_observe_test(tri_observer *observer, tri_val_event event);
 void tri_observe_message(tri_observer *observer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-// Excludes `seconds` without training (an evaluation, a checkpoint) from the rate of the next line,
-// because they would look like slow steps.
+// Excludes `seconds` without training, such as those of a checkpoint, from the rate of the next
+// line, because they would look like slow steps. tri_observe_val excludes evaluations.
 void tri_observe_pause(tri_observer *observer, double seconds);
 void tri_observe_end(tri_observer *observer, const char *status, int64_t steps);
 

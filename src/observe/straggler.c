@@ -10,8 +10,9 @@
 #include <string.h>
 
 enum {
-    // Ranks are compared over a window of the latest steps, which advances by one stride at a time.
-    // A stride has at least STRIDE_STEPS steps, and takes at least STRIDE_MS.
+    // Ranks are compared over a window of the latest steps, which has WINDOW_STRIDES strides and
+    // advances by one stride at a time. A stride has at least STRIDE_STEPS steps, and takes at
+    // least STRIDE_MS.
     WINDOW_STRIDES = 5,
     STRIDE_STEPS = TRI_STRAGGLER_STEPS / WINDOW_STRIDES,
     STRIDE_MS = 200,
@@ -244,8 +245,8 @@ static const char *compare(tri_straggler *s) {
             slowest = r;
             worst_case = c;
         }
-        // A rank counts as having caught up only when it is well below the limit. Otherwise a rank
-        // near the limit would be reported again and again.
+        // A rank counts as having caught up only when it is below half of the limit. Otherwise a
+        // rank near the limit would be reported again and again.
         if (!s->is_slow[r] || fraction > 0.005 * TRI_STRAGGLER_PERCENT) continue;
         s->is_slow[r] = false;
         snprintf(s->line, sizeof s->line, "rank %d on host %s keeps pace again", r,

@@ -161,8 +161,8 @@ static int by_lane_and_time(const void *left, const void *right) {
 
 // One of the rows in which a trace viewer shows a lane (computation, one communicator, …). A row
 // takes actions that nest or follow each other. An action is open if it has not ended when the next
-// one begins. `ends`: the end times of the row's open actions, the outermost first. Another action
-// fits inside them if it ends no later than the innermost.
+// one begins. `ends`: the end times of the row's open actions, the outermost first. While there are
+// any, another action fits into the row only if it ends no later than the innermost of them.
 typedef struct trace_row {
     int64_t ends[TRACE_DEPTH];
     int depth;

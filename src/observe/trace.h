@@ -17,8 +17,9 @@ typedef struct tri_trace tri_trace;
 // cannot be written.
 tri_status tri_trace_open(tri_comm *comm, const char *path, tri_trace **out);
 // Writes the file, logs its name, and destroys the trace; a failure is only a warning. With
-// `gather` it is collective and writes the actions of all ranks. Without it, as after the
-// communicator has failed, it writes only those of rank 0. `trace` NULL is allowed.
+// `gather`, the call is collective, and the file has the actions of all ranks. Without
+// `gather`, for example after the communicator has failed, the file has only those of rank 0.
+// `trace` NULL is allowed.
 void tri_trace_finish(tri_trace *trace, bool gather);
 
 #endif

@@ -78,7 +78,7 @@ static bool same_thread(const event *a, const event *b) {
 }
 
 // Computes each event's time without the time of the events nested in it, so that sums over events
-// count no time twice. The events are sorted, and any two are either nested or disjoint.
+// count no time twice. The events are sorted, and any two of one thread are nested or disjoint.
 static void find_own_time(event *events, int count) {
     enum { DEPTH = 64 };
     int stack[DEPTH], depth = 0;
@@ -104,7 +104,9 @@ static const char *lane_of(const reading *r, const event *e) {
     return lane ? lane : "";
 }
 
-// Adds up the events by lane (thread of the trace) and name, or by lane and kind.
+// Adds up the events of all ranks: one sum for each lane and name of events or, if by_kind, for
+// each lane and kind. Lanes of several ranks count as one if they have the same name. Returns the
+// sums, those with the most time first.
 static tri_trace_sum *add_up(const reading *r, bool by_kind, int *count) {
     tri_trace_sum *sums = NULL;
     int capacity = 0;
@@ -154,8 +156,8 @@ static int computing_thread(const reading *r, int first) {
     return 0;
 }
 
-// Sums up the actions of each rank's compute thread, and finds the gaps between these actions, in
-// which the thread could have computed. Waiting within an action counts as part of that action.
+// Sums up the actions of each rank's compute thread, and finds the gaps between these actions. All
+// time within an action counts as computing, also if the action waits.
 static void sum_ranks(const reading *r, double zero, tri_trace_sums *out) {
     int capacity = 0;
     out->gaps = TRI_NEW_ARRAY(r->arena, tri_trace_gap, MOST_GAPS);

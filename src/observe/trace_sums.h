@@ -1,4 +1,5 @@
-// The sums of a trace: time by action and by rank, waiting, the longest gaps.
+// Sums up a trace file: the time of each action and of each rank, how long ranks wait, and the
+// longest gaps between their actions.
 #ifndef TRIREME_OBSERVE_TRACE_SUMS_H
 #define TRIREME_OBSERVE_TRACE_SUMS_H
 
@@ -8,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// The events of one name, such as "FORWARD conv1", or of one kind, such as "FORWARD". The time of
-// nested events is not included, so that sums can be added.
+// The sum of all events of one name, such as "FORWARD conv1", or of one kind, such as "FORWARD".
+// The time of nested events is not included, so that sums can be added.
 typedef struct tri_trace_sum {
     const char *name, *lane;
     int64_t count, bytes;
@@ -21,8 +22,8 @@ typedef struct tri_trace_rank {
     double busy_s, waiting_s; // computing, and waiting; together they are the span of the trace
 } tri_trace_rank;
 
-// Time between two actions of a rank in which it computes nothing. If computation and communication
-// overlapped better, the rank could compute in it.
+// A gap between two actions of a rank, in which the rank computes nothing. It could be shorter if
+// computation and communication overlapped better.
 typedef struct tri_trace_gap {
     int rank;
     double begin_s, seconds;

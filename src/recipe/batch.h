@@ -10,8 +10,8 @@
 // micro-batch. TRI_BAD_INPUT: the numbers contradict each other; the message names them.
 tri_status tri_recipe_settle_batch(const tri_recipe *recipe, int64_t replicas,
                                    tri_batch_options *out);
-// Gets the sizes of a batch for commands that do not train and so need no exact batch.global: if it
-// is auto, it becomes batch.micro.
+// Gets the sizes of a batch for commands that do not train. They need no exact batch.global, so if
+// it is auto, the size of one micro-batch takes its place.
 tri_batch_options tri_recipe_batch_without_steps(const tri_recipe *recipe);
 
 #endif

@@ -11,8 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-// Sets the sizes of a batch. In DeepSpeed, train_batch_size is train_micro_batch_size_per_gpu x
-// gradient_accumulation_steps x replicas, and a configuration gives any two of these three.
+// Sets the sizes of a batch. A configuration may give any of train_batch_size,
+// train_micro_batch_size_per_gpu and gradient_accumulation_steps; in DeepSpeed, the first is the
+// product of the other two and the number of replicas.
 static void finish_batch(deepspeed_reader *reader) {
     tri_arena *arena = reader->arena;
     if (reader->train)

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
-// Checks the type of a key such as adam_w_mode. It sets nothing, because settle_adam or one_cycle
-// has already used its value.
+// Checks that the value of a key such as adam_w_mode is true or false. Sets nothing in the recipe,
+// because settle_adam or one_cycle has already read the value.
 static tri_status check_bool(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
                              tri_tree *node) {
     bool truth;

@@ -10,8 +10,10 @@ typedef struct deepspeed_reader {
     const char *file;
     const tri_tree *root;
     tri_deepspeed *out;
-    bool is_disabled; // in a section with enabled: false, whose keys are only checked, not used
-    int64_t train, micro, accumulation; // sizes of a batch; 0: not given
+    bool is_disabled; // the section being read has enabled: false: keys are only checked, not used
+    // The values of train_batch_size, train_micro_batch_size_per_gpu and
+    // gradient_accumulation_steps; 0: not given.
+    int64_t train, micro, accumulation;
     bool has_auto_train; // train_batch_size is auto, so the recipe's batch.global is used
     const char *precision, *precision_key;
     const char *offload_key; // path of the key that asks for offload; NULL: none does

@@ -1,5 +1,5 @@
-// Finds settings of a recipe that have no effect because of its other settings. Usually the user
-// meant something else.
+// Finds settings of a recipe that have no effect because of its other settings, so that the user
+// learns of a likely mistake.
 #ifndef TRIREME_RECIPE_IDLE_H
 #define TRIREME_RECIPE_IDLE_H
 

@@ -130,7 +130,8 @@ static void settle_files(tri_arena *arena, tri_tree *root, const char *file) {
         tri_tree_put(arena, data, "path", tri_tree_string(arena, folder));
 }
 
-// Sets the run's name and checks it, because it is also the name of the folder runs/<name>.
+// Sets the model's name, if the recipe has none, to that of the program's own model (`task`). Sets
+// the run's name and checks it, because it is also the name of the folder runs/<name>.
 static tri_status settle_name(tri_arena *arena, const tri_tree *root, const char *task,
                               tri_recipe *recipe) {
     const tri_tree *at = tri_tree_get(root, "name");

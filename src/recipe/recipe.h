@@ -49,8 +49,8 @@ extern const tri_option_table tri_recipe_table;
 // line that names file and line, or the override.
 tri_status tri_recipe_load(tri_arena *arena, const char *path, const char *const *overrides,
                            int count, const char *task, tri_recipe *out);
-// As tri_recipe_load, from text that was already read (a checkpoint's); `file` is its name for
-// messages.
+// As tri_recipe_load, from text that was already read, such as a checkpoint's recipe; `file` is its
+// name for messages.
 tri_status tri_recipe_parse(tri_arena *arena, const char *text, size_t size, const char *file,
                             const char *const *overrides, int count, const char *task,
                             tri_recipe *out);

@@ -36,17 +36,17 @@ void tri_recipe_drop_renamed(tri_arena *arena, tri_tree *root, const char *path,
         const tri_tree *name = tri_tree_get(section, "name");
         const char *old = default_name(named[i].table);
         if (name && name->kind == TRI_TREE_SCALAR) old = name->text;
-        if (!old) return; // the section had no name before, so its name does not change
+        if (!old) return; // the section has no keys that belong to an old name
         if (value->kind != TRI_TREE_SCALAR || !strcmp(old, value->text)) return;
         if (!dropped->sections[i]) dropped->sections[i] = tri_tree_copy(arena, section);
         section->count = 0;
     }
 }
 
-// Makes the note about the keys that one section has lost. `old` is the section before, `given` is
-// what the recipe now sets in it, and `now` is `given` with all defaults. The note lists the keys
-// whose value is now another, and those that do not exist under the new name. NULL: no key has
-// another value, even if some keys no longer exist.
+// Makes the note about the keys that one section has lost. `old` is the section with these keys,
+// `given` is what the recipe now sets in it, and `now` is `given` with all defaults. The note lists
+// the keys whose value is now another, and those that do not exist under the new name. NULL: no key
+// has another value, even if some keys no longer exist.
 static const char *note_of(tri_arena *arena, const char *section, const tri_tree *old,
                            const tri_tree *given, const tri_tree *now) {
     const char *changed = "", *gone = "", *keep = NULL;

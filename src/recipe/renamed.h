@@ -18,16 +18,16 @@ typedef struct tri_recipe_dropped {
 void tri_recipe_drop_renamed(tri_arena *arena, tri_tree *root, const char *path,
                              const tri_tree *value, tri_recipe_dropped *dropped);
 
-// Returns `notes` and one more line for each section in which a dropped key has another value now,
-// because a learning rate that silently becomes the default is easily overlooked. `root` is the
-// recipe's tree with all overrides; `resolved` is the tree of the options read from it, defaults
-// included.
+// Returns `notes` and one more line for each section in which a dropped key has another value now.
+// Otherwise the user would easily overlook that, for example, the learning rate has become the
+// default. `root` is the recipe's tree with all overrides; `resolved` is the tree of the options
+// read from it, defaults included.
 tri_strings tri_recipe_dropped_notes(tri_arena *arena, const tri_recipe_dropped *dropped,
                                      const tri_tree *root, const tri_tree *resolved,
                                      tri_strings notes);
 
-// Makes the note about an override of a whole section that leaves out keys of the recipe, because
-// these silently become defaults. NULL: it leaves out none.
+// Makes the note about an override of a whole section: which keys of the recipe it leaves out, so
+// that they become defaults. NULL: it leaves out none.
 const char *tri_recipe_replaced_note(tri_arena *arena, const tri_tree *root, const char *override);
 
 #endif

@@ -90,8 +90,8 @@ typedef struct tri_schedule_options {
     double warmup_min_lr;                   // warmup, warmup-decay: the rate at the start
     double warmup_min_ratio, cos_min_ratio; // warmup-cosine: factors of optimizer.lr
     double min_lr;                          // triangle: the rate at both ends of the cycle
-    // Triangle: how many steps the learning rate rises (first) and falls (second); second_steps 0:
-    // as many as first_steps.
+    // Triangle: for how many steps the learning rate rises (first) and falls (second); second_steps
+    // 0: for as many as first_steps.
     int64_t first_steps, second_steps;
     // Triangle: in how many stairs the learning rate rises (first) and falls (second); 0: in a
     // straight line; second_stairs -1: as many as first_stairs.
