@@ -107,7 +107,7 @@ typedef struct fixture_save {
     tri_comm *comm;
     uint64_t seed;          // the tensors are made from it; 0: they are made from `step`
     int64_t snapshot_bytes; // not 0: saves in the background, while the state changes
-    // Stands for gathering the shards of a tensor. Collective.
+    // Stands for gathering the shards of a tensor. Collective. NULL: nothing is gathered.
     tri_status (*fetch)(tri_comm *comm);
     tri_status (*admit)(void *context); // called before the commit
     int64_t step_ns;                    // how long to train between two looks at a background save
@@ -115,7 +115,9 @@ typedef struct fixture_save {
 } fixture_save;
 
 typedef struct fixture_fetched {
-    fixture_state state; // the first member, because the source's context points to both structs
+    // The first member, because the source's context is used as a pointer to this struct and as one
+    // to its state.
+    fixture_state state;
     const fixture_save *options;
 } fixture_fetched;
 
@@ -124,8 +126,8 @@ static inline tri_status fixture_fetch(void *context, int tensor) {
     return options->fetch ? options->fetch(options->comm) : TRI_OK;
 }
 
-// Polls and advances a background save as the training loop does after each step, where the ranks
-// add up how many of them are ready.
+// Saves in the background. It polls the save as the training loop does after each step: the ranks
+// add up how many of them are ready, and advance the save together when all are or one has failed.
 static inline tri_status fixture_save_async(const tri_checkpoint_save_request *request) {
     tri_pending_save *saving;
     TRI_TRY(tri_checkpoint_save_begin(request, &saving));
@@ -189,7 +191,8 @@ static inline tri_status fixture_do_save(const char *run_dir, fixture_save optio
 typedef tri_status fixture_load(tri_arena *arena, const char *path, const tri_state_sink *model,
                                 const tri_state_sink *optimizer, tri_checkpoint_info *out);
 
-// Loads `path` and checks every element against `seed` (0: the step in its state.json).
+// Loads the checkpoint `path` and checks that its elements have the values made from `seed` (0:
+// from the checkpoint's step).
 static inline tri_status fixture_load_by(fixture_load *load, const char *path, int64_t width,
                                          uint64_t seed, int64_t *step) {
     tri_arena *arena = tri_arena_create(NULL, "test");

@@ -62,8 +62,9 @@ static inline tri_identity make_identity(int rank, int size) {
     return identity;
 }
 
-// make_tcp_identity also replaces tri_os.connect by this function, so that this process and the
-// processes that it forks find the store over TCP only, at a port of 127.0.0.1.
+// Refuses connections to unix sockets. make_tcp_identity sets tri_os.connect to this function, so
+// that this process and the processes that it forks find the store over TCP only, at a port of
+// 127.0.0.1.
 static inline int connect_by_tcp(int fd, const struct sockaddr *address, socklen_t size) {
     if (address->sa_family != AF_UNIX) return connect(fd, address, size);
     errno = ECONNREFUSED;

@@ -1,8 +1,8 @@
-// A run over several nodes that is started twice (two generations), for test_nodes.py. The last
-// rank of the first start leaves a process behind that still has its connection to the store (the
-// service at which the ranks meet). It asks the store again and again whether it may commit a
-// checkpoint. The store's last answer is in FOLDER/stale; the ranks of the second start wait until
-// that file exists.
+// The program of each rank in a run over several nodes, which test_nodes.py starts twice (two
+// generations). The last rank of the first start leaves a process behind that still has its
+// connection to the store (the service at which the ranks meet). It asks the store again and again
+// whether it may commit a checkpoint. The store's last answer is in FOLDER/stale; the ranks of the
+// second start wait until that file exists.
 #include "base/os.h"
 #include "rendezvous/rendezvous.h"
 
@@ -42,8 +42,8 @@ static tri_status meet(tri_store **store) {
     return tri_store_open(&me, WAIT_MS, store);
 }
 
-// Asks the store again and again whether this process may commit, until the run has been started
-// again and the store says so. Once the store has refused, it must refuse for ever.
+// Asks the store again and again whether this process may commit, until the store answers that the
+// run has been started again. Once the store has refused, it must refuse for ever.
 static int stay_behind(void) {
     tri_store *store;
     bool was_refused = false;

@@ -1,6 +1,6 @@
 // A model as a shared object, for test_odd.py. As a pipeline it sends more values from stage to
 // stage than usual: the second block reads the outputs of all 100 dropout layers of the first. It
-// normalises after adding each of them, so that a value in another's place changes the result.
+// normalises after adding each of them, so that the result changes if two values are exchanged.
 #include <stdio.h>
 #include <trireme/trireme.h>
 

@@ -1,6 +1,6 @@
-// If a launcher of a run over several nodes (an agent) cannot send a message to the one that
-// decides for all nodes (the serving agent), it ends the connection, so that neither of the two
-// waits for ever.
+// A launcher of a run over several nodes is an agent; the serving agent is the one that decides for
+// all nodes. If an agent cannot send its report to the serving agent, it ends the connection, so
+// that neither of the two waits for ever. A sign of life that cannot be sent is only left out.
 #include "base/os.h"
 #include "launch/nodes.h"
 

@@ -99,7 +99,7 @@ static bool is_wrong(const char *where, const char *what, int64_t step, int64_t 
     return false;
 }
 
-// True if every visible step is intact.
+// True if every visible checkpoint is intact.
 static bool steps_are_whole(const char *when) {
     char home[160], path[512];
     snprintf(home, sizeof home, "%s/checkpoints", shown_run);
@@ -251,8 +251,8 @@ static void test_any_crash(void **state) {
     }
 }
 
-// Writes a name by which the same fsync is found in every save: its path without the part that
-// changes from save to save, and how often this save has synced the same path before.
+// Writes a name by which the same fsync is found in every save. It has two parts: the path, without
+// what changes from save to save, and how often this save has synced the same path before.
 static void name_site(const crash_log *log, int at, char *site, size_t size) {
     int begin = at, same = 0;
     while (begin > 0 && log->calls[begin - 1].kind != CRASH_MARK) begin--;
@@ -278,8 +278,8 @@ static sync_site *find_site(sync_site *sites, int *count, const char *name) {
     return &sites[(*count)++];
 }
 
-// If any one fsync is left out, test_any_crash must fail: otherwise that test could not tell
-// whether the fsync is missing.
+// Checks that test_any_crash would fail if any one fsync were missing: otherwise that test would
+// not show that a save has all fsyncs that it needs.
 static void test_every_sync_counts(void **state) {
     static sync_site sites[MAX_SITES];
     int count = 0, idle = 0;
@@ -305,8 +305,9 @@ static void test_every_sync_counts(void **state) {
     assert_true(count >= 10);
 }
 
-// The process is killed after call `at` of a save, but the machine goes on: the next process sees
-// all that was written, synced or not, and saves a checkpoint itself.
+// Simulates a process that is killed after call `at` of a save, while the machine goes on. The next
+// process sees all that was written, synced or not, and saves a checkpoint itself. Checks that a
+// crash of the machine after any call of this second save leaves good files.
 static void go_on_after_kill(const scenario *s, const crash_log *before, int at) {
     crash_disk *disk = crash_disk_new();
     seen_states seen = {0};
@@ -360,9 +361,9 @@ static bool has_text(const char *path, const char *text) {
     return same;
 }
 
-// tri_os_replace_file has written a file twice. Checks that the file is whole in every state that
-// a crash may leave: it has the text that was last reported as written, or a later one, or before
-// the first report it may be missing. `without`: the recorded call that is left out; -1: none.
+// Checks a file that tri_os_replace_file has written twice: it is whole in every state that a crash
+// may leave. It has the text that was last reported as written, or a later one; before the first
+// report it may be missing. `without`: the recorded call that is left out; -1: none.
 static bool file_is_good(const crash_log *log, int without) {
     static const char *const texts[] = {"", "one", "two"};
     crash_disk *disk = crash_disk_new();

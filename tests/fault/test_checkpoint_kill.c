@@ -10,7 +10,7 @@
 enum { KILLS = 100 };
 
 static int64_t width;          // size of the fixture's layer; 8000: 3 MB of weights and states
-static int64_t snapshot_bytes; // 0: no background thread
+static int64_t snapshot_bytes; // not 0: a background thread saves a copy of the state
 
 static fixture_save options(int64_t step) {
     tri_checkpoint_monitor monitor = {"val_loss", false, true, (double)(step * 7919 % 101)};
@@ -26,7 +26,8 @@ static fixture_save options(int64_t step) {
 static void save_steps(int64_t from, int report) {
     for (int64_t step = from;; step++) {
         if (fixture_do_save(run_dir, options(step)) != TRI_OK) _exit(1);
-        // Saves every third step twice, so that kills also hit the replacement of a step.
+        // Saves every third step twice, so that some kills come while a save replaces the
+        // checkpoint of the same step.
         if (step % 3 == 0 && fixture_do_save(run_dir, options(step)) != TRI_OK) _exit(1);
         if (write(report, &step, sizeof step) != sizeof step) _exit(1);
     }
@@ -51,7 +52,8 @@ static void one_kill(int64_t *last, double whole_save_s, unsigned *seed) {
     close(report[0]);
 
     assert_int_equal(tri_checkpoint_clean(run_dir), TRI_OK);
-    int64_t found = fixture_auto(run_dir, width); // verified and loaded, each element checked
+    // The step of the newest checkpoint; fixture_auto has checked each element of it.
+    int64_t found = fixture_auto(run_dir, width);
     if (found != reported && found != reported + 1)
         fail_msg("step %lld was reported, %lld found", (long long)reported, (long long)found);
     *last = found;

@@ -1,5 +1,6 @@
-// A file system that shows files late: a rank that does not see a file which another rank sees
-// waits for it, for a bounded time and with one line; where nobody has seen it, no rank waits.
+// Tests checkpoints on a file system that shows files late: a rank that does not see a file which
+// another rank sees waits for it, for a limited time, and logs one line. If no rank has seen the
+// file, no rank waits.
 #include "checkpoint/late.h"
 #include "checkpoint_fixture.h"
 #include "comm_ranks.h"
@@ -133,9 +134,9 @@ static void test_late_file_is_read(void **state) {
         }
 }
 
-// Makes the host of rank 0 see the checkpoint of this step. The tests below let this host see the
-// newest checkpoint late, or never. For that rank 0 reads a folder of its own, with a symbolic link
-// to each checkpoint that its host sees.
+// Makes the host of rank 0 see the checkpoint of this step. In the tests below, rank 0 reads a
+// folder of its own, `own`, which has a symbolic link to each checkpoint that its host sees. So a
+// test can let it see the newest checkpoint late, or never.
 static void list_step(int step) {
     char link[160], target[96];
     snprintf(link, sizeof link, "%s/own/checkpoints/step-%08d", run_dir, step);
@@ -272,11 +273,12 @@ static void test_nobody_waits_without_need(void **state) {
     tri_arena_destroy(arena);
 }
 
-// Rank 0 has created the files of a save, and another rank does not see them yet.
+// Rank 0 has created the files of a save, and another rank, which does not see them yet, waits for
+// them.
 static void saving_body(tri_comm *comm, ranks_table *table, void *argument) {
     char said[96];
     capture(comm, said);
-    for (int i = 0; i < 2; i++) { // at once, and in the background
+    for (int i = 0; i < 2; i++) { // first in the foreground, then in the background
         fixture_save save = options(5 + i);
         save.comm = comm;
         if (i == 1) save.snapshot_bytes = 1 << 20;

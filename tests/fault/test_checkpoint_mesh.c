@@ -115,7 +115,8 @@ static void close_rig(rig *r) {
     tri_arena_destroy(r->arena);
 }
 
-// Writes a distinct value to every element, an odd number of elements at a time.
+// Writes a distinct value to every element, 1001 elements at a time, so that writes begin and end
+// anywhere in a rank's shards and slices.
 static void fill(const tri_state_sink *sink, uint32_t seed) {
     enum { SOME = 1001 };
     for (int i = 0; i < sink->count; i++) {

@@ -12,10 +12,12 @@
 
 enum { N = 120000, AXES = 2, TIMEOUT_MS = 900 };
 
-typedef struct traffic { // the communicators and buffers of a rank
+// A rank's communicators, with all ranks and with its two pairs (see two_axes), and its buffers.
+// In some rounds of the test, operations use `shared`, which lies in shared memory, else `own`.
+typedef struct traffic {
     tri_comm *world, *axes[AXES];
     float *shared[2], *own[2];
-    int round;
+    int round; // counts from 0
 } traffic;
 
 typedef tri_status traffic_body(traffic *t);
@@ -26,7 +28,7 @@ static float *memory(const traffic *t, int which) {
 
 // How many elements an operation has in this round of the test. In some rounds they are so few that
 // they fit into the entry of shared memory in which a rank announces the operation. In the other
-// rounds other ranks read them in place if they lie in shared memory; else they pass through
+// rounds, elements that lie in shared memory are read there by other ranks; all else passes through
 // the staging memory, which all ranks can read.
 static int64_t elements(const traffic *t) { return t->round % 4 == 3 ? 20 : N / t->world->size; }
 
@@ -193,7 +195,7 @@ static void body_attacked(tri_comm *comm, ranks_table *table, void *argument) {
 }
 
 static void attack_begin(attack *a) {
-    // A stopped rank is noticed by its heartbeat, long before the timeout.
+    // That a rank is stopped is noticed when its heartbeat stops, long before the timeout.
     tri_shm_config config = {.timeout_ms = a->fault == STUCK ? TIMEOUT_MS : 0};
     a->all = ranks_start(kinds[a->kind].size, &config, body_attacked, a);
 }

@@ -58,7 +58,7 @@ static int wait_code(pid_t pid) {
 #define RUN(...) wait_code(START(__VA_ARGS__))
 #define WORKERS(n) "--standalone", "--nproc-per-node", #n
 
-// Checks that the file at `path` (the launcher's output) contains a text, or does not.
+// Checks that `words` are in the file at `path` (the launcher's output), or not: `expected`.
 static void check_text(const char *path, const char *words, bool expected, int line) {
     char *text = text_of(path);
     if ((strstr(text, words) != NULL) != expected)
@@ -123,8 +123,8 @@ static void every_variable(void **state) {
                   "error error.json\n");
     HAS(out_path, "1.1.0.1 of 2.2.1.2 oars at 127.0.0.1:port try 0 of 4 omp 1 id 32 store False "
                   "error error.json\n");
-    // The nonce is the same for all ranks of an attempt, differs between runs, and is too long for
-    // other users to guess.
+    // TRIREME_NONCE is the same for all ranks of an attempt, differs between runs, and is too long
+    // for other users to guess.
     char *nonces[2];
     for (int i = 0; i < 2; i++) {
         assert_int_equal(RUN("--nproc-per-node=2", "--master-port=31234", "sh", "-c",

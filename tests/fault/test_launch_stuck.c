@@ -55,8 +55,9 @@ static _Noreturn void launch(int fd, FILE *groups, const char *script) {
     _exit(tri_launch_main(8, (char **)argv));
 }
 
-// Reads what the launcher prints. The launcher's clock runs fast (fast_ns), but the time limits of
-// its calls of poll do not pass faster. So this function wakes it often by SIGCHLD.
+// Reads what the launcher prints, until it ends. The launcher's own clock runs fast (fast_ns), but
+// the time limits of its calls of poll do not pass faster. So this function often ends these calls
+// by the signal SIGCHLD.
 static void read_all(int fd, pid_t launcher, char *text, size_t size) {
     size_t used = 0;
     for (;;) {

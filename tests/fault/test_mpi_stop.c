@@ -1,8 +1,7 @@
-// A process has opened the transport `mpi` twice, and stops one of the two while MPI has not
-// finished one of its sends. Afterwards MPI must not read the memory of that send any more,
-// although the process goes on calling the other transport. The test starts itself under mpirun, as
-// two ranks that are connected over TCP, because over TCP the sender itself has to write all its
-// data.
+// A process has opened the transport `mpi` twice, and stops the first of the two while MPI has not
+// finished a send of this first one. Afterwards MPI must not read the memory of this send any more,
+// although the process goes on calling the second one. The test starts itself under mpirun, as two
+// ranks that are connected over TCP, because over TCP the sender itself has to write all its data.
 #include "base/module.h"
 #include "base/os.h"
 #include "comm/message/transport.h"
@@ -49,10 +48,9 @@ static void send_and_stop(tri_transport_end *first, tri_transport_end *second) {
     REQUIRE(sending.state == TRI_REQUEST_PENDING);
     mpi->stop(first);
     REQUIRE(sending.state == TRI_REQUEST_ENDED);
-    // If `stop` had not ended all calls of MPI, these calls of `progress` would go on with the
-    // send.
+    // If `progress` called MPI, MPI would go on with the send that was stopped.
     progress_for(second, 2 * LISTEN_MS, &hearing);
-    // This process calls MPI no more, so a later send of it fails at once.
+    // Since that stop, this process never calls MPI, so the second transport's sends fail at once.
     mpi->send(second, 1, NOTE_TAG, data, 1, &later);
     REQUIRE(later.state == TRI_REQUEST_LOST && mpi->loss(second, 1));
     mpi->stop(second);
@@ -83,13 +81,13 @@ static void succeed(int rank) {
     char path[64];
     snprintf(path, sizeof path, "%s/%d", folder, rank);
     REQUIRE(tri_os_replace_file(path, "", 0) == TRI_OK);
-    // mpirun kills the other rank once one has ended.
+    // Waits for the other rank, because mpirun kills it once this rank has ended.
     for (int ms = 0; ms < 20000 && !has_succeeded(1 - rank); ms++) tri_os.sleep_ns(1000000);
     _exit(0);
 }
 
-// Why ranks cannot be started here; NULL: they can. The test uses options of mpirun that only Open
-// MPI's mpirun has.
+// Returns why ranks cannot be started here; NULL: they can. The test uses options of mpirun that
+// only Open MPI's mpirun has.
 static const char *why_not(void) {
     char said[256] = "";
     FILE *version = popen("mpirun --version 2>/dev/null", "r");

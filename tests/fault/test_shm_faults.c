@@ -1,5 +1,5 @@
-// Ranks that die, stop, are late or call another operation: the others notice it in time, name the
-// rank, and leave nothing behind.
+// Tests ranks that die, stop, are late or call another operation: the other ranks notice it in
+// time, name the rank, and leave no shared memory behind.
 #include "comm_fault_cases.h"
 
 #include <dirent.h>
@@ -9,7 +9,7 @@ static void test_stopped(void **state) {
     attack_once(3, (attack_plan){.victim = 0, .signal = SIGSTOP, .delay_ms = 700, .behind = true});
 }
 
-// Checks that no rank counts as lost if all ranks are stopped together, as by a terminal.
+// Checks that no rank counts as lost if all ranks are stopped together, as Ctrl+Z does.
 static void body_suspended(tri_comm *comm, ranks_table *table, void *argument) {
     int64_t x = 1;
     atomic_store(&table->notes[comm->rank], 1);
@@ -42,7 +42,8 @@ static void test_suspended(void **state) {
     munmap(all.table, sizeof *all.table);
 }
 
-// True if some process still maps the memory, which has no name and is found by its inode.
+// True if some process still maps the ranks' shared memory, which has no name and is found by its
+// inode.
 static bool is_held(ino_t inode) {
     DIR *processes = opendir("/proc");
     assert_non_null(processes);

@@ -1,7 +1,9 @@
 // Tests rare events with shared memory between ranks: a rank dies while all ranks map a segment of
-// shared memory; the pid of a rank belongs to another process; a process that fetches a segment
-// gives up; two threads of a rank wait at the same time; a rank reads what another rank has
-// announced for an earlier collective.
+// shared memory; the pid that a rank has announced belongs to another process here, because the
+// rank has died or is in another pid namespace; a process that fetches a segment gives up; two
+// threads of a rank wait at the same time; while a long collective runs, an old entry in which a
+// rank announced an earlier collective is still in shared memory, and must not be taken for the
+// announcement of its next one; the heartbeats of a rank stop.
 #include "comm_ranks.h"
 
 #include "base/os.h"
@@ -43,7 +45,8 @@ typedef struct identity_case {
     bool lost; // the other ranks must then take rank 1 for lost
 } identity_case;
 
-// Makes this rank look at the others as if for the first time.
+// Makes this rank forget what it knows of the other ranks' processes, so that it looks them up
+// again.
 static void forget_others(shm_family *family) {
     pthread_mutex_lock(&family->watched_lock);
     shm_watch_end(family);
@@ -135,9 +138,9 @@ progress_result __wrap_shm_collective_advance(shm_comm *comm, progress_item *ite
     return result;
 }
 
-// Only the thread that has set the communicator's flag `executing` may advance operations. Lets the
-// slow thread sleep, as if another program had taken its core, after it has advanced an operation
-// and before it clears the flag.
+// Lets the slow thread sleep, as if another program had taken its core, after it has advanced an
+// operation and before it clears the communicator's flag `executing`. Only the thread that has set
+// this flag may advance operations.
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *lock) {
     int failed = __real_pthread_mutex_unlock(lock);
     if (slow_at == lock) {
@@ -207,13 +210,15 @@ static void test_two_waiters(void **state) {
 
 // ---- what the other rank does, while a collective is under way
 
-static tri_comm *asks_about_1; // the communicator in which rank 0 asks after each step
+// The communicator on which rank 0, each time after it has advanced a collective, asks what rank 1
+// has announced; NULL: it does not ask. old_entries: how often it found an announcement.
+static tri_comm *asks_about_1;
 static _Atomic int old_entries;
 
 static void ask_about_rank_1(shm_comm *comm) {
     char text[80];
     if (asks_about_1 != &comm->base.head) return;
-    ranks_sleep_ms(2); // until rank 1 waits at its next meeting (barrier), and announces nothing
+    ranks_sleep_ms(2); // until rank 1 waits at its next barrier, and announces nothing
     if (shm_collective_text(comm, 1, text, sizeof text)) atomic_fetch_add(&old_entries, 1);
 }
 

@@ -1,6 +1,7 @@
 // Checks the rendezvous of ranks on two hosts, which are two network namespaces that this test
 // makes: ranks find rank 0 by a launcher's environment variables, over the network interface that
-// the user has named, and learn which ranks share a host.
+// the user has named, and learn which ranks share a host. They meet at the store, a key-value
+// service of rank 0.
 #include "store_ranks.h"
 
 #include "rendezvous/health.h"
@@ -43,7 +44,8 @@ static void open_and_close(const start *s, int size, int host_count) {
     REQUIRE(tri_identity_read((const char *(*)(const char *))getenv, &me) == TRI_OK);
     REQUIRE(me.rank == s->rank && me.size == size);
     exchange(me);
-    me.generation++; // now acts as the next start of the same run, as a job of its own
+    // From here on, this process acts as a rank of the run's next start, under another job.
+    me.generation++;
     snprintf(me.job, sizeof me.job, "second");
     REQUIRE(tri_store_open(&me, WAIT_MS, &store) == TRI_OK);
     REQUIRE(tri_store_host_count(store) == host_count);
@@ -95,8 +97,8 @@ static const char *hosts_file(const char *name, const char *text) {
     return path;
 }
 
-// Rank 0's host knows its own name by a loopback address, as Debian writes it. For the other host
-// the name has several addresses, of which one leads nowhere.
+// /etc/hosts of rank 0's host gives the host's own name a loopback address, as on Debian. On the
+// other host this name has several addresses, of which only the last one is right.
 static void names_with_odd_addresses(void **state) {
     const char *own = hosts_file("alpha", "127.0.0.1 localhost\n127.0.1.1 alpha\n");
     const char *other =
@@ -270,7 +272,7 @@ static void start_two(pid_t *pids, bool is_lost) {
 }
 
 // Both ranks notice that the cable is cut. After it is mended neither may commit a checkpoint: rank
-// 1 was given up, and rank 0 has lost a rank.
+// 0 has given up rank 1. So rank 0 has lost a rank, and rank 1 belongs to the run no longer.
 static void cut_cable_is_noticed(void **state) {
     pid_t pids[2];
     start_two(pids, true);

@@ -1,8 +1,8 @@
-// Connections to the store's TCP port that do not come from a rank: without a token, with a wrong
-// or a replayed proof, with lengths of 4 GB, slow senders, port scans. Each is turned away before
-// anything is allocated for it, the job is unharmed, and the store listens where it was told to
-// and nowhere else. The store is the service at which the ranks of a job meet. The token is the
-// job's secret; a rank's proof shows that it has the token.
+// Tests connections to the store's TCP port that do not come from a rank: without a token, with a
+// wrong or a replayed proof, with lengths of 4 GB, slow senders, port scans. Each is turned away
+// before anything is allocated for it, the job is unharmed, and the store listens at the given
+// address and at no other. The store is the service at which the ranks of a job meet. The token is
+// the job's secret; a rank's proof shows that it has the token.
 #include "store_ranks.h"
 
 #include "base/limits.h"
@@ -228,7 +228,8 @@ static void strangers_are_turned_away(void **state) {
     one.rank = 1;
     pid_t pid = start_rank(one, exchange);
     end_ranks(0, 0, &pid);
-    // Rank 0 ends with code 0 only if it saw all that rank 1 did, and nothing else.
+    // Rank 0 ends with code 0 only if `exchange` found in the store exactly what the two ranks have
+    // written there.
     end_ranks(0, 0, &server);
     assert_true(tri_os_seconds() - begin < 15);
     for (int i = 0; i < CROWD; i++) close(fds[i]);

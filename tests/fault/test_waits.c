@@ -29,12 +29,12 @@ enum {
     IMPLIED_REMOVALS = 1, // in each run: how many waits are left out that other waits imply
     MOST_REMOVALS = REMOVALS + IMPLIED_REMOVALS,
     LIMIT_US = 20000000,       // after this time an action that is held up goes on in any case
-    WAITER_LIMIT_US = 2000000, // in place of LIMIT_US, if it is held up until the waiter is done
-    // If the waiter (the action whose wait is left out) can begin while the held action is delayed,
-    // but can end only after that action: how much longer the held action is then delayed, so that
-    // the waiter has time to access the memory first.
+    WAITER_LIMIT_US = 2000000, // as LIMIT_US, for an action held up until the waiter is done
+    // How much longer the held action is delayed if the waiter (the action whose wait is left out)
+    // can begin meanwhile, but can end only after the held action. In this time the waiter accesses
+    // the memory that both of them use.
     MORE_US = 4000,
-    // In place of LIMIT_US, if the waiter cannot be done before the held action.
+    // The time limit in place of LIMIT_US, if the waiter cannot be done before the held action.
     IMPLIED_LIMIT_US = 2000,
     DELAY_US = 150 // the longest random delay of an action
 };
@@ -46,8 +46,8 @@ typedef struct removal {
     // the waiter can begin, but not end. delays_results: of a held collective only the results are
     // delayed, not the begin.
     bool is_implied, only_begins, delays_results;
-    // By action: whether it can be done before the held one (independent); whether it is the waiter
-    // (only_waiter).
+    // independent: by action, whether it can be done before the held one. only_waiter: by action,
+    // whether it is the waiter.
     bool independent[HELD_RUN_ACTIONS], only_waiter[HELD_RUN_ACTIONS];
 } removal;
 
@@ -99,9 +99,10 @@ static counts *counts_of(const random_run *run, const order_wait *w) {
 }
 
 // Finds the action to hold up, so that the dependency is late, but the waiter, without its wait,
-// still reaches `event` (it begins, or it is done). That is the earliest possible action in the
-// dependency's lane (a queue of actions), because all actions behind it are held up with it; in the
-// lanes of messages, which keep no order, it is the dependency itself. -1: there is none.
+// still reaches `event` (it begins, or it is done). An action that is held up holds up all actions
+// behind it in its lane (a queue of actions). So it may be any earlier action of the dependency's
+// lane, and the earliest that lets the waiter reach `event` is chosen. In the lanes of messages,
+// where an action does not hold up those behind it, it is the dependency itself. -1: there is none.
 static int find_held(const test_case *c, const order_wait *w, order_event event) {
     const tri_schedule *s = schedule_of(&c->run, w->rank);
     tri_lane lane = tri_action_lane(s->actions[w->dependency].kind);
@@ -121,10 +122,11 @@ static bool is_collective(tri_action_kind kind) {
            kind == TRI_ACTION_TIE;
 }
 
-// Chooses an action to hold up, so that the waiting action overtakes it. Sometimes the waiting
-// action cannot be done meanwhile, because it needs other ranks that would be held up too. Then
-// only the results of the dependency (a collective) are held up, or the waiting action need only
-// begin. To begin is not enough for a RECV, which writes only when it ends.
+// Chooses an action to hold up, so that the waiting action overtakes its dependency. If possible,
+// the waiting action is done while that action is held up. Sometimes it cannot be, because it needs
+// other ranks that would be held up too. Then only the results of the dependency (a collective) are
+// held up, or the waiting action need only begin. For a RECV it is not enough to begin, because it
+// writes only when it ends.
 static void find_what_is_held(const test_case *c, removal *r) {
     const tri_action *actions = schedule_of(&c->run, r->wait.rank)->actions;
     r->held_action = find_held(c, &r->wait, ORDER_DONE);
@@ -282,8 +284,8 @@ static bool differs(const test_case *c, int number) {
 }
 
 // Runs the steps without the removed wait. The action that is held up goes on when all actions are
-// done that do not depend on it. With `until_waiter` it goes on as soon as the waiter is done,
-// before the next action of the waiter's lane (queue of actions).
+// done that do not depend on it. With `until_waiter` it goes on as soon as the waiter is done, and
+// actions behind the waiter in the schedule begin only after the dependency is done.
 static void run_without(const test_case *c, held_run *far, int number, bool until_waiter,
                         uint64_t bits, uint64_t memory) {
     const removal *r = &c->removals[number];
@@ -348,10 +350,10 @@ static void print_wait(const test_case *c, const removal *r, const char *what) {
 }
 
 // Whether the waiter and its dependency are of kinds that may leave the same bytes in either order,
-// because one of them may write what is there already: zeros where a rank has no micro-batch; what
-// a block made before; parameters that were gathered or fetched before, or of which only padding
-// comes from elsewhere; a sum to which the other ranks add nothing, or of which NORM reads only
-// padding.
+// because one of them may write what is there already. That may be: zeros where a rank has no
+// micro-batch; what a block made before; parameters that were gathered or fetched before, or of
+// which only padding comes from elsewhere; a sum to which the other ranks add nothing, or of which
+// NORM reads only padding.
 static bool may_leave_the_same(const random_run *run, const order_wait *w) {
     static const tri_action_kind pairs[][2] = {
         {TRI_ACTION_CLEAR, TRI_ACTION_SCATTER},        {TRI_ACTION_SCATTER, TRI_ACTION_CLEAR},

@@ -1,7 +1,7 @@
 // The program `trireme`, except that the rank of VICTIM="RANK,KIND,COUNT,SIGNAL" sends itself the
-// signal when it begins its COUNT-th action of that kind. SIGNAL 0: the thread that began it waits
-// for ever, reading a pipe that nobody writes. SIGNAL -N: it waits for N seconds. RANK -1: every
-// rank.
+// signal when it begins its COUNT-th action of that kind (FORWARD, REDUCE, …). SIGNAL 0: the thread
+// that began the action waits for ever, reading a pipe that nobody writes. SIGNAL -N: it waits for
+// N seconds. RANK -1: every rank.
 #include "base/ledger.h"
 
 #include <poll.h>

@@ -42,7 +42,7 @@ typedef struct crash_log {
 // With `no_exchange` the file system cannot exchange two names.
 void crash_log_begin(const char *root, bool no_exchange);
 void crash_log_mark(int64_t mark);
-// *out: the recorded calls, which the caller frees.
+// Ends the recording. *out: the recorded calls, which the caller frees with crash_log_free.
 void crash_log_end(crash_log *out);
 void crash_log_free(crash_log *log);
 

@@ -31,8 +31,8 @@ static inline tri_value trained(subject *s, const char *name, tri_shape shape) {
     return tri_parameter(s->graph, name, shape, (tri_init){0});
 }
 
-// Turns y into a loss: its squared distance to random targets, whose gradient differs for every
-// element.
+// Turns y into a loss: its squared distance to random targets. Because of these targets, the
+// gradient differs from element to element.
 static inline tri_value distance(subject *s, tri_value y) {
     tri_value target = tri_input(s->graph, "target", TRI_F64, tri_value_shape(s->graph, y));
     return tri_node_add(s->graph, &tri_op_mse_loss, (tri_value[]){y, target}, 2, NULL, "");

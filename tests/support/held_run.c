@@ -1,8 +1,8 @@
 // Holds up actions, the entries of a schedule (FORWARD of a block, a collective, …). The engine
 // starts an action on a queue of the device, of the storage or of a communicator, and gets a ticket
-// that stands for the work. Before an action that is to be held up, this file makes its queue wait
-// for a ticket of its own (a `hold`), which is done when the test wants it. The functions __wrap_…
-// are called instead of the engine's functions of these names (the linker's option --wrap).
+// that stands for the work. Before an action that is to be held up, this file makes the action's
+// queue wait for another ticket (a `hold`), which is done when the test wants it. The functions
+// __wrap_… replace the engine's functions of these names (the linker's option --wrap).
 #include "support/held_run.h"
 
 #include "base/philox.h"
@@ -145,8 +145,9 @@ static void note_operations(const tri_engine *e, const tri_action *a) {
     }
 }
 
-// Notes what HOST_STEP, the update of a unit's parameters by the host, reads and writes. No call of
-// the device can note this: the CPU does it in its own thread and in memory of no device.
+// Notes what HOST_STEP reads and writes, in which the host updates a unit (parameters that are
+// updated together). No call of the device can note this: the host computes it itself, in memory
+// that belongs to no device.
 static void note_host_step(const tri_engine *e, int unit) {
     const tri_plan *plan = e->plan;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
@@ -253,7 +254,8 @@ static bool is_of_network(const tri_action *a) {
 }
 
 // Whether the action `noted`, whose begin the engine records, is the next action of the schedule.
-// Others are not: before a step, for example, the engine reads offloaded state.
+// The engine also records work that is no such action: before a step, for example, it reads
+// offloaded state.
 static bool is_next(const tri_ledger_action *noted) {
     const tri_schedule *s = &watched.engine->run.step->schedule;
     if (watched.action == s->count) return false;
@@ -392,8 +394,8 @@ static tri_status hash_tensor(held_run *r, const tri_engine_tensor *tensor, uint
     return status;
 }
 
-// Adds all tensors of the training state that this rank holds to the hash *bits. Counters are left
-// out, because they count the steps of all runs together.
+// Adds all tensors of the training state that this rank holds to the hash *bits. Counters of
+// batches are left out: begin_again does not restore them, so they would differ from run to run.
 static tri_status hash_state(held_run *r, uint64_t *bits) {
     for (int states = 0; states < 2; states++) {
         const tri_engine_tensor *tensors;
@@ -408,8 +410,8 @@ static tri_status hash_state(held_run *r, uint64_t *bits) {
     return TRI_OK;
 }
 
-// Copies the offloaded state, which lies in a file or in the host's memory between steps, to
-// `kept`, or back.
+// Copies the offloaded state, which lies in a file or in the host's memory between steps, to `kept`
+// or, with `back`, from `kept` to where it lies.
 static tri_status copy_offloaded(held_run *r, float *kept, bool back) {
     const tri_plan *plan = r->engine->plan;
     for (int i = 0; i < plan->flat.unit_count * TRI_BUCKET_COUNT; i++) {
@@ -430,7 +432,7 @@ static tri_status copy_offloaded(held_run *r, float *kept, bool back) {
     return TRI_OK;
 }
 
-// Whether the engine keeps nothing in this memory from one step to the next.
+// Whether the engine keeps nothing in this memory from one step to the next (activations, …).
 static bool is_passing(const tri_engine *e, const void *memory) {
     const engine_memory *m = &e->memory;
     const void *const passing[] = {m->heaps[TRI_HEAP_ACTIVATIONS],

@@ -15,8 +15,8 @@
 
 enum { HELD_RUN_STEPS = 2, HELD_RUN_ALLOCATIONS = 256, HELD_RUN_ACTIONS = 512 };
 
-// The device `far` under another name, with an `alloc` that notes all allocations, so that a test
-// can read and overwrite all of the device's memory.
+// The device `far` (a device for tests that behaves like a GPU) under another name, with an `alloc`
+// that notes all allocations, so that a test can read and overwrite all of the device's memory.
 extern tri_device_backend held_run_device;
 // Fills held_run_device. Has to be called before held_run_device is used.
 void held_run_make_device(void);
@@ -43,7 +43,7 @@ typedef struct held_run_plan {
     int waiter, dependency; // the two actions of the wait that is left out; -1: none is left out
     // The last action that may begin before `dependency` is done; -1: all may.
     int last_before_dependency;
-    // For this time after all that it awaits are done, `held_action` is still held up.
+    // How long `held_action` is still held up after the actions that it awaits are done.
     int64_t more_us;
     int64_t limit_us;  // the latest time, after the step was issued, at which `held_action` goes on
     int most_delay_us; // every action is delayed by a random time of at most this

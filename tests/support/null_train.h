@@ -10,9 +10,9 @@
 
 #include <string.h>
 
-// Whether null_train can run the recipe: only with synthetic data and a built-in model, because
-// anything else would be read from the system. The number of micro-batches of a step is limited,
-// because each takes time.
+// Whether null_train can run the recipe: only if it needs no files, so with synthetic data and a
+// built-in model, and without initial weights and offloaded state. The number of micro-batches of a
+// step is limited, because each takes time.
 static inline bool null_train_takes(const tri_recipe *r) {
     enum { MOST_ROUNDS = 64 };
     bool has_files = r->init || strcmp(r->data.name, "synthetic") != 0 ||

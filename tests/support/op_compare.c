@@ -154,8 +154,8 @@ static void close_side(side *s) {
     op_graph_close(s->c.graph);
 }
 
-// Whether some node may have written its output over this value, one of its inputs, so that the
-// value's memory need not hold it any more.
+// Whether some node that reads this value may have written its output over it, so that the memory
+// need not hold the value any more.
 static bool taken_over(const side *s, tri_value value) {
     for (int i = 0; i < s->c.graph->node_count; i++) {
         const tri_node *node = &s->c.graph->nodes[i];
@@ -235,7 +235,7 @@ static bool compare_sides(const op_family *family, const side *device, const sid
     bool same = true;
     for (uint32_t id = 1; same && id < (uint32_t)common; id++) {
         tri_value value = {id};
-        // A value of kind NONE was removed by tri_pass_sweep.
+        // A value that tri_pass_sweep has removed has the kind NONE, and no result to compare.
         if (tri_value_get(ref->c.graph, value)->kind == TRI_VALUE_NONE) continue;
         if (in_place && taken_over(device, value)) continue;
         same = compare_value(family, device, ref, value, value);

@@ -40,7 +40,7 @@ typedef struct op_case {
 // The next random whole number in [low, high].
 int64_t op_draw(op_case *c, int64_t low, int64_t high);
 bool op_chance(op_case *c, int percent);
-// A parameter with random numbers, named by its index.
+// Adds to the graph a parameter with random numbers in [low, high), of the case's type.
 tri_value op_numbers(op_case *c, tri_shape shape, double low, double high);
 // Like op_numbers, but in F32 whatever the type of the case: for statistics, weights of norms,
 // optimizer states.
@@ -52,7 +52,7 @@ tri_value op_tokens(op_case *c, tri_shape shape, int64_t tokens);
 tri_value op_bytes(op_case *c, tri_shape shape);
 tri_value op_position(op_case *c);
 tri_value op_step_scalars(op_case *c, int update, bool skip);
-// Draws the numbers of the case's sources.
+// Fills the case's sources (inputs and parameters) with random numbers.
 void op_sources_fill(op_session *session, const op_case *c);
 
 // A way to build a graph at random, and how far results may differ: |a - b| <= tolerance * the
@@ -67,8 +67,10 @@ typedef struct op_family {
     // The tolerance of cases in a half type, for families whose graphs round values several times.
     // 0: `tolerance`, plus one rounding to the half type for a result in that type.
     double half_tolerance;
-    bool any_layout;    // uses layouts that only the device ref supports
-    bool rounds_on_gpu; // in a half type, a GPU's library rounds once more than others do
+    bool any_layout; // uses layouts that only the device ref supports
+    // True: one more rounding is tolerated in a half type on the device `cuda`, because its library
+    // writes results in the half type before our kernel finishes them (bias, cast).
+    bool rounds_on_gpu;
     bool channels_last; // images have their channels last, on devices that have this layout
 } op_family;
 

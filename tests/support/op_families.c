@@ -25,8 +25,8 @@ static tri_shape any_shape(op_case *c) {
 
 static tri_value numbers(op_case *c, tri_shape shape) { return op_numbers(c, shape, -1, 1); }
 
-// The input x of a norm. If the case is of a half type, half of these norms read an x of F32 and
-// make a y of the half type.
+// Draws the input x of a norm. In a case of a half type, every second norm (at random) reads an x
+// of F32 and makes a y of the half type; *narrow then becomes this type.
 static tri_value norm_input(op_case *c, tri_shape shape, int64_t *narrow) {
     if (c->dtype == TRI_F32 || op_chance(c, 50)) return numbers(c, shape);
     *narrow = c->dtype;
@@ -131,7 +131,7 @@ static void build_linear_grad(op_case *c) {
     op_add(c, &tri_op_linear_grad_input, (tri_value[]){dy, wv}, &a);
 }
 
-// A linear layer with as many rows as in a transformer.
+// Builds the ops of a linear layer with hundreds of rows, as a transformer has them.
 static void build_linear_rows(op_case *c) {
     static const int64_t some[] = {1, 15, 33, 64, 100, 128, 160, 530};
     int64_t in = some[op_draw(c, 0, 7)], out = some[op_draw(c, 0, 7)];
@@ -317,8 +317,8 @@ static void build_batch_norm_shared(op_case *c) {
 
 static void build_dropout(op_case *c) {
     tri_dropout_attr a = {.p = (double)op_draw(c, 0, 10) / 10, .key = 77};
-    // x is one rank's slice of a larger tensor: runs of neighbouring elements, which do or do not
-    // fill whole vectors.
+    // x is one rank's slice of a larger tensor: runs of neighbouring elements. Mostly the lengths
+    // of the runs are multiples of 64, so that they fill whole vector registers.
     if (op_chance(c, 40)) {
         int64_t unit = op_chance(c, 70) ? 64 : 1;
         a.run = unit * op_draw(c, 1, 5);
@@ -353,13 +353,14 @@ static void build_class_loss(op_case *c) {
     op_add(c, &tri_op_nll_loss_grad, (tri_value[]){labels, seed}, &a);
     op_add(c, &tri_op_cross_entropy, (tri_value[]){x, labels}, NULL);
     op_add(c, &tri_op_accuracy, (tri_value[]){x, labels}, NULL);
-    op_add(c, &tri_op_cross_entropy_grad, (tri_value[]){x, labels, seed}, NULL); // may write over x
+    // This node comes last, because it may write over x.
+    op_add(c, &tri_op_cross_entropy_grad, (tri_value[]){x, labels, seed}, NULL);
 }
 
-// A linear layer fused with its cross-entropy loss. Mostly its rows fit into one chunk, now and
-// then they need several. In a half type the device rounds the scores and their gradient, and the
-// reference device `ref` does not. Then nearly equal scores may be in another order and the
-// accuracy may differ, so it is computed only in F32.
+// A linear layer fused with its cross-entropy loss: the scores of one chunk of rows are computed at
+// a time. Mostly all rows fit into one chunk, now and then they need several. In a half type the
+// device rounds the scores and their gradient, and the reference device `ref` does not. Then nearly
+// equal scores may be in another order and the accuracy may differ, so it is computed only in F32.
 static void build_linear_cross_entropy(op_case *c) {
     int64_t k = op_chance(c, 60) ? op_draw(c, 1, 40) : 64 * op_draw(c, 1, 3);
     int64_t inputs = op_chance(c, 50) ? op_draw(c, 1, 40) : 16 * op_draw(c, 1, 6);
@@ -376,8 +377,8 @@ static void build_linear_cross_entropy(op_case *c) {
            NULL);
 }
 
-// A loss of scores that are one rank's slice of the classes. The maxima and sums over all classes
-// are drawn as if the slices of other ranks had larger scores.
+// Builds losses of scores that are one rank's slice of the classes. The maxima and sums over all
+// classes are drawn as if the slices of other ranks had larger scores.
 static void build_vocab_parallel_loss(op_case *c) {
     int64_t k = op_draw(c, 1, 40);
     tri_classes_attr slice = {.first = op_draw(c, 0, 5)};
@@ -414,7 +415,8 @@ static void build_embedding(op_case *c) {
     op_add(c, &tri_op_next_token, &id, NULL);
 }
 
-// Results must have the same bits as those of `ref`, for any mean and standard deviation.
+// Builds the op that normalises bytes. Its results must have the same bits as those of `ref`, for
+// any mean and standard deviation.
 static void build_normalize_bytes(op_case *c) {
     tri_pixel_scale scale = {.channels = op_draw(c, 1, 5)};
     tri_shape x = tri_shape_of(op_draw(c, 1, 9), scale.channels, op_draw(c, 1, 40));
@@ -427,7 +429,8 @@ static void build_normalize_bytes(op_case *c) {
     op_add(c, &tri_op_normalize_bytes, &bytes, &scale);
 }
 
-// A tensor of rows of one length; the lengths of transformers are multiples of 16.
+// Draws the shape of a tensor of rows; *width is the length of a row. Mostly it is a multiple of
+// 16, as in transformers.
 static tri_shape rows_of(op_case *c, int64_t *width) {
     tri_shape x = any_shape(c);
     if (op_chance(c, 60)) x.dims[x.rank - 1] = 16 * op_draw(c, 1, 20);

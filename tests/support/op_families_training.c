@@ -60,7 +60,8 @@ void op_build_step_numbers(op_case *c) {
 }
 
 // A whole small network with its backward pass, so that several layouts are combined. It uses leaky
-// ReLU, because with ReLU a result near 0 could have another sign, and so another gradient.
+// ReLU with a slope of 0.9: a result near 0 may have another sign on the device than on `ref`, and
+// then ReLU's gradient would be 0 in place of 1, but that of leaky ReLU 0.9.
 void op_build_network(op_case *c) {
     tri_graph *g = c->graph;
     int64_t n = op_draw(c, 1, 4), wide = 16 * op_draw(c, 1, 2), size = op_draw(c, 14, 20);

@@ -30,8 +30,8 @@ struct op_session {
     void *workspace;
     size_t workspace_bytes;
     bool adds;    // kernels add results to what outputs hold, where they can
-    int added;    // how many outputs were added to
-    size_t shift; // how far each value lies behind the beginning of its allocation
+    int added;    // how many outputs kernels have added to, so far
+    size_t shift; // how many bytes behind the beginning of its allocation a value lies
 };
 
 tri_graph *op_graph_open(tri_dtype dtype) {
@@ -228,7 +228,8 @@ static void store(op_session *s) {
     }
 }
 
-// A float whose four bytes are all ADDED_TO has the value ADDED_NUMBER.
+// Before a kernel adds to an output, the output is filled with bytes ADDED_TO. Four such bytes are
+// a float with the value ADDED_NUMBER.
 enum { ADDED_TO = 0x3e };
 static const float ADDED_NUMBER = 0x1.7c7c7cp-3f;
 

@@ -1,5 +1,6 @@
-// A small graph on a device, which a test can run several times. It has the layouts and reorders of
-// the layout pass, and memory of its own for every value. Before each run, all memory that a kernel
+// A small graph on a device, which a test can run several times. The layout pass has chosen the
+// layouts of its values and added the reorders between them. Every value has memory of its own,
+// except views and outputs that are written over inputs. Before each run, all memory that a kernel
 // must write is poisoned: filled with a bit pattern that is NaN as a float.
 #ifndef TRIREME_TESTS_OP_SESSION_H
 #define TRIREME_TESTS_OP_SESSION_H
@@ -10,7 +11,8 @@
 
 typedef struct op_session op_session;
 
-// A graph with one block and the option `dtype`, and an arena that op_graph_close destroys.
+// Makes a graph with one block, in which parameters and activations have the type `dtype`.
+// op_graph_close frees it.
 tri_graph *op_graph_open(tri_dtype dtype);
 void op_graph_close(tri_graph *graph);
 
@@ -34,7 +36,7 @@ void op_session_join(op_session *session, tri_comm *comm);
 // The value on the host, in plain layout: op_run reads sources there and writes results there.
 void *op_host(const op_session *session, tri_value value);
 int64_t op_count(const op_session *session, tri_value value); // elements
-// Element i of a floating value.
+// Element i of a value of a floating-point type.
 double op_get(const op_session *session, tri_value value, int64_t i);
 void op_set(op_session *session, tri_value value, int64_t i, double number);
 // Fills the value with uniform numbers in [low, high) that depend on the seed and the value's id.

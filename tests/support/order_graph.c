@@ -85,8 +85,8 @@ static void add_rank(order_graph *g, int rank) {
     }
 }
 
-// How many actions of the same kind on the same subject (unit of parameters, or edge between
-// stages) precede the action in its schedule.
+// How many actions of the same kind on the same subject (parameters that are gathered or reduced
+// together, or a message between stages) precede the action in its schedule.
 static int number_of(const tri_schedule *s, int action) {
     int number = 0;
     for (int i = 0; i < action; i++)
@@ -128,8 +128,8 @@ static bool meets(const order_graph *g, int p, int i, int q, int k) {
            to == tri_mesh_coordinate(mesh, q, TRI_AXIS_PIPELINE);
 }
 
-// Adds the edges between ranks p and q: a collective is done only after all of its ranks have begun
-// it, and a message only after its sender and its receiver have begun it.
+// Adds the edges between ranks p and q: a collective is done only after it is under way on all of
+// its ranks, and a message only after it is under way on its sender and on its receiver.
 static void add_between(order_graph *g, int p, int q) {
     const tri_mesh *mesh = &g->plans[p]->mesh;
     const tri_schedule *s = schedule_of(g, p), *t = schedule_of(g, q);

@@ -1,5 +1,6 @@
 // Random runs: a small network, a mesh (how the ranks are arranged), a strategy (how they share the
-// training state) and a step, with the plans of all ranks. A plan is all that one rank needs.
+// training state) and a step, with the plans of all ranks. A plan tells a rank all that it has to
+// know for the run.
 #ifndef TESTS_SUPPORT_RANDOM_RUN_H
 #define TESTS_SUPPORT_RANDOM_RUN_H
 

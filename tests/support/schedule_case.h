@@ -13,8 +13,8 @@ typedef struct schedule_case {
     // How many micro-batches the step has, over all replicas. The last one is smaller.
     int micro_batches;
     // reshards: gathered parameters are released after FORWARD (strategy.reshard_after_forward).
-    // offloads, offloads_masters: optimizer states, and F32 master weights, lie in storage between
-    // their uses. evaluates: these are schedules of an evaluation, not of training.
+    // offloads: the optimizer states lie in storage between their uses; offloads_masters: the F32
+    // master weights do. evaluates: the schedules are of an evaluation, not of training.
     bool deterministic, reshards, offloads, offloads_masters, evaluates;
     bool steps_on_host; // the host runs the optimizer
     bool skips;         // the first stage sends values to every later stage, not only to the next
@@ -38,7 +38,8 @@ void schedule_set_destroy(schedule_set *set);
 const char *schedule_case_text(const schedule_case *c); // in a static buffer
 
 // Simulates all ranks. FORWARD takes 1 s, BACKWARD 2 s (each of its halves 1 s), all else no time.
-// Returns the time they take, and the fraction of it in which ranks wait instead of computing.
+// Returns how long the step takes. *bubble is the fraction of this time in which ranks wait instead
+// of computing.
 double schedule_set_simulate(const schedule_set *set, double *bubble);
 
 #endif

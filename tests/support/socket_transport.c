@@ -165,7 +165,7 @@ static void lose(tri_transport_end *end, int r) {
 static bool connect_to(tri_transport_end *end, int r) {
     peer *to = &end->peers[r];
     if (to->fd >= 0 || to->loss) return !to->loss;
-    // The socket may block, because connecting a unix socket never takes long.
+    // Connects with a blocking call, because connecting a unix socket never takes long.
     to->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connect(to->fd, (struct sockaddr *)&to->address, to->address_bytes)) {
         lose(end, r);
@@ -333,7 +333,8 @@ static void begin_message(tri_transport_end *end, connection *from) {
     end->last_early = &message->next;
 }
 
-// Reads at most `budget` bytes; false at the end of the connection.
+// Reads from the connection once, and subtracts what it read from *budget, which becomes 0 if
+// nothing is left to read now. False at the end of the connection.
 static bool read_some(tri_transport_end *end, connection *from, size_t *budget) {
     bool in_head = from->head_got < sizeof from->head;
     incoming *message = from->message;

@@ -6,8 +6,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-// True if TRIREME_TEST_GPU is set: then the GPU is the one that the program finds (tests/gpu),
-// which is usually real. Else an emulated one is chosen.
+// Chooses an emulated GPU and returns false. If TRIREME_TEST_GPU is set, as tests/gpu/test-gpu
+// does, chooses nothing and returns true: tests then run on the GPU that the program itself finds.
+// This is a real one, unless TRIREME_MODULES names the folder of the emulated GPU.
 static inline bool test_gpu_choose(void) {
     if (getenv("TRIREME_TEST_GPU")) return true;
     setenv("TRIREME_MODULES", TRIREME_BUILD_DIR "/lib/emulated", 1);

@@ -1,5 +1,5 @@
-// Checks allocations from an arena: how much memory they use, and that each returns another
-// pointer.
+// Checks allocations from an arena: how much memory they use, and that no two of them return the
+// same pointer.
 #include "base/arena.h"
 
 #include <setjmp.h>

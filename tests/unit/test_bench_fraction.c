@@ -22,12 +22,13 @@ static void near(double found, double wanted) {
 }
 
 static void the_longer_bound_counts(void **state) {
-    // Each comment is the shortest possible time; the measured times are 20, 20 and 200 ms.
+    // The measured times are 20, 20 and 200 ms. Behind each line stands the shortest possible time.
     near(tri_bench_fraction(&peak, 1e9, 1e3, false, 0.02), 0.5);  // 10 ms for arithmetic in F32
     near(tri_bench_fraction(&peak, 1e9, 1e3, true, 0.02), 0.125); // 2.5 ms for arithmetic in BF16
     near(tri_bench_fraction(&peak, 1e3, 1e9, false, 0.2), 0.5);   // 100 ms for reading memory
-    // Below, the shortest possible time is that of moving the bytes at the rate that was measured
-    // for the largest buffer of at most so many bytes: here for 16 KiB.
+    // In the next three lines the shortest possible time is that of moving the bytes (the third
+    // argument), at the rate of the largest buffer in peak.caches that has at most that size:
+    // 16 KiB, 16 KiB and 1 MiB.
     near(tri_bench_fraction(&peak, 1, 65536, false, 1e-6), 0.32768);
     near(tri_bench_fraction(&peak, 1, 16384, false, 1e-6), 0.08192);
     near(tri_bench_fraction(&peak, 1, 4e6, false, 1e-3), 0.08);
@@ -44,9 +45,10 @@ static void never_above_the_peak(void **state) {
                 assert_true(fraction >= 0 && fraction <= 1.05);
             }
     near(tri_bench_fraction(&peak, 1e9, 0, false, 0.01 / 1.04), 1.04);
-    // As Winograd's algorithm: fewer flops than the direct convolution, whose flops are counted.
+    // Like Winograd's algorithm, which computes fewer flops than those that are counted, which are
+    // the direct algorithm's.
     assert_true(tri_bench_fraction(&peak, 1e9, 0, false, 0.001) == 0);
-    // As a view or an embedding: far fewer bytes are moved than the tensors have.
+    // Like a view or an embedding, which moves far fewer bytes than its tensors have.
     assert_true(tri_bench_fraction(&peak, 0, 1e9, false, 1e-6) == 0);
     assert_true(tri_bench_fraction(&peak, 1e9, 1e9, false, 0) == 0);
 }

@@ -1,7 +1,7 @@
 // Tests which parts of a step a device may capture and repeat as one (a CUDA graph). A step is a
-// schedule: a list of actions, such as FORWARD of a block. A lane runs actions one after the other,
-// beside other lanes; only actions of the compute lane can be captured. A part is a sequence of
-// them between which no lane waits for another.
+// schedule: a list of actions, such as FORWARD of a block (a layer, or a few layers). A lane runs
+// actions one after the other, beside other lanes; only actions of the compute lane can be
+// captured. A part is a sequence of them between which no lane waits for another.
 #include "base/philox.h"
 #include "device/null/null.h"
 #include "ops/ops.h"
@@ -87,7 +87,7 @@ static void test_parts(void **state) {
             bool *may = TRI_NEW_ARRAY(set.arena, bool, s->count);
             uint32_t at = 0;
             tri_schedule_find_dependencies(s, &set.requests[rank], NULL, 0);
-            // An action may not be captured with probability 1 / one_of; with 1, none may be.
+            // Forbids each action with probability 1 / one_of; with one_of 1, all actions.
             for (uint32_t one_of = 1; one_of < 6; one_of++) {
                 for (int i = 0; i < s->count; i++)
                     may[i] = tri_action_lane(s->actions[i].kind) == TRI_LANE_COMPUTE &&
@@ -107,8 +107,9 @@ static void model(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_cross_entropy(g, tri_linear(g, "fc", hidden, 3), batch->labels));
 }
 
-// A device that can capture: the device `null` with two kernels of its own. `losses` computes the
-// cross-entropy and counts as a kernel that uses the host; `others` computes all other ops.
+// A device that can capture: the device `null`, which computes nothing, with two kernels of the
+// test. `losses` computes the cross-entropy and counts as a kernel that uses the host; `others`
+// computes all other ops.
 static tri_kernel_def losses, others;
 static const tri_kernel_def *kernels[] = {&losses, &others, NULL};
 static tri_device_backend capturing;

@@ -1,5 +1,6 @@
-// Checkpoints: saving and loading, retention, the symbolic links "last" and "best", and the refusal
-// of damaged ones. A file is hashed in chunks. A sink receives the tensors that are loaded.
+// Tests checkpoints: that they are saved and loaded, which of them are kept, the symbolic links
+// "last" and "best", and that damaged ones are rejected. A file is hashed in chunks. A sink
+// receives the tensors that are loaded.
 #include "base/limits.h"
 #include "checkpoint/chunk.h"
 #include "checkpoint_fixture.h"
@@ -67,8 +68,8 @@ static void test_same_bytes_whatever_the_order(void **state) {
     tri_state_sink sink = fixture_sink(&model);
     assert_int_equal(tri_checkpoint_load_weights(in_run("a"), &sink), TRI_OK);
     assert_int_equal(model.wrong, 0);
-    // The fixture's values depend on a tensor's index, which is another one in `turned`: all
-    // elements are read, but their values differ from the expected ones.
+    // The fixture computes a tensor's values from its index, and in `turned` the tensors have other
+    // indices. So all elements are read, but their values differ from the expected ones.
     sink = fixture_sink(&turned);
     assert_int_equal(tri_checkpoint_load_weights(in_run("a"), &sink), TRI_OK);
     for (int i = 0; i < turned.count; i++)
@@ -126,7 +127,7 @@ static void flip(const char *path, off_t offset, int bit) {
 }
 
 // Flips single bits of every file of a checkpoint. Loading then fails with a message that names the
-// file, and resuming from `auto` skips this checkpoint.
+// file, and resuming with `auto` skips this checkpoint.
 static void test_flipped_bits(void **state) {
     static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
     save((fixture_save){.step = 1, .width = 4, .chunk_bytes = 256});
@@ -185,7 +186,8 @@ static void test_whole_is_read_once(void **state) {
     tri_status status = fixture_load_by(tri_checkpoint_load_whole, path, WIDTH, 0, NULL);
     tri_os = tri_os_system;
     assert_int_equal(status, TRI_OK);
-    assert_true(bytes_read >= all && bytes_read < all + all / 10); // headers are parsed too
+    // Only the headers, which are less than a tenth of the files, may be read more than once.
+    assert_true(bytes_read >= all && bytes_read < all + all / 10);
     tri_arena_destroy(arena);
 }
 

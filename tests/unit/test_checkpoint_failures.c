@@ -1,5 +1,6 @@
-// Each system call of a save and of a load fails once, with ENOSPC and with EIO: earlier
-// checkpoints stay intact, the failed save leaves nothing behind, and the next save succeeds.
+// Tests saving and loading while system calls fail. Each call fails in turn, in a save or load of
+// its own, with ENOSPC or EIO: either alone or together with all later calls. Earlier checkpoints
+// stay intact, a failed save leaves nothing behind, and the next save succeeds.
 #include "checkpoint_fixture.h"
 
 #include <dirent.h>
@@ -8,9 +9,10 @@
 enum { WIDTH = 20, CHUNK = 1024 };
 
 static char run_dir[64];
-static int calls, fail_at, fail_with; // call number fail_at fails, with errno fail_with; 0: none
-static bool is_lasting;               // all calls after that one fail too
-static const char *failed;            // name of the call that failed
+// calls: how many system calls were made. Call number fail_at (0: none) fails with errno fail_with.
+static int calls, fail_at, fail_with;
+static bool is_lasting;    // all calls after number fail_at fail too
+static const char *failed; // name of the first call that failed
 
 static int setup(void **state) {
     snprintf(run_dir, sizeof run_dir, "/tmp/trireme-checkpoint-XXXXXX");
@@ -124,7 +126,7 @@ static void every_call(int with, bool lasting) {
         tri_os = tri_os_system;
         assert_true(at < 1000);
     }
-    assert_true(failures > 20); // the hooks were called
+    assert_true(failures > 20); // many calls of a save went through the hooks
 }
 
 static void test_no_space(void **state) { every_call(ENOSPC, false); }

@@ -94,8 +94,9 @@ static void test_init(void **state) {
     write_model(in_run("few"), 1, 3); // without the buffers, and without `empty`
     expect(load_model(in_run("few"), &model), TRI_BAD_INPUT, "has no tensor 'empty'");
     fixture_state part = fixture_model(1, 9);
-    // `empty` takes the place of the first buffer (statistic or counter of batch norm). Weights
-    // without buffers can be loaded: their elements are then not seen.
+    // A file with all weights but no buffers (statistics and counters of batch norm): `empty` takes
+    // the place of the first buffer. The file can be loaded, and no element is loaded into a
+    // buffer.
     part.tensors[3] = part.tensors[5];
     part.count = 4;
     tri_state_source source = fixture_source(&part);

@@ -10,7 +10,9 @@
 #include "support/gradient_check.h"
 #include "tensor/half.h"
 
-// What the graph of one case has.
+// The model of one case (make_graph). `norm`: a norm is before the layer of scores. `reads_scores`:
+// besides the loss, another node reads the scores. `is_frozen`: the weight of the layer of scores
+// is not trained.
 typedef struct chunk_case {
     int64_t samples, tokens, inputs, classes;
     tri_dtype dtype;
@@ -23,8 +25,8 @@ static tri_value add(tri_graph *g, const tri_op *op, tri_value a, tri_value b) {
     return tri_node_add(g, op, (tri_value[]){a, b}, op->input_count < 2 ? 1 : 2, NULL, "");
 }
 
-// Builds a model of two linear layers: the first one is followed by a norm if the case asks for it,
-// the second one ("head") makes the scores of the classes, of which the cross-entropy is the loss.
+// Builds a model of two linear layers. The first one is followed by a norm if the case asks for it.
+// The second one ("head") makes the scores of the classes; the loss is their cross-entropy.
 static tri_graph *make_graph(const chunk_case *c) {
     tri_graph *g = op_graph_open(c->dtype);
     const char *message = "";
@@ -74,7 +76,8 @@ static int joined_layers(const chunk_case *c, const tri_device_description *devi
     if (count > 0) {
         assert_int_equal(count_op(g, &tri_op_cross_entropy_grad), 0);
         assert_int_equal(count_op(g, &tri_op_accuracy), 0);
-        // The gradient of layer "first", which is left as it is.
+        // The pass leaves the layer "first" as it is, so its weight's gradient has a node in
+        // training.
         assert_int_equal(count_op(g, &tri_op_linear_grad_weight), c->training);
     }
     op_graph_close(g);
@@ -100,7 +103,7 @@ static void test_leaves(void **state) {
     c.classes = 8192;
     assert_int_equal(joined_layers(&c, NULL), 0);
     c = large;
-    c.classes = 2047; // the scores take a little less than 8 MiB
+    c.classes = 2047; // the scores take a little less than 8 MiB, the least that the pass divides
     assert_int_equal(joined_layers(&c, NULL), 0);
     c = large;
     c.activation = TRI_ACTIVATION_RELU;
@@ -136,8 +139,8 @@ static void test_leaves_two_losses(void **state) {
     op_graph_close(g);
 }
 
-// The pass joins the layer and its loss only on a device whose kernel keeps the scores of a single
-// chunk of rows.
+// The pass joins the layer and its loss only on a device whose kernel keeps no more scores in
+// memory than those of one chunk of rows.
 static void test_devices(void **state) {
     static const struct {
         const tri_device_backend *backend;
@@ -252,8 +255,10 @@ static bool has_amx(void) {
     return has;
 }
 
-// Compares results with and without chunks for numbers of rows that fill the last chunk or do not,
-// down to one row more than a chunk, and for weights whose layout in memory is blocked or plain.
+// Compares results with and without chunks for several numbers of rows. 1024 rows are two full
+// chunks (of at most 512 rows); with the other numbers the last chunk is smaller, and 513 is the
+// smallest number of rows that needs two chunks. The layout of the weight in memory is blocked in
+// some cases and plain in others.
 static void check_sizes(const tri_device_backend *backend, int threads, bool bf16) {
     static const int64_t tokens[] = {1024, 513, 577, 1100, 1537};
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
@@ -293,8 +298,9 @@ static void test_bits_of_isas(void **state) {
     }
 }
 
-// If the blocks of rows in which a product sums the weight's gradient are not the chunks of rows of
-// the loss, that gradient is summed in another order. All other results keep their bits.
+// A product sums the weight's gradient block by block of rows. If these blocks differ from the
+// chunks of the loss, the gradient is summed in another order with chunks than without. All other
+// results keep their bits.
 static void test_other_order(void **state) {
     chunk_case c = {.samples = 1, .tokens = 640, .inputs = 48, .classes = 4160, .training = true};
     check_case(&c, &tri_device_cpu, 1, 1e-6);

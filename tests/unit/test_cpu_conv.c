@@ -77,8 +77,8 @@ static void test_convolutions(void **state) {
         {2, 64, 1, 20, 33, 3, 1, 1, 1, 1},
         {2, 16, 1, 5, 3, 5, 1, 2, 1, 1},
         {1, 32, 1, 4, 70, 3, 1, 0, 1, 1},
-        // channels that are no multiples of 16; two groups; 16 groups (depthwise); one number;
-        // dilation; one output channel and few input channels
+        // channels that are no multiples of 16; two groups; 16 groups (depthwise); x, weight and y
+        // of one number each; dilation; one output channel and few input channels
         {2, 4, 6, 9, 7, 3, 1, 1, 1, 1},
         {2, 6, 4, 9, 7, 3, 2, 1, 2, 1},
         {2, 16, 16, 9, 7, 3, 1, 1, 16, 1},

@@ -30,7 +30,7 @@ static void compare_pool(tri_shape x, int64_t kernel, int64_t stride, int64_t pa
         if (dropout > 0) in[1] = tri_position(c.graph);
         tri_node_add(c.graph, &tri_op_max_pool2d, in, 2, &attr, "pool");
         // A convolution reads the result in blocks of 16 channels, a linear layer row-major. The
-        // kernel chooses the layout by looking at this node.
+        // kernel chooses its layout by looking at the node `reader`.
         tri_node reader = {.op = blocked ? &tri_op_conv2d : &tri_op_linear,
                            .input_count = 1,
                            .inputs = {c.graph->nodes[0].outputs[0]}};

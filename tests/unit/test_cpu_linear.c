@@ -143,8 +143,8 @@ static void test_grid(void **state) {
     for (int r = 0; r < SIZES; r++)
         for (int i = 0; i < SIZES; i++)
             for (int o = 0; o < SIZES; o++) {
-                // Only a third of the shapes is tested; for any two of rows, in and out these still
-                // have all pairs of sizes.
+                // Only a third of the shapes is tested, but all pairs of sizes of any two of rows,
+                // in and out still occur.
                 if ((r + i + o) % 3) continue;
                 layer_shape s = {sizes[r], sizes[i], sizes[o]};
                 check_shape(&s, form % 2 ? TRI_BF16 : TRI_F32, form / 2);
@@ -152,8 +152,8 @@ static void test_grid(void **state) {
             }
 }
 
-// Shapes of several blocks along each side, with and without an incomplete last one. oneDNN 2.6
-// crashed on the first of them.
+// Tests shapes that consist of several blocks along one side or more, with and without an
+// incomplete last block. oneDNN 2.6 crashed on the first of these shapes.
 static void test_large(void **state) {
     static const layer_shape shapes[] = {
         {64, 32, 3072},  {64, 16, 1152},  {64, 3072, 32},  {5, 1000, 300}, {1, 2049, 65},

@@ -52,8 +52,7 @@ static bool is_alone(const tri_op *op) {
     return false;
 }
 
-// Sets drawn[i] if op tri_ops[i] is in any of the first 200 random graphs that this op_family
-// builds.
+// Sets drawn[i] if op tri_ops[i] is in any of the first 200 random graphs that `family` builds.
 static void mark_ops(const op_family *family, bool *drawn) {
     for (uint64_t seed = 0; seed < 200; seed++) {
         op_case c = {.graph = op_graph_open(TRI_F32), .dtype = TRI_F32, .seed = seed};

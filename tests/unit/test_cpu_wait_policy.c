@@ -74,7 +74,7 @@ static void test_little_work(void **state) {
     cpu_wait_choice c = {0};
     choose_for(&c, 40, (machine){90, 2, 4});
     assert_true(c.yields);
-    // While nothing runs, there is nothing to compare.
+    // While no parallel loops run, no trial begins.
     cpu_wait_choice idle = {0};
     assert_int_equal(choose_for(&idle, 600, (machine){90, 0, 0}), 0);
 }

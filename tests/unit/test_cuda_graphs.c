@@ -43,7 +43,8 @@ static void check(tri_status status) {
 }
 
 // A linear layer whose weight is a parameter of another shape. In the backward pass the gradient is
-// copied into the parameter's memory, from the GPU to the GPU.
+// copied into the memory of the parameter's gradient, from the GPU to the GPU: a CUDA graph may
+// contain such a copy.
 static tri_value linear_of_reshaped(tri_graph *g, tri_value x) {
     tri_value weight = tri_parameter(g, "reshaped.weight", (tri_shape){3, {5, 2, 10}},
                                      (tri_init){.kind = TRI_INIT_UNIFORM, .a = -0.5, .b = 0.5});
@@ -188,8 +189,8 @@ static void test_same_losses(void **state) {
     }
 }
 
-// A step whose loss is not finite, and the step that was issued after it, change nothing. The
-// training then continues with the next step.
+// Runs steps of which one, number 6, has a loss that is not finite. That step, and the one that is
+// issued after it, change nothing. The training then continues with the next step.
 static void run_halt(const char *graphs, double losses[STEPS]) {
     rig r;
     open_rig(&r, graphs);

@@ -59,8 +59,8 @@ static void build_norm(op_case *c) {
     op_add(c, &tri_op_batch_norm_grad, (tri_value[]){xv, y, dy, weight, mean, positive}, &a);
 }
 
-// Batch norm of large images: in the layout channels last, one thread block is not enough for all
-// channels, and the pixels are cut into several slices.
+// Draws batch norm of large images. In the layout channels last, the channels are too many for one
+// thread block, or the pixels are cut into several slices.
 static void build_wide_norm(op_case *c) {
     static const int64_t channels[] = {8, 257, 264, 300};
     tri_shape x = tri_shape_of(op_draw(c, 1, 3), channels[op_draw(c, 0, 3)], 3, op_draw(c, 5, 130));
@@ -181,8 +181,9 @@ static void test_tf32(void **state) {
     }
 }
 
-// Runs the op first_not_finite, which searches if a step halts, on 3 ranges of x. The second range
-// has a NaN, and the third infinity. Returns the number of the range found, from 1; 0: none.
+// Runs the op first_not_finite on 3 ranges of x. The op searches only if the step halts, as it does
+// after a number that is not finite. The second range has a NaN, and the third infinity. Returns
+// the number of the range found, from 1; 0: none.
 static double first_not_finite(bool halts) {
     tri_graph *g = op_graph_open(TRI_F32);
     tri_value x = tri_input(g, "x", TRI_F32, tri_shape_of(3000));

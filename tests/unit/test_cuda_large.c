@@ -65,8 +65,8 @@ static int tear_down(void **state) {
 
 static void test_pointwise(void **state) {
     enum { SHOWN = 100 };
-    // Not a multiple of a block's elements. The first and the last thread block, the only ones that
-    // run, compute all that is checked below.
+    // The count is no multiple of the elements that a thread block computes at a time. All that is
+    // checked below is computed by the first and the last thread block, because only these run.
     const int64_t count = LARGE - 509;
     float *a = reserve(LARGE), *b = reserve(LARGE), *out = reserve(LARGE);
     for (int64_t i = 0; i < SHOWN; i++) {

@@ -121,8 +121,10 @@ static void test_older_gpu(void **state) {
     assert_true(half.last > 20);
 }
 
-// The planned workspace has no room for copies of images in another layout: only the memory that
-// cuDNN may use for other purposes, and the gradient of the weight.
+// A convolution whose images need no copy in another layout gets no workspace for one: the
+// workspace has the 64 MiB that cuDNN may always use, and a few times the size of the weight,
+// because the gradient of the weight is computed there in BF16 and then widened to F32. (A copy of
+// the images would take 128 MiB.)
 static void test_workspace(void **state) {
     int64_t most = (64 << 20) + 4 * CHANNELS * CHANNELS * 3 * 3 * (int64_t)sizeof(float);
     counts c = count(wide, CHANNELS, TRI_PRECISION_BF16_MIXED, false, false);

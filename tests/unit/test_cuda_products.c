@@ -64,8 +64,9 @@ static void check_sums(int times) {
     }
 }
 
-// Computes the gradients of a linear layer's weight and bias from a dy that lies `shift` bytes
-// behind an aligned address. Returns how many calls to the GPU this took.
+// Computes the gradients of a linear layer's weight and bias. dy lies `shift` bytes behind an
+// aligned address: unless `shift` is 0, the emulated cuBLASLt has no algorithm for it, and our own
+// kernels compute. Returns how many calls to the GPU this took.
 static int64_t compute(size_t shift) {
     cuda_product p = {.m = OUT, .n = IN, .k = ROWS, .transpose_a = true};
     p.in_type = p.out_type = TRI_F32;

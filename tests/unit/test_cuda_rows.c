@@ -41,8 +41,8 @@ static void build_norm(op_case *c) {
     }
 }
 
-// Draws more tokens than one thread block sorts at a time, and tables with so many rows that the
-// sort by row number needs several digits.
+// Draws embeddings, often with more tokens than the sorting thread block has threads, and with so
+// many rows in the table that the sort by row number needs several digits.
 static void build_embedding(op_case *c) {
     int64_t tokens = op_chance(c, 50) ? op_draw(c, 60000, 70000) : op_draw(c, 1, 20);
     int64_t width = op_chance(c, 50) ? 8 : op_draw(c, 1, 9);
@@ -166,8 +166,8 @@ static unsigned char *numbers_of(const op_session *session, const tri_graph *g, 
     return all;
 }
 
-// Moves all tensors by 8 bytes, so that no address is a multiple of 16 any more. Kernels then
-// cannot read 16 bytes at a time, but the results must have the same bits.
+// Checks that the results have the same bits after all tensors were moved by 8 bytes. Then no
+// address is a multiple of 16 any more, and kernels cannot read 16 bytes at a time.
 static void check_shift(void (*build)(op_case *c), tri_dtype dtype, uint64_t seed) {
     op_case c = {.graph = op_graph_open(TRI_F32), .dtype = dtype, .seed = seed};
     build(&c);

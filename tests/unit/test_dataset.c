@@ -1,4 +1,4 @@
-// The kinds of data sets, their transforms, and the input that they refuse.
+// Tests the kinds of data sets, their transforms, and which inputs they refuse.
 #include "data/check.h"
 #include "data/dataset.h"
 #include "format/safetensors.h"
@@ -285,7 +285,8 @@ static void test_labels_beside_tokens(void **state) {
            "'input_ids' of sample 1 is -100, which is not a token: tokens count from 0");
 }
 
-// Checks windows of `sequence` tokens that count up from `first`; a partial last one is dropped.
+// Checks that the samples are windows of `sequence` tokens that count up from `first`, and that a
+// shorter last window is dropped.
 static void check_windows(const char *yaml, int64_t samples, int sequence, int64_t first) {
     tri_data_options options = fixture_options(yaml);
     tri_dataset *dataset = opened(&options, TRI_DATA_TRAIN);
@@ -374,7 +375,9 @@ static void test_tokens_refused(void **state) {
     expect_words("data.train is not set");
 }
 
-// Checks that every sample is the stored image or its mirror image, and that both occur.
+// Checks random transforms. A flip gives the stored image or its mirror image, and both occur; it
+// does not change test samples. A crop of 3 x 3 pixels from an image of 2 x 3, padded by 1 on every
+// side, has 2 x 3 possible positions; it gives the pixels of one of them, and each occurs.
 static void test_random_transforms(void **state) {
     fixture_put_idx("train", 300);
     fixture_put_idx("t10k", 30);

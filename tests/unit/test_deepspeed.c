@@ -289,8 +289,8 @@ static void test_becomes_the_recipe(void **state) {
                "schedule: {max_lr: 0.25}",
                NULL);
     assert_true(r.schedule.warmup_steps.value == 50 && r.schedule.max_lr == 0.25);
-    // A configuration given by an override replaces the file's values, and other overrides replace
-    // its values.
+    // A configuration that an override gives replaces the file's values, and other overrides
+    // replace values of the configuration.
     r = loaded("optimizer: {name: sgd, momentum: 0.9}\nbatch: {global: 100}",
                OVER("batch.micro=5", "deepspeed={train_batch_size: 20, optimizer: {type: AdamW}}"));
     assert_string_equal(r.optimizer.name, "adamw");

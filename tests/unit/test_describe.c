@@ -57,8 +57,8 @@ static tri_plan_request request_of(tri_precision precision) {
     return request;
 }
 
-// Plans on the reference device `ref` without its `open` and `prepare`, and searches settings that
-// fit.
+// Plans for the reference device `ref`, whose `open` and `prepare` are replaced by functions that
+// fail the test. Also searches for settings that fit into less memory.
 static void test_plan_of_a_description(void **state) {
     (void)state;
     static tri_kernel_def defs[KERNELS];
@@ -86,7 +86,7 @@ static void test_plan_of_a_description(void **state) {
     assert_int_equal(tri_fit_check(&device, &request, plan->memory.peak, &memory), TRI_BAD_INPUT);
     assert_non_null(strstr(tri_error_message(), "of this test; would fit"));
     plan->memory.offloaded = INT64_MAX / 2;
-    ok(tri_fit_check_host(plan, 1)); // the state is offloaded to a file, not to the host's memory
+    ok(tri_fit_check_host(plan, 1)); // offloaded to a file, so it takes no memory of the host
     plan->offload.in_host_memory = true;
     assert_int_equal(tri_fit_check_host(plan, 1), TRI_BAD_INPUT);
     assert_non_null(strstr(tri_error_message(), "strategy.offload_path"));
@@ -106,8 +106,8 @@ static void check_locations(const tri_program *p, int64_t alignment) {
         assert_int_equal(p->bundles[i].size_bytes % alignment, 0);
 }
 
-// What a plan places in memory begins at a multiple of the description's alignment, parameters in a
-// half type too.
+// Checks that all that a plan places in memory begins at a multiple of the description's alignment,
+// parameters in a half type too.
 static void test_alignment(void **state) {
     (void)state;
     tri_device_config config = {.model = tri_device_null.models};

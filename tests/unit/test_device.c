@@ -138,8 +138,9 @@ static void test_order_in_a_queue(void **state) {
     }
 }
 
-// Two queues take turns: each adds one of two numbers to the other. Before an addition, its queue
-// waits for the last addition of the other queue. The results are Fibonacci's numbers.
+// Two queues take turns: queue 0 adds cell 0 to cell 1, then queue 1 adds cell 1 to cell 0, and so
+// on, so that the cells get Fibonacci's numbers. Before an addition, its queue waits for the last
+// addition of the other queue.
 static void test_order_between_queues(void **state) {
     (void)state;
     enum { TURNS = 100 };
@@ -186,8 +187,8 @@ static bool is_done(void *source, uint64_t number) {
     return true;
 }
 
-// The times that tri_queue_time records are those at which the queue reached that point of its
-// work, not those at which the work was issued.
+// tri_queue_time records when the queue has done the work that was issued before, not when the work
+// was issued.
 static void test_times(void **state) {
     (void)state;
     enum { STAMPS = 5, BYTES = 1 << 20 };
@@ -212,9 +213,8 @@ static void test_times(void **state) {
     }
 }
 
-// If a queue waits for another queue's work, the time that tri_queue_time records next is not
-// before the end of that work. So the time of waiting does not count as time of the queue's own
-// work.
+// If a queue waits for another queue's work, the next time that tri_queue_time records is the end
+// of that work or later. So a measurement that begins there does not contain the time of waiting.
 static void test_time_of_waiting(void **state) {
     (void)state;
     tri_device *device = open_device(&tri_device_far);
@@ -238,8 +238,8 @@ static void test_time_of_waiting(void **state) {
     device->backend->close(device);
 }
 
-// If work fails for which a queue waits, such as a communicator's, the wait or a later call on the
-// queue returns the failure's status and message.
+// A queue waits for work that fails, for example that of a communicator. The wait or a later call
+// on the queue returns the failure's status and message.
 static void test_failure_of_a_ticket(void **state) {
     (void)state;
     static const tri_ticket_kind kind = {.wait = fails, .is_done = is_done};
@@ -313,8 +313,9 @@ static void test_much_behind_a_ticket(void **state) {
     }
 }
 
-// A queue reuses its events for later tickets. A ticket that is done stays done, even if its event
-// now belongs to a later ticket of the queue that is not done.
+// A queue of the device `cuda` has a fixed number of CUDA events, which it reuses for later
+// tickets. A ticket that is done stays done, even if its event now belongs to a later ticket of the
+// queue that is not done.
 static void test_old_ticket(void **state) {
     (void)state;
     static const tri_ticket_kind kind = {.wait = wait_until_open, .is_done = is_open};

@@ -1,8 +1,8 @@
-// Tests the engine with real plans. After the first step of each shape (full, tail, evaluation,
-// test) nothing is allocated, not by OpenMP either, except what oneDNN takes and frees inside each
-// call. A gradient that is not finite is reported with its parameter's name; neither its step nor
-// one in flight (issued after it, results not read) changes anything. Offloaded optimizer states
-// give the same results. After a failure of their file every later call fails too.
+// Tests the engine with real plans. After the first step of each shape (full, an epoch's smaller
+// last one, evaluation, test) nothing is allocated, not by OpenMP either, except what oneDNN frees
+// in the same call. A gradient that is not finite is reported with its parameter's name; neither
+// its step nor one in flight (issued after it) changes anything. Offloaded optimizer states give
+// the same results. After a failure of their file every later call fails too.
 #include "base/os.h"
 #include "comm/comm.h"
 #include "device/cpu/cpu.h"
@@ -35,8 +35,8 @@
 #define COUNTS 1
 #endif
 
-// What oneDNN allocates inside dnnl_primitive_execute, on all its threads, is counted separately:
-// it has to be freed before that call returns. Nothing else runs in the meantime.
+// Allocations during dnnl_primitive_execute, on all threads, are oneDNN's, because nothing else
+// runs then. They are counted separately, and have to be freed before the call returns.
 static atomic_int counting, allocations, library_allocations, library_most_bytes, library_held;
 
 #if COUNTS
@@ -312,7 +312,7 @@ static void test_not_finite(void **state) {
         }
 }
 
-// What the samples of a course of steps contain.
+// A sequence of steps, some with samples that make gradients overflow.
 typedef struct course {
     float *numbers[2]; // [0]: of a good step; [1]: of a bad one, so large that gradients overflow
     uint64_t bad;      // bit i: step i is bad
@@ -381,7 +381,7 @@ static void test_overflow_in_flight(void **state) {
         }
         for (int s = 0; s < COURSE_STEPS; s++) {
             const tri_step_output *a = &outs[0][s], *b = &outs[1][s];
-            // If all overflow: step 0 changes nothing (hysteresis), steps 1 to 10 halve 1024 to 1.
+            // All overflow: step 0 lowers the hysteresis, 1 to 10 halve 1024 to 1, 11 exhausts it.
             bool is_over = patterns[k] == 0xffffff && s >= 12;
             assert_int_equal(a->overflowed, !is_over && (patterns[k] >> s & 1));
             assert_int_equal(a->exhausted, patterns[k] == 0xffffff && s == 11);
@@ -476,7 +476,7 @@ static void test_offload(void **state) {
     close_rig(&there);
 }
 
-// A state that cannot be stored is reported by the call that finds it, not by a later step.
+// If tri_engine_write cannot write to the offload file, it fails itself, and not a later step.
 static void test_offload_write(void **state) {
     (void)state;
     rig r;
@@ -516,8 +516,8 @@ static ssize_t slow_pwrite(int fd, const void *data, size_t size, off_t offset) 
     return tri_os_system.pwrite(fd, data, size, offset);
 }
 
-// The functions of a device that fails once its compute queue has waited for `waits_left` tickets
-// of the storage. `waited_late` tells whether anything waited for a queue that was closed.
+// State of a device that fails once its compute queue has waited `waits_left` times for the
+// storage. `waited_late`: something has waited for work of the queue after the queue was closed.
 static int waits_left;
 static atomic_bool is_closed, waited_late;
 static _Atomic(const tri_ticket_kind *) far_kind;
@@ -587,7 +587,7 @@ static void test_failure_behind(void **state) {
 }
 
 int main(void) {
-    // Else a thread tries whether OpenMP's threads should spin or yield, and allocates memory.
+    // Else a thread would try out whether OpenMP's threads should spin or yield, and allocate.
     setenv("OMP_WAIT_POLICY", "passive", 0);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_allocates_nothing),
                                        cmocka_unit_test(test_not_finite),

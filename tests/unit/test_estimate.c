@@ -16,7 +16,8 @@
 
 enum { WIDTH = 128, LAYERS = 4, SAMPLES = 32, MICRO = 4 };
 
-// All blocks are the same, so that no stage of a pipeline waits for a slower one.
+// Builds a model whose blocks are all the same, so that no stage of a pipeline waits for a slower
+// one.
 static void build(tri_graph *g, const tri_batch *batch) {
     static const char *const names[] = {"a", "b", "c", "d"};
     tri_value x = batch->inputs;
@@ -122,8 +123,8 @@ static void test_bubble(void **state) {
     close_plans(&f);
 }
 
-// With these rates only data sent between ranks take time. Then a step takes as long as the busiest
-// communicator needs.
+// With the rates `links` only data sent between ranks take time. Then a step takes as long as the
+// busiest communicator needs.
 static void test_links(void **state) {
     (void)state;
     const tri_rates links = {1e18, 1e18, 1e18, 1e6, 1e18, 1e18, 1e18, 1};

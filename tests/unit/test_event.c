@@ -47,7 +47,7 @@ static void expect_hex(const char *data, size_t size, const char *hex) {
 static void test_crc32c(void **state) {
     assert_int_equal(tri_crc32c("123456789", 9), 0xe3069283);
     assert_int_equal(tri_crc32c("", 0), 0);
-    static const uint8_t zeros[32]; // RFC 3720, B.4
+    static const uint8_t zeros[32]; // an example of RFC 3720, B.4
     assert_int_equal(tri_crc32c(zeros, sizeof zeros), 0x8a9136aa);
 }
 

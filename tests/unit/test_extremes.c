@@ -93,8 +93,8 @@ static void more_than_there_are_is_all(void **state) {
     }
 }
 
-// A model's options are not in the option tables of recipes, but values that make no sense are
-// refused here too.
+// A model's options are not in the option tables of recipes. Values of them that make no sense must
+// be refused all the same.
 static void models_refuse_what_they_cannot_be(void **state) {
     static const char LLAMA[] = "model: {name: llama, hidden_size: 8, num_attention_heads: 2}\n"
                                 "data: {name: synthetic, vocabulary: 16, sequence: 4}\n"

@@ -105,7 +105,7 @@ static tri_status read_plain(void) { return read_labels("train-labels-idx1-ubyte
 static tri_status read_zipped(void) { return read_labels("zipped"); }
 
 // Reads arrays from a file that is also a seed of the fuzzer: the images are the bytes 0 to 11, and
-// the labels, where the file has them, are 2, 1, 0.
+// the labels, where the file has them, are 0, 1, 2.
 static tri_status read_arrays(const char *name, const char *images, const char *labels) {
     const char *path = fixture_path(name);
     tri_npy *array;
@@ -191,7 +191,7 @@ static void test_each_call_fails_once(void **state) {
                 break;
             }
             failures++;
-            // Closing a file that was only read may fail without an error.
+            // If the call that failed was the close of a file that was only read, that is no error.
             if (status == TRI_OK) continue;
             assert_int_equal(status, TRI_IO);
             assert_non_null(strstr(tri_error_message(), fixture_folder));

@@ -27,7 +27,9 @@ static void ok(tri_status status) {
 }
 
 // ---- only what the device supports is fused
-// A device whose convolutions have no activation and whose max pooling has no dropout.
+
+// Whether the node is neither a convolution with an activation nor a max pooling with dropout. It
+// serves as the `supports` of a device that has no kernel for these two.
 static bool is_bare(const tri_device_description *device, const tri_graph *graph,
                     const tri_node *node) {
     if (node->op == &tri_op_conv2d)
@@ -61,7 +63,7 @@ static void test_device_is_asked(void **state) {
     assert_int_equal(count_op(all, &tri_op_dropout), 0);
     assert_int_equal(count_op(all, &tri_op_reshape), 0);
     ok(tri_pass_fuse(some, &device, TRI_FUSE_BEFORE_AUTODIFF));
-    assert_int_equal(count_op(some, &tri_op_relu), 2); // the two behind convolutions
+    assert_int_equal(count_op(some, &tri_op_relu), 2); // those that follow the convolutions
     assert_int_equal(count_op(some, &tri_op_dropout), 1);
     assert_int_equal(count_op(some, &tri_op_reshape), 0);
     op_graph_close(all);
@@ -105,7 +107,7 @@ static void compare_runs(tri_graph *const *graphs, tri_device *device) {
     for (int k = 0; k < 2; k++) {
         sessions[k] = op_session_open(graphs[k], device, true);
         for (int i = 0; i < graphs[k]->parameter_count; i++) {
-            // A running variance is positive.
+            // Statistics get positive values, because a running variance is never negative.
             double low = graphs[k]->parameters[i].role == TRI_ROLE_STATISTIC ? 0.1 : -1;
             if (graphs[k]->parameters[i].role != TRI_ROLE_COUNTER)
                 op_fill(sessions[k], graphs[k]->parameters[i].value, 7, low, 1);
@@ -147,8 +149,8 @@ static void test_sums(void **state) {
 // ---- max pooling in batch norm
 
 // What differs between the cases: the size of the images, the pooling, and the model. relu: a ReLU
-// stands between batch norm and pooling. shared: the batch norm is that over all replicas.
-// evaluates: the model is not trained.
+// stands between batch norm and pooling. shared: batch norm is computed over all replicas
+// (batch_norm_shared). evaluates: the model is not trained.
 typedef struct pool_case {
     int64_t height, width;
     tri_pool2d_options pool;
@@ -157,8 +159,8 @@ typedef struct pool_case {
     int fused;        // how many of the two poolings a batch norm takes over
 } pool_case;
 
-// Two batch norms, each with a pooling behind it. A convolution reads the first result, and a
-// linear layer the second.
+// Builds two batch norms, each with a pooling behind it. A convolution reads the first result, and
+// a linear layer the second.
 static tri_graph *build_pooled(const pool_case *c) {
     tri_graph_options options = {.seed = 1, .training = !c->evaluates, .dtype = TRI_F32};
     tri_graph *g = tri_graph_create(NULL, &options);
@@ -190,8 +192,8 @@ static tri_graph *build_pooled(const pool_case *c) {
     return g;
 }
 
-// A device whose only kernel for batch norm with fused pooling runs on the host (uses_host), so
-// that no pooling may be fused.
+// Whether the node is no batch norm with a fused pooling. It serves as the `supports` of a device
+// whose only kernel for such nodes runs on the host (uses_host), so that no pooling may be fused.
 static bool is_separate(const tri_device_description *device, const tri_graph *graph,
                         const tri_node *node) {
     bool norm = node->op == &tri_op_batch_norm || node->op == &tri_op_batch_norm_shared ||

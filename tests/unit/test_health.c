@@ -148,9 +148,11 @@ static void silent_rank_is_named(void **state) {
     kill(pids[1], SIGSTOP);
     double took_s = wait_for_loss(0, begun, 10);
     wait_for_loss(2, begun, 10);
-    assert_true(took_s > 0.9 && took_s < 6); // 2 s after a beat that is up to 1 s old
+    // Rank 1 is lost 2 s after its last beat, which came up to 1 s before `begun`. The limit of 6 s
+    // leaves time for a busy machine.
+    assert_true(took_s > 0.9 && took_s < 6);
     check_text(2, "has been silent for 2 s in FORWARD 'conv2' of step 7");
-    // When the suspended rank 1 runs again, it learns that the others took it for lost.
+    // When the suspended rank 1 runs again, it learns that the other ranks count it as lost.
     kill(pids[1], SIGCONT);
     wait_for_loss(1, tri_os_seconds(), 10);
     assert_int_equal(shared->lost[1][0], 1);
@@ -185,7 +187,7 @@ static void suspended_ranks_are_not_lost(void **state) {
     end_others(pids, -1);
 }
 
-// Ranks that end one after the other, rank 0 first, are not lost.
+// A rank that ends in its turn: rank 0, which has the server, ends first, and the others follow.
 static void ends_in_turn(tri_identity me) {
     tri_ledger *ledger;
     tri_health *health = begin(&me, &ledger);
@@ -230,13 +232,14 @@ static void asks_others(tri_identity me) {
                                      : "in loading data 'conv2' of step 7"));
         REQUIRE(atomic_load(&ring->step) == 7 && !tri_ledger_waits(ring));
     }
-    // The beat that tells for which rank rank 2 waits comes within two seconds.
+    // Rank 2 has announced in `begin` that it waits for rank 1. Its next beat tells this to the
+    // other ranks, within two seconds.
     double begun = tri_os_seconds();
     while (tri_health_awaited(health, 2) != 1 && tri_os_seconds() - begun < 10) usleep(50000);
     REQUIRE(tri_health_awaited(health, 2) == 1);
     REQUIRE(tri_health_awaited(health, 1) == TRI_HEALTH_NOBODY);
-    // The other ranks see a rank's newer action a little later. No rank begins its newer action
-    // while another rank still reads the first one.
+    // Now each rank begins another action, which the other ranks see a little later. Before that
+    // the ranks wait for each other, so that none still reads the first action.
     atomic_fetch_add(&shared->asked, 1);
     wait_for_count(&shared->asked, me.size);
     tri_ledger_enter(ledger, "evaluation", NULL);
@@ -288,7 +291,7 @@ static void run_that_lost_a_rank_may_not_commit(void **state) {
     waitpid(pids[1], NULL, 0);
     end_ranks(0, 0, pids);
     end_ranks(2, 2, pids);
-    assert_int_equal(tri_health_admit(NULL), TRI_OK); // as in a run on one host, without health
+    assert_int_equal(tri_health_admit(NULL), TRI_OK); // NULL: a run on one host, without health
 }
 
 static int set_up(void **state) {

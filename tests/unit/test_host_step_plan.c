@@ -76,9 +76,10 @@ static bool is_on_host(tri_arena *arena, const char *device, int ranks) {
 }
 
 // The optimizer runs on the host if that is faster. The rule compares two times for each element of
-// the parameters: the host reads and writes 40 bytes of its memory ("host" below), or the device
-// copies 16 bytes over its link to the host ("link"). The last argument is the number of
-// ranks: those on one socket share the rate of its memory, but each has a link of its own.
+// the parameters: the host reads and writes 40 bytes of its memory ("host" below; test_bytes shows
+// which ones), or the device copies 16 bytes over its link to the host ("link"): two states of 4
+// bytes, to the device and back. The last argument is the number of ranks: those on one socket
+// share the rate of its memory, but each has a link of its own.
 static void test_rule(void **state) {
     assert_true(is_on_host(*state, "cuda:h200", 1)); // host 40 B / 307 GB/s, link 16 B / 64 GB/s
     assert_false(is_on_host(*state, "cuda:h200", 8));
@@ -119,9 +120,9 @@ static void test_bytes(void **state) {
     tri_host_step_bytes bytes = tri_plan_host_step_bytes(host, -1);
     assert_int_equal(bytes.down, 4 * n);
     assert_int_equal(bytes.up, 2 * n);
-    // Bytes for each parameter. 28: the optimizer reads the gradient, the weight and two states,
-    // and writes the weight and the states. 6: the cast reads F32 and writes the half type. 6: the
-    // copies of the gradient (4) and of the half type (2).
+    // Bytes for each parameter. 28: the optimizer reads the gradient, the weight and two states (4
+    // bytes each), and writes the weight and the states. 6: the cast reads F32 and writes the half
+    // type. 6: the copies of the gradient (4) and of the half type (2).
     assert_int_equal(bytes.memory, (28 + 6 + 6) * n);
     tri_host_step_bytes a = tri_plan_host_step_bytes(host, 0),
                         b = tri_plan_host_step_bytes(host, 1);

@@ -70,7 +70,8 @@ static const struct {
      "MV2_COMM_WORLD_LOCAL_SIZE=2",
      "mvapich2", 1, 4, 1, 2},
     {"FLUX_TASK_RANK=3 FLUX_JOB_SIZE=4 FLUX_TASK_LOCAL_ID=1", "flux", 3, 4, 1, 0},
-    // Seen on a real cluster, rank 3 of 4 on 2 nodes: srun with pmix, with pmi2, with neither.
+    // The next three rows are what srun set on a real cluster for rank 3 of 4 on 2 nodes: with
+    // pmix, with pmi2, and with neither.
     {"SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_STEP_ID=0 PMIX_RANK=3",
      "slurm", 3, 4, 1, 0},
     {"SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_STEP_ID=0 PMI_RANK=3 "
@@ -90,11 +91,12 @@ static const struct {
     {"SLURM_PROCID=1 SLURM_NTASKS=4 SLURM_LOCALID=0 SLURM_NODEID=1 SLURM_STEP_ID=0 PMI_RANK=3 "
      "PMI_SIZE=4 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2",
      "hydra", 3, 4, 1, 2},
-    // A batch script of a job with one task.
+    // A batch script is a single process. It counts as a rank if its job has only one task; else
+    // TRIREME_LAUNCHER=none is needed.
     {"SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=1 SLURM_JOB_ID=7", "slurm-batch", 0, 1, 0, 1},
     {"TRIREME_LAUNCHER=none SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=4 SLURM_JOB_ID=7", "none",
      0, 1, 0, 1},
-    // The shell that salloc starts: Slurm gives it no rank.
+    // To the shell that salloc starts, Slurm gives no rank.
     {"SLURM_NTASKS=4 SLURM_JOB_ID=7", "none", 0, 1, 0, 1},
     // Slurm gives the number of tasks on each node, which may differ between nodes.
     {"SLURM_PROCID=4 SLURM_NTASKS=5 SLURM_LOCALID=0 SLURM_NODEID=2 SLURM_STEP_ID=1 "
@@ -102,7 +104,7 @@ static const struct {
      "slurm", 4, 5, 0, 1},
     {"SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_LOCALID=1 SLURM_STEP_ID=1 SLURM_STEP_NUM_NODES=1",
      "slurm", 1, 2, 1, 2},
-    // One torchrun per node under srun: torchrun's variables describe its workers.
+    // srun started one torchrun on each node. torchrun's variables describe its workers, and count.
     {"SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_LOCALID=0 SLURM_STEP_ID=0 RANK=5 WORLD_SIZE=8 "
      "LOCAL_RANK=1 "
      "LOCAL_WORLD_SIZE=4 TORCHELASTIC_RUN_ID=x",
@@ -163,7 +165,7 @@ static void numbers_that_are_no_ranks(void **state) {
 }
 
 // A batch script runs as one process, however many tasks the job has. As a rank it would wait for
-// the others for ever, so it is refused.
+// other ranks for ever, so it is refused.
 static void batch_script_without_srun(void **state) {
     static const char *const steps[] = {"SLURM_JOB_ID=7", "SLURM_STEP_ID=batch",
                                         "SLURM_STEP_ID=4294967291"};
@@ -360,8 +362,9 @@ static void job_names(void **state) {
 
 enum { HOST_RANKS = 5 };
 
-// Ranks 0, 2 and 4 are on host a, ranks 1 and 3 on host b. said[i]: the local rank and local size
-// that the launcher gave rank i; -1: it gave none.
+// Calls tri_identity_settle on rank `rank` of five: ranks 0, 2 and 4 are on host a, ranks 1 and 3
+// on host b. said[i]: the local rank and local size that the launcher gave rank i; -1: it gave
+// none.
 static tri_status settle(const int said[HOST_RANKS][2], int rank, tri_identity *out) {
     tri_host_claim claims[HOST_RANKS];
     memset(claims, 0, sizeof claims);
@@ -384,8 +387,8 @@ static void check_settled(const int said[HOST_RANKS][2], const int *local_ranks)
     }
 }
 
-// Checks that all ranks refuse what their launchers say (`said`), each with a message that contains
-// `text`.
+// Checks that all ranks reject the local ranks and local sizes that the launcher gave (`said`),
+// each with a message that contains `text`.
 static void check_unsettled(const int said[HOST_RANKS][2], const char *text) {
     for (int rank = 0; rank < HOST_RANKS; rank++) {
         tri_identity got;
@@ -424,8 +427,8 @@ static void hosts(void **state) {
     assert_true(second.local_rank == 0 && second.local_size == 1);
 }
 
-// Checks which of local rank and local size count as given by the environment. What it does not
-// give is only a guess at first, until the ranks have exchanged the names of their hosts.
+// Checks which of local rank and local size count as given by the environment. A number that is not
+// given is only guessed, until the ranks have exchanged the names of their hosts.
 static void given(void **state) {
     (void)state;
     static const struct {

@@ -30,7 +30,8 @@ static void put(const void *data, size_t size) {
     fclose(file);
 }
 
-// `mode` "wb" starts a new file, "ab" adds a gzip member to the file.
+// Writes the data gzip-compressed: for `mode` "wb" to a new file, for "ab" as one more gzip member
+// at the end of the file.
 static void put_gzip(const void *data, size_t size, const char *mode) {
     gzFile file = gzopen(path, mode);
     assert_non_null(file);

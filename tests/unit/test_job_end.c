@@ -69,7 +69,7 @@ static void test_when_to_stop(void **state) {
     double last = 100 - 2 * 3 - 1.5 * 20 - margin; // two more steps, and a checkpoint
     assert_false(train_deadline_is_due(&d, last - 0.1, (train_rest){0}));
     assert_int_equal(a.asked, 0);
-    // Slurm is asked how much time the job has left. It answers first as much as was known, then
+    // Slurm is asked how much time the job has left. It answers first the time that was known, then
     // more, and last that the job has no end.
     a.left_s = 100 - (last + 0.1);
     assert_true(train_deadline_is_due(&d, last + 0.1, (train_rest){0}));
@@ -95,9 +95,10 @@ static void test_when_to_stop(void **state) {
     assert_false(train_deadline_is_due(&d, last - 30.1, (train_rest){.saves = true}));
 }
 
-// However long steps and checkpoints take, a run stops in time, and not much too early. A step is
-// issued when the one `ahead` steps before it begins, and the ranks learn a decision to stop one
-// step after it was made.
+// However long steps and checkpoints take, a run stops in time, and not much too early. After the
+// decision to stop, 2 * ahead + 1 steps still run: `ahead` that were issued before, the one about
+// to be issued, which tells the ranks of the decision, and `ahead` that are issued before the ranks
+// know it.
 static void test_stops_in_time(void **state) {
     (void)state;
     static const double step_s[] = {0.01, 2, 7, 60, 200}, save_s[] = {0.1, 20, 100};
@@ -130,7 +131,7 @@ static void test_commands(void **state) {
     assert_int_equal(tri_command_run((char *[]){"sleep", "20", NULL}, 100, out, sizeof out),
                      TRI_TIMEOUT);
     assert_string_equal(tri_error_message(), "sleep does not answer");
-    // It has closed its output, and still runs.
+    // The command has closed its output, but still runs.
     char *const silent[] = {"sh", "-c", "exec >&- 2>&-; sleep 20", NULL};
     assert_int_equal(tri_command_run(silent, 100, out, sizeof out), TRI_TIMEOUT);
     // The command writes more than a pipe holds.

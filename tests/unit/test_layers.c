@@ -209,7 +209,7 @@ static void test_avg_pool2d(void **state) {
     refuses(g, "adaptive_avg_pool2d: the size must be at least 1, not 0");
 }
 
-// tri_concat joins more values than one node takes, and takes an axis that counts from the last.
+// tri_concat joins more values than one node takes. A negative axis counts from the last one.
 static void test_concat(void **state) {
     tri_graph *g = graph_of(true);
     tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 3, 2)), values[20];

@@ -95,7 +95,7 @@ static void test_totals(void **state) {
     tri_ledger_end(ledger, begin(ledger, FORWARD, NULL, TRI_LANE_OF_COMPUTE, 0));
     assert_int_equal(atomic_load(&ring->totals[0].count), 3);
     assert_int_equal(atomic_load(&ring->totals[2].count), 1);
-    // An action that ends before those inside it ends them too.
+    // If an action ends while actions inside it are still open, these end too.
     tri_ledger_mark outer = begin(ledger, FORWARD, NULL, TRI_LANE_OF_COMPUTE, 0);
     begin(ledger, NORM, NULL, TRI_LANE_OF_COMPUTE, 0);
     tri_ledger_end(ledger, outer);
@@ -189,8 +189,8 @@ static void test_limits(void **state) {
     tri_ledger_close(ledger);
 }
 
-// For test_readers, in which another process reads events while two threads write them: it never
-// sees a half-written event.
+// One of the two threads of test_readers that write events. Another process reads the events
+// meanwhile and must never see a half-written one.
 typedef struct writer {
     tri_ledger *ledger;
     int lane;
@@ -259,9 +259,9 @@ static void test_readers(void **state) {
     munmap(memory, sizeof *memory);
 }
 
-// A ledger (the record of a rank's actions) that was packed for another host and unpacked there
-// gives the same text as the original, and actions that have ended in between are no longer shown
-// as running.
+// A ledger (the record of a rank's actions) that was packed, as for another host, and unpacked
+// again gives the same text as the original. An action that has ended since the ledger was last
+// packed is not shown as running any more.
 static void test_packed(void **state) {
     tri_ledger *ledger;
     tri_ledger_ring *there = calloc(1, sizeof *there);
@@ -304,8 +304,9 @@ static void test_packed(void **state) {
     tri_ledger_close(ledger);
 }
 
-// tri_ledger_unpack leaves out an event whose kind has no name. It still unpacks the other packed
-// event, even if that one lies in entry 0 of the ring.
+// tri_ledger_unpack leaves out an event whose kind has no name. It must not overwrite the other
+// packed event, which lies in entry 0 of the ring, where an event with the number 0 would be
+// stored.
 static void test_packed_unknown_kind(void **state) {
     tri_ledger *ledger;
     tri_ledger_ring *there = calloc(1, sizeof *there);
@@ -343,8 +344,8 @@ static void *unpack_again_and_again(void *context) {
     return NULL;
 }
 
-// Checks that a reader finds one of the two states that another thread unpacks in turn, and never a
-// mixture of them.
+// Another thread unpacks two states alternately. Checks that a reader finds one of the two, and
+// never a mixture of them.
 static void test_unpacked_meanwhile(void **state) {
     enum { CHANGES = 200, LIMIT_S = 30 };
     tri_ledger *ledger;

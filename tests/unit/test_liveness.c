@@ -1,5 +1,5 @@
-// Tests what is reported of ranks that make no progress. That is found in the ledgers, which record
-// what each rank does. Here the test writes the ledgers, and says what time it is.
+// Tests what is reported of ranks that make no progress, as seen in their ledgers: the records of
+// what each rank does. Here the test writes the ledgers, and sets the time.
 #include "base/limits.h"
 #include "observe/liveness.h"
 
@@ -118,7 +118,7 @@ static void test_nobody_to_name(void **state) {
     close_case(&c);
 }
 
-// A rank is named when others wait for it, even if it has not recorded any action.
+// A rank is named when other ranks wait for it, even if it has not recorded any action.
 static void test_between_actions(void **state) {
     test_case c;
     open_case(&c, RANKS);
@@ -143,8 +143,8 @@ static void test_none_moves(void **state) {
     close_case(&c);
 }
 
-// Checks that time does not count in which all ranks were stopped together, as by a terminal or
-// while the machine slept.
+// Checks that an hour in which all ranks were suspended together, by a shell's job control for
+// example, does not count as an hour without progress.
 static void test_pause(void **state) {
     test_case c;
     open_case(&c, 2);
@@ -158,8 +158,8 @@ static void test_pause(void **state) {
     close_case(&c);
 }
 
-// A rank's current action can still be named when the rank's other lanes (such as storage) have
-// begun and ended many actions since.
+// A rank's current action can still be named when many actions that run beside it (here those of
+// storage) have begun and ended since.
 static void test_long_action(void **state) {
     test_case c;
     open_case(&c, 2);

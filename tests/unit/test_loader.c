@@ -124,8 +124,8 @@ static void test_resumes_anywhere(void **state) {
             tri_loader_destroy(resumed);
         }
     }
-    // Two epochs, each of 7 steps of 40 samples in 3 micro-batches of this replica, and one step of
-    // 21 samples in 2.
+    // Two epochs. Each has 7 steps of 40 samples, in 3 micro-batches of this replica, and one step
+    // of 21 samples, in 2 of them.
     assert_int_equal(locations, 2 * (7 * 3 + 2));
     tri_loader_destroy(whole);
 }

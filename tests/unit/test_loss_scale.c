@@ -1,9 +1,10 @@
-// Tests the rule of the loss scale: overflows halve it, except the first ones, which only use up
-// the hysteresis (from h to 1); many good steps double it. Compares the rule, step by step, with
-// cases calculated by hand and with DeepSpeed's DynamicLossScaler (reference_update). Then compares
-// with our rule what the op step_numbers computes on devices: the step scalars, which updates read
-// (learning rate, whether the step is skipped), and the carried numbers, which one step hands to
-// the next (loss scale, count of updates).
+// Tests the rule of the loss scale: overflows halve it, and many good steps, without overflow,
+// double it. The hysteresis is the number of overflows until the first that halves the scale: an
+// overflow lowers it by 1, or halves the scale if it is 1 already. Compares the rule, step by step,
+// with cases calculated by hand and with DeepSpeed's DynamicLossScaler (reference_update). Then
+// compares with our rule what the op step_numbers computes on devices: the step scalars, which
+// updates read (learning rate, whether the step is skipped), and the carried numbers, which one
+// step hands to the next (loss scale, count of updates).
 #include "base/arena.h"
 #include "device/cpu/cpu.h"
 #include "device/far/far.h"
@@ -36,7 +37,7 @@ typedef struct course {
 } course;
 
 static const course courses[] = {
-    // The first overflow only uses up the hysteresis; each further one halves the scale.
+    // The first overflow only lowers the hysteresis to 1; each further one halves the scale.
     {DEEPSPEED,
      {{1, true, 65536, 1, TRI_LOSS_SCALE_SKIP},
       {1, true, 32768, 1, TRI_LOSS_SCALE_SKIP},

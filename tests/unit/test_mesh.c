@@ -21,7 +21,9 @@ static void test_make(void **state) {
     static const struct {
         // The sizes that the recipe gives, of pipeline, replicate, shard and tensor; 0: none.
         int size[TRI_AXIS_COUNT];
-        tri_axis own; // the axis that gets the ranks that are left, if its own size is not given
+        // If `size` has 0 for this axis, its size is `ranks` divided by the product of the other
+        // sizes.
+        tri_axis own;
         int ranks, want[TRI_AXIS_COUNT];
     } rows[] = {
         {{0, 0, 0, 0}, R, 1, {1, 1, 1, 1}},      {{0, 0, 0, 0}, R, 8, {1, 8, 1, 1}},

@@ -15,8 +15,8 @@
 enum { AGENTS = 8 };
 static const int64_t second = 1000000000;
 
-// By agent (the launcher of a node): the latest message to it, except a BEAT or a STOP (told), and
-// the latest STOP (stop).
+// By agent (the launcher of a node). told: the latest message to it that is neither a BEAT nor a
+// STOP. stop: the latest STOP.
 static nodes_message told[AGENTS], stop[AGENTS];
 static int64_t now;
 static nodes_core *core;
@@ -56,7 +56,7 @@ static bool say(int agent, nodes_message message, nodes_kind kind) {
 }
 
 // Lets agent number `agent` (the launcher of a node) connect and join the run. Agent 0 is the one
-// that serves the others and decides for them.
+// that serves the other agents and decides for them.
 static void join(int agent, int min, int max, int workers) {
     nodes_message message = {.join = {.version = NODES_VERSION,
                                       .workers = workers,
@@ -172,7 +172,9 @@ static void last_call(void **state) {
     join(2, 2, 3, 1);
     assert_true(stop[0].order.is_graceful && stop[1].order.is_graceful);
     end(0, NODES_STOPPED);
-    end(1, NODES_FAILED); // its workers have no handler for the signal that asks them to stop
+    // The workers of node 1 have no handler for the signal that asks them to stop. So the signal
+    // ends them, which the node reports as a failure; but no worker has failed by itself.
+    end(1, NODES_FAILED);
     for (int i = 0; i < 3; i++) expect_round(i, 1, i, 3, 0);
     // A new round because a node was lost does not count as a restart either, even if workers of
     // other nodes have failed because of the loss.
@@ -244,7 +246,7 @@ static void leaving(void **state) {
     expect_end(2, 75, "goes on without this node");
     nodes_core_depart(core, 2, now);
     expect_round(1, 1, 1, 2, 0);
-    say(0, signal, NODES_LEAVE); // node 0 serves the others, so the run ends
+    say(0, signal, NODES_LEAVE); // node 0 serves the other nodes, so the run ends
     end(0, NODES_FAILED);
     end(1, NODES_STOPPED);
     expect_end(0, 143, "SIGTERM");
@@ -315,7 +317,7 @@ static void random_orders(void **state) {
         }
         for (int i = 0; i < AGENTS; i++)
             if (here[i] && told[i].head.kind == NODES_ROUND) end(i, NODES_STOPPED);
-        // Agents that are still connected wait for others no longer than the join timeout.
+        // Agents that are still connected wait for other agents no longer than the join timeout.
         for (int i = 0; i < 1300 && here[0] && told[0].head.kind != NODES_END; i++) {
             for (int k = 0; k < AGENTS; k++)
                 if (here[k]) {

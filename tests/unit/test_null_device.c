@@ -1,5 +1,5 @@
-// Checks that the null device runs any graph without arithmetic: values keep their content, and
-// losses are (0, count).
+// Checks that the null device runs any graph without arithmetic: values keep their content, and a
+// loss, which is a pair of a sum and a count, is (0, count).
 #include "device/null/null.h"
 #include "pass/pass.h"
 #include "support/op_session.h"

@@ -332,7 +332,9 @@ static void warns_once_when_the_disk_is_full(void **state) {
     for (const char *c = text; *c; c++) lines += *c == '\n';
     assert_int_equal(lines, 2);
     free(text);
-    text = contents("metrics.jsonl"); // whole lines only: steps 2 and 12
+    // The disk was full in steps 4 to 10 (full_disk_run), so only steps 2 and 12 are left, and
+    // nothing of a line that was cut off.
+    text = contents("metrics.jsonl");
     assert_non_null(strstr(text, "\"step\":2,"));
     assert_non_null(strstr(text, "}\n{\"kind\":\"train\",\"step\":12,"));
     assert_null(strstr(text, "\"step\":4,"));

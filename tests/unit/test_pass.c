@@ -42,8 +42,8 @@ static int count_op(const tri_graph *g, const tri_op *op) {
     return count;
 }
 
-// Counts the nodes of which nothing needs an output: no node reads one, and none is a gradient or a
-// metric.
+// Counts the nodes none of whose outputs is needed: no node reads the output, and it is neither a
+// gradient nor a metric.
 static int count_useless(const tri_graph *g) {
     bool *used = calloc((size_t)g->value_count, sizeof *used);
     assert_non_null(used);
@@ -233,9 +233,9 @@ static void test_refusals(void **state) {
     }
 }
 
-// Whether a model uses the op, or a pass that runs before autodiff adds it. Those passes need a row
-// for such ops in their tables, but none for ops that only gradient rules, later passes, optimizers
-// or the engine add.
+// Whether a model uses the op, or a pass that runs before autodiff adds it. The tables of
+// tensor_parallel_rules.c and precision.c need a row for each such op, but none for ops that only
+// gradient rules, later passes, optimizers or the engine add.
 static bool is_forward(const tri_op *op) {
     return !strstr(op->name, "_grad") && !(op->flags & (TRI_OP_UPDATE | TRI_OP_STEP)) &&
            op != &tri_op_batch_norm_sums && op != &tri_op_linear_cross_entropy;

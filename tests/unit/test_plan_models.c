@@ -19,7 +19,7 @@ enum { RANKS = 2 };
 
 static int shared_weights; // how many weights the blocks of the model `borrows` share
 
-// The first stage has only a view of the inputs.
+// Builds a model whose first stage has only a view of the inputs.
 static void views(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "flatten");
     tri_value x = tri_flatten(g, batch->inputs);
@@ -29,7 +29,7 @@ static void views(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_mse_loss(g, tri_linear(g, "second", x, 2), batch->targets));
 }
 
-// Both blocks `first` and `second` read every weight except that of `head`.
+// Builds a model whose blocks `first` and `second` both read every weight except that of `head`.
 static void borrows(tri_graph *g, const tri_batch *batch) {
     tri_value x = tri_flatten(g, batch->inputs);
     for (int b = 0; b < 2; b++) {
@@ -150,8 +150,8 @@ static double seconds_of_plan(int blocks) {
     return best;
 }
 
-// A plan of eight times as many blocks takes about eight times as long. When the planner looked
-// each block up among all others, it took 64 times as long.
+// Checks that a plan of eight times as many blocks takes about eight times as long; 20 leaves room
+// for noise. When the planner looked each block up among all others, it took 64 times as long.
 static void test_deep_models(void **state) {
     (void)state;
     double some = seconds_of_plan(250), many = seconds_of_plan(2000);

@@ -1,6 +1,6 @@
 // Tests the pass that applies a precision (such as bf16-mixed) to a model's graph: the type of each
 // value of the built-in models, and where casts are added. Also tests that what the reference
-// reference device `ref` computes in a half type (BF16 or F16) is its F32 result, rounded once.
+// device `ref` computes in a half type (BF16 or F16) is its F32 result, rounded once.
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
 #include "nn/models/models.h"
@@ -256,7 +256,7 @@ static void test_where_casts_are(void **state) {
         const tri_node *cast = first_of(g, &tri_op_cast);
         assert_int_equal(cast->inputs[0].id, sum.id);
         assert_int_equal(cast->block, both);
-        // With 2 casts, the other one is of y: it is BF16, and the loss reads it in F32.
+        // Without `both` there is a second cast, of y: it is BF16, and the loss reads it in F32.
         assert_int_equal(count_op(g, &tri_op_cast), both ? 1 : 2);
         check(tri_pass_autodiff(g), "places");
         tri_arena_destroy(arena);

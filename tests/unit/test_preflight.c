@@ -50,17 +50,18 @@ static void one_slow_rank(void **state) {
     tri_arena_destroy(arena);
 }
 
-// What all endpoints (hosts) together find, each by its own pairs and the summaries of the others.
+// What all endpoints (hosts) together find, each by its own pairs and the summaries of the other
+// endpoints.
 typedef struct findings {
     int slow_endpoints, slow_endpoint; // how many endpoints are slow, and the last of them
-    int faults;                        // how many pairs have the fault
+    int faults;                        // how many pairs have the fault `kind` (find_in_rounds)
     int endpoint, partner;             // the two endpoints of one of these pairs
     size_t bytes; // how many bytes a rank holds of the results of all endpoints
 } findings;
 
-// Judges the results of endpoints (hosts) that measure in a tournament of at most `rounds` rounds.
-// Every pair has 10 GB/s, except for the pairs of endpoint `host` (-1: none) and the pair a, b,
-// which have 1.
+// Judges the results of endpoints (hosts) that measure in a tournament of at most `rounds` rounds,
+// and counts the faults of this `kind`. Every pair has 10 GB/s, except for the pairs of endpoint
+// `host` (-1: none) and the pair a, b, which have 1.
 static findings find_in_rounds(int endpoints, int rounds, int host, int a, int b,
                                preflight_fault_kind kind, const preflight_limits *limits) {
     tri_arena *arena = tri_arena_create(NULL, "test");
@@ -195,7 +196,7 @@ static int fake_fsync(int fd) {
     return 0;
 }
 
-// fake_start plays the first rank of another host, whose clock is `ahead_ns` ahead.
+// How far the other host's clock is ahead of now_ns, in the round trips that fake_start plays.
 static int64_t ahead_ns;
 
 static tri_status fake_start(tri_comm *comm, const tri_comm_op *ops, int count,
@@ -217,8 +218,8 @@ static int back_to_the_system(void **state) {
     return 0;
 }
 
-// Of three attempts to measure, the second is disturbed more than the first, so its result is not
-// used. The third is better, so its result is.
+// The clock is measured three times. In the second attempt round trips take longer than in the
+// first, so its result is not used. In the third they are the shortest, so its result is.
 static void attempts_keep_the_best_clock(void **state) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     const tri_comm_backend backend = {.name = "fake", .start = fake_start, .wait = fake_wait};

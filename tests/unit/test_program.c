@@ -31,8 +31,9 @@ static void run(const char *words) {
     assert_int_equal(system(command), 0);
 }
 
-// Runs `words` in the shell, which start a copy of this test at libexec/name, and checks the two
-// paths that it prints: that of its file, and that by which it can be started again.
+// Runs the command line `words` in the shell. It starts libexec/name, a copy of this test, which
+// prints two paths: that of its own file, and the path by which it can be started again. Checks
+// that these are `file` and `start`, relative to the test's folder.
 static void check_says(const char *words, const char *file, const char *start) {
     char command[PATH_MAX], wanted[PATH_MAX], line[PATH_MAX];
     snprintf(command, sizeof command, "cd '%s' && %s", folder, words);

@@ -309,7 +309,7 @@ static void refuses_keys_that_cannot_be_read_back(void **state) {
     assert_non_null(strstr(tri_error_message(), "the key is not UTF-8"));
 }
 
-// Each of these keys has no effect on one rank, and has one if the recipe has another setting too,
+// Each of these keys has no effect on one rank. It has one if the recipe has another setting too,
 // or if there are more ranks.
 static void reports_keys_without_effect(void **state) {
     static const struct {

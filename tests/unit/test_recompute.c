@@ -14,8 +14,9 @@
 
 #include <cmocka.h>
 
-// Block "left" reads x only by way of relu(x). Block "join" is the last to read x, so the sum z
-// could be written into the memory of x. But RECOMPUTE of "left" reads x again.
+// Builds a model in which block "left" reads x only by way of relu(x). Block "join" is the last to
+// read x, so the sum z could be written into the memory of x. It must not be, because RECOMPUTE of
+// "left" reads x again.
 static void skips(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "stem");
     tri_value x = tri_linear(g, "stem", batch->inputs, 6);
@@ -28,8 +29,9 @@ static void skips(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_mse_loss(g, tri_linear(g, "head", z, 2), batch->targets));
 }
 
-// Block "join" is the last to read v, so the sum of v and n could be written into the memory of v.
-// But RECOMPUTE of "left" writes v again.
+// Builds a model in which block "join" is the last to read v, so the sum of v and n could be
+// written into the memory of v. It must not be, because RECOMPUTE of "left" writes v again and
+// would destroy the sum.
 static void hands_on(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "stem");
     tri_value x = tri_linear(g, "stem", batch->inputs, 6);
@@ -42,8 +44,8 @@ static void hands_on(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_mse_loss(g, tri_linear(g, "head", z, 2), batch->targets));
 }
 
-// Block "left" makes two values: v, which only "left" reads, and w, which only other blocks read.
-// So the sum w can be written into the memory of v.
+// Builds a model in which block "left" makes two values: v, which only "left" reads, and w, which
+// only other blocks read. So the sum w can be written into the memory of v.
 static void writes_over(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "stem");
     tri_value x = tri_linear(g, "stem", batch->inputs, 6);

@@ -17,8 +17,8 @@
 
 enum { SAMPLES = 12, MICRO = 4, WIDTH = 64, CLASSES = 10, MOST_RANGES = 1024 };
 
-// Block `once` has one layer. Block `twice` uses its layer twice, so that the gradient is a sum
-// that a node makes.
+// Builds a model whose block `once` has one layer. Block `twice` uses its layer twice, so that the
+// gradient of its weight is a sum, which a node makes.
 static void build(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "once");
     tri_value x = tri_relu(g, tri_linear(g, "once", tri_flatten(g, batch->images), WIDTH));
@@ -36,7 +36,7 @@ static tri_plan *plan_for(const tri_device_backend *backend, bool deterministic)
                                        {"labels", TRI_I64, {0}}};
     static const tri_strategy_options alone = {.name = TRI_STRATEGY_SINGLE, .recompute_every = 1};
     tri_device_config config = {.threads = 1};
-    // A model of a GPU, which can be described without a GPU.
+    // The model of a GPU, such as "h200", so that a machine without a GPU can describe the device.
     if (backend == &tri_device_cuda) config.model = backend->models;
     tri_device_description device = tri_device_description_of(backend, &config);
     if (!config.model && backend->describe(&config, &device) != TRI_OK)
@@ -104,8 +104,9 @@ static int added_directly(const tri_plan *plan) {
     return sum;
 }
 
-// On a CPU, one rank that adds up its micro-batches has the same bits as several ranks with one
-// micro-batch each. If kernels added directly, the sum would be rounded in another order.
+// On a CPU no kernel adds directly. So the gradients that one rank sums over its micro-batches have
+// the same bits as those that several ranks sum, each with one micro-batch. A kernel that added
+// directly would round the sum in another order.
 static void test_cpu(void **state) {
     static const tri_device_backend *const backends[] = {&tri_device_cpu, &tri_device_far};
     for (int i = 0; i < 2; i++) {

@@ -155,8 +155,8 @@ static void test_dead_is_nobody_without_locks(void **state) {
 }
 
 static void test_number_of_the_dead_is_anothers(void **state) {
-    // A process with the number of this one, but started at another time: a dead one, whose number
-    // the system has given to this process.
+    // The lock's file names a process that has this process's number but was started at another
+    // time. So that process is dead, and the system has given its number to this one.
     tri_process holder;
     tri_process_self(&holder);
     holder.started++;

@@ -1,4 +1,4 @@
-// Reading and writing safetensors files, and refusing ones that are damaged in every way.
+// Tests reading and writing safetensors files, and that files with any kind of damage are refused.
 #include "format/safetensors.h"
 
 #include <setjmp.h>
@@ -22,7 +22,8 @@ static int setup(void **state) {
 
 static int teardown(void **state) { return unlink(path); }
 
-// Writes a file: `count`, which is the header's size as the file claims it, the header, the data.
+// Writes a file of three parts: `count` (the header's size as the file claims it), the header, and
+// the data.
 static void put(uint64_t count, const char *header, const void *data, size_t data_bytes) {
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
@@ -136,7 +137,8 @@ static void test_round_trip(void **state) {
     assert_string_equal(tri_safetensors_metadata(file, "format"), "pt");
     assert_string_equal(tri_safetensors_metadata(file, "a"), "line\nfeed");
     assert_null(tri_safetensors_metadata(file, "b"));
-    assert_string_equal(tri_safetensors_at(file, 0)->name, "labels"); // I64: the largest elements
+    assert_string_equal(tri_safetensors_at(file, 0)->name,
+                        "labels"); // first, because I64 is the largest type
     assert_int_equal(tri_safetensors_at(file, 0)->offset % 8, 0);
     assert_string_equal(tri_safetensors_at(file, 4)->name, "z.byte");
     const tri_safetensors_entry *entry = tri_safetensors_find(file, "b.weight");

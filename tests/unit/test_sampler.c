@@ -48,7 +48,7 @@ static void test_epochs_and_seeds_differ(void **state) {
         correlation += ((double)at / COUNT - 0.5) * ((double)k / COUNT - 0.5) * 12 / COUNT;
     }
     // On average a random order leaves one item where it was and two pairs of neighbours together.
-    // The standard deviation of its correlation with the old order is 1/245.
+    // The standard deviation of its correlation with the old order is 1/√COUNT, about 1/245.
     assert_true(same_epoch < 8 && same_seed < 8 && fixed < 8 && neighbours < 12);
     assert_true(correlation > -0.02 && correlation < 0.02);
 }

@@ -59,7 +59,8 @@ static void test_numbers(void **state) {
         near(scale_efficiency(v, 1), 0.8);
         near(scale_error(&v->points[1]), 2000.0 / 1600 - 1);
         near(scale_step_s(&v->points[1]), (weak ? 2 * BATCH : BATCH) / 1600.0);
-        // The third point is simulated: 4000 samples/s on four times as many ranks.
+        // The third point is simulated: 4000 samples/s, four times as many as the first point, on
+        // four times as many ranks.
         near(scale_speedup(v, 2), 4);
         near(scale_efficiency(v, 2), 1);
         near(scale_waiting(&v->points[2]), 0.02);
@@ -210,8 +211,8 @@ static void test_calibration(void **state) {
         double ideal = 4 * 1000, simulated = scale_samples_per_s(&v->points[2]);
         assert_true(simulated > 1000 && simulated < ideal);
         scale_end_plans(v);
-        // Ranks with so slow a connection that communication alone takes longer than the measured
-        // step.
+        // If the link between ranks is so slow that communication alone takes longer than the
+        // measured step, the simulation cannot be calibrated.
         scale_view *slow = make_view(weak);
         plan_points(slow, &recipe, overrides, 4);
         slow->is_calibrated = false;

@@ -29,7 +29,7 @@ static void check(const schedule_case *c) {
 
 static void test_every_combination(void **state) {
     (void)state;
-    // Ranks along the pipeline, and replicate, shard and tensor-parallel ranks.
+    // The numbers of ranks along the axes pipeline, replicate, shard and tensor.
     static const int meshes[][4] = {{1, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 3, 1}, {1, 2, 2, 1},
                                     {2, 1, 1, 1}, {3, 1, 2, 1}, {4, 2, 1, 1}, {2, 2, 2, 2}};
     static const int micro_batches[] = {1, 2, 5, 8, 19};
@@ -162,8 +162,8 @@ static void test_bubbles(void **state) {
             assert_float_equal(gpipe, even, 1e-9);
             assert_float_equal(even, (double)idle / (rounds + idle), 1e-9);
             // With zero-bubble the idle time is a third of that of 1f1b: (P - 1) (F + B - W), where
-            // F is the time of FORWARD, and B and W are those of the two halves of BACKWARD:
-            // arXiv:2401.10241, table 2.
+            // F is the time of FORWARD, and B and W are those of the two halves of BACKWARD (here
+            // each of them is 1): arXiv:2401.10241, table 2.
             double zero = bubble_of("zero-bubble", ranks, 1, rounds, &end_s);
             assert_float_equal(end_s, 3 * rounds + idle, 1e-9);
             assert_true(ranks == 1 ? zero == 0 : zero < even);
@@ -213,7 +213,8 @@ static void test_in_flight(void **state) {
 // even if the action right after each SEND reused the memory.
 static void test_waits(void **state) {
     (void)state;
-    // Pipeline ranks, stages on each rank, micro-batches, blocks of each stage.
+    // The numbers of pipeline ranks, of stages on each rank, of micro-batches, and of blocks in
+    // each stage.
     static const int shapes[][4] = {{2, 1, 5, 1}, {3, 1, 7, 2},  {4, 2, 8, 1},
                                     {5, 3, 9, 1}, {8, 2, 20, 1}, {4, 3, 16, 3}};
     for (int o = 0; tri_orders[o]; o++)

@@ -74,9 +74,10 @@ static uint64_t number_of(const machine *m, int rank, int round) {
                       tri_mesh_replica(&m->set->mesh, rank));
 }
 
-// Returns a hash of all that a block reads. Forward these are its number, the micro-batch's number,
-// its parameters, the output of the block before it, and values of other stages. Backward they are
-// what it kept, its parameters, the gradient of the block after it, and gradients of other stages.
+// Returns a hash of all that a block reads. In the forward pass these are the block's number, the
+// micro-batch's number, the parameters, the output of the block before it, and values of other
+// stages. In the backward pass they are what the block kept, the parameters, the gradient of the
+// block after it, and gradients of other stages.
 static uint64_t compute(const machine *m, int rank, int block, int round, bool back,
                         const uint64_t *parameters) {
     const tri_schedule_request *r = &m->set->requests[rank];
@@ -376,7 +377,7 @@ static void check(const schedule_case *c) {
 static void test_sums(void **state) {
     (void)state;
     static const char *const strategies[] = {"ddp", "zero1", "zero2", "fsdp"};
-    // Ranks along the pipeline, and replicate, shard and tensor-parallel ranks.
+    // The numbers of ranks along the axes pipeline, replicate, shard and tensor.
     static const int meshes[][4] = {{1, 1, 1, 1}, {1, 3, 1, 1}, {1, 1, 2, 1}, {1, 2, 2, 1},
                                     {2, 1, 1, 1}, {3, 1, 2, 1}, {4, 2, 1, 2}, {2, 2, 2, 1}};
     for (int s = 0; s < 4; s++)

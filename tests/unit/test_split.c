@@ -64,7 +64,8 @@ static void test_is_random(void **state) {
         both += first % 4 == second % 4;
         for (int64_t i = 0; i < HELD; i++) held[tri_validation_sample(&split, i)]++;
     }
-    // All of these counts should be near 2000; their standard deviation is 39.
+    // Each count is how often something with probability 1/4 happened in 8000 cases, so its mean is
+    // 2000 and its standard deviation 39.
     for (int i = 0; i < TOTAL; i++) assert_in_range(held[i], 1800, 2200);
     assert_in_range(both, 1800, 2200);
 }

@@ -131,7 +131,7 @@ enum { MOST_READERS = 8 };
 
 // Which actions have used 64 bytes of a heap. Lanes (communication, storage, …) run at the same
 // time. So an action that writes these bytes has to wait for all actions that used them before, and
-// an action that reads them for the one that wrote them.
+// an action that reads these bytes has to wait for the action that wrote them.
 typedef struct cell {
     uint32_t tag;                  // identifies the data that these bytes hold now
     int writer;                    // the action that wrote these data, plus 1; 0: none
@@ -196,9 +196,9 @@ static void read_cell(follower *f, cell *c, uint32_t tag) {
     fail_msg("too many readers at once");
 }
 
-// Two messages may bring the same value to two stages of one rank. The second message writes the
-// bytes that the first one wrote. So it need not wait for the actions that read these bytes, and
-// they need not wait for it. It only has to wait for the actions that used the memory's earlier
+// Checks the second of two messages that bring the same value to two stages of one rank: it writes
+// the bytes that the first one wrote. So it need not wait for the actions that read these bytes,
+// and they need not wait for it. It only has to wait for the actions that used the memory's earlier
 // contents.
 static void receive_again(follower *f, const cell *c) {
     for (int k = 0; k <= MOST_READERS; k++)

@@ -148,7 +148,8 @@ static void check_device_memory(bool in_host_memory) {
     assert_int_equal(tri_storage_wait(s, ticket), TRI_OK);
     assert_int_equal(tri_queue_read(queue, got, back, BYTES), TRI_OK);
     assert_memory_equal(got, pattern, BYTES);
-    memset(got, 0, BYTES); // below: operations on memory of the host use the same storage
+    // From here on, operations whose memory belongs to the host use the same storage.
+    memset(got, 0, BYTES);
     tri_storage_op part = {.memory = got, .offset = 5, .size_bytes = BYTES - 5};
     assert_int_equal(tri_storage_run(s, &part, "some unit"), TRI_OK);
     assert_memory_equal(got, pattern + 5, BYTES - 5);
@@ -239,7 +240,8 @@ static void test_short_transfers(void **state) {
     write_and_read();
 }
 
-// If the file system cannot reserve space, the file is sparse.
+// If the file system cannot reserve space (fallocate fails), ftruncate makes the file sparse, and
+// everything works as well.
 static void test_hole(void **state) {
     (void)state;
     fail_with = EOPNOTSUPP;
@@ -275,7 +277,7 @@ static void test_opening(void **state) {
     snprintf(folder, sizeof folder, "/proc/self/nowhere");
     refused(TRI_NOT_FOUND, "/proc/self/nowhere");
     snprintf(folder, sizeof folder, "%.40s/a/b", kept);
-    tri_storage_close(opened()); // creates the file
+    tri_storage_close(opened()); // makes the missing folders a and a/b
     memcpy(folder, kept, sizeof folder);
     assert_int_equal(entries(), 1);
 }
@@ -333,7 +335,8 @@ static tri_status change(void *context, int subject) {
 }
 
 // tri_storage_call runs a function on the storage's thread: after the operations that were started
-// before it, and before those that are started later. If the function fails, the storage fails.
+// before the call, and before those that are started after it. If the function fails, the storage
+// fails.
 static void test_call(void **state) {
     (void)state;
     enum { BYTES = 64 };

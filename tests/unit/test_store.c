@@ -33,7 +33,8 @@ static void big_value(tri_identity identity) {
     } else {
         REQUIRE(tri_store_get(store, "ready", WAIT_MS, NULL, 0, &size) == TRI_OK);
         REQUIRE(tri_store_get(store, "big", WAIT_MS, data, 100, &size) == TRI_INTERNAL);
-        REQUIRE(size == TRI_STORE_VALUE_MAX_BYTES); // the next call uses the same connection
+        // The value was read, so the next call can use the same connection.
+        REQUIRE(size == TRI_STORE_VALUE_MAX_BYTES);
         REQUIRE(tri_store_get(store, "big", WAIT_MS, data, TRI_STORE_VALUE_MAX_BYTES, &size) ==
                 TRI_OK);
         for (size_t i = 0; i < size; i++) REQUIRE(data[i] == (char)(i * 7 + i / 4096));

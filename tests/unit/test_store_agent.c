@@ -9,7 +9,8 @@
 #include <sys/mman.h>
 
 // What the processes of a test tell each other: the store's port; how many ranks have arrived, were
-// replaced or are done; whether the second start has begun and the test is over; an error message.
+// replaced or are done; whether the second start has begun; whether the test is over; an error
+// message.
 typedef struct board {
     _Atomic int port, arrived, began, replaced, done, over;
     char text[512];

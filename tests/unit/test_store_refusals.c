@@ -1,5 +1,6 @@
-// Tests what the store's server does if ranks end with exit code 2 (refusals): which line, which
-// tells why, is printed for all ranks, by which rank, and when the other ranks get that line.
+// Tests what the store's server does if ranks end with exit code 2 (refusals): which reason it
+// chooses for the one line that is printed, which rank prints that line, and when the other ranks
+// get it.
 #include "rendezvous/store_refusals.h"
 
 #include "base/limits.h"

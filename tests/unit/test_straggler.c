@@ -16,8 +16,8 @@
 enum { RANKS = 4, SKEWED = 1 };
 
 static tri_ledger_ring rings[RANKS];
-// The latest actions of the last rank, if tells_every_ns is not 0. The search for stragglers does
-// not see them at once: they are copied to `rings`, which it reads, only every tells_every_ns.
+// The latest actions of the last rank, if tells_every_ns is not 0. The search for stragglers reads
+// `rings`, and these actions are copied there only every tells_every_ns, so that it sees them late.
 static tri_ledger_ring hidden;
 static int64_t clock_ns, told_ns, tells_every_ns;
 
@@ -63,7 +63,8 @@ static void did(int rank, const char *kind, int count, double each_ms) {
     }
 }
 
-// A step in which rank r is `slow[r]` times slower, and does `work[r]` micro-batches.
+// Records a step in the ledgers of all ranks and advances the clock. Rank r runs `work[r]`
+// micro-batches, `slow[r]` times slower than usual. Returns how many ms the step takes.
 static double a_step(const double slow[RANKS], const int work[RANKS]) {
     double longest = 0, took[RANKS];
     for (int r = 0; r < world.size; r++) {
@@ -174,8 +175,8 @@ static void test_stages(void **state) {
     tri_straggler_destroy(s);
 }
 
-// A rank of another host tells what it does only every 2.3 s. That is longer than all of the latest
-// steps, over which ranks are compared, take together.
+// A rank of another host tells what it does only every 2.3 s. That is longer than the 50 latest
+// steps, over which ranks are compared, usually take together.
 static void test_old_news(void **state) {
     const double slow[RANKS] = {1, 1.05, 0.95, 3};
     hidden = rings[RANKS - 1];
@@ -194,7 +195,7 @@ static void test_old_news(void **state) {
     tri_straggler_destroy(s);
 }
 
-// If steps are short, at least a second of them is compared.
+// If steps are short, more than TRI_STRAGGLER_STEPS are compared: as many as take a second.
 static void test_short_steps(void **state) {
     const double fast[RANKS] = {0.01, 0.01, 0.01, 0.03};
     tri_straggler *s = tri_straggler_create(&world);

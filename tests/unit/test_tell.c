@@ -1,5 +1,5 @@
-// Tests with which status a rank ends if another rank has failed: bad input of one rank ends all
-// ranks with the status for bad input.
+// Tests with which status a rank ends if another rank has failed. In particular, if one rank has
+// bad input, all ranks end with the status for bad input.
 #include "train/tell.h"
 
 #include <setjmp.h>
@@ -40,8 +40,8 @@ static void bad_input_stays_bad_input(void **state) {
     assert_int_equal(tri_status_exit_code(TRI_REFUSED), 2);
 }
 
-// TRI_REFUSED: some ranks have agreed on a status, and so a rank learned that rank 1 has bad input.
-// It passes that on as bad input to the ranks that did not take part in the agreement.
+// A rank that ends with TRI_REFUSED has learned that some rank has bad input. It passes this on, as
+// bad input, to the ranks that have not learned it yet.
 static void hearsay_stays_bad_input(void **state) {
     assert_int_equal(pass_on(TRI_REFUSED, "rank 1: x.npy: damaged"), TRI_REFUSED);
     assert_string_equal(tri_error_message(), "rank 1: bad input: x.npy: damaged");

@@ -62,9 +62,9 @@ static tri_graph *small(int64_t hidden) {
     return g;
 }
 
-// Checks what the pass makes of a layer split by columns that is followed by one split by rows: one
-// copy_to (passes on its input, and sums the input's gradient over the ranks) before both, and one
-// all_reduce and the bias after them.
+// Checks what the pass makes of a layer split by columns that is followed by one split by rows.
+// Before the two layers it adds one copy_to, which passes on its input, and sums the input's
+// gradient over the ranks. After them it adds one all_reduce and then the bias.
 static void test_print(void **state) {
     static const char want[] =
         "forward test:\n"

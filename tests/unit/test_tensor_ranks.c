@@ -16,7 +16,8 @@
 
 #include <cmocka.h>
 
-static const double tolerance = 1e-9; // relative; ranks sum in another order, in F64
+// The relative tolerance. Results differ by rounding in F64, because ranks sum in another order.
+static const double tolerance = 1e-9;
 
 typedef struct test_case {
     const char *name;
@@ -69,7 +70,8 @@ static tri_value split_linear(tri_graph *g, const char *name, tri_value x, int64
     return x;
 }
 
-// A layer of GPT-2 (layer norm, biases, GELU) between two layers that are not sliced.
+// A layer of GPT-2 (layer norm, biases, GELU) between two linear layers that are not sliced, and an
+// embedding that is split by columns.
 static void build_gpt(tri_graph *g) {
     static const char *const names[] = {"q", "k", "v"};
     tri_shape by_head = tri_shape_of(SAMPLES, TOKENS, HEADS, HEAD);
