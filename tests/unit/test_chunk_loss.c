@@ -246,15 +246,6 @@ static void check_bits(const chunk_case *c, const tri_device_backend *backend, i
     check_case(c, backend, threads, 0);
 }
 
-// Whether the CPU has AMX. With AMX, products of BF16 sum in the order of the rows, so that the
-// weight's gradient has the same bits for chunks of any length.
-static bool has_amx(void) {
-    tri_device *device = op_device_open(&tri_device_cpu, 1);
-    bool has = cpu_has(&device->description, CPU_HAS_AMX);
-    device->backend->close(device);
-    return has;
-}
-
 // Compares results with and without chunks for several numbers of rows. 1024 rows are two full
 // chunks (of at most 512 rows); with the other numbers the last chunk is smaller, and 513 is the
 // smallest number of rows that needs two chunks. The layout of the weight in memory is blocked in
@@ -262,7 +253,6 @@ static bool has_amx(void) {
 static void check_sizes(const tri_device_backend *backend, int threads, bool bf16) {
     static const int64_t tokens[] = {1024, 513, 577, 1100, 1537};
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
-        if (bf16 && tokens[i] % 512 && !has_amx()) continue; // see test_other_order
         chunk_case c = {.samples = 1,
                         .tokens = tokens[i],
                         .inputs = i % 2 ? 80 : 96,
@@ -293,22 +283,18 @@ static void test_bits_of_isas(void **state) {
         setenv("TRIREME_CPU_ISA", isas[i], 1);
         check_bits(&c, &tri_device_cpu, 2);
         c.bf16 = !strcmp(isas[i], "bf16");
+        if (c.bf16) c.tokens = 513; // the last chunk is shorter than the others
         check_bits(&c, &tri_device_cpu, 2);
         unsetenv("TRIREME_CPU_ISA");
     }
 }
 
-// A product sums the weight's gradient block by block of rows. If these blocks differ from the
-// chunks of the loss, the gradient is summed in another order with chunks than without. All other
-// results keep their bits.
+// A product of F32 sums the weight's gradient block by block of rows. If these blocks differ from
+// the chunks of the loss, the gradient is summed in another order with chunks than without. All
+// other results keep their bits.
 static void test_other_order(void **state) {
     chunk_case c = {.samples = 1, .tokens = 640, .inputs = 48, .classes = 4160, .training = true};
     check_case(&c, &tri_device_cpu, 1, 1e-6);
-    c = (chunk_case){
-        .samples = 1, .tokens = 513, .inputs = 80, .classes = 8320, .training = true, .bf16 = true};
-    setenv("TRIREME_CPU_ISA", "bf16", 1);
-    check_case(&c, &tri_device_cpu, 1, 1e-6);
-    unsetenv("TRIREME_CPU_ISA");
 }
 
 static void test_bits_of_ref(void **state) {

@@ -2,21 +2,22 @@
 // are packed (copied into the order in which tiles read them) as in gemm.c, but each 4-byte element
 // is a pair: the BF16 values of two neighbouring k. A panel is 64 columns of b.
 //
-// Unlike gemm.c, this file computes all of k for 256 columns of c before it begins the next
-// columns, so that a thread needs less memory for sums. If c is BF16, sums have to be kept in F32
-// from one block of k to the next; in this order these are the sums of only 256 columns at a time.
+// b is packed for up to 512 columns and 512 pairs of k at a time. Then 96 rows of `a` at a time are
+// multiplied by one panel after the other: the rows and the panel stay in the L2 cache, and each
+// panel is loaded from memory once for 16 tiles.
+//
+// A sum of a tile continues the sum that earlier pairs of k have left in c (tile.h). So all terms
+// of an element are added in the order of k, and its bits do not depend on these sizes.
 #include "device/cpu/gemm_bf16.h"
 
 #include "device/cpu/gemm.h"
 
 enum {
-    // Pairs of neighbouring k that are computed at a time if `a` is read in place: six rows take
-    // 12 KB.
-    BF16_PAIRS = 512,
-    // Pairs of neighbouring k that are computed at a time if `a` is packed: 16 rows take 16 KB.
-    BF16_PAIRS_PACKED = 256,
-    BF16_PANELS = 4, // panels of b that are packed at a time: 512 KB
+    BF16_PAIRS = 512, // pairs of neighbouring k that are multiplied at a time
+    BF16_ROWS = 96,   // rows of `a` that are multiplied at a time: 192 KB
+    BF16_PANELS = 8,  // panels of b that are packed at a time: 1 MB
     BF16_COLUMNS = BF16_PANELS * CPU_TILE_COLUMNS,
+    ROW_PADDING = 16, // pairs behind a packed row, so that rows lie in different sets of the cache
 };
 
 // Whether tiles read the left operand, `a`, in place: this is possible if its rows already consist
@@ -24,21 +25,21 @@ enum {
 static bool reads_a(const cpu_bf16_gemm *g) { return !g->a_transposed && g->k % 2 == 0; }
 
 static cpu_gemm_split split_of(const tri_device_description *device, const cpu_bf16_gemm *g) {
-    return cpu_gemm_split_of(device, g->m, reads_a(g) ? CPU_TILE_ROWS : CPU_TILE_GROUP, g->n);
+    return cpu_gemm_split_of(device, g->m, CPU_TILE_ROWS, g->n);
 }
 
 static int64_t all_pairs(const cpu_bf16_gemm *g) { return (g->k + 1) / 2; }
 
-// How many pairs of BF16 values along k are multiplied at a time, so that the packed operands stay
-// in the caches. k is divided into equal blocks, each rounded up to a multiple of 16 pairs.
+// The largest number of pairs that are multiplied at a time. k is divided into equal blocks of at
+// most BF16_PAIRS pairs, each rounded up to a multiple of 16 pairs.
 static int64_t most_pairs(const cpu_bf16_gemm *g) {
-    int64_t most = reads_a(g) ? BF16_PAIRS : BF16_PAIRS_PACKED;
-    int64_t blocks = (all_pairs(g) + most - 1) / most;
+    int64_t blocks = (all_pairs(g) + BF16_PAIRS - 1) / BF16_PAIRS;
     return ((all_pairs(g) + blocks - 1) / blocks + 15) / 16 * 16;
 }
 
-// How many floats each buffer of one thread has: packed panels of b, packed rows of `a`, and the
-// F32 sums of the thread's rows for the current 256 columns.
+// How many floats each buffer of one thread has: packed panels of b, packed rows of `a`, and, if c
+// is BF16 and k has several blocks, the F32 sums of all of the thread's rows for the columns of b
+// that are packed.
 typedef struct bf16_space {
     int64_t b, a, sums;
 } bf16_space;
@@ -47,7 +48,7 @@ static bf16_space space_of(const cpu_bf16_gemm *g, const cpu_gemm_split *s) {
     int64_t most = most_pairs(g), rows = (s->groups + s->rows - 1) / s->rows * s->unit;
     bool kept = !g->c_f32 && all_pairs(g) > most;
     return (bf16_space){.b = BF16_COLUMNS * most,
-                        .a = reads_a(g) ? 0 : rows * most,
+                        .a = reads_a(g) ? 0 : BF16_ROWS * (most + ROW_PADDING),
                         .sums = kept ? rows * BF16_COLUMNS : 0};
 }
 
@@ -60,11 +61,12 @@ size_t cpu_bf16_gemm_workspace(const tri_device_description *device, const cpu_b
     return (size_t)(floats_of(&z) * s.rows * s.columns) * sizeof(float);
 }
 
-// What one thread computes at present: rows [first_row, end_row) of `columns` columns of c, from
-// `pairs` pairs of values along k.
+// What one thread is computing at a time: `rows` rows and `columns` columns of c, from `pairs`
+// pairs of k. `row`, `column` and `pair` are the first of each.
 typedef struct bf16_block {
-    int64_t first_row, end_row, column, columns, pair, pairs;
-    float *b, *a, *sums;
+    int64_t first_row, end_row; // the thread's rows of c
+    int64_t row, rows, column, columns, pair, pairs;
+    float *b, *a, *sums; // the thread's buffers (bf16_space)
 } bf16_block;
 
 // Makes the pair of elements k and k + 1 of a row; the second is 0 from `end` on.
@@ -102,68 +104,59 @@ static CPU_AVX512 void pack_b(const cpu_bf16_gemm *g, const bf16_block *b) {
     }
 }
 
-// Packs the block's rows of the left operand, `a`, into groups [row / 16][pair][16]. Rows beyond
-// the last one (m) become zeros.
+// Packs the block's rows of the left operand, `a`, each as a run of pairs. If `a` is stored as [k,
+// m], 16 pairs of 16 rows are transposed at a time.
 static CPU_AVX512 void pack_a(const cpu_bf16_gemm *g, const bf16_block *b) {
-    float *to = b->a;
-    for (int64_t row = b->first_row; row < b->end_row; row += CPU_TILE_GROUP) {
-        int64_t left = b->end_row - row;
-        for (int64_t p = 0; p < b->pairs; p++, to += CPU_TILE_GROUP) {
-            int64_t k = 2 * (b->pair + p);
-            const uint16_t *from = g->a + k * g->m + row;
-            if (g->a_transposed)
-                _mm512_storeu_si512(
-                    to, cpu_pairs_of_rows(from, g->m, k + 1 < g->k, cpu_first_lanes(left)));
-            for (int64_t i = 0; i < CPU_TILE_GROUP && !g->a_transposed; i++)
-                to[i] = i < left ? pair_at(g->a + (row + i) * g->k, k, g->k) : 0;
+    int64_t row_size = most_pairs(g) + ROW_PADDING, rows = b->rows;
+    for (int64_t i = 0; i < rows && !g->a_transposed; i++)
+        for (int64_t p = 0; p < b->pairs; p++)
+            b->a[i * row_size + p] = pair_at(g->a + (b->row + i) * g->k, 2 * (b->pair + p), g->k);
+    for (int64_t p = 0; p < b->pairs && g->a_transposed; p += 16)
+        for (int64_t i = 0; i < rows; i += 16) {
+            __mmask16 inside = cpu_first_lanes(rows - i);
+            __m512 r[16];
+            for (int64_t q = 0; q < 16; q++) {
+                int64_t k = 2 * (b->pair + p + q);
+                const uint16_t *from = g->a + k * g->m + b->row + i;
+                r[q] =
+                    k < g->k
+                        ? _mm512_castsi512_ps(cpu_pairs_of_rows(from, g->m, k + 1 < g->k, inside))
+                        : _mm512_setzero_ps();
+            }
+            cpu_transpose16(r);
+            float *to = b->a + i * row_size + p;
+            for (int64_t j = 0; j < 16 && i + j < rows; j++)
+                _mm512_storeu_ps(to + j * row_size, r[j]);
         }
-    }
 }
 
-// Prefetches rows of `a` for the next tile, which begins with row `row`. The caller calls it once
-// for each panel; each call prefetches an equal number of cache lines, so that the requests are
-// spread out.
-CPU_INLINE void prefetch_rows(const cpu_bf16_gemm *g, const bf16_block *b, int64_t row,
-                              int64_t panel) {
-    int64_t lines = b->pairs / 16, panels = (b->columns + CPU_TILE_COLUMNS - 1) / CPU_TILE_COLUMNS;
-    for (int64_t i = row; i < row + CPU_TILE_ROWS && i < b->end_row; i++) {
-        const char *from = (const char *)(g->a + i * g->k + 2 * b->pair);
-        for (int64_t l = lines * panel / panels; l < lines * (panel + 1) / panels; l++)
-            _mm_prefetch(from + 64 * l, _MM_HINT_T1);
-    }
-}
-
-// Chooses how many rows the next tile has, beginning with `row`, and where the tile reads them.
-static void select_rows(const cpu_bf16_gemm *g, const bf16_block *b, int64_t row, int64_t *rows,
-                        cpu_tile *tile) {
-    *rows = CPU_TILE_ROWS;
-    if (reads_a(g)) {
-        tile->a = (const float *)(g->a + row * g->k + 2 * b->pair);
-        tile->a_row = g->k / 2;
-        tile->a_k = 1;
-    } else { // a group of 16 rows becomes tiles of 6, 5 and 5
-        int64_t offset = row - b->first_row, inner = offset % CPU_TILE_GROUP;
-        if (inner > 0) *rows = 5;
-        tile->a = b->a + (offset - inner) * b->pairs + inner;
-        tile->a_row = 1;
-        tile->a_k = CPU_TILE_GROUP;
-    }
-    if (*rows > b->end_row - row) *rows = b->end_row - row;
+// Prefetches the sums of the tile below `tile`, which has `rows` rows.
+CPU_INLINE void prefetch_sums(const cpu_tile *tile, int64_t rows) {
+    for (int64_t i = rows; i < rows + CPU_TILE_ROWS; i++)
+        for (int64_t j = 0; j < CPU_TILE_COLUMNS; j += 16)
+            _mm_prefetch((const char *)(tile->c + i * tile->c_row + j), _MM_HINT_T0);
 }
 
 static CPU_AVX512 void multiply_block(const cpu_bf16_gemm *g, const bf16_block *b) {
-    bool first = b->pair == 0, last = b->pair + b->pairs == all_pairs(g);
-    int64_t rows;
-    for (int64_t row = b->first_row; row < b->end_row; row += rows) {
-        cpu_tile tile = {.pairs = true,
-                         .k = b->pairs,
-                         .accumulate = !first || g->accumulate,
-                         .c_bf16_row = g->n};
-        select_rows(g, b, row, &rows, &tile);
-        for (int64_t j = 0; j < b->columns; j += CPU_TILE_COLUMNS) {
-            int64_t left = b->columns - j, column = b->column + j, at = row * g->n + column;
-            tile.b = b->b + j * b->pairs;
-            tile.c = b->sums + (row - b->first_row) * BF16_COLUMNS + j;
+    bool first = b->pair == 0, last = b->pair + b->pairs == all_pairs(g), in_place = reads_a(g);
+    cpu_tile tile = {.pairs = true,
+                     .k = b->pairs,
+                     .a_row = in_place ? g->k / 2 : most_pairs(g) + ROW_PADDING,
+                     .a_k = 1,
+                     .accumulate = !first || g->accumulate,
+                     .c_bf16_row = g->n};
+    const float *a = in_place ? (const float *)(g->a + b->row * g->k + 2 * b->pair) : b->a;
+    for (int64_t j = 0; j < b->columns; j += CPU_TILE_COLUMNS) {
+        int64_t left = b->columns - j, column = b->column + j;
+        tile.b = b->b + j * b->pairs;
+        if (last) tile.epilogue = g->epilogue;
+        if (last && g->epilogue.bias)
+            tile.epilogue.bias = (const uint16_t *)g->epilogue.bias + column;
+        for (int64_t i = 0; i < b->rows; i += CPU_TILE_ROWS) {
+            int64_t rows = b->rows - i < CPU_TILE_ROWS ? b->rows - i : CPU_TILE_ROWS;
+            int64_t at = (b->row + i) * g->n + column;
+            tile.a = a + i * tile.a_row;
+            tile.c = b->sums + (b->row + i - b->first_row) * BF16_COLUMNS + j;
             tile.c_row = BF16_COLUMNS;
             if (g->c_f32) {
                 tile.c = (float *)g->c + at;
@@ -171,10 +164,7 @@ static CPU_AVX512 void multiply_block(const cpu_bf16_gemm *g, const bf16_block *
             } else if (last) {
                 tile.c_bf16 = (uint16_t *)g->c + at;
             }
-            if (last) tile.epilogue = g->epilogue;
-            if (last && g->epilogue.bias)
-                tile.epilogue.bias = (const uint16_t *)g->epilogue.bias + column;
-            if (reads_a(g)) prefetch_rows(g, b, row + CPU_TILE_ROWS, j / CPU_TILE_COLUMNS);
+            if (tile.accumulate && i + rows < b->rows) prefetch_sums(&tile, rows);
             cpu_tile_multiply(&tile, rows, left < CPU_TILE_COLUMNS ? left : CPU_TILE_COLUMNS);
         }
     }
@@ -206,8 +196,11 @@ static void multiply_rectangle(const bf16_job *job, int index) {
         for (b.pair = 0; b.pair < pairs; b.pair += b.pairs) {
             b.pairs = pairs - b.pair < most ? pairs - b.pair : most;
             pack_b(g, &b);
-            if (!reads_a(g)) pack_a(g, &b);
-            multiply_block(g, &b);
+            for (b.row = b.first_row; b.row < b.end_row; b.row += b.rows) {
+                b.rows = b.end_row - b.row < BF16_ROWS ? b.end_row - b.row : BF16_ROWS;
+                if (!reads_a(g)) pack_a(g, &b);
+                multiply_block(g, &b);
+            }
         }
     }
 }

@@ -44,7 +44,11 @@ CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors,
             const char *c = job->c_bf16 ? (const char *)(job->c_bf16 + i * job->c_bf16_row + 16 * v)
                                         : (const char *)(job->c + i * job->c_row + 16 * v);
             _mm_prefetch(c, _MM_HINT_T0);
-            sum[i * vectors + v] = _mm512_setzero_ps();
+            __mmask16 inside = v == vectors - 1 ? last : 0xFFFF;
+            sum[i * vectors + v] =
+                pairs && job->accumulate
+                    ? _mm512_maskz_loadu_ps(inside, job->c + i * job->c_row + 16 * v)
+                    : _mm512_setzero_ps();
         }
     const int64_t run = job->a_skip ? TILE_K_RUN : job->k;
     for (int64_t left = job->k; left > 0; left -= run, a += job->a_skip)
@@ -66,7 +70,8 @@ CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors,
             a += a_k;
             b += CPU_TILE_COLUMNS;
         }
-    if (!job->accumulate && !job->c_bf16 && is_bare(&job->epilogue)) {
+    const bool adds = job->accumulate && !pairs;
+    if (!adds && !job->c_bf16 && is_bare(&job->epilogue)) {
 #pragma GCC unroll 6
         for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
@@ -82,7 +87,7 @@ CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors,
             __mmask16 inside = v == vectors - 1 ? last : 0xFFFF;
             float *c = job->c + i * job->c_row + 16 * v;
             __m512 value = sum[i * vectors + v];
-            if (job->accumulate) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(inside, c));
+            if (adds) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(inside, c));
             value = cpu_epilogue_apply(&job->epilogue, pairs, 16 * v, inside, value);
             if (job->c_bf16)
                 cpu_store(job->c_bf16, true, i * job->c_bf16_row + 16 * v, inside, value);

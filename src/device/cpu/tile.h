@@ -27,7 +27,9 @@ typedef struct cpu_tile {
     float *c;
     int64_t c_row; // distance in elements between the rows of c
     cpu_epilogue epilogue;
-    bool accumulate; // true: adds the sums to what c holds; false: overwrites c
+    // False: overwrites c. True: adds the sums to what c holds; with `pairs` each sum begins with
+    // what c holds, so that its bits do not depend on how k is divided into tiles.
+    bool accumulate;
     bool pairs;
     // If not NULL, the result is stored here as BF16, with a distance of c_bf16_row elements
     // between rows; c is then only read, to accumulate.
