@@ -90,23 +90,6 @@ void cpu_amx_block_beside(const cpu_amx_rows *a, const uint16_t *b, int64_t chun
 // Stores the sums of `beside` that no call of cpu_amx_block_beside has stored yet.
 void cpu_amx_store_beside(cpu_amx_beside *beside);
 
-// Conversions between F32 and BF16 by instructions of AVX512_BF16, which every CPU with AMX has.
-// They are written as assembly, because compilers allow the intrinsics only in functions whose
-// target attribute names AVX512_BF16, and these are inlined into functions that do not name it.
-CPU_INLINE __m256i cpu_amx_narrow(__m512 values) {
-    __m256i narrow;
-    __asm__("vcvtneps2bf16 %1, %0" : "=v"(narrow) : "v"(values));
-    return narrow;
-}
-CPU_INLINE __m512i cpu_amx_narrow_both(__m512 low, __m512 high) {
-    __m512i narrow;
-    __asm__("vcvtne2ps2bf16 %1, %2, %0" : "=v"(narrow) : "v"(low), "v"(high));
-    return narrow;
-}
-CPU_INLINE __m512 cpu_amx_widen(__m256i narrow) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16));
-}
-
 // cpu_amx_begin configures all eight tiles of the calling thread as 16 rows of 64 bytes.
 // cpu_amx_end releases them, because Linux saves more state for a thread while its tiles are in
 // use.

@@ -16,9 +16,11 @@ bool attention_supports(const tri_device_description *device, const tri_graph *g
     return cpu_has_avx512_float(device, graph, node) && tri_shape_count(q) > 0;
 }
 
-attention_state attention_state_of(const tri_graph *graph, const tri_node *node) {
+attention_state attention_state_of(const tri_device_description *device, const tri_graph *graph,
+                                   const tri_node *node) {
     const tri_attention_attr *attr = node->attr;
     const int64_t *q = cpu_in_shape(graph, node, 0)->dims, *k = cpu_in_shape(graph, node, 1)->dims;
+    bool bf16 = cpu_is_bf16(graph, node);
     return (attention_state){.samples = q[0],
                              .queries = q[1],
                              .keys = k[1],
@@ -30,14 +32,15 @@ attention_state attention_state_of(const tri_graph *graph, const tri_node *node)
                              .panels = (q[3] + CPU_TILE_COLUMNS - 1) / CPU_TILE_COLUMNS,
                              .scale = (float)attr->scale,
                              .causal = attr->causal,
-                             .bf16 = cpu_is_bf16(graph, node)};
+                             .bf16 = bf16,
+                             .pairs = bf16 && cpu_has(device, CPU_HAS_BF16) && q[3] % 2 == 0};
 }
 
 tri_status attention_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                              tri_kernel *kernel) {
     attention_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for attention");
-    *state = attention_state_of(graph, node);
+    *state = attention_state_of(&device->description, graph, node);
     state->device = cpu_of(device);
     kernel->state = state;
     return TRI_OK;
@@ -63,7 +66,7 @@ static forward_space space_of(const attention_state *s) {
 
 static tri_status forward_workspace(const tri_device_description *device, const tri_graph *graph,
                                     const tri_node *node, size_t *out) {
-    attention_state state = attention_state_of(graph, node);
+    attention_state state = attention_state_of(device, graph, node);
     forward_space z = space_of(&state);
     int64_t each = z.scores + z.rows + z.out;
     *out = (size_t)(z.k + z.v + each * device->threads) * sizeof(float);

@@ -22,6 +22,9 @@ typedef struct attention_state {
     float scale; // factor of q · k in a score
     bool causal;
     bool bf16; // true: tensors are BF16; false: F32
+    // True: tensors are BF16, whose pairs along a row the device multiplies at once (AVX512_BF16),
+    // and rows consist of whole pairs.
+    bool pairs;
 } attention_state;
 
 // The tensors of one call. A forward kernel reads q, k and v and writes y to `out`; the members y,
@@ -53,7 +56,8 @@ bool attention_supports(const tri_device_description *device, const tri_graph *g
 bool attention_amx_supports(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node);
 // Reads the sizes from a node. The result's device is NULL; attention_prepare sets it.
-attention_state attention_state_of(const tri_graph *graph, const tri_node *node);
+attention_state attention_state_of(const tri_device_description *device, const tri_graph *graph,
+                                   const tri_node *node);
 tri_status attention_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                              tri_kernel *kernel);
 void attention_release(tri_kernel *kernel);

@@ -41,7 +41,7 @@ static size_t thread_bytes(const forward_space *z) {
 
 static tri_status forward_workspace(const tri_device_description *device, const tri_graph *graph,
                                     const tri_node *node, size_t *out) {
-    attention_state state = attention_state_of(graph, node);
+    attention_state state = attention_state_of(device, graph, node);
     forward_space z = space_of(&state);
     *out = (size_t)(state.samples * state.kv_heads * (z.k + z.v)) * sizeof(uint16_t) +
            thread_bytes(&z) * (size_t)device->threads;
@@ -116,10 +116,10 @@ static CPU_AVX512 void compute_probabilities(const query_block *f, const float *
                 __m512 x = _mm512_loadu_ps(f->scores + at + k);
                 __m512 p = _mm512_maskz_mov_ps(inside, cpu_exp(_mm512_fmsub_ps(x, scale, most)));
                 sum[i] = _mm512_add_ps(sum[i], p);
-                __m256i probability = cpu_amx_narrow(p);
-                __m512 rest = _mm512_sub_ps(p, cpu_amx_widen(probability));
+                __m256i probability = cpu_narrow(p);
+                __m512 rest = _mm512_sub_ps(p, cpu_widen(probability));
                 _mm256_storeu_si256((void *)(f->p + at + k), probability);
-                _mm256_storeu_si256((void *)(f->p_rest + at + k), cpu_amx_narrow(rest));
+                _mm256_storeu_si256((void *)(f->p_rest + at + k), cpu_narrow(rest));
             }
         }
     for (int64_t i = 0; i < f->count; i++) sums[i] = _mm512_reduce_add_ps(sum[i]);

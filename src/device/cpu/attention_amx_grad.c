@@ -70,7 +70,7 @@ static size_t space_at(const attention_state *s, char *base, grad_space *z) {
 
 static tri_status grad_workspace(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node, size_t *out) {
-    attention_state state = attention_state_of(graph, node);
+    attention_state state = attention_state_of(device, graph, node);
     grad_space z;
     *out = space_at(&state, NULL, &z) * (size_t)device->threads;
     return TRI_OK;
@@ -133,8 +133,8 @@ static CPU_AVX512 void differentiate(const grad_head *g, int64_t key, int64_t qu
                 _mm512_maskz_mov_ps(visible, cpu_exp(_mm512_fmsub_ps(x, scale, norm)));
             slope = _mm512_maskz_mul_ps(visible, _mm512_mul_ps(probability, scale),
                                         _mm512_sub_ps(slope, center));
-            __m256i narrow = cpu_amx_narrow(slope);
-            _mm256_storeu_si256((void *)(p + at), cpu_amx_narrow(probability));
+            __m256i narrow = cpu_narrow(slope);
+            _mm256_storeu_si256((void *)(p + at), cpu_narrow(probability));
             _mm256_storeu_si256((void *)(ds + at), narrow);
             __m512i wide = _mm512_cvtepu16_epi32(narrow);
             if (i % 2 == 0)

@@ -281,7 +281,7 @@ static bool blocks_supports(const tri_device_description *device, const tri_grap
 
 static tri_status blocks_workspace(const tri_device_description *device, const tri_graph *graph,
                                    const tri_node *node, size_t *out) {
-    attention_state state = attention_state_of(graph, node);
+    attention_state state = attention_state_of(device, graph, node);
     block_space z;
     int64_t each = space_at(&state, node->op == &tri_op_attention_grad, NULL, &z);
     *out = (size_t)(each * device->threads) * sizeof(float);

@@ -122,7 +122,7 @@ static CPU_AVX512 void finish(const cpu_bf16_gemm *g, const float *sums, int64_t
             _mm512_mask_storeu_ps((float *)g->c + at + 16, second, high);
         } else {
             _mm512_mask_storeu_epi16((uint16_t *)g->c + at, first | (uint32_t)second << 16,
-                                     cpu_amx_narrow_both(low, high));
+                                     cpu_narrow_both(low, high));
         }
     }
 }

@@ -51,6 +51,29 @@ CPU_INLINE __m512i cpu_pairs_of_rows(const uint16_t *from, int64_t row, bool bot
     return _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
 }
 
+// Makes 16 pairs of BF16 values: the first of each from `even`, the second from `odd`.
+CPU_INLINE __m512i cpu_pairs(__m256i even, __m256i odd) {
+    return _mm512_or_si512(_mm512_cvtepu16_epi32(even),
+                           _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
+}
+
+// Conversions between F32 and BF16 by instructions of AVX512_BF16; cpu_narrow_both puts `low`
+// before `high`. They are written as assembly, because the compiler's intrinsics are only allowed
+// in functions with another target attribute.
+CPU_INLINE __m256i cpu_narrow(__m512 values) {
+    __m256i narrow;
+    __asm__("vcvtneps2bf16 %1, %0" : "=v"(narrow) : "v"(values));
+    return narrow;
+}
+CPU_INLINE __m512i cpu_narrow_both(__m512 low, __m512 high) {
+    __m512i narrow;
+    __asm__("vcvtne2ps2bf16 %1, %2, %0" : "=v"(narrow) : "v"(low), "v"(high));
+    return narrow;
+}
+CPU_INLINE __m512 cpu_widen(__m256i narrow) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16));
+}
+
 // Rounds to the nearest BF16, ties to even. NaN stays NaN.
 CPU_INLINE __m256i cpu_to_bf16(__m512 values) {
     __m512i bits = _mm512_castps_si512(values), high = _mm512_srli_epi32(bits, 16);

@@ -129,8 +129,7 @@ CPU_INLINE void store_rows(const cpu_amx_beside *beside, int64_t row, int64_t en
     const float *from = beside->sums + row * CPU_AMX_SIDE;
     uint16_t *to = beside->c + row * beside->c_row;
     for (; row < end; row++, from += CPU_AMX_SIDE, to += beside->c_row)
-        _mm512_storeu_si512(to,
-                            cpu_amx_narrow_both(_mm512_loadu_ps(from), _mm512_loadu_ps(from + 16)));
+        _mm512_storeu_si512(to, cpu_narrow_both(_mm512_loadu_ps(from), _mm512_loadu_ps(from + 16)));
 }
 
 CPU_AVX512 void cpu_amx_store_beside(cpu_amx_beside *beside) {
