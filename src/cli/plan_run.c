@@ -1,6 +1,7 @@
 // The part of `trireme plan` about the whole run: steps, epochs, hours, and checkpoints on disk.
 #include "cli/plan_view.h"
 
+#include "base/limits.h"
 #include "base/quantity.h"
 
 #include <math.h>
@@ -37,17 +38,18 @@ static void size_checkpoint(const plan_view *v, plan_run *run) {
     }
 }
 
-// The largest number of complete checkpoints that exist after a save (the save_top_k best, the
-// newest and the one before it); -1: not known. It decides how much space on disk the run needs.
+// The largest number of checkpoints that are on disk at one time: after a save the save_top_k best,
+// the newest and TRI_CHECKPOINT_SPARES before it, and then the one that the next save is writing.
+// -1: not known. It decides how much space on disk the run needs.
 static int64_t most_checkpoints(const plan_view *v, const plan_run *run) {
     const tri_checkpoint_options *c = &v->recipe->checkpoint;
+    int64_t most = c->save_top_k < 0 ? -1 : c->save_top_k + 1 + TRI_CHECKPOINT_SPARES + 1;
     int64_t saved = 0;
-    if (run->steps < 0 || run->steps_per_epoch <= 0)
-        return c->save_top_k < 0 ? -1 : c->save_top_k + 2;
+    if (run->steps < 0 || run->steps_per_epoch <= 0) return most;
     if (c->every_n_steps > 0) saved += run->steps / c->every_n_steps;
     if (c->every_n_epochs > 0) saved += run->steps / run->steps_per_epoch / c->every_n_epochs;
     saved += c->save_last;
-    return c->save_top_k >= 0 && c->save_top_k + 2 < saved ? c->save_top_k + 2 : saved;
+    return most >= 0 && most < saved ? most : saved;
 }
 
 plan_run plan_whole_run(const plan_view *v) {

@@ -39,7 +39,7 @@ typedef struct plan_run {
     int64_t steps;                        // steps of the whole run; -1: not known
     double hours;                         // hours of training, without evaluation; -1: not known
     int64_t model_bytes, optimizer_bytes; // sizes of one checkpoint's weights and optimizer state
-    int64_t checkpoints; // the most checkpoints that exist after a save; -1: not known
+    int64_t checkpoints; // the most checkpoints that are on disk at one time; -1: not known
 } plan_run;
 plan_run plan_whole_run(const plan_view *v);
 void plan_print_run(const plan_view *v);

@@ -145,14 +145,13 @@ static tri_status measure(bench_run *run, double seconds, tri_bench_result *out)
     out->first_step_s = process_age_s();
     int64_t warm = 1;
     double per = 0;
-    for (double warm_s = tri_os_seconds(); warm < 4 || tri_os_seconds() - warm_s < 0.2 * seconds;
-         warm++) {
+    // Several ranks warm up for four steps and not for a time, because their clocks differ.
+    bool timed = s->identity.size == 1;
+    for (double warm_s = tri_os_seconds();
+         warm < 5 || (timed && tri_os_seconds() - warm_s < 0.2 * seconds); warm++) {
         double before = tri_os_seconds();
         TRI_TRY(run_step(run, false));
         per = tri_os_seconds() - before;
-        // With several ranks at most four steps, because their clocks differ, and all ranks should
-        // warm up for the same number of steps.
-        if (s->identity.size > 1 && warm >= 4) break;
     }
     double allowed = cores_of_others(s), measuring_s = tri_os_seconds();
     double waited_before_s = tri_session_waited_s(s);
