@@ -3,10 +3,12 @@
 //
 // A block is a layer or a group of layers that is scheduled as one; a program is the model's graph
 // with kernels, for one size of micro-batch. Gradients are kept by bucket: a contiguous range with
-// the parameters of one unit (parameters that are reduced together) that have one type and role. An
-// action makes gradients where there may be some already, of an earlier micro-batch or of another
-// block. A kernel that can add adds its gradients to them. Other kernels write to memory of their
-// own, the round gradients, and the engine adds these after the action. Read next: communicate.c.
+// those parameters of one unit (parameters that are reduced together) that have the same role (such
+// as trained or frozen), that kernels read in the same type, and that lie in the same way on the
+// tensor-parallel ranks. An action makes gradients where there may be some already, of an earlier
+// micro-batch or of another block. A kernel that can add adds its gradients to them. Other kernels
+// write to memory of their own, the round gradients, and the engine adds these after the action.
+// Read next: communicate.c.
 #include "engine/engine_internal.h"
 
 #include <string.h>

@@ -520,8 +520,10 @@ tri_status engine_read_own(tri_engine *engine, int unit, tri_bucket_kind bucket,
                            float *to);
 tri_status engine_write_own(tri_engine *engine, int unit, tri_bucket_kind bucket, int state,
                             const float *from);
-// Reads the offloaded masters of a unit (parameters that are gathered together) to where kernels
-// can read them, for casts outside of a step, which have no FETCH before them.
+// Reads from storage those offloaded masters of a unit (parameters that are gathered together) that
+// have a copy in a half type, to where kernels can read them. Called before a step if state was
+// written since the last casts (is_stale), so that the masters can be cast again. In a step, LOAD
+// reads the masters, and PREPARE casts them.
 tri_status engine_fetch_masters(tri_engine *engine, int unit);
 // Starts the transfer of FETCH, LOAD or EVICT: reading from storage or writing to it.
 tri_status engine_start_storage(tri_engine *engine, const tri_action *action, tri_ticket *ticket);

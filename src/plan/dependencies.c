@@ -35,7 +35,9 @@ typedef enum resource_kind {
     BEHIND, // ACTIVATIONS of the next block of the stage, of the same micro-batch
     // The next two are for edges to a later stage of the pipeline.
     MADE, // of a block and micro-batch: the edges whose values it makes
-    READ, // of a block and micro-batch: the edges whose values it reads as the first of its stage
+    // Of a block and micro-batch: the edges whose values it reads and no earlier block of its stage
+    // reads.
+    READ,
     // The same two for edges that carry gradients back to an earlier stage.
     MADE_BACK,
     READ_BACK,

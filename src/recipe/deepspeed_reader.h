@@ -32,7 +32,10 @@ typedef tri_status deepspeed_convert(deepspeed_reader *reader, const deepspeed_r
 // One key of DeepSpeed, and what it becomes. A key without `to`, `convert` and `refusal` is
 // accepted and has no effect.
 struct deepspeed_row {
-    // Path of the key inside the table's section; "section.*": all keys of that section.
+    // Path of the key, counted from the part of the configuration that the table covers:
+    // "zero_optimization.stage" in the table of the whole configuration, "lr" in a table for
+    // "optimizer.params.". A path that ends with ".*", such as "pipeline.*", stands for all keys of
+    // that section that no earlier row has.
     const char *key;
     const char *to;             // the recipe's key that gets the same value
     deepspeed_convert *convert; // handles a value that is not simply copied; also called for "auto"

@@ -12,8 +12,10 @@ typedef struct store_server tri_store_server;
 // Serves one start of a run (a generation) over TCP. `identity` is the identity of any rank of the
 // run, as tri_identity_read finds it in that rank's environment. The server listens at
 // identity->address (port 0: at any free port). If identity->interface is not "", it listens only
-// at that network interface. TRI_NOT_FOUND: the address is exact (address.is_exact), and belongs to
-// another host or is taken.
+// at that network interface. Otherwise, if address.is_exact is false and the host name resolves to
+// no address of this host, it listens at all addresses of this host. TRI_NOT_FOUND: is_exact is
+// true, so the server may listen only at this address, but the address belongs to another host, or
+// another process listens there already.
 tri_status tri_store_serve(const tri_identity *identity, tri_store_server **out);
 int tri_store_server_port(const tri_store_server *server);
 // Begins the next generation, that is, serves the next start of the run: the keys are removed, and

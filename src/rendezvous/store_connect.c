@@ -129,8 +129,9 @@ static tri_status connect_to_rank_0(tri_store *store, int timeout_ms, int64_t un
     int64_t begin_ns = tri_os.monotonic_ns();
     const tri_identity *me = &store->identity;
     bool is_reported = me->rank != 1; // only rank 1 warns, so that the warning appears once
-    // Until when rank 0 tries to listen. An earlier run of the same name that is about to end may
-    // still have the address, but frees it before that time.
+    // Rank 0 tries to listen until this time, and then fails because another job has its name. It
+    // does not fail at once, because the unix socket's address is made from the job's name, and an
+    // earlier job of the same name that is about to end may still have it.
     int64_t limit_ns = store_after_ms(TRI_STORE_ANSWER_MS);
     if (limit_ns > until_ns) limit_ns = until_ns;
     // A launcher (an agent) may serve the store, but only at an address that is given by

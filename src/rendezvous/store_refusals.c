@@ -111,8 +111,8 @@ static void describe(store_refusals *r) {
 
 // Decides which line is printed and which waiting rank prints it: once all ranks have told why they
 // end, or TRI_REFUSAL_GATHER_MS after the first one has. If rank 0 serves the store, and not a
-// launcher (an agent), the decision also waits until rank 0 has told why it ends, which rank 0 does
-// before it ends.
+// launcher (an agent), nothing is decided before rank 0 itself has told. Until then this may be the
+// server at which the ranks met, and rank 0 ends that one before it starts another for refusals.
 static void decide(store_refusals *r, int64_t now_ns) {
     int64_t until_ns = r->begun_ns + TRI_REFUSAL_GATHER_MS * INT64_C(1000000);
     bool may = r->told > 0 && (r->has_agent || r->has_told[0]);

@@ -199,8 +199,9 @@ static bool is_of_padding(const test_case *c, const order_wait *w) {
     const tri_schedule *s = schedule_of(&c->run, w->rank);
     const tri_action *waiter = &s->actions[w->waiter], *other = &s->actions[w->dependency];
     const tri_plan *plan = c->run.async_plans[w->rank];
-    // NORM belongs to no unit (parameters that are reduced together): it makes the step scalars for
-    // all of them. So `other` becomes the action that belongs to a unit.
+    // NORM belongs to no unit (parameters that are reduced together): it computes numbers that the
+    // updates of all units read, such as the factor of the gradients. So `other` becomes the action
+    // that belongs to a unit.
     if (other->kind == TRI_ACTION_NORM) {
         other = waiter;
         waiter = &s->actions[w->dependency];
@@ -283,9 +284,12 @@ static bool differs(const test_case *c, int number) {
     return any;
 }
 
-// Runs the steps without the removed wait. The action that is held up goes on when all actions are
-// done that do not depend on it. With `until_waiter` it goes on as soon as the waiter is done, and
-// actions behind the waiter in the schedule begin only after the dependency is done.
+// Runs the steps without the removed wait. So that the waiter overtakes its dependency, an action
+// is held up: the dependency, or an earlier action of its lane, behind which the dependency has to
+// wait (find_held). The held action goes on when all actions that do not depend on it are done.
+// `until_waiter`: this is a second attempt, because the first changed nothing. The held action then
+// goes on as soon as the waiter is done, and actions behind the waiter in the schedule begin only
+// after the dependency is done.
 static void run_without(const test_case *c, held_run *far, int number, bool until_waiter,
                         uint64_t bits, uint64_t memory) {
     const removal *r = &c->removals[number];

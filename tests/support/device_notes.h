@@ -19,8 +19,9 @@ typedef struct device_notes {
 
 extern _Thread_local device_notes *device_notes_now; // this thread's notes; NULL: it notes nothing
 
-// Makes the functions of the backend, and its only kernel, note which memory they read and write.
-// To be called once in a program.
+// Makes the functions of the backend, and its kernel, note which memory they read and write. The
+// backend must have a single kernel definition that runs all ops, as the test device `far` does. To
+// be called once in a program.
 void device_notes_add(tri_device_backend *backend);
 void device_note(const void *memory, size_t size_bytes, bool writes);
 // Whether there is a byte that both lists of accesses touch and at least one of them writes.

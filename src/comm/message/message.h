@@ -29,9 +29,11 @@ typedef struct tri_message_config {
     // that, ranks have to connect within a short time. If the call fails, opening the communicator
     // fails too. NULL: nothing is called.
     tri_status (*opened)(void *context);
-    // Called once this rank has the addresses of all ranks, which pass from rank to rank over the
-    // transport. A barrier of all ranks follows. If the call fails, opening the communicator fails
-    // too. NULL: nothing is called.
+    // Called once this rank has the addresses of all ranks. It gets a few of them through `meeting`
+    // (none if the transport needs no addresses), and then those of all other ranks over the
+    // transport. So by then the transport has carried messages to and from this rank. After the
+    // call, the ranks wait for each other over the transport (a barrier). If the call fails,
+    // opening the communicator fails too. NULL: nothing is called.
     tri_status (*reached)(void *context);
     // Called if an address does not arrive or cannot be sent over the transport, so that this rank
     // can tell the other ranks why before they notice that it closes its connections. Returns the

@@ -1,11 +1,13 @@
-// Reductions of larger data. A term is one rank's contribution to a sum. Each rank reduces one
-// share of the data: it receives the terms of that share from all other ranks, one range of
-// elements (a window) at a time, and adds them in rank order. In an all-reduce it then sends the
-// sums to all others. So in each of these two halves a rank sends and receives (size - 1) / size of
-// the data, which is the least possible. The halves overlap, because several windows are under way
-// at one time.
+// All-reduces and reduce-scatters of data that are too large to travel with the headers by which
+// ranks tell each other what they call. A term is one rank's contribution to a sum. Each rank
+// reduces one share of the data: it receives the terms of that share from all other ranks, one
+// range of elements (a window) at a time, and adds them in rank order. In an all-reduce it then
+// sends the sums to all others. So in each of these two halves a rank sends and receives
+// (size - 1) / size of the data, which is the least possible. The halves overlap, because several
+// windows are under way at one time.
 //
-// Sums that travel as half types are narrowed before they are sent, and widened where they arrive.
+// If values travel as a half type, terms and sums are narrowed before they are sent, and widened
+// where they arrive.
 #include "comm/message/window.h"
 
 #include "comm/message/header.h"
@@ -56,8 +58,9 @@ size_t message_scratch_bytes(int size) {
     return windows * window;
 }
 
-// How many bytes of scratch memory one element of a window needs, for all windows that are in
-// flight at one time. The length of a window follows from it.
+// How many bytes of scratch memory all windows that are in flight at one time need together, for
+// each element of a window's length. The length of a window is the size of the scratch memory,
+// divided by this number and rounded down (begin).
 static size_t scratch_of_element(const message_comm *comm, const tri_comm_op *op) {
     if (!narrows(op)) return others(comm) * MESSAGE_DEPTH * message_width(op);
     // The bytes that one element needs in each of the arrays TERMS_IN, TERMS_OUT and SUMS_IN.

@@ -154,8 +154,9 @@ struct progress_family {
     // communicators that are made of others (comm/layered), because the inner ones have the limit.
     int timeout_ms;
     bool can_spin; // true: every rank has a core to itself, so a waiting thread may spin
-    // Whether a thread that waits may yield its core early (spin.c). False with MPI, whose calls
-    // may themselves yield the core, so that a second yield after each of them only costs time.
+    // Whether a thread that waits yields its core after one check, and not only after many, while
+    // shares_core is true (spin.c). False with MPI, whose calls may themselves yield the core, so
+    // that a second yield after each of them only costs time.
     bool yields_early;
     // True if the last thread to which a waiting thread of this family lent its core, by a yield,
     // soon gave the core back. Most likely that thread belongs to a rank that the system has put on

@@ -12,8 +12,9 @@ typedef enum linear_task { LINEAR_FORWARD, LINEAR_GRAD_INPUT, LINEAR_GRAD_WEIGHT
 
 typedef struct linear_shape {
     int64_t rows, in, out;
-    tri_dtype dtype; // type of x, y and W
-    // Type of the first output: y and dx may be F32 where the other tensors are BF16; dW is F32.
+    tri_dtype dtype; // type of x, dy and W, of which a task reads two
+    // Type of what the task computes (y, dx or dW): y and dx may be F32 where `dtype` is BF16; dW
+    // is F32.
     tri_dtype result;
 } linear_shape;
 

@@ -80,9 +80,11 @@ enum { CUDA_DISTANCE_SLICE = 4096, CUDA_DISTANCE_MAX_SLICES = 1024 };
 
 // Which terms loss_sum adds up.
 typedef enum cuda_term {
-    CUDA_TERMS,      // the numbers cuda_loss_sum.terms
-    CUDA_SLICE_LOSS, // for row i: log(a[2i]) - a[2i + 1], where cuda_loss_sum.a has the sums of
-                     // CUDA_SLICE_SOFTMAX over all slices
+    CUDA_TERMS, // the numbers cuda_loss_sum.terms
+    // The cross-entropy of row i where ranks share the classes: log(a[2i]) - a[2i + 1], or 0 if its
+    // label is ignored. Here cuda_loss_sum.a [rows, 2] is the sum over all slices of what
+    // CUDA_SLICE_SOFTMAX makes: the sum of exp(x - max) over all classes, and the label's x - max.
+    CUDA_SLICE_LOSS,
     CUDA_SLICE_HITS, // 1 if -a[i] is the label of row i, else 0; also checks the labels. Here `a`
                      // has the maxima of CUDA_SLICE_ARGMAX over all slices.
 } cuda_term;

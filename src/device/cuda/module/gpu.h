@@ -10,6 +10,10 @@
 //   gpu_shuffle_xor(value, mask)         the `value` of the lane (thread of a warp) whose number is
 //                                        this lane's, xor `mask`; all lanes have to call it
 //   gpu_launch(stream, kernel, blocks, threads, params, why, shared_bytes = 0)
+//                                        launches a kernel with `blocks` blocks of `threads`
+//                                        threads each. If that fails, writes the reason to
+//                                        why[CUDA_WHY_BYTES]. shared_bytes: size of the kernel's
+//                                        GPU_DYNAMIC_SHARED
 //
 // Numbers in memory are read and written by gpu_get and gpu_put, which convert F16 and BF16 to and
 // from float. A sum over a block is always added in the same order, so that a kernel's results have

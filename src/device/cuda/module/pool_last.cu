@@ -233,8 +233,8 @@ template <int n> GPU_KERNEL normalize_bytes(cuda_normalize_bytes p) {
                           gpu_blocks(stream, threads, GPU_BLOCK), GPU_BLOCK, *p, why);             \
     });
 
-// How many groups of neighbouring pixels, as one thread takes them (pixels_of), cover an image of
-// `area` pixels.
+// How many groups of neighbouring pixels cover an image of `area` pixels. A thread takes one group
+// at a time: 4 pixels with dropout (mask.threshold is not 0), else 1 (pixels_of).
 int64_t groups_of(const cuda_mask &mask, int64_t area) {
     return mask.threshold ? (area + 3) / 4 : area;
 }
