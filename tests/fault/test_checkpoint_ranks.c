@@ -235,7 +235,8 @@ static void test_killed_while_saving(void **state) {
         tri_os.sleep_ns(rand_r(&seed) % 60 * 1000000);
         for (int r = 0; r < 2; r++) kill(started.pids[(i + r) % 2], SIGKILL);
         assert_int_equal(ranks_join(&started, i % 2, 30), 128 + SIGKILL);
-        // The second rank may notice that the first was killed, and end before it is killed itself.
+        // The rank that is killed second may notice that the other is gone, and end with code 1
+        // before it is killed itself.
         int code = ranks_join(&started, (i + 1) % 2, 30);
         assert_true(code == 128 + SIGKILL || code == 1);
         int reported = atomic_load(&started.table->notes[0]);

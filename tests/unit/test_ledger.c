@@ -58,7 +58,8 @@ static void test_text(void **state) {
     tri_ledger_end(ledger, sum);
     tri_ledger_end(ledger, forward);
     expect_text(ledger, "after all_reduce 'REDUCE fc1' (sequence 17)");
-    // Calls with a NULL ledger do nothing, nor does tri_ledger_end with a mark of no action.
+    // Calls with a NULL ledger have no effect. Nor has tri_ledger_end with an empty mark, one that
+    // tri_ledger_begin did not return.
     tri_ledger_step(NULL, 1);
     tri_ledger_end(NULL, begin(NULL, FORWARD, NULL, 0, 0));
     tri_ledger_end(ledger, (tri_ledger_mark){0});

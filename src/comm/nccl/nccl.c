@@ -32,7 +32,7 @@ typedef struct nccl_comm {
     nccl_link *messages; // for messages: one for each pair of ranks and direction (link.h)
     nccl_sums sums;      // for sums that NCCL does not compute (steps.h)
     bool splits;         // every rank's NCCL can split communicators
-    int timeout_ms;      // how long a group may wait for other ranks
+    int timeout_ms;      // how long a group of operations may wait for other ranks
     // The communicator's thread goes through all groups, from the first to the last, again and
     // again. These members say what it has found about the groups before the current one:
     bool is_first; // there is no group before the current one

@@ -173,7 +173,7 @@ static CPU_AVX512 void load_sums(const cpu_bf16_gemm *g, float *sums, int64_t ro
     }
 }
 
-// Computes 32 rows of c, for all columns of the packed block of b.
+// Computes up to 32 rows of c, for all columns of the packed block of b and its range of k.
 static void multiply_stripe(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *b, int64_t row,
                             const cpu_amx_rows *rows) {
     int64_t height = smaller(b->end_row - row, CPU_AMX_SIDE), chunks = cpu_amx_blocks(b->k_count);

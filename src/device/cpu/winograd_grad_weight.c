@@ -42,7 +42,8 @@ typedef struct grad_state {
     int64_t blocks, groups; // number of blocks of 48 tiles, and of groups of blocks
     // Distances in floats from one of the 36 positions to the next, in v, w and m.
     int64_t v_step, w_step, m_step;
-    int64_t group_floats; // floats of the gradients of weight and bias of one group
+    int64_t
+        group_floats; // floats in the gradients of weight and bias that one group of tiles adds up
 } grad_state;
 
 typedef struct grad_job {
