@@ -119,8 +119,8 @@ static CPU_AVX512 void differentiate(const grad_head *g, int64_t key, int64_t qu
     for (int64_t half = 0; half < CPU_AMX_SIDE; half += 16) {
         int64_t t = query * CPU_AMX_SIDE + half;
         __mmask16 here = t < s->queries ? cpu_first_lanes(s->queries - t) : 0;
-        __m512 norm = _mm512_maskz_loadu_ps(here, log_sum_exp + t);
-        __m512 center = _mm512_maskz_loadu_ps(here, g->z.y_dy + t);
+        __m512 log_sum_exp_lanes = _mm512_maskz_loadu_ps(here, log_sum_exp + t);
+        __m512 y_dy_lanes = _mm512_maskz_loadu_ps(here, g->z.y_dy + t);
         __m512i even = _mm512_setzero_si512();
         for (int64_t i = 0; i < CPU_AMX_SIDE; i++) {
             int64_t row = key * CPU_AMX_SIDE + i, at = i * CPU_AMX_SIDE + half;
@@ -130,9 +130,9 @@ static CPU_AVX512 void differentiate(const grad_head *g, int64_t key, int64_t qu
             if (before > 0) visible &= before < 16 ? (__mmask16)(0xFFFFu << before) : 0;
             __m512 x = _mm512_loadu_ps(g->z.scores + at), slope = _mm512_loadu_ps(g->z.dp + at);
             __m512 probability =
-                _mm512_maskz_mov_ps(visible, cpu_exp(_mm512_fmsub_ps(x, scale, norm)));
+                _mm512_maskz_mov_ps(visible, cpu_exp(_mm512_fmsub_ps(x, scale, log_sum_exp_lanes)));
             slope = _mm512_maskz_mul_ps(visible, _mm512_mul_ps(probability, scale),
-                                        _mm512_sub_ps(slope, center));
+                                        _mm512_sub_ps(slope, y_dy_lanes));
             __m256i narrow = cpu_narrow(slope);
             _mm256_storeu_si256((void *)(p + at), cpu_narrow(probability));
             _mm256_storeu_si256((void *)(ds + at), narrow);

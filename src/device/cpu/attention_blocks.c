@@ -146,11 +146,12 @@ CPU_BODY differentiate_body(void *context, int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; r++) {
         float *p = b->z.p + r * scores_stride(b->s), *ds = b->z.ds + r * scores_stride(b->s);
         int64_t visible = attention_visible_keys(b->s, b->first + r);
-        float norm = log_sum_exp[r], center = dot(b->z.out + r * width, b->z.dy + r * width, width);
+        float row_log_sum_exp = log_sum_exp[r];
+        float y_dy = dot(b->z.out + r * width, b->z.dy + r * width, width);
 #pragma GCC ivdep
         for (int64_t i = 0; i < visible; i++) {
-            float probability = cpu_exp_scalar(p[i] - norm);
-            ds[i] = probability * scale * (ds[i] - center);
+            float probability = cpu_exp_scalar(p[i] - row_log_sum_exp);
+            ds[i] = probability * scale * (ds[i] - y_dy);
             p[i] = probability;
         }
         for (int64_t i = visible; i < b->visible; i++) p[i] = ds[i] = 0;

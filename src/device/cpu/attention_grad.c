@@ -208,13 +208,14 @@ static int64_t at_most(int64_t value, int64_t limit) { return value < limit ? va
 // from key number `visible` of the block on, because those keys are masked or do not exist.
 static CPU_AVX512 void differentiate_row(const attention_state *s, float log_sum_exp, float y_dy,
                                          int64_t visible, float *p, float *ds) {
-    __m512 scale = _mm512_set1_ps(s->scale), norm = _mm512_set1_ps(log_sum_exp);
-    __m512 center = _mm512_set1_ps(y_dy);
+    __m512 scale = _mm512_set1_ps(s->scale), log_sum_exp_lanes = _mm512_set1_ps(log_sum_exp);
+    __m512 y_dy_lanes = _mm512_set1_ps(y_dy);
     for (int64_t i = 0; i < ATTENTION_KEYS; i += 16) {
         __mmask16 inside = i < visible ? cpu_first_lanes(visible - i) : 0;
-        __m512 probability = cpu_exp(_mm512_fmsub_ps(_mm512_loadu_ps(p + i), scale, norm));
+        __m512 probability =
+            cpu_exp(_mm512_fmsub_ps(_mm512_loadu_ps(p + i), scale, log_sum_exp_lanes));
         probability = _mm512_maskz_mov_ps(inside, probability);
-        __m512 slope = _mm512_sub_ps(_mm512_loadu_ps(ds + i), center);
+        __m512 slope = _mm512_sub_ps(_mm512_loadu_ps(ds + i), y_dy_lanes);
         _mm512_storeu_ps(p + i, probability);
         slope = _mm512_maskz_mul_ps(inside, _mm512_mul_ps(probability, scale), slope);
         _mm512_storeu_ps(ds + i, slope);

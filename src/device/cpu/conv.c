@@ -84,23 +84,23 @@ static tri_status mds_of(const conv_shape *s, conv_formats formats, conv_task ta
     int64_t x[] = {s->n, s->c, s->in[0], s->in[1]}, y[] = {s->n, s->o, s->out[0], s->out[1]};
     int64_t grouped[] = {s->groups, s->o / s->groups, s->c / s->groups, s->kernel[0], s->kernel[1]};
     int64_t plain[] = {s->o, s->c, s->kernel[0], s->kernel[1]};
-    tri_dtype kept = task == CONV_GRAD_WEIGHT ? TRI_F32 : s->dtype;
+    tri_dtype weight_dtype = task == CONV_GRAD_WEIGHT ? TRI_F32 : s->dtype;
     TRI_TRY(cpu_format_md(formats.x, s->dtype, 4, x, &out->x));
     TRI_TRY(cpu_format_md(formats.y, s->dtype, 4, y, &out->y));
     if (s->groups > 1)
-        TRI_TRY(cpu_format_md(CPU_PLAIN, kept, 5, grouped, &out->weight));
+        TRI_TRY(cpu_format_md(CPU_PLAIN, weight_dtype, 5, grouped, &out->weight));
     else
-        TRI_TRY(cpu_format_md(formats.weight, kept, 4, plain, &out->weight));
+        TRI_TRY(cpu_format_md(formats.weight, weight_dtype, 4, plain, &out->weight));
     if (s->groups > 1)
-        TRI_TRY(cpu_format_md(CPU_ANY, s->dtype, 5, grouped, &out->any_weight));
+        TRI_TRY(cpu_format_md(CPU_ANY, s->dtype, 5, grouped, &out->forward_weight));
     else
-        TRI_TRY(cpu_format_md(CPU_ANY, s->dtype, 4, plain, &out->any_weight));
-    if (bias) TRI_TRY(cpu_format_md(CPU_PLAIN, kept, 1, &s->o, &out->bias));
+        TRI_TRY(cpu_format_md(CPU_ANY, s->dtype, 4, plain, &out->forward_weight));
+    if (bias) TRI_TRY(cpu_format_md(CPU_PLAIN, weight_dtype, 1, &s->o, &out->bias));
     return TRI_OK;
 }
 
 static void mds_release(onednn_convolution *c) {
-    onednn_md all[] = {c->x, c->weight, c->any_weight, c->bias, c->y};
+    onednn_md all[] = {c->x, c->weight, c->forward_weight, c->bias, c->y};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) onednn_md_destroy(all[i]);
 }
 

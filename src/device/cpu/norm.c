@@ -85,8 +85,9 @@ static cpu_pool pool_of(const tri_graph *graph, const tri_node *node) {
                        tri_value_get(graph, pooled_value(node)));
 }
 
-// At which byte of the workspace the memory of the pooling begins: behind norm_job's first and
-// second (samples · channels F64 each) and its scale, shift and slope (channels F32 each).
+// At which byte of the workspace the memory of the pooling begins: behind norm_job's mean_or_dy_sum
+// and squares_or_product_sum (samples · channels F64 each) and its scale, shift and slope (channels
+// F32 each).
 static size_t pool_offset(int64_t samples, int64_t channels) {
     size_t vectors = 3 * (size_t)channels * sizeof(float);
     size_t sums = 2 * (size_t)(samples * channels) * sizeof(double);
@@ -155,8 +156,8 @@ static norm_job job_of(const norm_state *s, const tri_kernel_args *args) {
     return (norm_job){.state = s,
                       .x = args->in[0],
                       .out = args->out[0],
-                      .first = sums,
-                      .second = sums + count,
+                      .mean_or_dy_sum = sums,
+                      .squares_or_product_sum = sums + count,
                       .scale = vectors,
                       .shift = vectors + s->channels,
                       .slope = vectors + 2 * s->channels,
@@ -186,8 +187,8 @@ static tri_moments join_planes(const norm_job *job, int64_t c) {
     tri_moments all = {0};
     for (int64_t n = 0; n < s->samples; n++) {
         int64_t at = n * s->channels + c;
-        all = tri_moments_join(all,
-                               (tri_moments){(double)s->pixels, job->first[at], job->second[at]});
+        all = tri_moments_join(all, (tri_moments){(double)s->pixels, job->mean_or_dy_sum[at],
+                                                  job->squares_or_product_sum[at]});
     }
     return all;
 }
@@ -291,8 +292,8 @@ static void gradient_sums(norm_job *job, const float *mean, const float *inv_std
     for (int64_t c = 0; c < s->channels; c++) {
         double sum = 0, product = 0;
         for (int64_t n = 0; n < s->samples; n++) {
-            sum += job->first[n * s->channels + c];
-            product += job->second[n * s->channels + c];
+            sum += job->mean_or_dy_sum[n * s->channels + c];
+            product += job->squares_or_product_sum[n * s->channels + c];
         }
         dbias[c] = (float)sum;
         dweight[c] = (float)(product * inv_std[c]);

@@ -33,7 +33,7 @@ typedef struct norm_job {
     const float *mean;
     // [samples][channels]: the two results that cpu_norm_moments or cpu_norm_gradient_sums computes
     // for each channel of a sample.
-    double *first, *second;
+    double *mean_or_dy_sum, *squares_or_product_sum;
     // [channels]: the coefficients in the formulas of cpu_norm_affine, which computes y, and of
     // cpu_norm_gradient, which computes dx.
     const float *scale, *shift, *slope;
@@ -44,13 +44,13 @@ typedef struct norm_job {
 // for BF16. The tables of the gradients also have [2] and [3], for F32 and BF16 with a fused
 // pooling.
 
-// Computes each channel's mean (first) and sum of squared deviations from it (second), over the
-// pixels of one sample.
+// Computes each channel's mean (mean_or_dy_sum) and sum of squared deviations from it
+// (squares_or_product_sum), over the pixels of one sample.
 extern const cpu_range cpu_norm_moments[2];
 // Computes out = x · scale + shift, and applies ReLU to it if norm_state.relu is set.
 extern const cpu_range cpu_norm_affine[2];
-// Computes each channel's sums of dy (first) and of dy · (x − mean) (second), over the pixels of
-// one sample.
+// Computes each channel's sums of dy (mean_or_dy_sum) and of dy · (x − mean)
+// (squares_or_product_sum), over the pixels of one sample.
 extern const cpu_range cpu_norm_gradient_sums[4];
 // Computes out = scale · dy + slope · (x − mean) + shift: the gradient of x.
 extern const cpu_range cpu_norm_gradient[4];

@@ -54,30 +54,31 @@ CPU_INLINE __m512 sum_run(const void *x, bool bf16, int64_t p, int64_t stop, __m
     return _mm512_add_ps(even, odd);
 }
 
-// Computes, for each channel of planes [begin, end), the mean (first) and the sum of squared
-// deviations from the mean (second).
+// Computes, for each channel of planes [begin, end), the mean (mean_or_dy_sum) and the sum of
+// squared deviations from the mean (squares_or_product_sum).
 CPU_INLINE void moments(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
     int64_t pixels = job->state->pixels;
     for (int64_t i = begin; i < end; i++) {
         int64_t plane = i * pixels;
-        double *first = job->first + i * CPU_BLOCK, *second = job->second + i * CPU_BLOCK;
+        double *means = job->mean_or_dy_sum + i * CPU_BLOCK,
+               *square_sums = job->squares_or_product_sum + i * CPU_BLOCK;
         norm_sum sum = sum_zero(), squares = sum_zero();
         for (int64_t p = 0; p < pixels; p += NORM_F32_PIXELS)
             sum = sum_add(sum, sum_run(job->x, bf16, plane + p, plane + run_end(job->state, p),
                                        _mm512_setzero_ps(), false));
-        sum_store(sum, first);
+        sum_store(sum, means);
         float rounded[CPU_BLOCK];
-        for (int c = 0; c < CPU_BLOCK; c++) rounded[c] = (float)(first[c] /= (double)pixels);
+        for (int c = 0; c < CPU_BLOCK; c++) rounded[c] = (float)(means[c] /= (double)pixels);
         __m512 mean = _mm512_loadu_ps(rounded);
         for (int64_t p = 0; p < pixels; p += NORM_F32_PIXELS)
             squares = sum_add(squares, sum_run(job->x, bf16, plane + p,
                                                plane + run_end(job->state, p), mean, true));
-        sum_store(squares, second);
+        sum_store(squares, square_sums);
         for (int c = 0; c < CPU_BLOCK; c++) {
             // The deviations above are from the mean rounded to F32. That made the sum of their
             // squares larger by pixels · error².
-            double error = first[c] - (double)rounded[c];
-            second[c] -= (double)pixels * error * error;
+            double error = means[c] - (double)rounded[c];
+            square_sums[c] -= (double)pixels * error * error;
         }
     }
 }
@@ -148,8 +149,8 @@ CPU_INLINE norm_run add_pixel(norm_run to, norm_dy from, bool bf16, bool pools, 
     return (norm_run){_mm512_add_ps(to.dy, dy), _mm512_fmadd_ps(dy, deviation, to.product)};
 }
 
-// Computes, for each channel of planes [begin, end), the sum of dy (first) and of dy · (x − mean)
-// (second).
+// Computes, for each channel of planes [begin, end), the sum of dy (mean_or_dy_sum) and of
+// dy · (x − mean) (squares_or_product_sum).
 CPU_INLINE void gradient_sums(const norm_job *job, int64_t begin, int64_t end, int thread,
                               bool bf16, bool pools) {
     const norm_state *s = job->state;
@@ -168,8 +169,8 @@ CPU_INLINE void gradient_sums(const norm_job *job, int64_t begin, int64_t end, i
             sum = sum_add(sum, _mm512_add_ps(even.dy, odd.dy));
             product = sum_add(product, _mm512_add_ps(even.product, odd.product));
         }
-        sum_store(sum, job->first + i * CPU_BLOCK);
-        sum_store(product, job->second + i * CPU_BLOCK);
+        sum_store(sum, job->mean_or_dy_sum + i * CPU_BLOCK);
+        sum_store(product, job->squares_or_product_sum + i * CPU_BLOCK);
     }
 }
 

@@ -78,7 +78,7 @@ dnnl_status_t onednn_convolution_describe(dnnl_engine_t engine, conv_task task,
                                           const onednn_convolution *c, dnnl_primitive_desc_t *out) {
     if (task == CONV_FORWARD) return describe(engine, task, c, NULL, out);
     onednn_convolution forward = *c;
-    forward.weight = c->any_weight;
+    forward.weight = c->forward_weight;
     forward.bias = NULL;
     forward.attr = NULL;
     dnnl_primitive_desc_t hint = NULL;

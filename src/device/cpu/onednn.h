@@ -30,7 +30,7 @@ typedef struct onednn_convolution {
     onednn_md x, weight, bias, y; // bias is NULL if there is none
     // The weight of the forward convolution, in a layout of oneDNN's choice. To make the primitive
     // of a gradient, oneDNN first needs a forward primitive.
-    onednn_md any_weight;
+    onednn_md forward_weight;
     dnnl_dims_t stride;
     dnnl_dims_t dilation;      // oneDNN counts dilation from 0: ours minus 1
     dnnl_dims_t before, after; // padding at the beginning and at the end of each axis

@@ -83,12 +83,13 @@ static __attribute__((target("avx2,fma"))) void fma_avx2(void *context, int64_t 
 // `loop` is PEAK_CHAINS instructions, each with `products` multiplications and as many additions;
 // every thread runs `each` iterations.
 static double best_rate(const cpu_device *device, int products, int64_t each, cpu_range loop) {
-    int64_t rounds = each * device->head.description.threads;
+    int64_t iterations = each * device->head.description.threads;
     double best = 0;
     for (int repeat = 0; repeat < PEAK_REPEATS; repeat++) {
         double start = tri_os_seconds();
-        cpu_parallel(device, rounds, 1, loop, NULL);
-        double rate = products * 2.0 * PEAK_CHAINS * (double)rounds / (tri_os_seconds() - start);
+        cpu_parallel(device, iterations, 1, loop, NULL);
+        double rate =
+            products * 2.0 * PEAK_CHAINS * (double)iterations / (tri_os_seconds() - start);
         if (rate > best) best = rate;
     }
     return best;
@@ -99,12 +100,12 @@ static double best_rate(const cpu_device *device, int products, int64_t each, cp
 // buffers, or else of memory.
 static tri_bench_rate cache_rate(tri_device *head, void *a, void *b, size_t bytes) {
     tri_bench_rate rate = {.bytes = (double)bytes};
-    int turns = (int)(((size_t)8 << 20) / bytes) + 1;
+    int calls = (int)(((size_t)8 << 20) / bytes) + 1;
     for (int repeat = 0; repeat < PEAK_REPEATS; repeat++) {
         double start = tri_os_seconds();
-        for (int i = 0; i < turns; i++)
+        for (int i = 0; i < calls; i++)
             head->backend->add(&(tri_queue){head}, a, b, (int64_t)(bytes / 2 / sizeof(float)));
-        double found = 1.5 * (double)bytes * turns / (tri_os_seconds() - start);
+        double found = 1.5 * (double)bytes * calls / (tri_os_seconds() - start);
         if (found > rate.bytes_per_s) rate.bytes_per_s = found;
     }
     return rate;

@@ -136,42 +136,42 @@ enum {
     KEY_BYTES = 256,
     // Number of entries of the cache, each with the facts of one primitive; a model has some
     // hundreds of distinct convolutions and reorders.
-    KEPT = 1024,
+    FACTS_ENTRIES = 1024,
 };
 
-typedef struct kept_facts {
+typedef struct facts_entry {
     size_t bytes; // size of the key; 0: this entry is empty
     unsigned char key[KEY_BYTES];
     cpu_primitive_facts facts;
-} kept_facts;
+} facts_entry;
 
-static kept_facts kept[KEPT];
-static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+static facts_entry facts_cache[FACTS_ENTRIES];
+static pthread_mutex_t facts_cache_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static kept_facts *entry_of(const void *key, size_t bytes) {
+static facts_entry *entry_of(const void *key, size_t bytes) {
     uint64_t hash = 0xcbf29ce484222325u; // FNV-1a
     TRI_ASSERT(bytes > 0 && bytes <= KEY_BYTES);
     for (size_t i = 0; i < bytes; i++)
         hash = (hash ^ ((const unsigned char *)key)[i]) * 0x100000001b3u;
-    return &kept[hash % KEPT];
+    return &facts_cache[hash % FACTS_ENTRIES];
 }
 
 bool cpu_facts_find(const void *key, size_t bytes, cpu_primitive_facts *out) {
-    pthread_mutex_lock(&kept_lock);
-    const kept_facts *entry = entry_of(key, bytes);
+    pthread_mutex_lock(&facts_cache_lock);
+    const facts_entry *entry = entry_of(key, bytes);
     bool found = entry->bytes == bytes && !memcmp(entry->key, key, bytes);
     if (found) *out = entry->facts;
-    pthread_mutex_unlock(&kept_lock);
+    pthread_mutex_unlock(&facts_cache_lock);
     return found;
 }
 
 void cpu_facts_keep(const void *key, size_t bytes, cpu_primitive_facts facts) {
-    pthread_mutex_lock(&kept_lock);
+    pthread_mutex_lock(&facts_cache_lock);
     // If the entry has the facts of another key with the same hash, they are overwritten: this only
     // costs the time to ask oneDNN for them again.
-    kept_facts *entry = entry_of(key, bytes);
+    facts_entry *entry = entry_of(key, bytes);
     entry->bytes = bytes;
     memcpy(entry->key, key, bytes);
     entry->facts = facts;
-    pthread_mutex_unlock(&kept_lock);
+    pthread_mutex_unlock(&facts_cache_lock);
 }

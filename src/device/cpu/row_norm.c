@@ -192,7 +192,7 @@ static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const
     const tri_shape *x = cpu_in_shape(graph, node, 0);
     norm_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a norm");
-    int weight = node->op == &tri_op_layer_norm_grad ? 4 : is_gradient(node) ? 2 : 1;
+    int weight_input = node->op == &tri_op_layer_norm_grad ? 4 : is_gradient(node) ? 2 : 1;
     int64_t width = x->dims[x->rank - 1];
     *state = (norm_state){.device = cpu_of(device),
                           .rows = tri_shape_count(x) / width,
@@ -200,7 +200,7 @@ static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const
                           .eps = (float)((const tri_norm_attr *)node->attr)->eps,
                           .x_bf16 = cpu_is_bf16(graph, node),
                           .y_bf16 = y_type(graph, node) == TRI_BF16,
-                          .weighted = tri_value_is(node->inputs[weight])};
+                          .weighted = tri_value_is(node->inputs[weight_input])};
     kernel->state = state;
     if (state->weighted) return TRI_OK;
     state->ones = malloc((size_t)width * sizeof *state->ones);

@@ -27,8 +27,8 @@ CPU_SCALAR const void *cpu_row(const void *values, bool bf16, int64_t element) {
 
 // e^x with an error of about one unit in the last place, as 2^n · e^r with |r| <= ln 2 / 2. Returns
 // 0 below -87, infinity where F32 overflows, and NaN for NaN.
-CPU_SCALAR float cpu_exp_scalar(float all) {
-    float x = all < -87.0f ? -87.0f : all > 89.0f ? 89.0f : all;
+CPU_SCALAR float cpu_exp_scalar(float argument) {
+    float x = argument < -87.0f ? -87.0f : argument > 89.0f ? 89.0f : argument;
     // Adding 1.5 · 2^23 rounds x / ln 2 to the integer n, which is then in the lowest bits of
     // `shifted`.
     float shifted = x * 1.44269504f + 0x1.8p23f;
@@ -42,7 +42,7 @@ CPU_SCALAR float cpu_exp_scalar(float all) {
     // Multiplies by 2^(n-1) and then by 2, because 2^n may be 2^128, which F32 does not have.
     float half = tri_float_from_bits((tri_float_bits(shifted) + 126) << 23);
     float result = (p * (r * r) + (r + 1)) * half * 2;
-    return all < -87.0f ? 0 : result;
+    return argument < -87.0f ? 0 : result;
 }
 
 // Compiles the loop `CPU_BODY NAME_typed(void *context, int64_t begin, int64_t end, bool bf16)` for

@@ -30,9 +30,9 @@ enum {
     // faster. This many windows (each of LOOK_MS) at its start are not measured, because some
     // threads still wait as before the trial.
     SETTLE_WINDOWS = 1,
-    FEW_WINDOWS = 3,   // length of the shortest trial, in windows of LOOK_MS
-    MANY_WINDOWS = 20, // length of the longest trial
-    ENOUGH_WORK = 100, // number of parallel loops after which a trial may end
+    FEW_WINDOWS = 3,    // length of the shortest trial, in windows of LOOK_MS
+    MANY_WINDOWS = 20,  // length of the longest trial
+    ENOUGH_LOOPS = 100, // number of parallel loops after which a trial may end
     // If the threads together lacked a core for less than this percentage of the wall-clock time,
     // cores seem to be free.
     QUIET_PERCENT = 5,
@@ -46,7 +46,7 @@ static const double YIELD_GAIN = 1.1;
 
 struct cpu_wait_policy {
     int threads;
-    _Atomic uint64_t work; // number of parallel loops since the start
+    _Atomic uint64_t loops; // number of parallel loops since the start
     cpu_wait_choice choice;
     _Atomic bool yields;
     pthread_t watcher, helper;
@@ -57,8 +57,8 @@ struct cpu_wait_policy {
     bool stop, release;
 };
 
-static double rate_of(uint64_t work, int64_t wall_ns) {
-    return wall_ns > 0 ? 1e9 * (double)work / (double)wall_ns : 0;
+static double rate_of(uint64_t loops, int64_t wall_ns) {
+    return wall_ns > 0 ? 1e9 * (double)loops / (double)wall_ns : 0;
 }
 
 static void begin_trial(cpu_wait_choice *c) {
@@ -66,11 +66,11 @@ static void begin_trial(cpu_wait_choice *c) {
     c->on_trial = true;
     c->windows = 0;
     c->wall_ns = 0;
-    c->work = 0;
+    c->loops = 0;
 }
 
 static void end_trial(cpu_wait_choice *c) {
-    double rate = rate_of(c->work, c->wall_ns);
+    double rate = rate_of(c->loops, c->wall_ns);
     bool better = c->yields ? rate > YIELD_GAIN * c->rate : YIELD_GAIN * rate >= c->rate;
     c->on_trial = false;
     if (better) {
@@ -85,16 +85,16 @@ static void end_trial(cpu_wait_choice *c) {
 }
 
 void cpu_wait_choose(cpu_wait_choice *c, const cpu_wait_window *w) {
-    if (w->wall_ns <= 0 || w->work == 0) return; // no kernels ran in this time
+    if (w->wall_ns <= 0 || w->loops == 0) return; // no kernels ran in this time
     if (c->on_trial) {
         if (c->windows++ < SETTLE_WINDOWS) return;
         c->wall_ns += w->wall_ns;
-        c->work += w->work;
-        if (c->windows >= MANY_WINDOWS || (c->windows >= FEW_WINDOWS && c->work >= ENOUGH_WORK))
+        c->loops += w->loops;
+        if (c->windows >= MANY_WINDOWS || (c->windows >= FEW_WINDOWS && c->loops >= ENOUGH_LOOPS))
             end_trial(c);
         return;
     }
-    double rate = rate_of(w->work, w->wall_ns);
+    double rate = rate_of(w->loops, w->wall_ns);
     // Averages the rates of about the last three windows, each of LOOK_MS.
     c->rate = c->rate > 0 ? 0.7 * c->rate + 0.3 * rate : rate;
     c->until_ns -= w->wall_ns;
@@ -150,16 +150,16 @@ static void *watch(void *context) {
     cpu_wait_policy *policy = context;
     tri_cpu_time before, now;
     bool known = tri_cpu_time_read(&before);
-    uint64_t work_before = atomic_load(&policy->work);
+    uint64_t loops_before = atomic_load(&policy->loops);
     pthread_mutex_lock(&policy->lock);
     while (known && !policy->stop) {
         wait_a_while(policy);
         known = tri_cpu_time_read(&now);
         tri_cpu_time passed = tri_cpu_time_between(&before, &now);
         before = now;
-        uint64_t work = atomic_load(&policy->work);
-        cpu_wait_window window = {passed.wall_ns, passed.delayed_ns, work - work_before};
-        work_before = work;
+        uint64_t loops = atomic_load(&policy->loops);
+        cpu_wait_window window = {passed.wall_ns, passed.delayed_ns, loops - loops_before};
+        loops_before = loops;
         cpu_wait_choose(&policy->choice, &window);
         apply(policy);
     }
@@ -207,8 +207,8 @@ void cpu_wait_policy_stop(cpu_wait_policy *policy) {
 
 void cpu_wait_policy_count(cpu_wait_policy *policy) {
     if (!policy) return;
-    uint64_t work = atomic_load_explicit(&policy->work, memory_order_relaxed);
-    atomic_store_explicit(&policy->work, work + 1, memory_order_relaxed);
+    uint64_t loops = atomic_load_explicit(&policy->loops, memory_order_relaxed);
+    atomic_store_explicit(&policy->loops, loops + 1, memory_order_relaxed);
 }
 
 bool cpu_wait_policy_yields(const cpu_wait_policy *policy) {

@@ -31,7 +31,7 @@ typedef struct cpu_wait_choice {
     double rate;
     int windows;         // time windows since the trial began
     int64_t wall_ns;     // wall-clock time that the trial has measured so far
-    uint64_t work;       // number of parallel loops in this time
+    uint64_t loops;      // number of parallel loops in this time
     int64_t until_ns;    // wall-clock time left before the next trial
     int64_t interval_ns; // wall-clock time between two trials
 } cpu_wait_choice;
@@ -40,7 +40,7 @@ typedef struct cpu_wait_choice {
 typedef struct cpu_wait_window {
     int64_t wall_ns;    // length of the window, wall-clock time
     int64_t delayed_ns; // sum over threads: how long each was ready to run but had no core
-    uint64_t work;      // number of parallel loops
+    uint64_t loops;     // number of parallel loops
 } cpu_wait_window;
 // Updates the choice with what happened in the latest window of time.
 void cpu_wait_choose(cpu_wait_choice *choice, const cpu_wait_window *window);

@@ -139,12 +139,12 @@ static CPU_LANES_TARGET void read_gradients(const grad_job *job, const winograd_
             const float *first = job->dy + (tiles[i].image * g->o + channel) * plane;
             const float *pixels = first + (tiles[i].row * width + tiles[i].column) * WINOGRAD_PIXEL;
             float *to = w + channel * BLOCK + i * CPU_LANES;
-            cpu_lanes more =
+            cpu_lanes tile_sum =
                 rows >= WINOGRAD_OUT && columns >= WINOGRAD_OUT
                     ? transform_gradients(pixels, width, plane, WINOGRAD_OUT, WINOGRAD_OUT, to,
                                           t->w_step)
                     : transform_gradients(pixels, width, plane, rows, columns, to, t->w_step);
-            sum = CPU_OP(add_ps)(sum, more);
+            sum = CPU_OP(add_ps)(sum, tile_sum);
         }
         CPU_OP(storeu_ps)(sums + channel, sum);
     }
