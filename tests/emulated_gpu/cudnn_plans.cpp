@@ -153,7 +153,7 @@ struct form {
     const char *name;
     tri_dtype dtype;
     bool tf32, channels_last;
-    int64_t copied_bytes; // the sum of the plans' workspaces
+    int64_t workspace_bytes_sum; // the sum of the plans' workspaces
 };
 
 form forms[] = {{"F32", TRI_F32, false, false, 0},  {"TF32", TRI_F32, true, false, 0},
@@ -200,18 +200,18 @@ bool copies(const layer &l, const cuda_convolution &p) {
 // nothing to do, or only the work `most` (such as adding the bias); else prints a line and
 // returns 1.
 int check(const layer &l, form *f, const cuda_convolution &p, const char *what, vendor_left most) {
-    static const char *const passes[] = {"forward", "gradient of x", "gradient of the weight"};
+    static const char *const kind_names[] = {"forward", "gradient of x", "gradient of the weight"};
     vendor_left left = VENDOR_LEFT_NOTHING;
     tri_status status = TRI_OK;
     char why[CUDA_WHY_BYTES] = "";
     int before = executed;
     bool is_taken = vendor_convolution(nullptr, &p, &left, &status, why);
-    f->copied_bytes += is_taken ? workspace_bytes : 0;
+    f->workspace_bytes_sum += is_taken ? workspace_bytes : 0;
     if (is_taken && status == TRI_OK && (left == VENDOR_LEFT_NOTHING || left == most) &&
         executed == before + 1 && !copies(l, p))
         return 0;
     printf("%s, %s, channels %s, %s%s: %s %s (%lld bytes)\n", l.name, f->name,
-           p.channels_last ? "last" : "first", passes[p.kind], what,
+           p.channels_last ? "last" : "first", kind_names[p.kind], what,
            !is_taken                ? "no plan"
            : status != TRI_OK       ? "fails"
            : executed != before + 1 ? "not executed"
@@ -329,7 +329,7 @@ int main() {
     for (form &f : forms) {
         for (const layer &l : layers) missing += check_layer(l, &f);
         printf("%s, channels %s: %.0f MB of workspace, summed over the plans\n", f.name,
-               f.channels_last ? "last" : "first", (double)f.copied_bytes / 1e6);
+               f.channels_last ? "last" : "first", (double)f.workspace_bytes_sum / 1e6);
     }
     printf("cuDNN %zu: %d plans, %d missing\n", version, executed, missing);
     missing += check_kept_plans();

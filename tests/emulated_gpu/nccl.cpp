@@ -58,7 +58,7 @@ struct wish {
 
 struct hub { // the shared memory of a communicator
     // How many ranks have opened the communicator, and how many are closing it.
-    std::atomic<int> arrived, left;
+    std::atomic<int> arrived, closing;
     wish wishes[MOST_SPLITS][MOST_RANKS];
     mailbox boxes[MOST_RANKS][MOST_RANKS]; // [from][to]
 };
@@ -83,7 +83,7 @@ struct direction { // a message that this rank sends to, or receives from, one o
     char *at;
     uint64_t bytes, done;
     call_header header;
-    bool left, ended; // left: the last chunk is in the mailbox; ended: nothing is left to do
+    bool last_sent, ended; // last_sent: the last chunk is in the mailbox; ended: all is done
 };
 
 struct job { // the work of one group
@@ -114,13 +114,13 @@ thread_local struct {
 bool send_chunk(core *c, direction *p) {
     mailbox &box = c->shared->boxes[c->rank][p->peer];
     if (box.full.load(std::memory_order_acquire)) return false;
-    p->ended = p->left;
+    p->ended = p->last_sent;
     if (p->ended) return true;
     box.header = p->header;
     box.bytes = std::min<uint64_t>(p->bytes - p->done, CHUNK_BYTES);
     if (box.bytes) memcpy(box.data, p->at + p->done, box.bytes);
     p->done += box.bytes;
-    p->left = p->done == p->bytes;
+    p->last_sent = p->done == p->bytes;
     box.full.store(1, std::memory_order_release);
     return true;
 }
@@ -429,7 +429,7 @@ bool is_busy(core *c) {
     if (c->waits_for_split) c->waits_for_split = !is_agreed(c, c->splits - 1);
     if (!c->shared) end_split(c);
     return c->waits_for_split || !c->shared || c->shared->arrived < c->size ||
-           (c->is_closing && c->shared->left < c->size);
+           (c->is_closing && c->shared->closing < c->size);
 }
 
 ncclResult_t async_error(ncclComm_t comm, ncclResult_t *out) {
@@ -519,7 +519,7 @@ ncclResult_t finalize(ncclComm_t comm) {
     core *c = comm->state.get();
     if (comm->pending || c->is_closing || !c->shared) return ncclInvalidUsage;
     c->is_closing = true;
-    c->shared->left++;
+    c->shared->closing++;
     return ncclInProgress;
 }
 
@@ -536,7 +536,7 @@ ncclResult_t destroy(ncclComm_t comm) {
 ncclResult_t abort_all(ncclComm_t comm) {
     core *c = comm->state.get();
     c->aborted = true;
-    if (c->shared && !c->is_closing) c->shared->left++;
+    if (c->shared && !c->is_closing) c->shared->closing++;
     forget_all(comm);
     return destroy(comm);
 }

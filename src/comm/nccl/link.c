@@ -39,21 +39,21 @@ cuda_event_state nccl_link_state(const nccl_link *link, char why[CUDA_WHY_BYTES]
 }
 
 // Closes the link's communicator of NCCL. `aborts`: without waiting for the other ranks.
-static void end(nccl_link *link, bool aborts) {
+static void close_nccl(nccl_link *link, bool aborts) {
     if (!link->nccl) return;
     nccl_memory_forget(link->device, link->nccl, aborts);
     link->device->runtime->close_nccl(link->nccl, aborts);
     link->nccl = NULL;
 }
 
-void nccl_link_abort(nccl_link *link) { end(link, true); }
+void nccl_link_abort(nccl_link *link) { close_nccl(link, true); }
 
 void nccl_links_abort(nccl_link *list) {
     for (; list; list = list->next) nccl_link_abort(list);
 }
 
 void nccl_link_close(nccl_link *link) {
-    end(link, false);
+    close_nccl(link, false);
     tri_queue_close(link->queue);
     link->queue = NULL;
 }
@@ -62,7 +62,7 @@ void nccl_link_close(nccl_link *link) {
 // one number: the sending rank in the upper 32 bits, the receiving rank in the lower. All ranks
 // close their links in the order of this number. Closing waits for the other rank, so with
 // different orders ranks could wait for each other for ever.
-static int64_t ends(const nccl_link *link, int rank) {
+static int64_t rank_pair(const nccl_link *link, int rank) {
     int64_t from = link->way == NCCL_FROM_PEER ? link->peer : rank;
     int64_t to = link->way == NCCL_FROM_PEER ? rank : link->peer;
     return from << 32 | to;
@@ -72,7 +72,7 @@ void nccl_links_close(nccl_link *list, int rank) {
     while (list) {
         nccl_link **first = &list;
         for (nccl_link **at = &list; *at; at = &(*at)->next)
-            if (ends(*at, rank) < ends(*first, rank)) first = at;
+            if (rank_pair(*at, rank) < rank_pair(*first, rank)) first = at;
         nccl_link *link = *first;
         *first = link->next;
         nccl_link_close(link);

@@ -51,7 +51,7 @@ static void warn(const char *why) {
 
 // Registers the region that contains `address` with the communicator, unless that was done before.
 // Memory that NCCL has not allocated is in no region, and is not registered.
-static void tell(cuda_device *device, cuda_nccl *nccl, const void *address) {
+static void register_region(cuda_device *device, cuda_nccl *nccl, const void *address) {
     region *r = address ? region_at(address) : NULL;
     if (!r) return;
     for (const region_user *user = r->users; user; user = user->next)
@@ -125,8 +125,8 @@ void nccl_memory_register(cuda_device *device, cuda_nccl *nccl, const cuda_trans
                           int count) {
     pthread_mutex_lock(&lock);
     for (int i = 0; regions && i < count; i++) {
-        if (calls[i].kind != CUDA_RECV) tell(device, nccl, calls[i].send);
-        if (calls[i].kind != CUDA_SEND) tell(device, nccl, calls[i].recv);
+        if (calls[i].kind != CUDA_RECV) register_region(device, nccl, calls[i].send);
+        if (calls[i].kind != CUDA_SEND) register_region(device, nccl, calls[i].recv);
     }
     pthread_mutex_unlock(&lock);
 }

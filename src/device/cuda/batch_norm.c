@@ -100,27 +100,27 @@ static void set_forward(const tri_op *op, cuda_batch_norm *p, const tri_kernel_a
 
 static void set_gradient(const tri_op *op, cuda_batch_norm *p, const tri_kernel_args *args) {
     // Inputs begin with x, y, dy, weight, mean, inv_std; outputs with dx. Only batch_norm_sums has
-    // no weight and no dx, so its later inputs and outputs come one index earlier: `weight` is 0
-    // for it, and 1 for the others.
-    int weight = op == &tri_op_batch_norm_sums ? 0 : 1;
+    // no weight and no dx, so its later inputs and outputs come one index earlier: `has_weight` is
+    // 0 for it, and 1 for the others.
+    int has_weight = op == &tri_op_batch_norm_sums ? 0 : 1;
     p->y = args->in[1];
     p->dy = args->in[2];
-    p->weight = weight ? args->in[3] : NULL;
-    p->mean = args->in[3 + weight];
-    p->inv_std = args->in[4 + weight];
+    p->weight = has_weight ? args->in[3] : NULL;
+    p->mean = args->in[3 + has_weight];
+    p->inv_std = args->in[4 + has_weight];
     if (op == &tri_op_batch_norm_shared_grad) {
         p->dx = args->out[0];
-        p->sum_h = args->in[6];
-        p->sum = p->sum_h + p->channels;
+        p->sum_dy_h = args->in[6];
+        p->sum_dy = p->sum_dy_h + p->channels;
         p->all_moments = args->in[7];
         return;
     }
-    p->dx = weight ? args->out[0] : NULL;
-    p->dweight = args->out[weight];
-    p->dbias = args->out[1 + weight];
-    p->sums = weight ? NULL : args->out[2];
-    p->sum_h = p->dweight;
-    p->sum = p->dbias;
+    p->dx = has_weight ? args->out[0] : NULL;
+    p->dweight = args->out[has_weight];
+    p->dbias = args->out[1 + has_weight];
+    p->sums_out = has_weight ? NULL : args->out[2];
+    p->sum_dy_h = p->dweight;
+    p->sum_dy = p->dbias;
 }
 
 static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {

@@ -106,7 +106,7 @@ static tri_status class_run(const tri_kernel *kernel, const tri_kernel_args *arg
     p.seed = input_at(args, row->seed);
     p.terms = args->workspace;
     p.y = args->out[0];
-    p.sums = args->out[0];
+    p.row_results = args->out[0];
     CUDA_LAUNCH(args->queue, class_rows, p);
     if (!row->has_terms) return TRI_OK;
     cuda_loss_sum sum = state->sum;
@@ -135,7 +135,7 @@ static tri_status slice_prepare(tri_device *device, const tri_graph *graph, cons
 
 static tri_status slice_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     cuda_loss_sum p = *(const cuda_loss_sum *)kernel->state;
-    p.a = args->in[is_slice_loss(kernel->def->op) ? 3 : 0];
+    p.all_slices = args->in[is_slice_loss(kernel->def->op) ? 3 : 0];
     p.labels = args->in[1];
     p.out = args->out[0];
     CUDA_LAUNCH(args->queue, loss_sum, p);

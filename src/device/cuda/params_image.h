@@ -108,7 +108,7 @@ typedef struct cuda_windows {
 // row by row from 0, or TRI_POOL_NO_GRADIENT if ReLU or dropout has set the element to 0.
 typedef struct cuda_max_pool {
     int64_t samples, channels;
-    cuda_windows window;
+    cuda_windows sizes;
     bool channels_last, relu;
     cuda_mask mask; // the elements of y that dropout keeps
     tri_dtype type; // type of x and y
@@ -119,7 +119,7 @@ typedef struct cuda_max_pool {
 
 typedef struct cuda_max_pool_grad {
     int64_t samples, channels;
-    cuda_windows window;
+    cuda_windows sizes;
     bool channels_last;
     float scale;    // dropout's factor of the elements that it kept
     tri_dtype type; // type of dy and dx
@@ -183,10 +183,10 @@ typedef struct cuda_batch_norm {
     const float *all_moments; // [replicas, 2 · channels + 1]: the same of all replicas
     float *dweight, *dbias;
     // The sums of dy · normalised x, and of dy, from which GRAD_INPUT computes dx.
-    const float *sum_h, *sum;
+    const float *sum_dy_h, *sum_dy;
     // [2, channels], an output: dweight and dbias again, in one tensor, so that one reduction over
     // the replicas sums both.
-    float *sums;
+    float *sums_out;
     // [channels, slices, 2]: for each slice, the mean and the sum of squared deviations of x, or
     // the sums of dy and of dy · normalised x.
     double *slice_results;

@@ -23,20 +23,20 @@ typedef enum cuda_class_function {
     CUDA_NLL,                // x, labels -> terms
     CUDA_NLL_GRAD,           // labels, seed -> y
     CUDA_ACCURACY,           // x, labels -> terms: 1 where the prediction is right, else 0
-    CUDA_ROW_MAX,            // x -> sums [rows]: the largest score
+    CUDA_ROW_MAX,            // x -> row_results [rows]: the largest score
     // The remaining functions serve ranks that share the classes: each rank has the scores of one
     // slice of the `classes` classes, which begins at class `first`. `max` is the largest score of
     // a row over all slices.
     //
-    // x, labels, max -> sums [rows, 2]: the sum of exp(x - max) over the slice, and the label's
-    // x - max; 0 if the label is in another slice.
+    // x, labels, max -> row_results [rows, 2]: the sum of exp(x - max) over the slice, and the
+    // label's x - max; 0 if the label is in another slice.
     CUDA_SLICE_SOFTMAX,
     // x, labels, max, slice_sums, seed -> y; y may be the memory of x. slice_sums [rows, 2] is the
     // sum over all slices of what CUDA_SLICE_SOFTMAX has made.
     CUDA_SLICE_GRAD,
-    // x, max -> sums [rows]: -c, where c is the first class of this slice with the score `max`, or
-    // `classes` if there is none. The maximum of the slices' -c is then -(the first such class of
-    // all): if the largest score is that of classes 3 and 7, max(-3, -7) = -3.
+    // x, max -> row_results [rows]: -c, where c is the first class of this slice with the score
+    // `max`, or `classes` if there is none. The maximum of the slices' -c is then -(the first such
+    // class of all): if the largest score is that of classes 3 and 7, max(-3, -7) = -3.
     CUDA_SLICE_ARGMAX,
 } cuda_class_function;
 
@@ -52,7 +52,7 @@ typedef struct cuda_class_rows {
     const float *max, *slice_sums;
     void *y;
     double *terms; // [rows]: what each row adds to the loss; 0 for an ignored label
-    float *sums;
+    float *row_results;
     struct cuda_fault *fault; // where the kernel describes an invalid label
 } cuda_class_rows;
 
@@ -81,12 +81,14 @@ enum { CUDA_DISTANCE_SLICE = 4096, CUDA_DISTANCE_MAX_SLICES = 1024 };
 // Which terms loss_sum adds up.
 typedef enum cuda_term {
     CUDA_TERMS, // the numbers cuda_loss_sum.terms
-    // The cross-entropy of row i where ranks share the classes: log(a[2i]) - a[2i + 1], or 0 if its
-    // label is ignored. Here cuda_loss_sum.a [rows, 2] is the sum over all slices of what
-    // CUDA_SLICE_SOFTMAX makes: the sum of exp(x - max) over all classes, and the label's x - max.
+    // The cross-entropy of row i where ranks share the classes: log(all_slices[2i]) -
+    // all_slices[2i + 1], or 0 if its label is ignored. Here cuda_loss_sum.all_slices [rows, 2] is
+    // the sum over all slices of what CUDA_SLICE_SOFTMAX makes: the sum of exp(x - max) over all
+    // classes, and the label's x - max.
     CUDA_SLICE_LOSS,
-    CUDA_SLICE_HITS, // 1 if -a[i] is the label of row i, else 0; also checks the labels. Here `a`
-                     // has the maxima of CUDA_SLICE_ARGMAX over all slices.
+    // 1 if -all_slices[i] is the label of row i, else 0; also checks the labels. Here `all_slices`
+    // has the maxima of CUDA_SLICE_ARGMAX over all slices.
+    CUDA_SLICE_HITS,
 } cuda_term;
 
 // out[0] = the sum of `count` terms. out[1] = the count by which the sum is later divided: how
@@ -96,7 +98,7 @@ typedef struct cuda_loss_sum {
     int64_t count, ignored, classes;
     double whole;
     const double *terms;
-    const float *a;
+    const float *all_slices;
     const int64_t *labels;
     double *out;
     struct cuda_fault *fault;

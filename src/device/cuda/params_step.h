@@ -44,7 +44,7 @@ typedef struct cuda_update {
     cuda_rule rule;
     // CUDA_SGD: the momentum is Nesterov's. CUDA_ADAM: weight decay shrinks the parameter itself
     // (AdamW), instead of being added to the gradient.
-    bool flag;
+    bool nesterov_or_decoupled;
     double number[CUDA_RULE_NUMBERS], weight_decay;
     int64_t count;
     const double *step; // the step scalars

@@ -36,15 +36,15 @@ static cuda_mask mask_of(double p, uint64_t key) {
 
 static cuda_windows windows_of(const tri_max_pool2d_attr *a, const tri_shape *x,
                                const tri_shape *y) {
-    cuda_windows window;
+    cuda_windows sizes;
     for (int d = 0; d < 2; d++) {
-        window.in[d] = (int)x->dims[2 + d];
-        window.out[d] = (int)y->dims[2 + d];
-        window.kernel[d] = (int)a->kernel[d];
-        window.stride[d] = (int)a->stride[d];
-        window.padding[d] = (int)a->padding[d];
+        sizes.in[d] = (int)x->dims[2 + d];
+        sizes.out[d] = (int)y->dims[2 + d];
+        sizes.kernel[d] = (int)a->kernel[d];
+        sizes.stride[d] = (int)a->stride[d];
+        sizes.padding[d] = (int)a->padding[d];
     }
-    return window;
+    return sizes;
 }
 
 static tri_status max_pool_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -53,7 +53,7 @@ static tri_status max_pool_prepare(tri_device *device, const tri_graph *graph, c
     const tri_shape *x = cuda_in_shape(graph, node, 0), *y = cuda_out_shape(graph, node, 0);
     cuda_max_pool p = {.samples = x->dims[0],
                        .channels = x->dims[1],
-                       .window = windows_of(a, x, y),
+                       .sizes = windows_of(a, x, y),
                        .channels_last = cuda_is_channels_last(graph, node),
                        .relu = a->relu,
                        .mask = mask_of(a->dropout, a->key),
@@ -77,7 +77,7 @@ static tri_status max_pool_grad_prepare(tri_device *device, const tri_graph *gra
     const tri_shape *x = cuda_out_shape(graph, node, 0), *y = cuda_in_shape(graph, node, 0);
     cuda_max_pool_grad p = {.samples = x->dims[0],
                             .channels = x->dims[1],
-                            .window = windows_of(a, x, y),
+                            .sizes = windows_of(a, x, y),
                             .channels_last = cuda_is_channels_last(graph, node),
                             .scale = a->dropout < 1 ? (float)(1 / (1 - a->dropout)) : 0,
                             .type = cuda_in_type(graph, node, 1)};

@@ -13,14 +13,14 @@ static cuda_update update_of(const tri_node *node) {
     if (node->op == &tri_op_sgd) {
         const tri_sgd_attr *a = node->attr;
         return (cuda_update){.rule = CUDA_SGD,
-                             .flag = a->nesterov,
+                             .nesterov_or_decoupled = a->nesterov,
                              .number = {a->momentum, a->dampening},
                              .weight_decay = a->weight_decay};
     }
     if (node->op == &tri_op_adam) {
         const tri_adam_attr *a = node->attr;
         return (cuda_update){.rule = CUDA_ADAM,
-                             .flag = a->decoupled,
+                             .nesterov_or_decoupled = a->decoupled,
                              .number = {a->beta1, a->beta2, a->eps},
                              .weight_decay = a->weight_decay};
     }

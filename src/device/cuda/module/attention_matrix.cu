@@ -301,8 +301,9 @@ template <typename T, int D, bool of_keys> GPU_KERNEL gradient(cuda_attention_gr
     // Shared memory holds a tile of rows of q and one of dy (with `of_keys`: of k and v), then two
     // buffers for columns, each a tile of k and one of v (of q and dy). One buffer is filled while
     // the warps compute with the other.
-    GPU_DYNAMIC_SHARED(T, x);
-    T *dx = x + S::rows * S::stride, *others = dx + S::rows * S::stride;
+    GPU_DYNAMIC_SHARED(T, q_or_k_rows);
+    T *dy_or_v_rows = q_or_k_rows + S::rows * S::stride;
+    T *column_buffers = dy_or_v_rows + S::rows * S::stride;
     const cuda_attention &f = p.forward;
     int64_t all = of_keys ? f.kv_heads : f.heads, heads = f.samples * all;
     int64_t tiles = ((of_keys ? f.keys : f.queries) + S::rows - 1) / S::rows;
@@ -323,18 +324,18 @@ template <typename T, int D, bool of_keys> GPU_KERNEL gradient(cuda_attention_gr
         };
         auto column_of = [&](int64_t step) { return (first + step % count) * S::columns; };
         auto copy_columns = [&](int64_t step) {
-            T *to = others + step % 2 * 2 * TILE;
+            T *to = column_buffers + step % 2 * 2 * TILE;
             int64_t head = head_at(step), at = column_of(step);
-            head_rows y = of_keys ? queries_of(f, f.q, n, head) : k;
-            head_rows dy = of_keys ? queries_of(f, p.dy, n, head) : v;
-            copy_tile<T, D, S::columns>(to, y, at, f.width);
-            copy_tile<T, D, S::columns>(to + TILE, dy, at, f.width);
+            head_rows k_or_q = of_keys ? queries_of(f, f.q, n, head) : k;
+            head_rows v_or_dy = of_keys ? queries_of(f, p.dy, n, head) : v;
+            copy_tile<T, D, S::columns>(to, k_or_q, at, f.width);
+            copy_tile<T, D, S::columns>(to + TILE, v_or_dy, at, f.width);
         };
         gpu_matrix_c sums[1][D / 8] = {}, dv[1][D / 8] = {};
         gpu_barrier(); // all warps have read the tiles of the previous item
         head_rows q = queries_of(f, f.q, n, head_at(0)), dy = queries_of(f, p.dy, n, head_at(0));
-        copy_tile<T, D, S::rows>(x, of_keys ? k : q, row, f.width);
-        copy_tile<T, D, S::rows>(dx, of_keys ? v : dy, row, f.width);
+        copy_tile<T, D, S::rows>(q_or_k_rows, of_keys ? k : q, row, f.width);
+        copy_tile<T, D, S::rows>(dy_or_v_rows, of_keys ? v : dy, row, f.width);
         if (steps > 0) copy_columns(0);
         for (int64_t step = 0; step < steps; step++) {
             gpu_copy_wait();
@@ -342,15 +343,15 @@ template <typename T, int D, bool of_keys> GPU_KERNEL gradient(cuda_attention_gr
             // those of the iteration before, so their buffer can be filled again.
             gpu_barrier();
             if (step + 1 < steps) copy_columns(step + 1);
-            const T *y = others + step % 2 * 2 * TILE;
+            const T *k_or_q_columns = column_buffers + step % 2 * 2 * TILE;
             int64_t column = column_of(step), head = n * f.heads + head_at(step);
             gpu_matrix_c scores[1][S::columns / 8], ds[1][S::columns / 8];
-            multiply<D>(x, own, y, scores);
-            multiply<D>(dx, own, y + TILE, ds);
+            multiply<D>(q_or_k_rows, own, k_or_q_columns, scores);
+            multiply<D>(dy_or_v_rows, own, k_or_q_columns + TILE, ds);
             differentiate<of_keys>(p, head, of_keys ? column : row + own,
                                    of_keys ? row + own : column, scores[0], ds[0]);
-            if (of_keys) accumulate<D>(scores, y + TILE, dv);
-            accumulate<D>(ds, y, sums);
+            if (of_keys) accumulate<D>(scores, k_or_q_columns + TILE, dv);
+            accumulate<D>(ds, k_or_q_columns, sums);
         }
         gpu_copy_wait();
         store<T>(of_keys ? p.dk : p.dq, of_keys ? k : q, row + own, f.width, sums[0],

@@ -128,8 +128,8 @@ GPU_DEVICE channel gradient_channel(const cuda_batch_norm &p, int64_t c, double 
     k.mean = p.mean[c];
     k.inv_std = p.inv_std[c];
     k.weight = p.weight[c];
-    k.mean_dy = (float)(p.sum[c] / values);
-    k.mean_dy_h = (float)(p.sum_h[c] / values);
+    k.mean_dy = (float)(p.sum_dy[c] / values);
+    k.mean_dy_h = (float)(p.sum_dy_h[c] / values);
     return k;
 }
 
@@ -181,19 +181,19 @@ template <typename X, typename Y> GPU_KERNEL gradient_sums(cuda_batch_norm p) {
     GPU_SHARED(float, scratch, GPU_BLOCK / GPU_WARP);
     slice s = slice_of(p);
     gpu_walk at = gpu_walk_from(s.first + threadIdx.x, p.inner);
-    float mean = p.mean[s.channel], inv_std = p.inv_std[s.channel], sum = 0, sum_h = 0;
+    float mean = p.mean[s.channel], inv_std = p.inv_std[s.channel], sum_dy = 0, sum_dy_h = 0;
     for (int64_t i = threadIdx.x; i < s.count; i += GPU_BLOCK, gpu_walk_on(&at, p.inner)) {
         int64_t index = index_of(p, s, at);
         bool cut = p.relu && !(gpu_get(((const Y *)p.y)[index]) > 0);
         float d = cut ? 0 : gpu_get(((const Y *)p.dy)[index]);
-        sum += d;
-        sum_h += d * ((gpu_get(((const X *)p.x)[index]) - mean) * inv_std);
+        sum_dy += d;
+        sum_dy_h += d * ((gpu_get(((const X *)p.x)[index]) - mean) * inv_std);
     }
-    sum = gpu_block_sum(sum, scratch);
-    sum_h = gpu_block_sum(sum_h, scratch);
+    sum_dy = gpu_block_sum(sum_dy, scratch);
+    sum_dy_h = gpu_block_sum(sum_dy_h, scratch);
     if (threadIdx.x == 0) {
-        p.slice_results[2 * (int64_t)blockIdx.x] = sum;
-        p.slice_results[2 * (int64_t)blockIdx.x + 1] = sum_h;
+        p.slice_results[2 * (int64_t)blockIdx.x] = sum_dy;
+        p.slice_results[2 * (int64_t)blockIdx.x + 1] = sum_dy_h;
     }
 }
 
@@ -202,19 +202,19 @@ template <typename X, typename Y> GPU_KERNEL gradient_sums(cuda_batch_norm p) {
 GPU_KERNEL join_sums(cuda_batch_norm p) {
     GPU_SHARED(double, scratch, 1);
     int64_t slices = cuda_norm_slices(&p), c = blockIdx.x;
-    double sum = 0, sum_h = 0;
+    double sum_dy = 0, sum_dy_h = 0;
     for (int64_t i = threadIdx.x; i < slices; i += GPU_WARP) {
-        sum += p.slice_results[2 * (c * slices + i)];
-        sum_h += p.slice_results[2 * (c * slices + i) + 1];
+        sum_dy += p.slice_results[2 * (c * slices + i)];
+        sum_dy_h += p.slice_results[2 * (c * slices + i) + 1];
     }
-    sum = gpu_block_sum(sum, scratch);
-    sum_h = gpu_block_sum(sum_h, scratch);
+    sum_dy = gpu_block_sum(sum_dy, scratch);
+    sum_dy_h = gpu_block_sum(sum_dy_h, scratch);
     if (threadIdx.x != 0) return;
-    p.dbias[c] = (float)sum;
-    p.dweight[c] = (float)sum_h;
-    if (!p.sums) return;
-    p.sums[c] = (float)sum_h;
-    p.sums[p.channels + c] = (float)sum;
+    p.dbias[c] = (float)sum_dy;
+    p.dweight[c] = (float)sum_dy_h;
+    if (!p.sums_out) return;
+    p.sums_out[c] = (float)sum_dy_h;
+    p.sums_out[p.channels + c] = (float)sum_dy;
 }
 
 // How many values a channel has, in all replicas together.
@@ -342,7 +342,7 @@ template <typename X, typename Y, int n> GPU_KERNEL gradient_sums_last(cuda_batc
     panel a = panel_of<n>(p);
     int64_t first = a.slice * CUDA_NORM_SLICE_OF_LAST, all = p.samples * p.inner;
     int64_t end = first + CUDA_NORM_SLICE_OF_LAST < all ? first + CUDA_NORM_SLICE_OF_LAST : all;
-    float sum[n] = {}, sum_h[n] = {}, mean[n], inv_std[n], x[n], y[n] = {}, dy[n];
+    float sum_dy[n] = {}, sum_dy_h[n] = {}, mean[n], inv_std[n], x[n], y[n] = {}, dy[n];
     GPU_UNROLL for (int k = 0; k < n; k++) {
         mean[k] = a.channel < 0 ? 0 : p.mean[a.channel + k];
         inv_std[k] = a.channel < 0 ? 0 : p.inv_std[a.channel + k];
@@ -354,13 +354,13 @@ template <typename X, typename Y, int n> GPU_KERNEL gradient_sums_last(cuda_batc
         if (p.relu) gpu_read((const Y *)p.y + index, y);
         GPU_UNROLL for (int k = 0; k < n; k++) {
             float d = p.relu && !(y[k] > 0) ? 0 : dy[k];
-            sum[k] += d;
-            sum_h[k] += d * ((x[k] - mean[k]) * inv_std[k]);
+            sum_dy[k] += d;
+            sum_dy_h[k] += d * ((x[k] - mean[k]) * inv_std[k]);
         }
     }
-    sum_columns(a, sum, scratch);
-    sum_columns(a, sum_h, scratch);
-    write_results(p, a, sum, sum_h);
+    sum_columns(a, sum_dy, scratch);
+    sum_columns(a, sum_dy_h, scratch);
+    write_results(p, a, sum_dy, sum_dy_h);
 }
 
 // As `apply` (computes y) or `gradient` (computes dx), for channels last: reads and writes as many

@@ -96,10 +96,10 @@ GPU_DEVICE void reduce_row(const cuda_class_rows &p, int64_t r, float *scratch, 
     bool is_first = threadIdx.x == 0;
     if (function == CUDA_ROW_MAX) {
         float largest = largest_of<access>(row, scratch);
-        if (is_first) p.sums[r] = largest;
+        if (is_first) p.row_results[r] = largest;
     } else if (function == CUDA_SLICE_ARGMAX) {
         int64_t k = first_with<access>(row, p.max[r], indices);
-        if (is_first) p.sums[r] = -(float)(k < p.width ? p.first + k : p.classes);
+        if (is_first) p.row_results[r] = -(float)(k < p.width ? p.first + k : p.classes);
     } else if (function == CUDA_SLICE_SOFTMAX) {
         int64_t at = label_of(p, r) - p.first;
         float max = p.max[r], sum = 0;
@@ -108,8 +108,8 @@ GPU_DEVICE void reduce_row(const cuda_class_rows &p, int64_t r, float *scratch, 
         });
         sum = gpu_block_sum(sum, scratch);
         if (!is_first) return;
-        p.sums[2 * r] = sum;
-        p.sums[2 * r + 1] = at >= 0 && at < p.width ? gpu_get(row.x[at]) - max : 0;
+        p.row_results[2 * r] = sum;
+        p.row_results[2 * r + 1] = at >= 0 && at < p.width ? gpu_get(row.x[at]) - max : 0;
     } else {
         int64_t label = label_of(p, r);
         double term = 0;

@@ -115,9 +115,9 @@ template <int function> tri_status launch(cuda_stream *stream, const cuda_distan
 GPU_DEVICE double term_at(const cuda_loss_sum &p, int64_t i, bool counts) {
     switch (p.term) {
     case CUDA_SLICE_LOSS:
-        return counts ? (double)logf(p.a[2 * i]) - (double)p.a[2 * i + 1] : 0;
+        return counts ? (double)logf(p.all_slices[2 * i]) - (double)p.all_slices[2 * i + 1] : 0;
     case CUDA_SLICE_HITS:
-        return counts && -(double)p.a[i] == (double)p.labels[i];
+        return counts && -(double)p.all_slices[i] == (double)p.labels[i];
     default:
         return p.terms[i];
     }

@@ -16,14 +16,14 @@ namespace {
 template <typename T>
 GPU_DEVICE int window_maximum(const cuda_max_pool &p, const T *image, int i, int j, float *out) {
     int best = -1;
-    for (int kh = 0; kh < p.window.kernel[0]; kh++)
-        for (int kw = 0; kw < p.window.kernel[1]; kw++) {
-            int h = i * p.window.stride[0] + kh - p.window.padding[0],
-                w = j * p.window.stride[1] + kw - p.window.padding[1];
-            if (h < 0 || h >= p.window.in[0] || w < 0 || w >= p.window.in[1]) continue;
-            float value = gpu_get(image[(int64_t)h * p.window.in[1] + w]);
+    for (int kh = 0; kh < p.sizes.kernel[0]; kh++)
+        for (int kw = 0; kw < p.sizes.kernel[1]; kw++) {
+            int h = i * p.sizes.stride[0] + kh - p.sizes.padding[0],
+                w = j * p.sizes.stride[1] + kw - p.sizes.padding[1];
+            if (h < 0 || h >= p.sizes.in[0] || w < 0 || w >= p.sizes.in[1]) continue;
+            float value = gpu_get(image[(int64_t)h * p.sizes.in[1] + w]);
             if (best >= 0 && !(value > *out) && !(value != value && *out == *out)) continue;
-            best = kh * p.window.kernel[1] + kw;
+            best = kh * p.sizes.kernel[1] + kw;
             *out = value;
         }
     return best;
@@ -33,7 +33,7 @@ GPU_DEVICE int window_maximum(const cuda_max_pool &p, const T *image, int i, int
 // random numbers for four at a time. Reads sizeof(T) bytes for each element of x, and writes
 // sizeof(T) + 1 for each element of y.
 template <typename T> GPU_KERNEL max_pool(cuda_max_pool p) {
-    int64_t area = (int64_t)p.window.out[0] * p.window.out[1], elements = p.channels * area;
+    int64_t area = (int64_t)p.sizes.out[0] * p.sizes.out[1], elements = p.channels * area;
     int64_t quads = (elements + 3) / 4;
     for (int64_t at = gpu_thread(); at < p.samples * quads; at += gpu_threads()) {
         int64_t n = at / quads, quad = at % quads;
@@ -43,9 +43,9 @@ template <typename T> GPU_KERNEL max_pool(cuda_max_pool p) {
             uint32_t e = (uint32_t)(quad * 4 + r), rest = e % (uint32_t)area;
             int64_t image = n * p.channels + e / (uint32_t)area;
             float value = 0;
-            int best = window_maximum(p, (const T *)p.x + image * p.window.in[0] * p.window.in[1],
-                                      (int)(rest / (uint32_t)p.window.out[1]),
-                                      (int)(rest % (uint32_t)p.window.out[1]), &value);
+            int best = window_maximum(p, (const T *)p.x + image * p.sizes.in[0] * p.sizes.in[1],
+                                      (int)(rest / (uint32_t)p.sizes.out[1]),
+                                      (int)(rest % (uint32_t)p.sizes.out[1]), &value);
             bool cut = (p.relu && value <= 0) || factors[r] == 0;
             gpu_put(&((T *)p.y)[n * elements + e], cut ? 0 : value * factors[r]);
             p.index[n * elements + e] = (uint8_t)(cut ? TRI_POOL_NO_GRADIENT : best);
@@ -58,23 +58,23 @@ template <typename T> GPU_KERNEL max_pool(cuda_max_pool p) {
 // write the same element, and the sum is the same in every run. Reads 1 + sizeof(T) bytes for each
 // element of y, and writes sizeof(T) for each element of x.
 template <typename T> GPU_KERNEL max_pool_grad(cuda_max_pool_grad p) {
-    int64_t area = (int64_t)p.window.in[0] * p.window.in[1],
-            windows = (int64_t)p.window.out[0] * p.window.out[1];
-    pool_axis axis[2] = {axis_of(p.window, 0), axis_of(p.window, 1)};
+    int64_t area = (int64_t)p.sizes.in[0] * p.sizes.in[1],
+            windows = (int64_t)p.sizes.out[0] * p.sizes.out[1];
+    pool_axis axis[2] = {axis_of(p.sizes, 0), axis_of(p.sizes, 1)};
     for (int64_t at = gpu_thread(); at < p.samples * p.channels * area; at += gpu_threads()) {
         int64_t image = at / area, begin[2], end[2];
         uint32_t rest = (uint32_t)(at % area);
-        int pixel[2] = {(int)(rest / (uint32_t)p.window.in[1]),
-                        (int)(rest % (uint32_t)p.window.in[1])};
+        int pixel[2] = {(int)(rest / (uint32_t)p.sizes.in[1]),
+                        (int)(rest % (uint32_t)p.sizes.in[1])};
         float sum = 0;
         for (int d = 0; d < 2; d++)
-            pool_windows_over(&axis[d], p.window.out[d], pixel[d], &begin[d], &end[d]);
+            pool_windows_over(&axis[d], p.sizes.out[d], pixel[d], &begin[d], &end[d]);
         for (int64_t i = begin[0]; i < end[0]; i++)
             for (int64_t j = begin[1]; j < end[1]; j++) {
-                int64_t kh = pixel[0] + p.window.padding[0] - i * p.window.stride[0];
-                int64_t kw = pixel[1] + p.window.padding[1] - j * p.window.stride[1];
-                int64_t window = image * windows + i * p.window.out[1] + j;
-                if (p.index[window] == kh * p.window.kernel[1] + kw)
+                int64_t kh = pixel[0] + p.sizes.padding[0] - i * p.sizes.stride[0];
+                int64_t kw = pixel[1] + p.sizes.padding[1] - j * p.sizes.stride[1];
+                int64_t window = image * windows + i * p.sizes.out[1] + j;
+                if (p.index[window] == kh * p.sizes.kernel[1] + kw)
                     sum += gpu_get(((const T *)p.dy)[window]) * p.scale;
             }
         gpu_put(&((T *)p.dx)[at], sum);
@@ -93,7 +93,7 @@ template <typename T> GPU_KERNEL avg_pool(cuda_avg_pool p) {
         float sum = 0;
         for (int64_t h = begin[0]; h < end[0]; h++)
             for (int64_t w = begin[1]; w < end[1]; w++) sum += gpu_get(x[h * p.axis[1].in + w]);
-        gpu_put(&((T *)p.y)[at], sum * divisor_of(p, begin, end));
+        gpu_put(&((T *)p.y)[at], sum * factor_of(p, begin, end));
     }
 }
 
@@ -112,7 +112,7 @@ template <typename T> GPU_KERNEL avg_pool_grad(cuda_avg_pool p) {
                 int64_t begin[2], end[2];
                 pool_window_at(&p.axis[0], i, &begin[0], &end[0]);
                 pool_window_at(&p.axis[1], j, &begin[1], &end[1]);
-                sum += gpu_get(dy[i * p.windows[1] + j]) * divisor_of(p, begin, end);
+                sum += gpu_get(dy[i * p.windows[1] + j]) * factor_of(p, begin, end);
             }
         gpu_put(&((T *)p.y)[at], sum);
     }
@@ -189,13 +189,13 @@ GPU_KERNEL normalize_bytes(cuda_normalize_bytes p) {
 
 extern "C" tri_status cuda_launch_max_pool(cuda_stream *stream, const cuda_max_pool *p, char *why) {
     if (p->channels_last) return pool_launch_last(stream, p, why);
-    LAUNCH(max_pool, p->type, p->samples * p->channels * p->window.out[0] * p->window.out[1] / 4)
+    LAUNCH(max_pool, p->type, p->samples * p->channels * p->sizes.out[0] * p->sizes.out[1] / 4)
 }
 
 extern "C" tri_status cuda_launch_max_pool_grad(cuda_stream *stream, const cuda_max_pool_grad *p,
                                                 char *why) {
     if (p->channels_last) return pool_launch_last(stream, p, why);
-    LAUNCH(max_pool_grad, p->type, p->samples * p->channels * p->window.in[0] * p->window.in[1])
+    LAUNCH(max_pool_grad, p->type, p->samples * p->channels * p->sizes.in[0] * p->sizes.in[1])
 }
 
 extern "C" tri_status cuda_launch_avg_pool(cuda_stream *stream, const cuda_avg_pool *p, char *why) {

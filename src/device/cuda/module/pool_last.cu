@@ -58,7 +58,7 @@ template <int n> GPU_DEVICE uint32_t kept_bits(const cuda_mask &mask, const lot 
 template <int n, typename T>
 GPU_DEVICE void window_maxima(const cuda_max_pool &p, const T *image, int i, int j,
                               float (&best)[n], int (&index)[n]) {
-    const cuda_windows &w = p.window;
+    const cuda_windows &w = p.sizes;
     GPU_UNROLL for (int k = 0; k < n; k++) index[k] = -1, best[k] = 0;
     for (int tap = 0; tap < w.kernel[0] * w.kernel[1]; tap++) {
         int row = i * w.stride[0] + tap / w.kernel[1] - w.padding[0];
@@ -76,7 +76,7 @@ GPU_DEVICE void window_maxima(const cuda_max_pool &p, const T *image, int i, int
 }
 
 template <typename T, int n> GPU_KERNEL max_pool(cuda_max_pool p) {
-    const cuda_windows &w = p.window;
+    const cuda_windows &w = p.sizes;
     int64_t area = (int64_t)w.out[0] * w.out[1], in_area = (int64_t)w.in[0] * w.in[1];
     int64_t each = pixels_of(p.mask), groups = (area + each - 1) / each;
     for (int64_t i = gpu_thread(); i < p.samples * groups * (p.channels / n); i += gpu_threads()) {
@@ -103,7 +103,7 @@ template <typename T, int n> GPU_KERNEL max_pool(cuda_max_pool p) {
 // As in pool.cu, a thread adds up the gradient of an element of x over the pooling windows that
 // contain it, in the order of the windows.
 template <typename T, int n> GPU_KERNEL max_pool_grad(cuda_max_pool_grad p) {
-    const cuda_windows &w = p.window;
+    const cuda_windows &w = p.sizes;
     int64_t area = (int64_t)w.in[0] * w.in[1], windows = (int64_t)w.out[0] * w.out[1];
     pool_axis axis[2] = {axis_of(w, 0), axis_of(w, 1)};
     for (int64_t i = gpu_thread(); i < p.samples * area * (p.channels / n); i += gpu_threads()) {
@@ -142,7 +142,7 @@ template <typename T, int n> GPU_KERNEL avg_pool(cuda_avg_pool p) {
                 gpu_read(x + (h * p.axis[1].in + w) * p.channels, value);
                 GPU_UNROLL for (int k = 0; k < n; k++) sum[k] += value[k];
             }
-        float factor = divisor_of(p, begin, end);
+        float factor = factor_of(p, begin, end);
         GPU_UNROLL for (int k = 0; k < n; k++) sum[k] *= factor;
         gpu_write((T *)p.y + (at.sample * windows + at.pixel) * p.channels + at.channel, sum);
     }
@@ -162,7 +162,7 @@ template <typename T, int n> GPU_KERNEL avg_pool_grad(cuda_avg_pool p) {
                 pool_window_at(&p.axis[0], row, &begin[0], &end[0]);
                 pool_window_at(&p.axis[1], column, &begin[1], &end[1]);
                 gpu_read(dy + (row * p.windows[1] + column) * p.channels, value);
-                float factor = divisor_of(p, begin, end);
+                float factor = factor_of(p, begin, end);
                 GPU_UNROLL for (int k = 0; k < n; k++) sum[k] += value[k] * factor;
             }
         gpu_write((T *)p.y + (at.sample * area + at.pixel) * p.channels + at.channel, sum);
@@ -242,13 +242,13 @@ int64_t groups_of(const cuda_mask &mask, int64_t area) {
 } // namespace
 
 tri_status pool_launch_last(cuda_stream *stream, const cuda_max_pool *p, char *why) {
-    int64_t area = (int64_t)p->window.out[0] * p->window.out[1];
+    int64_t area = (int64_t)p->sizes.out[0] * p->sizes.out[1];
     LAUNCH(max_pool, p->samples * groups_of(p->mask, area),
            (uintptr_t)p->x | (uintptr_t)p->y | (uintptr_t)p->index)
 }
 
 tri_status pool_launch_last(cuda_stream *stream, const cuda_max_pool_grad *p, char *why){
-    LAUNCH(max_pool_grad, p->samples * p->window.in[0] * p->window.in[1],
+    LAUNCH(max_pool_grad, p->samples * p->sizes.in[0] * p->sizes.in[1],
            (uintptr_t)p->index | (uintptr_t)p->dy | (uintptr_t)p->dx)}
 
 tri_status

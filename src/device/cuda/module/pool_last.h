@@ -12,7 +12,7 @@ GPU_DEVICE pool_axis axis_of(const cuda_windows &w, int d) {
 
 // Returns 1 / the divisor of a window's sum. `begin` and `end` tell which rows and which columns of
 // x the window covers.
-GPU_DEVICE float divisor_of(const cuda_avg_pool &p, const int64_t *begin, const int64_t *end) {
+GPU_DEVICE float factor_of(const cuda_avg_pool &p, const int64_t *begin, const int64_t *end) {
     int64_t inside = (end[0] - begin[0]) * (end[1] - begin[1]);
     return 1 / (float)(p.divisor ? p.divisor : inside);
 }

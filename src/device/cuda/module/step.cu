@@ -21,7 +21,7 @@ struct rule_numbers {
     // rest1, rest2: 1 - first and 1 - second, but rest2 is 1 in SGD's first update. root: for SGD
     // the factor of the momentum buffer, for Adam 1 / sqrt(1 - beta2^update).
     float first, second, rest1, rest2, root, eps;
-    bool flag; // SGD: the momentum is Nesterov's
+    bool nesterov; // SGD: the momentum is Nesterov's
 };
 
 GPU_DEVICE rule_numbers numbers_of(const cuda_update &p) {
@@ -31,7 +31,7 @@ GPU_DEVICE rule_numbers numbers_of(const cuda_update &p) {
     n.scale = (float)p.step[TRI_STEP_GRADIENT_SCALE];
     n.decay = (float)p.weight_decay;
     n.shrink = 1;
-    n.flag = p.flag;
+    n.nesterov = p.nesterov_or_decoupled;
     n.first = (float)p.number[0];
     n.second = (float)p.number[1];
     n.rest1 = (float)(1 - p.number[0]);
@@ -40,7 +40,7 @@ GPU_DEVICE rule_numbers numbers_of(const cuda_update &p) {
         n.root = update <= 1 ? 0 : n.first; // before the first update there is no momentum yet
         n.rest2 = update <= 1 ? 1 : n.rest2;
     } else if (p.rule == CUDA_ADAM) {
-        if (p.flag) {
+        if (p.nesterov_or_decoupled) {
             n.shrink = (float)(1 - p.step[TRI_STEP_LR] * p.weight_decay);
             n.decay = 0;
         }
@@ -66,7 +66,7 @@ GPU_DEVICE void update_one(const rule_numbers &n, float &param, float grad, floa
         float change = g;
         if (has_state) {
             a = n.root * a + n.rest2 * g;
-            change = n.flag ? g + n.first * a : a;
+            change = n.nesterov ? g + n.first * a : a;
         }
         param -= n.lr * change;
     } else if (rule == CUDA_ADAM) {
