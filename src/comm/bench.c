@@ -64,9 +64,10 @@ static bench_run bench_plan(tri_comm *comm, const tri_comm_bench_options *option
                      .kind = options->kind,
                      .dtype = options->dtype,
                      .accumulate = options->accumulate};
-    size_t unit = tri_dtype_bytes(run.dtype) * (bench_ranged(run.kind) ? (size_t)comm->size : 1);
-    run.count = (int64_t)((wanted + unit - 1) / unit);
-    run.bytes = (size_t)run.count * unit;
+    size_t bytes_per_count =
+        tri_dtype_bytes(run.dtype) * (bench_ranged(run.kind) ? (size_t)comm->size : 1);
+    run.count = (int64_t)((wanted + bytes_per_count - 1) / bytes_per_count);
+    run.bytes = (size_t)run.count * bytes_per_count;
     if (run.kind == TRI_COMM_BARRIER) run.bytes = 0, run.count = 0;
     run.operations_per_time = run.bytes <= BENCH_SMALL_BYTES ? BENCH_SMALL_INNER : 1;
     size_t chosen = run.bytes ? BENCH_BUDGET_BYTES / run.bytes : BENCH_MAX_REPETITIONS;

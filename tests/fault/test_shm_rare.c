@@ -269,7 +269,7 @@ static void body_silence(tri_comm *comm, ranks_table *table, void *argument) {
         // Acts as if rank 1 had been silent for 1 ms longer than the limit.
         pthread_mutex_lock(&family->watched_lock);
         shm_watched *seen = &family->watched[1];
-        seen->changed_ns = seen->looked_ns - (TRI_DEAD_AFTER_MS + 1) * (int64_t)1000000;
+        seen->changed_ns = seen->read_ns - (TRI_DEAD_AFTER_MS + 1) * (int64_t)1000000;
         pthread_mutex_unlock(&family->watched_lock);
         what = shm_loss(progress_of(comm), 1);
     }

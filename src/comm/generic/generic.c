@@ -19,8 +19,8 @@
 
 enum { INNER, CONTROL };
 
-// In this layer's communicators the field `kind_bits` of layered_comm holds the abilities (bits of
-// tri_comm_ability) that the inner communicator lacks and that this layer supplies.
+// In this layer's communicators the field `added_abilities` of layered_comm holds the abilities
+// (bits of tri_comm_ability) that the inner communicator lacks and that this layer supplies.
 
 static int ranks(const layered_comm *comm) { return comm->base.head.size; }
 
@@ -31,7 +31,7 @@ static bool adds(const layered_comm *comm, const tri_comm_op *op) {
     unsigned demands = TRI_COMM_RANK_ORDER;
     if (op->accumulate) demands |= TRI_COMM_ACCUMULATES;
     if (op->wire != TRI_F32) demands |= TRI_COMM_WIRE_TYPES;
-    return demands & comm->kind_bits;
+    return demands & comm->added_abilities;
 }
 
 // The next functions divide the scratch memory. It begins with the calls of the ranks, which are
@@ -216,7 +216,7 @@ static tri_status divide(const layered_comm *comm, const progress_group *group,
 
 static unsigned abilities(const tri_comm *head) {
     const layered_comm *comm = layered_of(head);
-    return comm->inner[INNER]->backend->abilities(comm->inner[INNER]) | comm->kind_bits;
+    return comm->inner[INNER]->backend->abilities(comm->inner[INNER]) | comm->added_abilities;
 }
 
 static size_t scratch_of(int size) { return calls_bytes(size) + TRI_GENERIC_SCRATCH_BYTES; }
@@ -228,11 +228,11 @@ static const tri_ledger_ring *ledger_of(tri_comm *head, int rank) {
 }
 
 static const layered_kind generic_kind = {
-    .slots = {.name = "generic",
-              .abilities = abilities,
-              .scratch_bytes = scratch_bytes,
-              LAYERED_SLOTS,
-              .ledger_of = ledger_of},
+    .backend = {.name = "generic",
+                .abilities = abilities,
+                .scratch_bytes = scratch_bytes,
+                LAYERED_SLOTS,
+                .ledger_of = ledger_of},
     .window = window,
     .list = list,
     .route = route,
@@ -280,7 +280,7 @@ tri_status tri_comm_generic_open(tri_comm *inner, tri_comm *control, unsigned wa
                          .size = inner->size,
                          .job_rank = numbers,
                          .scratch_bytes = scratch_of(inner->size),
-                         .kind_bits = missing};
+                         .added_abilities = missing};
     status = layered_open_comm(&open, out);
     free(numbers);
     return status;

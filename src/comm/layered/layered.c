@@ -268,15 +268,15 @@ static tri_status create(const layered_open *open, progress_family *family, laye
     layered_comm *comm = calloc(1, sizeof *comm);
     tri_status status = comm ? TRI_OK : TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");
     if (status == TRI_OK)
-        status = progress_comm_init(&comm->base, &open->kind->slots, family, open->rank, open->size,
-                                    open->job_rank);
+        status = progress_comm_init(&comm->base, &open->kind->backend, family, open->rank,
+                                    open->size, open->job_rank);
     if (status != TRI_OK) {
         free(comm);
         close_inner(open->inner);
         return status;
     }
     comm->kind = open->kind;
-    comm->kind_bits = open->kind_bits;
+    comm->added_abilities = open->added_abilities;
     memcpy(comm->inner, open->inner, sizeof comm->inner);
     void *scratch = NULL;
     if (open->scratch_bytes)
@@ -344,7 +344,7 @@ static tri_status branch(progress_comm *base, const progress_group *group, progr
                              .size = group->size,
                              .job_rank = job_rank,
                              .scratch_bytes = comm->scratch_bytes,
-                             .kind_bits = comm->kind_bits};
+                             .added_abilities = comm->added_abilities};
         memcpy(open.inner, inner, sizeof inner);
         // inner[0] allocates the memory that callers ask for, so it must exist: another inner
         // communicator becomes inner[0] if the split gave this rank none there.

@@ -26,7 +26,7 @@ typedef struct layered_step {
 } layered_step;
 
 typedef struct layered_kind {
-    tri_comm_backend slots; // the functions of communicators of this kind
+    tri_comm_backend backend; // the functions of communicators of this kind
     // Returns how many elements of the operation a window has: as many as the scratch memory holds,
     // at least 1. If the steps need no scratch memory, it is op->count.
     int64_t (*window)(const layered_comm *comm, const tri_comm_op *op);
@@ -54,9 +54,9 @@ struct layered_comm {
     _Atomic int in_flight[LAYERED_INNER]; // operations in flight on each inner communicator
     char *scratch;                        // memory of scratch_bytes bytes, allocated by inner[0]
     size_t scratch_bytes;
-    // A value for the functions of `kind` alone. In comm/generic: the abilities (bits of
-    // tri_comm_ability) that this layer supplies itself.
-    unsigned kind_bits;
+    // The abilities (bits of tri_comm_ability) that this layer supplies itself. Only comm/generic
+    // uses this.
+    unsigned added_abilities;
     // The state of the collective at the head of the queue: its current window (the elements that
     // fit into the scratch memory at one time), the steps for that window, and the index of the
     // current step. If that step is an inner operation, `started` tells whether it was started, and
@@ -80,7 +80,7 @@ typedef struct layered_open {
     int rank, size;
     const int *job_rank; // job_rank[r]: the number in the job of rank r
     size_t scratch_bytes;
-    unsigned kind_bits; // the value of layered_comm.kind_bits
+    unsigned added_abilities; // the value of layered_comm.added_abilities
 } layered_open;
 
 tri_status layered_open_comm(const layered_open *open, tri_comm **out);

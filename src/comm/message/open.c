@@ -167,8 +167,8 @@ static tri_status report_silence(const open_call *call, const char *host, int si
 
 // Reports why an exchange of addresses in `gather` has failed. In this exchange, this rank was to
 // receive from rank `from` (requests[0]) and to send to rank `to` (requests[1]).
-static tri_status report_round(const open_call *call, const char *host,
-                               const tri_transport_request requests[2], int from, int to) {
+static tri_status report_exchange(const open_call *call, const char *host,
+                                  const tri_transport_request requests[2], int from, int to) {
     // The network carries messages, but what rank `from` sent is larger than the same number of our
     // cards: that rank runs another version.
     if (requests[0].state == TRI_REQUEST_TOO_LARGE) return report_version(call, from);
@@ -192,7 +192,7 @@ static tri_status gather(const open_call *call, message_card *cards) {
         transport->send(call->family->end, to, MESSAGE_ADDRESS, cards,
                         (size_t)count * sizeof *cards, &requests[1]);
         if (message_await(transport, call->family->end, requests, 2, until_ns)) continue;
-        tri_status status = report_round(call, cards[0].host, requests, from, to);
+        tri_status status = report_exchange(call, cards[0].host, requests, from, to);
         if (call->config && call->config->failed)
             status = call->config->failed(call->config->context, status);
         // The requests lie on this function's stack, so the transport must not use them any more.

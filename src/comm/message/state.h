@@ -124,7 +124,7 @@ typedef struct message_family {
     int wake_fd;
     // How often threads have called the transport in vain since it last moved something. If the
     // transport has no descriptor to sleep on, they sleep longer the higher this number is.
-    _Atomic int looks;
+    _Atomic int idle_polls;
     _Atomic bool must_tell; // true: this rank has to tell the other ranks of a failure
     _Atomic bool was_told;  // true: another rank told this rank of the failure
 } message_family;

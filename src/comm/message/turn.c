@@ -180,7 +180,7 @@ bool message_progress(message_family *family) {
     while (hear(family)) moved = true;
     if (family->sending) drop_sent(family);
     if (!moved) return false;
-    atomic_store_explicit(&family->looks, 0, memory_order_relaxed);
+    atomic_store_explicit(&family->idle_polls, 0, memory_order_relaxed);
     message_wake(&family->base);
     return true;
 }
@@ -291,9 +291,10 @@ static void wait_for_descriptors(message_family *family, int fd, int64_t timeout
 // moves large messages bit by bit, in calls that end no request. Then it sleeps longer each time,
 // so that an idle rank takes little of its core's time.
 static int64_t nap_ns(message_family *family) {
-    int looks = atomic_fetch_add(&family->looks, 1), most = family->base.can_spin ? 2000 : 50;
-    if (looks < most) return 0;
-    int64_t nap_us = NAP_LEAST_US + (looks - most) / 4;
+    int idle_polls = atomic_fetch_add(&family->idle_polls, 1);
+    int most = family->base.can_spin ? 2000 : 50;
+    if (idle_polls < most) return 0;
+    int64_t nap_us = NAP_LEAST_US + (idle_polls - most) / 4;
     return (nap_us < NAP_MOST_US ? nap_us : NAP_MOST_US) * 1000;
 }
 

@@ -100,8 +100,8 @@ static tri_status spread_recv(layered_comm *comm) {
 
 // Makes an operation of one inner communicator, inside this host or across hosts. Type, reduction
 // and wire type are those of the caller's operation.
-static tri_comm_op part(const layered_comm *comm, tri_comm_kind kind, int64_t count,
-                        const void *send, void *recv) {
+static tri_comm_op inner_op(const layered_comm *comm, tri_comm_kind kind, int64_t count,
+                            const void *send, void *recv) {
     tri_comm_op op = {
         .kind = kind, .dtype = comm->op.dtype, .count = count, .send = send, .recv = recv};
     if (!tri_comm_kind_reduces(kind)) return op;
@@ -124,25 +124,25 @@ static void list_all_reduce(layered_comm *comm) {
             rest = op->count - done;
     char *mine = after(comm, op->recv, even * comm->inner[INSIDE]->rank);
     if (even || !rest) {
-        layered_run(comm, INSIDE, part(comm, TRI_COMM_REDUCE_SCATTER, even, op->send, mine));
-        layered_run(comm, ACROSS, part(comm, TRI_COMM_ALL_REDUCE, even, mine, mine));
-        layered_run(comm, INSIDE, part(comm, TRI_COMM_ALL_GATHER, even, mine, op->recv));
+        layered_run(comm, INSIDE, inner_op(comm, TRI_COMM_REDUCE_SCATTER, even, op->send, mine));
+        layered_run(comm, ACROSS, inner_op(comm, TRI_COMM_ALL_REDUCE, even, mine, mine));
+        layered_run(comm, INSIDE, inner_op(comm, TRI_COMM_ALL_GATHER, even, mine, op->recv));
     }
     if (!rest) return;
     char *last = after(comm, op->recv, done);
     layered_run(comm, INSIDE,
-                part(comm, TRI_COMM_ALL_REDUCE, rest, after(comm, op->send, done), last));
-    layered_run(comm, ACROSS, part(comm, TRI_COMM_ALL_REDUCE, rest, last, last));
+                inner_op(comm, TRI_COMM_ALL_REDUCE, rest, after(comm, op->send, done), last));
+    layered_run(comm, ACROSS, inner_op(comm, TRI_COMM_ALL_REDUCE, rest, last, last));
 }
 
 static void list_reduce_scatter(layered_comm *comm) {
     int64_t count = comm->window.count;
     char *recv = after(comm, comm->op.recv, comm->window.begin);
     layered_do(comm, pack_send);
-    layered_run(
-        comm, INSIDE,
-        part(comm, TRI_COMM_REDUCE_SCATTER, count * hosts(comm), array(comm, 0), array(comm, 1)));
-    tri_comm_op across = part(comm, TRI_COMM_REDUCE_SCATTER, count, array(comm, 1), recv);
+    layered_run(comm, INSIDE,
+                inner_op(comm, TRI_COMM_REDUCE_SCATTER, count * hosts(comm), array(comm, 0),
+                         array(comm, 1)));
+    tri_comm_op across = inner_op(comm, TRI_COMM_REDUCE_SCATTER, count, array(comm, 1), recv);
     across.accumulate = comm->op.accumulate;
     layered_run(comm, ACROSS, across);
 }
@@ -150,10 +150,10 @@ static void list_reduce_scatter(layered_comm *comm) {
 static void list_all_gather(layered_comm *comm) {
     int64_t count = comm->window.count;
     const char *send = after(comm, comm->op.send, comm->window.begin);
-    layered_run(comm, ACROSS, part(comm, TRI_COMM_ALL_GATHER, count, send, array(comm, 0)));
+    layered_run(comm, ACROSS, inner_op(comm, TRI_COMM_ALL_GATHER, count, send, array(comm, 0)));
     layered_run(
         comm, INSIDE,
-        part(comm, TRI_COMM_ALL_GATHER, count * hosts(comm), array(comm, 0), array(comm, 1)));
+        inner_op(comm, TRI_COMM_ALL_GATHER, count * hosts(comm), array(comm, 0), array(comm, 1)));
     layered_do(comm, unpack_recv);
 }
 
@@ -162,11 +162,11 @@ static void list_all_to_all(layered_comm *comm) {
     layered_do(comm, pack_send);
     layered_run(
         comm, INSIDE,
-        part(comm, TRI_COMM_ALL_TO_ALL, count * hosts(comm), array(comm, 0), array(comm, 1)));
+        inner_op(comm, TRI_COMM_ALL_TO_ALL, count * hosts(comm), array(comm, 0), array(comm, 1)));
     layered_do(comm, turn);
-    layered_run(
-        comm, ACROSS,
-        part(comm, TRI_COMM_ALL_TO_ALL, count * local_ranks(comm), array(comm, 0), array(comm, 1)));
+    layered_run(comm, ACROSS,
+                inner_op(comm, TRI_COMM_ALL_TO_ALL, count * local_ranks(comm), array(comm, 0),
+                         array(comm, 1)));
     layered_do(comm, spread_recv);
 }
 
@@ -174,7 +174,7 @@ static void list_broadcast(layered_comm *comm) {
     const tri_comm_op *op = &comm->op;
     int host = op->root / local_ranks(comm), local = op->root % local_ranks(comm);
     bool is_root = op->root == comm->base.head.rank;
-    tri_comm_op across = part(comm, TRI_COMM_BROADCAST, op->count, op->send, op->recv);
+    tri_comm_op across = inner_op(comm, TRI_COMM_BROADCAST, op->count, op->send, op->recv);
     tri_comm_op inside = across;
     across.root = host;
     inside.root = local;
@@ -260,11 +260,11 @@ static const tri_ledger_ring *ledger_of(tri_comm *head, int rank) {
 }
 
 static const layered_kind pair_kind = {
-    .slots = {.name = "pair",
-              .abilities = abilities,
-              .scratch_bytes = scratch_bytes,
-              LAYERED_SLOTS,
-              .ledger_of = ledger_of},
+    .backend = {.name = "pair",
+                .abilities = abilities,
+                .scratch_bytes = scratch_bytes,
+                LAYERED_SLOTS,
+                .ledger_of = ledger_of},
     .window = window,
     .list = list,
     .route = route,

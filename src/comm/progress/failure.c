@@ -26,10 +26,11 @@ static void record(progress_family *family, tri_status status, const char *text)
 
 void progress_spread_failure(progress_family *family) {
     const progress_failure *failure = family->failure;
-    if (atomic_load(&failure->state) != PROGRESS_FAILURE_WRITTEN || atomic_load(&family->spread))
+    if (atomic_load(&failure->state) != PROGRESS_FAILURE_WRITTEN ||
+        atomic_load(&family->failure_passed_on))
         return;
     pthread_mutex_lock(&links);
-    atomic_store(&family->spread, true);
+    atomic_store(&family->failure_passed_on, true);
     for (progress_family *other = family->linked; other != family; other = other->linked)
         record(other, (tri_status)failure->status, failure->text);
     pthread_mutex_unlock(&links);
@@ -92,8 +93,8 @@ void tri_comm_link(tri_comm *a, tri_comm *b) {
         first->linked = second->linked;
         second->linked = after;
     }
-    atomic_store(&first->spread, false);
-    atomic_store(&second->spread, false);
+    atomic_store(&first->failure_passed_on, false);
+    atomic_store(&second->failure_passed_on, false);
     pthread_mutex_unlock(&links);
     progress_spread_failure(first);
     progress_spread_failure(second);

@@ -172,7 +172,8 @@ struct progress_family {
     // one); without links, this family itself. If one family of the list fails, all of them fail.
     // One lock protects all these lists (failure.c).
     progress_family *linked;
-    _Atomic bool spread; // true: this family's failure was passed on to the linked families
+    // True: this family's failure was passed on to the linked families.
+    _Atomic bool failure_passed_on;
     // The rank for which this rank waits, as the others were last told (set_awaited): 1 + its
     // number in the job; 0: it waits for none.
     _Atomic int awaited_rank;

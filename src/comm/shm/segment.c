@@ -15,7 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-static const uint64_t SHM_MAGIC = 0x3130656d65726974u; // "tireme01" in little-endian order
+static const uint64_t SHM_MAGIC = 0x31656d6572697274u; // "trireme1" in little-endian order
 
 enum { SHM_HUGE_PAGE = 2 << 20, SHM_RETRY_NS = 2000000 };
 

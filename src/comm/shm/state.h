@@ -48,7 +48,7 @@ typedef struct shm_watched { // what this process knows about whether another ra
     shm_watched_by by;
     int pidfd; // used with SHM_WATCHED_BY_PIDFD
     uint64_t heartbeat;
-    int64_t changed_ns, looked_ns; // when the heartbeat last changed, and was last read
+    int64_t changed_ns, read_ns; // when the heartbeat last changed, and was last read
 } shm_watched;
 
 // A family (all communicators split from one), as this process sees it. Its members are its ranks.

@@ -26,7 +26,7 @@ tri_status shm_watch_begin(shm_family *family) {
     int64_t now = tri_os.monotonic_ns();
     for (int r = 0; r < family->base.size; r++)
         family->watched[r] =
-            (shm_watched){.by = SHM_WATCHED_BY_NOTHING, .changed_ns = now, .looked_ns = now};
+            (shm_watched){.by = SHM_WATCHED_BY_NOTHING, .changed_ns = now, .read_ns = now};
     return TRI_OK;
 }
 
@@ -72,17 +72,17 @@ void shm_observe(progress_family *base) {
         uint64_t beat = atomic_load(&family->control->members[r].heartbeat);
         // If this process has not looked for a long time (it was stopped, or the host slept), the
         // old heartbeat says nothing about the other rank.
-        bool late = beat == 0 || now - seen->looked_ns > WATCH_LATE_MS * (int64_t)1000000;
+        bool late = beat == 0 || now - seen->read_ns > WATCH_LATE_MS * (int64_t)1000000;
         if (beat != seen->heartbeat || late) seen->changed_ns = now;
         seen->heartbeat = beat;
-        seen->looked_ns = now;
+        seen->read_ns = now;
     }
     pthread_mutex_unlock(&family->watched_lock);
 }
 
 static int64_t member_silent_ns(shm_family *family, int r) {
     pthread_mutex_lock(&family->watched_lock);
-    int64_t silent = family->watched[r].looked_ns - family->watched[r].changed_ns;
+    int64_t silent = family->watched[r].read_ns - family->watched[r].changed_ns;
     pthread_mutex_unlock(&family->watched_lock);
     return silent;
 }

@@ -25,7 +25,7 @@ static void fail(threaded_comm *c, tri_status status) {
     if (c->kind->give_up) status = c->kind->give_up(c, status);
     c->status = status;
     snprintf(c->message, sizeof c->message, "%s", tri_error_message());
-    pthread_cond_broadcast(&c->less);
+    pthread_cond_broadcast(&c->group_done);
 }
 
 static void free_one(threaded_group *group, void (*free_group)(threaded_group *group)) {
@@ -48,7 +48,7 @@ static void drop_done(threaded_comm *c) {
         dropped = true;
     }
     c->last = last;
-    if (dropped) pthread_cond_broadcast(&c->less);
+    if (dropped) pthread_cond_broadcast(&c->group_done);
 }
 
 // Advances all groups once, and returns whether one of them has advanced. The caller holds the
@@ -71,7 +71,7 @@ static void *work(void *context) {
     pthread_mutex_lock(&c->lock);
     while (!c->stops) {
         if (!c->first || c->status != TRI_OK) {
-            pthread_cond_wait(&c->more, &c->lock);
+            pthread_cond_wait(&c->group_added, &c->lock);
         } else if (!advance_all(c)) {
             pthread_mutex_unlock(&c->lock);
             tri_os.sleep_ns(PAUSE_NS);
@@ -98,8 +98,8 @@ void threaded_init(threaded_comm *c, const threaded_kind *kind, const tri_comm_b
     c->inner = inner;
     c->device = device;
     pthread_mutex_init(&c->lock, NULL);
-    pthread_cond_init(&c->more, NULL);
-    pthread_cond_init(&c->less, NULL);
+    pthread_cond_init(&c->group_added, NULL);
+    pthread_cond_init(&c->group_done, NULL);
 }
 
 tri_status threaded_run(threaded_comm *c) {
@@ -116,8 +116,8 @@ bool threaded_stop(threaded_comm *c) {
         c->status = TRI_PEER_LOST;
         snprintf(c->message, sizeof c->message, "the communicator was closed");
     }
-    pthread_cond_broadcast(&c->less);
-    pthread_cond_broadcast(&c->more);
+    pthread_cond_broadcast(&c->group_done);
+    pthread_cond_broadcast(&c->group_added);
     pthread_mutex_unlock(&c->lock);
     if (c->has_thread) pthread_join(c->thread, NULL);
     c->has_thread = false;
@@ -134,8 +134,8 @@ void threaded_free_groups(threaded_group *first, void (*free_group)(threaded_gro
 
 void threaded_end(threaded_comm *c) {
     threaded_free_groups(c->first, c->kind->free_group);
-    pthread_cond_destroy(&c->more);
-    pthread_cond_destroy(&c->less);
+    pthread_cond_destroy(&c->group_added);
+    pthread_cond_destroy(&c->group_done);
     pthread_mutex_destroy(&c->lock);
 }
 
@@ -190,7 +190,7 @@ static tri_status add(threaded_comm *c, threaded_group *first) {
         if (g == first) *(c->last ? &c->last->next : &c->first) = g;
         c->last = g;
     }
-    pthread_cond_signal(&c->more);
+    pthread_cond_signal(&c->group_added);
     return TRI_OK;
 }
 
@@ -228,7 +228,7 @@ bool threaded_test(tri_comm *comm, tri_comm_ticket ticket) {
 tri_status threaded_wait(tri_comm *comm, tri_comm_ticket ticket) {
     threaded_comm *c = threaded_of(comm);
     pthread_mutex_lock(&c->lock);
-    while (is_pending(c, ticket.value)) pthread_cond_wait(&c->less, &c->lock);
+    while (is_pending(c, ticket.value)) pthread_cond_wait(&c->group_done, &c->lock);
     tri_status status = outcome(c);
     pthread_mutex_unlock(&c->lock);
     return status;

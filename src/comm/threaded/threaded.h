@@ -56,7 +56,9 @@ struct threaded_comm {
     bool has_thread;
 
     pthread_mutex_t lock;
-    pthread_cond_t more, less;    // signalled when a group was added, and when a group is done
+    // Signalled when a group was added, and when a group is done. A failure also signals
+    // group_done, and the end of the thread both.
+    pthread_cond_t group_added, group_done;
     threaded_group *first, *last; // the groups that are not done yet; only the thread removes them
     uint64_t started;
     bool stops;
