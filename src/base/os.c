@@ -38,7 +38,7 @@ static int system_lock(int fd) {
 
 static int system_touch(int fd) { return futimens(fd, NULL); }
 
-#define SYSTEM_HOOKS                                                                               \
+#define SYSTEM_FUNCTIONS                                                                           \
     {                                                                                              \
         .monotonic_ns = system_monotonic_ns, .realtime_ns = system_realtime_ns,                    \
         .sleep_ns = system_sleep_ns, .open = system_open, .access = access, .close = close,        \
@@ -49,8 +49,8 @@ static int system_touch(int fd) { return futimens(fd, NULL); }
         .send = send, .recv = recv,                                                                \
     }
 
-const tri_os_hooks tri_os_system = SYSTEM_HOOKS;
-tri_os_hooks tri_os = SYSTEM_HOOKS;
+const tri_os_functions tri_os_system = SYSTEM_FUNCTIONS;
+tri_os_functions tri_os = SYSTEM_FUNCTIONS;
 
 double tri_os_seconds(void) { return (double)tri_os.monotonic_ns() * 1e-9; }
 

@@ -16,7 +16,7 @@
 
 // Each function has the meaning, return value and errno of the system's function of the same name.
 // If the system has none of that name, a comment tells what the function does.
-typedef struct tri_os_hooks {
+typedef struct tri_os_functions {
     int64_t (*monotonic_ns)(void);         // the time of CLOCK_MONOTONIC
     int64_t (*realtime_ns)(void);          // the time of CLOCK_REALTIME
     void (*sleep_ns)(int64_t duration_ns); // sleeps for the whole time, also if signals interrupt
@@ -45,11 +45,11 @@ typedef struct tri_os_hooks {
     int (*accept)(int fd, struct sockaddr *address, socklen_t *size);
     ssize_t (*send)(int fd, const void *data, size_t size, int flags);
     ssize_t (*recv)(int fd, void *data, size_t size, int flags);
-} tri_os_hooks;
+} tri_os_functions;
 
 // The functions in use: the system's, unless a test has replaced some of them to provoke failures.
-extern tri_os_hooks tri_os;
-extern const tri_os_hooks tri_os_system;
+extern tri_os_functions tri_os;
+extern const tri_os_functions tri_os_system;
 
 // Returns the seconds since an arbitrary start, from tri_os.monotonic_ns.
 double tri_os_seconds(void);

@@ -93,9 +93,10 @@ static tri_status read_rates(plan_view *v, const cli_arguments *a) {
                             rows[i].flag, text);
     }
     if (cli_value(a, "flops")) v->rates.half_flops_per_s = v->rates.flops_per_s;
-    v->rates_from = given == 0        ? from
-                    : given == wanted ? "given"
-                                      : tri_arena_printf(v->arena, "given in part, else %s", from);
+    v->rates_source = given == 0 ? from
+                      : given == wanted
+                          ? "given"
+                          : tri_arena_printf(v->arena, "given in part, else %s", from);
     return TRI_OK;
 }
 
@@ -157,7 +158,7 @@ static tri_status measure(plan_view *v) {
     device->backend->close(device);
     TRI_TRY(status);
     v->measured = out;
-    v->rates_from = tri_arena_printf(v->arena, "measured in part, else %s", v->rates_from);
+    v->rates_source = tri_arena_printf(v->arena, "measured in part, else %s", v->rates_source);
     return TRI_OK;
 }
 
@@ -184,7 +185,7 @@ static tri_status search_fitting(plan_view *v, const cli_arguments *a) {
                         least.overrides && *least.overrides ? least.overrides : "the recipe as is");
     if (cli_has(a, "json")) return plan_print_candidates_json(v, found, count), TRI_OK;
     printf("%10s %12s %14s   settings that fit into %s, the fastest first (%s rates)\n", "peak",
-           "a step", "samples/s", tri_bytes_text((double)memory), v->rates_from);
+           "a step", "samples/s", tri_bytes_text((double)memory), v->rates_source);
     for (int i = 0; i < count; i++)
         printf("%10s %9.4g ms %14s   %s\n", tri_bytes_text((double)found[i].peak_bytes),
                found[i].step_s * 1e3,

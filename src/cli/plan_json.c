@@ -57,7 +57,7 @@ static tri_tree *estimate_tree(const plan_view *v) {
     tri_tree *map = tri_tree_map(arena);
     double step_s = v->estimate.step_s;
     double samples = (double)v->pipeline.plans[0]->steps[TRI_STEP_FULL].samples;
-    tri_tree_put(arena, map, "rates", tri_tree_string(arena, v->rates_from));
+    tri_tree_put(arena, map, "rates", tri_tree_string(arena, v->rates_source));
     tri_tree_put(arena, map, "flops_per_s", tri_tree_double(arena, v->rates.flops_per_s));
     tri_tree_put(arena, map, "half_flops_per_s", tri_tree_double(arena, v->rates.half_flops_per_s));
     tri_tree_put(arena, map, "memory_bytes_per_s",

@@ -139,8 +139,8 @@ static void print_time(const plan_view *v) {
            step_s * 1e3, tri_grouped(step_s > 0 ? samples / step_s : 0), speed_text(v),
            tri_counted(v->ranks, "rank"), 100 * v->estimate.bubble);
     if (v->pipeline.count > 1) printf(" (the bubble)");
-    printf("\nrates are %s: %.4g GFLOP/s, %.4g GB/s of memory", v->rates_from, most_flops(v) * 1e-9,
-           v->rates.memory_bytes_per_s * 1e-9);
+    printf("\nrates are %s: %.4g GFLOP/s, %.4g GB/s of memory", v->rates_source,
+           most_flops(v) * 1e-9, v->rates.memory_bytes_per_s * 1e-9);
     if (v->ranks > 1) printf(", %.4g GB/s between ranks", v->rates.link_bytes_per_s * 1e-9);
     printf("\n");
     plan_print_run(v);
@@ -196,7 +196,7 @@ tri_status plan_write_svg(const plan_view *v, const char *path) {
         v->arena, "%s: %s%s%s on %s, %.4g ms a step, bubble %.1f%% (%s rates)", v->recipe->name,
         plan->strategy->name, v->pipeline.count > 1 ? ", " : "",
         v->pipeline.count > 1 ? plan->order->name : "", tri_counted(v->ranks, "rank"),
-        v->estimate.step_s * 1e3, 100 * v->estimate.bubble, v->rates_from);
+        v->estimate.step_s * 1e3, 100 * v->estimate.bubble, v->rates_source);
     tri_draw_svg(&(tri_drawing){.pipeline = &v->pipeline, .estimate = &v->estimate, .title = title},
                  out);
     fclose(out);

@@ -22,7 +22,7 @@ typedef struct plan_view {
     int ranks;
     tri_mesh mesh;
     tri_rates rates;
-    const char *rates_from; // words for the source of the rates, such as "assumed" or "given"
+    const char *rates_source; // words for the source of the rates, such as "assumed" or "given"
     const tri_measured *measured;
     tri_estimate estimate;
     int64_t samples; // the value of --samples; 0: not given

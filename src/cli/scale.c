@@ -117,20 +117,20 @@ static tri_status open_world(sweep *s) {
 // the others are compared with it.
 static tri_status mark_points(sweep *s) {
     scale_view *v = &s->view;
-    int there = s->world->size, all_hosts = s->hosts_of[there - 1];
+    int all_ranks = s->world->size, all_hosts = s->hosts_of[all_ranks - 1];
     for (int i = 0; i < v->count; i++) {
         scale_point *p = &v->points[i];
-        p->is_measured = p->ranks <= there;
+        p->is_measured = p->ranks <= all_ranks;
         // A point with more ranks than the job has is only simulated. Its number of hosts follows
         // from the job's average number of ranks on a host, rounded up.
-        int each = (there + all_hosts - 1) / all_hosts;
+        int each = (all_ranks + all_hosts - 1) / all_hosts;
         p->hosts = p->is_measured ? s->hosts_of[p->ranks - 1] : (p->ranks + each - 1) / each;
     }
     if (v->points[0].is_measured) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
                     "--ranks: %d ranks are the fewest, but there are only %d to measure; begin the "
                     "list with a number up to that, or use trireme plan, which measures nothing",
-                    v->points[0].ranks, there);
+                    v->points[0].ranks, all_ranks);
 }
 
 static tri_status measure_group(sweep *s, tri_comm *group, scale_point *p) {
@@ -243,7 +243,7 @@ static tri_status read_arguments(sweep *s, const cli_arguments *a, tri_recipe *r
     s->device = cli_has(a, "device") ? cli_value(a, "device") : "auto";
     s->recipe = recipe;
     v->name = recipe->name;
-    v->weak = cli_has(a, "weak");
+    v->is_weak = cli_has(a, "weak");
     return tri_identity_read((const char *(*)(const char *))getenv, &s->identity);
 }
 

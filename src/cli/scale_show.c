@@ -53,9 +53,9 @@ static bool worst_error(const scale_view *v, double *out) {
 const char *scale_title(const scale_view *v) {
     long long first = (long long)scale_batch(&v->points[0]),
               last = (long long)scale_batch(&v->points[v->count - 1]);
-    if (!v->weak || v->count == 1)
+    if (!v->is_weak || v->count == 1)
         return tri_arena_printf(v->arena, "%s (%s): %s scaling, %lld samples a step", v->name,
-                                v->strategy, v->weak ? "weak" : "strong", first);
+                                v->strategy, v->is_weak ? "weak" : "strong", first);
     return tri_arena_printf(v->arena, "%s (%s): weak scaling, %lld to %lld samples a step", v->name,
                             v->strategy, first, last);
 }
@@ -168,7 +168,7 @@ void scale_print_json(const scale_view *v, FILE *out) {
              *points = tri_tree_list(arena);
     tri_tree_put(arena, map, "name", tri_tree_string(arena, v->name));
     tri_tree_put(arena, map, "strategy", tri_tree_string(arena, v->strategy));
-    tri_tree_put(arena, map, "scaling", tri_tree_string(arena, v->weak ? "weak" : "strong"));
+    tri_tree_put(arena, map, "scaling", tri_tree_string(arena, v->is_weak ? "weak" : "strong"));
     tri_tree_put(arena, rates, "calibrated", tri_tree_bool(arena, v->is_calibrated));
     tri_tree_put(arena, rates, "flops_per_s", number(arena, v->rates.flops_per_s));
     tri_tree_put(arena, rates, "memory_bytes_per_s", number(arena, v->rates.memory_bytes_per_s));

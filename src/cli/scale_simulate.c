@@ -13,11 +13,11 @@
 static tri_status choose_batch(const scale_view *v, int64_t global, scale_point *point) {
     int first = v->points[0].ranks;
     int64_t all = global * point->ranks;
-    if (v->weak && all % first != 0)
+    if (v->is_weak && all % first != 0)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "--weak: batch.global=%lld of %s does not grow to a whole number for %d",
                         (long long)global, tri_counted(first, "rank"), point->ranks);
-    point->recipe.batch.global = v->weak ? all / first : global;
+    point->recipe.batch.global = v->is_weak ? all / first : global;
     return TRI_OK;
 }
 

@@ -25,7 +25,7 @@ typedef struct scale_point {
 typedef struct scale_view {
     tri_arena *arena;
     const char *name, *strategy; // name of the recipe, and its strategy
-    bool weak;                   // the global batch grows with the ranks; false: it stays the same
+    bool is_weak;                // the global batch grows with the ranks; false: it stays the same
     int count;
     scale_point points[SCALE_MAX_POINTS]; // sorted by number of ranks; the first one is measured
     // The speeds that the simulation assumes for computation, memory and network. The bandwidth

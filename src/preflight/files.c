@@ -23,9 +23,9 @@ enum {
 };
 
 typedef struct shared_note { // the contents of a rank's file
-    // job: a random number, the same on all ranks; rank: the rank that wrote the file; again:
-    // ~rank, which shows that the contents are complete and come from a rank.
-    uint64_t job, rank, again;
+    // job: a random number, the same on all ranks; rank: the rank that wrote the file;
+    // inverted_rank: ~rank, which shows that the contents are complete and come from a rank.
+    uint64_t job, rank, inverted_rank;
 } shared_note;
 
 static bool takes_part(const preflight *p, int rank) {
@@ -103,7 +103,7 @@ static bool is_seen(const preflight *p, uint64_t job, int rank) {
     ssize_t size = tri_os.pread(fd, &note, sizeof note, 0);
     tri_os.close(fd);
     return size == (ssize_t)sizeof note && note.job == job && note.rank == (uint64_t)rank &&
-           note.again == ~(uint64_t)rank;
+           note.inverted_rank == ~(uint64_t)rank;
 }
 
 // Looks for the files of all ranks. late_s[r]: after how many seconds rank r's file was first seen;

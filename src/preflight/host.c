@@ -11,8 +11,8 @@
 
 static tri_status measure_memory(preflight *p) {
     preflight_host_side mine = {.free_bytes = tri_free_memory(1, NULL)};
-    p->sides = TRI_NEW_ARRAY(p->arena, preflight_host_side, p->identity.size);
-    return preflight_gather(p, &mine, p->sides, sizeof mine, "memory");
+    p->host_sides = TRI_NEW_ARRAY(p->arena, preflight_host_side, p->identity.size);
+    return preflight_gather(p, &mine, p->host_sides, sizeof mine, "memory");
 }
 
 static void judge_memory(preflight *p, preflight_row *row) {
@@ -23,7 +23,7 @@ static void judge_memory(preflight *p, preflight_row *row) {
     preflight_list list = {.arena = p->arena};
     row->values = tri_tree_list(p->arena);
     for (int h = 0; h < p->host_count; h++) {
-        bytes[h] = (double)p->sides[p->first[h]].free_bytes;
+        bytes[h] = (double)p->host_sides[p->first[h]].free_bytes;
         texts[h] = tri_arena_printf(p->arena, "%s free", tri_bytes_text(bytes[h]));
         tri_tree_append(p->arena, row->values, tri_tree_double(p->arena, bytes[h]));
     }
@@ -47,7 +47,7 @@ const preflight_check preflight_memory = {
     .name = "memory", .attempts = 1, .measure = measure_memory, .judge = judge_memory};
 
 static tri_status measure_binding(preflight *p) {
-    preflight_host_side mine = p->sides[p->identity.rank];
+    preflight_host_side mine = p->host_sides[p->identity.rank];
     launch_topology topology = {0};
     cpu_set_t usable;
     if (sched_getaffinity(0, sizeof usable, &usable) != 0) CPU_ZERO(&usable);
@@ -57,7 +57,7 @@ static tri_status measure_binding(preflight *p) {
     // If the topology cannot be read, each CPU counts as a core.
     (void)launch_topology_read(p->arena, NULL, false, &topology);
     mine.cores = topology.core_count ? topology.core_count : launch_cpus_count(&mine.cpus);
-    return preflight_gather(p, &mine, p->sides, sizeof mine, "binding");
+    return preflight_gather(p, &mine, p->host_sides, sizeof mine, "binding");
 }
 
 static bool shares_cpus(const launch_cpus *a, const launch_cpus *b) {
@@ -80,14 +80,14 @@ typedef struct cpu_group {
 // Finds the ranks that share CPUs with `rank`, directly or through other ranks, and removes them
 // from `left`, the ranks of its host that are in no group yet.
 static cpu_group take_group(const preflight *p, int rank, bool *left) {
-    cpu_group group = {.cpus = p->sides[rank].cpus};
+    cpu_group group = {.cpus = p->host_sides[rank].cpus};
     bool grows = true;
     while (grows) {
         grows = false;
         for (int r = rank; r < p->identity.size; r++) {
             if (!left[r] || p->host_of[r] != p->host_of[rank]) continue;
-            if (!shares_cpus(&group.cpus, &p->sides[r].cpus)) continue;
-            add_cpus(&group.cpus, &p->sides[r].cpus);
+            if (!shares_cpus(&group.cpus, &p->host_sides[r].cpus)) continue;
+            add_cpus(&group.cpus, &p->host_sides[r].cpus);
             group.threads += p->devices[r].threads;
             group.ranks++;
             group.last = r;
@@ -102,7 +102,7 @@ static const char *describe_cores(const preflight *p, int host) {
     int least = INT32_MAX, most = 0;
     for (int r = 0; r < p->identity.size; r++) {
         if (p->host_of[r] != host) continue;
-        int cores = p->sides[r].cores;
+        int cores = p->host_sides[r].cores;
         least = cores < least ? cores : least;
         most = cores > most ? cores : most;
     }
@@ -116,9 +116,9 @@ static tri_tree *binding_tree(const preflight *p) {
     for (int r = 0; r < p->identity.size; r++) {
         tri_tree *entry = tri_tree_map(p->arena);
         tri_tree_put(p->arena, entry, "rank", tri_tree_int(p->arena, r));
-        tri_tree_put(p->arena, entry, "cores", tri_tree_int(p->arena, p->sides[r].cores));
+        tri_tree_put(p->arena, entry, "cores", tri_tree_int(p->arena, p->host_sides[r].cores));
         tri_tree_put(p->arena, entry, "cpus",
-                     tri_tree_string(p->arena, launch_cpus_text(p->arena, &p->sides[r].cpus)));
+                     tri_tree_string(p->arena, launch_cpus_text(p->arena, &p->host_sides[r].cpus)));
         tri_tree_append(p->arena, list, entry);
     }
     return list;

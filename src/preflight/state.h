@@ -60,7 +60,7 @@ struct preflight {
     const char **host_names; // by host: its name
     // By rank: what each rank found out by itself, gathered on all ranks.
     preflight_device *devices;
-    preflight_host_side *sides;
+    preflight_host_side *host_sides;
     preflight_folder *folders; // only those of the first rank of each host are filled in
     // The run folder or, if it does not exist yet, the nearest existing folder above it.
     char *folder;

@@ -207,7 +207,7 @@ static bool handle(tri_health *h, const store_head *head, const char *value) {
     case STORE_LATEST_BEAT:
         if (!has_rank) return false;
         pthread_mutex_lock(&h->lock);
-        take_beat(h, (int)head->number, head->timeout_ms, value, head->value_bytes);
+        take_beat(h, (int)head->number, head->argument, value, head->value_bytes);
         pthread_cond_broadcast(&h->answered);
         pthread_mutex_unlock(&h->lock);
         return true;
@@ -341,7 +341,7 @@ static tri_status greet(tri_health *h) {
     size_t length = strlen(me->job);
     store_head head = {.kind = STORE_WATCH,
                        .key_bytes = (uint32_t)length,
-                       .timeout_ms = (int32_t)(h->silence_ns / 1000000),
+                       .argument = (int32_t)(h->silence_ns / 1000000),
                        .number = me->rank};
     memcpy(message, &head, sizeof head);
     memcpy(message + sizeof head, me->job, length);

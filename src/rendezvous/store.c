@@ -28,7 +28,7 @@ static tri_status say_hello(tri_store *store, int timeout_ms, int64_t until_ns) 
     store_head hello = {.kind = STORE_HELLO,
                         .value_bytes = sizeof body,
                         .number = store->identity.rank,
-                        .timeout_ms = left_ms < 0 ? 0 : (int32_t)left_ms};
+                        .argument = left_ms < 0 ? 0 : (int32_t)left_ms};
     store_answer got;
     TRI_TRY(store_request(store, hello, store->identity.job, &body, &got));
     tri_status status = take_hosts(store, &got);
@@ -114,8 +114,8 @@ tri_status tri_store_get(tri_store *store, const char *key, int timeout_ms, void
                          size_t capacity, size_t *size) {
     store_answer got;
     *size = 0;
-    TRI_TRY(store_request(store, (store_head){.kind = STORE_GET, .timeout_ms = timeout_ms}, key,
-                          NULL, &got));
+    TRI_TRY(store_request(store, (store_head){.kind = STORE_GET, .argument = timeout_ms}, key, NULL,
+                          &got));
     *size = got.size;
     bool fits = got.size <= capacity;
     if (fits && got.size) memcpy(value, got.value, got.size);
@@ -146,7 +146,7 @@ tri_status tri_store_fail(tri_store *store, tri_status status) {
         used = snprintf(text, sizeof text, "rank %d (host %.63s): ", me->rank, me->host);
     snprintf(text + used, sizeof text - (size_t)used, "%.*s", (int)sizeof text - used - 1, why);
     store_head head = {
-        .kind = STORE_FAIL, .value_bytes = (uint32_t)strlen(text), .timeout_ms = (int32_t)status};
+        .kind = STORE_FAIL, .value_bytes = (uint32_t)strlen(text), .argument = (int32_t)status};
     tri_status first = store_request(store, head, "", text, &got);
     bool is_consequence = status == TRI_NETWORK || status == TRI_TIMEOUT || status == TRI_PEER_LOST;
     return is_consequence && !store->broken ? first : TRI_FAIL(status, "%s", text);

@@ -185,9 +185,9 @@ static void reply_failure(const store_core *core, client *c) {
 }
 
 static void fail(store_core *core, client *c, const store_head *head, const char *value) {
-    bool is_status = head->timeout_ms > TRI_OK && head->timeout_ms < TRI_STATUS_COUNT;
+    bool is_status = head->argument > TRI_OK && head->argument < TRI_STATUS_COUNT;
     if (core->failure.status == TRI_OK) {
-        core->failure.status = is_status ? (tri_status)head->timeout_ms : TRI_PEER_LOST;
+        core->failure.status = is_status ? (tri_status)head->argument : TRI_PEER_LOST;
         snprintf(core->failure.text, sizeof core->failure.text, "%.*s", (int)head->value_bytes,
                  value);
     }
@@ -306,7 +306,7 @@ static bool hello(store_core *core, client *c, const store_head *head, const cha
     c->arrived = core->seen[rank] = true;
     core->arrived++;
     core->claim_of[rank] = find_host(core, &body.claim);
-    wait_until(c, head->timeout_ms, now_ns);
+    wait_until(c, head->argument, now_ns);
     c->timeout_ms = body.total_ms;
     if (core->lost >= 0)
         fail_waits(core, core->lost);
@@ -336,11 +336,11 @@ static bool refuse(store_core *core, client *c, const store_head *head, const ch
 // second one is needed because a request on the first may block for long.
 static bool begin_watch(store_core *core, client *c, const store_head *head, const char *key,
                         int64_t now_ns) {
-    bool is_rank = head->number >= 0 && head->number < core->size && head->timeout_ms > 0;
+    bool is_rank = head->number >= 0 && head->number < core->size && head->argument > 0;
     if (c->rank >= 0 || !is_rank || strcmp(key, core->job) != 0) return false;
     c->rank = (int)head->number;
     c->watches = true;
-    store_watch_begin(&core->watch, c->rank, head->timeout_ms, now_ns);
+    store_watch_begin(&core->watch, c->rank, head->argument, now_ns);
     reply(c, TRI_OK, core->has_agent ? STORE_BY_AGENT : STORE_BY_RANK, NULL, 0);
     if (core->lost >= 0) send_loss(core, c, core->lost);
     return true;
@@ -349,7 +349,7 @@ static bool begin_watch(store_core *core, client *c, const store_head *head, con
 static void tell_beat(client *c, int rank, const store_watched *w) {
     store_head answer = {.kind = STORE_LATEST_BEAT,
                          .value_bytes = (uint32_t)w->beat_bytes,
-                         .timeout_ms = w->awaited,
+                         .argument = w->awaited,
                          .number = rank};
     append(&c->out, &answer, sizeof answer);
     append(&c->out, w->beat, w->beat_bytes);
@@ -426,7 +426,7 @@ static void get(store_core *core, client *c, const store_head *head, const char 
     }
     c->wanted = strdup(key);
     TRI_ASSERT(c->wanted);
-    wait_until(c, head->timeout_ms, now_ns);
+    wait_until(c, head->argument, now_ns);
     if (core->failure.status != TRI_OK)
         reply_failure(core, c);
     else if (core->lost >= 0)
@@ -583,7 +583,7 @@ int store_core_missing(const store_core *core) {
     return STORE_NO_RANK;
 }
 
-int store_core_present(const store_core *core) {
+int store_core_rank_connections(const store_core *core) {
     int present = 0;
     for (int i = 0; i < core->client_end; i++) {
         const client *c = &core->clients[i];

@@ -39,7 +39,7 @@ void store_core_sent(store_core *core, int client, size_t size);
 int64_t store_core_expire(store_core *core, int64_t now_ns);
 // How many connections belong to ranks that have not left and are not lost. Until all ranks have
 // arrived, each rank has one connection, so until then this is the number of ranks that wait.
-int store_core_present(const store_core *core);
+int store_core_rank_connections(const store_core *core);
 // Returns the lowest rank that has not arrived (sent HELLO), for messages; STORE_NO_RANK: all have.
 int store_core_missing(const store_core *core);
 // True if ranks have refused (ended with exit code 2), the one line that tells why is decided, and

@@ -63,7 +63,7 @@ bool store_refusals_take(store_refusals *r, int client, const store_head *head, 
         // A client may have only one request at a time.
         if (r->waiting[i].client == client) return false;
     copy_text(text, sizeof text, value + sizeof body, head->value_bytes - sizeof body);
-    int rank = (int)head->number, wait_ms = head->timeout_ms > 0 ? head->timeout_ms : 0;
+    int rank = (int)head->number, wait_ms = head->argument > 0 ? head->argument : 0;
     if (!r->told) r->begun_ns = now_ns;
     if (!r->has_told[rank]) {
         r->has_told[rank] = true;

@@ -24,7 +24,7 @@ static tri_status tell(tri_store *store, const store_refusal *body, const char *
         store_head head = {.kind = STORE_REFUSE,
                            .value_bytes = (uint32_t)(sizeof *body + length),
                            .number = store->identity.rank,
-                           .timeout_ms = left_ms < 0 ? 0 : (int32_t)left_ms};
+                           .argument = left_ms < 0 ? 0 : (int32_t)left_ms};
         tri_status status = store_request(store, head, store->identity.job, value, got);
         if (status == TRI_OK || !store->broken) return status;
         tri_os.close(store->fd);

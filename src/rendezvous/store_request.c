@@ -61,10 +61,10 @@ static tri_status receive_answer(tri_store *store, store_answer *out, int64_t un
     store_head head;
     TRI_TRY(receive_bytes(store, &head, sizeof head, until_ns));
     TRI_TRY(store_head_check(&head));
-    if (head.kind != STORE_REPLY || head.key_bytes || head.timeout_ms < 0 ||
-        head.timeout_ms >= TRI_STATUS_COUNT)
+    if (head.kind != STORE_REPLY || head.key_bytes || head.argument < 0 ||
+        head.argument >= TRI_STATUS_COUNT)
         return TRI_FAIL(TRI_INTERNAL, "store: got something else than an answer");
-    *out = (store_answer){(tri_status)head.timeout_ms, head.number, malloc(head.value_bytes + 1),
+    *out = (store_answer){(tri_status)head.argument, head.number, malloc(head.value_bytes + 1),
                           head.value_bytes};
     TRI_ASSERT(out->value);
     out->value[out->size] = 0;
@@ -76,7 +76,7 @@ static tri_status receive_answer(tri_store *store, store_answer *out, int64_t un
 static tri_status ask(tri_store *store, store_head head, const char *key, const void *value,
                       store_answer *out) {
     int64_t until_ns =
-        store_after_ms((head.timeout_ms > 0 ? head.timeout_ms : 0) + (int64_t)TRI_STORE_ANSWER_MS);
+        store_after_ms((head.argument > 0 ? head.argument : 0) + (int64_t)TRI_STORE_ANSWER_MS);
     head.key_bytes = (uint32_t)strlen(key);
     TRI_TRY(send_bytes(store, &head, sizeof head, until_ns));
     TRI_TRY(send_bytes(store, key, head.key_bytes, until_ns));

@@ -43,7 +43,7 @@ struct store_server {
     tri_identity identity;
     int tcp_count;
     // When to report which rank has not arrived, if one has not; INT64_MAX: this was done.
-    int64_t name_ns;
+    int64_t report_missing_ns;
     pthread_t thread;
     atomic_bool stopping;
     bool is_agent;
@@ -195,11 +195,11 @@ static void send_all(store_server *s) {
 
 static void name_missing(store_server *s) {
     int64_t now_ns = tri_os.monotonic_ns();
-    if (now_ns < s->name_ns) return;
+    if (now_ns < s->report_missing_ns) return;
     // A launcher that serves (an agent) may begin to serve before its ranks start. Until the first
     // of them has arrived, none is reported as missing.
-    bool has_begun = store_core_present(s->core) > 0;
-    s->name_ns = has_begun ? INT64_MAX : now_ns + TRI_STILL_AFTER_MS * 1000000ll;
+    bool has_begun = store_core_rank_connections(s->core) > 0;
+    s->report_missing_ns = has_begun ? INT64_MAX : now_ns + TRI_STILL_AFTER_MS * 1000000ll;
     if (!has_begun) return;
     int rank = store_core_missing(s->core);
     if (rank == STORE_NO_RANK) return;
@@ -208,7 +208,8 @@ static void name_missing(store_server *s) {
     if (!s->is_agent) snprintf(host, sizeof host, " (%s)", s->identity.host);
     tri_log(TRI_LOG_WARNING,
             "rank %d%s does not move: it has not arrived after %d s; %d of %d ranks wait", rank,
-            host, TRI_STILL_AFTER_MS / 1000, store_core_present(s->core), s->identity.size);
+            host, TRI_STILL_AFTER_MS / 1000, store_core_rank_connections(s->core),
+            s->identity.size);
 }
 
 // Returns how many entries of `fds` poll gets. poll fails if they are more than the descriptors
@@ -273,7 +274,7 @@ static void serve_generation(store_server *s, const tri_identity *identity) {
     if (s->is_agent) store_core_serve_as_agent(s->core);
     s->strangers.gate.run = store_run_hash(identity);
     s->strangers.gate.generation = identity->generation;
-    s->name_ns = tri_os.monotonic_ns() + TRI_STILL_AFTER_MS * 1000000ll;
+    s->report_missing_ns = tri_os.monotonic_ns() + TRI_STILL_AFTER_MS * 1000000ll;
 }
 
 // Stops serving the present start of the run (a generation) and serves the next one, if
@@ -319,13 +320,13 @@ static void *serve(void *context) {
         int64_t next = store_core_expire(s->core, tri_os.monotonic_ns());
         send_all(s);
         name_missing(s);
-        if (next > s->name_ns) next = s->name_ns;
+        if (next > s->report_missing_ns) next = s->report_missing_ns;
         if (atomic_load(&s->stopping) && end_ns == INT64_MAX) end_ns = begin_end(s);
         // If this process is a rank, the server waits for ranks that are still connected, because
         // they may still need keys. If it is a launcher (an agent), the server does not wait: a
         // launcher ends only after its ranks have ended, so a rank that still seems to be connected
         // is lost.
-        bool is_awaited = store_core_present(s->core) || store_core_has_refusals(s->core);
+        bool is_awaited = store_core_rank_connections(s->core) || store_core_has_refusals(s->core);
         if (end_ns != INT64_MAX &&
             (s->is_agent || !is_awaited || tri_os.monotonic_ns() >= end_ns)) {
             store_core_say_bye(s->core);

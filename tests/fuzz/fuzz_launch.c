@@ -84,7 +84,7 @@ static void fuzz_store(const uint8_t *data, size_t size) {
     for (int i = 0; i < 2; i++)
         say(core, clients[i],
             (store_head){
-                .kind = STORE_HELLO, .value_bytes = sizeof words, .number = i, .timeout_ms = 1000},
+                .kind = STORE_HELLO, .value_bytes = sizeof words, .number = i, .argument = 1000},
             "job", &words);
     int64_t now_ns = 0;
     while (size >= 2) {
@@ -104,7 +104,7 @@ static void fuzz_store(const uint8_t *data, size_t size) {
         data += 2 + count;
         size -= 2 + count;
     }
-    if (store_core_present(core) > 4) abort();
+    if (store_core_rank_connections(core) > 4) abort();
     store_core_say_replaced(core);
     store_core_destroy(core);
 }

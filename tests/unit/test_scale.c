@@ -20,7 +20,7 @@ static scale_view *make_view(bool weak) {
     *v = (scale_view){.arena = arena,
                       .name = "a <net> & \"more\"",
                       .strategy = "ddp",
-                      .weak = weak,
+                      .is_weak = weak,
                       .count = 3,
                       .rates = tri_rates_assumed,
                       .is_calibrated = true,

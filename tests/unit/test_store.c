@@ -171,8 +171,8 @@ static void rubbish_clients(void **state) {
         {.kind = 0x47455420}, // an unknown kind
         {.kind = STORE_SET, .key_bytes = UINT32_MAX},
         {.kind = STORE_SET, .key_bytes = 1, .value_bytes = UINT32_MAX},
-        {.kind = STORE_GET, .key_bytes = 0, .timeout_ms = -1}, // a request before HELLO
-        {.kind = STORE_HELLO, .number = 1},                    // a HELLO without job and size
+        {.kind = STORE_GET, .key_bytes = 0, .argument = -1}, // a request before HELLO
+        {.kind = STORE_HELLO, .number = 1},                  // a HELLO without job and size
     };
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
         int fd = -1, tries = 0;
@@ -227,7 +227,7 @@ static void second_rank_of_a_number_is_refused(void **state) {
     start_ranks(zero, 2, 2, meets, pids);
     int32_t hosts[3];
     assert_int_equal(read(fd, &head, sizeof head), sizeof head);
-    assert_int_equal(head.timeout_ms, TRI_OK);
+    assert_int_equal(head.argument, TRI_OK);
     assert_int_equal(head.value_bytes, sizeof hosts);
     assert_int_equal(read(fd, hosts, sizeof hosts), sizeof hosts);
     // Rank 1 gave no name of a host above, so it counts as on a host of its own.

@@ -35,7 +35,7 @@ static bool tell(int rank, const char *reason, bool is_printed) {
     snprintf(value.text, sizeof value.text, "%s", reason ? reason : "rank 9 said something");
     store_head head = {.kind = STORE_REFUSE,
                        .value_bytes = (uint32_t)(sizeof value.body + strlen(value.text)),
-                       .timeout_ms = TRI_REFUSAL_LOOK_MS,
+                       .argument = TRI_REFUSAL_LOOK_MS,
                        .number = rank};
     return store_refusals_take(&refusals, rank + 100, &head, (const char *)&value, now);
 }
