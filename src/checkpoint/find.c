@@ -132,7 +132,7 @@ static tri_status verify(tri_arena *arena, tri_comm *comm, const char *path) {
                                                            checkpoint_ranks(comm), &manifest));
 }
 
-static tri_status look(const char *path, checkpoint_sight *out) {
+static tri_status look(const char *path, checkpoint_seen_files *out) {
     if (snprintf(out->path, sizeof out->path, "%s", path) >= (int)sizeof out->path)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: the path is too long", path);
     return TRI_OK;
@@ -193,34 +193,34 @@ tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run
                                const char *resume, const char **out) {
     candidates all = {.count = 0}; // filled in on rank 0 only
     *out = NULL;
-    bool leads = checkpoint_rank(comm) == 0;
+    bool is_rank_0 = checkpoint_rank(comm) == 0;
     checkpoint_patience patience = CHECKPOINT_PATIENT;
     const char *first = NULL, *newest = NULL;
     if (strcmp(resume, "auto") == 0)
         TRI_TRY(await_newest(arena, comm, run_dir, &patience, &newest));
-    TRI_TRY(checkpoint_agree(comm, leads ? list(arena, run_dir, resume, &all) : TRI_OK));
+    TRI_TRY(checkpoint_agree(comm, is_rank_0 ? list(arena, run_dir, resume, &all) : TRI_OK));
     if (newest) put_first(arena, newest, &all);
-    const char **damages = leads ? TRI_NEW_ARRAY(arena, const char *, all.count + 1) : NULL;
+    const char **damages = is_rank_0 ? TRI_NEW_ARRAY(arena, const char *, all.count + 1) : NULL;
     for (int i = 0;; i++) {
-        checkpoint_sight sight = {.path = ""};
-        tri_status status = i < all.count ? look(all.paths[i], &sight) : TRI_OK;
+        checkpoint_seen_files seen = {.path = ""};
+        tri_status status = i < all.count ? look(all.paths[i], &seen) : TRI_OK;
         TRI_TRY(checkpoint_agree(comm, status));
-        TRI_TRY(checkpoint_broadcast(comm, &sight, sizeof sight));
-        if (!sight.path[0]) break;
-        TRI_TRY(checkpoint_await(comm, &patience, &sight));
-        status = verify(arena, comm, sight.path);
+        TRI_TRY(checkpoint_broadcast(comm, &seen, sizeof seen));
+        if (!seen.path[0]) break;
+        TRI_TRY(checkpoint_await(comm, &patience, &seen));
+        status = verify(arena, comm, seen.path);
         if (status == TRI_OK) {
             // Warns only if an intact checkpoint was found. If there is none, the error reports the
             // damage.
-            for (int k = 0; leads && k < i; k++)
+            for (int k = 0; is_rank_0 && k < i; k++)
                 tri_log(TRI_LOG_WARNING, "%s; falling back to the checkpoint before it",
                         damages[k]);
-            *out = tri_arena_strdup(arena, sight.path);
+            *out = tri_arena_strdup(arena, seen.path);
             return TRI_OK;
         }
         if (strcmp(resume, "auto") != 0 || !is_damage(status)) return status;
         if (i == 0) first = tri_arena_strdup(arena, tri_error_message());
-        if (leads) damages[i] = tri_arena_strdup(arena, tri_error_message());
+        if (is_rank_0) damages[i] = tri_arena_strdup(arena, tri_error_message());
     }
     if (!first) return TRI_OK;
     // No rank may end before all have received the last broadcast (an empty path, which says that

@@ -15,17 +15,16 @@
 static const char *const FILES[CHECKPOINT_MAX_FILES + 1] = {
     CHECKPOINT_STATE_FILE, CHECKPOINT_MODEL_FILE, CHECKPOINT_OPTIMIZER_FILE};
 
-static bool file_path(char out[PATH_MAX], const checkpoint_sight *sight, int i) {
-    return snprintf(out, PATH_MAX, "%s/%s", sight->path, FILES[i]) < PATH_MAX;
+static bool file_path(char out[PATH_MAX], const checkpoint_seen_files *seen, int i) {
+    return snprintf(out, PATH_MAX, "%s/%s", seen->path, FILES[i]) < PATH_MAX;
 }
 
-void checkpoint_look(checkpoint_sight *sight) {
+void checkpoint_look(checkpoint_seen_files *seen) {
     for (int i = 0; i < CHECKPOINT_MAX_FILES + 1; i++) {
         char path[PATH_MAX];
         struct stat info;
-        bool is_there =
-            file_path(path, sight, i) && stat(path, &info) == 0 && S_ISREG(info.st_mode);
-        sight->bytes[i] = is_there ? info.st_size : -1;
+        bool is_there = file_path(path, seen, i) && stat(path, &info) == 0 && S_ISREG(info.st_mode);
+        seen->bytes[i] = is_there ? info.st_size : -1;
     }
 }
 
@@ -75,15 +74,15 @@ void checkpoint_await_file(checkpoint_patience *patience, const char *path, int6
 }
 
 tri_status checkpoint_await(tri_comm *comm, checkpoint_patience *patience,
-                            checkpoint_sight *sight) {
+                            checkpoint_seen_files *seen) {
     // A single rank has no other rank that could see files earlier.
     if (checkpoint_ranks(comm) == 1) return TRI_OK;
-    checkpoint_look(sight);
-    TRI_TRY(checkpoint_largest(comm, sight->bytes, CHECKPOINT_MAX_FILES + 1));
+    checkpoint_look(seen);
+    TRI_TRY(checkpoint_largest(comm, seen->bytes, CHECKPOINT_MAX_FILES + 1));
     for (int i = 0; i < CHECKPOINT_MAX_FILES + 1; i++) {
         char path[PATH_MAX];
-        if (sight->bytes[i] >= 0 && file_path(path, sight, i))
-            checkpoint_await_file(patience, path, sight->bytes[i]);
+        if (seen->bytes[i] >= 0 && file_path(path, seen, i))
+            checkpoint_await_file(patience, path, seen->bytes[i]);
     }
     return TRI_OK;
 }

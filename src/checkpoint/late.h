@@ -29,21 +29,22 @@ typedef struct checkpoint_patience {
 
 // Which files of a checkpoint a host sees, and how long they are, so that all ranks know for which
 // files to wait.
-typedef struct checkpoint_sight {
+typedef struct checkpoint_seen_files {
     char path[PATH_MAX]; // the checkpoint's folder; empty: there is no checkpoint
     // Sizes in bytes of state.json and of the checkpoint's other files; -1: the file is not there.
     int64_t bytes[CHECKPOINT_MAX_FILES + 1];
-} checkpoint_sight;
+} checkpoint_seen_files;
 
-// Sets sight->bytes to the sizes of the checkpoint's files as this host sees them.
-void checkpoint_look(checkpoint_sight *sight);
+// Sets seen->bytes to the sizes of the checkpoint's files as this host sees them.
+void checkpoint_look(checkpoint_seen_files *seen);
 // Waits until this host sees the first `size_bytes` bytes of a file that another rank sees, or
 // until the time in `patience` has run out. It reports no failure, because opening the file
 // afterwards will.
 void checkpoint_await_file(checkpoint_patience *patience, const char *path, int64_t size_bytes);
-// Waits until this host sees every file of the checkpoint `sight->path` that at least one rank
+// Waits until this host sees every file of the checkpoint `seen->path` that at least one rank
 // sees, or until the time in `patience` has run out. Collective; all ranks pass the same path.
-tri_status checkpoint_await(tri_comm *comm, checkpoint_patience *patience, checkpoint_sight *sight);
+tri_status checkpoint_await(tri_comm *comm, checkpoint_patience *patience,
+                            checkpoint_seen_files *seen);
 // Waits in the same way for a single file, if at least one rank sees it. Collective.
 tri_status checkpoint_await_common(tri_comm *comm, checkpoint_patience *patience, const char *path);
 

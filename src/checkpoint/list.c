@@ -21,7 +21,7 @@ static const char *time_text(tri_arena *arena, int64_t unix_s) {
 
 // Checks a checkpoint quickly, without reading its tensors: only that its files exist with their
 // full length. Returns "" or what is wrong with it.
-static const char *fault_of(tri_arena *arena, const checkpoint_step *step) {
+static const char *what_is_wrong(tri_arena *arena, const checkpoint_step *step) {
     if (step->readable != TRI_OK) return step->why;
     for (int i = 0; i < step->manifest.file_count; i++) {
         const checkpoint_file *file = &step->manifest.files[i];
@@ -40,7 +40,7 @@ static void print_json(tri_arena *arena, const tri_tree *line, FILE *out) {
 
 static void list_json(tri_arena *arena, const char *home, const checkpoint_step *step, FILE *out) {
     const tri_checkpoint_info *info = &step->manifest.info;
-    const char *fault = fault_of(arena, step);
+    const char *fault = what_is_wrong(arena, step);
     tri_tree *line = tri_tree_map(arena);
     tri_tree_put(arena, line, "step", tri_tree_int(arena, step->step));
     tri_tree_put(arena, line, "path", tri_tree_string(arena, step->path));
@@ -66,7 +66,7 @@ static void list_json(tri_arena *arena, const char *home, const checkpoint_step 
 
 static void list_line(tri_arena *arena, const char *home, const checkpoint_step *step, FILE *out) {
     const tri_checkpoint_info *info = &step->manifest.info;
-    const char *fault = fault_of(arena, step);
+    const char *fault = what_is_wrong(arena, step);
     if (step->readable != TRI_OK) {
         fprintf(out, "%10lld  damaged: %s\n", (long long)step->step, fault);
         return;

@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 typedef struct own_chunk { // a chunk that this rank writes
-    int file, chunk_index;
+    int file_index, chunk_index;
     int64_t snapshot_offset;
 } own_chunk;
 
@@ -191,23 +191,23 @@ static void for_each_own_chunk(save *s, tri_status (*visit)(save *s, const own_c
             record(s, status);
             if (status != TRI_OK) return;
             const own_chunk *own = &s->own[next];
-            if (next == s->own_count || own->file != f || own->chunk_index != i) continue;
+            if (next == s->own_count || own->file_index != f || own->chunk_index != i) continue;
             next++;
             if (s->status == TRI_OK) record(s, visit(s, own));
         }
 }
 
 static tri_status read_chunk(save *s, const own_chunk *own, void *to) {
-    const checkpoint_image *image = &s->images[own->file];
+    const checkpoint_image *image = &s->images[own->file_index];
     return checkpoint_image_read(image, &image->chunks.items[own->chunk_index], to);
 }
 
 static tri_status write_chunk(save *s, const own_chunk *own, const void *bytes) {
-    const checkpoint_chunk *chunk = &s->images[own->file].chunks.items[own->chunk_index];
-    unsigned char *hash = s->manifest.files[own->file].hashes[own->chunk_index];
+    const checkpoint_chunk *chunk = &s->images[own->file_index].chunks.items[own->chunk_index];
+    unsigned char *hash = s->manifest.files[own->file_index].hashes[own->chunk_index];
     TRI_TRY(checkpoint_hash(bytes, chunk->size_bytes, hash));
-    return tri_os_pwrite_all(s->fds[own->file], bytes, (size_t)chunk->size_bytes, chunk->offset,
-                             path_of(s, own->file));
+    return tri_os_pwrite_all(s->fds[own->file_index], bytes, (size_t)chunk->size_bytes,
+                             chunk->offset, path_of(s, own->file_index));
 }
 
 static tri_status copy_to_snapshot(save *s, const own_chunk *own) {

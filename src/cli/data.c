@@ -17,7 +17,7 @@ static void print_field_json(const tri_data_summary *s) {
            "\"first\":{\"min\":%.6g,\"max\":%.6g,\"mean\":%.6g},\"channels\":[",
            s->field.name, tri_dtype_name(s->field.dtype),
            tri_shape_text(&s->field.shape, shape, sizeof shape), s->all.min, s->all.max,
-           s->all.mean, s->all.std, (long long)s->not_finite, tri_dtype_name(s->stored),
+           s->all.mean, s->all.std, (long long)s->not_finite, tri_dtype_name(s->stored_dtype),
            s->is_divided_by_255 ? "true" : "false", s->first.min, s->first.max, s->first.mean);
     for (int i = 0; i < s->channels; i++) {
         const tri_data_range *r = &s->channel[i];
@@ -49,7 +49,7 @@ static void print_field(const tri_data_summary *s) {
     printf("  %-10s %s %s, %.4g to %.4g, mean %.4g, std %.4g, %lld not finite\n", s->field.name,
            tri_dtype_name(s->field.dtype), tri_shape_text(&s->field.shape, shape, sizeof shape),
            s->all.min, s->all.max, s->all.mean, s->all.std, (long long)s->not_finite);
-    printf("             %s in the files%s\n", tri_dtype_name(s->stored),
+    printf("             %s in the files%s\n", tri_dtype_name(s->stored_dtype),
            s->is_divided_by_255 ? ": bytes are divided by 255, then data.transform" : "");
     for (int i = 0; i < s->channels; i++)
         printf("             channel %d: %.4g to %.4g, mean %.4g, std %.4g\n", i, s->channel[i].min,

@@ -21,7 +21,7 @@ double scale_samples_per_s(const scale_point *point) {
 }
 
 double scale_waiting(const scale_point *point) {
-    return point->is_measured ? point->measured.waiting : point->simulated_waiting;
+    return point->is_measured ? point->measured.waiting_fraction : point->simulated_waiting;
 }
 
 double scale_speedup(const scale_view *v, int point) {
@@ -127,7 +127,7 @@ static tri_tree *measured_tree(tri_arena *arena, const scale_point *p) {
     tri_tree_put(arena, map, "step_s_low", number(arena, batch / m->samples_per_s_high));
     tri_tree_put(arena, map, "step_s_high", number(arena, batch / m->samples_per_s_low));
     tri_tree_put(arena, map, "chunks", tri_tree_int(arena, m->chunks));
-    tri_tree_put(arena, map, "waiting", number(arena, m->waiting));
+    tri_tree_put(arena, map, "waiting", number(arena, m->waiting_fraction));
     tri_tree_put(arena, map, "threads", tri_tree_int(arena, m->threads));
     tri_tree_put(arena, map, "link_bytes_per_s",
                  p->link_bytes_per_s > 0 ? number(arena, p->link_bytes_per_s)

@@ -43,7 +43,8 @@ static void print_json(const tri_train_request *request, const tri_train_result 
     tri_tree_put(arena, map, "samples", tri_tree_int(arena, r->samples));
     tri_tree_put(arena, map, "wall_s", tri_tree_double(arena, r->wall_s));
     tri_tree_put(arena, map, "samples_per_s", tri_tree_double(arena, r->samples_per_s));
-    if (r->waiting > 0) tri_tree_put(arena, map, "waiting", tri_tree_double(arena, r->waiting));
+    if (r->waiting_fraction > 0)
+        tri_tree_put(arena, map, "waiting", tri_tree_double(arena, r->waiting_fraction));
     if (r->starved_cores > 0)
         tri_tree_put(arena, map, "cores", tri_tree_double(arena, r->starved_cores));
     if (r->has_loss) {
@@ -80,10 +81,10 @@ enum { MOST_WAITING_PERCENT = 20, LEAST_S = 5 };
 // hosts. Then the network is slow, or one rank is slow (observe/straggler.c names such a rank). In
 // a short run it prints nothing, because the first steps, which are slower, would dominate.
 static void print_waiting(const tri_train_result *r) {
-    if (r->hosts > 1 && r->wall_s > LEAST_S && 100 * r->waiting > MOST_WAITING_PERCENT)
+    if (r->hosts > 1 && r->wall_s > LEAST_S && 100 * r->waiting_fraction > MOST_WAITING_PERCENT)
         printf("waiting: %.0f%% of the steps' time, for ranks of other hosts or the network; "
                "`trireme preflight` measures the links\n",
-               100 * r->waiting);
+               100 * r->waiting_fraction);
 }
 
 static void print_summary(const cli_context *context, const tri_train_request *request,

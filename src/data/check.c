@@ -69,14 +69,14 @@ static void report_field(const tri_dataset *dataset, int index, const sums *from
     const tri_data_field *field = tri_dataset_field(dataset, index);
     *out = (tri_data_summary){
         .field = *field,
-        .stored = tri_dataset_stored(dataset, index),
+        .stored_dtype = tri_dataset_stored(dataset, index),
         .all = range_of(&from->all),
         .first = range_of(&from->first),
         .not_finite = from->all.not_finite,
         .first_not_finite = from->first_not_finite,
         .channels = channel_count(field),
     };
-    out->is_divided_by_255 = out->stored == TRI_U8 && is_image(field);
+    out->is_divided_by_255 = out->stored_dtype == TRI_U8 && is_image(field);
     for (int i = 0; i < out->channels; i++) out->channel[i] = range_of(&from->channel[i]);
 }
 
@@ -92,7 +92,7 @@ static void warn_of_large(tri_data_report *out) {
         snprintf(out->warnings[out->warning_count++], sizeof *out->warnings,
                  "images are %s up to %g, and the model gets them unchanged: only U8 is divided by "
                  "255; save them as uint8, or divide them",
-                 tri_dtype_name(s->stored), s->all.max);
+                 tri_dtype_name(s->stored_dtype), s->all.max);
     }
 }
 

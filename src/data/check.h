@@ -16,7 +16,7 @@ typedef struct tri_data_range {
 
 typedef struct tri_data_summary {
     tri_data_field field;      // `name` is valid as long as the options of tri_data_check
-    tri_dtype stored;          // the type in the files
+    tri_dtype stored_dtype;    // the type in the files
     bool is_divided_by_255;    // true for images of bytes, whose values become 0 to 1
     tri_data_range all, first; // over all samples, and of the first sample
     int64_t not_finite;        // number of NaN and infinite values

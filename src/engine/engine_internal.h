@@ -275,7 +275,7 @@ typedef struct engine_takes {
     int copy_count;
     int turn; // which heap of engine_memory.inputs belongs to the step that is being issued
     // By heap of engine_memory.inputs: the ticket of the last step that reads the heap.
-    tri_ticket read[2];
+    tri_ticket last_reader[2];
 } engine_takes;
 
 // The step that is being issued, with everything that an action needs to know of it.

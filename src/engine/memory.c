@@ -173,14 +173,15 @@ tri_status engine_allocate(tri_engine *e) {
     TRI_TRY(agree_on_size(e, &state_bytes));
     const tri_flat *flat = &plan->flat;
     const int64_t f32 = sizeof(float), half = (int64_t)tri_dtype_bytes(flat->half_dtype);
-    int64_t stored =
-        plan->sharing.releases ? flat->own_elements[0] : flat->elements[TRI_FLAT_STORED];
+    int64_t stored = plan->sharing.releases ? flat->own_elements[TRI_FLAT_STORED]
+                                            : flat->elements[TRI_FLAT_STORED];
     int64_t masters =
-        plan->offload.set.masters[TRI_BUCKET_TRAINED_HALF] ? 0 : flat->own_elements[1];
+        plan->offload.set.masters[TRI_BUCKET_TRAINED_HALF] ? 0 : flat->own_elements[TRI_FLAT_HALF];
     if (plan->offload.set.masters[TRI_BUCKET_TRAINED]) stored = 0;
-    int64_t narrow = plan->sharing.releases ? flat->own_elements[1] : flat->elements[TRI_FLAT_HALF];
+    int64_t half_elements =
+        plan->sharing.releases ? flat->own_elements[TRI_FLAT_HALF] : flat->elements[TRI_FLAT_HALF];
     TRI_TRY(allocate_parameters(e, stored * f32, &e->memory.stored));
-    TRI_TRY(allocate_parameters(e, narrow * half, &e->memory.half_parameters));
+    TRI_TRY(allocate_parameters(e, half_elements * half, &e->memory.half_parameters));
     TRI_TRY(allocate(e, masters * f32, &e->memory.masters));
     if (plan->sharing.scatters_rounds)
         TRI_TRY(allocate_shared(e, flat->gradient_own_elements * f32, &e->memory.own_gradients));

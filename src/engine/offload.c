@@ -25,8 +25,9 @@ int64_t engine_storage_offset(const tri_engine *e, int unit, tri_bucket_kind buc
     const tri_flat_bucket *p = &flat->units[unit].buckets[bucket];
     const int64_t f32 = (int64_t)sizeof(float);
     int64_t states = e->plan->offload.set.states;
-    int64_t masters = states * flat->state_elements, stored = masters + flat->own_elements[1];
-    int64_t gradients = stored + flat->own_elements[0];
+    int64_t masters = states * flat->state_elements,
+            stored = masters + flat->own_elements[TRI_FLAT_HALF];
+    int64_t gradients = stored + flat->own_elements[TRI_FLAT_STORED];
     switch (what) {
     case ENGINE_HOST_HALF:
         return f32 * (gradients + flat->gradient_own_elements) +

@@ -45,7 +45,7 @@ struct tri_storage {
     pthread_mutex_t lock;
     pthread_cond_t more, less; // signalled when an item was added, and when an item is done
     item queue[QUEUE];         // item n is queue[n mod QUEUE]
-    uint64_t begun, done;      // how many items were added so far, and how many of them are done
+    uint64_t added, done;      // how many items were added so far, and how many of them are done
     bool stops;
     tri_status status; // TRI_OK, or the first failure
     char message[TRI_MESSAGE_MAX_BYTES];
@@ -178,8 +178,8 @@ static void *work(void *context) {
     tri_storage *s = context;
     pthread_mutex_lock(&s->lock);
     for (;;) {
-        while (s->done == s->begun && !s->stops) pthread_cond_wait(&s->more, &s->lock);
-        if (s->done == s->begun) break;
+        while (s->done == s->added && !s->stops) pthread_cond_wait(&s->more, &s->lock);
+        if (s->done == s->added) break;
         item it = s->queue[s->done % QUEUE];
         bool failed = s->status != TRI_OK;
         pthread_mutex_unlock(&s->lock);
@@ -280,8 +280,8 @@ static tri_status outcome(const tri_storage *s) {
 
 // Adds an item to the queue; waits while the queue is full. The caller holds the lock.
 static void push(tri_storage *s, item it) {
-    while (s->begun - s->done == QUEUE) pthread_cond_wait(&s->less, &s->lock);
-    s->queue[s->begun++ % QUEUE] = it;
+    while (s->added - s->done == QUEUE) pthread_cond_wait(&s->less, &s->lock);
+    s->queue[s->added++ % QUEUE] = it;
     pthread_cond_signal(&s->more);
 }
 
@@ -298,7 +298,7 @@ tri_status tri_storage_start(tri_storage *s, const tri_storage_op *ops, int coun
                              const char *label, uint64_t *ticket) {
     pthread_mutex_lock(&s->lock);
     for (int i = 0; i < count; i++) push(s, (item){.op = ops[i], .label = label});
-    *ticket = s->begun;
+    *ticket = s->added;
     tri_status status = outcome(s);
     pthread_mutex_unlock(&s->lock);
     return status;
@@ -307,7 +307,7 @@ tri_status tri_storage_start(tri_storage *s, const tri_storage_op *ops, int coun
 tri_status tri_storage_call(tri_storage *s, const tri_storage_work *work, uint64_t *ticket) {
     pthread_mutex_lock(&s->lock);
     push(s, (item){.work = *work});
-    *ticket = s->begun;
+    *ticket = s->added;
     tri_status status = outcome(s);
     pthread_mutex_unlock(&s->lock);
     return status;

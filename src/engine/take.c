@@ -23,14 +23,14 @@ void engine_begin_takes(tri_engine *e) {
 }
 
 tri_status engine_end_takes(tri_engine *e) {
-    return e->device->backend->record(e->queue, &e->takes.read[e->takes.turn]);
+    return e->device->backend->record(e->queue, &e->takes.last_reader[e->takes.turn]);
 }
 
 tri_status engine_may_take(tri_engine *e, const tri_action *a) {
     const tri_schedule_request *r = &e->run.step->request;
     bool has_own = r->takes_ahead;
     for (int i = 0; i < a->round && has_own; i++) has_own = r->round_sizes[i] == 0;
-    const tri_ticket *ticket = has_own ? &e->takes.read[e->takes.turn] : &e->run.begin;
+    const tri_ticket *ticket = has_own ? &e->takes.last_reader[e->takes.turn] : &e->run.begin;
     return engine_let_wait(e, e->takes.queue, ticket);
 }
 

@@ -244,12 +244,12 @@ tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dt
     name = tri_arena_strdup(graph->arena, name);
     size_t layer = tri_parameter_layer(name);
     int index = graph->parameter_count;
-    int before = tri_index_find(&graph->layer_parameters, name, layer);
+    int previous = tri_index_find(&graph->layer_parameters, name, layer);
     tri_index_put(graph->arena, &graph->parameter_index, name, strlen(name), index);
     tri_index_put(graph->arena, &graph->layer_parameters, name, layer, index);
     TRI_PUSH(graph->arena, graph->parameters, graph->parameter_count, graph->parameter_capacity) =
         (tri_parameter_info){.name = name,
-                             .before = before == TRI_NOT_IN_INDEX ? -1 : before,
+                             .previous_of_layer = previous == TRI_NOT_IN_INDEX ? -1 : previous,
                              .role = role,
                              .dtype = dtype,
                              .shape = shape,

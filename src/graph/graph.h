@@ -115,7 +115,7 @@ typedef struct tri_parameter_info {
     double momentum; // of a statistic: new = (1 − momentum) · old + momentum · mean over the step
     int block;
     tri_value value;
-    int before; // the parameter of the same layer that was added before it; -1: none
+    int previous_of_layer; // the parameter of the same layer that was added before it; -1: none
     // How tensor parallelism slices the parameter's layer, as the model has set it
     // (tri_split_layer).
     tri_split split;
@@ -271,7 +271,7 @@ struct tri_graph {
     // Find layers, blocks and parameters by their names.
     tri_index layer_index, block_index, parameter_index;
     // By a layer's name: the parameter that was added to the layer last. The others of the layer
-    // are found from it by tri_parameter_info.before.
+    // are found from it by tri_parameter_info.previous_of_layer.
     tri_index layer_parameters;
     const char **blocks; // names of the blocks
     int block_count, block_capacity;

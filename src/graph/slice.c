@@ -40,6 +40,6 @@ void tri_split_layer(tri_graph *graph, const char *layer, tri_split split) {
     if (last == TRI_NOT_IN_INDEX)
         tri_graph_fail(graph, "tri_split_layer: no layer is named '%s'", layer);
     else
-        for (int i = last; i >= 0; i = graph->parameters[i].before)
+        for (int i = last; i >= 0; i = graph->parameters[i].previous_of_layer)
             graph->parameters[i].split = split;
 }

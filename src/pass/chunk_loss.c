@@ -15,10 +15,10 @@ enum { WHOLE_BYTES = 1 << 23 };
 
 // The nodes around one cross-entropy that a single new node replaces, by their indices in the
 // graph; -1: there is none.
-typedef struct head {
+typedef struct replaced_nodes {
     int linear, loss, accuracy; // nodes of the forward pass; only evaluation has an accuracy
     int loss_grad, weight_grad, x_grad; // nodes of the backward pass; -1 in evaluation
-} head;
+} replaced_nodes;
 
 typedef struct chunking {
     tri_graph *graph;
@@ -77,14 +77,14 @@ static bool takes_layer(const tri_graph *g, const tri_node *linear) {
 // x are not both computed, or further nodes read the gradient of the scores. Also false if the
 // gradient of x is one rank's term of a sum over ranks: that gradient has to be F32, and the node
 // that replaces these nodes would make it in x's type.
-static bool find_gradients(const chunking *c, head *h) {
+static bool find_gradients(const chunking *c, replaced_nodes *r) {
     const tri_graph *g = c->graph;
-    const tri_node *linear = &g->nodes[h->linear];
-    tri_value dy = g->nodes[h->loss_grad].outputs[0];
-    h->weight_grad = reader_of(c, dy, &tri_op_linear_grad_weight, 1);
-    h->x_grad = reader_of(c, dy, &tri_op_linear_grad_input, 0);
-    if (c->uses[dy.id] != 2 || h->weight_grad < 0 || h->x_grad < 0) return false;
-    const tri_node *weight_grad = &g->nodes[h->weight_grad], *x_grad = &g->nodes[h->x_grad];
+    const tri_node *linear = &g->nodes[r->linear];
+    tri_value dy = g->nodes[r->loss_grad].outputs[0];
+    r->weight_grad = reader_of(c, dy, &tri_op_linear_grad_weight, 1);
+    r->x_grad = reader_of(c, dy, &tri_op_linear_grad_input, 0);
+    if (c->uses[dy.id] != 2 || r->weight_grad < 0 || r->x_grad < 0) return false;
+    const tri_node *weight_grad = &g->nodes[r->weight_grad], *x_grad = &g->nodes[r->x_grad];
     return is_same(g, linear->inputs[0], weight_grad->inputs[0]) &&
            x_grad->inputs[1].id == linear->inputs[1].id &&
            !((const tri_linear_grad_attr *)x_grad->attr)->wide;
@@ -94,23 +94,24 @@ static bool find_gradients(const chunking *c, head *h) {
 // replace them, for example because the scores do not come from a linear layer, or because further
 // nodes read the scores. There are such further nodes where tensor-parallel ranks divide the
 // classes: they combine the results of all ranks (vocab_parallel_loss.c).
-static bool find_head(const chunking *c, int loss, head *h) {
+static bool find_replaced(const chunking *c, int loss, replaced_nodes *r) {
     const tri_graph *g = c->graph;
     const tri_node *node = &g->nodes[loss];
     const tri_node *linear = tri_value_node(g, node->inputs[0]);
     if (!linear || linear->op != &tri_op_linear || linear->block != node->block) return false;
     tri_value scores = node->inputs[0];
-    *h = (head){.linear = (int)(linear - g->nodes), .loss = loss, .weight_grad = -1, .x_grad = -1};
-    h->accuracy = reader_of(c, scores, &tri_op_accuracy, 0);
-    h->loss_grad = reader_of(c, scores, &tri_op_cross_entropy_grad, 0);
+    *r = (replaced_nodes){
+        .linear = (int)(linear - g->nodes), .loss = loss, .weight_grad = -1, .x_grad = -1};
+    r->accuracy = reader_of(c, scores, &tri_op_accuracy, 0);
+    r->loss_grad = reader_of(c, scores, &tri_op_cross_entropy_grad, 0);
     if (!takes_layer(g, linear)) return false;
-    if (c->uses[scores.id] != 1 + (h->accuracy >= 0) + (h->loss_grad >= 0)) return false;
-    int other = h->accuracy >= 0 ? h->accuracy : h->loss_grad;
+    if (c->uses[scores.id] != 1 + (r->accuracy >= 0) + (r->loss_grad >= 0)) return false;
+    int other = r->accuracy >= 0 ? r->accuracy : r->loss_grad;
     if (other >= 0 && (g->nodes[other].inputs[1].id != node->inputs[1].id ||
                        g->nodes[other].block != node->block))
         return false;
-    if (h->loss_grad < 0) return true;
-    return h->accuracy < 0 && find_gradients(c, h);
+    if (r->loss_grad < 0) return true;
+    return r->accuracy < 0 && find_gradients(c, r);
 }
 
 // Makes a node with these inputs. If outputs[k] is a value of the graph, it becomes the node's
@@ -137,26 +138,26 @@ static tri_node make_node(const chunking *c, const tri_op *op, const tri_node *l
     return node;
 }
 
-static tri_node evaluation_node(const chunking *c, const head *h) {
+static tri_node evaluation_node(const chunking *c, const replaced_nodes *r) {
     const tri_graph *g = c->graph;
-    const tri_node *linear = &g->nodes[h->linear], *loss = &g->nodes[h->loss];
-    tri_linear_cross_entropy_attr attr = {.accuracy = h->accuracy >= 0};
+    const tri_node *linear = &g->nodes[r->linear], *loss = &g->nodes[r->loss];
+    tri_linear_cross_entropy_attr attr = {.accuracy = r->accuracy >= 0};
     tri_value outputs[3] = {loss->outputs[0]};
-    if (attr.accuracy) outputs[1] = g->nodes[h->accuracy].outputs[0];
+    if (attr.accuracy) outputs[1] = g->nodes[r->accuracy].outputs[0];
     return make_node(
         c, &tri_op_linear_cross_entropy, linear, TRI_PHASE_FORWARD, &attr,
         (tri_value[]){linear->inputs[0], linear->inputs[1], loss->inputs[1], linear->inputs[2]},
         outputs);
 }
 
-static tri_node training_node(const chunking *c, const head *h) {
+static tri_node training_node(const chunking *c, const replaced_nodes *r) {
     const tri_graph *g = c->graph;
-    const tri_node *linear = &g->nodes[h->linear], *loss = &g->nodes[h->loss];
-    const tri_node *weight_grad = &g->nodes[h->weight_grad], *x_grad = &g->nodes[h->x_grad];
+    const tri_node *linear = &g->nodes[r->linear], *loss = &g->nodes[r->loss];
+    const tri_node *weight_grad = &g->nodes[r->weight_grad], *x_grad = &g->nodes[r->x_grad];
     tri_value outputs[5] = {x_grad->outputs[0], weight_grad->outputs[0], weight_grad->outputs[1],
                             loss->outputs[0]};
     tri_value inputs[] = {weight_grad->inputs[0], linear->inputs[1], loss->inputs[1],
-                          g->nodes[h->loss_grad].inputs[2], linear->inputs[2]};
+                          g->nodes[r->loss_grad].inputs[2], linear->inputs[2]};
     return make_node(c, &tri_op_linear_cross_entropy_grad, linear, TRI_PHASE_BACKWARD, NULL, inputs,
                      outputs);
 }
@@ -167,23 +168,23 @@ static bool has_kernel(const chunking *c, const tri_node *node) {
     return def && def->chunks_scores;
 }
 
-// Replaces the nodes of `h` by one node, which stands where the last of them stood, because only
+// Replaces the nodes of `r` by one node, which stands where the last of them stood, because only
 // then all that it reads has been computed. Does nothing if the device has no kernel for the node.
-static void replace(chunking *c, const head *h) {
+static void replace(chunking *c, const replaced_nodes *r) {
     tri_graph *g = c->graph;
-    bool training = h->loss_grad >= 0;
-    tri_node node = training ? training_node(c, h) : evaluation_node(c, h);
+    bool training = r->loss_grad >= 0;
+    tri_node node = training ? training_node(c, r) : evaluation_node(c, r);
     if (g->status != TRI_OK || !has_kernel(c, &node)) return;
-    const int replaced[] = {h->linear,    h->loss,        h->accuracy,
-                            h->loss_grad, h->weight_grad, h->x_grad};
+    const int replaced[] = {r->linear,    r->loss,        r->accuracy,
+                            r->loss_grad, r->weight_grad, r->x_grad};
     int last = 0;
     for (size_t i = 0; i < sizeof replaced / sizeof *replaced; i++) {
         if (replaced[i] < 0) continue;
         c->dropped[replaced[i]] = true;
         if (replaced[i] > last) last = replaced[i];
     }
-    g->values[g->nodes[h->linear].outputs[0].id] = (tri_value_info){0};
-    if (training) g->values[g->nodes[h->loss_grad].outputs[0].id] = (tri_value_info){0};
+    g->values[g->nodes[r->linear].outputs[0].id] = (tri_value_info){0};
+    if (training) g->values[g->nodes[r->loss_grad].outputs[0].id] = (tri_value_info){0};
     c->dropped[last] = false;
     g->nodes[last] = node;
 }
@@ -213,9 +214,9 @@ tri_status tri_pass_chunk_loss(tri_graph *graph, const tri_device_description *d
                   .dropped = TRI_NEW_ARRAY(graph->arena, bool, graph->node_count)};
     count_uses(&c);
     for (int i = 0; i < graph->node_count; i++) {
-        head h;
+        replaced_nodes r;
         if (c.dropped[i] || graph->nodes[i].op != &tri_op_cross_entropy) continue;
-        if (find_head(&c, i, &h)) replace(&c, &h);
+        if (find_replaced(&c, i, &r)) replace(&c, &r);
     }
     if (graph->status != TRI_OK) return TRI_FAIL(graph->status, "%s", graph->message);
     remove_dropped(&c);

@@ -44,7 +44,7 @@ static void copy_gradients(tri_graph *g, const bool *awaited) {
 
 // Whether node i moves to the phase WEIGHT. The nodes from `before` on are the copies that
 // copy_gradients has made, which move too.
-static bool waits(const tri_graph *g, int i, int before, const bool *awaited) {
+static bool moves_to_weight(const tri_graph *g, int i, int before, const bool *awaited) {
     return g->nodes[i].phase == TRI_PHASE_BACKWARD && (i >= before || !awaited[i]);
 }
 
@@ -61,14 +61,14 @@ tri_status tri_pass_split_backward(tri_graph *graph) {
     // `nodes` at which the next one of them is put. The nodes of the last block come first there.
     int *next = TRI_NEW_ARRAY(graph->arena, int, graph->block_count);
     for (int i = 0; i < graph->node_count; i++)
-        if (waits(graph, i, before, awaited)) next[graph->nodes[i].block]++;
+        if (moves_to_weight(graph, i, before, awaited)) next[graph->nodes[i].block]++;
     for (int block = graph->block_count - 1; block >= 0; block--) {
         int waiting = next[block];
         next[block] = count;
         count += waiting;
     }
     for (int i = 0; i < graph->node_count; i++) {
-        if (!waits(graph, i, before, awaited)) continue;
+        if (!moves_to_weight(graph, i, before, awaited)) continue;
         tri_node *node = &nodes[next[graph->nodes[i].block]++];
         *node = graph->nodes[i];
         node->phase = TRI_PHASE_WEIGHT;

@@ -178,7 +178,7 @@ typedef struct timed {
     // Decides the order of messages that are ready at the same time: the number of the block that
     // makes the value. It is negative for a value of the backward pass, because that pass begins
     // with the last block.
-    int turn;
+    int tie_break;
 } timed;
 
 static int compare(const void *x, const void *y) {
@@ -187,7 +187,7 @@ static int compare(const void *x, const void *y) {
     bool back_b = tri_action_lane(b->action.kind) == TRI_LANE_BACK;
     if (back != back_b) return back ? 1 : -1;
     if (a->ready != b->ready) return a->ready < b->ready ? -1 : 1;
-    if (a->turn != b->turn) return a->turn < b->turn ? -1 : 1;
+    if (a->tie_break != b->tie_break) return a->tie_break < b->tie_break ? -1 : 1;
     if (a->action.edge != b->action.edge) return a->action.edge < b->action.edge ? -1 : 1;
     return (a->action.round > b->action.round) - (a->action.round < b->action.round);
 }
@@ -247,7 +247,7 @@ static void add_edge(const clock_work *c, const index_of_actions *p, int number,
         timed *t = &out[(*count)++];
         *t = (timed){.action = {.kind = kinds[way][sends], .edge = number, .round = round},
                      .ready = c->end[clock_index(r, way, edge->from_stage, round)],
-                     .turn = edge->back ? -edge->from_block : edge->from_block};
+                     .tie_break = edge->back ? -edge->from_block : edge->from_block};
         int block = sends ? edge->from_block : edge->to_block;
         int own = p->of[way][block * r->rounds + round];
         int due = first_from(p, t->ready);

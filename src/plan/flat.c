@@ -22,7 +22,7 @@ bool tri_bucket_has_gradients(tri_bucket_kind bucket) {
 static int64_t round_up(int64_t count, int64_t to) { return (count + to - 1) / to * to; }
 
 // Reserves `count` elements at the end of a buffer, whose end is *end, and returns their offset.
-static int64_t take(int64_t *end, int64_t count) {
+static int64_t reserve(int64_t *end, int64_t count) {
     *end += count;
     return *end - count;
 }
@@ -165,14 +165,14 @@ tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request) {
             bucket->own = bucket->elements / flat.shards;
             if (!flat.units[u].here) continue;
             int width = tri_bucket_is_half((tri_bucket_kind)k) ? TRI_FLAT_HALF : TRI_FLAT_STORED;
-            bucket->offset = take(&flat.elements[width], bucket->elements);
-            bucket->own_offset = take(&flat.own_elements[width], bucket->own);
+            bucket->offset = reserve(&flat.elements[width], bucket->elements);
+            bucket->own_offset = reserve(&flat.own_elements[width], bucket->own);
             if (tri_bucket_has_gradients((tri_bucket_kind)k)) {
-                bucket->gradient_offset = take(&flat.gradient_elements, bucket->elements);
-                bucket->gradient_own_offset = take(&flat.gradient_own_elements, bucket->own);
+                bucket->gradient_offset = reserve(&flat.gradient_elements, bucket->elements);
+                bucket->gradient_own_offset = reserve(&flat.gradient_own_elements, bucket->own);
             }
             if (tri_bucket_is_trained((tri_bucket_kind)k))
-                bucket->state_offset = take(&flat.state_elements, bucket->own);
+                bucket->state_offset = reserve(&flat.state_elements, bucket->own);
         }
     return flat;
 }

@@ -18,7 +18,7 @@ typedef struct track {
     int64_t size_bytes, offset;
     int64_t after;   // the first offset after the track's memory
     int first, last; // first and last interval of the track, in the order of time
-    int before;      // in the list of free tracks: the one that became free before this one
+    int next_free;   // in the list of free tracks: the one that became free before this one
 } track;
 
 typedef struct packer {
@@ -90,7 +90,7 @@ static void find_tracks(packer *p, int count) {
             const tri_interval *over = &p->intervals[p->by_end[ended]];
             if (over->size_bytes != item->size_bytes || over->last >= item->first) break;
             int freed = p->track_of[p->by_end[ended]];
-            p->tracks[freed].before = free_track;
+            p->tracks[freed].next_free = free_track;
             free_track = freed;
         }
         p->next[now] = -1;
@@ -99,7 +99,7 @@ static void find_tracks(packer *p, int count) {
             taken = p->track_count++;
             p->tracks[taken] = (track){.size_bytes = item->size_bytes, .first = now};
         } else {
-            free_track = p->tracks[taken].before;
+            free_track = p->tracks[taken].next_free;
             p->next[p->tracks[taken].last] = now;
         }
         p->tracks[taken].last = now;

@@ -102,9 +102,11 @@ int64_t tri_plan_offloaded_bytes(const tri_plan *plan) {
     const bool *masters = plan->offload.set.masters;
     bool on_host = plan->offload.steps_on_host;
     int64_t half = (int64_t)tri_dtype_bytes(flat->half_dtype);
-    int64_t elements = flat->state_elements * plan->offload.set.states +
-                       (masters[TRI_BUCKET_TRAINED_HALF] ? flat->own_elements[1] : 0) +
-                       (masters[TRI_BUCKET_TRAINED] || on_host ? flat->own_elements[0] : 0) +
-                       (on_host ? flat->gradient_own_elements : 0);
-    return elements * (int64_t)sizeof(float) + (on_host ? flat->own_elements[1] * half : 0);
+    int64_t elements =
+        flat->state_elements * plan->offload.set.states +
+        (masters[TRI_BUCKET_TRAINED_HALF] ? flat->own_elements[TRI_FLAT_HALF] : 0) +
+        (masters[TRI_BUCKET_TRAINED] || on_host ? flat->own_elements[TRI_FLAT_STORED] : 0) +
+        (on_host ? flat->gradient_own_elements : 0);
+    return elements * (int64_t)sizeof(float) +
+           (on_host ? flat->own_elements[TRI_FLAT_HALF] * half : 0);
 }

@@ -202,11 +202,14 @@ static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
                      tri_round_gradients(plan, step, &step->schedule.actions[k], NULL, NULL));
     }
     const bool *offload_set = plan->offload.set.masters;
-    int64_t stored =
-        plan->sharing.releases ? flat->own_elements[0] : flat->elements[TRI_FLAT_STORED];
-    int64_t narrow = plan->sharing.releases ? flat->own_elements[1] : flat->elements[TRI_FLAT_HALF];
-    int64_t offloaded_stored = offload_set[TRI_BUCKET_TRAINED] ? flat->own_elements[0] : 0;
-    int64_t offloaded_half = offload_set[TRI_BUCKET_TRAINED_HALF] ? flat->own_elements[1] : 0;
+    int64_t stored = plan->sharing.releases ? flat->own_elements[TRI_FLAT_STORED]
+                                            : flat->elements[TRI_FLAT_STORED];
+    int64_t half_elements =
+        plan->sharing.releases ? flat->own_elements[TRI_FLAT_HALF] : flat->elements[TRI_FLAT_HALF];
+    int64_t offloaded_stored =
+        offload_set[TRI_BUCKET_TRAINED] ? flat->own_elements[TRI_FLAT_STORED] : 0;
+    int64_t offloaded_half =
+        offload_set[TRI_BUCKET_TRAINED_HALF] ? flat->own_elements[TRI_FLAT_HALF] : 0;
     int64_t states = flat->state_elements * plan->optimizer_states;
     int64_t offloaded_states = flat->state_elements * plan->offload.set.states;
     int64_t gradients =
@@ -219,8 +222,9 @@ static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
     if (packed && heap < f32 * gradients) gradients = 0;
     if (packed) heap -= f32 * gradients;
     plan->memory = (tri_memory_plan){
-        .parameters = f32 * (stored - offloaded_stored + flat->own_elements[1] - offloaded_half) +
-                      half * narrow,
+        .parameters =
+            f32 * (stored - offloaded_stored + flat->own_elements[TRI_FLAT_HALF] - offloaded_half) +
+            half * half_elements,
         .gradients = f32 * (gradients + plan->sizes.round_elements),
         .optimizer = f32 * (states - offloaded_states),
         .activations = heap + 2 * plan->sizes.heap_bytes[TRI_HEAP_INPUTS] +

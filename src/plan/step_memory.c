@@ -15,11 +15,11 @@
 // The four slots of each bucket; they follow each other in the table of slots in this order.
 enum { PARAMETERS, GRADIENTS, MASTERS, STATES, SLOTS_OF_BUCKET };
 
-static int slot_of(int unit, tri_bucket_kind bucket, int what) {
-    return TRI_SLOT_FIRST_BUCKET + SLOTS_OF_BUCKET * (unit * TRI_BUCKET_COUNT + (int)bucket) + what;
+static int slot_of(int unit, tri_bucket_kind bucket, int data) {
+    return TRI_SLOT_FIRST_BUCKET + SLOTS_OF_BUCKET * (unit * TRI_BUCKET_COUNT + (int)bucket) + data;
 }
 // For which of a bucket's data the slot stands: PARAMETERS, GRADIENTS, MASTERS or STATES.
-static int what_of(int slot) { return (slot - TRI_SLOT_FIRST_BUCKET) % SLOTS_OF_BUCKET; }
+static int data_of_slot(int slot) { return (slot - TRI_SLOT_FIRST_BUCKET) % SLOTS_OF_BUCKET; }
 int tri_slot_parameters(int unit, tri_bucket_kind bucket) {
     return slot_of(unit, bucket, PARAMETERS);
 }
@@ -137,8 +137,8 @@ static tri_heap heap_of(const step *s, int slot, int round) {
         is_first = s->r->schedule_request->round_sizes[i] == 0;
     if (is_first) return TRI_HEAP_INPUTS;
     if (!tri_slot_is_of_bucket(s->r->flat, slot)) return TRI_HEAP_ACTIVATIONS;
-    int what = what_of(slot);
-    bool packed = what == STATES || (what == GRADIENTS && s->r->packs_gradients);
+    int data = data_of_slot(slot);
+    bool packed = data == STATES || (data == GRADIENTS && s->r->packs_gradients);
     return !packed ? TRI_HEAP_STATE : TRI_HEAP_ACTIVATIONS;
 }
 
@@ -363,7 +363,7 @@ static void touch_action(step *s, const tri_action *a) {
 static void keep_packed(step *s) {
     for (int i = 0; i < s->buffer_count && s->r->packs_gradients; i++) {
         int slot = s->buffers[i].slot;
-        if (tri_slot_is_of_bucket(s->r->flat, slot) && what_of(slot) == GRADIENTS)
+        if (tri_slot_is_of_bucket(s->r->flat, slot) && data_of_slot(slot) == GRADIENTS)
             s->buffers[i].last = s->r->schedule->count - 1;
     }
 }

@@ -31,8 +31,8 @@ typedef struct buffer_uses {
     int latest;
     int by_lane[TRI_LANE_COUNT]; // by lane (compute, …): the latest action that used it; -1: none
     // The list of the buffers that had this memory before, given like `latest`; -1: none.
-    int before;
-    bool lost; // true: another buffer has taken over this memory
+    int earlier_buffers;
+    bool is_replaced; // true: another buffer has taken over this memory
 } buffer_uses;
 
 typedef struct check {
@@ -143,8 +143,8 @@ static void begin_buffer(check *c, int index) {
     while (at < c->occupant_count[b->heap] && c->occupants[b->heap][at].end <= offset) at++;
     while (at < c->occupant_count[b->heap] && c->occupants[b->heap][at].offset < end) {
         occupant *old = &c->occupants[b->heap][at], rest = *old;
-        c->buffers[old->buffer].lost = true;
-        push(c, old->buffer, &c->buffers[index].before);
+        c->buffers[old->buffer].is_replaced = true;
+        push(c, old->buffer, &c->buffers[index].earlier_buffers);
         if (old->offset < offset) {
             old->end = offset;
             at++;
@@ -167,9 +167,10 @@ static tri_status follow_use(check *c, int action, int index) {
         b->first = action;
         begin_buffer(c, index);
     }
-    if (b->lost) return unordered(c, action, b->first, "uses memory that is no longer that of");
+    if (b->is_replaced)
+        return unordered(c, action, b->first, "uses memory that is no longer that of");
     if (b->first == action || !is_before(c, b->first, action))
-        for (int i = b->before; i >= 0; i = c->links[i].next)
+        for (int i = b->earlier_buffers; i >= 0; i = c->links[i].next)
             TRI_TRY(check_after(c, &c->buffers[c->links[i].index], action));
     b->by_lane[lane_of(c, action)] = action;
     push(c, action, &b->latest);
@@ -179,7 +180,7 @@ static tri_status follow_use(check *c, int action, int index) {
 static tri_status follow(check *c) {
     c->buffers = TRI_NEW_ARRAY(c->arena, buffer_uses, c->memory->buffer_count);
     for (int i = 0; i < c->memory->buffer_count; i++) {
-        c->buffers[i] = (buffer_uses){.first = -1, .latest = -1, .before = -1};
+        c->buffers[i] = (buffer_uses){.first = -1, .latest = -1, .earlier_buffers = -1};
         for (int lane = 0; lane < TRI_LANE_COUNT; lane++) c->buffers[i].by_lane[lane] = -1;
     }
     for (int i = 0; i < c->s->count; i++)

@@ -132,8 +132,8 @@ static void settle_files(tri_arena *arena, tri_tree *root, const char *file) {
 
 // Sets the model's name, if the recipe has none, to that of the program's own model (`task`). Sets
 // the run's name and checks it, because it is also the name of the folder runs/<name>.
-static tri_status settle_name(tri_arena *arena, const tri_tree *root, const char *task,
-                              tri_recipe *recipe) {
+static tri_status settle_names(tri_arena *arena, const tri_tree *root, const char *task,
+                               tri_recipe *recipe) {
     const tri_tree *at = tri_tree_get(root, "name");
     if (!recipe->model.name) {
         if (!task)
@@ -181,7 +181,7 @@ static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
     out->rounds = deepspeed.rounds;
     out->notes = tri_recipe_dropped_notes(arena, &dropped, root, tri_recipe_tree(arena, out),
                                           deepspeed.notes);
-    return settle_name(arena, root, task, out);
+    return settle_names(arena, root, task, out);
 }
 
 tri_status tri_recipe_parse(tri_arena *arena, const char *text, size_t size, const char *file,

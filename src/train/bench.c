@@ -179,7 +179,7 @@ static tri_status measure(bench_run *run, double seconds, tri_bench_result *out)
             rates[out->chunks++] = (double)samples / took;
     }
     TRI_TRY(waiting_fraction(s, tri_session_waited_s(s) - waited_before_s,
-                             tri_os_seconds() - measuring_s, &out->waiting));
+                             tri_os_seconds() - measuring_s, &out->waiting_fraction));
     if (out->chunks == 0)
         return TRI_FAIL(TRI_TIMEOUT,
                         "bench train: other programs used the machine during each of %d "

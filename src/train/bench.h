@@ -16,7 +16,7 @@ typedef struct tri_bench_result {
     int chunks, rejected;
     // Fraction of the time in which ranks wait for communication, as the mean over ranks; NaN: not
     // known, because the device works asynchronously.
-    double waiting;
+    double waiting_fraction;
     double first_step_s;     // time from the start of the process to the end of the first step
     double max_rss_mb;       // the most memory that this rank had, in 10^6 bytes
     double flops_per_sample; // forward and backward

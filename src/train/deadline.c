@@ -17,20 +17,20 @@ void train_deadline_note_pause(train_deadline *d, double seconds) {
 
 void train_deadline_note_save(train_deadline *d, double seconds) { d->save_s = seconds; }
 
-// How many seconds the job must have left for the run to go on. Besides rest.steps, two steps are
-// counted. The first is the step that is about to be issued: it is made in any case, because the
-// sums that it computes over all ranks tell them whether to stop. The second is the step after it,
-// because a run that goes on now decides again only with that step.
-static double needed_s(const train_deadline *d, train_rest rest) {
+// How many seconds the job must have left for the run to go on. Besides remaining.steps, two steps
+// are counted. The first is the step that is about to be issued: it is made in any case, because
+// the sums that it computes over all ranks tell them whether to stop. The second is the step after
+// it, because a run that goes on now decides again only with that step.
+static double needed_s(const train_deadline *d, train_remaining remaining) {
     // A checkpoint may take this many times as long as the last one, because file systems are not
     // always equally fast.
     const double slack = 1.5;
-    return (rest.steps + 2) * d->step_s + slack * d->save_s * (rest.saves ? 2 : 1) +
-           (rest.evaluates ? d->pause_s : 0) + TRI_JOB_END_MARGIN_MS / 1e3;
+    return (remaining.steps + 2) * d->step_s + slack * d->save_s * (remaining.saves ? 2 : 1) +
+           (remaining.evaluates ? d->pause_s : 0) + TRI_JOB_END_MARGIN_MS / 1e3;
 }
 
-bool train_deadline_is_due(train_deadline *d, double now_s, train_rest rest) {
-    double needed = needed_s(d, rest), left_s;
+bool train_deadline_is_due(train_deadline *d, double now_s, train_remaining remaining) {
+    double needed = needed_s(d, remaining), left_s;
     if (d->end_s == 0 || now_s + needed < d->end_s) return false;
     if (!d->ask || now_s - d->asked_s < TRI_JOB_END_ASK_MS / 1e3) return true;
     d->asked_s = now_s;

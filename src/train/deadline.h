@@ -30,17 +30,17 @@ void train_deadline_note_pause(train_deadline *deadline, double seconds);
 void train_deadline_note_save(train_deadline *deadline, double seconds);
 // What has to be done before the run can stop. What every run needs is not counted here: the step
 // that is about to be issued, the step after it, and the last checkpoint.
-typedef struct train_rest {
+typedef struct train_remaining {
     // Steps that are issued and not finished, and those that are still issued before all ranks know
     // the decision to stop.
     int steps;
     bool evaluates; // an evaluation comes due before the run can stop
     bool saves;     // a checkpoint besides the last one is being written, or comes due
-} train_rest;
+} train_remaining;
 
 // Decides at time `now_s` whether the run has to stop. If so, the step that is about to be issued
 // tells all ranks. Before the function returns true, it asks Slurm for the time that is left,
 // unless it has just done so, because somebody may have extended the job's time.
-bool train_deadline_is_due(train_deadline *deadline, double now_s, train_rest rest);
+bool train_deadline_is_due(train_deadline *deadline, double now_s, train_remaining remaining);
 
 #endif

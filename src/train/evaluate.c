@@ -75,7 +75,8 @@ tri_status train_check_monitors(const train_loop *loop) {
 bool train_has_stopped_early(const train_loop *loop) {
     const tri_early_stopping_options *o = &loop->recipe->trainer.early_stopping;
     const tri_progress *p = &loop->progress;
-    return o->monitor && p->has_best && p->waited > 0 && p->waited >= o->patience;
+    return o->monitor && p->has_best && p->evaluations_since_best > 0 &&
+           p->evaluations_since_best >= o->patience;
 }
 
 static void update_early_stopping(train_loop *loop) {
@@ -87,14 +88,14 @@ static void update_early_stopping(train_loop *loop) {
     if (!p->has_best || gain > o->min_delta) {
         p->has_best = true;
         p->best = value;
-        p->waited = 0;
+        p->evaluations_since_best = 0;
         return;
     }
-    p->waited++;
+    p->evaluations_since_best++;
     if (!train_has_stopped_early(loop)) return;
     loop->stop = true;
     tri_observe_message(loop->observer, "%s has not improved on %.6g for %s: stopping", o->monitor,
-                        p->best, tri_counted(p->waited, "evaluation"));
+                        p->best, tri_counted(p->evaluations_since_best, "evaluation"));
 }
 
 // The epoch to which the latest step belongs.

@@ -46,13 +46,14 @@ void train_watch_job(train_loop *loop) {
 
 bool train_job_ends(train_loop *loop) {
     if (loop->deadline.end_s == 0 || loop->job_ends) return false;
-    train_rest rest = {.steps = loop->in_flight + tri_engine_steps_ahead(loop->session->engine),
-                       .saves = loop->saving != NULL};
-    for (int ahead = 1; ahead <= rest.steps + 2; ahead++) {
-        rest.evaluates |= train_evaluation_is_due(loop, ahead);
-        rest.saves |= train_checkpoint_is_due(loop, ahead);
+    train_remaining remaining = {.steps = loop->in_flight +
+                                          tri_engine_steps_ahead(loop->session->engine),
+                                 .saves = loop->saving != NULL};
+    for (int ahead = 1; ahead <= remaining.steps + 2; ahead++) {
+        remaining.evaluates |= train_evaluation_is_due(loop, ahead);
+        remaining.saves |= train_checkpoint_is_due(loop, ahead);
     }
-    return train_deadline_is_due(&loop->deadline, tri_os_seconds(), rest);
+    return train_deadline_is_due(&loop->deadline, tri_os_seconds(), remaining);
 }
 
 // Whether the run ended because the time of its job was over, so that the job should be started

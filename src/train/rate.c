@@ -10,54 +10,54 @@
 // What a schedule computes a rate from. `t` is the time since the schedule began and `end` its
 // length. Both are counted in updates or, if schedule.every is epoch and the schedule has no
 // warm-up of its own, in epochs.
-typedef struct moment {
+typedef struct rate_input {
     const tri_schedule_options *o;
     double lr; // the recipe's optimizer.lr
     int64_t t, end;
     int64_t warmup; // the length of the schedule's own warm-up in updates, if it has one
-} moment;
+} rate_input;
 
-static double constant(const moment *m) { return m->lr; }
+static double constant(const rate_input *in) { return in->lr; }
 
-static double step(const moment *m) {
-    return m->lr * pow(m->o->gamma, (double)(m->t / m->o->step_size));
+static double step(const rate_input *in) {
+    return in->lr * pow(in->o->gamma, (double)(in->t / in->o->step_size));
 }
 
 // The schedule of torch.optim.lr_scheduler.LinearLR.
-static double linear(const moment *m) {
-    double end = (double)(m->o->total_iters ? m->o->total_iters : m->end);
-    double fraction = end > 0 ? fmin((double)m->t / end, 1) : 1;
-    return m->lr * (m->o->start_factor + (m->o->end_factor - m->o->start_factor) * fraction);
+static double linear(const rate_input *in) {
+    double end = (double)(in->o->total_iters ? in->o->total_iters : in->end);
+    double fraction = end > 0 ? fmin((double)in->t / end, 1) : 1;
+    return in->lr * (in->o->start_factor + (in->o->end_factor - in->o->start_factor) * fraction);
 }
 
-static double linear_start(const moment *m) { return m->lr * m->o->start_factor; }
+static double linear_start(const rate_input *in) { return in->lr * in->o->start_factor; }
 
 // The schedule of torch.optim.lr_scheduler.CosineAnnealingLR, in closed form, so that a resumed run
 // needs no state of the scheduler.
-static double cosine(const moment *m) {
-    double end = (double)(m->o->T_max ? m->o->T_max : m->end);
-    double fraction = end > 0 ? (double)m->t / end : 1;
-    if (!m->o->T_max) fraction = fmin(fraction, 1);
-    return m->o->eta_min + (m->lr - m->o->eta_min) * (1 + cos(M_PI * fraction)) / 2;
+static double cosine(const rate_input *in) {
+    double end = (double)(in->o->T_max ? in->o->T_max : in->end);
+    double fraction = end > 0 ? (double)in->t / end : 1;
+    if (!in->o->T_max) fraction = fmin(fraction, 1);
+    return in->o->eta_min + (in->lr - in->o->eta_min) * (1 + cos(M_PI * fraction)) / 2;
 }
 
-static double anneal(const moment *m, double from, double to, double fraction) {
-    if (m->o->anneal_strategy == TRI_ANNEAL_LINEAR) return from + (to - from) * fraction;
+static double anneal(const rate_input *in, double from, double to, double fraction) {
+    if (in->o->anneal_strategy == TRI_ANNEAL_LINEAR) return from + (to - from) * fraction;
     return to + (from - to) * (1 + cos(M_PI * fraction)) / 2;
 }
 
-static double peak_of(const moment *m) { return m->o->max_lr > 0 ? m->o->max_lr : m->lr; }
+static double peak_of(const rate_input *in) { return in->o->max_lr > 0 ? in->o->max_lr : in->lr; }
 
-static double onecycle_start(const moment *m) { return peak_of(m) / m->o->div_factor; }
+static double onecycle_start(const rate_input *in) { return peak_of(in) / in->o->div_factor; }
 
 // The schedule of torch.optim.lr_scheduler.OneCycleLR with two phases.
-static double onecycle(const moment *m) {
-    const tri_schedule_options *o = m->o;
-    double total = (double)(o->total_steps ? o->total_steps : m->end), t = (double)m->t;
-    double peak = peak_of(m), first = onecycle_start(m);
+static double onecycle(const rate_input *in) {
+    const tri_schedule_options *o = in->o;
+    double total = (double)(o->total_steps ? o->total_steps : in->end), t = (double)in->t;
+    double peak = peak_of(in), first = onecycle_start(in);
     double least = first / o->final_div_factor, top = o->pct_start * total - 1, last = total - 1;
-    if (t <= top) return anneal(m, first, peak, top > 0 ? t / top : 1);
-    return anneal(m, peak, least, last > top ? fmin((t - top) / (last - top), 1) : 1);
+    if (t <= top) return anneal(in, first, peak, top > 0 ? t / top : 1);
+    return anneal(in, peak, least, last > top ? fmin((t - top) / (last - top), 1) : 1);
 }
 
 // The schedules warmup, warmup-decay and warmup-cosine are DeepSpeed's
@@ -65,46 +65,48 @@ static double onecycle(const moment *m) {
 // So update t uses the rate of their iteration t - 1, and update 0 uses the initial rate. Their
 // warm-up has at least two updates.
 
-static int64_t warmup_length(const moment *m) { return m->warmup > 2 ? m->warmup : 2; }
+static int64_t warmup_length(const rate_input *in) { return in->warmup > 2 ? in->warmup : 2; }
 
 // How far the warm-up has come: 0 when it begins, 1 from its end on.
-static double warmup_fraction(const moment *m) {
-    int64_t iteration = m->t - 1, length = warmup_length(m);
+static double warmup_fraction(const rate_input *in) {
+    int64_t iteration = in->t - 1, length = warmup_length(in);
     if (iteration < 0) return 0;
     if (iteration >= length) return 1;
-    if (m->o->warmup_type == TRI_WARMUP_LINEAR) return (double)iteration / (double)length;
+    if (in->o->warmup_type == TRI_WARMUP_LINEAR) return (double)iteration / (double)length;
     return log((double)iteration + 1) / log((double)length);
 }
 
-static double between(const moment *m, double fraction) {
-    double least = m->o->warmup_min_lr;
-    return least + (peak_of(m) - least) * fraction;
+static double between(const rate_input *in, double fraction) {
+    double least = in->o->warmup_min_lr;
+    return least + (peak_of(in) - least) * fraction;
 }
 
-static double warmup(const moment *m) { return between(m, warmup_fraction(m)); }
+static double warmup(const rate_input *in) { return between(in, warmup_fraction(in)); }
 
-static int64_t total_of(const moment *m) { return m->o->total_steps ? m->o->total_steps : m->end; }
-
-static double warmup_decay(const moment *m) {
-    int64_t iteration = m->t - 1, length = warmup_length(m), total = total_of(m);
-    if (iteration < length) return between(m, warmup_fraction(m));
-    return between(m, fmax((double)(total - iteration) / fmax((double)(total - length), 1), 0));
+static int64_t total_of(const rate_input *in) {
+    return in->o->total_steps ? in->o->total_steps : in->end;
 }
 
-static double warmup_cosine(const moment *m) {
-    int64_t iteration = m->t - 1, length = warmup_length(m);
-    double start = m->o->warmup_min_ratio, end = m->o->cos_min_ratio;
+static double warmup_decay(const rate_input *in) {
+    int64_t iteration = in->t - 1, length = warmup_length(in), total = total_of(in);
+    if (iteration < length) return between(in, warmup_fraction(in));
+    return between(in, fmax((double)(total - iteration) / fmax((double)(total - length), 1), 0));
+}
+
+static double warmup_cosine(const rate_input *in) {
+    int64_t iteration = in->t - 1, length = warmup_length(in);
+    double start = in->o->warmup_min_ratio, end = in->o->cos_min_ratio;
     if (iteration < 0) return 0;
-    if (iteration < length) return m->lr * (start + warmup_fraction(m) * (1 - start));
-    double fraction = (double)(iteration - length + 1) / fmax((double)(total_of(m) - length), 1);
-    return m->lr * (end + (1 - end) * (1 + cos(M_PI * fmin(fraction, 1))) / 2);
+    if (iteration < length) return in->lr * (start + warmup_fraction(in) * (1 - start));
+    double fraction = (double)(iteration - length + 1) / fmax((double)(total_of(in) - length), 1);
+    return in->lr * (end + (1 - end) * (1 + cos(M_PI * fmin(fraction, 1))) / 2);
 }
 
-static double triangle(const moment *m) {
-    const tri_schedule_options *o = m->o;
+static double triangle(const rate_input *in) {
+    const tri_schedule_options *o = in->o;
     double first = (double)o->first_steps;
     double second = o->second_steps ? (double)o->second_steps : first;
-    double peak = peak_of(m), t = (double)m->t;
+    double peak = peak_of(in), t = (double)in->t;
     if (t > first + second) {
         double decays = o->decay_steps ? (t - first - second) / (double)o->decay_steps : 0;
         return o->min_lr / (1 + o->decay_rate * decays);
@@ -118,11 +120,11 @@ static double triangle(const moment *m) {
 
 static const struct {
     const char *name;
-    double (*rate)(const moment *m);
+    double (*rate)(const rate_input *in);
     // Gives the schedule's first value, to which a warm-up before the schedule rises; NULL: that
     // value is lr.
-    double (*start)(const moment *m);
-    bool warms_up; // the schedule has its own warm-up, so moment.t counts from the first update
+    double (*start)(const rate_input *in);
+    bool warms_up; // the schedule has its own warm-up, so `t` counts from the first update
 } rows[] = {{"constant", constant, NULL, false},
             {"step", step, NULL, false},
             {"linear", linear, linear_start, false},
@@ -173,17 +175,17 @@ double tri_rate_at(const tri_rate *rate, int64_t update) {
     size_t row = 0;
     while (row < sizeof rows / sizeof *rows && strcmp(rows[row].name, o->name) != 0) row++;
     TRI_ASSERT(row < sizeof rows / sizeof *rows);
-    moment m = {
+    rate_input in = {
         .o = o, .lr = rate->lr, .t = update, .end = rate->total_updates, .warmup = warmup_of(rate)};
-    if (rows[row].warms_up) return rows[row].rate(&m);
-    if (update < m.warmup)
-        return (rows[row].start ? rows[row].start(&m) : m.lr) * (double)(update + 1) /
-               (double)m.warmup;
-    m.t -= m.warmup;
-    m.end = m.end > m.warmup ? m.end - m.warmup : 0;
+    if (rows[row].warms_up) return rows[row].rate(&in);
+    if (update < in.warmup)
+        return (rows[row].start ? rows[row].start(&in) : in.lr) * (double)(update + 1) /
+               (double)in.warmup;
+    in.t -= in.warmup;
+    in.end = in.end > in.warmup ? in.end - in.warmup : 0;
     if (o->every == TRI_EVERY_EPOCH && rate->steps_per_epoch > 0) {
-        m.t /= rate->steps_per_epoch;
-        m.end = (m.end + rate->steps_per_epoch - 1) / rate->steps_per_epoch;
+        in.t /= rate->steps_per_epoch;
+        in.end = (in.end + rate->steps_per_epoch - 1) / rate->steps_per_epoch;
     }
-    return rows[row].rate(&m);
+    return rows[row].rate(&in);
 }

@@ -328,7 +328,7 @@ static tri_status check_classes(const tri_session *s) {
 static tri_status exchange_hosts(tri_session *s) {
     int ranks = s->comm->size;
     tri_host_claim own, *all = tri_arena_alloc(s->arena, (size_t)ranks * sizeof *all);
-    s->claims = all;
+    s->host_claims = all;
     tri_host_claim_make(&s->identity, &own);
     tri_comm_op op = {.kind = TRI_COMM_ALL_GATHER,
                       .dtype = TRI_U8,
@@ -432,7 +432,7 @@ static tri_status open_session(tri_session *s, const tri_session_request *r) {
                                        tri_mesh_replicas(&s->mesh)));
     TRI_TRY(connect_ranks(s, r));
     TRI_TRY(tri_tell_and_agree(s->comm, open_data_and_plan(s, r), "opening of the data"));
-    TRI_TRY(tri_compare_plans(s->plan, s->recipe, s->comm, s->claims));
+    TRI_TRY(tri_compare_plans(s->plan, s->recipe, s->comm, s->host_claims));
     tri_log_stage("planned");
     tri_ledger_mark making = tri_ledger_enter(s->comm->ledger, "preparing kernels", NULL);
     tri_status status =

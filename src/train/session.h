@@ -65,7 +65,7 @@ typedef struct tri_session {
     const tri_recipe *recipe;
     const tri_task *task;
     tri_identity identity;
-    const tri_host_claim *claims; // by rank: what the rank has told about its host
+    const tri_host_claim *host_claims; // by rank: what the rank has told about its host
     tri_comm *comm;
     bool borrows_comm;
     tri_health *health; // NULL: the ranks use only shared memory

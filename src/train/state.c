@@ -81,7 +81,7 @@ tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *p, const tri_g
     tri_tree_put(arena, map, "samples", tri_tree_int(arena, p->samples));
     if (p->has_best) {
         tri_tree_put(arena, map, "best", tri_tree_double(arena, p->best));
-        tri_tree_put(arena, map, "waited", tri_tree_int(arena, p->waited));
+        tri_tree_put(arena, map, "waited", tri_tree_int(arena, p->evaluations_since_best));
     }
     if (!p->has_val) return map;
     tri_tree *val = tri_tree_map(arena);
@@ -119,7 +119,7 @@ tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_p
     TRI_TRY(need_int(tree, "step_in_epoch", &out->step_in_epoch));
     TRI_TRY(need_int(tree, "samples", &out->samples));
     out->has_best = tri_tree_to_double(tri_tree_get(tree, "best"), &out->best);
-    if (out->has_best) TRI_TRY(need_int(tree, "waited", &out->waited));
+    if (out->has_best) TRI_TRY(need_int(tree, "waited", &out->evaluations_since_best));
     const tri_tree *val = tri_tree_get(tree, "val");
     out->has_val = tri_tree_to_double(tri_tree_get(val, "loss"), &out->val_loss);
     if (!out->has_val) return TRI_OK;

@@ -14,9 +14,9 @@ typedef struct tri_progress {
     int64_t step_in_epoch; // number of the next step in its epoch, from 0
     int64_t samples;       // samples trained on so far, over all ranks
     bool has_best;
-    double best;    // for early stopping: the best value of the monitored metric
-    int64_t waited; // for early stopping: number of evaluations since the best one
-    bool has_val;   // true: the members below hold the latest evaluation
+    double best;                    // for early stopping: the best value of the monitored metric
+    int64_t evaluations_since_best; // for early stopping: number of evaluations since the best one
+    bool has_val;                   // true: the members below hold the latest evaluation
     double val_loss, val[TRI_MAX_METRICS];
     int64_t val_samples;
     int64_t val_step; // the step after which that evaluation was made

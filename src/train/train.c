@@ -344,8 +344,8 @@ static tri_status run_steps(train_loop *loop) {
 static tri_status open_files(train_loop *loop) {
     const char *trace = loop->request->trace;
     if (trace) TRI_TRY(tri_trace_open(loop->session->comm, trace, &loop->trace));
-    bool leads = loop->session->identity.rank == 0;
-    return leads && loop->saves ? train_open_folder(loop) : TRI_OK;
+    bool is_rank_0 = loop->session->identity.rank == 0;
+    return is_rank_0 && loop->saves ? train_open_folder(loop) : TRI_OK;
 }
 
 static void warn_endless_warmup(const train_loop *loop) {
@@ -452,7 +452,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
     int64_t samples = loop->progress.samples - loop->started_samples;
     out->samples_per_s = loop->training_s > 0 ? (double)samples / loop->training_s : 0;
     bool is_known = tri_engine_steps_ahead(loop->session->engine) == 0 && loop->training_s > 0;
-    out->waiting = is_known ? loop->waited_s / loop->training_s : 0;
+    out->waiting_fraction = is_known ? loop->waited_s / loop->training_s : 0;
     return TRI_OK;
 }
 

@@ -40,7 +40,7 @@ typedef struct tri_train_result {
     double wall_s, samples_per_s;
     // The fraction of the steps' time in which this rank waited for others and computed nothing; 0:
     // not known, for example on a device that works asynchronously.
-    double waiting;
+    double waiting_fraction;
     double starved_cores;   // how many cores this rank got, if other processes took many; else 0
     bool was_complete;      // the run was complete before this process started
     bool has_stopped_early; // trainer.early_stopping ended the run

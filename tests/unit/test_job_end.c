@@ -67,32 +67,33 @@ static void test_when_to_stop(void **state) {
     d.step_s = 3;
     train_deadline_note_pause(&d, 7);
     double last = 100 - 2 * 3 - 1.5 * 20 - margin; // two more steps, and a checkpoint
-    assert_false(train_deadline_is_due(&d, last - 0.1, (train_rest){0}));
+    assert_false(train_deadline_is_due(&d, last - 0.1, (train_remaining){0}));
     assert_int_equal(a.asked, 0);
     // Slurm is asked how much time the job has left. It answers first the time that was known, then
     // more, and last that the job has no end.
     a.left_s = 100 - (last + 0.1);
-    assert_true(train_deadline_is_due(&d, last + 0.1, (train_rest){0}));
+    assert_true(train_deadline_is_due(&d, last + 0.1, (train_remaining){0}));
     assert_int_equal(a.asked, 1);
-    assert_true(train_deadline_is_due(&d, last + 0.2, (train_rest){0})); // too soon to ask again
+    // It is too soon to ask again.
+    assert_true(train_deadline_is_due(&d, last + 0.2, (train_remaining){0}));
     assert_int_equal(a.asked, 1);
     a.left_s = 3600;
-    assert_false(train_deadline_is_due(&d, last + 10, (train_rest){0}));
+    assert_false(train_deadline_is_due(&d, last + 10, (train_remaining){0}));
     assert_float_equal(d.end_s, last + 10 + 3600, 1e-9);
     a.left_s = -1;
-    assert_false(train_deadline_is_due(&d, d.end_s, (train_rest){0}));
-    assert_false(train_deadline_is_due(&d, 1e9, (train_rest){0}));
+    assert_false(train_deadline_is_due(&d, d.end_s, (train_remaining){0}));
+    assert_false(train_deadline_is_due(&d, 1e9, (train_remaining){0}));
     // Steps in flight, an evaluation and another checkpoint need time too. If Slurm gives no
     // answer, the end that was known before stays.
     a.known = false;
     d.end_s = 100;
     d.asked_s = 0;
-    assert_false(train_deadline_is_due(&d, last - 3.1, (train_rest){.steps = 1}));
-    assert_true(train_deadline_is_due(&d, last - 2.9, (train_rest){.steps = 1}));
-    assert_true(train_deadline_is_due(&d, last - 6.9, (train_rest){.evaluates = true}));
-    assert_false(train_deadline_is_due(&d, last - 7.1, (train_rest){.evaluates = true}));
-    assert_true(train_deadline_is_due(&d, last - 29.9, (train_rest){.saves = true}));
-    assert_false(train_deadline_is_due(&d, last - 30.1, (train_rest){.saves = true}));
+    assert_false(train_deadline_is_due(&d, last - 3.1, (train_remaining){.steps = 1}));
+    assert_true(train_deadline_is_due(&d, last - 2.9, (train_remaining){.steps = 1}));
+    assert_true(train_deadline_is_due(&d, last - 6.9, (train_remaining){.evaluates = true}));
+    assert_false(train_deadline_is_due(&d, last - 7.1, (train_remaining){.evaluates = true}));
+    assert_true(train_deadline_is_due(&d, last - 29.9, (train_remaining){.saves = true}));
+    assert_false(train_deadline_is_due(&d, last - 30.1, (train_remaining){.saves = true}));
 }
 
 // However long steps and checkpoints take, a run stops in time, and not much too early. After the
@@ -106,7 +107,8 @@ static void test_stops_in_time(void **state) {
         for (int i = 0; i < 15; i++) {
             double step = step_s[i % 5], save = save_s[i / 5], now = 0.3 * step;
             train_deadline d = {.end_s = 3600, .save_s = save, .step_s = step};
-            while (!train_deadline_is_due(&d, now, (train_rest){.steps = 2 * ahead})) now += step;
+            while (!train_deadline_is_due(&d, now, (train_remaining){.steps = 2 * ahead}))
+                now += step;
             double left = d.end_s - now - (2 * ahead + 1) * step - save;
             assert_true(left >= TRI_JOB_END_MARGIN_MS / 1e3);
             assert_true(left <= TRI_JOB_END_MARGIN_MS / 1e3 + step + 0.5 * save + 0.01);

@@ -34,7 +34,7 @@ static void test_reads_what_was_written(void **state) {
                             .samples = 56,
                             .has_best = true,
                             .best = 0.5,
-                            .waited = 2,
+                            .evaluations_since_best = 2,
                             .has_val = true,
                             .val_loss = 0.25,
                             .val_samples = 10,
@@ -53,7 +53,7 @@ static void test_reads_what_was_written(void **state) {
     assert_int_equal(found.samples, 56);
     assert_true(found.has_best && found.has_val);
     assert_float_equal(found.best, 0.5, 0);
-    assert_int_equal(found.waited, 2);
+    assert_int_equal(found.evaluations_since_best, 2);
     assert_float_equal(found.val_loss, 0.25, 0);
     assert_int_equal(found.val_samples, 10);
     assert_int_equal(found.val_step, 5);

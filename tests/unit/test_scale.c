@@ -39,11 +39,11 @@ static scale_view *make_view(bool weak) {
     v->points[0].measured = (tri_bench_result){.samples_per_s = 1000,
                                                .samples_per_s_low = 900,
                                                .samples_per_s_high = 1100,
-                                               .waiting = 0.125};
+                                               .waiting_fraction = 0.125};
     v->points[1].measured = (tri_bench_result){.samples_per_s = 1600,
                                                .samples_per_s_low = 1500,
                                                .samples_per_s_high = 1700,
-                                               .waiting = NAN};
+                                               .waiting_fraction = NAN};
     return v;
 }
 
