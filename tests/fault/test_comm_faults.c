@@ -10,12 +10,12 @@
 
 #include <cmocka.h>
 
-enum { N = 120000, AXES = 2, TIMEOUT_MS = 900 };
+enum { N = 120000, PAIRS = 2, TIMEOUT_MS = 900 };
 
 // A rank's communicators, with all ranks and with its two pairs (see two_axes), and its buffers.
 // In some rounds of the test, operations use `shared`, which lies in shared memory, else `own`.
 typedef struct traffic {
-    tri_comm *world, *axes[AXES];
+    tri_comm *world, *pairs[PAIRS];
     float *shared[2], *own[2];
     int round; // counts from 0
 } traffic;
@@ -114,9 +114,9 @@ static tri_status pipeline(traffic *t) {
 // rank that is in no pair with the lost rank waits for a rank that is.
 static tri_status two_axes(traffic *t) {
     tri_comm_op scatter = op_of(t, TRI_COMM_REDUCE_SCATTER);
-    TRI_TRY(start_and_wait(t->axes[0], &scatter, 1));
+    TRI_TRY(start_and_wait(t->pairs[0], &scatter, 1));
     tri_comm_op sum = op_of(t, TRI_COMM_ALL_REDUCE);
-    return start_and_wait(t->axes[1], &sum, 1);
+    return start_and_wait(t->pairs[1], &sum, 1);
 }
 
 static const struct {
@@ -160,7 +160,7 @@ static void body_attacked(tri_comm *comm, ranks_table *table, void *argument) {
         CHECK_OK(comm->backend->alloc(comm, N * sizeof(float), (void **)&t.shared[i]));
         t.own[i] = calloc(N, sizeof(float));
         int colour = i ? comm->rank % 2 : comm->rank / 2;
-        CHECK_OK(comm->backend->split(comm, colour, comm->rank, &t.axes[i]));
+        CHECK_OK(comm->backend->split(comm, colour, comm->rank, &t.pairs[i]));
     }
     // All ranks begin together, so that the fault comes while operations run, and not while
     // communicators are still being split.
@@ -186,12 +186,12 @@ static void body_attacked(tri_comm *comm, ranks_table *table, void *argument) {
     ranks_says("(sequence ");
     if (a->fault == STUCK) ranks_says("it is in FORWARD 'block3' of step 12, after ");
     // Every later call on all communicators fails with the same status.
-    for (int i = 0; i < AXES; i++) CHECK(tri_comm_barrier(t.axes[i], "after") == status);
+    for (int i = 0; i < PAIRS; i++) CHECK(tri_comm_barrier(t.pairs[i], "after") == status);
     CHECK(tri_comm_barrier(comm, "after") == status);
     ranks_says(who);
-    // The caller closes `comm`. Its shared memory is freed only if the communicators of the axes,
+    // The caller closes `comm`. Its shared memory is freed only if the communicators of the pairs,
     // which were split from it, are closed too.
-    for (int i = 0; i < AXES; i++) tri_comm_close(t.axes[i]);
+    for (int i = 0; i < PAIRS; i++) tri_comm_close(t.pairs[i]);
 }
 
 static void attack_begin(attack *a) {

@@ -11,10 +11,10 @@ static void test_stopped(void **state) {
 
 // Checks that no rank counts as lost if all ranks are stopped together, as Ctrl+Z does.
 static void body_suspended(tri_comm *comm, ranks_table *table, void *argument) {
-    int64_t x = 1;
+    int64_t stop = 0;
     atomic_store(&table->notes[comm->rank], 1);
     double end = ranks_seconds() + 6.5;
-    for (int64_t stop = 0; !stop;) {
+    while (!stop) {
         stop = comm->rank == 0 && ranks_seconds() > end;
         tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
                           .dtype = TRI_I64,
@@ -24,7 +24,7 @@ static void body_suspended(tri_comm *comm, ranks_table *table, void *argument) {
         CHECK_OK(tri_comm_run(comm, &op));
         ranks_sleep_ms(5);
     }
-    CHECK(x == 1);
+    CHECK(stop == 1); // the sum over the ranks, of which only rank 0 has sent a 1
 }
 
 static void test_suspended(void **state) {

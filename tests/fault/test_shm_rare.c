@@ -212,12 +212,12 @@ static void test_two_waiters(void **state) {
 
 // The communicator on which rank 0, each time after it has advanced a collective, asks what rank 1
 // has announced; NULL: it does not ask. old_entries: how often it found an announcement.
-static tri_comm *asks_about_1;
+static tri_comm *asking_comm;
 static _Atomic int old_entries;
 
 static void ask_about_rank_1(shm_comm *comm) {
     char text[80];
-    if (asks_about_1 != &comm->base.head) return;
+    if (asking_comm != &comm->base.head) return;
     ranks_sleep_ms(2); // until rank 1 waits at its next barrier, and announces nothing
     if (shm_collective_text(comm, 1, text, sizeof text)) atomic_fetch_add(&old_entries, 1);
 }
@@ -238,9 +238,9 @@ static void body_old_entry(tri_comm *comm, ranks_table *table, void *argument) {
                       .recv = all,
                       .label = "now",
                       .waits_at_once = true};
-    if (comm->rank == 0) asks_about_1 = comm;
+    if (comm->rank == 0) asking_comm = comm;
     CHECK_OK(tri_comm_run(comm, &op));
-    asks_about_1 = NULL;
+    asking_comm = NULL;
     CHECK(atomic_load(&old_entries) == 0);
     // Rank 0, which is in no collective now, can see which collective rank 1 has begun next.
     char text[80];

@@ -35,7 +35,7 @@ enum {
     // the memory that both of them use.
     MORE_US = 4000,
     // The time limit in place of LIMIT_US, if the waiter cannot be done before the held action.
-    IMPLIED_LIMIT_US = 2000,
+    UNREACHABLE_LIMIT_US = 2000,
     DELAY_US = 150 // the longest random delay of an action
 };
 
@@ -295,7 +295,7 @@ static void run_without(const test_case *c, held_run *far, int number, bool unti
     const removal *r = &c->removals[number];
     held_run_plan plan = undisturbed;
     int64_t limit_us = until_waiter ? WAITER_LIMIT_US : LIMIT_US;
-    if (r->is_implied || (until_waiter && r->only_begins)) limit_us = IMPLIED_LIMIT_US;
+    if (r->is_implied || (until_waiter && r->only_begins)) limit_us = UNREACHABLE_LIMIT_US;
     if (r->wait.rank == far->rank)
         plan = (held_run_plan){.held_action = r->held_action,
                                .delays_results = r->delays_results,

@@ -159,8 +159,8 @@ static void close_side(side *s) {
 static bool taken_over(const side *s, tri_value value) {
     for (int i = 0; i < s->c.graph->node_count; i++) {
         const tri_node *node = &s->c.graph->nodes[i];
-        int place = node->op->in_place;
-        if (place && node->inputs[place - 1].id == value.id) return true;
+        int input_number = node->op->in_place;
+        if (input_number && node->inputs[input_number - 1].id == value.id) return true;
         if ((node->op->flags & TRI_OP_VIEW) && node->inputs[0].id == value.id) return true;
     }
     return false;

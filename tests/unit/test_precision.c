@@ -252,13 +252,13 @@ static void test_where_casts_are(void **state) {
         tri_value y = tri_add(g, tri_linear(g, "a", sum, 16), tri_linear(g, "b", sum, 16));
         if (both) y = tri_add(g, y, sum);
         tri_loss(g, tri_mse_loss(g, y, t));
-        check(tri_pass_precision(g, TRI_PRECISION_BF16_MIXED), "places");
+        check(tri_pass_precision(g, TRI_PRECISION_BF16_MIXED), "casts");
         const tri_node *cast = first_of(g, &tri_op_cast);
         assert_int_equal(cast->inputs[0].id, sum.id);
         assert_int_equal(cast->block, both);
         // Without `both` there is a second cast, of y: it is BF16, and the loss reads it in F32.
         assert_int_equal(count_op(g, &tri_op_cast), both ? 1 : 2);
-        check(tri_pass_autodiff(g), "places");
+        check(tri_pass_autodiff(g), "casts");
         tri_arena_destroy(arena);
     }
 }

@@ -82,7 +82,7 @@ static void walk(tri_sampler_options options, int64_t expected) {
     tri_permutation order = tri_sampler_order(&sampler, 3);
     for (int64_t step = 0; step < sampler.steps; step++) {
         int64_t size = tri_sampler_step_size(&sampler, step);
-        int64_t rounds = tri_micro_batch_rounds(size, options.micro, replicas), place = 0,
+        int64_t rounds = tri_micro_batch_rounds(size, options.micro, replicas), next_first = 0,
                 batches = 0;
         int64_t most = tri_micro_batch_largest(size, options.micro, replicas);
         for (int64_t round = 0; round < rounds; round++) {
@@ -90,16 +90,17 @@ static void walk(tri_sampler_options options, int64_t expected) {
                 tri_micro_batch batch =
                     tri_micro_batch_of(size, options.micro, replicas, replica, round);
                 if (batch.size == 0) continue;
-                assert_int_equal(batch.first, place); // it begins where the one before it ended
+                // It begins where the one before it ended.
+                assert_int_equal(batch.first, next_first);
                 assert_true(batch.size <= most);
-                place += batch.size;
+                next_first += batch.size;
                 batches++;
                 for (int64_t k = 0; k < batch.size; k++)
                     assert_int_equal(
                         seen[tri_sampler_at(&sampler, &order, step, batch.first + k)]++, 0);
             }
         }
-        assert_int_equal(place, size);
+        assert_int_equal(next_first, size);
         assert_int_equal(batches, tri_micro_batch_count(size, options.micro, replicas));
         total += size;
     }

@@ -32,9 +32,9 @@ typedef struct sums {
 typedef struct rank_memory {
     int next;
     uint64_t *parameters; // by unit
-    // By unit. `gradients`: the sums that compute actions have made. `kept`, if the schedule has
-    // SCATTER: the sums over ranks that SCATTER has made for this rank's shard.
-    sums *gradients, *kept;
+    // By unit. `gradients`: the sums that compute actions have made. `own_sums`, if the schedule
+    // has SCATTER: the sums over ranks that SCATTER has made for this rank's shard.
+    sums *gradients, *own_sums;
     // By block and micro-batch. `outputs`: what other blocks read of the block's results.
     // `internal`: what its BACKWARD reads.
     uint64_t *outputs, *internal;
@@ -171,7 +171,7 @@ static bool run_compute(machine *m, int rank, const tri_action *a) {
 static sums *reduced(const machine *m, int rank, int unit) {
     rank_memory *memory = &m->ranks[rank];
     bool scatters = tri_schedule_scatters(&m->set->requests[rank]);
-    return scatters ? &memory->kept[unit] : &memory->gradients[unit];
+    return scatters ? &memory->own_sums[unit] : &memory->gradients[unit];
 }
 
 // Finds the ranks that take part in a collective. Returns how many they are; 0: not all of them
@@ -223,9 +223,9 @@ static bool run_collective(machine *m, int rank, const tri_action *a) {
         if (a->kind == TRI_ACTION_REDUCE || a->kind == TRI_ACTION_TIE)
             *reduced(m, members[i], u) = sum;
         if (a->kind != TRI_ACTION_SCATTER) continue;
-        add(&memory->kept[u].input, sum.input, a->accumulate);
-        add(&memory->kept[u].rest, sum.rest, a->accumulate);
-        add(&memory->kept[u].statistics, sum.statistics, a->accumulate);
+        add(&memory->own_sums[u].input, sum.input, a->accumulate);
+        add(&memory->own_sums[u].rest, sum.rest, a->accumulate);
+        add(&memory->own_sums[u].statistics, sum.statistics, a->accumulate);
         if (tri_schedule_scatters_rounds(&m->set->requests[members[i]]))
             memory->gradients[u] = noisy(m);
     }
@@ -297,7 +297,7 @@ static void start_rank(machine *m, int rank, bool gathered) {
     rank_memory *memory = &m->ranks[rank];
     memory->parameters = TRI_NEW_ARRAY(arena, uint64_t, r->unit_count);
     memory->gradients = TRI_NEW_ARRAY(arena, sums, r->unit_count);
-    memory->kept = TRI_NEW_ARRAY(arena, sums, r->unit_count);
+    memory->own_sums = TRI_NEW_ARRAY(arena, sums, r->unit_count);
     memory->outputs = TRI_NEW_ARRAY(arena, uint64_t, at(r, r->block_count, 0));
     memory->internal = TRI_NEW_ARRAY(arena, uint64_t, at(r, r->block_count, 0));
     memory->back = TRI_NEW_ARRAY(arena, uint64_t, at(r, r->block_count, 0));
@@ -305,7 +305,7 @@ static void start_rank(machine *m, int rank, bool gathered) {
     for (int u = 0; u < r->unit_count; u++) {
         memory->parameters[u] = gathered ? parameters_of(u) : noise(m);
         memory->gradients[u] = noisy(m);
-        memory->kept[u] = noisy(m);
+        memory->own_sums[u] = noisy(m);
     }
 }
 

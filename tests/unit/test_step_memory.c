@@ -150,7 +150,7 @@ typedef struct follower {
     int words;        // how many words of 64 bits `before` has for each action
     // By slot of gathered parameters or gradients: how often their contents were replaced so far,
     // so that the test notices if an action reads earlier contents.
-    uint32_t *generation;
+    uint32_t *version;
     int action;
     const char *rule; // the first rule that an action breaks; NULL: none
     int rule_action;  // the action that breaks `rule`
@@ -165,7 +165,7 @@ static void broken(follower *f, const char *rule) {
 
 static uint32_t tag_of(const follower *f, int slot, int round) {
     bool of_bucket = tri_slot_is_of_bucket(f->m->flat, slot);
-    uint32_t instance = of_bucket                  ? f->generation[slot]
+    uint32_t instance = of_bucket                  ? f->version[slot]
                         : slot == TRI_SLOT_SCRATCH ? (uint32_t)f->action
                                                    : (uint32_t)round;
     return 1 + (uint32_t)slot * 512 + instance % 512;
@@ -315,7 +315,7 @@ static void follow_unit(follower *f, const tri_action *a) {
     for (int i = 0; i < TRI_BUCKET_COUNT; i++) {
         tri_bucket_kind bucket = (tri_bucket_kind)i;
         if (a->kind == TRI_ACTION_GATHER && f->m->releases) {
-            f->generation[tri_slot_parameters(a->subject, bucket)]++;
+            f->version[tri_slot_parameters(a->subject, bucket)]++;
             unit_access(f, a->subject, false, bucket, true);
         }
         if (!places_gradients(f) || !tri_bucket_has_gradients(bucket)) continue;
@@ -324,7 +324,7 @@ static void follow_unit(follower *f, const tri_action *a) {
             unit_access(f, a->subject, true, bucket, false);
         if (a->kind != TRI_ACTION_SCATTER) continue;
         unit_access(f, a->subject, true, bucket, false);
-        f->generation[tri_slot_gradients(a->subject, bucket)]++;
+        f->version[tri_slot_gradients(a->subject, bucket)]++;
     }
 }
 
@@ -352,7 +352,7 @@ static void begin(follower *f, const tri_action *a) {
 }
 
 static void forget(follower *f) {
-    memset(f->generation, 0, (size_t)tri_slot_bundle(f->m->flat, 0) * sizeof *f->generation);
+    memset(f->version, 0, (size_t)tri_slot_bundle(f->m->flat, 0) * sizeof *f->version);
     memset(f->before, 0, (size_t)f->schedule->count * (size_t)f->words * sizeof *f->before);
     for (int k = 0; k < TRI_HEAP_COUNT; k++)
         memset(f->cells[k], 0, (size_t)(f->memory->heap_bytes[k] / ALIGNMENT + 1) * sizeof(cell));
@@ -454,7 +454,7 @@ static void check_rank(const schedule_case *c, schedule_set *set, int rank, uint
         fail_msg("%s: %s", schedule_case_text(c), tri_error_message());
     follower *f = TRI_NEW(arena, follower);
     *f = (follower){.c = c, .schedule = &set->schedules[rank], .r = r, .m = &m, .memory = &memory};
-    f->generation = TRI_NEW_ARRAY(arena, uint32_t, tri_slot_bundle(&flat, 0));
+    f->version = TRI_NEW_ARRAY(arena, uint32_t, tri_slot_bundle(&flat, 0));
     for (int k = 0; k < TRI_HEAP_COUNT; k++)
         f->cells[k] = TRI_NEW_ARRAY(arena, cell, memory.heap_bytes[k] / ALIGNMENT + 1);
     f->words = f->schedule->count / 64 + 1;
