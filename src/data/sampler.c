@@ -1,5 +1,6 @@
 // Divides an epoch into steps, and a step into the micro-batches of the replicas: see sampler.h.
-// Everything is computed from epoch and step, so a resumed run continues with the right samples.
+// Everything is computed from the epoch and the number of the step in it, so a resumed run
+// continues with the right samples.
 #include "data/sampler.h"
 
 #include "base/limits.h"

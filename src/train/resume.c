@@ -23,7 +23,7 @@ static const char *weights_in(train_loop *loop, const char *where) {
 
 // Rejects a folder of another run: the keys that define a run must have the same values in both
 // recipes, because a run that began with some values and continued with others could be repeated
-// from neither recipe.
+// from neither recipe. `free_keys` in recipe/recipe.c lists the keys that may differ.
 static tri_status compare_recipe(train_loop *loop, const tri_recipe *other, const char *where) {
     tri_strings keys = tri_recipe_differences(loop->arena, other, loop->recipe);
     if (keys.count == 0) return TRI_OK;
@@ -115,7 +115,8 @@ static tri_status restore(train_loop *loop, const char *path, load_function *loa
     TRI_TRY(tri_progress_read(info.training, loop->session->plan->graph, &loop->progress));
     // If the data have fewer samples than when the checkpoint was saved, the checkpoint's position
     // in its epoch may lie at or beyond the end of the epoch. Training then continues in a later
-    // epoch.
+    // epoch. With another number of samples their order differs too, so this epoch may repeat some
+    // samples and miss others.
     loop->progress.epoch += loop->progress.step_in_epoch / loop->steps_per_epoch;
     loop->progress.step_in_epoch %= loop->steps_per_epoch;
     loop->saved_step = loop->progress.step;

@@ -1,7 +1,8 @@
 // Builds a session from a recipe: ranks, data, device, plan and engine, in this order, so that each
 // part finds the parts on which it depends. A run or a command that needs all of them calls
-// tri_session_open. A field is a named tensor of a sample, such as "images". Read next:
-// plan/plan.c, then engine/engine.c.
+// tri_session_open. Also makes the samplers and loaders, which begin at any step of an epoch. A
+// field is a named tensor of a sample, such as "images". Read next: plan/plan.c, then
+// engine/engine.c.
 #include "train/session.h"
 
 #include "base/log.h"
