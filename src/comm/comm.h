@@ -200,9 +200,9 @@ struct tri_comm {
     const int *job_rank;
     // The ledger, this rank's record of its actions. All communicators that were split from the
     // same one share it. Every operation is recorded as an action of `lane`, the lane of this
-    // communicator: a lane is a sequence of actions that run one after the other. If a wait blocks
-    // the thread that runs the training steps, the ledger also records the wait as an action of the
-    // compute lane.
+    // communicator: a lane is a sequence of actions that are started one after the other. If a wait
+    // blocks the thread that runs the training steps, the ledger also records the wait as an action
+    // of the compute lane.
     tri_ledger *ledger;
     int lane;
 };

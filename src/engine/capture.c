@@ -1,10 +1,10 @@
 // Captured parts of steps. A step is a list of actions, such as FORWARD of a layer. Actions run in
-// lanes, each of which runs its actions one after the other: the compute lane (a queue of the
-// device, which runs kernels), and beside it lanes for communication, storage and copies. A part is
-// a run of actions of the compute lane. Only its first action waits for other lanes, and other
-// lanes wait only for its last action. A device that can do so (a GPU, with CUDA graphs) captures a
-// part once and then repeats it as one, so that the host issues one graph instead of many kernels.
-// engine.c calls engine_run_in_part for the actions of a part.
+// lanes, each of which starts its actions in the order of the list: the compute lane (a queue of
+// the device, which runs kernels), and beside it lanes for communication, storage and copies. A
+// part is a run of actions of the compute lane. Only its first action waits for other lanes, and
+// other lanes wait only for its last action. A device that can do so (a GPU, with CUDA graphs)
+// captures a part once and then repeats it as one, so that the host issues one graph instead of
+// many kernels. engine.c calls engine_run_in_part for the actions of a part.
 //
 // Each shape of step (full, an epoch's smaller last one, evaluation, test: tri_step_shape) has
 // parts of its own. When a shape runs for the first time, its parts are issued kernel by kernel,

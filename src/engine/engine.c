@@ -1,7 +1,8 @@
 // The engine's main loop: goes through a schedule, the list of this rank's actions in a step. An
 // action works on a block (a layer or a group of layers), on a unit (parameters that are gathered,
 // reduced and updated together) or on values that pipeline stages send each other. Actions run in
-// lanes, each of which runs its actions one after the other. The main loop runs the actions of the
+// lanes. A lane starts its actions in the order of the list; all lanes but ALONG and BACK, the
+// messages of a pipeline, also finish them in that order. The main loop runs the actions of the
 // compute lane, which issue kernels to a queue of the device, and starts those of other lanes
 // (communication, storage, copies). A ticket stands for work that was started and is waited for
 // later.
@@ -303,6 +304,8 @@ static tri_status run_schedule(tri_engine *e) {
     return TRI_OK;
 }
 
+// If state was written since the last step (a checkpoint was loaded, or initial weights were made):
+// moves staged elements to their place, and casts the masters to the type that kernels read.
 static tri_status cast_all(tri_engine *e) {
     TRI_TRY(engine_flush_staging(e));
     if (!e->is_stale) return TRI_OK;

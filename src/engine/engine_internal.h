@@ -2,9 +2,10 @@
 // Terms of the plan that all these files use:
 //
 // - A rank's schedule is its list of actions in a step (FORWARD of a block, GATHER of a unit, …).
-//   A lane runs actions one after the other, beside the other lanes. The compute lane is a queue of
-//   the device; other lanes are communicators, storage and copies. A ticket stands for work that
-//   was started and is waited for later. The ledger is the rank's record of its actions.
+//   A lane starts its actions in the order of the list, beside the other lanes; all lanes but ALONG
+//   and BACK also finish them in that order. The compute lane is a queue of the device; other lanes
+//   are communicators, storage and copies. A ticket stands for work that was started and is waited
+//   for later. The ledger is the rank's record of its actions.
 // - A block is a layer or a group of layers that is scheduled as one. A unit is parameters that are
 //   gathered, reduced and updated together: those that only one block reads, or one parameter that
 //   several blocks read. A bucket is the part of a unit whose parameters have one role (trained,

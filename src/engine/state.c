@@ -6,7 +6,7 @@
 // that is offloaded to storage. Elements that the host cannot read or write in place pass through
 // staging memory of the host (engine_staging), one bucket at a time.
 //
-// All of this happens between steps. Read next: checkpoint/manifest.c when saving; data/sampler.c
+// All of this happens between steps. Read next: checkpoint/manifest.c when saving; train/scale.c
 // when resuming.
 #include "base/philox.h"
 #include "engine/engine_internal.h"

@@ -1,7 +1,7 @@
-// Decides which rank computes what: stages (runs of blocks, which are layers or groups of layers),
-// groups of ranks that share the training state, the pipeline's order, recomputation, offload.
-// Programs (the model compiled for one size of micro-batch) are made after this, because they
-// depend on these decisions. Read next: program.c.
+// Decides which rank computes what: stages (runs of blocks, which are layers or groups of layers;
+// stages.c cuts them), groups of ranks that share the training state, the pipeline's order,
+// recomputation, and what is offloaded (offload.c). Programs (the model compiled for one size of
+// micro-batch) are made after this, because they depend on these decisions. Read next: program.c.
 #include "base/quantity.h"
 #include "plan/plan.h"
 #include "plan/stages.h"

@@ -1,10 +1,10 @@
 // Finds the parts of a schedule that a device may record once and repeat in every step, as CUDA
-// captures a graph. A schedule is a list of actions. A lane runs its actions one after the other,
-// beside the other lanes: the compute lane, communicators, storage. A part is a run of actions of
-// the compute lane. A captured graph runs as a whole, so nothing can wait in its middle: only the
-// part's first action may wait for another lane, and other lanes may wait only for its last one.
-// The actions issue the same kernels with the same addresses in every step, because the plan fixes
-// all addresses before the first step.
+// captures a graph. A schedule is a list of actions. A lane starts its actions in the order of
+// the list, beside the other lanes: the compute lane, communicators, storage. A part is a run of
+// actions of the compute lane. A captured graph runs as a whole, so nothing can wait in its middle:
+// only the part's first action may wait for another lane, and other lanes may wait only for its
+// last one. The actions issue the same kernels with the same addresses in every step, because the
+// plan fixes all addresses before the first step.
 #ifndef TRIREME_PLAN_CAPTURE_H
 #define TRIREME_PLAN_CAPTURE_H
 

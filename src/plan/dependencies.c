@@ -258,9 +258,10 @@ void tri_resources_visit(const tri_resources *resources, const tri_action *actio
     }
 }
 
-// Which actions accessed a resource so far: the last one that wrote it and, by lane (a lane runs
-// its actions in order), the last one that has read it since; -1: none. Accesses before these need
-// no dependency of their own, because the actions kept here are done after them.
+// Which actions accessed a resource so far: the last one that wrote it and, by lane, the last one
+// that has read it since; -1: none. Accesses before these need no dependency of their own, because
+// the actions kept here are done after them: in ALONG and BACK only one SEND reads a resource, and
+// all other lanes finish their actions in order.
 typedef struct history {
     int writer, readers[TRI_LANE_COUNT];
 } history;

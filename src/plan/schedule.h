@@ -11,9 +11,10 @@
 // `round`. An *edge* is the values that one block makes and another stage reads; a SEND and a RECV
 // carry them, once for each micro-batch. There may be several edges from one stage to another.
 //
-// A lane (computation, a communicator, storage, …) runs its actions one after the other, beside the
-// other lanes. One step of zero2 with two blocks (a, b) and one micro-batch; an arrow leads from an
-// action to the one that waits for it:
+// A lane (computation, a communicator, storage, …) starts its actions in the order of the list,
+// beside the other lanes; all lanes but ALONG and BACK also finish them in that order. One step of
+// zero2 with two blocks (a, b) and one micro-batch; an arrow leads from an action to the one that
+// waits for it:
 //
 //     take     TAKE
 //                   ↓
@@ -32,8 +33,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-// A lane starts its actions in the order of the schedule's list. Lanes run side by side, so that
-// communication and storage overlap with computing.
+// Lanes run side by side, so that communication and storage overlap with computing. A lane starts
+// its actions in the order of the schedule's list. All lanes but ALONG and BACK also finish them in
+// that order.
 typedef enum tri_lane {
     TRI_LANE_COMPUTE,
     TRI_LANE_SHARD,     // the communicator of the ranks that divide one training state among them
@@ -335,9 +337,9 @@ typedef struct tri_wait {
 
 // Finds for each action the actions of other lanes (communicators, storage, …) for which it has to
 // wait. These follow from what actions read and write, and from `waits`. Within a lane no
-// dependency is needed, because a lane keeps the order of the list. Only in the lanes ALONG and
-// BACK (messages between stages) an action may end before an earlier one, so dependencies within
-// these lanes are found too.
+// dependency is needed, because a lane finishes its actions in the order of the list. Only in the
+// lanes ALONG and BACK (messages between stages) an action may end before an earlier one, so
+// dependencies within these lanes are found too.
 void tri_schedule_find_dependencies(tri_schedule *schedule, const tri_schedule_request *request,
                                     const tri_wait *waits, int wait_count);
 // Checks that the schedule computes the step. For each micro-batch, each block goes forward before

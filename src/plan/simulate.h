@@ -1,10 +1,11 @@
 // When the actions of all ranks of a run would begin and end. The input is a schedule (a list of
 // actions) for each rank, and the time that each action takes (its cost). The rules are those of
-// the engine: a rank starts its actions in the order of its list, a lane (compute, a communicator,
-// storage, …) runs its actions one after the other, and an action starts after the actions on which
-// it depends. A collective begins when the last of its ranks is ready, a message when both of its
-// ranks are. Compute actions of a group along the tensor axis begin together, because its ranks
-// exchange values within the actions.
+// the engine, except that here the lanes ALONG and BACK also finish their actions in order: a rank
+// starts its actions in the order of its list, a lane (compute, a communicator, storage, …) runs
+// its actions one after the other, and an action starts after the actions on which it depends. A
+// collective begins when the last of its ranks is ready, a message when both of its ranks are.
+// Compute actions of a group along the tensor axis begin together, because its ranks exchange
+// values within the actions.
 #ifndef TRIREME_PLAN_SIMULATE_H
 #define TRIREME_PLAN_SIMULATE_H
 

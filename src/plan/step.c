@@ -140,6 +140,7 @@ tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
     plan_memory(plan, step);
     tri_schedule_find_dependencies(&step->schedule, &step->request, step->memory.waits,
                                    step->memory.wait_count);
+    // Again, now with the dependencies, which tri_schedule_make did not have.
     TRI_TRY(tri_schedule_verify(&step->schedule, &step->request));
     return tri_step_memory_verify(&step->memory, &step->schedule);
 }

@@ -403,8 +403,8 @@ static int first_after(const step *s, int action) {
 }
 
 // Makes the action wait for all actions that used `earlier`, a buffer that had the same memory
-// before. The actions of the compute lane (kernels) run in order, so it is enough to wait for the
-// last of them, or for none if this action is in the compute lane too.
+// before. The actions of the compute lane (kernels) finish in order, so it is enough to wait for
+// the last of them, or for none if this action is in the compute lane too.
 static void add_waits(step *s, tri_step_memory *out, int *capacity, int action,
                       const buffer *earlier) {
     if (earlier->last_compute >= 0 && !is_compute(s, action))
@@ -422,7 +422,8 @@ static bool receives(const step *s, int action) {
 
 // Adds waits, so that an action that uses a buffer comes after all actions that used the same
 // memory before. Usually it is enough that the buffer's first action waits, because the others come
-// after it. RECVs are an exception: they run in no fixed order, so each of them has to wait.
+// after it. RECVs are an exception: the lanes ALONG and BACK finish them in any order, so each of
+// them has to wait.
 static void find_waits(step *s, tri_step_memory *out) {
     int capacity = 0;
     for (int i = 0; i < s->buffer_count; i++) {

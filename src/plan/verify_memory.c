@@ -1,12 +1,13 @@
 // Verifies that memory is used again only after everything that used it before, in whatever way the
 // schedule's lanes (computation, communicators, …) overtake each other.
 //
-// An action begins after the actions on which it depends and, in a lane that runs in order, after
-// the previous action of its lane. So for each action it is enough to know one number for each
-// lane: the latest action of that lane that is done before the action begins. All earlier actions
-// of the lane are done too. The lanes ALONG and BACK, which carry messages between stages, keep no
-// order. There a message is done before an action if the action depends on it, directly or through
-// other actions.
+// A lane starts its actions in the order of the list; all lanes but ALONG and BACK, which carry
+// messages between stages, also finish them in that order. In such a lane an action begins after
+// the previous action of the lane, and in any lane after the actions on which it depends. So for
+// each action it is enough to know one number for each lane that finishes in order: the latest
+// action of that lane that is done before the action begins. All earlier actions of the lane are
+// done too. In ALONG and BACK a message is done before an action if the action depends on it,
+// directly or through other actions.
 #include "plan/step_memory.h"
 
 #include <string.h>
@@ -111,8 +112,8 @@ static tri_status unordered(const check *c, int action, int other, const char *r
 }
 
 // Checks that all actions that used `earlier`, a buffer that had the same memory before, are done
-// before this action. In a lane that runs in order (all but the pipeline's messages), it is enough
-// to check the latest of them.
+// before this action. In a lane that finishes in order (all but ALONG and BACK), it is enough to
+// check the latest of them.
 static tri_status check_after(const check *c, const buffer_uses *earlier, int action) {
     const char *rule = "uses the memory of, and does not wait for,";
     for (int lane = 0; lane < TRI_LANE_COUNT; lane++)

@@ -1,9 +1,8 @@
 // The loss scale of a 16-mixed run (computed in F16) and the count of updates, which the engine
 // carries from step to step. The training loop calls train_carry before the first step, which gives
 // these numbers to the engine, and train_take_carried after each step, which reads them back.
-// ARCHITECTURE.md follows a step through the files, and ends here. It also follows a resume: after
-// this file comes engine/results.c, which writes these numbers to the device, and then
-// engine/state.c.
+// The tour of a step in ARCHITECTURE.md ends here. Read next, for resuming: engine/results.c, which
+// writes these numbers to the device, and session.c, which makes the loader.
 #include "base/log.h"
 #include "train/loop.h"
 

@@ -2,7 +2,7 @@
 // part finds the parts on which it depends. A run or a command that needs all of them calls
 // tri_session_open. Also makes the samplers and loaders, which begin at any step of an epoch. A
 // field is a named tensor of a sample, such as "images". Read next: plan/plan.c, then
-// engine/engine.c.
+// engine/engine.c; for resuming, data/sampler.c.
 #include "train/session.h"
 
 #include "base/log.h"

@@ -1,6 +1,6 @@
 // Gives the state of a run to a save (as a source) and takes it from a load (as a sink), and
 // converts the run's progress to a map and back. Read next: checkpoint/save.c, which reads the
-// source; for resuming, scale.c, which passes the progress that was read to the engine.
+// source; for resuming, engine/state.c, to which the sink passes the tensors.
 #include "train/state.h"
 
 static tri_status read_state(void *context, int tensor, int64_t first, int64_t count, void *to) {

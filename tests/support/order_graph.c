@@ -1,6 +1,6 @@
 // Builds the graph of a step's events, whose edges say which event comes before which other one,
 // and searches it. An action is one entry of a rank's schedule; order_graph.h lists its events. A
-// lane is what runs actions one after the other: computation, a communicator, storage, …
+// lane is what starts actions in the order of the schedule: computation, a communicator, storage, …
 #include "support/order_graph.h"
 
 #include "support/random_run.h"

@@ -1,7 +1,7 @@
 // Finds which events of a step must come before which others, on all ranks together. A schedule is
 // the list of a rank's actions in a step, with the dependencies between them. Each action has four
 // events: it is issued, it begins, it is under way, and it is done. Their order follows from the
-// schedules, from the lanes (queues of a rank, each of which runs its actions in order), from
+// schedules, from the lanes (queues of a rank, each of which starts its actions in order), from
 // communication and from the host.
 #ifndef TESTS_SUPPORT_ORDER_GRAPH_H
 #define TESTS_SUPPORT_ORDER_GRAPH_H

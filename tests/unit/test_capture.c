@@ -1,7 +1,7 @@
 // Tests which parts of a step a device may capture and repeat as one (a CUDA graph). A step is a
-// schedule: a list of actions, such as FORWARD of a block (a layer, or a few layers). A lane runs
-// actions one after the other, beside other lanes; only actions of the compute lane can be
-// captured. A part is a sequence of them between which no lane waits for another.
+// schedule: a list of actions, such as FORWARD of a block (a layer, or a few layers). A lane
+// starts actions in the order of the list, beside other lanes; only actions of the compute lane can
+// be captured. A part is a sequence of them between which no lane waits for another.
 #include "base/philox.h"
 #include "device/null/null.h"
 #include "ops/ops.h"
