@@ -1,130 +1,22 @@
 // Asks the real cuDNN, where it is installed, whether it has a plan for the convolutions of our
-// models as module/dnn.cu describes them. No GPU is needed: since version 9.8 cuDNN takes the
-// properties of a device as text. So the functions below replace some of cuDNN's: where a call sets
-// a handle, they set the properties of an H200 instead, and they execute nothing. A missing plan
-// would be no error at run time, but would make the convolution many times slower.
+// models as module/dnn_convolution.cu describes them. No GPU is needed (described_gpu.h). A missing
+// plan would be no error at run time, but would make the convolution many times slower.
 //
 // Plans for convolutions that tensor cores compute are asked for in both layouts of images,
 // channels first and channels last. The device stores such images with channels last, and for these
 // a plan must need no memory for copies. Some plans are also chosen by measuring, and written to a
 // file (TRIREME_CUDA_CHOICES). The plan that cuDNN then makes from this file has to have the same
 // text as the plan that was measured.
-#include "device/cuda/module/vendor.h"
+#include "emulated_gpu/described_gpu.h"
 
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <cudnn_graph.h>
-#include <dlfcn.h>
 #include <filesystem>
 #include <string>
-#include <vector>
-
-#if CUDNN_VERSION >= 90800
 
 namespace {
 
-enum { SKIPPED = 77, TEXT_BYTES = 1024 };
-
-// What cudaGetDeviceProperties returns for an H200, under cuDNN's names.
-const char h200[] =
-    R"({"version": 1, "deviceName": "NVIDIA H200", "deviceVer": 900, "driverVer": 13000,
-"cudaDeviceId": 0, "pciDeviceId": 0, "isTccDriver": 0, "supportCoopLaunch": 1, "warpSize": 32,
-"multiProcessorCount": 132, "totalGlobalMem": 150000000000, "l2CacheSize": 52428800,
-"maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "maxCtasPerSM": 32,
-"maxBlockSize": [1024, 1024, 64], "maxGridSize": [2147483647, 65535, 65535],
-"regsPerBlock": 65536, "maxRegistersPerSM": 65536, "maxSharedMemoryPerBlock": 49152,
-"maxSharedMemoryPerBlockOptin": 232448, "reservedSharedMemoryPerBlock": 1024,
-"smClockRateKHz": 1980000, "memClockRateKHz": 3201000})";
-
-void *library;
-cudnnBackendDescriptor_t device;
-int executed;          // how often a plan would have been executed
-std::string last_plan; // if wants_plan: the plan that was executed last, as cuDNN writes it
-bool wants_plan;
-int most_measured;       // the largest number of plans that were measured for one convolution
-int device_number;       // number of the device; plans are remembered for each device
-int64_t workspace_bytes; // workspace of the plan that was asked for last
-
-template <typename F> F *real(const char *name, F *) { return (F *)dlsym(library, name); }
-#define REAL(name) real("cudnn" #name, &cudnn##name)
-
-cudnnStatus_t create(cudnnHandle_t *out) {
-    *out = (cudnnHandle_t)&library;
-    return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t set_stream(cudnnHandle_t, cudaStream_t) { return CUDNN_STATUS_SUCCESS; }
-
-cudnnStatus_t name_device(cudnnBackendDescriptor_t at, cudnnBackendAttributeName_t name) {
-    return REAL(BackendSetAttribute)(at, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &device);
-}
-
-cudnnStatus_t set(cudnnBackendDescriptor_t at, cudnnBackendAttributeName_t name,
-                  cudnnBackendAttributeType_t type, int64_t count, const void *values) {
-    if (name == CUDNN_ATTR_OPERATIONGRAPH_HANDLE) return CUDNN_STATUS_SUCCESS;
-    if (name == CUDNN_ATTR_EXECUTION_PLAN_HANDLE)
-        return name_device(at, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP);
-    cudnnStatus_t status = REAL(BackendSetAttribute)(at, name, type, count, values);
-    if (status != CUDNN_STATUS_SUCCESS) return status;
-    if (name == CUDNN_ATTR_ENGINE_OPERATION_GRAPH)
-        return name_device(at, CUDNN_ATTR_ENGINE_DEVICEPROP);
-    return name == CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH
-               ? name_device(at, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP)
-               : status;
-}
-
-cudnnStatus_t get(cudnnBackendDescriptor_t const at, cudnnBackendAttributeName_t name,
-                  cudnnBackendAttributeType_t type, int64_t wanted, int64_t *count, void *out) {
-    cudnnStatus_t status = REAL(BackendGetAttribute)(at, name, type, wanted, count, out);
-    if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE && status == CUDNN_STATUS_SUCCESS)
-        workspace_bytes = *(const int64_t *)out;
-    return status;
-}
-
-cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t) {
-    int64_t count = 0;
-    executed++;
-    if (!wants_plan) return CUDNN_STATUS_SUCCESS;
-    const cudnnBackendAttributeName_t name = CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION;
-    cudnnStatus_t status =
-        REAL(BackendGetAttribute)(plan, name, CUDNN_TYPE_CHAR, 0, &count, nullptr);
-    last_plan.resize((size_t)count);
-    return status != CUDNN_STATUS_SUCCESS
-               ? status
-               : REAL(BackendGetAttribute)(plan, name, CUDNN_TYPE_CHAR, count, &count,
-                                           last_plan.data());
-}
-
-const struct {
-    const char *name;
-    void *function;
-} replaced[] = {{"cudnnCreate", (void *)create},
-                {"cudnnSetStream", (void *)set_stream},
-                {"cudnnBackendSetAttribute", (void *)set},
-                {"cudnnBackendGetAttribute", (void *)get},
-                {"cudnnBackendExecute", (void *)execute}};
-
-void *open_library() {
-    const char *home = getenv("CUDA_HOME");
-    std::string folders[] = {"", home ? std::string(home) + "/lib64/" : "",
-                             "/usr/local/cuda/lib64/"};
-    for (const std::string &folder : folders) {
-        void *found = dlopen((folder + "libcudnn.so.9").c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (found) return found;
-    }
-    return nullptr;
-}
-
-bool describe_device() {
-    return REAL(BackendCreateDescriptor)(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &device) ==
-               CUDNN_STATUS_SUCCESS &&
-           REAL(BackendSetAttribute)(device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
-                                     CUDNN_TYPE_CHAR, (int64_t)strlen(h200),
-                                     h200) == CUDNN_STATUS_SUCCESS &&
-           REAL(BackendFinalize)(device) == CUDNN_STATUS_SUCCESS;
-}
+int most_measured; // the largest number of plans that were measured for one convolution
 
 struct layer {
     const char *name;
@@ -193,7 +85,7 @@ cuda_convolution convolution_of(const layer &l, const form &f, cuda_convolution_
 bool copies(const layer &l, const cuda_convolution &p) {
     int64_t lot = p.in_type == TRI_F32 ? 4 : 8; // channels in 16 bytes
     bool is_whole = l.channels / l.groups % lot == 0 && l.features % lot == 0;
-    return p.channels_last && is_whole && workspace_bytes > 8000000;
+    return p.channels_last && is_whole && described.workspace_bytes > 8000000;
 }
 
 // Asks for a plan. Returns 0 if there is one that copies no image, and that leaves the caller
@@ -204,20 +96,20 @@ int check(const layer &l, form *f, const cuda_convolution &p, const char *what, 
     vendor_left left = VENDOR_LEFT_NOTHING;
     tri_status status = TRI_OK;
     char why[CUDA_WHY_BYTES] = "";
-    int before = executed;
+    int before = described.executed;
     bool is_taken = vendor_convolution(nullptr, &p, &left, &status, why);
-    f->workspace_bytes_sum += is_taken ? workspace_bytes : 0;
+    f->workspace_bytes_sum += is_taken ? described.workspace_bytes : 0;
     if (is_taken && status == TRI_OK && (left == VENDOR_LEFT_NOTHING || left == most) &&
-        executed == before + 1 && !copies(l, p))
+        described.executed == before + 1 && !copies(l, p))
         return 0;
     printf("%s, %s, channels %s, %s%s: %s %s (%lld bytes)\n", l.name, f->name,
            p.channels_last ? "last" : "first", kind_names[p.kind], what,
-           !is_taken                ? "no plan"
-           : status != TRI_OK       ? "fails"
-           : executed != before + 1 ? "not executed"
-           : copies(l, p)           ? "copies images"
-                                    : "more is left to do than need be",
-           why, (long long)workspace_bytes);
+           !is_taken                          ? "no plan"
+           : status != TRI_OK                 ? "fails"
+           : described.executed != before + 1 ? "not executed"
+           : copies(l, p)                     ? "copies images"
+                                              : "more is left to do than need be",
+           why, (long long)described.workspace_bytes);
     return 1;
 }
 
@@ -255,12 +147,13 @@ int check_kept(const layer &l, const form &f, const cuda_convolution &p) {
     std::string plans[2];
     int measured = 0;
     for (int i = 0; i < 2; i++) {
-        int before = executed;
-        device_number = 1 + i;
+        int before = described.executed;
+        described.device_number = 2 + i;
         if (!vendor_convolution(nullptr, &p, &left[i], &status[i], why)) status[i] = TRI_INTERNAL;
-        plans[i] = last_plan;
-        if (i == 0) measured = (executed - before - 1) / (1 + VENDOR_TIMES);
-        if (i == 1 && executed != before + 1) status[1] = TRI_INTERNAL; // it was measured again
+        plans[i] = described.last_plan;
+        if (i == 0) measured = (described.executed - before - 1) / (1 + VENDOR_TIMES);
+        if (i == 1 && described.executed != before + 1)
+            status[1] = TRI_INTERNAL; // it was measured again
     }
     most_measured = measured > most_measured ? measured : most_measured;
     if (status[0] == TRI_OK && status[1] == TRI_OK && left[0] == left[1] && measured > 0 &&
@@ -275,7 +168,7 @@ int check_kept_plans() {
     char folder[] = "/tmp/trireme-cudnn-XXXXXX";
     static const char bias[16] __attribute__((aligned(16))) = "";
     if (!mkdtemp(folder) || setenv("TRIREME_CUDA_CHOICES", folder, 1)) return 1;
-    wants_plan = true;
+    described.wants_plan = true;
     int wrong = 0;
     for (const form &f : forms) {
         if (f.dtype != TRI_F32 && !f.channels_last) continue;
@@ -292,55 +185,16 @@ int check_kept_plans() {
 
 } // namespace
 
-void *vendor_open(const char *) { return library; }
-
-void *vendor_symbol(void *, const char *name) {
-    for (const auto &r : replaced)
-        if (strcmp(r.name, name) == 0) return r.function;
-    return dlsym(library, name);
-}
-
-void *vendor_stream(cuda_stream *) { return nullptr; }
-int vendor_device(cuda_stream *) { return device_number; }
-std::string vendor_device_name(cuda_stream *) { return "described GPU"; }
-
-// Pretends that each plan takes less time than the one that was measured before it.
-double vendor_seconds(cuda_stream *, const std::function<bool()> &issue) {
-    static double seconds = 1;
-    for (int i = 0; i <= VENDOR_TIMES; i++)
-        if (!issue()) return -1;
-    return seconds *= 0.9;
-}
-
-tri_status vendor_failed(cuda_stream *, const char *, char *) { return TRI_INTERNAL; }
-
 int main() {
-    library = open_library();
-    if (!library) {
-        printf("skipped: cuDNN is not installed\n");
-        return SKIPPED;
-    }
-    size_t version = REAL(GetVersion)();
-    if (version < 90800 || !describe_device()) {
-        printf("skipped: cuDNN %zu does not plan for a device that is not here\n", version);
-        return SKIPPED;
-    }
+    if (!describe_gpu(DESCRIBED_H200)) return DESCRIBED_SKIPPED;
     int missing = 0;
     for (form &f : forms) {
         for (const layer &l : layers) missing += check_layer(l, &f);
         printf("%s, channels %s: %.0f MB of workspace, summed over the plans\n", f.name,
                f.channels_last ? "last" : "first", (double)f.workspace_bytes_sum / 1e6);
     }
-    printf("cuDNN %zu: %d plans, %d missing\n", version, executed, missing);
+    printf("cuDNN %zu: %d plans, %d missing\n", described.version, described.executed, missing);
     missing += check_kept_plans();
     printf("at most %d plans were measured for a convolution\n", most_measured);
     return missing > 0 || most_measured < 2;
 }
-
-#else
-#include <cstdio>
-int main() {
-    printf("skipped: cuDNN %d does not plan for a device that is not here\n", CUDNN_VERSION);
-    return 77;
-}
-#endif

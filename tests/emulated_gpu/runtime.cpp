@@ -181,7 +181,7 @@ tri_status open_device(int, cuda_properties *properties, cuda_context **out, cha
     properties->multiprocessors = gpu_multiprocessors(nullptr);
     properties->memory_bytes = memory_bytes;
     properties->has_products = vendor_has_products();
-    properties->has_convolutions = vendor_has_convolutions();
+    properties->has_dnn = vendor_has_dnn();
     *out = new cuda_context{};
     return TRI_OK;
 }

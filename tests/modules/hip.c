@@ -14,7 +14,7 @@ static tri_status open_amd(int index, cuda_properties *properties, cuda_context 
     tri_status status = real->open(index, properties, out, why);
     snprintf(properties->name, sizeof properties->name, "AMD Instinct MI250X");
     properties->major = 9; // gfx90a
-    properties->has_bf16 = properties->has_products = properties->has_convolutions = false;
+    properties->has_bf16 = properties->has_products = properties->has_dnn = false;
     return status;
 }
 

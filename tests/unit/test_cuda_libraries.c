@@ -71,7 +71,7 @@ static void test_found(void **state) {
            p.name, p.major, p.minor, p.multiprocessors, (long long)(p.memory_bytes / 1000000));
     bool has_nccl = runtime->find_nccl(&abilities, why) == TRI_OK;
     printf("  products: %s\n", p.has_products ? "cuBLASLt" : "cuBLASLt was not found");
-    printf("  convolutions: %s\n", p.has_convolutions ? "cuDNN" : "cuDNN was not found");
+    printf("  convolutions: %s\n", p.has_dnn ? "cuDNN" : "cuDNN was not found");
     printf("  between GPUs: %s\n", has_nccl ? "NCCL" : why);
     print_libraries();
     assert_true(p.name[0] && p.major > 0 && p.multiprocessors > 0 && p.memory_bytes > 0);

@@ -1,5 +1,5 @@
 // Convolutions on the GPU: by cuDNN, where it is installed and has a plan for the shape
-// (module/dnn.cu), else by our own kernel. That kernel computes a product of two matrices, and
+// (module/dnn_convolution.cu), else by our own kernel. That kernel computes a product of two matrices, and
 // reads one of them element by element from the image, because a copy of the image in the order of
 // the matrix would take memory and time.
 #include "device/cuda/internal.h"
@@ -131,7 +131,7 @@ static tri_status workspace(const tri_device_description *device, const tri_grap
     int64_t slices = state.conv.slices > 1 ? state.conv.slices : 0;
     size_t sums_bytes = (size_t)(slices * cuda_out_count(graph, node, 0)) * sizeof(float);
     *out =
-        device->features & CUDA_HAS_CONVOLUTIONS ? (size_t)cuda_convolution_bytes(&state.conv) : 0;
+        device->features & CUDA_HAS_DNN ? (size_t)cuda_convolution_bytes(&state.conv) : 0;
     if (*out < sums_bytes) *out = sums_bytes;
     if (state.sums_bias && state.conv.channels_last) {
         size_t room = cuda_column_sums_bytes(&state.columns);

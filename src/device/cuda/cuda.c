@@ -21,14 +21,14 @@ static const tri_kernel_def *const kernels[] = {CUDA_KERNELS(X) & cuda_kernel_on
 // An MI250X counts as two devices of 64 GB each.
 enum {
     GPU_ALIGNMENT = 256,
-    ALL_FEATURES = CUDA_HAS_BF16 | CUDA_HAS_PRODUCTS | CUDA_HAS_CONVOLUTIONS
+    ALL_FEATURES = CUDA_HAS_BF16 | CUDA_HAS_PRODUCTS | CUDA_HAS_DNN
 };
 static const tri_device_model models[] = {
     {"h200", .memory_bytes = 141000000000, .alignment = GPU_ALIGNMENT, .features = ALL_FEATURES},
     {"a100-64", .memory_bytes = 64000000000, .alignment = GPU_ALIGNMENT, .features = ALL_FEATURES},
     {"a100-40", .memory_bytes = 40000000000, .alignment = GPU_ALIGNMENT, .features = ALL_FEATURES},
     {"v100-32", .memory_bytes = 32000000000, .alignment = GPU_ALIGNMENT,
-     .features = CUDA_HAS_PRODUCTS | CUDA_HAS_CONVOLUTIONS},
+     .features = CUDA_HAS_PRODUCTS | CUDA_HAS_DNN},
     // The module `hip` does not use AMD's matrix cores, and calls no library for products and
     // convolutions, so this GPU has none of the features yet.
     {"mi250x", .memory_bytes = 64000000000, .alignment = GPU_ALIGNMENT},
@@ -90,7 +90,7 @@ static tri_device_description described(const tri_device_config *config,
     d.alignment = GPU_ALIGNMENT;
     d.features = (properties->has_bf16 ? CUDA_HAS_BF16 : 0) |
                  (properties->has_products ? CUDA_HAS_PRODUCTS : 0) |
-                 (properties->has_convolutions ? CUDA_HAS_CONVOLUTIONS : 0);
+                 (properties->has_dnn ? CUDA_HAS_DNN : 0);
     return d;
 }
 

@@ -10,9 +10,9 @@
 
 // Bits of tri_device_description.features.
 enum {
-    CUDA_HAS_BF16 = 1,         // tensor cores take BF16 and TF32
-    CUDA_HAS_PRODUCTS = 2,     // cuBLASLt is installed: it computes products of matrices
-    CUDA_HAS_CONVOLUTIONS = 4, // cuDNN is installed: it computes convolutions
+    CUDA_HAS_BF16 = 1,     // tensor cores take BF16 and TF32
+    CUDA_HAS_PRODUCTS = 2, // cuBLASLt is installed: it computes products of matrices
+    CUDA_HAS_DNN = 4,      // cuDNN is installed: it computes convolutions and attention
 };
 
 typedef struct cuda_device {

@@ -26,7 +26,7 @@ bool cuda_rounds_to_tf32(const tri_device_description *device, const tri_graph *
 bool cuda_convolves_channels_last(const tri_device_description *device, const tri_graph *graph,
                                   const tri_node *node) {
     tri_dtype type = cuda_in_type(graph, node, 0);
-    return device->features & CUDA_HAS_CONVOLUTIONS &&
+    return device->features & CUDA_HAS_DNN &&
            (tri_dtype_is_half(type) || cuda_rounds_to_tf32(device, graph, type));
 }
 

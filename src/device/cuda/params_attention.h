@@ -2,6 +2,8 @@
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_ATTENTION_H
 #define TRIREME_DEVICE_CUDA_PARAMS_ATTENTION_H
 
+#include "base/kernel_inline.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <trireme/tensor.h>
@@ -26,6 +28,8 @@ typedef struct cuda_attention {
     const void *q, *k, *v;
     void *y;
     float *log_sum_exp;
+    void *workspace;         // memory for cuDNN
+    int64_t workspace_bytes; // 0: cuDNN is not to compute this attention
 } cuda_attention;
 
 typedef struct cuda_attention_grad {
@@ -33,6 +37,19 @@ typedef struct cuda_attention_grad {
     const void *dy;
     void *dq, *dk, *dv;
     float *dots; // room for [samples, heads, queries]: the scalar products of the rows of dy and y
+    // Room for [samples, heads, queries, width]: sums of cuDNN for dq. NULL: cuDNN is not to
+    // compute this gradient.
+    float *dq_sums;
 } cuda_attention_grad;
+
+// How many bytes of workspace cuDNN may use for attention, and for its gradient: beside a little
+// for itself, copies of the gradients of k and v for each head of q if several heads share one of
+// k and v, and below compute capability 9.0 sums in F32 of the gradient of q.
+enum { CUDA_ATTENTION_DNN_BYTES = 64 << 10 };
+TRI_KERNEL_INLINE int64_t cuda_attention_grad_dnn_bytes(const cuda_attention *p) {
+    int64_t rows = p->samples * p->heads, queries = (p->queries + 63) / 64 * 64;
+    int64_t copies = p->heads == p->kv_heads ? 0 : 2 * 2 * rows * p->keys * p->width;
+    return CUDA_ATTENTION_DNN_BYTES + copies + 4 * rows * queries * p->width;
+}
 
 #endif

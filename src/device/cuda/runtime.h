@@ -40,7 +40,7 @@ typedef struct cuda_properties {
     int multiprocessors;
     int64_t memory_bytes;
     bool has_products;     // cuBLASLt was found
-    bool has_convolutions; // cuDNN was found
+    bool has_dnn; // cuDNN was found
 } cuda_properties;
 
 // A fault is an invalid label or token in a kernel's input. A kernel cannot return an error, so the

@@ -1,4 +1,5 @@
-// Attention and its gradient, in tiles, so that the matrix of all scores never exists (Dao et al.,
+// Our own kernels of attention and its gradient, for what cuDNN does not compute
+// (dnn_attention.cu). They work in tiles, so that the matrix of all scores never exists (Dao et al.,
 // "FlashAttention", 2022). Everything is computed in F32.
 //
 // The scores form a matrix. In the forward kernel and in the gradient of q, its rows are queries
@@ -18,6 +19,7 @@
 // bytes for each row, and forward also 4 bytes for each query (log_sum_exp).
 #include "device/cuda/module/attention.h"
 #include "device/cuda/module/pack.h"
+#include "device/cuda/module/vendor.h"
 
 namespace {
 
@@ -345,12 +347,16 @@ tri_status launch_as(cuda_stream *stream, T *, const P *p, int64_t width, char *
 
 extern "C" tri_status cuda_launch_attention(cuda_stream *stream, const cuda_attention *p,
                                             char *why) {
+    tri_status status;
+    if (vendor_attention(stream, p, &status, why)) return status;
     return gpu_with_real(p->type,
                          [=](auto *type) { return launch_as(stream, type, p, p->width, why); });
 }
 
 extern "C" tri_status cuda_launch_attention_grad(cuda_stream *stream, const cuda_attention_grad *p,
                                                  char *why) {
+    tri_status status;
+    if (vendor_attention_grad(stream, p, &status, why)) return status;
     return gpu_with_real(p->forward.type, [=](auto *type) {
         return launch_as(stream, type, p, p->forward.width, why);
     });

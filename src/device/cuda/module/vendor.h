@@ -44,7 +44,7 @@ bool vendor_has_products();
 bool vendor_product(cuda_stream *stream, const cuda_product *params, bool *sums_bias,
                     tri_status *status, char *why);
 
-bool vendor_has_convolutions();
+bool vendor_has_dnn(); // cuDNN is installed
 // What of a convolution the library has not done, so that the caller has to do it.
 typedef enum vendor_left {
     VENDOR_LEFT_NOTHING,
@@ -58,6 +58,12 @@ typedef enum vendor_left {
 // convolution.
 bool vendor_convolution(cuda_stream *stream, const cuda_convolution *params, vendor_left *left,
                         tri_status *status, char *why);
+// Issues attention, or its gradient, to the stream and sets *status. Returns false if the library
+// is not installed, or cannot compute this attention.
+bool vendor_attention(cuda_stream *stream, const cuda_attention *params, tri_status *status,
+                      char *why);
+bool vendor_attention_grad(cuda_stream *stream, const cuda_attention_grad *params,
+                           tri_status *status, char *why);
 
 // The functions of cuda_runtime that need NCCL; runtime.h says what each does.
 tri_status vendor_find_nccl(unsigned *abilities, char *why);
