@@ -1,4 +1,4 @@
-// A test double of cuDNN's graph API: the functions that module/dnn.cu calls, for memory of the
+// A test double of cuDNN's graph API: the functions that module/dnn*.cu call, for memory of the
 // host. Descriptors keep the attributes that are set. Graphs are computed from their descriptors
 // alone (dnn_operations.cpp), so that a wrong description gives wrong numbers.
 //
