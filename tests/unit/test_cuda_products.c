@@ -65,13 +65,14 @@ static void check_sums(int times) {
 }
 
 // Computes the gradients of a linear layer's weight and bias. dy lies `shift` bytes behind an
-// aligned address: unless `shift` is 0, the emulated cuBLASLt has no algorithm for it, and our own
-// kernels compute. Returns how many calls to the GPU this took.
-static int64_t compute(size_t shift) {
+// aligned address, and the product may use workspace_bytes. Unless `shift` is 0 and the workspace
+// has WORKSPACE_BYTES, the emulated cuBLASLt has no algorithm for it, and our own kernels compute.
+// Returns how many calls to the GPU this took.
+static int64_t compute(size_t shift, int64_t workspace_bytes) {
     cuda_product p = {.m = OUT, .n = IN, .k = ROWS, .transpose_a = true};
     p.in_type = p.out_type = TRI_F32;
     p.workspace = memory(WORKSPACE_BYTES);
-    p.workspace_bytes = WORKSPACE_BYTES;
+    p.workspace_bytes = workspace_bytes;
     char *a = memory(sizeof dy + shift);
     void *b = memory(sizeof x), *c = memory(sizeof dweight), *sums = memory(sizeof dbias);
     copy(a + shift, dy, sizeof dy);
@@ -116,9 +117,12 @@ static void test_gradients(void **state) {
         for (int o = 0; o < OUT; o++) dy[r][o] = (float)((r * 7 + o * 3) % 11 - 5) / 8;
         for (int i = 0; i < IN; i++) x[r][i] = (float)((r * 5 + i) % 13 - 6) / 8;
     }
-    int64_t fused = compute(0), apart = compute(sizeof(float));
+    int64_t fused = compute(0, WORKSPACE_BYTES), apart = compute(sizeof(float), WORKSPACE_BYTES);
+    // The same product again, with too little workspace for the algorithm that was chosen before.
+    int64_t small = compute(0, 16);
     if (issued() >= 0 && properties.has_products) assert_int_equal(fused, 1);
     if (issued() >= 0) assert_int_equal(apart, 2);
+    if (issued() >= 0) assert_int_equal(small, 2);
     runtime->close_stream(stream);
     runtime->close(context);
 }

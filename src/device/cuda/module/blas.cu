@@ -66,9 +66,11 @@ const library *blas() {
 }
 
 // What the choice of an algorithm depends on: sizes, transpositions, types, TF32, activation,
-// whether there is a bias or the gradient of one, and the alignment of all operands. A product that
-// is added to c runs by the same algorithm as one that overwrites c.
-typedef std::tuple<int64_t, int64_t, int64_t, bool, bool, int, int, bool, int, bool, bool, uint32_t>
+// whether there is a bias or the gradient of one, the alignment of all operands, and the size of
+// the workspace, because an algorithm may need more than another product of the same shape has. A
+// product that is added to c runs by the same algorithm as one that overwrites c.
+typedef std::tuple<int64_t, int64_t, int64_t, bool, bool, int, int, bool, int, bool, bool, uint32_t,
+                   int64_t>
     product_key;
 
 // A product that is ready to run. It lives as long as the process, because choosing its algorithm
@@ -102,7 +104,7 @@ uint32_t alignment_of(const cuda_product *p) {
 product_key key_of(const cuda_product *p) {
     return product_key(p->m, p->n, p->k, p->transpose_a, p->transpose_b, (int)p->in_type,
                        (int)p->out_type, p->tf32, p->activation, p->bias != nullptr,
-                       p->bias_grad.sums != nullptr, alignment_of(p));
+                       p->bias_grad.sums != nullptr, alignment_of(p), p->workspace_bytes);
 }
 
 cublasLtEpilogue_t epilogue_of(const cuda_product *p) {
