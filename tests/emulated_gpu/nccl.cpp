@@ -8,8 +8,10 @@
 // EMULATED_NCCL=HOW:RANK:N: group N (from 1) of RANK goes wrong in every communicator. HOW "error":
 // the communicator fails; "hang": the group never ends. EMULATED_NCCL_VERSION=2.17: only this
 // version's functions are found; 0: no library. EMULATED_NCCL_REFUSES=CommSplit: that call fails.
+// EMULATED_NCCL_ALIGNED=1: a large message whose address is no multiple of 16 ends the program.
 #include "emulated_gpu/emulation.h"
 #include "emulated_gpu/libraries.h"
+#include "emulated_gpu/nccl_memory.h"
 #include "emulated_gpu/nccl_sums.h"
 
 #include <algorithm>
@@ -21,11 +23,8 @@
 #include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <nccl.h>
-#include <set>
 #include <string>
 #include <sys/mman.h>
 #include <time.h>
@@ -177,12 +176,10 @@ void add_direction(bool sends, int peer, const void *at, uint64_t bytes,
         {sends, peer, (char *)(uintptr_t)at, bytes, 0, header, false, false});
 }
 
-void check_known(ncclComm_t comm, const void *at);
-
 // Adds a call to the group that the thread has begun. False: our code must not make this call now.
 bool join(ncclComm_t comm, cudaStream_t stream, const void *send, const void *recv) {
-    check_known(comm, send);
-    check_known(comm, recv);
+    nccl_memory_check(comm, send);
+    nccl_memory_check(comm, recv);
     const core *c = comm->state.get();
     bool fits = group.depth > 0 && c->failure == ncclSuccess && !comm->pending &&
                 !c->waits_for_split && c->shared && c->shared->arrived == c->size &&
@@ -266,10 +263,19 @@ ncclResult_t broadcast(const void *send, void *recv, size_t count, ncclDataType_
     return ncclSuccess;
 }
 
+// NCCL copies a message byte by byte if its address is no multiple of 16.
+void check_alignment(const void *at, uint64_t bytes) {
+    enum { LARGE = 4096 };
+    const char *wanted = getenv("EMULATED_NCCL_ALIGNED");
+    if (wanted && strcmp(wanted, "1") == 0 && bytes >= LARGE && (uintptr_t)at % 16 != 0)
+        nccl_refuse("a large message lies at an address that is no multiple of 16");
+}
+
 ncclResult_t send(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                   cudaStream_t stream) {
     if (!join(comm, stream, from, from)) return ncclInvalidUsage;
     uint64_t bytes = count * nccl_width(type);
+    check_alignment(from, bytes);
     if (peer == comm->state->rank)
         group.work->to_self.push_back({(const char *)from, bytes});
     else
@@ -281,6 +287,7 @@ ncclResult_t receive(void *to, size_t count, ncclDataType_t type, int peer, nccl
                      cudaStream_t stream) {
     if (!join(comm, stream, to, to)) return ncclInvalidUsage;
     uint64_t bytes = count * nccl_width(type);
+    check_alignment(to, bytes);
     if (peer == comm->state->rank)
         group.work->from_self.push_back({(char *)to, bytes});
     else
@@ -447,70 +454,16 @@ ncclResult_t async_error(ncclComm_t comm, ncclResult_t *out) {
     return ncclSuccess;
 }
 
-// ---- memory
-
-struct {
-    std::mutex lock;
-    std::map<char *, size_t> regions;
-    std::set<std::pair<ncclComm_t, char *>> known; // with which communicator a region is registered
-} memory;
-
-// Ends the program after a misuse of NCCL that on a GPU might pass unnoticed, or only be slow.
-void refuse(const char *why) {
-    fprintf(stderr, "emulated NCCL: %s\n", why);
-    abort();
-}
-
-// Checks that memory of ncclMemAlloc is registered with the communicator: it is slow otherwise.
-void check_known(ncclComm_t comm, const void *at) {
-    std::lock_guard<std::mutex> guard(memory.lock);
-    for (const auto &region : memory.regions) {
-        bool is_in = at >= region.first && at < region.first + region.second;
-        if (is_in && !memory.known.count({comm, region.first}))
-            refuse("memory of ncclMemAlloc is used by a communicator that was not told of it");
-    }
-}
-
-ncclResult_t mem_alloc(void **out, size_t size) {
-    enum { GRAIN = 1 << 16, POISON = 0xff };
-    size_t bytes = (size + GRAIN - 1) / GRAIN * GRAIN;
-    *out = size > (size_t)4 << 30 ? nullptr : aligned_alloc(GRAIN, bytes);
-    if (!*out) return ncclUnhandledCudaError;
-    memset(*out, POISON, bytes);
-    std::lock_guard<std::mutex> guard(memory.lock);
-    memory.regions[(char *)*out] = size;
-    return ncclSuccess;
-}
-
-ncclResult_t mem_free(void *at) {
-    std::lock_guard<std::mutex> guard(memory.lock);
-    if (!memory.regions.erase((char *)at)) refuse("memory is freed that ncclMemAlloc did not give");
-    for (const auto &user : memory.known)
-        if (user.second == at) refuse("memory is freed that a communicator still knows");
-    free(at);
-    return ncclSuccess;
-}
-
 ncclResult_t comm_register(const ncclComm_t comm, void *at, size_t size, void **handle) {
-    std::lock_guard<std::mutex> guard(memory.lock);
-    auto region = memory.regions.find((char *)at);
-    bool fits = region != memory.regions.end() && region->second >= size && !comm->pending;
-    if (!fits || !memory.known.insert({comm, (char *)at}).second)
-        refuse("memory is registered twice, or was not given by ncclMemAlloc");
+    if (comm->pending) nccl_refuse("memory is registered with a communicator that is busy");
+    nccl_memory_register(comm, at, size);
     *handle = at;
     return ncclSuccess;
 }
 
 ncclResult_t comm_deregister(const ncclComm_t comm, void *handle) {
-    std::lock_guard<std::mutex> guard(memory.lock);
-    if (!memory.known.erase({comm, (char *)handle})) refuse("memory is deregistered twice");
+    nccl_memory_deregister(comm, handle);
     return ncclSuccess;
-}
-
-void forget_all(ncclComm_t comm) {
-    std::lock_guard<std::mutex> guard(memory.lock);
-    for (auto at = memory.known.begin(); at != memory.known.end();)
-        at = at->first == comm ? memory.known.erase(at) : std::next(at);
 }
 
 // ---- closing a communicator
@@ -524,11 +477,7 @@ ncclResult_t finalize(ncclComm_t comm) {
 }
 
 ncclResult_t destroy(ncclComm_t comm) {
-    {
-        std::lock_guard<std::mutex> guard(memory.lock);
-        for (const auto &user : memory.known)
-            if (user.first == comm) refuse("a communicator is closed that knows of memory");
-    }
+    nccl_memory_check_end(comm);
     delete comm;
     return ncclSuccess;
 }
@@ -537,7 +486,7 @@ ncclResult_t abort_all(ncclComm_t comm) {
     core *c = comm->state.get();
     c->aborted = true;
     if (c->shared && !c->is_closing) c->shared->closing++;
-    forget_all(comm);
+    nccl_memory_forget(comm);
     return destroy(comm);
 }
 
@@ -575,8 +524,8 @@ const struct {
                  {"CommDestroy", (void *)destroy, 0},
                  {"CommAbort", (void *)abort_all, 0},
                  {"CommSplit", (void *)split, NCCL_VERSION(2, 18, 1)},
-                 {"MemAlloc", (void *)mem_alloc, NCCL_VERSION(2, 19, 1)},
-                 {"MemFree", (void *)mem_free, NCCL_VERSION(2, 19, 1)},
+                 {"MemAlloc", (void *)nccl_memory_alloc, NCCL_VERSION(2, 19, 1)},
+                 {"MemFree", (void *)nccl_memory_free, NCCL_VERSION(2, 19, 1)},
                  {"CommRegister", (void *)comm_register, NCCL_VERSION(2, 19, 1)},
                  {"CommDeregister", (void *)comm_deregister, NCCL_VERSION(2, 19, 1)},
                  {"GroupStart", (void *)group_start, 0},

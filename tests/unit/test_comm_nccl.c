@@ -229,6 +229,45 @@ static void test_faults(void **state) {
     }
 }
 
+// ---- how the GPU is used
+
+// Sums whose terms are exchanged, of tensors that begin at multiples of 16 bytes: the emulated NCCL
+// ends the program if a large message does not.
+static void body_aligned(tri_comm *comm, ranks_table *table, void *argument) {
+    enum { N = 100001, EACH = 30000 };
+    static const tri_comm_op rows[] = {
+        {.kind = TRI_COMM_ALL_REDUCE, .dtype = TRI_F32, .count = N},
+        {.kind = TRI_COMM_ALL_REDUCE, .dtype = TRI_F32, .wire = TRI_BF16, .count = N},
+        {.kind = TRI_COMM_REDUCE_SCATTER, .dtype = TRI_F32, .count = EACH},
+        {.kind = TRI_COMM_REDUCE_SCATTER, .dtype = TRI_F32, .wire = TRI_BF16, .count = EACH},
+    };
+    setenv("EMULATED_NCCL_ALIGNED", "1", 1);
+    tri_device *device = open_device(comm->rank);
+    tri_comm *data = open_data(comm, device, TRI_COMM_RANK_ORDER);
+    float *x, *y;
+    CHECK_OK(data->backend->alloc(data, N * sizeof *x, (void **)&x));
+    CHECK_OK(data->backend->alloc(data, N * sizeof *y, (void **)&y));
+    for (int i = 0; i < N; i++) x[i] = (float)(i % 50 + comm->rank);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tri_comm_op op = rows[i];
+        int first = op.kind == TRI_COMM_REDUCE_SCATTER ? comm->rank * EACH : 0;
+        op.send = x;
+        op.recv = y;
+        CHECK_OK(tri_comm_run(data, &op));
+        for (int k = 0; k < op.count; k++)
+            CHECK(y[k] ==
+                  (float)(comm->size * ((first + k) % 50) + comm->size * (comm->size - 1) / 2));
+    }
+    data->backend->free(data, x);
+    data->backend->free(data, y);
+    close_data(data, comm, device);
+}
+
+static void test_use_of_gpu(void **state) {
+    assert_int_equal(ranks_run(2, NULL, body_aligned, NULL), 0);
+    assert_int_equal(ranks_run(3, NULL, body_aligned, NULL), 0);
+}
+
 // ---- messages
 
 // Each rank starts its sends to the next rank and its receives alternately, each as an operation
@@ -406,10 +445,11 @@ static void test_missing(void **state) {
 int main(void) {
     setenv("TRIREME_MODULES", TRIREME_BUILD_DIR "/lib/emulated", 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),    cmocka_unit_test(test_plain),
-        cmocka_unit_test(test_after),    cmocka_unit_test(test_mismatches),
-        cmocka_unit_test(test_messages), cmocka_unit_test(test_versions),
-        cmocka_unit_test(test_missing),  cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_cases),      cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_after),      cmocka_unit_test(test_mismatches),
+        cmocka_unit_test(test_messages),   cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_missing),    cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_use_of_gpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

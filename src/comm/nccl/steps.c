@@ -74,6 +74,9 @@ typedef struct exchange {
     tri_dtype wire_type;  // the type in which terms (of the sum) are sent
     size_t width;         // size of that type in bytes
     int64_t begin, count; // the window: its first element, and how many it has
+    // Every rank's elements begin at a multiple of so many elements, so that transfers begin at
+    // multiples of 16 bytes. NCCL copies other memory one byte at a time.
+    int64_t grain;
     // The two halves of the scratch memory: `terms` receives the other ranks' terms. If the wire
     // type is another type than the operation's, `packed` holds this rank's terms in it and, in an
     // all-reduce, then the sums.
@@ -83,9 +86,11 @@ typedef struct exchange {
 static bool scatters(const exchange *x) { return x->op->kind == TRI_COMM_REDUCE_SCATTER; }
 static bool narrows(const exchange *x) { return x->wire_type != x->op->dtype; }
 
-// How many elements of the window each rank adds up; the last ranks may have fewer.
+// How many elements of the window each rank adds up; the last ranks may have fewer. In `terms` and
+// `packed`, the elements of different ranks lie this far apart.
 static int64_t share(const exchange *x) {
-    return scatters(x) ? x->count : (x->count + x->comm->size - 1) / x->comm->size;
+    int64_t mine = scatters(x) ? x->count : (x->count + x->comm->size - 1) / x->comm->size;
+    return (mine + x->grain - 1) / x->grain * x->grain;
 }
 
 // Finds which elements of the window (the elements that are exchanged at one time) rank r adds up:
@@ -138,7 +143,7 @@ static tri_status exchange_terms(exchange *x) {
         if (r == own) continue;
         int64_t count = range(x, r, &begin);
         TRI_TRY(add_message(x->steps, CUDA_SEND, r, wire_terms(x, r), count * (int64_t)x->width));
-        TRI_TRY(add_message(x->steps, CUDA_RECV, r, x->terms + (size_t)r * (size_t)mine * x->width,
+        TRI_TRY(add_message(x->steps, CUDA_RECV, r, x->terms + (size_t)(r * share(x)) * x->width,
                             mine * (int64_t)x->width));
     }
     return TRI_OK;
@@ -150,6 +155,7 @@ static tri_status add_terms(exchange *x) {
     int64_t begin, mine = range(x, own, &begin);
     bool sum_in_wire_type = narrows(x) && !scatters(x); // an all-reduce also sends the sums
     cuda_ordered_sum sum = {.count = mine,
+                            .stride = share(x),
                             .ranks = x->comm->size,
                             .own = own,
                             .accumulate = x->op->accumulate,
@@ -181,14 +187,24 @@ static tri_status exchange_sums(exchange *x) {
     return add_cast(x->steps, x->wire_type, whole, x->op->dtype, result(x, 0), x->count);
 }
 
+// Returns how many elements the largest window has, and chooses the grain. With very many ranks,
+// the scratch memory is too small for a grain of 64 elements.
+static int64_t largest_window(exchange *x, int64_t scratch_bytes) {
+    enum { MOST_GRAIN = 64 };
+    int64_t room = scratch_bytes / 2 / (int64_t)x->width, size = x->comm->size;
+    x->grain = MOST_GRAIN;
+    while (x->grain > 1 && x->grain * size > room) x->grain /= 2;
+    int64_t each = room / size / x->grain * x->grain;
+    return scatters(x) ? each : each * size;
+}
+
 static tri_status add_sums(nccl_steps *steps, const tri_comm *comm, const tri_comm_op *op,
                            const nccl_sums *sums) {
     exchange x = {.steps = steps, .comm = comm, .op = op, .terms = sums->scratch};
     x.packed = sums->scratch + sums->scratch_bytes / 2;
     x.wire_type = op->wire != TRI_F32 ? op->wire : op->dtype;
     x.width = tri_dtype_bytes(x.wire_type);
-    int64_t most = sums->scratch_bytes / 2 / (int64_t)x.width - comm->size;
-    if (scatters(&x)) most /= comm->size;
+    int64_t most = largest_window(&x, sums->scratch_bytes);
     TRI_ASSERT(most > 0);
     for (x.begin = 0; x.begin < op->count; x.begin += x.count) {
         x.count = op->count - x.begin < most ? op->count - x.begin : most;

@@ -11,10 +11,10 @@
 
 // out[i] = ((term_0[i] + term_1[i]) + term_2[i]) + … for i below `count`, where term_r is what rank
 // r contributes. The sum is computed in F32 (in F64 if the terms are F64). With `accumulate`, it
-// begins with the old out[i]. The term of rank r lies at terms + r * count, counted in elements,
-// but that of rank `own` at own_term. Types: F32, F64, F16 or BF16; out_type is term_type or F32.
+// begins with the old out[i]. The terms of rank r lie at terms + r * stride, counted in elements,
+// but those of rank `own` at own_term. Types: F32, F64, F16 or BF16; out_type is term_type or F32.
 typedef struct cuda_ordered_sum {
-    int64_t count;
+    int64_t count, stride;
     int ranks, own; // number of ranks, and the number of this rank
     bool accumulate;
     tri_dtype term_type, out_type;

@@ -13,9 +13,9 @@ template <typename A, typename B = A> struct gpu_lot {
     static const int count = 16 / (sizeof(A) < sizeof(B) ? sizeof(A) : sizeof(B));
 };
 
-// Reads n neighbouring elements as floats, or writes them. `from` and `to` are aligned to n
-// elements, or to 16 bytes if n elements are larger than that.
-template <int n, typename T> GPU_DEVICE void gpu_read(const T *from, float (&out)[n]) {
+// Reads n neighbouring elements as floats (those of F64 as doubles), or writes them. `from` and
+// `to` are aligned to n elements, or to 16 bytes if n elements are larger than that.
+template <int n, typename T, typename W> GPU_DEVICE void gpu_read(const T *from, W (&out)[n]) {
     constexpr int step = n * sizeof(T) <= 16 ? n : 16 / (int)sizeof(T);
     for (int s = 0; s < n; s += step) {
         gpu_pack<T, step> got = *(const gpu_pack<T, step> *)(from + s);
@@ -23,7 +23,7 @@ template <int n, typename T> GPU_DEVICE void gpu_read(const T *from, float (&out
     }
 }
 
-template <int n, typename T> GPU_DEVICE void gpu_write(T *to, const float (&numbers)[n]) {
+template <int n, typename T, typename W> GPU_DEVICE void gpu_write(T *to, const W (&numbers)[n]) {
     constexpr int step = n * sizeof(T) <= 16 ? n : 16 / (int)sizeof(T);
     for (int s = 0; s < n; s += step) {
         gpu_pack<T, step> put;
