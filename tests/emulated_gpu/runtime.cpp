@@ -256,9 +256,12 @@ void mark(const char *name) {
 
 int64_t memory_left(cuda_context *) { return memory_bytes; }
 
-tri_status open_stream(cuda_context *context, cuda_stream **out, char *why) {
+std::atomic<int64_t> first_streams; // how many streams were opened with comes_first
+
+tri_status open_stream(cuda_context *context, bool comes_first, cuda_stream **out, char *why) {
     *out = nullptr;
     IF_IT_WORKS(context, why);
+    first_streams += comes_first;
     *out = new cuda_stream;
     (*out)->context = context;
     {
@@ -418,6 +421,9 @@ int gpu_multiprocessors(const cuda_stream *) { return is_sampled ? 1 << 26 : 1; 
 
 extern "C" __attribute__((visibility("default"))) int64_t emulated_issued() { return issued; }
 extern "C" __attribute__((visibility("default"))) int64_t emulated_blocked() { return blocked; }
+extern "C" __attribute__((visibility("default"))) int64_t emulated_first_streams() {
+    return first_streams;
+}
 
 int64_t emulated_clock_ns() {
     struct timespec now;

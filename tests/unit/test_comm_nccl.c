@@ -11,6 +11,8 @@
 #include "device/queue.h"
 #include "device/ref/ref.h"
 
+#include <dlfcn.h>
+
 // A case of comm_cases.h that runs over NCCL on each of the numbers of ranks in `sizes`. The
 // emulated GPUs' memory is the host's, so that the case can read and write it.
 typedef struct nccl_case {
@@ -231,6 +233,14 @@ static void test_faults(void **state) {
 
 // ---- how the GPU is used
 
+// Calls `function`, which tells what the emulated GPU or the double of NCCL has counted.
+static int64_t counted(const char *function) {
+    int64_t (*count)(void);
+    *(void **)&count = dlsym(RTLD_DEFAULT, function);
+    CHECK(*(void **)&count != NULL);
+    return count();
+}
+
 // Sums whose terms are exchanged, of tensors that begin at multiples of 16 bytes: the emulated NCCL
 // ends the program if a large message does not.
 static void body_aligned(tri_comm *comm, ranks_table *table, void *argument) {
@@ -263,9 +273,34 @@ static void body_aligned(tri_comm *comm, ranks_table *table, void *argument) {
     close_data(data, comm, device);
 }
 
+// The queue of each communicator comes before the device's other queues.
+static void body_settings(tri_comm *comm, ranks_table *table, void *argument) {
+    tri_device *device = open_device(comm->rank);
+    tri_comm_data_request request = {.control = comm,
+                                     .device = device,
+                                     .wanted = TRI_COMM_DATA_ABILITIES,
+                                     .choice = TRI_COMM_NCCL,
+                                     .use = TRI_COMM_NUMBERS};
+    tri_comm *world, *control, *group;
+    tri_queue *queue;
+    CHECK_OK(tri_queue_open(device, &queue));
+    CHECK(counted("emulated_first_streams") == 0);
+    CHECK_OK(tri_comm_data_open(&request, &world));
+    CHECK(counted("emulated_first_streams") == 1);
+    CHECK_OK(comm->backend->split(comm, 0, comm->rank, &control));
+    group = open_split(control, device, 0, world, 0);
+    CHECK(counted("emulated_first_streams") == 2);
+    tri_queue_close(queue);
+    tri_comm_data_stop(group);
+    tri_comm_data_close(group, control);
+    tri_comm_close(control);
+    close_data(world, comm, device);
+}
+
 static void test_use_of_gpu(void **state) {
     assert_int_equal(ranks_run(2, NULL, body_aligned, NULL), 0);
     assert_int_equal(ranks_run(3, NULL, body_aligned, NULL), 0);
+    assert_int_equal(ranks_run(2, NULL, body_settings, NULL), 0);
 }
 
 // ---- messages

@@ -34,7 +34,7 @@ static int set_up(void **state) {
         fail_msg("%s", tri_error_message());
     runtime = table;
     OK(runtime->open(0, &properties, &context, why));
-    OK(runtime->open_stream(context, &stream, why));
+    OK(runtime->open_stream(context, false, &stream, why));
     void **const buffers[] = {&a, &b, &c, &workspace};
     for (int i = 0; i < 4; i++) {
         OK(runtime->alloc(context, BUFFER_BYTES, buffers[i], why));

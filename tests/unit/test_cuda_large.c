@@ -54,7 +54,7 @@ static int set_up(void **state) {
     assert_non_null(*(void **)&sample);
     sample(true);
     assert_int_equal(runtime->open(0, &properties, &context, why), TRI_OK);
-    return runtime->open_stream(context, &stream, why);
+    return runtime->open_stream(context, false, &stream, why);
 }
 
 static int tear_down(void **state) {

@@ -112,7 +112,7 @@ static void test_gradients(void **state) {
     runtime = table;
     check(runtime->count(&count, why));
     check(runtime->open(0, &properties, &context, why));
-    check(runtime->open_stream(context, &stream, why));
+    check(runtime->open_stream(context, false, &stream, why));
     for (int r = 0; r < ROWS; r++) {
         for (int o = 0; o < OUT; o++) dy[r][o] = (float)((r * 7 + o * 3) % 11 - 5) / 8;
         for (int i = 0; i < IN; i++) x[r][i] = (float)((r * 5 + i) % 13 - 6) / 8;

@@ -158,10 +158,11 @@ static void *answer_tickets(void *context) {
     return NULL;
 }
 
-static tri_status open_parts(cuda_queue *q) {
+static tri_status open_parts(cuda_queue *q, bool comes_first) {
     cuda_device *d = device_of(q);
     char why[CUDA_WHY_BYTES] = "";
-    TRI_TRY(cuda_check(d->runtime->open_stream(d->context, &q->stream, why), "no stream", why));
+    TRI_TRY(cuda_check(d->runtime->open_stream(d->context, comes_first, &q->stream, why),
+                       "no stream", why));
     for (int i = 0; i < EVENTS; i++)
         TRI_TRY(
             cuda_check(d->runtime->open_event(d->context, &q->events[i], why), "no event", why));
@@ -177,20 +178,28 @@ static tri_status open_parts(cuda_queue *q) {
     return TRI_OK;
 }
 
-tri_status cuda_open_queue(tri_device *device, tri_queue **out) {
+static tri_status open_queue(tri_device *device, bool comes_first, tri_queue **out) {
     cuda_queue *q = calloc(1, sizeof *q);
     *out = NULL;
     if (!q) return TRI_FAIL(TRI_NO_MEMORY, "device cuda: no memory");
     q->head.device = device;
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->changed, NULL);
-    tri_status status = open_parts(q);
+    tri_status status = open_parts(q, comes_first);
     if (status != TRI_OK) {
         cuda_close_queue(&q->head);
         return status;
     }
     *out = &q->head;
     return TRI_OK;
+}
+
+tri_status cuda_open_queue(tri_device *device, tri_queue **out) {
+    return open_queue(device, false, out);
+}
+
+tri_status cuda_open_first_queue(tri_device *device, tri_queue **out) {
+    return open_queue(device, true, out);
 }
 
 void cuda_close_queue(tri_queue *head) {

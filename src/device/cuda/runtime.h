@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 enum {
-    CUDA_RUNTIME_ABI = 9, // has to be raised with every change of this header or of params.h
+    CUDA_RUNTIME_ABI = 10, // has to be raised with every change of this header or of params.h
     CUDA_WHY_BYTES = 512,
     CUDA_NCCL_ID_BYTES = 128,
 };
@@ -92,8 +92,11 @@ typedef struct cuda_runtime {
     // mark(NULL) under this name.
     void (*mark)(const char *name);
 
-    // Streams. Work is done in the order in which it was issued to a stream.
-    tri_status (*open_stream)(cuda_context *context, cuda_stream **out, char *why);
+    // Streams. Work is done in the order in which it was issued to a stream. `comes_first`: thread
+    // blocks of this stream's kernels start before those of other streams that also wait for a
+    // multiprocessor.
+    tri_status (*open_stream)(cuda_context *context, bool comes_first, cuda_stream **out,
+                              char *why);
     void (*close_stream)(cuda_stream *stream);
     // Copies between any two of: memory of `alloc`, memory of `alloc_host`, other memory of the
     // host.
