@@ -102,6 +102,8 @@ struct ncclComm {
 
 namespace {
 
+std::atomic<int> most_blocks; // of the communicator that was opened last; 0: NCCL decides
+
 thread_local struct {
     int depth = 0;
     ncclComm_t comm = nullptr;
@@ -373,9 +375,16 @@ ncclResult_t enter(core *c, const char *name, bool makes) {
     return ncclSuccess;
 }
 
+// Checks how a communicator is to be set up, and keeps the number of thread blocks for tests.
+bool takes(const ncclConfig_t *config) {
+    if (!config || config->blocking != 0) return false;
+    most_blocks = config->maxCTAs == NCCL_CONFIG_UNDEF_INT ? 0 : config->maxCTAs;
+    return true;
+}
+
 ncclResult_t init(ncclComm_t *out, int size, ncclUniqueId id, int rank, ncclConfig_t *config) {
     *out = nullptr;
-    if (config->blocking != 0 || size > MOST_RANKS) return ncclInvalidArgument;
+    if (!takes(config) || size > MOST_RANKS) return ncclInvalidArgument;
     auto state = std::make_shared<core>();
     state->rank = rank;
     state->size = size;
@@ -386,8 +395,9 @@ ncclResult_t init(ncclComm_t *out, int size, ncclUniqueId id, int rank, ncclConf
     return ncclInProgress;
 }
 
-ncclResult_t split(ncclComm_t comm, int colour, int key, ncclComm_t *out, ncclConfig_t *) {
+ncclResult_t split(ncclComm_t comm, int colour, int key, ncclComm_t *out, ncclConfig_t *config) {
     *out = nullptr;
+    if (!takes(config)) return ncclInvalidArgument;
     core *c = comm->state.get();
     const char *refused = getenv("EMULATED_NCCL_REFUSES");
     if (refused && strcmp(refused, "CommSplit") == 0) return ncclInvalidUsage;
@@ -538,6 +548,12 @@ const struct {
                  {"Recv", (void *)receive, 0}};
 
 } // namespace
+
+// Tests find this function by name. Returns how many thread blocks a call of the communicator that
+// was opened last may use; 0: NCCL decides.
+extern "C" __attribute__((visibility("default"))) int64_t emulated_nccl_blocks() {
+    return most_blocks;
+}
 
 bool emulated_nccl_is_there() { return version_number() >= NCCL_VERSION(2, 0, 0); }
 

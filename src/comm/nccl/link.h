@@ -23,6 +23,8 @@ typedef struct nccl_link {
     cuda_nccl *nccl;
     char id[CUDA_NCCL_ID_BYTES]; // by which NCCL connects the ranks of the communicator
     bool was_announced;          // for messages: the two ranks have begun to exchange the id
+    // How many thread blocks a call of the communicator of NCCL may use; 0: NCCL decides.
+    int most_blocks;
     // How many groups of operations (group.h) were issued and are not done.
     int under_way;
     // The communicator's thread goes through all groups of operations, from the first to the last,

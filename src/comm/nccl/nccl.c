@@ -23,7 +23,9 @@
 // such group has a ticket of the link's queue. If a queue has EVENTS tickets (device/cuda/queue.c)
 // that are not done, making another one blocks the thread until the oldest is done. So UNDER_WAY is
 // less than EVENTS.
-enum { PAUSE_NS = 30000, UNDER_WAY = 64 };
+// BLOCKS_OF_NUMBERS: how many thread blocks a call may use if the communicator carries only a few
+// numbers at a time. NCCL allocates buffers for each of them, and more would not be faster.
+enum { PAUSE_NS = 30000, UNDER_WAY = 64, BLOCKS_OF_NUMBERS = 2 };
 
 typedef struct nccl_comm {
     threaded_comm base;
@@ -437,7 +439,9 @@ tri_status tri_comm_nccl_open(tri_comm *compares, const tri_comm_nccl_config *co
     threaded_init(&c->base, &nccl_kind, &nccl_backend, compares, config->device);
     c->device = cuda_of(config->device);
     c->splits = config->splits;
-    c->all = (nccl_link){.way = NCCL_AMONG_ALL, .device = c->device};
+    c->all = (nccl_link){.way = NCCL_AMONG_ALL,
+                         .device = c->device,
+                         .most_blocks = config->use == TRI_COMM_NUMBERS ? BLOCKS_OF_NUMBERS : 0};
     struct progress_family *family = threaded_family(&c->base.head);
     c->timeout_ms = family && family->timeout_ms ? family->timeout_ms : TRI_DEFAULT_TIMEOUT_MS;
     tri_status status = open_parts(c, config);

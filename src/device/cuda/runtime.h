@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 enum {
-    CUDA_RUNTIME_ABI = 10, // has to be raised with every change of this header or of params.h
+    CUDA_RUNTIME_ABI = 11, // has to be raised with every change of this header or of params.h
     CUDA_WHY_BYTES = 512,
     CUDA_NCCL_ID_BYTES = 128,
 };
@@ -130,13 +130,17 @@ typedef struct cuda_runtime {
     tri_status (*find_nccl)(unsigned *abilities, char *why);
     // Makes the id of a new communicator.
     tri_status (*nccl_id)(char id[CUDA_NCCL_ID_BYTES], char *why);
+    // most_blocks: how many thread blocks, each with buffers of its own, a call of the communicator
+    // may use; 0: NCCL decides. NCCL before 2.17 always decides.
     tri_status (*open_nccl)(cuda_context *context, const char id[CUDA_NCCL_ID_BYTES], int rank,
-                            int size, cuda_nccl **out, char *why);
+                            int size, int most_blocks, cuda_nccl **out, char *why);
     // Needs CUDA_NCCL_SPLITS. All ranks of `parent` have to call it. Opens a communicator of the
-    // ranks that give the same colour, ordered by key. With colour < 0 this rank joins none: *out
-    // has no ranks and can only be closed. Until the split is complete, nccl_state of `parent` is
-    // CUDA_EVENT_PENDING. Only after that does nccl_state of *out tell whether *out may be used.
-    tri_status (*split_nccl)(cuda_nccl *parent, int colour, int key, cuda_nccl **out, char *why);
+    // ranks that give the same colour, ordered by key; most_blocks as for open_nccl. With a colour
+    // below 0 this rank joins none: *out has no ranks and can only be closed. Until the split is
+    // complete, nccl_state of `parent` is CUDA_EVENT_PENDING. Only after that does nccl_state of
+    // *out tell whether *out may be used.
+    tri_status (*split_nccl)(cuda_nccl *parent, int colour, int key, int most_blocks,
+                             cuda_nccl **out, char *why);
     // Needs CUDA_NCCL_REGISTERS. alloc_nccl allocates memory of the device. NCCL is fastest on such
     // memory once it is registered with the communicator that uses it. Memory has to be
     // deregistered before it is freed or the communicator is closed.

@@ -198,6 +198,16 @@ tri_status call(cuda_nccl *c, const cuda_transfer *t, nccl_stream stream, char *
     return TRI_UNSUPPORTED;
 }
 
+// How a communicator is set up: most_blocks as for open_nccl (runtime.h).
+ncclConfig_t config_of(int most_blocks) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 17, 1)
+    if (most_blocks > 0) config.maxCTAs = most_blocks;
+#endif
+    return config;
+}
+
 bool is_pending(ncclComm_t comm) {
     ncclResult_t state = ncclSuccess;
     return nccl()->CommGetAsyncError(comm, &state) == ncclSuccess && state == ncclInProgress;
@@ -239,15 +249,14 @@ tri_status vendor_nccl_id(char *id, char *why) {
 }
 
 tri_status vendor_open_nccl(cuda_context *context, const char *id, int rank, int size,
-                            cuda_nccl **out, char *why) {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+                            int most_blocks, cuda_nccl **out, char *why) {
+    ncclConfig_t config = config_of(most_blocks);
     ncclUniqueId unique;
     *out = nullptr;
     tri_status status = use(context, why);
     if (status != TRI_OK) return status;
     cuda_nccl *c = new (std::nothrow) cuda_nccl{context, nullptr, false, nullptr};
     if (!c) return TRI_NO_MEMORY;
-    config.blocking = 0;
     memcpy(&unique, id, sizeof unique);
     status = check(nccl()->CommInitRankConfig(&c->handle, size, unique, rank, &config),
                    "CommInitRankConfig", why);
@@ -260,7 +269,9 @@ tri_status vendor_open_nccl(cuda_context *context, const char *id, int rank, int
 }
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 1)
-tri_status vendor_split_nccl(cuda_nccl *parent, int colour, int key, cuda_nccl **out, char *why) {
+tri_status vendor_split_nccl(cuda_nccl *parent, int colour, int key, int most_blocks,
+                             cuda_nccl **out, char *why) {
+    ncclConfig_t config = config_of(most_blocks); // without one, the parent's would be taken
     *out = nullptr;
     tri_status status = use(parent->context, why);
     if (status != TRI_OK) return status;
@@ -268,7 +279,7 @@ tri_status vendor_split_nccl(cuda_nccl *parent, int colour, int key, cuda_nccl *
     cuda_nccl *c = new (std::nothrow) cuda_nccl{parent->context, nullptr, takes_part, nullptr};
     if (!c) return TRI_NO_MEMORY;
     status = check(nccl()->CommSplit(parent->handle, colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key,
-                                     &c->handle, nullptr),
+                                     &c->handle, &config),
                    "CommSplit", why);
     if (status != TRI_OK) {
         vendor_close_nccl(c, true);
@@ -278,7 +289,7 @@ tri_status vendor_split_nccl(cuda_nccl *parent, int colour, int key, cuda_nccl *
     return TRI_OK;
 }
 #else
-tri_status vendor_split_nccl(cuda_nccl *, int, int, cuda_nccl **, char *) {
+tri_status vendor_split_nccl(cuda_nccl *, int, int, int, cuda_nccl **, char *) {
     return TRI_UNSUPPORTED;
 }
 #endif
@@ -367,10 +378,10 @@ tri_status vendor_find_nccl(unsigned *abilities, char *why) {
     return TRI_NOT_FOUND;
 }
 tri_status vendor_nccl_id(char *, char *) { return TRI_UNSUPPORTED; }
-tri_status vendor_open_nccl(cuda_context *, const char *, int, int, cuda_nccl **, char *) {
+tri_status vendor_open_nccl(cuda_context *, const char *, int, int, int, cuda_nccl **, char *) {
     return TRI_UNSUPPORTED;
 }
-tri_status vendor_split_nccl(cuda_nccl *, int, int, cuda_nccl **, char *) {
+tri_status vendor_split_nccl(cuda_nccl *, int, int, int, cuda_nccl **, char *) {
     return TRI_UNSUPPORTED;
 }
 tri_status vendor_alloc_nccl(cuda_context *, size_t, void **, char *) { return TRI_UNSUPPORTED; }

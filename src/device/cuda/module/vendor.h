@@ -69,8 +69,9 @@ bool vendor_attention_grad(cuda_stream *stream, const cuda_attention_grad *param
 tri_status vendor_find_nccl(unsigned *abilities, char *why);
 tri_status vendor_nccl_id(char *id, char *why);
 tri_status vendor_open_nccl(cuda_context *context, const char *id, int rank, int size,
-                            cuda_nccl **out, char *why);
-tri_status vendor_split_nccl(cuda_nccl *parent, int colour, int key, cuda_nccl **out, char *why);
+                            int most_blocks, cuda_nccl **out, char *why);
+tri_status vendor_split_nccl(cuda_nccl *parent, int colour, int key, int most_blocks,
+                             cuda_nccl **out, char *why);
 tri_status vendor_alloc_nccl(cuda_context *context, size_t size_bytes, void **out, char *why);
 void vendor_free_nccl(cuda_context *context, void *memory);
 tri_status vendor_register_nccl(cuda_nccl *nccl, void *memory, size_t size_bytes, void **handle,
