@@ -6,12 +6,22 @@
 #include "base/os.h"
 #include "base/thread.h"
 #include "comm/op.h"
+#include "comm/progress/spin.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
-enum { PAUSE_NS = 30000 }; // how long the thread pauses when no group could be advanced
+enum {
+    // After a group has advanced, the thread looks again and again for so long, and does not sleep:
+    // often the next step is done soon.
+    SPIN_NS = 50000,
+    // How long the thread then sleeps between two looks: at first FIRST_PAUSE_NS, and twice as long
+    // each time, up to LAST_PAUSE_NS.
+    FIRST_PAUSE_NS = 30000,
+    LAST_PAUSE_NS = 90000,
+};
 
 static tri_status outcome(const threaded_comm *c) {
     return c->status == TRI_OK ? TRI_OK : TRI_FAIL(c->status, "%s", c->message);
@@ -66,20 +76,44 @@ static bool advance_all(threaded_comm *c) {
     return moved;
 }
 
+// Waits before the thread looks again, because no group has advanced: spins for a moment, or
+// sleeps. *pause_ns is how long it sleeps; 0: it has not slept since a group has advanced.
+static void wait_to_look(const threaded_comm *c, int64_t *pause_ns) {
+    if (tri_os.monotonic_ns() < c->spins_until_ns) {
+        progress_pause();
+        return;
+    }
+    *pause_ns = *pause_ns ? 2 * *pause_ns : FIRST_PAUSE_NS;
+    if (*pause_ns > LAST_PAUSE_NS) *pause_ns = LAST_PAUSE_NS;
+    tri_os.sleep_ns(*pause_ns);
+}
+
 static void *work(void *context) {
     threaded_comm *c = context;
+    int64_t pause_ns = 0;
+    // Without this the system lets a thread sleep up to 50 µs longer than it asked for.
+    (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
     pthread_mutex_lock(&c->lock);
     while (!c->stops) {
         if (!c->first || c->status != TRI_OK) {
             pthread_cond_wait(&c->group_added, &c->lock);
-        } else if (!advance_all(c)) {
+        } else if (advance_all(c)) {
+            pause_ns = 0;
+            threaded_spin(c, SPIN_NS);
+        } else {
             pthread_mutex_unlock(&c->lock);
-            tri_os.sleep_ns(PAUSE_NS);
+            wait_to_look(c, &pause_ns);
             pthread_mutex_lock(&c->lock);
         }
     }
     pthread_mutex_unlock(&c->lock);
     return NULL;
+}
+
+void threaded_spin(threaded_comm *c, int64_t duration_ns) {
+    if (!c->can_spin) return;
+    int64_t until_ns = tri_os.monotonic_ns() + duration_ns;
+    if (until_ns > c->spins_until_ns) c->spins_until_ns = until_ns;
 }
 
 bool threaded_comes_after(const threaded_group *group) {
@@ -103,6 +137,9 @@ void threaded_init(threaded_comm *c, const threaded_kind *kind, const tri_comm_b
 }
 
 tri_status threaded_run(threaded_comm *c) {
+    const progress_family *family = threaded_family(&c->head);
+    // The caller's thread computes or waits at the same time, so one core would not be enough.
+    c->can_spin = family && family->can_spin && tri_os_cpus() > 1;
     TRI_TRY(tri_thread_demand(&c->thread, work, c, "a communicator"));
     c->has_thread = true;
     return TRI_OK;

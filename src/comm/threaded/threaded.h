@@ -54,6 +54,8 @@ struct threaded_comm {
     int after_count;
     pthread_t thread;
     bool has_thread;
+    bool can_spin;          // every rank has a core to itself, and this rank has more than one
+    int64_t spins_until_ns; // until then the thread does not sleep; only the thread uses this
 
     pthread_mutex_t lock;
     // Signalled when a group was added, and when a group is done. A failure also signals
@@ -82,6 +84,10 @@ bool threaded_stop(threaded_comm *comm);
 // Frees the groups and what threaded_init has set up. Nobody may use the groups' memory any more.
 void threaded_end(threaded_comm *comm);
 
+// Lets the thread look at the groups again and again for so long, without sleeping, unless it
+// shares its core (threaded_comm.can_spin). Only the communicator's thread calls this: `advance`
+// may, if it expects that a group can advance within such a short time.
+void threaded_spin(threaded_comm *comm, int64_t duration_ns);
 void threaded_free_groups(threaded_group *first, void (*free_group)(threaded_group *group));
 // True if all tickets in `group->after` are done, so that the group may begin.
 bool threaded_comes_after(const threaded_group *group);
