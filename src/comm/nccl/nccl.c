@@ -25,7 +25,9 @@
 // less than EVENTS.
 // BLOCKS_OF_NUMBERS: how many thread blocks a call may use if the communicator carries only a few
 // numbers at a time. NCCL allocates buffers for each of them, and more would not be faster.
-enum { PAUSE_NS = 30000, UNDER_WAY = 64, BLOCKS_OF_NUMBERS = 2 };
+// ISSUE_NS: for how long after a call the thread asks NCCL again and again, without sleeping,
+// whether the call has been issued. NCCL needs some tens of microseconds for that.
+enum { PAUSE_NS = 30000, UNDER_WAY = 64, BLOCKS_OF_NUMBERS = 2, ISSUE_NS = 200000 };
 
 typedef struct nccl_comm {
     threaded_comm base;
@@ -144,10 +146,10 @@ static tri_status issue_transfers(nccl_comm *c, const nccl_group *g, const nccl_
     char why[CUDA_WHY_BYTES] = "";
     const cuda_transfer *transfers = g->steps.transfers + step->first;
     nccl_memory_register(c->device, g->link->nccl, transfers, step->count);
-    return checked(c, g,
-                   c->device->runtime->issue_nccl(g->link->nccl, cuda_stream_of(g->link->queue),
-                                                  transfers, step->count, why),
-                   why);
+    tri_status status = c->device->runtime->issue_nccl(
+        g->link->nccl, cuda_stream_of(g->link->queue), transfers, step->count, why);
+    threaded_spin(&c->base, ISSUE_NS);
+    return checked(c, g, status, why);
 }
 
 static tri_status issue_step(nccl_comm *c, const nccl_group *g, const nccl_step *step) {
