@@ -1,7 +1,7 @@
 // Convolutions on the GPU: by cuDNN, where it is installed and has a plan for the shape
-// (module/dnn_convolution.cu), else by our own kernel. That kernel computes a product of two matrices, and
-// reads one of them element by element from the image, because a copy of the image in the order of
-// the matrix would take memory and time.
+// (module/dnn_convolution.cu), else by our own kernel. That kernel computes a product of two
+// matrices, and reads one of them element by element from the image, because a copy of the image in
+// the order of the matrix would take memory and time.
 #include "device/cuda/internal.h"
 
 typedef struct conv_state {

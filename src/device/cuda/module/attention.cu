@@ -1,6 +1,6 @@
 // Our own kernels of attention and its gradient, for what cuDNN does not compute
-// (dnn_attention.cu). They work in tiles, so that the matrix of all scores never exists (Dao et al.,
-// "FlashAttention", 2022). Everything is computed in F32.
+// (dnn_attention.cu). They work in tiles, so that the matrix of all scores never exists (Dao et
+// al., "FlashAttention", 2022). Everything is computed in F32.
 //
 // The scores form a matrix. In the forward kernel and in the gradient of q, its rows are queries
 // and its columns keys; in the gradient of k and v, rows are keys and columns queries. A block of
