@@ -59,5 +59,11 @@ uint32_t tri_philox_at(uint64_t key, uint64_t step, uint32_t sample, uint64_t el
 // and two from words 2 and 3.
 float tri_philox_init_uniform(uint64_t key, uint64_t element, float low, float high);
 float tri_philox_init_normal(uint64_t key, uint64_t element, float mean, float std);
+// Write the numbers of elements first to first + count - 1 to `out`: the same bits, several times
+// faster.
+void tri_philox_init_uniforms(uint64_t key, uint64_t first, int64_t count, float low, float high,
+                              float *out);
+void tri_philox_init_normals(uint64_t key, uint64_t first, int64_t count, float mean, float std,
+                             float *out);
 
 #endif

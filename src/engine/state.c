@@ -8,6 +8,7 @@
 //
 // All of this happens between steps. Read next: checkpoint/manifest.c when saving; train/scale.c
 // when resuming.
+#include "base/parallel.h"
 #include "base/philox.h"
 #include "engine/engine_internal.h"
 
@@ -230,18 +231,25 @@ void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, 
     }
 }
 
-// Sets elements of this rank's slice of the tensor: in their final memory if possible, else in the
-// staging memory.
-static tri_status write_slice(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
-                              int64_t count, const float *from) {
-    const tri_parameter_info *p = parameter_of(engine, tensor);
+// Finds where to set elements of this rank's slice of the tensor, in its layout: in their final
+// memory if possible, else in the staging memory.
+static tri_status address_of_slice(tri_engine *engine, const tri_engine_tensor *tensor,
+                                   float **out) {
     engine->is_stale = true;
     whole w = whole_of(engine, tensor);
     bool direct = is_direct(engine, &w);
     if (!direct && !is_staged(engine, &w)) TRI_TRY(stage(engine, &w));
     if (!direct) engine->staging.is_new = true;
     float *to = direct ? direct_address(engine, &w) : engine->staging.memory;
-    to += engine->plan->flat.parameters[tensor->parameter].offset;
+    *out = to + engine->plan->flat.parameters[tensor->parameter].offset;
+    return TRI_OK;
+}
+
+static tri_status write_slice(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
+                              int64_t count, const float *from) {
+    const tri_parameter_info *p = parameter_of(engine, tensor);
+    float *to;
+    TRI_TRY(address_of_slice(engine, tensor, &to));
     tri_layout_from_plain(&p->layout, &p->shape, sizeof(float), from, to, first, count);
     return TRI_OK;
 }
@@ -264,38 +272,86 @@ tri_status tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor,
     return TRI_OK;
 }
 
-static float initial_value(const tri_init *init, uint64_t key, uint64_t element) {
+// Initial weights of this rank's slice of a parameter, which threads fill together.
+typedef struct initial {
+    const tri_parameter_info *parameter;
+    uint64_t key;
+    int64_t first; // the first element that is wanted, of the slice
+    float *to;     // the slice, in its layout
+} initial;
+
+// Makes `count` elements of the full parameter, from element `first` on.
+static void make_values(const tri_init *init, uint64_t key, int64_t first, int64_t count,
+                        float *out) {
+    float a = (float)init->a, b = (float)init->b;
     switch (init->kind) {
     case TRI_INIT_ZERO:
-        return 0;
     case TRI_INIT_CONSTANT:
-        return (float)init->a;
+        for (int64_t i = 0; i < count; i++) out[i] = init->kind == TRI_INIT_CONSTANT ? a : 0;
+        return;
     case TRI_INIT_UNIFORM:
-        return tri_philox_init_uniform(key, element, (float)init->a, (float)init->b);
+        tri_philox_init_uniforms(key, (uint64_t)first, count, a, b, out);
+        return;
     case TRI_INIT_NORMAL:
-        return tri_philox_init_normal(key, element, (float)init->a, (float)init->b);
+        tri_philox_init_normals(key, (uint64_t)first, count, a, b, out);
+        return;
     }
-    return 0;
+}
+
+// Makes `count` elements of the slice, from element `first` on. Runs of them lie side by side in
+// the full parameter.
+static void make_slice(const initial *f, int64_t first, int64_t count, float *out) {
+    const tri_parameter_info *p = f->parameter;
+    int64_t run = tri_parameter_run(&p->slice, &p->shape);
+    for (int64_t i = 0, some; i < count; i += some) {
+        some = run - (first + i) % run;
+        if (some > count - i) some = count - i;
+        make_values(&p->init, f->key, tri_parameter_full_index(&p->slice, &p->shape, first + i),
+                    some, out + i);
+    }
+}
+
+static void fill_range(void *context, int64_t first, int64_t end) {
+    const initial *f = context;
+    const tri_parameter_info *p = f->parameter;
+    float values[COPY_ELEMENTS];
+    for (int64_t at = f->first + first, some; at < f->first + end; at += some) {
+        some = f->first + end - at < COPY_ELEMENTS ? f->first + end - at : COPY_ELEMENTS;
+        make_slice(f, at, some, values);
+        tri_layout_from_plain(&p->layout, &p->shape, sizeof(float), values, f->to, at, some);
+    }
+}
+
+// Finds which elements of its slice of the tensor this rank keeps: of a bucket that ranks share,
+// those in its own range. In a layout that is not row-major, all are made if one is kept.
+static void range_to_fill(const tri_engine *e, const tri_engine_tensor *tensor, int64_t *first,
+                          int64_t *end) {
+    const tri_flat_parameter *flat = &e->plan->flat.parameters[tensor->parameter];
+    const tri_parameter_info *p = parameter_of(e, tensor);
+    int64_t own = whole_of(e, tensor).own_elements;
+    int64_t start = own * e->plan->sharing.shard - flat->offset;
+    *first = 0;
+    *end = tri_engine_wants(e, tensor) ? tri_shape_count(&p->shape) : 0;
+    if (e->plan->sharing.shards == 1 || !tri_layout_is_plain(&p->layout)) return;
+    if (*first < start) *first = start;
+    if (*end > start + own) *end = start + own;
 }
 
 tri_status tri_engine_initialize(tri_engine *engine, uint64_t seed) {
-    const tri_graph *g = engine->plan->graph;
-    float values[COPY_ELEMENTS];
+    enum { GRAIN = 16384 }; // elements that take longer than to start a thread
+    int threads = tri_parallel_threads();
+    engine->is_stale = true;
     for (int i = 0; i < engine->tensors.model_count; i++) {
         const tri_engine_tensor *tensor = &engine->tensors.model[i];
-        const tri_parameter_info *p = &g->parameters[tensor->parameter];
+        const tri_parameter_info *p = parameter_of(engine, tensor);
         engine->tensors.counters[tensor->parameter] = 0;
         if (tensor->role == TRI_ROLE_COUNTER || !holds(engine, tensor)) continue;
-        uint64_t key = tri_philox_key(seed, p->name);
-        int64_t total = tri_shape_count(&p->shape);
-        for (int64_t first = 0; first < total; first += COPY_ELEMENTS) {
-            int64_t count = total - first < COPY_ELEMENTS ? total - first : COPY_ELEMENTS;
-            for (int64_t k = 0; k < count; k++)
-                values[k] = initial_value(
-                    &p->init, key,
-                    (uint64_t)tri_parameter_full_index(&p->slice, &p->shape, first + k));
-            TRI_TRY(write_slice(engine, tensor, first, count, values));
-        }
+        initial f = {.parameter = p, .key = tri_philox_key(seed, p->name)};
+        int64_t end;
+        range_to_fill(engine, tensor, &f.first, &end);
+        if (f.first >= end) continue;
+        TRI_TRY(address_of_slice(engine, tensor, &f.to));
+        tri_parallel_for(threads, end - f.first, GRAIN, fill_range, &f);
     }
     return engine_flush_staging(engine);
 }
