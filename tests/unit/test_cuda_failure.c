@@ -19,6 +19,7 @@ static cuda_context *context;
 static cuda_stream *stream;
 static void *a, *b, *c, *workspace;
 static char why[CUDA_WHY_BYTES];
+static bool is_real; // true: the GPU may be a real one
 
 static void expect(tri_status wanted, tri_status got, const char *call) {
     if (got != wanted) fail_msg("%s: status %d, not %d: %s", call, (int)got, (int)wanted, why);
@@ -29,7 +30,7 @@ static void expect(tri_status wanted, tri_status got, const char *call) {
 static int set_up(void **state) {
     const void *table;
     cuda_properties properties;
-    test_gpu_choose();
+    is_real = test_gpu_choose();
     if (tri_module_load("cuda", CUDA_RUNTIME_INTERFACE, CUDA_RUNTIME_ABI, &table) != TRI_OK)
         fail_msg("%s", tri_error_message());
     runtime = table;
@@ -121,12 +122,19 @@ static void test_capture(void **state) {
     OK(finish());
 }
 
+// Checks a call that only notes work for later. A real driver may accept it after a failure; the
+// calls that follow then have to report the failure.
+static void expect_noted(tri_status got, const char *call) {
+    if (!is_real || got != TRI_OK) expect(TRI_IO, got, call);
+    why[0] = 0;
+}
+
 // After a failure of the GPU every call returns TRI_IO, also a product or a convolution, although
 // the errors of cuBLAS and cuDNN themselves do not tell that the GPU has failed.
 static void test_failed(void **state) {
     cuda_trap trap = {0};
     cuda_event *event;
-    cuda_graph *graph;
+    cuda_graph *graph, *empty;
     void *memory;
     OK(product());
     OK(convolution());
@@ -142,8 +150,12 @@ static void test_failed(void **state) {
     expect(TRI_IO, runtime->copy(stream, a, b, BUFFER_BYTES, why), "copy");
     expect(TRI_IO, runtime->zero(stream, a, BUFFER_BYTES, why), "zero");
     expect(TRI_IO, runtime->record(stream, event, why), "record");
-    expect(TRI_IO, runtime->wait(stream, event, why), "wait");
-    expect(TRI_IO, runtime->begin_capture(stream, why), "begin_capture");
+    expect_noted(runtime->wait(stream, event, why), "wait");
+    tri_status capture = runtime->begin_capture(stream, why);
+    expect_noted(capture, "begin_capture");
+    if (capture == TRI_OK && runtime->end_capture(stream, &empty, why) == TRI_OK)
+        runtime->close_graph(empty);
+    expect(TRI_IO, finish(), "finish");
     expect(TRI_IO, runtime->alloc(context, 1, &memory, why), "alloc");
     assert_int_equal(runtime->query(event), CUDA_EVENT_FAILED);
     runtime->close_event(event);
