@@ -2,11 +2,12 @@
 
 usage: gpu_bench.py mnist-cnn|llama-1b MODE [--seconds N] [--small]
 
-MODE is what PyTorch is given to be fast, as words joined by "+": compile (torch.compile),
-channels-last, autocast (to BF16), bf16 (parameters in BF16). Optimizers are always fused, and
-attention is scaled_dot_product_attention. The rate is the median over chunks of steps, timed by
-CUDA events; the batches lie in the GPU's memory. --small, and a machine without a GPU, are for
-tests of this program.
+MODE is what PyTorch is given to be fast, as words joined by "+": compile (torch.compile), channels-
+last; and in what it computes: tf32 (products and convolutions of F32 round their inputs; without it
+they are exact, also convolutions, which PyTorch rounds by default), autocast (to BF16), bf16
+(parameters in BF16). Optimizers are always fused, and attention is scaled_dot_product_attention.
+The rate is the median over chunks of steps, timed by CUDA events; the batches lie in the GPU's
+memory. --small, and a machine without a GPU, are for tests of this program.
 """
 import argparse
 import json
@@ -136,6 +137,8 @@ class Clock:
 def train(arguments):
     device = "cuda" if torch.cuda.is_available() else "cpu"
     mode = set(arguments.mode.split("+"))
+    torch.backends.cuda.matmul.allow_tf32 = "tf32" in mode
+    torch.backends.cudnn.allow_tf32 = "tf32" in mode
     torch.manual_seed(0)
     net, optimizer_of, inputs, targets, loss_of = make(arguments.network, arguments.small, device)
     net = net.to(device, torch.bfloat16 if "bf16" in mode else None)
