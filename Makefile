@@ -49,7 +49,9 @@ test-cluster: build
 # Builds nothing: takes this tree's build or, on a machine without Debian's packages, the bundle in
 # build/, or PREFIX_GPU=FOLDER (of an unpacked bundle). TEST_GPU=NAMES chooses items.
 test-gpu:
-	@tests/gpu/test-gpu $(if $(PREFIX_GPU),--prefix '$(PREFIX_GPU)') $(TEST_GPU)
+	@mkdir -p build
+	@tests/gpu/test-gpu --results build/test-gpu.json \
+	    $(if $(PREFIX_GPU),--prefix '$(PREFIX_GPU)') $(TEST_GPU)
 
 bench-gpu:
 	@bench/gpu $(if $(PREFIX_GPU),--prefix '$(PREFIX_GPU)')

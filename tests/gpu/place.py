@@ -17,7 +17,9 @@ TESTS = os.path.join(ROOT, "tests")  # support/, parity/
 def name_libraries():
     """Adds the folders of NVIDIA's packages for Python, which PyTorch brings, to the end of
     TRIREME_CUDA_LIBRARIES: cuBLASLt, cuDNN and NCCL may be nowhere else. Returns all folders that
-    the variable then names."""
+    the variable then names. With "none" it stays as it is: no such library is used."""
+    if os.environ.get("TRIREME_CUDA_LIBRARIES") == "none":
+        return []
     python = os.environ.get("PYTHON", "python3")
     try:
         done = subprocess.run([python, "-c", "import sys; print(*sys.path, sep='\\n')"],

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 namespace {
 
@@ -52,6 +53,8 @@ void *vendor_open(const char *name) {
         {nullptr, "/usr/local/cuda", "/lib64"},
 #endif
     };
+    const char *named = getenv("TRIREME_CUDA_LIBRARIES");
+    if (named && strcmp(named, "none") == 0) return nullptr;
     void *library = open_in("", 0, name);
     for (const auto &folder : folders) {
         if (library) break;

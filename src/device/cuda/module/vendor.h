@@ -12,7 +12,7 @@
 // Opens lib<name>.so of the newest major version. It searches where the dynamic loader does, then
 // in the folders of $TRIREME_CUDA_LIBRARIES (separated by ':'), $CUDA_HOME/lib64 and
 // /usr/local/cuda/lib64 (for AMD: $ROCM_PATH/lib and /opt/rocm/lib). NULL: the library was not
-// found.
+// found, or $TRIREME_CUDA_LIBRARIES is "none".
 void *vendor_open(const char *name);
 void *vendor_symbol(void *library, const char *name);
 // vendor_stream returns the stream in the type of the vendor's libraries. vendor_device returns the
