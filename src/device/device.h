@@ -172,9 +172,9 @@ struct tri_device_backend {
     // Makes work that is issued to the queue from now on start after the ticket's work, which may
     // belong to another queue or to the host.
     tri_status (*wait)(tri_queue *queue, const tri_ticket *ticket);
-    // Sets *ns, in memory of the host, to the time (CLOCK_MONOTONIC, in ns) at which the queue has
-    // done everything issued so far. The caller must not use *ns until then. NULL: the device's
-    // work is done when a call returns, so the host's clock tells the time.
+    // Sets *ns, which lies in memory of alloc_host, to the time (CLOCK_MONOTONIC, in ns) at which
+    // the queue has done everything issued so far. The caller must not use *ns until then. NULL:
+    // the device's work is done when a call returns, so the host's clock tells the time.
     tri_status (*time)(tri_queue *queue, int64_t *ns);
     // Copies from the host's memory to the device's; copy_out copies the other way. The caller must
     // not change the host's memory until the copy is done. Exception: after a copy_in of at most

@@ -56,6 +56,7 @@ void emulated_go_on();
 void emulated_copy(void *to, const void *from, size_t size_bytes);
 void emulated_copy_wait();
 int64_t emulated_clock_ns();
+bool emulated_is_pinned(cuda_stream *stream, const void *memory);
 // Adds work to the stream that is not a kernel, such as a product of the emulated cuBLASLt.
 void emulated_push(cuda_stream *stream, std::function<void()> item);
 // Adds a kernel to the stream; `body` runs one thread of it.
@@ -85,12 +86,25 @@ static inline void gpu_fence_host() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 static inline void gpu_trap() { emulated_trap(); }
 static inline int64_t gpu_clock_ns() { return emulated_clock_ns(); }
 
+// Whether a GPU reaches the host's memory that a kernel with these parameters writes: it has to be
+// pinned. Only the kernel of the clock writes to the host.
+static inline bool emulated_reaches_host(cuda_stream *stream, const cuda_clock &params) {
+    return emulated_is_pinned(stream, params.ns);
+}
+template <typename P> static inline bool emulated_reaches_host(cuda_stream *, const P &) {
+    return true;
+}
+
 template <typename P>
 static inline tri_status gpu_launch(cuda_stream *stream, void (*kernel)(P), int64_t blocks,
                                     int threads, P params, char *why, int shared_bytes = 0) {
     if (blocks == 0) return TRI_OK;
-    return emulated_launch(
-        stream, (const void *)kernel, blocks, threads, shared_bytes, [=] { kernel(params); }, why);
+    bool reaches = emulated_reaches_host(stream, params);
+    auto body = [=] {
+        if (!reaches) gpu_trap();
+        kernel(params);
+    };
+    return emulated_launch(stream, (const void *)kernel, blocks, threads, shared_bytes, body, why);
 }
 
 #endif

@@ -431,6 +431,10 @@ int64_t emulated_clock_ns() {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - CLOCK_ERROR_NS;
 }
 
+bool emulated_is_pinned(cuda_stream *stream, const void *memory) {
+    return lies_in(stream->context, stream->context->pinned, memory);
+}
+
 bool emulated_failed(const cuda_stream *stream) { return stream->context->failed; }
 
 void emulated_push(cuda_stream *stream, work item) { push(stream, std::move(item)); }
