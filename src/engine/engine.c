@@ -188,7 +188,8 @@ static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_actio
 // loads a kernel when it is first issued: outside of a step, or in the first step of each shape.
 // While the driver loads a kernel, it may block every thread of the process until the device is
 // idle. If a queue of the device then waited for work that a blocked thread has still to issue,
-// neither would ever go on. So the host waits for tickets instead, before it issues more.
+// neither would ever go on. So such a step begins only when the device has done all earlier work
+// (wait_before_loading), and the host waits for tickets instead, before it issues more.
 static bool loads_kernels(const tri_engine *e) {
     return e->device->backend->captures && (!e->run.input || !e->was_issued[e->run.input->shape]);
 }
@@ -317,6 +318,17 @@ static tri_status cast_all(tri_engine *e) {
     return TRI_OK;
 }
 
+// Waits until the device has done everything that was issued before a step that loads kernels. With
+// a step in flight, the queues may wait for communicators or storage, and a thread that is blocked
+// while kernels are loaded could not let them go on. The compute queue ends each step by waiting
+// for all other lanes, so its ticket stands for their work too.
+static tri_status wait_before_loading(tri_engine *e) {
+    tri_ticket ticket;
+    if (!loads_kernels(e)) return TRI_OK;
+    TRI_TRY(e->device->backend->record(e->queue, &ticket));
+    return tri_ticket_wait(&ticket);
+}
+
 static tri_status issue(tri_engine *engine, const tri_step_input *input) {
     engine_flights *flights = &engine->flights;
     TRI_ASSERT(flights->count <= tri_engine_steps_ahead(engine));
@@ -330,6 +342,7 @@ static tri_status issue(tri_engine *engine, const tri_step_input *input) {
     engine_clear_times(engine, flight);
     tri_ledger_step(engine->groups.world->ledger, input->step);
     engine->run.anomaly[0] = 0;
+    TRI_TRY(wait_before_loading(engine));
     TRI_TRY(cast_all(engine));
     engine->staging.unit = -1;
     TRI_TRY(engine_begin_numbers(engine));

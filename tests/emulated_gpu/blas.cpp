@@ -239,6 +239,8 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t operation_handle,
     uint64_t algorithm = chosen->data[0];
     emulated_seconds += emulated_seconds_of("EMULATED_BLAS_FASTEST", algorithm);
     const matrix *first = of<matrix>(a), *second = of<matrix>(b), *result = of<matrix>(c);
+    emulated_load({'b', (int64_t)result->rows, (int64_t)result->columns,
+                   (int64_t)columns_of(first, x.first)});
     emulated_push((cuda_stream *)stream, [=] {
         memset(workspace, 0xff, WORKSPACE_BYTES);
         if (x.epilogue == CUBLASLT_EPILOGUE_BGRADB) sum_columns(algorithm, &x, second, b_data);

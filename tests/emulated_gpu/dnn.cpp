@@ -209,6 +209,7 @@ cudnnStatus_t execute(cudnnHandle_t at, cudnnBackendDescriptor_t plan_handle,
             emulated_seconds += emulated_seconds_of("EMULATED_DNN_FASTEST", i);
     engine_rules rules = {plan->engine == ENGINE_OF_TENSOR_CORES, plan->knob,
                           get<void *>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE), WORKSPACE_BYTES};
+    emulated_load({'d', (int64_t)(intptr_t)plan->graph});
     emulated_push((cuda_stream *)((handle *)at)->stream, computation_of(plan->graph, pack, rules));
     return CUDNN_STATUS_SUCCESS;
 }

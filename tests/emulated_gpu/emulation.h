@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <string.h>
+#include <vector>
 
 struct emulated_index {
     unsigned x;
@@ -59,6 +60,9 @@ int64_t emulated_clock_ns();
 bool emulated_is_pinned(cuda_stream *stream, const void *memory);
 // Adds work to the stream that is not a kernel, such as a product of the emulated cuBLASLt.
 void emulated_push(cuda_stream *stream, std::function<void()> item);
+// Loads a kernel of a library when it is issued for the first time, because libraries have other
+// kernels for other shapes. `kernel` is what tells it from all others.
+void emulated_load(const std::vector<int64_t> &kernel);
 // Adds a kernel to the stream; `body` runs one thread of it.
 tri_status emulated_launch(cuda_stream *stream, const void *kernel, int64_t blocks, int threads,
                            int shared_bytes, std::function<void()> body, char *why);

@@ -117,8 +117,8 @@ std::mutex loading;          // held while a kernel is loaded, so that no other 
 // Loads the kernel at its first launch. With CUDA, this may wait until the GPU does nothing else;
 // here it waits until no stream waits for the host. So if the host lets a stream go on only after
 // such a launch, a test hangs, as a run on a GPU may.
-void load(const void *kernel) {
-    static std::set<const void *> loaded;
+void load(const std::vector<int64_t> &kernel) {
+    static std::set<std::vector<int64_t>> loaded;
     std::lock_guard<std::mutex> guard(loading);
     if (!loaded.insert(kernel).second) return;
     while (host_waits > 0) usleep(20);
@@ -438,6 +438,7 @@ bool emulated_is_pinned(cuda_stream *stream, const void *memory) {
 bool emulated_failed(const cuda_stream *stream) { return stream->context->failed; }
 
 void emulated_push(cuda_stream *stream, work item) { push(stream, std::move(item)); }
+void emulated_load(const std::vector<int64_t> &kernel) { load(kernel); }
 
 // Launches a kernel. With CUDA_LAUNCH_BLOCKING=1, waits until the kernel is done and returns its
 // failure.
@@ -445,7 +446,7 @@ tri_status emulated_launch(cuda_stream *stream, const void *kernel, int64_t bloc
                            int shared_bytes, std::function<void()> body, char *why) {
     cuda_context *context = stream->context;
     IF_IT_WORKS(context, why);
-    load(kernel);
+    load({(int64_t)(intptr_t)kernel});
     push(stream, [=] {
         if (!context->failed && !emulated_run(blocks, threads, shared_bytes, is_sampled, body))
             context->failed = true;

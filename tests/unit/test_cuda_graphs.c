@@ -1,12 +1,13 @@
 // Checks steps of the device cuda whose parts are captured and repeated as CUDA graphs. The losses
 // are the same to the last bit as without graphs: for full, shorter and evaluation steps in any
 // order, with up to TRI_MAX_STEPS_AHEAD steps issued before the host reads results, and after a
-// step whose loss is not finite. Each step takes fewer calls of the host. It runs on an emulated
-// GPU or, if TRIREME_TEST_GPU is set, on the GPU of this host.
+// step whose loss is not finite. Each step takes fewer calls of the host. The first step of a
+// shape, which loads kernels, begins only after all earlier work. It runs on an emulated GPU or, if
+// TRIREME_TEST_GPU is set, on the GPU of this host.
 #include "comm/comm.h"
 #include "device/cuda/cuda.h"
 #include "device/queue.h"
-#include "engine/engine.h"
+#include "engine/engine_internal.h"
 #include "ops/ops.h"
 #include "support/test_gpu.h"
 
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <trireme/trireme.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -35,7 +37,8 @@ typedef struct rig {
     int64_t left; // how many samples of the step the engine has not got yet
     int given;    // how many micro-batches the engine has got since the start
     float inputs[TRI_TAKEN_BATCHES][MICRO * FEATURES], targets[TRI_TAKEN_BATCHES][MICRO];
-    bool is_bad; // the inputs are so large that the step's loss is not finite
+    bool is_bad;       // the inputs are so large that the step's loss is not finite
+    bool follows_held; // the step may begin only after the work that is held up (test_first_step)
 } rig;
 
 static void check(tri_status status) {
@@ -66,8 +69,28 @@ static void net(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_mse_loss(g, tri_linear(g, "head", x, 1), batch->targets));
 }
 
+// Work that the GPU waits for and that ends late. A thread of the queue waits for it.
+static _Atomic bool is_released;
+
+static tri_status release_late(void *source, uint64_t number) {
+    (void)source;
+    (void)number;
+    usleep(300000);
+    is_released = true;
+    return TRI_OK;
+}
+
+static bool was_released(void *source, uint64_t number) {
+    (void)source;
+    (void)number;
+    return is_released;
+}
+
+static const tri_ticket_kind held = {.wait = release_late, .is_done = was_released};
+
 static tri_status next(void *context, tri_engine_batch *out) {
     rig *r = context;
+    if (r->follows_held) assert_true(is_released);
     int at = r->given++ % TRI_TAKEN_BATCHES;
     out->size = r->left < MICRO ? r->left : MICRO;
     r->left -= out->size;
@@ -218,6 +241,23 @@ static void test_halt(void **state) {
     assert_memory_equal(with, without, sizeof with);
 }
 
+// While kernels are loaded, a driver may block the threads for which queues wait. So the first step
+// of a shape begins when the device has done the steps in flight, and other steps begin before.
+static void test_first_step(void **state) {
+    (void)state;
+    rig r;
+    tri_step_output result;
+    open_rig(&r, "1");
+    check(issue(&r, TRI_STEP_FULL, 0));
+    check(tri_engine_collect(r.engine, &result));
+    check(issue(&r, TRI_STEP_FULL, 1));
+    check(r.device->backend->wait(r.engine->queue, &(tri_ticket){.kind = &held}));
+    r.follows_held = true;
+    check(issue(&r, TRI_STEP_TAIL, 2));
+    for (int i = 0; i < 2; i++) check(tri_engine_collect(r.engine, &result));
+    close_rig(&r);
+}
+
 static void test_bad_setting(void **state) {
     (void)state;
     tri_device *device;
@@ -265,6 +305,7 @@ int main(void) {
     is_real = test_gpu_choose();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_queue), cmocka_unit_test(test_bad_setting),
-        cmocka_unit_test(test_same_losses), cmocka_unit_test(test_halt)};
+        cmocka_unit_test(test_same_losses), cmocka_unit_test(test_halt),
+        cmocka_unit_test(test_first_step)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
