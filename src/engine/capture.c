@@ -41,8 +41,21 @@ static bool uses_host(const engine_range_kernels *list, int unit) {
     return false;
 }
 
-static bool may_capture(const tri_engine *e, const tri_step_plan *step, const tri_action *a) {
-    if (!tri_capture_allows(e->plan, step, a)) return false;
+// Whether NORM uses the host's memory: a kernel of it does, or its results are copied to a host
+// that runs the optimizer.
+static bool norm_uses_host(const tri_engine *e, int shape) {
+    const engine_numbers *n = &e->numbers;
+    const tri_kernel *const kernels[] = {&n->sum_rows[shape], &n->sum_squares, &n->make_step};
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        if (kernels[i]->def->uses_host) return true;
+    for (int u = 0; u < e->plan->flat.unit_count; u++)
+        if (uses_host(&e->squares, u) || uses_host(&e->finders, u)) return true;
+    return e->host.device != NULL;
+}
+
+static bool may_capture(const tri_engine *e, int shape, const tri_action *a) {
+    if (!tri_capture_allows(e->plan, &e->plan->steps[shape], a)) return false;
+    if (a->kind == TRI_ACTION_NORM) return !norm_uses_host(e, shape);
     if (a->kind == TRI_ACTION_STEP) return !uses_host(&e->step_kernels, a->subject);
     return a->kind != TRI_ACTION_PREPARE || !uses_host(&e->casts, a->subject);
 }
@@ -56,13 +69,12 @@ static bool issues_work(const tri_schedule *s, const tri_capture *run) {
 }
 
 static void find_in(tri_engine *e, int shape) {
-    const tri_step_plan *step = &e->plan->steps[shape];
-    const tri_schedule *s = &step->schedule;
+    const tri_schedule *s = &e->plan->steps[shape].schedule;
     bool *may = TRI_NEW_ARRAY(e->arena, bool, s->count);
     int *of_action = TRI_NEW_ARRAY(e->arena, int, s->count);
     for (int i = 0; i < s->count; i++) {
         of_action[i] = -1;
-        may[i] = may_capture(e, step, &s->actions[i]);
+        may[i] = may_capture(e, shape, &s->actions[i]);
     }
     tri_capture *runs;
     int count = tri_capture_find(e->arena, s, may, &runs), used = 0;

@@ -52,10 +52,10 @@ static bool reads_alternating(const tri_step_plan *step, const tri_action *actio
 bool tri_capture_allows(const tri_plan *plan, const tri_step_plan *step, const tri_action *action) {
     tri_action_kind kind = action->kind;
     if (!plan->device.backend->captures || tri_action_lane(kind) != TRI_LANE_COMPUTE) return false;
-    // The action NORM sums the losses and the squares of the gradients, and in its middle a
-    // communicator adds up these sums over all ranks. A captured part runs as a whole, so nothing
+    // The action NORM sums the losses and the squares of the gradients. Of several ranks, a
+    // communicator adds up these sums in its middle. A captured part runs as a whole, so nothing
     // can wait for a communicator in its middle.
-    if (kind == TRI_ACTION_NORM) return false;
+    if (kind == TRI_ACTION_NORM) return plan->mesh.ranks == 1;
     if (tri_action_subject(kind) != TRI_SUBJECT_BLOCK) return true;
     const tri_program *p = step->round_items[action->round].program;
     if (!p || reads_alternating(step, action)) return false;

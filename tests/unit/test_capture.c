@@ -165,7 +165,10 @@ static void test_what_may(void **state) {
         assert_true(allows(plan, TRI_ACTION_BACKWARD, 1));
         for (int b = 0; b < 3; b++) assert_true(allows(plan, TRI_ACTION_STEP, b));
         assert_false(allows(plan, TRI_ACTION_TAKE, -1));
+        assert_true(allows(plan, TRI_ACTION_NORM, -1));
+        plan->mesh.ranks = 2; // a communicator adds up the sums in the middle of NORM
         assert_false(allows(plan, TRI_ACTION_NORM, -1));
+        plan->mesh.ranks = 1;
         tri_plan_destroy(plan);
     }
     plan_step(arena, false, false, &plan);
