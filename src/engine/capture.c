@@ -113,6 +113,15 @@ engine_part *engine_part_of(const tri_engine *e, const tri_action *a) {
     return part < 0 ? NULL : &e->captures.parts[shape][part];
 }
 
+int engine_before_in_part(const tri_engine *e, tri_step_shape shape, int i) {
+    const int *of_action = e->captures.of_action[shape];
+    if (!of_action || of_action[i] < 0) return -1;
+    int first = e->captures.parts[shape][of_action[i]].first;
+    for (int k = i - 1; k >= first; k--)
+        if (of_action[k] == of_action[i]) return k;
+    return -1;
+}
+
 // Issues those actions of the captured part that belong to the compute lane. Actions of other lanes
 // that stand between them in the schedule are left out: nothing in the part depends on them, and
 // the caller starts them.

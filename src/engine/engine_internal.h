@@ -385,6 +385,9 @@ void engine_close_parts(tri_engine *engine);
 // Finds the captured part (actions that the device repeats as one, as a CUDA graph) to which an
 // action of the running step belongs; NULL: it belongs to none.
 struct engine_part *engine_part_of(const tri_engine *engine, const tri_action *action);
+// Returns the index of the action of the compute lane that stands before action i in the same part;
+// -1: i belongs to no part, or is the first of its part.
+int engine_before_in_part(const tri_engine *engine, tri_step_shape shape, int i);
 // Issues an action of a captured part. The device gets the part as a whole: so the part's first
 // action issues all of it, its last action makes *ticket, which stands for the part's work, and the
 // others do nothing.
@@ -396,7 +399,8 @@ tri_status engine_make_times(tri_engine *engine);
 void engine_release_times(tri_engine *engine);
 // Whether the device measures when it begins and ends the action. (The host cannot know this,
 // because it issues actions ahead of the device.) If so, engine_time_begin and engine_time_end make
-// the device write down these times.
+// the device write down these times. Inside a captured part, engine_time_begin does nothing,
+// because the end of the action before is also the begin of this one.
 bool engine_is_timed(const tri_engine *engine, const tri_action *action);
 tri_status engine_time_begin(tri_engine *engine, const tri_action *action);
 tri_status engine_time_end(tri_engine *engine, const tri_action *action);

@@ -46,12 +46,22 @@ bool engine_is_timed(const tri_engine *e, const tri_action *action) {
     return e->device->backend->time && tri_action_lane(action->kind) == TRI_LANE_COMPUTE;
 }
 
+// When the device began action i. In a part (actions that the device repeats as one), an action
+// begins when the one before it has ended, so that one kernel writes both times.
+static int64_t begin_of(const tri_engine *e, tri_step_shape shape, const engine_span *spans,
+                        int i) {
+    int before = engine_before_in_part(e, shape, i);
+    return before < 0 ? spans[i].begin_ns : spans[before].end_ns;
+}
+
 // The action's entry in the times of the step that is being issued.
 static engine_span *span_of(const tri_engine *e, const tri_action *action) {
     return &e->times.spans[engine_next_flight(e)][action - e->run.step->schedule.actions];
 }
 
 tri_status engine_time_begin(tri_engine *e, const tri_action *action) {
+    int at = (int)(action - e->run.step->schedule.actions);
+    if (engine_before_in_part(e, e->run.input->shape, at) >= 0) return TRI_OK;
     return e->device->backend->time(e->queue, &span_of(e, action)->begin_ns);
 }
 
@@ -66,7 +76,8 @@ void engine_note_times(tri_engine *e, const engine_flight *flight) {
         if (!engine_is_timed(e, &s->actions[i])) continue;
         tri_ledger_action noted = engine_ledger_action(e, &s->actions[i]);
         noted.lane = e->times.lane;
-        tri_ledger_add(e->groups.world->ledger, &noted, spans[i].begin_ns, spans[i].end_ns);
+        int64_t begin_ns = begin_of(e, flight->shape, spans, i);
+        tri_ledger_add(e->groups.world->ledger, &noted, begin_ns, spans[i].end_ns);
     }
 }
 
@@ -87,7 +98,8 @@ static const tri_action *unfinished(const tri_engine *e, const engine_flight **f
         const tri_schedule *s = &e->plan->steps[(*flight)->shape].schedule;
         const engine_span *spans = e->times.spans[at];
         for (int i = 0; spans && i < s->count; i++)
-            if (engine_is_timed(e, &s->actions[i]) && spans[i].begin_ns && !spans[i].end_ns)
+            if (engine_is_timed(e, &s->actions[i]) && !spans[i].end_ns &&
+                begin_of(e, (*flight)->shape, spans, i))
                 return &s->actions[i];
     }
     return NULL;

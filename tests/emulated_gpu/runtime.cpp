@@ -425,8 +425,12 @@ extern "C" __attribute__((visibility("default"))) int64_t emulated_first_streams
     return first_streams;
 }
 
+static std::atomic<int64_t> clocks; // how many times kernels have read the clock
+extern "C" __attribute__((visibility("default"))) int64_t emulated_clocks() { return clocks; }
+
 int64_t emulated_clock_ns() {
     struct timespec now;
+    clocks++;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - CLOCK_ERROR_NS;
 }

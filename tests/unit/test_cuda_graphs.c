@@ -1,9 +1,9 @@
 // Checks steps of the device cuda whose parts are captured and repeated as CUDA graphs. The losses
 // are the same to the last bit as without graphs: for full, shorter and evaluation steps in any
 // order, with up to TRI_MAX_STEPS_AHEAD steps issued before the host reads results, and after a
-// step whose loss is not finite. Each step takes fewer calls of the host. The first step of a
-// shape, which loads kernels, begins only after all earlier work. It runs on an emulated GPU or, if
-// TRIREME_TEST_GPU is set, on the GPU of this host.
+// step whose loss is not finite. Each step takes fewer calls of the host, and reads of the GPU's
+// clock. The first step of a shape, which loads kernels, begins only after all earlier work. It
+// runs on an emulated GPU or, if TRIREME_TEST_GPU is set, on the GPU of this host.
 #include "comm/comm.h"
 #include "device/cuda/cuda.h"
 #include "device/queue.h"
@@ -23,7 +23,7 @@
 
 #include <cmocka.h>
 
-enum { FEATURES = 12, MICRO = 3, STEPS = 14 };
+enum { FEATURES = 12, MICRO = 3, STEPS = 14, TRACED = 10000 };
 static const int64_t samples[TRI_STEP_SHAPE_COUNT] = {11, 7, 9, 0};
 
 static bool is_real; // true: the GPU is a real one; false: it is emulated
@@ -172,13 +172,31 @@ static tri_status issue(rig *r, tri_step_shape shape, int number) {
 typedef struct course {
     double losses[STEPS], norms[STEPS];
     int64_t issued; // how many calls to the GPU the last full step made
+    int64_t clocks; // how many times kernels of all steps have read the GPU's clock
 } course;
+
+// Checks what the ledger says of the GPU's actions: each has ended, and none before the next began.
+static void check_times(const rig *r) {
+    const tri_ledger *ledger = r->comm->ledger;
+    uint64_t dropped;
+    size_t count = tri_ledger_traced(ledger, &dropped);
+    int64_t end_ns = 1, actions = 0;
+    for (size_t i = 0; i < count; i++) {
+        const tri_ledger_event *event = tri_ledger_traced_at(ledger, i);
+        if (event->lane != r->engine->times.lane) continue;
+        assert_true(event->begin_ns >= end_ns && event->end_ns >= event->begin_ns);
+        end_ns = event->end_ns;
+        actions++;
+    }
+    assert_true(actions > STEPS * 6 && dropped == 0);
+}
 
 // Runs the steps. Each is issued before the results of the `ahead` steps before it are read.
 static void run_course(const char *graphs, int ahead, course *out) {
     rig r;
     open_rig(&r, graphs);
-    int64_t blocked = counted("emulated_blocked");
+    int64_t blocked = counted("emulated_blocked"), clocks = counted("emulated_clocks");
+    check(tri_ledger_trace(r.comm->ledger, TRACED));
     for (int end = 0, issued = 0; end < STEPS; end++) {
         while (issued < STEPS && issued - end <= ahead) {
             int64_t before = issued_so_far();
@@ -194,6 +212,8 @@ static void run_course(const char *graphs, int ahead, course *out) {
     }
     assert_true(is_real || counted("emulated_marks") > 0); // a profiler would see the actions
     assert_true(counted("emulated_blocked") == blocked);   // no step waits for its copies
+    out->clocks = counted("emulated_clocks") - clocks;
+    check_times(&r);
     close_rig(&r);
 }
 
@@ -209,6 +229,7 @@ static void test_same_losses(void **state) {
         print_message("a full step, %d ahead: %" PRId64 " calls, %" PRId64 " with graphs\n", ahead,
                       without.issued, with.issued);
         assert_true(with.issued < without.issued * 2 / 3);
+        assert_true(with.clocks < without.clocks * 3 / 4);
     }
 }
 
