@@ -176,6 +176,8 @@ static tri_status search_fitting(plan_view *v, const cli_arguments *a) {
     if (v->device.memory_bytes && memory > v->device.memory_bytes)
         return TRI_FAIL(TRI_BAD_INPUT, "--fit: %s is more than the %s of --device %s", text,
                         tri_bytes_text((double)v->device.memory_bytes), v->device_name);
+    tri_device_memory there = tri_device_memory_of(&v->device, NULL, 1); // without the reserve
+    if (there.is_own && memory > there.bytes) memory = there.bytes;
     int count = tri_fit_search(v->arena, &v->device, &v->request, &v->rates, v->measured, memory,
                                found, &least);
     double samples = (double)v->request.step_samples[TRI_STEP_FULL];

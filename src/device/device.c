@@ -30,6 +30,16 @@ const char *tri_device_name(const tri_device_description *device,
     return text;
 }
 
+// Takes away the device's reserve (of libraries and the driver), and says so.
+static void take_reserve(const tri_device_description *device, tri_device_memory *memory) {
+    size_t length = strlen(memory->whose);
+    if (device->reserve_bytes == 0) return;
+    memory->bytes -= device->reserve_bytes;
+    if (memory->bytes < 1) memory->bytes = 1; // 0 would mean that the size is not known
+    snprintf(memory->whose + length, sizeof memory->whose - length,
+             " beside %.1f GB for its libraries", (double)device->reserve_bytes * 1e-9);
+}
+
 tri_device_memory tri_device_memory_of(const tri_device_description *device, tri_device *opened,
                                        int sharers) {
     tri_device_memory memory = {.bytes = device->memory_bytes, .is_own = true};
@@ -38,8 +48,10 @@ tri_device_memory tri_device_memory_of(const tri_device_description *device, tri
         memory.bytes = device->backend->free_memory(opened);
         snprintf(memory.whose, sizeof memory.whose, "that is free on %s",
                  tri_device_name(device, name));
+        take_reserve(device, &memory);
     } else if (device->memory_bytes) {
         snprintf(memory.whose, sizeof memory.whose, "of %s", tri_device_name(device, name));
+        take_reserve(device, &memory);
     } else {
         const char *whose;
         memory.is_own = false;

@@ -41,6 +41,9 @@ typedef struct tri_device_description {
     // Instruction sets or other abilities, as bits; only the backend knows their meaning.
     unsigned features;
     int64_t memory_bytes; // memory that a rank has for itself; 0: the ranks share the host's memory
+    // Of that memory, what libraries and the driver may take while a run goes on, and no plan may
+    // use.
+    int64_t reserve_bytes;
     // A name such as "h200", by which the estimate of a step's time finds the peak rates of the
     // device; NULL: not known.
     const char *kind;
@@ -244,7 +247,7 @@ const char *tri_device_name(const tri_device_description *device, char text[TRI_
 
 // The memory that a rank may use.
 typedef struct tri_device_memory {
-    int64_t bytes; // size of this memory; 0: not known
+    int64_t bytes; // size of this memory, without the device's reserve; 0: not known
     bool is_own;   // true: it is the device's memory; false: the host's
     // Text that completes the message "more than the 3 GB …", such as "of null:h200".
     char whose[80];

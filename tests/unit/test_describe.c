@@ -154,6 +154,11 @@ static void test_memory(void **state) {
     assert_string_equal(memory.whose, "of null:h200");
     memory = tri_device_memory_of(&open, &device, 4);
     assert_true(memory.is_own && memory.bytes == 7);
+    open.reserve_bytes = 3; // libraries of the device take it, so no plan may use it
+    memory = tri_device_memory_of(&open, &device, 4);
+    assert_int_equal(memory.bytes, 4);
+    open.reserve_bytes = 8;
+    assert_int_equal(tri_device_memory_of(&open, &device, 4).bytes, 1);
     memory = tri_device_memory_of(&h200, NULL, 1);
     tri_plan_request request = request_of(TRI_PRECISION_32_TRUE);
     tri_strategy_options given = *request.options;
