@@ -83,6 +83,21 @@ def check_layouts(folder):
     runs.run(runs.on_ranks(2, words))
 
 
+def check_missing(folder):
+    """Where a library is missing, a run says so once, and what a plan needs is no run."""
+    words = ["recipes/mnist-cnn.yaml", *runs.SYNTHETIC, "data.samples=4", "data.test_samples=2",
+             "batch.global=4", "batch.micro=2", "trainer.max_epochs=1", "--device"]
+    os.environ["EMULATED_DNN"] = "0"
+    place = os.path.join(folder, "missing")
+    done = runs.run(runs.on_ranks(2, [runs.TRIREME, "train", *words, "cuda", "--run-dir", place]))
+    planned = runs.run([runs.TRIREME, "plan", *words, "cuda:h200"])
+    del os.environ["EMULATED_DNN"]
+    lines = [line for line in done.stderr.splitlines() if "cuDNN" in line]
+    assert len(lines) == 1 and "cuDNN (libcudnn.so was not found)" in lines[0], done.stderr
+    assert "TRIREME_CUDA_LIBRARIES" in lines[0], lines
+    assert "cuDNN" not in planned.stderr, planned.stderr
+
+
 def main():
     """Trains in single precision and in mixed precision."""
     with tempfile.TemporaryDirectory() as folder:
@@ -91,6 +106,7 @@ def main():
         check(folder, ["trainer.precision=bf16-mixed"], 5e-3)
         check_bench()
         check_layouts(folder)
+        check_missing(folder)
 
 
 main()

@@ -39,6 +39,10 @@ void *vendor_open(const char *name) {
     return nullptr;
 }
 
+std::string vendor_reason(const char *name) {
+    return "lib" + std::string(name) + ".so was not found";
+}
+
 void *vendor_symbol(void *library, const char *name) { return ((find_function *)library)(name); }
 void *vendor_stream(cuda_stream *stream) { return stream; }
 int vendor_device(cuda_stream *) { return 0; }

@@ -182,6 +182,7 @@ tri_status open_device(int, cuda_properties *properties, cuda_context **out, cha
     properties->memory_bytes = memory_bytes;
     properties->has_products = vendor_has_products();
     properties->has_dnn = vendor_has_dnn();
+    vendor_list_missing(properties->missing);
     *out = new cuda_context{};
     return TRI_OK;
 }

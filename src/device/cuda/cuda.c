@@ -3,6 +3,7 @@
 // module (runtime.h), so that a login node without a GPU can plan a run for one.
 #include "device/cuda/internal.h"
 
+#include "base/log.h"
 #include "base/os.h"
 #include "device/cpu/cpu.h"
 #include "device/queue.h"
@@ -133,11 +134,23 @@ static tri_status make_choices_folder(void) {
     return TRI_FAIL(TRI_BAD_INPUT, "TRIREME_CUDA_CHOICES: %s", why);
 }
 
+// Warns once, on the first rank of a host, that the run is slow because libraries cannot be used.
+static void warn_of_missing(const tri_device_config *config, const cuda_properties *properties) {
+    static bool has_warned;
+    if (!properties->missing[0] || config->index > 0 || has_warned) return;
+    has_warned = true;
+    tri_log(TRI_LOG_WARNING,
+            "device cuda: kernels of our own, many times slower, stand in for %s; libraries are "
+            "also looked for in the folders of TRIREME_CUDA_LIBRARIES",
+            properties->missing);
+}
+
 static tri_status open_parts(const tri_device_config *config, cuda_device *device) {
     tri_device_config real = {.index = config->index};
     TRI_TRY(make_choices_folder());
     TRI_TRY(find(config, &device->runtime));
     TRI_TRY(open_context(device->runtime, config->index, &device->properties, &device->context));
+    warn_of_missing(config, &device->properties);
     device->head = (tri_device){.backend = &tri_device_cuda,
                                 .description = described(config, &device->properties)};
     TRI_TRY(cuda_read_captures(&device->head.without_captures));

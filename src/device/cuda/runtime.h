@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 enum {
-    CUDA_RUNTIME_ABI = 11, // has to be raised with every change of this header or of params.h
+    CUDA_RUNTIME_ABI = 13, // has to be raised with every change of this header or of params.h
     CUDA_WHY_BYTES = 512,
     CUDA_NCCL_ID_BYTES = 128,
 };
@@ -39,8 +39,11 @@ typedef struct cuda_properties {
     bool has_bf16;
     int multiprocessors;
     int64_t memory_bytes;
-    bool has_products;     // cuBLASLt was found
-    bool has_dnn; // cuDNN was found
+    bool has_products; // cuBLASLt was found
+    bool has_dnn;      // cuDNN was found
+    // Which of these libraries cannot be used, and why, such as "cuDNN (libcudnn.so was not
+    // found)"; "": all can, or the module would not use them.
+    char missing[CUDA_WHY_BYTES];
 } cuda_properties;
 
 // A fault is an invalid label or token in a kernel's input. A kernel cannot return an error, so the

@@ -124,6 +124,7 @@ tri_status set_up(cuda_context *context, char *why) {
     p->memory_bytes = (int64_t)found.totalGlobalMem;
     p->has_products = vendor_has_products();
     p->has_dnn = vendor_has_dnn();
+    vendor_list_missing(p->missing);
     GPU_TRY(GPU_HOST_ALLOC((void **)&context->fault, sizeof *context->fault, 0));
     *context->fault = cuda_fault{};
     return compare_clocks(context, why);

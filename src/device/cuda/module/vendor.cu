@@ -3,6 +3,8 @@
 #include "device/cuda/module/vendor.h"
 
 #include <dlfcn.h>
+#include <map>
+#include <mutex>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +12,24 @@
 namespace {
 
 enum { NEWEST = 15, OLDEST = 1, PATH_BYTES = 4096 }; // major versions of the libraries
+
+// By name of a library: why it cannot be used, unless all goes well after vendor_open.
+std::map<std::string, std::string> reasons;
+std::mutex reasons_lock;
+
+void set_reason(const char *name, const std::string &reason) {
+    std::lock_guard<std::mutex> guard(reasons_lock);
+    reasons[name] = reason;
+}
+
+// Keeps the loader's message if the file `path` is there, but cannot be loaded, for example because
+// another library that it needs is missing.
+void keep_error(const char *name, const char *path) {
+    const char *error = dlerror();
+    bool is_absent =
+        error && strncmp(error, path, strlen(path)) == 0 && strstr(error, "No such file");
+    if (error && !is_absent) set_reason(name, error);
+}
 
 // Opens the newest version of the library `name` in a folder. `folder` ends with '/'; if it is
 // empty, the dynamic loader searches for the library.
@@ -19,6 +39,7 @@ void *open_in(const char *folder, int folder_bytes, const char *name) {
         snprintf(path, sizeof path, "%.*slib%s.so.%d", folder_bytes, folder, name, version);
         void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         if (library) return library;
+        keep_error(name, path);
     }
     return nullptr;
 }
@@ -54,14 +75,25 @@ void *vendor_open(const char *name) {
 #endif
     };
     const char *named = getenv("TRIREME_CUDA_LIBRARIES");
-    if (named && strcmp(named, "none") == 0) return nullptr;
+    if (named && strcmp(named, "none") == 0) {
+        set_reason(name, "TRIREME_CUDA_LIBRARIES=none");
+        return nullptr;
+    }
+    set_reason(name, "lib" + std::string(name) + ".so was not found");
     void *library = open_in("", 0, name);
     for (const auto &folder : folders) {
         if (library) break;
         const char *list = folder.variable ? getenv(folder.variable) : folder.fixed;
         library = open_in_list(list, folder.suffix, name);
     }
+    if (library) set_reason(name, "it lacks a function");
     return library;
+}
+
+std::string vendor_reason(const char *name) {
+    std::lock_guard<std::mutex> guard(reasons_lock);
+    const auto found = reasons.find(name);
+    return found == reasons.end() ? "the module was built without its header" : found->second;
 }
 
 void *vendor_symbol(void *library, const char *name) { return dlsym(library, name); }

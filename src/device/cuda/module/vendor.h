@@ -14,6 +14,11 @@
 // /usr/local/cuda/lib64 (for AMD: $ROCM_PATH/lib and /opt/rocm/lib). NULL: the library was not
 // found, or $TRIREME_CUDA_LIBRARIES is "none".
 void *vendor_open(const char *name);
+// Says in a few words why the library `name` cannot be used, although vendor_open may have opened
+// it.
+std::string vendor_reason(const char *name);
+// Lists the libraries that cannot be used, for cuda_properties.missing.
+void vendor_list_missing(char text[CUDA_WHY_BYTES]);
 void *vendor_symbol(void *library, const char *name);
 // vendor_stream returns the stream in the type of the vendor's libraries. vendor_device returns the
 // number of the stream's device, and makes that device current for this thread, so that libraries
