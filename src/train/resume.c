@@ -113,10 +113,18 @@ static tri_status restore(train_loop *loop, const char *path, load_function *loa
     TRI_TRY(load(loop->arena, path, &loop->model.sink, stateless ? NULL : &loop->optimizer.sink,
                  &info));
     TRI_TRY(tri_progress_read(info.training, loop->session->plan->graph, &loop->progress));
+    int64_t now = loop->session->train_sampler.options.samples,
+            before = loop->progress.data_samples;
+    if (before > 0 && before != now && loop->progress.step_in_epoch > 0 &&
+        loop->session->identity.rank == 0)
+        tri_log(TRI_LOG_WARNING,
+                "the training data have %lld samples, and had %lld when the checkpoint was saved: "
+                "their order differs, so epoch %lld repeats some samples and misses others",
+                (long long)now, (long long)before, (long long)loop->progress.epoch);
+    loop->progress.data_samples = now;
     // If the data have fewer samples than when the checkpoint was saved, the checkpoint's position
     // in its epoch may lie at or beyond the end of the epoch. Training then continues in a later
-    // epoch. With another number of samples their order differs too, so this epoch may repeat some
-    // samples and miss others.
+    // epoch.
     loop->progress.epoch += loop->progress.step_in_epoch / loop->steps_per_epoch;
     loop->progress.step_in_epoch %= loop->steps_per_epoch;
     loop->saved_step = loop->progress.step;
@@ -152,6 +160,7 @@ tri_status train_restore(train_loop *loop) {
     tri_session *s = loop->session;
     const char *path = NULL;
     loop->saved_step = -1;
+    loop->progress.data_samples = s->train_sampler.options.samples;
     if (loop->saves && strcmp(r->resume, "never") != 0) {
         TRI_TRY(tri_tell_and_agree(s->comm, compare_folder(loop), "recipe of the run folder"));
         // Locks the folder before anything in it is cleaned up or read, because another process may

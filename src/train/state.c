@@ -79,6 +79,8 @@ tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *p, const tri_g
     tri_tree_put(arena, map, "epoch", tri_tree_int(arena, p->epoch));
     tri_tree_put(arena, map, "step_in_epoch", tri_tree_int(arena, p->step_in_epoch));
     tri_tree_put(arena, map, "samples", tri_tree_int(arena, p->samples));
+    if (p->data_samples > 0)
+        tri_tree_put(arena, map, "data_samples", tri_tree_int(arena, p->data_samples));
     if (p->has_best) {
         tri_tree_put(arena, map, "best", tri_tree_double(arena, p->best));
         tri_tree_put(arena, map, "waited", tri_tree_int(arena, p->evaluations_since_best));
@@ -118,6 +120,9 @@ tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_p
     TRI_TRY(need_int(tree, "epoch", &out->epoch));
     TRI_TRY(need_int(tree, "step_in_epoch", &out->step_in_epoch));
     TRI_TRY(need_int(tree, "samples", &out->samples));
+    // Older checkpoints lack `data_samples`.
+    if (tri_tree_get(tree, "data_samples"))
+        TRI_TRY(need_int(tree, "data_samples", &out->data_samples));
     out->has_best = tri_tree_to_double(tri_tree_get(tree, "best"), &out->best);
     if (out->has_best) TRI_TRY(need_int(tree, "waited", &out->evaluations_since_best));
     const tri_tree *val = tri_tree_get(tree, "val");

@@ -13,6 +13,7 @@ typedef struct tri_progress {
     int64_t epoch;         // epoch of the next step, from 0
     int64_t step_in_epoch; // number of the next step in its epoch, from 0
     int64_t samples;       // samples trained on so far, over all ranks
+    int64_t data_samples;  // samples of the training data; 0: not known
     bool has_best;
     double best;                    // for early stopping: the best value of the monitored metric
     int64_t evaluations_since_best; // for early stopping: number of evaluations since the best one

@@ -211,6 +211,28 @@ def check_other_ranks(folder, whole):
     shutil.rmtree(stopped)
 
 
+def check_other_data(folder, _whole):
+    """Resumed within an epoch with other data: a warning if their number of samples differs."""
+    data, stopped = os.path.join(folder, "data"), os.path.join(folder, "other-data")
+    os.mkdir(data)
+    small = ["model.num_hidden_layers=1", "model.hidden_size=32", "model.intermediate_size=48",
+             "data.sequence=16", "batch.global=2", f"data.path={data}", "log.tensorboard=false",
+             "trainer.limit_val_batches=1"]
+
+    def resumed(samples, letter, steps):
+        for name in ("train.txt", "validation.txt"):
+            with open(os.path.join(data, name), "w", encoding="utf-8") as file:
+                file.write(letter * (16 * samples + 1))
+        return run([TRIREME, "train", "recipes/llama-tiny.yaml", *small, "--run-dir", stopped,
+                    f"trainer.max_steps={steps}"]).stderr
+
+    said = "the training data have 40 samples, and had 20 when the checkpoint was saved"
+    assert "samples, and had" not in resumed(20, "a", 2)
+    assert "samples, and had" not in resumed(20, "b", 4)
+    assert said in resumed(40, "b", 6)
+    assert "samples, and had" not in resumed(40, "a", 8)
+
+
 def main():
     os.environ["OMP_NUM_THREADS"] = "1"
     seed = random.randrange(1 << 30)
@@ -221,7 +243,7 @@ def main():
         run(command(whole))
         assert sorted(losses(whole)) == list(range(1, LAST_STEP + 1))
         for check in (check_commands, check_refusals, check_outputs, check_damage,
-                      check_kills, check_other_ranks):
+                      check_kills, check_other_ranks, check_other_data):
             start = time.monotonic()
             check(folder, whole)
             print(f"{check.__name__}: {time.monotonic() - start:.1f} s", flush=True)

@@ -32,6 +32,7 @@ static void test_reads_what_was_written(void **state) {
                             .epoch = 1,
                             .step_in_epoch = 2,
                             .samples = 56,
+                            .data_samples = 100,
                             .has_best = true,
                             .best = 0.5,
                             .evaluations_since_best = 2,
@@ -51,6 +52,7 @@ static void test_reads_what_was_written(void **state) {
     assert_int_equal(found.epoch, 1);
     assert_int_equal(found.step_in_epoch, 2);
     assert_int_equal(found.samples, 56);
+    assert_int_equal(found.data_samples, 100);
     assert_true(found.has_best && found.has_val);
     assert_float_equal(found.best, 0.5, 0);
     assert_int_equal(found.evaluations_since_best, 2);
@@ -66,6 +68,7 @@ static void test_updates_are_steps_if_absent(void **state) {
     tri_progress found;
     assert_int_equal(read_with("", &found), TRI_OK);
     assert_int_equal(found.updates, 7);
+    assert_int_equal(found.data_samples, 0); // such checkpoints lack it too
     assert_int_equal(read_with("\"updates\": 0, ", &found), TRI_OK);
     assert_int_equal(found.updates, 0);
 }
