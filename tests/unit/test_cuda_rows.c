@@ -210,6 +210,7 @@ static void test_addresses(void **state) {
             check_shift(build_norm, dtypes[k], seed);
             check_shift(build_classes, dtypes[k], seed);
             check_shift(build_distance, dtypes[k], seed);
+            check_shift(build_bias, dtypes[k], seed);
         }
 }
 

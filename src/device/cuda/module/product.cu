@@ -3,6 +3,7 @@
 // thread 4 x 4 of them; tiles of 64 x 16 of a and b pass through shared memory. Each sum is added
 // in the order of k, so that it does not depend on m or n.
 #include "device/cuda/module/activate.h"
+#include "device/cuda/module/pack.h"
 #include "device/cuda/module/vendor.h"
 
 namespace {
@@ -68,35 +69,57 @@ tri_status launch(cuda_stream *stream, T *, O *, const cuda_product *p, char *wh
     return gpu_launch(stream, product<T, O>, blocks, THREADS, *p, why);
 }
 
-// For the sums of columns, a thread block takes 32 neighbouring columns and one of the `slices` of
-// the rows; each of its 8 groups of 32 threads takes every 8th of these rows. So x is read once, 32
-// neighbouring elements at a time: 4 bytes (2 in F16 or BF16) for each element. The kernel writes 4
+// For the sums of columns, a thread takes 16 bytes of neighbouring columns or, where the number of
+// columns does not allow that, one column. A thread block takes the columns of `lanes` neighbouring
+// threads and one of the `slices` of the rows; each of its groups of `lanes` threads takes every
+// `groups`-th of these rows. So x is read once, 128 bytes of a row at a time (one column of F16 or
+// BF16 in a thread: 64 bytes): 4 bytes (2 in F16 or BF16) for each element. The kernel writes 4
 // bytes for each column and slice.
-enum { SUM_COLUMNS = 32, SUM_GROUPS = GPU_BLOCK / SUM_COLUMNS };
+template <int n> struct sums_of {
+    static const int lanes = n == 1 ? 32 : 8, groups = GPU_BLOCK / lanes, columns = lanes * n;
+};
 
-template <typename T> GPU_KERNEL column_sums(cuda_column_sums p) {
-    GPU_SHARED(float, sums, GPU_BLOCK);
-    int group = (int)threadIdx.x / SUM_COLUMNS, own = (int)threadIdx.x % SUM_COLUMNS;
-    int64_t blocks = (p.columns + SUM_COLUMNS - 1) / SUM_COLUMNS;
+template <typename T, typename access> GPU_KERNEL column_sums(cuda_column_sums p) {
+    constexpr int n = access::count;
+    typedef sums_of<n> block;
+    // Sum k of thread t is sums[k * line + t]. The end of a line is unused, so that neighbouring
+    // columns lie in different banks.
+    constexpr int line = GPU_BLOCK + 32 / n, size = n * line;
+    GPU_SHARED(float, sums, size);
+    int group = (int)threadIdx.x / block::lanes, own = (int)threadIdx.x % block::lanes;
+    int64_t blocks = (p.columns + block::columns - 1) / block::columns;
     int64_t rows = (p.rows + p.slices - 1) / p.slices;
     for (int64_t item = blockIdx.x; item < blocks * p.slices; item += gridDim.x) {
-        int64_t column = item % blocks * SUM_COLUMNS + own, slice = item / blocks;
-        int64_t end = (slice + 1) * rows < p.rows ? (slice + 1) * rows : p.rows;
-        float sum = 0;
-        for (int64_t r = slice * rows + group; column < p.columns && r < end; r += SUM_GROUPS)
-            sum += (float)gpu_get(((const T *)p.x)[r * p.columns + column]);
-        sums[threadIdx.x] = sum;
+        int64_t first = item % blocks * block::columns, slice = item / blocks;
+        int64_t column = first + own * n, end = (slice + 1) * rows;
+        if (end > p.rows) end = p.rows;
+        float sum[n] = {};
+        for (int64_t r = slice * rows + group; column < p.columns && r < end; r += block::groups) {
+            float x[n];
+            access::read((const T *)p.x + r * p.columns + column, x);
+            GPU_UNROLL for (int k = 0; k < n; k++) sum[k] += x[k];
+        }
+        GPU_UNROLL for (int k = 0; k < n; k++) sums[k * line + (int)threadIdx.x] = sum[k];
         gpu_barrier();
-        for (int g = 1; group == 0 && g < SUM_GROUPS; g++) sum += sums[g * SUM_COLUMNS + own];
-        if (group == 0 && column < p.columns) p.sums[slice * p.columns + column] = sum;
+        int c = (int)threadIdx.x; // this thread adds up column first + c
+        if (c < block::columns && first + c < p.columns) {
+            const float *part = &sums[c % n * line + c / n];
+            float all = part[0];
+            GPU_UNROLL for (int g = 1; g < block::groups; g++) all += part[g * block::lanes];
+            p.sums[slice * p.columns + first + c] = all;
+        }
         gpu_barrier();
     }
 }
 
 template <typename T>
 tri_status launch_sums(cuda_stream *stream, T *, const cuda_column_sums *p, char *why) {
-    int64_t blocks = (p->columns + SUM_COLUMNS - 1) / SUM_COLUMNS * p->slices;
-    return gpu_launch(stream, column_sums<T>, gpu_blocks(stream, blocks, 1), GPU_BLOCK, *p, why);
+    return gpu_with_access<gpu_lot<T>::count>(p->columns, (uintptr_t)p->x, [=](auto access) {
+        constexpr int columns = sums_of<decltype(access)::count>::columns;
+        int64_t blocks = (p->columns + columns - 1) / columns * p->slices;
+        return gpu_launch(stream, column_sums<T, decltype(access)>, gpu_blocks(stream, blocks, 1),
+                          GPU_BLOCK, *p, why);
+    });
 }
 
 tri_status launch_sums(cuda_stream *stream, const cuda_column_sums *p, char *why) {
