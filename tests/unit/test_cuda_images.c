@@ -125,13 +125,32 @@ static void test_channels_last(void **state) {
                         500 + 1000 * i, test_gpu_rounds(8, 24));
 }
 
+// Draws images that change between row-major and channels last, which transposes matrices, of up to
+// several tiles of the kernel. Some have odd sides, so that elements of 2 bytes cannot be copied in
+// pairs.
+static void build_transpose(op_case *c) {
+    static const int64_t channels[] = {3, 16, 64, 65, 70, 130};
+    const tri_layout last = {.order = {0, 2, 3, 1}};
+    bool is_last = op_chance(c, 50);
+    tri_shape shape = tri_shape_of(op_draw(c, 1, 3), channels[op_draw(c, 0, 5)], op_draw(c, 2, 12),
+                                   op_draw(c, 2, 14));
+    tri_value x = op_numbers(c, shape, -1, 1);
+    if (is_last) c->graph->values[x.id].layout = last;
+    tri_value y = tri_node_add(c->graph, &tri_op_reorder, &x, 1, NULL, "");
+    if (!is_last) c->graph->values[y.id].layout = last;
+}
+
 // Reorders tensors from any layout to any other. Only this test uses blocked layouts on the GPU,
 // because no kernel of the device asks for them.
 static void test_reorder(void **state) {
+    const op_family transpose = {
+        .name = "transpose", .build = build_transpose, .tolerance = 0, .any_layout = true};
     const op_family *family = op_families;
     while (!family->any_layout) family++;
     op_compare(family, &tri_device_cuda, 1, TRI_F32, 300, test_gpu_rounds(20, 40));
     op_compare(family, &tri_device_cuda, 1, TRI_BF16, 400, test_gpu_rounds(10, 40));
+    op_compare(&transpose, &tri_device_cuda, 1, TRI_F32, 600, test_gpu_rounds(10, 40));
+    op_compare(&transpose, &tri_device_cuda, 1, TRI_BF16, 700, test_gpu_rounds(20, 40));
 }
 
 enum { TF32_OUTPUTS = 2, TF32_MOST = 2 * 16 * 7 * 7 };

@@ -25,15 +25,16 @@ typedef struct cuda_move {
     void *to;
 } cuda_move;
 
-// One term of an element's offset in a layout: (index[axis] / divisor) % modulus * stride. The
-// offset is the sum of all terms. An axis has one term, and one more for each block into which the
-// layout cuts it: in blocks of 16 channels, channel c has the terms c % 16 * 1 and c / 16 * stride.
+// One term of an element's offset in a layout: (index[axis] / divisor) % modulus * stride. A
+// modulus of INT64_MAX has no effect. The offset is the sum of all terms. An axis has one term, and
+// one more for each block into which the layout cuts it: in blocks of 16 channels, channel c has
+// the terms c % 16 * 1 and c / 16 * stride.
 typedef struct cuda_reorder_term {
     int axis;
     int64_t divisor, modulus, stride;
 } cuda_reorder_term;
 
-// One of the two layouts, as a sum of terms.
+// One of the two layouts, as a sum of terms, which stand in the order of their axes.
 typedef struct cuda_reorder_side {
     int terms; // number of terms
     cuda_reorder_term term[CUDA_REORDER_TERMS];

@@ -71,62 +71,118 @@ template <typename T> tri_status launch(cuda_stream *stream, const cuda_move *p,
                                : gpu_launch(stream, move<T, uint64_t>, blocks, GPU_BLOCK, *p, why);
 }
 
-// The offset, in elements, at which the element with these indices lies in one of the two layouts.
-GPU_DEVICE int64_t offset_of(const cuda_reorder_side &side, const int64_t *index) {
+// Returns the part of an element's offset in one of the two layouts that its index on one axis
+// gives. The terms of later axes have been taken: *terms is how many are left, and is lowered by
+// those of this axis.
+template <typename I>
+GPU_DEVICE int64_t offset_on(const cuda_reorder_side &side, int axis, I index, int *terms) {
     int64_t offset = 0;
-    for (int i = 0; i < side.terms; i++) {
-        const cuda_reorder_term &t = side.term[i];
-        offset += index[t.axis] / t.divisor % t.modulus * t.stride;
+    for (; *terms > 0 && side.term[*terms - 1].axis == axis; --*terms) {
+        const cuda_reorder_term &t = side.term[*terms - 1];
+        I rest = t.divisor == 1 ? index : index / (I)t.divisor;
+        if (t.modulus != INT64_MAX) rest %= (I)t.modulus;
+        offset += (int64_t)rest * t.stride;
     }
     return offset;
 }
 
-// Copies elements one by one from one layout to another.
-template <typename T> GPU_KERNEL reorder(cuda_reorder p) {
+// Copies elements one by one from one layout to another. `I` is the type of an element's number, as
+// in move. The offsets are computed one axis after the other, so that a thread keeps one index at a
+// time, in a register: an array of indices would lie in memory.
+template <typename T, typename I> GPU_KERNEL reorder(cuda_reorder p) {
     for (int64_t i = gpu_thread(); i < p.count; i += gpu_threads()) {
-        int64_t index[TRI_MAX_RANK], rest = i;
+        I rest = (I)i;
+        int from_terms = p.from_side.terms, to_terms = p.to_side.terms;
+        int64_t from = 0, to = 0;
         for (int a = p.shape.rank - 1; a >= 0; a--) {
-            index[a] = rest % p.shape.dims[a];
-            rest /= p.shape.dims[a];
+            I size = (I)p.shape.dims[a], index = rest % size;
+            rest /= size;
+            from += offset_on(p.from_side, a, index, &from_terms);
+            to += offset_on(p.to_side, a, index, &to_terms);
         }
-        ((T *)p.to)[offset_of(p.to_side, index)] =
-            ((const T *)p.from)[offset_of(p.from_side, index)];
+        ((T *)p.to)[to] = ((const T *)p.from)[from];
     }
 }
 
-// Transposes matrices, a tile of 32 x 32 elements at a time. The tile passes through shared memory,
-// so that neighbouring threads read and write neighbouring elements.
-enum { TILE = 32, TILE_ROWS = GPU_BLOCK / TILE };
+// Transposes matrices, a square tile at a time. The tile passes through shared memory, so that
+// neighbouring threads read and write neighbouring elements. A thread reads and writes n
+// neighbouring elements at a time, which are a word of type W. A tile has n · LINE rows of LINE
+// words. The loops over a tile are unrolled, so that a thread has all its reads under way at once.
+enum { LINE = 32, LINES = GPU_BLOCK / LINE };
 
-template <typename T> GPU_KERNEL transpose(cuda_reorder p) {
-    GPU_SHARED(T, tile, TILE * (TILE + 1)); // 1 extra, so that columns lie in different banks
-    int64_t across = (p.columns + TILE - 1) / TILE, down = (p.rows + TILE - 1) / TILE;
-    int64_t matrix = p.rows * p.columns;
-    int own = (int)threadIdx.x % TILE, first = (int)threadIdx.x / TILE;
-    for (int64_t item = blockIdx.x; item < p.count / matrix * across * down; item += gridDim.x) {
-        const T *from = (const T *)p.from + item / (across * down) * matrix;
-        T *to = (T *)p.to + item / (across * down) * matrix;
-        int64_t row = item / across % down * TILE, column = item % across * TILE;
-        for (int i = first; i < TILE && row + i < p.rows && column + own < p.columns;
-             i += TILE_ROWS)
-            tile[i * (TILE + 1) + own] = from[(row + i) * p.columns + column + own];
+// How many tiles cover all matrices.
+template <int n> int64_t tiles_of(const cuda_reorder *p) {
+    int64_t across = (p->columns + n * LINE - 1) / (n * LINE);
+    int64_t down = (p->rows + n * LINE - 1) / (n * LINE);
+    return p->count / (p->rows * p->columns) * across * down;
+}
+
+// Returns the word of the elements `number` of the words, in their order.
+template <typename W> GPU_DEVICE W word_of(const W (&words)[1], int) { return words[0]; }
+GPU_DEVICE uint32_t word_of(const uint32_t (&words)[2], int number) {
+    return number == 0 ? (words[0] & 0xffff) | words[1] << 16
+                       : words[0] >> 16 | (words[1] & 0xffff0000);
+}
+
+// Row r of a tile is line r % n * LINE + r / n of the shared memory. So a thread, which writes
+// columns of n rows, reads lines that are LINE apart, and its neighbours read the lines after them.
+// These lie in different banks, because a line has 1 word more than it needs.
+template <typename W, int n> GPU_KERNEL transpose(cuda_reorder p) {
+    constexpr int tile = n * LINE;
+    GPU_SHARED(W, words, tile * (LINE + 1));
+    uint32_t across = (uint32_t)((p.columns + tile - 1) / tile);
+    uint32_t down = (uint32_t)((p.rows + tile - 1) / tile);
+    int64_t items = p.count / (p.rows * p.columns) * across * down; // fewer than 2^32
+    int64_t from_line = p.columns / n, to_line = p.rows / n;        // in words, as all that follows
+    int own = (int)threadIdx.x % LINE, first = (int)threadIdx.x / LINE;
+    for (int64_t i = blockIdx.x; i < items; i += gridDim.x) {
+        uint32_t item = (uint32_t)i, band = item / across;
+        int64_t column = (int64_t)(item % across) * tile, row = (int64_t)(band % down) * tile;
+        int64_t matrix = (int64_t)(band / down) * p.rows * from_line;
+        // How many rows and columns of the matrix there are from the tile's first on.
+        int64_t rows = p.rows - row, columns = p.columns - column;
+        const W *from = (const W *)p.from + matrix + row * from_line + column / n + own;
+        W *to = (W *)p.to + matrix + column * to_line + row / n + own;
+        W in[tile / LINES] = {};
+        GPU_UNROLL for (int k = 0; k < tile / LINES; k++) {
+            int r = first + k * LINES;
+            if (r < rows && own * n < columns) in[k] = from[r * from_line];
+        }
+        GPU_UNROLL for (int k = 0; k < tile / LINES; k++) {
+            int r = first + k * LINES;
+            words[(r % n * LINE + r / n) * (LINE + 1) + own] = in[k];
+        }
         gpu_barrier();
-        for (int i = first; i < TILE && column + i < p.columns && row + own < p.rows;
-             i += TILE_ROWS)
-            to[(column + i) * p.rows + row + own] = tile[own * (TILE + 1) + i];
+        GPU_UNROLL for (int k = 0; k < LINE / LINES; k++) {
+            int c = first + k * LINES; // the number of a word in a line; it has n columns
+            W part[n];
+            GPU_UNROLL for (int r = 0; r < n; r++) part[r] =
+                words[(r * LINE + own) * (LINE + 1) + c];
+            if (c * n < columns && own * n < rows)
+                GPU_UNROLL for (int j = 0; j < n; j++) to[(c * n + j) * to_line] = word_of(part, j);
+        }
         gpu_barrier();
     }
+}
+
+template <typename W, int n>
+tri_status launch_transpose(cuda_stream *stream, const cuda_reorder *p, char *why) {
+    return gpu_launch(stream, transpose<W, n>, gpu_blocks(stream, tiles_of<n>(p), 1), GPU_BLOCK, *p,
+                      why);
 }
 
 template <typename T>
 tri_status launch_reorder(cuda_stream *stream, const cuda_reorder *p, char *why) {
-    if (p->rows > 0) {
-        int64_t tiles = (p->rows + TILE - 1) / TILE * ((p->columns + TILE - 1) / TILE);
-        int64_t blocks = p->count / (p->rows * p->columns) * tiles;
-        return gpu_launch(stream, transpose<T>, gpu_blocks(stream, blocks, 1), GPU_BLOCK, *p, why);
+    if (p->rows > 0 && tiles_of<1>(p) <= UINT32_MAX) {
+        bool in_pairs = p->rows % 2 == 0 && p->columns % 2 == 0 &&
+                        ((uintptr_t)p->from | (uintptr_t)p->to) % 4 == 0;
+        return sizeof(T) == 2 && in_pairs ? launch_transpose<uint32_t, 2>(stream, p, why)
+                                          : launch_transpose<T, 1>(stream, p, why);
     }
-    return gpu_launch(stream, reorder<T>, gpu_blocks(stream, p->count, GPU_BLOCK), GPU_BLOCK, *p,
-                      why);
+    int64_t blocks = gpu_blocks(stream, p->count, GPU_BLOCK);
+    return p->count <= UINT32_MAX
+               ? gpu_launch(stream, reorder<T, uint32_t>, blocks, GPU_BLOCK, *p, why)
+               : gpu_launch(stream, reorder<T, uint64_t>, blocks, GPU_BLOCK, *p, why);
 }
 
 } // namespace
