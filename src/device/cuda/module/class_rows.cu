@@ -1,34 +1,63 @@
 // The functions that losses and metrics compute of each row of scores (a score for each class). A
-// thread block takes one row. From memory, it reads 4 bytes for each score (2 in F16 or BF16; the
-// gradient of log-softmax also reads dy; the negative log likelihood reads only the label's score,
-// and its gradient none), and 8 for a label. Functions that need the scores twice read them the
-// second time from the cache. It writes 4 bytes (2) for each score, or at most 8 for the row.
+// thread block takes one row or, where rows are short, a row for each of its warps. For a row it
+// reads from memory 4 bytes for each score (2 in F16 or BF16; the gradient of log-softmax also
+// reads dy; the negative log likelihood reads only the label's score, and its gradient none), and 8
+// for a label. Functions that need the scores twice read them the second time from the cache. It
+// writes 4 bytes (2) for each score, or at most 8 for the row.
 #include "device/cuda/module/pack.h"
 
 namespace {
 
 enum { MAX_WARPS = GPU_BLOCK / 32 }; // enough for the smallest warps, of 32 lanes
 
-// A row of scores. The threads of a block share it.
+enum { WARP_WIDTH = 256 }; // a row of at most this many scores is the work of one warp
+
+// The threads that share a row: those of a warp, or all of a block.
+struct team {
+    bool is_warp;
+    int own, count; // number of this thread in the team; how many threads the team has
+};
+
+GPU_DEVICE team team_of(const cuda_class_rows &p) {
+    if (p.width <= WARP_WIDTH) return {true, (int)threadIdx.x % GPU_WARP, GPU_WARP};
+    return {false, (int)threadIdx.x, (int)blockDim.x};
+}
+
+// Computes the sum, or the maximum, over all threads of a team; every thread gets it. `scratch` is
+// what gpu_block_sum asks for.
+template <typename T> GPU_DEVICE T sum_of(const team &team, T value, T *scratch) {
+    return team.is_warp ? gpu_warp_sum(value) : gpu_block_sum(value, scratch);
+}
+
+template <typename T> GPU_DEVICE T max_of(const team &team, T value, T *scratch) {
+    return team.is_warp ? gpu_warp_max(value) : gpu_block_max(value, scratch);
+}
+
+// A row of scores, and the threads that share it.
 template <typename T> struct scores {
     const T *x;
     int64_t width;
+    struct team team;
 };
 
 template <typename T> GPU_DEVICE scores<T> row_of(const cuda_class_rows &p, int64_t row) {
-    return {(const T *)p.x + row * p.width, p.width};
+    return {(const T *)p.x + row * p.width, p.width, team_of(p)};
 }
 
 // Goes through the scores of the row that this thread takes, n neighbouring scores at a time, and
 // calls each(class, scores) for them; `class` is the class of the first of the n. `access` (a
-// gpu_access) reads n scores.
+// gpu_access) reads n scores. The thread reads so many times before it calls `each` that it does
+// not wait for each read by itself, but no more often, because it keeps the scores in registers.
 template <typename access, typename T, typename F>
 GPU_DEVICE void for_each(const scores<T> &row, F each) {
-    constexpr int n = access::count;
-    for (int64_t k = (int64_t)threadIdx.x * n; k < row.width; k += (int64_t)blockDim.x * n) {
-        float at[n];
-        access::read(row.x + k, at);
-        each(k, at);
+    constexpr int n = access::count, ahead = n > 4 ? 2 : 4;
+    int64_t step = (int64_t)row.team.count * n;
+    for (int64_t k = (int64_t)row.team.own * n; k < row.width; k += ahead * step) {
+        float at[ahead][n] = {};
+        GPU_UNROLL for (int i = 0; i < ahead; i++) if (k + i * step < row.width)
+            access::read(row.x + k + i * step, at[i]);
+        GPU_UNROLL for (int i = 0; i < ahead; i++) if (k + i * step < row.width)
+            each(k + i * step, at[i]);
     }
 }
 
@@ -50,8 +79,9 @@ GPU_DEVICE softmax softmax_of(const scores<T> &row, float *scratch) {
         for (int k = 0; k < n; k++) own.sum += expf(at[k] - best);
         own.largest = best;
     });
-    softmax all = {gpu_block_max(own.largest, scratch), 0};
-    all.sum = gpu_block_sum(own.sum == 0 ? 0 : own.sum * expf(own.largest - all.largest), scratch);
+    softmax all = {max_of(row.team, own.largest, scratch), 0};
+    own.sum = own.sum == 0 ? 0 : own.sum * expf(own.largest - all.largest);
+    all.sum = sum_of(row.team, own.sum, scratch);
     return all;
 }
 
@@ -60,7 +90,7 @@ GPU_DEVICE softmax softmax_of(const scores<T> &row, float *scratch) {
 GPU_DEVICE int64_t label_of(const cuda_class_rows &p, int64_t row) {
     int64_t label = p.labels[row];
     if (label == p.ignored || (label >= 0 && label < p.classes)) return label;
-    if (threadIdx.x == 0) gpu_refuse(p.fault, CUDA_FAULT_LABEL, label, row, p.classes);
+    if (team_of(p).own == 0) gpu_refuse(p.fault, CUDA_FAULT_LABEL, label, row, p.classes);
     return p.ignored;
 }
 
@@ -74,7 +104,7 @@ GPU_DEVICE int64_t first_with(const scores<T> &row, float largest, double *scrat
         for (int k = n - 1; k >= 0; k--)
             if (at[k] == largest && (double)(first + k) < own) own = (double)(first + k);
     });
-    double best = -gpu_block_max(-own, scratch);
+    double best = -max_of(row.team, -own, scratch);
     return best < (double)row.width ? (int64_t)best : row.width;
 }
 
@@ -85,7 +115,7 @@ GPU_DEVICE float largest_of(const scores<T> &row, float *scratch) {
     for_each<access>(row, [&](int64_t, const float(&at)[n]) {
         for (int k = 0; k < n; k++) largest = gpu_larger(at[k], largest);
     });
-    return gpu_block_max(largest, scratch);
+    return max_of(row.team, largest, scratch);
 }
 
 // Computes, for row r, one of the functions that reduce a row to one or two numbers.
@@ -93,7 +123,7 @@ template <int function, typename T, typename access>
 GPU_DEVICE void reduce_row(const cuda_class_rows &p, int64_t r, float *scratch, double *indices) {
     constexpr int n = access::count;
     scores<T> row = row_of<T>(p, r);
-    bool is_first = threadIdx.x == 0;
+    bool is_first = row.team.own == 0;
     if (function == CUDA_ROW_MAX) {
         float largest = largest_of<access>(row, scratch);
         if (is_first) p.row_results[r] = largest;
@@ -106,7 +136,7 @@ GPU_DEVICE void reduce_row(const cuda_class_rows &p, int64_t r, float *scratch, 
         for_each<access>(row, [&](int64_t, const float(&x)[n]) {
             for (int k = 0; k < n; k++) sum += expf(x[k] - max);
         });
-        sum = gpu_block_sum(sum, scratch);
+        sum = sum_of(row.team, sum, scratch);
         if (!is_first) return;
         p.row_results[2 * r] = sum;
         p.row_results[2 * r + 1] = at >= 0 && at < p.width ? gpu_get(row.x[at]) - max : 0;
@@ -130,7 +160,8 @@ GPU_DEVICE void reduce_row(const cuda_class_rows &p, int64_t r, float *scratch, 
 template <int function, typename T, typename access>
 GPU_DEVICE void map_row(const cuda_class_rows &p, int64_t r, float *scratch) {
     constexpr int n = access::count;
-    scores<T> row = row_of<T>(p, r), dy = {(const T *)p.dy + r * p.width, p.width};
+    scores<T> row = row_of<T>(p, r), dy = row;
+    dy.x = (const T *)p.dy + r * p.width;
     T *y = (T *)p.y + r * p.width;
     bool has_labels = function != CUDA_LOG_SOFTMAX && function != CUDA_LOG_SOFTMAX_GRAD;
     int64_t label = has_labels ? label_of(p, r) : 0;
@@ -145,14 +176,14 @@ GPU_DEVICE void map_row(const cuda_class_rows &p, int64_t r, float *scratch) {
         for_each<access>(dy, [&](int64_t, const float(&at)[n]) {
             for (int k = 0; k < n; k++) sum += at[k];
         });
-        sum = gpu_block_sum(sum, scratch);
+        sum = sum_of(row.team, sum, scratch);
     } else if (function == CUDA_SLICE_GRAD) {
         norm = p.max[r];
         sum = 1 / p.slice_sums[2 * r];
         label -= p.first;
     }
-    for (int64_t first = (int64_t)threadIdx.x * n; first < p.width;
-         first += (int64_t)blockDim.x * n) {
+    for (int64_t first = (int64_t)row.team.own * n; first < p.width;
+         first += (int64_t)row.team.count * n) {
         float x[n] = {}, d[n] = {};
         if (function != CUDA_NLL_GRAD) access::read(row.x + first, x);
         if (function == CUDA_LOG_SOFTMAX_GRAD) access::read(dy.x + first, d);
@@ -177,7 +208,8 @@ constexpr bool makes_rows =
 template <int function, typename T, typename access> GPU_KERNEL class_rows(cuda_class_rows p) {
     GPU_SHARED(float, scratch, MAX_WARPS);
     GPU_SHARED(double, indices, MAX_WARPS);
-    for (int64_t r = blockIdx.x; r < p.rows; r += gridDim.x) {
+    int threads = team_of(p).count;
+    for (int64_t r = gpu_thread() / threads; r < p.rows; r += gpu_threads() / threads) {
         if constexpr (makes_rows<function>)
             map_row<function, T, access>(p, r, scratch);
         else
@@ -188,10 +220,12 @@ template <int function, typename T, typename access> GPU_KERNEL class_rows(cuda_
 template <int function, typename T>
 tri_status launch_as(cuda_stream *stream, T *, const cuda_class_rows *p, char *why) {
     uintptr_t addresses = (uintptr_t)p->x | (uintptr_t)p->dy | (uintptr_t)p->y;
-    int threads = p->width > 1024 ? GPU_BLOCK : p->width > 256 ? GPU_BLOCK / 2 : GPU_WARP;
+    bool in_warps = p->width <= WARP_WIDTH;
+    int threads = in_warps || p->width > 1024 ? GPU_BLOCK : GPU_BLOCK / 2;
+    int64_t blocks = gpu_blocks(stream, p->rows, in_warps ? GPU_BLOCK / GPU_WARP : 1);
     return gpu_with_access<gpu_lot<T>::count>(p->width, addresses, [=](auto access) {
-        return gpu_launch(stream, class_rows<function, T, decltype(access)>,
-                          gpu_blocks(stream, p->rows, 1), threads, *p, why);
+        return gpu_launch(stream, class_rows<function, T, decltype(access)>, blocks, threads, *p,
+                          why);
     });
 }
 
