@@ -22,7 +22,9 @@ GPU_DEVICE void mask_quad(const cuda_mask &mask, int64_t sample, int64_t quad, f
 GPU_DEVICE float mask_one(const cuda_mask &mask, int64_t sample, int64_t element) {
     float factors[4];
     mask_quad(mask, sample, element / 4, factors);
-    return factors[element % 4];
+    // Registers cannot be indexed by a variable.
+    float pair[2] = {element & 2 ? factors[2] : factors[0], element & 2 ? factors[3] : factors[1]};
+    return element & 1 ? pair[1] : pair[0];
 }
 
 // Sets bit i of the result if dropout keeps element 4 · quad + i of a sample.

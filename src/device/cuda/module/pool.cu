@@ -118,35 +118,39 @@ template <typename T> GPU_KERNEL avg_pool_grad(cuda_avg_pool p) {
     }
 }
 
-// Computes dropout. Reads and writes sizeof(T) bytes for each element. A thread takes 4
-// neighbouring elements.
+// Computes dropout. Reads and writes sizeof(T) bytes for each element. A thread takes a lot of n
+// neighbouring elements, which are 16 bytes. All samples together have fewer than 2^32 lots, so
+// that divisions have 32 bits, which is faster.
+template <typename T, int n> GPU_KERNEL dropout_lots(cuda_dropout p) {
+    uint32_t lots = (uint32_t)(p.elements / n);
+    for (int64_t at = gpu_thread(); at < p.samples * lots; at += gpu_threads()) {
+        uint32_t sample = (uint32_t)at / lots, lot = (uint32_t)at % lots;
+        float values[n];
+        gpu_read((const T *)p.x + at * n, values);
+        GPU_UNROLL for (int first = 0; first < n; first += 4) {
+            float factors[4];
+            mask_quad(p.mask, sample, ((int64_t)lot * n + first) / 4, factors);
+            GPU_UNROLL for (int i = 0; i < 4; i++) values[first + i] =
+                factors[i] == 0 ? 0 : values[first + i] * factors[i];
+        }
+        gpu_write((T *)p.y + at * n, values);
+    }
+}
+
+// As dropout_lots, where the addresses or the number of elements do not allow lots, and where x is
+// a slice of a larger tensor. A thread takes 4 neighbouring elements, one by one.
 template <typename T> GPU_KERNEL dropout(cuda_dropout p) {
-    typedef gpu_pack<T, 4> four;
-    const T *x = (const T *)p.x;
-    T *y = (T *)p.y;
     int64_t quads = (p.elements + 3) / 4;
-    bool aligned = p.elements % 4 == 0 && gpu_is_aligned(x, y);
     for (int64_t at = gpu_thread(); at < p.samples * quads; at += gpu_threads()) {
         int64_t n = at / quads, quad = at % quads, first = n * p.elements + quad * 4;
-        int64_t left = p.elements - quad * 4;
-        int count = left < 4 ? (int)left : 4;
-        float factors[4] = {};
-        four values = {};
-        if (p.run)
-            for (int i = 0; i < count; i++)
-                factors[i] = mask_one(p.mask, n, whole_element(p, quad * 4 + i));
-        else
-            mask_quad(p.mask, n, quad, factors);
-        if (aligned)
-            values = *(const four *)(x + first);
-        else
-            for (int i = 0; i < count; i++) values.at[i] = x[first + i];
-        for (int i = 0; i < 4; i++)
-            gpu_put(&values.at[i], factors[i] == 0 ? 0 : gpu_get(values.at[i]) * factors[i]);
-        if (aligned)
-            *(four *)(y + first) = values;
-        else
-            for (int i = 0; i < count; i++) y[first + i] = values.at[i];
+        float factors[4];
+        if (!p.run) mask_quad(p.mask, n, quad, factors);
+        GPU_UNROLL for (int i = 0; i < 4; i++) {
+            if (quad * 4 + i >= p.elements) break;
+            float factor = p.run ? mask_one(p.mask, n, whole_element(p, quad * 4 + i)) : factors[i];
+            float value = gpu_get(((const T *)p.x)[first + i]);
+            gpu_put(&((T *)p.y)[first + i], factor == 0 ? 0 : value * factor);
+        }
     }
 }
 
@@ -211,7 +215,16 @@ extern "C" tri_status cuda_launch_avg_pool_grad(cuda_stream *stream, const cuda_
 
 extern "C" tri_status cuda_launch_dropout(cuda_stream *stream, const cuda_dropout *p, char *why) {
     if (p->channels > 0) return pool_launch_last(stream, p, why);
-    LAUNCH(dropout, p->type, p->samples * p->elements / 4)
+    return gpu_with_real(p->type, [=](auto *type) {
+        typedef typename std::remove_pointer<decltype(type)>::type T;
+        constexpr int n = gpu_lot<T>::count;
+        int64_t count = p->samples * p->elements;
+        bool lots = !p->run && gpu_in_lots(p->elements, n, (uintptr_t)p->x | (uintptr_t)p->y) &&
+                    count / n <= UINT32_MAX;
+        return gpu_launch(stream, lots ? dropout_lots<T, n> : dropout<T>,
+                          gpu_blocks(stream, count / (lots ? n : 4), GPU_BLOCK), GPU_BLOCK, *p,
+                          why);
+    });
 }
 
 extern "C" tri_status cuda_launch_normalize_bytes(cuda_stream *stream,
