@@ -21,6 +21,11 @@ typedef struct pool_axis {
 // Finds the elements [*begin, *end) of x that window number `window` covers.
 TRI_KERNEL_INLINE void pool_window_at(const pool_axis *a, int64_t window, int64_t *begin,
                                       int64_t *end) {
+    if (a->out == 1) { // global pooling; not divided, because GPUs divide slowly
+        *begin = 0;
+        *end = a->in;
+        return;
+    }
     if (a->out > 0) { // the windows cover the axis and differ in size by at most one element
         *begin = window * a->in / a->out;
         *end = ((window + 1) * a->in + a->out - 1) / a->out;
@@ -33,10 +38,14 @@ TRI_KERNEL_INLINE void pool_window_at(const pool_axis *a, int64_t window, int64_
 
 // Finds the pooling windows that cover element `at` of x: [*begin, *end) of `windows` windows. The
 // gradient of the element is the sum over these windows. There are several where windows overlap,
-// for example if the stride is smaller than the kernel.
+// for example if the stride is smaller than the kernel. The padded axis has fewer than 2^31
+// elements: divisions of 32 bits are faster on a GPU.
 TRI_KERNEL_INLINE void pool_windows_over(const pool_axis *a, int64_t windows, int64_t at,
                                          int64_t *begin, int64_t *end) {
-    if (a->out > 0) {
+    if (a->out == 1) {
+        *begin = 0;
+        *end = 1;
+    } else if (a->out > 0) {
         *begin = at * a->out / a->in;
         *end = ((at + 1) * a->out + a->in - 1) / a->in;
     } else {
@@ -44,8 +53,9 @@ TRI_KERNEL_INLINE void pool_windows_over(const pool_axis *a, int64_t windows, in
         // w · stride to w · stride + kernel - 1. A window that begins before `first` ends before
         // the element. The first window is therefore `first` / stride, rounded up.
         int64_t first = at + a->padding - a->kernel + 1;
-        *begin = first > 0 ? (first + a->stride - 1) / a->stride : 0;
-        *end = (at + a->padding) / a->stride + 1;
+        uint32_t stride = (uint32_t)a->stride;
+        *begin = first > 0 ? ((uint32_t)first + stride - 1) / stride : 0;
+        *end = (int64_t)((uint32_t)(at + a->padding) / stride) + 1;
     }
     if (*end > windows) *end = windows;
 }

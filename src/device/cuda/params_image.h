@@ -1,7 +1,8 @@
 // The parameters of the module's kernels for images: convolution, pooling, batch norm, dropout,
 // conversion of bytes. Images are [samples, channels, height, width]. They lie row-major or, if a
-// struct's `channels_last` is set, with the channels of a pixel side by side. dx is the gradient of
-// the loss with respect to x, and dy, dweight and the like are gradients too.
+// struct's `channels_last` is set, with the channels of a pixel side by side. An image that is
+// pooled has fewer than 2^31 pixels. dx is the gradient of the loss with respect to x, and dy,
+// dweight and the like are gradients too.
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_IMAGE_H
 #define TRIREME_DEVICE_CUDA_PARAMS_IMAGE_H
 

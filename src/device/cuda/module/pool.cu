@@ -71,8 +71,8 @@ template <typename T> GPU_KERNEL max_pool_grad(cuda_max_pool_grad p) {
             pool_windows_over(&axis[d], p.sizes.out[d], pixel[d], &begin[d], &end[d]);
         for (int64_t i = begin[0]; i < end[0]; i++)
             for (int64_t j = begin[1]; j < end[1]; j++) {
-                int64_t kh = pixel[0] + p.sizes.padding[0] - i * p.sizes.stride[0];
-                int64_t kw = pixel[1] + p.sizes.padding[1] - j * p.sizes.stride[1];
+                int kh = pixel[0] + p.sizes.padding[0] - (int)i * p.sizes.stride[0];
+                int kw = pixel[1] + p.sizes.padding[1] - (int)j * p.sizes.stride[1];
                 int64_t window = image * windows + i * p.sizes.out[1] + j;
                 if (p.index[window] == kh * p.sizes.kernel[1] + kw)
                     sum += gpu_get(((const T *)p.dy)[window]) * p.scale;
@@ -87,9 +87,10 @@ template <typename T> GPU_KERNEL avg_pool(cuda_avg_pool p) {
     int64_t windows = p.windows[0] * p.windows[1], area = p.axis[0].in * p.axis[1].in;
     for (int64_t at = gpu_thread(); at < p.samples * p.channels * windows; at += gpu_threads()) {
         const T *x = (const T *)p.x + at / windows * area;
-        int64_t begin[2], end[2], window = at % windows;
-        pool_window_at(&p.axis[0], window / p.windows[1], &begin[0], &end[0]);
-        pool_window_at(&p.axis[1], window % p.windows[1], &begin[1], &end[1]);
+        uint32_t window = (uint32_t)(at % windows), across = (uint32_t)p.windows[1];
+        int64_t begin[2], end[2];
+        pool_window_at(&p.axis[0], window / across, &begin[0], &end[0]);
+        pool_window_at(&p.axis[1], window % across, &begin[1], &end[1]);
         float sum = 0;
         for (int64_t h = begin[0]; h < end[0]; h++)
             for (int64_t w = begin[1]; w < end[1]; w++) sum += gpu_get(x[h * p.axis[1].in + w]);
@@ -103,7 +104,8 @@ template <typename T> GPU_KERNEL avg_pool_grad(cuda_avg_pool p) {
     int64_t windows = p.windows[0] * p.windows[1], area = p.axis[0].in * p.axis[1].in;
     for (int64_t at = gpu_thread(); at < p.samples * p.channels * area; at += gpu_threads()) {
         const T *dy = (const T *)p.x + at / area * windows;
-        int64_t h = at % area / p.axis[1].in, w = at % p.axis[1].in, over[2], to[2];
+        uint32_t pixel = (uint32_t)(at % area), across = (uint32_t)p.axis[1].in;
+        int64_t h = pixel / across, w = pixel % across, over[2], to[2];
         pool_windows_over(&p.axis[0], p.windows[0], h, &over[0], &to[0]);
         pool_windows_over(&p.axis[1], p.windows[1], w, &over[1], &to[1]);
         float sum = 0;

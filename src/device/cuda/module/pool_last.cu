@@ -108,14 +108,15 @@ template <typename T, int n> GPU_KERNEL max_pool_grad(cuda_max_pool_grad p) {
     pool_axis axis[2] = {axis_of(w, 0), axis_of(w, 1)};
     for (int64_t i = gpu_thread(); i < p.samples * area * (p.channels / n); i += gpu_threads()) {
         lot at = lot_of<n>(i, p.channels, area, 1);
-        int64_t pixel[2] = {at.pixel / w.in[1], at.pixel % w.in[1]}, begin[2], end[2];
+        int number = (int)at.pixel, pixel[2] = {number / w.in[1], number % w.in[1]};
+        int64_t begin[2], end[2];
         float sum[n] = {};
         for (int d = 0; d < 2; d++)
             pool_windows_over(&axis[d], w.out[d], pixel[d], &begin[d], &end[d]);
         for (int64_t row = begin[0]; row < end[0]; row++)
             for (int64_t column = begin[1]; column < end[1]; column++) {
-                int64_t tap = (pixel[0] + w.padding[0] - row * w.stride[0]) * w.kernel[1] +
-                              pixel[1] + w.padding[1] - column * w.stride[1];
+                int tap = (pixel[0] + w.padding[0] - (int)row * w.stride[0]) * w.kernel[1] +
+                          pixel[1] + w.padding[1] - (int)column * w.stride[1];
                 int64_t window = at.sample * windows + row * w.out[1] + column;
                 int64_t from = window * p.channels + at.channel;
                 gpu_pack<uint8_t, n> index = *(const gpu_pack<uint8_t, n> *)(p.index + from);
@@ -135,8 +136,9 @@ template <typename T, int n> GPU_KERNEL avg_pool(cuda_avg_pool p) {
         const T *x = (const T *)p.x + at.sample * area * p.channels + at.channel;
         int64_t begin[2], end[2];
         float sum[n] = {}, value[n];
-        pool_window_at(&p.axis[0], at.pixel / p.windows[1], &begin[0], &end[0]);
-        pool_window_at(&p.axis[1], at.pixel % p.windows[1], &begin[1], &end[1]);
+        uint32_t number = (uint32_t)at.pixel, across = (uint32_t)p.windows[1];
+        pool_window_at(&p.axis[0], number / across, &begin[0], &end[0]);
+        pool_window_at(&p.axis[1], number % across, &begin[1], &end[1]);
         for (int64_t h = begin[0]; h < end[0]; h++)
             for (int64_t w = begin[1]; w < end[1]; w++) {
                 gpu_read(x + (h * p.axis[1].in + w) * p.channels, value);
@@ -155,8 +157,9 @@ template <typename T, int n> GPU_KERNEL avg_pool_grad(cuda_avg_pool p) {
         const T *dy = (const T *)p.x + at.sample * windows * p.channels + at.channel;
         int64_t over[2], to[2], begin[2], end[2];
         float sum[n] = {}, value[n];
-        pool_windows_over(&p.axis[0], p.windows[0], at.pixel / p.axis[1].in, &over[0], &to[0]);
-        pool_windows_over(&p.axis[1], p.windows[1], at.pixel % p.axis[1].in, &over[1], &to[1]);
+        uint32_t number = (uint32_t)at.pixel, across = (uint32_t)p.axis[1].in;
+        pool_windows_over(&p.axis[0], p.windows[0], number / across, &over[0], &to[0]);
+        pool_windows_over(&p.axis[1], p.windows[1], number % across, &over[1], &to[1]);
         for (int64_t row = over[0]; row < to[0]; row++)
             for (int64_t column = over[1]; column < to[1]; column++) {
                 pool_window_at(&p.axis[0], row, &begin[0], &end[0]);
