@@ -9,6 +9,11 @@
 namespace {
 
 enum { TILE = 64, DEPTH = 16, OWN = 4, THREADS = (TILE / OWN) * (TILE / OWN) };
+// How many elements apart the lines of a tile are in shared memory. Threads write neighbours in a
+// row of `a`, or in a column of a transposed b, to neighbouring lines. Lines of TILE elements would
+// all begin in the same bank. LINE is a multiple of 4, so that a thread reads its 4 elements by one
+// instruction.
+enum { LINE = TILE + 4 };
 
 // Returns element (row, column) of the matrix x [rows, columns], which lies in memory row by row
 // or, if `transposed`, column by column; 0 outside of the matrix.
@@ -24,8 +29,8 @@ GPU_DEVICE typename gpu_wide<T>::type element(const void *x, bool transposed, in
 // 64 rows of a and 64 columns of b (128 · k elements) once for its 64 · 64 elements of c.
 template <typename T, typename O> GPU_KERNEL product(cuda_product p) {
     typedef typename gpu_wide<T>::type W;
-    GPU_SHARED(W, a_tile, DEPTH * TILE);
-    GPU_SHARED(W, b_tile, DEPTH * TILE);
+    GPU_SHARED(W, a_tile, DEPTH * LINE);
+    GPU_SHARED(W, b_tile, DEPTH * LINE);
     int64_t columns = (p.n + TILE - 1) / TILE;
     int64_t row = blockIdx.x / columns * TILE, column = blockIdx.x % columns * TILE;
     int own_row = (int)threadIdx.x / (TILE / OWN) * OWN;
@@ -39,9 +44,9 @@ template <typename T, typename O> GPU_KERNEL product(cuda_product p) {
             int a_k = p.transpose_a ? i / TILE : i % DEPTH;
             int b_column = p.transpose_b ? i / DEPTH : i % TILE;
             int b_k = p.transpose_b ? i % DEPTH : i / TILE;
-            a_tile[a_k * TILE + a_row] =
+            a_tile[a_k * LINE + a_row] =
                 element<T>(p.a, p.transpose_a, p.m, p.k, row + a_row, k + a_k);
-            b_tile[b_k * TILE + b_column] =
+            b_tile[b_k * LINE + b_column] =
                 element<T>(p.b, p.transpose_b, p.k, p.n, k + b_k, column + b_column);
         }
         gpu_barrier();
@@ -49,7 +54,7 @@ template <typename T, typename O> GPU_KERNEL product(cuda_product p) {
             for (int i = 0; i < OWN; i++)
                 for (int j = 0; j < OWN; j++)
                     sums[i][j] +=
-                        a_tile[d * TILE + own_row + i] * b_tile[d * TILE + own_column + j];
+                        a_tile[d * LINE + own_row + i] * b_tile[d * LINE + own_column + j];
         gpu_barrier();
     }
     for (int i = 0; i < OWN; i++) {
