@@ -32,6 +32,7 @@ extern thread_local emulated_thread *emulated_now;
 #endif
 
 #define GPU_KERNEL static void
+#define GPU_KERNEL_FOR(threads, blocks) static void
 #define GPU_DEVICE static inline
 #define GPU_UNROLL
 #define GPU_SHARED(type, name, count)                                                              \

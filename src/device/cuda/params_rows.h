@@ -47,9 +47,18 @@ typedef struct cuda_row_norm_grad {
     float *dweight, *dbias; // [blocks, width]; NULL: not needed
 } cuda_row_norm_grad;
 
-// A thread block of row_norm_grad takes CUDA_NORM_ROWS rows at a time. At most CUDA_NORM_MAX_BLOCKS
-// blocks are launched.
-enum { CUDA_NORM_ROWS = 16, CUDA_NORM_MAX_BLOCKS = 1024 };
+// How many thread blocks compute row_norm_grad. It depends on the shape alone, so that the sums
+// over rows have the same bits on every device. A block writes a row of sums, so it should have
+// several rows of x; but so few rows that a GPU would not be filled are divided among more blocks.
+enum { CUDA_NORM_ROWS = 4, CUDA_NORM_FEW_BLOCKS = 256, CUDA_NORM_MOST_SUMS = 1 << 21 };
+static inline int64_t cuda_norm_blocks(int64_t rows, int64_t width) {
+    int64_t blocks = (rows + CUDA_NORM_ROWS - 1) / CUDA_NORM_ROWS;
+    int64_t most = CUDA_NORM_MOST_SUMS / width, few = CUDA_NORM_FEW_BLOCKS;
+    if (most > 8 * few) most = 8 * few;
+    if (blocks > most) blocks = most;
+    if (blocks < few) blocks = rows < few ? rows : few;
+    return blocks;
+}
 
 // Tokens, and the rows of the table that this rank has: `first` to first + rows - 1 of `total`. A
 // token that is not below `total` is an error.

@@ -4,6 +4,10 @@
 // emulation has to control:
 //
 //   GPU_KERNEL name(params p)            a kernel; its parameters are one struct, passed by value
+//   GPU_KERNEL_FOR(threads, blocks) name(params p)
+//                                        a kernel that gets so few registers that `blocks` blocks
+//                                        of `threads` threads, the most that it is launched with,
+//                                        fit on a multiprocessor
 //   GPU_SHARED(type, name, count)        shared memory of a thread block
 //   GPU_DYNAMIC_SHARED(type, name)       shared memory of the size that gpu_launch was given
 //   gpu_barrier()                        waits for all threads of the block
@@ -47,6 +51,7 @@
 #include "device/cuda/module/stream.h"
 
 #define GPU_KERNEL static __global__ void
+#define GPU_KERNEL_FOR(threads, blocks) static __global__ void __launch_bounds__(threads, blocks)
 #define GPU_DEVICE static __device__ __forceinline__
 #define GPU_SHARED(type, name, count) __shared__ type name[count]
 #define GPU_DYNAMIC_SHARED(type, name)                                                             \

@@ -43,6 +43,7 @@ static inline bool gpu_in_lots(int64_t width, int n, uintptr_t addresses) {
 // on n alone, so that a sum has the same bits at whatever addresses its tensors lie.
 template <int n, bool whole> struct gpu_access {
     static const int count = n;
+    static const bool is_whole = whole;
     template <typename T> GPU_DEVICE void read(const T *from, float (&out)[n]) {
         if constexpr (whole) {
             gpu_read(from, out);
