@@ -146,7 +146,7 @@ typedef struct cuda_avg_pool {
 typedef struct cuda_avg_pool cuda_avg_pool_grad; // here x is dy, and y is dx
 
 // The stages of which batch norm and its gradient consist. One call computes several of them, in
-// this order. A slice is a fixed number of a channel's elements, which one thread block sums.
+// this order. A slice is a range of a channel's elements, which one thread block sums.
 typedef enum cuda_norm_stage {
     // Moments are the mean of x and the sum of squared deviations from it. The normalised x is
     // (x - mean) · inv_std.
@@ -193,12 +193,24 @@ typedef struct cuda_batch_norm {
     double *slice_results;
 } cuda_batch_norm;
 
-// How many elements of a channel one thread block of batch norm sums. The number is the same on
-// every device, so that the sums have the same bits on every device. With channels last a block
-// sums several channels, so fewer elements of each.
-enum { CUDA_NORM_SLICE = 8192, CUDA_NORM_SLICE_OF_LAST = 1024 };
+// How many elements of a channel one thread block of batch norm sums. The number follows from the
+// shape alone, so that the sums have the same bits on every device. With channels last a block sums
+// about CUDA_NORM_TILE channels, so fewer elements of each: so few that about CUDA_NORM_BLOCKS
+// blocks fill a GPU also where images are small, but so many that reading x, and not writing the
+// slices' results, takes the time.
+enum {
+    CUDA_NORM_SLICE = 8192,
+    CUDA_NORM_LEAST_OF_LAST = 128,
+    CUDA_NORM_MOST_OF_LAST = 1024,
+    CUDA_NORM_TILE = 128,
+    CUDA_NORM_BLOCKS = 2048,
+};
 TRI_KERNEL_INLINE int64_t cuda_norm_slice(const cuda_batch_norm *p) {
-    return p->channels_last ? CUDA_NORM_SLICE_OF_LAST : CUDA_NORM_SLICE;
+    int64_t tiles = (p->channels + CUDA_NORM_TILE - 1) / CUDA_NORM_TILE;
+    int64_t slice = p->samples * p->inner * tiles / CUDA_NORM_BLOCKS;
+    if (!p->channels_last) return CUDA_NORM_SLICE;
+    if (slice < CUDA_NORM_LEAST_OF_LAST) return CUDA_NORM_LEAST_OF_LAST;
+    return slice < CUDA_NORM_MOST_OF_LAST ? slice : (int64_t)CUDA_NORM_MOST_OF_LAST;
 }
 // How many slices a channel is cut into.
 TRI_KERNEL_INLINE int64_t cuda_norm_slices(const cuda_batch_norm *p) {

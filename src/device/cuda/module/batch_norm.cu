@@ -1,11 +1,11 @@
-// Batch norm in stages. Each channel is cut into slices of a fixed size. A thread block sums one
-// slice, and then the sums of the slices are joined in their order, so that the results have the
-// same bits in every run. The moments of some values are their mean and the sum of squared
-// deviations from it. Training reads x three times (the second time from the caches) and writes y
-// once; the gradient reads x, dy and, with a fused ReLU, y twice, and writes dx. Images whose
-// channels lie side by side (channels last) have kernels of their own, which read and write as
-// often. Each kernel tells how many bytes it reads and writes: sizeof(X) is the size of an element
-// of x and dx, sizeof(Y) that of y and dy (4 in F32, 2 in F16 and BF16).
+// Batch norm in stages. Each channel is cut into slices of one size. A thread block sums one slice,
+// and then the sums of the slices are joined in their order, so that the results have the same bits
+// in every run. The moments of some values are their mean and the sum of squared deviations from
+// it. Training reads x three times (the second time from the caches) and writes y once; the
+// gradient reads x, dy and, with a fused ReLU, y twice, and writes dx. Images whose channels lie
+// side by side (channels last) have kernels of their own; in training, these read x twice. Each
+// kernel tells how many bytes it reads and writes: sizeof(X) is the size of an element of x and dx,
+// sizeof(Y) that of y and dy (4 in F32, 2 in F16 and BF16).
 #include "device/cuda/module/pack.h"
 #include "device/cuda/module/walk.h"
 #include "device/moments.h"
@@ -315,49 +315,115 @@ GPU_DEVICE void write_results(const cuda_batch_norm &p, const panel &a, const fl
     }
 }
 
-// As `moments`, for channels last: reads and writes as many bytes.
-template <typename X, int n> GPU_KERNEL moments_last(cuda_batch_norm p) {
-    GPU_SHARED(float, scratch, n *GPU_BLOCK);
-    panel a = panel_of<n>(p);
-    int64_t first = a.slice * CUDA_NORM_SLICE_OF_LAST, all = p.samples * p.inner;
-    int64_t end = first + CUDA_NORM_SLICE_OF_LAST < all ? first + CUDA_NORM_SLICE_OF_LAST : all;
-    float mean[n] = {}, squares[n] = {}, at[n];
-    for (int64_t r = first + a.at; a.channel >= 0 && r < end; r += a.rows) {
-        gpu_read((const X *)p.x + r * p.channels + a.channel, at);
-        GPU_UNROLL for (int k = 0; k < n; k++) mean[k] += at[k];
+// The moments of some pixels' values in n channels, in F32.
+template <int n> struct lot_moments { float count, mean[n], squares[n]; };
+
+// Joins the moments of other pixels to m, as tri_moments_join does.
+template <int n> GPU_DEVICE void join_lots(lot_moments<n> &m, const lot_moments<n> &other) {
+    if (other.count == 0) return;
+    float share = other.count / (m.count + other.count), weight = m.count * share;
+    m.count += other.count;
+    GPU_UNROLL for (int k = 0; k < n; k++) {
+        float delta = other.mean[k] - m.mean[k];
+        m.mean[k] += delta * share;
+        m.squares[k] += other.squares[k] + delta * delta * weight;
     }
-    sum_columns(a, mean, scratch);
-    GPU_UNROLL for (int k = 0; k < n; k++) mean[k] /= (float)(end - first);
-    for (int64_t r = first + a.at; a.channel >= 0 && r < end; r += a.rows) {
-        gpu_read((const X *)p.x + r * p.channels + a.channel, at);
-        GPU_UNROLL for (int k = 0; k < n; k++) squares[k] += (at[k] - mean[k]) * (at[k] - mean[k]);
-    }
-    sum_columns(a, squares, scratch);
-    write_results(p, a, mean, squares);
 }
 
-// As gradient_sums, for channels last: reads and writes as many bytes.
+// Reads the thread's lot of `pixels` of its pixels, beginning with pixel r, and computes their
+// moments. All loads are issued before the first sum.
+template <typename X, int n, int pixels>
+GPU_DEVICE lot_moments<n> moments_of(const cuda_batch_norm &p, const panel &a, int64_t r) {
+    lot_moments<n> m = {(float)pixels, {}, {}};
+    float at[pixels][n];
+    GPU_UNROLL for (int j = 0; j < pixels; j++)
+        gpu_read((const X *)p.x + (r + j * a.rows) * p.channels + a.channel, at[j]);
+    GPU_UNROLL for (int k = 0; k < n; k++) {
+        GPU_UNROLL for (int j = 0; j < pixels; j++) m.mean[k] += at[j][k];
+        m.mean[k] /= (float)pixels;
+        GPU_UNROLL for (int j = 0; j < pixels; j++) m.squares[k] +=
+            (at[j][k] - m.mean[k]) * (at[j][k] - m.mean[k]);
+    }
+    return m;
+}
+
+// Joins the moments that the threads of one column have made, each of its own pixels, into those of
+// the thread in row 0. `scratch` has 2 · n · GPU_BLOCK elements and `counts` has GPU_BLOCK.
+template <int n>
+GPU_DEVICE void join_columns(const panel &a, lot_moments<n> &m, float *scratch, float *counts) {
+    for (int half = a.rows / 2; half; half /= 2) {
+        int thread = (int)threadIdx.x, from = thread + half * a.columns;
+        if (a.at >= half && a.at < 2 * half) {
+            counts[thread] = m.count;
+            GPU_UNROLL for (int k = 0; k < n; k++) {
+                scratch[k * GPU_BLOCK + thread] = m.mean[k];
+                scratch[(n + k) * GPU_BLOCK + thread] = m.squares[k];
+            }
+        }
+        gpu_barrier();
+        if (a.at < half) {
+            lot_moments<n> other = {counts[from], {}, {}};
+            GPU_UNROLL for (int k = 0; k < n; k++) {
+                other.mean[k] = scratch[k * GPU_BLOCK + from];
+                other.squares[k] = scratch[(n + k) * GPU_BLOCK + from];
+            }
+            join_lots(m, other);
+        }
+    }
+}
+
+// As `moments`, for channels last. Reads sizeof(X) bytes for each element, and writes 16 for each
+// channel of each slice.
+template <typename X, int n> GPU_KERNEL moments_last(cuda_batch_norm p) {
+    GPU_SHARED(float, scratch, 2 * n * GPU_BLOCK);
+    GPU_SHARED(float, counts, GPU_BLOCK);
+    panel a = panel_of<n>(p);
+    int64_t size = cuda_norm_slice(&p), all = p.samples * p.inner, r = a.slice * size + a.at;
+    int64_t end = (a.slice + 1) * size < all ? (a.slice + 1) * size : all;
+    lot_moments<n> m = {};
+    if (a.channel < 0) r = end;
+    for (; r + 3 * a.rows < end; r += 4 * a.rows) join_lots(m, moments_of<X, n, 4>(p, a, r));
+    for (; r < end; r += a.rows) join_lots(m, moments_of<X, n, 1>(p, a, r));
+    join_columns(a, m, scratch, counts);
+    write_results(p, a, m.mean, m.squares);
+}
+
+// Reads the thread's lot of `pixels` of its pixels, beginning with pixel r, and adds what they
+// contribute to the sums of gradient_sums. All loads are issued before the first sum.
+template <typename X, typename Y, int n, int pixels>
+GPU_DEVICE void add_pixels(const cuda_batch_norm &p, const panel &a, int64_t r,
+                           const float (&mean)[n], const float (&inv_std)[n], float (&sum_dy)[n],
+                           float (&sum_dy_h)[n]) {
+    float x[pixels][n] = {}, y[pixels][n] = {}, dy[pixels][n] = {};
+    GPU_UNROLL for (int j = 0; j < pixels; j++) {
+        int64_t index = (r + j * a.rows) * p.channels + a.channel;
+        gpu_read((const X *)p.x + index, x[j]);
+        gpu_read((const Y *)p.dy + index, dy[j]);
+        if (p.relu) gpu_read((const Y *)p.y + index, y[j]);
+    }
+    GPU_UNROLL for (int j = 0; j < pixels; j++) GPU_UNROLL for (int k = 0; k < n; k++) {
+        float d = p.relu && !(y[j][k] > 0) ? 0 : dy[j][k];
+        sum_dy[k] += d;
+        sum_dy_h[k] += d * ((x[j][k] - mean[k]) * inv_std[k]);
+    }
+}
+
+// As gradient_sums, for channels last: reads as many bytes, and writes 16 for each channel of each
+// slice.
 template <typename X, typename Y, int n> GPU_KERNEL gradient_sums_last(cuda_batch_norm p) {
     GPU_SHARED(float, scratch, n *GPU_BLOCK);
     panel a = panel_of<n>(p);
-    int64_t first = a.slice * CUDA_NORM_SLICE_OF_LAST, all = p.samples * p.inner;
-    int64_t end = first + CUDA_NORM_SLICE_OF_LAST < all ? first + CUDA_NORM_SLICE_OF_LAST : all;
-    float sum_dy[n] = {}, sum_dy_h[n] = {}, mean[n], inv_std[n], x[n], y[n] = {}, dy[n];
+    int64_t size = cuda_norm_slice(&p), all = p.samples * p.inner, r = a.slice * size + a.at;
+    int64_t end = (a.slice + 1) * size < all ? (a.slice + 1) * size : all;
+    float sum_dy[n] = {}, sum_dy_h[n] = {}, mean[n], inv_std[n];
     GPU_UNROLL for (int k = 0; k < n; k++) {
         mean[k] = a.channel < 0 ? 0 : p.mean[a.channel + k];
         inv_std[k] = a.channel < 0 ? 0 : p.inv_std[a.channel + k];
     }
-    for (int64_t r = first + a.at; a.channel >= 0 && r < end; r += a.rows) {
-        int64_t index = r * p.channels + a.channel;
-        gpu_read((const X *)p.x + index, x);
-        gpu_read((const Y *)p.dy + index, dy);
-        if (p.relu) gpu_read((const Y *)p.y + index, y);
-        GPU_UNROLL for (int k = 0; k < n; k++) {
-            float d = p.relu && !(y[k] > 0) ? 0 : dy[k];
-            sum_dy[k] += d;
-            sum_dy_h[k] += d * ((x[k] - mean[k]) * inv_std[k]);
-        }
-    }
+    if (a.channel < 0) r = end;
+    for (; r + a.rows < end; r += 2 * a.rows)
+        add_pixels<X, Y, n, 2>(p, a, r, mean, inv_std, sum_dy, sum_dy_h);
+    if (r < end) add_pixels<X, Y, n, 1>(p, a, r, mean, inv_std, sum_dy, sum_dy_h);
     sum_columns(a, sum_dy, scratch);
     sum_columns(a, sum_dy_h, scratch);
     write_results(p, a, sum_dy, sum_dy_h);
