@@ -49,6 +49,7 @@ static void build_norm(op_case *c) {
 static void build_embedding(op_case *c) {
     int64_t tokens = op_chance(c, 50) ? op_draw(c, 60000, 70000) : op_draw(c, 1, 20);
     int64_t width = op_chance(c, 50) ? 8 : op_draw(c, 1, 9);
+    if (tokens <= 20 && op_chance(c, 50)) width = 520; // rows of several warps
     tri_shape ids = tri_shape_of(op_draw(c, 1, 3), op_draw(c, 200, 600)), y = ids;
     y.dims[y.rank++] = width;
     tri_embedding_grad_attr a = {.shape = tri_shape_of(tokens, width)};

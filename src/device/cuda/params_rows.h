@@ -5,6 +5,8 @@
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_ROWS_H
 #define TRIREME_DEVICE_CUDA_PARAMS_ROWS_H
 
+#include "base/kernel_inline.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <trireme/tensor.h>
@@ -98,15 +100,23 @@ typedef struct cuda_row_starts {
 } cuda_row_starts;
 
 // Row r of dtable [rows, width], the gradient of the table, = the sum of those rows of dy [tokens,
-// width] whose numbers are positions[starts[r]] to positions[starts[r + 1] - 1].
+// width] whose numbers are positions[starts[r]] to positions[starts[r + 1] - 1]. The sorted
+// positions are cut into pieces of CUDA_TOKEN_PIECE. If more positions than these read a row, then
+// first their sums over each piece are computed, and these are added in their order.
 typedef struct cuda_embedding_grad {
-    int64_t rows, width;
-    tri_dtype type; // type of dy
+    int64_t count, rows, width; // count: the number of tokens
+    tri_dtype type;             // type of dy
     const void *dy;
-    const int32_t *positions, *starts;
+    const int32_t *keys, *positions, *starts; // keys: the rows of the sorted positions
+    float *piece_sums;                        // [pieces, 2, width]
     float *dtable;
     bool adds; // the sums are added to dtable; false: they overwrite it
 } cuda_embedding_grad;
+
+enum { CUDA_TOKEN_PIECE = 64 };
+TRI_KERNEL_INLINE int64_t cuda_token_pieces(int64_t count) {
+    return (count + CUDA_TOKEN_PIECE - 1) / CUDA_TOKEN_PIECE;
+}
 
 // labels [samples, length]: each token's successor, and `ignored` (TRI_IGNORED_LABEL) for the last
 // token of a sample. The labels may be written over the tokens.

@@ -50,14 +50,23 @@ typedef struct embedding_grad {
     cuda_embedding_grad sums;
 } embedding_grad;
 
+// How many numbers of I32 the workspace of the embedding's gradient begins with: the arrays keys[2]
+// and positions[2] of cuda_token_order (two of each, because the sort moves elements from one to
+// the other) and the array `starts` of cuda_row_starts. It is a multiple of 4, so that what lies
+// behind them is aligned to 16 bytes.
+static size_t grad_indices(const cuda_tokens *t) {
+    return (size_t)(4 * t->count + t->rows + 1 + 3) / 4 * 4;
+}
+
 // Computes the size of the workspace of the embedding's gradient, for which the positions of tokens
-// are sorted by the rows that the tokens read. It has the arrays keys[2] and positions[2] of
-// cuda_token_order (two of each, because the sort moves elements from one to the other) and the
-// array `starts` of cuda_row_starts.
+// are sorted by the rows that the tokens read. Behind the arrays for that, it has the sums of
+// cuda_embedding_grad's pieces.
 static tri_status grad_workspace(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node, size_t *out) {
     cuda_tokens t = tokens_of(graph, node);
-    *out = (size_t)(4 * t.count + t.rows + 1) * sizeof(int32_t);
+    size_t width = (size_t)cuda_out_shape(graph, node, 0)->dims[1];
+    size_t sums = 2 * (size_t)cuda_token_pieces(t.count) * width;
+    *out = grad_indices(&t) * sizeof(int32_t) + sums * sizeof(float);
     return TRI_OK;
 }
 
@@ -74,7 +83,7 @@ static tri_status grad_prepare(tri_device *device, const tri_graph *graph, const
     cuda_tokens *t = &state.order.tokens;
     t->fault = cuda_fault_of(device);
     while (t->rows >> (state.order.digits * CUDA_DIGIT_BITS)) state.order.digits++;
-    state.starts.count = t->count;
+    state.starts.count = state.sums.count = t->count;
     state.starts.rows = state.sums.rows = t->rows;
     return cuda_prepare(kernel, &state, sizeof state);
 }
@@ -92,6 +101,8 @@ static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args
     state.starts.keys = state.order.keys[last];
     state.starts.starts = room + 4 * count;
     state.sums.dy = args->in[1];
+    state.sums.keys = state.starts.keys;
+    state.sums.piece_sums = (float *)args->workspace + grad_indices(&state.order.tokens);
     state.sums.positions = state.order.positions[last];
     state.sums.starts = state.starts.starts;
     state.sums.dtable = args->out[0];

@@ -4,7 +4,9 @@
 // The gradient of a table's row is the sum of dy over all positions that read the row. To add these
 // in the order of positions without atomics, one thread block first sorts the positions by row (a
 // radix sort, which takes little time compared with writing the gradient), and then a warp adds up
-// each row.
+// each row, in chunks of columns. If many positions read a row, because its token is frequent, then
+// warps first add up pieces of the sorted positions, so that no warp has much more to do than the
+// others. The order of a sum follows from the tokens alone.
 #include "device/cuda/module/pack.h"
 
 namespace {
@@ -107,26 +109,98 @@ GPU_KERNEL row_starts(cuda_row_starts p) {
     }
 }
 
-// Adds up those rows of dy that belong to a row of the table, one warp for each row. Reads 4 bytes
-// (2 in F16 or BF16) for each element of dy, and writes 4 for each element of dtable. With `adds`,
-// it leaves rows of dtable that no token has read as they are, and reads and writes 4 bytes for
-// each element of the others.
-template <typename T, int n> GPU_KERNEL embedding_grad(cuda_embedding_grad p) {
-    for (int64_t r = gpu_thread() / GPU_WARP; r < p.rows; r += gpu_threads() / GPU_WARP) {
-        int32_t first = p.starts[r], end = p.starts[r + 1];
-        if (p.adds && first == end) continue;
-        for (int64_t d = threadIdx.x % GPU_WARP * n; d < p.width; d += GPU_WARP * n) {
-            float sums[n] = {}, at[n];
-            for (int32_t i = first; i < end; i++) {
-                gpu_read((const T *)p.dy + p.positions[i] * p.width + d, at);
-                for (int k = 0; k < n; k++) sums[k] += at[k];
-            }
-            if (p.adds) {
-                gpu_read(p.dtable + r * p.width + d, at);
-                for (int k = 0; k < n; k++) sums[k] += at[k];
-            }
-            gpu_write(p.dtable + r * p.width + d, sums);
+// Into how many chunks the columns are cut; a warp sums a chunk, and each lane n of its columns.
+TRI_KERNEL_INLINE int64_t chunks_of(int64_t width, int n) {
+    return (width + GPU_WARP * n - 1) / (GPU_WARP * n);
+}
+
+// Adds n columns of rows to `sums`, in the order of the rows: row(i) returns row i, for i from
+// `first` to end - 1. Four loads are issued at a time.
+template <int n, typename F>
+GPU_DEVICE void add_rows(int32_t first, int32_t end, F row, float (&sums)[n]) {
+    float at[4][n];
+    int32_t i = first;
+    for (; i + 4 <= end; i += 4) {
+        GPU_UNROLL for (int j = 0; j < 4; j++) gpu_read(row(i + j), at[j]);
+        GPU_UNROLL for (int j = 0; j < 4; j++) GPU_UNROLL for (int k = 0; k < n; k++) sums[k] +=
+            at[j][k];
+    }
+    for (; i < end; i++) {
+        gpu_read(row(i), at[0]);
+        GPU_UNROLL for (int k = 0; k < n; k++) sums[k] += at[0][k];
+    }
+}
+
+template <typename T, int n>
+GPU_DEVICE void add_positions(const cuda_embedding_grad &p, int32_t first, int32_t end,
+                              int64_t column, float (&sums)[n]) {
+    const T *dy = (const T *)p.dy + column;
+    add_rows(
+        first, end, [&](int32_t i) { return dy + p.positions[i] * p.width; }, sums);
+}
+
+// Whether so many positions read row r that their sum is made of the sums of pieces.
+GPU_DEVICE bool is_long(const cuda_embedding_grad &p, int64_t r) {
+    return r < p.rows && p.starts[r + 1] - p.starts[r] > CUDA_TOKEN_PIECE;
+}
+
+// Where the sum of piece `piece` of a long row lies. A piece can have positions of two long rows:
+// of one to which its first position belongs (which: 0), and of one that begins behind it (1).
+GPU_DEVICE float *piece_sum(const cuda_embedding_grad &p, int64_t piece, int which) {
+    return p.piece_sums + (2 * piece + which) * p.width;
+}
+
+// For the rows that many positions read, adds up the rows of dy of each piece, one warp for each
+// piece and each chunk of columns. For a piece without such rows, reads at most 24 bytes. Otherwise
+// reads 4 bytes (2 in F16 or BF16) for each element of dy, and writes 4 for each column.
+template <typename T, int n> GPU_KERNEL embedding_pieces(cuda_embedding_grad p) {
+    int64_t chunks = chunks_of(p.width, n), items = cuda_token_pieces(p.count) * chunks;
+    for (int64_t i = gpu_thread() / GPU_WARP; i < items; i += gpu_threads() / GPU_WARP) {
+        int64_t piece = i / chunks, column = i % chunks * GPU_WARP * n + threadIdx.x % GPU_WARP * n;
+        int64_t first = piece * CUDA_TOKEN_PIECE, end = first + CUDA_TOKEN_PIECE;
+        if (end > p.count) end = p.count;
+        if (column >= p.width) continue;
+        int64_t row = p.keys[first], last = p.keys[end - 1];
+        if (is_long(p, row)) {
+            float sums[n] = {};
+            int64_t row_end = p.starts[row + 1] < end ? p.starts[row + 1] : end;
+            add_positions<T>(p, (int32_t)first, (int32_t)row_end, column, sums);
+            gpu_write(piece_sum(p, piece, 0) + column, sums);
         }
+        if (last != row && is_long(p, last)) {
+            float sums[n] = {};
+            add_positions<T>(p, p.starts[last], (int32_t)end, column, sums);
+            gpu_write(piece_sum(p, piece, 1) + column, sums);
+        }
+    }
+}
+
+// Adds up those rows of dy, or those sums of pieces, that belong to a row of the table, one warp
+// for each row and each chunk of columns. Reads 4 bytes (2 in F16 or BF16) for each element of dy
+// that no piece has, 4 for each element of the sums of pieces, and writes 4 for each element of
+// dtable. With `adds`, it leaves rows of dtable that no token has read as they are, and reads and
+// writes 4 bytes for each element of the others.
+template <typename T, int n> GPU_KERNEL embedding_grad(cuda_embedding_grad p) {
+    int64_t chunks = chunks_of(p.width, n), items = p.rows * chunks;
+    for (int64_t i = gpu_thread() / GPU_WARP; i < items; i += gpu_threads() / GPU_WARP) {
+        int64_t r = i / chunks, column = i % chunks * GPU_WARP * n + threadIdx.x % GPU_WARP * n;
+        int32_t first = p.starts[r], end = p.starts[r + 1];
+        float sums[n] = {}, at[n];
+        if (column >= p.width || (p.adds && first == end)) continue;
+        if (is_long(p, r)) {
+            int32_t piece = first / CUDA_TOKEN_PIECE, last = (end - 1) / CUDA_TOKEN_PIECE;
+            int which = first % CUDA_TOKEN_PIECE != 0;
+            add_rows(
+                piece, last + 1,
+                [&](int32_t j) { return piece_sum(p, j, j == piece ? which : 0) + column; }, sums);
+        } else {
+            add_positions<T>(p, first, end, column, sums);
+        }
+        if (p.adds) {
+            gpu_read(p.dtable + r * p.width + column, at);
+            GPU_UNROLL for (int k = 0; k < n; k++) sums[k] += at[k];
+        }
+        gpu_write(p.dtable + r * p.width + column, sums);
     }
 }
 
@@ -153,13 +227,23 @@ tri_status launch_as(cuda_stream *stream, T *, const cuda_embedding *p, char *wh
     return gpu_launch(stream, lots ? embedding<T, n> : embedding<T, 1>, blocks, GPU_BLOCK, *p, why);
 }
 
+template <typename T, int n>
+tri_status launch_sums(cuda_stream *stream, const cuda_embedding_grad *p, char *why) {
+    int64_t chunks = chunks_of(p->width, n), warps = GPU_BLOCK / GPU_WARP;
+    int64_t piece_blocks = gpu_blocks(stream, cuda_token_pieces(p->count) * chunks, warps);
+    tri_status status =
+        gpu_launch(stream, embedding_pieces<T, n>, piece_blocks, GPU_BLOCK, *p, why);
+    if (status != TRI_OK) return status;
+    return gpu_launch(stream, embedding_grad<T, n>, gpu_blocks(stream, p->rows * chunks, warps),
+                      GPU_BLOCK, *p, why);
+}
+
 template <typename T>
 tri_status launch_as(cuda_stream *stream, T *, const cuda_embedding_grad *p, char *why) {
     constexpr int n = gpu_lot<T>::count;
-    bool lots = gpu_in_lots(p->width, n, (uintptr_t)p->dy | (uintptr_t)p->dtable);
-    int64_t blocks = gpu_blocks(stream, p->rows, GPU_BLOCK / GPU_WARP);
-    return gpu_launch(stream, lots ? embedding_grad<T, n> : embedding_grad<T, 1>, blocks, GPU_BLOCK,
-                      *p, why);
+    uintptr_t addresses = (uintptr_t)p->dy | (uintptr_t)p->dtable | (uintptr_t)p->piece_sums;
+    return gpu_in_lots(p->width, n, addresses) ? launch_sums<T, n>(stream, p, why)
+                                               : launch_sums<T, 1>(stream, p, why);
 }
 
 } // namespace
