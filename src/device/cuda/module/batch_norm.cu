@@ -1,11 +1,11 @@
 // Batch norm in stages. Each channel is cut into slices of one size. A thread block sums one slice,
 // and then the sums of the slices are joined in their order, so that the results have the same bits
 // in every run. The moments of some values are their mean and the sum of squared deviations from
-// it. Training reads x three times (the second time from the caches) and writes y once; the
-// gradient reads x, dy and, with a fused ReLU, y twice, and writes dx. Images whose channels lie
-// side by side (channels last) have kernels of their own; in training, these read x twice. Each
-// kernel tells how many bytes it reads and writes: sizeof(X) is the size of an element of x and dx,
-// sizeof(Y) that of y and dy (4 in F32, 2 in F16 and BF16).
+// it. Training reads x twice and writes y once; the gradient reads x, dy and, with a fused ReLU, y
+// twice, and writes dx. Images whose channels lie side by side (channels last) have kernels of
+// their own, which read and write as often. Each kernel tells how many bytes it reads and writes:
+// sizeof(X) is the size of an element of x and dx, sizeof(Y) that of y and dy (4 in F32, 2 in F16
+// and BF16).
 #include "device/cuda/module/pack.h"
 #include "device/cuda/module/walk.h"
 #include "device/moments.h"
@@ -26,25 +26,39 @@ GPU_DEVICE slice slice_of(const cuda_batch_norm &p) {
     return s;
 }
 
-GPU_DEVICE int64_t index_of(const cuda_batch_norm &p, const slice &s, const gpu_walk &at) {
-    return (at.outer * p.channels + s.channel) * p.inner + at.inner;
-}
+// Goes through the elements of a slice that this thread takes, n neighbours (a lot) at a time. Lots
+// do not go beyond a run of p.inner elements, which is a multiple of n.
+template <int n> struct lot_walk {
+    gpu_walk at; // the position, counted in lots
+    int64_t channel;
 
-// Computes the mean of a slice, and the sum of squared deviations from it. Reads 2 · sizeof(X)
-// bytes for each element (half of them from the caches), and writes 16 for each slice.
-template <typename X> GPU_KERNEL moments(cuda_batch_norm p) {
+    GPU_DEVICE lot_walk from(const cuda_batch_norm &p, const slice &s) {
+        return {gpu_walk_from(s.first / n + threadIdx.x, p.inner / n), s.channel};
+    }
+    GPU_DEVICE int64_t index(const cuda_batch_norm &p, const lot_walk &w) {
+        return (w.at.outer * p.channels + w.channel) * p.inner + w.at.inner * n;
+    }
+};
+
+// Computes the mean of a slice, and the sum of squared deviations from it. A thread keeps its
+// elements in registers. Reads sizeof(X) bytes for each element, and writes 16 for each slice.
+template <typename X, typename access> GPU_KERNEL moments(cuda_batch_norm p) {
+    constexpr int n = access::count, lots = CUDA_NORM_SLICE / GPU_BLOCK / n;
     GPU_SHARED(float, scratch, GPU_BLOCK / GPU_WARP);
     slice s = slice_of(p);
-    gpu_walk start = gpu_walk_from(s.first + threadIdx.x, p.inner), at = start;
-    const X *x = (const X *)p.x;
-    float sum = 0, squares = 0;
-    for (int64_t i = threadIdx.x; i < s.count; i += GPU_BLOCK, gpu_walk_on(&at, p.inner))
-        sum += gpu_get(x[index_of(p, s, at)]);
+    lot_walk<n> walk = lot_walk<n>::from(p, s);
+    int first = (int)threadIdx.x * n, count = (int)s.count;
+    float at[lots][n] = {}, sum = 0, squares = 0;
+    GPU_UNROLL for (int l = 0; l < lots; l++, gpu_walk_on(&walk.at, p.inner / n)) {
+        if (first + l * GPU_BLOCK * n >= count) continue;
+        access::read((const X *)p.x + lot_walk<n>::index(p, walk), at[l]);
+    }
+    GPU_UNROLL for (int l = 0; l < lots; l++) GPU_UNROLL for (int k = 0; k < n; k++) sum +=
+        at[l][k];
     float mean = gpu_block_sum(sum, scratch) / (float)s.count;
-    at = start;
-    for (int64_t i = threadIdx.x; i < s.count; i += GPU_BLOCK, gpu_walk_on(&at, p.inner)) {
-        float d = gpu_get(x[index_of(p, s, at)]) - mean;
-        squares += d * d;
+    GPU_UNROLL for (int l = 0; l < lots; l++) {
+        if (first + l * GPU_BLOCK * n >= count) continue;
+        GPU_UNROLL for (int k = 0; k < n; k++) squares += (at[l][k] - mean) * (at[l][k] - mean);
     }
     squares = gpu_block_sum(squares, scratch);
     if (threadIdx.x == 0) {
@@ -68,13 +82,19 @@ GPU_DEVICE void write_moments(const cuda_batch_norm &p, int64_t c, tri_moments m
     }
 }
 
-// Joins the moments of a channel's slices, one warp for each channel. Each lane (thread of the
-// warp) joins neighbouring slices and lane 0 joins the lanes' results, so that the order is fixed.
-// Reads 16 bytes for each slice, and writes at most 16 for each channel (write_moments).
+// Joins the moments of `lower` and `upper`, which may both be empty.
+GPU_DEVICE tri_moments join_any(tri_moments lower, tri_moments upper) {
+    return upper.count > 0 ? tri_moments_join(lower, upper) : lower;
+}
+
+// Joins the moments of a channel's slices, one block for each channel. Each thread joins
+// neighbouring slices, then neighbouring lanes of a warp are joined, and then the warps, so that
+// the order is fixed. Reads 16 bytes for each slice, and writes at most 16 for each channel
+// (write_moments).
 GPU_KERNEL join_slices(cuda_batch_norm p) {
-    GPU_SHARED(tri_moments, lanes, GPU_WARP);
+    GPU_SHARED(tri_moments, warps, GPU_BLOCK / GPU_WARP);
     int64_t slices = cuda_norm_slices(&p), c = blockIdx.x, all = p.samples * p.inner;
-    int64_t each = (slices + GPU_WARP - 1) / GPU_WARP, first = threadIdx.x * each;
+    int64_t each = (slices + GPU_BLOCK - 1) / GPU_BLOCK, first = threadIdx.x * each;
     const int64_t slice_size = cuda_norm_slice(&p);
     tri_moments m = {0, 0, 0};
     for (int64_t i = first; i < first + each && i < slices; i++) {
@@ -83,11 +103,16 @@ GPU_KERNEL join_slices(cuda_batch_norm p) {
         tri_moments next = {(double)(left < slice_size ? left : slice_size), result[0], result[1]};
         m = tri_moments_join(m, next);
     }
-    lanes[threadIdx.x] = m;
+    for (int mask = 1; mask < GPU_WARP; mask *= 2) {
+        tri_moments other = {gpu_shuffle_xor(m.count, mask), gpu_shuffle_xor(m.mean, mask),
+                             gpu_shuffle_xor(m.squares, mask)};
+        bool is_upper = ((int)threadIdx.x & mask) != 0;
+        m = is_upper ? join_any(other, m) : join_any(m, other);
+    }
+    if (threadIdx.x % GPU_WARP == 0) warps[threadIdx.x / GPU_WARP] = m;
     gpu_barrier();
     if (threadIdx.x != 0) return;
-    for (int i = 1; i < GPU_WARP; i++)
-        if (lanes[i].count > 0) m = tri_moments_join(m, lanes[i]);
+    for (int i = 1; i < GPU_BLOCK / GPU_WARP; i++) m = join_any(m, warps[i]);
     write_moments(p, c, m);
 }
 
@@ -177,17 +202,24 @@ template <typename X, typename Y> GPU_KERNEL apply(cuda_batch_norm p) {
 // Computes the sums of dy and of dy times the normalised x over a slice. Where a fused ReLU made y
 // 0, dy counts as 0. Reads sizeof(X) + sizeof(Y) bytes for each element (with a fused ReLU, another
 // sizeof(Y)), and writes 16 for each slice.
-template <typename X, typename Y> GPU_KERNEL gradient_sums(cuda_batch_norm p) {
+template <typename X, typename Y, typename access> GPU_KERNEL gradient_sums(cuda_batch_norm p) {
+    constexpr int n = access::count;
     GPU_SHARED(float, scratch, GPU_BLOCK / GPU_WARP);
     slice s = slice_of(p);
-    gpu_walk at = gpu_walk_from(s.first + threadIdx.x, p.inner);
+    lot_walk<n> walk = lot_walk<n>::from(p, s);
     float mean = p.mean[s.channel], inv_std = p.inv_std[s.channel], sum_dy = 0, sum_dy_h = 0;
-    for (int64_t i = threadIdx.x; i < s.count; i += GPU_BLOCK, gpu_walk_on(&at, p.inner)) {
-        int64_t index = index_of(p, s, at);
-        bool cut = p.relu && !(gpu_get(((const Y *)p.y)[index]) > 0);
-        float d = cut ? 0 : gpu_get(((const Y *)p.dy)[index]);
-        sum_dy += d;
-        sum_dy_h += d * ((gpu_get(((const X *)p.x)[index]) - mean) * inv_std);
+    for (int64_t i = (int64_t)threadIdx.x * n; i < s.count; i += GPU_BLOCK * n) {
+        int64_t index = lot_walk<n>::index(p, walk);
+        float x[n], y[n] = {}, dy[n];
+        access::read((const X *)p.x + index, x);
+        access::read((const Y *)p.dy + index, dy);
+        if (p.relu) access::read((const Y *)p.y + index, y);
+        gpu_walk_on(&walk.at, p.inner / n);
+        GPU_UNROLL for (int k = 0; k < n; k++) {
+            float d = p.relu && !(y[k] > 0) ? 0 : dy[k];
+            sum_dy += d;
+            sum_dy_h += d * ((x[k] - mean) * inv_std);
+        }
     }
     sum_dy = gpu_block_sum(sum_dy, scratch);
     sum_dy_h = gpu_block_sum(sum_dy_h, scratch);
@@ -372,8 +404,8 @@ GPU_DEVICE void join_columns(const panel &a, lot_moments<n> &m, float *scratch, 
     }
 }
 
-// As `moments`, for channels last. Reads sizeof(X) bytes for each element, and writes 16 for each
-// channel of each slice.
+// As `moments`, for channels last: reads as many bytes, and writes 16 for each channel of each
+// slice.
 template <typename X, int n> GPU_KERNEL moments_last(cuda_batch_norm p) {
     GPU_SHARED(float, scratch, 2 * n * GPU_BLOCK);
     GPU_SHARED(float, counts, GPU_BLOCK);
@@ -461,7 +493,7 @@ GPU_KERNEL apply_last(cuda_batch_norm p) {
 tri_status launch_join(cuda_stream *stream, const cuda_batch_norm *p, unsigned stage, char *why) {
     if (!(p->stages & stage)) return TRI_OK;
     if (stage == CUDA_NORM_JOIN_SLICES)
-        return gpu_launch(stream, join_slices, p->channels, GPU_WARP, *p, why);
+        return gpu_launch(stream, join_slices, p->channels, GPU_BLOCK, *p, why);
     if (stage == CUDA_NORM_JOIN_SUMS)
         return gpu_launch(stream, join_sums, p->channels, GPU_WARP, *p, why);
     return gpu_launch(stream, join_all, gpu_blocks(stream, p->channels, GPU_BLOCK), GPU_BLOCK, *p,
@@ -518,15 +550,17 @@ tri_status launch(cuda_stream *stream, const cuda_batch_norm *p, char *why) {
     if (p->channels_last)
         return gpu_in_lots(p->channels, n, addresses) ? launch_last<X, Y, n>(stream, p, why)
                                                       : launch_last<X, Y, 1>(stream, p, why);
-    return launch_rows(stream, p,
-                       {{CUDA_NORM_MOMENTS, moments<X>, slices},
-                        {CUDA_NORM_JOIN_SLICES, nullptr, 0},
-                        {CUDA_NORM_JOIN_ALL, nullptr, 0},
-                        {CUDA_NORM_APPLY, apply<X, Y>, all},
-                        {CUDA_NORM_GRAD_SUMS, gradient_sums<X, Y>, slices},
-                        {CUDA_NORM_JOIN_SUMS, nullptr, 0},
-                        {CUDA_NORM_GRAD_INPUT, gradient<X, Y>, all}},
-                       why);
+    return gpu_with_access<4>(p->inner, addresses, [=](auto access) {
+        return launch_rows(stream, p,
+                           {{CUDA_NORM_MOMENTS, moments<X, decltype(access)>, slices},
+                            {CUDA_NORM_JOIN_SLICES, nullptr, 0},
+                            {CUDA_NORM_JOIN_ALL, nullptr, 0},
+                            {CUDA_NORM_APPLY, apply<X, Y>, all},
+                            {CUDA_NORM_GRAD_SUMS, gradient_sums<X, Y, decltype(access)>, slices},
+                            {CUDA_NORM_JOIN_SUMS, nullptr, 0},
+                            {CUDA_NORM_GRAD_INPUT, gradient<X, Y>, all}},
+                           why);
+    });
 }
 
 } // namespace
