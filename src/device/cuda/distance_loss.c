@@ -29,18 +29,24 @@ static cuda_distance distance_of(const tri_graph *graph, const tri_node *node) {
     cuda_distance p = {.function = function_of(node->op),
                        .samples = 1,
                        .count = elements,
-                       .slices = (elements + CUDA_DISTANCE_SLICE - 1) / CUDA_DISTANCE_SLICE,
                        .type = cuda_in_type(graph, node, 0)};
+    if (p.function == CUDA_RELATIVE_L2) {
+        p.samples = cuda_in_shape(graph, node, 0)->dims[0];
+        p.count = p.samples ? elements / p.samples : 0;
+    }
+    p.slices = (p.count + CUDA_DISTANCE_SLICE - 1) / CUDA_DISTANCE_SLICE;
     if (p.slices > CUDA_DISTANCE_MAX_SLICES) p.slices = CUDA_DISTANCE_MAX_SLICES;
-    if (p.function != CUDA_RELATIVE_L2) return p;
-    p.samples = p.slices = cuda_in_shape(graph, node, 0)->dims[0];
-    p.count = p.samples ? elements / p.samples : 0;
     return p;
 }
 
-static tri_status loss_workspace(const tri_device_description *device, const tri_graph *graph,
-                                 const tri_node *node, size_t *out) {
-    *out = (size_t)distance_of(graph, node).slices * sizeof(double);
+// Computes the size of the workspace: the terms of the loss or, for the gradient of relative L2,
+// the factors of the samples; then, for relative L2, the sums over slices.
+static tri_status workspace(const tri_device_description *device, const tri_graph *graph,
+                            const tri_node *node, size_t *out) {
+    cuda_distance p = distance_of(graph, node);
+    bool per_sample = p.function == CUDA_RELATIVE_L2, has_terms = node->op->input_count == 2;
+    int64_t terms = per_sample ? p.samples * (1 + 2 * p.slices) : has_terms ? p.slices : 0;
+    *out = (size_t)terms * sizeof(double);
     return TRI_OK;
 }
 
@@ -55,14 +61,15 @@ static tri_status loss_run(const tri_kernel *kernel, const tri_kernel_args *args
     cuda_distance p = *(const cuda_distance *)kernel->state;
     bool per_sample = p.function == CUDA_RELATIVE_L2;
     cuda_loss_sum sum = {.term = CUDA_TERMS,
-                         .count = p.slices,
+                         .count = per_sample ? p.samples : p.slices,
                          .whole = (double)(per_sample ? p.samples : p.count),
                          .terms = args->workspace,
                          .out = args->out[0]};
     p.prediction = args->in[0];
     p.target = args->in[1];
     p.terms = args->workspace;
-    if (p.slices) CUDA_LAUNCH(args->queue, distance, p);
+    p.slice_sums = per_sample ? p.terms + p.samples : NULL;
+    if (p.samples > 0) CUDA_LAUNCH(args->queue, distance, p);
     CUDA_LAUNCH(args->queue, loss_sum, sum);
     return TRI_OK;
 }
@@ -73,6 +80,8 @@ static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args
     p.target = args->in[1];
     p.seed = args->in[2];
     p.dx = args->out[0];
+    p.factors = p.function == CUDA_RELATIVE_L2 ? args->workspace : NULL;
+    p.slice_sums = p.factors ? p.factors + p.samples : NULL;
     CUDA_LAUNCH(args->queue, distance, p);
     return TRI_OK;
 }
@@ -81,7 +90,7 @@ static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args
     const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
                                                      .name = "distance",                           \
                                                      .supports = cuda_takes_real,                  \
-                                                     .workspace = loss_workspace,                  \
+                                                     .workspace = workspace,                       \
                                                      .prepare = prepare,                           \
                                                      .run = loss_run,                              \
                                                      .release = cuda_release};
@@ -89,6 +98,7 @@ static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args
     const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
                                                      .name = "distance",                           \
                                                      .supports = cuda_takes_real,                  \
+                                                     .workspace = workspace,                       \
                                                      .prepare = prepare,                           \
                                                      .run = grad_run,                              \
                                                      .release = cuda_release};

@@ -57,8 +57,8 @@ typedef struct cuda_class_rows {
 } cuda_class_rows;
 
 // Losses that sum over all elements of predictions and targets: `count` elements in each of
-// `samples` samples. CUDA_RELATIVE_L2 makes one term for each sample. The others cut the elements
-// into `slices` and make one term for each slice.
+// `samples` samples. The elements of each sample are cut into `slices`. CUDA_RELATIVE_L2 makes one
+// term for each sample. The others have one sample and make one term for each slice.
 typedef enum cuda_distance_function {
     CUDA_SQUARED_ERROR,
     CUDA_BINARY_CROSS_ENTROPY,
@@ -73,6 +73,9 @@ typedef struct cuda_distance {
     // What each slice (with CUDA_RELATIVE_L2: each sample) adds to the loss. NULL: the gradient is
     // computed instead.
     double *terms;
+    // For CUDA_RELATIVE_L2: the sums over each slice [samples, slices, 2], and the factor of each
+    // sample [samples], with which its gradient is computed.
+    double *slice_sums, *factors;
     void *dx; // the gradient of the prediction
 } cuda_distance;
 // There is one slice for every CUDA_DISTANCE_SLICE elements, but at most CUDA_DISTANCE_MAX_SLICES.

@@ -50,47 +50,84 @@ template <int function, typename T, typename access> GPU_KERNEL gradient(cuda_di
     }
 }
 
-// Computes the relative L2 error of each sample, |prediction - target| / |target|, or (if p.terms
-// is NULL) the gradient of the sum of these errors. One thread block takes a sample. For the error
-// it writes 8 bytes for each sample.
-template <typename T, typename access> GPU_KERNEL relative_l2(cuda_distance p) {
+// For the relative L2 error of each sample, |prediction - target| / |target|, computes the sums of
+// squares of which it is made. A thread block takes a slice of a sample: a run of GPU_BLOCK * n
+// elements, and then every p.slices-th run after it. Writes 16 bytes for each slice.
+template <typename T, typename access> GPU_KERNEL relative_sums(cuda_distance p) {
     constexpr int n = access::count;
     GPU_SHARED(double, scratch, MAX_WARPS);
-    for (int64_t s = blockIdx.x; s < p.samples; s += gridDim.x) {
-        const T *predictions = (const T *)p.prediction + s * p.count;
-        const T *targets = (const T *)p.target + s * p.count;
+    for (int64_t item = blockIdx.x; item < p.samples * p.slices; item += gridDim.x) {
+        int64_t begin = item / p.slices * p.count, step = p.slices * GPU_BLOCK * n;
         double far = 0, size = 0;
-        for (int64_t i = (int64_t)threadIdx.x * n; i < p.count; i += GPU_BLOCK * n) {
+        for (int64_t i = (item % p.slices * GPU_BLOCK + threadIdx.x) * n; i < p.count; i += step) {
             float prediction[n], target[n];
-            access::read(predictions + i, prediction);
-            access::read(targets + i, target);
+            access::read((const T *)p.prediction + begin + i, prediction);
+            access::read((const T *)p.target + begin + i, target);
             for (int k = 0; k < n; k++) {
                 double d = (double)prediction[k] - (double)target[k];
                 far += d * d;
                 size += (double)target[k] * (double)target[k];
             }
         }
-        far = sqrt(gpu_block_sum(far, scratch));
-        size = sqrt(gpu_block_sum(size, scratch));
-        if (p.terms && threadIdx.x == 0) p.terms[s] = far / size;
-        if (p.terms) continue;
-        float factor =
-            far == 0 ? 0 : (float)((double)gpu_get_seed(p.seed, p.seed_type) / (far * size));
-        for (int64_t i = (int64_t)threadIdx.x * n; i < p.count; i += GPU_BLOCK * n) {
+        far = gpu_block_sum(far, scratch);
+        size = gpu_block_sum(size, scratch);
+        if (threadIdx.x != 0) continue;
+        p.slice_sums[2 * item] = far;
+        p.slice_sums[2 * item + 1] = size;
+    }
+}
+
+// Adds up the slices of each sample, one warp for each sample, in a fixed order. Writes the
+// sample's error or (if p.terms is NULL) the factor of its gradient. Reads 16 bytes for each slice,
+// and writes 8 for each sample.
+GPU_KERNEL relative_join(cuda_distance p) {
+    for (int64_t s = gpu_thread() / GPU_WARP; s < p.samples; s += gpu_threads() / GPU_WARP) {
+        double far = 0, size = 0;
+        for (int64_t i = threadIdx.x % GPU_WARP; i < p.slices; i += GPU_WARP) {
+            far += p.slice_sums[2 * (s * p.slices + i)];
+            size += p.slice_sums[2 * (s * p.slices + i) + 1];
+        }
+        far = sqrt(gpu_warp_sum(far));
+        size = sqrt(gpu_warp_sum(size));
+        if (threadIdx.x % GPU_WARP != 0) continue;
+        if (p.terms)
+            p.terms[s] = far / size;
+        else
+            p.factors[s] = far == 0 ? 0 : (double)gpu_get_seed(p.seed, p.seed_type) / (far * size);
+    }
+}
+
+// Computes the gradient of the sum of the relative errors. Blocks take slices as in relative_sums.
+template <typename T, typename access> GPU_KERNEL relative_gradient(cuda_distance p) {
+    constexpr int n = access::count;
+    for (int64_t item = blockIdx.x; item < p.samples * p.slices; item += gridDim.x) {
+        int64_t begin = item / p.slices * p.count, step = p.slices * GPU_BLOCK * n;
+        float factor = (float)p.factors[item / p.slices];
+        for (int64_t i = (item % p.slices * GPU_BLOCK + threadIdx.x) * n; i < p.count; i += step) {
             float prediction[n], target[n];
-            access::read(predictions + i, prediction);
-            access::read(targets + i, target);
+            access::read((const T *)p.prediction + begin + i, prediction);
+            access::read((const T *)p.target + begin + i, target);
             for (int k = 0; k < n; k++) prediction[k] = factor * (prediction[k] - target[k]);
-            access::write((T *)p.dx + s * p.count + i, prediction);
+            access::write((T *)p.dx + begin + i, prediction);
         }
     }
 }
 
+template <typename T, typename access>
+tri_status launch_relative(cuda_stream *stream, const cuda_distance *p, char *why) {
+    int64_t blocks = gpu_at_most(p->samples * p->slices);
+    tri_status status = gpu_launch(stream, relative_sums<T, access>, blocks, GPU_BLOCK, *p, why);
+    if (status == TRI_OK)
+        status =
+            gpu_launch(stream, relative_join, gpu_blocks(stream, p->samples, GPU_BLOCK / GPU_WARP),
+                       GPU_BLOCK, *p, why);
+    if (status != TRI_OK || p->terms) return status;
+    return gpu_launch(stream, relative_gradient<T, access>, blocks, GPU_BLOCK, *p, why);
+}
+
 template <int function, typename T, typename access>
 tri_status launch_with(cuda_stream *stream, const cuda_distance *p, char *why) {
-    if (function == CUDA_RELATIVE_L2)
-        return gpu_launch(stream, relative_l2<T, access>, gpu_blocks(stream, p->samples, 1),
-                          GPU_BLOCK, *p, why);
+    if (function == CUDA_RELATIVE_L2) return launch_relative<T, access>(stream, p, why);
     if (p->terms)
         return gpu_launch(stream, sum_slices<function, T, access>, p->slices, GPU_BLOCK, *p, why);
     int64_t blocks = gpu_blocks(stream, p->samples * p->count / access::count, GPU_BLOCK);
