@@ -58,28 +58,34 @@ GPU_DEVICE rule_numbers numbers_of(const cuda_update &p) {
 // Updates one number of a parameter by the optimizer's rule. `a` and `b` are the optimizer's states
 // for this number, for example Adam's two averages; has_state is false for SGD without momentum,
 // which has no state.
+//
+// A compiler may join a product and a sum into one instruction that rounds once, and it decides so
+// for each copy of an unrolled loop. The bits of a number would then depend on where it lies. So
+// each product whose result is added to something is part of an fmaf.
 template <int rule>
 GPU_DEVICE void update_one(const rule_numbers &n, float &param, float grad, float &a, float &b,
                            bool has_state) {
-    float g = n.scale * grad + n.decay * param;
+    if (rule == CUDA_MOVING_AVERAGE) {
+        param = fmaf(n.rest1, param, n.scale * grad);
+        return;
+    }
+    float g = fmaf(n.scale, grad, n.decay * param);
     if (rule == CUDA_SGD) {
         float change = g;
         if (has_state) {
-            a = n.root * a + n.rest2 * g;
-            change = n.nesterov ? g + n.first * a : a;
+            a = fmaf(n.root, a, n.rest2 * g);
+            change = n.nesterov ? fmaf(n.first, a, g) : a;
         }
-        param -= n.lr * change;
+        param = fmaf(-n.lr, change, param);
     } else if (rule == CUDA_ADAM) {
-        a = n.first * a + n.rest1 * g;
-        b = n.second * b + n.rest2 * g * g;
-        param = n.shrink * param - n.lr * a / (sqrtf(b) * n.root + n.eps);
-    } else if (rule == CUDA_ADADELTA) {
-        a = n.first * a + n.rest1 * g * g;
-        float delta = sqrtf((b + n.eps) / (a + n.eps)) * g;
-        b = n.first * b + n.rest1 * delta * delta;
-        param -= n.lr * delta;
+        a = fmaf(n.first, a, n.rest1 * g);
+        b = fmaf(n.second, b, n.rest2 * g * g);
+        param = fmaf(n.shrink, param, -n.lr * a / fmaf(sqrtf(b), n.root, n.eps));
     } else {
-        param = n.rest1 * param + n.scale * grad;
+        a = fmaf(n.first, a, n.rest1 * g * g);
+        float delta = sqrtf((b + n.eps) / (a + n.eps)) * g;
+        b = fmaf(n.first, b, n.rest1 * delta * delta);
+        param = fmaf(-n.lr, delta, param);
     }
 }
 
