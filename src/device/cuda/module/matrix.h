@@ -32,20 +32,6 @@ struct gpu_matrix_c {
 };
 
 #if !defined(TRIREME_EMULATED_GPU)
-// Converts two floats to the type T (to nearest) and puts them into one word, `low` in the low
-// bits.
-template <typename T> GPU_DEVICE uint32_t gpu_pair(float low, float high);
-template <> __device__ __forceinline__ uint32_t gpu_pair<gpu_bf16>(float low, float high) {
-    uint32_t pair;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
-template <> __device__ __forceinline__ uint32_t gpu_pair<gpu_f16>(float low, float high) {
-    uint32_t pair;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
-
 #define GPU_MULTIPLY_AS(T, type)                                                                   \
     template <>                                                                                    \
     __device__ __forceinline__ void gpu_multiply<T>(gpu_matrix_c & c, const gpu_matrix_a &a,       \
@@ -97,15 +83,6 @@ GPU_DEVICE void gpu_copy(void *shared, const void *global, bool is_there) {
 GPU_DEVICE void gpu_copy_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 #else
-template <typename T> GPU_DEVICE uint32_t gpu_pair(float low, float high) {
-    T pair[2];
-    uint32_t bits;
-    gpu_put(&pair[0], low);
-    gpu_put(&pair[1], high);
-    memcpy(&bits, pair, sizeof bits);
-    return bits;
-}
-
 template <typename T> GPU_DEVICE float gpu_half_of(uint32_t pair, int which) {
     T elements[2];
     memcpy(elements, &pair, sizeof elements);
