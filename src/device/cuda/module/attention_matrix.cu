@@ -43,16 +43,19 @@ GPU_DEVICE int own_lane() { return (int)threadIdx.x % GPU_WARP; }
 GPU_DEVICE int own_warp() { return (int)threadIdx.x / GPU_WARP; }
 
 // Begins to copy `rows` rows of x, from `row` on, to a tile in shared memory; rows beyond the last
-// become 0.
+// become 0. A thread copies the same columns of every `step`th row, so that it computes its first
+// addresses once and then adds constants.
 template <typename T, int D, int rows>
 GPU_DEVICE void copy_tile(T *tile, const head_rows &x, int64_t row, int64_t width) {
-    const T *from = (const T *)x.at + x.first + row * x.step;
-    for (int i = (int)threadIdx.x; i < rows * (D / 8); i += THREADS) {
-        int r = i / (D / 8), d = i % (D / 8) * 8;
-        bool is_there = row + r < x.length && d < width;
-        gpu_copy(&tile[r * shape<D>::stride + d], is_there ? from + r * x.step + d : x.at,
-                 is_there);
-    }
+    constexpr int step = THREADS / (D / 8);
+    int r = (int)threadIdx.x / (D / 8), d = (int)threadIdx.x % (D / 8) * 8;
+    int64_t left = d < width ? x.length - row : 0;
+    int count = (int)(left < rows ? left : rows) - r; // the rows from r on that exist
+    const T *from = (const T *)x.at + x.first + (row + r) * x.step + d;
+    T *to = &tile[r * shape<D>::stride + d];
+    GPU_UNROLL
+    for (int i = 0; i < rows; i += step, from += step * x.step)
+        gpu_copy(to + i * shape<D>::stride, from, i < count);
 }
 
 // Loads elements [row to row + 16][k to k + 16] of a tile into registers.
@@ -194,7 +197,7 @@ GPU_DEVICE void soften(const cuda_attention &p, int64_t query, int64_t key,
 
 // The forward kernel: computes y and log_sum_exp. The tiles of queries with the most keys start
 // first, so that none of them still runs alone when all others are done.
-template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
+template <typename T, int D> GPU_KERNEL GPU_BOUNDS(THREADS, 1) attention(cuda_attention p) {
     using S = shape<D>;
     GPU_DYNAMIC_SHARED(T, q_tile);
     T *k_tile = q_tile + S::queries * S::stride, *v_tile = k_tile + S::keys * S::stride;
@@ -295,7 +298,8 @@ GPU_DEVICE void differentiate(const cuda_attention_grad &p, int64_t head, int64_
 
 // Computes dq (rows are queries, columns keys) or, with `of_keys`, dk and dv (rows are keys,
 // columns the queries of all heads that read them).
-template <typename T, int D, bool of_keys> GPU_KERNEL gradient(cuda_attention_grad p) {
+template <typename T, int D, bool of_keys>
+GPU_KERNEL GPU_BOUNDS(THREADS, 1) gradient(cuda_attention_grad p) {
     using S = shape<D>;
     enum { TILE = S::columns * S::stride };
     // Shared memory holds a tile of rows of q and one of dy (with `of_keys`: of k and v), then two

@@ -32,6 +32,10 @@ struct gpu_matrix_c {
 };
 
 #if !defined(TRIREME_EMULATED_GPU)
+// Stands before a kernel's name: a block has `threads` threads, and a multiprocessor should have
+// room for `blocks` blocks, so the compiler may give a thread only so many registers.
+#define GPU_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
+
 #define GPU_MULTIPLY_AS(T, type)                                                                   \
     template <>                                                                                    \
     __device__ __forceinline__ void gpu_multiply<T>(gpu_matrix_c & c, const gpu_matrix_a &a,       \
@@ -69,9 +73,9 @@ GPU_DEVICE void gpu_load_columns(uint32_t (&out)[4], const void *row) {
                  : "memory");
 }
 
-// Begins to copy 16 bytes, both ends aligned, from global to shared memory; writes zeros if
-// `is_there` is false. After gpu_copy_wait the thread that began a copy sees its result; other
-// threads see it after a barrier that follows.
+// Begins to copy 16 bytes, both ends aligned, from global to shared memory; writes zeros and reads
+// nothing if `is_there` is false. After gpu_copy_wait the thread that began a copy sees its result;
+// other threads see it after a barrier that follows.
 GPU_DEVICE void gpu_copy(void *shared, const void *global, bool is_there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :
@@ -83,6 +87,8 @@ GPU_DEVICE void gpu_copy(void *shared, const void *global, bool is_there) {
 GPU_DEVICE void gpu_copy_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 #else
+#define GPU_BOUNDS(threads, blocks)
+
 template <typename T> GPU_DEVICE float gpu_half_of(uint32_t pair, int which) {
     T elements[2];
     memcpy(elements, &pair, sizeof elements);
