@@ -101,7 +101,7 @@ static void build_distance(op_case *c) {
 
 static void add_attention(op_case *c, int64_t queries, tri_shape kv, int64_t group) {
     tri_shape q = tri_shape_of(kv.dims[0], queries, kv.dims[2] * group, kv.dims[3]);
-    tri_attention_attr a = {.scale = 0.1, .causal = op_chance(c, 60)};
+    tri_attention_attr a = {.scale = op_chance(c, 80) ? 0.1 : -0.1, .causal = op_chance(c, 60)};
     tri_value qv = op_numbers(c, q, -2, 2), k = op_numbers(c, kv, -2, 2),
               v = op_numbers(c, kv, -1, 1);
     tri_value y = tri_node_add(c->graph, &tri_op_attention, (tri_value[]){qv, k, v}, 3, &a, "");

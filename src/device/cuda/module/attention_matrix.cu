@@ -127,8 +127,8 @@ GPU_DEVICE float row_sum(float x) {
 }
 
 GPU_DEVICE float row_max(float x) {
-    x = gpu_larger(x, gpu_shuffle_xor(x, 1));
-    return gpu_larger(x, gpu_shuffle_xor(x, 2));
+    x = fmaxf(x, gpu_shuffle_xor(x, 1));
+    return fmaxf(x, gpu_shuffle_xor(x, 2));
 }
 
 // Row and column, in a warp's matrix [16, 8], of element number i of this lane (thread of the
@@ -155,37 +155,54 @@ GPU_DEVICE void store(void *to, const head_rows &x, int64_t row, int64_t width,
     }
 }
 
-// Turns the scores of 16 queries into e^(score - largest), where `largest` is the query's largest
-// score so far, and adds them to `sum`. If this tile has a larger score, the earlier `sum` and
-// `out` are scaled down to it. Scores are multiplied by log2(e), because the hardware computes
-// powers of 2.
-template <int n, int N>
-GPU_DEVICE void soften(const cuda_attention &p, int64_t query, int64_t key,
-                       gpu_matrix_c (&scores)[n], float (&largest)[2], float (&sum)[2],
-                       gpu_matrix_c (&out)[N]) {
-    float factor = p.scale * LOG2_E;
+// Multiplies the scores of 16 queries by `factor`.
+template <int n> GPU_DEVICE void scale_scores(float factor, gpu_matrix_c (&scores)[n]) {
+    GPU_UNROLL
+    for (int j = 0; j < n; j++) GPU_UNROLL
+    for (int i = 0; i < 4; i++) scores[j].at[i] *= factor;
+}
+
+// Sets the scores of those keys of a tile to -infinity to which a query must not attend. `query` is
+// the first of 16 queries, and `key` the first key of the tile.
+template <int n>
+GPU_DEVICE void mask(const cuda_attention &p, int64_t query, int64_t key,
+                     gpu_matrix_c (&scores)[n]) {
+    // The first query attends to the fewest keys. Queries beyond the last may attend to any keys,
+    // because their results are not stored.
+    if (key + 8 * n <= seen_by(p, query) || query >= p.queries) return;
     GPU_UNROLL
     for (int h = 0; h < 2; h++) {
         int64_t seen = seen_by(p, query + row_at(2 * h)) - key;
         // How many keys of the tile the query attends to.
         int keys = seen < 0 ? 0 : (int)(seen < 8 * n ? seen : 8 * n);
+        GPU_UNROLL
+        for (int i = 0; i < 2 * n; i++)
+            if (i / 2 * 8 + column_at(i) >= keys) scores[i / 2].at[2 * h + i % 2] = -INFINITY;
+    }
+}
+
+// Turns the scores of 16 queries into 2^(factor * (score - largest)), where `largest` is the
+// query's largest score so far, and adds them to `sum`, of which each lane has the part of its own
+// columns. If this tile has a larger score, the earlier `sum` and `out` are scaled down to it. The
+// maximum ignores NaN, but the power of NaN is NaN, and so are the sum and the query's results.
+template <int n, int N>
+GPU_DEVICE void soften(float factor, gpu_matrix_c (&scores)[n], float (&largest)[2],
+                       float (&sum)[2], gpu_matrix_c (&out)[N]) {
+    GPU_UNROLL
+    for (int h = 0; h < 2; h++) {
         float best = largest[h], more = 0;
         GPU_UNROLL
-        for (int i = 0; i < 2 * n; i++) {
-            float &score = scores[i / 2].at[2 * h + i % 2];
-            score = i / 2 * 8 + column_at(i) < keys ? score * factor : -INFINITY;
-            best = gpu_larger(score, best);
-        }
+        for (int i = 0; i < 2 * n; i++) best = fmaxf(best, scores[i / 2].at[2 * h + i % 2]);
         best = row_max(best);
-        float base = best == -INFINITY ? 0 : best; // 0: the row attends to no key so far
-        float shrink = exp2f(largest[h] - base);
+        float base = best == -INFINITY ? 0 : -best * factor; // 0: it attends to no key so far
+        float shrink = gpu_exp2(fmaf(largest[h], factor, base));
         GPU_UNROLL
         for (int i = 0; i < 2 * n; i++) {
             float &score = scores[i / 2].at[2 * h + i % 2];
-            score = exp2f(score - base);
+            score = gpu_exp2(fmaf(score, factor, base));
             more += score;
         }
-        sum[h] = sum[h] * shrink + row_sum(more);
+        sum[h] = sum[h] * shrink + more;
         largest[h] = best;
         GPU_UNROLL
         for (int d = 0; d < N; d++) {
@@ -203,6 +220,9 @@ template <typename T, int D> GPU_KERNEL GPU_BOUNDS(THREADS, 1) attention(cuda_at
     T *k_tile = q_tile + S::queries * S::stride, *v_tile = k_tile + S::keys * S::stride;
     int64_t tiles = (p.queries + S::queries - 1) / S::queries, heads = p.samples * p.heads;
     int own = own_warp() * S::row_tiles * WARP_ROWS;
+    // Scores stay scalar products of q and k where the largest product is also the largest score;
+    // they are multiplied by this when the power of 2 is taken.
+    float factor = p.scale > 0 ? p.scale * LOG2_E : 1;
     for (int64_t item = blockIdx.x; item < tiles * heads; item += gridDim.x) {
         int64_t n = item % heads / p.heads, head = item % p.heads;
         int64_t query = (tiles - 1 - item / heads) * S::queries;
@@ -226,20 +246,26 @@ template <typename T, int D> GPU_KERNEL GPU_BOUNDS(THREADS, 1) attention(cuda_at
             gpu_barrier();   // all warps see v, and have read k
             if (key + S::keys < end) copy_tile<T, D, S::keys>(k_tile, k, key + S::keys, p.width);
             GPU_UNROLL
-            for (int i = 0; i < S::row_tiles; i++)
-                soften(p, query + own + i * WARP_ROWS, key, scores[i], largest[i], sum[i], out[i]);
+            for (int i = 0; i < S::row_tiles; i++) {
+                if (!(p.scale > 0)) scale_scores(p.scale * LOG2_E, scores[i]);
+                mask(p, query + own + i * WARP_ROWS, key, scores[i]);
+                soften(factor, scores[i], largest[i], sum[i], out[i]);
+            }
             accumulate<D>(scores, v_tile, out);
         }
         gpu_copy_wait();
         GPU_UNROLL
         for (int i = 0; i < S::row_tiles; i++) {
-            float scales[2] = {1 / sum[i][0], 1 / sum[i][1]};
+            float scales[2];
             int64_t row = query + own + i * WARP_ROWS;
             GPU_UNROLL
-            for (int h = 0; h < 2; h++)
+            for (int h = 0; h < 2; h++) {
+                float all = row_sum(sum[i][h]);
+                scales[h] = 1 / all;
                 if (own_lane() % 4 == 0 && row + row_at(2 * h) < p.queries)
                     p.log_sum_exp[(n * p.heads + head) * p.queries + row + row_at(2 * h)] =
-                        largest[i][h] * LN_2 + logf(sum[i][h]);
+                        largest[i][h] * factor * LN_2 + logf(all);
+            }
             store<T>(p.y, q, row, p.width, out[i], scales);
         }
     }
@@ -271,7 +297,7 @@ GPU_DEVICE query_facts facts_of(const cuda_attention_grad &p, int64_t head, int6
 // element's key among those that `query.seen` counts.
 GPU_DEVICE void differentiate(const query_facts &query, int key, float factor, float &score,
                               float &ds) {
-    score = key < query.seen ? exp2f(score * factor - query.log2_sum_exp) : 0;
+    score = key < query.seen ? gpu_exp2(fmaf(score, factor, -query.log2_sum_exp)) : 0;
     ds = score * (ds - query.dot);
 }
 
