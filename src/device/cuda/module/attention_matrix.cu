@@ -36,7 +36,7 @@ template <int D> struct shape {
     static const int stride = D + 8; // elements from one row of a tile to the next
     // Bytes of shared memory: of the forward kernel, and of the gradient kernels.
     static const int bytes = (queries + 2 * keys) * stride * 2;
-    static const int grad_bytes = (2 * rows + 4 * columns) * stride * 2;
+    static const int grad_bytes = (2 * rows + 4 * columns) * stride * 2 + 4 * columns * 4;
 };
 
 GPU_DEVICE int own_lane() { return (int)threadIdx.x % GPU_WARP; }
@@ -66,10 +66,11 @@ template <int D, typename T> GPU_DEVICE gpu_matrix_a rows_of(const T *tile, int 
     return a;
 }
 
-// products [16 * row_tiles, 8 * n] = 16 * row_tiles rows of the tile a, from `row` on, times the
-// transpose of the first 8 * n rows of the tile b. A row has D elements.
-template <int D, typename T, int row_tiles, int n>
-GPU_DEVICE void multiply(const T *a, int row, const T *b, gpu_matrix_c (&products)[row_tiles][n]) {
+// products [16 * row_tiles, 8 * n] = 16 * row_tiles rows of a matrix times the transpose of the
+// first 8 * n rows of the tile b. A row has D elements. rows_at(i, k) returns elements k to k + 16
+// of the 16 rows from row 16 * i on.
+template <int D, typename T, int row_tiles, int n, typename F>
+GPU_DEVICE void multiply(F rows_at, const T *b, gpu_matrix_c (&products)[row_tiles][n]) {
     int lane = own_lane();
     GPU_UNROLL
     for (int i = 0; i < row_tiles; i++) GPU_UNROLL
@@ -78,7 +79,7 @@ GPU_DEVICE void multiply(const T *a, int row, const T *b, gpu_matrix_c (&product
     for (int k = 0; k < D; k += 16) {
         gpu_matrix_a left[row_tiles];
         GPU_UNROLL
-        for (int i = 0; i < row_tiles; i++) left[i] = rows_of<D>(a, row + i * WARP_ROWS, k);
+        for (int i = 0; i < row_tiles; i++) left[i] = rows_at(i, k);
         GPU_UNROLL
         for (int j = 0; j < n; j += 2) {
             uint32_t right[4];
@@ -162,10 +163,10 @@ template <int n> GPU_DEVICE void scale_scores(float factor, gpu_matrix_c (&score
     for (int i = 0; i < 4; i++) scores[j].at[i] *= factor;
 }
 
-// Sets the scores of those keys of a tile to -infinity to which a query must not attend. `query` is
+// Sets the scores of those keys of a tile to `value` to which a query must not attend. `query` is
 // the first of 16 queries, and `key` the first key of the tile.
 template <int n>
-GPU_DEVICE void mask(const cuda_attention &p, int64_t query, int64_t key,
+GPU_DEVICE void mask(const cuda_attention &p, int64_t query, int64_t key, float value,
                      gpu_matrix_c (&scores)[n]) {
     // The first query attends to the fewest keys. Queries beyond the last may attend to any keys,
     // because their results are not stored.
@@ -177,7 +178,7 @@ GPU_DEVICE void mask(const cuda_attention &p, int64_t query, int64_t key,
         int keys = seen < 0 ? 0 : (int)(seen < 8 * n ? seen : 8 * n);
         GPU_UNROLL
         for (int i = 0; i < 2 * n; i++)
-            if (i / 2 * 8 + column_at(i) >= keys) scores[i / 2].at[2 * h + i % 2] = -INFINITY;
+            if (i / 2 * 8 + column_at(i) >= keys) scores[i / 2].at[2 * h + i % 2] = value;
     }
 }
 
@@ -241,14 +242,15 @@ template <typename T, int D> GPU_KERNEL GPU_BOUNDS(THREADS, 1) attention(cuda_at
             gpu_copy_wait(); // the tile of k has arrived
             gpu_barrier();   // all warps see k, and have read the previous tile of v
             copy_tile<T, D, S::keys>(v_tile, v, key, p.width);
-            multiply<D>(q_tile, own, k_tile, scores);
+            auto q_rows = [=](int i, int d) { return rows_of<D>(q_tile, own + i * WARP_ROWS, d); };
+            multiply<D>(q_rows, k_tile, scores);
             gpu_copy_wait(); // the tile of v has arrived
             gpu_barrier();   // all warps see v, and have read k
             if (key + S::keys < end) copy_tile<T, D, S::keys>(k_tile, k, key + S::keys, p.width);
             GPU_UNROLL
             for (int i = 0; i < S::row_tiles; i++) {
                 if (!(p.scale > 0)) scale_scores(p.scale * LOG2_E, scores[i]);
-                mask(p, query + own + i * WARP_ROWS, key, scores[i]);
+                mask(p, query + own + i * WARP_ROWS, key, -INFINITY, scores[i]);
                 soften(factor, scores[i], largest[i], sum[i], out[i]);
             }
             accumulate<D>(scores, v_tile, out);
@@ -271,69 +273,109 @@ template <typename T, int D> GPU_KERNEL GPU_BOUNDS(THREADS, 1) attention(cuda_at
     }
 }
 
-// What the gradients of a query's scores are computed from, besides the products of q with k and of
+// What the gradient of a query's scores is computed from, besides the products of q with k and of
 // dy with v.
 struct query_facts {
-    // How many keys the query attends to among those from `key` (of facts_of) on; at most 64,
-    // because no tile has more keys.
-    int seen;
-    // log2_sum_exp: log2 of the sum of e^score over all keys of the query. dot: the scalar product
-    // of the query's rows of dy and y.
-    float log2_sum_exp, dot;
+    float log_sum_exp; // of the query's scores
+    float dot;         // the scalar product of the query's rows of dy and y
 };
 
-GPU_DEVICE query_facts facts_of(const cuda_attention_grad &p, int64_t head, int64_t t,
-                                int64_t key) {
-    const cuda_attention &f = p.forward;
-    if (t >= f.queries) return {0, 0, 0};
-    int64_t seen = seen_by(f, t) - key;
-    return {seen < 0 ? 0 : (int)(seen < 64 ? seen : 64),
-            f.log_sum_exp[head * f.queries + t] * LOG2_E, p.dots[head * f.queries + t]};
+GPU_DEVICE query_facts facts_of(const cuda_attention_grad &p, int64_t head, int64_t t) {
+    if (t >= p.forward.queries) return {0, 0};
+    int64_t at = head * p.forward.queries + t;
+    return {p.forward.log_sum_exp[at], p.dots[at]};
 }
 
-// Turns `score` from a scalar product of q with k into the probability, and `ds` from one of dy
-// with v into the gradient of the score. A score is q · k · scale, so dq and dk have to be
-// multiplied by `scale` too; the kernel does that when it stores them. `key` is the number of the
-// element's key among those that `query.seen` counts.
-GPU_DEVICE void differentiate(const query_facts &query, int key, float factor, float &score,
-                              float &ds) {
-    score = key < query.seen ? gpu_exp2(fmaf(score, factor, -query.log2_sum_exp)) : 0;
-    ds = score * (ds - query.dot);
+// Begins to copy the facts of `count` queries, from query t on, to shared memory: each log_sum_exp,
+// then each dot. They are 0 for queries beyond the last.
+template <int count>
+GPU_DEVICE void copy_facts(float *to, const cuda_attention_grad &p, int64_t head, int64_t t) {
+    static_assert(2 * count <= THREADS, "a thread copies one number");
+    int own = (int)threadIdx.x;
+    if (own >= 2 * count) return;
+    const float *from = own < count ? p.forward.log_sum_exp : p.dots;
+    t += own % count;
+    gpu_copy_float(to + own, from + head * p.forward.queries + t, t < p.forward.queries);
 }
 
-// Turns `scores` into probabilities and `ds` into the gradients of scores, for the warp's 16 rows,
-// which are queries or, with `of_keys`, keys.
-template <bool of_keys, int n>
-GPU_DEVICE void differentiate(const cuda_attention_grad &p, int64_t head, int64_t query,
-                              int64_t key, gpu_matrix_c (&scores)[n], gpu_matrix_c (&ds)[n]) {
-    float factor = p.forward.scale * LOG2_E;
-    query_facts rows[2];
-    for (int h = 0; !of_keys && h < 2; h++) rows[h] = facts_of(p, head, query + row_at(2 * h), key);
+// Sets the probabilities to 0 with which queries would attend to keys that they do not see, for 16
+// rows, which are keys, from `key` on, and the columns, which are queries, from `query` on. Rows
+// beyond the last need no mask, because their results are not stored.
+template <int n>
+GPU_DEVICE void mask_queries(const cuda_attention &p, int64_t key, int64_t query,
+                             gpu_matrix_c (&scores)[n]) {
+    // there: how many of the queries exist. begin: how many of them do not see the first key; each
+    // further key is hidden from one more.
+    int64_t there = p.queries - query, begin = p.causal ? key - (p.keys - p.queries) - query : -16;
+    if (there >= 8 * n && begin + WARP_ROWS - 1 <= 0) return;
+    int end = (int)(there < 8 * n ? there : 8 * n);
+    int first = (int)(begin < -WARP_ROWS ? -WARP_ROWS : begin < 8 * n ? begin : 8 * n);
     GPU_UNROLL
-    for (int j = 0; j < n; j++) {
-        query_facts columns[2];
-        for (int c = 0; of_keys && c < 2; c++)
-            columns[c] = facts_of(p, head, query + j * 8 + column_at(c), key);
-        GPU_UNROLL
-        for (int i = 0; i < 4; i++)
-            differentiate(of_keys ? columns[i % 2] : rows[i / 2],
-                          of_keys ? row_at(i) : j * 8 + column_at(i), factor, scores[j].at[i],
-                          ds[j].at[i]);
+    for (int j = 0; j < n; j++) GPU_UNROLL
+    for (int i = 0; i < 4; i++) {
+        int at = j * 8 + column_at(i);
+        if (at >= end || at < first + row_at(i)) scores[j].at[i] = 0;
     }
+}
+
+// Turns `scores` from scalar products of q with k into probabilities, and `ds` from those of dy
+// with v into the gradients of scores, for the warp's 16 rows from `row` on, which are queries or,
+// with `of_keys`, keys. A score is q · k · scale, so dq and dk have to be multiplied by `scale`
+// too; the kernel does that when it stores them. facts(j, i) returns the query_facts for element i
+// of the 8 columns number j.
+template <bool of_keys, int n, typename F>
+GPU_DEVICE void differentiate(const cuda_attention &p, F facts, int64_t row, int64_t column,
+                              gpu_matrix_c (&scores)[n], gpu_matrix_c (&ds)[n]) {
+    float factor = p.scale * LOG2_E;
+    GPU_UNROLL
+    for (int j = 0; j < n; j++) GPU_UNROLL
+    for (int i = 0; i < 4; i++) {
+        float &score = scores[j].at[i];
+        score = gpu_exp2(fmaf(score, factor, -facts(j, i).log_sum_exp * LOG2_E));
+        ds[j].at[i] -= facts(j, i).dot;
+    }
+    if (of_keys)
+        mask_queries(p, row, column, scores);
+    else
+        mask(p, row, column, 0, scores);
+    GPU_UNROLL
+    for (int j = 0; j < n; j++) GPU_UNROLL
+    for (int i = 0; i < 4; i++) ds[j].at[i] *= scores[j].at[i];
+}
+
+// Adds what one tile of columns contributes to the warp's 16 rows of a gradient: to those of dq or,
+// with `of_keys`, of dk (both in `sums`, without the factor `scale`) and dv. `rows` is the tile of
+// q and then that of dy (k and then v), `columns` that of k and then that of v (q and then dy).
+template <int D, bool of_keys, typename T, typename F>
+GPU_DEVICE void add_tile(const cuda_attention &p, const T *rows, const T *columns, F facts,
+                         int64_t row, int64_t column, gpu_matrix_c (&sums)[1][D / 8],
+                         gpu_matrix_c (&dv)[1][D / 8]) {
+    using S = shape<D>;
+    const T *v_or_dy = columns + S::columns * S::stride;
+    int own = own_warp() * WARP_ROWS;
+    gpu_matrix_c scores[1][S::columns / 8], ds[1][S::columns / 8];
+    auto q_or_k_at = [=](int, int d) { return rows_of<D>(rows, own, d); };
+    auto dy_or_v_at = [=](int, int d) { return rows_of<D>(rows, S::rows + own, d); };
+    multiply<D>(q_or_k_at, columns, scores);
+    multiply<D>(dy_or_v_at, v_or_dy, ds);
+    differentiate<of_keys>(p, facts, row + own, column, scores[0], ds[0]);
+    if (of_keys) accumulate<D>(scores, v_or_dy, dv);
+    accumulate<D>(ds, columns, sums);
 }
 
 // Computes dq (rows are queries, columns keys) or, with `of_keys`, dk and dv (rows are keys,
 // columns the queries of all heads that read them).
 template <typename T, int D, bool of_keys>
-GPU_KERNEL GPU_BOUNDS(THREADS, 1) gradient(cuda_attention_grad p) {
+GPU_KERNEL GPU_BOUNDS(THREADS, of_keys ? 1 : 3) gradient(cuda_attention_grad p) {
     using S = shape<D>;
     enum { TILE = S::columns * S::stride };
     // Shared memory holds a tile of rows of q and one of dy (with `of_keys`: of k and v), then two
-    // buffers for columns, each a tile of k and one of v (of q and dy). One buffer is filled while
-    // the warps compute with the other.
+    // buffers for columns, each a tile of k and one of v (of q and dy, and the queries' facts). One
+    // buffer is filled while the warps compute with the other.
     GPU_DYNAMIC_SHARED(T, q_or_k_rows);
     T *dy_or_v_rows = q_or_k_rows + S::rows * S::stride;
     T *column_buffers = dy_or_v_rows + S::rows * S::stride;
+    float *fact_buffers = (float *)(column_buffers + 4 * TILE);
     const cuda_attention &f = p.forward;
     int64_t all = of_keys ? f.kv_heads : f.heads, heads = f.samples * all;
     int64_t tiles = ((of_keys ? f.keys : f.queries) + S::rows - 1) / S::rows;
@@ -343,45 +385,48 @@ GPU_KERNEL GPU_BOUNDS(THREADS, 1) gradient(cuda_attention_grad p) {
         int64_t n = item % heads / all, own_head = item % all;
         int64_t row = (of_keys ? item / heads : tiles - 1 - item / heads) * S::rows;
         int64_t kv_head = of_keys ? own_head : own_head / group;
-        int64_t first = of_keys ? tiles_before(f, row, S::columns) : 0;
+        int64_t first = of_keys ? tiles_before(f, row, S::columns) * S::columns : 0;
         int64_t end = of_keys ? f.queries : seen_by_tile(f, row, S::rows);
-        // Number of tiles of columns. It may be negative: then there is nothing to do.
-        int64_t count = (end + S::columns - 1) / S::columns - first;
-        int64_t steps = of_keys ? count * group : count;
+        int64_t head = of_keys ? kv_head * group : own_head; // the first head of the queries
         head_rows k = keys_of(f, f.k, n, kv_head), v = keys_of(f, f.v, n, kv_head);
-        auto head_at = [&](int64_t step) {
-            return of_keys ? kv_head * group + step / count : own_head;
-        };
-        auto column_of = [&](int64_t step) { return (first + step % count) * S::columns; };
-        auto copy_columns = [&](int64_t step) {
-            T *to = column_buffers + step % 2 * 2 * TILE;
-            int64_t head = head_at(step), at = column_of(step);
-            head_rows k_or_q = of_keys ? queries_of(f, f.q, n, head) : k;
-            head_rows v_or_dy = of_keys ? queries_of(f, p.dy, n, head) : v;
+        auto copy_columns = [&](int buffer, int64_t of_head, int64_t at) {
+            T *to = column_buffers + buffer * 2 * TILE;
+            head_rows k_or_q = of_keys ? queries_of(f, f.q, n, of_head) : k;
+            head_rows v_or_dy = of_keys ? queries_of(f, p.dy, n, of_head) : v;
             copy_tile<T, D, S::columns>(to, k_or_q, at, f.width);
             copy_tile<T, D, S::columns>(to + TILE, v_or_dy, at, f.width);
+            if (of_keys)
+                copy_facts<S::columns>(fact_buffers + buffer * 2 * S::columns, p,
+                                       n * f.heads + of_head, at);
         };
         gpu_matrix_c sums[1][D / 8] = {}, dv[1][D / 8] = {};
+        query_facts rows[2] = {};
+        for (int h = 0; !of_keys && h < 2; h++)
+            rows[h] = facts_of(p, n * f.heads + head, row + own + row_at(2 * h));
         gpu_barrier(); // all warps have read the tiles of the previous item
-        head_rows q = queries_of(f, f.q, n, head_at(0)), dy = queries_of(f, p.dy, n, head_at(0));
+        head_rows q = queries_of(f, f.q, n, head), dy = queries_of(f, p.dy, n, head);
         copy_tile<T, D, S::rows>(q_or_k_rows, of_keys ? k : q, row, f.width);
         copy_tile<T, D, S::rows>(dy_or_v_rows, of_keys ? v : dy, row, f.width);
-        if (steps > 0) copy_columns(0);
-        for (int64_t step = 0; step < steps; step++) {
+        int64_t last_head = of_keys ? head + group - 1 : head, column = first;
+        if (first < end) copy_columns(0, head, first);
+        for (int buffer = 0; first < end && head <= last_head; buffer ^= 1) {
+            int64_t next = column + S::columns, next_head = head;
+            if (next >= end) next = first, next_head++;
             gpu_copy_wait();
             // After this barrier the tiles of this iteration have arrived, and all warps have read
             // those of the iteration before, so their buffer can be filled again.
             gpu_barrier();
-            if (step + 1 < steps) copy_columns(step + 1);
-            const T *k_or_q_columns = column_buffers + step % 2 * 2 * TILE;
-            int64_t column = column_of(step), head = n * f.heads + head_at(step);
-            gpu_matrix_c scores[1][S::columns / 8], ds[1][S::columns / 8];
-            multiply<D>(q_or_k_rows, own, k_or_q_columns, scores);
-            multiply<D>(dy_or_v_rows, own, k_or_q_columns + TILE, ds);
-            differentiate<of_keys>(p, head, of_keys ? column : row + own,
-                                   of_keys ? row + own : column, scores[0], ds[0]);
-            if (of_keys) accumulate<D>(scores, k_or_q_columns + TILE, dv);
-            accumulate<D>(ds, k_or_q_columns, sums);
+            if (next_head <= last_head) copy_columns(buffer ^ 1, next_head, next);
+            const T *k_or_q_columns = column_buffers + buffer * 2 * TILE;
+            const float *facts = fact_buffers + buffer * 2 * S::columns;
+            auto facts_at = [&](int j, int i) -> query_facts {
+                int at = j * 8 + column_at(i);
+                if (of_keys) return {facts[at], facts[S::columns + at]};
+                return rows[i / 2];
+            };
+            add_tile<D, of_keys>(f, q_or_k_rows, k_or_q_columns, facts_at, row, column, sums, dv);
+            column = next;
+            head = next_head;
         }
         gpu_copy_wait();
         store<T>(of_keys ? p.dk : p.dq, of_keys ? k : q, row + own, f.width, sums[0],

@@ -91,6 +91,15 @@ GPU_DEVICE void gpu_copy(void *shared, const void *global, bool is_there) {
                  : "memory");
 }
 
+// As gpu_copy, for 4 bytes.
+GPU_DEVICE void gpu_copy_float(float *shared, const float *global, bool is_there) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                 :
+                 : "r"((uint32_t)__cvta_generic_to_shared(shared)), "l"(global),
+                   "r"(is_there ? 4 : 0)
+                 : "memory");
+}
+
 GPU_DEVICE void gpu_copy_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 #else
@@ -145,6 +154,10 @@ GPU_DEVICE void gpu_load_columns(uint32_t (&out)[4], const void *row) {
 
 GPU_DEVICE void gpu_copy(void *shared, const void *global, bool is_there) {
     emulated_copy(shared, is_there ? global : nullptr, 16);
+}
+
+GPU_DEVICE void gpu_copy_float(float *shared, const float *global, bool is_there) {
+    emulated_copy(shared, is_there ? global : nullptr, 4);
 }
 
 GPU_DEVICE void gpu_copy_wait() { emulated_copy_wait(); }
