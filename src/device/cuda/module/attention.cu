@@ -189,21 +189,35 @@ template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
     }
 }
 
-// Computes dots[query] = the scalar product of the query's rows of dy and y, one warp for each. The
-// gradient of softmax subtracts it. Reads 2 · e · width bytes and writes 4 for each query (e as
-// above).
-template <typename T> GPU_KERNEL row_dots(cuda_attention_grad p) {
+// Where the number of row r of q, in the order [samples, queries, heads], lies in `dots`, which is
+// ordered [samples, heads, queries]. Divides numbers of type I.
+template <typename I> GPU_DEVICE int64_t dot_at(const cuda_attention &f, int64_t row) {
+    I r = (I)row, heads = (I)f.heads, queries = (I)f.queries, token = r / heads;
+    return ((int64_t)(token / queries) * heads + r % heads) * queries + token % queries;
+}
+
+// Computes dots[query] = the scalar product of the query's rows of dy and y. The gradient of
+// softmax subtracts it. `lanes` lanes (threads) of a warp take a row together, each n neighbouring
+// elements at a time. Reads 2 · e · width bytes and writes 4 for each query (e as above).
+template <typename T, typename A, int lanes> GPU_KERNEL row_dots(cuda_attention_grad p) {
+    constexpr int n = A::count;
     const cuda_attention &f = p.forward;
-    int64_t rows = f.samples * f.queries * f.heads;
-    for (int64_t r = gpu_thread() / GPU_WARP; r < rows; r += gpu_threads() / GPU_WARP) {
-        const T *y = (const T *)f.y + r * f.width, *dy = (const T *)p.dy + r * f.width;
+    int64_t rows = f.samples * f.queries * f.heads, step = gpu_threads() / lanes;
+    int lane = (int)threadIdx.x % lanes, width = (int)f.width;
+    // All lanes of a warp stay in the loop, because all of them have to call gpu_shuffle_xor.
+    for (int64_t r = gpu_thread() / lanes; r - r % (GPU_WARP / lanes) < rows; r += step) {
+        const T *y = (const T *)f.y + r * width, *dy = (const T *)p.dy + r * width;
         float sum = 0;
-        for (int64_t d = threadIdx.x % GPU_WARP; d < f.width; d += GPU_WARP)
-            sum += gpu_get(y[d]) * gpu_get(dy[d]);
-        sum = gpu_warp_sum(sum);
-        int64_t head = r % f.heads, token = r / f.heads;
-        int64_t n = token / f.queries, t = token % f.queries;
-        if (threadIdx.x % GPU_WARP == 0) p.dots[(n * f.heads + head) * f.queries + t] = sum;
+        for (int d = lane * n; r < rows && d < width; d += lanes * n) {
+            float a[n], b[n];
+            A::read(y + d, a);
+            A::read(dy + d, b);
+            for (int k = 0; k < n; k++) sum += a[k] * b[k];
+        }
+        for (int mask = lanes / 2; mask; mask /= 2) sum += gpu_shuffle_xor(sum, mask);
+        if (lane != 0 || r >= rows) continue;
+        // A division of 32 bits is faster, and enough for most tensors.
+        p.dots[rows >> 32 ? dot_at<int64_t>(f, r) : dot_at<uint32_t>(f, r)] = sum;
     }
 }
 
@@ -320,13 +334,29 @@ tri_status launch_wide(cuda_stream *stream, const cuda_attention *p, char *why) 
     return gpu_launch(stream, attention<T, D>, blocks, THREADS, *p, why);
 }
 
+// Launches row_dots with as many lanes for a row as it has lots.
+template <typename T>
+tri_status launch_dots(cuda_stream *stream, const cuda_attention_grad *p, int64_t rows, char *why) {
+    constexpr int n = gpu_lot<T>::count;
+    int64_t width = p->forward.width;
+    uintptr_t addresses = (uintptr_t)p->forward.y | (uintptr_t)p->dy;
+    return gpu_with_access<n>(width, addresses, [=](auto access) {
+        typedef decltype(access) A;
+        int lanes = width <= 8 * A::count ? 8 : width <= 16 * A::count ? 16 : GPU_WARP;
+        int64_t blocks = gpu_blocks(stream, rows, GPU_BLOCK / lanes);
+        auto kernel = lanes == 8    ? row_dots<T, A, 8>
+                      : lanes == 16 ? row_dots<T, A, 16>
+                                    : row_dots<T, A, GPU_WARP>;
+        return gpu_launch(stream, kernel, blocks, GPU_BLOCK, *p, why);
+    });
+}
+
 template <typename T, int D>
 tri_status launch_wide(cuda_stream *stream, const cuda_attention_grad *p, char *why) {
     const cuda_attention *f = &p->forward;
     int64_t tile = sizes<D>::tile, rows = f->samples * f->queries * f->heads;
     int64_t queries = (f->queries + tile - 1) / tile, keys = (f->keys + tile - 1) / tile;
-    tri_status status = gpu_launch(
-        stream, row_dots<T>, gpu_blocks(stream, rows, GPU_BLOCK / GPU_WARP), GPU_BLOCK, *p, why);
+    tri_status status = launch_dots<T>(stream, p, rows, why);
     if (status != TRI_OK) return status;
     if (attention_has_matrix(p)) return attention_grad_by_matrix(stream, p, why);
     status = gpu_launch(stream, grad_q<T, D>, gpu_at_most(queries * f->samples * f->heads), THREADS,
