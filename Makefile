@@ -49,7 +49,6 @@ test-cluster: build
 # Builds nothing: takes this tree's build or, on a machine without Debian's packages, the bundle in
 # build/, or PREFIX_GPU=FOLDER (of an unpacked bundle). TEST_GPU=NAMES chooses items.
 test-gpu:
-	@mkdir -p build
 	@tests/gpu/test-gpu --results build/test-gpu.json \
 	    $(if $(PREFIX_GPU),--prefix '$(PREFIX_GPU)') $(TEST_GPU)
 
