@@ -2,12 +2,13 @@
 
 usage: gpu_bench.py mnist-cnn|llama-1b MODE [--seconds N] [--small]
 
-MODE is what PyTorch is given to be fast, as words joined by "+": compile (torch.compile), channels-
-last; and in what it computes: tf32 (products and convolutions of F32 round their inputs; without it
-they are exact, also convolutions, which PyTorch rounds by default), autocast (to BF16), bf16
-(parameters in BF16). Optimizers are always fused, and attention is scaled_dot_product_attention.
-The rate is the median over chunks of steps, timed by CUDA events; the batches lie in the GPU's
-memory. --small, and a machine without a GPU, are for tests of this program.
+MODE is what PyTorch is given to be fast, as words joined by "+": compile (torch.compile),
+channels-last; and in what it computes: tf32 (products and convolutions of F32 round their inputs;
+without it they are exact, also convolutions, which PyTorch rounds by default), autocast (to BF16),
+bf16 (parameters in BF16). Optimizers are always fused, and attention is
+scaled_dot_product_attention. The rate is the median over chunks of steps, timed by CUDA events; the
+batches lie in the GPU's memory. --small, and a machine without a GPU, are for tests of this
+program.
 """
 import argparse
 import json

@@ -1,12 +1,12 @@
 // Draws random numbers for initial weights: one at a time, which defines them, and many at a time,
 // with the same bits.
 //
-// The bits of a normal number depend on how the C library rounds log, sin and cos, which takes most
-// of the time. But the number is a float. So many numbers are first computed by short formulas in
-// double that the compiler vectorises, with an error of which a bound is known. If both ends of
-// the interval in which the exact result lies round to the same float, so does the result of the C
-// library, which is in the interval too. Of a thousand numbers about one is not decided in this
-// way. The C library computes these.
+// The bits of a normal number depend on how the C library rounds log, sin and cos, and these take
+// most of the time. But only the bits that a float has are needed. So the numbers are first
+// computed by short formulas in double, which the compiler vectorises and whose error has a known
+// bound. If both ends of the interval in which the exact result lies round to the same float, so
+// does the result of the C library, which is in the interval too. Otherwise (about one number in
+// 3,000 if the mean is 0) the C library computes the number.
 #include "base/philox.h"
 
 #include <math.h>
@@ -121,7 +121,7 @@ static void uniform_tile(const tile *t, float low, float high, float out[TILE_NU
 static void normal_tile(const tile *t, float mean, float std, float out[TILE_NUMBERS]) {
     for (int i = 0; i < t->pairs; i++) {
         double cosine, sine, scale = std * quick_radius(t->radius[i]);
-        // Hundreds of times what the formulas, the C library and the roundings add up to.
+        // This bound is hundreds of times the errors of the formulas, the C library and roundings.
         double error = fabs(scale) * 0x1p-39;
         quick_angle(t->angle[i], &cosine, &sine);
         out[2 * i] = round_if_certain(mean, scale * cosine, error);

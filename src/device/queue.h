@@ -17,8 +17,8 @@ void tri_queue_close(tri_queue *queue); // NULL allowed
 // Blocks until all work issued to the queue is done. Returns the work's failure, if any.
 tri_status tri_queue_finish(tri_queue *queue);
 // Sets *ns to the time at which all work issued so far is done. On a device that works
-// asynchronously, *ns is written when the queue gets there, by the device itself, so it lies in
-// memory of alloc_host if the device has that; on others at once.
+// asynchronously, the device itself writes *ns when the queue gets there, so *ns has to lie in
+// memory of alloc_host, if the device has that function. On other devices *ns is set at once.
 tri_status tri_queue_time(tri_queue *queue, int64_t *ns);
 // Copy as copy_in and copy_out do, but wait until the copy, and all work issued before it, is done.
 // They are used outside of steps, where waiting costs nothing.

@@ -399,8 +399,8 @@ tri_status engine_make_times(tri_engine *engine);
 void engine_release_times(tri_engine *engine);
 // Whether the device measures when it begins and ends the action. (The host cannot know this,
 // because it issues actions ahead of the device.) If so, engine_time_begin and engine_time_end make
-// the device write down these times. Inside a captured part, engine_time_begin does nothing,
-// because the end of the action before is also the begin of this one.
+// the device write down these times. Inside a captured part, engine_time_begin does nothing for all
+// actions but the first, because such an action begins when the one before it ends.
 bool engine_is_timed(const tri_engine *engine, const tri_action *action);
 tri_status engine_time_begin(tri_engine *engine, const tri_action *action);
 tri_status engine_time_end(tri_engine *engine, const tri_action *action);

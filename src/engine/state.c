@@ -338,7 +338,7 @@ static void range_to_fill(const tri_engine *e, const tri_engine_tensor *tensor, 
 }
 
 tri_status tri_engine_initialize(tri_engine *engine, uint64_t seed) {
-    enum { GRAIN = 16384 }; // elements that take longer than to start a thread
+    enum { GRAIN = 16384 }; // making so many elements takes longer than starting a thread
     int threads = tri_parallel_threads();
     engine->is_stale = true;
     for (int i = 0; i < engine->tensors.model_count; i++) {

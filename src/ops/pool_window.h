@@ -38,8 +38,8 @@ TRI_KERNEL_INLINE void pool_window_at(const pool_axis *a, int64_t window, int64_
 
 // Finds the pooling windows that cover element `at` of x: [*begin, *end) of `windows` windows. The
 // gradient of the element is the sum over these windows. There are several where windows overlap,
-// for example if the stride is smaller than the kernel. The padded axis has fewer than 2^31
-// elements: divisions of 32 bits are faster on a GPU.
+// for example if the stride is smaller than the kernel. The padded axis must have fewer than 2^31
+// elements, because the last case divides in 32 bits, which is faster on a GPU.
 TRI_KERNEL_INLINE void pool_windows_over(const pool_axis *a, int64_t windows, int64_t at,
                                          int64_t *begin, int64_t *end) {
     if (a->out == 1) {

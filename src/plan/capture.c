@@ -52,9 +52,9 @@ static bool reads_alternating(const tri_step_plan *step, const tri_action *actio
 bool tri_capture_allows(const tri_plan *plan, const tri_step_plan *step, const tri_action *action) {
     tri_action_kind kind = action->kind;
     if (!plan->device.backend->captures || tri_action_lane(kind) != TRI_LANE_COMPUTE) return false;
-    // The action NORM sums the losses and the squares of the gradients. Of several ranks, a
-    // communicator adds up these sums in its middle. A captured part runs as a whole, so nothing
-    // can wait for a communicator in its middle.
+    // The action NORM sums the losses and the squares of the gradients. In a run of several ranks,
+    // a communicator adds up these sums over all ranks in the middle of NORM. A captured part runs
+    // as a whole, so nothing can wait for a communicator in its middle.
     if (kind == TRI_ACTION_NORM) return plan->mesh.ranks == 1;
     if (tri_action_subject(kind) != TRI_SUBJECT_BLOCK) return true;
     const tri_program *p = step->round_items[action->round].program;

@@ -84,7 +84,7 @@ def check_layouts(folder):
 
 
 def check_missing(folder):
-    """Where a library is missing, a run says so once, and what a plan needs is no run."""
+    """A run says once that a library is missing; `plan`, which uses no library, does not say it."""
     words = ["recipes/mnist-cnn.yaml", *runs.SYNTHETIC, "data.samples=4", "data.test_samples=2",
              "batch.global=4", "batch.micro=2", "trainer.max_epochs=1", "--device"]
     os.environ["EMULATED_DNN"] = "0"

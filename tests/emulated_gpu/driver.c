@@ -1,6 +1,6 @@
 // A double of CUDA's driver without a GPU, so that cuDNN compiles kernels at run time. It does so
 // for attention, once it has found a driver with these functions. The double loads what cuDNN has
-// compiled by returning a name for it, and nothing is ever launched.
+// compiled by returning a handle for it, and nothing is ever launched.
 #define VISIBLE __attribute__((visibility("default")))
 
 enum { SUCCESS = 0, NO_DEVICE = 100 }; // CUDA_SUCCESS, CUDA_ERROR_NO_DEVICE
@@ -11,7 +11,7 @@ VISIBLE int cuInit(unsigned flags) {
     return NO_DEVICE;
 }
 
-// Both write a name that is not NULL. The further arguments are not looked at.
+// Both write a handle that is not NULL, and ignore the further arguments.
 VISIBLE int cuLibraryLoadData(void **library);
 VISIBLE int cuLibraryLoadData(void **library) {
     *library = library;

@@ -91,8 +91,9 @@ static inline void gpu_fence_host() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 static inline void gpu_trap() { emulated_trap(); }
 static inline int64_t gpu_clock_ns() { return emulated_clock_ns(); }
 
-// Whether a GPU reaches the host's memory that a kernel with these parameters writes: it has to be
-// pinned. Only the kernel of the clock writes to the host.
+// Whether a GPU could write to the memory of the host that these parameters name: it has to be
+// pinned. Only the kernel of the clock is checked; a cuda_fault, to which other kernels write, is
+// always pinned.
 static inline bool emulated_reaches_host(cuda_stream *stream, const cuda_clock &params) {
     return emulated_is_pinned(stream, params.ns);
 }

@@ -257,12 +257,12 @@ void mark(const char *name) {
 
 int64_t memory_left(cuda_context *) { return memory_bytes; }
 
-std::atomic<int64_t> first_streams; // how many streams were opened with comes_first
+std::atomic<int64_t> priority_streams; // how many streams were opened with has_priority
 
-tri_status open_stream(cuda_context *context, bool comes_first, cuda_stream **out, char *why) {
+tri_status open_stream(cuda_context *context, bool has_priority, cuda_stream **out, char *why) {
     *out = nullptr;
     IF_IT_WORKS(context, why);
-    first_streams += comes_first;
+    priority_streams += has_priority;
     *out = new cuda_stream;
     (*out)->context = context;
     {
@@ -422,8 +422,8 @@ int gpu_multiprocessors(const cuda_stream *) { return is_sampled ? 1 << 26 : 1; 
 
 extern "C" __attribute__((visibility("default"))) int64_t emulated_issued() { return issued; }
 extern "C" __attribute__((visibility("default"))) int64_t emulated_blocked() { return blocked; }
-extern "C" __attribute__((visibility("default"))) int64_t emulated_first_streams() {
-    return first_streams;
+extern "C" __attribute__((visibility("default"))) int64_t emulated_priority_streams() {
+    return priority_streams;
 }
 
 static std::atomic<int64_t> clocks; // how many times kernels have read the clock

@@ -76,9 +76,10 @@ def check_case(case, folder):
 
 
 def check_smaller_step(folder):
-    """The epoch's last step has shapes of its own, for which libraries load kernels while the step
-    before is in flight. If sums go through the hosts, that step waits for a thread of the host,
-    which must not be blocked meanwhile. With one micro-batch a step, the host is a step ahead."""
+    """The epoch's last step has shapes of its own, so libraries load kernels for it. If sums go
+    through the hosts, the step before waits on the GPU for a thread of the host. Loading must not
+    block this thread, so it begins only when that step is done. With one micro-batch a step, the
+    host issues the last step while the one before is still in flight."""
     os.environ["TRIREME_NCCL"] = "0"
     check_case(("smaller step", MLP, 2, ["batch.micro=0"]), folder)
     del os.environ["TRIREME_NCCL"]

@@ -273,8 +273,8 @@ static void body_aligned(tri_comm *comm, ranks_table *table, void *argument) {
     close_data(data, comm, device);
 }
 
-// A communicator that sums numbers only asks NCCL for few thread blocks; one that is split from it
-// does not inherit that. The queue of each comes before the device's other queues.
+// A communicator with TRI_COMM_NUMBERS asks NCCL for only a few thread blocks; one that is split
+// from it does not inherit this limit. The queue of each has priority over the device's others.
 static void body_settings(tri_comm *comm, ranks_table *table, void *argument) {
     tri_device *device = open_device(comm->rank);
     tri_comm_data_request request = {.control = comm,
@@ -285,14 +285,14 @@ static void body_settings(tri_comm *comm, ranks_table *table, void *argument) {
     tri_comm *world, *control, *group;
     tri_queue *queue;
     CHECK_OK(tri_queue_open(device, &queue));
-    CHECK(counted("emulated_first_streams") == 0);
+    CHECK(counted("emulated_priority_streams") == 0);
     CHECK_OK(tri_comm_data_open(&request, &world));
     CHECK(counted("emulated_nccl_blocks") == 2);
-    CHECK(counted("emulated_first_streams") == 1);
+    CHECK(counted("emulated_priority_streams") == 1);
     CHECK_OK(comm->backend->split(comm, 0, comm->rank, &control));
     group = open_split(control, device, 0, world, 0);
     CHECK(counted("emulated_nccl_blocks") == 0); // NCCL decides
-    CHECK(counted("emulated_first_streams") == 2);
+    CHECK(counted("emulated_priority_streams") == 2);
     tri_queue_close(queue);
     tri_comm_data_stop(group);
     tri_comm_data_close(group, control);

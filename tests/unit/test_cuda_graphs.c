@@ -1,9 +1,9 @@
 // Checks steps of the device cuda whose parts are captured and repeated as CUDA graphs. The losses
 // are the same to the last bit as without graphs: for full, shorter and evaluation steps in any
 // order, with up to TRI_MAX_STEPS_AHEAD steps issued before the host reads results, and after a
-// step whose loss is not finite. Each step takes fewer calls of the host, and reads of the GPU's
-// clock. The first step of a shape, which loads kernels, begins only after all earlier work. It
-// runs on an emulated GPU or, if TRIREME_TEST_GPU is set, on the GPU of this host.
+// step whose loss is not finite. Each step takes fewer calls of the host and fewer reads of the
+// GPU's clock. The first step of a shape, which loads kernels, begins only after all earlier work.
+// The test runs on an emulated GPU or, if TRIREME_TEST_GPU is set, on the GPU of this host.
 #include "comm/comm.h"
 #include "device/cuda/cuda.h"
 #include "device/queue.h"
@@ -175,7 +175,8 @@ typedef struct course {
     int64_t clocks; // how many times kernels of all steps have read the GPU's clock
 } course;
 
-// Checks what the ledger says of the GPU's actions: each has ended, and none before the next began.
+// Checks what the ledger says of the GPU's actions: each has ended, and none began before the one
+// before it had ended.
 static void check_times(const rig *r) {
     const tri_ledger *ledger = r->comm->ledger;
     uint64_t dropped;

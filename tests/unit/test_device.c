@@ -187,8 +187,8 @@ static bool is_done(void *source, uint64_t number) {
     return true;
 }
 
-// Allocates zeroed memory of the host for times. A device that runs behind the host writes them
-// itself, into memory of alloc_host.
+// Allocates zeroed memory of the host for times. An asynchronous device writes them itself, into
+// memory of alloc_host.
 static int64_t *alloc_times(tri_device *device, int count) {
     size_t size_bytes = (size_t)count * sizeof(int64_t);
     void *memory = device->backend->alloc_host ? NULL : calloc(1, size_bytes);

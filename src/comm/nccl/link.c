@@ -21,7 +21,7 @@ tri_status nccl_link_find(nccl_link **list, nccl_way way, int peer, cuda_device 
 tri_status nccl_link_open(nccl_link *link, int rank, int size, char why[CUDA_WHY_BYTES]) {
     const cuda_runtime *runtime = link->device->runtime;
     why[0] = 0;
-    if (!link->queue) TRI_TRY(cuda_open_first_queue(&link->device->head, &link->queue));
+    if (!link->queue) TRI_TRY(cuda_open_priority_queue(&link->device->head, &link->queue));
     if (link->way == NCCL_TO_ITSELF) return TRI_OK;
     return runtime->open_nccl(link->device->context, link->id, rank, size, link->most_blocks,
                               &link->nccl, why);
@@ -30,7 +30,7 @@ tri_status nccl_link_open(nccl_link *link, int rank, int size, char why[CUDA_WHY
 tri_status nccl_link_split(nccl_link *parent, int colour, int key, nccl_link *link,
                            char why[CUDA_WHY_BYTES]) {
     why[0] = 0;
-    if (!link->queue) TRI_TRY(cuda_open_first_queue(&link->device->head, &link->queue));
+    if (!link->queue) TRI_TRY(cuda_open_priority_queue(&link->device->head, &link->queue));
     return link->device->runtime->split_nccl(parent->nccl, colour, key, link->most_blocks,
                                              &link->nccl, why);
 }

@@ -86,8 +86,8 @@ typedef struct exchange {
 static bool scatters(const exchange *x) { return x->op->kind == TRI_COMM_REDUCE_SCATTER; }
 static bool narrows(const exchange *x) { return x->wire_type != x->op->dtype; }
 
-// How many elements of the window each rank adds up; the last ranks may have fewer. In `terms` and
-// `packed`, the elements of different ranks lie this far apart.
+// The largest number of elements of the window that a rank adds up, rounded up to a multiple of
+// `grain`. In `terms` and `packed`, the elements of different ranks lie this far apart.
 static int64_t share(const exchange *x) {
     int64_t mine = scatters(x) ? x->count : (x->count + x->comm->size - 1) / x->comm->size;
     return (mine + x->grain - 1) / x->grain * x->grain;

@@ -34,7 +34,7 @@ enum {
 
 // Whether cuDNN may compute this attention: of half types, on tensor cores. It reads 16 bytes of a
 // head at a time. A causal attention has to have as many queries as keys. Attention of one query is
-// excluded, because cuDNN's plans for its gradient are known to fail.
+// excluded, because the gradient of cuDNN is reported to fail for it.
 static bool may_use_dnn(const tri_device_description *device, const cuda_attention *p) {
     const unsigned needed = CUDA_HAS_DNN | CUDA_HAS_BF16;
     return (device->features & needed) == needed && tri_dtype_is_half(p->type) &&
@@ -44,8 +44,8 @@ static bool may_use_dnn(const tri_device_description *device, const cuda_attenti
 }
 
 // Whether cuDNN may compute the gradient too. It adds up the gradient of q in an order that differs
-// from run to run, so a deterministic run does not use it. Up to version 9.25, the gradient of q
-// can become NaN on an H100 if a half of the last tile of keys is empty, unless attention is
+// from run to run, so a deterministic run does not use it. Versions up to 9.25 are reported to make
+// NaN of it on an H100 if exactly half of the last tile of keys is empty, unless attention is
 // causal.
 static bool may_use_dnn_grad(const tri_device_description *device, const tri_graph *graph,
                              const cuda_attention *p) {
@@ -81,42 +81,42 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
 
 // Where the parts of the gradient's workspace begin, in bytes: first lie the `dots`. If cuDNN may
 // compute the gradient, its sums of dq and its own workspace follow.
-typedef struct grad_room {
+typedef struct grad_offsets {
     bool uses_dnn;
     int64_t dq_sums, dnn, total;
-} grad_room;
+} grad_offsets;
 
-static grad_room room_of(const tri_device_description *device, const tri_graph *graph,
-                         const cuda_attention *p) {
+static grad_offsets offsets_of(const tri_device_description *device, const tri_graph *graph,
+                               const cuda_attention *p) {
     enum { ALIGNMENT = 256 };
     int64_t rows = p->samples * p->heads * p->queries;
-    grad_room room = {.total = rows * (int64_t)sizeof(float)};
-    if (!may_use_dnn_grad(device, graph, p)) return room;
-    room.uses_dnn = true;
-    room.dq_sums = (room.total + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    room.dnn = room.dq_sums + rows * p->width * (int64_t)sizeof(float);
-    room.dnn = (room.dnn + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    room.total = room.dnn + cuda_attention_grad_dnn_bytes(p);
-    return room;
+    grad_offsets offsets = {.total = rows * (int64_t)sizeof(float)};
+    if (!may_use_dnn_grad(device, graph, p)) return offsets;
+    offsets.uses_dnn = true;
+    offsets.dq_sums = (offsets.total + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    offsets.dnn = offsets.dq_sums + rows * p->width * (int64_t)sizeof(float);
+    offsets.dnn = (offsets.dnn + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    offsets.total = offsets.dnn + cuda_attention_grad_dnn_bytes(p);
+    return offsets;
 }
 
 typedef struct grad_state {
     cuda_attention_grad grad;
-    grad_room room;
+    grad_offsets offsets;
 } grad_state;
 
 static tri_status grad_workspace(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node, size_t *out) {
     cuda_attention p = attention_of(graph, node);
-    *out = (size_t)room_of(device, graph, &p).total;
+    *out = (size_t)offsets_of(device, graph, &p).total;
     return TRI_OK;
 }
 
 static tri_status grad_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                tri_kernel *kernel) {
     grad_state state = {.grad.forward = attention_of(graph, node)};
-    state.room = room_of(&device->description, graph, &state.grad.forward);
-    state.grad.forward.workspace_bytes = state.room.total - state.room.dnn;
+    state.offsets = offsets_of(&device->description, graph, &state.grad.forward);
+    state.grad.forward.workspace_bytes = state.offsets.total - state.offsets.dnn;
     return cuda_prepare(kernel, &state, sizeof state);
 }
 
@@ -134,9 +134,9 @@ static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args
     p.dk = args->out[1];
     p.dv = args->out[2];
     p.dots = (float *)workspace;
-    if (state->room.uses_dnn) {
-        p.dq_sums = (float *)(workspace + state->room.dq_sums);
-        p.forward.workspace = workspace + state->room.dnn;
+    if (state->offsets.uses_dnn) {
+        p.dq_sums = (float *)(workspace + state->offsets.dq_sums);
+        p.forward.workspace = workspace + state->offsets.dnn;
     }
     CUDA_LAUNCH(args->queue, attention_grad, p);
     return TRI_OK;

@@ -130,8 +130,7 @@ static tri_status workspace(const tri_device_description *device, const tri_grap
     conv_state state = state_of(device, graph, node);
     int64_t slices = state.conv.slices > 1 ? state.conv.slices : 0;
     size_t sums_bytes = (size_t)(slices * cuda_out_count(graph, node, 0)) * sizeof(float);
-    *out =
-        device->features & CUDA_HAS_DNN ? (size_t)cuda_convolution_bytes(&state.conv) : 0;
+    *out = device->features & CUDA_HAS_DNN ? (size_t)cuda_convolution_bytes(&state.conv) : 0;
     if (*out < sums_bytes) *out = sums_bytes;
     if (state.sums_bias && state.conv.channels_last) {
         size_t room = cuda_column_sums_bytes(&state.columns);

@@ -20,10 +20,7 @@ static const tri_kernel_def *const kernels[] = {CUDA_KERNELS(X) & cuda_kernel_on
 // The GPUs for which a run can be planned without having one. Memory sizes are those that the
 // makers state, in units of 10^9 bytes; drivers report slightly more and keep some for themselves.
 // An MI250X counts as two devices of 64 GB each.
-enum {
-    GPU_ALIGNMENT = 256,
-    ALL_FEATURES = CUDA_HAS_BF16 | CUDA_HAS_PRODUCTS | CUDA_HAS_DNN
-};
+enum { GPU_ALIGNMENT = 256, ALL_FEATURES = CUDA_HAS_BF16 | CUDA_HAS_PRODUCTS | CUDA_HAS_DNN };
 static const tri_device_model models[] = {
     {"h200", .memory_bytes = 141000000000, .alignment = GPU_ALIGNMENT, .features = ALL_FEATURES},
     {"a100-64", .memory_bytes = 64000000000, .alignment = GPU_ALIGNMENT, .features = ALL_FEATURES},
@@ -35,9 +32,9 @@ static const tri_device_model models[] = {
     {"mi250x", .memory_bytes = 64000000000, .alignment = GPU_ALIGNMENT},
     {0}};
 
-// What a plan leaves free of a GPU's memory, for what is taken only while a run goes on: the code
-// of cuBLASLt and cuDNN, which is loaded at its first use, CUDA graphs, and the context. An
-// estimate that was not measured.
+// What a plan leaves free of a GPU's memory for what it does not count: CUDA's context (if the GPU
+// is only described), the code of cuBLASLt and cuDNN, which is loaded at its first use, and CUDA
+// graphs. The number is an estimate, not a measurement.
 static const int64_t reserve_bytes = (int64_t)1 << 30;
 
 tri_status cuda_check(tri_status status, const char *what, const char *why) {

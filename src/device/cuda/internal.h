@@ -37,9 +37,9 @@ tri_status cuda_load(const tri_device_config *config, const cuda_runtime **out);
 tri_status cuda_check(tri_status status, const char *what, const char *why);
 
 tri_status cuda_open_queue(tri_device *device, tri_queue **out);
-// Opens a queue whose kernels come before those of other queues: for communication, for which other
-// ranks wait. Its few thread blocks would else start only after all blocks of a large product.
-tri_status cuda_open_first_queue(tri_device *device, tri_queue **out);
+// Opens a queue with the highest priority, for communication, on which other ranks wait: its few
+// thread blocks would otherwise start only after all blocks of a large product.
+tri_status cuda_open_priority_queue(tri_device *device, tri_queue **out);
 void cuda_close_queue(tri_queue *queue);
 tri_status cuda_record(tri_queue *queue, tri_ticket *out);
 tri_status cuda_wait(tri_queue *queue, const tri_ticket *ticket);

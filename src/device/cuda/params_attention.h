@@ -28,8 +28,9 @@ typedef struct cuda_attention {
     const void *q, *k, *v;
     void *y;
     float *log_sum_exp;
-    void *workspace;         // memory for cuDNN
-    int64_t workspace_bytes; // 0: cuDNN is not to compute this attention
+    void *workspace; // memory for cuDNN
+    // 0: cuDNN is not to compute this attention. (For the gradient, `dq_sums` tells that.)
+    int64_t workspace_bytes;
 } cuda_attention;
 
 typedef struct cuda_attention_grad {
@@ -42,9 +43,10 @@ typedef struct cuda_attention_grad {
     float *dq_sums;
 } cuda_attention_grad;
 
-// How many bytes of workspace cuDNN may use for attention, and for its gradient: beside a little
-// for itself, copies of the gradients of k and v for each head of q if several heads share one of
-// k and v, and below compute capability 9.0 sums in F32 of the gradient of q.
+// How many bytes of workspace cuDNN may use: CUDA_ATTENTION_DNN_BYTES for attention. The gradient
+// may also use copies of dk and dv for each head of q, if several heads of q share one of k and v,
+// and sums of dq in F32, which cuDNN needs only below compute capability 9.0 but which are counted
+// for every GPU.
 enum { CUDA_ATTENTION_DNN_BYTES = 64 << 10 };
 TRI_KERNEL_INLINE int64_t cuda_attention_grad_dnn_bytes(const cuda_attention *p) {
     int64_t rows = p->samples * p->heads, queries = (p->queries + 63) / 64 * 64;

@@ -50,12 +50,14 @@ typedef struct cuda_row_norm_grad {
 } cuda_row_norm_grad;
 
 // How many thread blocks compute row_norm_grad. It depends on the shape alone, so that the sums
-// over rows have the same bits on every device. A block writes a row of sums, so it should have
-// several rows of x; but so few rows that a GPU would not be filled are divided among more blocks.
-enum { CUDA_NORM_ROWS = 4, CUDA_NORM_FEW_BLOCKS = 256, CUDA_NORM_MOST_SUMS = 1 << 21 };
-static inline int64_t cuda_norm_blocks(int64_t rows, int64_t width) {
-    int64_t blocks = (rows + CUDA_NORM_ROWS - 1) / CUDA_NORM_ROWS;
-    int64_t most = CUDA_NORM_MOST_SUMS / width, few = CUDA_NORM_FEW_BLOCKS;
+// over rows have the same bits on every device. A block should have at least CUDA_ROW_NORM_ROWS
+// rows of x, because it also writes a row of sums; but if that gives fewer than
+// CUDA_ROW_NORM_FEW_BLOCKS blocks, which would not fill a GPU, it may have fewer.
+// CUDA_ROW_NORM_MOST_SUMS limits the memory for these sums.
+enum { CUDA_ROW_NORM_ROWS = 4, CUDA_ROW_NORM_FEW_BLOCKS = 256, CUDA_ROW_NORM_MOST_SUMS = 1 << 21 };
+static inline int64_t cuda_row_norm_blocks(int64_t rows, int64_t width) {
+    int64_t blocks = (rows + CUDA_ROW_NORM_ROWS - 1) / CUDA_ROW_NORM_ROWS;
+    int64_t most = CUDA_ROW_NORM_MOST_SUMS / width, few = CUDA_ROW_NORM_FEW_BLOCKS;
     if (most > 8 * few) most = 8 * few;
     if (blocks > most) blocks = most;
     if (blocks < few) blocks = rows < few ? rows : few;
@@ -101,21 +103,21 @@ typedef struct cuda_row_starts {
 
 // Row r of dtable [rows, width], the gradient of the table, = the sum of those rows of dy [tokens,
 // width] whose numbers are positions[starts[r]] to positions[starts[r + 1] - 1]. The sorted
-// positions are cut into pieces of CUDA_TOKEN_PIECE. If more positions than these read a row, then
-// first their sums over each piece are computed, and these are added in their order.
+// positions are cut into chunks of CUDA_TOKEN_CHUNK. If more than CUDA_TOKEN_CHUNK positions read a
+// row, the sum over each chunk is computed first, and then these sums are added in their order.
 typedef struct cuda_embedding_grad {
     int64_t count, rows, width; // count: the number of tokens
     tri_dtype type;             // type of dy
     const void *dy;
     const int32_t *keys, *positions, *starts; // keys: the rows of the sorted positions
-    float *piece_sums;                        // [pieces, 2, width]
+    float *chunk_sums; // [chunks, 2, width]: a chunk can have positions of two such rows
     float *dtable;
     bool adds; // the sums are added to dtable; false: they overwrite it
 } cuda_embedding_grad;
 
-enum { CUDA_TOKEN_PIECE = 64 };
-TRI_KERNEL_INLINE int64_t cuda_token_pieces(int64_t count) {
-    return (count + CUDA_TOKEN_PIECE - 1) / CUDA_TOKEN_PIECE;
+enum { CUDA_TOKEN_CHUNK = 64 };
+TRI_KERNEL_INLINE int64_t cuda_token_chunks(int64_t count) {
+    return (count + CUDA_TOKEN_CHUNK - 1) / CUDA_TOKEN_CHUNK;
 }
 
 // labels [samples, length]: each token's successor, and `ignored` (TRI_IGNORED_LABEL) for the last

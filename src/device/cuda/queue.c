@@ -158,10 +158,10 @@ static void *answer_tickets(void *context) {
     return NULL;
 }
 
-static tri_status open_parts(cuda_queue *q, bool comes_first) {
+static tri_status open_parts(cuda_queue *q, bool has_priority) {
     cuda_device *d = device_of(q);
     char why[CUDA_WHY_BYTES] = "";
-    TRI_TRY(cuda_check(d->runtime->open_stream(d->context, comes_first, &q->stream, why),
+    TRI_TRY(cuda_check(d->runtime->open_stream(d->context, has_priority, &q->stream, why),
                        "no stream", why));
     for (int i = 0; i < EVENTS; i++)
         TRI_TRY(
@@ -178,14 +178,14 @@ static tri_status open_parts(cuda_queue *q, bool comes_first) {
     return TRI_OK;
 }
 
-static tri_status open_queue(tri_device *device, bool comes_first, tri_queue **out) {
+static tri_status open_queue(tri_device *device, bool has_priority, tri_queue **out) {
     cuda_queue *q = calloc(1, sizeof *q);
     *out = NULL;
     if (!q) return TRI_FAIL(TRI_NO_MEMORY, "device cuda: no memory");
     q->head.device = device;
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->changed, NULL);
-    tri_status status = open_parts(q, comes_first);
+    tri_status status = open_parts(q, has_priority);
     if (status != TRI_OK) {
         cuda_close_queue(&q->head);
         return status;
@@ -198,7 +198,7 @@ tri_status cuda_open_queue(tri_device *device, tri_queue **out) {
     return open_queue(device, false, out);
 }
 
-tri_status cuda_open_first_queue(tri_device *device, tri_queue **out) {
+tri_status cuda_open_priority_queue(tri_device *device, tri_queue **out) {
     return open_queue(device, true, out);
 }
 

@@ -39,7 +39,7 @@ static cuda_row_norm_grad grad_of(const tri_graph *graph, const tri_node *node) 
                             .x_type = cuda_in_type(graph, node, 0),
                             .y_type = cuda_in_type(graph, node, 1)};
     p.rows = cuda_in_count(graph, node, 0) / p.width;
-    p.blocks = cuda_norm_blocks(p.rows, p.width);
+    p.blocks = cuda_row_norm_blocks(p.rows, p.width);
     return p;
 }
 

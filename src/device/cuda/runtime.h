@@ -95,10 +95,10 @@ typedef struct cuda_runtime {
     // mark(NULL) under this name.
     void (*mark)(const char *name);
 
-    // Streams. Work is done in the order in which it was issued to a stream. `comes_first`: thread
+    // Streams. Work is done in the order in which it was issued to a stream. `has_priority`: thread
     // blocks of this stream's kernels start before those of other streams that also wait for a
     // multiprocessor.
-    tri_status (*open_stream)(cuda_context *context, bool comes_first, cuda_stream **out,
+    tri_status (*open_stream)(cuda_context *context, bool has_priority, cuda_stream **out,
                               char *why);
     void (*close_stream)(cuda_stream *stream);
     // Copies between any two of: memory of `alloc`, memory of `alloc_host`, other memory of the

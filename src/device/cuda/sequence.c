@@ -60,12 +60,12 @@ static size_t grad_indices(const cuda_tokens *t) {
 
 // Computes the size of the workspace of the embedding's gradient, for which the positions of tokens
 // are sorted by the rows that the tokens read. Behind the arrays for that, it has the sums of
-// cuda_embedding_grad's pieces.
+// cuda_embedding_grad's chunks.
 static tri_status grad_workspace(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node, size_t *out) {
     cuda_tokens t = tokens_of(graph, node);
     size_t width = (size_t)cuda_out_shape(graph, node, 0)->dims[1];
-    size_t sums = 2 * (size_t)cuda_token_pieces(t.count) * width;
+    size_t sums = 2 * (size_t)cuda_token_chunks(t.count) * width;
     *out = grad_indices(&t) * sizeof(int32_t) + sums * sizeof(float);
     return TRI_OK;
 }
@@ -102,7 +102,7 @@ static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args
     state.starts.starts = room + 4 * count;
     state.sums.dy = args->in[1];
     state.sums.keys = state.starts.keys;
-    state.sums.piece_sums = (float *)args->workspace + grad_indices(&state.order.tokens);
+    state.sums.chunk_sums = (float *)args->workspace + grad_indices(&state.order.tokens);
     state.sums.positions = state.order.positions[last];
     state.sums.starts = state.starts.starts;
     state.sums.dtable = args->out[0];

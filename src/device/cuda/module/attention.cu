@@ -334,7 +334,8 @@ tri_status launch_wide(cuda_stream *stream, const cuda_attention *p, char *why) 
     return gpu_launch(stream, attention<T, D>, blocks, THREADS, *p, why);
 }
 
-// Launches row_dots with as many lanes for a row as it has lots.
+// Launches row_dots with 8, 16 or 32 lanes for a row: as few as take the whole row at once, or all
+// lanes of a warp if the row is longer.
 template <typename T>
 tri_status launch_dots(cuda_stream *stream, const cuda_attention_grad *p, int64_t rows, char *why) {
     constexpr int n = gpu_lot<T>::count;

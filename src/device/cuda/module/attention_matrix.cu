@@ -163,7 +163,7 @@ template <int n> GPU_DEVICE void scale_scores(float factor, gpu_matrix_c (&score
     for (int i = 0; i < 4; i++) scores[j].at[i] *= factor;
 }
 
-// Sets the scores of those keys of a tile to `value` to which a query must not attend. `query` is
+// Sets to `value` the scores of those keys of a tile to which a query must not attend. `query` is
 // the first of 16 queries, and `key` the first key of the tile.
 template <int n>
 GPU_DEVICE void mask(const cuda_attention &p, int64_t query, int64_t key, float value,
@@ -215,14 +215,15 @@ GPU_DEVICE void soften(float factor, gpu_matrix_c (&scores)[n], float (&largest)
 
 // The forward kernel: computes y and log_sum_exp. The tiles of queries with the most keys start
 // first, so that none of them still runs alone when all others are done.
-template <typename T, int D> GPU_KERNEL GPU_BOUNDS(THREADS, 1) attention(cuda_attention p) {
+template <typename T, int D> GPU_KERNEL_FOR(THREADS, 1) attention(cuda_attention p) {
     using S = shape<D>;
     GPU_DYNAMIC_SHARED(T, q_tile);
     T *k_tile = q_tile + S::queries * S::stride, *v_tile = k_tile + S::keys * S::stride;
     int64_t tiles = (p.queries + S::queries - 1) / S::queries, heads = p.samples * p.heads;
     int own = own_warp() * S::row_tiles * WARP_ROWS;
-    // Scores stay scalar products of q and k where the largest product is also the largest score;
-    // they are multiplied by this when the power of 2 is taken.
+    // With a positive scale, `scores` keep the scalar products of q and k, whose order is that of
+    // the scores, and are multiplied by `factor` when the power of 2 is taken. Else they are
+    // multiplied before, because the order would differ.
     float factor = p.scale > 0 ? p.scale * LOG2_E : 1;
     for (int64_t item = blockIdx.x; item < tiles * heads; item += gridDim.x) {
         int64_t n = item % heads / p.heads, head = item % p.heads;
@@ -286,8 +287,8 @@ GPU_DEVICE query_facts facts_of(const cuda_attention_grad &p, int64_t head, int6
     return {p.forward.log_sum_exp[at], p.dots[at]};
 }
 
-// Begins to copy the facts of `count` queries, from query t on, to shared memory: each log_sum_exp,
-// then each dot. They are 0 for queries beyond the last.
+// Begins to copy the facts of `count` queries, from query t on, to shared memory: first all
+// log_sum_exp, then all dots. They are 0 for queries beyond the last.
 template <int count>
 GPU_DEVICE void copy_facts(float *to, const cuda_attention_grad &p, int64_t head, int64_t t) {
     static_assert(2 * count <= THREADS, "a thread copies one number");
@@ -298,14 +299,14 @@ GPU_DEVICE void copy_facts(float *to, const cuda_attention_grad &p, int64_t head
     gpu_copy_float(to + own, from + head * p.forward.queries + t, t < p.forward.queries);
 }
 
-// Sets the probabilities to 0 with which queries would attend to keys that they do not see, for 16
-// rows, which are keys, from `key` on, and the columns, which are queries, from `query` on. Rows
-// beyond the last need no mask, because their results are not stored.
+// Sets probabilities to 0 in a matrix whose 16 rows are keys, from `key` on, and whose columns are
+// queries, from `query` on: those of queries that must not attend to the key, and of queries beyond
+// the last. Keys beyond the last need no mask, because their results are not stored.
 template <int n>
 GPU_DEVICE void mask_queries(const cuda_attention &p, int64_t key, int64_t query,
                              gpu_matrix_c (&scores)[n]) {
-    // there: how many of the queries exist. begin: how many of them do not see the first key; each
-    // further key is hidden from one more.
+    // there: how many queries exist from `query` on. begin: how many of the first of them must not
+    // attend to the key of row 0; for each further row it is one more.
     int64_t there = p.queries - query, begin = p.causal ? key - (p.keys - p.queries) - query : -16;
     if (there >= 8 * n && begin + WARP_ROWS - 1 <= 0) return;
     int end = (int)(there < 8 * n ? there : 8 * n);
@@ -366,7 +367,8 @@ GPU_DEVICE void add_tile(const cuda_attention &p, const T *rows, const T *column
 // Computes dq (rows are queries, columns keys) or, with `of_keys`, dk and dv (rows are keys,
 // columns the queries of all heads that read them).
 template <typename T, int D, bool of_keys>
-GPU_KERNEL GPU_BOUNDS(THREADS, of_keys ? 1 : 3) gradient(cuda_attention_grad p) {
+GPU_KERNEL_FOR(THREADS, of_keys ? 1 : 3)
+gradient(cuda_attention_grad p) {
     using S = shape<D>;
     enum { TILE = S::columns * S::stride };
     // Shared memory holds a tile of rows of q and one of dy (with `of_keys`: of k and v), then two

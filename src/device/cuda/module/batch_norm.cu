@@ -353,17 +353,17 @@ template <int n> struct lot_moments { float count, mean[n], squares[n]; };
 // Joins the moments of other pixels to m, as tri_moments_join does.
 template <int n> GPU_DEVICE void join_lots(lot_moments<n> &m, const lot_moments<n> &other) {
     if (other.count == 0) return;
-    float share = other.count / (m.count + other.count), weight = m.count * share;
+    float fraction = other.count / (m.count + other.count), weight = m.count * fraction;
     m.count += other.count;
     GPU_UNROLL for (int k = 0; k < n; k++) {
         float delta = other.mean[k] - m.mean[k];
-        m.mean[k] += delta * share;
+        m.mean[k] += delta * fraction;
         m.squares[k] += other.squares[k] + delta * delta * weight;
     }
 }
 
-// Reads the thread's lot of `pixels` of its pixels, beginning with pixel r, and computes their
-// moments. All loads are issued before the first sum.
+// Reads, for `pixels` of the thread's pixels, beginning with pixel r, its n channels, and computes
+// their moments. All loads are issued before the first sum.
 template <typename X, int n, int pixels>
 GPU_DEVICE lot_moments<n> moments_of(const cuda_batch_norm &p, const panel &a, int64_t r) {
     lot_moments<n> m = {(float)pixels, {}, {}};
@@ -420,8 +420,8 @@ template <typename X, int n> GPU_KERNEL moments_last(cuda_batch_norm p) {
     write_results(p, a, m.mean, m.squares);
 }
 
-// Reads the thread's lot of `pixels` of its pixels, beginning with pixel r, and adds what they
-// contribute to the sums of gradient_sums. All loads are issued before the first sum.
+// Reads, for `pixels` of the thread's pixels, beginning with pixel r, its n channels, and adds what
+// they contribute to the sums of gradient_sums. All loads are issued before the first sum.
 template <typename X, typename Y, int n, int pixels>
 GPU_DEVICE void add_pixels(const cuda_batch_norm &p, const panel &a, int64_t r,
                            const float (&mean)[n], const float (&inv_std)[n], float (&sum_dy)[n],

@@ -46,8 +46,8 @@ template <typename T> GPU_DEVICE scores<T> row_of(const cuda_class_rows &p, int6
 
 // Goes through the scores of the row that this thread takes, n neighbouring scores at a time, and
 // calls each(class, scores) for them; `class` is the class of the first of the n. `access` (a
-// gpu_access) reads n scores. The thread reads so many times before it calls `each` that it does
-// not wait for each read by itself, but no more often, because it keeps the scores in registers.
+// gpu_access) reads n scores. A thread issues `ahead` reads before it calls `each`, so that they
+// overlap; more would need too many registers.
 template <typename access, typename T, typename F>
 GPU_DEVICE void for_each(const scores<T> &row, F each) {
     constexpr int n = access::count, ahead = n > 4 ? 2 : 4;

@@ -75,7 +75,7 @@ bool is_exact(const descriptor &config, const dnn_request &r) {
 // A plan that is ready to run; it lives as long as the process.
 struct prepared {
     cudnnBackendDescriptor_t plan = nullptr; // NULL: the library has no suitable plan
-    bool finishes = false;                   // the plan also carries out the operations at the end
+    bool with_epilogue = false;              // the plan also carries out the epilogue
 };
 
 // Makes the plan that `config` describes. `good`: it exists, is exact and fits into the workspace.
@@ -105,12 +105,12 @@ std::vector<descriptor> empty_descriptors(cudnnBackendDescriptorType_t type, int
 }
 
 // The order of the numbers that a choice (choices.h) stores of a plan, to make it again without the
-// heuristics: whether it carries out the operations at the end, the number of its engine (cuDNN's
+// heuristics: whether it carries out the epilogue, the number of its engine (cuDNN's
 // algorithm), then type and value of each knob (setting) of the engine. Empty choice: cuDNN does
 // not tell them.
-enum { KEPT_FINISHES, KEPT_ENGINE, KEPT_KNOBS, MOST_KNOBS = 64 };
+enum { KEPT_EPILOGUE, KEPT_ENGINE, KEPT_KNOBS, MOST_KNOBS = 64 };
 
-choice choice_of(const descriptor &config, bool finishes) {
+choice choice_of(const descriptor &config, bool with_epilogue) {
     descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     cudnnBackendDescriptor_t handles[MOST_KNOBS];
     std::vector<descriptor> knobs =
@@ -123,7 +123,7 @@ choice choice_of(const descriptor &config, bool finishes) {
              &count, handles) ||
         count > MOST_KNOBS)
         return {};
-    choice made = {finishes, (uint64_t)number};
+    choice made = {with_epilogue, (uint64_t)number};
     for (int64_t i = 0; i < count; i++) {
         cudnnBackendKnobType_t type;
         int64_t value;
@@ -171,8 +171,8 @@ struct candidate {
 // Asks one of cuDNN's heuristics (`mode`) for plans. Lists the first `most` that plan_of takes; if
 // `most` is above 1 (to measure them), only those that a choice (choices.h) can store.
 std::vector<candidate> list_plans(cudnnHandle_t handle, const descriptor &graph,
-                                  cudnnBackendHeurMode_t mode, const dnn_request &r, bool finishes,
-                                  size_t most) {
+                                  cudnnBackendHeurMode_t mode, const dnn_request &r,
+                                  bool with_epilogue, size_t most) {
     // How many of the proposed plans are looked at. It is large, because about thirty others come
     // before the first that is exact in F32.
     enum { MOST = 64 };
@@ -190,7 +190,7 @@ std::vector<candidate> list_plans(cudnnHandle_t handle, const descriptor &graph,
         return found;
     for (int64_t i = 0; i < count && i < MOST && found.size() < most; i++) {
         descriptor plan = plan_of(handle, configs[i], r);
-        choice how = plan.good && most > 1 ? choice_of(configs[i], finishes) : choice();
+        choice how = plan.good && most > 1 ? choice_of(configs[i], with_epilogue) : choice();
         if (plan.good && (most == 1 || !how.empty()))
             found.push_back({std::move(plan), std::move(how)});
     }
@@ -217,7 +217,7 @@ dnn_state *state_of(int device) {
 
 tri_status run(dnn_state *state, const prepared *x, cuda_stream *stream, const dnn_request &r,
                char *why) {
-    int64_t count = (int64_t)(r.ids.size() - (x->finishes ? 0 : r.finish_operands));
+    int64_t count = (int64_t)(r.ids.size() - (x->with_epilogue ? 0 : r.epilogue_operands));
     descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, r.addresses.data());
     pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, r.ids.data());
@@ -243,13 +243,13 @@ std::string line_of(cuda_stream *stream, const dnn_request &r) {
 }
 
 // Lists the plans between which to choose, the best first: if possible, plans that also carry out
-// the operations at the end. *finishes tells whether they do.
-std::vector<candidate> list_candidates(dnn_state *state, const dnn_request &r, bool *finishes,
+// the epilogue. *with_epilogue tells whether they do.
+std::vector<candidate> list_candidates(dnn_state *state, const dnn_request &r, bool *with_epilogue,
                                        size_t most) {
     std::vector<candidate> found;
     for (bool with : {true, false}) {
-        if (!found.empty() || (with && !r.has_finish)) continue;
-        *finishes = with;
+        if (!found.empty() || (with && !r.has_epilogue)) continue;
+        *with_epilogue = with;
         descriptor graph = r.graph(state->handle, with);
         for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
             if (graph.good && found.empty())
@@ -258,20 +258,20 @@ std::vector<candidate> list_candidates(dnn_state *state, const dnn_request &r, b
     return found;
 }
 
-void take(descriptor *plan, bool finishes, prepared *x) {
+void take(descriptor *plan, bool with_epilogue, prepared *x) {
     x->plan = plan->at;
-    x->finishes = finishes;
+    x->with_epilogue = with_epilogue;
     plan->at = nullptr;
 }
 
 // Makes the plan that an earlier run has chosen and written to a file (choices.h). False: cuDNN
-// cannot compute by this plan, or the plan has operations at its end that this request lacks.
+// cannot compute by this plan, or the plan has an epilogue that this request lacks.
 bool take_kept(dnn_state *state, const dnn_request &r, const choice &kept, prepared *x) {
-    if (kept.size() < KEPT_KNOBS || (kept[KEPT_FINISHES] && !r.has_finish)) return false;
-    bool finishes = kept[KEPT_FINISHES];
-    descriptor graph = r.graph(state->handle, finishes), config = config_of(graph, kept);
+    if (kept.size() < KEPT_KNOBS || (kept[KEPT_EPILOGUE] && !r.has_epilogue)) return false;
+    bool with_epilogue = kept[KEPT_EPILOGUE];
+    descriptor graph = r.graph(state->handle, with_epilogue), config = config_of(graph, kept);
     descriptor plan = plan_of(state->handle, config, r);
-    if (plan.good) take(&plan, finishes, x);
+    if (plan.good) take(&plan, with_epilogue, x);
     return plan.good;
 }
 
@@ -280,16 +280,16 @@ bool take_kept(dnn_state *state, const dnn_request &r, const choice &kept, prepa
 // on the tensors of the computation itself; the chosen plan then overwrites the result.
 tri_status choose(dnn_state *state, cuda_stream *stream, const dnn_request &r, prepared *x,
                   char *why) {
-    bool is_kept = choices_folder() != nullptr, finishes = false;
+    bool is_kept = choices_folder() != nullptr, with_epilogue = false;
     std::string line = is_kept ? line_of(stream, r) : "";
     choice kept;
     if (is_kept && choices_read(line, &kept))
         return take_kept(state, r, kept, x) ? TRI_OK : choices_refuse(line, why);
     std::vector<candidate> found =
-        list_candidates(state, r, &finishes, is_kept ? CHOICES_MEASURED : 1);
+        list_candidates(state, r, &with_epilogue, is_kept ? CHOICES_MEASURED : 1);
     int count = (int)found.size();
     int best = choices_fastest(is_kept ? count : 0, [&](int i) {
-        prepared tried = {found[i].plan.at, finishes};
+        prepared tried = {found[i].plan.at, with_epilogue};
         return vendor_seconds(stream, [&] { return run(state, &tried, stream, r, why) == TRI_OK; });
     });
     if (best >= 0) {
@@ -299,7 +299,7 @@ tri_status choose(dnn_state *state, cuda_stream *stream, const dnn_request &r, p
         if (kept != found[best].how) // another process has stored its choice first
             return take_kept(state, r, kept, x) ? TRI_OK : choices_refuse(line, why);
     }
-    if (count > 0) take(&found[best < 0 ? 0 : best].plan, finishes, x);
+    if (count > 0) take(&found[best < 0 ? 0 : best].plan, with_epilogue, x);
     return TRI_OK;
 }
 
@@ -328,7 +328,7 @@ cudnnDataType_t dnn_type(tri_dtype dtype) {
 dnn_descriptor dnn_tensor(int64_t id, cudnnDataType_t type, dnn_where where, const int64_t *dims,
                           const int64_t *strides) {
     descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, where == DNN_PASSED);
+    tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, where == DNN_VIRTUAL);
     if (where == DNN_BY_VALUE) tensor.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, true);
     tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, type);
     tensor.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims);
@@ -377,7 +377,7 @@ dnn_descriptor dnn_graph(cudnnHandle_t handle, const std::vector<dnn_descriptor>
     return graph;
 }
 
-bool dnn_compute(cuda_stream *stream, const dnn_request &request, bool *finishes,
+bool dnn_compute(cuda_stream *stream, const dnn_request &request, bool *with_epilogue,
                  tri_status *status, char *why) {
     dnn_state *state = dnn() ? state_of(vendor_device(stream)) : nullptr;
     if (!state) return false;
@@ -386,7 +386,7 @@ bool dnn_compute(cuda_stream *stream, const dnn_request &request, bool *finishes
     *status = prepare(state, stream, request, &x, why);
     if (*status != TRI_OK) return true;
     if (!x->plan) return false;
-    *finishes = x->finishes;
+    *with_epilogue = x->with_epilogue;
     *status = run(state, x, stream, request, why);
     return true;
 }

@@ -81,7 +81,7 @@ struct dnn_descriptor {
 // Where a tensor of a graph is.
 enum dnn_where {
     DNN_IN_MEMORY, // in the device's memory
-    DNN_PASSED,    // nowhere: it only passes from one operation of the plan to the next one
+    DNN_VIRTUAL,   // nowhere: an operation of the plan makes it and another one reads it
     DNN_BY_VALUE,  // one number in the host's memory, read when the plan is run
 };
 
@@ -115,22 +115,22 @@ struct dnn_request {
     std::vector<int64_t> key;
     tri_dtype in_type; // of the inputs
     bool tf32;         // F32 inputs may be rounded to TF32
-    bool has_finish;   // the graph exists with operations at its end, and without
-    // Describes the computation, with the operations at its end if `finishes`.
-    std::function<dnn_descriptor(cudnnHandle_t, bool finishes)> graph;
-    // Ids and addresses of the graph's tensors that are not DNN_PASSED. The last `finish_operands`
-    // of them belong only to the operations at the end.
+    bool has_epilogue; // `graph` can describe the computation with an epilogue and without one
+    // Describes the computation; with its epilogue (bias, activation) if `with_epilogue`.
+    std::function<dnn_descriptor(cudnnHandle_t, bool with_epilogue)> graph;
+    // Ids and addresses of the graph's tensors that are not DNN_VIRTUAL. The last
+    // `epilogue_operands` of them belong only to the epilogue.
     std::vector<int64_t> ids;
     std::vector<const void *> addresses;
-    size_t finish_operands;
+    size_t epilogue_operands;
     void *workspace; // memory that the plan may use
     int64_t workspace_bytes;
 };
 
 // Finds a plan for the computation, which has to give the same bits in every run as far as cuDNN
-// tells, and issues it to the stream. Sets *status, and *finishes to whether the operations at the
-// end were carried out too. Returns false if the library is not installed or has no such plan.
-bool dnn_compute(cuda_stream *stream, const dnn_request &request, bool *finishes,
+// tells, and issues it to the stream. Sets *status, and *with_epilogue to whether the epilogue
+// was carried out too. Returns false if the library is not installed or has no such plan.
+bool dnn_compute(cuda_stream *stream, const dnn_request &request, bool *with_epilogue,
                  tri_status *status, char *why);
 
 #endif

@@ -37,24 +37,24 @@ enum {
     DV_ID,
     DOTS_ID,
     DQ_SUMS_ID,
-    FIRST_PASSED_ID // tensors that only pass between operations are numbered from here on
+    FIRST_VIRTUAL_ID // tensors that only pass between operations are numbered from here on
 };
 
-// Collects the operations of a graph, in order. Its functions append one operation each, and return
-// the tensor which that operation writes.
+// Describes the tensors of a graph, and collects its operations in order. Functions that compute
+// something append one or more operations, and return the tensor that the last of them writes.
 struct builder {
     const cuda_attention *p;
     std::vector<descriptor> operations = {};
-    int64_t next_id = FIRST_PASSED_ID;
+    int64_t next_id = FIRST_VIRTUAL_ID;
 
     // A tensor [samples, heads, rows, columns] that only passes between operations.
-    descriptor passed(cudnnDataType_t type, int64_t heads, int64_t rows, int64_t columns) {
+    descriptor virtual_tensor(cudnnDataType_t type, int64_t heads, int64_t rows, int64_t columns) {
         int64_t dims[] = {p->samples, heads, rows, columns};
         int64_t strides[] = {heads * rows * columns, rows * columns, columns, 1};
-        return dnn_tensor(next_id++, type, DNN_PASSED, dims, strides);
+        return dnn_tensor(next_id++, type, DNN_VIRTUAL, dims, strides);
     }
     descriptor scores(cudnnDataType_t type = CUDNN_DATA_FLOAT) {
-        return passed(type, p->heads, p->queries, p->keys);
+        return virtual_tensor(type, p->heads, p->queries, p->keys);
     }
     descriptor number(int64_t id) {
         const int64_t ones[] = {1, 1, 1, 1};
@@ -131,7 +131,7 @@ struct builder {
         int64_t area = p->queries * p->keys;
         int64_t dims[] = {p->samples, p->heads, p->keys, p->queries};
         int64_t strides[] = {p->heads * area, area, 1, p->keys};
-        return reshape(x, dnn_tensor(next_id++, dnn_type(p->type), DNN_PASSED, dims, strides));
+        return reshape(x, dnn_tensor(next_id++, dnn_type(p->type), DNN_VIRTUAL, dims, strides));
     }
 
     // scale · q · kᵀ
@@ -140,7 +140,7 @@ struct builder {
         descriptor all = product(rows(Q_ID, p->heads, p->queries), k_transposed, scores());
         return pointwise(CUDNN_POINTWISE_MUL, all, &scale, scores());
     }
-    // If attention is causal: x with minus infinity in place of the keys behind a query.
+    // If attention is causal: x, where the scores of keys after the query are minus infinity.
     descriptor masked(descriptor x) {
         if (!p->causal) return x;
         descriptor nothing = number(MINUS_INFINITY_ID);
@@ -153,22 +153,23 @@ struct builder {
         return pointwise(dnn_pointwise_attr{CUDNN_POINTWISE_BINARY_SELECT}, x, &nothing, scores(),
                          &sees);
     }
-    // Sums products for each head of q. If several of them share a head of k and v, adds up their
-    // sums, to the gradient `id` of k or v.
+    // Computes the gradient `id` of k or v: a · b for each head of q, added up over those heads of
+    // q that share a head of k and v.
     void sum_heads(const descriptor &a, const descriptor &b, int64_t id) {
         descriptor out = rows(id, p->kv_heads, p->keys);
         if (p->heads == p->kv_heads) {
             product(a, b, std::move(out));
             return;
         }
-        descriptor each = product(a, b, passed(dnn_type(p->type), p->heads, p->keys, p->width));
+        descriptor each =
+            product(a, b, virtual_tensor(dnn_type(p->type), p->heads, p->keys, p->width));
         reduce(CUDNN_REDUCE_TENSOR_ADD, each, std::move(out));
     }
 };
 
 descriptor forward_graph(cudnnHandle_t handle, const cuda_attention *p) {
     builder b = {p};
-    auto row = [&] { return b.passed(CUDNN_DATA_FLOAT, p->heads, p->queries, 1); };
+    auto row = [&] { return b.virtual_tensor(CUDNN_DATA_FLOAT, p->heads, p->queries, 1); };
     descriptor x = b.masked(b.scaled_scores(b.rows(K_ID, p->kv_heads, p->keys, true)));
     descriptor most = b.reduce(CUDNN_REDUCE_TENSOR_MAX, x, row());
     descriptor less = b.pointwise(CUDNN_POINTWISE_SUB, x, &most, b.scores());
@@ -185,7 +186,7 @@ descriptor forward_graph(cudnnHandle_t handle, const cuda_attention *p) {
 
 descriptor gradient_graph(cudnnHandle_t handle, const cuda_attention *p) {
     builder b = {p};
-    auto row = [&] { return b.passed(CUDNN_DATA_FLOAT, p->heads, p->queries, 1); };
+    auto row = [&] { return b.virtual_tensor(CUDNN_DATA_FLOAT, p->heads, p->queries, 1); };
     descriptor scale = b.number(SCALE_ID), one = b.number(ONE_ID);
     descriptor q = b.rows(Q_ID, p->heads, p->queries), dy = b.rows(DY_ID, p->heads, p->queries);
     descriptor y = b.rows(Y_ID, p->heads, p->queries);
@@ -193,8 +194,9 @@ descriptor gradient_graph(cudnnHandle_t handle, const cuda_attention *p) {
     descriptor log_sum_exp = b.sums(LOG_SUM_EXP_ID, 1);
 
     // dots = the scalar products of the rows of dy and y
-    descriptor products = b.pointwise(CUDNN_POINTWISE_MUL, dy, &y,
-                                      b.passed(CUDNN_DATA_FLOAT, p->heads, p->queries, p->width));
+    descriptor products =
+        b.pointwise(CUDNN_POINTWISE_MUL, dy, &y,
+                    b.virtual_tensor(CUDNN_DATA_FLOAT, p->heads, p->queries, p->width));
     descriptor added = b.reduce(CUDNN_REDUCE_TENSOR_ADD, products, row());
     descriptor dots = b.pointwise(CUDNN_POINTWISE_MUL, added, &one, b.sums(DOTS_ID, 1));
 
@@ -215,7 +217,7 @@ descriptor gradient_graph(cudnnHandle_t handle, const cuda_attention *p) {
     // dk = dsᵀ · q, and dq = ds · k
     b.sum_heads(b.transpose(ds), q, DK_ID);
     descriptor k =
-        b.reshape(k_transposed, b.rows(b.next_id++, p->kv_heads, p->keys, false, DNN_PASSED));
+        b.reshape(k_transposed, b.rows(b.next_id++, p->kv_heads, p->keys, false, DNN_VIRTUAL));
     descriptor dq_sums = b.product(ds, k, b.sums(DQ_SUMS_ID, p->width));
     b.pointwise(CUDNN_POINTWISE_IDENTITY, dq_sums, nullptr, b.rows(DQ_ID, p->heads, p->queries));
     return dnn_graph(handle, b.operations);
@@ -255,7 +257,7 @@ bool vendor_attention(cuda_stream *stream, const cuda_attention *p, tri_status *
     if (!p->workspace_bytes || !dnn() || dnn()->GetVersion() < LEAST_VERSION ||
         !is_aligned({p->q, p->k, p->v, p->y, p->log_sum_exp}))
         return false;
-    bool finishes;
+    bool with_epilogue;
     dnn_request request = {};
     request.kind = "attention 1";
     request.key = key_of(p);
@@ -264,7 +266,7 @@ bool vendor_attention(cuda_stream *stream, const cuda_attention *p, tri_status *
     request.workspace = p->workspace;
     request.workspace_bytes = p->workspace_bytes;
     add_operands(&request, p);
-    return dnn_compute(stream, request, &finishes, status, why);
+    return dnn_compute(stream, request, &with_epilogue, status, why);
 }
 
 bool vendor_attention_grad(cuda_stream *stream, const cuda_attention_grad *p, tri_status *status,
@@ -275,7 +277,7 @@ bool vendor_attention_grad(cuda_stream *stream, const cuda_attention_grad *p, tr
                      p->dq_sums}))
         return false;
     static const float one = 1;
-    bool finishes;
+    bool with_epilogue;
     dnn_request request = {};
     request.kind = "gradient of attention 1";
     request.key = key_of(f);
@@ -286,7 +288,7 @@ bool vendor_attention_grad(cuda_stream *stream, const cuda_attention_grad *p, tr
     request.workspace = f->workspace;
     request.workspace_bytes = f->workspace_bytes;
     add_operands(&request, f);
-    return dnn_compute(stream, request, &finishes, status, why);
+    return dnn_compute(stream, request, &with_epilogue, status, why);
 }
 #else // for HIP, or without cuDNN's header: our own kernels compute attention
 bool vendor_attention(cuda_stream *, const cuda_attention *, tri_status *, char *) { return false; }

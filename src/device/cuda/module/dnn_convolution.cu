@@ -21,7 +21,7 @@ descriptor tensor_of(const cuda_convolution *p, int64_t id, cudnnDataType_t type
                      int64_t a, int64_t b, int64_t c, int64_t d) {
     int64_t dims[] = {a, b, c, d}, strides[] = {b * c * d, c * d, d, 1};
     int64_t last[] = {b * c * d, 1, d * b, b};
-    return dnn_tensor(id, type, is_in_memory ? DNN_IN_MEMORY : DNN_PASSED, dims,
+    return dnn_tensor(id, type, is_in_memory ? DNN_IN_MEMORY : DNN_VIRTUAL, dims,
                       p->channels_last ? last : strides);
 }
 
@@ -87,21 +87,21 @@ descriptor convolution_of(const cuda_convolution *p, const descriptor &y) {
     return operation;
 }
 
-bool has_finish(const cuda_convolution *p) {
+bool has_epilogue(const cuda_convolution *p) {
     return p->kind == CUDA_FORWARD && (p->bias || p->activation != 0);
 }
 
-// Describes the convolution and, if `finishes`, bias and activation after it. Values that pass from
-// one operation to the next are F32.
-descriptor graph_of(cudnnHandle_t handle, const cuda_convolution *p, bool finishes) {
+// Describes the convolution and, if `with_epilogue`, bias and activation after it. Values that pass
+// from one operation to the next are F32.
+descriptor graph_of(cudnnHandle_t handle, const cuda_convolution *p, bool with_epilogue) {
     cudnnDataType_t type = dnn_type(p->in_type);
-    bool has_bias = finishes && p->bias;
-    bool has_activation = finishes && p->activation != 0;
+    bool has_bias = with_epilogue && p->bias;
+    bool has_activation = with_epilogue && p->activation != 0;
     auto output = [=](int64_t id, bool is_last) {
         return tensor_of(p, id, is_last ? type : CUDNN_DATA_FLOAT, is_last, p->samples, p->features,
                          p->out[0], p->out[1]);
     };
-    descriptor sum = finishes ? output(SUM_ID, false) : output(Y_ID, true);
+    descriptor sum = with_epilogue ? output(SUM_ID, false) : output(Y_ID, true);
     descriptor biased = output(has_activation ? BIASED_ID : Y_ID, !has_activation);
     descriptor y = output(Y_ID, true),
                bias = tensor_of(p, BIAS_ID, type, true, 1, p->features, 1, 1);
@@ -129,7 +129,7 @@ std::vector<int64_t> key_of(const cuda_convolution *p) {
     std::vector<int64_t> key = {p->kind,     p->in_type,        p->tf32,     p->channels_last,
                                 p->out_type, p->samples,        p->channels, p->features,
                                 p->groups,   p->workspace_bytes};
-    if (has_finish(p)) {
+    if (has_epilogue(p)) {
         uint32_t slope;
         memcpy(&slope, &p->slope, sizeof slope);
         for (int64_t value :
@@ -157,27 +157,27 @@ bool vendor_convolution(cuda_stream *stream, const cuda_convolution *p, vendor_l
     const void *operands[][3] = {
         {p->a, p->b, p->c}, {p->c, p->b, p->a}, {p->a, weight_gradient, p->b}};
     const void *const *x = operands[p->kind];
-    bool has_bias = p->kind == CUDA_FORWARD && p->bias, finishes = false;
+    bool has_bias = p->kind == CUDA_FORWARD && p->bias, with_epilogue = false;
     dnn_request request = {};
     request.kind = "convolution 1";
     request.key = key_of(p);
     request.in_type = p->in_type;
     request.tf32 = p->tf32;
-    request.has_finish = has_finish(p);
+    request.has_epilogue = has_epilogue(p);
     request.graph = [p](cudnnHandle_t handle, bool with) { return graph_of(handle, p, with); };
     request.ids = {X_ID, WEIGHT_ID, Y_ID};
     request.addresses = {x[0], x[1], x[2]};
-    request.finish_operands = has_bias;
+    request.epilogue_operands = has_bias;
     request.workspace = (char *)p->workspace + held;
     request.workspace_bytes = p->workspace_bytes - held;
     if (has_bias) {
         request.ids.push_back(BIAS_ID);
         request.addresses.push_back(p->bias);
     }
-    if (!dnn_compute(stream, request, &finishes, status, why)) return false;
-    *left = held                         ? VENDOR_LEFT_WIDEN
-            : has_finish(p) && !finishes ? VENDOR_LEFT_FINISH
-                                         : VENDOR_LEFT_NOTHING;
+    if (!dnn_compute(stream, request, &with_epilogue, status, why)) return false;
+    *left = held                                ? VENDOR_LEFT_WIDEN
+            : has_epilogue(p) && !with_epilogue ? VENDOR_LEFT_FINISH
+                                                : VENDOR_LEFT_NOTHING;
     return true;
 }
 #else // for HIP, or without cuDNN's header: our own kernel computes every convolution

@@ -4,8 +4,8 @@
 // The gradient of a table's row is the sum of dy over all positions that read the row. To add these
 // in the order of positions without atomics, one thread block first sorts the positions by row (a
 // radix sort, which takes little time compared with writing the gradient), and then a warp adds up
-// each row, in chunks of columns. If many positions read a row, because its token is frequent, then
-// warps first add up pieces of the sorted positions, so that no warp has much more to do than the
+// each row, in ranges of columns. If many positions read a row, because its token is frequent, then
+// warps first add up chunks of the sorted positions, so that no warp has much more to do than the
 // others. The order of a sum follows from the tokens alone.
 #include "device/cuda/module/pack.h"
 
@@ -109,8 +109,8 @@ GPU_KERNEL row_starts(cuda_row_starts p) {
     }
 }
 
-// Into how many chunks the columns are cut; a warp sums a chunk, and each lane n of its columns.
-TRI_KERNEL_INLINE int64_t chunks_of(int64_t width, int n) {
+// Into how many ranges the columns are cut; a warp sums a range, and each lane n of its columns.
+TRI_KERNEL_INLINE int64_t ranges_of(int64_t width, int n) {
     return (width + GPU_WARP * n - 1) / (GPU_WARP * n);
 }
 
@@ -139,25 +139,25 @@ GPU_DEVICE void add_positions(const cuda_embedding_grad &p, int32_t first, int32
         first, end, [&](int32_t i) { return dy + p.positions[i] * p.width; }, sums);
 }
 
-// Whether so many positions read row r that their sum is made of the sums of pieces.
+// Whether so many positions read row r that their sum is made of the sums of chunks.
 GPU_DEVICE bool is_long(const cuda_embedding_grad &p, int64_t r) {
-    return r < p.rows && p.starts[r + 1] - p.starts[r] > CUDA_TOKEN_PIECE;
+    return r < p.rows && p.starts[r + 1] - p.starts[r] > CUDA_TOKEN_CHUNK;
 }
 
-// Where the sum of piece `piece` of a long row lies. A piece can have positions of two long rows:
+// Where the sum of chunk `chunk` of a long row lies. A chunk can have positions of two long rows:
 // of one to which its first position belongs (which: 0), and of one that begins behind it (1).
-GPU_DEVICE float *piece_sum(const cuda_embedding_grad &p, int64_t piece, int which) {
-    return p.piece_sums + (2 * piece + which) * p.width;
+GPU_DEVICE float *chunk_sum(const cuda_embedding_grad &p, int64_t chunk, int which) {
+    return p.chunk_sums + (2 * chunk + which) * p.width;
 }
 
-// For the rows that many positions read, adds up the rows of dy of each piece, one warp for each
-// piece and each chunk of columns. For a piece without such rows, reads at most 24 bytes. Otherwise
+// For the rows that many positions read, adds up the rows of dy of each chunk, one warp for each
+// chunk and each range of columns. For a chunk without such rows, reads at most 24 bytes. Otherwise
 // reads 4 bytes (2 in F16 or BF16) for each element of dy, and writes 4 for each column.
-template <typename T, int n> GPU_KERNEL embedding_pieces(cuda_embedding_grad p) {
-    int64_t chunks = chunks_of(p.width, n), items = cuda_token_pieces(p.count) * chunks;
+template <typename T, int n> GPU_KERNEL embedding_chunks(cuda_embedding_grad p) {
+    int64_t ranges = ranges_of(p.width, n), items = cuda_token_chunks(p.count) * ranges;
     for (int64_t i = gpu_thread() / GPU_WARP; i < items; i += gpu_threads() / GPU_WARP) {
-        int64_t piece = i / chunks, column = i % chunks * GPU_WARP * n + threadIdx.x % GPU_WARP * n;
-        int64_t first = piece * CUDA_TOKEN_PIECE, end = first + CUDA_TOKEN_PIECE;
+        int64_t chunk = i / ranges, column = i % ranges * GPU_WARP * n + threadIdx.x % GPU_WARP * n;
+        int64_t first = chunk * CUDA_TOKEN_CHUNK, end = first + CUDA_TOKEN_CHUNK;
         if (end > p.count) end = p.count;
         if (column >= p.width) continue;
         int64_t row = p.keys[first], last = p.keys[end - 1];
@@ -165,34 +165,34 @@ template <typename T, int n> GPU_KERNEL embedding_pieces(cuda_embedding_grad p) 
             float sums[n] = {};
             int64_t row_end = p.starts[row + 1] < end ? p.starts[row + 1] : end;
             add_positions<T>(p, (int32_t)first, (int32_t)row_end, column, sums);
-            gpu_write(piece_sum(p, piece, 0) + column, sums);
+            gpu_write(chunk_sum(p, chunk, 0) + column, sums);
         }
         if (last != row && is_long(p, last)) {
             float sums[n] = {};
             add_positions<T>(p, p.starts[last], (int32_t)end, column, sums);
-            gpu_write(piece_sum(p, piece, 1) + column, sums);
+            gpu_write(chunk_sum(p, chunk, 1) + column, sums);
         }
     }
 }
 
-// Adds up those rows of dy, or those sums of pieces, that belong to a row of the table, one warp
-// for each row and each chunk of columns. Reads 4 bytes (2 in F16 or BF16) for each element of dy
-// that no piece has, 4 for each element of the sums of pieces, and writes 4 for each element of
-// dtable. With `adds`, it leaves rows of dtable that no token has read as they are, and reads and
-// writes 4 bytes for each element of the others.
+// Adds up those rows of dy, or those sums of chunks, that belong to a row of the table, one warp
+// for each row and each range of columns. Reads 4 bytes (2 in F16 or BF16) for each element of dy
+// that a row with few positions needs, 4 for each element of the sums of chunks, and writes 4 for
+// each element of dtable. With `adds`, it leaves rows of dtable that no token has read as they are,
+// and reads and writes 4 bytes for each element of the others.
 template <typename T, int n> GPU_KERNEL embedding_grad(cuda_embedding_grad p) {
-    int64_t chunks = chunks_of(p.width, n), items = p.rows * chunks;
+    int64_t ranges = ranges_of(p.width, n), items = p.rows * ranges;
     for (int64_t i = gpu_thread() / GPU_WARP; i < items; i += gpu_threads() / GPU_WARP) {
-        int64_t r = i / chunks, column = i % chunks * GPU_WARP * n + threadIdx.x % GPU_WARP * n;
+        int64_t r = i / ranges, column = i % ranges * GPU_WARP * n + threadIdx.x % GPU_WARP * n;
         int32_t first = p.starts[r], end = p.starts[r + 1];
         float sums[n] = {}, at[n];
         if (column >= p.width || (p.adds && first == end)) continue;
         if (is_long(p, r)) {
-            int32_t piece = first / CUDA_TOKEN_PIECE, last = (end - 1) / CUDA_TOKEN_PIECE;
-            int which = first % CUDA_TOKEN_PIECE != 0;
+            int32_t chunk = first / CUDA_TOKEN_CHUNK, last = (end - 1) / CUDA_TOKEN_CHUNK;
+            int which = first % CUDA_TOKEN_CHUNK != 0;
             add_rows(
-                piece, last + 1,
-                [&](int32_t j) { return piece_sum(p, j, j == piece ? which : 0) + column; }, sums);
+                chunk, last + 1,
+                [&](int32_t j) { return chunk_sum(p, j, j == chunk ? which : 0) + column; }, sums);
         } else {
             add_positions<T>(p, first, end, column, sums);
         }
@@ -229,19 +229,19 @@ tri_status launch_as(cuda_stream *stream, T *, const cuda_embedding *p, char *wh
 
 template <typename T, int n>
 tri_status launch_sums(cuda_stream *stream, const cuda_embedding_grad *p, char *why) {
-    int64_t chunks = chunks_of(p->width, n), warps = GPU_BLOCK / GPU_WARP;
-    int64_t piece_blocks = gpu_blocks(stream, cuda_token_pieces(p->count) * chunks, warps);
+    int64_t ranges = ranges_of(p->width, n), warps = GPU_BLOCK / GPU_WARP;
+    int64_t chunk_blocks = gpu_blocks(stream, cuda_token_chunks(p->count) * ranges, warps);
     tri_status status =
-        gpu_launch(stream, embedding_pieces<T, n>, piece_blocks, GPU_BLOCK, *p, why);
+        gpu_launch(stream, embedding_chunks<T, n>, chunk_blocks, GPU_BLOCK, *p, why);
     if (status != TRI_OK) return status;
-    return gpu_launch(stream, embedding_grad<T, n>, gpu_blocks(stream, p->rows * chunks, warps),
+    return gpu_launch(stream, embedding_grad<T, n>, gpu_blocks(stream, p->rows * ranges, warps),
                       GPU_BLOCK, *p, why);
 }
 
 template <typename T>
 tri_status launch_as(cuda_stream *stream, T *, const cuda_embedding_grad *p, char *why) {
     constexpr int n = gpu_lot<T>::count;
-    uintptr_t addresses = (uintptr_t)p->dy | (uintptr_t)p->dtable | (uintptr_t)p->piece_sums;
+    uintptr_t addresses = (uintptr_t)p->dy | (uintptr_t)p->dtable | (uintptr_t)p->chunk_sums;
     return gpu_in_lots(p->width, n, addresses) ? launch_sums<T, n>(stream, p, why)
                                                : launch_sums<T, 1>(stream, p, why);
 }

@@ -32,10 +32,6 @@ struct gpu_matrix_c {
 };
 
 #if !defined(TRIREME_EMULATED_GPU)
-// Stands before a kernel's name: a block has `threads` threads, and a multiprocessor should have
-// room for `blocks` blocks, so the compiler may give a thread only so many registers.
-#define GPU_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
-
 // 2^x, by one instruction; subnormal numbers count as 0.
 GPU_DEVICE float gpu_exp2(float x) {
     float power;
@@ -103,8 +99,6 @@ GPU_DEVICE void gpu_copy_float(float *shared, const float *global, bool is_there
 GPU_DEVICE void gpu_copy_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 #else
-#define GPU_BOUNDS(threads, blocks)
-
 GPU_DEVICE float gpu_exp2(float x) { return exp2f(x); }
 
 template <typename T> GPU_DEVICE float gpu_half_of(uint32_t pair, int which) {

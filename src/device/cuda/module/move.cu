@@ -117,7 +117,8 @@ template <int n> int64_t tiles_of(const cuda_reorder *p) {
     return p->count / (p->rows * p->columns) * across * down;
 }
 
-// Returns the word of the elements `number` of the words, in their order.
+// Joins the elements number `number` (0 or 1) of n words to one word. A word that is one element
+// (n is 1) stays as it is.
 template <typename W> GPU_DEVICE W word_of(const W (&words)[1], int) { return words[0]; }
 GPU_DEVICE uint32_t word_of(const uint32_t (&words)[2], int number) {
     return number == 0 ? (words[0] & 0xffff) | words[1] << 16
@@ -133,7 +134,7 @@ template <typename W, int n> GPU_KERNEL transpose(cuda_reorder p) {
     uint32_t across = (uint32_t)((p.columns + tile - 1) / tile);
     uint32_t down = (uint32_t)((p.rows + tile - 1) / tile);
     int64_t items = p.count / (p.rows * p.columns) * across * down; // fewer than 2^32
-    int64_t from_line = p.columns / n, to_line = p.rows / n;        // in words, as all that follows
+    int64_t from_line = p.columns / n, to_line = p.rows / n;        // in words
     int own = (int)threadIdx.x % LINE, first = (int)threadIdx.x / LINE;
     for (int64_t i = blockIdx.x; i < items; i += gridDim.x) {
         uint32_t item = (uint32_t)i, band = item / across;

@@ -19,7 +19,7 @@ enum {
     WIDE_OWN = 16,      // the same for a row that is not narrow
     GRAD_THREADS = 512, // the most threads that the gradient gives a row
     GRAD_WARPS = GRAD_THREADS / GPU_WARP,
-    ROWS = 16, // so many rows at a time the gradient takes that does not keep them
+    ROWS = 16, // how many rows row_norm_grad_any takes at a time
 };
 
 // Computes the sum over the threads that share a row: a warp, or (`by_block`) the block.
@@ -136,10 +136,11 @@ GPU_DEVICE void add_lot(row_numbers &z, const float (&at)[n], const float (&dy)[
     }
 }
 
-// Makes means of the sums that the threads of the block have made; `share` is 1 / width. `scratch`
-// has 2 · GRAD_WARPS numbers. There is one barrier in it, so the next call must get other memory or
-// come after another barrier.
-template <bool centred> GPU_DEVICE void join_numbers(row_numbers &z, float share, float *scratch) {
+// Makes means of the sums that the threads of the block have made; `inv_width` is 1 / width.
+// `scratch` has 2 · GRAD_WARPS numbers. There is one barrier in it, so the next call must get other
+// memory or come after another barrier.
+template <bool centred>
+GPU_DEVICE void join_numbers(row_numbers &z, float inv_width, float *scratch) {
     int warps = (int)blockDim.x / GPU_WARP, warp = (int)threadIdx.x / GPU_WARP;
     float g = centred ? gpu_warp_sum(z.mean_g) : 0, gh = gpu_warp_sum(z.mean_gh);
     if (threadIdx.x % GPU_WARP == 0) {
@@ -152,8 +153,8 @@ template <bool centred> GPU_DEVICE void join_numbers(row_numbers &z, float share
         if (centred) z.mean_g += scratch[w];
         z.mean_gh += scratch[GRAD_WARPS + w];
     }
-    z.mean_g *= share;
-    z.mean_gh *= share;
+    z.mean_g *= inv_width;
+    z.mean_gh *= inv_width;
 }
 
 // Writes n elements of dx from `index` on. Adds to `dweight` and `dbias` what they contribute to
@@ -186,7 +187,7 @@ row_norm_grad(cuda_row_norm_grad p) {
     GPU_SHARED(float, scratch, 4 * GRAD_WARPS);
     int first = (int)threadIdx.x * n, step = (int)blockDim.x * n, width = (int)p.width, half = 0;
     float weight[lots][n] = {}, dweight[lots][n] = {}, dbias[lots][n] = {};
-    float share = 1 / (float)p.width;
+    float inv_width = 1 / (float)p.width;
     GPU_UNROLL for (int l = 0, i = first; l < lots; l++, i += step) if (i < width)
         read_weight<access>(p, i, weight[l]);
     for (int64_t row = blockIdx.x; row < p.rows; row += p.blocks) {
@@ -199,7 +200,7 @@ row_norm_grad(cuda_row_norm_grad p) {
         }
         GPU_UNROLL for (int l = 0, i = first; l < lots; l++, i += step) if (i < width)
             add_lot<centred>(z, at[l], dy[l], weight[l]);
-        join_numbers<centred>(z, share, scratch + half * 2 * GRAD_WARPS);
+        join_numbers<centred>(z, inv_width, scratch + half * 2 * GRAD_WARPS);
         half = 1 - half;
         GPU_UNROLL for (int l = 0, i = first; l < lots; l++, i += step) if (i < width)
             write_lot<centred, X, access>(p, z, row * p.width + i, at[l], dy[l], weight[l],

@@ -194,14 +194,14 @@ void mark(const char *name) {
 #endif
 }
 
-tri_status open_stream(cuda_context *context, bool comes_first, cuda_stream **out, char *why) {
+tri_status open_stream(cuda_context *context, bool has_priority, cuda_stream **out, char *why) {
     *out = nullptr;
     USE(context);
     GPU_API(Stream_t) handle;
     int least = 0, greatest = 0; // the smaller the number, the greater the priority
     GPU_TRY(GPU_API(DeviceGetStreamPriorityRange)(&least, &greatest));
     GPU_TRY(GPU_API(StreamCreateWithPriority)(&handle, GPU_API(StreamNonBlocking),
-                                              comes_first ? greatest : 0));
+                                              has_priority ? greatest : 0));
     *out = new (std::nothrow) cuda_stream{context, handle};
     if (*out) return TRI_OK;
     (void)GPU_API(StreamDestroy)(handle);

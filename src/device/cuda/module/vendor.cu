@@ -13,7 +13,8 @@ namespace {
 
 enum { NEWEST = 15, OLDEST = 1, PATH_BYTES = 4096 }; // major versions of the libraries
 
-// By name of a library: why it cannot be used, unless all goes well after vendor_open.
+// By library: why it cannot be used. The entry of a library that was opened says "it lacks a
+// function", and counts only if its caller then finds a function missing.
 std::map<std::string, std::string> reasons;
 std::mutex reasons_lock;
 
