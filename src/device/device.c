@@ -33,9 +33,9 @@ const char *tri_device_name(const tri_device_description *device,
 // Takes away the device's reserve (of libraries and the driver), and says so.
 static void take_reserve(const tri_device_description *device, tri_device_memory *memory) {
     size_t length = strlen(memory->whose);
-    if (device->reserve_bytes == 0) return;
+    if (device->reserve_bytes == 0 || memory->bytes == 0) return; // 0: the size is not known
     memory->bytes -= device->reserve_bytes;
-    if (memory->bytes < 1) memory->bytes = 1; // 0 would mean that the size is not known
+    if (memory->bytes < 1) memory->bytes = 1;
     snprintf(memory->whose + length, sizeof memory->whose - length,
              " beside %.1f GB for its libraries", (double)device->reserve_bytes * 1e-9);
 }

@@ -326,7 +326,11 @@ static tri_status wait_before_loading(tri_engine *e) {
     tri_ticket ticket;
     if (!loads_kernels(e)) return TRI_OK;
     TRI_TRY(e->device->backend->record(e->queue, &ticket));
-    return tri_ticket_wait(&ticket);
+    tri_ledger *ledger = e->groups.world->ledger;
+    tri_ledger_mark mark = tri_ledger_enter(ledger, TRI_LEDGER_WAIT, "the steps before");
+    tri_status status = tri_ticket_wait(&ticket);
+    tri_ledger_end(ledger, mark);
+    return status;
 }
 
 static tri_status issue(tri_engine *engine, const tri_step_input *input) {

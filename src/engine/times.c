@@ -46,12 +46,13 @@ bool engine_is_timed(const tri_engine *e, const tri_action *action) {
     return e->device->backend->time && tri_action_lane(action->kind) == TRI_LANE_COMPUTE;
 }
 
-// When the device began action i. In a part (actions that the device repeats as one), an action
-// begins when the one before it has ended, so that one kernel writes both times.
+// When the device began action i; 0: it has not begun. In a part that was captured (actions that
+// the device repeats as one), an action begins when the one before it has ended, so one kernel
+// writes both times, as the end of the action before.
 static int64_t begin_of(const tri_engine *e, tri_step_shape shape, const engine_span *spans,
                         int i) {
     int before = engine_before_in_part(e, shape, i);
-    return before < 0 ? spans[i].begin_ns : spans[before].end_ns;
+    return before < 0 || spans[i].begin_ns ? spans[i].begin_ns : spans[before].end_ns;
 }
 
 // The action's entry in the times of the step that is being issued.
@@ -60,8 +61,11 @@ static engine_span *span_of(const tri_engine *e, const tri_action *action) {
 }
 
 tri_status engine_time_begin(tri_engine *e, const tri_action *action) {
+    // In the first step of a shape, parts are not captured: the device waits between two actions
+    // while the host loads kernels.
     int at = (int)(action - e->run.step->schedule.actions);
-    if (engine_before_in_part(e, e->run.input->shape, at) >= 0) return TRI_OK;
+    tri_step_shape shape = e->run.input->shape;
+    if (e->was_issued[shape] && engine_before_in_part(e, shape, at) >= 0) return TRI_OK;
     return e->device->backend->time(e->queue, &span_of(e, action)->begin_ns);
 }
 

@@ -22,7 +22,9 @@ static tri_status measure_devices(preflight *p) {
         tri_device_name(&p->device->description, mine.name);
         mine.threads = p->device->description.threads;
         mine.has_memory = memory.is_own;
-        mine.free_bytes = memory.bytes + p->device->description.reserve_bytes;
+        mine.free_bytes = memory.bytes;
+        if (p->device->backend->free_memory) // without the reserve that a plan leaves free
+            mine.free_bytes = p->device->backend->free_memory(p->device);
     } else {
         p->device = NULL;
         snprintf(mine.failure, sizeof mine.failure, "%s", tri_error_message());

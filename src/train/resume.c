@@ -98,6 +98,21 @@ tri_status train_check_outputs(const train_loop *loop) {
 typedef tri_status load_function(tri_arena *arena, const char *path, const tri_state_sink *model,
                                  const tri_state_sink *optimizer, tri_checkpoint_info *out);
 
+// Warns if the run goes on within an epoch whose samples have another order than when the
+// checkpoint was saved, because the data have another number of samples.
+static void tell_other_data(train_loop *loop) {
+    const tri_sampler_options *sampler = &loop->session->train_sampler.options;
+    tri_progress *p = &loop->progress;
+    bool differs = p->data_samples > 0 && p->data_samples != sampler->samples;
+    if (differs && !sampler->keep_order && p->step_in_epoch > 0 &&
+        loop->session->identity.rank == 0)
+        tri_log(TRI_LOG_WARNING,
+                "the training data have %lld samples, and had %lld when the checkpoint was saved: "
+                "their order differs, so this epoch repeats some samples and misses others",
+                (long long)sampler->samples, (long long)p->data_samples);
+    p->data_samples = sampler->samples;
+}
+
 static tri_status restore(train_loop *loop, const char *path, load_function *load) {
     tri_checkpoint_info info;
     TRI_TRY(tri_checkpoint_read_info(loop->arena, path, &info));
@@ -113,15 +128,7 @@ static tri_status restore(train_loop *loop, const char *path, load_function *loa
     TRI_TRY(load(loop->arena, path, &loop->model.sink, stateless ? NULL : &loop->optimizer.sink,
                  &info));
     TRI_TRY(tri_progress_read(info.training, loop->session->plan->graph, &loop->progress));
-    int64_t now = loop->session->train_sampler.options.samples,
-            before = loop->progress.data_samples;
-    if (before > 0 && before != now && loop->progress.step_in_epoch > 0 &&
-        loop->session->identity.rank == 0)
-        tri_log(TRI_LOG_WARNING,
-                "the training data have %lld samples, and had %lld when the checkpoint was saved: "
-                "their order differs, so epoch %lld repeats some samples and misses others",
-                (long long)now, (long long)before, (long long)loop->progress.epoch);
-    loop->progress.data_samples = now;
+    tell_other_data(loop);
     // If the data have fewer samples than when the checkpoint was saved, the checkpoint's position
     // in its epoch may lie at or beyond the end of the epoch. Training then continues in a later
     // epoch.

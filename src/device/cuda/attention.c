@@ -33,12 +33,12 @@ enum {
 };
 
 // Whether cuDNN may compute this attention: of half types, on tensor cores. It reads 16 bytes of a
-// head at a time. A causal attention has to have as many queries as keys. Attention of one query is
-// excluded, because the gradient of cuDNN is reported to fail for it.
+// head at a time. A causal attention has to have as many queries as keys. Attention of one query or
+// one key is excluded, because the gradient of cuDNN is reported to fail for one query.
 static bool may_use_dnn(const tri_device_description *device, const cuda_attention *p) {
     const unsigned needed = CUDA_HAS_DNN | CUDA_HAS_BF16;
     return (device->features & needed) == needed && tri_dtype_is_half(p->type) &&
-           p->width % 8 == 0 && p->width <= DNN_MAX_WIDTH && p->queries > 1 &&
+           p->width % 8 == 0 && p->width <= DNN_MAX_WIDTH && p->queries > 1 && p->keys > 1 &&
            p->samples <= DNN_MAX_HEADS && p->heads <= DNN_MAX_HEADS &&
            (!p->causal || p->queries == p->keys);
 }
