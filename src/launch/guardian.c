@@ -62,15 +62,17 @@ tri_status launch_guardian_start(launch_guardian *out) {
     return TRI_OK;
 }
 
-static void send_message(launch_guardian *guardian, pid_t message) {
+static void send_message(const launch_guardian *guardian, pid_t message) {
     // This fails only if the guardian was killed. The run continues without it, because the
     // workers' processes still end with their parent.
     (void)!tri_os.write(guardian->pipe, &message, sizeof message);
 }
 
-void launch_guardian_add(launch_guardian *guardian, pid_t group) { send_message(guardian, group); }
+void launch_guardian_add(const launch_guardian *guardian, pid_t group) {
+    send_message(guardian, group);
+}
 
-void launch_guardian_remove(launch_guardian *guardian, pid_t group) {
+void launch_guardian_remove(const launch_guardian *guardian, pid_t group) {
     send_message(guardian, -group);
 }
 

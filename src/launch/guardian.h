@@ -14,8 +14,9 @@ typedef struct launch_guardian {
 } launch_guardian;
 
 tri_status launch_guardian_start(launch_guardian *out);
-void launch_guardian_add(launch_guardian *guardian, pid_t group);
-void launch_guardian_remove(launch_guardian *guardian, pid_t group);
+// Safe between fork and exec, like tri_os.write.
+void launch_guardian_add(const launch_guardian *guardian, pid_t group);
+void launch_guardian_remove(const launch_guardian *guardian, pid_t group);
 // Ends the guardian without killing the workers, and waits for the guardian's process.
 void launch_guardian_stop(launch_guardian *guardian);
 

@@ -65,11 +65,10 @@ static tri_status start_worker(run *r, tri_arena *arena, int local_rank) {
         .mask = r->mask,
         .handled = &r->handled,
         .stdin_fd = r->stdin_fd,
+        .guardian = &r->guardian,
     };
     if (r->assignments) start.cpus = r->assignments[local_rank].cpus;
-    TRI_TRY(launch_worker_spawn(w, &start));
-    if (w->own_group) launch_guardian_add(&r->guardian, w->pid);
-    return TRI_OK;
+    return launch_worker_spawn(w, &start);
 }
 
 static void end_workers(run *r, int started) {

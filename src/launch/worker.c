@@ -33,7 +33,12 @@ static _Noreturn void exec_program(const launch_worker *worker, const launch_wor
     // The kernel kills the worker when the launcher ends for any reason, so that no worker remains.
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) report_and_exit(error_fd, "watch its parent");
     if (getppid() != launcher) _exit(1);
-    if (worker->own_group) setpgid(0, 0);
+    // The guardian is told before the program runs: a child of the program would else remain if the
+    // launcher were killed at once.
+    if (worker->own_group) {
+        setpgid(0, 0);
+        launch_guardian_add(start->guardian, getpid());
+    }
     const int given[] = {start->stdin_fd, worker->streams[0].worker_fd,
                          worker->streams[1].worker_fd};
     for (int i = 0; i < 3; i++)
@@ -69,6 +74,7 @@ tri_status launch_worker_spawn(launch_worker *worker, const launch_worker_start 
     while (got < 0 && errno == EINTR);
     tri_os.close(ends[0]);
     if (got != sizeof e) return TRI_OK;
+    if (worker->own_group) launch_guardian_remove(start->guardian, pid);
     launch_worker_reap(worker);
     return TRI_FAIL(e.error == ENOENT                         ? TRI_NOT_FOUND
                     : e.error == EACCES || e.error == ENOEXEC ? TRI_BAD_INPUT

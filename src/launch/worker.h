@@ -3,6 +3,7 @@
 #define TRIREME_LAUNCH_WORKER_H
 
 #include "launch/bind.h"
+#include "launch/guardian.h"
 #include "launch/streams.h"
 
 #include <sys/types.h>
@@ -31,8 +32,9 @@ typedef struct launch_worker_start {
     char **argv, **environment;
     launch_cpus cpus;
     sigset_t mask; // the worker's signal mask, which is the launcher's mask from before the run
-    const sigset_t *handled; // signals that get their default handling in the worker
-    int stdin_fd;            // -1: standard input is inherited
+    const sigset_t *handled;         // signals that get their default handling in the worker
+    int stdin_fd;                    // -1: standard input is inherited
+    const launch_guardian *guardian; // is told the worker's process group, if it has its own
 } launch_worker_start;
 
 // Starts the process and returns once the program runs in it. TRI_NOT_FOUND, TRI_BAD_INPUT or
