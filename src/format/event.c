@@ -184,15 +184,15 @@ static void put_hparam(protobuf *buffer, const tri_event_hparam *hparam) {
     protobuf_message(buffer, 1, entry);       // SessionStartInfo.hparams
 }
 
-tri_status tri_event_session_start(tri_event_writer *writer, const char *session,
-                                   const tri_event_hparam *hparams, int count,
-                                   const char *const *metric_tags, int metric_count) {
+tri_status tri_event_session_start(tri_event_writer *writer, const tri_event_hparam *hparams,
+                                   int count, const char *const *metric_tags, int metric_count) {
     TRI_TRY(write_experiment(writer, hparams, count, metric_tags, metric_count));
     begin(writer);
     protobuf *buffer = &writer->buffer;
     size_t data = protobuf_size(buffer);
-    protobuf_double(buffer, 5, now());   // SessionStartInfo.start_time_secs
-    protobuf_string(buffer, 4, session); // SessionStartInfo.group_name
+    // There is no SessionStartInfo.group_name: TensorBoard shows all sessions with the same one as
+    // one row, with the means of their metrics. Without it, each session is a row.
+    protobuf_double(buffer, 5, now()); // SessionStartInfo.start_time_secs
     for (int i = count - 1; i >= 0; i--) put_hparam(buffer, &hparams[i]);
     return finish_hparams(writer, 3, data, "_hparams_/session_start_info");
 }

@@ -47,9 +47,8 @@ typedef struct tri_event_hparam {
 
 // Writes the start of a session (what the hparams plugin calls one run): the experiment (names of
 // hyperparameters and metrics), and this session's values of the hyperparameters.
-tri_status tri_event_session_start(tri_event_writer *writer, const char *session,
-                                   const tri_event_hparam *hparams, int count,
-                                   const char *const *metric_tags, int metric_count);
+tri_status tri_event_session_start(tri_event_writer *writer, const tri_event_hparam *hparams,
+                                   int count, const char *const *metric_tags, int metric_count);
 tri_status tri_event_session_end(tri_event_writer *writer, bool success);
 
 #endif

@@ -53,7 +53,7 @@ static tri_status start_session(tri_event_writer *writer, const tri_run_info *in
     tags[count++] = "val/loss";
     for (int i = 0; i < info->metric_count; i++)
         tags[count++] = tri_arena_printf(arena, "val/%s", info->metrics[i]);
-    tri_status status = tri_event_session_start(writer, info->name, h.items, h.count, tags, count);
+    tri_status status = tri_event_session_start(writer, h.items, h.count, tags, count);
     tri_arena_destroy(arena);
     return status;
 }

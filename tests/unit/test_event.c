@@ -102,7 +102,7 @@ static void test_hparams(void **state) {
         {"data.shuffle", TRI_HPARAM_BOOL, NULL, 1},
     };
     const char *const metrics[] = {"val/loss"};
-    assert_int_equal(tri_event_session_start(writer, "run", hparams, 3, metrics, 1), TRI_OK);
+    assert_int_equal(tri_event_session_start(writer, hparams, 3, metrics, 1), TRI_OK);
     assert_int_equal(tri_event_session_end(writer, true), TRI_OK);
     size_t size;
     char *data = contents(writer, &size);
@@ -114,6 +114,10 @@ static void test_hparams(void **state) {
     assert_non_null(memmem(data, size, "_hparams_/experiment", 20));
     assert_non_null(memmem(data, size, "_hparams_/session_start_info", 28));
     assert_non_null(memmem(data, size, "_hparams_/session_end_info", 26));
+    // Nothing lies between the last hyperparameter and start_time_secs (field 5, 1.0): a group_name
+    // (field 4) would make one row of all runs that have the same.
+    static const char last[] = "data.shuffle\x12\x02\x20\x01\x29\0\0\0\0\0\0\xf0\x3f";
+    assert_non_null(memmem(data, size, last, sizeof last - 1));
     // Entries of protobuf's map: "optimizer.name" with string_value "adam", "data.shuffle" with
     // bool_value true.
     assert_non_null(memmem(data, size,
