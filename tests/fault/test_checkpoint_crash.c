@@ -4,8 +4,8 @@
 // `last` points at the newest. The same holds if an earlier process was killed. Each fsync is
 // needed: leaving out any one of them breaks this. The crashes are simulated: a save's system calls
 // are recorded, and a model of a disk (crash_disk) tells what each crash may leave.
-#include "checkpoint_fixture.h"
-#include "comm_ranks.h"
+#include "support/checkpoint_fixture.h"
+#include "support/comm_ranks.h"
 #include "support/crash_disk.h"
 
 #include <dirent.h>

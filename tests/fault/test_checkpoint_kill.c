@@ -1,7 +1,7 @@
 // A process that saves one checkpoint after the other, with or without a background thread, is
 // killed 100 times at random moments. Each time there is an intact checkpoint, at least as new as
 // the last one reported, and the next process resumes from it.
-#include "checkpoint_fixture.h"
+#include "support/checkpoint_fixture.h"
 #include "support/run_folder.h"
 
 #include <signal.h>

@@ -2,8 +2,8 @@
 // another rank sees waits for it, for a limited time, and logs one line. If no rank has seen the
 // file, no rank waits.
 #include "checkpoint/late.h"
-#include "checkpoint_fixture.h"
-#include "comm_ranks.h"
+#include "support/checkpoint_fixture.h"
+#include "support/comm_ranks.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 // A checkpoint does not depend on the mesh: the same state, saved on any mesh, gives the same files
 // to the last byte, and every mesh loads the same state from them, the optimizer's included.
-#include "comm_ranks.h"
+#include "support/comm_ranks.h"
 
 #include "base/os.h"
 #include "device/cpu/cpu.h"

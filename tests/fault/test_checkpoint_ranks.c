@@ -1,7 +1,7 @@
 // Several ranks save one checkpoint: its bytes do not depend on the number of ranks, and if one
 // rank fails or dies, no checkpoint is committed.
-#include "checkpoint_fixture.h"
-#include "comm_ranks.h"
+#include "support/checkpoint_fixture.h"
+#include "support/comm_ranks.h"
 
 #include <errno.h>
 #include <fcntl.h>

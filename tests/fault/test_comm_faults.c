@@ -1,7 +1,7 @@
 // Runs every kind of communication that strategies use, while a rank is killed, stopped, or never
 // returns from its computation. All other ranks have to end in time and name that rank, even if
 // they wait for it only through other ranks.
-#include "comm_ranks.h"
+#include "support/comm_ranks.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 // Communicators that send messages: if a rank dies, comes late, leaves, gives up or calls another
 // operation than the others, they notice it in time and name the rank.
-#include "comm_fault_cases.h"
+#include "support/comm_fault_cases.h"
 
 #include "support/socket_transport.h"
 

@@ -1,6 +1,6 @@
 // Tests ranks that die, stop, are late or call another operation: the other ranks notice it in
 // time, name the rank, and leave no shared memory behind.
-#include "comm_fault_cases.h"
+#include "support/comm_fault_cases.h"
 
 #include <dirent.h>
 

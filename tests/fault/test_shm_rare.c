@@ -4,7 +4,7 @@
 // threads of a rank wait at the same time; while a long collective runs, an old entry in which a
 // rank announced an earlier collective is still in shared memory, and must not be taken for the
 // announcement of its next one; the heartbeats of a rank stop.
-#include "comm_ranks.h"
+#include "support/comm_ranks.h"
 
 #include "base/os.h"
 #include "comm/shm/collective.h"

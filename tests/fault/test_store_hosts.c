@@ -2,7 +2,7 @@
 // makes: ranks find rank 0 by a launcher's environment variables, over the network interface that
 // the user has named, and learn which ranks share a host. They meet at the store, a key-value
 // service of rank 0.
-#include "store_ranks.h"
+#include "support/store_ranks.h"
 
 #include "rendezvous/health.h"
 #include "support/two_hosts.h"

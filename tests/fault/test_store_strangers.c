@@ -3,7 +3,7 @@
 // before anything is allocated for it, the job is unharmed, and the store listens at the given
 // address and at no other. The store is the service at which the ranks of a job meet. The token is
 // the job's secret; a rank's proof shows that it has the token.
-#include "store_ranks.h"
+#include "support/store_ranks.h"
 
 #include "base/limits.h"
 #include "rendezvous/greeting.h"

@@ -1,6 +1,6 @@
 // Checks how communication over UCX ends if a rank dies, is late, leaves, gives up or calls another
 // operation than the others.
-#include "comm_fault_cases.h"
+#include "support/comm_fault_cases.h"
 
 #include "base/module.h"
 

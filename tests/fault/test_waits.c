@@ -7,8 +7,8 @@
 // order the two actions too.
 //
 // usage: test_waits [SEED]    all seeds, or one of them with a line for each wait
-#include "comm_ranks.h"
 #include "device/cpu/cpu.h"
+#include "support/comm_ranks.h"
 #include "support/held_run.h"
 #include "support/order_graph.h"
 

@@ -3,7 +3,7 @@
 // receives the tensors that are loaded.
 #include "base/limits.h"
 #include "checkpoint/chunk.h"
-#include "checkpoint_fixture.h"
+#include "support/checkpoint_fixture.h"
 #include "support/run_folder.h"
 
 #include <dirent.h>

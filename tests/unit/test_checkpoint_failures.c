@@ -1,7 +1,7 @@
 // Tests saving and loading while system calls fail. Each call fails in turn, in a save or load of
 // its own, with ENOSPC or EIO: either alone or together with all later calls. Earlier checkpoints
 // stay intact, a failed save leaves nothing behind, and the next save succeeds.
-#include "checkpoint_fixture.h"
+#include "support/checkpoint_fixture.h"
 
 #include <dirent.h>
 #include <errno.h>

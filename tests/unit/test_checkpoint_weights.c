@@ -1,8 +1,8 @@
 // Tests initial weights that are read from files of other programs, the export of weights, and the
 // commands `trireme checkpoint` list, verify and diff.
 #include "checkpoint/convert.h"
-#include "checkpoint_fixture.h"
 #include "format/safetensors.h"
+#include "support/checkpoint_fixture.h"
 #include "support/run_folder.h"
 
 #include <math.h>

@@ -1,9 +1,9 @@
 // Checks, on several ranks over shared memory, the ops of a graph that communicate (all_gather,
 // reduce_scatter, all_reduce) and those that cut tensors into slices and join them: their results,
 // and which op is the gradient of which.
-#include "comm_ranks.h"
 #include "device/ref/ref.h"
 #include "engine/engine_internal.h"
+#include "support/comm_ranks.h"
 #include "support/op_session.h"
 
 #include <setjmp.h>

@@ -2,7 +2,7 @@
 // opened over a control communicator: they work in the device's memory, they have the wanted
 // abilities also if the control communicator lacks some, and a failure of one of the two ends the
 // other.
-#include "comm_ranks.h"
+#include "support/comm_ranks.h"
 
 #include "comm/data.h"
 #include "device/far/far.h"

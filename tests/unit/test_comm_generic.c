@@ -2,8 +2,8 @@
 // half types or find mismatches, the layer does it, with the same bits and error messages as a
 // backend that can. The test makes such a backend of shm: it hides one of shm's abilities at a
 // time, or all that concern sums, and refuses the operations that need a hidden ability.
-#include "comm_draw.h"
-#include "comm_mismatch.h"
+#include "support/comm_draw.h"
+#include "support/comm_mismatch.h"
 
 #include "comm/generic/generic.h"
 #include "comm/op.h"

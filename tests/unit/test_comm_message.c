@@ -1,7 +1,7 @@
 // Tests communicators over messages, which a transport of sockets carries, by the cases that all
 // backends have in common. It also tests a transport without a descriptor on which threads can
 // sleep, and a strict one, whose sends end only once they were received.
-#include "comm_cases.h"
+#include "support/comm_cases.h"
 
 #include "support/socket_transport.h"
 

@@ -1,9 +1,9 @@
 // Checks communicators over NCCL, with emulated GPUs and a test double of NCCL: what every
 // communicator has to do, the bits of sums, ranks that disagree, and that no rank hangs after a
 // failure.
-#include "comm_cases.h"
-#include "comm_draw.h"
-#include "comm_mismatch.h"
+#include "support/comm_cases.h"
+#include "support/comm_draw.h"
+#include "support/comm_mismatch.h"
 
 #include "comm/data.h"
 #include "device/cuda/cuda.h"

@@ -2,7 +2,7 @@
 // `across` those of several hosts. Every kind of operation has the result of one communicator over
 // all ranks, sums are added host by host, and failures reach every rank. All ranks run on one host;
 // the test pretends that they are on several.
-#include "comm_ranks.h"
+#include "support/comm_ranks.h"
 
 #include "comm/op.h"
 #include "comm/pair/pair.h"

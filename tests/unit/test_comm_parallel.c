@@ -1,7 +1,7 @@
 // Checks what parallel training needs from a communicator over shared memory: sums with the same
 // bits on any number of ranks, operation groups of several types, messages of pipelines that do not
 // wait for each other, and communicators along the axes of a mesh.
-#include "comm_ranks.h"
+#include "support/comm_ranks.h"
 
 #include "base/limits.h"
 #include "tensor/half.h"

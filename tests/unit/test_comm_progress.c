@@ -1,7 +1,7 @@
 // Tests the common base of communicators (comm/progress): communicators of some of a job's ranks,
 // families that fail together, and calls that tell when an operation is done. A family is all
 // communicators split from one; linked families fail together.
-#include "comm_ranks.h"
+#include "support/comm_ranks.h"
 
 #include "base/limits.h"
 #include "comm/op.h"

@@ -1,6 +1,6 @@
 // Communicators over shared memory: the cases that all backends have to pass (comm_cases.h), and
 // tests of what only this backend does.
-#include "comm_cases.h"
+#include "support/comm_cases.h"
 
 // Ranks pass shared memory to each other over sockets, as on hosts where a process may not open
 // /proc/PID/fd of another process.

@@ -2,8 +2,8 @@
 // inner communicator over host memory: their results have the same bits as those of the inner one,
 // operations begin only after the work that they have to wait for, and every operation ends, also
 // after a failure.
-#include "comm_draw.h"
-#include "comm_ranks.h"
+#include "support/comm_draw.h"
+#include "support/comm_ranks.h"
 
 #include "comm/data.h"
 #include "comm/op.h"

@@ -1,6 +1,6 @@
 // Tests communicators over UCX: by the cases that all backends have to pass (comm_cases.h), and by
 // a case of UCX alone, messages that arrive in fragments before their receive.
-#include "comm_cases.h"
+#include "support/comm_cases.h"
 
 #include "base/module.h"
 

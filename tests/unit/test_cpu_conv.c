@@ -1,7 +1,7 @@
 // Compares convolutions and linear layers of `cpu`, and their gradients, with the reference device
 // `ref`. A task is what is computed: 0: the layer itself; 1: the gradient of its input; 2: that of
 // its weight.
-#include "compare_kernels.h"
+#include "support/compare_kernels.h"
 
 #include <cmocka.h>
 

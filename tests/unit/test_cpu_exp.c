@@ -1,9 +1,9 @@
 // Compares the exponential functions of `cpu` with the C library's, for special, huge and tiny
 // arguments, on every instruction set; and the kernels that use these functions with the reference
 // device `ref`, on scores of such sizes.
-#include "compare_kernels.h"
 #include "device/cpu/scalar.h"
 #include "device/cpu/simd.h"
+#include "support/compare_kernels.h"
 
 static const float specials[] = {
     0,

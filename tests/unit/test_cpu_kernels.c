@@ -1,6 +1,6 @@
 // Compares pooling, batch norm, dropout, elementwise operations, losses, optimizer updates and
 // reorders (copies into another layout) of `cpu` with the reference device `ref`.
-#include "compare_kernels.h"
+#include "support/compare_kernels.h"
 
 static bool is_avx512(void) {
     return !strcmp(getenv("TRIREME_CPU_ISA"), "avx512") && __builtin_cpu_supports("avx512bw");

@@ -2,7 +2,7 @@
 // shapes, for AVX-512 and for AVX2. Checks that results that must be zero are exactly zero. Checks
 // that results have the same bits on any number of threads and, except for the gradient of the
 // weight, in a batch of any size.
-#include "compare_kernels.h"
+#include "support/compare_kernels.h"
 
 #include <cmocka.h>
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "data_fixture.h"
+#include "support/data_fixture.h"
 
 static tri_dataset *opened(const tri_data_options *options, tri_data_split split) {
     tri_dataset *dataset;

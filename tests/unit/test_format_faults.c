@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "data_fixture.h"
+#include "support/data_fixture.h"
 
 static int calls_left; // how many calls still succeed before one fails; negative: none fails
 // Not 0: calls transfer one byte, and each second call is interrupted; counts the calls.

@@ -2,7 +2,7 @@
 // told which rank it was; suspended ranks and orderly ends are no losses; and ranks can ask what
 // other ranks do. Each rank is a process. It sends the server a beat (a sign of life, with what the
 // rank does) every second.
-#include "store_ranks.h"
+#include "support/store_ranks.h"
 
 #include "base/limits.h"
 #include "rendezvous/health.h"

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "data_fixture.h"
+#include "support/data_fixture.h"
 
 enum { SAMPLES = 301, PIXELS = 6 };
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "data_fixture.h"
+#include "support/data_fixture.h"
 
 // Checks that the training samples and the validation samples are each in the data's order, and
 // that the two sets together have every sample once.

@@ -1,7 +1,7 @@
 // Tests the store (the key-value service at which ranks meet) with several processes: ranks
 // connect, wait, store large values, never arrive or are lost, and other clients break the
 // protocol.
-#include "store_ranks.h"
+#include "support/store_ranks.h"
 
 #include "base/limits.h"
 #include "rendezvous/store_core.h"

@@ -1,6 +1,6 @@
 // Tests a store that a launcher (an agent) serves: it outlives the ranks, the next start of the run
 // (generation) finds it empty, and what is left of an earlier start can change nothing.
-#include "store_ranks.h"
+#include "support/store_ranks.h"
 
 #include "rendezvous/health.h"
 #include "rendezvous/serve.h"

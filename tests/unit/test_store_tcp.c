@@ -1,6 +1,6 @@
 // Checks the store over TCP: how ranks find rank 0 among other programs that listen, tokens and
 // their files, and runs that are started again (each start is a generation).
-#include "store_ranks.h"
+#include "support/store_ranks.h"
 
 #include "base/limits.h"
 #include "rendezvous/store_tcp.h"

@@ -3,10 +3,10 @@
 // are processes that share memory. A tensor-parallel rank has a slice of each parameter of a layer
 // that is split; a replica has a micro-batch of its own.
 #include "base/philox.h"
-#include "comm_ranks.h"
 #include "device/ref/ref.h"
 #include "nn/models/models.h"
 #include "pass/pass.h"
+#include "support/comm_ranks.h"
 #include "support/op_session.h"
 
 #include <math.h>

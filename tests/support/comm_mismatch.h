@@ -3,7 +3,7 @@
 #ifndef TESTS_COMM_MISMATCH_H
 #define TESTS_COMM_MISMATCH_H
 
-#include "comm_ranks.h"
+#include "support/comm_ranks.h"
 
 typedef struct mismatch {
     tri_comm_op ops[2];  // what rank 0 calls, and what the other ranks call

@@ -4,7 +4,7 @@
 #ifndef TESTS_COMM_CASES_H
 #define TESTS_COMM_CASES_H
 
-#include "comm_ranks.h"
+#include "support/comm_ranks.h"
 
 #include "base/limits.h"
 #include "comm/op.h"

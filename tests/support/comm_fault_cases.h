@@ -3,7 +3,7 @@
 #ifndef TESTS_COMM_FAULT_CASES_H
 #define TESTS_COMM_FAULT_CASES_H
 
-#include "comm_mismatch.h"
+#include "support/comm_mismatch.h"
 
 #include <pthread.h>
 #include <setjmp.h>

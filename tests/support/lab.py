@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A real Slurm cluster of virtual nodes on this machine, for tests.
 
-usage: tests/cluster/lab.py up [NODES] | down | exec COMMAND [ARGUMENT …] | enter NODE COMMAND …
+usage: tests/support/lab.py up [NODES] | down | exec COMMAND [ARGUMENT …] | enter NODE COMMAND …
 
 Each node is a set of namespaces of its own (network, host name, processes, System V memory,
 mounts): its own address 10.77.0.(10 + i), its own name node1 …, its own /dev/shm, its own slurmd.
