@@ -20,7 +20,8 @@ static tri_log_level current_level(void) {
     if (level < 0) {
         const char *text = getenv("TRIREME_DEBUG");
         int asked = text ? atoi(text) : 0;
-        level = TRI_LOG_INFO + (asked < 0 ? 0 : asked > 2 ? 2 : asked);
+        // tri_main refuses what is no level, in one line.
+        level = TRI_LOG_INFO + (asked < 0 || asked > 2 ? 0 : asked);
     }
     return (tri_log_level)level;
 }

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/log.h"
+#include "base/variable.h"
 #include "train/task.h"
 
 #include <errno.h>
@@ -104,7 +105,9 @@ int tri_main(int argc, char **argv, const tri_task *task) {
     if (!strcmp(name, "--version")) name = "version";
     for (const cli_command *const *c = cli_commands; *c; c++) {
         if (strcmp((*c)->name, name) != 0) continue;
-        return finish_output((*c)->run(&context, argc - 1, argv + 1));
+        tri_status status = tri_variables_check(NULL);
+        return finish_output(status != TRI_OK ? cli_fail(status)
+                                              : (*c)->run(&context, argc - 1, argv + 1));
     }
     return unknown_command(name);
 }

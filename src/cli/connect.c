@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/module.h"
+#include "base/variable.h"
 #include "comm/message/message.h"
 #include "comm/pair/pair.h"
 #include "comm/shm/shm.h"
@@ -149,12 +150,15 @@ static tri_status open_pair(connect_request *q, const tri_transport *transport, 
     return status;
 }
 
-// Returns how the ranks of several hosts are connected. "in hosts": ranks of one host share memory,
+// Chooses how the ranks of several hosts are connected. "in hosts": ranks of one host share memory,
 // and messages go between hosts. "flat", chosen by TRIREME_HIERARCHY=0: all ranks send messages to
 // each other. The variable exists so that the two ways can be compared.
-static const char *arrangement(void) {
-    const char *wanted = getenv("TRIREME_HIERARCHY");
-    return wanted && !strcmp(wanted, "0") ? "flat" : "in hosts";
+static tri_status choose_arrangement(const connect_request *q, const char **out) {
+    const char *wanted = q->hosts > 1 && q->local_ranks > 1 ? "1" : "0";
+    *out = "flat";
+    if (!strcmp(wanted, "1")) TRI_TRY(tri_variable_choice(NULL, "TRIREME_HIERARCHY", &wanted));
+    if (!strcmp(wanted, "1")) *out = "in hosts";
+    return TRI_OK;
 }
 
 // Opens the transport. A rank that lacks its module or cannot open it fails here, and the caller
@@ -165,7 +169,8 @@ static tri_status open_transport(connect_request *q, tri_comm **out) {
     TRI_TRY(compare_with_first(q, "module", transport->name,
                                "install the same modules on all hosts, or set comm.backend"));
     TRI_TRY(tri_store_agree(q->store, "to load the module", q->timeout_ms));
-    const char *arranged = q->hosts > 1 && q->local_ranks > 1 ? arrangement() : "flat";
+    const char *arranged;
+    TRI_TRY(choose_arrangement(q, &arranged));
     TRI_TRY(compare_with_first(q, "arrangement of ranks", arranged,
                                "set TRIREME_HIERARCHY on all hosts, or on none"));
     TRI_TRY(tri_store_agree(q->store, "on the arrangement of ranks", q->timeout_ms));

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include "base/option_manual.h"
+#include "base/variable.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -109,19 +110,11 @@ static const cli_verb codes[] = {{"0", "", "done"},
                                  {"128+n", "", "ended by signal n"},
                                  {0}};
 
+// Variables that others than Trireme have named; its own are in tri_variables.
 static const cli_verb variables[] = {
     {"OMP_NUM_THREADS", "", "threads of each rank"},
-    {"TRIREME_BIND", "",
-     "auto (as without it): ranks that srun or mpirun started and that see each other's cores are "
-     "bound to cores of their own; none: they are not"},
     {"NO_COLOR", "", "set to anything: no colours"},
     {"RANK, WORLD_SIZE, LOCAL_RANK, ...", "", "who this rank is, as torchrun sets them"},
-    {"TRIREME_STORE=HOST:PORT", "", "where the ranks of several hosts find rank 0"},
-    {"TRIREME_INTERFACE=NAME", "", "the only interface at which rank 0 listens"},
-    {"TRIREME_TOKEN, TRIREME_TOKEN_FILE", "",
-     "the secret of the user's jobs over several hosts, or its file (~/.config/trireme/token)"},
-    {"TRIREME_JOB, TRIREME_GENERATION", "", "the name of a run, and which of its starts this is"},
-    {"TRIREME_LAUNCHER=NAME", "", "whose variables count where several launchers set theirs"},
     {"PET_NAME", "", "the value of trireme run's flag of that name"},
     {0}};
 
@@ -151,6 +144,8 @@ static int run(const cli_context *context, int argc, char **argv) {
     print_list("FILES OF A RUN", files);
     print_list("EXIT STATUS", codes);
     print_list("ENVIRONMENT", variables);
+    for (const tri_variable *v = tri_variables; v->name; v++)
+        print_tagged("", v->name, v->values, v->help);
     return 0;
 }
 

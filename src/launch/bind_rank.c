@@ -3,6 +3,7 @@
 #include "launch/bind.h"
 
 #include "base/os.h"
+#include "base/variable.h"
 #include "rendezvous/rendezvous.h"
 
 #include <string.h>
@@ -16,16 +17,15 @@ static int host_cpus(void) {
 
 tri_status tri_bind_rank(const char *(*get)(const char *name), int *cores_out) {
     *cores_out = 0;
-    const char *choice = get("TRIREME_BIND");
-    if (choice && strcmp(choice, "auto") != 0 && strcmp(choice, "none") != 0)
-        return TRI_FAIL(TRI_BAD_INPUT, "TRIREME_BIND: '%.40s' is neither auto nor none", choice);
+    const char *choice = "auto";
+    TRI_TRY(tri_variable_choice(get, "TRIREME_BIND", &choice));
     tri_identity me;
     TRI_TRY(tri_identity_read(get, &me));
     // Leaves alone the workers of trireme run and torchrun (me.launcher is "torchrun" for both),
     // because the --numa-binding of their launcher decides how they are bound. Also leaves alone a
     // process that no launcher started ("none"), because it shares the host with no other rank.
     bool other = strcmp(me.launcher, "torchrun") != 0 && strcmp(me.launcher, "none") != 0;
-    if (!other || (choice && !strcmp(choice, "none")) || me.local_size < 2 ||
+    if (!other || !strcmp(choice, "none") || me.local_size < 2 ||
         me.local_size > TRI_MAX_LOCAL_RANKS || me.local_rank >= me.local_size)
         return TRI_OK;
     int usable = tri_os_cpus();

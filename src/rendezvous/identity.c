@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/os.h"
 #include "base/quantity.h"
+#include "base/variable.h"
 #include "rendezvous/address.h"
 
 #include <ctype.h>
@@ -329,13 +330,15 @@ static long launcher_process(const char *rank_name) {
     return pid;
 }
 
-// Reads how often the run was started before, from the first variable in `names` that is set. This
-// number is the generation, which distinguishes the ranks of this start from those of an earlier
-// one.
+// Reads how often the run was started before, from the first that is set: TRIREME_GENERATION, or a
+// variable in `names`. This number is the generation, which distinguishes the ranks of this start
+// from those of an earlier one.
 static tri_status read_generation(get_variable get, tri_identity *out) {
-    static const char *const names[] = {"TRIREME_GENERATION", "TORCHELASTIC_RESTART_COUNT",
-                                        "SLURM_RESTART_COUNT"};
+    static const char *const names[] = {"TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"};
+    int64_t own = UNKNOWN;
     int found = UNKNOWN;
+    TRI_TRY(tri_variable_whole(get, "TRIREME_GENERATION", &own));
+    found = (int)own;
     for (size_t i = 0; i < sizeof names / sizeof *names && found < 0; i++)
         TRI_TRY(read_number(get, names[i], 0, MAX_GENERATION, &found));
     out->generation = found < 0 ? 0 : found;

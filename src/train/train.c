@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/quantity.h"
+#include "base/variable.h"
 #include "plan/estimate.h"
 #include "recipe/idle.h"
 #include "train/loop.h"
@@ -55,12 +56,15 @@ static void report_unlogged(const train_loop *loop) {
 // Gets the peak rates of one rank's device, in flops and bytes of memory per second: the user's,
 // from environment variables, or those that the device's maker states. False: not known.
 static bool read_peak(const tri_session *s, tri_rates *out) {
-    const char *flops = getenv("TRIREME_PEAK_FLOPS"), *bytes = getenv("TRIREME_PEAK_BANDWIDTH");
+    double flops = 0, bytes = 0;
     const char *from;
     *out = tri_rates_of(&s->device->description, &from);
-    if (flops) out->flops_per_s = out->half_flops_per_s = strtod(flops, NULL);
-    if (bytes) out->memory_bytes_per_s = strtod(bytes, NULL);
-    bool is_known = strcmp(from, "assumed") != 0 || (flops && bytes);
+    // tri_main has refused variables that are no rates.
+    (void)tri_variable_rate(NULL, "TRIREME_PEAK_FLOPS", &flops);
+    (void)tri_variable_rate(NULL, "TRIREME_PEAK_BANDWIDTH", &bytes);
+    if (flops > 0) out->flops_per_s = out->half_flops_per_s = flops;
+    if (bytes > 0) out->memory_bytes_per_s = bytes;
+    bool is_known = strcmp(from, "assumed") != 0 || (flops > 0 && bytes > 0);
     return is_known && out->flops_per_s > 0 && out->memory_bytes_per_s > 0;
 }
 

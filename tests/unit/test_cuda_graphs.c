@@ -286,7 +286,7 @@ static void test_bad_setting(void **state) {
     setenv("TRIREME_CUDA_GRAPHS", "yes", 1);
     assert_int_equal(tri_device_cuda.open(&(tri_device_config){.threads = 1}, &device),
                      TRI_BAD_INPUT);
-    assert_non_null(strstr(tri_error_message(), "TRIREME_CUDA_GRAPHS is \"yes\""));
+    assert_non_null(strstr(tri_error_message(), "TRIREME_CUDA_GRAPHS is 'yes'"));
 }
 
 // Work that a queue captures is not done until it is repeated. While a queue captures, calls for

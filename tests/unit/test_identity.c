@@ -322,7 +322,7 @@ static void generations(void **state) {
         assert_int_equal(first.generation, 0);
         assert_int_equal(second.generation, cases[i].generation);
     }
-    refused("RANK=0 WORLD_SIZE=2 TRIREME_GENERATION=-1", "TRIREME_GENERATION=-1", "number");
+    refused("RANK=0 WORLD_SIZE=2 TRIREME_GENERATION=-1", "TRIREME_GENERATION is '-1'", "number");
 }
 
 static void job_names(void **state) {

@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 #include "base/os.h"
+#include "base/variable.h"
 #include "comm/nccl/compare.h"
 #include "comm/nccl/memory.h"
 #include "comm/progress/failure.h"
@@ -361,13 +362,13 @@ static const tri_comm_backend nccl_backend = {
 bool tri_comm_nccl_takes(const tri_device_backend *backend) { return backend == &tri_device_cuda; }
 
 tri_status tri_comm_nccl_find(const tri_device *device, bool *splits) {
-    const char *wanted = getenv("TRIREME_NCCL");
+    const char *wanted = "1";
     char why[CUDA_WHY_BYTES] = "";
     unsigned abilities = 0;
+    TRI_TRY(tri_variable_choice(NULL, "TRIREME_NCCL", &wanted));
     tri_status status = cuda_of(device)->runtime->find_nccl(&abilities, why);
     *splits = abilities & CUDA_NCCL_SPLITS;
-    if (wanted && strcmp(wanted, "0") == 0)
-        return TRI_FAIL(TRI_NOT_FOUND, "TRIREME_NCCL=0 forbids NCCL");
+    if (!strcmp(wanted, "0")) return TRI_FAIL(TRI_NOT_FOUND, "TRIREME_NCCL=0 forbids NCCL");
     return status == TRI_OK ? TRI_OK : TRI_FAIL(status, "%s", why);
 }
 

@@ -4,6 +4,7 @@
 #include "device/cpu/cpu.h"
 
 #include "base/limits.h"
+#include "base/variable.h"
 #include "device/cpu/amx.h"
 #include "device/queue.h"
 
@@ -41,9 +42,9 @@ static void list_kernels(void) {
     memcpy(cpu_kernels, own, sizeof own);
 }
 
-// Limits the instruction set to `most`, the value of TRIREME_CPU_ISA, so that hosts with different
-// CPUs can train together; NULL: no limit.
-static tri_status limit_isa(const char *most, unsigned *features) {
+// Limits the instruction set to TRIREME_CPU_ISA, so that hosts with different CPUs can train
+// together.
+static tri_status limit_isa(unsigned *features) {
     static const struct {
         const char *name;
         unsigned features;
@@ -52,14 +53,11 @@ static tri_status limit_isa(const char *most, unsigned *features) {
                   {"avx512", CPU_HAS_AVX2 | CPU_HAS_AVX512},
                   {"bf16", CPU_HAS_AVX2 | CPU_HAS_AVX512 | CPU_HAS_BF16},
                   {"amx", CPU_HAS_AVX2 | CPU_HAS_AVX512 | CPU_HAS_BF16 | CPU_HAS_AMX}};
-    if (!most) return TRI_OK;
-    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
-        if (strcmp(most, levels[i].name) != 0) continue;
-        *features &= levels[i].features;
-        return TRI_OK;
-    }
-    return TRI_FAIL(TRI_BAD_INPUT,
-                    "TRIREME_CPU_ISA is '%s', but must be base, avx2, avx512, bf16 or amx", most);
+    const char *most = "amx";
+    TRI_TRY(tri_variable_choice(NULL, "TRIREME_CPU_ISA", &most));
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
+        if (!strcmp(most, levels[i].name)) *features &= levels[i].features;
+    return TRI_OK;
 }
 
 static unsigned features_here(void) {
@@ -85,7 +83,7 @@ static tri_status cpu_describe(const tri_device_config *config, tri_device_descr
     // would divide its work among that many threads, and nobody would do the work of those that
     // were never started.
     if (out->threads > omp_get_thread_limit()) out->threads = omp_get_thread_limit();
-    return limit_isa(getenv("TRIREME_CPU_ISA"), &out->features);
+    return limit_isa(&out->features);
 }
 
 static tri_status cpu_open(const tri_device_config *config, tri_device **out) {

@@ -3,6 +3,8 @@
 // TRIREME_CUDA_GRAPHS=0 turns this off.
 #include "device/cuda/internal.h"
 
+#include "base/variable.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,11 +22,10 @@ bool cuda_launches_block(void) {
 }
 
 tri_status cuda_read_captures(bool *without) {
-    const char *text = getenv("TRIREME_CUDA_GRAPHS");
-    bool is_off = text && strcmp(text, "0") == 0;
-    *without = is_off || cuda_launches_block();
-    if (!text || is_off || strcmp(text, "1") == 0) return TRI_OK;
-    return TRI_FAIL(TRI_BAD_INPUT, "TRIREME_CUDA_GRAPHS is \"%s\": it takes 0 or 1", text);
+    const char *graphs = "1";
+    TRI_TRY(tri_variable_choice(NULL, "TRIREME_CUDA_GRAPHS", &graphs));
+    *without = !strcmp(graphs, "0") || cuda_launches_block();
+    return TRI_OK;
 }
 
 tri_status cuda_begin_capture(tri_queue *queue) {

@@ -3,6 +3,7 @@
 #include "device/far/far.h"
 
 #include "base/os.h"
+#include "base/variable.h"
 #include "device/cpu/cpu.h"
 #include "device/far/area.h"
 #include "device/far/host.h"
@@ -188,22 +189,11 @@ static tri_status far_open_queue(tri_device *device, tri_queue **out) {
     return far_queue_open(device, far->inner, far->delays, out);
 }
 
-static tri_status read_number(const char *name, int64_t most, int64_t *out) {
-    const char *text = getenv(name);
-    char *end;
-    if (!text) return TRI_OK;
-    errno = 0;
-    *out = strtoll(text, &end, 10);
-    if (errno == 0 && end != text && !*end && *out >= 0 && *out <= most) return TRI_OK;
-    return TRI_FAIL(TRI_BAD_INPUT, "%s is '%s', but must be a whole number from 0 to %lld", name,
-                    text, (long long)most);
-}
-
 static tri_status read_delays(far_delays *out) {
     int64_t seed = 1;
     *out = (far_delays){0};
-    TRI_TRY(read_number("TRIREME_FAR_DELAY_US", 1000000, &out->most_us));
-    TRI_TRY(read_number("TRIREME_FAR_SEED", INT64_MAX, &seed));
+    TRI_TRY(tri_variable_whole(NULL, "TRIREME_FAR_DELAY_US", &out->most_us));
+    TRI_TRY(tri_variable_whole(NULL, "TRIREME_FAR_SEED", &seed));
     out->seed = (uint64_t)seed;
     return TRI_OK;
 }
