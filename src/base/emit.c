@@ -21,22 +21,42 @@ static char *finish(text_buffer *b) {
     return b->items;
 }
 
-// Writes a quoted text, for both YAML and JSON, because all escapes of JSON are also escapes in
-// YAML's double quotes.
+// The number of bytes of the character of UTF-8 with which `text` begins; 0: it is not UTF-8.
+static size_t character_bytes(const unsigned char *text) {
+    size_t length = *text < 0x80 ? 1 : *text >= 0xf0 ? 4 : *text >= 0xe0 ? 3 : 2;
+    // Excluded are bytes that begin no character, and longer forms than necessary.
+    bool starts = *text < 0x80 || (*text >= 0xc2 && *text <= 0xf4);
+    if ((*text == 0xe0 && text[1] < 0xa0) || (*text == 0xf0 && text[1] < 0x90)) starts = false;
+    // Excluded too are surrogates, and what lies beyond U+10FFFF.
+    if ((*text == 0xed && text[1] > 0x9f) || (*text == 0xf4 && text[1] > 0x8f)) starts = false;
+    for (size_t i = 1; starts && i < length; i++) starts = text[i] >> 6 == 2;
+    return starts ? length : 0;
+}
+
+// The same escapes do for YAML, because all escapes of JSON are also escapes in YAML's double
+// quotes.
+size_t tri_json_character(const char *text, char out[TRI_JSON_CHARACTER_BYTES]) {
+    unsigned char c = (unsigned char)*text;
+    size_t length = character_bytes((const unsigned char *)text);
+    if (length == 0)
+        snprintf(out, TRI_JSON_CHARACTER_BYTES, "\uFFFD");
+    else if (c == '"' || c == '\\')
+        snprintf(out, TRI_JSON_CHARACTER_BYTES, "\\%c", c);
+    else if (c == '\n' || c == '\t')
+        snprintf(out, TRI_JSON_CHARACTER_BYTES, "\\%c", c == '\n' ? 'n' : 't');
+    else if (c < ' ' || c == 0x7f)
+        snprintf(out, TRI_JSON_CHARACTER_BYTES, "\\u%04x", c);
+    else
+        snprintf(out, TRI_JSON_CHARACTER_BYTES, "%.*s", (int)length, text);
+    return length ? length : 1;
+}
+
 static void add_quoted(text_buffer *b, const char *text) {
+    char character[TRI_JSON_CHARACTER_BYTES];
     add(b, "\"");
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        char escaped[8] = {(char)c};
-        if (c == '"' || c == '\\')
-            snprintf(escaped, sizeof escaped, "\\%c", c);
-        else if (c == '\n')
-            snprintf(escaped, sizeof escaped, "\\n");
-        else if (c == '\t')
-            snprintf(escaped, sizeof escaped, "\\t");
-        else if (c < ' ' || c == 0x7f)
-            snprintf(escaped, sizeof escaped, "\\u%04x", c);
-        add(b, escaped);
+    while (*text) {
+        text += tri_json_character(text, character);
+        add(b, character);
     }
     add(b, "\"");
 }

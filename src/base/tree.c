@@ -53,6 +53,13 @@ tri_tree *tri_tree_double(tri_arena *arena, double value) {
     return tri_tree_plain(arena, text);
 }
 
+tri_tree *tri_tree_digits(tri_arena *arena, double value, int digits) {
+    char text[40];
+    if (!isfinite(value)) return tri_tree_null(arena);
+    snprintf(text, sizeof text, "%.*g", digits, value);
+    return tri_tree_double(arena, strtod(text, NULL));
+}
+
 tri_tree *tri_tree_bool(tri_arena *arena, bool value) {
     return tri_tree_plain(arena, value ? "true" : "false");
 }
@@ -77,6 +84,19 @@ void tri_tree_put(tri_arena *arena, tri_tree *map, const char *key, tri_tree *va
         map->items[index] = value;
     else
         TRI_PUSH(arena, map->items, map->count, map->capacity) = value;
+}
+
+void tri_tree_put_string(tri_arena *arena, tri_tree *map, const char *key, const char *text) {
+    tri_tree_put(arena, map, key, tri_tree_string(arena, text));
+}
+
+void tri_tree_put_int(tri_arena *arena, tri_tree *map, const char *key, int64_t value) {
+    tri_tree_put(arena, map, key, tri_tree_int(arena, value));
+}
+
+void tri_tree_put_digits(tri_arena *arena, tri_tree *map, const char *key, double value,
+                         int digits) {
+    tri_tree_put(arena, map, key, tri_tree_digits(arena, value, digits));
 }
 
 bool tri_tree_remove(tri_tree *map, const char *key) {

@@ -18,6 +18,11 @@ typedef enum tri_tree_kind {
     TRI_TREE_MAP,
 } tri_tree_kind;
 
+enum {
+    TRI_JSON_CHARACTER_BYTES = 8,
+    TRI_FLOAT_DIGITS = 9, // significant digits that distinguish any two floats
+};
+
 typedef struct tri_tree tri_tree;
 struct tri_tree {
     tri_tree_kind kind;
@@ -61,9 +66,13 @@ bool tri_json_is_text(const char *text);
 
 // Writers. The text is deterministic, lies in the arena, and parsing it gives an equal tree. YAML:
 // maps in block style, lists and everything inside them in flow style, with a line feed at the end.
-// JSON: one line without a line feed.
+// JSON: one line without a line feed. Bytes that are not UTF-8 become U+FFFD.
 char *tri_yaml_emit(tri_arena *arena, const tri_tree *node);
 char *tri_json_emit(tri_arena *arena, const tri_tree *node);
+// Writes the character with which `text` begins as it stands between quotes in JSON, and in `out`
+// ends it with a NUL. Returns how many bytes of `text` this was. For what is written without a
+// tree; everything else goes through tri_json_emit.
+size_t tri_json_character(const char *text, char out[TRI_JSON_CHARACTER_BYTES]);
 // Writes the value in YAML's flow style, so that it fits into a line of a message.
 char *tri_yaml_flow(tri_arena *arena, const tri_tree *node);
 
@@ -78,10 +87,18 @@ tri_tree *tri_tree_plain(tri_arena *arena,
 tri_tree *tri_tree_int(tri_arena *arena, int64_t value);
 // Makes a number with the fewest digits that read back as the same value.
 tri_tree *tri_tree_double(tri_arena *arena, double value);
+// Makes a number with at most `digits` significant digits; a null node if it is not finite, because
+// JSON has no such number.
+tri_tree *tri_tree_digits(tri_arena *arena, double value, int digits);
 tri_tree *tri_tree_bool(tri_arena *arena, bool value);
 void tri_tree_append(tri_arena *arena, tri_tree *list, tri_tree *value);
 // Adds or replaces an entry. A replaced entry keeps its position.
 void tri_tree_put(tri_arena *arena, tri_tree *map, const char *key, tri_tree *value);
+// Three short forms of tri_tree_put, with tri_tree_string, tri_tree_int and tri_tree_digits.
+void tri_tree_put_string(tri_arena *arena, tri_tree *map, const char *key, const char *text);
+void tri_tree_put_int(tri_arena *arena, tri_tree *map, const char *key, int64_t value);
+void tri_tree_put_digits(tri_arena *arena, tri_tree *map, const char *key, double value,
+                         int digits);
 // Removes an entry. True: there was one.
 bool tri_tree_remove(tri_tree *map, const char *key);
 tri_tree *tri_tree_copy(tri_arena *arena, const tri_tree *node);

@@ -112,6 +112,22 @@ static tri_status bench_comm(const cli_arguments *a, bool json) {
     return status;
 }
 
+static void print_data_rate(const tri_data_rate *r, bool json) {
+    if (!json) {
+        printf("workers %lld: %s samples/s, %s/s, %.1f us a micro-batch\n", (long long)r->workers,
+               tri_grouped(r->samples_per_s), tri_bytes_text(r->bytes_per_s), r->time_us);
+        return;
+    }
+    tri_arena *arena = tri_arena_create(NULL, "rate");
+    tri_tree *map = tri_tree_map(arena);
+    tri_tree_put_int(arena, map, "workers", r->workers);
+    tri_tree_put_digits(arena, map, "samples_per_s", r->samples_per_s, 6);
+    tri_tree_put_digits(arena, map, "bytes_per_s", r->bytes_per_s, 6);
+    tri_tree_put_digits(arena, map, "time_us", r->time_us, 6);
+    printf("%s\n", tri_json_emit(arena, map));
+    tri_arena_destroy(arena);
+}
+
 // Measures loading with the recipe's number of workers, and before that with each smaller number
 // among 0, 1, 2, 4 and 8, so that a user sees how many are enough.
 static tri_status bench_data_rows(const tri_recipe *recipe, double seconds, bool json) {
@@ -131,10 +147,7 @@ static tri_status bench_data_rows(const tri_recipe *recipe, double seconds, bool
         tri_data_rate r;
         status = tri_data_bench(dataset, &sampler, workers[i], seconds, &r);
         if (status != TRI_OK) break;
-        printf(json ? "{\"workers\":%lld,\"samples_per_s\":%.1f,\"bytes_per_s\":%.0f,"
-                      "\"time_us\":%.2f}\n"
-                    : "workers %lld: %.0f samples/s, %.4g bytes/s, %.1f us a micro-batch\n",
-               (long long)r.workers, r.samples_per_s, r.bytes_per_s, r.time_us);
+        print_data_rate(&r, json);
     }
     tri_dataset_close(dataset);
     return status;
@@ -158,6 +171,40 @@ static tri_status bench_data(const cli_context *context, tri_arena *arena, int c
     return bench_data_rows(&recipe, seconds, json);
 }
 
+static void print_training(tri_arena *arena, const char *name, const tri_bench_result *r,
+                           bool json) {
+    double gflops = r->samples_per_s * r->flops_per_sample * 1e-9;
+    double actions_per_s = r->samples_per_s * r->actions / (double)r->step_samples;
+    double action_us = actions_per_s > 0 ? 1e6 / actions_per_s : 0;
+    if (!json) {
+        printf("%s: ranks %d, threads of each %d: %.1f samples/s (p10 %.1f, p90 %.1f, %d chunks, "
+               "%d rejected), %.1f GFLOP/s, first step done after %.2f s, %.0f MB, %lld steps of "
+               "%d actions of %.1f us, loss %.4f scaled by %g\n",
+               name, r->ranks, r->threads, r->samples_per_s, r->samples_per_s_low,
+               r->samples_per_s_high, r->chunks, r->rejected, gflops, r->first_step_s,
+               r->max_rss_mb, (long long)r->steps, r->actions, action_us, r->loss, r->loss_scale);
+        return;
+    }
+    tri_tree *map = tri_tree_map(arena);
+    tri_tree_put_string(arena, map, "name", name);
+    tri_tree_put_int(arena, map, "ranks", r->ranks);
+    tri_tree_put_int(arena, map, "threads", r->threads);
+    tri_tree_put_digits(arena, map, "samples_per_s", r->samples_per_s, 6);
+    tri_tree_put_digits(arena, map, "samples_per_s_low", r->samples_per_s_low, 6);
+    tri_tree_put_digits(arena, map, "samples_per_s_high", r->samples_per_s_high, 6);
+    tri_tree_put_int(arena, map, "chunks", r->chunks);
+    tri_tree_put_int(arena, map, "rejected", r->rejected);
+    tri_tree_put_digits(arena, map, "gflops", gflops, 6);
+    tri_tree_put_digits(arena, map, "first_step_s", r->first_step_s, 6);
+    tri_tree_put_digits(arena, map, "max_rss_mb", r->max_rss_mb, 6);
+    tri_tree_put_int(arena, map, "steps", r->steps);
+    tri_tree_put_int(arena, map, "actions", r->actions);
+    tri_tree_put_digits(arena, map, "action_us", action_us, 6);
+    tri_tree_put_digits(arena, map, "loss", r->loss, 9);
+    tri_tree_put_digits(arena, map, "loss_scale", r->loss_scale, 9);
+    printf("%s\n", tri_json_emit(arena, map));
+}
+
 static tri_status bench_train(const cli_context *context, tri_arena *arena, int count, char **words,
                               const char *seconds_text, const char *device, const char *trace,
                               bool json) {
@@ -175,26 +222,7 @@ static tri_status bench_train(const cli_context *context, tri_arena *arena, int 
                                                    .train = true},
                             seconds, trace, &r));
     if (r.rank != 0) return TRI_OK;
-    double gflops = r.samples_per_s * r.flops_per_sample * 1e-9;
-    double actions_per_s = r.samples_per_s * r.actions / (double)r.step_samples;
-    double action_us = actions_per_s > 0 ? 1e6 / actions_per_s : 0;
-    const char *name = recipe.name;
-    if (json) name = tri_json_emit(arena, tri_tree_string(arena, name));
-    char loss[40]; // text, because JSON has no number that is not finite
-    snprintf(loss, sizeof loss, json ? isfinite(r.loss) ? "%.9g" : "null" : "%.4f", r.loss);
-    printf(
-        json
-            ? "{\"name\":%s,\"ranks\":%d,\"threads\":%d,\"samples_per_s\":%.2f,"
-              "\"samples_per_s_low\":%.2f,\"samples_per_s_high\":%.2f,\"chunks\":%d,"
-              "\"rejected\":%d,\"gflops\":%.2f,\"first_step_s\":%.4f,\"max_rss_mb\":%.1f,"
-              "\"steps\":%lld,\"actions\":%d,\"action_us\":%.2f,\"loss\":%s,"
-              "\"loss_scale\":%g}\n"
-            : "%s: ranks %d, threads of each %d: %.1f samples/s (p10 %.1f, p90 %.1f, %d chunks, "
-              "%d rejected), %.1f GFLOP/s, first step done after %.2f s, %.0f MB, %lld steps of %d "
-              "actions of %.1f us, loss %s scaled by %g\n",
-        name, r.ranks, r.threads, r.samples_per_s, r.samples_per_s_low, r.samples_per_s_high,
-        r.chunks, r.rejected, gflops, r.first_step_s, r.max_rss_mb, (long long)r.steps, r.actions,
-        action_us, loss, r.loss_scale);
+    print_training(arena, recipe.name, &r, json);
     return TRI_OK;
 }
 

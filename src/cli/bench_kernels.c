@@ -28,53 +28,75 @@ enum { FRACTION_BYTES = 32 };
 
 // Writes which fraction of the machine's peak a kernel reaches, and returns the text. `fraction` is
 // the result of tri_bench_fraction; 0: not known.
-static const char *fraction_text(double fraction, bool json, char text[FRACTION_BYTES]) {
-    snprintf(text, FRACTION_BYTES, json ? "%.3f" : "%.0f%%", fraction * (json ? 1 : 100));
-    if (fraction == 0) snprintf(text, FRACTION_BYTES, "%s", json ? "null" : "-");
-    return text;
+static const char *fraction_text(double fraction, char text[FRACTION_BYTES]) {
+    snprintf(text, FRACTION_BYTES, "%.0f%%", fraction * 100);
+    return fraction == 0 ? "-" : text;
+}
+
+static tri_tree *fraction_tree(tri_arena *arena, double fraction) {
+    return fraction == 0 ? tri_tree_null(arena) : tri_tree_digits(arena, fraction, 3);
 }
 
 static double billions(double count, double seconds) {
     return seconds > 0 ? count / seconds * 1e-9 : 0;
 }
 
-// For a kernel that computes a convolution by Winograd's algorithm, prints how long the direct
-// algorithm takes: in the row's JSON object, or as a line below the row. Also ends the JSON object
-// of the row, whatever the kernel.
-static void print_direct(const tri_bench_row *row, bool json) {
+// What is printed of one row of the table.
+typedef struct row_view {
+    const char *model, *op, *layer;
+    char shape[128];
+    double gflops, gbytes;
+    const tri_bench_row *row;
+} row_view;
+
+// `direct_…` are of a convolution that is computed by Winograd's algorithm: what the direct
+// algorithm takes.
+static void print_row_json(const row_view *v) {
+    const tri_bench_row *row = v->row;
+    tri_arena *arena = tri_arena_create(NULL, "row");
+    tri_tree *map = tri_tree_map(arena);
+    tri_tree_put_string(arena, map, "model", v->model);
+    tri_tree_put_string(arena, map, "op", v->op);
+    tri_tree_put_string(arena, map, "layer", v->layer);
+    tri_tree_put_string(arena, map, "kernel", row->kernel);
+    tri_tree_put_string(arena, map, "shape", v->shape);
+    tri_tree_put_digits(arena, map, "time_us", row->seconds * 1e6, 8);
+    tri_tree_put_digits(arena, map, "gflops", v->gflops, 5);
+    tri_tree_put_digits(arena, map, "gb_s", v->gbytes, 5);
+    tri_tree_put(arena, map, "share", fraction_tree(arena, row->fraction));
+    if (row->direct_kernel) {
+        tri_tree_put_string(arena, map, "direct_kernel", row->direct_kernel);
+        tri_tree_put_digits(arena, map, "direct_time_us", row->direct_seconds * 1e6, 8);
+        tri_tree_put(arena, map, "direct_share", fraction_tree(arena, row->direct_fraction));
+    }
+    printf("%s\n", tri_json_emit(arena, map));
+    tri_arena_destroy(arena);
+}
+
+static void print_row_text(const row_view *v) {
     char text[FRACTION_BYTES];
-    const char *fraction = fraction_text(row->direct_fraction, json, text);
-    double us = row->direct_seconds * 1e6, gflops = billions(row->flops, row->direct_seconds);
-    double times = row->seconds > 0 ? row->direct_seconds / row->seconds : 0;
-    if (json && row->direct_kernel)
-        printf(",\"direct_kernel\":\"%s\",\"direct_time_us\":%.2f,\"direct_share\":%s}\n",
-               row->direct_kernel, us, fraction);
-    else if (json)
-        printf("}\n");
-    else if (row->direct_kernel)
-        printf("%-37s %-37s %10.1f us %8.1f GFLOP/s %12s %6s; %.2f times as long\n",
-               "  by the direct algorithm", row->direct_kernel, us, gflops, "", fraction, times);
+    const tri_bench_row *row = v->row;
+    printf("%-22s %-14s %-16s %-20s %10.1f us %8.1f GFLOP/s %7.1f GB/s %6s\n", v->op, v->layer,
+           row->kernel, v->shape, row->seconds * 1e6, v->gflops, v->gbytes,
+           fraction_text(row->fraction, text));
+    if (!row->direct_kernel) return;
+    printf("%-37s %-37s %10.1f us %8.1f GFLOP/s %12s %6s; %.2f times as long\n",
+           "  by the direct algorithm", row->direct_kernel, row->direct_seconds * 1e6,
+           billions(row->flops, row->direct_seconds), "", fraction_text(row->direct_fraction, text),
+           row->seconds > 0 ? row->direct_seconds / row->seconds : 0);
 }
 
 static void print_row(const tri_graph *g, const char *model, const tri_bench_row *row, bool json) {
     const tri_node *node = &g->nodes[row->node];
-    char shape[128] = "";
+    row_view v = {.model = model,
+                  .op = node->op->name,
+                  .layer = node->name ? node->name : "",
+                  .gflops = billions(row->flops, row->seconds),
+                  .gbytes = billions(row->bytes, row->seconds),
+                  .row = row};
     if (node->output_count)
-        tri_shape_text(&tri_value_get(g, node->outputs[0])->shape, shape, sizeof shape);
-    const char *name = node->name ? node->name : "";
-    char text[FRACTION_BYTES];
-    const char *fraction = fraction_text(row->fraction, json, text);
-    double us = row->seconds * 1e6, gflops = billions(row->flops, row->seconds);
-    double gbytes = billions(row->bytes, row->seconds);
-    if (json)
-        printf(
-            "{\"model\":\"%s\",\"op\":\"%s\",\"layer\":\"%s\",\"kernel\":\"%s\",\"shape\":\"%s\","
-            "\"time_us\":%.2f,\"gflops\":%.2f,\"gb_s\":%.2f,\"share\":%s",
-            model, node->op->name, name, row->kernel, shape, us, gflops, gbytes, fraction);
-    else
-        printf("%-22s %-14s %-16s %-20s %10.1f us %8.1f GFLOP/s %7.1f GB/s %6s\n", node->op->name,
-               name, row->kernel, shape, us, gflops, gbytes, fraction);
-    print_direct(row, json);
+        tri_shape_text(&tri_value_get(g, node->outputs[0])->shape, v.shape, sizeof v.shape);
+    (json ? print_row_json : print_row_text)(&v);
 }
 
 // The sum of all rows that have the same op and the same kernel.
@@ -109,6 +131,20 @@ static int sum_by_op(const tri_graph *g, const tri_bench_row *rows, op_sum *sums
     return count;
 }
 
+static void print_sum_json(const char *model, const op_sum *s, double fraction) {
+    tri_arena *arena = tri_arena_create(NULL, "sum");
+    tri_tree *map = tri_tree_map(arena);
+    tri_tree_put_string(arena, map, "model", model);
+    tri_tree_put_string(arena, map, "all_of", s->op);
+    tri_tree_put_string(arena, map, "kernel", s->kernel);
+    tri_tree_put_int(arena, map, "count", s->count);
+    tri_tree_put_digits(arena, map, "time_us", s->seconds * 1e6, 8);
+    tri_tree_put_digits(arena, map, "share", fraction, 3);
+    tri_tree_put_digits(arena, map, "saved_us", saved(s) * 1e6, 8);
+    printf("%s\n", tri_json_emit(arena, map));
+    tri_arena_destroy(arena);
+}
+
 static void print_sums(const char *model, const op_sum *sums, int count, bool json) {
     double all = 0;
     for (int i = 0; i < count; i++) all += sums[i].seconds;
@@ -118,9 +154,7 @@ static void print_sums(const char *model, const op_sum *sums, int count, bool js
         double fraction = s->seconds > 0 ? s->least / s->seconds : 1;
         double of_all = all > 0 ? s->seconds / all : 0;
         if (json)
-            printf("{\"model\":\"%s\",\"all_of\":\"%s\",\"kernel\":\"%s\",\"count\":%d,"
-                   "\"time_us\":%.2f,\"share\":%.3f,\"saved_us\":%.2f}\n",
-                   model, s->op, s->kernel, s->count, s->seconds * 1e6, fraction, saved(s) * 1e6);
+            print_sum_json(model, s, fraction);
         else
             printf("%-26s %-16s %4d times %10.1f us, %4.1f%% of all; %3.0f%% of what is possible; "
                    "saves %10.1f us\n",
@@ -137,6 +171,24 @@ typedef struct kernel_bench {
     double seconds;
     bool json;
 } kernel_bench;
+
+static void print_peak(const kernel_bench *b) {
+    int threads = b->device->description.threads;
+    double plain = b->peak.flops_per_s * 1e-9, bf16 = b->peak.bf16_flops_per_s * 1e-9;
+    double memory = b->peak.bytes_per_s * 1e-9;
+    if (!b->json) {
+        printf("threads %d; peak %.1f GFLOP/s, of BF16 %.1f GFLOP/s, memory %.1f GB/s; the "
+               "percentages are of what these, or the caches, allow the plain algorithm\n\n",
+               threads, plain, bf16, memory);
+        return;
+    }
+    tri_tree *map = tri_tree_map(b->arena);
+    tri_tree_put_int(b->arena, map, "threads", threads);
+    tri_tree_put_digits(b->arena, map, "peak_gflops", plain, 5);
+    tri_tree_put_digits(b->arena, map, "peak_bf16_gflops", bf16, 5);
+    tri_tree_put_digits(b->arena, map, "peak_gb_s", memory, 5);
+    printf("%s\n", tri_json_emit(b->arena, map));
+}
 
 static tri_status bench_request(const kernel_bench *b, const tri_model_request *request,
                                 int64_t batch) {
@@ -246,13 +298,7 @@ tri_status cli_bench_kernels(const cli_context *context, const char *device, tri
                       : check_models(context, count, words));
     TRI_TRY(tri_device_open(cli_backends.devices, device, 0, &b.device));
     tri_status status = cli_measure_peak(b.device, &b.peak);
-    if (status == TRI_OK)
-        printf(json ? "{\"threads\":%d,\"peak_gflops\":%.1f,\"peak_bf16_gflops\":%.1f,"
-                      "\"peak_gb_s\":%.1f}\n"
-                    : "threads %d; peak %.1f GFLOP/s, of BF16 %.1f GFLOP/s, memory %.1f GB/s; the "
-                      "percentages are of what these, or the caches, allow the plain algorithm\n\n",
-               b.device->description.threads, b.peak.flops_per_s * 1e-9,
-               b.peak.bf16_flops_per_s * 1e-9, b.peak.bytes_per_s * 1e-9);
+    if (status == TRI_OK) print_peak(&b);
     if (status == TRI_OK)
         status = of_recipe ? bench_request(&b, &recipe.request, recipe.batch)
                            : bench_models(&b, count, words);

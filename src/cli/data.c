@@ -8,40 +8,61 @@
 #include <stdio.h>
 #include <string.h>
 
-// Prints the summary of one field as JSON. Its texts need no escapes, because a field's name has
-// only letters, digits and '_'.
-static void print_field_json(const tri_data_summary *s) {
-    char shape[128];
-    printf("{\"name\":\"%s\",\"dtype\":\"%s\",\"shape\":%s,\"min\":%.6g,\"max\":%.6g,"
-           "\"mean\":%.6g,\"std\":%.6g,\"not_finite\":%lld,\"stored\":\"%s\",\"by_255\":%s,"
-           "\"first\":{\"min\":%.6g,\"max\":%.6g,\"mean\":%.6g},\"channels\":[",
-           s->field.name, tri_dtype_name(s->field.dtype),
-           tri_shape_text(&s->field.shape, shape, sizeof shape), s->all.min, s->all.max,
-           s->all.mean, s->all.std, (long long)s->not_finite, tri_dtype_name(s->stored_dtype),
-           s->is_divided_by_255 ? "true" : "false", s->first.min, s->first.max, s->first.mean);
-    for (int i = 0; i < s->channels; i++) {
-        const tri_data_range *r = &s->channel[i];
-        printf("%s{\"min\":%.6g,\"max\":%.6g,\"mean\":%.6g,\"std\":%.6g}", i ? "," : "", r->min,
-               r->max, r->mean, r->std);
-    }
-    printf("]}");
+static tri_tree *range_tree(tri_arena *arena, const tri_data_range *r) {
+    tri_tree *map = tri_tree_map(arena);
+    tri_tree_put_digits(arena, map, "min", r->min, 6);
+    tri_tree_put_digits(arena, map, "max", r->max, 6);
+    tri_tree_put_digits(arena, map, "mean", r->mean, 6);
+    return map;
 }
 
-// Prints the report of one split as JSON. Its texts need no escapes either: no warning has a quote,
-// a backslash or a control character.
+static tri_tree *range_tree_with_std(tri_arena *arena, const tri_data_range *r) {
+    tri_tree *map = range_tree(arena, r);
+    tri_tree_put_digits(arena, map, "std", r->std, 6);
+    return map;
+}
+
+static tri_tree *field_tree(tri_arena *arena, const tri_data_summary *s) {
+    tri_tree *map = tri_tree_map(arena), *shape = tri_tree_list(arena);
+    tri_tree_put_string(arena, map, "name", s->field.name);
+    tri_tree_put_string(arena, map, "dtype", tri_dtype_name(s->field.dtype));
+    for (int i = 0; i < s->field.shape.rank; i++)
+        tri_tree_append(arena, shape, tri_tree_int(arena, s->field.shape.dims[i]));
+    tri_tree_put(arena, map, "shape", shape);
+    const tri_tree *all = range_tree_with_std(arena, &s->all);
+    for (int i = 0; i < all->count; i++)
+        tri_tree_put(arena, map, all->items[i]->key, all->items[i]);
+    tri_tree_put_int(arena, map, "not_finite", s->not_finite);
+    tri_tree_put_string(arena, map, "stored", tri_dtype_name(s->stored_dtype));
+    tri_tree_put(arena, map, "by_255", tri_tree_bool(arena, s->is_divided_by_255));
+    tri_tree_put(arena, map, "first", range_tree(arena, &s->first));
+    tri_tree *channels = tri_tree_list(arena);
+    for (int i = 0; i < s->channels; i++)
+        tri_tree_append(arena, channels, range_tree_with_std(arena, &s->channel[i]));
+    tri_tree_put(arena, map, "channels", channels);
+    return map;
+}
+
 static void print_json(const char *split, const tri_data_report *r) {
-    printf("{\"split\":\"%s\",\"samples\":%lld", split, (long long)r->samples);
-    if (r->classes)
-        printf(",\"classes\":%lld,\"least\":%lld,\"most\":%lld", (long long)r->classes,
-               (long long)r->min_class_samples, (long long)r->max_class_samples);
-    printf(",\"fields\":[");
-    for (int i = 0; i < r->field_count; i++) {
-        if (i) putchar(',');
-        print_field_json(&r->fields[i]);
+    tri_arena *arena = tri_arena_create(NULL, "report");
+    tri_tree *map = tri_tree_map(arena);
+    tri_tree *fields = tri_tree_list(arena), *warnings = tri_tree_list(arena);
+    tri_tree_put_string(arena, map, "split", split);
+    tri_tree_put_int(arena, map, "samples", r->samples);
+    if (r->classes) {
+        tri_tree_put_int(arena, map, "classes", r->classes);
+        tri_tree_put_int(arena, map, "least", r->min_class_samples);
+        tri_tree_put_int(arena, map, "most", r->max_class_samples);
     }
-    printf("],\"shapes\":\"%s\",\"warnings\":[", r->shapes);
-    for (int i = 0; i < r->warning_count; i++) printf("%s\"%s\"", i ? "," : "", r->warnings[i]);
-    printf("]}\n");
+    for (int i = 0; i < r->field_count; i++)
+        tri_tree_append(arena, fields, field_tree(arena, &r->fields[i]));
+    for (int i = 0; i < r->warning_count; i++)
+        tri_tree_append(arena, warnings, tri_tree_string(arena, r->warnings[i]));
+    tri_tree_put(arena, map, "fields", fields);
+    tri_tree_put_string(arena, map, "shapes", r->shapes);
+    tri_tree_put(arena, map, "warnings", warnings);
+    printf("%s\n", tri_json_emit(arena, map));
+    tri_arena_destroy(arena);
 }
 
 static void print_field(const tri_data_summary *s) {
@@ -109,10 +130,18 @@ static tri_status check(const tri_recipe *recipe, bool json) {
 }
 
 static int list(bool json) {
+    tri_arena *arena = tri_arena_create(NULL, "list");
     for (int i = 0; i < tri_data_table.variant_count; i++) {
         const tri_option_variant *kind = &tri_data_table.variants[i];
-        printf(json ? "{\"name\":\"%s\",\"help\":\"%s\"}\n" : "%-12s %s\n", kind->name, kind->help);
+        tri_tree *map = tri_tree_map(arena);
+        tri_tree_put_string(arena, map, "name", kind->name);
+        tri_tree_put_string(arena, map, "help", kind->help);
+        if (json)
+            printf("%s\n", tri_json_emit(arena, map));
+        else
+            printf("%-12s %s\n", kind->name, kind->help);
     }
+    tri_arena_destroy(arena);
     return 0;
 }
 

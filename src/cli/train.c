@@ -16,14 +16,6 @@
 #include <string.h>
 #include <unistd.h>
 
-// Writes a number in JSON. Nine significant digits distinguish any two floats. A number that is not
-// finite becomes null, because JSON cannot express it. metrics.jsonl writes numbers in the same
-// way.
-static tri_tree *nine_digits(tri_arena *arena, double value) {
-    if (!isfinite(value)) return tri_tree_null(arena);
-    return tri_tree_plain(arena, tri_arena_printf(arena, "%.9g", value));
-}
-
 // The names, for messages, of the data on which epochs were evaluated.
 static const char *const val_names[] = {[TRI_VAL_NONE] = "nothing",
                                         [TRI_VAL_SPLIT] = "validation",
@@ -48,17 +40,21 @@ static void print_json(const tri_train_request *request, const tri_train_result 
     if (r->starved_cores > 0)
         tri_tree_put(arena, map, "cores", tri_tree_double(arena, r->starved_cores));
     if (r->has_loss) {
-        tri_tree_put(arena, map, "loss", nine_digits(arena, r->loss));
-        tri_tree_put(arena, map, "grad_norm", nine_digits(arena, r->grad_norm));
+        tri_tree_put(arena, map, "loss", tri_tree_digits(arena, r->loss, TRI_FLOAT_DIGITS));
+        tri_tree_put(arena, map, "grad_norm",
+                     tri_tree_digits(arena, r->grad_norm, TRI_FLOAT_DIGITS));
     }
-    if (r->has_val) tri_tree_put(arena, map, "val_loss", nine_digits(arena, r->val_loss));
+    if (r->has_val)
+        tri_tree_put(arena, map, "val_loss", tri_tree_digits(arena, r->val_loss, TRI_FLOAT_DIGITS));
     for (int i = 0; r->has_val && i < r->val_count; i++)
         tri_tree_put(arena, map, tri_arena_printf(arena, "val_%s", r->val[i].name),
-                     nine_digits(arena, r->val[i].value));
-    if (r->has_test) tri_tree_put(arena, map, "test_loss", nine_digits(arena, r->test_loss));
+                     tri_tree_digits(arena, r->val[i].value, TRI_FLOAT_DIGITS));
+    if (r->has_test)
+        tri_tree_put(arena, map, "test_loss",
+                     tri_tree_digits(arena, r->test_loss, TRI_FLOAT_DIGITS));
     for (int i = 0; r->has_test && i < r->val_count; i++)
         tri_tree_put(arena, map, tri_arena_printf(arena, "test_%s", r->val[i].name),
-                     nine_digits(arena, r->test[i]));
+                     tri_tree_digits(arena, r->test[i], TRI_FLOAT_DIGITS));
     tri_tree_put(arena, map, "evaluated_on", tri_tree_string(arena, val_names[r->val_source]));
     printf("%s\n", tri_json_emit(arena, map));
     tri_arena_destroy(arena);
@@ -298,9 +294,10 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
         warn_of_null(&a, "the results mean nothing");
         bool json = cli_has(&a, "json");
         tri_tree *map = tri_tree_map(arena);
-        tri_tree_put(arena, map, "loss", nine_digits(arena, r.val_loss));
+        tri_tree_put(arena, map, "loss", tri_tree_digits(arena, r.val_loss, TRI_FLOAT_DIGITS));
         for (int i = 0; i < r.val_count; i++)
-            tri_tree_put(arena, map, r.val[i].name, nine_digits(arena, r.val[i].value));
+            tri_tree_put(arena, map, r.val[i].name,
+                         tri_tree_digits(arena, r.val[i].value, TRI_FLOAT_DIGITS));
         tri_tree_put(arena, map, "samples", tri_tree_int(arena, r.val_samples));
         if (json) {
             printf("%s\n", tri_json_emit(arena, map));

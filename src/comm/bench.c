@@ -3,6 +3,7 @@
 #include "comm/bench.h"
 
 #include "base/os.h"
+#include "base/tree.h"
 #include "comm/op.h"
 #include "tensor/half.h"
 
@@ -233,16 +234,28 @@ static void bench_header(const bench_run *run, FILE *out) {
             "bytes", "count", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "memory (GB/s)");
 }
 
+static void bench_json(const bench_run *run, double seconds, const double bandwidths[3],
+                       FILE *out) {
+    static const char *const names[] = {"algbw_gb_s", "busbw_gb_s", "memory_gb_s"};
+    tri_arena *arena = tri_arena_create(NULL, "line");
+    tri_tree *map = tri_tree_map(arena);
+    tri_tree_put_string(arena, map, "op", bench_name(run));
+    tri_tree_put_string(arena, map, "backend", run->comm->backend->name);
+    tri_tree_put_int(arena, map, "ranks", run->comm->size);
+    tri_tree_put_int(arena, map, "bytes", (int64_t)run->bytes);
+    tri_tree_put_digits(arena, map, "time_us", seconds * 1e6, 8);
+    for (int i = 0; i < 3; i++) tri_tree_put_digits(arena, map, names[i], bandwidths[i], 5);
+    tri_tree_put_string(arena, map, "type", tri_dtype_name(run->dtype));
+    fprintf(out, "%s\n", tri_json_emit(arena, map));
+    tri_arena_destroy(arena);
+}
+
 static void bench_line(const bench_run *run, double seconds, double touch, bool json, FILE *out) {
     double algbw = (double)run->bytes / seconds / 1e9;
     double memory = touch > 0 ? (double)run->bytes / touch / 1e9 : 0;
     double busbw = algbw * bench_bus_factor(run->kind, run->comm->size);
     if (json)
-        fprintf(out,
-                "{\"op\":\"%s\",\"backend\":\"%s\",\"ranks\":%d,\"bytes\":%zu,\"time_us\":%.3f,"
-                "\"algbw_gb_s\":%.4f,\"busbw_gb_s\":%.4f,\"memory_gb_s\":%.4f,\"type\":\"%s\"}\n",
-                bench_name(run), run->comm->backend->name, run->comm->size, run->bytes,
-                seconds * 1e6, algbw, busbw, memory, tri_dtype_name(run->dtype));
+        bench_json(run, seconds, (const double[]){algbw, busbw, memory}, out);
     else
         fprintf(out, "%12zu %12lld %14.2f %14.3f %14.3f %14.3f\n", run->bytes,
                 (long long)run->count, seconds * 1e6, algbw, busbw, memory);

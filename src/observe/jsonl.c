@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_BYTES = 4096 };
-
 typedef struct jsonl {
     int fd;
     int64_t size; // how many bytes all complete lines of the file have
@@ -32,67 +30,82 @@ static tri_status jsonl_open(const tri_run_info *info, void **state) {
     return TRI_OK;
 }
 
-typedef struct line {
-    char text[LINE_BYTES];
-    size_t used;
-} line;
-
-__attribute__((format(printf, 2, 3))) static void add(line *l, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    int more = vsnprintf(l->text + l->used, sizeof l->text - l->used, format, arguments);
-    va_end(arguments);
-    if (more > 0) l->used += (size_t)more;
-    if (l->used >= sizeof l->text) l->used = sizeof l->text - 1;
+static tri_tree *seconds_tree(tri_arena *arena, double seconds) { // to a millisecond
+    return tri_tree_double(arena, round(seconds * 1000) / 1000);
 }
 
-// Adds a number with nine significant digits, which are enough for every F32; or null if it is not
-// finite, because JSON cannot express that.
-static void add_number(line *l, const char *key, double value) {
-    char text[40];
-    snprintf(text, sizeof text, "%.9g", value);
-    bool is_whole = !strpbrk(text, ".e");
-    if (isfinite(value))
-        add(l, ",\"%s\":%s%s", key, text, is_whole ? ".0" : "");
-    else
-        add(l, ",\"%s\":null", key);
+static tri_tree *start_line(tri_arena *arena, const char *kind) {
+    tri_tree *map = tri_tree_map(arena);
+    tri_tree_put_string(arena, map, "kind", kind);
+    return map;
 }
 
-static void write_train(line *l, const tri_train_event *e) {
-    add(l, "{\"kind\":\"train\",\"step\":%lld,\"epoch\":%lld", (long long)e->step,
-        (long long)e->epoch);
-    add_number(l, "loss", e->loss);
-    add_number(l, "lr", e->lr);
-    add_number(l, "grad_norm", e->grad_norm);
-    add(l, ",\"samples\":%lld,\"samples_per_s\":%.1f", (long long)e->samples, e->samples_per_s);
-    if (e->mfu > 0) add(l, ",\"mfu\":%.4f,\"mbu\":%.4f", e->mfu, e->mbu);
-    add(l, ",\"wall_s\":%.3f}\n", e->wall_s);
+static tri_tree *train_line(tri_arena *arena, const tri_train_event *e) {
+    tri_tree *map = start_line(arena, "train");
+    tri_tree_put_int(arena, map, "step", e->step);
+    tri_tree_put_int(arena, map, "epoch", e->epoch);
+    tri_tree_put_digits(arena, map, "loss", e->loss, TRI_FLOAT_DIGITS);
+    tri_tree_put_digits(arena, map, "lr", e->lr, TRI_FLOAT_DIGITS);
+    tri_tree_put_digits(arena, map, "grad_norm", e->grad_norm, TRI_FLOAT_DIGITS);
+    tri_tree_put_int(arena, map, "samples", e->samples);
+    tri_tree_put_digits(arena, map, "samples_per_s", e->samples_per_s, 6);
+    if (e->mfu > 0) {
+        tri_tree_put_digits(arena, map, "mfu", e->mfu, 4);
+        tri_tree_put_digits(arena, map, "mbu", e->mbu, 4);
+    }
+    tri_tree_put(arena, map, "wall_s", seconds_tree(arena, e->wall_s));
+    return map;
 }
 
-static void write_val(line *l, const char *kind, const tri_val_event *e) {
-    add(l, "{\"kind\":\"%s\",\"step\":%lld,\"epoch\":%lld", kind, (long long)e->step,
-        (long long)e->epoch);
-    add_number(l, "loss", e->loss);
+static tri_tree *val_line(tri_arena *arena, const char *kind, const tri_val_event *e) {
+    tri_tree *map = start_line(arena, kind);
+    tri_tree_put_int(arena, map, "step", e->step);
+    tri_tree_put_int(arena, map, "epoch", e->epoch);
+    tri_tree_put_digits(arena, map, "loss", e->loss, TRI_FLOAT_DIGITS);
     for (int i = 0; i < e->metric_count; i++)
-        add_number(l, e->metrics[i].name, e->metrics[i].value);
-    add(l, ",\"samples\":%lld}\n", (long long)e->samples);
+        tri_tree_put_digits(arena, map, e->metrics[i].name, e->metrics[i].value, TRI_FLOAT_DIGITS);
+    tri_tree_put_int(arena, map, "samples", e->samples);
+    return map;
+}
+
+static tri_tree *end_line(tri_arena *arena, const tri_run_event *event) {
+    tri_tree *map = start_line(arena, "end");
+    tri_tree_put_string(arena, map, "status", event->end.status);
+    tri_tree_put_int(arena, map, "steps", event->end.steps);
+    tri_tree_put(arena, map, "wall_s", seconds_tree(arena, event->end.wall_s));
+    return map;
+}
+
+// Makes the object that an event becomes; NULL: the event has no line.
+static tri_tree *line_of(tri_arena *arena, const tri_run_event *event) {
+    switch (event->kind) {
+    case TRI_EVENT_TRAIN:
+        return event->train.is_logged ? train_line(arena, &event->train) : NULL;
+    case TRI_EVENT_VAL:
+        return val_line(arena, "val", &event->val);
+    case TRI_EVENT_TEST:
+        return val_line(arena, "test", &event->val);
+    case TRI_EVENT_END:
+        return end_line(arena, event);
+    default:
+        return NULL;
+    }
 }
 
 static tri_status jsonl_event(void *state, const tri_run_event *event) {
     jsonl *j = state;
-    line l = {.used = 0};
-    if (event->kind == TRI_EVENT_TRAIN && event->train.is_logged) write_train(&l, &event->train);
-    if (event->kind == TRI_EVENT_VAL) write_val(&l, "val", &event->val);
-    if (event->kind == TRI_EVENT_TEST) write_val(&l, "test", &event->val);
-    if (event->kind == TRI_EVENT_END)
-        add(&l, "{\"kind\":\"end\",\"status\":\"%s\",\"steps\":%lld,\"wall_s\":%.3f}\n",
-            event->end.status, (long long)event->end.steps, event->end.wall_s);
-    if (l.used == 0) return TRI_OK;
-    tri_status status = tri_os_write_all(j->fd, l.text, l.used, j->path);
-    if (status == TRI_OK)
-        j->size += (int64_t)l.used;
-    else if (tri_os.ftruncate(j->fd, j->size) < 0)
-        return status; // the next process removes the incomplete line
+    tri_arena *arena = tri_arena_create(NULL, "line");
+    const tri_tree *map = line_of(arena, event);
+    tri_status status = TRI_OK;
+    if (map) {
+        const char *line = tri_arena_printf(arena, "%s\n", tri_json_emit(arena, map));
+        status = tri_os_write_all(j->fd, line, strlen(line), j->path);
+        if (status == TRI_OK)
+            j->size += (int64_t)strlen(line);
+        else // if this fails, the next process removes the incomplete line
+            (void)!tri_os.ftruncate(j->fd, j->size);
+    }
+    tri_arena_destroy(arena);
     return status;
 }
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/quantity.h"
+#include "base/tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -129,25 +130,12 @@ static tri_status trace_receive(tri_comm *comm, int peer, uint64_t count, tri_le
     return trace_transfer(comm, TRI_COMM_RECV, peer, *out, count);
 }
 
-// Writes text as JSON. Bytes that are not UTF-8 become '?', because a label may have been cut off
-// within a character.
+// Writes text as JSON. (A trace is too long for a tree.)
 static void write_text(FILE *file, const char *text) {
-    const unsigned char *at = (const unsigned char *)text;
-    while (*at) {
-        int length = *at < 0x80    ? 1
-                     : *at >= 0xf0 ? 4
-                     : *at >= 0xe0 ? 3
-                     : *at >= 0xc2 ? 2
-                                   : 0,
-            good = 1;
-        while (good < length && at[good] >> 6 == 2) good++;
-        if (length == 0 || good < length)
-            fputc('?', file), good = 1;
-        else if (length == 1 && (*at < ' ' || *at == '"' || *at == '\\' || *at == 0x7f))
-            fprintf(file, "\\u%04x", *at);
-        else
-            fwrite(at, 1, (size_t)length, file);
-        at += good;
+    char character[TRI_JSON_CHARACTER_BYTES];
+    while (*text) {
+        text += tri_json_character(text, character);
+        fputs(character, file);
     }
 }
 

@@ -4,6 +4,7 @@ its code if the file itself shows it.
 
 usage: test_task_object.py BUILD_FOLDER
 """
+import json
 import os
 import re
 import subprocess
@@ -179,6 +180,16 @@ def check_options():
     assert has_run()
 
 
+def check_names_in_json():
+    """A layer's name may hold quotes and control characters; what is printed is JSON even so."""
+    compile_object("quoted", GOOD.replace('"fc"', r'"a \"b\" \\\n"'))
+    with open("recipe.yaml", "w", encoding="ascii") as file:
+        file.write(f"name: task\nmodel: {{name: ./quoted.so}}\n{SYNTHETIC}")
+    done = run([TRIREME, "bench", "kernels", "recipe.yaml", "--seconds", "0.01", "--json"])
+    layers = {json.loads(line).get("layer") for line in done.stdout.splitlines()}
+    assert 'a "b" \\\n' in layers, layers
+
+
 def check_told():
     for words in (["train", "--help"], ["train", "--keys", "model.name"], ["manual"]):
         text = " ".join(run([TRIREME, *words]).stdout.split())
@@ -189,4 +200,4 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="trireme-object-") as place:
         os.chdir(place)
         sys.exit(1 if check_all([check_objects, check_programs, check_files, check_paths,
-                                 check_options, check_told]) else 0)
+                                 check_options, check_names_in_json, check_told]) else 0)

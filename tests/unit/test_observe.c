@@ -98,7 +98,7 @@ static void writes_the_documented_lines(void **state) {
     char *text = contents("metrics.jsonl"); // written before the observer ends
     assert_string_equal(text, "{\"kind\":\"train\",\"step\":2,\"epoch\":0,\"loss\":0.123456789,"
                               "\"lr\":1.0,\"grad_norm\":0.25,"
-                              "\"samples\":128,\"samples_per_s\":128.0,\"wall_s\":1.000}\n");
+                              "\"samples\":128,\"samples_per_s\":128.0,\"wall_s\":1.0}\n");
     free(text);
     train(o, 3, 1, 1);
     tri_metric_value metric = {"accuracy", 0.8824};
@@ -120,8 +120,8 @@ static void writes_the_documented_lines(void **state) {
         "{\"kind\":\"val\",\"step\":3,\"epoch\":0,\"loss\":0.3301,\"accuracy\":0.8824,"
         "\"samples\":10000}\n"
         "{\"kind\":\"train\",\"step\":4,\"epoch\":0,\"loss\":null,\"lr\":1.0,\"grad_norm\":0.25,"
-        "\"samples\":256,\"samples_per_s\":128.0,\"wall_s\":9.500}\n"
-        "{\"kind\":\"end\",\"status\":\"completed\",\"steps\":4,\"wall_s\":9.500}\n");
+        "\"samples\":256,\"samples_per_s\":128.0,\"wall_s\":9.5}\n"
+        "{\"kind\":\"end\",\"status\":\"completed\",\"steps\":4,\"wall_s\":9.5}\n");
     free(text);
 }
 
@@ -157,7 +157,7 @@ static void resumes_after_a_torn_line(void **state) {
         assert_memory_equal(text, cases[i].kept, strlen(cases[i].kept));
         assert_string_equal(
             text + strlen(cases[i].kept),
-            "{\"kind\":\"end\",\"status\":\"stopped\",\"steps\":7,\"wall_s\":0.000}\n");
+            "{\"kind\":\"end\",\"status\":\"stopped\",\"steps\":7,\"wall_s\":0.0}\n");
         free(text);
     }
 }

@@ -183,6 +183,32 @@ static void emits_what_it_reads(void **state) {
                         "[1,0.5,7,-0.5,1e-8,1.0,5e8,1.0E+5]");
 }
 
+// What other programs read is JSON, whatever a text contains, and a number that JSON lacks is null.
+static void emits_only_json(void **state) {
+    static const struct {
+        const char *text, *json;
+    } cases[] = {
+        {"a\"b\\c\x01\x7f", "\"a\\\"b\\\\c\\u0001\\u007f\""},
+        {"\xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80", "\"\xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80\""},
+        {"\xff", "\"\uFFFD\""},
+        {"a\xc3", "\"a\uFFFD\""},
+        {"\xc0\x80", "\"\uFFFD\uFFFD\""},
+        {"\xed\xa0\x80", "\"\uFFFD\uFFFD\uFFFD\""},
+        {"\xf4\x90\x80\x80", "\"\uFFFD\uFFFD\uFFFD\uFFFD\""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tri_tree *read;
+        const char *json = tri_json_emit(arena, tri_tree_string(arena, cases[i].text));
+        assert_string_equal(json, cases[i].json);
+        assert_int_equal(tri_json_parse(arena, json, strlen(json), "j", &read), TRI_OK);
+    }
+    tri_tree *map = tri_tree_map(arena);
+    tri_tree_put_digits(arena, map, "rounded", 123.456789, 6);
+    tri_tree_put_digits(arena, map, "large", 1234567.0, 3);
+    tri_tree_put_digits(arena, map, "none", 0.0 / 0.0, 6);
+    assert_string_equal(tri_json_emit(arena, map),
+                        "{\"rounded\":123.457,\"large\":1230000.0,\"none\":null}");
+}
+
 static void compares(void **state) {
     assert_true(tri_tree_equal(yaml("{a: 1, b: 2.0}"), yaml("{b: 2, a: 1}")));
     assert_false(tri_tree_equal(yaml("a: 1"), yaml("a: '1'")));
@@ -269,12 +295,19 @@ static void relaxes_json(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_yaml),           cmocka_unit_test(reads_scalars),
-        cmocka_unit_test(refuses_bad_yaml),     cmocka_unit_test(refuses_alias_bombs),
-        cmocka_unit_test(refuses_deep_nesting), cmocka_unit_test(refuses_crowds),
-        cmocka_unit_test(reads_json),           cmocka_unit_test(relaxes_json),
-        cmocka_unit_test(emits_what_it_reads),  cmocka_unit_test(compares),
-        cmocka_unit_test(writes_doubles),       cmocka_unit_test(overrides),
+        cmocka_unit_test(reads_yaml),
+        cmocka_unit_test(reads_scalars),
+        cmocka_unit_test(refuses_bad_yaml),
+        cmocka_unit_test(refuses_alias_bombs),
+        cmocka_unit_test(refuses_deep_nesting),
+        cmocka_unit_test(refuses_crowds),
+        cmocka_unit_test(reads_json),
+        cmocka_unit_test(relaxes_json),
+        cmocka_unit_test(emits_what_it_reads),
+        cmocka_unit_test(emits_only_json),
+        cmocka_unit_test(compares),
+        cmocka_unit_test(writes_doubles),
+        cmocka_unit_test(overrides),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }
