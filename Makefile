@@ -3,9 +3,10 @@ PRESET ?= release
 PREFIX ?= /usr/local
 BUILD := build/$(PRESET)
 
-.PHONY: help deps build demo test test-all test-cluster test-gpu bench bench-gpu bundle install fuzz sanitize format tidy clean
+.PHONY: help deps build demo quick test test-all test-cluster test-gpu bench bench-gpu bundle install fuzz sanitize format tidy clean
 help:
 	@echo 'make demo      install what is needed, build, train mnist-cnn for one epoch on Fashion-MNIST'
+	@echo 'make quick     build, run the unit tests and a part of all others: under two minutes'
 	@echo 'make test      install what is needed, build, run every test'
 	@echo 'make test-all  the same with the whole matrix of strategies, models and settings, with oneDNN 3 and on Debian 13: hours'
 	@echo 'make test-cluster  what runs on a virtual Slurm cluster, also what takes minutes'
@@ -27,6 +28,10 @@ build: deps
 
 demo: build
 	@$(BUILD)/bin/trireme train recipes/mnist-cnn.yaml trainer.max_epochs=1 --run-dir runs/demo
+
+quick: build
+	@cmake --build $(BUILD)
+	@scripts/test --quick
 
 test: build
 	@scripts/install-deps --test

@@ -401,7 +401,7 @@ static void test_distance_losses(void **state) {
 }
 
 // Checks the gradients of collective ops, and of the ops that cut tensors into chunks for them, on
-// one rank. There collective ops copy their input. tests/unit/test_collective.c runs them on
+// one rank. There collective ops copy their input. tests/ranks/test_collective.c runs them on
 // several ranks.
 static void test_collectives(void **state) {
     tri_shape shape = tri_shape_of(1, 2, 6, 3);
