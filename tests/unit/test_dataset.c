@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "support/data_fixture.h"
+#include "support/message.h"
 
 static tri_dataset *opened(const tri_data_options *options, tri_data_split split) {
     tri_dataset *dataset;
@@ -20,17 +21,12 @@ static tri_dataset *opened(const tri_data_options *options, tri_data_split split
     return dataset;
 }
 
-static void expect_words(const char *words) {
-    if (!strstr(tri_error_message(), words))
-        fail_msg("'%s' lacks '%s'", tri_error_message(), words);
-}
-
-static void refuse(const char *yaml, tri_data_split split, tri_status status, const char *words) {
+static void refuse(const char *yaml, tri_data_split split, tri_status status, const char *parts) {
     tri_data_options options = fixture_options(yaml);
     tri_dataset *dataset;
     assert_int_equal(tri_dataset_open(&options, split, 1, &dataset), status);
     assert_null(dataset);
-    expect_words(words);
+    message_check(tri_error_message(), parts);
 }
 
 static void read_field(const tri_dataset *dataset, int field, int64_t sample, int64_t epoch,
@@ -87,7 +83,7 @@ static void test_idx_refuses(void **state) {
     assert_int_equal(
         rename(fixture_path("other-labels-idx1-ubyte"), fixture_path("train-labels-idx1-ubyte")),
         0);
-    refuse("name: idx", TRI_DATA_TRAIN, TRI_BAD_INPUT, "30 images, but 20 labels");
+    refuse("name: idx", TRI_DATA_TRAIN, TRI_BAD_INPUT, "30 images|20 labels");
     assert_int_equal(rename(fixture_path("train-labels-idx1-ubyte"), fixture_path("kept")), 0);
     assert_int_equal(
         rename(fixture_path("train-images-idx3-ubyte"), fixture_path("train-labels-idx1-ubyte")),
@@ -151,23 +147,22 @@ static void test_tensors(void **state) {
 }
 
 static void refuse_tensors(int count, const tri_safetensors_spec *specs, const void *const *data,
-                           const char *words) {
+                           const char *parts) {
     put_tensors("bad", count, specs, data);
-    refuse("name: tensors, train: bad", TRI_DATA_TRAIN, TRI_BAD_INPUT, words);
+    refuse("name: tensors, train: bad", TRI_DATA_TRAIN, TRI_BAD_INPUT, parts);
 }
 
 static void test_tensors_refuses(void **state) {
     static const char zeros[256];
     const void *data[] = {zeros, zeros};
-    refuse("name: tensors", TRI_DATA_TEST, TRI_NOT_FOUND, "data.test is not set");
+    refuse("name: tensors", TRI_DATA_TEST, TRI_NOT_FOUND, "data.test");
     refuse("name: tensors, train: nowhere", TRI_DATA_TRAIN, TRI_NOT_FOUND, "nowhere");
     refuse_tensors(0, NULL, data, "0 tensors");
     refuse_tensors(1, &(tri_safetensors_spec){"image", TRI_F32, tri_shape_of(2, 1, 2, 2)}, data,
-                   "did you mean 'images'");
+                   "images");
     refuse_tensors(1, &(tri_safetensors_spec){"images", TRI_F32, tri_shape_of(2, 2, 2)}, data,
                    "[N, C, H, W]");
-    refuse_tensors(1, &(tri_safetensors_spec){"labels", TRI_F32, tri_shape_of(2)}, data,
-                   "does not convert to I64");
+    refuse_tensors(1, &(tri_safetensors_spec){"labels", TRI_F32, tri_shape_of(2)}, data, "I64");
     refuse_tensors(1, &(tri_safetensors_spec){"labels", TRI_I64, {0}}, data, "scalar");
     refuse_tensors(1, &(tri_safetensors_spec){"labels", TRI_I64, tri_shape_of(0)}, data,
                    "no samples");
@@ -179,9 +174,9 @@ static void test_tensors_refuses(void **state) {
     const int64_t labels[] = {0, -1};
     const void *bad[] = {labels};
     refuse_tensors(1, &(tri_safetensors_spec){"labels", TRI_I64, tri_shape_of(2)}, bad,
-                   "'labels' of sample 1 is -1, which is not a class");
+                   "labels|sample 1|-1");
     fixture_put("bad", "no safetensors", 14);
-    refuse("name: tensors, train: bad", TRI_DATA_TRAIN, TRI_CORRUPT, "not a safetensors file");
+    refuse("name: tensors, train: bad", TRI_DATA_TRAIN, TRI_CORRUPT, "bad|safetensors");
 }
 
 static void test_synthetic(void **state) {
@@ -282,7 +277,7 @@ static void test_labels_beside_tokens(void **state) {
     ids[3] = -100; // -100 means "ignored", which is allowed for labels but not for tokens
     put_tensors("train", 2, specs, data);
     refuse("name: tensors, train: train", TRI_DATA_TRAIN, TRI_BAD_INPUT,
-           "'input_ids' of sample 1 is -100, which is not a token: tokens count from 0");
+           "input_ids|sample 1|-100|0");
 }
 
 // Checks that the samples are windows of `sequence` tokens that count up from `first`, and that a
@@ -348,31 +343,31 @@ static void test_tokens_refused(void **state) {
     const struct {
         const char *yaml;
         tri_status status;
-        const char *words;
+        const char *parts;
     } rows[] = {
         {"train: nowhere.txt", TRI_NOT_FOUND, "nowhere.txt"},
-        {"train: empty.txt", TRI_BAD_INPUT, "is empty"},
-        {"train: /", TRI_BAD_INPUT, "is not a file"},
-        {"train: text.txt, sequence: 11", TRI_BAD_INPUT, "has 10 tokens, less than one sample"},
-        {"train: odd.bin, sequence: 2", TRI_BAD_INPUT, "7 bytes are not a multiple"},
-        {"train: text.txt, dtype: u32, sequence: 2", TRI_BAD_INPUT, "10 bytes are not a multiple"},
-        {"train: huge.u32, sequence: 2", TRI_BAD_INPUT, "token 3000000007"},
-        {"train: lies.bin, sequence: 2", TRI_CORRUPT, "promises 10 tokens"},
-        {"train: hollow.bin, sequence: 2", TRI_BAD_INPUT, "is empty"},
-        {"train: later.bin, sequence: 2", TRI_UNSUPPORTED, "version 2"},
+        {"train: empty.txt", TRI_BAD_INPUT, "empty.txt|empty"},
+        {"train: /", TRI_BAD_INPUT, "file"},
+        {"train: text.txt, sequence: 11", TRI_BAD_INPUT, "text.txt|10 tokens"},
+        {"train: odd.bin, sequence: 2", TRI_BAD_INPUT, "odd.bin|7 bytes"},
+        {"train: text.txt, dtype: u32, sequence: 2", TRI_BAD_INPUT, "text.txt|10 bytes"},
+        {"train: huge.u32, sequence: 2", TRI_BAD_INPUT, "huge.u32|token 3000000007"},
+        {"train: lies.bin, sequence: 2", TRI_CORRUPT, "lies.bin|10 tokens"},
+        {"train: hollow.bin, sequence: 2", TRI_BAD_INPUT, "hollow.bin|empty"},
+        {"train: later.bin, sequence: 2", TRI_UNSUPPORTED, "later.bin|version 2"},
         {"train: text.txt, sequence: 2, transform: [horizontal_flip]", TRI_BAD_INPUT, "images"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         refuse(tri_arena_printf(fixture_arena, "name: tokens, %s", rows[i].yaml), TRI_DATA_TRAIN,
-               rows[i].status, rows[i].words);
-    refuse("name: tokens, train: text.txt", TRI_DATA_TEST, TRI_NOT_FOUND, "data.test is not set");
+               rows[i].status, rows[i].parts);
+    refuse("name: tokens, train: text.txt", TRI_DATA_TEST, TRI_NOT_FOUND, "data.test");
     tri_data_options options;
     assert_int_equal(fixture_try_options("{name: tokens, sequence: 1}", &options), TRI_BAD_INPUT);
-    expect_words("data.sequence");
+    message_check(tri_error_message(), "data.sequence");
     tri_dataset *dataset;
     assert_int_equal(fixture_try_options("{name: tokens}", &options), TRI_OK);
     assert_int_equal(tri_dataset_open(&options, TRI_DATA_TRAIN, 1, &dataset), TRI_BAD_INPUT);
-    expect_words("data.train is not set");
+    message_check(tri_error_message(), "data.train is not set");
 }
 
 // Checks random transforms. A flip gives the stored image or its mirror image, and both occur; it
@@ -474,11 +469,11 @@ static void test_bytes(void **state) {
     tri_dataset_close(floats);
 }
 
-static void refuse_options(const char *yaml, const char *words) {
+static void refuse_options(const char *yaml, const char *parts) {
     tri_data_options options;
     assert_int_equal(fixture_try_options(yaml, &options), TRI_BAD_INPUT);
-    expect_words(words);
-    expect_words("test.yaml");
+    message_check(tri_error_message(), parts);
+    message_check(tri_error_message(), "test.yaml");
 }
 
 static void test_options(void **state) {
@@ -490,16 +485,16 @@ static void test_options(void **state) {
     refuse_options("{name: idx, suffle: true}", "shuffle");
     refuse_options("{name: idx, samples: 3}", "samples");
     refuse_options("{name: idx, transform: 3}", "list");
-    refuse_options("{name: idx, transform: [normalise]}", "did you mean 'normalize'");
+    refuse_options("{name: idx, transform: [normalise]}", "normalise|normalize");
     refuse_options("{name: idx, transform: [{normalize: {mean: [1], sdt: [1]}}]}", "std");
     refuse_options("{name: idx, transform: [{normalize: {std: [0]}}]}", "std");
     refuse_options("{name: idx, transform: [{normalize: {}, horizontal_flip: {}}]}", "one name");
     refuse_options("{name: idx, workers: -1}", "workers");
     fixture_put_idx("train", 3);
     refuse("name: idx, transform: [normalize: {mean: [0, 0], std: [1]}]", TRI_DATA_TRAIN,
-           TRI_BAD_INPUT, "2 values of 'mean'");
+           TRI_BAD_INPUT, "2|mean");
     refuse("name: idx, transform: [random_crop: {size: 9}]", TRI_DATA_TRAIN, TRI_BAD_INPUT,
-           "larger than images of 2 x 3");
+           "2 x 3");
 }
 
 static void test_check(void **state) {

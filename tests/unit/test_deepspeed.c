@@ -4,6 +4,7 @@
 #include "recipe/deepspeed.h"
 #include "recipe/recipe.h"
 #include "support/arena_fixture.h"
+#include "support/message.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -170,9 +171,9 @@ static void test_notes(void **state) {
 }
 
 static const struct {
-    const char *json, *message;
+    const char *json, *parts;
 } refusals[] = {
-    {"[1]", "ds.json: a DeepSpeed configuration has to be an object"},
+    {"[1]", "ds.json|DeepSpeed|object"},
     {"{\"a\": 1", "ds.json:1: not valid JSON: "},
     {"{\"train_batch_sise\": 1}",
      "ds.json: unknown key 'train_batch_sise' (did you mean 'train_batch_size'?)"},
@@ -188,55 +189,48 @@ static const struct {
      "ds.json: unknown key 'optimizer.params.learning_rate'"},
     {"{\"optimizer\": {\"typ\": \"Adam\"}}",
      "ds.json: unknown key 'optimizer.typ' (did you mean 'type'?)"},
-    {"{\"optimizer\": {\"type\": \"Adm\"}}",
-     "ds.json: 'optimizer.type' is unknown: Adm (did you mean 'Adam'?)"},
+    {"{\"optimizer\": {\"type\": \"Adm\"}}", "ds.json|optimizer.type|Adm|Adam"},
     {"{\"optimizer\": {\"type\": \"Shampoo\"}}",
-     "ds.json: 'optimizer.type' is unknown: Shampoo (known: Adam, AdamW, SGD, Adadelta)"},
+     "ds.json|optimizer.type|Shampoo|Adam|AdamW|SGD|Adadelta"},
     {"{\"communication_data_type\": \"int8\"}",
-     "ds.json: 'communication_data_type' has to be fp32, fp16 or bfp16, not int8"},
+     "ds.json|communication_data_type|fp32|fp16|bfp16|int8"},
     {"{\"optimizer\": {\"type\": \"OneBitAdam\", \"params\": {\"freeze_step\": 400}}}",
-     "ds.json: 'optimizer.type' OneBitAdam is not in this version of Trireme; use AdamW"},
+     "ds.json|optimizer.type|OneBitAdam|AdamW"},
     {"{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"amsgrad\": true}}}",
-     "ds.json: 'optimizer.params.amsgrad' is not in this version of Trireme; set it to false"},
-    {"{\"optimizer\": 3}", "ds.json: 'optimizer' has to be an object"},
-    {"{\"scheduler\": {\"type\": \"LRRangeTest\"}}",
-     "ds.json: 'scheduler.type' LRRangeTest is not in this version"},
+     "ds.json|optimizer.params.amsgrad|false"},
+    {"{\"optimizer\": 3}", "ds.json|optimizer|object"},
+    {"{\"scheduler\": {\"type\": \"LRRangeTest\"}}", "ds.json|scheduler.type|LRRangeTest"},
     {"{\"scheduler\": {\"type\": \"OneCycle\", \"params\": {\"cycle_max_lr\": 1}}}",
-     "ds.json: 'scheduler.params.cycle_momentum' is true by default"},
+     "ds.json|scheduler.params.cycle_momentum|true"},
     {"{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 0.5}}}",
-     "ds.json: 'scheduler.params.warmup_num_steps' has to be a whole number of at least 1"},
-    {"{\"zero_optimization\": {\"stage\": 4}}",
-     "ds.json: 'zero_optimization.stage' has to be 0, 1, 2 or 3, not 4"},
+     "ds.json|scheduler.params.warmup_num_steps|1"},
+    {"{\"zero_optimization\": {\"stage\": 4}}", "ds.json|zero_optimization.stage|0|1|2|3|4"},
     {"{\"zero_optimization\": {\"offload_param\": {\"device\": \"gpu\"}}}",
-     "ds.json: 'zero_optimization.offload_param.device' has to be none, cpu or nvme"},
+     "ds.json|zero_optimization.offload_param.device|none|cpu|nvme"},
     {"{\"zero_optimization\": {\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": "
      "\"/a\"}, \"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/b\"}}}",
-     "ds.json: 'zero_optimization.offload_param.nvme_path' and "
-     "'zero_optimization.offload_optimizer.nvme_path' have to be the same folder"},
+     "ds.json|zero_optimization.offload_param.nvme_path|zero_optimization.offload_optimizer.nvme_"
+     "path|same|folder"},
     {"{\"zero_optimization\": {\"mics_shard_size\": 8}}",
-     "ds.json: 'zero_optimization.mics_shard_size' is not in this version of Trireme; set "
-     "strategy.mesh.shard"},
+     "ds.json|zero_optimization.mics_shard_size|strategy.mesh.shard"},
     {"{\"fp16\": {\"enabled\": true}, \"bf16\": {\"enabled\": true}}",
-     "ds.json: 'bf16.enabled' and 'fp16.enabled' are both true"},
+     "ds.json|bf16.enabled|fp16.enabled|true"},
     {"{\"fp16\": {\"enabled\": true, \"initial_scale_power\": 200}}",
-     "ds.json: 'fp16.initial_scale_power' has to be a whole number from 0 to 99"},
-    {"{\"fp16\": {\"enabled\": 1}}", "ds.json: 'fp16.enabled' has to be true or false, not 1"},
-    {"{\"fp16\": true}", "ds.json: 'fp16' has to be an object"},
-    {"{\"amp\": {\"enabled\": true}}", "ds.json: 'amp' is not in this version of Trireme"},
-    {"{\"train_batch_size\": 0}",
-     "ds.json: 'train_batch_size' has to be a whole number of at least 1, not 0"},
-    {"{\"train_batch_size\": 1.5}", "ds.json: 'train_batch_size' has to be a whole number"},
+     "ds.json|fp16.initial_scale_power|0|99"},
+    {"{\"fp16\": {\"enabled\": 1}}", "ds.json|fp16.enabled|true|false|1"},
+    {"{\"fp16\": true}", "ds.json|fp16|object"},
+    {"{\"amp\": {\"enabled\": true}}", "ds.json|amp"},
+    {"{\"train_batch_size\": 0}", "ds.json|train_batch_size|1|0"},
+    {"{\"train_batch_size\": 1.5}", "ds.json|train_batch_size"},
     {"{\"tensor_parallel\": {\"autotp_size\": 4}}",
-     "ds.json: 'tensor_parallel.autotp_size' is not in this version of Trireme; set "
-     "strategy.mesh.tensor"},
+     "ds.json|tensor_parallel.autotp_size|strategy.mesh.tensor"},
 };
 
 static void test_refusals(void **state) {
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         tri_deepspeed d;
         assert_int_equal(tri_status_exit_code(try_parse(refusals[i].json, &d)), 2);
-        if (strncmp(tri_error_message(), refusals[i].message, strlen(refusals[i].message)) != 0)
-            fail_msg("got      %s\nexpected %s", tri_error_message(), refusals[i].message);
+        message_check(tri_error_message(), refusals[i].parts);
     }
 }
 
@@ -310,28 +304,25 @@ static void test_becomes_the_recipe(void **state) {
 
 static void test_contradictions(void **state) {
     static const struct {
-        const char *yaml, *message;
+        const char *yaml, *parts;
     } rows[] = {
-        {DS "batch: {global: 64}", "r.yaml:4: 'batch.global' is 64 here, but 32 in r.yaml: "
-                                   "deepspeed: train_batch_size: remove "
-                                   "one of them, or override it on the command line"},
-        {DS "optimizer: {name: sgd}", "r.yaml:4: 'optimizer.name' is sgd here, but adamw in "},
+        {DS "batch: {global: 64}", "r.yaml:4|batch.global|64|32|r.yaml|train_batch_size|override"},
+        {DS "optimizer: {name: sgd}", "r.yaml:4|optimizer.name|sgd|adamw"},
         {"deepspeed: {zero_optimization: {stage: 0}}\nstrategy: {name: deepspeed_stage_2}",
-         "r.yaml:4: 'strategy.name' is zero2 here, but ddp in "},
+         "r.yaml:4|strategy.name|zero2|ddp"},
         {"deepspeed: {gradient_clipping: -1}",
-         "r.yaml: deepspeed: gradient_clipping: 'trainer.gradient_clip_val' has to be a number"},
+         "r.yaml|gradient_clipping|trainer.gradient_clip_val"},
         {"deepspeed: {optimizer: {type: Adam, params: {betas: [1]}}}",
-         "r.yaml: deepspeed: optimizer.params.betas: 'optimizer.betas' has to be a list of 2"},
-        {"deepspeed: {}\noptimizer: 3", "r.yaml:4: 'optimizer' has to be a mapping"},
-        {DS "optimizer: 3", "r.yaml:4: 'optimizer' has to be a mapping"},
-        {"deepspeed: [1]", "r.yaml:3: 'deepspeed' has to be the name of a file, or a mapping"},
+         "r.yaml|optimizer.params.betas|optimizer.betas|list|2"},
+        {"deepspeed: {}\noptimizer: 3", "r.yaml:4|optimizer|mapping"},
+        {DS "optimizer: 3", "r.yaml:4|optimizer|mapping"},
+        {"deepspeed: [1]", "r.yaml:3|deepspeed|name|mapping"},
         {"deepspeed: nowhere.json", "nowhere.json: "},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tri_recipe r;
         assert_int_equal(tri_status_exit_code(load(rows[i].yaml, NULL, &r)), 2);
-        if (strncmp(tri_error_message(), rows[i].message, strlen(rows[i].message)) != 0)
-            fail_msg("got      %s\nexpected %s", tri_error_message(), rows[i].message);
+        message_check(tri_error_message(), rows[i].parts);
     }
 }
 
@@ -383,9 +374,8 @@ static void test_batch_arithmetic(void **state) {
                           NULL);
     tri_batch_options batch;
     assert_int_equal(tri_recipe_settle_batch(&r, 2, &batch), TRI_BAD_INPUT);
-    assert_string_equal(tri_error_message(),
-                        "batch.global=32 is not batch.micro=2 x trainer.accumulate_grad_batches=4 "
-                        "x 2 replicas: change one of them, or leave one out");
+    message_check(tri_error_message(),
+                  "batch.global=32|batch.micro=2|trainer.accumulate_grad_batches=4|2|replicas");
     r = loaded("trainer: {accumulate_grad_batches: 4}\nbatch: {global: 48}", NULL);
     assert_int_equal(tri_recipe_settle_batch(&r, 3, &batch), TRI_OK);
     assert_int_equal(batch.micro, 4);

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "support/arena_fixture.h"
+#include "support/message.h"
 
 static tri_graph *graph_of(bool training) {
     return tri_graph_create(arena, &(tri_graph_options){.training = training});
@@ -172,10 +173,10 @@ static void has_shape(const tri_graph *g, tri_value value, tri_shape wanted) {
     assert_true(tri_shape_equal(&shape, &wanted));
 }
 
-static void refuses(tri_graph *g, const char *wanted) {
+static void refuses(tri_graph *g, const char *parts) {
     const char *message;
     assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
-    assert_string_equal(message, wanted);
+    message_check(message, parts);
     tri_graph_destroy(g);
 }
 
@@ -186,15 +187,15 @@ static void test_reshape(void **state) {
     has_shape(g, tri_reshape(g, x, tri_shape_of(4, -1, 3)), tri_shape_of(4, 2, 3));
     has_shape(g, tri_reshape(g, x, tri_shape_of(-1, 24)), tri_shape_of(1, 24));
     tri_reshape(g, x, tri_shape_of(5, -1));
-    refuses(g, "reshape: no size in place of -1 gives [5, -1] as many elements as [4, 6]");
+    refuses(g, "reshape|-1|[5, -1]|[4, 6]");
     g = graph_of(true);
     x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 6));
     tri_reshape(g, x, tri_shape_of(-1, -1));
-    refuses(g, "reshape: [-1, -1] has more than one size of -1");
+    refuses(g, "reshape|[-1, -1]|-1");
     g = graph_of(true);
     x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 6));
     tri_reshape(g, x, tri_shape_of(0, -1));
-    refuses(g, "reshape: no size in place of -1 gives [0, -1] as many elements as [4, 6]");
+    refuses(g, "reshape|-1|[0, -1]|[4, 6]");
 }
 
 static void test_avg_pool2d(void **state) {
@@ -206,7 +207,7 @@ static void test_avg_pool2d(void **state) {
     has_shape(g, tri_adaptive_avg_pool2d(g, x, 1), tri_shape_of(2, 3, 1, 1));
     has_shape(g, tri_adaptive_avg_pool2d(g, x, 4), tri_shape_of(2, 3, 4, 4));
     tri_adaptive_avg_pool2d(g, x, 0);
-    refuses(g, "adaptive_avg_pool2d: the size must be at least 1, not 0");
+    refuses(g, "adaptive_avg_pool2d|size|1|0");
 }
 
 // tri_concat joins more values than one node takes. A negative axis counts from the last one.
@@ -218,11 +219,11 @@ static void test_concat(void **state) {
     has_shape(g, tri_concat(g, values, 2, -1), tri_shape_of(4, 3, 4));
     assert_int_equal(tri_concat(g, values, 1, 1).id, x.id);
     tri_concat(g, values, 0, 1);
-    refuses(g, "concat: needs at least one value");
+    refuses(g, "concat|value");
     g = graph_of(true);
     x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 3));
     tri_concat(g, (tri_value[]){x, x}, 2, 2);
-    refuses(g, "concat: input 0 [4, 3] has no axis 2");
+    refuses(g, "concat|input 0|[4, 3]|axis 2");
 }
 
 int main(void) {

@@ -2,6 +2,7 @@
 // unknown keys, variants (kinds of a section with rows of their own), and writing a struct as YAML.
 #include "base/option_manual.h"
 #include "support/arena_fixture.h"
+#include "support/message.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -94,10 +95,10 @@ static sample decoded(const char *text) {
     return s;
 }
 
-static void refused(const char *text, const char *message) {
+static void refused(const char *text, const char *parts) {
     sample s;
     assert_int_equal(tri_option_decode(arena, &table, yaml(text), &s), TRI_BAD_INPUT);
-    assert_string_equal(tri_error_message(), message);
+    message_check(tri_error_message(), parts);
 }
 
 static void applies_defaults(void **state) {
@@ -142,44 +143,30 @@ static void reads_every_type(void **state) {
 }
 
 static void refuses(void **state) {
-    refused("cuont: 1", "r.yaml:1: unknown key 'part.cuont' (did you mean 'count'?)");
-    refused("flag: true\nmesh:\n  replicat: 2\n",
-            "r.yaml:3: unknown key 'part.mesh.replicat' (did you mean 'replicate'?)");
-    refused(
-        "name: adadelta\nmomentum: 1",
-        "r.yaml:2: unknown key 'part.momentum' of adadelta (known: name, flag, count, rate, limit, "
-        "every, label, mode, sizes, betas, words, extra, mesh, rho)");
-    refused("name: adadelt", "r.yaml:1: 'part.name' has to be one of: sgd, adadelta; not adadelt "
-                             "(did you mean 'adadelta'?)");
-    refused("flag: 'true'", "r.yaml:1: 'part.flag' has to be true or false, not \"true\"");
-    refused("count: many",
-            "r.yaml:1: 'part.count' has to be a whole number from 1 to 1000, not many");
-    refused("count: 0", "r.yaml:1: 'part.count' has to be a whole number from 1 to 1000, not 0");
-    refused("count: 1.5",
-            "r.yaml:1: 'part.count' has to be a whole number from 1 to 1000, not 1.5");
-    refused(
-        "count: 99999999999999999999",
-        "r.yaml:1: 'part.count' has to be a whole number from 1 to 1000, not 99999999999999999999");
-    refused("rate: -1", "r.yaml:1: 'part.rate' has to be a number from 0 to 10, not -1");
-    refused("rate: nan", "r.yaml:1: 'part.rate' has to be a number from 0 to 10, not nan");
-    refused("limit: 1.5", "r.yaml:1: 'part.limit' has to be a count (10) or a fraction from 0.0 to "
-                          "1.0 (0.5), not 1.5");
-    refused("mode: most", "r.yaml:1: 'part.mode' has to be one of: min, max, not most");
-    refused("betas: [0.9]",
-            "r.yaml:1: 'part.betas' has to be a list of 2 numbers from 0 to 1, not [0.9]");
-    refused("betas: 0.9",
-            "r.yaml:1: 'part.betas' has to be a list of 2 numbers from 0 to 1, not 0.9");
-    refused("sizes: [1, 12]",
-            "r.yaml:1: 'part.sizes' has to be a list of whole numbers from 0 to 9, not [1, 12]");
-    refused("words: [[a]]", "r.yaml:1: 'part.words' has to be a list of texts, not [[a]]");
-    refused("label: [a]", "r.yaml:1: 'part.label' has to be text, not [a]");
-    refused(
-        "every: soon",
-        "r.yaml:1: 'part.every' has to be a time: seconds, 30s, 10m, 2h or DD:HH:MM:SS, not soon");
-    refused("mesh: 4", "r.yaml:1: 'part.mesh' has to be a mapping with keys of its own, not 4");
-    refused("mesh: {tensor: all}",
-            "r.yaml:1: 'part.mesh.tensor' has to be auto or a whole number from 1 to 64, not all");
-    refused("[1]", "r.yaml:1: 'part' has to be a mapping with keys of its own, not [1]");
+    refused("cuont: 1", "r.yaml:1|key|part.cuont|count");
+    refused("flag: true\nmesh:\n  replicat: 2\n", "r.yaml:3|key|part.mesh.replicat|replicate");
+    refused("name: adadelta\nmomentum: 1",
+            "r.yaml:2|key|part.momentum|adadelta|known|name|flag|count|rate|limit|every|label|mode|"
+            "sizes|betas|words|extra|mesh|rho");
+    refused("name: adadelt", "r.yaml:1|part.name|sgd|adadelta|adadelt|adadelta");
+    refused("flag: 'true'", "r.yaml:1|part.flag|true|false|true");
+    refused("count: many", "r.yaml:1|part.count|1|1000|many");
+    refused("count: 0", "r.yaml:1|part.count|1|1000|0");
+    refused("count: 1.5", "r.yaml:1|part.count|1|1000|1.5");
+    refused("count: 99999999999999999999", "r.yaml:1|part.count|1|1000|99999999999999999999");
+    refused("rate: -1", "r.yaml:1|part.rate|0|10|-1");
+    refused("rate: nan", "r.yaml:1|part.rate|0|10|nan");
+    refused("limit: 1.5", "r.yaml:1|part.limit|count|10|fraction|0.0|1.0|0.5|1.5");
+    refused("mode: most", "r.yaml:1|part.mode|min|max|most");
+    refused("betas: [0.9]", "r.yaml:1|part.betas|list|2|0|1|[0.9]");
+    refused("betas: 0.9", "r.yaml:1|part.betas|list|2|0|1|0.9");
+    refused("sizes: [1, 12]", "r.yaml:1|part.sizes|list|0|9|[1, 12]");
+    refused("words: [[a]]", "r.yaml:1|part.words|list|texts|[[a]]");
+    refused("label: [a]", "r.yaml:1|part.label|text|[a]");
+    refused("every: soon", "r.yaml:1|part.every|seconds|soon");
+    refused("mesh: 4", "r.yaml:1|part.mesh|mapping|keys|4");
+    refused("mesh: {tensor: all}", "r.yaml:1|part.mesh.tensor|auto|1|64|all");
+    refused("[1]", "r.yaml:1|part|mapping|keys|[1]");
 }
 
 static void names_the_override(void **state) {
@@ -187,8 +174,7 @@ static void names_the_override(void **state) {
     assert_int_equal(tri_tree_override(arena, tree, "coutn=3"), TRI_OK);
     sample s;
     assert_int_equal(tri_option_decode(arena, &table, tree, &s), TRI_BAD_INPUT);
-    assert_string_equal(tri_error_message(),
-                        "override 'coutn=3': unknown key 'part.coutn' (did you mean 'count'?)");
+    message_check(tri_error_message(), "override|coutn=3|key|part.coutn|count");
 }
 
 static void encodes(void **state) {
@@ -210,7 +196,7 @@ static void gathers_the_rest(void **state) {
     assert_string_equal(tri_tree_get(m.options, "width")->file, "r.yaml");
     assert_true(tri_tree_equal(tri_option_encode(arena, &open_table, &m), tree));
     assert_int_equal(tri_option_decode(arena, &open_table, yaml("{width: 3}"), &m), TRI_BAD_INPUT);
-    assert_string_equal(tri_error_message(), "r.yaml:1: 'model.name' is missing; one of: net");
+    message_check(tri_error_message(), "r.yaml:1|model.name|net");
 }
 
 static void finds_the_nearest(void **state) {

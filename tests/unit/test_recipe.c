@@ -8,6 +8,7 @@
 #include "plan/schedule.h"
 #include "recipe/alias.h"
 #include "recipe/idle.h"
+#include "support/message.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -177,69 +178,46 @@ static void accepts_names_of_other_systems(void **state) {
 typedef struct refusal {
     const char *text; // the recipe is BASE and this text; if it starts with '!', without BASE
     const char *override;
-    const char *message;
+    const char *parts; // of the message, as message_check takes them
 } refusal;
 
 static const refusal refusals[] = {
-    {"trainer: {max_epoch: 1}", NULL,
-     "r.yaml:3: unknown key 'trainer.max_epoch' (did you mean 'max_epochs'?)"},
-    {"", "trainer.max_epoch=1",
-     "override 'trainer.max_epoch=1': unknown key 'trainer.max_epoch' (did you mean "
-     "'max_epochs'?)"},
-    {"optimiser: {name: sgd}", NULL,
-     "r.yaml:3: unknown key 'optimiser' (did you mean 'optimizer'?)"},
-    {"seed: one", NULL, "r.yaml:3: 'seed' has to be a whole number of at least 0, not one"},
-    {"seed: -1", NULL, "r.yaml:3: 'seed' has to be a whole number of at least 0, not -1"},
+    {"trainer: {max_epoch: 1}", NULL, "r.yaml:3|key|trainer.max_epoch|max_epochs"},
+    {"", "trainer.max_epoch=1", "override|trainer.max_epoch=1|key|trainer.max_epoch|max_epochs"},
+    {"optimiser: {name: sgd}", NULL, "r.yaml:3|key|optimiser|optimizer"},
+    {"seed: one", NULL, "r.yaml:3|seed|0|one"},
+    {"seed: -1", NULL, "r.yaml:3|seed|0|-1"},
     {"", "data.limit=281474976710657",
-     "override 'data.limit=281474976710657': 'data.limit' has to be a whole number from 0 to "
-     "281474976710656, not 281474976710657"},
-    {"batch: {global: 0}", NULL,
-     "r.yaml:3: 'batch.global' has to be auto or a whole number from 1 to 16777216, not 0"},
+     "override|data.limit=281474976710657|data.limit|0|281474976710656|281474976710657"},
+    {"batch: {global: 0}", NULL, "r.yaml:3|batch.global|auto|1|16777216|0"},
     {"batch: {global: 99999999999999999999}", NULL,
-     "r.yaml:3: 'batch.global' has to be auto or a whole number from 1 to 16777216, not "
-     "99999999999999999999"},
-    {"batch:\n  global: 8\n  micro: 9\n", NULL,
-     "r.yaml:5: 'batch.micro' (9) cannot be more than 'batch.global' (8)"},
-    {"batch: 64", NULL, "r.yaml:3: 'batch' has to be a mapping with keys of its own, not 64"},
+     "r.yaml:3|batch.global|auto|1|16777216|99999999999999999999"},
+    {"batch:\n  global: 8\n  micro: 9\n", NULL, "r.yaml:5|batch.micro|9|batch.global|8"},
+    {"batch: 64", NULL, "r.yaml:3|batch|mapping|keys|64"},
     {"", "strategy.mesh.replicate=0",
-     "override 'strategy.mesh.replicate=0': 'strategy.mesh.replicate' has to be auto or a whole "
-     "number "
-     "from 1 to 65536, not 0"},
-    {"", "batch.global=sixty",
-     "override 'batch.global=sixty': 'batch.global' has to be auto or a whole number "
-     "from 1 to 16777216, not sixty"},
-    {"optimizer: {name: sdg}", NULL,
-     "r.yaml:3: 'optimizer.name' has to be one of: sgd, adam, adamw, adadelta; not sdg (did you "
-     "mean "
-     "'sgd'?)"},
+     "override|strategy.mesh.replicate=0|strategy.mesh.replicate|auto|1|65536|0"},
+    {"", "batch.global=sixty", "override|batch.global=sixty|batch.global|auto|1|16777216|sixty"},
+    {"optimizer: {name: sdg}", NULL, "r.yaml:3|optimizer.name|sgd|adam|adamw|adadelta|sdg|sgd"},
     {"optimizer: {name: sgd, nesterov: true}", NULL,
-     "r.yaml:3: 'optimizer.nesterov' needs a momentum and no dampening"},
-    {"optimizer: {name: adam, betas: [0.9, 1]}", NULL,
-     "r.yaml:3: 'optimizer.betas' have to be less than 1"},
-    {"trainer: {max_epochs: -1}", NULL,
-     "r.yaml:3: the run has no end: set one of trainer.max_epochs, max_steps, max_time"},
-    {"log: {mlflow: true}", NULL,
-     "r.yaml:3: 'log.mlflow' is not in this version of Trireme; use log.tensorboard"},
-    {"", "log.mlflow=true", "override 'log.mlflow=true': 'log.mlflow' is not in this version"},
+     "r.yaml:3|optimizer.nesterov|momentum|dampening"},
+    {"optimizer: {name: adam, betas: [0.9, 1]}", NULL, "r.yaml:3|optimizer.betas|1"},
+    {"trainer: {max_epochs: -1}", NULL, "r.yaml:3|end|trainer.max_epochs|max_steps|max_time"},
+    {"log: {mlflow: true}", NULL, "r.yaml:3|log.mlflow|log.tensorboard"},
+    {"", "log.mlflow=true", "override|log.mlflow=true|log.mlflow"},
     {"strategy: {name: deepspeed_stage_2_offload, offload: none}", NULL,
-     "r.yaml:3: 'strategy.offload: none' contradicts 'strategy.name: deepspeed_stage_2_offload'"},
-    {"strategy: {name: HYBRID_SHARD}", NULL,
-     "r.yaml:3: 'strategy.name: HYBRID_SHARD' shards within a host and replicates across hosts: "
-     "set "},
+     "r.yaml:3|strategy.offload: none|strategy.name: deepspeed_stage_2_offload"},
+    {"strategy: {name: HYBRID_SHARD}", NULL, "r.yaml:3|strategy.name: HYBRID_SHARD|shards"},
     {"trainer: {loss_scale: {minimum: 4, initial: 2}}", NULL,
-     "r.yaml:3: 'trainer.loss_scale.initial' is less than its 'minimum'"},
-    {"name: ../up", NULL,
-     "r.yaml:3: 'name' has to be usable as the name of a folder: no '/', not '.' "
-     "first, at most 128 bytes"},
-    {"seed: 1\nseed: 2", NULL, "r.yaml:4: the key 'seed' is there twice"},
-    {"!data: {name: idx}\n", NULL,
-     "r.yaml:1: 'model.name' is missing: a built-in model or the path of a shared object; "},
-    {"!model: {name: net}\n", NULL, "r.yaml:1: 'data.name' is missing; one of: "},
-    {"!", NULL, "r.yaml: is empty: no recipe"},
-    {"!- 1\n", NULL, "r.yaml:1: a recipe has to be a mapping of keys to values"},
-    {"!\tx: 1\n", NULL, "r.yaml:1: not valid YAML: "},
-    {"!a: &a [*a]\n", NULL, "r.yaml:1: an alias inside the node it stands for"},
-    {"", "seed", "override 'seed': write it as key.path=value"},
+     "r.yaml:3|trainer.loss_scale.initial|minimum"},
+    {"name: ../up", NULL, "r.yaml:3|name|name|folder|128"},
+    {"seed: 1\nseed: 2", NULL, "r.yaml:4|key|seed|twice"},
+    {"!data: {name: idx}\n", NULL, "r.yaml:1|model.name|object"},
+    {"!model: {name: net}\n", NULL, "r.yaml:1|data.name"},
+    {"!", NULL, "r.yaml|empty"},
+    {"!- 1\n", NULL, "r.yaml:1|mapping|keys"},
+    {"!\tx: 1\n", NULL, "r.yaml:1|YAML"},
+    {"!a: &a [*a]\n", NULL, "r.yaml:1|alias"},
+    {"", "seed", "override|seed|key.path=value"},
 };
 
 static void refuses_bad_recipes(void **state) {
@@ -251,9 +229,7 @@ static void refuses_bad_recipes(void **state) {
         tri_recipe out;
         tri_status status = parse(text, OVER(r->override), &out);
         assert_int_equal(tri_status_exit_code(status), 2);
-        if (strncmp(tri_error_message(), r->message, strlen(r->message)) != 0)
-            print_error("got      %s\nexpected %s\n", tri_error_message(), r->message);
-        assert_memory_equal(tri_error_message(), r->message, strlen(r->message));
+        message_check(tri_error_message(), r->parts);
     }
 }
 
@@ -282,8 +258,7 @@ static void loads_the_recipes(void **state) {
     }
     tri_recipe r;
     assert_int_equal(tri_recipe_load(arena, "/nonexistent.yaml", NULL, 0, NULL, &r), TRI_NOT_FOUND);
-    assert_string_equal(tri_error_message(),
-                        "/nonexistent.yaml: cannot open: No such file or directory");
+    message_check(tri_error_message(), "/nonexistent.yaml");
 }
 
 static void every_default_fits_its_row(void **state) {
@@ -306,7 +281,7 @@ static void every_default_fits_its_row(void **state) {
 static void refuses_keys_that_cannot_be_read_back(void **state) {
     tri_recipe r;
     assert_int_equal(parse(BASE, OVER("model.hidden\xff_size=32"), &r), TRI_BAD_INPUT);
-    assert_non_null(strstr(tri_error_message(), "the key is not UTF-8"));
+    message_check(tri_error_message(), "key|UTF-8");
 }
 
 // Each of these keys has no effect on one rank. It has one if the recipe has another setting too,

@@ -3,6 +3,7 @@
 #include "support/arena_fixture.h"
 
 #include "base/limits.h"
+#include "support/message.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,11 +21,11 @@ static tri_tree *yaml(const char *text) {
     return tree;
 }
 
-static void refused(const char *text, const char *message) {
+static void refused(const char *text, const char *parts) {
     tri_tree *tree = NULL;
     assert_int_equal(tri_yaml_parse(arena, text, strlen(text), "r.yaml", &tree), TRI_BAD_INPUT);
     assert_null(tree);
-    assert_string_equal(tri_error_message(), message);
+    message_check(tri_error_message(), parts);
 }
 
 static void reads_yaml(void **state) {
@@ -72,18 +73,15 @@ static void reads_scalars(void **state) {
 }
 
 static void refuses_bad_yaml(void **state) {
-    refused("a: 1\nb: 2\na: 3\n", "r.yaml:3: the key 'a' is there twice");
-    refused("a: [1, 2\n",
-            "r.yaml:2: not valid YAML: did not find expected ',' or ']' while parsing "
-            "a flow sequence");
-    refused("a: &x [*x]\n", "r.yaml:1: an alias inside the node it stands for");
-    refused("a: *none\n", "r.yaml:1: an alias without its anchor");
-    refused("a: 1\n---\nb: 2\n", "r.yaml:2: a second document: one file is one document");
-    refused("a: !!python/object 1\n",
-            "r.yaml:1: tags are not read here: leave the '!' out or quote it");
-    refused("a: !!map {}\n", "r.yaml:1: tags are not read here: leave the '!' out or quote it");
-    refused("[a]: 1\n", "r.yaml:1: a key has to be plain text");
-    refused("a: \"x\\0y\"\n", "r.yaml:1: a NUL character in a value");
+    refused("a: 1\nb: 2\na: 3\n", "r.yaml:3|key|a|twice");
+    refused("a: [1, 2\n", "r.yaml:2|YAML");
+    refused("a: &x [*x]\n", "r.yaml:1|alias");
+    refused("a: *none\n", "r.yaml:1|alias|without|anchor");
+    refused("a: 1\n---\nb: 2\n", "r.yaml:2|document");
+    refused("a: !!python/object 1\n", "r.yaml:1|tags");
+    refused("a: !!map {}\n", "r.yaml:1|tags");
+    refused("[a]: 1\n", "r.yaml:1|key|text");
+    refused("a: \"x\\0y\"\n", "r.yaml:1|NUL|value");
     tri_tree *tree;
     assert_int_equal(tri_yaml_parse(arena, "a: \0", 4, "r.yaml", &tree), TRI_BAD_INPUT);
     assert_int_equal(tri_yaml_read_file(arena, "/nonexistent/r.yaml", &tree), TRI_NOT_FOUND);
@@ -104,7 +102,7 @@ static void refuses_alias_bombs(void **state) {
     size_t before = tri_arena_used(arena);
     tri_tree *tree;
     assert_int_equal(tri_yaml_parse(arena, text, strlen(text), "r.yaml", &tree), TRI_BAD_INPUT);
-    assert_non_null(strstr(tri_error_message(), "more than 65536 values, aliases expanded"));
+    message_check(tri_error_message(), "65536|aliases");
     assert_true(tri_arena_used(arena) - before < 64u << 20);
 }
 
@@ -114,13 +112,13 @@ static void refuses_crowds(void **state) {
     size_t used = 0;
     for (int i = 0; i <= TRI_MAX_TREE_KEYS; i++)
         used += (size_t)snprintf(text + used, ROOM - used, "k%d: 1\n", i);
-    refused(text, "r.yaml:4097: too many keys in one mapping");
+    refused(text, "r.yaml:4097|keys|mapping");
     *strstr(text, "k4096") = 0;
     assert_int_equal(yaml(text)->count, TRI_MAX_TREE_KEYS);
     used = 0;
     for (int i = 0; i <= TRI_MAX_TREE_ANCHORS; i++)
         used += (size_t)snprintf(text + used, ROOM - used, "- &a 1\n");
-    refused(text, "r.yaml:1025: too many anchors");
+    refused(text, "r.yaml:1025|anchors");
     free(text);
 }
 
@@ -132,7 +130,7 @@ static void refuses_deep_nesting(void **state) {
         text[2 * depth] = 0;
         if (depth == TRI_MAX_TREE_DEPTH) yaml(text);
     }
-    refused(text, "r.yaml:1: nested too deeply");
+    refused(text, "r.yaml:1|nested");
 }
 
 static void reads_json(void **state) {
@@ -142,15 +140,14 @@ static void reads_json(void **state) {
     assert_string_equal(tri_json_emit(arena, t),
                         "{\"a\":[1,2.5,\"3\",true,null],\"b\":{\"c\":9007199254740993}}");
     assert_int_equal(tri_json_parse(arena, "{\"a\":1,\n\"a\":2}", 14, "j.json", &t), TRI_BAD_INPUT);
-    assert_string_equal(tri_error_message(),
-                        "j.json:2: not valid JSON: duplicate object key near '\"a\"'");
+    message_check(tri_error_message(), "j.json:2|duplicate|a");
     assert_int_equal(tri_json_parse(arena, "{\"a\":1,}", 8, "j.json", &t), TRI_BAD_INPUT);
     char deep[2 * TRI_MAX_TREE_DEPTH + 3];
     memset(deep, '[', TRI_MAX_TREE_DEPTH + 1);
     memset(deep + TRI_MAX_TREE_DEPTH + 1, ']', TRI_MAX_TREE_DEPTH + 1);
     deep[sizeof deep - 1] = 0;
     assert_int_equal(tri_json_parse(arena, deep, strlen(deep), "j.json", &t), TRI_BAD_INPUT);
-    assert_string_equal(tri_error_message(), "j.json: nested too deeply");
+    message_check(tri_error_message(), "j.json|nested");
     assert_int_equal(tri_json_parse(arena, deep + 1, strlen(deep) - 2, "j.json", &t), TRI_OK);
     assert_int_equal(tri_json_read_file(arena, "/nonexistent.json", &t), TRI_NOT_FOUND);
 }
@@ -249,22 +246,19 @@ static void overrides(void **state) {
                         "override 'optimizer.betas=[0.8, 0.9]'");
     assert_int_equal(tri_tree_find(t, "trainer.max_epochs")->line, 0);
     static const struct {
-        const char *text, *message;
+        const char *text, *parts;
     } bad[] = {
-        {"seed", "override 'seed': write it as key.path=value"},
-        {"=1", "override '=1': write it as key.path=value"},
-        {"a..b=1", "override 'a..b=1': the key 'a..b' has an empty part"},
-        {"seed.x=1", "override 'seed.x=1': 'seed' is '1' and has no keys of its own"},
-        {"data.transform.7=1",
-         "override 'data.transform.7=1': '7' is not a position of a list of 2"},
-        {"a=[1",
-         "override 'a=[1': not valid YAML: did not find expected ',' or ']' while parsing a "
-         "flow sequence"},
-        {"a=1\nb: 2", "override 'a=1 b: 2': has to be one line"},
+        {"seed", "override|seed|key.path=value"},
+        {"=1", "override|=1|key.path=value"},
+        {"a..b=1", "override|a..b=1|key|a..b|empty"},
+        {"seed.x=1", "override|seed.x=1|seed|1|keys"},
+        {"data.transform.7=1", "override|data.transform.7=1|7|position|list|2"},
+        {"a=[1", "override|a=[1|YAML"},
+        {"a=1\nb: 2", "override|a=1 b: 2"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(tri_tree_override(arena, t, bad[i].text), TRI_BAD_INPUT);
-        assert_string_equal(tri_error_message(), bad[i].message);
+        message_check(tri_error_message(), bad[i].parts);
     }
 }
 
