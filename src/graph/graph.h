@@ -231,7 +231,7 @@ typedef struct tri_graph_options {
     double dropout;          // with has_dropout: replaces the rate of every dropout layer
     bool has_dropout;
     bool direct_convolution; // true: convolutions are computed without Winograd's algorithm
-    bool tf32; // true: products and convolutions of F32 may round their inputs to TF32
+    bool tf32;          // true: products and convolutions of F32 may round their inputs to TF32
     bool deterministic; // true: every kernel has to give the same bits in every run
     // Looks up one of the recipe's model options: sets *out and returns true if the recipe has
     // `key`. NULL: there are no options.
