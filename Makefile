@@ -41,6 +41,7 @@ test: build
 test-all: test test-cluster
 	@MATRIX=all tests/equivalence/test_deterministic.py $(BUILD)
 	@MATRIX=all tests/equivalence/test_matrix.py $(BUILD)
+	@WAITS=all $(BUILD)/bin/fault_test_waits
 	@TEST_DEVICE=far TRIREME_FAR_DELAY_US=30 tests/equivalence/test_matrix.py $(BUILD)
 	@HOSTS=bullseye,trixie tests/cli/test_bundle.py $(BUILD) || [ $$? = 77 ]
 	@scripts/hip || [ $$? = 77 ]

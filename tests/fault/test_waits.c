@@ -7,6 +7,9 @@
 // order the two actions too.
 //
 // usage: test_waits [SEED]    all seeds, or one of them with a line for each wait
+//
+// WAITS=all: of each kind of wait (by the kinds of its two actions) as many are left out as there
+// is room for, and not only ENOUGH.
 #include "device/cpu/cpu.h"
 #include "support/comm_ranks.h"
 #include "support/held_run.h"
@@ -14,6 +17,7 @@
 
 #include "base/philox.h"
 
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 
@@ -26,6 +30,7 @@ enum { REMOVALS = 8 };
 #endif
 enum {
     SCHEDULES = 200,      // how many random runs (seeds) are tried
+    ENOUGH = 8,           // how many waits of each kind are left out
     IMPLIED_REMOVALS = 1, // in each run: how many waits are left out that other waits imply
     MOST_REMOVALS = REMOVALS + IMPLIED_REMOVALS,
     LIMIT_US = 20000000,       // after this time an action that is held up goes on in any case
@@ -159,7 +164,10 @@ static void add_removal(test_case *c, const order_wait *w, bool is_implied) {
     c->removal_count++;
 }
 
-// Chooses waits of the kinds that were left out least often so far.
+static int enough = ENOUGH;
+
+// Chooses waits of the kinds that were left out least often so far, until each kind was often
+// enough.
 static void choose_removals(test_case *c, order_wait *waits, int count) {
     while (c->removal_count < REMOVALS && count > 0) {
         int best = 0;
@@ -167,6 +175,7 @@ static void choose_removals(test_case *c, order_wait *waits, int count) {
             if (counts_of(&c->run, &waits[i])->left_out <
                 counts_of(&c->run, &waits[best])->left_out)
                 best = i;
+        if (counts_of(&c->run, &waits[best])->left_out >= enough) return;
         counts_of(&c->run, &waits[best])->left_out++;
         int before = c->removal_count;
         add_removal(c, &waits[best], false);
@@ -517,6 +526,8 @@ static uint64_t only_seed;
 
 static void test_waits(void **state) {
     (void)state;
+    const char *all = getenv("WAITS");
+    if (shows_all || (all && !strcmp(all, "all"))) enough = INT_MAX;
     held_run_make_device();
     for (uint64_t seed = 0; seed < SCHEDULES; seed++)
         if (!shows_all || seed == only_seed) check_seed(seed);
