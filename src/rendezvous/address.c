@@ -173,8 +173,10 @@ tri_status rendezvous_read_address(const char *(*get)(const char *name), tri_ide
     }
     // Ranks that srun started are on the hosts of Slurm's step. Ranks that mpirun started may be on
     // any host of the job: mpirun starts only its daemons as a step, and the step lacks the host on
-    // which mpirun itself runs, where rank 0 may be.
-    bool is_step = !strncmp(out->launcher, "slurm", 5) && value_of(get, "SLURM_STEP_NODELIST");
+    // which mpirun itself runs, where rank 0 may be. RANK without MASTER_ADDR is set by hand, from
+    // the step's variables.
+    bool is_of_step = !strncmp(out->launcher, "slurm", 5) || !strcmp(out->launcher, "torchrun");
+    bool is_step = is_of_step && value_of(get, "SLURM_STEP_NODELIST");
     const char *variable = is_step ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
     const char *hosts = out->size > 1 ? value_of(get, variable) : NULL;
     if (hosts) return read_slurm(variable, hosts, out);

@@ -20,12 +20,12 @@
 
 typedef const char *(*get_variable)(const char *name);
 
-enum { JOB_VARIABLES = 4, UNKNOWN = -1, MAX_GENERATION = 1 << 30 };
+enum { JOB_VARIABLES = 4, SIZE_VARIABLES = 3, UNKNOWN = -1, MAX_GENERATION = 1 << 30 };
 
 typedef struct launcher {
     const char *name;
     const char *rank;
-    const char *size[2]; // number of ranks; the second variable is read if the first is missing
+    const char *size[SIZE_VARIABLES]; // number of ranks; the first of these that is set counts
     const char *local_rank, *local_size;
     // Variable with the number of hosts, for launchers that do not tell the local size.
     const char *nodes;
@@ -42,7 +42,9 @@ typedef struct launcher {
 } launcher;
 
 // Sources of the rows: the manuals of torchrun, Slurm and each MPI; the rows of Slurm and Open MPI
-// were checked with Slurm 22.05 and Open MPI 4.1, that of Hydra with MPICH 4.0.
+// were checked with Slurm 22.05 and Open MPI 4.1, that of Hydra with MPICH 4.0. A step of Slurm may
+// have fewer tasks and nodes than its job, and with `srun --preserve-env` the job's numbers stay in
+// the environment, so a variable of the step comes before the job's.
 static const launcher launchers[] = {
     {.name = "torchrun",
      .rank = "RANK",
@@ -59,13 +61,13 @@ static const launcher launchers[] = {
      .job = {"PMIX_NAMESPACE", "OMPI_MCA_orte_precondition_transports", "OMPI_MCA_ess_base_jobid"}},
     {.name = "slurm",
      .rank = "SLURM_PROCID",
-     .size = {"SLURM_NTASKS", "SLURM_NPROCS"},
+     .size = {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"},
      .local_rank = "SLURM_LOCALID",
      .from_slurm = true,
      .job = {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_CLUSTER_NAME"}},
     {.name = "slurm-pmix",
      .rank = "PMIX_RANK",
-     .size = {"SLURM_NTASKS", "SLURM_NPROCS"},
+     .size = {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"},
      .local_rank = "SLURM_LOCALID",
      .from_slurm = true,
      .job = {"PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_CLUSTER_NAME"}},
@@ -204,7 +206,7 @@ static tri_status read_claim(get_variable get, const launcher *from, claim *c) {
     if (!strcmp(from->name, "slurm") && !in_slurm_step(get)) return TRI_OK;
     TRI_TRY(read_number(get, from->rank, 0, TRI_MAX_RANKS - 1, &c->rank));
     if (c->rank < 0) return TRI_OK;
-    for (int i = 0; i < 2 && c->size < 0 && from->size[i]; i++) {
+    for (int i = 0; i < SIZE_VARIABLES && c->size < 0 && from->size[i]; i++) {
         c->size_name = from->size[i];
         TRI_TRY(read_number(get, from->size[i], 1, TRI_MAX_RANKS, &c->size));
     }
@@ -393,21 +395,40 @@ static void name_job(get_variable get, const claim *all, tri_identity *out) {
              out->size, (long long)out->generation, (unsigned long long)hash);
 }
 
+// Refuses a process that is alone in a Slurm job of several tasks, or of several nodes where nobody
+// said how many tasks: in a batch script, or in the shell that salloc starts.
+static tri_status check_job_of_one(get_variable get) {
+    static const struct {
+        const char *variable, *what;
+    } counts[] = {{"SLURM_NTASKS", "tasks"},
+                  {"SLURM_NPROCS", "tasks"},
+                  {"SLURM_JOB_NUM_NODES", "nodes"},
+                  {"SLURM_NNODES", "nodes"}};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        const char *count = value_of(get, counts[i].variable);
+        if (!count) continue;
+        if (!strcmp(count, "1")) return TRI_OK;
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "this Slurm job has %.20s %s, but srun did not start this program, so it "
+                        "would be alone: write `srun %.80s …`, or TRIREME_LAUNCHER=none %.80s … "
+                        "for one rank",
+                        count, counts[i].what, program_invocation_short_name,
+                        program_invocation_short_name);
+    }
+    return TRI_OK;
+}
+
 static tri_status read_alone(get_variable get, tri_identity *out) {
-    const char *world = value_of(get, "WORLD_SIZE"), *tasks = value_of(get, "SLURM_NTASKS");
-    bool batch = value_of(get, "SLURM_PROCID") != NULL && !value_of(get, "TRIREME_LAUNCHER");
-    if (world && strcmp(world, "1") != 0 && !value_of(get, "TRIREME_LAUNCHER"))
+    const char *world = value_of(get, "WORLD_SIZE");
+    bool is_chosen = value_of(get, "TRIREME_LAUNCHER") != NULL;
+    bool is_batch = value_of(get, "SLURM_PROCID") && !is_chosen;
+    if (world && strcmp(world, "1") != 0 && !is_chosen)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "WORLD_SIZE=%.40s is set but RANK is not: start with `trireme run`, "
                         "torchrun, srun or mpirun, or set both",
                         world);
-    if (batch && tasks && strcmp(tasks, "1") != 0)
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "this Slurm job has %.20s tasks, but srun did not start this program, so "
-                        "it would be alone: write `srun %.80s …`, or TRIREME_LAUNCHER=none %.80s … "
-                        "for one rank",
-                        tasks, program_invocation_short_name, program_invocation_short_name);
-    snprintf(out->launcher, sizeof out->launcher, "%s", batch ? "slurm-batch" : "none");
+    if (is_batch || (value_of(get, "SLURM_JOB_ID") && !is_chosen)) TRI_TRY(check_job_of_one(get));
+    snprintf(out->launcher, sizeof out->launcher, "%s", is_batch ? "slurm-batch" : "none");
     out->rank = out->local_rank = 0;
     out->size = out->local_size = 1;
     return TRI_OK;

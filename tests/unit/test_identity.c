@@ -96,8 +96,22 @@ static const struct {
     {"SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=1 SLURM_JOB_ID=7", "slurm-batch", 0, 1, 0, 1},
     {"TRIREME_LAUNCHER=none SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=4 SLURM_JOB_ID=7", "none",
      0, 1, 0, 1},
-    // To the shell that salloc starts, Slurm gives no rank.
-    {"SLURM_NTASKS=4 SLURM_JOB_ID=7", "none", 0, 1, 0, 1},
+    // To the shell that salloc starts, Slurm gives no rank. Without a job, SLURM_NTASKS is only an
+    // option for srun.
+    {"SLURM_NTASKS=1 SLURM_NNODES=1 SLURM_JOB_ID=7", "none", 0, 1, 0, 1},
+    {"SLURM_JOB_ID=7", "none", 0, 1, 0, 1},
+    {"SLURM_NTASKS=4", "none", 0, 1, 0, 1},
+    {"TRIREME_LAUNCHER=none SLURM_NTASKS=4 SLURM_JOB_ID=7", "none", 0, 1, 0, 1},
+    // `salloc -N2 -n4 srun --preserve-env -n1`: the job's numbers are in the environment too. The
+    // step's count.
+    {"SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_NPROCS=4 SLURM_NNODES=2 SLURM_NTASKS_PER_NODE=2 "
+     "SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 "
+     "SLURM_STEP_NUM_NODES=1 SLURM_STEP_TASKS_PER_NODE=1",
+     "slurm", 0, 1, 0, 1},
+    {"SLURM_PROCID=1 SLURM_NTASKS=4 SLURM_NTASKS_PER_NODE=4 SLURM_LOCALID=0 SLURM_NODEID=1 "
+     "SLURM_STEP_ID=2 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=2 "
+     "SLURM_STEP_TASKS_PER_NODE=1(x2) PMIX_RANK=1",
+     "slurm", 1, 2, 0, 1},
     // Slurm gives the number of tasks on each node, which may differ between nodes.
     {"SLURM_PROCID=4 SLURM_NTASKS=5 SLURM_LOCALID=0 SLURM_NODEID=2 SLURM_STEP_ID=1 "
      "SLURM_NTASKS_PER_NODE=2 SLURM_STEP_TASKS_PER_NODE=2(x2),1",
@@ -159,14 +173,14 @@ static void numbers_that_are_no_ranks(void **state) {
     refused("RANK=0 WORLD_SIZE=2 MASTER_PORT=70000", "MASTER_PORT=70000", "65535");
     refused("RANK=1", "RANK=1", "WORLD_SIZE");
     refused("WORLD_SIZE=4", "WORLD_SIZE=4", "RANK");
-    refused("PMIX_RANK=1", "PMIX_RANK=1", "SLURM_NTASKS");
+    refused("PMIX_RANK=1", "PMIX_RANK=1", "SLURM_STEP_NUM_TASKS");
     refused("TRIREME_LAUNCHER=bsub", "bsub", "torchrun");
     refused("TRIREME_LAUNCHER=slurm", "slurm", "not set");
 }
 
 // A batch script runs as one process, however many tasks the job has. As a rank it would wait for
 // other ranks for ever, so it is refused.
-static void batch_script_without_srun(void **state) {
+static void job_without_srun(void **state) {
     static const char *const steps[] = {"SLURM_JOB_ID=7", "SLURM_STEP_ID=batch",
                                         "SLURM_STEP_ID=4294967291"};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
@@ -174,6 +188,11 @@ static void batch_script_without_srun(void **state) {
         snprintf(text, sizeof text, "SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=4 %s", steps[i]);
         refused(text, "4 tasks", "`srun ");
     }
+    // The shell that salloc starts is such a process too.
+    refused("SLURM_NTASKS=4 SLURM_JOB_ID=7", "4 tasks", "`srun ");
+    refused("SLURM_NPROCS=4 SLURM_JOB_ID=7", "4 tasks", "`srun ");
+    refused("SLURM_NNODES=2 SLURM_JOB_ID=7", "2 nodes", "`srun ");
+    refused("SLURM_NNODES=2 SLURM_PROCID=0 SLURM_JOB_ID=7", "2 nodes", "`srun ");
 }
 
 static void addresses(void **state) {
@@ -211,6 +230,10 @@ static void addresses(void **state) {
     assert_true(a.address.port >= 20000 && a.address.port + a.address.ports <= 32000);
     assert_int_equal(a.address.port, b.address.port);
     assert_int_not_equal(b.address.port, c.address.port);
+    // Ranks numbered by hand in a step are on the step's hosts, not on all of the job's.
+    a = read_ok("RANK=1 WORLD_SIZE=2 SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=1 SLURM_JOB_ID=7 "
+                "SLURM_STEP_NODELIST=n[2-3] SLURM_JOB_NODELIST=n[1-3]");
+    assert_string_equal(a.address.host, "n2");
     // The Slurm step that runs mpirun's daemons lacks the host on which mpirun itself and rank 0
     // run, so the job's list of hosts counts.
     a = read_ok("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 SLURM_PROCID=0 SLURM_NTASKS=1 "
@@ -465,7 +488,7 @@ int main(void) {
         cmocka_unit_test(each_launcher),
         cmocka_unit_test(disagreement_names_both),
         cmocka_unit_test(numbers_that_are_no_ranks),
-        cmocka_unit_test(batch_script_without_srun),
+        cmocka_unit_test(job_without_srun),
         cmocka_unit_test(addresses),
         cmocka_unit_test(hosts_of_batch_systems),
         cmocka_unit_test(line_to_use),
