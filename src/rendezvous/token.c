@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static tri_status derive_key(const char *text, size_t size, const char *from, store_token *out) {
@@ -87,7 +88,11 @@ static tri_status write_new(const char *temporary) {
     return status;
 }
 
-static tri_status make_token_file(const char *folder, const char *path) {
+// Makes the file, and the folders between the home folder and it. The home folder itself is not
+// made: that of daemons is /nonexistent, and stays so.
+static tri_status make_token_file(const char *home, const char *folder, const char *path) {
+    struct stat info;
+    if (stat(home, &info) != 0) return tri_os_fail("find the home folder", home);
     char temporary[PATH_MAX];
     TRI_TRY(tri_os_make_folders(folder));
     if (snprintf(temporary, sizeof temporary, "%s.%016llx", path,
@@ -102,33 +107,49 @@ static tri_status make_token_file(const char *folder, const char *path) {
     return status;
 }
 
-static tri_status default_paths(const char *home, char *folder, char *path, size_t size) {
+// The default file is ~/.config/trireme/token.
+typedef struct default_file {
+    char home[PATH_MAX], folder[PATH_MAX], path[PATH_MAX];
+} default_file;
+
+static tri_status find_default(const char *home, default_file *out) {
     struct passwd entry, *found = NULL;
     char names[4096];
     if (!home || !*home) {
+        home = NULL;
         if (getpwuid_r(geteuid(), &entry, names, sizeof names, &found) == 0 && found)
             home = found->pw_dir;
-        if (!home || !*home)
-            return TRI_FAIL(TRI_BAD_INPUT,
-                            "this user has no home folder, so there is no token for jobs over "
-                            "several hosts: set TRIREME_TOKEN_FILE");
+        if (!home || !*home) return TRI_FAIL(TRI_NOT_FOUND, "this user has no home folder");
     }
-    int folder_used = snprintf(folder, size, "%s/.config/trireme", home);
-    int path_used = snprintf(path, size, "%s/.config/trireme/token", home);
-    if (folder_used < 0 || path_used < 0 || (size_t)path_used >= size)
-        return TRI_FAIL(TRI_BAD_INPUT, "%.80s…: this path is too long", home);
+    const size_t size = sizeof out->path;
+    if ((size_t)snprintf(out->home, size, "%s", home) >= size ||
+        (size_t)snprintf(out->folder, size, "%s/.config/trireme", home) >= size ||
+        (size_t)snprintf(out->path, size, "%s/.config/trireme/token", home) >= size)
+        return TRI_FAIL(TRI_IO, "%.80s…: this path is too long", home);
     return TRI_OK;
 }
 
+static tri_status read_or_make_default(const char *home, store_token *out) {
+    default_file file;
+    TRI_TRY(find_default(home, &file));
+    tri_status status = read_token_file(file.path, out);
+    if (status != TRI_NOT_FOUND) return status;
+    TRI_TRY(make_token_file(file.home, file.folder, file.path));
+    return read_token_file(file.path, out);
+}
+
 tri_status store_token_find(const char *(*get)(const char *name), store_token *out) {
-    char folder[PATH_MAX], path[PATH_MAX];
     const char *text = get("TRIREME_TOKEN"), *named = get("TRIREME_TOKEN_FILE");
     if (text && *text) return derive_key(text, strlen(text), "TRIREME_TOKEN", out);
     if (named && *named)
         return tri_status_context(read_token_file(named, out), "TRIREME_TOKEN_FILE");
-    TRI_TRY(default_paths(get("HOME"), folder, path, sizeof path));
-    tri_status status = read_token_file(path, out);
-    if (status != TRI_NOT_FOUND) return status;
-    TRI_TRY(make_token_file(folder, path));
-    return read_token_file(path, out);
+    tri_status status = read_or_make_default(get("HOME"), out);
+    if (status == TRI_OK || status == TRI_BAD_INPUT) return status;
+    char why[TRI_MESSAGE_MAX_BYTES];
+    snprintf(why, sizeof why, "%s", tri_error_message());
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "%.500s; for ranks on several hosts, set TRIREME_TOKEN to "
+                    "a text of %d to %d bytes, the same on all hosts, or TRIREME_TOKEN_FILE to a "
+                    "file with it",
+                    why, TRI_MIN_TOKEN_BYTES, TRI_MAX_TOKEN_BYTES);
 }

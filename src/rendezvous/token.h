@@ -13,8 +13,9 @@ typedef struct store_token {
 } store_token;
 
 // Finds the token: TRIREME_TOKEN; else the file that TRIREME_TOKEN_FILE names; else
-// ~/.config/trireme/token, which is created if it is missing. TRI_BAD_INPUT: other users may read
-// the file, it belongs to another user, or the token is shorter than TRI_MIN_TOKEN_BYTES.
+// ~/.config/trireme/token, which is created if it is missing and there is a home folder.
+// TRI_BAD_INPUT: other users may read the file, it belongs to another user, the token is shorter
+// than TRI_MIN_TOKEN_BYTES, or no file can be created; then the message names TRIREME_TOKEN.
 tri_status store_token_find(const char *(*get)(const char *name), store_token *out);
 
 #endif

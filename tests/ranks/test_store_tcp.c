@@ -194,6 +194,22 @@ static void token_files(void **state) {
     refuses_token("belongs to user 65534");
 }
 
+// Where the default file cannot be made, the message says how to give a token without one, and a
+// home folder that does not exist is not made.
+static void no_default_token(void **state) {
+    char home[128], file[160];
+    snprintf(home, sizeof home, "%s/nonexistent", store_folder);
+    set_variable("HOME", home);
+    refuses_token("set TRIREME_TOKEN to a text of 16 to ");
+    refuses_token(home);
+    assert_int_equal(access(home, F_OK), -1);
+    assert_int_equal(mkdir(home, 0700), 0);
+    snprintf(file, sizeof file, "%s/.config", home); // nobody can make a folder there
+    write_file(file, "", 0600);
+    refuses_token("set TRIREME_TOKEN to a text of 16 to ");
+    refuses_token(file);
+}
+
 static void make_default(tri_identity identity) {
     store_token token;
     REQUIRE(store_token_find(get, &token) == TRI_OK);
@@ -234,6 +250,7 @@ int main(void) {
         cmocka_unit_test(other_runs_and_generations),
         cmocka_unit_test(limit_on_descriptors),
         cmocka_unit_test(token_files),
+        cmocka_unit_test(no_default_token),
         cmocka_unit_test(default_token_is_made_once),
     };
     return cmocka_run_group_tests(tests, store_set_up, store_tear_down);
