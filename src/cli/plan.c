@@ -4,6 +4,7 @@
 // given amount of memory.
 #include "cli/plan_view.h"
 
+#include "base/module.h"
 #include "base/quantity.h"
 #include "device/choose.h"
 #include "plan/fit.h"
@@ -135,12 +136,10 @@ static tri_status read_recipe(plan_view *v, const cli_context *context, const cl
                            context->task ? context->task->name : NULL, recipe);
 }
 
-// Checks that the plan fits into strategy.memory, into the device's memory or, for a single rank,
-// into the free memory of this host. For several ranks the hosts are not known, and so neither is
-// their free memory.
-static tri_status check_fits(const plan_view *v) {
+// For several ranks the hosts are not known, and so neither is their free memory.
+tri_status plan_check_fits(const plan_view *v) {
     tri_device_memory there = tri_device_memory_of(&v->device, NULL, 1);
-    if (!there.is_own && v->ranks > 1) there.bytes = 0;
+    if (!there.is_own && (v->ranks > 1 || v->is_elsewhere)) there.bytes = 0;
     tri_device_memory memory = tri_fit_memory(&v->request, &there);
     int64_t peak = tri_pipeline_plans_fullest(&v->pipeline)->memory.peak;
     return tri_fit_check(&v->device, &v->request, peak, &memory);
@@ -211,7 +210,13 @@ static tri_status show_plan(plan_view *v, const cli_arguments *a) {
     else
         TRI_TRY(plan_print(v, cli_value(a, "show")));
     fflush(stdout);
-    return check_fits(v);
+    TRI_TRY(plan_check_fits(v));
+    const tri_device_model *model = v->device.model;
+    if (model && model->module && !tri_module_is_installed(model->module))
+        cli_warn("--device %s can be planned for, but this build cannot drive it: it has no module "
+                 "%s (docs/gpu.md)",
+                 v->device_name, model->module);
+    return TRI_OK;
 }
 
 // Rejects flags that contradict each other: --fit gives the memory itself, and lists several
@@ -283,9 +288,8 @@ const cli_command cli_plan = {
         "changes\n"
         "what is learned: neither the batch of a step nor the samples that batch norm sees.\n"
         "--device cuda:MODEL plans for a GPU that need not be here, with the rates of its maker's\n"
-        "data sheet: h200 (141 GB), a100-64, a100-40, v100-32 or mi250x (64 GB for each of its "
-        "two\n"
-        "devices).\n",
+        "data sheet, such as h200, a100-64 or mi250x (64 GB for each of its two devices). A\n"
+        "message lists all models if there is none with the name.\n",
     .examples = "trireme plan recipes/mnist-cnn.yaml --ranks 8\n"
                 "trireme plan recipes/mnist-cnn.yaml batch.micro=16 --show gantt\n"
                 "trireme plan recipes/llama-tiny.yaml --mesh pipeline=4 batch.micro=2 --svg "

@@ -20,6 +20,7 @@ typedef struct plan_view {
     tri_plan_request request;
     tri_pipeline_plans pipeline; // one plan for each pipeline rank
     int ranks;
+    bool is_elsewhere; // the run will be on other hosts than this one
     tri_mesh mesh;
     tri_rates rates;
     const char *rates_source; // words for the source of the rates, such as "assumed" or "given"
@@ -31,6 +32,9 @@ typedef struct plan_view {
 // Plans v->recipe for v->ranks ranks of the device v->device_name; the caller has set these
 // members. The caller destroys v->pipeline, also after a failure.
 tri_status plan_make(plan_view *v, const cli_context *context);
+// Checks that the plan fits into strategy.memory, into the device's memory or, for a single rank
+// on this host, into the host's free memory.
+tri_status plan_check_fits(const plan_view *v);
 
 // What `trireme plan` tells about the whole run: its steps, its time, and what it leaves on disk.
 typedef struct plan_run {

@@ -19,7 +19,7 @@ static void append(char *list, size_t size, const char *name) {
 static tri_status find_model(const tri_device_backend *backend, const char *name,
                              const tri_device_model **out) {
     const char *wanted = strchr(name, ':');
-    char known[256] = "";
+    char known[512] = "";
     *out = NULL;
     if (!wanted) return TRI_OK;
     for (const tri_device_model *m = backend->models; m && m->name; m++) {

@@ -21,6 +21,7 @@ typedef struct tri_device_model {
     int64_t memory_bytes;
     int64_t alignment;
     unsigned features;
+    const char *module; // the module without which this build cannot drive it; NULL: it needs none
 } tri_device_model;
 
 typedef struct tri_device_config {

@@ -3,6 +3,7 @@
 // it.
 #include "plan/estimate.h"
 
+#include "device/gpus.h"
 #include "ops/ops.h"
 #include "tensor/half.h"
 
@@ -10,32 +11,14 @@
 
 const tri_rates tri_rates_assumed = {60e9, 60e9, 10e9, 5e9, 1e9, 10e9, 40e9, 4};
 
-// Rates from the makers' data sheets, in operations and bytes per second, in the order of
-// tri_rates:
-// - arithmetic in F32;
-// - dense products in half types, on tensor or matrix cores;
-// - the GPU's memory;
-// - the connection to other GPUs of the host (NVLink, Infinity Fabric);
-// - the disk, which is assumed;
-// - copies from or to the host (PCIe with 16 lanes of generation 3, 4 or 5; NVLink-C2C of a GH200;
-//   Infinity Fabric of an MI250X);
-// - the memory of one of the host's sockets, as nodes with such GPUs usually have it (8 channels of
-//   DDR5-4800 or DDR4-3200, 6 of DDR4-2666, LPDDR5X of a GH200);
-// - how many of the GPUs share that socket.
-// An MI250X is two devices, and these are the rates of one.
+// The rates of GPUs that gpus.h lists, in operations and bytes per second. The disk is assumed.
+#define PEAK(name, driver, features, gigabytes, f32, half, memory, link, host, socket, sharing)    \
+    {name,                                                                                         \
+     {(f32)*1e12, (half)*1e12, (memory)*1e9, (link)*1e9, 1e9, (host)*1e9, (socket)*1e9, sharing}},
 static const struct {
     const char *model;
     tri_rates peak;
-} peaks[] = {
-    {"h200", {67e12, 989e12, 4.8e12, 450e9, 1e9, 64e9, 307e9, 4}},
-    {"gh200", {67e12, 989e12, 4e12, 450e9, 1e9, 450e9, 500e9, 1}},
-    {"h100", {67e12, 989e12, 3.35e12, 450e9, 1e9, 64e9, 307e9, 4}},
-    {"a100-80", {19.5e12, 312e12, 2.039e12, 300e9, 1e9, 32e9, 205e9, 4}},
-    {"a100-64", {19.5e12, 312e12, 1.64e12, 300e9, 1e9, 32e9, 205e9, 4}},
-    {"a100-40", {19.5e12, 312e12, 1.555e12, 300e9, 1e9, 32e9, 205e9, 4}},
-    {"v100-32", {15.7e12, 125e12, 0.9e12, 150e9, 1e9, 16e9, 128e9, 2}},
-    {"mi250x", {23.95e12, 191.5e12, 1.638e12, 100e9, 1e9, 36e9, 205e9, 8}},
-};
+} peaks[] = {TRI_GPUS(PEAK)};
 
 tri_rates tri_rates_of(const tri_device_description *device, const char **from) {
     if (from) *from = "assumed";

@@ -18,6 +18,8 @@ os.environ["OMP_NUM_THREADS"] = "1"  # threads that wait for each other measure 
 TRIREME = os.path.join(os.path.abspath(sys.argv[1]), "bin", "trireme")
 PARTS = ["parameters", "gradients", "optimizer", "activations", "workspace", "communication"]
 LLAMA = "recipes/llama-tiny.yaml"
+GPUS = ("h200 gh200 b200 h100-64 h100-80 a100-40 a100-64 a100-80 v100-16 v100-32 l40s a10 t4 "
+        "rtx-3090 rtx-4090 mi250x mi300x").split()
 PIPELINE = [LLAMA, "--mesh", "pipeline=4", "batch.global=16", "batch.micro=2"]
 
 
@@ -236,7 +238,7 @@ def check_described_device():
     assert found and all(c["peak"] <= 30e9 for c in found), found
     assert "null:v100-32" in plan(*words, "--fit", "33G", code=2).stderr
     unknown = plan(*words[:-1], "null:v100", code=2).stderr
-    assert unknown.count("\n") == 1 and "h200, a100-64, a100-40, v100-32, mi250x" in unknown
+    assert unknown.count("\n") == 1 and all(name in unknown for name in GPUS), unknown
     assert "cpu has no models" in plan(*words[:-1], "cpu:v100", code=2).stderr
     with tempfile.TemporaryDirectory() as folder:
         run = os.path.join(folder, "run")
@@ -272,6 +274,14 @@ def check_gpus():
                      f"cuda:{device}", "--show", "graph").stdout
         assert ("acdb" in graph) == (device != "mi250x"), (device, graph)
     assert "of cuda:v100-32" in plan(*words, "cuda:v100-32", "--show", "memory", code=2).stderr
+    small = ["recipes/mlp-jax.yaml", "--device"]
+    # Without a module, a GPU can be planned for but not driven.
+    with tempfile.TemporaryDirectory() as none:
+        for device, module in ("mi250x", "hip"), ("a10", "cuda"):
+            text = plan(*small, f"cuda:{device}", env={**os.environ, "TRIREME_MODULES": none}).stderr
+            assert text.count("\n") == 1 and f"cuda:{device}" in text and module in text, text
+        open(os.path.join(none, "cuda.so"), "w", encoding="utf-8").close()
+        assert not plan(*small, "cuda:a10", env={**os.environ, "TRIREME_MODULES": none}).stderr
     if os.path.exists("/dev/nvidiactl"):
         return
     absent = plan("recipes/mnist-cnn.yaml", "--device", "cuda", code=2).stderr

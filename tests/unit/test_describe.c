@@ -223,8 +223,8 @@ static void test_choice(void **state) {
     const tri_device_backend *const models[] = {&tri_device_ref, &tri_device_null, NULL};
     check_choice(models, "null:a100-40", TRI_OK, "null");
     check_choice(models, "null:a100", TRI_BAD_INPUT,
-                 "null has no model 'a100'; it has h200, a100-64, a100-40, v100-32, mi250x");
-    check_choice(models, "null:", TRI_BAD_INPUT, "null has no model ''; it has h200");
+                 "null has no model 'a100'; it has gb200, b200, gh200, h200, h100-64, h100-80");
+    check_choice(models, "null:", TRI_BAD_INPUT, "null has no model ''; it has gb200");
     check_choice(models, "ref:h200", TRI_BAD_INPUT, "ref has no models");
     check_choice(models, "nul:h200", TRI_BAD_INPUT, "there is no device 'nul:h200'");
     check_choice(models, "auto:h200", TRI_BAD_INPUT, "there is no device 'auto:h200'");

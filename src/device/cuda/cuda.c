@@ -6,9 +6,11 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "device/cpu/cpu.h"
+#include "device/gpus.h"
 #include "device/queue.h"
 #include "device/ref/ref.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,20 +19,17 @@
 static const tri_kernel_def *const kernels[] = {CUDA_KERNELS(X) & cuda_kernel_on_host, NULL};
 #undef X
 
-// The GPUs for which a run can be planned without having one. Memory sizes are those that the
-// makers state, in units of 10^9 bytes; drivers report slightly more and keep some for themselves.
-// An MI250X counts as two devices of 64 GB each.
-enum { GPU_ALIGNMENT = 256, ALL_FEATURES = CUDA_HAS_BF16 | CUDA_HAS_PRODUCTS | CUDA_HAS_DNN };
-static const tri_device_model models[] = {
-    {"h200", .memory_bytes = 141000000000, .alignment = GPU_ALIGNMENT, .features = ALL_FEATURES},
-    {"a100-64", .memory_bytes = 64000000000, .alignment = GPU_ALIGNMENT, .features = ALL_FEATURES},
-    {"a100-40", .memory_bytes = 40000000000, .alignment = GPU_ALIGNMENT, .features = ALL_FEATURES},
-    {"v100-32", .memory_bytes = 32000000000, .alignment = GPU_ALIGNMENT,
-     .features = CUDA_HAS_PRODUCTS | CUDA_HAS_DNN},
-    // The module `hip` does not use AMD's matrix cores, and calls no library for products and
-    // convolutions, so this GPU has none of the features yet.
-    {"mi250x", .memory_bytes = 64000000000, .alignment = GPU_ALIGNMENT},
-    {0}};
+// The features of GPUs for which a run can be planned without having one (gpus.h).
+#define HALF .features = CUDA_HAS_BF16 | CUDA_HAS_PRODUCTS | CUDA_HAS_DNN, .module = "cuda"
+#define NO_BF16 .features = CUDA_HAS_PRODUCTS | CUDA_HAS_DNN, .module = "cuda"
+#define PLAIN .module = "hip"
+enum { GPU_ALIGNMENT = 256 };
+#define MODEL(gpu_name, driver, is_capable_of, gigabytes, ...)                                     \
+    {.name = gpu_name,                                                                             \
+     .memory_bytes = gigabytes * INT64_C(1000000000),                                              \
+     .alignment = GPU_ALIGNMENT,                                                                   \
+     is_capable_of},
+static const tri_device_model models[] = {TRI_GPUS(MODEL){0}};
 
 // What a plan leaves free of a GPU's memory for what it does not count: CUDA's context (if the GPU
 // is only described), the code of cuBLASLt and cuDNN, which is loaded at its first use, and CUDA
@@ -65,22 +64,29 @@ static tri_status open_context(const cuda_runtime *runtime, int index, cuda_prop
     return cuda_check(runtime->open(index, properties, out, why), "the GPU does not open", why);
 }
 
-// Returns the kind of the GPU: that of the first row whose `name` is contained in the driver's name
-// for the GPU, and whose most_bytes the GPU's memory does not exceed. (The kinds of A100 differ
-// only in their memory.) NULL: no row fits.
+// Whether the text contains the word, with neither a letter nor a digit beside it.
+static bool has_word(const char *text, const char *word) {
+    size_t length = strlen(word);
+    for (const char *at = text; (at = strstr(at, word)); at++)
+        if ((at == text || !isalnum((unsigned char)at[-1])) && !isalnum((unsigned char)at[length]))
+            return true;
+    return false;
+}
+
+// Returns the kind of the GPU by the driver's name for it. Of kinds that differ in their memory, it
+// is the smallest that has as much, where drivers count up to a tenth more than the makers. NULL:
+// the GPU is of no kind that we know.
 static const char *kind_of(const cuda_properties *properties) {
-    static const struct {
-        const char *name, *kind;
-        int64_t most_bytes;
-    } rows[] = {{"GH200", "gh200", INT64_MAX},    {"H200", "h200", INT64_MAX},
-                {"H100", "h100", INT64_MAX},      {"A100", "a100-40", 50000000000},
-                {"A100", "a100-64", 70000000000}, {"A100", "a100-80", INT64_MAX},
-                {"V100", "v100-32", INT64_MAX},   {"MI250X", "mi250x", INT64_MAX}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strstr(properties->name, rows[i].name) &&
-            properties->memory_bytes <= rows[i].most_bytes)
-            return rows[i].kind;
-    return NULL;
+#define ROW(name, driver, ...) driver,
+    static const char *const drivers[] = {TRI_GPUS(ROW)};
+#undef ROW
+    const char *kind = NULL;
+    for (size_t i = 0; i < sizeof drivers / sizeof *drivers; i++) {
+        if (!has_word(properties->name, drivers[i])) continue;
+        kind = models[i].name;
+        if (properties->memory_bytes <= models[i].memory_bytes / 10 * 11) break;
+    }
+    return kind;
 }
 
 static tri_device_description described(const tri_device_config *config,

@@ -6,6 +6,7 @@
 // can be tested with a GPU's memory and alignment.
 #include "device/null/null.h"
 
+#include "device/gpus.h"
 #include "device/queue.h"
 #include "device/ref/ref.h"
 
@@ -50,17 +51,10 @@ static const tri_kernel_def null_kernel = {
 static const tri_kernel_def *const kernels[] = {&ref_sum_rows, &ref_step_numbers, &null_kernel,
                                                 NULL};
 
-// The memory sizes of the models below are those that the makers state, in units of 10^9 bytes;
-// drivers report slightly more and keep some of it for themselves. An MI250X counts as two devices
-// of 64 GB each.
 enum { GPU_ALIGNMENT = 256 };
-static const tri_device_model models[] = {
-    {.name = "h200", .memory_bytes = 141000000000, .alignment = GPU_ALIGNMENT},
-    {.name = "a100-64", .memory_bytes = 64000000000, .alignment = GPU_ALIGNMENT},
-    {.name = "a100-40", .memory_bytes = 40000000000, .alignment = GPU_ALIGNMENT},
-    {.name = "v100-32", .memory_bytes = 32000000000, .alignment = GPU_ALIGNMENT},
-    {.name = "mi250x", .memory_bytes = 64000000000, .alignment = GPU_ALIGNMENT},
-    {0}};
+#define MODEL(gpu_name, driver, features, gigabytes, ...)                                          \
+    {.name = gpu_name, .memory_bytes = gigabytes * INT64_C(1000000000), .alignment = GPU_ALIGNMENT},
+static const tri_device_model models[] = {TRI_GPUS(MODEL){0}};
 
 static tri_status null_describe(const tri_device_config *config, tri_device_description *out) {
     *out = tri_device_description_of(&tri_device_null, config);
