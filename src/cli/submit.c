@@ -1,10 +1,12 @@
 // `trireme submit`: writes the job script of a recipe for a site and passes it to sbatch; or lists
 // the sites. A site is a supercomputer or cluster; its profile is a YAML file with its partitions,
 // limits and settings. src/launch reads profiles (site.c) and makes job scripts (job.c).
-#include "cli/cli.h"
+#include "cli/plan_view.h"
 
+#include "base/module.h"
 #include "base/program.h"
 #include "data/sampler.h"
+#include "device/cuda/cuda.h"
 #include "launch/job.h"
 #include "recipe/batch.h"
 
@@ -74,33 +76,85 @@ static tri_status list_sites(tri_arena *arena, bool json) {
     return TRI_OK;
 }
 
+// The device of a job's ranks: `name` for the script's --device, and `planned` for the plan, which
+// is made on this host.
+typedef struct job_device {
+    const char *name, *planned;
+} job_device;
+
+static const tri_device_model *gpu_of(const tri_site *site) {
+    for (const tri_device_model *m = tri_device_cuda.models; site->node.gpu && m->name; m++)
+        if (!strcmp(m->name, site->node.gpu)) return m;
+    return NULL;
+}
+
+// Names the device in the script: with --device auto, ranks on a node whose GPUs this program
+// cannot drive would train on its cores, at the price of the GPUs.
+static tri_status choose_device(tri_arena *arena, const tri_site *site, const cli_arguments *a,
+                                job_device *out) {
+    const char *given = cli_has(a, "device") ? cli_value(a, "device") : "auto";
+    bool is_auto = !strcmp(given, "auto"), has_gpus = site->node.gpus > 0;
+    out->name = !is_auto ? given : has_gpus ? "cuda" : "cpu";
+    out->planned = out->name;
+    if (strcmp(out->name, "cuda") != 0) return TRI_OK;
+    const tri_device_model *gpu = gpu_of(site);
+    const char *module = gpu ? gpu->module : "cuda";
+    // Of a GPU that the table does not have, no memory is known.
+    out->planned = gpu ? tri_arena_printf(arena, "cuda:%s", gpu->name) : "cpu";
+    bool is_insisted = !is_auto && cli_has(a, "container");
+    if (is_insisted || tri_module_is_installed(module)) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "%s: this build cannot drive %s GPUs: it has no module %s (docs/gpu.md); "
+                    "--device cpu runs on the cores%s",
+                    site->name, site->node.gpu ? site->node.gpu : "the site's", module,
+                    cli_has(a, "container") ? ", --device cuda trusts the image to have it" : "");
+}
+
 // Rejects, as far as possible without the data, what every rank of the job would reject when it
 // starts, so that the job does not wait in a queue in vain.
-static tri_status check_recipe(const cli_context *context, const tri_recipe *r, int64_t ranks) {
-    const tri_task *task;
+static tri_status check_recipe(const tri_recipe *r, const tri_task *task, int ranks) {
     tri_optimizer optimizer;
     tri_mesh mesh;
     tri_batch_options batch;
-    TRI_TRY(tri_task_find(r, context->task, &task));
+    TRI_TRY(tri_task_find(r, task, &task));
     TRI_TRY(tri_optimizer_make(&r->optimizer, &optimizer));
-    TRI_TRY(tri_session_make_mesh(r, (int)ranks, &mesh));
+    TRI_TRY(tri_session_make_mesh(r, ranks, &mesh));
     int64_t replicas = tri_mesh_replicas(&mesh);
     TRI_TRY(tri_recipe_settle_batch(r, replicas, &batch));
     return tri_sampler_check_step(batch.global, batch.micro, replicas);
 }
 
+// Rejects what `trireme plan` would reject for these ranks. Where only the data tell the shapes of
+// samples, there is no plan.
+static tri_status check_plan(tri_arena *arena, const cli_context *context, const tri_recipe *r,
+                             const char *device, int ranks) {
+    plan_view v = {
+        .arena = arena, .recipe = r, .device_name = device, .ranks = ranks, .is_elsewhere = true};
+    int fields = 0;
+    TRI_TRY(tri_task_find(r, context->task, &v.task));
+    if (tri_session_describe_fields(r, v.task, v.fields, &fields) != TRI_OK) {
+        cli_warn("memory and layers are not checked: %s", tri_error_message());
+        return TRI_OK;
+    }
+    tri_status status = plan_make(&v, context);
+    if (status == TRI_OK) status = plan_check_fits(&v);
+    tri_pipeline_plans_destroy(&v.pipeline);
+    return status;
+}
+
 // Fills in the words of `trireme train` in the job: the recipe, its overrides, and the flags for
 // training.
-static void fill_command(tri_arena *arena, const cli_arguments *a, tri_job_request *request) {
-    static const char *const passed[] = {"run-dir", "device"};
+static void fill_command(tri_arena *arena, const cli_arguments *a, const char *device,
+                         tri_job_request *request) {
+    const char *const flags[][2] = {{"--run-dir", cli_value(a, "run-dir")}, {"--device", device}};
     const char **words = TRI_NEW_ARRAY(arena, const char *, a->count + 8);
     int count = 0;
     words[count++] = "train";
     for (int i = 0; i < a->count; i++) words[count++] = a->words[i];
-    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
-        if (!cli_has(a, passed[i])) continue;
-        words[count++] = tri_arena_printf(arena, "--%s", passed[i]);
-        words[count++] = cli_value(a, passed[i]);
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        if (!flags[i][1]) continue;
+        words[count++] = flags[i][0];
+        words[count++] = flags[i][1];
     }
     request->command = words;
     request->words = count;
@@ -110,6 +164,7 @@ static tri_status submit(tri_arena *arena, const cli_context *context, const cli
     tri_site site;
     tri_recipe recipe;
     tri_job job;
+    job_device device;
     char program[PATH_MAX], folder[PATH_MAX];
     TRI_TRY(tri_site_find(arena, cli_value(a, "site"), &site));
     TRI_TRY(tri_recipe_load(arena, a->words[0], (const char *const *)a->words + 1, a->count - 1,
@@ -130,9 +185,12 @@ static tri_status submit(tri_arena *arena, const cli_context *context, const cli
         .program = program,
         .folder = folder,
     };
-    fill_command(arena, a, &request);
+    TRI_TRY(choose_device(arena, &site, a, &device));
+    fill_command(arena, a, device.name, &request);
     TRI_TRY(tri_job_make(arena, &request, &job));
-    TRI_TRY(check_recipe(context, &recipe, job.nodes * job.ranks_per_node));
+    int ranks = (int)(job.nodes * job.ranks_per_node);
+    TRI_TRY(check_recipe(&recipe, context->task, ranks));
+    TRI_TRY(check_plan(arena, context, &recipe, device.planned, ranks));
     tri_recipe_log_notes(&recipe);
     if (site.closed) cli_warn("%s was shut down in %s", site.title, site.closed);
     const char *script = tri_job_script(arena, &job);
@@ -152,7 +210,7 @@ static const cli_flag flags[] = {
     {"launcher", "srun|run", "what starts the ranks: srun, or one trireme run per node (srun)", 0},
     {"container", "IMAGE|RUNTIME:IMAGE", "run inside this image", 0},
     {"run-dir", "DIR", "as of trireme train", 0},
-    CLI_DEVICE_FLAG("as of trireme train"),
+    CLI_DEVICE_FLAG("as of trireme train; auto is the site's GPUs, else its cores"),
     {"dry-run", NULL, "print the script, submit nothing", 0},
     {"list", NULL, "list the sites", 0},
     {"json", NULL, "print --list as JSON", 0},
@@ -180,16 +238,17 @@ const cli_command cli_submit = {
     .help = "Submit a recipe as a Slurm job, with the flags and settings of a supercomputer.",
     .flags = flags,
     .more =
-        "The data is not opened. The recipe, and what the site demands and allows, are checked\n"
-        "before anything is submitted. A job saves a checkpoint before its time is over and ends\n"
-        "with exit code 75; submitted again, it goes on from there, and with\n"
-        "trainer.on_timeout=requeue by itself. Profiles are YAML files in share/trireme/sites;\n"
-        "--site ./mine.yaml takes one of your own. In a container, trireme has to be on the\n"
-        "image's PATH.\n",
-    .examples =
-        "trireme submit --list\n"
-        "trireme submit recipes/mnist-cnn.yaml --site lumi-g --nodes 2 --account project_465000000 "
-        "--dry-run\n"
-        "trireme submit recipes/mnist-cnn.yaml --site generic --nodes 4 --ranks-per-node 2 "
-        "--launcher run --dry-run\n",
+        "The data is not opened. The recipe, its plan for the job's ranks and GPUs, and what the\n"
+        "site demands and allows are checked before anything is submitted. A site whose GPUs this\n"
+        "build cannot drive is refused, unless --device cpu is given.\n"
+        "A job saves a checkpoint before its time is over and ends with exit code 75; submitted\n"
+        "again, it goes on from there, and with trainer.on_timeout=requeue by itself. Profiles "
+        "are\n"
+        "YAML files in share/trireme/sites; --site ./mine.yaml takes one of your own. In a\n"
+        "container, trireme has to be on the image's PATH.\n",
+    .examples = "trireme submit --list\n"
+                "trireme submit recipes/mnist-cnn.yaml --site leonardo --nodes 2 --account proj_0 "
+                "--dry-run\n"
+                "trireme submit recipes/mnist-cnn.yaml --site generic --nodes 4 --ranks-per-node 2 "
+                "--launcher run --dry-run\n",
     .run = run};

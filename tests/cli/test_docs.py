@@ -103,6 +103,16 @@ def checkout(folder, build):
     return {**os.environ, "HOME": folder, "PATH": f"{programs}:{os.environ['PATH']}"}
 
 
+def with_gpus(environment, folder):
+    """The environment in which this build seems to drive NVIDIA's GPUs, for `trireme submit`."""
+    if os.path.exists(os.path.join(folder, "build/release/lib/trireme/cuda.so")):
+        return environment
+    modules = os.path.join(folder, "modules")
+    os.makedirs(modules, exist_ok=True)
+    open(os.path.join(modules, "cuda.so"), "w", encoding="utf-8").close()
+    return {**environment, "TRIREME_MODULES": modules}
+
+
 def self_test():
     text = ("```sh\nmake demo\ntrue  # fine\nfalse \\\n  --really\n```\n"
             "```c\nint x;\n```\n<!-- not run: no such machine -->\n```sh\nsbatch job\n```\n")
@@ -123,7 +133,9 @@ def run_page(page, build):
             for line, why in left_out:
                 print(f"left out  {line}: {why}")
             for line in commands:
-                wrong = run(line, folder, environment)
+                is_submit = line.startswith("trireme submit ")
+                wrong = run(line, folder,
+                            with_gpus(environment, folder) if is_submit else environment)
                 print(f"{'FAILED  ' if wrong else 'ok      '}  {line}", flush=True)
                 if wrong:
                     print(f"    {wrong}")

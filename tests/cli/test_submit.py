@@ -17,7 +17,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from runs import TRIREME, check_all, run  # noqa: E402
 from submit import (IMAGES, LAUNCHERS, RECIPE, check_shell, command, options,  # noqa: E402
-                    script, sites, variables, words)
+                    script, sites, variables, with_modules, words)
 
 # As LUMI's documentation publishes them, for GCD 0 to 7.
 LUMI_MASKS = ("0x00fe000000000000,0xfe00000000000000,0x0000000000fe0000,0x00000000fe000000,"
@@ -65,9 +65,11 @@ def check_script(site, partition, launcher, runtime, nodes):
     # Ranks exist only inside the step.
     assert not OF_RANKS.search(text), text
     assert ("NCCL_NET" in variables(text)) <= (nodes > 1), text
-    assert srun[0] == "srun" and srun[-3:] == ["train", RECIPE, "batch.global=4096"], srun
+    device = "cuda" if site["gpus"] else "cpu"
+    assert srun[0] == "srun" and srun[-5:] == ["train", RECIPE, "batch.global=4096", "--device",
+                                               device], srun
     program = "trireme" if runtime else os.path.realpath(TRIREME)
-    assert srun[-4] == program, srun
+    assert srun[-6] == program, srun
     starts = srun.index(program)
     if launcher == "run":
         assert srun[starts + 1:starts + 6] == ["run", "--nnodes", str(nodes), "--nproc-per-node",
@@ -98,6 +100,9 @@ def check_list(_):
     for name in ("lumi-g", "frontier", "perlmutter", "marenostrum5", "juwels-booster", "leonardo",
                  "alps", "roihu", "generic"):
         assert found[name]["closed"] is None, name
+    # A plan can be made for every GPU.
+    for gpu in {site["gpu"] for site in found.values()} - {None}:
+        run([TRIREME, "plan", RECIPE, "--device", f"cuda:{gpu}"])
     for name in ("mahti", "puhti"):
         assert "2026" in found[name]["closed"], name
     table = run([TRIREME, "submit", "--list"]).stdout
@@ -129,8 +134,8 @@ def check_known_facts(_):
     assert options(script(found["frontier"]))["network"] == "disable_rdzv_get"
 
 
-def refused(flags, *parts, code=2, **more):
-    done = run([TRIREME, "submit", RECIPE, *flags, "--dry-run"], code, **more)
+def refused(flags, *parts, code=2, recipe=RECIPE, **more):
+    done = run([TRIREME, "submit", recipe, *flags, "--dry-run"], code, **more)
     lines = done.stderr.splitlines()
     assert not done.stdout and len(lines) == 1, f"{flags}: {done.stdout}{done.stderr}"
     for part in parts:
@@ -174,6 +179,37 @@ def check_refused(_):
     refused([*lumi, "--nodes", "1", "strategy.mesh.tensor=3"], "tensor")
     refused([*lumi, "--nodes", "1", "batch.global=4"], "batch.global")
     refused(["--site", "generic", "--nodes", "1", "--run-dir", "a\nb"], "control character")
+    # So are those of the plan: batch norm on several ranks, and memory.
+    refused([*lumi, "--nodes", "1"], "batch norm", "batch.micro",
+            recipe="recipes/mnist-convnet.yaml")
+    refused(["--site", "juwels-booster", "--account", "a", "--nodes", "1", "strategy.name=ddp"],
+            "cuda:a100-40", "GB", "would fit", recipe="recipes/codellama-7b.yaml")
+
+
+def check_devices(folder):
+    """The script names the device. A site whose GPUs this build cannot drive is refused."""
+    lumi, leonardo = (["--site", name, "--account", "a", "--nodes", "1"]
+                      for name in ("lumi-g", "leonardo"))
+    environment = with_modules(tempfile.mkdtemp(dir=folder), "cuda")
+
+    def device(*flags):
+        done = run([TRIREME, "submit", RECIPE, *flags, "--dry-run"], env=environment)
+        srun = command(done.stdout)
+        return srun[srun.index("--device") + 1]
+
+    assert device(*leonardo) == "cuda" and device(*leonardo, "--device", "auto") == "cuda"
+    assert device(*lumi, "--device", "cpu") == device(*leonardo, "--device", "cpu") == "cpu"
+    assert device("--site", "generic", "--nodes", "1") == "cpu"
+    image = ["--container", "image.sif"]
+    for flags in lumi, [*lumi, "--device", "auto"], [*lumi, "--device", "cuda"], [*lumi, *image]:
+        refused(flags, "lumi-g", "mi250x", "hip", "--device cpu", env=environment)
+    assert device(*lumi, *image, "--device", "cuda") == "cuda"
+    refused(leonardo, "leonardo", "a100-64", "cuda", "--device cpu",
+            env=with_modules(tempfile.mkdtemp(dir=folder)))
+    # Without the shapes of samples there is no plan.
+    done = run([TRIREME, "submit", "recipes/mnist-convnet.yaml", "data.name=npy", "data.train=a",
+                "data.test=b", "--site", "generic", "--nodes", "2", "--dry-run"], env=environment)
+    assert "data.shapes" in done.stderr and done.stdout, done.stderr
 
 
 PROFILE = """
@@ -251,7 +287,8 @@ def check_submission(folder):
     subprocess.run(["bash"], input=shown, text=True, env=environment, check=True)
     with open(os.path.join(folder, "words"), encoding="utf-8") as got:
         found = got.read().splitlines()
-    assert found[-5:] == [RECIPE, odd, "name=a b", "--run-dir", "runs/a b"], found
+    assert found[-7:] == [RECIPE, odd, "name=a b", "--run-dir", "runs/a b", "--device",
+                          "cpu"], found
     at = found.index("--rdzv-endpoint")
     assert found[at + 1] == "first:23456" and "123456" in found, found
     # sbatch refuses; there is none.
@@ -274,5 +311,7 @@ def check_no_data(folder):
 if __name__ == "__main__":
     assert shutil.which("shellcheck"), "there is no shellcheck: scripts/install-deps installs it"
     with tempfile.TemporaryDirectory(prefix="trireme-submit-") as place:
+        os.environ.update(with_modules(tempfile.mkdtemp(dir=place), "cuda", "hip"))
         sys.exit(check_all([check_list, check_known_facts, check_every_site, check_refused,
-                                   check_own_profile, check_submission, check_no_data], place))
+                            check_devices, check_own_profile, check_submission, check_no_data],
+                           place))

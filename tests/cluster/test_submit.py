@@ -110,4 +110,5 @@ def check_jobs_run(folder):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as where:
+        os.environ.update(submit.with_modules(tempfile.mkdtemp(dir=where), "cuda", "hip"))
         sys.exit(1 if runs.check_all([check_every_site, check_jobs_run], where) else 0)

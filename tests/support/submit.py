@@ -16,6 +16,13 @@ IMAGES = {"enroot": "image.toml", "shifter": "docker:user/image:1", "podman-hpc"
           "podman": "user/image:1"}
 
 
+def with_modules(folder, *names):
+    """An environment in which this build seems to have the modules for these GPUs, and no other."""
+    for name in names:
+        open(os.path.join(folder, f"{name}.so"), "w", encoding="utf-8").close()
+    return {**os.environ, "TRIREME_MODULES": folder}
+
+
 def sites():
     return json.loads(run([TRIREME, "submit", "--list", "--json"]).stdout)
 
