@@ -65,3 +65,11 @@ tri_status tri_device_open(const tri_device_backend *const *devices, const char 
                            tri_device **out) {
     return choose(devices, name, (tri_device_config){.index = index}, NULL, out);
 }
+
+tri_status tri_device_open_of_rank(const tri_device_backend *const *devices, const char *name,
+                                   int local_rank, int launcher_local_rank, tri_device **out) {
+    tri_status status = tri_device_open(devices, name, local_rank, out);
+    if (status != TRI_BAD_INPUT || launcher_local_rank < 0 || launcher_local_rank == local_rank)
+        return status;
+    return tri_device_open(devices, name, launcher_local_rank, out);
+}

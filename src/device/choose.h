@@ -16,4 +16,10 @@ tri_status tri_device_describe(const tri_device_backend *const *devices, const c
 tri_status tri_device_open(const tri_device_backend *const *devices, const char *name, int index,
                            tri_device **out);
 
+// Opens the device of a rank: the one with the rank's number on its host. If this process sees
+// fewer devices, as in a container that has only some of the host's GPUs, opens the one with the
+// number that the rank's launcher gave it; -1: it gave none.
+tri_status tri_device_open_of_rank(const tri_device_backend *const *devices, const char *name,
+                                   int local_rank, int launcher_local_rank, tri_device **out);
+
 #endif

@@ -15,8 +15,9 @@
 
 static tri_status measure_devices(preflight *p) {
     preflight_device mine = {0};
-    tri_status status = tri_device_open(p->request->devices, p->request->device,
-                                        p->identity.local_rank, &p->device);
+    tri_status status =
+        tri_device_open_of_rank(p->request->devices, p->request->device, p->identity.local_rank,
+                                p->identity.launcher_local_rank, &p->device);
     if (status == TRI_OK) {
         tri_device_memory memory = tri_device_memory_of(&p->device->description, p->device, 1);
         tri_device_name(&p->device->description, mine.name);

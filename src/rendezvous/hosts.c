@@ -40,19 +40,40 @@ bool tri_host_claim_is_same_host(const tri_host_claim *a, const tri_host_claim *
 typedef struct host_ranks {
     int own, count;
     bool numbered; // the launcher has given each of them a different local rank, from 0 on
+    // The ranks are those of several launchers (agents), such as one in each of two containers:
+    // each launcher has numbered its own, which follow each other.
+    bool is_in_parts;
 } host_ranks;
+
+// Whether the rank and those that its launcher counts with it are on one host and numbered in
+// order.
+static bool is_in_part(const tri_host_claim *claims, int count, int rank) {
+    const tri_host_claim *own = &claims[rank];
+    int first = rank - own->local_rank;
+    if (own->local_rank < 0 || own->local_rank >= own->local_size || first < 0 ||
+        own->local_size > count - first)
+        return false;
+    for (int i = 0; i < own->local_size; i++) {
+        const tri_host_claim *other = &claims[first + i];
+        if (!tri_host_claim_is_same_host(own, other) || other->local_rank != i ||
+            other->local_size != own->local_size)
+            return false;
+    }
+    return true;
+}
 
 static host_ranks ranks_of_host(const tri_host_claim *claims, int count, int rank) {
     static _Thread_local bool seen[TRI_MAX_RANKS];
     host_ranks found = {0};
     memset(seen, 0, sizeof seen);
-    found.numbered = true;
+    found.numbered = found.is_in_parts = true;
     for (int i = 0; i < count; i++) {
         if (!tri_host_claim_is_same_host(&claims[i], &claims[rank])) continue;
         int claimed = claims[i].local_rank;
         found.numbered =
             found.numbered && claimed >= 0 && claimed < TRI_MAX_RANKS && !seen[claimed];
         if (found.numbered) seen[claimed] = true;
+        found.is_in_parts = found.is_in_parts && is_in_part(claims, count, i);
         if (i < rank) found.own++;
         found.count++;
     }
@@ -62,6 +83,7 @@ static host_ranks ranks_of_host(const tri_host_claim *claims, int count, int ran
 
 static tri_status check_claim(const tri_host_claim *claim, int rank, const host_ranks *found,
                               const char *launcher) {
+    if (found->is_in_parts) return TRI_OK;
     if (claim->local_size >= 0 && claim->local_size != found->count)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "rank %d on %s: %s says that the host has %d of the ranks, but it has %d; "

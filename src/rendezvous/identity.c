@@ -465,6 +465,7 @@ tri_status tri_identity_read(const char *(*get)(const char *name), tri_identity 
         out->local_size = all.size == 1 ? 1 : all.local_size < 0 ? 0 : all.local_size;
         // If the launcher gives no local rank, this is a guess, which tri_identity_settle replaces.
         out->local_rank = all.local_rank < 0 ? all.rank : all.local_rank;
+        out->launcher_local_rank = all.local_rank;
         out->given.local_rank = all.local_rank >= 0 && !sees_own_device_only(get, &all);
         out->given.local_size = all.local_size >= 0 && !all.is_local_size_computed;
     }

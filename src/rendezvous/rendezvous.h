@@ -41,6 +41,9 @@ typedef struct tri_identity {
     // tri_identity_settle has compared hosts, they come from the launcher or are guessed;
     // local_size 0: nothing is known.
     int local_rank, local_size;
+    // The rank's number among those of its launcher on this host; -1: the launcher gave none. With
+    // several launchers on a host, as in containers, it numbers the devices that they see.
+    int launcher_local_rank;
     struct {
         bool local_rank, local_size; // true: the launcher has given the number
     } given;
@@ -78,7 +81,8 @@ void tri_host_claim_make(const tri_identity *identity, tri_host_claim *out);
 bool tri_host_claim_is_same_host(const tri_host_claim *a, const tri_host_claim *b);
 // Sets the identity's local rank and local size to the true ones, which follow from the claims of
 // all ranks: launchers often do not give them, or guess. Local ranks count in the order of ranks,
-// unless the launcher has numbered all ranks of the host. TRI_BAD_INPUT on every rank, with the
+// unless the launcher has numbered all ranks of the host. The ranks of several launchers on a host
+// are numbered together. TRI_BAD_INPUT on every rank, with the
 // same message: a launcher's numbers are wrong.
 tri_status tri_identity_settle(const tri_host_claim *claims, int count, tri_identity *identity);
 

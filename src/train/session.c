@@ -390,7 +390,8 @@ static tri_status open_data_and_plan(tri_session *s, const tri_session_request *
     TRI_TRY(make_samplers(s));
     tri_log_stage("data opened");
     tri_ledger_mark planning = tri_ledger_enter(s->comm->ledger, "planning", NULL);
-    status = tri_device_open(r->backends->devices, r->device, s->identity.local_rank, &s->device);
+    status = tri_device_open_of_rank(r->backends->devices, r->device, s->identity.local_rank,
+                                     s->identity.launcher_local_rank, &s->device);
     if (status == TRI_OK) choose_bytes(s);
     if (status == TRI_OK) status = make_plan(s);
     tri_ledger_end(s->comm->ledger, planning);

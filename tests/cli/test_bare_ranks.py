@@ -30,6 +30,7 @@ LAUNCHERS = {
     "permuted": lambda rank: bare(rank, LOCAL_RANK=RANKS - 1 - rank, LOCAL_WORLD_SIZE=RANKS),
     "virtual": lambda rank: bare(rank, LOCAL_RANK=0, LOCAL_WORLD_SIZE=RANKS,
                                  CUDA_VISIBLE_DEVICES=rank),
+    "two launchers": lambda rank: bare(rank, LOCAL_RANK=0, LOCAL_WORLD_SIZE=1),
     "flux": lambda rank: {"FLUX_TASK_RANK": rank, "FLUX_JOB_SIZE": RANKS,
                           "FLUX_TASK_LOCAL_ID": rank, "FLUX_JOB_ID": f"f{os.getpid()}"},
 }
@@ -41,7 +42,7 @@ LIARS = {
                       ["local rank 0", "of the host's 2 ranks it is number 1"]),
     "too many": (lambda rank: bare(rank, LOCAL_RANK=rank + 1),
                  ["rank 0", "local rank 1", "2 ranks it is number 0"]),
-    "too few": (lambda rank: bare(rank, LOCAL_RANK=0, LOCAL_WORLD_SIZE=1),
+    "too few": (lambda rank: bare(rank, LOCAL_WORLD_SIZE=1),
                 ["the host has 1 of the ranks, but it has 2"]),
 }
 

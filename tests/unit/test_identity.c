@@ -437,6 +437,25 @@ static void hosts(void **state) {
                     "it is number 1");
     check_unsettled((const int[HOST_RANKS][2]){{-1, -1}, {2, -1}, {-1, -1}, {-1, -1}, {-1, -1}},
                     "rank 1 on b: torchrun says that it is local rank 2");
+    // Several launchers on one host have each numbered their ranks, which are numbered together. A
+    // part that lacks a rank, or has one of another host, is refused.
+    tri_host_claim parts[HOST_RANKS];
+    memset(parts, 0, sizeof parts);
+    for (int i = 0; i < HOST_RANKS; i++) {
+        snprintf(parts[i].host, sizeof parts[i].host, "a");
+        parts[i].local_rank = i < 2 ? i : i - 2;
+        parts[i].local_size = i < 2 ? 2 : 3;
+    }
+    for (int i = 0; i < HOST_RANKS; i++) {
+        tri_identity me = {.launcher = "torchrun", .rank = i, .size = HOST_RANKS};
+        assert_int_equal(tri_identity_settle(parts, HOST_RANKS, &me), TRI_OK);
+        assert_int_equal(me.local_rank, i);
+        assert_int_equal(me.local_size, HOST_RANKS);
+    }
+    tri_identity me = {.launcher = "torchrun", .size = HOST_RANKS};
+    assert_int_equal(tri_identity_settle(parts, HOST_RANKS - 1, &me), TRI_BAD_INPUT);
+    snprintf(parts[1].host, sizeof parts[1].host, "b");
+    assert_int_equal(tri_identity_settle(parts, HOST_RANKS, &me), TRI_BAD_INPUT);
     // Two machines that are clones have the same host name, but different boot ids. So they count
     // as two hosts.
     tri_host_claim clones[2];
