@@ -7,6 +7,8 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,44 @@ static int64_t clock_ns(clockid_t clock) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static int64_t system_monotonic_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
+// How long this process was suspended by tri_os_suspend in all, and since when it is now. `turn` is
+// odd while it is, and changes with both, so that a reader sees numbers that belong together.
+static struct {
+    _Atomic unsigned turn;
+    _Atomic int64_t total_ns, since_ns;
+} suspended;
+
+static int64_t system_monotonic_ns(void) {
+    for (;;) {
+        unsigned turn = atomic_load(&suspended.turn);
+        int64_t total_ns = atomic_load(&suspended.total_ns);
+        int64_t now_ns = turn & 1 ? atomic_load(&suspended.since_ns) : clock_ns(CLOCK_MONOTONIC);
+        if (atomic_load(&suspended.turn) == turn) return now_ns - total_ns;
+    }
+}
+
+void tri_os_suspend(void) {
+    int64_t since_ns = clock_ns(CLOCK_MONOTONIC);
+    atomic_store(&suspended.since_ns, since_ns);
+    atomic_fetch_add(&suspended.turn, 1);
+    raise(SIGSTOP);
+    atomic_fetch_add(&suspended.total_ns, clock_ns(CLOCK_MONOTONIC) - since_ns);
+    atomic_fetch_add(&suspended.turn, 1);
+}
+
+static void suspend(int number) {
+    (void)number;
+    int before = errno;
+    tri_os_suspend();
+    errno = before;
+}
+
+void tri_os_handle_suspension(void) {
+    struct sigaction old, new = {.sa_handler = suspend, .sa_flags = SA_RESTART};
+    if (sigaction(SIGTSTP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        sigaction(SIGTSTP, &new, NULL);
+}
+
 static int64_t system_realtime_ns(void) { return clock_ns(CLOCK_REALTIME); }
 
 static void system_sleep_ns(int64_t duration_ns) {

@@ -17,7 +17,9 @@
 // Each function has the meaning, return value and errno of the system's function of the same name.
 // If the system has none of that name, a comment tells what the function does.
 typedef struct tri_os_functions {
-    int64_t (*monotonic_ns)(void);         // the time of CLOCK_MONOTONIC
+    // The time of CLOCK_MONOTONIC, without the time for which tri_os_suspend has suspended this
+    // process.
+    int64_t (*monotonic_ns)(void);
     int64_t (*realtime_ns)(void);          // the time of CLOCK_REALTIME
     void (*sleep_ns)(int64_t duration_ns); // sleeps for the whole time, also if signals interrupt
     int (*open)(const char *path, int flags, mode_t mode);
@@ -51,6 +53,12 @@ typedef struct tri_os_functions {
 extern tri_os_functions tri_os;
 extern const tri_os_functions tri_os_system;
 
+// Suspends all threads of this process until it gets SIGCONT, as the default action of SIGTSTP
+// (Ctrl-Z) does, and stops the clock meanwhile: a time limit must not pass for a run that the user
+// has suspended. May be called by a signal handler.
+void tri_os_suspend(void);
+// Calls tri_os_suspend for SIGTSTP, unless this process was told to ignore that signal.
+void tri_os_handle_suspension(void);
 // Returns the seconds since an arbitrary start, from tri_os.monotonic_ns.
 double tri_os_seconds(void);
 // Counts the CPUs that this process may use; at least 1.

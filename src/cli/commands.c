@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/log.h"
+#include "base/os.h"
 #include "base/variable.h"
 #include "train/task.h"
 
@@ -85,6 +86,7 @@ int tri_main(int argc, char **argv, const tri_task *task) {
     cli_context context = {.program = argc > 0 ? argv[0] : "trireme", .task = task};
     keep_standard_streams();
     tri_log_stage("main");
+    tri_os_handle_suspension();
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); // so that a write beyond the limit of ulimit -f fails with a message
     if (argc < 2) {

@@ -288,7 +288,10 @@ static tri_status prepare_signals(run *r, launch_options *options) {
     struct sigaction hang_up;
     if (sigaction(SIGHUP, NULL, &hang_up) == 0 && hang_up.sa_handler == SIG_IGN)
         sigdelset(&options->signals, SIGHUP);
+    struct sigaction suspend;
+    bool is_suspendable = sigaction(SIGTSTP, NULL, &suspend) == 0 && suspend.sa_handler != SIG_IGN;
     r->handled = options->signals;
+    if (is_suspendable) sigaddset(&r->handled, SIGTSTP);
     sigaddset(&r->handled, SIGCHLD);
     sigaddset(&r->handled, SIGUSR1);
     sigaddset(&r->handled, SIGUSR2);

@@ -137,8 +137,10 @@ static tri_status serve(launch_nodes *n) {
 // none.
 static int read_signals(const launch_nodes *n) {
     struct signalfd_siginfo info;
-    while (tri_os.read(n->signal_fd, &info, sizeof info) == sizeof info)
+    while (tri_os.read(n->signal_fd, &info, sizeof info) == sizeof info) {
         if (sigismember(&n->options->signals, (int)info.ssi_signo) == 1) return (int)info.ssi_signo;
+        if (info.ssi_signo == SIGTSTP) tri_os_suspend(); // there are no workers now
+    }
     return 0;
 }
 

@@ -110,8 +110,20 @@ static void check_workers(state *s) {
     }
 }
 
+// Suspends the workers and this launcher, until the user continues it. The terminal's signal has
+// not reached workers in process groups of their own.
+static void suspend(state *s) {
+    signal_all(s, SIGTSTP);
+    tri_os_suspend();
+    signal_all(s, SIGCONT);
+}
+
 static void handle_signal(state *s, int number) {
     if (number == SIGCHLD) return; // SIGCHLD only wakes the loop, for check_workers
+    if (number == SIGTSTP && sigismember(&s->watch->options->signals, number) != 1) {
+        suspend(s);
+        return;
+    }
     if (sigismember(&s->watch->options->signals, number) != 1) {
         sigaddset(&s->passed_on, number);
         signal_all(s, number);

@@ -15,7 +15,7 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from runs import (SYNTHETIC, TRIREME, check_all, check_nothing_left, finish, last,  # noqa: E402
-                  on_ranks, processes, start, train, wait_for)
+                  losses, on_ranks, processes, start, train, wait_for)
 
 ENDLESS = [*SYNTHETIC, "data.samples=512", "data.test_samples=16", "batch.global=32",
            "log.progress=false", "trainer.max_epochs=100000", "checkpoint.every_n_steps=5"]
@@ -62,6 +62,28 @@ def check_grandchild(folder):
             if command.startswith("sleep 300"):
                 os.kill(pid, signal.SIGKILL)
     check_nothing_left()
+
+
+def state(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
+def check_suspended(folder):
+    """Ctrl-Z suspends the launcher with its workers, and `fg` continues all of them."""
+    run_dir = os.path.join(folder, "suspended")
+    child = start(on_ranks(2, train("mlp-jax", run_dir, *ENDLESS)))
+    wait_for(lambda: losses(run_dir), "a step", child=child)
+    workers = sorted(children(child.pid))[1:]  # behind the guardian
+    child.send_signal(signal.SIGTSTP)
+    wait_for(lambda: all(state(pid) == "T" for pid in [child.pid, *workers]), "the suspension",
+             child=child)
+    before = len(losses(run_dir))
+    child.send_signal(signal.SIGCONT)
+    wait_for(lambda: len(losses(run_dir)) > before, "more steps", child=child)
+    child.send_signal(signal.SIGTERM)
+    _, err = ended(child, 75)
+    assert "does not move" not in err and "silent" not in err, err
 
 
 def check_left_group(_):
@@ -185,9 +207,10 @@ def check_temporary_folder(folder):
 
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-end-") as folder:
-        sys.exit(check_all((check_guardian_suspended, check_grandchild, check_left_group,
-                            check_no_handler, check_temporary_folder, check_signal_before_round,
-                            check_early_signals, check_killed_ranks), folder))
+        sys.exit(check_all((check_guardian_suspended, check_grandchild, check_suspended,
+                            check_left_group, check_no_handler, check_temporary_folder,
+                            check_signal_before_round, check_early_signals, check_killed_ranks),
+                           folder))
 
 
 if __name__ == "__main__":
