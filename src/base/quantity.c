@@ -70,3 +70,16 @@ const char *tri_decimal(double value) {
     snprintf(out, BUFFER_BYTES, fabs(value) < 1e6 ? "%.4f" : "%.6g", value);
     return out;
 }
+
+const char *tri_seconds_text(double seconds) {
+    char *out = next_buffer();
+    if (seconds >= 1000)
+        snprintf(out, BUFFER_BYTES, "%.0f s", seconds);
+    else if (seconds >= 0.0995 || seconds <= 0)
+        snprintf(out, BUFFER_BYTES, "%.4g s", seconds);
+    else if (seconds >= 0.9995e-3)
+        snprintf(out, BUFFER_BYTES, "%.3g ms", seconds * 1e3);
+    else
+        snprintf(out, BUFFER_BYTES, "%.3g us", seconds * 1e6);
+    return out;
+}

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "base/quantity.h"
 #include "base/thread.h"
 #include "launch/nodes_server.h"
 #include "rendezvous/address.h"
@@ -162,10 +163,12 @@ static tri_status connect_to_server(launch_nodes *n, double limit_s, bool is_ret
         bool has_ended = is_return && errno == ECONNREFUSED;
         if (status != TRI_NOT_FOUND) return status;
         double waited_s = (double)(tri_os.monotonic_ns() - begin_ns) * 1e-9;
-        if (has_ended || waited_s >= limit_s)
-            return TRI_FAIL(has_ended ? TRI_PEER_LOST : TRI_TIMEOUT,
-                            "%s:%d (%s) was not reached within %.3g s: %.300s", where->host,
-                            where->port, where->source, has_ended ? waited_s : limit_s,
+        if (has_ended)
+            return TRI_FAIL(TRI_PEER_LOST, "%s:%d (%s): nobody listens there any more", where->host,
+                            where->port, where->source);
+        if (waited_s >= limit_s)
+            return TRI_FAIL(TRI_TIMEOUT, "%s:%d (%s) was not reached within %s: %.300s",
+                            where->host, where->port, where->source, tri_seconds_text(limit_s),
                             tri_error_message());
         if (!is_reported && waited_s * 1e3 >= TRI_STILL_AFTER_MS) {
             is_reported = true;
@@ -264,7 +267,7 @@ static void *listen_to_server(void *context) {
         beat(&r, now_ns);
         if ((double)(now_ns - r.heard_ns) * 1e-9 >= silence_s) {
             char how[64];
-            snprintf(how, sizeof how, "it was silent for %g s", silence_s);
+            snprintf(how, sizeof how, "it was silent for %s", tri_seconds_text(silence_s));
             push_loss(n, how);
             return NULL;
         }
@@ -373,8 +376,8 @@ tri_status launch_nodes_return(launch_nodes *n, int *signal) {
                         TRI_MAX_NODE_RETURNS);
     if (!goes_on || n->server) return TRI_FAIL(TRI_UNSUPPORTED, "this node cannot join again");
     forget_connection(n);
-    tri_log(TRI_LOG_INFO, "looks for the agent at %s:%d again, for %g s", n->identity.address.host,
-            n->identity.address.port, o->conf.read_timeout_s);
+    tri_log(TRI_LOG_INFO, "looks for the agent at %s:%d again, for %s", n->identity.address.host,
+            n->identity.address.port, tri_seconds_text(o->conf.read_timeout_s));
     TRI_TRY(connect_to_server(n, o->conf.read_timeout_s, true, signal));
     if (*signal) return TRI_OK;
     n->returns++;

@@ -135,8 +135,9 @@ static void begin_round(nodes_core *core, const int *chosen, int count) {
 
 static void end_for_lack_of_nodes(nodes_core *core, int have) {
     char text[NODES_TEXT_BYTES];
-    int used = snprintf(text, sizeof text, "%d of %s joined within %g s", have,
-                        tri_counted(core->rules.nodes_min, "node"), core->rules.join_timeout_s);
+    int used = snprintf(text, sizeof text, "%d of %s joined within %s", have,
+                        tri_counted(core->rules.nodes_min, "node"),
+                        tri_seconds_text(core->rules.join_timeout_s));
     const char *between = ": ";
     for (int i = 0; i < core->end && (size_t)used < sizeof text - 300; i++) {
         if (core->at[i].state != NODE_WAITS) continue;

@@ -134,9 +134,9 @@ static void handle_signal(state *s, int number) {
         s->watch->signal = number;
         s->first_interrupt_ns = now_ns;
         if (s->running)
-            tri_log(TRI_LOG_INFO, "%s: passed on to %s, with %g s to end",
-                    launch_signal_name(number), tri_counted(s->running, "worker"),
-                    s->watch->options->shutdown_s);
+            tri_log(TRI_LOG_INFO, "%s: passed on to %s, with %s to end", launch_signal_name(number),
+                    tri_counted(s->running, "worker"),
+                    tri_seconds_text(s->watch->options->shutdown_s));
         if (s->watch->nodes) launch_nodes_leave(s->watch->nodes, number);
         stop_all(s, number, grace_ms(s));
         if (s->flushing) s->drain_ns = now_ns + grace_ms(s) * INT64_C(1000000);

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "base/quantity.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -125,9 +126,9 @@ static const char *report(tri_liveness *l, int rank, int waiting) {
     else
         used += snprintf(l->line + used, sizeof l->line - (size_t)used, "no other rank moves; ");
     snprintf(l->line + used, sizeof l->line - (size_t)used,
-             "the run ends after %g s of that "
+             "the run ends after %s of that "
              "(comm.timeout_s)",
-             l->config.timeout_s);
+             tri_seconds_text(l->config.timeout_s));
     l->ranks[rank].is_reported = true;
     return l->line;
 }
@@ -141,10 +142,10 @@ const char *tri_liveness_look(tri_liveness *l, int64_t now_ns) {
     if (all && (double)still_ms(l, rank) >= l->config.timeout_s * 1e3) {
         char action[ACTION_BYTES], why[512];
         snprintf(why, sizeof why,
-                 "rank %d (host %s, pid %d) did not move for %g s (comm.timeout_s), nor "
+                 "rank %d (host %s, pid %d) did not move for %s (comm.timeout_s), nor "
                  "did any other; it is %s",
-                 rank, ring_of(l, rank)->host, ring_of(l, rank)->pid, l->config.timeout_s,
-                 action_of(l, rank, action));
+                 rank, ring_of(l, rank)->host, ring_of(l, rank)->pid,
+                 tri_seconds_text(l->config.timeout_s), action_of(l, rank, action));
         l->config.comm->backend->abort(l->config.comm, why);
     }
     return l->ranks[rank].is_reported ? NULL : report(l, rank, waiting);

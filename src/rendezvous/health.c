@@ -5,6 +5,7 @@
 #include "rendezvous/health.h"
 
 #include "base/log.h"
+#include "base/quantity.h"
 #include "base/thread.h"
 #include "rendezvous/store_client.h"
 
@@ -320,7 +321,8 @@ static void *watch(void *context) {
         bool is_connected = true;
         if (is_silent(h, now_ns)) {
             char what[sizeof((store_loss){0}.what)];
-            snprintf(what, sizeof what, "has been silent for %.3g s", (double)h->silence_ns * 1e-9);
+            snprintf(what, sizeof what, "has been silent for %s",
+                     tri_seconds_text((double)h->silence_ns * 1e-9));
             lose_server(h, what);
             break;
         }

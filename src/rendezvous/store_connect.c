@@ -2,6 +2,7 @@
 // starts the server, unless a launcher (an agent) serves. All ranks look for it first on their own
 // host, by a unix socket that only the same user can open, and then at rank 0's address over TCP.
 #include "base/log.h"
+#include "base/quantity.h"
 #include "rendezvous/store_client.h"
 #include "rendezvous/store_unix.h"
 
@@ -145,10 +146,11 @@ static tri_status connect_to_rank_0(tri_store *store, int timeout_ms, int64_t un
         if (status != TRI_OK) store->fd = -1;
         if (status != TRI_NOT_FOUND) return status;
         if (tri_os.monotonic_ns() >= until_ns)
-            return TRI_FAIL(
-                TRI_TIMEOUT, "rank %d: %s %s within %g s%s%s", me->rank, store->server_name,
-                me->address.is_exact ? "was not reached" : "did not arrive", timeout_ms / 1e3,
-                store->tcp_failure[0] ? ": " : "", store->tcp_failure);
+            return TRI_FAIL(TRI_TIMEOUT, "rank %d: %s %s within %s%s%s", me->rank,
+                            store->server_name,
+                            me->address.is_exact ? "was not reached" : "did not arrive",
+                            tri_seconds_text(timeout_ms / 1e3), store->tcp_failure[0] ? ": " : "",
+                            store->tcp_failure);
         if (!is_reported && tri_os.monotonic_ns() - begin_ns >= TRI_STILL_AFTER_MS * 1000000ll) {
             is_reported = true;
             report_wait(store);

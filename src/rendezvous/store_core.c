@@ -535,12 +535,12 @@ void store_core_sent(store_core *core, int number, size_t size) {
 static void reply_timeout(store_core *core, client *c) {
     char text[256], missing[192];
     if (c->wanted) {
-        snprintf(text, sizeof text, "key '%.120s' was not set within %.3g s", c->wanted,
-                 c->timeout_ms / 1e3);
+        snprintf(text, sizeof text, "key '%.120s' was not set within %s", c->wanted,
+                 tri_seconds_text(c->timeout_ms / 1e3));
     } else {
         name_missing(core, missing, sizeof missing);
-        snprintf(text, sizeof text, "%s did not arrive within %.3g s", missing,
-                 c->timeout_ms / 1e3);
+        snprintf(text, sizeof text, "%s did not arrive within %s", missing,
+                 tri_seconds_text(c->timeout_ms / 1e3));
     }
     reply_text(c, TRI_TIMEOUT, text);
 }
@@ -549,8 +549,8 @@ static void lose_silent(store_core *core, int64_t now_ns, int64_t *next) {
     int rank;
     while ((rank = store_watch_look(&core->watch, now_ns, next)) != STORE_NO_RANK) {
         char what[sizeof((store_loss){0}.what)];
-        snprintf(what, sizeof what, "has been silent for %.3g s",
-                 (double)core->watch.at[rank].silence_ns * 1e-9);
+        snprintf(what, sizeof what, "has been silent for %s",
+                 tri_seconds_text((double)core->watch.at[rank].silence_ns * 1e-9));
         lose(core, rank, what);
     }
 }

@@ -29,6 +29,18 @@ static void test_decimal(void **state) {
     assert_string_equal(tri_decimal(-NAN), "nan"); // what 0 / 0 is on x86
 }
 
+// A time limit is written with the number that the user set, a short time without an exponent.
+static void test_seconds(void **state) {
+    (void)state;
+    assert_string_equal(tri_seconds_text(300), "300 s");
+    assert_string_equal(tri_seconds_text(0.5), "0.5 s");
+    assert_string_equal(tri_seconds_text(12.25), "12.25 s");
+    assert_string_equal(tri_seconds_text(1234567), "1234567 s");
+    assert_string_equal(tri_seconds_text(0.003), "3 ms");
+    assert_string_equal(tri_seconds_text(0.000108), "108 us");
+    assert_string_equal(tri_seconds_text(0), "0 s");
+}
+
 // Eight texts stay valid at the same time, because one message may have that many.
 static void test_eight(void **state) {
     (void)state;
@@ -42,8 +54,8 @@ static void test_eight(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counted),
-                                       cmocka_unit_test(test_decimal),
-                                       cmocka_unit_test(test_eight)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_counted), cmocka_unit_test(test_decimal),
+        cmocka_unit_test(test_seconds), cmocka_unit_test(test_eight)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include "base/ledger.h"
 #include "base/limits.h"
 #include "base/os.h"
+#include "base/quantity.h"
 #include "comm/message/communicator.h"
 #include "comm/message/turn.h"
 #include "comm/progress/communicator.h"
@@ -156,7 +157,8 @@ static tri_status report_silence(const open_call *call, const char *host, int si
     char their_host[80], limit[32] = "";
     find_host(call, silent, their_host, sizeof their_host);
     const char *what = call->transport->loss(call->family->end, silent);
-    if (late) snprintf(limit, sizeof limit, " within %g s", connect_ms(call) * 1e-3);
+    if (late)
+        snprintf(limit, sizeof limit, " within %s", tri_seconds_text(connect_ms(call) * 1e-3));
     return TRI_FAIL(late ? TRI_TIMEOUT : TRI_NETWORK,
                     "rank %d (host %s) does not reach rank %d%s over %s%s%s%s; name a network that "
                     "all hosts share (UCX_NET_DEVICES, or MPI's own setting), and let it through "

@@ -6,6 +6,7 @@
 
 #include "base/limits.h"
 #include "base/os.h"
+#include "base/quantity.h"
 #include "comm/progress/describe.h"
 #include "comm/progress/failure.h"
 #include "comm/progress/queue.h"
@@ -120,16 +121,16 @@ static int choose_awaited(progress_comm *comm, bool asks, int *culprit) {
 
 static void report_timeout(progress_comm *comm, int culprit) {
     char who[128], action[PROGRESS_ACTION_BYTES], others[512];
-    double limit_s = comm->family->timeout_ms * 1e-3;
+    const char *limit = tri_seconds_text(comm->family->timeout_ms * 1e-3);
     describe_others(comm, culprit, others, sizeof others);
     if (culprit < 0) { // this happens, for example, if this rank sends to itself and never receives
-        progress_fail(comm, TRI_TIMEOUT, "nothing advanced in %g s (comm.timeout_s)%s", limit_s,
+        progress_fail(comm, TRI_TIMEOUT, "nothing advanced in %s (comm.timeout_s)%s", limit,
                       others);
         return;
     }
     progress_describe(comm->family, culprit, who, sizeof who);
     progress_describe_action(comm->family, culprit, "is ", action);
-    progress_fail(comm, TRI_TIMEOUT, "%s did not join in %g s (comm.timeout_s)%s%s%s", who, limit_s,
+    progress_fail(comm, TRI_TIMEOUT, "%s did not join in %s (comm.timeout_s)%s%s%s", who, limit,
                   *action ? "; it" : "", action, others);
 }
 
