@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 
 #include "base/option_manual.h"
+#include "launch/site.h"
 #include "nn/models/models.h"
 
 #include <ctype.h>
@@ -90,6 +91,16 @@ static void print_flags(const shell_syntax *s, const cli_command *c) {
     close_case(s);
 }
 
+// Prints the sites that are installed, which users may choose by name.
+static void print_sites(void) {
+    tri_arena *arena = tri_arena_create(NULL, "sites");
+    tri_site *sites;
+    int count;
+    if (tri_site_list(arena, &sites, &count) == TRI_OK)
+        for (int i = 0; i < count; i++) printf("%s ", sites[i].name);
+    tri_arena_destroy(arena);
+}
+
 // Prints one case of the shell's function for each flag of a command: the key is the command and
 // the flag, "train --device", and the words are the flag's values.
 static void print_values(const shell_syntax *s, const cli_command *c) {
@@ -98,6 +109,7 @@ static void print_values(const shell_syntax *s, const cli_command *c) {
         if (!f.argument) continue;
         printf("%s%s --%s%s", s->case_open, c->name, f.name, s->words_open);
         print_choices(f.argument);
+        if (!strcmp(f.name, "site")) print_sites();
         close_case(s);
     }
 }
