@@ -2,8 +2,12 @@
 PRESET ?= release
 PREFIX ?= /usr/local
 BUILD := build/$(PRESET)
+# CUDA=1 builds the module for NVIDIA's GPUs, CUDA=0 does not; without it, CMake looks for a GPU.
+NVCC := $(shell command -v nvcc || PATH="$$CUDA_HOME/bin:/usr/local/cuda/bin" command -v nvcc)
+CUDA_OPTION = $(if $(CUDA),-DTRIREME_CUDA=$(if $(filter 0 OFF off,$(CUDA)),OFF,ON))
+test test-all bundle: CUDA ?= $(if $(NVCC),1)
 
-.PHONY: help deps build demo quick test test-all test-cluster test-gpu bench bench-gpu bundle install fuzz sanitize format tidy clean
+.PHONY: help deps deps-test build demo quick test test-all test-cluster test-gpu bench bench-gpu bundle install fuzz sanitize format tidy clean
 help:
 	@echo 'make demo      install what is needed, build, train mnist-cnn for one epoch on Fashion-MNIST'
 	@echo 'make quick     build, run the unit tests and a part of all others: under two minutes'
@@ -11,7 +15,7 @@ help:
 	@echo 'make test-all  the same with the whole matrix of strategies, models and settings, with oneDNN 3 and on Debian 13: hours'
 	@echo 'make test-cluster  what runs on a virtual Slurm cluster, also what takes minutes'
 	@echo 'make test-gpu  what needs a GPU: every op, training, the sanitizers of CUDA;  make bench-gpu: its figures'
-	@echo 'make build     the release build, in build/release'
+	@echo 'make build     the release build, in build/release;  CUDA=1: with the module for GPUs of NVIDIA, also where none is'
 	@echo 'make bench     the figures of docs/performance.md, side by side with PyTorch where it is installed'
 	@echo 'make install   honours DESTDIR and PREFIX'
 	@echo 'make bundle    build/trireme-VERSION-x86_64.tar.zst, which runs on any Linux where it is unpacked'
@@ -22,19 +26,24 @@ help:
 deps:
 	@scripts/install-deps
 
+deps-test:
+	@scripts/install-deps --test
+
 build: deps
-	@scripts/configure $(PRESET)
+	@scripts/configure $(PRESET) $(CUDA_OPTION)
 	@cmake --build $(BUILD) --target program
 
 demo: build
+	@scripts/install-deps --demo
 	@$(BUILD)/bin/trireme train recipes/mnist-cnn.yaml trainer.max_epochs=1 --run-dir runs/demo
 
-quick: build
+quick: deps-test
+	@scripts/configure $(PRESET) -DTRIREME_TESTS=ON
 	@cmake --build $(BUILD)
 	@scripts/test --quick
 
-test: build
-	@scripts/install-deps --test
+test: deps-test
+	@scripts/configure $(PRESET) -DTRIREME_TESTS=ON $(CUDA_OPTION)
 	@cmake --build $(BUILD)
 	@scripts/test
 
@@ -48,7 +57,8 @@ test-all: test test-cluster
 	@scripts/onednn3 || [ $$? = 77 ]
 	@scripts/debian trixie || [ $$? = 77 ]
 
-test-cluster: build
+test-cluster: deps-test
+	@scripts/configure $(PRESET) -DTRIREME_TESTS=ON
 	@cmake --build $(BUILD)
 	@CLUSTER=all scripts/test cluster
 
@@ -73,10 +83,10 @@ bundle: build
 	@scripts/install-deps --bundle
 	@scripts/bundle $(BUILD)
 
-fuzz: deps
+fuzz: deps-test
 	@scripts/fuzz $(or $(FUZZ_SECONDS),60)
 
-sanitize: deps
+sanitize: deps-test
 	@scripts/sanitize
 
 # Other versions format some lines differently.
@@ -84,7 +94,8 @@ format:
 	@clang-format --version | grep -q 'version 14\.' || { echo 'make format: needs clang-format 14' >&2; exit 2; }
 	@git ls-files --cached --others --exclude-standard '*.c' '*.h' '*.cu' '*.cpp' | xargs clang-format -i
 
-tidy: build
+tidy: deps-test
+	@scripts/configure $(PRESET) -DTRIREME_TESTS=ON
 	@git ls-files --cached --others --exclude-standard 'src/*.c' | xargs -P 2 -n 8 clang-tidy -p $(BUILD) --quiet
 
 clean:

@@ -25,7 +25,7 @@ endfunction()
 add_bundled(trireme src/cli/main.c $<TARGET_OBJECTS:rooms>)
 
 # What tests/gpu/test-gpu runs beside the program. They take from the rooms what they need.
-if(TRIREME_TESTS)
+if(BUILDS_TESTS)
   pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
   add_library(bundled_support OBJECT EXCLUDE_FROM_ALL tests/support/op_compare.c
     tests/support/op_families.c tests/support/op_families_training.c tests/support/op_session.c)

@@ -1,6 +1,7 @@
-# The module `cuda`: our kernels and the calls of CUDA, compiled by nvcc where there is one (the
-# PATH, $CUDA_HOME or /usr/local/cuda), for GPUs of compute capability 8.0 and 9.0 and, as PTX, for
-# later ones. It links the CUDA runtime statically, and nothing else of CUDA.
+# The module `cuda`: our kernels and the calls of CUDA, compiled by nvcc (of the PATH, $CUDA_HOME or
+# /usr/local/cuda) for GPUs of compute capability 8.0 and 9.0 and, as PTX, for later ones. It links
+# the CUDA runtime statically, and nothing else of CUDA. It takes longer to compile than all the
+# rest, so TRIREME_CUDA=AUTO builds it only where a GPU is.
 set(CUDA_FOLDER ${CMAKE_SOURCE_DIR}/src/device/cuda/module)
 file(GLOB CUDA_SOURCES CONFIGURE_DEPENDS ${CUDA_FOLDER}/*.cu)
 file(GLOB CUDA_HEADERS CONFIGURE_DEPENDS ${CUDA_FOLDER}/*.h ${CUDA_FOLDER}/../params*.h
@@ -12,7 +13,16 @@ if(NVCC)
   get_filename_component(CUDA_HOME ${CUDA_HOME}/../.. ABSOLUTE)
   find_library(CUDART cudart_static HINTS ${CUDA_HOME}/lib64 ${CUDA_HOME}/targets/x86_64-linux/lib)
 endif()
-if(NVCC AND CUDART)
+set(why "")
+if(TRIREME_CUDA STREQUAL AUTO AND NOT EXISTS /dev/nvidiactl AND NOT EXISTS /dev/dxg)
+  set(why "no GPU of NVIDIA is here (make build CUDA=1 builds it all the same)")
+elseif(NOT NVCC OR NOT CUDART)
+  set(why "no nvcc with its libraries was found")
+endif()
+if(TRIREME_CUDA AND (NOT why OR NOT TRIREME_CUDA STREQUAL AUTO))
+  if(why)
+    message(FATAL_ERROR "TRIREME_CUDA=${TRIREME_CUDA}: ${why}")
+  endif()
   set(objects)
   foreach(source ${CUDA_SOURCES})
     get_filename_component(name ${source} NAME_WE)
@@ -35,6 +45,6 @@ if(NVCC AND CUDART)
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/trireme)
   install(TARGETS module_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/trireme)
   add_dependencies(program module_cuda)
-else()
-  message(STATUS "--device cuda is left out: no nvcc (CUDA toolkit) was found")
+elseif(TRIREME_CUDA)
+  message(STATUS "without CUDA: ${why}")
 endif()

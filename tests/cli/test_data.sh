@@ -5,7 +5,7 @@ trireme=$(cd "$1" && pwd)/bin/trireme
 recipe=$PWD/recipes/mnist-cnn.yaml
 shared=/usr/share/datasets/fashion-mnist
 [ -f "$shared/train-images-idx3-ubyte.gz" ] || {
-    echo "Fashion-MNIST is not there: scripts/install-deps installs it"
+    echo "Fashion-MNIST is not there: scripts/install-deps --demo installs it"
     exit 77
 }
 folder=$(mktemp -d)

@@ -72,7 +72,7 @@ def main():
         print("skipped: needs root, and mounts of its own, to make a bare root")
         return 77
     if not os.path.exists(f"{BUILD}/lib/trireme/cuda.so"):
-        print("without the module cuda: no nvcc was found")
+        print("without the module cuda: it was not built (TRIREME_CUDA)")
     with tempfile.TemporaryDirectory(prefix="trireme-gpu-bundle-") as folder:
         os.chmod(folder, 0o755)
         archive = make(f"{folder}/made")

@@ -58,7 +58,19 @@ def main():
         for name in ("installed", "sources", "calls"):
             lines(folder, name, [])
 
-        nothing = install_deps(folder)
+        # What make build needs has no test programs, shells or clusters in it.
+        program = install_deps(folder)
+        needed = set(program.stderr.partition(" has ")[2].split())
+        assert {"gcc", "cmake", "libdnnl-dev", "libucx-dev"} < needed, program
+        assert not needed & {"libcmocka-dev", "clang", "slurm-wlm", "zsh", "fish", "munge",
+                             "iptables", "buildah", "dataset-fashion-mnist"}, needed
+        lines(folder, "sources", needed)
+        assert install_deps(folder).returncode == 0
+        assert set(lines(folder, "installed")) == needed
+        for name in ("installed", "sources", "calls"):
+            lines(folder, name, [])
+
+        nothing = install_deps(folder, "--test")
         assert nothing.returncode == 2, nothing
         assert len(nothing.stderr.splitlines()) == 1 and "libdnnl-dev" in nothing.stderr, nothing
         wanted = nothing.stderr.partition(" has ")[2].split()
@@ -66,16 +78,16 @@ def main():
         assert not any("install" in call for call in lines(folder, "calls")), "asked for nothing"
 
         lines(folder, "sources", [name for name in wanted if name != "libisal-dev"])
-        one = install_deps(folder)
+        one = install_deps(folder, "--test")
         assert one.returncode == 2 and one.stderr.rstrip().endswith(" has libisal-dev"), one.stderr
         assert lines(folder, "installed") == []
 
         lines(folder, "sources", [*wanted, "libclang-rt-77-dev"])  # as many as the clang here
-        done = install_deps(folder)
+        done = install_deps(folder, "--test")
         assert done.returncode == 0 and not done.stderr, done
         assert set(lines(folder, "installed")) == {*wanted, "libclang-rt-77-dev"}
         lines(folder, "calls", [])
-        again = install_deps(folder)
+        again = install_deps(folder, "--test")
         assert again.returncode == 0 and not again.stdout and lines(folder, "calls") == [], again
 
         wrong = install_deps(folder, "--everything")

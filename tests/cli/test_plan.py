@@ -278,10 +278,11 @@ def check_gpus():
     # Without a module, a GPU can be planned for but not driven.
     with tempfile.TemporaryDirectory() as none:
         for device, module in ("mi250x", "hip"), ("a10", "cuda"):
-            text = plan(*small, f"cuda:{device}", env={**os.environ, "TRIREME_MODULES": none}).stderr
+            modules = {**os.environ, "TRIREME_MODULES": none}
+            text = plan(*small, f"cuda:{device}", env=modules).stderr
             assert text.count("\n") == 1 and f"cuda:{device}" in text and module in text, text
         open(os.path.join(none, "cuda.so"), "w", encoding="utf-8").close()
-        assert not plan(*small, "cuda:a10", env={**os.environ, "TRIREME_MODULES": none}).stderr
+        assert not plan(*small, "cuda:a10", env=modules).stderr
     if os.path.exists("/dev/nvidiactl"):
         return
     absent = plan("recipes/mnist-cnn.yaml", "--device", "cuda", code=2).stderr

@@ -309,7 +309,7 @@ def check_no_data(folder):
 
 
 if __name__ == "__main__":
-    assert shutil.which("shellcheck"), "there is no shellcheck: scripts/install-deps installs it"
+    assert shutil.which("shellcheck"), "no shellcheck: scripts/install-deps --test installs it"
     with tempfile.TemporaryDirectory(prefix="trireme-submit-") as place:
         os.environ.update(with_modules(tempfile.mkdtemp(dir=place), "cuda", "hip"))
         sys.exit(check_all([check_list, check_known_facts, check_every_site, check_refused,
