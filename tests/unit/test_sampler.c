@@ -1,6 +1,7 @@
 // Tests the order of samples and their division among replicas.
 #include "data/sampler.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,22 +54,65 @@ static void test_epochs_and_seeds_differ(void **state) {
     assert_true(correlation > -0.02 && correlation < 0.02);
 }
 
-// All orders of 4 items appear about equally often over many epochs.
+// How many standard deviations chi² lies above what equally likely cases give on average. `seen`
+// has the counts of `cases` cases in `draws` draws.
+static double excess(const int *seen, int cases, double draws) {
+    double expected = draws / cases, chi = 0;
+    for (int i = 0; i < cases; i++) chi += (seen[i] - expected) * (seen[i] - expected) / expected;
+    return (chi - (cases - 1)) / sqrt(2.0 * (cases - 1));
+}
+
+// The number of an order among all N! orders: digit k of a mixed base counts later, smaller items.
+static int number_of(const tri_permutation *order) {
+    int number = 0;
+    for (int64_t k = 0; k < order->count; k++) {
+        int smaller = 0;
+        for (int64_t later = k + 1; later < order->count; later++)
+            smaller += tri_permutation_at(order, later) < tri_permutation_at(order, k);
+        number = number * (int)(order->count - k) + smaller;
+    }
+    return number;
+}
+
+// Over many epochs all orders of 2 to 6 items appear equally often.
 static void test_small_orders_are_fair(void **state) {
-    enum { EPOCHS = 24000 };
-    int seen[256] = {0}, distinct = 0;
-    for (int64_t epoch = 0; epoch < EPOCHS; epoch++) {
-        tri_permutation order = tri_permutation_make(1, epoch, 4);
-        int code = 0;
-        for (int64_t k = 0; k < 4; k++) code = code * 4 + (int)tri_permutation_at(&order, k);
-        seen[code]++;
+    enum { EPOCHS = 40000, MOST_ORDERS = 720 };
+    for (int64_t count = 2, orders = 2; count <= 6; orders *= ++count) {
+        int seen[MOST_ORDERS] = {0};
+        for (int64_t epoch = 0; epoch < EPOCHS; epoch++) {
+            tri_permutation order = tri_permutation_make(1, epoch, count);
+            seen[number_of(&order)]++;
+        }
+        double above = excess(seen, (int)orders, EPOCHS);
+        if (above > 4) fail_msg("orders of %lld items: %g", (long long)count, above);
     }
-    for (int i = 0; i < 256; i++) {
-        if (!seen[i]) continue;
-        distinct++;
-        assert_true(seen[i] > 800 && seen[i] < 1200);
+}
+
+// With more items, all pairs follow each other equally often, and each item is equally often at
+// each position.
+static void test_neighbours_are_fair(void **state) {
+    static const int64_t counts[] = {7, 8, 9, 16, 32, 64};
+    enum { EPOCHS = 10000, MOST = 64 };
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        static int pairs[MOST * MOST], places[MOST * MOST];
+        int64_t count = counts[i];
+        memset(pairs, 0, sizeof pairs);
+        memset(places, 0, sizeof places);
+        for (int64_t epoch = 0; epoch < EPOCHS; epoch++) {
+            tri_permutation order = tri_permutation_make(1, epoch, count);
+            for (int64_t k = 0; k < count; k++) {
+                int64_t item = tri_permutation_at(&order, k);
+                places[k * count + item]++;
+                if (k == 0) continue;
+                int64_t before = tri_permutation_at(&order, k - 1);
+                pairs[before * (count - 1) + item - (item > before)]++;
+            }
+        }
+        double of_places = excess(places, (int)(count * count), (double)(EPOCHS * count)),
+               of_pairs = excess(pairs, (int)(count * (count - 1)), (double)(EPOCHS * (count - 1)));
+        if (of_places > 5 || of_pairs > 5)
+            fail_msg("%lld items: places %g, pairs %g", (long long)count, of_places, of_pairs);
     }
-    assert_int_equal(distinct, 24);
 }
 
 // Checks that, however a step is divided, an epoch has every sample once, and the sizes and numbers
@@ -195,6 +239,7 @@ int main(void) {
         cmocka_unit_test(test_is_permutation),
         cmocka_unit_test(test_epochs_and_seeds_differ),
         cmocka_unit_test(test_small_orders_are_fair),
+        cmocka_unit_test(test_neighbours_are_fair),
         cmocka_unit_test(test_every_sample_once),
         cmocka_unit_test(test_division),
         cmocka_unit_test(test_refuses),
