@@ -250,6 +250,31 @@ const tri_option *tri_option_row_of_type(const tri_option_table *table, tri_opti
     return NULL;
 }
 
+// Finds the row of one key, in the table or in any of its variants.
+static const tri_option *find_any_row(const tri_option_table *table, const char *key) {
+    const tri_option *row = find_row(table->rows, table->count, key);
+    for (int i = 0; !row && i < table->variant_count; i++)
+        row = find_row(table->variants[i].rows, table->variants[i].count, key);
+    return row;
+}
+
+const tri_option *tri_option_find(const tri_option_table *table, const char *path,
+                                  tri_option_change *change) {
+    const tri_option *row = NULL;
+    *change = TRI_CHANGE_NEVER;
+    while (table) {
+        char key[128];
+        size_t length = strcspn(path, ".");
+        snprintf(key, sizeof key, "%.*s", (int)length, path);
+        row = find_any_row(table, key);
+        if (row && row->change > *change) *change = row->change;
+        if (!row || !path[length]) break;
+        table = row->table;
+        path += length + 1;
+    }
+    return row;
+}
+
 static const tri_option_variant *find_variant(const tri_option_table *table, const char *name) {
     for (int i = 0; name && i < table->variant_count; i++)
         if (!strcmp(table->variants[i].name, name)) return &table->variants[i];

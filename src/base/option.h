@@ -37,6 +37,23 @@ typedef enum tri_option_type {
 
 enum { TRI_AUTO = -1 };
 
+// Whether an option's text (a text, or each text of a list or map) names a file or folder.
+// recipe/paths.h says how such a text is read.
+typedef enum tri_option_path {
+    TRI_PATH_NONE,      // it does not
+    TRI_PATH_ANY,       // it does
+    TRI_PATH_OR_NAME,   // it does if it begins with "/", "./", "../", "~/" or "$"
+    TRI_PATH_IN_FOLDER, // it does; it starts at the folder of the option `path` beside it, if set
+} tri_option_path;
+
+// Whether a run may be continued with another value of the option. For a section, the rule holds
+// for all options in it.
+typedef enum tri_option_change {
+    TRI_CHANGE_NEVER,    // no: the value defines the run
+    TRI_CHANGE_ON_ORDER, // yes, if the user says so (train --resume-with)
+    TRI_CHANGE_FREELY,   // yes: what the run computes does not depend on the value
+} tri_option_change;
+
 typedef struct tri_amount {
     double value; // a whole number if !is_fraction
     bool is_fraction;
@@ -79,6 +96,8 @@ typedef struct tri_option {
     const tri_option_table *const *kinds;
     int length;       // required length of a list; 0: any
     const char *help; // one line that describes the option
+    tri_option_path path;
+    tri_option_change change;
 } tri_option;
 
 // A variant: a named kind of a section (optimizer: sgd, adam …) with additional rows for the same
@@ -118,10 +137,19 @@ tri_tree *tri_option_encode(tri_arena *arena, const tri_option_table *table, con
 const char *tri_option_allowed(tri_arena *arena, const tri_option *row, const tri_tree *node);
 // Finds the table's first row of this type; NULL: there is none.
 const tri_option *tri_option_row_of_type(const tri_option_table *table, tri_option_type type);
+// Finds the row of the option at `path`, such as "optimizer.lr", in the table or in any of its
+// variants; of a path that leads into an option's own value, such as "data.train.images", that
+// option's row. NULL: there is none. *change: whether it may change, by its row and the sections
+// that contain it.
+const tri_option *tri_option_find(const tri_option_table *table, const char *path,
+                                  tri_option_change *change);
 
 // Finds the word of `known` (NULL entries are skipped) that is nearest to `word` by edit distance;
 // NULL: none is so near that a typing error is likely.
 const char *tri_option_nearest(const char *word, const char *const *known, int count);
+
+// The macros of rows take further members of tri_option behind the help text, such as
+// .change = TRI_CHANGE_FREELY.
 
 // A member's offset, with a check at compile time that the member has the type of its row, because
 // a row is read through a void pointer.
@@ -134,47 +162,51 @@ const char *tri_option_nearest(const char *word, const char *const *known, int c
         .default_yaml = (text), .help = (words), __VA_ARGS__                                       \
     }
 
-#define TRI_OPTION_BOOL(S, member, text, words)                                                    \
-    TRI_OPTION_ROW(S, member, bool, TRI_OPTION_IS_BOOL, text, words, .max = 0)
-#define TRI_OPTION_INT(S, member, text, least, most, words)                                        \
+#define TRI_OPTION_BOOL(S, member, text, words, ...)                                               \
+    TRI_OPTION_ROW(S, member, bool, TRI_OPTION_IS_BOOL, text, words, .max = 0, __VA_ARGS__)
+#define TRI_OPTION_INT(S, member, text, least, most, words, ...)                                   \
     TRI_OPTION_ROW(S, member, int64_t, TRI_OPTION_IS_INT, text, words, .min = (double)(least),     \
-                   .max = (double)(most))
-#define TRI_OPTION_INT_OR_AUTO(S, member, text, least, most, words)                                \
+                   .max = (double)(most), __VA_ARGS__)
+#define TRI_OPTION_INT_OR_AUTO(S, member, text, least, most, words, ...)                           \
     TRI_OPTION_ROW(S, member, int64_t, TRI_OPTION_IS_INT_OR_AUTO, text, words,                     \
-                   .min = (double)(least), .max = (double)(most))
-#define TRI_OPTION_BOOL_OR_INT(S, member, text, least, most, words)                                \
+                   .min = (double)(least), .max = (double)(most), __VA_ARGS__)
+#define TRI_OPTION_BOOL_OR_INT(S, member, text, least, most, words, ...)                           \
     TRI_OPTION_ROW(S, member, int64_t, TRI_OPTION_IS_BOOL_OR_INT, text, words,                     \
-                   .min = (double)(least), .max = (double)(most))
-#define TRI_OPTION_FLOAT(S, member, text, least, most, words)                                      \
+                   .min = (double)(least), .max = (double)(most), __VA_ARGS__)
+#define TRI_OPTION_FLOAT(S, member, text, least, most, words, ...)                                 \
     TRI_OPTION_ROW(S, member, double, TRI_OPTION_IS_FLOAT, text, words, .min = (least),            \
-                   .max = (most))
-#define TRI_OPTION_AMOUNT(S, member, text, words)                                                  \
-    TRI_OPTION_ROW(S, member, tri_amount, TRI_OPTION_IS_AMOUNT, text, words, .max = 1e15)
-#define TRI_OPTION_DURATION(S, member, text, words)                                                \
-    TRI_OPTION_ROW(S, member, double, TRI_OPTION_IS_DURATION, text, words, .max = 1e9)
-#define TRI_OPTION_STRING(S, member, text, words)                                                  \
-    TRI_OPTION_ROW(S, member, const char *, TRI_OPTION_IS_STRING, text, words, .max = 0)
-#define TRI_OPTION_CHOICE(S, member, text, names, words)                                           \
+                   .max = (most), __VA_ARGS__)
+#define TRI_OPTION_AMOUNT(S, member, text, words, ...)                                             \
+    TRI_OPTION_ROW(S, member, tri_amount, TRI_OPTION_IS_AMOUNT, text, words, .max = 1e15,          \
+                   __VA_ARGS__)
+#define TRI_OPTION_DURATION(S, member, text, words, ...)                                           \
+    TRI_OPTION_ROW(S, member, double, TRI_OPTION_IS_DURATION, text, words, .max = 1e9, __VA_ARGS__)
+#define TRI_OPTION_STRING(S, member, text, words, ...)                                             \
+    TRI_OPTION_ROW(S, member, const char *, TRI_OPTION_IS_STRING, text, words, .max = 0,           \
+                   __VA_ARGS__)
+#define TRI_OPTION_CHOICE(S, member, text, names, words, ...)                                      \
     {                                                                                              \
         .key = #member, .type = TRI_OPTION_IS_CHOICE, .default_yaml = (text), .choices = (names),  \
         .offset = offsetof(S, member) +                                                            \
                   0 * sizeof(char[sizeof(((S *)0)->member) == sizeof(int) ? 1 : -1]),              \
-        .help = (words)                                                                            \
+        .help = (words), __VA_ARGS__                                                               \
     }
-#define TRI_OPTION_INTS(S, member, text, least, most, elements, words)                             \
+#define TRI_OPTION_INTS(S, member, text, least, most, elements, words, ...)                        \
     TRI_OPTION_ROW(S, member, tri_ints, TRI_OPTION_IS_INTS, text, words, .min = (double)(least),   \
-                   .max = (double)(most), .length = (elements))
-#define TRI_OPTION_FLOATS(S, member, text, least, most, elements, words)                           \
+                   .max = (double)(most), .length = (elements), __VA_ARGS__)
+#define TRI_OPTION_FLOATS(S, member, text, least, most, elements, words, ...)                      \
     TRI_OPTION_ROW(S, member, tri_doubles, TRI_OPTION_IS_FLOATS, text, words, .min = (least),      \
-                   .max = (most), .length = (elements))
-#define TRI_OPTION_STRINGS(S, member, text, words)                                                 \
-    TRI_OPTION_ROW(S, member, tri_strings, TRI_OPTION_IS_STRINGS, text, words, .max = 0)
-#define TRI_OPTION_TREE(S, member, text, words)                                                    \
-    TRI_OPTION_ROW(S, member, const tri_tree *, TRI_OPTION_IS_TREE, text, words, .max = 0)
-#define TRI_OPTION_NESTED(S, member, T, nested, words)                                             \
-    TRI_OPTION_ROW(S, member, T, TRI_OPTION_IS_TABLE, NULL, words, .table = (nested))
-#define TRI_OPTION_NAME(S, member, text, words)                                                    \
-    TRI_OPTION_ROW(S, member, const char *, TRI_OPTION_IS_NAME, text, words, .max = 0)
+                   .max = (most), .length = (elements), __VA_ARGS__)
+#define TRI_OPTION_STRINGS(S, member, text, words, ...)                                            \
+    TRI_OPTION_ROW(S, member, tri_strings, TRI_OPTION_IS_STRINGS, text, words, .max = 0,           \
+                   __VA_ARGS__)
+#define TRI_OPTION_TREE(S, member, text, words, ...)                                               \
+    TRI_OPTION_ROW(S, member, const tri_tree *, TRI_OPTION_IS_TREE, text, words, .max = 0,         \
+                   __VA_ARGS__)
+#define TRI_OPTION_NESTED(S, member, T, nested, words, ...)                                        \
+    TRI_OPTION_ROW(S, member, T, TRI_OPTION_IS_TABLE, NULL, words, .table = (nested), __VA_ARGS__)
+#define TRI_OPTION_NAME(S, member, text, words, ...)                                               \
+    TRI_OPTION_ROW(S, member, const char *, TRI_OPTION_IS_NAME, text, words, .max = 0, __VA_ARGS__)
 #define TRI_OPTION_REST(S, member, words)                                                          \
     TRI_OPTION_ROW(S, member, const tri_tree *, TRI_OPTION_IS_REST, NULL, words, .max = 0)
 

@@ -13,35 +13,43 @@ static const tri_option common_rows[] = {
 };
 
 static const tri_option sgd_rows[] = {
-    TRI_OPTION_FLOAT(S, lr, "1e-3", 0, 1e6, "learning rate"),
+    TRI_OPTION_FLOAT(S, lr, "1e-3", 0, 1e6, "learning rate", .change = TRI_CHANGE_ON_ORDER),
     TRI_OPTION_FLOAT(S, momentum, "0", 0, 1,
                      "fraction of the last update that is added to the next"),
     TRI_OPTION_FLOAT(S, dampening, "0", 0, 1,
                      "fraction of the gradient that is not added to the momentum"),
     TRI_OPTION_BOOL(S, nesterov, "false", "Nesterov's momentum"),
-    TRI_OPTION_FLOAT(S, weight_decay, "0", 0, 1e6, "L2 penalty, added to the gradient"),
+    TRI_OPTION_FLOAT(S, weight_decay, "0", 0, 1e6, "L2 penalty, added to the gradient",
+                     .change = TRI_CHANGE_ON_ORDER),
 };
 
 static const tri_option adam_rows[] = {
-    TRI_OPTION_FLOAT(S, lr, "1e-3", 0, 1e6, "learning rate"),
-    TRI_OPTION_FLOATS(S, betas, "[0.9, 0.999]", 0, 1, 2, "decay of the mean and of the square"),
-    TRI_OPTION_FLOAT(S, eps, "1e-8", 0, 1, "added to the denominator"),
-    TRI_OPTION_FLOAT(S, weight_decay, "0", 0, 1e6, "L2 penalty, added to the gradient"),
+    TRI_OPTION_FLOAT(S, lr, "1e-3", 0, 1e6, "learning rate", .change = TRI_CHANGE_ON_ORDER),
+    TRI_OPTION_FLOATS(S, betas, "[0.9, 0.999]", 0, 1, 2, "decay of the mean and of the square",
+                      .change = TRI_CHANGE_ON_ORDER),
+    TRI_OPTION_FLOAT(S, eps, "1e-8", 0, 1, "added to the denominator",
+                     .change = TRI_CHANGE_ON_ORDER),
+    TRI_OPTION_FLOAT(S, weight_decay, "0", 0, 1e6, "L2 penalty, added to the gradient",
+                     .change = TRI_CHANGE_ON_ORDER),
 };
 
 static const tri_option adamw_rows[] = {
-    TRI_OPTION_FLOAT(S, lr, "1e-3", 0, 1e6, "learning rate"),
-    TRI_OPTION_FLOATS(S, betas, "[0.9, 0.999]", 0, 1, 2, "decay of the mean and of the square"),
-    TRI_OPTION_FLOAT(S, eps, "1e-8", 0, 1, "added to the denominator"),
-    TRI_OPTION_FLOAT(S, weight_decay, "0.01", 0, 1e6,
-                     "weights shrink by lr times this each update"),
+    TRI_OPTION_FLOAT(S, lr, "1e-3", 0, 1e6, "learning rate", .change = TRI_CHANGE_ON_ORDER),
+    TRI_OPTION_FLOATS(S, betas, "[0.9, 0.999]", 0, 1, 2, "decay of the mean and of the square",
+                      .change = TRI_CHANGE_ON_ORDER),
+    TRI_OPTION_FLOAT(S, eps, "1e-8", 0, 1, "added to the denominator",
+                     .change = TRI_CHANGE_ON_ORDER),
+    TRI_OPTION_FLOAT(S, weight_decay, "0.01", 0, 1e6, "weights shrink by lr times this each update",
+                     .change = TRI_CHANGE_ON_ORDER),
 };
 
 static const tri_option adadelta_rows[] = {
-    TRI_OPTION_FLOAT(S, lr, "1.0", 0, 1e6, "learning rate"),
-    TRI_OPTION_FLOAT(S, rho, "0.9", 0, 1, "decay of the averages of squares"),
-    TRI_OPTION_FLOAT(S, eps, "1e-6", 0, 1, "added under the roots"),
-    TRI_OPTION_FLOAT(S, weight_decay, "0", 0, 1e6, "L2 penalty, added to the gradient"),
+    TRI_OPTION_FLOAT(S, lr, "1.0", 0, 1e6, "learning rate", .change = TRI_CHANGE_ON_ORDER),
+    TRI_OPTION_FLOAT(S, rho, "0.9", 0, 1, "decay of the averages of squares",
+                     .change = TRI_CHANGE_ON_ORDER),
+    TRI_OPTION_FLOAT(S, eps, "1e-6", 0, 1, "added under the roots", .change = TRI_CHANGE_ON_ORDER),
+    TRI_OPTION_FLOAT(S, weight_decay, "0", 0, 1e6, "L2 penalty, added to the gradient",
+                     .change = TRI_CHANGE_ON_ORDER),
 };
 
 static const tri_option_variant optimizers[] = {
@@ -69,7 +77,8 @@ const tri_option_table tri_optimizer_table = TRI_OPTION_TABLE(
 static const tri_option model_rows[] = {
     TRI_OPTION_STRING(tri_model_options, name, NULL,
                       "a built-in model, or ./FILE.so: a shared object with a task, whose code is "
-                      "executed"),
+                      "executed",
+                      .path = TRI_PATH_OR_NAME),
     TRI_OPTION_ROW(tri_model_options, options, const tri_tree *, TRI_OPTION_IS_REST, NULL,
                    "the model's own options", .kinds = tri_model_tables),
 };

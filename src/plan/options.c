@@ -84,7 +84,8 @@ static const tri_option strategy_rows[] = {
         "uses: the optimizer's states, or the parameters' own ranges and masters too"),
     TRI_OPTION_STRING(tri_strategy_options, offload_path, NULL,
                       "of offload: folder of the file, on a fast local disk; if not given, a GPU's "
-                      "state goes to pinned memory of the host, a CPU's to TMPDIR or /tmp"),
+                      "state goes to pinned memory of the host, a CPU's to TMPDIR or /tmp",
+                      .path = TRI_PATH_ANY),
     TRI_OPTION_CHOICE(
         tri_strategy_options, offload_step, "auto", offload_steps,
         "of offload to a GPU's host: where the optimizer runs. device: states are copied to the "
@@ -135,9 +136,11 @@ static const tri_option batch_rows[] = {
                            "samples of a step, over all ranks; auto: batch.micro times "
                            "trainer.accumulate_grad_batches on each replica"),
     TRI_OPTION_INT(tri_batch_options, micro, "0", 0, TRI_MAX_BATCH,
-                   "samples of a micro-batch; 0: one micro-batch per replica"),
+                   "samples of a micro-batch; 0: one micro-batch per replica",
+                   .change = TRI_CHANGE_ON_ORDER),
     TRI_OPTION_INT(tri_batch_options, eval, "0", 0, TRI_MAX_BATCH,
-                   "samples of an evaluation batch on one replica; 0: chosen"),
+                   "samples of an evaluation batch on one replica; 0: chosen",
+                   .change = TRI_CHANGE_FREELY),
 };
 
 static tri_status check_batch(const void *options, const tri_tree *map) {

@@ -9,7 +9,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 // Sets the sizes of a batch. A configuration may give any of train_batch_size,
 // train_micro_batch_size_per_gpu and gradient_accumulation_steps; in DeepSpeed, the first is the
@@ -89,8 +88,7 @@ tri_status tri_deepspeed_parse(tri_arena *arena, char *text, size_t size, const 
     return read_map(&reader, map);
 }
 
-tri_status tri_deepspeed_read(tri_arena *arena, const tri_tree *node, const char *recipe_file,
-                              tri_deepspeed *out) {
+tri_status tri_deepspeed_read(tri_arena *arena, const tri_tree *node, tri_deepspeed *out) {
     *out = (tri_deepspeed){0};
     if (node->kind == TRI_TREE_MAP) {
         deepspeed_reader reader = {
@@ -101,12 +99,7 @@ tri_status tri_deepspeed_read(tri_arena *arena, const tri_tree *node, const char
     }
     if (node->kind != TRI_TREE_SCALAR || !*node->text)
         return tri_tree_fail(node, "'deepspeed' has to be the name of a file, or a mapping");
-    const char *path = node->text, *slash = strrchr(recipe_file, '/');
-    if (path[0] != '/' && slash && access(path, F_OK) != 0) {
-        const char *beside =
-            tri_arena_printf(arena, "%.*s/%s", (int)(slash - recipe_file), recipe_file, path);
-        if (access(beside, F_OK) == 0) path = beside;
-    }
+    const char *path = node->text;
     char *text;
     size_t size;
     TRI_TRY(tri_os_read_file(path, TRI_MAX_RECIPE_BYTES, &text, &size));

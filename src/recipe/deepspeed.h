@@ -6,12 +6,10 @@
 
 #include "recipe/deepspeed_settings.h"
 
-// Reads the configuration. `node` is the name of its file (relative to the working directory, or
-// else to the folder of the recipe at `recipe_file`), or the configuration itself as a map. The
-// value "auto" sets nothing. TRI_BAD_INPUT: a key is not known (the message has the nearest one),
-// or a setting is not supported.
-tri_status tri_deepspeed_read(tri_arena *arena, const tri_tree *node, const char *recipe_file,
-                              tri_deepspeed *out);
+// Reads the configuration. `node` is the path of its file, or the configuration itself as a map.
+// The value "auto" sets nothing. TRI_BAD_INPUT: a key is not known (the message has the nearest
+// one), or a setting is not supported.
+tri_status tri_deepspeed_read(tri_arena *arena, const tri_tree *node, tri_deepspeed *out);
 // Reads the configuration from `text`, which is modified; `file` is its name for messages.
 tri_status tri_deepspeed_parse(tri_arena *arena, char *text, size_t size, const char *file,
                                tri_deepspeed *out);

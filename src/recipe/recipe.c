@@ -9,33 +9,45 @@
 #include "recipe/alias.h"
 #include "recipe/deepspeed.h"
 #include "recipe/missing.h"
+#include "recipe/paths.h"
 #include "recipe/renamed.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define R tri_recipe
 
 static const tri_option rows[] = {
-    TRI_OPTION_STRING(R, name, NULL, "name of the run; not set: the model's name"),
+    TRI_OPTION_STRING(R, name, NULL, "name of the run; not set: the model's name",
+                      .change = TRI_CHANGE_FREELY),
     TRI_OPTION_INT(R, seed, "1", 0, 9.2e18, "seed of initial weights, sample order and dropout"),
     TRI_OPTION_NESTED(R, model, tri_model_options, &tri_model_table, "the network to train"),
     TRI_OPTION_STRING(R, init, NULL,
                       "initial weights: a safetensors file, the index of a model in several, or "
-                      "the folder of a model or run"),
+                      "the folder of a model or run",
+                      .path = TRI_PATH_ANY),
     TRI_OPTION_NESTED(R, data, tri_data_options, &tri_data_table, "the data to train on"),
     TRI_OPTION_NESTED(R, batch, tri_batch_options, &tri_batch_table, "samples per step"),
     TRI_OPTION_NESTED(R, optimizer, tri_optimizer_options, &tri_optimizer_table, "the optimizer"),
-    TRI_OPTION_NESTED(R, schedule, tri_schedule_options, &tri_schedule_table, "the learning rate"),
+    TRI_OPTION_NESTED(R, schedule, tri_schedule_options, &tri_schedule_table, "the learning rate",
+                      .change = TRI_CHANGE_ON_ORDER),
     TRI_OPTION_NESTED(R, trainer, tri_trainer_options, &tri_trainer_table, "the training loop"),
     TRI_OPTION_NESTED(R, strategy, tri_strategy_options, &tri_strategy_table,
-                      "how the ranks divide the work"),
+                      "how the ranks divide the work", .change = TRI_CHANGE_FREELY),
     TRI_OPTION_NESTED(R, checkpoint, tri_checkpoint_options, &tri_checkpoint_table,
-                      "when to save, and which checkpoints to keep"),
-    TRI_OPTION_NESTED(R, log, tri_log_options, &tri_log_table, "what to log"),
-    TRI_OPTION_NESTED(R, comm, tri_comm_options, &tri_comm_table, "how ranks communicate"),
-    TRI_OPTION_TREE(R, deepspeed, NULL, "file of a DeepSpeed configuration, or the configuration"),
+                      "when to save, and which checkpoints to keep", .change = TRI_CHANGE_FREELY),
+    TRI_OPTION_NESTED(R, log, tri_log_options, &tri_log_table, "what to log",
+                      .change = TRI_CHANGE_FREELY),
+    TRI_OPTION_NESTED(R, comm, tri_comm_options, &tri_comm_table, "how ranks communicate",
+                      .change = TRI_CHANGE_FREELY),
+    TRI_OPTION_TREE(R, deepspeed, NULL, "file of a DeepSpeed configuration, or the configuration",
+                    .path = TRI_PATH_ANY),
+    TRI_OPTION_STRING(
+        R, recorded_in, NULL,
+        "the run folder, in the recipe that a run writes there: where a path is gone, "
+        "it is looked for beside the folder's new place",
+        .change = TRI_CHANGE_FREELY),
 };
 
 const tri_option_table tri_recipe_table =
@@ -78,9 +90,10 @@ static tri_status merge_deepspeed(tri_arena *arena, tri_tree *root, const char *
     *out = (tri_deepspeed){0};
     for (int i = 0; i < count; i++)
         if (is_deepspeed(overrides[i])) TRI_TRY(tri_tree_override(arena, root, overrides[i]));
-    const tri_tree *node = tri_tree_get(root, "deepspeed");
+    tri_tree *node = tri_tree_get(root, "deepspeed");
     if (!tri_tree_is_null(node)) {
-        TRI_TRY(tri_deepspeed_read(arena, node, file, out));
+        TRI_TRY(tri_recipe_settle_path(arena, node, file));
+        TRI_TRY(tri_deepspeed_read(arena, node, out));
         const tri_tree *name = tri_tree_find(root, "strategy.name");
         if (name && name->kind == TRI_TREE_SCALAR && !strcmp(name->text, "deepspeed"))
             // The configuration's zero_optimization.stage chooses the strategy instead.
@@ -94,40 +107,6 @@ static tri_status merge_deepspeed(tri_arena *arena, tri_tree *root, const char *
     }
     tri_tree_remove(root, "deepspeed");
     return TRI_OK;
-}
-
-// Decides what a relative path in a recipe's file means: it starts at the working directory or, if
-// nothing exists there, at the recipe's folder, so that a recipe can be shipped with its data.
-static void settle_path(tri_arena *arena, tri_tree *node, const char *file) {
-    const char *slash = strrchr(file, '/');
-    if (!slash || !node || node->kind != TRI_TREE_SCALAR || !node->file) return;
-    if (strcmp(node->file, file) != 0 || node->text[0] == '/' || !node->text[0]) return;
-    if (access(node->text, F_OK) == 0) return;
-    char *beside = tri_arena_printf(arena, "%.*s/%s", (int)(slash - file), file, node->text);
-    if (access(beside, F_OK) == 0) node->text = beside;
-}
-
-// True if `folder` contains the file that `text` names, which is FILE or FILE.npz:ARRAY.
-static bool has_file(tri_arena *arena, const char *folder, const char *text) {
-    const char *path = tri_arena_printf(arena, "%s%s", folder, text), *colon = strrchr(path, ':');
-    if (access(path, F_OK) == 0) return true;
-    return colon && access(tri_arena_printf(arena, "%.*s", (int)(colon - path), path), F_OK) == 0;
-}
-
-// For a recipe without data.path: if the training file lies beside the recipe, and not in the
-// working directory, data.path becomes the recipe's folder, so that a recipe can be shipped with
-// its data.
-static void settle_files(tri_arena *arena, tri_tree *root, const char *file) {
-    tri_tree *data = tri_tree_get(root, "data");
-    const tri_tree *train = tri_tree_find(root, "data.train");
-    const char *slash = strrchr(file, '/');
-    if (train && train->kind == TRI_TREE_MAP && train->count > 0) train = train->items[0];
-    if (!slash || !train || train->kind != TRI_TREE_SCALAR || !train->file) return;
-    if (!tri_tree_is_null(tri_tree_get(data, "path")) || strcmp(train->file, file) != 0) return;
-    if (train->text[0] == '/' || !train->text[0] || has_file(arena, "", train->text)) return;
-    const char *folder = tri_arena_printf(arena, "%.*s/", (int)(slash - file), file);
-    if (has_file(arena, folder, train->text))
-        tri_tree_put(arena, data, "path", tri_tree_string(arena, folder));
 }
 
 // Sets the model's name, if the recipe has none, to that of the program's own model (`task`). Sets
@@ -173,8 +152,7 @@ static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
     tri_recipe_dropped dropped = {{NULL}};
     TRI_TRY(merge_deepspeed(arena, root, file, overrides, count, &dropped, &deepspeed));
     TRI_TRY(apply_overrides(arena, root, overrides, count, &dropped, &deepspeed.notes));
-    settle_path(arena, tri_tree_find(root, "data.path"), file);
-    settle_files(arena, root, file);
+    TRI_TRY(tri_recipe_settle_paths(arena, &tri_recipe_table, root, file));
     TRI_TRY(tri_recipe_settle_strategy(arena, root));
     TRI_TRY(tri_recipe_refuse_missing(arena, root));
     TRI_TRY(tri_option_decode(arena, &tri_recipe_table, root, out));
@@ -209,47 +187,26 @@ void tri_recipe_log_notes(const tri_recipe *recipe) {
 tri_tree *tri_recipe_tree(tri_arena *arena, const tri_recipe *recipe) {
     tri_tree *root = tri_option_encode(arena, &tri_recipe_table, recipe);
     tri_tree_remove(root, "deepspeed");
+    tri_tree_remove(root, "recorded_in");
     return root;
+}
+
+char *tri_recipe_record(tri_arena *arena, const tri_recipe *recipe, const char *run_dir) {
+    char real[PATH_MAX];
+    tri_tree *root = tri_recipe_tree(arena, recipe);
+    tri_recipe_complete_paths(arena, &tri_recipe_table, root);
+    if (realpath(run_dir, real))
+        tri_tree_put(arena, root, "recorded_in", tri_tree_string(arena, real));
+    return tri_yaml_emit(arena, root);
 }
 
 char *tri_recipe_emit(tri_arena *arena, const tri_recipe *recipe) {
     return tri_yaml_emit(arena, tri_recipe_tree(arena, recipe));
 }
 
-// Keys that may change between a run and its continuation, because they do not change what the run
-// computes. A section stands for all its keys.
-static const char *const free_keys[] = {
-    "name",
-    "data.path",
-    "data.shapes", // may change, because the shapes are checked against the data
-    "data.workers",
-    "batch.eval",
-    "strategy",
-    "checkpoint",
-    "log",
-    "comm",
-    "trainer.max_epochs",
-    "trainer.max_steps",
-    "trainer.max_time",
-    "trainer.on_timeout",
-    "trainer.limit_val_batches",
-    "trainer.val_check_interval",
-    "trainer.check_val_every_n_epoch",
-    "trainer.log_every_n_steps",
-    "trainer.num_sanity_val_steps",
-    "trainer.fast_dev_run",
-    "trainer.detect_anomaly",
-    "trainer.early_stopping",
-};
-
-static bool is_free(const char *key) {
-    for (size_t i = 0; i < sizeof free_keys / sizeof *free_keys; i++)
-        if (!strcmp(key, free_keys[i])) return true;
-    return false;
-}
-
 typedef struct findings {
     tri_arena *arena;
+    const tri_tree *a, *b; // the whole recipes
     const char **keys;
     int count, capacity;
 } findings;
@@ -259,11 +216,14 @@ static void compare(findings *f, const char *prefix, const tri_tree *a, const tr
 static void compare_entry(findings *f, const char *prefix, const char *key, const tri_tree *a,
                           const tri_tree *b) {
     const char *path = tri_arena_printf(f->arena, "%s%s", prefix, key);
-    if (is_free(path)) return;
+    tri_option_change change;
+    const tri_option *row = tri_option_find(&tri_recipe_table, path, &change);
+    if (change == TRI_CHANGE_FREELY) return;
     bool both_maps = a && b && a->kind == TRI_TREE_MAP && b->kind == TRI_TREE_MAP;
     if (both_maps)
         compare(f, tri_arena_printf(f->arena, "%s.", path), a, b);
-    else if (!tri_tree_equal(a, b))
+    else if (!tri_tree_equal(a, b) &&
+             !tri_recipe_is_same_file(f->arena, row, path, f->a, a, f->b, b))
         TRI_PUSH(f->arena, f->keys, f->count, f->capacity) = path;
 }
 
@@ -276,7 +236,7 @@ static void compare(findings *f, const char *prefix, const tri_tree *a, const tr
 }
 
 tri_strings tri_recipe_differences(tri_arena *arena, const tri_recipe *a, const tri_recipe *b) {
-    findings f = {.arena = arena};
-    compare(&f, "", tri_recipe_tree(arena, a), tri_recipe_tree(arena, b));
+    findings f = {.arena = arena, .a = tri_recipe_tree(arena, a), .b = tri_recipe_tree(arena, b)};
+    compare(&f, "", f.a, f.b);
     return (tri_strings){.items = f.keys, .count = f.count};
 }

@@ -28,6 +28,7 @@ typedef struct tri_recipe {
     tri_comm_options comm;
     // Always NULL, because its settings are merged into the sections above.
     const tri_tree *deepspeed;
+    const char *recorded_in; // always NULL: settled with the paths
     int64_t rounds;    // micro-batches per step by DeepSpeed's settings: see tri_deepspeed.rounds
     tri_strings notes; // warnings about the recipe, see tri_recipe_log_notes
 } tri_recipe;
@@ -40,8 +41,7 @@ extern const tri_option_table tri_recipe_table;
 //   of that section in the file.
 // - `task` is the model's name in a program that brings its own model; NULL: the recipe has to name
 //   a model.
-// - If the file's relative data.path does not exist, it is looked for in the recipe's folder; so is
-//   the file that `deepspeed` names.
+// - Paths are settled as recipe/paths.h says.
 // - If the DeepSpeed configuration and the recipe set a key to different values, that is an error,
 //   unless an override sets the key or names the configuration.
 // All memory is in `arena`. Everything that the tables can check is checked. No file is opened
@@ -65,9 +65,15 @@ tri_tree *tri_recipe_tree(tri_arena *arena, const tri_recipe *recipe);
 // Writes the resolved recipe as YAML.
 char *tri_recipe_emit(tri_arena *arena, const tri_recipe *recipe);
 
+// Writes the resolved recipe as YAML for the run folder `run_dir`: with whole paths, and with the
+// folder's own, so that it can be loaded from any working directory, and after the folder and its
+// data were moved together.
+char *tri_recipe_record(tri_arena *arena, const tri_recipe *recipe, const char *run_dir);
+
 // Lists the keys ("optimizer.lr") that define what a run computes and that differ between `a` and
-// `b`. Keys that may change between a run and its continuation are not listed: where data are
-// stored, how long and on how many ranks the run trains, what it writes.
+// `b`. Keys that may change freely (tri_option_change) are not listed: where data are stored, how
+// long and on how many ranks the run trains, what it writes. Two spellings of one file's path do
+// not differ.
 tri_strings tri_recipe_differences(tri_arena *arena, const tri_recipe *a, const tri_recipe *b);
 
 #endif

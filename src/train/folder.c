@@ -68,7 +68,7 @@ tri_status train_open_folder(train_loop *loop) {
     TRI_TRY(lock_new_folder(loop));
     clean_folder(dir);
     snprintf(path, sizeof path, "%s/recipe.yaml", dir);
-    char *text = tri_recipe_emit(loop->arena, loop->recipe);
+    char *text = tri_recipe_record(loop->arena, loop->recipe, dir);
     TRI_TRY(tri_os_replace_file(path, text, strlen(text)));
     return tri_checkpoint_clean(dir);
 }

@@ -74,7 +74,7 @@ static tri_status begin_saving(train_loop *loop, bool behind) {
             .model = &loop->model.source,
             .optimizer = stateless ? NULL : &loop->optimizer.source,
             .training = tri_progress_tree(arena, &loop->progress, loop->session->plan->graph),
-            .recipe = tri_recipe_emit(arena, loop->recipe),
+            .recipe = tri_recipe_record(arena, loop->recipe, loop->request->run_dir),
             .monitor = monitor,
             .save_top_k = o->save_top_k,
             .comm = loop->session->comm->size > 1 ? loop->session->comm : NULL,

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Paths of a recipe: recorded so that a run folder works from every working directory, and after it
+was moved together with its data; variables in them; files beside the recipe.
+
+usage: test_paths.py BUILD_FOLDER
+"""
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import TRIREME, check_all, check_refused, entries, run  # noqa: E402
+
+SOURCE = os.getcwd()
+RECIPE = """name: lt
+model: {name: mlp-jax}
+data: {name: tensors, train: data/train.st, test: data/test.st, workers: 0}
+batch: {global: 8}
+init: data/init.st
+trainer: {max_steps: 2}
+log: {tensorboard: false, summary: false, progress: false}
+"""
+
+
+def write_samples(path, count):
+    images, labels = b"\0\0\x80\x3f" * (count * 64), struct.pack(f"<{count}q", *[1] * count)
+    header = json.dumps({
+        "images": {"dtype": "F32", "shape": [count, 1, 8, 8], "data_offsets": [0, len(images)]},
+        "labels": {"dtype": "I64", "shape": [count],
+                   "data_offsets": [len(images), len(images) + len(labels)]}}).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header + images + labels)
+
+
+def project(folder, text=RECIPE):
+    """A project's folder: recipe, data and initial weights, all by relative paths."""
+    place = os.path.join(folder, "project")
+    os.makedirs(os.path.join(place, "data"))
+    os.makedirs(os.path.join(place, "runs"))
+    for name in ("train", "test"):
+        write_samples(f"{place}/data/{name}.st", 32)
+    with open(f"{place}/lt.yaml", "w", encoding="utf-8") as file:
+        file.write(text)
+    if "init:" in text:
+        run([TRIREME, "checkpoint", "init", "lt.yaml", "data.shapes={images: [1,8,8], labels: []}",
+             "--out", "data/init.st"], cwd=place, env=variables(place))
+    return place
+
+
+def variables(place):
+    return {**os.environ, "HERE": place, "SUB": "data", "HOME": place}
+
+
+def steps(place):
+    return entries(place, "end")[-1]["steps"]
+
+
+def recorded(place):
+    with open(f"{place}/recipe.yaml", encoding="utf-8") as file:
+        return file.read()
+
+
+def evaluate(checkpoint, where):
+    return json.loads(run([TRIREME, "eval", "--checkpoint", checkpoint, "--json"],
+                          cwd=where).stdout)["samples"]
+
+
+def check_from_elsewhere(folder):
+    """Evaluates and resumes in other working directories than the one of the start."""
+    place = project(folder)
+    run([TRIREME, "train", "lt.yaml"], cwd=place)
+    before = recorded(f"{place}/runs/lt")
+    assert f"train: {place}/data/train.st\n" in before, before
+    for checkpoint, where in (("lt", f"{place}/runs"), (f"{place}/runs/lt/checkpoints/last", "/")):
+        assert evaluate(checkpoint, where) == 32
+    run([TRIREME, "train", "../lt.yaml", "--run-dir", "lt", "trainer.max_steps=4"],
+        cwd=f"{place}/runs")
+    run([TRIREME, "train", "lt/recipe.yaml", "--run-dir", "lt", "trainer.max_steps=6"],
+        cwd=f"{place}/runs")
+    assert steps(f"{place}/runs/lt") == 6
+    assert before.replace("max_steps: 2", "max_steps: 6") == recorded(f"{place}/runs/lt")
+
+
+def check_moved(folder):
+    """Data and runs are moved together; then the old place has other data."""
+    place, new = project(folder), os.path.join(folder, "deep", "er")
+    run([TRIREME, "train", "lt.yaml"], cwd=place)
+    os.makedirs(os.path.dirname(new))
+    shutil.move(place, new)
+    assert evaluate(f"{new}/runs/lt", "/") == 32
+    run([TRIREME, "train", f"{new}/runs/lt/recipe.yaml", "--run-dir", f"{new}/runs/lt",
+         "trainer.max_steps=4"], cwd="/")
+    assert steps(f"{new}/runs/lt") == 4
+    assert f"recorded_in: {os.path.realpath(new)}/runs/lt\n" in recorded(f"{new}/runs/lt")
+    check_refused([TRIREME, "train", f"{new}/lt.yaml", "--run-dir", f"{new}/runs/lt",
+                   f"init={new}/data/../lt.yaml"], f"{new}/none", ["differs in init"])
+
+
+def check_other_spellings(folder):
+    """Another spelling of the same file is the same recipe."""
+    place = project(folder)
+    run([TRIREME, "train", "lt.yaml"], cwd=place)
+    os.symlink("data", f"{place}/link")
+    for number, words in enumerate((
+            [f"init={place}/data/init.st"], ["init=link/../data/./init.st"],
+            ["data.train=$HERE/data/train.st", "data.test=${HERE}/data/test.st"],
+            ["data.path=~/data", "data.train=train.st", "data.test=test.st"])):
+        run([TRIREME, "train", "lt.yaml", f"trainer.max_steps={4 + number}", *words], cwd=place,
+            env=variables(place))
+        assert steps(f"{place}/runs/lt") == 4 + number
+
+
+def check_variables(folder):
+    """Variables in the recipe's file; one that is not set; a folder that is called like one."""
+    place = project(folder, RECIPE.replace("data/train.st", "'${HERE}/$SUB/train.st'")
+                    .replace("init: data", "init: ~/data"))
+    words = [TRIREME, "train", "lt.yaml"]
+    env = variables(place)
+    run(words, cwd=place, env=env)
+    assert f"train: {place}/data/train.st\n" in recorded(f"{place}/runs/lt")
+    assert f"init: {place}/data/init.st\n" in recorded(f"{place}/runs/lt")
+    del env["SUB"]
+    done = run([*words, "--run-dir", "new"], 2, cwd=place, env=env)
+    assert done.stderr.count("\n") == 1 and "lt.yaml:3" in done.stderr and "SUB" in done.stderr
+    assert not os.path.exists(f"{place}/new")
+    os.rename(f"{place}/data", f"{place}/$SUB")
+    run([*words, "--run-dir", "new", "data.train=$SUB/train.st", "data.test=$SUB/test.st",
+         "init=null"], cwd=place, env=env)
+
+
+def check_object(folder):
+    """A model's shared object beside its recipe is found, and recorded with its whole path."""
+    place = project(folder, RECIPE.replace("mlp-jax", "./net.so")
+                    .replace("init: data/init.st\n", ""))
+    source = f"{SOURCE}/tests/cli/pointwise_net.c"
+    done = subprocess.run(["cc", "-shared", "-fPIC", f"-I{SOURCE}/include", "-o",
+                           f"{place}/net.so", source], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    run([TRIREME, "train", f"{place}/lt.yaml", "--run-dir", f"{place}/runs/lt"], cwd="/")
+    run([TRIREME, "train", "project/lt.yaml", "--run-dir", f"{place}/runs/lt",
+         "trainer.max_steps=3"], cwd=folder)
+    assert evaluate(f"{place}/runs/lt", "/") == 32
+    text = recorded(f"{place}/runs/lt")
+    assert f"name: {place}/net.so\n" in text, text
+
+
+CHECKS = (check_from_elsewhere, check_moved, check_other_spellings, check_variables, check_object)
+
+
+def alone(check):
+    def in_folder():
+        with tempfile.TemporaryDirectory(prefix="trireme-paths-") as folder:
+            check(os.path.realpath(folder))
+    in_folder.__name__ = check.__name__
+    return in_folder
+
+
+if __name__ == "__main__":
+    sys.exit(1 if check_all([alone(check) for check in CHECKS]) else 0)
