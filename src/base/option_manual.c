@@ -77,6 +77,7 @@ void tri_option_walk(const tri_option_table *table, tri_option_visit *visit, voi
 }
 
 typedef struct printing {
+    const tri_option_table *table;
     const char *prefix;
     FILE *out;
     bool any;
@@ -94,11 +95,14 @@ static void print_entry(void *data, const tri_option_entry *e) {
     fprintf(p->out, "  %s%s%s%s\n      %s%s", indent, e->key, e->row->default_yaml ? " = " : "",
             e->row->default_yaml ? e->row->default_yaml : "", indent, e->row->help);
     if (e->allowed) fprintf(p->out, " (%s)", e->allowed);
+    tri_option_change change;
+    tri_option_find(p->table, e->key, &change);
+    if (change == TRI_CHANGE_ON_ORDER) fputs(" [--resume-with]", p->out);
     fputc('\n', p->out);
 }
 
 bool tri_option_print(const tri_option_table *table, const char *prefix, FILE *out) {
-    printing p = {.prefix = prefix, .out = out};
+    printing p = {.table = table, .prefix = prefix, .out = out};
     if (table->help && !*prefix)
         fprintf(out, "%s: %s\n", *table->section ? table->section : "recipe", table->help);
     tri_option_walk(table, print_entry, &p);

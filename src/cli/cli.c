@@ -76,6 +76,19 @@ static int unknown_flag(const cli_command *command, const char *text, const char
     return code;
 }
 
+// Takes the settings of a flag: `first`, and all words up to the next flag or the next word that is
+// no key.path=value.
+static int take_settings(const char *first, int argc, char **argv, int *at, cli_arguments *out) {
+    for (const char *setting = first;;) {
+        if (out->setting_count == CLI_MAX_SETTINGS)
+            return cli_usage(out->command, "more than %d settings", CLI_MAX_SETTINGS);
+        out->settings[out->setting_count++] = setting;
+        const char *next = *at + 1 < argc ? argv[*at + 1] : "";
+        if (*next == '-' || !strchr(next, '=')) return -1;
+        setting = argv[++*at];
+    }
+}
+
 static int take_flag(int argc, char **argv, int *at, cli_arguments *out) {
     const cli_command *command = out->command;
     const char *text = argv[*at] + 2, *equals = strchr(text, '=');
@@ -91,8 +104,10 @@ static int take_flag(int argc, char **argv, int *at, cli_arguments *out) {
             return cli_usage(command, "--%s needs %s", f.name, f.argument);
         if (f.argument && !*(equals ? equals + 1 : argv[*at + 1]))
             return cli_usage(command, "--%s needs %s", f.name, f.argument);
-        out->values[count] = !f.argument ? "" : equals ? equals + 1 : argv[++*at];
-        return -1;
+        const char *value = !f.argument ? "" : equals ? equals + 1 : argv[++*at];
+        out->values[count] = value;
+        bool has_settings = f.argument && !strcmp(f.argument, CLI_SETTINGS);
+        return has_settings ? take_settings(value, argc, argv, at, out) : -1;
     }
     return unknown_flag(command, text, *at + 1 < argc ? argv[*at + 1] : NULL, known, count);
 }

@@ -11,6 +11,9 @@ typedef struct cli_context {
     const tri_task *task; // the task that a user's program gave to tri_main; NULL: none
 } cli_context;
 
+// The argument of a flag that one or more settings of a recipe follow.
+#define CLI_SETTINGS "key.path=value ..."
+
 // One flag. `argument` shows what follows the flag: "DIR", or the possible values,
 // "auto|never|PATH". Words without capital letters, and words with a digit ("BF16"), are literal
 // values; the others are placeholders. NULL: nothing follows.
@@ -60,13 +63,17 @@ extern const tri_backends cli_backends;
 tri_status cli_bench_kernels(const cli_context *context, const char *device, tri_arena *arena,
                              int count, char **words, double seconds, bool json);
 
-enum { CLI_MAX_FLAGS = 16 };
+enum { CLI_MAX_FLAGS = 16, CLI_MAX_SETTINGS = 64 };
 
 // A parsed command line.
 typedef struct cli_arguments {
     const cli_command *command;
     // The given values, indexed as the command's flags; NULL: the flag was not given.
     const char *values[CLI_MAX_FLAGS];
+    // The key.path=value after the flag whose argument is CLI_SETTINGS, of which `values` has the
+    // first.
+    const char *settings[CLI_MAX_SETTINGS];
+    int setting_count;
     char **words; // all arguments that are not flags
     int count;
 } cli_arguments;

@@ -101,26 +101,6 @@ static void print_sites(void) {
     tri_arena_destroy(arena);
 }
 
-// Prints one case of the shell's function for each flag of a command: the key is the command and
-// the flag, "train --device", and the words are the flag's values.
-static void print_values(const shell_syntax *s, const cli_command *c) {
-    cli_flag f;
-    for (int i = 0; cli_flag_at(c, i, &f); i++) {
-        if (!f.argument) continue;
-        printf("%s%s --%s%s", s->case_open, c->name, f.name, s->words_open);
-        print_choices(f.argument);
-        if (!strcmp(f.name, "site")) print_sites();
-        close_case(s);
-    }
-}
-
-static void print_verbs(const shell_syntax *s, const cli_command *c) {
-    if (!c->verbs) return;
-    open_case(s, c->name);
-    for (const cli_verb *v = c->verbs; v->name; v++) printf("%s ", v->name);
-    close_case(s);
-}
-
 // The keys of a recipe that were already printed. Several variants of a section (such as the
 // optimizers sgd and adam) may have the same key, which should be offered only once.
 typedef struct seen_keys {
@@ -144,6 +124,45 @@ static bool is_new(seen_keys *seen, const char *key) {
 static void print_key(void *context, const tri_option_entry *e) {
     bool is_open = strchr(e->key, '*') != NULL; // users choose the name for which the * stands
     if (e->row && !is_open && !e->is_element && is_new(context, e->key)) printf("%s= ", e->key);
+}
+
+static void print_path(void *context, const tri_option_entry *e) {
+    if (e->row && e->row->path != TRI_PATH_NONE) printf("%s ", e->key);
+}
+
+static bool may_change(const tri_option_entry *e) {
+    tri_option_change change;
+    tri_option_find(&tri_recipe_table, e->key, &change);
+    return change == TRI_CHANGE_ON_ORDER;
+}
+
+// Prints the keys that a resumed run may change.
+static void print_changeable(void *context, const tri_option_entry *e) {
+    if (may_change(e)) print_key(context, e);
+}
+
+// Prints one case of the shell's function for each flag of a command: the key is the command and
+// the flag, "train --device", and the words are the flag's values.
+static void print_values(const shell_syntax *s, const cli_command *c) {
+    cli_flag f;
+    for (int i = 0; cli_flag_at(c, i, &f); i++) {
+        if (!f.argument) continue;
+        printf("%s%s --%s%s", s->case_open, c->name, f.name, s->words_open);
+        seen_keys seen = {.count = 0};
+        if (!strcmp(f.argument, CLI_SETTINGS))
+            tri_option_walk(&tri_recipe_table, print_changeable, &seen);
+        else
+            print_choices(f.argument);
+        if (!strcmp(f.name, "site")) print_sites();
+        close_case(s);
+    }
+}
+
+static void print_verbs(const shell_syntax *s, const cli_command *c) {
+    if (!c->verbs) return;
+    open_case(s, c->name);
+    for (const cli_verb *v = c->verbs; v->name; v++) printf("%s ", v->name);
+    close_case(s);
 }
 
 static void print_key_values(void *context, const tri_option_entry *e) {
@@ -181,7 +200,7 @@ static void print_tables(const shell_syntax *s) {
     print_of_commands(s, "_trireme_verbs", print_verbs, false);
     seen_keys keys = {.syntax = s}, values = {.syntax = s};
     open_list(s, "_trireme_paths"); // the keys whose values are files or folders
-    printf("data.path data.train data.val data.test init ");
+    tri_option_walk(&tri_recipe_table, print_path, NULL);
     fputs(s->list_close, stdout);
     open_list(s, "_trireme_keys");
     tri_option_walk(&tri_recipe_table, print_key, &keys);

@@ -7,6 +7,7 @@
 #include "base/quantity.h"
 #include "cli/hints.h"
 #include "device/choose.h"
+#include "recipe/resumed.h"
 #include "train/signals.h"
 
 #include <limits.h>
@@ -123,6 +124,7 @@ static void print_summary(const cli_context *context, const tri_train_request *r
 static const cli_flag train_flags[] = {
     {"run-dir", "DIR", "folder for the run's files (runs/<name>)", 0},
     {"resume", "auto|never|PATH", "auto: resume from the newest complete checkpoint", 0},
+    {"resume-with", CLI_SETTINGS, "resume with other values of keys such as optimizer.lr", 0},
     CLI_DEVICE_FLAG("the device that computes"),
     {"trace", "FILE", "write the actions of all ranks and lanes for ui.perfetto.dev", 0},
     {"json", NULL, "print the summary as JSON", 0},
@@ -170,6 +172,23 @@ static void warn_idle_flags(const cli_arguments *a, const tri_recipe *recipe) {
             cli_warn("--%s has no effect: trainer.fast_dev_run saves nothing", of_the_folder[i]);
 }
 
+// Loads the recipe that the first word names, as the run in the run folder, if there is one, has
+// changed it.
+static tri_status load_to_train(tri_arena *arena, const cli_context *context,
+                                const cli_arguments *a, tri_recipe *out) {
+    return tri_recipe_resume(
+        arena,
+        &(tri_recipe_resumption){.path = a->words[0],
+                                 .overrides = (const char *const *)a->words + 1,
+                                 .count = a->count - 1,
+                                 .task = context->task ? context->task->name : NULL,
+                                 .run_dir = cli_value(a, "run-dir"),
+                                 .resume = cli_has(a, "resume") ? cli_value(a, "resume") : "auto",
+                                 .changes = a->settings,
+                                 .change_count = a->setting_count},
+        out);
+}
+
 static int run_train(const cli_context *context, int argc, char **argv) {
     cli_arguments a;
     int code = cli_parse(&cli_train, argc, argv, &a);
@@ -178,9 +197,7 @@ static int run_train(const cli_context *context, int argc, char **argv) {
     if (a.count < 1) return cli_usage(&cli_train, "train: which recipe?");
     tri_arena *arena = tri_arena_create(NULL, "command");
     tri_recipe recipe;
-    tri_status status =
-        tri_recipe_load(arena, a.words[0], (const char *const *)a.words + 1, a.count - 1,
-                        context->task ? context->task->name : NULL, &recipe);
+    tri_status status = load_to_train(arena, context, &a, &recipe);
     tri_train_result result;
     tri_train_request request = {.backends = &cli_backends,
                                  .recipe = &recipe,
@@ -220,14 +237,15 @@ const cli_command cli_train = {
     .more =
         "Ctrl-C, SIGTERM, SIGUSR1 and a closed terminal save a checkpoint and end the run with "
         "exit "
-        "code\n75; the same command resumes it. A recipe may name a shared object as its model. "
-        "That is code "
-        "which runs\nwith your rights, so read recipes of other people before you train them.\n",
+        "code\n75; the same command resumes it. --resume-with resumes it with other values of the "
+        "keys that\n--keys marks so. A recipe may name a shared object as its model. That is code "
+        "which runs with\nyour rights, so read recipes of other people before you train them.\n",
     .examples =
         "trireme train recipes/mnist-cnn.yaml\n"
         "trireme train recipes/mnist-cnn.yaml optimizer.name=adam trainer.max_epochs=1 --run-dir "
         "runs/adam\n"
         "trireme train recipes/mnist-cnn.yaml trainer.fast_dev_run=true\n"
+        "trireme train recipes/mnist-cnn.yaml --resume-with optimizer.lr=0.1\n"
         "trireme train --keys optimizer\n",
     .run = run_train};
 

@@ -68,6 +68,15 @@ static tri_tree *val_line(tri_arena *arena, const char *kind, const tri_val_even
     return map;
 }
 
+static tri_tree *change_line(tri_arena *arena, const tri_change_event *e) {
+    tri_tree *map = start_line(arena, "change");
+    tri_tree_put_int(arena, map, "step", e->step);
+    tri_tree_put_string(arena, map, "key", e->key);
+    tri_tree_put(arena, map, "from", tri_tree_copy(arena, e->from));
+    tri_tree_put(arena, map, "to", tri_tree_copy(arena, e->to));
+    return map;
+}
+
 static tri_tree *end_line(tri_arena *arena, const tri_run_event *event) {
     tri_tree *map = start_line(arena, "end");
     tri_tree_put_string(arena, map, "status", event->end.status);
@@ -85,6 +94,8 @@ static tri_tree *line_of(tri_arena *arena, const tri_run_event *event) {
         return val_line(arena, "val", &event->val);
     case TRI_EVENT_TEST:
         return val_line(arena, "test", &event->val);
+    case TRI_EVENT_CHANGE:
+        return change_line(arena, &event->change);
     case TRI_EVENT_END:
         return end_line(arena, event);
     default:

@@ -113,6 +113,10 @@ void tri_observe_test(tri_observer *o, tri_val_event event) {
     if (o) emit(o, &(tri_run_event){.kind = TRI_EVENT_TEST, .val = event});
 }
 
+void tri_observe_change(tri_observer *o, tri_change_event event) {
+    if (o) emit(o, &(tri_run_event){.kind = TRI_EVENT_CHANGE, .change = event});
+}
+
 void tri_observe_pause(tri_observer *o, double seconds) {
     if (o) o->line_s += seconds;
 }

@@ -34,7 +34,8 @@ typedef struct tri_run_info {
 typedef enum tri_run_event_kind {
     TRI_EVENT_TRAIN,
     TRI_EVENT_VAL,
-    TRI_EVENT_TEST, // the evaluation of the test data at the end of a complete run
+    TRI_EVENT_TEST,   // the evaluation of the test data at the end of a complete run
+    TRI_EVENT_CHANGE, // a key of the recipe has another value than before the run was resumed
     TRI_EVENT_MESSAGE,
     TRI_EVENT_END,
 } tri_run_event_kind;
@@ -62,6 +63,12 @@ typedef struct tri_val_event {
     int64_t samples; // number of samples that were evaluated
 } tri_val_event;
 
+typedef struct tri_change_event {
+    int64_t step;              // steps that were done with the old value
+    const char *key;           // the recipe's key
+    const tri_tree *from, *to; // its values
+} tri_change_event;
+
 typedef struct tri_end_event {
     const char *status; // how the run ended: "completed", "stopped", "failed"
     int64_t steps;
@@ -72,7 +79,8 @@ typedef struct tri_run_event {
     tri_run_event_kind kind;
     union {
         tri_train_event train;
-        tri_val_event val;   // also for TRI_EVENT_TEST
+        tri_val_event val; // also for TRI_EVENT_TEST
+        tri_change_event change;
         const char *message; // one line for the user, without a line feed
         tri_end_event end;
     };
@@ -114,6 +122,7 @@ void tri_observer_destroy(tri_observer *observer); // NULL allowed
 void tri_observe_train(tri_observer *observer, tri_train_event event);
 void tri_observe_val(tri_observer *observer, tri_val_event event);
 void tri_observe_test(tri_observer *observer, tri_val_event event);
+void tri_observe_change(tri_observer *observer, tri_change_event event);
 void tri_observe_message(tri_observer *observer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 // Excludes `seconds` without training, such as those of a checkpoint, from the rate of the next

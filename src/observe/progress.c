@@ -186,6 +186,13 @@ static void print_val(progress *p, const char *what, const tri_val_event *e) {
                metrics, tri_counted(e->samples, "sample"));
 }
 
+static void print_change(progress *p, const tri_change_event *e) {
+    tri_arena *arena = tri_arena_create(NULL, "change");
+    print_line(p, "from step %lld on: %s is %s, was %s", (long long)e->step, e->key,
+               tri_yaml_flow(arena, e->to), tri_yaml_flow(arena, e->from));
+    tri_arena_destroy(arena);
+}
+
 static tri_status progress_event(void *state, const tri_run_event *event) {
     progress *p = state;
     char time[32];
@@ -201,6 +208,9 @@ static tri_status progress_event(void *state, const tri_run_event *event) {
         break;
     case TRI_EVENT_TEST:
         print_val(p, "test", &event->val);
+        break;
+    case TRI_EVENT_CHANGE:
+        print_change(p, &event->change);
         break;
     case TRI_EVENT_MESSAGE:
         print_line(p, "%s", event->message);

@@ -48,6 +48,10 @@ static const tri_option rows[] = {
         "the run folder, in the recipe that a run writes there: where a path is gone, "
         "it is looked for beside the folder's new place",
         .change = TRI_CHANGE_FREELY),
+    TRI_OPTION_TREE(R, began_with, NULL,
+                    "in such a recipe: the values with which the run began, of the keys that "
+                    "train --resume-with has changed since",
+                    .change = TRI_CHANGE_FREELY),
 };
 
 const tri_option_table tri_recipe_table =
@@ -188,6 +192,7 @@ tri_tree *tri_recipe_tree(tri_arena *arena, const tri_recipe *recipe) {
     tri_tree *root = tri_option_encode(arena, &tri_recipe_table, recipe);
     tri_tree_remove(root, "deepspeed");
     tri_tree_remove(root, "recorded_in");
+    if (!recipe->began_with) tri_tree_remove(root, "began_with");
     return root;
 }
 
@@ -206,6 +211,7 @@ char *tri_recipe_emit(tri_arena *arena, const tri_recipe *recipe) {
 
 typedef struct findings {
     tri_arena *arena;
+    const tri_recipe *later;
     const tri_tree *a, *b; // the whole recipes
     const char **keys;
     int count, capacity;
@@ -213,12 +219,23 @@ typedef struct findings {
 
 static void compare(findings *f, const char *prefix, const tri_tree *a, const tri_tree *b);
 
+// Whether the recipe has changed the value of `key`, so that an older recipe of the same run may
+// have another one.
+static bool was_changed(const tri_recipe *recipe, const char *key) {
+    for (int i = 0; recipe->began_with && i < recipe->began_with->count; i++) {
+        const char *changed = recipe->began_with->items[i]->key;
+        size_t length = strlen(changed);
+        if (!strncmp(key, changed, length) && (!key[length] || key[length] == '.')) return true;
+    }
+    return false;
+}
+
 static void compare_entry(findings *f, const char *prefix, const char *key, const tri_tree *a,
                           const tri_tree *b) {
     const char *path = tri_arena_printf(f->arena, "%s%s", prefix, key);
     tri_option_change change;
     const tri_option *row = tri_option_find(&tri_recipe_table, path, &change);
-    if (change == TRI_CHANGE_FREELY) return;
+    if (change == TRI_CHANGE_FREELY || was_changed(f->later, path)) return;
     bool both_maps = a && b && a->kind == TRI_TREE_MAP && b->kind == TRI_TREE_MAP;
     if (both_maps)
         compare(f, tri_arena_printf(f->arena, "%s.", path), a, b);
@@ -236,7 +253,8 @@ static void compare(findings *f, const char *prefix, const tri_tree *a, const tr
 }
 
 tri_strings tri_recipe_differences(tri_arena *arena, const tri_recipe *a, const tri_recipe *b) {
-    findings f = {.arena = arena, .a = tri_recipe_tree(arena, a), .b = tri_recipe_tree(arena, b)};
+    findings f = {
+        .arena = arena, .later = b, .a = tri_recipe_tree(arena, a), .b = tri_recipe_tree(arena, b)};
     compare(&f, "", f.a, f.b);
     return (tri_strings){.items = f.keys, .count = f.count};
 }

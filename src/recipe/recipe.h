@@ -29,6 +29,9 @@ typedef struct tri_recipe {
     // Always NULL, because its settings are merged into the sections above.
     const tri_tree *deepspeed;
     const char *recorded_in; // always NULL: settled with the paths
+    // The values with which the run began, by key, of keys that were changed since
+    // (recipe/resumed.h); NULL: none were.
+    const tri_tree *began_with;
     int64_t rounds;    // micro-batches per step by DeepSpeed's settings: see tri_deepspeed.rounds
     tri_strings notes; // warnings about the recipe, see tri_recipe_log_notes
 } tri_recipe;
@@ -73,7 +76,7 @@ char *tri_recipe_record(tri_arena *arena, const tri_recipe *recipe, const char *
 // Lists the keys ("optimizer.lr") that define what a run computes and that differ between `a` and
 // `b`. Keys that may change freely (tri_option_change) are not listed: where data are stored, how
 // long and on how many ranks the run trains, what it writes. Two spellings of one file's path do
-// not differ.
+// not differ, nor do keys that `b` has changed (began_with).
 tri_strings tri_recipe_differences(tri_arena *arena, const tri_recipe *a, const tri_recipe *b);
 
 #endif

@@ -22,7 +22,10 @@ typedef struct train_loop {
     tri_session *session;
     train_lock *lock;       // lock of the run folder; on rank 0 only
     tri_observer *observer; // rank 0 only
-    tri_trace *trace;       // NULL: no trace is written
+    // What this run's recipe has changed since the checkpoint from which it resumes
+    // (tri_recipe_changes); NULL: nothing.
+    const tri_tree *changes;
+    tri_trace *trace; // NULL: no trace is written
     tri_straggler *straggler;
     struct train_sample_log *sample_log; // NULL: this rank does not log its samples
     tri_loader *train_loader, *val_loader;
@@ -67,6 +70,8 @@ typedef struct train_loop {
 // or checkpoint of another run is rejected before anything is created, so that it stays unchanged.
 // Collective.
 tri_status train_restore(train_loop *loop);
+// Reports `changes` to the observer.
+void train_tell_changes(const train_loop *loop);
 // Rejects a run folder in which a symbolic link, a device or a pipe has the name of a file that the
 // run writes: the run would overwrite something else through it. On ranks other than 0 it does
 // nothing; not collective.

@@ -3,6 +3,7 @@
 // checkpoint/find.c.
 #include "base/log.h"
 #include "base/os.h"
+#include "recipe/resumed.h"
 #include "train/loop.h"
 #include "train/tell.h"
 
@@ -23,20 +24,25 @@ static const char *weights_in(train_loop *loop, const char *where) {
 
 // Rejects a folder of another run: the keys that define a run must have the same values in both
 // recipes, because a run that began with some values and continued with others could be repeated
-// from neither recipe. `free_keys` in recipe/recipe.c lists the keys that may differ.
+// from neither recipe. The option tables say which keys may differ (tri_option_change).
 static tri_status compare_recipe(train_loop *loop, const tri_recipe *other, const char *where) {
     tri_strings keys = tri_recipe_differences(loop->arena, other, loop->recipe);
     if (keys.count == 0) return TRI_OK;
     char list[512] = "";
+    bool all_may_change = true;
     for (int i = 0; i < keys.count; i++) {
+        tri_option_change change;
+        tri_option_find(&tri_recipe_table, keys.items[i], &change);
+        all_may_change = all_may_change && change != TRI_CHANGE_NEVER;
         size_t used = strlen(list);
         snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", keys.items[i]);
     }
     return TRI_FAIL(
         TRI_BAD_INPUT,
-        "%s: holds a run whose recipe differs in %s; use the old values, or begin a new "
+        "%s: holds a run whose recipe differs in %s; use the old values%s, or begin a new "
         "run in another --run-dir, from these weights with init=%s",
-        where, list, weights_in(loop, where));
+        where, list, all_may_change ? ", or change them with --resume-with" : "",
+        weights_in(loop, where));
 }
 
 static tri_status compare_folder(train_loop *loop) {
@@ -123,6 +129,7 @@ static tri_status restore(train_loop *loop, const char *path, load_function *loa
                                              NULL, 0, own, &other);
         if (status != TRI_OK) return tri_status_context(status, "the checkpoint's own recipe");
         TRI_TRY(compare_recipe(loop, &other, path));
+        loop->changes = tri_recipe_changes(loop->arena, &other, loop->recipe);
     }
     bool stateless = loop->session->optimizer.state_count == 0;
     TRI_TRY(load(loop->arena, path, &loop->model.sink, stateless ? NULL : &loop->optimizer.sink,
@@ -136,6 +143,17 @@ static tri_status restore(train_loop *loop, const char *path, load_function *loa
     loop->progress.step_in_epoch %= loop->steps_per_epoch;
     loop->saved_step = loop->progress.step;
     return TRI_OK;
+}
+
+void train_tell_changes(const train_loop *loop) {
+    for (int i = 0; loop->changes && i < loop->changes->count; i++) {
+        const tri_tree *change = loop->changes->items[i];
+        tri_observe_change(loop->observer,
+                           (tri_change_event){.step = loop->progress.step,
+                                              .key = tri_tree_get(change, "key")->text,
+                                              .from = tri_tree_get(change, "from"),
+                                              .to = tri_tree_get(change, "to")});
+    }
 }
 
 // Restores the newest checkpoint, and verifies it while loading, which is faster than reading the

@@ -187,13 +187,60 @@ def check_other_recipe(folder):
               "trainer.max_epochs=2"))
 
 
+def check_resume_with(folder):
+    """Keys that may change in a resume: state and position are kept, and so is the new value."""
+    words = [*COMMON, "optimizer.momentum=0.9", "optimizer.lr=0.1", "batch.micro=16"]
+    whole = os.path.join(folder, "unchanged")
+    run(train("mlp-jax", whole, *words))
+    for ranks in (1, 2):
+        place = os.path.join(folder, f"changed-{ranks}")
+
+        def resume(until, *more, code=0, ranks=ranks, place=place):
+            return run(on_ranks(ranks, train("mlp-jax", place, *words, *more,
+                                             f"trainer.max_steps={until}")), code)
+        done = resume(6, "--resume-with", "optimizer.lr=0.2", code=2)
+        assert len(done.stderr.splitlines()) == 1 and "--resume-with" in done.stderr, done.stderr
+        assert not os.path.exists(place)
+        resume(6)
+        done = resume(9, "--resume-with", "seed=9", "optimizer.lr=0.2", code=2)
+        assert len(done.stderr.splitlines()) == 1 and " seed;" in done.stderr, done.stderr
+        change = ["--resume-with", "optimizer.lr=0.2", "batch.micro=8",
+                  "trainer.gradient_clip_val=0.5", "--device", "cpu"]
+        resume(8, *change)
+        resume(10, *change)  # as a requeued job does
+        resume(12)
+        resume(14, "--resume-with=optimizer.lr=0.3")
+        resume(16)
+        done = resume(18, "optimizer.lr=0.4", code=2)
+        assert "optimizer.lr" in done.stderr and "seed" not in done.stderr, done.stderr
+        check_close({step: loss for step, loss in losses(place).items() if step < 8},
+                    {step: loss for step, loss in losses(whole).items() if step < 8}, 1e-5,
+                    f"before the change has an effect, {ranks} ranks")
+        assert losses(place)[8] != losses(whole)[8]
+        # The schedule multiplies by 0.7 in the second epoch, from step 8 on, and in the third.
+        wanted = {6: 0.1, 7: 0.2, 8: 0.14, 12: 0.14, 13: 0.21, 14: 0.21, 15: 0.147, 16: 0.147}
+        found = rates(place)
+        assert all(abs(float(found[s]) - lr) < 1e-6 for s, lr in wanted.items()), found
+        changes = [(e["step"], e["key"], float(e["from"]), float(e["to"]))
+                   for e in entries(place, "change")]
+        assert changes == [(6, "optimizer.lr", 0.1, 0.2), (6, "batch.micro", 16, 8),
+                           (6, "trainer.gradient_clip_val", 0, 0.5),
+                           (12, "optimizer.lr", 0.2, 0.3)], changes
+        with open(os.path.join(place, "recipe.yaml"), encoding="utf-8") as file:
+            text = file.read()
+        assert "  lr: 0.3\n" in text and "  optimizer.lr: 0.1\n" in text, text
+        moved = f"{place}-moved"  # from a checkpoint of another folder
+        run(train("mlp-jax", moved, *words, "trainer.max_steps=18", "--resume", last(place)))
+        assert abs(float(rates(moved)[18]) - 0.147) < 1e-6, rates(moved)
+
+
 def main():
     seed = int(os.environ.get("TRIREME_TEST_SEED", random.randrange(1 << 30)))
     print(f"TRIREME_TEST_SEED={seed}")
     random.seed(seed)
     with tempfile.TemporaryDirectory(prefix="trireme-resume-") as folder:
-        for check in (check_other_recipe, check_completed, check_other_ranks, check_kills,
-                      check_all_interruptions):
+        for check in (check_resume_with, check_other_recipe, check_completed, check_other_ranks,
+                      check_kills, check_all_interruptions):
             timed(check, folder)
 
 
