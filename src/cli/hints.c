@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void print_word(const char *word) {
@@ -24,17 +25,50 @@ static void print_path(const cli_hints *h, const char *below) {
     print_word(path);
 }
 
-// Whether the override sets the end of the run: trainer.max_…, or the patience of early stopping if
-// that ended the run. The command that trains longer leaves such overrides out, because it sets a
-// later end.
+static bool steps_are_done(const cli_hints *h) {
+    int64_t most = h->request->recipe->trainer.max_steps;
+    return most >= 0 && h->result->steps >= most;
+}
+
+static bool epochs_are_done(const cli_hints *h) {
+    int64_t most = h->request->recipe->trainer.max_epochs;
+    return most >= 0 && h->result->epochs >= most;
+}
+
+static bool has_stopped_early(const cli_hints *h) { return h->result->has_stopped_early; }
+
+static int64_t more_steps(const cli_hints *h) { return 2 * h->result->steps; }
+static int64_t more_epochs(const cli_hints *h) { return h->result->epochs + 2; }
+static int64_t more_patience(const cli_hints *h) {
+    return h->request->recipe->trainer.early_stopping.patience + 2;
+}
+
+// The limits that may have ended the run. The command that trains longer raises those that have,
+// and leaves the others as they are. trainer.max_time is not one of them, because it limits a
+// process, not the run.
+static const struct {
+    const char *key;
+    bool (*is_reached)(const cli_hints *hints);
+    int64_t (*raised)(const cli_hints *hints);
+} limits[] = {
+    {"trainer.max_steps", steps_are_done, more_steps},
+    {"trainer.max_epochs", epochs_are_done, more_epochs},
+    {"trainer.early_stopping.patience", has_stopped_early, more_patience},
+};
+enum { LIMITS = sizeof limits / sizeof *limits };
+
+// Whether the override sets a limit that the command that trains longer raises.
 static bool sets_end(const cli_hints *h, const char *word) {
-    static const char end[] = "trainer.max_", patience[] = "trainer.early_stopping.patience=";
-    return !strncmp(word, end, strlen(end)) ||
-           (h->result->has_stopped_early && !strncmp(word, patience, strlen(patience)));
+    for (int i = 0; i < LIMITS; i++) {
+        size_t length = strlen(limits[i].key);
+        if (!strncmp(word, limits[i].key, length) && word[length] == '=')
+            return limits[i].is_reached(h);
+    }
+    return false;
 }
 
 // Prints the recipe and the overrides that the user gave, so that the printed command does the same
-// training. `without_end` leaves out overrides that set the end of the run.
+// training. `without_end` leaves out overrides of limits that are raised.
 static void print_recipe(const cli_hints *h, bool without_end) {
     const cli_arguments *a = h->arguments;
     for (int i = 0; i < a->count; i++) {
@@ -56,20 +90,23 @@ static void print_curves(const cli_hints *h) {
     print_path(h, "/tensorboard");
 }
 
-static bool exists(const cli_hints *h, const char *below) {
+// Whether the run folder has the symbolic link, and it leads to a checkpoint. A folder in its place
+// is a copy that goes out of date.
+static bool has_link(const cli_hints *h, const char *below) {
     char path[PATH_MAX];
+    struct stat info;
     snprintf(path, sizeof path, "%s%s", h->request->run_dir, below);
-    return access(path, F_OK) == 0;
+    return lstat(path, &info) == 0 && S_ISLNK(info.st_mode) && access(path, F_OK) == 0;
 }
 
-bool cli_has_best(const cli_hints *h) { return exists(h, "/checkpoints/best"); }
+bool cli_has_best(const cli_hints *h) { return has_link(h, "/checkpoints/best"); }
 
 static bool has_checkpoint(const cli_hints *h) {
     const tri_recipe *recipe = h->request->recipe;
     bool has_data =
         tri_data_has(&recipe->data, TRI_DATA_TEST) || tri_data_has(&recipe->data, TRI_DATA_VAL);
     return has_data && recipe->trainer.limit_val_batches.value > 0 &&
-           (cli_has_best(h) || exists(h, "/checkpoints/last"));
+           (cli_has_best(h) || has_link(h, "/checkpoints/last"));
 }
 
 // Prints how to evaluate the run. The recipe can be left out, because `eval` finds it in the run
@@ -84,12 +121,11 @@ static void print_evaluate(const cli_hints *h) {
 // Whether a command that continues the run can be shown. It cannot for a run on several hosts,
 // because the command that started ranks on all of them is not known here.
 static bool can_go_on(const cli_hints *h) {
-    return exists(h, "/checkpoints/last") && h->result->hosts == 1;
+    return has_link(h, "/checkpoints/last") && h->result->hosts == 1;
 }
 
 static void print_go_on(const cli_hints *h) {
     const tri_train_result *r = h->result;
-    const tri_trainer_options *t = &h->request->recipe->trainer;
     print_word(h->context->program);
     if (r->ranks > 1) {
         printf(" run --standalone --nproc-per-node %d", r->ranks);
@@ -97,10 +133,9 @@ static void print_go_on(const cli_hints *h) {
     }
     printf(" train");
     print_recipe(h, true);
-    printf(" trainer.max_epochs=%lld", (long long)(r->epochs + 2));
-    if (t->max_steps >= 0) printf(" trainer.max_steps=-1");
-    if (r->has_stopped_early)
-        printf(" trainer.early_stopping.patience=%lld", (long long)t->early_stopping.patience + 2);
+    for (int i = 0; i < LIMITS; i++)
+        if (limits[i].is_reached(h))
+            printf(" %s=%lld", limits[i].key, (long long)limits[i].raised(h));
     printf(" --run-dir");
     print_path(h, "");
     print_device(h);

@@ -97,11 +97,13 @@ def check_busy(folder):
 
 def check_ends(folder):
     """Runs that another bound than the epochs has ended go on, too."""
-    place, hints = train(folder, "mlp-jax", "trainer.max_steps=2")
+    place, hints = train(folder, "mlp-jax", "trainer.max_steps=2", "trainer.max_epochs=3")
+    assert "trainer.max_epochs=3" in hints["go on"], hints
     try_all(place, hints)
     place, hints = train(folder, "mlp-jax", "trainer.early_stopping={monitor: val_loss, "
                          "patience: 1, min_delta: 1e9}", "trainer.max_epochs=9", place="early")
     assert entries(place, "end")[-1]["steps"] == 6
+    assert "trainer.max_epochs=9" in hints["go on"], hints
     try_all(place, hints)
     place, hints = train(folder, "mlp-jax", "trainer.early_stopping.monitor=val_loss",
                          "trainer.early_stopping.patience=1",
