@@ -194,6 +194,12 @@ tri_status tri_os_check_file(const char *path) {
     return TRI_FAIL(TRI_BAD_INPUT, "%s: is not a file", path);
 }
 
+tri_status tri_os_exists(const char *path, bool *out) {
+    struct stat info;
+    *out = lstat(path, &info) == 0;
+    return *out || errno == ENOENT || errno == ENOTDIR ? TRI_OK : tri_os_fail("open", path);
+}
+
 // Syncs the folder that contains `path`, because a new name survives a crash only if its folder was
 // synced.
 static tri_status sync_above(const char *path) {

@@ -119,6 +119,9 @@ tri_status tri_os_sync_folder(const char *path);
 // Removes a folder and everything in it. Symbolic links are removed and never followed, even if
 // `path` is one, because the files behind them are not ours.
 tri_status tri_os_remove_tree(const char *path);
+// Whether something has the name `path`, also a link that leads nowhere, so that opening it reports
+// what is wrong with it. Fails if that cannot be found out, for example for lack of permission.
+tri_status tri_os_exists(const char *path, bool *out);
 // Makes the failure of a system call from errno: TRI_NO_SPACE, TRI_NOT_FOUND, TRI_BAD_INPUT (not
 // permitted, or no usable path) or TRI_IO, with the message "PATH: cannot VERB: reason".
 tri_status tri_os_fail(const char *verb, const char *path);

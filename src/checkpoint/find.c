@@ -15,16 +15,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool checkpoint_has(const char *folder, const char *name) {
-    char path[PATH_MAX];
-    struct stat info;
-    return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path &&
-           stat(path, &info) == 0;
+tri_status checkpoint_has(tri_arena *arena, const char *folder, const char *name, bool *out) {
+    return tri_os_exists(tri_arena_printf(arena, "%s/%s", folder, name), out);
 }
 
-const char *checkpoint_home_of(tri_arena *arena, const char *path) {
-    if (checkpoint_has(path, "checkpoints")) return checkpoint_home(arena, path);
-    return strcmp(checkpoint_base_name(path), "checkpoints") == 0 ? path : NULL;
+tri_status checkpoint_home_of(tri_arena *arena, const char *path, const char **out) {
+    bool is_run;
+    *out = NULL;
+    TRI_TRY(checkpoint_has(arena, path, "checkpoints", &is_run));
+    if (is_run)
+        *out = checkpoint_home(arena, path);
+    else if (strcmp(checkpoint_base_name(path), "checkpoints") == 0)
+        *out = path;
+    return TRI_OK;
 }
 
 tri_status checkpoint_resolve(tri_arena *arena, const char *path, checkpoint_kind *kind,
@@ -37,10 +40,12 @@ tri_status checkpoint_resolve(tri_arena *arena, const char *path, checkpoint_kin
     if (!S_ISDIR(info.st_mode)) return TRI_OK;
     *kind = CHECKPOINT_IS_STEP;
     int64_t step;
-    if (checkpoint_has(real, CHECKPOINT_STATE_FILE) || checkpoint_is_step_name(real, &step))
-        return TRI_OK;
+    bool has_state;
+    const char *home;
+    TRI_TRY(checkpoint_has(arena, real, CHECKPOINT_STATE_FILE, &has_state));
+    if (has_state || checkpoint_is_step_name(real, &step)) return TRI_OK;
     *kind = CHECKPOINT_IS_FOLDER;
-    const char *home = checkpoint_home_of(arena, *out);
+    TRI_TRY(checkpoint_home_of(arena, *out, &home));
     if (!home) return TRI_OK;
     // The first of `steps` may be one that cannot be read. It is returned too: the caller then
     // reports the failure, and does not silently get an older checkpoint.

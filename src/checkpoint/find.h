@@ -17,9 +17,10 @@ tri_status checkpoint_resolve(tri_arena *arena, const char *path, checkpoint_kin
                               const char **out);
 // As checkpoint_resolve, but accepts only a checkpoint; TRI_BAD_INPUT for a file.
 tri_status checkpoint_step_folder(tri_arena *arena, const char *path, const char **out);
-// Returns the folder `checkpoints` if `path` is a run folder or that folder itself; else NULL.
-const char *checkpoint_home_of(tri_arena *arena, const char *path);
-// True if FOLDER/NAME exists.
-bool checkpoint_has(const char *folder, const char *name);
+// Sets *out to the folder `checkpoints` if `path` is a run folder or that folder itself; else to
+// NULL.
+tri_status checkpoint_home_of(tri_arena *arena, const char *path, const char **out);
+// Whether FOLDER/NAME exists, as tri_os_exists.
+tri_status checkpoint_has(tri_arena *arena, const char *folder, const char *name, bool *out);
 
 #endif

@@ -71,10 +71,20 @@ static void read_step(tri_arena *arena, checkpoint_step *step) {
     if (step->readable != TRI_OK) step->why = tri_arena_strdup(arena, tri_error_message());
 }
 
+// Reports why the folder cannot be opened. A missing one has no checkpoints; a link to a missing
+// one is reported, because its disk may not be mounted.
+static tri_status fail_to_scan(const char *home) {
+    struct stat info;
+    if (errno != ENOENT && errno != ENOTDIR) return tri_os_fail("open", home);
+    if (lstat(home, &info) < 0 || !S_ISLNK(info.st_mode)) return TRI_OK;
+    errno = ENOENT;
+    return tri_os_fail("open", home);
+}
+
 tri_status checkpoint_scan(tri_arena *arena, const char *home, checkpoint_steps *out) {
     *out = (checkpoint_steps){0};
     DIR *folder = opendir(home);
-    if (!folder) return errno == ENOENT || errno == ENOTDIR ? TRI_OK : tri_os_fail("open", home);
+    if (!folder) return fail_to_scan(home);
     int capacity = 0;
     for (struct dirent *entry; (entry = readdir(folder));) {
         int64_t step;
@@ -88,7 +98,17 @@ tri_status checkpoint_scan(tri_arena *arena, const char *home, checkpoint_steps 
             (checkpoint_step){.step = step, .path = path};
     }
     closedir(folder);
-    for (int i = 0; i < out->count; i++) read_step(arena, &out->items[i]);
+    int listed = out->count;
+    out->count = 0;
+    for (int i = 0; i < listed; i++) {
+        checkpoint_step *step = &out->items[out->count];
+        bool is_there = true;
+        *step = out->items[i];
+        read_step(arena, step);
+        // The run may have removed the step meanwhile, because it keeps only some.
+        if (step->readable != TRI_OK) TRI_TRY(tri_os_exists(step->path, &is_there));
+        out->count += is_there;
+    }
     if (out->count) qsort(out->items, (size_t)out->count, sizeof *out->items, compare_steps);
     return TRI_OK;
 }
@@ -143,10 +163,41 @@ tri_status checkpoint_commit(tri_arena *arena, const char *home, const char *hid
     return TRI_OK;
 }
 
+// Moves a folder that has the name of a link aside, if it is plainly the copy of a checkpoint of
+// the run, which a program that followed the link has made: its state.json, which has the hashes of
+// all its files, is that of the checkpoint. Else tells what to do.
+static tri_status replace_copy(tri_arena *arena, const char *home, const char *path) {
+    checkpoint_manifest manifest;
+    char *copied = NULL, *original = NULL;
+    size_t sizes[2] = {0};
+    if (checkpoint_manifest_read(arena, path, &manifest) == TRI_OK) {
+        const char *step = checkpoint_step_name(arena, manifest.info.step);
+        const char *a = tri_arena_printf(arena, "%s/%s", path, CHECKPOINT_STATE_FILE);
+        const char *b = tri_arena_printf(arena, "%s/%s/%s", home, step, CHECKPOINT_STATE_FILE);
+        (void)tri_os_read_file(a, TRI_MAX_CHECKPOINT_STATE, &copied, &sizes[0]);
+        (void)tri_os_read_file(b, TRI_MAX_CHECKPOINT_STATE, &original, &sizes[1]);
+    }
+    bool is_copy =
+        copied && original && sizes[0] == sizes[1] && !memcmp(copied, original, sizes[0]);
+    free(copied);
+    free(original);
+    if (!is_copy)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: is a folder, where the run keeps a link to one of its checkpoints: "
+                        "move it elsewhere",
+                        path);
+    const char *aside = checkpoint_hidden(arena, home, "del", checkpoint_base_name(path));
+    if (tri_os.rename(path, aside) < 0) return tri_os_fail("rename", path);
+    TRI_TRY(tri_os_sync_folder(home));
+    return tri_os_remove_tree(aside);
+}
+
 tri_status checkpoint_link(tri_arena *arena, const char *home, const char *link,
                            const char *target) {
     const char *path = tri_arena_printf(arena, "%s/%s", home, link);
     const char *beside = checkpoint_hidden(arena, home, "link", link);
+    struct stat info;
+    if (lstat(path, &info) == 0 && S_ISDIR(info.st_mode)) TRI_TRY(replace_copy(arena, home, path));
     if (tri_os.symlink(target, beside) < 0) return tri_os_fail("create the link", path);
     if (tri_os.rename(beside, path) == 0) return TRI_OK;
     tri_status status = tri_os_fail("replace the link", path);

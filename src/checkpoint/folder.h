@@ -48,7 +48,8 @@ const checkpoint_step *checkpoint_best(const checkpoint_steps *steps,
 tri_status checkpoint_commit(tri_arena *arena, const char *home, const char *hidden,
                              const char *name);
 // Creates or replaces the symbolic link HOME/LINK → target in one atomic step, so that a reader
-// always finds a checkpoint behind it.
+// always finds a checkpoint behind it. A folder of that name is replaced if it is a copy of a
+// checkpoint of the run, as copying programs that follow links make it; TRI_BAD_INPUT: it is not.
 tri_status checkpoint_link(tri_arena *arena, const char *home, const char *link,
                            const char *target);
 // Whether the symbolic link HOME/LINK leads to the step at `path`.

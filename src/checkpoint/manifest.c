@@ -187,6 +187,8 @@ tri_status checkpoint_manifest_read(tri_arena *arena, const char *folder,
     size_t size;
     tri_status status = tri_os_check_file(path);
     if (status == TRI_OK) status = tri_os_read_file(path, TRI_MAX_CHECKPOINT_STATE, &text, &size);
+    struct stat info;
+    if (status == TRI_NOT_FOUND && stat(folder, &info) < 0) return tri_os_fail("open", folder);
     if (status == TRI_NOT_FOUND)
         return TRI_FAIL(TRI_CORRUPT, "%s: is missing: the checkpoint is not whole", path);
     if (status == TRI_BAD_INPUT) status = TRI_CORRUPT; // the file is larger than any state.json

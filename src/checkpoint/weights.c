@@ -140,10 +140,11 @@ tri_status checkpoint_weights_open(tri_arena *arena, const char *path, checkpoin
         TRI_TRY(checkpoint_read_file(real, &manifest, &manifest.files[0], NULL));
         return checkpoint_weights_open_file(arena, model, out);
     }
-    if (checkpoint_has(real, INDEX))
-        return open_index(arena, tri_arena_printf(arena, "%s/%s", real, INDEX), out);
-    if (checkpoint_has(real, CHECKPOINT_MODEL_FILE))
-        return checkpoint_weights_open_file(arena, model, out);
+    bool is_there;
+    TRI_TRY(checkpoint_has(arena, real, INDEX, &is_there));
+    if (is_there) return open_index(arena, tri_arena_printf(arena, "%s/%s", real, INDEX), out);
+    TRI_TRY(checkpoint_has(arena, real, CHECKPOINT_MODEL_FILE, &is_there));
+    if (is_there) return checkpoint_weights_open_file(arena, model, out);
     return TRI_FAIL(TRI_NOT_FOUND, "%s: holds no checkpoint, no %s and no %s", path,
                     CHECKPOINT_MODEL_FILE, INDEX);
 }

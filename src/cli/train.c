@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 
 #include "base/option_manual.h"
+#include "base/os.h"
 #include "base/quantity.h"
 #include "cli/hints.h"
 #include "device/choose.h"
@@ -250,17 +251,23 @@ const cli_command cli_train = {
     .run = run_train};
 
 // Finds the recipe.yaml of a run. `path` is the run folder, a checkpoint in it, or a file of a
-// checkpoint. NULL: there is none.
-static const char *recipe_of_run(tri_arena *arena, const char *path) {
+// checkpoint. *out is NULL if there is none.
+static tri_status recipe_of_run(tri_arena *arena, const char *path, const char **out) {
     enum { LEVELS = 4 };
     char folder[PATH_MAX];
-    if (!realpath(path, folder)) return NULL;
+    *out = NULL;
+    if (!realpath(path, folder)) return tri_os_fail("open", path);
     for (int i = 0; i < LEVELS && *folder; i++) {
-        char *file = tri_arena_printf(arena, "%s/recipe.yaml", folder);
-        if (access(file, F_OK) == 0) return file;
+        bool is_there;
+        const char *file = tri_arena_printf(arena, "%s/recipe.yaml", folder);
+        TRI_TRY(tri_os_exists(file, &is_there));
+        if (is_there) {
+            *out = file;
+            return TRI_OK;
+        }
         *strrchr(folder, '/') = 0;
     }
-    return NULL;
+    return TRI_OK;
 }
 
 // Loads the recipe that the first word names. If there is no word, or it is an override such as
@@ -270,9 +277,11 @@ static tri_status load_recipe(tri_arena *arena, const cli_context *context, cons
     const char *checkpoint = cli_value(a, "checkpoint");
     const char *const *words = (const char *const *)a->words;
     bool is_named = a->count > 0 && (!strchr(words[0], '=') || access(words[0], F_OK) == 0);
-    const char *path = is_named ? words[0] : recipe_of_run(arena, checkpoint);
-    if (!path && access(checkpoint, F_OK) != 0)
-        return TRI_FAIL(TRI_NOT_FOUND, "--checkpoint: there is no %s", checkpoint);
+    const char *path = words[0];
+    if (!is_named) {
+        tri_status status = recipe_of_run(arena, checkpoint, &path);
+        if (status != TRI_OK) return tri_status_context(status, "--checkpoint");
+    }
     if (!path)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "--checkpoint: %s is not in a run folder, so its recipe is not known: name "

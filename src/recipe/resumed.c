@@ -1,17 +1,18 @@
 // Reads the recipe of a resumed run with the values that were changed since the run began.
 #include "recipe/resumed.h"
 
+#include "base/os.h"
 #include "checkpoint/checkpoint.h"
 
 #include <string.h>
-#include <unistd.h>
 
 // Reads the recipe that the run to resume has recorded: that of the run folder or, if it has none,
 // that of the checkpoint that is named. *found: there is one.
 static tri_status read_older(tri_arena *arena, const tri_recipe_resumption *r, bool *found,
                              tri_recipe *out) {
     const char *path = tri_arena_printf(arena, "%s/recipe.yaml", r->run_dir);
-    *found = strcmp(r->resume, "never") != 0 && access(path, F_OK) == 0;
+    *found = false;
+    if (strcmp(r->resume, "never") != 0) TRI_TRY(tri_os_exists(path, found));
     if (*found) return tri_recipe_load(arena, path, NULL, 0, r->task, out);
     if (!strcmp(r->resume, "never") || !strcmp(r->resume, "auto")) return TRI_OK;
     tri_checkpoint_info info;

@@ -49,7 +49,9 @@ static tri_status compare_folder(train_loop *loop) {
     char path[PATH_MAX];
     if (snprintf(path, sizeof path, "%s/recipe.yaml", loop->request->run_dir) >= (int)sizeof path)
         return TRI_FAIL(TRI_BAD_INPUT, "--run-dir: the path is too long");
-    if (access(path, F_OK) != 0) return TRI_OK;
+    bool is_there;
+    TRI_TRY(tri_os_exists(path, &is_there));
+    if (!is_there) return TRI_OK;
     tri_recipe other;
     const char *own = loop->request->task ? loop->request->task->name : NULL;
     tri_status status = tri_recipe_load(loop->arena, path, NULL, 0, own, &other);

@@ -173,6 +173,45 @@ def check_commands(folder, whole):
     refused(command(os.path.join(folder, "new"), f"init={out}"), out)
 
 
+def check_unreadable(folder, whole):
+    """What cannot be opened is reported as what it is, by every command."""
+    run_dir = os.path.join(folder, "unreadable")
+    shutil.copytree(whole, run_dir, symlinks=True)
+    os.chmod(folder, 0o755)
+    home, step = os.path.join(run_dir, "checkpoints"), newest(run_dir)
+    other = ["--run-dir", os.path.join(folder, "new")]
+    readers = (["checkpoint", "list"], ["checkpoint", "verify"], ["eval", "--checkpoint"],
+               ["checkpoint", "export", "--out", os.path.join(folder, "e"), "--"],
+               ["checkpoint", "diff", whole],
+               ["train", "recipes/mnist-convnet.yaml", *SETTINGS, *other, "--resume"])
+    user = 65534 if os.geteuid() == 0 else None  # for root, everything may be read
+
+    def check(path, text, *named):
+        for words in readers:
+            done = subprocess.run([TRIREME, *words, path], capture_output=True, text=True,
+                                  timeout=200, user=user, check=False)
+            lines = done.stderr.splitlines()
+            assert done.returncode == 2 and len(lines) == 1, f"{words}: {done}"
+            assert text in lines[0] and any(name in lines[0] for name in named), done.stderr
+        assert not os.path.exists(other[1])
+
+    for locked in (home, run_dir):
+        os.chmod(locked, 0)
+        check(run_dir, "Permission denied", locked)
+        os.chmod(locked, 0o755)
+    os.rename(home, home + ".away")
+    os.symlink("nowhere", home)
+    check(run_dir, "No such file or directory", home)
+    os.remove(home)
+    os.symlink("checkpoints", home)
+    check(run_dir, "Too many levels of symbolic links", home)
+    os.remove(home)
+    os.rename(home + ".away", home)
+    os.rename(step, step + ".away")
+    check(os.path.join(home, "last"), "No such file or directory", os.path.join(home, "last"))
+    shutil.rmtree(run_dir)
+
+
 def check_outputs(folder, whole):
     """Nothing is written over a checkpoint or a run's own files; a trace replaces traces only."""
     link, weights = os.path.join(folder, "link"), os.path.join(folder, "weights")
@@ -242,8 +281,8 @@ def main():
         whole = os.path.join(folder, "whole")
         run(command(whole))
         assert sorted(losses(whole)) == list(range(1, LAST_STEP + 1))
-        for check in (check_commands, check_refusals, check_outputs, check_damage,
-                      check_kills, check_other_ranks, check_other_data):
+        for check in (check_commands, check_refusals, check_unreadable, check_outputs,
+                      check_damage, check_kills, check_other_ranks, check_other_data):
             start = time.monotonic()
             check(folder, whole)
             print(f"{check.__name__}: {time.monotonic() - start:.1f} s", flush=True)

@@ -228,6 +228,56 @@ static void test_list_and_verify(void **state) {
     has(&p, 2, "\"why\":\"model.safetensors has another length\"", "\"whole\":false");
 }
 
+// Stands for a run that removes a checkpoint, or saves it again, while it is verified.
+static bool saves_again, has_met;
+
+static int open_meanwhile(const char *path, int flags, mode_t mode) {
+    if (!has_met && strstr(path, "step-00000010/optimizer.safetensors")) {
+        has_met = true;
+        if (saves_again)
+            ok(fixture_do_save(run_dir, (fixture_save){.step = 10, .width = 9, .seed = 7}));
+        else
+            assert_int_equal(rename(in_run("checkpoints/step-00000010"), in_run("gone")), 0);
+    }
+    return tri_os_system.open(path, flags, mode);
+}
+
+static void test_meanwhile(void **state) {
+    for (int again = 1; again >= 0; again--) {
+        printed p;
+        ok(fixture_do_save(run_dir, (fixture_save){.step = 10, .width = 9, .save_top_k = -1}));
+        ok(fixture_do_save(run_dir, (fixture_save){.step = 20, .width = 9, .save_top_k = -1}));
+        saves_again = again;
+        has_met = false;
+        tri_os.open = open_meanwhile;
+        ok(tri_checkpoint_verify(run_dir, false, begin(&p)));
+        tri_os.open = tri_os_system.open;
+        assert_true(has_met);
+        has(&p, 2,
+            again ? "step-00000010: ok (every hash" : "step-00000010: ok (nothing: the run re",
+            "step-00000020: ok (every hash");
+    }
+}
+
+// A folder in place of a link: a copy that a program made is replaced, another one stays.
+static void test_copied_links(void **state) {
+    tri_checkpoint_monitor monitor = {"val_loss", false, true, 0.25};
+    fixture_save save = {.step = 1, .width = 9, .monitor = monitor, .save_top_k = 1};
+    for (int own = 0; own <= 1; own++) {
+        ok(fixture_do_save(run_dir, save));
+        char command[256];
+        snprintf(command, sizeof command,
+                 "cd %s/checkpoints && rm -r last && cp -rL best last && %s", run_dir,
+                 own ? "echo >>last/state.json" : "true");
+        assert_int_equal(system(command), 0);
+        save.step++;
+        ok(fixture_do_save(run_dir, save));
+        struct stat info;
+        assert_int_equal(lstat(in_run("checkpoints/last"), &info), 0);
+        assert_int_equal(S_ISLNK(info.st_mode), !own);
+    }
+}
+
 static void test_diff(void **state) {
     printed p;
     bool differ;
@@ -263,8 +313,8 @@ static void test_diff(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(halves), TEST(bf16_floats),     TEST(init), TEST(export),
-        TEST(shards), TEST(list_and_verify), TEST(diff),
+        TEST(halves),          TEST(bf16_floats), TEST(init),  TEST(export),       TEST(shards),
+        TEST(list_and_verify), TEST(meanwhile),   TEST(copied_links), TEST(diff),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
