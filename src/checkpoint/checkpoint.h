@@ -26,6 +26,9 @@ typedef struct tri_state_tensor {
     // The tensor is not trained (running statistics, counters), so files of initial weights may
     // lack it.
     bool is_buffer;
+    // The name under which files of initial weights may have the tensor too, or instead, because
+    // two layers share it; NULL: none.
+    const char *alias;
 } tri_state_tensor;
 
 // What tri_state_source.holder_count stores in *index on a rank that does not hold the tensor.
@@ -199,7 +202,8 @@ tri_status tri_checkpoint_load_whole(tri_arena *arena, const char *path,
 
 // Reads initial weights by name, from a .safetensors file (recognised by its content), the index of
 // a sharded one, a folder with either, or a checkpoint. Buffers may be missing. F16, BF16 and F64
-// are converted if the sink's tensor is F32. Fails as tri_checkpoint_load does.
+// are converted if the sink's tensor is F32. A tensor may be there under its alias too, if both
+// have the same values. Fails as tri_checkpoint_load does.
 tri_status tri_checkpoint_load_weights(const char *path, const tri_state_sink *model);
 // Writes one .safetensors file atomically: to a temporary file, which is synced and then renamed,
 // so that nobody ever sees a half-written file.

@@ -81,7 +81,8 @@ static tri_status export_weights(tri_arena *arena, const char *path, const char 
     tri_state_tensor *tensors = TRI_NEW_ARRAY(arena, tri_state_tensor, e->weights.count);
     for (int i = 0; i < e->weights.count; i++) {
         const tri_safetensors_entry *entry = &e->weights.entries[i];
-        tensors[i] = (tri_state_tensor){entry->name, entry->dtype, entry->shape, false};
+        tensors[i] =
+            (tri_state_tensor){.name = entry->name, .dtype = entry->dtype, .shape = entry->shape};
         if (dtype && tri_dtype_is_float(entry->dtype)) tensors[i].dtype = wanted;
     }
     e->tensors = tensors;

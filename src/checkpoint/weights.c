@@ -165,42 +165,112 @@ static tri_status check_dtype(const checkpoint_weights *w, int index, tri_dtype 
                     tri_dtype_name(file_dtype), tri_dtype_name(wanted));
 }
 
-// Loads one tensor chunk by chunk. `buffer` has room for two chunks: the first holds elements in
-// the file's dtype, the second in the sink's.
-static tri_status load_tensor(const checkpoint_weights *w, int index, const tri_state_sink *sink,
-                              int target, char *buffer) {
-    const tri_safetensors_entry *entry = &w->entries[index];
-    tri_dtype wanted = sink->tensors[target].dtype;
-    int64_t total = tri_shape_count(&entry->shape);
-    if (sink->is_wanted && !sink->is_wanted(sink->context, target)) return TRI_OK;
-    int64_t limit = TRI_CHECKPOINT_CHUNK_BYTES / (int64_t)sizeof(double);
-    for (int64_t done = 0; done < total; done += limit) {
-        int64_t count = total - done < limit ? total - done : limit;
-        TRI_TRY(checkpoint_weights_read(w, index, done, count, buffer));
-        char *converted = buffer;
-        if (entry->dtype != wanted) {
-            converted = buffer + TRI_CHECKPOINT_CHUNK_BYTES;
-            checkpoint_convert(entry->dtype, buffer, wanted, converted, count);
-        }
-        TRI_TRY(sink->write(sink->context, target, done, count, converted));
-    }
-    return TRI_OK;
-}
-
 // Whether a tensor may be in the file although the model does not have it: older Llama files
 // contain the frequencies of rotary embeddings, which this program computes.
 static bool is_ignored(const char *name) { return ends_with(name, "rotary_emb.inv_freq"); }
 
+enum { ELEMENTS_AT_ONCE = TRI_CHECKPOINT_CHUNK_BYTES / sizeof(double) };
+
+// Reads elements of a tensor in the dtype `wanted`. `buffer` has room for two chunks: the first
+// holds elements in the file's dtype, the second in `wanted`. *out points into it.
+static tri_status read_as(const checkpoint_weights *w, int index, tri_dtype wanted, int64_t first,
+                          int64_t count, char *buffer, char **out) {
+    tri_dtype dtype = w->entries[index].dtype;
+    *out = dtype == wanted ? buffer : buffer + TRI_CHECKPOINT_CHUNK_BYTES;
+    TRI_TRY(checkpoint_weights_read(w, index, first, count, buffer));
+    if (dtype != wanted) checkpoint_convert(dtype, buffer, wanted, *out, count);
+    return TRI_OK;
+}
+
+static tri_status load_tensor(const checkpoint_weights *w, int index, const tri_state_sink *sink,
+                              int target, char *buffer) {
+    int64_t total = tri_shape_count(&w->entries[index].shape);
+    if (sink->is_wanted && !sink->is_wanted(sink->context, target)) return TRI_OK;
+    for (int64_t done = 0; done < total; done += ELEMENTS_AT_ONCE) {
+        int64_t count = total - done < ELEMENTS_AT_ONCE ? total - done : ELEMENTS_AT_ONCE;
+        char *values;
+        TRI_TRY(read_as(w, index, sink->tensors[target].dtype, done, count, buffer, &values));
+        TRI_TRY(sink->write(sink->context, target, done, count, values));
+    }
+    return TRI_OK;
+}
+
+// Fails unless the two tensors have the same values in the dtype `wanted`.
+static tri_status check_same(const checkpoint_weights *w, int a, int b, tri_dtype wanted,
+                             char *buffer) {
+    const tri_safetensors_entry *x = &w->entries[a], *y = &w->entries[b];
+    int64_t total = tri_shape_count(&x->shape);
+    bool is_same = tri_shape_equal(&x->shape, &y->shape);
+    for (int64_t done = 0; is_same && done < total; done += ELEMENTS_AT_ONCE) {
+        int64_t count = total - done < ELEMENTS_AT_ONCE ? total - done : ELEMENTS_AT_ONCE;
+        char *of_x, *of_y;
+        TRI_TRY(read_as(w, a, wanted, done, count, buffer, &of_x));
+        TRI_TRY(read_as(w, b, wanted, done, count, buffer + 2 * (size_t)TRI_CHECKPOINT_CHUNK_BYTES,
+                        &of_y));
+        is_same = memcmp(of_x, of_y, (size_t)count * tri_dtype_bytes(wanted)) == 0;
+    }
+    if (is_same) return TRI_OK;
+    return TRI_FAIL(
+        TRI_BAD_INPUT,
+        "%s: tensors '%s' and '%s' differ, but the model has one weight for both; untie "
+        "them in the model, or take one out of the file",
+        w->path, x->name, y->name);
+}
+
+// Handles a tensor that the file has under the alias of the model's tensor `target`: leaves it out
+// if the file has the tensor under its own name too, with the same values, else gives it that name.
+static tri_status settle_alias(const checkpoint_weights *w, int index, const tri_state_sink *model,
+                               int target, char *buffer, bool *is_double) {
+    const tri_state_tensor *tensor = &model->tensors[target];
+    int own = checkpoint_weights_find(w, tensor->name);
+    *is_double = own != CHECKPOINT_NO_ENTRY;
+    if (!*is_double || (model->is_wanted && !model->is_wanted(model->context, target)))
+        return TRI_OK;
+    TRI_TRY(check_dtype(w, own, tensor->dtype));
+    TRI_TRY(check_dtype(w, index, tensor->dtype));
+    return check_same(w, own, index, tensor->dtype, buffer);
+}
+
+// Finds the tensor of the model that has this alias, and that the model does not also have under
+// it.
+static int target_of_alias(const tri_state_sink *model, const char *name) {
+    int found = CHECKPOINT_NO_ENTRY;
+    for (int i = 0; i < model->count; i++)
+        if (model->tensors[i].alias && !strcmp(model->tensors[i].alias, name)) found = i;
+    for (int i = 0; found != CHECKPOINT_NO_ENTRY && i < model->count; i++)
+        if (!strcmp(model->tensors[i].name, name)) return CHECKPOINT_NO_ENTRY;
+    return found;
+}
+
+// Leaves out what the model does not need, and settles aliases.
+static tri_status choose(tri_arena *arena, const tri_state_sink *model, checkpoint_weights *w,
+                         char *buffer) {
+    checkpoint_weights chosen = *w;
+    chosen.count = 0;
+    chosen.entries = TRI_NEW_ARRAY(arena, tri_safetensors_entry, w->count);
+    chosen.files = TRI_NEW_ARRAY(arena, const tri_safetensors *, w->count);
+    for (int i = 0; i < w->count; i++) {
+        if (is_ignored(w->entries[i].name)) continue;
+        bool is_double = false;
+        int target = target_of_alias(model, w->entries[i].name);
+        if (target != CHECKPOINT_NO_ENTRY)
+            TRI_TRY(settle_alias(w, i, model, target, buffer, &is_double));
+        if (is_double) continue;
+        chosen.files[chosen.count] = w->files[i];
+        chosen.entries[chosen.count] = w->entries[i];
+        if (target != CHECKPOINT_NO_ENTRY)
+            chosen.entries[chosen.count].name = model->tensors[target].name;
+        chosen.count++;
+    }
+    *w = chosen;
+    return TRI_OK;
+}
+
 static tri_status load_weights(tri_arena *arena, const char *path, const tri_state_sink *model,
                                checkpoint_weights *w, char *buffer) {
     TRI_TRY(checkpoint_weights_open(arena, path, w));
-    int used = 0, *targets;
-    for (int i = 0; i < w->count; i++) {
-        if (is_ignored(w->entries[i].name)) continue;
-        w->files[used] = w->files[i];
-        w->entries[used++] = w->entries[i];
-    }
-    w->count = used;
+    int *targets;
+    TRI_TRY(choose(arena, model, w, buffer));
     TRI_TRY(checkpoint_match(arena, w->path, w->entries, w->count, model, true, &targets));
     for (int i = 0; i < w->count; i++) TRI_TRY(check_dtype(w, i, model->tensors[targets[i]].dtype));
     for (int i = 0; i < w->count; i++) TRI_TRY(load_tensor(w, i, model, targets[i], buffer));
@@ -208,7 +278,7 @@ static tri_status load_weights(tri_arena *arena, const char *path, const tri_sta
 }
 
 tri_status tri_checkpoint_load_weights(const char *path, const tri_state_sink *model) {
-    char *buffer = malloc(2 * (size_t)TRI_CHECKPOINT_CHUNK_BYTES);
+    char *buffer = malloc(4 * (size_t)TRI_CHECKPOINT_CHUNK_BYTES);
     if (!buffer) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for a chunk of it", path);
     tri_arena *arena = tri_arena_create(NULL, "weights");
     checkpoint_weights weights;

@@ -150,7 +150,8 @@ typedef struct tri_engine_tensor {
     tri_shape shape;
     tri_parameter_role role;
     int parameter;
-    int state; // index of the optimizer state; TRI_STATE_MASTERS: the parameter itself
+    int state;         // index of the optimizer state; TRI_STATE_MASTERS: the parameter itself
+    const char *alias; // another name of a tied parameter in files; NULL: none
 } tri_engine_tensor;
 
 int tri_engine_model_tensors(const tri_engine *engine, const tri_engine_tensor **out);

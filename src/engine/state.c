@@ -28,8 +28,8 @@ void engine_list_tensors(tri_engine *e) {
         TRI_NEW_ARRAY(e->arena, tri_engine_tensor, g->parameter_count * e->optimizer.state_count);
     for (int i = 0; i < g->parameter_count; i++) {
         const tri_parameter_info *p = &g->parameters[i];
-        e->tensors.model[e->tensors.model_count++] =
-            (tri_engine_tensor){p->name, p->dtype, full_shape(p), p->role, i, TRI_STATE_MASTERS};
+        e->tensors.model[e->tensors.model_count++] = (tri_engine_tensor){
+            p->name, p->dtype, full_shape(p), p->role, i, TRI_STATE_MASTERS, p->alias};
     }
     for (int s = 0; s < e->optimizer.state_count; s++)
         for (int i = 0; i < g->parameter_count; i++) {
@@ -38,7 +38,7 @@ void engine_list_tensors(tri_engine *e) {
             const char *name =
                 tri_arena_printf(e->arena, "%s.%s", p->name, e->optimizer.state_names[s]);
             e->tensors.optimizer[e->tensors.optimizer_count++] =
-                (tri_engine_tensor){name, TRI_F32, full_shape(p), p->role, i, s};
+                (tri_engine_tensor){name, TRI_F32, full_shape(p), p->role, i, s, NULL};
         }
 }
 

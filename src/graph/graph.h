@@ -104,6 +104,9 @@ typedef struct tri_parameter_slice {
 
 typedef struct tri_parameter_info {
     const char *name; // the canonical name (PyTorch's), such as "layer1.0.weight"
+    // Of a tied parameter: the name that it would have as the other layer's own ("lm_head.weight"),
+    // under which files may have it too; NULL: none.
+    const char *alias;
     tri_parameter_role role;
     // The type in which the parameter is stored; `value` has the type in which kernels compute with
     // the parameter.

@@ -44,6 +44,8 @@ tri_value tri_linear_with(tri_graph *graph, const char *name, tri_value x, tri_l
     tri_init init = o.std > 0 ? normal(o.std) : fan_in_uniform(in), zero = {0};
     const char *weight_name = o.weight ? o.weight : join(graph, name, "weight");
     tri_value weight = tri_parameter(graph, weight_name, tri_shape_of(o.features, in), init);
+    if (o.weight && graph->status == TRI_OK)
+        graph->parameters[tri_value_get(graph, weight)->index].alias = join(graph, name, "weight");
     tri_value bias = {0};
     if (!o.no_bias)
         bias = tri_parameter(graph, join(graph, name, "bias"), tri_shape_of(o.features),

@@ -37,6 +37,7 @@ static void make_view(tri_arena *arena, tri_engine *engine, const tri_engine_ten
         described[i] = (tri_state_tensor){.name = tensors[i].name,
                                           .dtype = tensors[i].dtype,
                                           .shape = tensors[i].shape,
+                                          .alias = tensors[i].alias,
                                           .is_buffer = tensors[i].role != TRI_ROLE_TRAINED};
     *out = (tri_state_view){.engine = engine, .tensors = tensors};
     out->source = (tri_state_source){.tensors = described,

@@ -77,7 +77,8 @@ static inline tri_state_sink fixture_sink(fixture_state *state) {
 
 static inline void fixture_add(fixture_state *state, const char *name, tri_dtype dtype,
                                tri_shape shape, bool is_buffer) {
-    state->tensors[state->count++] = (tri_state_tensor){name, dtype, shape, is_buffer};
+    state->tensors[state->count++] =
+        (tri_state_tensor){.name = name, .dtype = dtype, .shape = shape, .is_buffer = is_buffer};
 }
 
 // The tensors of a small network with batch norm, unsorted; `width` sets its size.

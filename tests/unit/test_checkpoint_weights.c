@@ -259,6 +259,32 @@ static void test_meanwhile(void **state) {
     }
 }
 
+static tri_status read_tied(void *context, int tensor, int64_t first, int64_t count, void *to) {
+    return fixture_read(context, tensor == 6 ? 0 : tensor, first, count, to);
+}
+
+// Loads a file that has the model's fc1.weight under its own name, as head.weight, or as both.
+static void test_alias(void **state) {
+    for (int names = 0; names < 3; names++) {
+        fixture_state file = fixture_model(1, 9), model = fixture_model(1, 9);
+        const char *path = in_run("tied.safetensors");
+        if (names == 0) file.tensors[0].name = "head.weight";
+        if (names > 0) fixture_add(&file, "head.weight", TRI_F32, tri_shape_of(9, 33), false);
+        tri_state_source source = fixture_source(&file);
+        if (names == 1) source.read = read_tied;
+        ok(tri_checkpoint_write_weights(path, &source));
+        model.tensors[0].alias = "head.weight";
+        tri_state_sink sink = fixture_sink(&model);
+        tri_status status = tri_checkpoint_load_weights(path, &sink);
+        if (names == 2) {
+            expect(status, TRI_BAD_INPUT, "'fc1.weight' and 'head.weight' differ");
+            continue;
+        }
+        ok(status);
+        assert_true(model.wrong == 0 && model.seen[0] == 9 * 33);
+    }
+}
+
 // A folder in place of a link: a copy that a program made is replaced, another one stays.
 static void test_copied_links(void **state) {
     tri_checkpoint_monitor monitor = {"val_loss", false, true, 0.25};
@@ -314,7 +340,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(halves),          TEST(bf16_floats), TEST(init),  TEST(export),       TEST(shards),
-        TEST(list_and_verify), TEST(meanwhile),   TEST(copied_links), TEST(diff),
+        TEST(list_and_verify), TEST(meanwhile),   TEST(alias), TEST(copied_links), TEST(diff),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
