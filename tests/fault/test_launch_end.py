@@ -153,6 +153,23 @@ def check_signal_before_round(folder):
     check_nothing_left()
 
 
+def check_two_agents(folder):
+    """Two agents on one host, as in two containers that share its name: their ranks train as one
+    run of one host."""
+    os.environ["TRIREME_TOKEN"] = "a token of this test"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    run_dir = os.path.join(folder, "two-agents")
+    words = train("mlp-jax", run_dir, *SYNTHETIC, "data.samples=64", "data.test_samples=16",
+                  "batch.global=32", "trainer.max_epochs=1")
+    agents = [start([TRIREME, "run", "--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend",
+                     "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", *words]) for _ in range(2)]
+    for child in agents:
+        ended(child, 0, 60)
+    assert len(losses(run_dir)) == 2
+
+
 def check_early_signals(folder):
     """A signal comes at a random moment of the start: the run ends either with code 75 and a
     checkpoint, or with the exit code of the signal."""
@@ -209,8 +226,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="trireme-end-") as folder:
         sys.exit(check_all((check_guardian_suspended, check_grandchild, check_suspended,
                             check_left_group, check_no_handler, check_temporary_folder,
-                            check_signal_before_round, check_early_signals, check_killed_ranks),
-                           folder))
+                            check_signal_before_round, check_two_agents, check_early_signals,
+                            check_killed_ranks), folder))
 
 
 if __name__ == "__main__":

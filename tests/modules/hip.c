@@ -1,5 +1,6 @@
 // A module `hip` for unit/test_cuda_load: the emulated GPU (the module that TRIREME_TEST_MODULE
-// names), described as the module for AMD's GPUs describes an MI250X.
+// names), described as the module for AMD's GPUs describes an MI250X, or as a GPU with the name
+// TEST_GPU_NAME and TEST_GPU_GB gigabytes of memory.
 #include "base/module.h"
 #include "device/cuda/runtime.h"
 
@@ -12,7 +13,9 @@ static cuda_runtime table;
 
 static tri_status open_amd(int index, cuda_properties *properties, cuda_context **out, char *why) {
     tri_status status = real->open(index, properties, out, why);
-    snprintf(properties->name, sizeof properties->name, "AMD Instinct MI250X");
+    const char *name = getenv("TEST_GPU_NAME"), *gigabytes = getenv("TEST_GPU_GB");
+    snprintf(properties->name, sizeof properties->name, "%s", name ? name : "AMD Instinct MI250X");
+    if (gigabytes) properties->memory_bytes = (int64_t)(strtod(gigabytes, NULL) * 1e9);
     properties->major = 9; // gfx90a
     properties->has_bf16 = properties->has_products = properties->has_dnn = false;
     return status;

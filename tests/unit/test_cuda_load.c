@@ -119,6 +119,33 @@ static void test_chosen(void **state) {
     install(NULL, "cuda");
 }
 
+// The kind of a GPU follows from words of the driver's name for it, and from its memory.
+static void test_kinds(void **state) {
+    (void)state;
+    static const char *const cases[][3] = {{"NVIDIA A100-SXM4-40GB", "42.3", "a100-40"},
+                                           {"NVIDIA A100-SXM-64GB", "68.3", "a100-64"},
+                                           {"NVIDIA A100 80GB PCIe", "85.1", "a100-80"},
+                                           {"NVIDIA A10", "23.6", "a10"},
+                                           {"NVIDIA RTX A1000", "8.3", NULL},
+                                           {"NVIDIA H100 80GB HBM3", "85.0", "h100-80"},
+                                           {"NVIDIA GH200 480GB", "102.0", "gh200"},
+                                           {"NVIDIA H200", "150.7", "h200"},
+                                           {"NVIDIA L40S", "47.7", "l40s"},
+                                           {"Tesla T4", "15.8", "t4"},
+                                           {"Tesla V100-SXM2-16GB", "16.9", "v100-16"},
+                                           {"AMD Instinct MI300X", "206.1", "mi300x"}};
+    install("test-modules/hip.so", "hip");
+    drivers = "/dev/kfd";
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        setenv("TEST_GPU_NAME", cases[i][0], 1);
+        setenv("TEST_GPU_GB", cases[i][1], 1);
+        check_kind(cases[i][2]);
+    }
+    unsetenv("TEST_GPU_NAME");
+    unsetenv("TEST_GPU_GB");
+    install(NULL, "hip");
+}
+
 // The device model cuda:mi250x, for which plans are made without a GPU, has the features and the
 // alignment of a GPU that the module for AMD reports.
 static void test_described(void **state) {
@@ -140,7 +167,7 @@ int main(void) {
     setenv("TRIREME_TEST_MODULE", TRIREME_BUILD_DIR "/lib/emulated/cuda.so", 1);
     tri_os.access = access_of_host;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused), cmocka_unit_test(test_auto),
-                                       cmocka_unit_test(test_chosen),
+                                       cmocka_unit_test(test_chosen), cmocka_unit_test(test_kinds),
                                        cmocka_unit_test(test_described)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     (void)rmdir(modules);

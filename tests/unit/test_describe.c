@@ -189,6 +189,36 @@ static const tri_device_backend absent = {
 static const tri_device_backend broken = {
     .name = "broken", .describe = broken_describe, .open = broken_open};
 
+static int opened; // the number of the GPU that few_open has opened
+
+// A container that sees two of its host's GPUs.
+static tri_status few_open(const tri_device_config *config, tri_device **out) {
+    if (config->index > 1) return TRI_FAIL(TRI_BAD_INPUT, "only 2 are visible");
+    opened = config->index;
+    return TRI_OK;
+}
+
+static const tri_device_backend few = {
+    .name = "few", .describe = broken_describe, .open = few_open};
+
+// A rank takes the GPU of its number on the host, if it sees that many, else the one of the number
+// that its launcher gave it.
+static void test_of_rank(void **state) {
+    (void)state;
+    static const struct {
+        int local_rank, launcher_local_rank, opened; // opened -1: refused
+    } cases[] = {{0, 0, 0}, {1, 0, 1}, {2, 0, 0}, {3, 1, 1}, {2, -1, -1}, {2, 2, -1}, {3, 2, -1}};
+    const tri_device_backend *const devices[] = {&few, NULL};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tri_device *device;
+        opened = -1;
+        tri_status status = tri_device_open_of_rank(devices, "few", cases[i].local_rank,
+                                                    cases[i].launcher_local_rank, &device);
+        assert_int_equal(status, cases[i].opened < 0 ? TRI_BAD_INPUT : TRI_OK);
+        assert_int_equal(opened, cases[i].opened);
+    }
+}
+
 static void check_choice(const tri_device_backend *const *devices, const char *name,
                          tri_status status, const char *expected) {
     tri_device_description description;
@@ -231,8 +261,9 @@ static void test_choice(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plan_of_a_description), cmocka_unit_test(test_alignment),
-        cmocka_unit_test(test_memory), cmocka_unit_test(test_choice)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plan_of_a_description),
+                                       cmocka_unit_test(test_alignment),
+                                       cmocka_unit_test(test_memory), cmocka_unit_test(test_choice),
+                                       cmocka_unit_test(test_of_rank)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
