@@ -22,7 +22,7 @@ function(add_bundled name)
   add_dependencies(bundled bundled_${name})
 endfunction()
 
-add_bundled(trireme src/cli/main.c $<TARGET_OBJECTS:rooms>)
+add_bundled(trireme ${PROGRAM_SOURCES} $<TARGET_OBJECTS:rooms>)
 
 # What tests/gpu/test-gpu runs beside the program. They take from the rooms what they need.
 if(BUILDS_TESTS)

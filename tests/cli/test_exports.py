@@ -47,8 +47,11 @@ batch: {global: 16}
 optimizer: {name: sgd, lr: 0.1}
 trainer: {max_epochs: 1, log_every_n_steps: 1}
 """
-# C's own, which a user's program defines or cannot define.
-KEPT = {"main"}
+# The program's OpenMP runtime (src/cli/openmp.c).
+OPENMP = {"GOMP_parallel", "GOMP_barrier", "omp_get_thread_num", "omp_get_num_threads",
+          "omp_in_parallel"}
+# What is not one of the library's: C's own, which a user's program defines or cannot define.
+KEPT = {"main"} | OPENMP
 
 
 def run(*words, folder=None):
@@ -83,8 +86,22 @@ def check_exports(public):
         if path == PROGRAM:  # what the C runtime brings along
             found -= {"_start", "_init", "_fini", "_edata", "_end", "__bss_start", "__data_start",
                       "data_start", "_IO_stdin_used"}
+            assert OPENMP <= found, OPENMP - found
+            found -= OPENMP
         assert public - found == set(), f"{path} does not export {public - found}"
         assert found - public == set(), f"{path} also exports {found - public}"
+
+
+def check_openmp():
+    """oneDNN asks OpenMP for nothing that depends on a region but what the program supplies."""
+    libraries = re.findall(r"libdnnl\S* => (\S+)", run("ldd", PROGRAM))
+    assert len(libraries) == 1, libraries
+    names = {line.split()[0].split("@")[0]
+             for line in run("nm", "-D", "--undefined-only", "--format=posix",
+                             libraries[0]).splitlines()}
+    needed = {name for name in names if name.startswith(("GOMP_", "omp_"))}
+    assert needed <= OPENMP | {"omp_get_max_threads"}, needed
+    assert "GOMP_parallel" in needed, needed
 
 
 def inner_names(public):
@@ -153,6 +170,7 @@ def check_cpp(folder, public):
 def main():
     public = declared()
     check_exports(public)
+    check_openmp()
     with tempfile.TemporaryDirectory(prefix="trireme-exports-") as folder:
         for name, text in (("own.c", OWN), ("own.yaml", RECIPE)):
             with open(os.path.join(folder, name), "w", encoding="utf-8") as out:

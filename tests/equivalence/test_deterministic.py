@@ -47,7 +47,7 @@ def execute(folder, name, case, ranks, strategy):
     words = [word.format(data=folder, samples=samples) for word in words]
     place = os.path.join(folder, name)
     words += [*EPOCHS, *more, f"batch.global={size}", f"batch.micro={micro}"]
-    run(["env", f"OMP_NUM_THREADS={threads}", "OMP_WAIT_POLICY=passive", "timeout", "120",
+    run(["env", f"OMP_NUM_THREADS={threads}", "timeout", "120",
          *on_ranks(ranks, train(recipe, place, *words, f"strategy.name={strategy}"))])
     return place
 

@@ -587,8 +587,6 @@ static void test_failure_behind(void **state) {
 }
 
 int main(void) {
-    // Else a thread would try out whether OpenMP's threads should spin or yield, and allocate.
-    setenv("OMP_WAIT_POLICY", "passive", 0);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_allocates_nothing),
                                        cmocka_unit_test(test_not_finite),
                                        cmocka_unit_test(test_overflow_in_flight),

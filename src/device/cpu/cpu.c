@@ -101,7 +101,6 @@ static tri_status cpu_open(const tri_device_config *config, tri_device **out) {
         free(device);
         return TRI_FAIL(TRI_INTERNAL, "oneDNN does not start: status %d", status);
     }
-    device->wait_policy = cpu_wait_policy_start(description.threads);
     *out = &device->head;
     return TRI_OK;
 }
@@ -109,7 +108,6 @@ static tri_status cpu_open(const tri_device_config *config, tri_device **out) {
 static void cpu_close(tri_device *head) {
     cpu_device *device = (cpu_device *)head;
     if (!device) return;
-    cpu_wait_policy_stop(device->wait_policy);
     if (device->stream) dnnl_stream_destroy(device->stream);
     free(device);
 }

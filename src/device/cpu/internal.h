@@ -8,7 +8,6 @@
 #define TRIREME_DEVICE_CPU_INTERNAL_H
 
 #include "device/cpu/onednn.h"
-#include "device/cpu/wait_policy.h"
 #include "device/device.h"
 #include "device/widen.h"
 #include "ops/ops.h"
@@ -28,8 +27,6 @@ static inline bool cpu_has(const tri_device_description *device, unsigned featur
 typedef struct cpu_device {
     tri_device head;
     dnnl_stream_t stream;
-    // Makes waiting threads spin or yield; NULL: there is no choice (cpu_wait_policy_start).
-    cpu_wait_policy *wait_policy;
 } cpu_device;
 
 static inline const cpu_device *cpu_of(const tri_device *device) {

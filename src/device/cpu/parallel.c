@@ -13,7 +13,6 @@ void cpu_use_threads(const tri_device_description *device) {
 void cpu_parallel(const cpu_device *device, int64_t count, int64_t grain, cpu_range range,
                   void *context) {
     if (count <= 0) return;
-    cpu_wait_policy_count(device->wait_policy);
     int64_t range_count = device->head.description.threads;
     if (range_count == 1 || count < 2 * grain) {
         range(context, 0, count, 0);
