@@ -61,7 +61,8 @@ void tri_os_suspend(void);
 void tri_os_handle_suspension(void);
 // Returns the seconds since an arbitrary start, from tri_os.monotonic_ns.
 double tri_os_seconds(void);
-// Counts the CPUs that this process may use; at least 1.
+// Counts the CPUs on which this process may run; at least 1. How many it may use at a time is
+// another question (tri_cores).
 int tri_os_cpus(void);
 
 // Two functions that write all bytes: if the system writes fewer, or a signal interrupts it

@@ -3,11 +3,12 @@
 // can be started.
 #include "base/parallel.h"
 
-#include "base/limits.h"
+#include "base/cores.h"
 #include "base/thread.h"
 
 #include <omp.h>
 #include <stdbool.h>
+#include <stdlib.h>
 
 typedef struct part {
     tri_parallel_range range;
@@ -19,7 +20,9 @@ typedef struct part {
 
 int tri_parallel_threads(void) {
     int threads = omp_get_max_threads();
-    return threads < TRI_MAX_THREADS ? threads : TRI_MAX_THREADS;
+    if (getenv("OMP_NUM_THREADS")) return threads;
+    int cores = tri_cores();
+    return threads < cores ? threads : cores;
 }
 
 static void *run(void *context) {

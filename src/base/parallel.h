@@ -9,8 +9,9 @@
 // other items.
 typedef void (*tri_parallel_range)(void *context, int64_t first, int64_t end);
 
-// Returns how many threads a loop on the host may take: OMP_NUM_THREADS, else the number of cores
-// that this rank is bound to. So the ranks of a host together take its cores once.
+// Returns how many threads this rank may take: OMP_NUM_THREADS, else the number of cores that it is
+// bound to, but no more than it may use (tri_cores). So the ranks of a host together take its cores
+// once.
 int tri_parallel_threads(void);
 
 // Calls `range` for all of `count` items and returns when all are done. It divides them among up to

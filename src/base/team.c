@@ -5,6 +5,7 @@
 // itself. So a thread whose core another program uses delays a loop only if it has begun its part.
 #include "base/team.h"
 
+#include "base/cores.h"
 #include "base/limits.h"
 #include "base/os.h"
 #include "base/thread.h"
@@ -30,10 +31,10 @@ typedef struct member {
 } member;
 
 static struct {
-    pthread_mutex_t lock; // held by the thread that is in tri_team_run
-    int size;             // of this run, with the caller
-    int members;          // how many threads have been started; they have the indices from 1 on
-    bool may_spin;        // each of them may have a core of its own
+    pthread_mutex_t lock;  // held by the thread that is in tri_team_run
+    int size;              // of this run, with the caller
+    int members;           // how many threads have been started; they have the indices from 1 on
+    _Atomic bool may_spin; // each of them may have a core of its own
     void (*run)(void *context);
     void *context;
     _Alignas(64) counter left; // how many members' calls have not ended yet
@@ -115,6 +116,7 @@ static void forget_members(void) {
 static tri_status start_members(int count) {
     static bool is_prepared;
     if (!is_prepared) is_prepared = pthread_atfork(NULL, NULL, forget_members) == 0;
+    team.may_spin = count < tri_cores();
     while (team.members < count) {
         pthread_t thread;
         int index = team.members + 1;
@@ -124,7 +126,6 @@ static tri_status start_members(int count) {
         pthread_detach(thread);
         team.members++;
     }
-    team.may_spin = team.members < tri_os_cpus();
     return TRI_OK;
 }
 
@@ -151,6 +152,7 @@ static void run_calls(int size, void (*run)(void *context), void *context) {
 }
 
 tri_status tri_team_run(int size, void (*run)(void *context), void *context) {
+    TRI_ASSERT(size <= TRI_MAX_THREADS);
     if (size <= 1 || here.is_inside) {
         make_call(0, 1, run, context);
         return TRI_OK;

@@ -3,6 +3,7 @@
 // runs every printed command.
 #include "cli/hints.h"
 
+#include "base/cores.h"
 #include "base/os.h"
 #include "base/shell.h"
 #include "data/dataset.h"
@@ -148,7 +149,7 @@ static void print_go_on(const cli_hints *h) {
 static bool leaves_cores(const cli_hints *h) {
     const tri_train_result *r = h->result;
     const tri_recipe *recipe = h->request->recipe;
-    int64_t cores = tri_os_cpus();
+    int64_t cores = tri_cores();
     bool has_tail = r->tail_samples > 0 && r->tail_samples < cores;
     return r->ranks == 1 && r->threads < cores && r->device_is_host &&
            recipe->strategy.name != TRI_STRATEGY_SINGLE && recipe->batch.global >= cores &&

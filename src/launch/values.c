@@ -1,5 +1,6 @@
 // Reads those values of `trireme run`'s flags that have a grammar of their own, such as lists of
 // ranks.
+#include "base/cores.h"
 #include "base/os.h"
 #include "launch/options.h"
 
@@ -188,9 +189,9 @@ tri_status launch_workers_parse(const char *name, const char *text, int *out) {
                             "%s: this host has no usable NVIDIA GPU (/dev/nvidia*, "
                             "CUDA_VISIBLE_DEVICES); give a number or cpu",
                             name);
-        if (*out == 0) *out = tri_os_cpus();
+        if (*out == 0) *out = tri_cores();
     } else if (!strcmp(text, "cpu")) {
-        *out = tri_os_cpus();
+        *out = tri_cores();
     } else {
         *out = read_number(text, TRI_MAX_RANKS, &end);
         if (*out < 1 || *end)

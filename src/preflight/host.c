@@ -3,6 +3,7 @@
 #include "preflight/judge.h"
 #include "preflight/state.h"
 
+#include "base/cores.h"
 #include "base/free_memory.h"
 #include "base/quantity.h"
 
@@ -57,6 +58,8 @@ static tri_status measure_binding(preflight *p) {
     // If the topology cannot be read, each CPU counts as a core.
     (void)launch_topology_read(p->arena, NULL, false, &topology);
     mine.cores = topology.core_count ? topology.core_count : launch_cpus_count(&mine.cpus);
+    mine.quota = tri_cores_quota();
+    if (mine.cores > mine.quota) mine.cores = mine.quota;
     return preflight_gather(p, &mine, p->host_sides, sizeof mine, "binding");
 }
 
@@ -75,12 +78,13 @@ static void add_cpus(launch_cpus *to, const launch_cpus *from) {
 typedef struct cpu_group {
     launch_cpus cpus;
     int ranks, threads, last;
+    int quota; // cores that the ranks' control groups allow; INT_MAX: no limit
 } cpu_group;
 
 // Finds the ranks that share CPUs with `rank`, directly or through other ranks, and removes them
 // from `left`, the ranks of its host that are in no group yet.
 static cpu_group take_group(const preflight *p, int rank, bool *left) {
-    cpu_group group = {.cpus = p->host_sides[rank].cpus};
+    cpu_group group = {.cpus = p->host_sides[rank].cpus, .quota = p->host_sides[rank].quota};
     bool grows = true;
     while (grows) {
         grows = false;
@@ -133,15 +137,22 @@ static void judge_binding(preflight *p, preflight_row *row) {
         if (!left[r]) continue;
         cpu_group group = take_group(p, r, left);
         int cpus = launch_cpus_count(&group.cpus);
+        const char *allowed = "";
+        if (group.quota < cpus) {
+            cpus = group.quota;
+            allowed =
+                tri_arena_printf(p->arena, ", of which their quota allows %d at a time", cpus);
+        }
         sharing += group.ranks > 1 ? group.ranks : 0;
         if (group.threads <= cpus) continue;
         if (group.ranks == 1)
-            preflight_list_add(&crowded, "%s runs %d threads on CPUs %s", preflight_rank_text(p, r),
-                               group.threads, launch_cpus_text(p->arena, &group.cpus));
+            preflight_list_add(&crowded, "%s runs %d threads on CPUs %s%s",
+                               preflight_rank_text(p, r), group.threads,
+                               launch_cpus_text(p->arena, &group.cpus), allowed);
         else
-            preflight_list_add(&crowded, "%d ranks of %s, %d to %d, run %d threads on CPUs %s",
+            preflight_list_add(&crowded, "%d ranks of %s, %d to %d, run %d threads on CPUs %s%s",
                                group.ranks, p->host_names[p->host_of[r]], r, group.last,
-                               group.threads, launch_cpus_text(p->arena, &group.cpus));
+                               group.threads, launch_cpus_text(p->arena, &group.cpus), allowed);
     }
     const char **texts = TRI_NEW_ARRAY(p->arena, const char *, p->host_count);
     for (int h = 0; h < p->host_count; h++) texts[h] = describe_cores(p, h);

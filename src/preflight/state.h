@@ -29,7 +29,8 @@ typedef struct preflight_device {
 typedef struct preflight_host_side {
     int64_t free_bytes; // free memory of the host, for all its ranks together; 0: not known
     launch_cpus cpus;   // the CPUs on which the rank may run
-    int32_t cores;      // number of cores of these CPUs
+    int32_t cores;      // number of cores of these CPUs, or `quota` if that is less
+    int32_t quota;      // tri_cores_quota
 } preflight_host_side;
 
 typedef struct preflight_folder {

@@ -1,48 +1,7 @@
 // Checks how much memory is found to be free, with files of control groups that the test writes.
 #include "base/free_memory.h"
-#include "base/os.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static char folder[64];
-
-// Takes the place of open(2): looks for files of /sys/fs/cgroup, and for /proc/self/cgroup, in the
-// test's folder instead.
-static int open_in_folder(const char *path, int flags, mode_t mode) {
-    static const char group[] = "/sys/fs/cgroup/";
-    char own[128];
-    if (!strcmp(path, "/proc/self/cgroup")) path = "/sys/fs/cgroup/self";
-    if (strncmp(path, group, sizeof group - 1) != 0) return tri_os_system.open(path, flags, mode);
-    snprintf(own, sizeof own, "%s/%s", folder, path + sizeof group - 1);
-    return tri_os_system.open(own, flags, mode);
-}
-
-static int setup(void **state) {
-    snprintf(folder, sizeof folder, "/tmp/trireme-memory-XXXXXX");
-    tri_os.open = open_in_folder;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    tri_os = tri_os_system;
-    return tri_os_remove_tree(folder) == TRI_OK ? 0 : -1;
-}
-
-static void put(const char *name, const char *text) {
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    assert_int_equal(fclose(file), 0);
-}
+#include "support/control_group_fixture.h"
 
 static void test_group(void **state) {
     int64_t host = tri_free_memory(1, NULL);
@@ -75,13 +34,6 @@ static void test_full_group(void **state) {
 // A batch system limits the memory of the job's control group (job_1). This process is in a control
 // group inside of it (job_1/step_0).
 static void test_job_group(void **state) {
-    static const char *const folders[] = {"job_1", "job_1/step_0", "memory", "memory/uid_0",
-                                          "memory/uid_0/job_1"};
-    char path[128];
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, folders[i]);
-        assert_int_equal(tri_os_make_folders(path), TRI_OK);
-    }
     put("self", "0::/job_1/step_0\n");
     put("job_1/memory.max", "7000000\n");
     put("job_1/memory.current", "5000000\n");

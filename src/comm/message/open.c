@@ -4,6 +4,7 @@
 // known addresses. So the store answers log2(size) questions of each rank instead of size.
 #include "comm/message/message.h"
 
+#include "base/cores.h"
 #include "base/ledger.h"
 #include "base/limits.h"
 #include "base/os.h"
@@ -216,7 +217,7 @@ static bool can_spin(const message_card *own, const message_card *cards, int siz
         CPU_OR(&all, &all, &cards[r].cpus);
         count++;
     }
-    return CPU_COUNT(&all) >= count;
+    return CPU_COUNT(&all) >= count && tri_cores_quota() >= count;
 }
 
 static tri_status exchange_cards(const open_call *call) {

@@ -3,6 +3,7 @@
 // that are not connected exchange values. The other ranks map the memory, and a barrier follows.
 #include "comm/shm/shm.h"
 
+#include "base/cores.h"
 #include "comm/progress/communicator.h"
 #include "comm/progress/thread.h"
 #include "comm/shm/communicator.h"
@@ -116,7 +117,7 @@ static bool open_can_spin(const shm_family *family) {
     CPU_ZERO(&all);
     for (int r = 0; r < family->base.size; r++)
         CPU_OR(&all, &all, &family->control->members[r].cpus);
-    return CPU_COUNT(&all) >= family->base.size;
+    return CPU_COUNT(&all) >= family->base.size && tri_cores_quota() >= family->base.size;
 }
 
 static void open_release(shm_family *family) {

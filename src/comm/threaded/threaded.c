@@ -3,6 +3,7 @@
 // advanced together.
 #include "comm/threaded/threaded.h"
 
+#include "base/cores.h"
 #include "base/os.h"
 #include "base/thread.h"
 #include "comm/op.h"
@@ -139,7 +140,7 @@ void threaded_init(threaded_comm *c, const threaded_kind *kind, const tri_comm_b
 tri_status threaded_run(threaded_comm *c) {
     const progress_family *family = threaded_family(&c->head);
     // The caller's thread computes or waits at the same time, so one core would not be enough.
-    c->can_spin = family && family->can_spin && tri_os_cpus() > 1;
+    c->can_spin = family && family->can_spin && tri_cores() > 1;
     TRI_TRY(tri_thread_demand(&c->thread, work, c, "a communicator"));
     c->has_thread = true;
     return TRI_OK;

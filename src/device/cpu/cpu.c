@@ -4,6 +4,7 @@
 #include "device/cpu/cpu.h"
 
 #include "base/limits.h"
+#include "base/parallel.h"
 #include "base/variable.h"
 #include "device/cpu/amx.h"
 #include "device/queue.h"
@@ -74,7 +75,7 @@ static unsigned features_here(void) {
 static tri_status cpu_describe(const tri_device_config *config, tri_device_description *out) {
     list_kernels();
     *out = tri_device_description_of(&tri_device_cpu, config);
-    if (!config->threads) out->threads = omp_get_max_threads();
+    if (!config->threads) out->threads = tri_parallel_threads();
     out->features = features_here();
     if (out->threads < 1 || out->threads > TRI_MAX_THREADS)
         return TRI_FAIL(TRI_BAD_INPUT, "OMP_NUM_THREADS: a rank has 1 to %d threads",
