@@ -32,6 +32,13 @@ typedef struct straggler_moment { // what all ranks had done at one time
     double *steps;
 } straggler_moment;
 
+typedef struct straggler_rank {
+    bool is_slow; // the rank was reported as slow, and has not caught up since
+    int reports;  // how often it was reported as slow
+    // For how many comparisons, one after the other, it has been other than is_slow says.
+    int64_t changed;
+} straggler_rank;
+
 struct tri_straggler {
     tri_comm *comm;
     // How many kinds of actions there are. A kind is identified by its name, because ranks may
@@ -43,7 +50,7 @@ struct tri_straggler {
     // [rank][kind]: the rank's mean time for an action of this kind, in the window where that mean
     // was smallest so far; 0: none yet.
     double *best_s;
-    bool *is_slow; // by rank: the rank was reported as slow, and has not caught up since
+    straggler_rank *ranks;
     char line[512];
 };
 
@@ -58,7 +65,7 @@ void tri_straggler_destroy(tri_straggler *s) {
         free(s->moments[i].steps);
     }
     free(s->best_s);
-    free(s->is_slow);
+    free(s->ranks);
     free(s);
 }
 
@@ -71,8 +78,8 @@ tri_straggler *tri_straggler_create(tri_comm *comm) {
     if (!s) return NULL;
     *s = (tri_straggler){.comm = comm,
                          .best_s = calloc(cells, sizeof *s->best_s),
-                         .is_slow = calloc((size_t)comm->size, sizeof *s->is_slow)};
-    bool whole = s->best_s && s->is_slow;
+                         .ranks = calloc((size_t)comm->size, sizeof *s->ranks)};
+    bool whole = s->best_s && s->ranks;
     for (int i = 0; i <= WINDOW_STRIDES; i++) {
         s->moments[i].work = calloc(cells, sizeof(straggler_work));
         s->moments[i].steps = calloc((size_t)comm->size, sizeof *s->moments[i].steps);
@@ -209,7 +216,9 @@ static const char *report(tri_straggler *s, int rank, const straggler_case *c, d
              c->has_peers ? "the median of the others" : "it was before", s->names[c->kind],
              c->kind_s * 1e3, c->has_peers ? "theirs" : "then", c->kind_expected_s * 1e3,
              fraction * 100, steps);
-    s->is_slow[rank] = true;
+    s->ranks[rank].is_slow = true;
+    s->ranks[rank].changed = 0;
+    s->ranks[rank].reports++;
     return s->line;
 }
 
@@ -230,6 +239,18 @@ static bool has_news(const tri_straggler *s, int rank) {
     return to->steps[0] == from->steps[0] || to->steps[rank] > from->steps[rank];
 }
 
+// Whether a rank has been other than is_slow says for long enough to say so. The first time, one
+// comparison is enough. Each time that it was slow again, the change has to last for twice as many
+// windows: where ranks share cores, now the one is slow and now the other, and each change of that
+// kind would be two more lines.
+static bool has_changed(straggler_rank *r, bool is_other) {
+    enum { MOST_DOUBLINGS = 10 };
+    int doublings = r->is_slow ? r->reports - 1 : r->reports;
+    if (doublings > MOST_DOUBLINGS) doublings = MOST_DOUBLINGS;
+    r->changed = is_other ? r->changed + 1 : 0;
+    return r->changed > WINDOW_STRIDES * ((INT64_C(1) << doublings) - 1);
+}
+
 static const char *compare(tri_straggler *s) {
     double worst = 0;
     int slowest = -1;
@@ -238,17 +259,22 @@ static const char *compare(tri_straggler *s) {
     for (int r = 0; r < s->comm->size; r++) {
         if (!has_news(s, r)) continue;
         straggler_case c = judge(s, r);
+        straggler_rank *rank = &s->ranks[r];
         double fraction = (c.busy_s - c.expected_s) / wall_s(s, r);
-        bool slow = c.busy_s > c.expected_s * (1 + 0.01 * TRI_STRAGGLER_PERCENT);
-        if (!s->is_slow[r] && slow && fraction > 0.01 * TRI_STRAGGLER_PERCENT && fraction > worst) {
+        bool slow = c.busy_s > c.expected_s * (1 + 0.01 * TRI_STRAGGLER_PERCENT) &&
+                    fraction > 0.01 * TRI_STRAGGLER_PERCENT;
+        // A rank counts as having caught up only when it is below half of the limit. Otherwise a
+        // rank near the limit would be reported again and again.
+        bool caught_up = fraction <= 0.005 * TRI_STRAGGLER_PERCENT;
+        if (!has_changed(rank, rank->is_slow ? caught_up : slow)) continue;
+        if (!rank->is_slow && fraction > worst) {
             worst = fraction;
             slowest = r;
             worst_case = c;
         }
-        // A rank counts as having caught up only when it is below half of the limit. Otherwise a
-        // rank near the limit would be reported again and again.
-        if (!s->is_slow[r] || fraction > 0.005 * TRI_STRAGGLER_PERCENT) continue;
-        s->is_slow[r] = false;
+        if (!rank->is_slow) continue;
+        rank->is_slow = false;
+        rank->changed = 0;
         snprintf(s->line, sizeof s->line, "rank %d on host %s keeps pace again", r,
                  ring_of(s, r)->host);
         line = s->line;

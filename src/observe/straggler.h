@@ -19,7 +19,8 @@ tri_straggler *tri_straggler_create(tri_comm *comm);
 // Called after every step. Returns a line to log, valid until the next call, or NULL. A rank is
 // reported if the others wait for it for more than TRI_STRAGGLER_PERCENT of the time of the last
 // TRI_STRAGGLER_STEPS steps. If so many steps take less than a second, more are compared. The rank
-// is reported once more when it keeps pace again. `straggler` may be NULL; then the result is NULL.
+// is reported once more when it keeps pace again. If that alternates, each change has to last twice
+// as long as the one before to be reported. `straggler` may be NULL; then the result is NULL.
 const char *tri_straggler_look(tri_straggler *straggler, int64_t step);
 void tri_straggler_destroy(tri_straggler *straggler); // NULL allowed
 

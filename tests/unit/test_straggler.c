@@ -136,6 +136,24 @@ static void test_how_much(void **state) {
     tri_straggler_destroy(s);
 }
 
+// Ranks that share cores are slow in turns.
+static void test_in_turns(void **state) {
+    const double first[RANKS] = {1, 1, 3, 1}, second[RANKS] = {1, 1, 1, 3};
+    tri_straggler *s = tri_straggler_create(&world);
+    int64_t step = 0;
+    int lines = 0;
+    for (int turn = 0; turn < 200; turn++) // 10,000 steps of each
+        for (int64_t end = step + 100; step < end;)
+            lines += run(s, &step, (int)(end - step), turn % 2 ? second : first, even) != NULL;
+    print_message("%d lines\n", lines);
+    assert_true(lines >= 4 && lines <= 12);
+    // What lasts is still reported.
+    const char *line = NULL;
+    while (!line || !strstr(line, "rank 3 on host n1 is "))
+        assert_non_null(line = run(s, &step, 2000, second, even));
+    tri_straggler_destroy(s);
+}
+
 // A rank with more work is not slow, and neither is one that is slower by a little.
 static void test_not_named(void **state) {
     const int uneven[RANKS] = {2, 1, 1, 0};
@@ -219,6 +237,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_how_much, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_in_turns, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_not_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stages, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_short_steps, set_up, tear_down),
