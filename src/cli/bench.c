@@ -178,11 +178,12 @@ static void print_training(tri_arena *arena, const char *name, const tri_bench_r
     double action_us = actions_per_s > 0 ? 1e6 / actions_per_s : 0;
     if (!json) {
         printf("%s: ranks %d, threads of each %d: %.1f samples/s (p10 %.1f, p90 %.1f, %d chunks, "
-               "%d rejected), %.1f GFLOP/s, first step done after %.2f s, %.0f MB, %lld steps of "
+               "%d rejected%s), %.1f GFLOP/s, first step done after %.2f s, %.0f MB, %lld steps of "
                "%d actions of %.1f us, loss %.4f scaled by %g\n",
                name, r->ranks, r->threads, r->samples_per_s, r->samples_per_s_low,
-               r->samples_per_s_high, r->chunks, r->rejected, gflops, r->first_step_s,
-               r->max_rss_mb, (long long)r->steps, r->actions, action_us, r->loss, r->loss_scale);
+               r->samples_per_s_high, r->chunks, r->rejected, r->disturbed ? ", all disturbed" : "",
+               gflops, r->first_step_s, r->max_rss_mb, (long long)r->steps, r->actions, action_us,
+               r->loss, r->loss_scale);
         return;
     }
     tri_tree *map = tri_tree_map(arena);
@@ -194,6 +195,7 @@ static void print_training(tri_arena *arena, const char *name, const tri_bench_r
     tri_tree_put_digits(arena, map, "samples_per_s_high", r->samples_per_s_high, 6);
     tri_tree_put_int(arena, map, "chunks", r->chunks);
     tri_tree_put_int(arena, map, "rejected", r->rejected);
+    tri_tree_put(arena, map, "disturbed", tri_tree_bool(arena, r->disturbed));
     tri_tree_put_digits(arena, map, "gflops", gflops, 6);
     tri_tree_put_digits(arena, map, "first_step_s", r->first_step_s, 6);
     tri_tree_put_digits(arena, map, "max_rss_mb", r->max_rss_mb, 6);

@@ -9,7 +9,9 @@
 // (start_ranks).
 #include "cli/scale_view.h"
 
+#include "base/cores.h"
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/program.h"
 #include "comm/bench.h"
 #include "comm/op.h"
@@ -205,7 +207,12 @@ static tri_status measure_points(sweep *s) {
     TRI_TRY(tri_tell_and_agree(s->world, mark_points(s), "numbers of ranks"));
     TRI_TRY(plan_points(s));
     for (int i = 0; i < v->count; i++)
-        if (v->points[i].is_measured) TRI_TRY(measure_point(s, &v->points[i]));
+        if (v->points[i].is_measured) {
+            if (s->world->rank == 0)
+                tri_log(TRI_LOG_INFO, "scale: measures %s for %g s",
+                        tri_counted(v->points[i].ranks, "rank"), s->seconds);
+            TRI_TRY(measure_point(s, &v->points[i]));
+        }
     return TRI_OK;
 }
 
@@ -269,7 +276,7 @@ static tri_status scale(sweep *s, const cli_arguments *a) {
 // How many ranks this command starts by itself; 1: only this one, because a launcher has started
 // them or one is enough.
 static int ranks_to_start(const sweep *s) {
-    int most = tri_os_cpus(), chosen = 1;
+    int most = tri_cores(), chosen = 1;
     if (s->identity.size > 1 || strcmp(s->identity.launcher, "none") != 0) return 1;
     if (s->view.count == 0) return most;
     for (int i = 0; i < s->view.count && s->view.points[i].ranks <= most; i++)

@@ -1,9 +1,10 @@
 // Measures training steps for `trireme bench train`. It counts samples per second in chunks of time
-// of about a quarter of a second each, and reports the median of the chunks, which a few disturbed
+// of up to a quarter of a second each, and reports the median of the chunks, which a few disturbed
 // chunks do not change. A step in flight is one that was issued to the device and whose results the
 // host has not read yet.
 #include "train/bench.h"
 
+#include "base/cores.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "checkpoint/agree.h"
@@ -18,8 +19,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_CHUNKS = 4096, LEAST_CHUNKS = 9 };
+// How many chunks are wanted in a short measurement, where they are shorter than CHUNK_S.
+enum { MAX_CHUNKS = 4096, CHUNKS = 9 };
 static const double CHUNK_S = 0.25;
+static const double WARM_UP = 0.2; // fraction of the time that is not measured, at its beginning
+static const double SAY_EVERY_S = 2;
 enum { SHARED_END };
 
 typedef struct bench_run {
@@ -28,7 +32,8 @@ typedef struct bench_run {
     int64_t steps_per_epoch;
     tri_progress progress;
     int in_flight;
-    bool all_end; // rank 0 has decided to end, and all ranks know it
+    bool all_end;  // rank 0 has decided to end, and all ranks know it
+    double step_s; // how long the latest step took
     double loss;
 } bench_run;
 
@@ -72,7 +77,7 @@ static void cpu_seconds(double *machine, double *own) {
 // (0.08) if the kernels run on this host's cores; half of the cores if a device such as a GPU
 // computes, because the host then only issues work.
 static double cores_of_others(const tri_session *s) {
-    return s->device->backend->is_asynchronous ? 0.5 * tri_os_cpus() : 0.08;
+    return s->device->backend->is_asynchronous ? 0.5 * tri_cores() : 0.08;
 }
 
 static tri_status collect_step(bench_run *run) {
@@ -116,6 +121,7 @@ static tri_step_shape next_shape(const bench_run *run) {
 // on a device that works asynchronously, the one before it.
 static tri_status run_step(bench_run *run, bool end) {
     tri_session *s = run->session;
+    double before_s = tri_os_seconds();
     int64_t step = run->progress.step + run->in_flight;
     tri_step_input input = {.shape = next_shape(run),
                             .step = step,
@@ -128,7 +134,9 @@ static tri_status run_step(bench_run *run, bool end) {
     for (int i = 0; i <= ahead; i++) input.lr[i] = s->recipe->optimizer.lr;
     if (s->identity.rank == 0) input.caller_numbers[SHARED_END] = end;
     TRI_TRY(tri_engine_issue(s->engine, &input));
-    return ++run->in_flight > ahead ? collect_step(run) : TRI_OK;
+    if (++run->in_flight > ahead) TRI_TRY(collect_step(run));
+    run->step_s = tri_os_seconds() - before_s;
+    return TRI_OK;
 }
 
 static int ascending(const void *left, const void *right) {
@@ -136,61 +144,93 @@ static int ascending(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
+// Ends with the first step of which all ranks know that it is the last one (bench_run.all_end).
+static tri_status warm_up(bench_run *run, double until_s) {
+    do TRI_TRY(run_step(run, false));
+    while (!run->all_end && tri_os_seconds() < until_s);
+    return TRI_OK;
+}
+
+// Measures for about `chunk_s`. *disturbed: other processes used the machine meanwhile.
+//
+// Rank 0's decision to end (at `end_s`) is a number that each step sums over all ranks, so all
+// ranks learn of it in the same step. All stop after that step, even within a chunk: a rank that
+// went on would wait in the next step's collectives for ranks that have stopped.
+static tri_status measure_chunk(bench_run *run, double chunk_s, double end_s, double *rate,
+                                bool *disturbed) {
+    tri_session *s = run->session;
+    double machine, own, machine_after, own_after, before_s = tri_os_seconds();
+    int64_t samples = 0;
+    cpu_seconds(&machine, &own);
+    do {
+        samples += s->plan->steps[next_shape(run)].samples;
+        TRI_TRY(run_step(run, tri_os_seconds() + run->step_s > end_s));
+    } while (!run->all_end && tri_os_seconds() - before_s < chunk_s);
+    double took_s = tri_os_seconds() - before_s;
+    cpu_seconds(&machine_after, &own_after);
+    double others = (machine_after - machine) - (own_after - own);
+    *rate = (double)samples / took_s;
+    *disturbed =
+        s->identity.size == 1 && !s->borrows_comm && others > cores_of_others(s) * took_s + 0.02;
+    return TRI_OK;
+}
+
+static void summarize(double *rates, int count, tri_bench_result *out) {
+    if (count == 0) return; // a rank that was still warming up when rank 0 ended
+    qsort(rates, (size_t)count, sizeof *rates, ascending);
+    out->samples_per_s = rates[count / 2];
+    out->samples_per_s_low = rates[count / 10];
+    out->samples_per_s_high = rates[count * 9 / 10];
+}
+
+static tri_status measure_chunks(bench_run *run, double seconds, double end_s,
+                                 tri_bench_result *out) {
+    tri_session *s = run->session;
+    double *rates = TRI_NEW_ARRAY(s->arena, double, MAX_CHUNKS);
+    double *disturbed_rates = TRI_NEW_ARRAY(s->arena, double, MAX_CHUNKS);
+    double chunk_s = (1 - WARM_UP) * seconds / CHUNKS, said_s = tri_os_seconds();
+    if (chunk_s > CHUNK_S) chunk_s = CHUNK_S;
+    while (!run->all_end) {
+        double rate;
+        bool is_disturbed;
+        TRI_TRY(measure_chunk(run, chunk_s, end_s, &rate, &is_disturbed));
+        if (is_disturbed && out->rejected < MAX_CHUNKS)
+            disturbed_rates[out->rejected++] = rate;
+        else if (!is_disturbed && out->chunks < MAX_CHUNKS)
+            rates[out->chunks++] = rate;
+        double now_s = tri_os_seconds();
+        if (s->identity.rank != 0 || run->all_end || now_s - said_s < SAY_EVERY_S) continue;
+        said_s = now_s;
+        tri_log(TRI_LOG_INFO, "bench train: %.4g samples/s%s, %.0f s left", rate,
+                is_disturbed ? " (other programs use the machine)" : "", end_s - now_s);
+    }
+    out->disturbed = out->chunks == 0 && out->rejected > 0;
+    if (out->disturbed) {
+        tri_log(TRI_LOG_WARNING,
+                "bench train: other programs used the machine during each of %d measurements, so "
+                "that the figures are too low: end them, or look for a quiet moment longer with "
+                "--seconds %.0f",
+                out->rejected, ceil(10 * seconds));
+        rates = disturbed_rates;
+        out->chunks = out->rejected;
+        out->rejected = 0;
+    }
+    summarize(rates, out->chunks, out);
+    return TRI_OK;
+}
+
 static tri_status measure(bench_run *run, double seconds, tri_bench_result *out) {
     tri_session *s = run->session;
-    double started = tri_os_seconds(), *rates = TRI_NEW_ARRAY(s->arena, double, MAX_CHUNKS);
+    double started_s = tri_os_seconds();
     TRI_TRY(run_step(run, false));
     if (run->in_flight > 0) TRI_TRY(collect_step(run));
     tri_log_stage("first step");
     out->first_step_s = process_age_s();
-    int64_t warm = 1;
-    double per = 0;
-    // Several ranks warm up for four steps and not for a time, because their clocks differ.
-    bool timed = s->identity.size == 1;
-    for (double warm_s = tri_os_seconds();
-         warm < 5 || (timed && tri_os_seconds() - warm_s < 0.2 * seconds); warm++) {
-        double before = tri_os_seconds();
-        TRI_TRY(run_step(run, false));
-        per = tri_os_seconds() - before;
-    }
-    double allowed = cores_of_others(s), measuring_s = tri_os_seconds();
-    double waited_before_s = tri_session_waited_s(s);
-    while (!run->all_end) {
-        double machine, own, machine_after, own_after, took;
-        int64_t samples = 0;
-        cpu_seconds(&machine, &own);
-        double before = tri_os_seconds();
-        // Rank 0's decision to end is a number that each step sums over all ranks, so all ranks
-        // learn of it in the same step. All stop after that step, even within a chunk: a rank that
-        // went on would wait in the next step's collectives for ranks that have stopped.
-        for (int64_t i = 0; !run->all_end && (i == 0 || (double)i * per < CHUNK_S); i++) {
-            double now = tri_os_seconds();
-            bool over = now - started > seconds && out->chunks >= LEAST_CHUNKS;
-            samples += s->plan->steps[next_shape(run)].samples;
-            TRI_TRY(run_step(run, over || now - started > 3 * seconds + 10));
-            if (s->identity.size > 1 && (i + 1) * 16 > 256) break;
-        }
-        took = tri_os_seconds() - before;
-        cpu_seconds(&machine_after, &own_after);
-        double others = (machine_after - machine) - (own_after - own);
-        if (s->identity.size == 1 && !s->borrows_comm && others > allowed * took + 0.02)
-            out->rejected++;
-        else if (out->chunks < MAX_CHUNKS)
-            rates[out->chunks++] = (double)samples / took;
-    }
-    TRI_TRY(waiting_fraction(s, tri_session_waited_s(s) - waited_before_s,
-                             tri_os_seconds() - measuring_s, &out->waiting_fraction));
-    if (out->chunks == 0)
-        return TRI_FAIL(TRI_TIMEOUT,
-                        "bench train: other programs used the machine during each of %d "
-                        "measurements in %.0f s, so that none counts: end them, or look for a "
-                        "quiet moment longer with --seconds %.0f",
-                        out->rejected, tri_os_seconds() - started, 10 * seconds);
-    qsort(rates, (size_t)out->chunks, sizeof *rates, ascending);
-    out->samples_per_s = rates[out->chunks / 2];
-    out->samples_per_s_low = rates[out->chunks / 10];
-    out->samples_per_s_high = rates[out->chunks * 9 / 10];
-    return TRI_OK;
+    TRI_TRY(warm_up(run, started_s + WARM_UP * seconds));
+    double measuring_s = tri_os_seconds(), waited_s = tri_session_waited_s(s);
+    TRI_TRY(measure_chunks(run, seconds, started_s + seconds, out));
+    return waiting_fraction(s, tri_session_waited_s(s) - waited_s, tri_os_seconds() - measuring_s,
+                            &out->waiting_fraction);
 }
 
 static double flops_per_sample(const tri_plan *plan) {

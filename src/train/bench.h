@@ -6,14 +6,15 @@
 
 typedef struct tri_bench_result {
     int rank, ranks, threads;
-    // Samples per second of all ranks together, measured in chunks of time of about 0.25 s: the
+    // Samples per second of all ranks together, measured in chunks of time of up to 0.25 s: the
     // median of the chunks, their tenth percentile and their ninetieth percentile.
     double samples_per_s;
     double samples_per_s_low, samples_per_s_high;
     // How many chunks were measured, and how many were rejected because other processes used more
     // than 8% of a core (half of all cores, if the device works asynchronously). Chunks are
-    // rejected only if one rank runs alone.
+    // rejected only if one rank runs alone. disturbed: all would be rejected, so none is.
     int chunks, rejected;
+    bool disturbed;
     // Fraction of the time in which ranks wait for communication, as the mean over ranks; NaN: not
     // known, because the device works asynchronously.
     double waiting_fraction;
@@ -27,9 +28,9 @@ typedef struct tri_bench_result {
     double loss_scale; // loss scale of the next step; 1: there is none
 } tri_bench_result;
 
-// Trains for about `seconds`, without evaluation, checkpoints or logs, so that only steps are
-// measured. Collective. `trace`: a file for the times of all ranks' actions; NULL: no trace is
-// written.
+// Trains for about `seconds`, but at least three steps, without evaluation, checkpoints or logs, so
+// that only steps are measured. Collective. `trace`: a file for the times of all ranks' actions;
+// NULL: no trace is written.
 tri_status tri_bench_train(const tri_session_request *request, double seconds, const char *trace,
                            tri_bench_result *out);
 

@@ -25,8 +25,11 @@ SVG = "{http://www.w3.org/2000/svg}"
 def sweep(ranks, *words, **more):
     """On so many ranks; 0: alone, so that the command starts them."""
     done = run(on_ranks(ranks or 1, [*SCALE, *words, "--json"]), **more)
-    assert done.stderr == "", done.stderr
-    return json.loads(done.stdout)
+    found = json.loads(done.stdout)
+    said = [int(count) for count in re.findall(r"(\d+) ranks?\b", done.stderr)]
+    measured = [p["ranks"] for p in found["points"] if p["from"] == "measured"]
+    assert said == measured and len(done.stderr.splitlines()) == len(said), done.stderr
+    return found
 
 
 def close(a, b):
