@@ -154,6 +154,38 @@ tri_status tri_os_pread_all(int fd, void *data, size_t size, int64_t offset, con
     return TRI_OK;
 }
 
+enum { POINTER_HEAD_BYTES = 64 };
+
+// Fails if a file that begins with these bytes is a pointer to content that is kept elsewhere.
+static tri_status check_pointer(const char *path, const char *head, size_t size) {
+    static const struct {
+        const char *begins, *whose, *command;
+    } pointers[] = {{"version https://git-lfs.github.com/spec/v1\n", "Git LFS", "git lfs pull"},
+                    {"/annex/objects/", "git-annex", "git annex get"}};
+    for (size_t i = 0; i < sizeof pointers / sizeof *pointers; i++) {
+        size_t length = strlen(pointers[i].begins);
+        if (size < length || memcmp(head, pointers[i].begins, length) != 0) continue;
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: is a pointer of %s and not the file itself: fetch it with `%s`", path,
+                        pointers[i].whose, pointers[i].command);
+    }
+    return TRI_OK;
+}
+
+tri_status tri_os_open_input(const char *path, int *fd) {
+    char head[POINTER_HEAD_BYTES];
+    struct stat info;
+    *fd = tri_os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    if (*fd < 0) return tri_os_fail("open", path);
+    if (fstat(*fd, &info) < 0 || !S_ISREG(info.st_mode)) return TRI_OK; // the reader reports this
+    ssize_t got = tri_os.pread(*fd, head, sizeof head, 0);
+    tri_status status = got > 0 ? check_pointer(path, head, (size_t)got) : TRI_OK;
+    if (status == TRI_OK) return TRI_OK;
+    tri_os.close(*fd);
+    *fd = -1;
+    return status;
+}
+
 tri_status tri_os_read_file(const char *path, size_t max_bytes, char **out, size_t *size) {
     int fd = tri_os.open(path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return tri_os_fail("open", path);
@@ -178,6 +210,7 @@ tri_status tri_os_read_file(const char *path, size_t max_bytes, char **out, size
         capacity *= 2;
     }
     tri_os.close(fd);
+    if (status == TRI_OK) status = check_pointer(path, data, used);
     if (status != TRI_OK) {
         free(data);
         return status;

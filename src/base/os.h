@@ -72,8 +72,13 @@ tri_status tri_os_pwrite_all(int fd, const void *data, size_t size, int64_t offs
                              const char *path);
 // Reads exactly `size` bytes. TRI_CORRUPT: the file ends before that.
 tri_status tri_os_pread_all(int fd, void *data, size_t size, int64_t offset, const char *path);
-// Reads a whole file of at most `max_bytes`. *out is malloc'ed, ends with a 0 byte that *size does
-// not count, and belongs to the caller. TRI_BAD_INPUT: the file is too large, or may not be read.
+// Opens a file that a user gives us to read; *fd belongs to the caller. TRI_BAD_INPUT: the file is
+// only a pointer, which Git LFS or git-annex leaves where the content was not fetched; the message
+// says how to fetch it. Without this check, a pointer would be read as damaged data, or as text.
+tri_status tri_os_open_input(const char *path, int *fd);
+// Reads a whole file of at most `max_bytes`; a pointer is refused as by tri_os_open_input. *out is
+// malloc'ed, ends with a 0 byte that *size does not count, and belongs to the caller.
+// TRI_BAD_INPUT: the file is too large, or may not be read.
 tri_status tri_os_read_file(const char *path, size_t max_bytes, char **out, size_t *size);
 // Rejects everything that is not a plain file, because a pipe or a device could block for ever when
 // it is opened or read. TRI_BAD_INPUT: `path` is a pipe, device, socket or folder. A missing file

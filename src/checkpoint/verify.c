@@ -36,6 +36,9 @@ static tri_status check_size(const reading *r) {
         return TRI_FAIL(TRI_CORRUPT, "%s: is missing: the checkpoint is not whole", r->path);
     }
     if (info.st_size == r->file->size_bytes) return TRI_OK;
+    int fd;
+    TRI_TRY(tri_os_open_input(r->path, &fd)); // says if the file is a pointer
+    tri_os.close(fd);
     return TRI_FAIL(TRI_CORRUPT, "%s: is damaged: it has %lld bytes, but state.json says %lld",
                     r->path, (long long)info.st_size, (long long)r->file->size_bytes);
 }
@@ -69,8 +72,8 @@ static tri_status hash_header(const reading *r, int fd, int64_t chunk_bytes) {
 // Checks the header's hash before the header is parsed, so that a flipped bit is reported as damage
 // and not as a mismatch of tensors. If the header belongs to another step, the message says so.
 static tri_status check_header(reading *r, const checkpoint_manifest *manifest) {
-    int fd = tri_os.open(r->path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) return tri_os_fail("open", r->path);
+    int fd;
+    TRI_TRY(tri_os_open_input(r->path, &fd));
     tri_status status = hash_header(r, fd, manifest->chunk_bytes);
     tri_os.close(fd);
     if (status != TRI_CORRUPT) return status;

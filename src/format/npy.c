@@ -31,8 +31,9 @@ const tri_shape *tri_npy_shape(const tri_npy *array) { return &array->header.sha
 
 static tri_status open_file(const char *path, int *fd, int64_t *bytes, bool *is_archive) {
     struct stat info;
-    *fd = tri_os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-    if (*fd < 0) return tri_os_fail("open", path);
+    *bytes = 0;
+    *is_archive = false;
+    TRI_TRY(tri_os_open_input(path, fd));
     if (fstat(*fd, &info) < 0) return tri_os_fail("look at", path);
     if (!S_ISREG(info.st_mode)) return TRI_FAIL(TRI_BAD_INPUT, "%s: is not a file", path);
     char magic[4] = "";

@@ -255,8 +255,8 @@ static tri_status read_header(tri_safetensors *file) {
 
 tri_status tri_safetensors_open(const char *path, tri_safetensors **out) {
     *out = NULL;
-    int fd = tri_os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-    if (fd < 0) return tri_os_fail("open", path);
+    int fd;
+    TRI_TRY(tri_os_open_input(path, &fd));
     tri_arena *arena = tri_arena_create(NULL, "safetensors");
     tri_safetensors *file = TRI_NEW(arena, tri_safetensors);
     file->arena = arena;

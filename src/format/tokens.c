@@ -97,8 +97,8 @@ static tri_status read_shape(tri_token_type type, tri_tokens *out) {
 tri_status tri_tokens_open(const char *path, tri_token_type type, tri_tokens *out) {
     *out = (tri_tokens){.path = strdup(path)};
     if (!out->path) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory to open it", path);
-    out->fd = tri_os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-    tri_status status = out->fd < 0 ? tri_os_fail("open", path) : read_shape(type, out);
+    tri_status status = tri_os_open_input(path, &out->fd);
+    if (status == TRI_OK) status = read_shape(type, out);
     if (status != TRI_OK) tri_tokens_close(out);
     return status;
 }

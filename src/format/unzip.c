@@ -63,8 +63,8 @@ static tri_status start(tri_unzip *source) {
 
 tri_status tri_unzip_open(const char *path, tri_unzip **out) {
     *out = NULL;
-    int fd = tri_os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-    if (fd < 0) return tri_os_fail("open", path);
+    int fd;
+    TRI_TRY(tri_os_open_input(path, &fd));
     tri_unzip *source = calloc(1, sizeof *source);
     char *copy = strdup(path);
     if (!source || !copy) {

@@ -217,13 +217,11 @@ static tri_status sum_events(reading *r, const json_t *root, const char *path,
 
 tri_status tri_trace_sum_file(tri_arena *arena, const char *path, tri_trace_sums *out) {
     json_error_t error;
-    FILE *file = fopen(path, "r");
+    int fd;
     *out = (tri_trace_sums){0};
-    if (!file)
-        return TRI_FAIL(errno == ENOENT ? TRI_NOT_FOUND : TRI_BAD_INPUT, "cannot read %s: %s", path,
-                        strerror(errno));
-    json_t *root = json_loadf(file, 0, &error);
-    fclose(file);
+    TRI_TRY(tri_os_open_input(path, &fd));
+    json_t *root = json_loadfd(fd, 0, &error);
+    tri_os.close(fd);
     if (!root)
         return TRI_FAIL(TRI_BAD_INPUT, "%s:%d: is not a trace that --trace wrote: %s", path,
                         error.line, error.text);

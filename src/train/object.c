@@ -70,8 +70,8 @@ static tri_status check_file(const char *path, const char *real) {
     findings found;
     tri_status status = tri_os_check_file(real);
     if (status != TRI_OK) return tri_status_context(status, "model.name");
-    int fd = tri_os.open(real, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) return tri_os_fail("open", path);
+    int fd;
+    TRI_TRY(tri_status_context(tri_os_open_input(real, &fd), "model.name"));
     look_at_file(fd, &found);
     tri_os.close(fd);
     if (!found.is_object)
