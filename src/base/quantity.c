@@ -57,6 +57,38 @@ const char *tri_bytes_text(double bytes) {
     return out;
 }
 
+// The text of a number of at least 0, with three significant digits and without an exponent.
+static const char *three_digits(double value) {
+    if (value >= 999.5) return tri_grouped(value);
+    char *out = next_buffer();
+    snprintf(out, BUFFER_BYTES, value < 9.995 ? "%.2f" : value < 99.95 ? "%.1f" : "%.0f", value);
+    return out;
+}
+
+const char *tri_duration_text(double seconds) {
+    static const struct {
+        double seconds, most; // how long the unit is, and until which number of it it is used
+        const char *name;
+    } units[] = {{1e-6, 999.5, "us"}, {1e-3, 999.5, "ms"},   {1, 119.5, "s"},
+                 {60, 119.5, "min"},  {3600, 71.5, "hours"}, {86400, INFINITY, "days"}};
+    int unit = 0;
+    while (seconds / units[unit].seconds >= units[unit].most) unit++;
+    const char *number = three_digits(seconds / units[unit].seconds);
+    char *out = next_buffer();
+    snprintf(out, BUFFER_BYTES, "%s %s", number, units[unit].name);
+    return out;
+}
+
+const char *tri_rate_text(double value, const char *unit) {
+    static const char *const prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
+    int prefix = 0;
+    for (; value >= 999.5 && prefix < 6; prefix++) value /= 1000;
+    const char *number = three_digits(value);
+    char *out = next_buffer();
+    snprintf(out, BUFFER_BYTES, "%s %s%s", number, prefixes[prefix], unit);
+    return out;
+}
+
 const char *tri_counted(int64_t count, const char *noun) {
     const char *number = tri_grouped((double)count);
     char *out = next_buffer();

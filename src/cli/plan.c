@@ -132,15 +132,22 @@ static tri_status read_recipe(plan_view *v, const cli_context *context, const cl
         v->ranks = (int)ranks;
     }
     v->recipe = recipe;
+    v->path = a->words[0];
+    v->overrides = overrides;
+    v->override_count = count;
     return tri_recipe_load(v->arena, a->words[0], overrides, count,
                            context->task ? context->task->name : NULL, recipe);
 }
 
 // For several ranks the hosts are not known, and so neither is their free memory.
-tri_status plan_check_fits(const plan_view *v) {
+tri_device_memory plan_memory(const plan_view *v) {
     tri_device_memory there = tri_device_memory_of(&v->device, NULL, 1);
     if (!there.is_own && (v->ranks > 1 || v->is_elsewhere)) there.bytes = 0;
-    tri_device_memory memory = tri_fit_memory(&v->request, &there);
+    return tri_fit_memory(&v->request, &there);
+}
+
+tri_status plan_check_fits(const plan_view *v) {
+    tri_device_memory memory = plan_memory(v);
     int64_t peak = tri_pipeline_plans_fullest(&v->pipeline)->memory.peak;
     return tri_fit_check(&v->device, &v->request, peak, &memory);
 }
@@ -188,8 +195,8 @@ static tri_status search_fitting(plan_view *v, const cli_arguments *a) {
     printf("%10s %12s %14s   settings that fit into %s, the fastest first (%s rates)\n", "peak",
            "a step", "samples/s", tri_bytes_text((double)memory), v->rates_source);
     for (int i = 0; i < count; i++)
-        printf("%10s %9.4g ms %14s   %s\n", tri_bytes_text((double)found[i].peak_bytes),
-               found[i].step_s * 1e3,
+        printf("%10s %12s %14s   %s\n", tri_bytes_text((double)found[i].peak_bytes),
+               tri_duration_text(found[i].step_s),
                tri_grouped(found[i].step_s > 0 ? samples / found[i].step_s : 0),
                *found[i].overrides ? found[i].overrides : "the recipe as it is");
     return TRI_OK;
@@ -204,6 +211,7 @@ static tri_status show_plan(plan_view *v, const cli_arguments *a) {
     if (cli_has(a, "measure")) TRI_TRY(measure(v));
     if (cli_value(a, "fit")) return search_fitting(v, a);
     tri_estimate_step(v->arena, &v->pipeline, &v->rates, v->measured, &v->estimate);
+    v->memory = plan_memory(v);
     if (cli_value(a, "svg")) TRI_TRY(plan_write_svg(v, cli_value(a, "svg")));
     if (cli_has(a, "json"))
         plan_print_json(v);
@@ -249,7 +257,7 @@ static tri_status plan(plan_view *v, const cli_context *context, const cli_argum
 static const cli_flag flags[] = {
     {"ranks", "N", "plan for N ranks (1)", 0},
     {"mesh", "AXIS=N,...", "plan for a mesh, for instance replicate=64,pipeline=4", 0},
-    {"show", "blocks|memory|schedule|gantt|graph|dot", "print only this", 0},
+    {"show", "summary|blocks|memory|schedule|gantt|graph|dot", "what to print (summary)", 0},
     CLI_DEVICE_FLAG("the device to plan for"),
     {"flops", "RATE", "FLOP/s that a rank computes (60G; of a device model: its maker's)", 0},
     {"bandwidth", "RATE", "bytes/s of memory that a rank reads and writes (10G)", 0},
@@ -277,12 +285,14 @@ static int run(const cli_context *context, int argc, char **argv) {
 const cli_command cli_plan = {
     .name = "plan",
     .arguments = "RECIPE [key.path=value ...]",
-    .help = "Show blocks, memory, schedule and time of a run without running it.",
+    .help = "Tell what a run will need: memory, time, disk; without running it.",
     .flags = flags,
     .more =
         "The data is not opened. The memory is that of the rank that needs most; --show memory\n"
-        "lists all ranks, with one row for ranks that do the same. Rates may end in k, M, G or T\n"
-        "for powers of 1000. --measure runs steps of zeros on one rank with whole layers and the\n"
+        "lists all ranks, with one row for ranks that do the same. --show gantt draws what each\n"
+        "rank does when, --show schedule lists it, and --show blocks lists the network. Rates may\n"
+        "end in k, M, G or T for powers of 1000. --measure runs steps of zeros on one rank with "
+        "whole layers and the\n"
         "plan's micro-batch. A plan that does not fit into memory is printed, then refused with\n"
         "exit code 2 and settings that would fit, as trireme train refuses it. --fit never "
         "changes\n"

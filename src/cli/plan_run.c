@@ -2,10 +2,7 @@
 #include "cli/plan_view.h"
 
 #include "base/limits.h"
-#include "base/quantity.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 // Returns how many training samples there are, without those that are split off for validation. The
@@ -65,25 +62,4 @@ plan_run plan_whole_run(const plan_view *v) {
     size_checkpoint(v, &run);
     run.checkpoints = most_checkpoints(v, &run);
     return run;
-}
-
-void plan_print_run(const plan_view *v) {
-    plan_run run = plan_whole_run(v);
-    double one = (double)(run.model_bytes + run.optimizer_bytes);
-    printf("the run: ");
-    if (run.steps >= 0)
-        printf("%s, %.3g hours of training", tri_counted(run.steps, "step"), run.hours);
-    else
-        printf("the number of steps depends on the data: give its size with --samples N");
-    if (run.steps_per_epoch > 0)
-        printf(" in %.4g epochs of %s", (double)run.steps / (double)run.steps_per_epoch,
-               tri_counted(run.steps_per_epoch, "step"));
-    printf("\na checkpoint: %s on disk (%s of weights, %s of the optimizer)", tri_bytes_text(one),
-           tri_bytes_text((double)run.model_bytes), tri_bytes_text((double)run.optimizer_bytes));
-    if (run.checkpoints >= 0)
-        printf("; at most %lld at once, %s", (long long)run.checkpoints,
-               tri_bytes_text(one * (double)run.checkpoints));
-    else
-        printf("; all are kept");
-    printf("\n");
 }

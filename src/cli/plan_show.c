@@ -24,23 +24,76 @@ double plan_block_flops(const tri_plan *plan, int block, tri_phase phase) {
     return tri_program_flops(p, block, phase) / (double)p->batch;
 }
 
+// What is shown of a block.
+typedef struct block_row {
+    double parameters, forward, backward;
+} block_row;
+
+static block_row row_of(const plan_view *v, int block) {
+    const tri_plan *plan = first_plan(v);
+    return (block_row){(double)plan_block_parameters(plan->graph, block),
+                       plan_block_flops(plan, block, TRI_PHASE_FORWARD),
+                       plan_block_flops(plan, block, TRI_PHASE_BACKWARD) +
+                           plan_block_flops(plan, block, TRI_PHASE_WEIGHT)};
+}
+
+// Whether two names differ at most in one number: "layers.0" and "layers.31". *first and *second
+// are these numbers, and *length how many bytes of the names come before them.
+static bool are_alike(const char *a, const char *b, int *length, long *first, long *second) {
+    int at = 0;
+    while (a[at] && a[at] == b[at]) at++;
+    while (at > 0 && a[at - 1] >= '0' && a[at - 1] <= '9') at--;
+    char *rest_a, *rest_b;
+    *first = strtol(a + at, &rest_a, 10);
+    *second = strtol(b + at, &rest_b, 10);
+    *length = at;
+    return rest_a > a + at && rest_b > b + at && !strcmp(rest_a, rest_b);
+}
+
+// Counts the blocks from `block` on that are the same block again and again, numbered one after the
+// other.
+static int count_repeated(const plan_view *v, int block) {
+    const tri_graph *g = first_plan(v)->graph;
+    block_row row = row_of(v, block);
+    int count = 1, length;
+    for (long first, now; block + count < g->block_count; count++) {
+        block_row next = row_of(v, block + count);
+        if (!are_alike(g->blocks[block], g->blocks[block + count], &length, &first, &now) ||
+            now != first + count || memcmp(&row, &next, sizeof row) != 0)
+            break;
+    }
+    return count;
+}
+
+// Writes the name of `count` repeated blocks, as "layers.0-31".
+static const char *blocks_name(const plan_view *v, int block, int count) {
+    const tri_graph *g = first_plan(v)->graph;
+    int length;
+    long first, last;
+    if (count == 1) return g->blocks[block];
+    are_alike(g->blocks[block], g->blocks[block + count - 1], &length, &first, &last);
+    char *rest;
+    (void)strtol(g->blocks[block] + length, &rest, 10);
+    return tri_arena_printf(v->arena, "%.*s%ld-%ld%s", length, g->blocks[block], first, last, rest);
+}
+
 static void print_blocks(const plan_view *v) {
     const tri_plan *plan = first_plan(v);
     const tri_graph *g = plan->graph;
-    double forward = 0, backward = 0;
-    printf("%-20s %14s %18s %18s\n", "block", "parameters", "forward flops", "backward flops");
-    for (int b = 0; b < g->block_count; b++) {
-        double f = plan_block_flops(plan, b, TRI_PHASE_FORWARD);
-        double w = plan_block_flops(plan, b, TRI_PHASE_BACKWARD) +
-                   plan_block_flops(plan, b, TRI_PHASE_WEIGHT);
-        printf("%-20s %14s %18s %18s\n", g->blocks[b],
-               tri_grouped((double)plan_block_parameters(g, b)), tri_grouped(f), tri_grouped(w));
-        forward += f;
-        backward += w;
+    block_row sum = {0};
+    printf("%-20s %6s %16s %16s %16s\n", "block", "count", "parameters", "forward", "backward");
+    for (int b = 0, count; b < g->block_count; b += count) {
+        block_row row = row_of(v, b);
+        count = count_repeated(v, b);
+        printf("%-20s %6d %16s %16s %16s%s\n", blocks_name(v, b, count), count,
+               tri_grouped(row.parameters), tri_rate_text(row.forward, "FLOP"),
+               tri_rate_text(row.backward, "FLOP"), count > 1 ? "  each" : "");
+        sum.forward += count * row.forward;
+        sum.backward += count * row.backward;
     }
-    printf("%-20s %14s %18s %18s  a sample\n\n", "sum",
-           tri_grouped((double)tri_graph_trained_count(g)), tri_grouped(forward),
-           tri_grouped(backward));
+    printf("%-20s %6d %16s %16s %16s  of a sample\n", "sum", g->block_count,
+           tri_grouped((double)tri_graph_trained_count(g)), tri_rate_text(sum.forward, "FLOP"),
+           tri_rate_text(sum.backward, "FLOP"));
 }
 
 // Writes the numbers of the ranks that share a plan, as "0" or "64-127".
@@ -71,10 +124,10 @@ static void print_memory_rows(const plan_view *v) {
     printf("\n");
 }
 
-static void print_memory(const plan_view *v) {
+static void print_fullest(const plan_view *v) {
     const tri_plan *fullest = tri_pipeline_plans_fullest(&v->pipeline);
     const tri_memory_plan *m = &fullest->memory;
-    printf("memory of the fullest rank\n");
+    printf("memory of the fullest rank (1 GB = 10^9 bytes)\n");
 #define X(member) printf("  %-14s %10s\n", #member, tri_bytes_text((double)m->member));
     PLAN_MEMORY_LIST(X)
 #undef X
@@ -88,11 +141,13 @@ static void print_memory(const plan_view *v) {
     printf("\n");
 }
 
-// Prints, for `--show memory`, what print_memory prints and a chart of memory over the step. If not
-// all ranks have the same plan, there is a row for each group of ranks in between.
-static void print_memory_alone(const plan_view *v) {
+// Prints what the fullest rank needs, and a chart of memory over the step. If not all ranks have
+// the same plan, there is a row for each group of ranks in between.
+static void print_memory(const plan_view *v) {
     enum { COLUMNS = 84 };
-    print_memory(v);
+    plan_print_time(v);
+    printf("\n");
+    print_fullest(v);
     if (v->pipeline.count > 1) print_memory_rows(v);
     printf("activations, gathered parameters and gradients over the step of the fullest rank\n");
     tri_draw_memory(tri_pipeline_plans_fullest(&v->pipeline), COLUMNS, stdout);
@@ -107,47 +162,10 @@ static void print_schedule(const plan_view *v) {
            tri_counted(v->ranks, "rank"), tri_counted(step->rounds, "round"),
            tri_counted(step->round_items[0].size, "sample"));
     tri_schedule_print(&step->schedule, names, stdout);
-    printf("\n");
-}
-
-// Gets the highest possible FLOP/s of a rank, in the type in which the run computes its products.
-static double most_flops(const plan_view *v) {
-    return v->recipe->trainer.precision == TRI_PRECISION_32_TRUE ? v->rates.flops_per_s
-                                                                 : v->rates.half_flops_per_s;
-}
-
-static const char *flops_text(const plan_view *v, double rate) {
-    return rate >= 1e12 ? tri_arena_printf(v->arena, "%.4g TFLOP/s", rate * 1e-12)
-                        : tri_arena_printf(v->arena, "%.4g GFLOP/s", rate * 1e-9);
-}
-
-// Writes the FLOP/s of a rank: as a number if the model's blocks were measured (--measure), else as
-// a percentage of the rate that the estimate assumes ("40% of 60 GFLOP/s").
-static const char *speed_text(const plan_view *v) {
-    double seconds = v->ranks * v->estimate.step_s;
-    double rate = seconds > 0 ? v->estimate.flops / seconds : 0;
-    if (v->measured) return flops_text(v, rate);
-    return tri_arena_printf(v->arena, "%.0f%% of %s", 100 * rate / most_flops(v),
-                            flops_text(v, most_flops(v)));
-}
-
-static void print_time(const plan_view *v) {
-    double step_s = v->estimate.step_s;
-    double samples = (double)first_plan(v)->steps[TRI_STEP_FULL].samples;
-    printf("one step: %.4g ms, %s samples/s, %s on each of %s; compute stands still for "
-           "%.1f%% of it",
-           step_s * 1e3, tri_grouped(step_s > 0 ? samples / step_s : 0), speed_text(v),
-           tri_counted(v->ranks, "rank"), 100 * v->estimate.bubble);
-    if (v->pipeline.count > 1) printf(" (the bubble)");
-    printf("\nrates are %s: %.4g GFLOP/s, %.4g GB/s of memory", v->rates_source,
-           most_flops(v) * 1e-9, v->rates.memory_bytes_per_s * 1e-9);
-    if (v->ranks > 1) printf(", %.4g GB/s between ranks", v->rates.link_bytes_per_s * 1e-9);
-    printf("\n");
-    plan_print_run(v);
 }
 
 static void print_gantt(const plan_view *v) {
-    print_time(v);
+    plan_print_time(v);
     tri_draw_gantt(&(tri_drawing){.pipeline = &v->pipeline,
                                   .estimate = &v->estimate,
                                   .columns = 84,
@@ -162,28 +180,22 @@ static void print_dot(const plan_view *v) { tri_graph_dot(first_plan(v)->graph, 
 static const struct {
     const char *name;
     void (*print)(const plan_view *v);
-    void (*print_alone)(const plan_view *v);
-} shows[] = {{"blocks", print_blocks, print_blocks},
-             {"memory", print_memory, print_memory_alone},
-             {"schedule", print_schedule, print_schedule},
-             {"gantt", print_gantt, print_gantt},
-             {"graph", NULL, print_graph},
-             {"dot", NULL, print_dot}};
+} shows[] = {{"summary", plan_print_summary},
+             {"blocks", print_blocks},
+             {"memory", print_memory},
+             {"schedule", print_schedule},
+             {"gantt", print_gantt},
+             {"graph", print_graph},
+             {"dot", print_dot}};
 
 tri_status plan_print(const plan_view *v, const char *show) {
-    char mesh[256];
-    bool any = false;
-    if (!show && v->mesh.ranks > 1)
-        printf("mesh: %s\n\n", tri_mesh_text(&v->mesh, mesh, sizeof mesh));
-    for (size_t i = 0; i < sizeof shows / sizeof *shows; i++) {
-        if (!show && shows[i].print) shows[i].print(v);
-        bool wanted = show && !strcmp(shows[i].name, show);
-        if (wanted) shows[i].print_alone(v);
-        any = any || wanted || !show;
-    }
-    if (any) return TRI_OK;
+    if (!show) show = "summary";
+    for (size_t i = 0; i < sizeof shows / sizeof *shows; i++)
+        if (!strcmp(shows[i].name, show)) return shows[i].print(v), TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
-                    "--show: '%s' is not one of blocks, memory, schedule, gantt, graph, dot", show);
+                    "--show: '%s' is not one of summary, blocks, memory, schedule, gantt, graph, "
+                    "dot",
+                    show);
 }
 
 tri_status plan_write_svg(const plan_view *v, const char *path) {
@@ -193,10 +205,10 @@ tri_status plan_write_svg(const plan_view *v, const char *path) {
     if (!out) return TRI_FAIL(TRI_NO_MEMORY, "--svg: no memory for the picture");
     const tri_plan *plan = first_plan(v);
     const char *title = tri_arena_printf(
-        v->arena, "%s: %s%s%s on %s, %.4g ms a step, bubble %.1f%% (%s rates)", v->recipe->name,
+        v->arena, "%s: %s%s%s on %s, %s a step, bubble %.1f%% (%s rates)", v->recipe->name,
         plan->strategy->name, v->pipeline.count > 1 ? ", " : "",
         v->pipeline.count > 1 ? plan->order->name : "", tri_counted(v->ranks, "rank"),
-        v->estimate.step_s * 1e3, 100 * v->estimate.bubble, v->rates_source);
+        tri_duration_text(v->estimate.step_s), 100 * v->estimate.bubble, v->rates_source);
     tri_draw_svg(&(tri_drawing){.pipeline = &v->pipeline, .estimate = &v->estimate, .title = title},
                  out);
     fclose(out);

@@ -27,13 +27,19 @@ typedef struct plan_view {
     const tri_measured *measured;
     tri_estimate estimate;
     int64_t samples; // the value of --samples; 0: not given
+    // The recipe's path, and the overrides with which it was read, for the commands that are shown.
+    const char *path, **overrides;
+    int override_count;
+    tri_device_memory memory; // what a rank may use; 0 bytes: not known
 } plan_view;
 
 // Plans v->recipe for v->ranks ranks of the device v->device_name; the caller has set these
 // members. The caller destroys v->pipeline, also after a failure.
 tri_status plan_make(plan_view *v, const cli_context *context);
-// Checks that the plan fits into strategy.memory, into the device's memory or, for a single rank
-// on this host, into the host's free memory.
+// Finds what a rank may use: strategy.memory, the device's memory or, for a single rank on this
+// host, the host's free memory. 0 bytes: not known.
+tri_device_memory plan_memory(const plan_view *v);
+// Checks that the plan fits into that memory.
 tri_status plan_check_fits(const plan_view *v);
 
 // What `trireme plan` tells about the whole run: its steps, its time, and what it leaves on disk.
@@ -46,7 +52,10 @@ typedef struct plan_run {
     int64_t checkpoints; // the most checkpoints that are on disk at one time; -1: not known
 } plan_run;
 plan_run plan_whole_run(const plan_view *v);
-void plan_print_run(const plan_view *v);
+// Prints the lines about the time of a step, and about the run with its checkpoints.
+void plan_print_time(const plan_view *v);
+// Prints the plan in ten lines: whether it fits, what it needs, and what to do next.
+void plan_print_summary(const plan_view *v);
 
 // The rows of the memory tables, so that text and JSON show the same rows. X(member of
 // tri_memory_plan)
@@ -54,7 +63,7 @@ void plan_print_run(const plan_view *v);
     X(parameters)                                                                                  \
     X(gradients) X(optimizer) X(activations) X(workspace) X(communication) X(peak)
 
-// Prints text on standard output: the section that `show` names; NULL: all sections. TRI_BAD_INPUT:
+// Prints text on standard output: the section that `show` names; NULL: the summary. TRI_BAD_INPUT:
 // there is no such section.
 tri_status plan_print(const plan_view *v, const char *show);
 void plan_print_json(const plan_view *v);

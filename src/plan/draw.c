@@ -3,6 +3,7 @@
 #include "plan/draw.h"
 
 #include "base/limits.h"
+#include "base/quantity.h"
 #include "base/xml.h"
 
 #include <stdlib.h>
@@ -59,6 +60,8 @@ static class class_of(tri_action_kind kind) {
     }
 }
 
+enum { LETTERS = 26 };
+
 static const tri_schedule *schedule_of(const tri_drawing *d, int pipeline_rank) {
     return &d->pipeline->plans[pipeline_rank]->steps[TRI_STEP_FULL].schedule;
 }
@@ -69,18 +72,25 @@ static bool is_drawn(const tri_drawing *d, int pipeline_rank, int action, tri_la
            m->end_s > m->start_s;
 }
 
-// The number that an action's letter in the picture stands for: with a pipeline its micro-batch,
-// else its block.
+// The number of what letters stand for: with a pipeline micro-batches, else blocks.
+static int lettered_count(const tri_drawing *d) {
+    const tri_plan *plan = d->pipeline->plans[0];
+    return d->pipeline->count > 1 ? plan->steps[TRI_STEP_FULL].rounds : plan->graph->block_count;
+}
+
+// How many successive ones share a letter, so that no letter stands for two that are far apart.
+static int lettered_each(const tri_drawing *d) {
+    return (lettered_count(d) + LETTERS - 1) / LETTERS;
+}
+
+// The number that an action's letter in the picture stands for.
 static int number_of(const tri_drawing *d, const tri_action *a) {
     return d->pipeline->count > 1 && a->round >= 0 ? a->round : a->subject;
 }
 
-static char letter(int number, bool capital) {
-    static const char small[] = "abcdefghijklmnopqrstuvwxyz";
-    if (number < 0) return '=';
-    int count = (int)(sizeof small - 1);
-    char c = small[number % count];
-    return capital ? (char)(c - 'a' + 'A') : c;
+static char letter(const tri_drawing *d, int number, bool capital) {
+    if (number < 0 || number >= lettered_count(d)) return '=';
+    return (char)((capital ? 'A' : 'a') + number / lettered_each(d));
 }
 
 static char mark_of(const tri_drawing *d, const tri_action *a) {
@@ -88,7 +98,7 @@ static char mark_of(const tri_drawing *d, const tri_action *a) {
                    a->kind == TRI_ACTION_SEND_BACK || a->kind == TRI_ACTION_RECV_BACK;
     if (a->kind == TRI_ACTION_BACKWARD_WEIGHT) return '+';
     if (class_of(a->kind) == CLASS_UPDATE) return '=';
-    return letter(number_of(d, a), capital);
+    return letter(d, number_of(d, a), capital);
 }
 
 static void print_row(const tri_drawing *d, const char *marks, const signed char *colours,
@@ -125,6 +135,30 @@ static bool fill_row(const tri_drawing *d, int pipeline_rank, tri_lane lane, cha
     return any;
 }
 
+// Prints what letter `index` stands for, and returns how many characters that is.
+static int print_letter(const tri_drawing *d, int index, FILE *out) {
+    const tri_graph *g = d->pipeline->plans[0]->graph;
+    int each = lettered_each(d), first = index * each, last = first + each - 1;
+    if (last >= lettered_count(d)) last = lettered_count(d) - 1;
+    if (d->pipeline->count > 1)
+        return fprintf(out, each > 1 ? "  %c %d-%d" : "  %c %d", 'a' + index, first, last);
+    if (first == last) return fprintf(out, "  %c %s", 'a' + index, g->blocks[first]);
+    return fprintf(out, "  %c %s to %s", 'a' + index, g->blocks[first], g->blocks[last]);
+}
+
+// Prints what the marks of the chart mean, in lines of about its width.
+static void print_key(const tri_drawing *d, FILE *out) {
+    int each = lettered_each(d), used = 0;
+    fprintf(out, "  forward a, b, c, ..., backward A, B, C, ...%s; =: optimizer; .: nothing\n",
+            d->pipeline->count > 1 ? "; +: backward of weights" : "");
+    used = fprintf(out, "  %s:", d->pipeline->count > 1 ? "micro-batches" : "blocks");
+    for (int i = 0; i * each < lettered_count(d); i++) {
+        if (used > d->columns) used = fprintf(out, "\n         ") - 1;
+        used += print_letter(d, i, out);
+    }
+    fputc('\n', out);
+}
+
 void tri_draw_gantt(const tri_drawing *d, FILE *out) {
     if (d->estimate->step_s <= 0) return;
     tri_arena *arena = tri_arena_create(NULL, "drawing");
@@ -137,13 +171,7 @@ void tri_draw_gantt(const tri_drawing *d, FILE *out) {
                     tri_lane_name(lane));
             print_row(d, marks, colours, out);
         }
-    const tri_graph *g = d->pipeline->plans[0]->graph;
-    if (d->pipeline->count > 1)
-        fprintf(out, "  a, b, c: forward of micro-batches; A, B, C: backward; +: of weights");
-    else
-        for (int b = 0; b < g->block_count; b++)
-            fprintf(out, "%s %c %s", b ? "" : "  blocks: ", letter(b, false), g->blocks[b]);
-    fprintf(out, "; =: optimizer; .: nothing\n");
+    print_key(d, out);
     tri_arena_destroy(arena);
 }
 
@@ -183,9 +211,9 @@ static void put_bar(const tri_drawing *d, int pipeline_rank, int i, int y, FILE 
     if (subject == TRI_SUBJECT_EDGE) fprintf(out, "stage %d to %d", a->from_stage, a->to_stage);
     if (a->round >= 0) fprintf(out, ", micro-batch %d", a->round);
     fprintf(out,
-            ": %.4g to %.4g ms</title><rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" "
+            ": %s to %s</title><rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" "
             "fill=\"%s\" stroke=\"#fff\" stroke-width=\"%.1f\"/>",
-            m->start_s * 1e3, m->end_s * 1e3, x, y, width, SVG_ROW - 4,
+            tri_duration_text(m->start_s), tri_duration_text(m->end_s), x, y, width, SVG_ROW - 4,
             classes[class_of(a->kind)].svg, width > 3 ? 0.5 : 0.0);
     bar_name(d, pipeline_rank, a, name, sizeof name);
     if (*name && width > SVG_LETTER * (double)(strlen(name) + 1)) {
@@ -206,8 +234,8 @@ static void put_axis(const tri_drawing *d, int bottom, FILE *out) {
         double x = SVG_LEFT + i * step / end * SVG_WIDTH;
         fprintf(out,
                 "<line x1=\"%.2f\" y1=\"%d\" x2=\"%.2f\" y2=\"%d\" stroke=\"#ddd\"/>"
-                "<text x=\"%.2f\" y=\"%d\" text-anchor=\"middle\">%.4g ms</text>\n",
-                x, SVG_TOP - 4, x, bottom, x, bottom + 14, i * step * 1e3);
+                "<text x=\"%.2f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
+                x, SVG_TOP - 4, x, bottom, x, bottom + 14, i ? tri_duration_text(i * step) : "0");
     }
 }
 
@@ -278,7 +306,7 @@ void tri_draw_memory(const tri_plan *plan, int columns, FILE *out) {
         if (live > most) most = live;
     }
     for (int row = HEIGHT; most && row > 0; row--) {
-        fprintf(out, "  %8.4g MB |", (double)most * 1e-6 * row / HEIGHT);
+        fprintf(out, "  %11s |", tri_bytes_text((double)most * row / HEIGHT));
         for (int c = 0; c < columns; c++)
             fputc((double)bars[c] > (double)most * (row - 0.5) / HEIGHT ? '#' : ' ', out);
         fputc('\n', out);

@@ -17,8 +17,9 @@ typedef struct tri_drawing {
 
 // Draws one row for each lane (compute, each communicator, storage, …) of each pipeline rank. With
 // a pipeline, a letter stands for a micro-batch, because readers want to see how micro-batches pass
-// from rank to rank; without one, it stands for a block. Small letters are forward, capital letters
-// backward.
+// from rank to rank; without one, it stands for a block. If there are more than letters, each
+// stands for several successive ones. A key below the chart lists them. Small letters are forward,
+// capital letters backward.
 void tri_draw_gantt(const tri_drawing *drawing, FILE *out);
 // Writes the same picture as an SVG document.
 void tri_draw_svg(const tri_drawing *drawing, FILE *out);

@@ -20,6 +20,7 @@ PARTS = ["parameters", "gradients", "optimizer", "activations", "workspace", "co
 LLAMA = "recipes/llama-tiny.yaml"
 GPUS = ("h200 gh200 b200 h100-64 h100-80 a100-40 a100-64 a100-80 v100-16 v100-32 l40s a10 t4 "
         "rtx-3090 rtx-4090 mi250x mi300x").split()
+SEVEN = "recipes/codellama-7b.yaml"
 PIPELINE = [LLAMA, "--mesh", "pipeline=4", "batch.global=16", "batch.micro=2"]
 
 
@@ -49,6 +50,48 @@ def check_memory():
     assert "#" in text and "schedule" not in text
 
 
+LARGE = """name: llama-405b
+model: {name: llama, vocab_size: 128256, hidden_size: 16384, intermediate_size: 53248,
+        num_hidden_layers: 126, num_attention_heads: 128, num_key_value_heads: 8,
+        max_position_embeddings: 8192}
+data: {name: synthetic, samples: 1000000, sequence: 8192, vocabulary: 128256}
+batch: {global: 2048, micro: 1}
+optimizer: {name: adamw, lr: 1.0e-4}
+trainer: {max_epochs: 1, precision: bf16-mixed}
+strategy: {name: fsdp, recompute: block, mesh: {tensor: 8, pipeline: 16, shard: 128}}
+"""
+
+
+def check_summary():
+    """At most ten lines tell whether it fits, and the memory, time, disk and command that follow."""
+    labels = ["fits", "memory", "step", "rates", "run", "disk", "next", "more"]
+    with tempfile.TemporaryDirectory(prefix="trireme-plan-") as folder:
+        large = os.path.join(folder, "llama-405b.yaml")
+        with open(large, "w", encoding="ascii") as file:
+            file.write(LARGE)
+        for words, what in (([LLAMA], "trireme train "),
+                            ([LLAMA, "--ranks", "4096", "batch.global=4096"], "submit"),
+                            ([SEVEN, "--device", "cuda:a100-64", "--ranks", "4"], "submit"),
+                            ([large, "--ranks", "16384", "--device", "cuda:h200"], "submit")):
+            lines = plan(*words).stdout.splitlines()
+            found = dict(line.split(None, 1) for line in lines[1:])
+            assert len(lines) <= 10 and list(found) == labels, lines
+            assert what in found["next"] and words[0] in found["next"], lines
+            assert "GB = 10^9 bytes" in found["fits"], lines
+            assert not any("e+" in line for line in lines), lines
+        # It is the first of the repeated blocks that gives them their name.
+        blocks = plan(large, "--ranks", "16384", "--show", "blocks").stdout.splitlines()
+        assert len(blocks) == 5 and blocks[2].split()[:2] == ["layers.0-125", "126"], blocks
+        chart = plan(large, "--ranks", "16384", "--show", "gantt").stdout.splitlines()
+        assert len(chart) < 120 and max(map(len, chart)) < 140, chart
+        key = [word for line in chart[-3:] for word in line.split("  ") if word[1:2] == " "]
+        assert key[0].startswith("a 0") and len({word[0] for word in key}) == len(key) <= 26, key
+    assert plan(LLAMA).stdout == plan(LLAMA, "--show", "summary").stdout
+    small = plan(LLAMA, "--memory", "3M", code=2).stdout
+    assert "fits     no: " in small and " --fit 3000000" in small, small
+    assert " step " in plan(LLAMA, "--show", "memory").stdout.replace("\n", " \n "), "no time"
+
+
 def check_gantt():
     text = plan(*PIPELINE, "--show", "gantt").stdout
     rows = [line.split() for line in text.splitlines() if line.startswith("  rank")]
@@ -56,7 +99,7 @@ def check_gantt():
     assert all(len(row[3]) == 84 for row in rows), text
     # The first stage waits while the others compute; the last one begins last.
     assert rows[0][3][0] == "a" and rows[-3][3][0] == "." and "\x1b" not in text, text
-    assert "(the bubble)" in text and "rates are assumed" in text, text
+    assert "(the bubble)" in text and "assumed" in text, text
     first = plan_json(*PIPELINE)["estimate"]
     assert f"{100 * first['bubble']:.1f}%" in text, (first, text)
     more = plan_json(LLAMA, "--mesh", "pipeline=4", "batch.global=64", "batch.micro=2")["estimate"]
@@ -184,7 +227,7 @@ def check_measure():
     assert 0.1 < absurd["step_s"] / one["step_s"] < 10, (one, absurd)
     text = plan(*words, "--ranks", "2", "strategy.name=pipeline", "batch.micro=2",
                 "strategy.schedule=zero-bubble").stdout
-    assert "measured in part" in text and " GFLOP/s on each of 2 ranks" in text, text
+    assert "measured in part" in text and " GFLOP/s on each rank" in text, text
     plan(*words, "--mesh", "tensor=2")
     for ranks in "1", "3":
         plan("recipes/mnist-convnet.yaml", "trainer.sync_batchnorm=true", "--measure", "--ranks",
@@ -293,9 +336,9 @@ def check_gpus():
         assert "no NVIDIA driver" in done.stdout + done.stderr, done
 
 
-for check in (check_memory, check_gantt, check_svg, check_rates, check_fit, check_fit_of_passes,
-              check_offload_fit, check_measure, check_refusal, check_described_device, check_gpus,
-              check_many):
+for check in (check_memory, check_gantt, check_summary, check_svg, check_rates, check_fit,
+              check_fit_of_passes, check_offload_fit, check_measure, check_refusal,
+              check_described_device, check_gpus, check_many):
     started = time.monotonic()
     check()
     print(f"{check.__name__}: {time.monotonic() - started:.1f} s", flush=True)

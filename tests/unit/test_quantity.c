@@ -53,9 +53,30 @@ static void test_eight(void **state) {
     }
 }
 
+static void test_units(void **state) {
+    static const struct {
+        double seconds;
+        const char *text;
+    } durations[] = {{0, "0.00 us"},
+                     {4.2e-3, "4.20 ms"},
+                     {0.9996, "1.00 s"},
+                     {1.667, "1.67 s"},
+                     {119, "119 s"},
+                     {180, "3.00 min"},
+                     {20556, "5.71 hours"},
+                     {86400 * 12.34, "12.3 days"},
+                     {86400 * 12345.0, "12,345 days"}};
+    for (size_t i = 0; i < sizeof durations / sizeof *durations; i++)
+        assert_string_equal(tri_duration_text(durations[i].seconds), durations[i].text);
+    assert_string_equal(tri_rate_text(3.12e14, "FLOP/s"), "312 TFLOP/s");
+    assert_string_equal(tri_rate_text(6e10, "FLOP/s"), "60.0 GFLOP/s");
+    assert_string_equal(tri_rate_text(999.6, "B/s"), "1.00 kB/s");
+    assert_string_equal(tri_rate_text(1.64e12, "B/s"), "1.64 TB/s");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counted), cmocka_unit_test(test_decimal),
-        cmocka_unit_test(test_seconds), cmocka_unit_test(test_eight)};
+        cmocka_unit_test(test_seconds), cmocka_unit_test(test_units), cmocka_unit_test(test_eight)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
