@@ -83,13 +83,22 @@ typedef struct missing {
     const char *instead; // advice what to write instead; NULL: no advice
 } missing;
 
+// What can be read today, and how to get there (docs/data.md says more).
+#define KINDS "data.name can be idx, npy, tensors, tokens or synthetic"
+#define ARRAYS                                                                                     \
+    KINDS "; in Python, numpy.savez('train.npz', images=x, labels=y) writes what npy reads"
+#define IMAGES ARRAYS ", with images [N, C, H, W] of one size"
+
 static const missing rows[] = {
     {"schedule.cycle_momentum", "true", NULL},
-    {"data.name", "cifar10", NULL},
-    {"data.name", "imagefolder", NULL},
-    {"data.name", "webdataset", NULL},
-    {"data.name", "hdf5", NULL},
-    {"data.name", "jsonl", NULL},
+    {"data.name", "cifar10", IMAGES},
+    {"data.name", "imagefolder", IMAGES},
+    {"data.name", "webdataset", IMAGES},
+    {"data.name", "hdf5", ARRAYS},
+    {"data.name", "lmdb", ARRAYS},
+    {"data.name", "parquet", ARRAYS},
+    {"data.name", "csv", ARRAYS},
+    {"data.name", "jsonl", KINDS "; tokens reads plain text files, and numbers of tokens"},
     {"log.mlflow", NULL, "use log.tensorboard"},
 };
 

@@ -284,9 +284,32 @@ static const char *field_of_numbers(const tri_graph *g, const tri_node *node) {
     }
 }
 
+// Returns what to do if the labels of the data have another number of classes than the model has
+// outputs: text for a message; "" if the model has no option for it.
+static const char *classes_advice(const tri_session *s, const tri_node *node, int64_t classes) {
+    static const char option[] = "num_classes";
+    const tri_option_table *table = NULL;
+    for (const tri_option_table *const *t = tri_model_tables; *t; t++)
+        if (!strcmp((*t)->section, s->task->name)) table = *t;
+    for (int i = 0; node->op->labels && table && i < table->count; i++)
+        if (!strcmp(table->rows[i].key, option))
+            return tri_arena_printf(s->arena, "; set model.%s=%lld", option, (long long)classes);
+    return "";
+}
+
+// Notes that the model has outputs that no label of the training data ever names: it learns that
+// they are never right, which is rarely what is wanted. Not of tokens, of which few texts have all.
+static void note_idle_outputs(tri_session *s, const tri_node *node, int64_t classes) {
+    const char *advice = classes_advice(s, node, classes);
+    if (*advice)
+        s->idle_outputs = tri_arena_printf(
+            s->arena, "data: the train data has %s below %lld, but model %s has more outputs%s",
+            node->op->classes->of_data, (long long)classes, s->task->name, advice);
+}
+
 // Rejects data with labels or tokens for which the model has no class. Otherwise the run would fail
 // at the first step that contains one.
-static tri_status check_classes(const tri_session *s) {
+static tri_status check_classes(tri_session *s) {
     const tri_graph *g = s->plan->graph;
     const struct {
         const tri_dataset *data;
@@ -317,9 +340,11 @@ static tri_status check_classes(const tri_session *s) {
                     sets[k].name);
             if (classes > known)
                 return TRI_FAIL(TRI_BAD_INPUT,
-                                "data: the %s data has %s up to %lld, but model %s has %lld %s",
+                                "data: the %s data has %s up to %lld, but model %s has %lld %s%s",
                                 sets[k].name, reads->of_data, (long long)classes - 1, s->task->name,
-                                (long long)known, reads->of_model);
+                                (long long)known, reads->of_model,
+                                classes_advice(s, node, classes));
+            if (k == 0 && classes > 0 && classes < known) note_idle_outputs(s, node, classes);
         }
     }
     return TRI_OK;

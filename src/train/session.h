@@ -66,6 +66,8 @@ typedef struct tri_session {
     const tri_task *task;
     tri_identity identity;
     const tri_host_claim *host_claims; // by rank: what the rank has told about its host
+    // A warning that the data has fewer classes than the model has outputs; NULL: it has not.
+    const char *idle_outputs;
     tri_comm *comm;
     bool borrows_comm;
     tri_health *health; // NULL: the ranks use only shared memory

@@ -108,6 +108,7 @@ static void open_observer(train_loop *loop) {
                             "rank 0 is bound to %s, as the others of this host are to cores of "
                             "their own; TRIREME_BIND=none leaves them unbound",
                             tri_counted(loop->request->bound_cores, "core"));
+    if (s->idle_outputs) tri_log(TRI_LOG_WARNING, "%s", s->idle_outputs);
     char mesh[256];
     if (s->mesh.ranks > 1)
         tri_observe_message(loop->observer, "mesh: %s", tri_mesh_text(&s->mesh, mesh, sizeof mesh));

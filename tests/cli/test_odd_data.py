@@ -61,6 +61,31 @@ def check_fields(folder):
         assert not os.path.exists(os.path.join(folder, "run"))
 
 
+def check_classes(folder):
+    """The built-in models have as many classes as model.num_classes; data with fewer get one line,
+    and data with more are refused, both with the setting that fits."""
+    for model in "mlp-jax", "mnist-cnn", "mnist-convnet":
+        words = ["train", f"recipes/{model}.yaml", *SYNTHETIC, "data.classes=3",
+                 "trainer.max_steps=1", "--run-dir", os.path.join(folder, f"classes-{model}")]
+        lines = [line for line in run(*words).stderr.splitlines() if "num_classes" in line]
+        assert len(lines) == 1 and "model.num_classes=3" in lines[0], lines
+        words[-1] += "-3"
+        done = run(*words, "model.num_classes=3")
+        assert done.returncode == 0 and "num_classes" not in done.stderr, done
+        words[-1] += "-2"
+        done = run(*words, "model.num_classes=2")
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done
+        assert "model.num_classes=3" in done.stderr and not os.path.exists(words[-1]), done
+
+
+def check_other_kinds():
+    """A kind of data that cannot be read yet: what can be, and how to convert to it."""
+    for kind in "imagefolder", "cifar10", "webdataset", "hdf5", "lmdb", "parquet", "csv", "jsonl":
+        done = run("train", "recipes/mlp-jax.yaml", f"data.name={kind}")
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done
+        assert kind in done.stderr and "idx, npy, tensors, tokens" in done.stderr, done
+
+
 def check_nothing_counts(folder):
     """Labels that are all left out are refused; what is no number is null in JSON, and no best."""
     with open(os.path.join(folder, "none"), "wb") as file:
@@ -213,6 +238,8 @@ def check_extremes(folder):
 with tempfile.TemporaryDirectory() as temporary:
     check_extremes(temporary)
     check_fields(temporary)
+    check_classes(temporary)
+    check_other_kinds()
     check_nothing_counts(temporary)
     check_tokens(temporary)
     check_plan()

@@ -2,6 +2,7 @@
 // the keys that the recipe's section `model` may have for it.
 #include "nn/models/models.h"
 
+#include "base/limits.h"
 #include "graph/graph.h"
 
 #include <stdlib.h>
@@ -23,27 +24,40 @@ const tri_task *tri_model_find(const char *name) {
     return NULL;
 }
 
-// The options of models whose only option is dropout. The graph reads that option itself, so this
+// The options of a model whose only option is dropout. The graph reads that option itself, so this
 // struct needs no member; it has one because C has no empty structs.
 typedef struct no_options {
     char none;
 } no_options;
 static const tri_option dropout_rows[] = {MODEL_DROPOUT};
-static const tri_option_table mnist_cnn_options =
-    TRI_OPTION_TABLE("mnist-cnn", no_options, dropout_rows, "two convolutions, two linear layers");
-static const tri_option_table mnist_convnet_options = TRI_OPTION_TABLE(
-    "mnist-convnet", no_options, dropout_rows, "two convolutions with batch norm, a linear layer");
 static const tri_option_table autoencoder_options = TRI_OPTION_TABLE(
     "autoencoder", no_options, dropout_rows, "784-64-3-64-784, the image as its own target");
-static const tri_option_table mlp_jax_options =
-    TRI_OPTION_TABLE("mlp-jax", no_options, dropout_rows, "three linear layers, 784-512-512-10");
+
+static const tri_option classes_rows[] = {
+    TRI_OPTION_INT(model_classes_options, num_classes, "10", 1, TRI_MAX_CLASSES,
+                   "outputs of the last layer: labels are below it"),
+    MODEL_DROPOUT,
+};
+const tri_option_table model_mnist_cnn_options = TRI_OPTION_TABLE(
+    "mnist-cnn", model_classes_options, classes_rows, "two convolutions, two linear layers");
+const tri_option_table model_mnist_convnet_options =
+    TRI_OPTION_TABLE("mnist-convnet", model_classes_options, classes_rows,
+                     "two convolutions with batch norm, a linear layer");
+const tri_option_table model_mlp_jax_options = TRI_OPTION_TABLE(
+    "mlp-jax", model_classes_options, classes_rows, "three linear layers, 784-512-512-10");
+
+int64_t model_classes(tri_graph *graph, const tri_option_table *table) {
+    model_classes_options o;
+    model_read_options(graph, table, &o);
+    return tri_graph_status(graph, NULL) == TRI_OK ? o.num_classes : 1;
+}
 
 const tri_option_table *const tri_model_tables[] = {
-    &mnist_cnn_options,
-    &mnist_convnet_options,
+    &model_mnist_cnn_options,
+    &model_mnist_convnet_options,
     &autoencoder_options,
     &model_denoise_cnn_options,
-    &mlp_jax_options,
+    &model_mlp_jax_options,
     &model_llama_options,
     NULL,
 };

@@ -25,6 +25,15 @@ extern const tri_task tri_model_mnist_cnn, tri_model_mnist_convnet, tri_model_au
 // model.
 extern const tri_option_table model_denoise_cnn_options, model_llama_options;
 
+// The options of models whose last layer has one output for each class.
+typedef struct model_classes_options {
+    int64_t num_classes;
+} model_classes_options;
+// The number of outputs of such a model's last layer, by its table.
+int64_t model_classes(tri_graph *graph, const tri_option_table *table);
+extern const tri_option_table model_mnist_cnn_options, model_mnist_convnet_options,
+    model_mlp_jax_options;
+
 // Reads the table's options from the recipe into the struct `out` and checks their bounds. Skips
 // rows that have no member in that struct, such as MODEL_DROPOUT.
 void model_read_options(tri_graph *graph, const tri_option_table *table, void *out);
