@@ -22,8 +22,8 @@ const cli_command *const cli_commands[] = {
 
 static void print_commands(FILE *out) {
     fprintf(out, "usage: trireme COMMAND ...\n\n"
-                 "Distributed deep-learning training: the same recipe on one core or on all of "
-                 "them, with\nthe same result.\n\n");
+                 "Distributed deep-learning training: the same recipe, samples and mathematics on "
+                 "one core\nand on many.\n\n");
     for (const cli_command *const *c = cli_commands; *c; c++)
         fprintf(out, "  %-12s %s\n", (*c)->name, (*c)->help);
     fprintf(out, "\nfor example\n"

@@ -134,8 +134,8 @@ static int run(const cli_context *context, int argc, char **argv) {
            ".SH SYNOPSIS\n.B trireme\n.I COMMAND\n[\\fIARGUMENT\\fR ...]\n.SH DESCRIPTION\n",
            tri_version());
     print_text("Trains a network from a recipe, on one core or on all of them, with the same "
-               "result. Flags may stand anywhere among a command's words, as --flag value or "
-               "--flag=value; a recipe's keys are overridden as key.path=value.\n");
+               "samples and mathematics. Flags may stand anywhere among a command's words, as "
+               "--flag value or --flag=value; a recipe's keys are overridden as key.path=value.\n");
     printf(".SH COMMANDS\n");
     for (const cli_command *const *c = cli_commands; *c; c++) print_command(*c);
     printf(".SH RECIPE\nThe keys of a recipe with their defaults. Keys under a name belong to the "

@@ -63,7 +63,7 @@ strategy: {name: fsdp, recompute: block, mesh: {tensor: 8, pipeline: 16, shard: 
 
 
 def check_summary():
-    """At most ten lines tell whether it fits, and the memory, time, disk and command that follow."""
+    """At most ten lines tell whether it fits, its memory, time and disk, and what comes next."""
     labels = ["fits", "memory", "step", "rates", "run", "disk", "next", "more"]
     with tempfile.TemporaryDirectory(prefix="trireme-plan-") as folder:
         large = os.path.join(folder, "llama-405b.yaml")
