@@ -17,8 +17,9 @@ os.environ["TRIREME_MODULES"] = os.path.join(os.path.abspath(sys.argv[1]), "lib"
 SMALL = ["data.shape=[1,4,4]", "data.samples=39", "data.test_samples=8", "batch.global=12",
          "batch.micro=2", "trainer.max_epochs=2", "trainer.gradient_clip_val=0.1"]
 MLP = ("mlp-jax", [*SYNTHETIC, *SMALL])
-CNN = ("mnist-cnn", [*SYNTHETIC, "data.samples=10", "data.test_samples=2", "batch.global=4",
-                     "batch.micro=2", "trainer.max_epochs=1"])
+CNN = ("mnist-cnn", [*SYNTHETIC, "data.shape=[1,16,16]", "data.samples=10",
+                     "data.test_samples=2", "batch.global=4", "batch.micro=2",
+                     "trainer.max_epochs=1"])
 LLAMA = ("llama-tiny", ["model.num_hidden_layers=2", "model.hidden_size=32",
                         "model.intermediate_size=48", "data.sequence=16", "data.limit=24",
                         "batch.global=4", "batch.micro=2", "schedule.warmup_steps=2",

@@ -41,9 +41,9 @@ def check_case(name, ranks, words, folder, wanted):
 
 def check_interleaved(folder):
     """Two stages on each of two ranks: they send to each other in both directions of a lane."""
-    words = [*SYNTHETIC, "data.samples=16", "data.test_samples=4", "batch.global=8",
-             "batch.micro=2", "trainer.max_steps=2", "trainer.deterministic=true", "--device",
-             "cuda"]
+    words = [*SYNTHETIC, "data.shape=[1,16,16]", "data.samples=16", "data.test_samples=4",
+             "batch.global=8", "batch.micro=2", "trainer.max_steps=2",
+             "trainer.deterministic=true", "--device", "cuda"]
     places = [os.path.join(folder, f"cnn-{ranks}") for ranks in (1, 2)]
     run(train("mnist-cnn", places[0], *words))
     run(on_ranks(2, train("mnist-cnn", places[1], *words, *PIPELINE, "comm.backend=nccl",
