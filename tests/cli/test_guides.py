@@ -13,7 +13,9 @@ same to the reader, who does not see the comment: it has PATH and TEXT between `
     <!-- insert: PATH before "TEXT" -->     in front of it
 
 Code that the tree has already (a guide may explain something that exists) is taken out first. The
-commands are the fenced `sh` blocks. All guides share one copy, so that it is built once.
+commands are the fenced `sh` blocks. All guides share one copy, so that it is built once. Sources
+of which the guides change nothing, and no header that they include, are not compiled again: their
+objects are those of BUILD_FOLDER.
 """
 import glob
 import os
@@ -29,6 +31,21 @@ import test_docs  # noqa: E402  its reader of `sh` blocks
 MARKED = re.compile(r"^<!-- (new|append|insert): (\S+)"
                     r'(?: (after|before) "((?:\\.|[^"\\])*)")? -->\n'
                     r"```(?:c|python)\n(.*?)^```", re.M | re.S)
+# What the copy's build starts in place of the compiler: it copies the object of a source that has
+# one in the folder READY, and writes the list of headers, which the build asks for.
+LAUNCHER = """#!/bin/sh
+for word; do
+    case $before in
+    -o) object=$word ;;
+    -c) source=$word ;;
+    -MF) headers=$word ;;
+    esac
+    before=$word
+done
+ready=READY/${source#TREE/}.o
+[ -n "$headers" ] && [ -e "$ready" ] || exec "$@"
+cp "$ready" "$object" && echo "$object: $source" >"$headers"
+"""
 
 
 def read(path):
@@ -96,6 +113,43 @@ def copy_tree(folder):
         shutil.copy2(name, os.path.join(folder, name))
 
 
+def objects_of(build):
+    """The objects of the library in a build folder, each with its source and headers."""
+    listed = subprocess.run(["ninja", "-C", build, "-t", "deps"], capture_output=True, text=True,
+                            check=True).stdout
+    for entry in listed.split("\n\n"):
+        lines = entry.strip().splitlines()
+        if lines and lines[0].startswith("CMakeFiles/rooms.dir/") and "(VALID)" in lines[0]:
+            paths = [os.path.relpath(os.path.join(build, line.strip())) for line in lines[1:]]
+            yield os.path.join(build, lines[0].split(":")[0]), paths
+
+
+def same(path, folder):
+    copy = os.path.join(folder, path)
+    return os.path.exists(path) and os.path.exists(copy) and read(path) == read(copy)
+
+
+def keep_objects(folder, build):
+    """Gives the copy the objects whose sources it has not changed; returns the environment of its
+    builds."""
+    ready, known, count = os.path.join(folder, "build", "ready"), {}, 0
+    for made, paths in objects_of(build):
+        own = [path for path in paths if not path.startswith("..") and not os.path.isabs(path)]
+        for path in own:
+            if path not in known:
+                known[path] = same(path, folder)
+        if own and all(known[path] for path in own):
+            target = os.path.join(ready, f"{own[0]}.o")
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            shutil.copy(made, target)
+            count += 1
+    print(f"{count} objects are kept", flush=True)
+    launcher = os.path.join(folder, "build", "launcher")
+    write(launcher, LAUNCHER.replace("READY", ready).replace("TREE", os.path.realpath(folder)))
+    os.chmod(launcher, 0o755)
+    return {**os.environ, "CMAKE_C_COMPILER_LAUNCHER": launcher}
+
+
 def self_test():
     with tempfile.TemporaryDirectory() as folder:
         write(os.path.join(folder, "a.c"), "one\ntwo\n")
@@ -132,10 +186,11 @@ def main():
             count = apply(folder, guide, read(guide))
             assert count, f"{guide} has no block that says where it goes"
             print(f"{guide}: {count} blocks applied", flush=True)
+        environment = keep_objects(folder, sys.argv[1])
         for guide in guides:
             for commands, _ in test_docs.blocks(read(guide)):
                 for line in commands:
-                    wrong = test_docs.run(line, folder, os.environ)
+                    wrong = test_docs.run(line, folder, environment)
                     print(f"{'FAILED  ' if wrong else 'ok      '}  {line}", flush=True)
                     if wrong:
                         print(f"    {wrong}")
