@@ -1,3 +1,3 @@
 #!/bin/sh
 # Every fuzz target for a few seconds; `make fuzz` runs them longer.
-exec scripts/fuzz "${FUZZ_SECONDS:-5}"
+exec scripts/fuzz "${FUZZ_SECONDS:-3}"

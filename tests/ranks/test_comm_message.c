@@ -42,7 +42,7 @@ static void test_without_events(void **state) {
 // Computes sums so large that they are sent in many windows (ranges of elements), while one rank
 // after the other is late.
 static void body_drift(tri_comm *comm, ranks_table *table, void *argument) {
-    enum { N = 12 << 20 };
+    enum { N = 6 << 20 };
     float *x = malloc(N * sizeof *x);
     for (int round = 0; round < 6; round++) {
         for (int64_t i = 0; i < N; i++) x[i] = (float)(comm->rank + i % 5);
