@@ -89,10 +89,8 @@ fuzz: deps-test
 sanitize: deps-test
 	@scripts/sanitize
 
-# Other versions format some lines differently.
 format:
-	@clang-format --version | grep -q 'version 14\.' || { echo 'make format: needs clang-format 14' >&2; exit 2; }
-	@git ls-files --cached --others --exclude-standard '*.c' '*.h' '*.cu' '*.cpp' | xargs clang-format -i
+	@scripts/check format -i
 
 tidy: deps-test
 	@scripts/configure $(PRESET) -DTRIREME_TESTS=ON

@@ -436,6 +436,7 @@ const operation &operation_of(const descriptor *op) {
 std::vector<const descriptor *> operations_of(const descriptor *graph) {
     size_t bytes = graph->values.at(CUDNN_ATTR_OPERATIONGRAPH_OPS).size();
     std::vector<const descriptor *> found;
+    found.reserve(bytes / sizeof(void *));
     for (int i = 0; i < (int)(bytes / sizeof(void *)); i++)
         found.push_back(get<descriptor *>(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i));
     return found;

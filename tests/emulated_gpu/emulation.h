@@ -66,7 +66,7 @@ void emulated_push(cuda_stream *stream, std::function<void()> item);
 void emulated_load(const std::vector<int64_t> &kernel);
 // Adds a kernel to the stream; `body` runs one thread of it.
 tri_status emulated_launch(cuda_stream *stream, const void *kernel, int64_t blocks, int threads,
-                           int shared_bytes, std::function<void()> body, char *why);
+                           int shared_bytes, const std::function<void()> &body, char *why);
 void emulated_trap(); // called by a kernel: ends all work of the device with an error
 bool emulated_failed(const cuda_stream *stream); // a kernel has trapped on the stream's device
 int gpu_multiprocessors(const cuda_stream *stream);

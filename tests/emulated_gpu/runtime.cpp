@@ -448,7 +448,7 @@ void emulated_load(const std::vector<int64_t> &kernel) { load(kernel); }
 // Launches a kernel. With CUDA_LAUNCH_BLOCKING=1, waits until the kernel is done and returns its
 // failure.
 tri_status emulated_launch(cuda_stream *stream, const void *kernel, int64_t blocks, int threads,
-                           int shared_bytes, std::function<void()> body, char *why) {
+                           int shared_bytes, const std::function<void()> &body, char *why) {
     cuda_context *context = stream->context;
     IF_IT_WORKS(context, why);
     load({(int64_t)(intptr_t)kernel});

@@ -45,7 +45,9 @@ struct dnn_descriptor {
 
     explicit dnn_descriptor(cudnnBackendDescriptorType_t type)
         : good(dnn()->BackendCreateDescriptor(type, &at) == CUDNN_STATUS_SUCCESS) {}
-    dnn_descriptor(dnn_descriptor &&other) : at(other.at), good(other.good) { other.at = nullptr; }
+    dnn_descriptor(dnn_descriptor &&other) noexcept : at(other.at), good(other.good) {
+        other.at = nullptr;
+    }
     dnn_descriptor(const dnn_descriptor &) = delete;
     ~dnn_descriptor() {
         if (at) (void)dnn()->BackendDestroyDescriptor(at);
