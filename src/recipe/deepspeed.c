@@ -33,11 +33,15 @@ static void finish_batch(deepspeed_reader *reader) {
                                                            : 0;
 }
 
+static void append(tri_arena *arena, tri_strings *list, const char *text) {
+    const char **all = TRI_NEW_ARRAY(arena, const char *, list->count + 1);
+    for (int i = 0; i < list->count; i++) all[i] = list->items[i];
+    all[list->count] = text;
+    *list = (tri_strings){all, list->count + 1};
+}
+
 static void add_note(deepspeed_reader *reader, const char *text) {
-    const char **notes = TRI_NEW_ARRAY(reader->arena, const char *, reader->notes.count + 1);
-    for (int i = 0; i < reader->notes.count; i++) notes[i] = reader->notes.items[i];
-    notes[reader->notes.count] = text;
-    reader->notes = (tri_strings){notes, reader->notes.count + 1};
+    append(reader->arena, &reader->notes, text);
 }
 
 static void finish(deepspeed_reader *reader) {
@@ -143,14 +147,22 @@ static tri_tree *map_of(tri_arena *arena, tri_tree *map, const char *key, const 
 }
 
 static tri_status merge_one(tri_arena *arena, const tri_deepspeed_setting *s, tri_tree *root,
-                            bool is_override, bool may_replace) {
+                            bool is_override, bool may_replace, tri_strings *notes) {
     const char *last;
     tri_tree *map = map_of(arena, root, s->key, &last);
     if (!map) return TRI_OK;
     const tri_tree *own = tri_tree_get(map, last);
     if (!tri_tree_is_null(own)) {
         if (s->is_fallback || (s->is_derived && !is_override)) return TRI_OK;
-        if (!may_replace && !tri_tree_equal(own, s->value))
+        bool differs = !may_replace && !tri_tree_equal(own, s->value);
+        if (differs && s->yields) {
+            append(arena, notes,
+                   tri_arena_printf(arena, "%s is %s, but '%s' is %s in the recipe, which holds",
+                                    s->value->file, tri_yaml_flow(arena, s->value), s->key,
+                                    tri_yaml_flow(arena, own)));
+            return TRI_OK;
+        }
+        if (differs)
             return tri_tree_fail(own,
                                  "'%s' is %s here, but %s in %s: remove one of them, or override "
                                  "it on the command line",
@@ -161,14 +173,47 @@ static tri_status merge_one(tri_arena *arena, const tri_deepspeed_setting *s, tr
     return TRI_OK;
 }
 
-tri_status tri_deepspeed_merge(tri_arena *arena, const tri_deepspeed *deepspeed, tri_tree *root,
+// Values that mean what Hugging Face's Trainer writes for "auto".
+static const struct {
+    const char *key, *meaning;
+} trainer_rules[] = {
+    {"schedule.total_steps", "the whole run, as with Hugging Face's Trainer"},
+    {"schedule.max_lr", "optimizer.lr, as with Hugging Face's Trainer"},
+};
+
+void tri_deepspeed_note_autos(tri_arena *arena, tri_deepspeed *deepspeed,
+                              const char *const *overrides, int count, const tri_tree *resolved) {
+    const char *list = "";
+    for (int i = 0; i < deepspeed->count; i++) {
+        const tri_deepspeed_setting *s = &deepspeed->settings[i];
+        const tri_tree *value = tri_tree_find(resolved, s->key);
+        if (!s->is_missing || !value || is_overridden(s->key, overrides, count)) continue;
+        const char *meaning =
+            tri_arena_printf(arena, "%s, DeepSpeed's default", tri_yaml_flow(arena, value));
+        for (size_t k = 0; k < sizeof trainer_rules / sizeof *trainer_rules; k++)
+            if (!strcmp(s->key, trainer_rules[k].key)) meaning = trainer_rules[k].meaning;
+        list =
+            tri_arena_printf(arena, "%s%s%s: %s", list, *list ? "; " : "", s->value->file, meaning);
+    }
+    if (*list)
+        append(arena, &deepspeed->notes,
+               tri_arena_printf(
+                   arena, "\"auto\" in DeepSpeed's configuration, and no value in the recipe: %s",
+                   list));
+}
+
+tri_status tri_deepspeed_merge(tri_arena *arena, tri_deepspeed *deepspeed, tri_tree *root,
                                bool is_override, const char *const *overrides, int count) {
     for (int fallback = 0; fallback <= 1; fallback++) {
         for (int i = 0; i < deepspeed->count; i++) {
-            const tri_deepspeed_setting *s = &deepspeed->settings[i];
+            tri_deepspeed_setting *s = &deepspeed->settings[i];
             if (s->is_fallback != (fallback == 1)) continue;
+            if (s->is_auto) {
+                s->is_missing = tri_tree_is_null(tri_tree_find(root, s->key));
+                continue;
+            }
             bool may_replace = is_override || is_overridden(s->key, overrides, count);
-            TRI_TRY(merge_one(arena, s, root, is_override, may_replace));
+            TRI_TRY(merge_one(arena, s, root, is_override, may_replace, &deepspeed->notes));
         }
     }
     return TRI_OK;

@@ -18,7 +18,7 @@ static tri_status check_bool(deepspeed_reader *reader, const deepspeed_row *row,
 static tri_status convert_count(deepspeed_reader *reader, const deepspeed_row *row,
                                 const char *path, tri_tree *node) {
     int64_t number;
-    if (deepspeed_is_auto(node)) return TRI_OK;
+    if (deepspeed_is_auto(node)) return TRI_OK; // the caller has noted it
     if (!tri_tree_to_int(node, &number) || number < 1)
         return deepspeed_fail(reader, path, "has to be a whole number of at least 1");
     deepspeed_set(reader, row->to, path, tri_tree_int(reader->arena, number));
@@ -113,7 +113,8 @@ static void name_optimizer(deepspeed_reader *reader, const char *name) {
 static tri_status settle_adam(deepspeed_reader *reader, const tri_tree *params, bool is_adamw) {
     is_adamw = is_adamw || is_true(params, "adam_w_mode", true);
     name_optimizer(reader, is_adamw ? "adamw" : "adam");
-    if (!tri_tree_get(params, "weight_decay") && !is_true(params, "torch_adam", false))
+    const tri_tree *decay = tri_tree_get(params, "weight_decay");
+    if ((!decay || deepspeed_is_auto(decay)) && !is_true(params, "torch_adam", false))
         deepspeed_fall_back(reader, "optimizer.weight_decay", tri_tree_int(reader->arena, 0));
     return TRI_OK;
 }

@@ -36,6 +36,12 @@ void deepspeed_fall_back(deepspeed_reader *reader, const char *key, tri_tree *va
     deepspeed_add(reader, (tri_deepspeed_setting){.key = key, .value = value, .is_fallback = true});
 }
 
+void deepspeed_leave(deepspeed_reader *reader, const char *key, const char *path) {
+    tri_tree *value = tri_tree_null(reader->arena);
+    value->file = path;
+    deepspeed_add(reader, (tri_deepspeed_setting){.key = key, .value = value, .is_auto = true});
+}
+
 // Finds the row for the key at `path`: its own row, or a row "section.*" that covers it.
 static const deepspeed_row *find_row(const deepspeed_table *table, const char *path) {
     for (int i = 0; i < table->count; i++) {
@@ -122,6 +128,7 @@ tri_status deepspeed_walk(deepspeed_reader *reader, const deepspeed_table *table
         const deepspeed_row *row = find_row(table, path);
         if (!row && !is_section(table, path))
             return fail_unknown(reader, table, section, below, node->key);
+        if (deepspeed_is_auto(node) && row && row->to) deepspeed_leave(reader, row->to, whole);
         if (tri_tree_is_null(node) || (deepspeed_is_auto(node) && (!row || !row->convert)))
             continue;
         if (row)

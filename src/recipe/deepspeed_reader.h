@@ -61,6 +61,8 @@ void deepspeed_set(deepspeed_reader *reader, const char *key, const char *path, 
 // Sets the recipe's `key` to DeepSpeed's default, for keys whose default is different in this
 // program. It has no effect if the recipe sets the key.
 void deepspeed_fall_back(deepspeed_reader *reader, const char *key, tri_tree *value);
+// Notes that the key at `path`, which sets the recipe's `key`, is "auto".
+void deepspeed_leave(deepspeed_reader *reader, const char *key, const char *path);
 // Returns TRI_BAD_INPUT with the message "file: 'path' …".
 tri_status deepspeed_fail(const deepspeed_reader *reader, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

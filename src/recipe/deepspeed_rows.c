@@ -42,7 +42,10 @@ static tri_status print_interval(deepspeed_reader *reader, const deepspeed_row *
     int64_t steps;
     if (deepspeed_is_auto(node) || (tri_tree_to_int(node, &steps) && steps == 0)) return TRI_OK;
     TRI_TRY(read_count(reader, path, node, &steps));
-    deepspeed_set(reader, "trainer.log_every_n_steps", path, tri_tree_int(reader->arena, steps));
+    tri_tree *value = tri_tree_int(reader->arena, steps);
+    value->file = tri_arena_printf(reader->arena, "%s: %s", reader->file, path);
+    deepspeed_add(reader, (tri_deepspeed_setting){
+                              .key = "trainer.log_every_n_steps", .value = value, .yields = true});
     return TRI_OK;
 }
 

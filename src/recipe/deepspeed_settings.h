@@ -16,6 +16,12 @@ typedef struct tri_deepspeed_setting {
     // replicas is known. If the recipe's file gives batch.global, that value is kept, unless the
     // configuration comes from the command line; tri_recipe_settle_batch then checks it.
     bool is_derived;
+    // True for what only shows how the run goes: a value of the recipe's file holds, and a note
+    // tells it.
+    bool yields;
+    // True if the configuration says "auto", which stands for the recipe's value. `value` is then
+    // null, and its `file` is the configuration's key. is_missing: the recipe has no value.
+    bool is_auto, is_missing;
 } tri_deepspeed_setting;
 
 typedef struct tri_deepspeed {

@@ -86,6 +86,20 @@ static tri_status apply_overrides(tri_arena *arena, tri_tree *root, const char *
     return TRI_OK;
 }
 
+// Puts dropped values of the recipe back that the DeepSpeed configuration asks for ("auto").
+static void keep_dropped(tri_arena *arena, tri_tree *root, const tri_deepspeed *deepspeed,
+                         const tri_recipe_dropped *dropped) {
+    for (int i = 0; i < deepspeed->count; i++) {
+        const tri_deepspeed_setting *s = &deepspeed->settings[i];
+        const tri_tree *value = s->is_auto ? tri_recipe_dropped_value(dropped, s->key) : NULL;
+        const char *dot = strchr(s->key, '.');
+        if (tri_tree_is_null(value) || strchr(dot + 1, '.')) continue;
+        tri_tree *section =
+            tri_tree_get(root, tri_arena_printf(arena, "%.*s", (int)(dot - s->key), s->key));
+        tri_tree_put(arena, section, dot + 1, tri_tree_copy(arena, value));
+    }
+}
+
 // Merges a DeepSpeed configuration into the recipe, before the other overrides are applied, so that
 // these can change the configuration's settings.
 static tri_status merge_deepspeed(tri_arena *arena, tri_tree *root, const char *file,
@@ -107,6 +121,7 @@ static tri_status merge_deepspeed(tri_arena *arena, tri_tree *root, const char *
         for (int i = 0; is_override && i < out->count; i++)
             tri_recipe_drop_renamed(arena, root, out->settings[i].key, out->settings[i].value,
                                     dropped);
+        keep_dropped(arena, root, out, dropped);
         TRI_TRY(tri_deepspeed_merge(arena, out, root, is_override, overrides, count));
     }
     tri_tree_remove(root, "deepspeed");
@@ -161,6 +176,7 @@ static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
     TRI_TRY(tri_recipe_refuse_missing(arena, root));
     TRI_TRY(tri_option_decode(arena, &tri_recipe_table, root, out));
     out->rounds = deepspeed.rounds;
+    tri_deepspeed_note_autos(arena, &deepspeed, overrides, count, tri_recipe_tree(arena, out));
     out->notes = tri_recipe_dropped_notes(arena, &dropped, root, tri_recipe_tree(arena, out),
                                           deepspeed.notes);
     return settle_names(arena, root, task, out);

@@ -43,6 +43,16 @@ void tri_recipe_drop_renamed(tri_arena *arena, tri_tree *root, const char *path,
     }
 }
 
+const tri_tree *tri_recipe_dropped_value(const tri_recipe_dropped *dropped, const char *path) {
+    const char *dot = strchr(path, '.');
+    for (size_t i = 0; dot && i < TRI_RECIPE_NAMED_SECTIONS; i++) {
+        size_t length = strlen(named[i].section);
+        if ((size_t)(dot - path) == length && !strncmp(path, named[i].section, length))
+            return tri_tree_find(dropped->sections[i], dot + 1);
+    }
+    return NULL;
+}
+
 // Makes the note about the keys that one section has lost. `old` is the section with these keys,
 // `given` is what the recipe now sets in it, and `now` is `given` with all defaults. The note lists
 // the keys whose value is now another, and those that do not exist under the new name. NULL: no key

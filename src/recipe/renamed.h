@@ -18,6 +18,9 @@ typedef struct tri_recipe_dropped {
 void tri_recipe_drop_renamed(tri_arena *arena, tri_tree *root, const char *path,
                              const tri_tree *value, tri_recipe_dropped *dropped);
 
+// Finds the value that a dropped key had; NULL: none.
+const tri_tree *tri_recipe_dropped_value(const tri_recipe_dropped *dropped, const char *path);
+
 // Returns `notes` and one more line for each section in which a dropped key has another value now.
 // Otherwise the user would easily overlook that, for example, the learning rate has become the
 // default. `root` is the recipe's tree with all overrides; `resolved` is the tree of the options

@@ -32,11 +32,12 @@ static tri_deepspeed parse(const char *json) {
 static const char *settings(const tri_deepspeed *d) {
     const char *text = "";
     for (int i = 0; i < d->count; i++)
-        text = tri_arena_printf(arena, "%s%s%s%s%s", text, i ? " " : "", d->settings[i].key,
-                                d->settings[i].is_fallback  ? "?="
-                                : d->settings[i].is_derived ? ":="
-                                                            : "=",
-                                tri_yaml_flow(arena, d->settings[i].value));
+        if (!d->settings[i].is_auto)
+            text = tri_arena_printf(arena, "%s%s%s%s%s", text, *text ? " " : "", d->settings[i].key,
+                                    d->settings[i].is_fallback  ? "?="
+                                    : d->settings[i].is_derived ? ":="
+                                                                : "=",
+                                    tri_yaml_flow(arena, d->settings[i].value));
     return text;
 }
 
@@ -99,7 +100,8 @@ static const example examples[] = {
      "{\"lr\": \"auto\", \"betas\": \"auto\", \"eps\": \"auto\", \"weight_decay\": \"auto\"}},"
      "\"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"total_num_steps\": \"auto\", "
      "\"warmup_min_lr\": \"auto\", \"warmup_max_lr\": \"auto\", \"warmup_num_steps\": \"auto\"}}}",
-     "optimizer.name=adamw schedule.name=warmup-decay schedule.warmup_steps?=1000"},
+     "optimizer.name=adamw optimizer.weight_decay?=0 schedule.name=warmup-decay "
+     "schedule.warmup_steps?=1000"},
     {"{\"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 8}",
      "batch.global:=auto batch.micro=4 trainer.accumulate_grad_batches=8"},
     {"{\"communication_data_type\": \"bfp16\"}", "strategy.reduce_dtype=bfloat16"},
@@ -349,6 +351,45 @@ static const struct {
     {0, 1 << 20, 1 << 20, 2, 0, 0},
 };
 
+// "auto" stands for the recipe's value, also under an optimizer or schedule of another name.
+static void test_auto(void **state) {
+#define AUTO                                                                                       \
+    "deepspeed={optimizer: {type: AdamW, params: {lr: auto, betas: auto, weight_decay: auto}}, "   \
+    "scheduler: {type: WarmupDecayLR, params: {warmup_num_steps: auto, warmup_max_lr: auto, "      \
+    "total_num_steps: auto}}}"
+    tri_recipe r = loaded("optimizer: {name: sgd, lr: 0.4, weight_decay: 0.25, momentum: 0.9}\n"
+                          "schedule: {name: cosine, warmup_steps: 4, T_max: 7}",
+                          OVER(AUTO));
+    assert_string_equal(r.optimizer.name, "adamw");
+    assert_true(r.optimizer.lr == 0.4 && r.optimizer.weight_decay == 0.25);
+    assert_true(r.optimizer.betas.items[1] == 0.999 && r.optimizer.momentum == 0);
+    assert_string_equal(r.schedule.name, "warmup-decay");
+    assert_true(r.schedule.warmup_steps.value == 4 && r.schedule.max_lr == 0);
+    assert_int_equal(r.notes.count, 1);
+    assert_non_null(strstr(r.notes.items[0], "betas: [0.9, 0.999], DeepSpeed's default"));
+    assert_non_null(strstr(r.notes.items[0], "warmup_max_lr: optimizer.lr, as with Hugging Face"));
+    assert_null(strstr(r.notes.items[0], "warmup_num_steps"));
+    r = loaded("", OVER(AUTO, "optimizer.lr=0.5"));
+    assert_true(r.optimizer.lr == 0.5 && r.optimizer.weight_decay == 0);
+    assert_int_equal((int64_t)r.schedule.warmup_steps.value, 1000);
+    assert_int_equal(r.notes.count, 1);
+    assert_non_null(strstr(r.notes.items[0], "warmup_num_steps: 1000, DeepSpeed's default"));
+    assert_null(strstr(r.notes.items[0], "params.lr"));
+}
+
+// How often lines are printed changes nothing, so that the recipe's value holds with a note.
+static void test_print_interval(void **state) {
+    tri_recipe r =
+        loaded("deepspeed: {steps_per_print: 10}\ntrainer: {log_every_n_steps: 5}", NULL);
+    assert_int_equal(r.trainer.log_every_n_steps, 5);
+    assert_int_equal(r.notes.count, 1);
+    assert_non_null(strstr(r.notes.items[0], "steps_per_print is 10, but "));
+    r = loaded("deepspeed: {steps_per_print: 10}", NULL);
+    assert_true(r.trainer.log_every_n_steps == 10 && r.notes.count == 0);
+    r = loaded("trainer: {log_every_n_steps: 5}", OVER("deepspeed={steps_per_print: 10}"));
+    assert_true(r.trainer.log_every_n_steps == 10 && r.notes.count == 0);
+}
+
 static void test_batch_arithmetic(void **state) {
     for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
         const char *text = "deepspeed: {";
@@ -389,6 +430,7 @@ int main(void) {
         cmocka_unit_test(test_examples),       cmocka_unit_test(test_notes),
         cmocka_unit_test(test_refusals),       cmocka_unit_test(test_becomes_the_recipe),
         cmocka_unit_test(test_contradictions), cmocka_unit_test(test_batch_arithmetic),
+        cmocka_unit_test(test_print_interval), cmocka_unit_test(test_auto),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }
