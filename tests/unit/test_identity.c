@@ -362,8 +362,9 @@ static void job_names(void **state) {
     assert_int_equal(a.master_port, 29500);
     // TRIREME_NONCE is a random number that only `trireme run` and its workers have. Jobs with
     // different numbers have different names.
-    char secret[2][300];
-    for (int i = 0; i < 2; i++) snprintf(secret[i], 300, "TRIREME_NONCE=5e%d %s", i, text[i]);
+    char secret[2][512];
+    for (int i = 0; i < 2; i++)
+        snprintf(secret[i], sizeof secret[i], "TRIREME_NONCE=5e%d %s", i, text[i]);
     b = read_ok(secret[0]);
     c = read_ok(secret[1]);
     assert_string_not_equal(a.job, b.job);
