@@ -2,9 +2,26 @@
 // and the manual is printed from it.
 #include "checkpoint/options.h"
 
+#include <string.h>
+#include <strings.h>
+
 #define S tri_checkpoint_options
 
 const char *const tri_monitor_modes[] = {"min", "max", NULL};
+
+tri_monitor_mode tri_monitor_mode_of(const char *monitor) {
+    static const char *const rising[] = {
+        "accuracy", "acc",       "auc", "auroc",  "bleu",  "correct", "dice", "f1",   "iou", "map",
+        "psnr",     "precision", "r2",  "recall", "rouge", "score",   "ssim", "top1", "top5"};
+    for (const char *word = monitor; word && *word;) {
+        size_t length = strcspn(word, "_");
+        for (size_t i = 0; i < sizeof rising / sizeof *rising; i++)
+            if (strlen(rising[i]) == length && !strncasecmp(word, rising[i], length))
+                return TRI_MONITOR_MAX;
+        word += length + (word[length] != 0);
+    }
+    return TRI_MONITOR_MIN;
+}
 
 static const tri_option rows[] = {
     TRI_OPTION_INT(S, every_n_epochs, "1", 0, 1e9, "save after every so many epochs; 0: never"),
@@ -13,9 +30,14 @@ static const tri_option rows[] = {
     TRI_OPTION_BOOL(S, save_last, "true", "save when the run ends"),
     TRI_OPTION_BOOL(S, async, "true",
                     "copy the state, and write the copy while training continues"),
-    TRI_OPTION_INT(S, save_top_k, "1", -1, 1e6, "best checkpoints to keep; -1: all, 0: none"),
+    TRI_OPTION_INT(
+        S, save_top_k, "1", -1, 1e6,
+        "best checkpoints to keep, also saved between those that are due; -1: all that are "
+        "due, 0: none"),
     TRI_OPTION_STRING(S, monitor, "val_loss", "the metric that decides which is best"),
-    TRI_OPTION_CHOICE(S, mode, "min", tri_monitor_modes, "min: lower is better; max: higher is"),
+    TRI_OPTION_CHOICE(S, mode, "min", tri_monitor_modes,
+                      "min: lower is better; max: higher is; not set: as the metric's name says, "
+                      "max for accuracy and its like"),
 };
 
 const tri_option_table tri_checkpoint_table =

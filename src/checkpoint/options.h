@@ -8,6 +8,9 @@
 // rise.
 typedef enum tri_monitor_mode { TRI_MONITOR_MIN, TRI_MONITOR_MAX } tri_monitor_mode;
 extern const char *const tri_monitor_modes[]; // "min", "max", NULL
+// Returns MAX if a word of the name, such as "accuracy" in "val_accuracy", is that of a metric that
+// rises as a model learns; else MIN, also for NULL.
+tri_monitor_mode tri_monitor_mode_of(const char *monitor);
 
 typedef struct tri_checkpoint_options {
     int64_t every_n_epochs;     // a checkpoint after every so many epochs; 0: none by epochs

@@ -161,6 +161,15 @@ static tri_status settle_names(tri_arena *arena, const tri_tree *root, const cha
     return TRI_OK;
 }
 
+void tri_recipe_settle_modes(const tri_tree *root, tri_recipe *recipe) {
+    tri_checkpoint_options *c = &recipe->checkpoint;
+    tri_early_stopping_options *e = &recipe->trainer.early_stopping;
+    if (tri_tree_is_null(tri_tree_find(root, "checkpoint.mode")))
+        c->mode = tri_monitor_mode_of(c->monitor);
+    if (tri_tree_is_null(tri_tree_find(root, "trainer.early_stopping.mode")))
+        e->mode = tri_monitor_mode_of(e->monitor);
+}
+
 static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
                           const char *const *overrides, int count, const char *task,
                           tri_recipe *out) {
@@ -175,6 +184,7 @@ static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
     TRI_TRY(tri_recipe_settle_strategy(arena, root));
     TRI_TRY(tri_recipe_refuse_missing(arena, root));
     TRI_TRY(tri_option_decode(arena, &tri_recipe_table, root, out));
+    tri_recipe_settle_modes(root, out);
     out->rounds = deepspeed.rounds;
     tri_deepspeed_note_autos(arena, &deepspeed, overrides, count, tri_recipe_tree(arena, out));
     out->notes = tri_recipe_dropped_notes(arena, &dropped, root, tri_recipe_tree(arena, out),

@@ -58,6 +58,10 @@ tri_status tri_recipe_parse(tri_arena *arena, const char *text, size_t size, con
                             const char *const *overrides, int count, const char *task,
                             tri_recipe *out);
 
+// Chooses the modes of monitored metrics that `root` does not set, by the metrics' names.
+// tri_recipe_load does that.
+void tri_recipe_settle_modes(const tri_tree *root, tri_recipe *recipe);
+
 // Logs the notes as warnings. Only one rank calls it, after the recipe was found to be valid,
 // because a recipe with an error needs no advice.
 void tri_recipe_log_notes(const tri_recipe *recipe);

@@ -17,7 +17,9 @@ static const tri_option early_rows[] = {
                       "the metric that has to improve; not set: no early stopping"),
     TRI_OPTION_INT(E, patience, "3", 0, 1e9, "evaluations without improvement until the run ends"),
     TRI_OPTION_FLOAT(E, min_delta, "0", 0, 1e30, "a smaller change is no improvement"),
-    TRI_OPTION_CHOICE(E, mode, "min", tri_monitor_modes, "min: lower is better; max: higher is"),
+    TRI_OPTION_CHOICE(E, mode, "min", tri_monitor_modes,
+                      "min: lower is better; max: higher is; not set: as the metric's name says, "
+                      "max for accuracy and its like"),
 };
 static const tri_option_table early_table =
     TRI_OPTION_TABLE("early_stopping", E, early_rows, "when to end a run that stops improving");
@@ -45,7 +47,9 @@ static const tri_option trainer_rows[] = {
                    .change = TRI_CHANGE_FREELY),
     TRI_OPTION_INT(T, max_steps, "-1", -1, 1e15, "steps of the run; -1: no limit",
                    .change = TRI_CHANGE_FREELY),
-    TRI_OPTION_DURATION(T, max_time, "0", "time after which this process ends the run; 0: no limit",
+    TRI_OPTION_DURATION(T, max_time, "0",
+                        "time after which this process stops: a run that is not complete ends with "
+                        "a checkpoint and exit code 75; 0: no limit",
                         .change = TRI_CHANGE_FREELY),
     TRI_OPTION_CHOICE(T, on_timeout, "none", timeouts,
                       "in a job of Slurm whose time ends before the run: requeue the job, or chain "

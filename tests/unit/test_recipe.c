@@ -308,6 +308,10 @@ static void reports_keys_without_effect(void **state) {
         {"data.sequence=9", "data.name=tokens", 1, 1, 1},
     };
     const tri_mesh one = {.size = {1, 1, 1, 1}, .ranks = 1};
+    // A mode that follows from the metric is no setting of the user.
+    tri_recipe rising =
+        recipe(BASE, OVER("checkpoint.monitor=val_accuracy", "checkpoint.save_top_k=0"));
+    assert_int_equal(tri_recipe_idle_keys(arena, &rising, &one).count, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tri_mesh mesh = one;
         mesh.size[TRI_AXIS_PIPELINE] = cases[i].pipeline;
@@ -327,6 +331,24 @@ static void reports_keys_without_effect(void **state) {
     assert_int_equal(tri_recipe_idle_keys(arena, &plain, &one).count, 0);
 }
 
+static void follows_the_metric(void **state) {
+    static const struct {
+        const char *monitor;
+        tri_monitor_mode mode;
+    } cases[] = {{"val_loss", TRI_MONITOR_MIN},     {"train_loss", TRI_MONITOR_MIN},
+                 {"val_accuracy", TRI_MONITOR_MAX}, {"val_top5_accuracy", TRI_MONITOR_MAX},
+                 {"val_F1", TRI_MONITOR_MAX},       {"val_error", TRI_MONITOR_MIN},
+                 {"val_accurate", TRI_MONITOR_MIN}, {"perplexity", TRI_MONITOR_MIN}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(tri_monitor_mode_of(cases[i].monitor), cases[i].mode);
+    tri_recipe r = recipe(BASE, OVER("checkpoint.monitor=val_accuracy",
+                                     "trainer.early_stopping.monitor=val_accuracy",
+                                     "trainer.early_stopping.mode=min"));
+    assert_int_equal(r.checkpoint.mode, TRI_MONITOR_MAX);
+    assert_int_equal(r.trainer.early_stopping.mode, TRI_MONITOR_MIN);
+    assert_non_null(strstr(tri_recipe_emit(arena, &r), "  monitor: val_accuracy\n  mode: max\n"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(has_the_documented_defaults),
@@ -335,6 +357,7 @@ int main(void) {
         cmocka_unit_test(has_pytorchs_optimizers),
         cmocka_unit_test(renaming_discards_the_files_keys),
         cmocka_unit_test(takes_lists_and_model_options),
+        cmocka_unit_test(follows_the_metric),
         cmocka_unit_test(resolves_to_itself),
         cmocka_unit_test(names_what_defines_a_run),
         cmocka_unit_test(accepts_names_of_other_systems),
