@@ -133,6 +133,16 @@ tri_status tri_event_scalars(tri_event_writer *writer, int64_t step,
     return finish(writer);
 }
 
+tri_status tri_event_begin(tri_event_writer *writer, int64_t step) {
+    begin(writer);
+    protobuf *buffer = &writer->buffer;
+    size_t log = protobuf_size(buffer);
+    protobuf_varint(buffer, 1, 1);              // SessionLog.status: START
+    protobuf_message(buffer, 7, log);           // Event.session_log
+    protobuf_varint(buffer, 2, (uint64_t)step); // Event.step
+    return finish(writer);
+}
+
 // Ends a record of the hparams plugin. The bytes that were written since the buffer had `data`
 // bytes become field number `kind` of the message HParamsPluginData. This is wrapped in the
 // messages that contain it (Value, Summary, Event), and the record is written.

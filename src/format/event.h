@@ -32,6 +32,11 @@ typedef struct tri_event_scalar {
 tri_status tri_event_scalars(tri_event_writer *writer, int64_t step,
                              const tri_event_scalar *scalars, int count);
 
+// Writes that a process begins to write at `step` (SessionLog.START). TensorBoard then leaves out
+// the values that earlier files of the folder have from that step on, because they are written
+// again.
+tri_status tri_event_begin(tri_event_writer *writer, int64_t step);
+
 typedef enum tri_event_hparam_type {
     TRI_HPARAM_STRING,
     TRI_HPARAM_NUMBER,

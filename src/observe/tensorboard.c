@@ -64,7 +64,8 @@ static tri_status tensorboard_open(const tri_run_info *info, void **state) {
     TRI_TRY(tri_os_make_folders(folder));
     tri_event_writer *writer;
     TRI_TRY(tri_event_writer_create(folder, &writer));
-    tri_status status = start_session(writer, info);
+    tri_status status = tri_event_begin(writer, info->first_step + 1);
+    if (status == TRI_OK) status = start_session(writer, info);
     if (status != TRI_OK) {
         tri_event_writer_destroy(writer);
         return status;

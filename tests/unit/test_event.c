@@ -102,11 +102,14 @@ static void test_hparams(void **state) {
         {"data.shuffle", TRI_HPARAM_BOOL, NULL, 1},
     };
     const char *const metrics[] = {"val/loss"};
+    assert_int_equal(tri_event_begin(writer, 5), TRI_OK);
     assert_int_equal(tri_event_session_start(writer, hparams, 3, metrics, 1), TRI_OK);
     assert_int_equal(tri_event_session_end(writer, true), TRI_OK);
     size_t size;
     char *data = contents(writer, &size);
-    assert_int_equal(count_records(data, size), 4);
+    assert_int_equal(count_records(data, size), 5);
+    // Event{step 5, session_log{status START}}
+    assert_non_null(memmem(data, size, "\x10\x05\x3a\x02\x08\x01", 6));
     // The bytes of this message of protobuf: HParamsPluginData{session_end_info{status success,
     // end_time_secs 1.0}}.
     static const char end[] = "\x22\x0b\x08\x01\x11\0\0\0\0\0\0\xf0\x3f";
