@@ -48,6 +48,9 @@ typedef struct cli_command {
     const cli_verb_flags *verb_flags; // ends with a NULL verb; NULL: each verb takes all flags
     const char *more;                 // further paragraphs for --help and the manual; NULL: none
     const char *examples;             // command lines, each followed by a line feed
+    // The command's results are in files too. So it has succeeded even if the reader of its output
+    // closes the pipe.
+    bool keeps_results;
     // Runs the command; argv[0] is its name.
     int (*run)(const cli_context *context, int argc, char **argv);
 } cli_command;

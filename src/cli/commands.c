@@ -62,15 +62,20 @@ static int unknown_command(const char *name) {
 }
 
 // Turns success into a failure if standard output could not be written. For a closed pipe it prints
-// no message, because the reader closed it on purpose.
-static int finish_output(int code) {
+// no message, because the reader closed it on purpose. If the command keeps its results in files
+// too, a closed pipe is only reported.
+static int finish_output(int code, bool keeps_results) {
     errno = 0;
     bool is_written = fflush(stdout) == 0 && !ferror(stdout);
     if (is_written || code != 0) return code;
     const char *why = errno ? strerror(errno) : "not all was written";
     struct stat info;
-    if (fstat(fileno(stdout), &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode)))
-        return tri_status_exit_code(TRI_IO);
+    bool is_pipe =
+        fstat(fileno(stdout), &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode));
+    if (is_pipe && keeps_results)
+        tri_log(TRI_LOG_WARNING, "standard output is a closed pipe: the end of what this command "
+                                 "prints is lost; it has done all its work");
+    if (is_pipe) return keeps_results ? 0 : tri_status_exit_code(TRI_IO);
     return cli_fail(TRI_FAIL(TRI_IO, "standard output: cannot write the results: %s", why));
 }
 
@@ -102,14 +107,14 @@ int tri_main(int argc, char **argv, const tri_task *task) {
         argv = help_of;
     } else if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         print_commands(stdout);
-        return finish_output(0);
+        return finish_output(0, false);
     }
     if (!strcmp(name, "--version")) name = "version";
     for (const cli_command *const *c = cli_commands; *c; c++) {
         if (strcmp((*c)->name, name) != 0) continue;
         tri_status status = tri_variables_check(NULL);
-        return finish_output(status != TRI_OK ? cli_fail(status)
-                                              : (*c)->run(&context, argc - 1, argv + 1));
+        int code = status != TRI_OK ? cli_fail(status) : (*c)->run(&context, argc - 1, argv + 1);
+        return finish_output(code, (*c)->keeps_results);
     }
     return unknown_command(name);
 }

@@ -129,6 +129,10 @@ void launch_console_write(launch_console *c) {
     ssize_t done = tri_os.write(c->fd, c->pending, size);
     if (done < 0 && (errno == EINTR || errno == EAGAIN)) return;
     if (done < 0) {
+        if (c->fd != STDERR_FILENO)
+            tri_log(TRI_LOG_WARNING,
+                    "standard output: %s; what the workers print is not shown any more",
+                    strerror(errno));
         c->broken = true;
         c->size = 0;
         return;
