@@ -265,6 +265,30 @@ tri_status checkpoint_retain(tri_arena *arena, const char *home, const checkpoin
     return first;
 }
 
+bool checkpoint_ranks_among(const checkpoint_steps *steps, const tri_checkpoint_monitor *monitor,
+                            int64_t top_k) {
+    // The new checkpoint would be the latest of all, so that earlier ones with the same value are
+    // better.
+    checkpoint_step new = {.readable = TRI_OK};
+    new.manifest.info.monitor = *monitor;
+    new.manifest.info.commit = INT64_MAX;
+    int64_t better = 0;
+    for (int i = 0; i < steps->count; i++)
+        better += steps->items[i].readable == TRI_OK && is_better(&steps->items[i], &new, monitor);
+    return has_value(&new, monitor) && better < top_k;
+}
+
+tri_status checkpoint_settle(tri_arena *arena, const char *home,
+                             const tri_checkpoint_monitor *monitor, int64_t top_k) {
+    checkpoint_steps steps;
+    TRI_TRY(checkpoint_scan(arena, home, &steps));
+    const checkpoint_step *best = checkpoint_best(&steps, monitor);
+    if (best && top_k != 0)
+        TRI_TRY(checkpoint_link(arena, home, "best", checkpoint_base_name(best->path)));
+    TRI_TRY(tri_os_sync_folder(home));
+    return checkpoint_retain(arena, home, &steps, monitor, top_k);
+}
+
 static bool starts_with(const char *text, const char *prefix) {
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }

@@ -63,5 +63,14 @@ tri_status checkpoint_repair_links(tri_arena *arena, const char *home,
 // them. `steps` is sorted as checkpoint_scan does it. With `top_k` -1 it removes nothing.
 tri_status checkpoint_retain(tri_arena *arena, const char *home, const checkpoint_steps *steps,
                              const tri_checkpoint_monitor *monitor, int64_t top_k);
+// Whether a new checkpoint with the monitored value would be among the `top_k` best. False if
+// top_k is -1, because then nothing is ranked.
+bool checkpoint_ranks_among(const checkpoint_steps *steps, const tri_checkpoint_monitor *monitor,
+                            int64_t top_k);
+// After a checkpoint is new or has a new value: points the symbolic link "best" at the best one,
+// unless top_k is 0, and then removes old ones. In this order the link never points at a checkpoint
+// that was removed.
+tri_status checkpoint_settle(tri_arena *arena, const char *home,
+                             const tri_checkpoint_monitor *monitor, int64_t top_k);
 
 #endif

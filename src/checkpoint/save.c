@@ -307,18 +307,12 @@ static tri_status commit(save *s) {
 // was removed.
 static tri_status publish(save *s) {
     const tri_checkpoint_save_request *r = &s->request;
-    checkpoint_steps steps;
     TRI_TRY(tri_os_sync_folder(s->home));
     // If there already was a checkpoint of this step, the commit has exchanged the two folders, and
     // `hidden` is now the old one.
     TRI_TRY(tri_os_remove_tree(s->hidden));
-    TRI_TRY(checkpoint_scan(s->arena, s->home, &steps));
     TRI_TRY(checkpoint_link(s->arena, s->home, "last", checkpoint_step_name(s->arena, r->step)));
-    const checkpoint_step *best = checkpoint_best(&steps, &r->monitor);
-    if (best && r->save_top_k != 0)
-        TRI_TRY(checkpoint_link(s->arena, s->home, "best", checkpoint_base_name(best->path)));
-    TRI_TRY(tri_os_sync_folder(s->home));
-    return checkpoint_retain(s->arena, s->home, &steps, &r->monitor, r->save_top_k);
+    return checkpoint_settle(s->arena, s->home, &r->monitor, r->save_top_k);
 }
 
 static void commit_and_publish(save *s) {

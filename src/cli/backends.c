@@ -17,4 +17,4 @@ static const tri_device_backend *const devices[] = {
 static void give_up(tri_status why) { _exit(cli_fail(why)); }
 
 const tri_backends cli_backends = {
-    .devices = devices, .open_comm = cli_open_comm, .give_up = give_up};
+    .devices = devices, .open_comm = cli_open_comm, .give_up = give_up, .end = _exit};

@@ -46,17 +46,26 @@ static void print_json(const tri_train_request *request, const tri_train_result 
         tri_tree_put(arena, map, "grad_norm",
                      tri_tree_digits(arena, r->grad_norm, TRI_FLOAT_DIGITS));
     }
+    if (r->has_val) tri_tree_put(arena, map, "val_step", tri_tree_int(arena, r->val_step));
     if (r->has_val)
         tri_tree_put(arena, map, "val_loss", tri_tree_digits(arena, r->val_loss, TRI_FLOAT_DIGITS));
     for (int i = 0; r->has_val && i < r->val_count; i++)
         tri_tree_put(arena, map, tri_arena_printf(arena, "val_%s", r->val[i].name),
                      tri_tree_digits(arena, r->val[i].value, TRI_FLOAT_DIGITS));
+    if (r->has_test) tri_tree_put(arena, map, "test_step", tri_tree_int(arena, r->steps));
     if (r->has_test)
         tri_tree_put(arena, map, "test_loss",
                      tri_tree_digits(arena, r->test_loss, TRI_FLOAT_DIGITS));
     for (int i = 0; r->has_test && i < r->val_count; i++)
         tri_tree_put(arena, map, tri_arena_printf(arena, "test_%s", r->val[i].name),
                      tri_tree_digits(arena, r->test[i], TRI_FLOAT_DIGITS));
+    if (r->has_best) {
+        tri_tree *best = tri_tree_map(arena);
+        tri_tree_put(arena, best, "step", tri_tree_int(arena, r->best_step));
+        tri_tree_put(arena, best, request->recipe->checkpoint.monitor,
+                     tri_tree_digits(arena, r->best_value, TRI_FLOAT_DIGITS));
+        tri_tree_put(arena, map, "best", best);
+    }
     tri_tree_put(arena, map, "evaluated_on", tri_tree_string(arena, val_names[r->val_source]));
     printf("%s\n", tri_json_emit(arena, map));
     tri_arena_destroy(arena);
@@ -85,6 +94,20 @@ static void print_waiting(const tri_train_result *r) {
                100 * r->waiting_fraction);
 }
 
+// Prints the result of an evaluation, and of which weights it is. `metrics` NULL: those of r->val.
+static void print_evaluation(const tri_train_result *r, const char *name, int64_t step, double loss,
+                             const double *metrics) {
+    printf("%s: loss %s", name, tri_decimal(loss));
+    for (int i = 0; i < r->val_count; i++)
+        printf(", %s %s", r->val[i].name, tri_decimal(metrics ? metrics[i] : r->val[i].value));
+    int64_t samples = metrics ? r->test_samples : r->val_samples;
+    printf(" (%s), ", tri_counted(samples, "sample"));
+    if (step == r->steps)
+        printf("the final weights\n");
+    else
+        printf("the weights of step %s\n", tri_grouped((double)step));
+}
+
 static void print_summary(const cli_context *context, const tri_train_request *request,
                           const tri_train_result *r, const cli_arguments *a) {
     const char *name = request->recipe->name;
@@ -100,18 +123,11 @@ static void print_summary(const cli_context *context, const tri_train_request *r
                tri_grouped(r->samples_per_s), tri_counted(r->ranks, "rank"), r->wall_s,
                cores_text(r));
     print_waiting(r);
-    if (r->has_val) {
-        printf("%s: loss %s", val_names[r->val_source], tri_decimal(r->val_loss));
-        for (int i = 0; i < r->val_count; i++)
-            printf(", %s %s", r->val[i].name, tri_decimal(r->val[i].value));
-        printf(" (%s)\n", tri_counted(r->val_samples, "sample"));
-    }
-    if (r->has_test) {
-        printf("test: loss %s", tri_decimal(r->test_loss));
-        for (int i = 0; i < r->val_count; i++)
-            printf(", %s %s", r->val[i].name, tri_decimal(r->test[i]));
-        printf(" (%s)\n", tri_counted(r->test_samples, "sample"));
-    }
+    if (r->has_val) print_evaluation(r, val_names[r->val_source], r->val_step, r->val_loss, NULL);
+    if (r->has_test) print_evaluation(r, "test", r->steps, r->test_loss, r->test);
+    if (r->has_best)
+        printf("best: %s %s at step %s (checkpoints/best)\n", request->recipe->checkpoint.monitor,
+               tri_decimal(r->best_value), tri_grouped((double)r->best_step));
     if (r->has_loss && !r->has_val && !r->has_test)
         printf("training: loss %s, that of the last step\n", tri_decimal(r->loss));
     cli_hints hints = {context, request, r, a};
@@ -248,6 +264,7 @@ const cli_command cli_train = {
         "trireme train recipes/mnist-cnn.yaml trainer.fast_dev_run=true\n"
         "trireme train recipes/mnist-cnn.yaml --resume-with optimizer.lr=0.1\n"
         "trireme train --keys optimizer\n",
+    .keeps_results = true,
     .run = run_train};
 
 // Finds the recipe.yaml of a run. `path` is the run folder, a checkpoint in it, or a file of a

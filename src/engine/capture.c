@@ -149,6 +149,7 @@ static tri_status capture(tri_engine *e, const engine_part *part, tri_captured *
 
 static tri_status run(tri_engine *e, engine_part *part) {
     tri_captured **captured = &part->captured[engine_next_flight(e)];
+    if (e->run.is_cancelled) return issue(e, part);
     if (!part->was_issued) {
         part->was_issued = true;
         return issue(e, part);

@@ -77,6 +77,7 @@ static tri_status run_segment(tri_engine *e, const tri_program *p, const tri_act
         bool collective = node->op->flags & TRI_OP_COLLECTIVE;
         if (recompute && !p->recomputed[i]) continue;
         if (!kernel->def && !collective) continue; // a view: there is nothing to run
+        if (e->run.is_cancelled && !collective) continue;
         engine_args args;
         for (int k = 0; k < node->input_count; k++) args.in[k] = address(e, p, node->inputs[k]);
         for (int k = 0; k < node->output_count; k++) args.out[k] = address(e, p, node->outputs[k]);

@@ -275,6 +275,14 @@ void engine_set_slots(tri_engine *e, const tri_action *a) {
     }
 }
 
+// Asks whether the evaluation is to be cut short (tri_step_input.is_cancelled). Values that were
+// not computed would look like anomalies on other ranks, so the search for anomalies does not ask.
+static void look_for_cancel(tri_engine *e) {
+    const tri_step_input *in = e->run.input;
+    if (e->run.is_cancelled || !in->is_cancelled || e->detects_anomaly) return;
+    e->run.is_cancelled = !tri_step_trains(in->shape) && in->is_cancelled(in->context);
+}
+
 // Issues the schedule of a step. Actions of the compute lane are issued one after the other.
 // Actions of other lanes are started here and make progress by themselves; the first action that
 // depends on one waits for it. At the end the compute lane waits for all of them, so that the next
@@ -289,6 +297,7 @@ static tri_status run_schedule(tri_engine *e) {
     for (int i = 0; i < s->count; i++) {
         const tri_action *a = &s->actions[i];
         tri_lane lane = tri_action_lane(a->kind);
+        look_for_cancel(e);
         if (lane == TRI_LANE_TAKE)
             TRI_TRY(engine_may_take(e, a));
         else if (lane != TRI_LANE_COMPUTE)
@@ -346,6 +355,7 @@ static tri_status issue(tri_engine *engine, const tri_step_input *input) {
     engine_clear_times(engine, flight);
     tri_ledger_step(engine->groups.world->ledger, input->step);
     engine->run.anomaly[0] = 0;
+    engine->run.is_cancelled = false;
     TRI_TRY(wait_before_loading(engine));
     TRI_TRY(cast_all(engine));
     engine->staging.unit = -1;
@@ -353,7 +363,7 @@ static tri_status issue(tri_engine *engine, const tri_step_input *input) {
     if (tri_step_trains(input->shape)) TRI_TRY(engine_write_seeds(engine));
     TRI_TRY(run_schedule(engine));
     TRI_TRY(engine_send_results(engine, flight));
-    engine->was_issued[input->shape] = true;
+    if (!engine->run.is_cancelled) engine->was_issued[input->shape] = true;
     flights->count++;
     return TRI_OK;
 }

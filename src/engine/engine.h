@@ -67,6 +67,13 @@ typedef struct tri_step_input {
     // Numbers whose meaning only the caller knows. The step sums them over all ranks, as it sums
     // losses.
     double caller_numbers[TRI_MAX_CALLER_NUMBERS];
+    // Whether to cut this evaluation short: asked on each rank between the actions of blocks, until
+    // it returns true. From then on this rank computes nothing more, but takes part in what the
+    // ranks still exchange, so that no rank has to wait. The evaluation's sums are then wrong on
+    // all ranks. They learn of it by caller_sums[0], which counts the ranks that cut it short; the
+    // caller leaves caller_numbers[0] 0. NULL: the step runs to its end. Training steps and the
+    // search for anomalies do not ask.
+    bool (*is_cancelled)(void *context);
     // Gets the next micro-batch of this rank's replica. It stays valid until it is released.
     tri_status (*next)(void *context, tri_engine_batch *out);
     // Called when the oldest micro-batch that `next` has given is no longer read, so that the

@@ -302,6 +302,8 @@ typedef struct engine_run {
     // What detect_anomaly found: the message that names the first value that was not finite; "":
     // all were finite.
     char anomaly[TRI_MESSAGE_MAX_BYTES];
+    // The evaluation that is being issued was cut short (tri_step_input.is_cancelled).
+    bool is_cancelled;
 } engine_run;
 
 struct tri_engine {

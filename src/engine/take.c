@@ -82,6 +82,7 @@ static tri_status copy_fields(tri_engine *e, const tri_round *round,
 tri_status engine_take(tri_engine *e, const tri_action *a, tri_ticket *ticket) {
     const tri_round *round = &e->run.step->round_items[a->round];
     tri_engine_batch batch;
+    if (e->run.is_cancelled) return TRI_OK;
     TRI_TRY(next_batch(e, &batch));
     TRI_ASSERT(batch.size == round->size);
     engine_copy *copy = &e->takes.copies[e->takes.copy_count++];

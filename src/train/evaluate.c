@@ -4,22 +4,34 @@
 #include "base/os.h"
 #include "base/quantity.h"
 #include "train/loop.h"
+#include "train/signals.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-tri_status train_run_evaluation(tri_session *session, tri_loader *loader, tri_step_shape shape,
-                                tri_step_output *out) {
+static bool has_signal(void *context) {
+    (void)context;
+    return tri_signals_seen() != 0;
+}
+
+tri_status train_run_evaluation(train_loop *loop, tri_session *session, tri_loader *loader,
+                                tri_step_shape shape, tri_step_output *out) {
     tri_arena *arena = tri_arena_create(NULL, "evaluation");
     train_feed feed = train_feed_make(arena, session, loader);
-    tri_step_input input = {
-        .shape = shape, .next = train_feed_next, .release = train_feed_release, .context = &feed};
+    tri_step_input input = {.shape = shape,
+                            .next = train_feed_next,
+                            .release = train_feed_release,
+                            .is_cancelled = loop ? has_signal : NULL,
+                            .context = &feed};
+    const char *earlier = tri_signals_wait_for("the running batch of an evaluation");
     tri_ledger_mark mark = tri_ledger_enter(session->comm->ledger, "evaluation", NULL);
     tri_status status = tri_engine_step(session->engine, &input, out);
     tri_ledger_end(session->comm->ledger, mark);
     status = train_feed_end(&feed, status);
+    tri_signals_wait_for(earlier);
     tri_arena_destroy(arena);
+    if (status == TRI_OK && out->caller_sums[0] > 0) train_interrupt(loop, "by a signal");
     return status;
 }
 
@@ -108,20 +120,18 @@ double train_mean(const tri_step_output *sums, int i) {
     return isnan(mean) ? (double)NAN : mean; // 0 / 0 may be a negative NaN, printed as -nan
 }
 
-tri_status train_evaluate(train_loop *loop) {
+static void take_evaluation(train_loop *loop, const tri_step_output *sums) {
     tri_session *s = loop->session;
     const tri_graph *g = s->plan->graph;
     tri_progress *p = &loop->progress;
-    tri_step_output sums;
-    if (!s->val_data) return TRI_OK;
-    TRI_TRY(train_run_evaluation(s, loop->val_loader, TRI_STEP_EVALUATE, &sums));
     tri_metric_value metrics[TRI_MAX_METRICS];
+    p->evaluation_due = false;
     p->has_val = true;
     p->val_step = p->step;
-    p->val_loss = train_mean(&sums, 0);
+    p->val_loss = train_mean(sums, 0);
     p->val_samples = tri_sampler_step_size(&s->val_sampler, 0);
     for (int i = 1; i < g->metric_count; i++) {
-        p->val[i] = train_mean(&sums, i);
+        p->val[i] = train_mean(sums, i);
         metrics[i - 1] = (tri_metric_value){g->metrics[i].name, p->val[i]};
     }
     tri_observe_val(loop->observer, (tri_val_event){.step = p->step,
@@ -131,7 +141,20 @@ tri_status train_evaluate(train_loop *loop) {
                                                     .metric_count = g->metric_count - 1,
                                                     .samples = p->val_samples});
     update_early_stopping(loop);
-    return TRI_OK;
+}
+
+tri_status train_evaluate_if_due(train_loop *loop) {
+    tri_session *s = loop->session;
+    tri_step_output sums;
+    // A resumed run may have no validation data any more.
+    if (!s->val_data) loop->progress.evaluation_due = false;
+    if (!loop->progress.evaluation_due || loop->interruption) return TRI_OK;
+    double before = tri_os_seconds();
+    TRI_TRY(train_run_evaluation(loop, s, loop->val_loader, TRI_STEP_EVALUATE, &sums));
+    train_deadline_note_pause(&loop->deadline, tri_os_seconds() - before);
+    if (loop->interruption) return TRI_OK;
+    take_evaluation(loop, &sums);
+    return loop->saves ? train_rank_weights(loop) : TRI_OK;
 }
 
 tri_status train_test(train_loop *loop) {
@@ -142,9 +165,9 @@ tri_status train_test(train_loop *loop) {
     tri_test_result *out = &loop->test;
     if (!s->test_data) return TRI_OK;
     TRI_TRY(tri_session_test_loader(s, &loader));
-    tri_status status = train_run_evaluation(s, loader, TRI_STEP_TEST, &sums);
+    tri_status status = train_run_evaluation(loop, s, loader, TRI_STEP_TEST, &sums);
     tri_loader_destroy(loader);
-    if (status != TRI_OK) return status;
+    if (status != TRI_OK || loop->interruption) return status;
     *out = (tri_test_result){.samples = tri_sampler_step_size(&s->test_sampler, 0),
                              .loss = train_mean(&sums, 0)};
     tri_metric_value metrics[TRI_MAX_METRICS];
@@ -178,6 +201,7 @@ void train_fill_result(const tri_session *session, const tri_progress *progress,
     out->has_val = progress->has_val;
     out->val_loss = progress->val_loss;
     out->val_samples = progress->val_samples;
+    out->val_step = progress->val_step;
     out->val_source = session->val_source;
     out->val_count = g->metric_count - 1;
     for (int i = 1; i < g->metric_count; i++) {
@@ -197,7 +221,7 @@ static tri_status evaluate(tri_session *s, const tri_eval_request *request, tri_
     TRI_TRY(tri_session_val_loader(s, &loader));
     tri_step_output sums;
     double started = tri_os_seconds();
-    tri_status status = train_run_evaluation(s, loader, TRI_STEP_EVALUATE, &sums);
+    tri_status status = train_run_evaluation(NULL, s, loader, TRI_STEP_EVALUATE, &sums);
     tri_loader_destroy(loader);
     if (status != TRI_OK) return status;
     tri_progress progress = {.has_val = true,

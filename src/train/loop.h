@@ -43,15 +43,16 @@ typedef struct train_loop {
     double train_loss, grad_norm; // training loss and gradient norm of the latest step
     bool has_stepped;             // this process has completed a step
     int in_flight;                // how many issued steps `progress` does not count yet
-    bool stop;                    // early stopping or max_time has completed the run
-    bool is_interrupted;          // a signal, or the end of the job's time, ends this process
-    bool job_ends;                // the run ends because the time of the job is over soon
-    train_deadline deadline;      // end of the job's time; on rank 0 only
-    bool is_time_to_save;         // checkpoint.train_time_interval has passed since the last save
-    bool saves;                   // whether this run writes checkpoints
-    tri_pending_save *saving;     // the save in progress; NULL: there is none
-    tri_arena *saving_arena;      // memory of the save in progress
-    int64_t saving_step;          // number of the step that the save in progress contains
+    bool stop;                    // early stopping, or a max_time alone, has completed the run
+    // Why this process ends before the run is complete, such as "by a signal"; NULL: it goes on.
+    const char *interruption;
+    bool job_ends;            // the run ends because the time of the job is over soon
+    train_deadline deadline;  // end of the job's time; on rank 0 only
+    bool is_time_to_save;     // checkpoint.train_time_interval has passed since the last save
+    bool saves;               // whether this run writes checkpoints
+    tri_pending_save *saving; // the save in progress; NULL: there is none
+    tri_arena *saving_arena;  // memory of the save in progress
+    int64_t saving_step;      // number of the step that the save in progress contains
     // Seconds that the last save took on this rank, without the training steps that ran in between.
     double saving_worked_s;
     // A save has two stages: the ranks write their chunks, then the checkpoint is committed. In
@@ -116,9 +117,13 @@ bool train_checkpoint_is_due(const train_loop *loop, int64_t ahead);
 // will not have. It does so before the first step, because otherwise the run would fail only hours
 // later.
 tri_status train_check_monitors(const train_loop *loop);
-// Defined in evaluate.c. Evaluates, reports the result, and decides about early stopping.
-// Collective.
-tri_status train_evaluate(train_loop *loop);
+// Defined in train.c. Ends this process once nothing is in flight, unless it ends for an earlier
+// cause. All ranks have to call it in the same step.
+void train_interrupt(train_loop *loop, const char *cause);
+// Defined in evaluate.c. Makes the evaluation that is due (tri_progress.evaluation_due), reports
+// the result, decides about early stopping, and ranks the weights among the checkpoints. If a
+// signal cuts the evaluation short, it stays due, and this process ends. Collective.
+tri_status train_evaluate_if_due(train_loop *loop);
 // Defined in evaluate.c. Evaluates the test data at the end of a complete run, unless they serve as
 // validation data: then they have been evaluated already.
 tri_status train_test(train_loop *loop);
@@ -129,9 +134,11 @@ bool train_has_stopped_early(const train_loop *loop);
 // "train_loss"). False: it has no finite value for the present weights.
 bool train_monitored_value(const train_loop *loop, const char *name, double *out);
 // Defined in evaluate.c. Runs one evaluation, TRI_STEP_EVALUATE or TRI_STEP_TEST; the sums are over
-// all replicas. Collective.
-tri_status train_run_evaluation(tri_session *session, tri_loader *loader, tri_step_shape shape,
-                                tri_step_output *out);
+// all replicas. If a signal reaches any rank meanwhile, cuts the evaluation short, so that *out
+// means nothing, and calls train_interrupt. `loop` NULL: there is no training loop, and no signal
+// is looked at. Collective.
+tri_status train_run_evaluation(train_loop *loop, tri_session *session, tri_loader *loader,
+                                tri_step_shape shape, tri_step_output *out);
 // Defined in evaluate.c. Computes the mean of a metric; NaN if nothing was counted, for example if
 // all labels are ignored.
 double train_mean(const tri_step_output *sums, int metric);
@@ -143,6 +150,10 @@ void train_fill_result(const tri_session *session, const tri_progress *progress,
 // train_advance_saving and train_finish_saving warn and let the run continue, because a later save
 // may succeed. Collective.
 tri_status train_save(train_loop *loop, bool behind);
+// Defined in saving.c. Ranks the weights that were just evaluated among the checkpoints: adds the
+// figure to the checkpoint of this step or, if there is none, saves one if it is among the best
+// that are kept. Collective.
+tri_status train_rank_weights(train_loop *loop);
 // Defined in saving.c. How far this rank is with the checkpoint in progress. 0: it still works, or
 // there is no checkpoint in progress; 1: its part is done; the number of ranks: it failed. Each
 // step also sums this number over all ranks, so that no rank has to wait in order to learn how far
@@ -157,6 +168,11 @@ tri_status train_finish_saving(train_loop *loop);
 // Defined in saving.c. Abandons the checkpoint in progress, at the end of a run that failed. Not
 // collective, because other ranks may be lost.
 void train_abandon_saving(train_loop *loop);
+
+// Defined in inputs.c. Called after a step that failed with TRI_NOT_FINITE, on all ranks: if the
+// step's samples have numbers that are not finite, names them in the message, instead of advice on
+// the training. Returns TRI_NOT_FINITE, or a failure of the communicator. Collective.
+tri_status train_blame_inputs(train_loop *loop);
 
 // Defined in scale.c. Called before the first step: gives the loss scale and the count of updates
 // in `progress` to the engine, which hands them to the device.

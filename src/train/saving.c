@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "train/loop.h"
+#include "train/signals.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -58,13 +59,18 @@ void train_abandon_saving(train_loop *loop) {
 
 static tri_status admit(void *health) { return tri_health_admit(health); }
 
+static tri_checkpoint_monitor monitor_of(const train_loop *loop) {
+    const tri_checkpoint_options *o = &loop->recipe->checkpoint;
+    tri_checkpoint_monitor monitor = {.name = o->monitor,
+                                      .larger_is_better = o->mode == TRI_MONITOR_MAX};
+    monitor.is_known = train_monitored_value(loop, o->monitor, &monitor.value);
+    return monitor;
+}
+
 static tri_status begin_saving(train_loop *loop, bool behind) {
     const tri_checkpoint_options *o = &loop->recipe->checkpoint;
     tri_arena *arena = tri_arena_create(loop->arena, "checkpoint");
     bool stateless = loop->session->optimizer.state_count == 0;
-    tri_checkpoint_monitor monitor = {.name = o->monitor,
-                                      .larger_is_better = o->mode == TRI_MONITOR_MAX};
-    monitor.is_known = train_monitored_value(loop, o->monitor, &monitor.value);
     loop->saving_arena = arena;
     loop->saving_step = loop->saving_stage_step = loop->progress.step;
     return tri_checkpoint_save_begin(
@@ -75,7 +81,7 @@ static tri_status begin_saving(train_loop *loop, bool behind) {
             .optimizer = stateless ? NULL : &loop->optimizer.source,
             .training = tri_progress_tree(arena, &loop->progress, loop->session->plan->graph),
             .recipe = tri_recipe_record(arena, loop->recipe, loop->request->run_dir),
-            .monitor = monitor,
+            .monitor = monitor_of(loop),
             .save_top_k = o->save_top_k,
             .comm = loop->session->comm->size > 1 ? loop->session->comm : NULL,
             .snapshot_bytes = behind ? snapshot_limit_bytes(loop) : 0,
@@ -123,11 +129,53 @@ static tri_status save(train_loop *loop, bool behind) {
     return status;
 }
 
+// Makes a decision of rank 0 known to all ranks. Collective.
+static tri_status tell_all(const train_loop *loop, int32_t *decision) {
+    return tri_comm_run(loop->session->comm, &(tri_comm_op){.kind = TRI_COMM_BROADCAST,
+                                                            .dtype = TRI_I32,
+                                                            .count = 1,
+                                                            .send = decision,
+                                                            .recv = decision,
+                                                            .label = "ranking of a checkpoint"});
+}
+
+// Adds the figures of an evaluation to the checkpoint of the present step. False: there is none, or
+// it cannot be written.
+static bool amend(train_loop *loop, const tri_checkpoint_monitor *monitor) {
+    if (loop->saved_step != loop->progress.step) return false;
+    tri_arena *arena = tri_arena_create(loop->arena, "amended checkpoint");
+    const tri_tree *training =
+        tri_progress_tree(arena, &loop->progress, loop->session->plan->graph);
+    tri_status status = admit(loop->session->health);
+    if (status == TRI_OK)
+        status = tri_checkpoint_amend(loop->request->run_dir, loop->progress.step, training,
+                                      monitor, loop->recipe->checkpoint.save_top_k);
+    if (status != TRI_OK && status != TRI_NOT_FOUND)
+        tri_log(TRI_LOG_WARNING,
+                "the checkpoint of step %lld lacks its evaluation, which a resume makes again: %s",
+                (long long)loop->progress.step, tri_error_message());
+    tri_arena_destroy(arena);
+    return status == TRI_OK;
+}
+
+tri_status train_rank_weights(train_loop *loop) {
+    const tri_checkpoint_options *o = &loop->recipe->checkpoint;
+    tri_checkpoint_monitor monitor = monitor_of(loop);
+    bool is_rank_0 = loop->session->identity.rank == 0;
+    int32_t saves = is_rank_0 && !amend(loop, &monitor) &&
+                    tri_checkpoint_ranks(loop->request->run_dir, &monitor, o->save_top_k);
+    TRI_TRY(tell_all(loop, &saves));
+    bool run_ends = loop->last_step >= 0 && loop->progress.step >= loop->last_step;
+    return saves ? train_save(loop, o->async && !run_ends) : TRI_OK;
+}
+
 tri_status train_save(train_loop *loop, bool behind) {
     double before = tri_os_seconds();
+    const char *earlier = tri_signals_wait_for("the checkpoint that is being written");
     tri_ledger_mark saving = enter(loop, behind ? "a copy of the state" : "a checkpoint");
     tri_status status = save(loop, behind);
     tri_ledger_end(loop->session->comm->ledger, saving);
+    tri_signals_wait_for(earlier);
     loop->saved_s = tri_os_seconds();
     tri_observe_pause(loop->observer, loop->saved_s - before);
     return status;

@@ -29,6 +29,8 @@ typedef struct tri_backends {
     // Reports `why` as at the end of a failed run, and ends the process even if its main thread is
     // stuck in a collective that another rank will never join. NULL: the process is not ended.
     void (*give_up)(tri_status why);
+    // Ends the process at once. A signal handler may call it. NULL: signals end the process.
+    void (*end)(int code);
 } tri_backends;
 
 typedef struct tri_session_request {

@@ -1,15 +1,28 @@
-// Signals that ask a run to end: SIGTERM, SIGINT, SIGUSR1, and SIGHUP unless it was ignored. Their
-// handler only records the signal. The training loop checks after each step, so that it can end
-// with a checkpoint.
+// Signals that ask a run to end: SIGTERM, SIGINT, SIGUSR1, and SIGHUP unless it was ignored. While
+// the run trains, their handler only records the signal, so that the run can end with a checkpoint:
+// the training loop looks at it after each step, and an evaluation between its blocks. Before that,
+// while data are opened, a plan is made and a checkpoint is loaded, there is nothing to save, so
+// the handler ends the process at once.
 #ifndef TRIREME_TRAIN_SIGNALS_H
 #define TRIREME_TRAIN_SIGNALS_H
 
-// Installs the handlers. A second SIGINT ends the process at once, for users who do not want to
-// wait.
+#include <stdbool.h>
+
+// Installs the handlers for the time before the first step. If the run's link `last` exists when a
+// signal comes, there is a checkpoint to resume from, and `end` ends the process with exit code 75;
+// else the signal ends it, as if it had not been caught. `last` is copied. `end` is called by the
+// handler; NULL: the run saves nothing. With `tells`, this rank says on standard error why it ends
+// and, later, what the run waits for. tri_signals_watch has to follow.
+void tri_signals_watch_start(const char *last, void (*end)(int code), bool tells);
+// Only records signals from now on. A second SIGINT ends the process at once, for users who do not
+// want to wait.
 void tri_signals_watch(void);
-// Gets the latest signal that was received; 0: none. The training loop calls it after each step.
+// Gets the latest signal that was received; 0: none.
 int tri_signals_seen(void);
-// Restores the handlers from before tri_signals_watch.
+// Sets what the first SIGINT says that it waits for, such as "the running step", and returns what
+// was set before. The text must be a constant.
+const char *tri_signals_wait_for(const char *what);
+// Restores the handlers from before tri_signals_watch_start.
 void tri_signals_unwatch(void);
 
 #endif

@@ -86,6 +86,7 @@ tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *p, const tri_g
         tri_tree_put(arena, map, "best", tri_tree_double(arena, p->best));
         tri_tree_put(arena, map, "waited", tri_tree_int(arena, p->evaluations_since_best));
     }
+    if (p->evaluation_due) tri_tree_put(arena, map, "evaluation_due", tri_tree_bool(arena, true));
     if (!p->has_val) return map;
     tri_tree *val = tri_tree_map(arena);
     tri_tree_put(arena, val, "loss", tri_tree_double(arena, p->val_loss));
@@ -126,6 +127,10 @@ tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_p
         TRI_TRY(need_int(tree, "data_samples", &out->data_samples));
     out->has_best = tri_tree_to_double(tri_tree_get(tree, "best"), &out->best);
     if (out->has_best) TRI_TRY(need_int(tree, "waited", &out->evaluations_since_best));
+    const tri_tree *evaluation_due = tri_tree_get(tree, "evaluation_due");
+    out->evaluation_due = evaluation_due &&
+                          tri_tree_to_bool(evaluation_due, &out->evaluation_due) &&
+                          out->evaluation_due;
     const tri_tree *val = tri_tree_get(tree, "val");
     out->has_val = tri_tree_to_double(tri_tree_get(val, "loss"), &out->val_loss);
     if (!out->has_val) return TRI_OK;

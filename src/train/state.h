@@ -17,7 +17,10 @@ typedef struct tri_progress {
     bool has_best;
     double best;                    // for early stopping: the best value of the monitored metric
     int64_t evaluations_since_best; // for early stopping: number of evaluations since the best one
-    bool has_val;                   // true: the members below hold the latest evaluation
+    // The evaluation after the latest step has to be made: it comes after the checkpoint of its
+    // step, or a signal has cut it short.
+    bool evaluation_due;
+    bool has_val; // true: the members below hold the latest evaluation
     double val_loss, val[TRI_MAX_METRICS];
     int64_t val_samples;
     int64_t val_step; // the step after which that evaluation was made

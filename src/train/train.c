@@ -17,6 +17,7 @@
 #include "train/signals.h"
 #include "train/tell.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,7 +143,10 @@ static train_due due_after(const train_loop *loop, int64_t ahead) {
                          : step_in_epoch;
     bool evaluate = is_due(within, interval > 0 ? interval : 1) &&
                     is_due(p->epoch + 1, t->check_val_every_n_epoch);
-    due.evaluation = evaluate || (due.run_ends && due.epoch_ends && !p->has_val);
+    // A run that has been evaluated, or whose last epoch is complete, ends with an evaluation, so
+    // that its result is that of the final weights.
+    bool is_result = due.run_ends && (due.epoch_ends || p->has_val);
+    due.evaluation = (evaluate || is_result) && loop->session->val_data;
     due.checkpoint = is_due(step, c->every_n_steps) ||
                      (due.epoch_ends && is_due(p->epoch + 1, c->every_n_epochs));
     return due;
@@ -156,24 +160,24 @@ bool train_checkpoint_is_due(const train_loop *loop, int64_t ahead) {
     return due_after(loop, ahead).checkpoint;
 }
 
-// Does the evaluation and the checkpoint that are due after the latest step. No step is in flight
-// then, so the weights do not change.
+// Saves the checkpoint and makes the evaluation that are due after the latest step. No step is in
+// flight then, so the weights do not change.
 static tri_status finish_step(train_loop *loop) {
     tri_progress *p = &loop->progress;
     train_due due = due_after(loop, 0);
-    double before = tri_os_seconds();
-    if (due.evaluation) TRI_TRY(train_evaluate(loop));
-    train_deadline_note_pause(&loop->deadline, tri_os_seconds() - before);
     bool save = due.checkpoint || loop->is_time_to_save;
     loop->is_time_to_save = false;
+    p->evaluation_due = due.evaluation;
     if (due.epoch_ends) {
         p->epoch++;
         p->step_in_epoch = 0;
     }
-    // The last checkpoint is written at once, because no step follows during which it could be
-    // written.
-    bool behind = loop->recipe->checkpoint.async && !due.run_ends;
-    return save && loop->saves ? train_save(loop, behind) : TRI_OK;
+    // The checkpoint is committed before the evaluation, which may take long: whatever ends the
+    // process meanwhile, only the evaluation is made again. The last checkpoint is written at once
+    // too, because no step follows during which it could be written.
+    bool behind = loop->recipe->checkpoint.async && !due.run_ends && !due.evaluation;
+    if (save && loop->saves) TRI_TRY(train_save(loop, behind));
+    return train_evaluate_if_due(loop);
 }
 
 static void share_decisions(train_loop *loop, double numbers[TRI_MAX_CALLER_NUMBERS]) {
@@ -242,6 +246,23 @@ static void report_step(const train_loop *loop, const tri_step_output *out) {
     tri_ledger_end(ledger, writing);
 }
 
+// Decides by the sums over all ranks (share_decisions) whether this process ends.
+static void take_decisions(train_loop *loop, const double sums[TRI_MAX_CALLER_NUMBERS]) {
+    loop->job_ends = loop->job_ends || sums[SHARED_JOB_ENDS] > 0;
+    if (sums[SHARED_SIGNAL] > 0) train_interrupt(loop, "by a signal");
+    if (loop->job_ends) train_interrupt(loop, "before the job's time is over");
+    if (sums[SHARED_TIME_IS_UP] == 0) return;
+    // Without another limit, max_time is what completes the run.
+    if (loop->last_step < 0)
+        loop->stop = true;
+    else if (loop->progress.step < loop->last_step)
+        train_interrupt(loop, "by trainer.max_time");
+}
+
+void train_interrupt(train_loop *loop, const char *cause) {
+    if (!loop->interruption) loop->interruption = cause;
+}
+
 // Waits for the oldest step in flight, and handles its results: logs them, takes over the loss
 // scale, decides whether to stop.
 static tri_status collect_step(train_loop *loop) {
@@ -263,10 +284,7 @@ static tri_status collect_step(train_loop *loop) {
     loop->train_loss = train_mean(&out, 0);
     loop->grad_norm = out.gradient_norm;
     report_step(loop, &out);
-    loop->job_ends = loop->job_ends || out.caller_sums[SHARED_JOB_ENDS] > 0;
-    loop->is_interrupted =
-        loop->is_interrupted || loop->job_ends || out.caller_sums[SHARED_SIGNAL] > 0;
-    loop->stop = loop->stop || out.caller_sums[SHARED_TIME_IS_UP] > 0;
+    take_decisions(loop, out.caller_sums);
     loop->is_time_to_save = loop->is_time_to_save || out.caller_sums[SHARED_TIME_TO_SAVE] > 0;
     TRI_TRY(train_lock_check(loop->lock));
     TRI_TRY(train_advance_saving(loop, out.caller_sums[SHARED_SAVING]));
@@ -274,7 +292,8 @@ static tri_status collect_step(train_loop *loop) {
 }
 
 static bool is_complete(const train_loop *loop) {
-    return loop->stop || (loop->last_step >= 0 && loop->progress.step >= loop->last_step);
+    bool has_stepped = loop->last_step >= 0 && loop->progress.step >= loop->last_step;
+    return (loop->stop || has_stepped) && !loop->progress.evaluation_due;
 }
 
 // Whether a step may be issued now. On an asynchronous device it may be issued while another step
@@ -282,7 +301,7 @@ static bool is_complete(const train_loop *loop) {
 // save no step is issued, because the run ends or saves only when no step is in flight.
 static bool may_issue(const train_loop *loop) {
     int64_t last = loop->last_step, ahead = loop->in_flight;
-    if (loop->is_interrupted || loop->stop || loop->is_time_to_save) return false;
+    if (loop->interruption || loop->stop || loop->is_time_to_save) return false;
     if (last >= 0 && loop->progress.step + ahead >= last) return false;
     if (ahead == 0) return true;
     if (ahead > tri_engine_steps_ahead(loop->session->engine)) return false;
@@ -290,16 +309,54 @@ static bool may_issue(const train_loop *loop) {
     return !due.evaluation && !due.checkpoint && !due.epoch_ends;
 }
 
+// What comes before the first step of this process: the sanity evaluation, and an evaluation that
+// an earlier process has not completed.
+static tri_status evaluate_first(train_loop *loop) {
+    tri_session *s = loop->session;
+    if (s->val_data) TRI_TRY(tri_session_val_loader(s, &loop->val_loader));
+    bool is_sane = loop->recipe->trainer.num_sanity_val_steps == 0 || loop->progress.step > 0;
+    tri_step_output unused; // the result is not used: this only checks that evaluation works
+    if (!is_sane && s->val_data)
+        TRI_TRY(train_run_evaluation(loop, s, loop->val_loader, TRI_STEP_EVALUATE, &unused));
+    return loop->interruption ? TRI_OK : train_evaluate_if_due(loop);
+}
+
+// Ends a process that has made its last step: completes and saves the checkpoint, and tests a run
+// that is complete.
+static tri_status end_steps(train_loop *loop) {
+    const tri_progress *p = &loop->progress;
+    TRI_TRY(train_finish_saving(loop));
+    bool complete = is_complete(loop);
+    bool due = !complete || loop->recipe->checkpoint.save_last;
+    if (loop->saves && due && loop->saved_step != p->step) TRI_TRY(train_save(loop, false));
+    bool is_lost = loop->saves && due && loop->saved_step != p->step;
+    if (complete && is_lost)
+        return TRI_FAIL(TRI_IO,
+                        "the run is complete at step %lld, but its last checkpoint could not "
+                        "be written; make room and run the same command again",
+                        (long long)p->step);
+    if (complete) loop->interruption = NULL;
+    if (complete) TRI_TRY(train_test(loop));
+    if (!loop->interruption) return TRI_OK;
+    const char *cause = loop->interruption;
+    if (!loop->saves)
+        return TRI_FAIL(TRI_IO, "stopped %s at step %lld; fast_dev_run saves nothing", cause,
+                        (long long)p->step);
+    if (is_lost)
+        return TRI_FAIL(TRI_IO, "stopped %s at step %lld, and no checkpoint of it could be written",
+                        cause, (long long)p->step);
+    return TRI_FAIL(TRI_STOPPED,
+                    "stopped %s at step %lld, with a checkpoint: run the same command again to "
+                    "resume",
+                    cause, (long long)p->step);
+}
+
 static tri_status run_steps(train_loop *loop) {
     tri_session *s = loop->session;
     tri_progress *p = &loop->progress;
     TRI_TRY(train_carry(s, p));
     TRI_TRY(tri_session_train_loader(s, p->epoch, p->step_in_epoch, &loop->train_loader));
-    if (s->val_data) TRI_TRY(tri_session_val_loader(s, &loop->val_loader));
-    if (loop->recipe->trainer.num_sanity_val_steps != 0 && p->step == 0 && s->val_data) {
-        tri_step_output unused; // the result is not used: this only checks that evaluation works
-        TRI_TRY(train_run_evaluation(s, loop->val_loader, TRI_STEP_EVALUATE, &unused));
-    }
+    TRI_TRY(evaluate_first(loop));
     train_feed feed = train_feed_make(s->arena, s, loop->train_loader);
     feed.log = loop->sample_log;
     tri_status status = TRI_OK;
@@ -312,37 +369,15 @@ static tri_status run_steps(train_loop *loop) {
             break;
     }
     status = train_feed_end(&feed, status);
+    if (status != TRI_NOT_FINITE) return status == TRI_OK ? end_steps(loop) : status;
     // All ranks get this status in the same step, so together they can still complete the
     // checkpoint in progress.
-    if (status == TRI_NOT_FINITE) {
-        char why[TRI_MESSAGE_MAX_BYTES];
-        snprintf(why, sizeof why, "%s", tri_error_message());
-        (void)train_finish_saving(loop);
-        return TRI_FAIL(status, "%s", why);
-    }
-    TRI_TRY(status);
-    TRI_TRY(train_finish_saving(loop));
-    bool complete = is_complete(loop);
-    bool due = !complete || loop->recipe->checkpoint.save_last;
-    if (loop->saves && due && loop->saved_step != p->step) TRI_TRY(train_save(loop, false));
-    bool is_lost = loop->saves && due && loop->saved_step != p->step;
-    if (complete && is_lost)
-        return TRI_FAIL(TRI_IO,
-                        "the run is complete at step %lld, but its last checkpoint could not "
-                        "be written; make room and run the same command again",
-                        (long long)p->step);
-    if (complete) return train_test(loop);
-    const char *cause = tri_signals_seen() ? "by a signal" : "before the job's time is over";
-    if (!loop->saves)
-        return TRI_FAIL(TRI_IO, "stopped %s at step %lld; fast_dev_run saves nothing", cause,
-                        (long long)p->step);
-    if (is_lost)
-        return TRI_FAIL(TRI_IO, "stopped %s at step %lld, and no checkpoint of it could be written",
-                        cause, (long long)p->step);
-    return TRI_FAIL(TRI_STOPPED,
-                    "stopped %s at step %lld, with a checkpoint: run the same command again to "
-                    "resume",
-                    cause, (long long)p->step);
+    char why[TRI_MESSAGE_MAX_BYTES];
+    snprintf(why, sizeof why, "%s", tri_error_message());
+    (void)train_finish_saving(loop);
+    (void)TRI_FAIL(status, "%s", why);
+    // The search for anomalies has named data that are not finite already.
+    return loop->recipe->trainer.detect_anomaly ? status : train_blame_inputs(loop);
 }
 
 // Opens the trace on all ranks, and on rank 0 the run's files, which only rank 0 writes.
@@ -368,6 +403,21 @@ static void fill_test(const train_loop *loop, tri_train_result *out) {
     out->test_samples = loop->test.samples;
     out->test_loss = loop->test.loss;
     for (int i = 0; i < out->val_count; i++) out->test[i] = loop->test.metrics[i + 1];
+}
+
+static void fill_best(const train_loop *loop, tri_train_result *out) {
+    if (!loop->saves || loop->session->identity.rank != 0) return;
+    const tri_checkpoint_options *o = &loop->recipe->checkpoint;
+    tri_checkpoint_monitor monitor = {.name = o->monitor,
+                                      .larger_is_better = o->mode == TRI_MONITOR_MAX};
+    out->has_best = o->save_top_k != 0 &&
+                    tri_checkpoint_find_best(loop->request->run_dir, &monitor, &out->best_step);
+    out->best_value = monitor.value;
+}
+
+static void fill_evaluations(const train_loop *loop, tri_train_result *out) {
+    fill_test(loop, out);
+    fill_best(loop, out);
 }
 
 // Locks a run folder that has a .lock, because another process may be writing there; then restores
@@ -452,7 +502,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
     train_fill_result(loop->session, &loop->progress, out);
     // A checkpoint does not contain the result of the test, so the test is run again.
     if (out->was_complete) TRI_TRY(train_test(loop));
-    fill_test(loop, out);
+    fill_evaluations(loop, out);
     out->epochs = loop->progress.epoch;
     out->has_stopped_early = train_has_stopped_early(loop);
     int64_t samples = loop->progress.samples - loop->started_samples;
@@ -462,9 +512,20 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
     return TRI_OK;
 }
 
+static void watch_start(const tri_train_request *request) {
+    char last[PATH_MAX];
+    tri_identity identity = {.rank = 0};
+    // If the identity is not known, the session fails, and reports it.
+    (void)tri_identity_read((const char *(*)(const char *))getenv, &identity);
+    snprintf(last, sizeof last, "%s/checkpoints/last", request->run_dir);
+    bool saves = request->recipe->trainer.fast_dev_run == 0;
+    tri_signals_watch_start(last, saves ? request->backends->end : NULL, identity.rank == 0);
+}
+
 tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
     *out = (tri_train_result){.rank = 0};
     tri_session *session;
+    watch_start(request);
     TRI_TRY(tri_session_open(&(tri_session_request){.backends = request->backends,
                                                     .recipe = request->recipe,
                                                     .task = request->task,

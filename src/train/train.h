@@ -52,6 +52,12 @@ typedef struct tri_train_result {
     tri_metric_value val[TRI_MAX_METRICS]; // values of the metrics other than the loss
     int val_count;
     int64_t val_samples;
+    int64_t val_step; // the step whose weights were evaluated; that of the test is `steps`
+    // The best checkpoint of the run folder (checkpoint.monitor), on rank 0; has_best false: there
+    // is none.
+    bool has_best;
+    int64_t best_step;
+    double best_value;
     char names[TRI_MAX_METRICS][64]; // names of the metrics in `val`
     // The test data were evaluated at the end of the run.
     bool has_test;

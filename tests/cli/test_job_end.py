@@ -64,8 +64,8 @@ def check_longer(folder):
     place = os.path.join(folder, "longer")
     environment, calls = fake_slurm(
         folder, f"[ -e {place}.asked ] && echo UNLIMITED || echo 0:10; touch {place}.asked")
-    done = runs.run(runs.train("mlp-jax", place, *WORDS, "trainer.max_time=8"), 0, env=environment)
-    assert "stopped" not in done.stderr, done.stderr
+    done = runs.run(runs.train("mlp-jax", place, *WORDS, "trainer.max_time=8"), 75, env=environment)
+    assert "by trainer.max_time" in done.stderr and "job's time" not in done.stderr, done.stderr
     assert len(read(calls)) == 2, read(calls)
 
 

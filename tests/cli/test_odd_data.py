@@ -112,6 +112,12 @@ def check_nothing_counts(folder):
     done = run("train", *words, "data.test=nan", "--run-dir", run_dir)
     assert done.returncode == 0 and "test: loss nan" in done.stdout, done
     assert "keeps test data" in done.stdout and "checkpoints/best" not in done.stdout, done.stdout
+    # Training data that are no numbers are named: not the learning rate is to blame.
+    bad = ["train", *words, "data.train=nan", "data.test=good", "--run-dir", run_dir + "-bad"]
+    for command in (bad, ["run", "--standalone", "--nproc-per-node", "2", TRIREME, *bad]):
+        done = run(*command)
+        assert done.returncode == 1 and "training sample" in done.stderr, done
+        assert "data check" in done.stderr and "optimizer.lr" not in done.stderr, done
     done = run("eval", *words, "data.test=nan", "--checkpoint", run_dir, "--json")
     assert json.loads(done.stdout)["loss"] is None, done
     done = run("train", *words, "data.test=nan", "--run-dir", run_dir + "-json", "--json")

@@ -14,7 +14,7 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import SECONDS, TRIREME, check_all  # noqa: E402
+from runs import SECONDS, TRIREME, check_all, on_ranks  # noqa: E402
 
 RECIPE = "recipes/mlp-jax.yaml"
 # Four steps an epoch, the last one of 8 samples; three evaluation batches.
@@ -119,6 +119,11 @@ def check_length():
     assert metrics(run_dir, "end")[0]["status"] == "completed"
     assert len(metrics(run_dir, "train")) > 8
     refused("trainer.max_epochs=-1", part="no end")
+    # Without other limits max_time completes the run; else it only interrupts it.
+    run_dir, done = train("trainer.max_epochs=1000000", "trainer.max_time=0.5", code=75)
+    assert "trainer.max_time" in done.stderr and not done.stdout, done
+    end = metrics(run_dir, "end")[0]
+    assert end["status"] == "stopped" and checkpoints(run_dir)[1]["last"] == end["steps"], end
 
 
 def check_limits():
@@ -133,7 +138,7 @@ def check_limits():
     run_dir, _ = train("trainer.val_check_interval=0.5")
     assert [e["step"] for e in metrics(run_dir, "val")] == [2, 4, 6, 8]
     run_dir, _ = train("trainer.val_check_interval=3")
-    assert [e["step"] for e in metrics(run_dir, "val")] == [3, 7]
+    assert [e["step"] for e in metrics(run_dir, "val")] == [3, 7, 8], "the last is the result's"
     run_dir, _ = train("trainer.check_val_every_n_epoch=2")
     assert [e["step"] for e in metrics(run_dir, "val")] == [8]
     run_dir, _ = train("trainer.num_sanity_val_steps=2")
@@ -212,6 +217,64 @@ def check_best():
     assert checkpoints(run_dir)[1] == {"best": min(trained, key=trained.get), "last": 8}
 
 
+    # An evaluation between checkpoints saves what is among the best.
+    for top_k in (1, 2):
+        run_dir, _ = train("trainer.val_check_interval=0.3", f"checkpoint.save_top_k={top_k}",
+                           "checkpoint.every_n_epochs=0", "trainer.max_epochs=3")
+        evaluated = {e["step"]: e["loss"] for e in metrics(run_dir, "val")}
+        assert sorted(evaluated) == list(range(1, 13)), evaluated
+        ranked = sorted(evaluated, key=evaluated.get)
+        found, links = checkpoints(run_dir)
+        assert links == {"best": ranked[0], "last": 12}, (links, evaluated)
+        assert set(ranked[:top_k]) <= set(found), (found, evaluated)
+    # The mode follows the metric.
+    run_dir, done = train("checkpoint.monitor=val_accuracy", "trainer.overfit_batches=2",
+                          "trainer.max_epochs=9", "checkpoint.save_top_k=1",
+                          "trainer.early_stopping.monitor=val_accuracy",
+                          "trainer.early_stopping.patience=4")
+    evaluated = {e["step"]: e["accuracy"] for e in metrics(run_dir, "val")}
+    assert len(set(evaluated.values())) > 1, evaluated
+    assert checkpoints(run_dir)[1]["best"] == max(evaluated, key=evaluated.get), evaluated
+    with open(os.path.join(run_dir, "recipe.yaml"), encoding="utf-8") as file:
+        assert file.read().count("mode: max") == 2
+
+
+def shown(value):
+    return f"{value:.4f}" if abs(value) < 1e6 else f"{value:.6g}"
+
+
+def check_result():
+    """What a run prints at its end is of its final weights, and of its best checkpoint."""
+    for more, last in ((["trainer.max_steps=6"], 6), (["trainer.val_check_interval=3"], 8),
+                       (["trainer.check_val_every_n_epoch=2", "trainer.max_epochs=3"], 12)):
+        run_dir, done = train("checkpoint.save_top_k=1", "optimizer.lr=3", *more)
+        evaluated = {e["step"]: e for e in metrics(run_dir, "val")}
+        best = min(evaluated, key=lambda step: evaluated[step]["loss"])
+        assert last in evaluated and (best != last or last == 12), (more, evaluated)
+        lines = done.stdout.splitlines()
+        assert f"loss {shown(evaluated[last]['loss'])}," in lines[1], (lines, evaluated[last])
+        assert "final weights" in lines[1], lines
+        assert f"{shown(evaluated[best]['loss'])} at step {best} " in lines[2], (lines, best)
+        _, done = train("checkpoint.save_top_k=1", "optimizer.lr=3", *more, "--json",
+                        run_dir=run_dir)
+        got = json.loads(done.stdout)
+        assert got["status"] == "was complete" and got["val_step"] == last, got
+        assert got["val_loss"] == evaluated[last]["loss"], got
+        assert got["best"] == {"step": best, "val_loss": evaluated[best]["loss"]}, got
+
+
+def check_closed_pipe():
+    """A complete run whose output nobody reads is complete."""
+    for ranks in (1, 2):
+        ends = os.pipe()
+        os.close(ends[0])
+        command = [TRIREME, "train", RECIPE, *TINY, "--run-dir", os.path.join(folder, f"c{ranks}")]
+        done = subprocess.run(on_ranks(ranks, command), stdout=ends[1], stderr=subprocess.PIPE,
+                              text=True, timeout=SECONDS)
+        os.close(ends[1])
+        assert done.returncode == 0 and "closed pipe" in done.stderr, done
+
+
 def check_schedules():
     for schedule, wanted in RATES.items():
         settings = [f"schedule.{word}" for word in schedule.split()]
@@ -273,7 +336,8 @@ def main():
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory(prefix="trireme-trainer-") as folder:
         failed = check_all((check_length, check_limits, check_trials, check_early_stopping,
-                            check_checkpoints, check_best, check_schedules, check_clipping,
+                            check_checkpoints, check_best, check_result, check_closed_pipe,
+                            check_schedules, check_clipping,
                             check_accumulation, check_refused))
     return 1 if failed else 0
 

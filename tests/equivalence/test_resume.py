@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """A run that was interrupted and resumed has the losses of an uninterrupted one, to the last bit.
 
-Signals and kills come at random moments within an epoch, on one rank and on two. With another
-number of ranks losses agree within 1e-5. What a resume refuses, and what a completed run prints.
+Signals and kills come at random moments within an epoch, and at chosen places of a run (in an
+evaluation, in a save, before the first step), on one rank and on two. With another number of ranks
+losses agree within 1e-5. What a resume refuses, and what a completed run prints.
 
 usage: test_resume.py BUILD_FOLDER
 """
+import json
 import os
 import random
 import signal
@@ -112,6 +114,103 @@ def check_all_interruptions(folder):
     timed(check_interruptions, folder, "batch norm, accumulation and adam", 2)
 
 
+# A run of two epochs of ten steps, evaluated after each fifth step in four batches, with a
+# checkpoint at each epoch's end.
+VICTIM = os.path.join(os.path.dirname(TRIREME), "fault_victim")
+PLACED = [*SYNTHETIC, "data.samples=200", "data.test_samples=40", "batch.global=20",
+          "batch.eval=10", "trainer.max_epochs=2", "trainer.val_check_interval=0.5",
+          "trainer.num_sanity_val_steps=1", "optimizer.momentum=0.9", "checkpoint.async=false",
+          "trainer.early_stopping.monitor=val_loss", "trainer.early_stopping.patience=100"]
+# By place: an action, its number on one rank and on two, and what the message has.
+PLACES = {
+    "the sanity evaluation": ("loading data", 3, 2, "at step 0"),
+    "an evaluation within an epoch": ("loading data", 4 + 5 + 3, 2 + 5 + 2, "at step 5"),
+    "an epoch's evaluation": ("loading data", 8 + 10 + 3, 4 + 10 + 2, "at step 10"),
+    "the last evaluation": ("loading data", 16 + 20 + 3, 8 + 20 + 2, "at step 20"),
+    "a save": ("SAVE", 2, 2, "at step 10"),
+}
+
+
+def result(place):
+    """What a run has brought: its evaluations and, of its last checkpoint, the training state and
+    the monitored value; the best checkpoint."""
+    with open(os.path.join(last(place), "state.json"), encoding="utf-8") as file:
+        state = json.load(file)
+    return {"val": {entry["step"]: entry for entry in entries(place, "val")},
+            "training": state["training"], "monitor": state["monitor"],
+            "best": os.readlink(os.path.join(place, "checkpoints", "best"))}
+
+
+def stop_at(command, wishes, code):
+    """Runs the command; ranks do what the program fault_victim has read in `wishes`: send
+    themselves a signal when they begin an action."""
+    words = [VICTIM if word == TRIREME else word for word in command]
+    return run(words, code, env={**os.environ, "VICTIM": wishes})
+
+
+def check_place(folder, whole, ranks, what, sent):
+    action, alone, shared, where = PLACES[what]
+    place = os.path.join(folder, f"{what} {ranks} {sent}")
+    command = on_ranks(ranks, train("mlp-jax", place, *PLACED))
+    number = shared if ranks > 1 else alone
+    wishes = f"-1,{action},{number},{int(sent)}"
+    if sent == signal.SIGKILL:
+        stop_at(command, wishes, None)
+        run([TRIREME, "checkpoint", "verify", place])
+    else:
+        if action == "loading data":  # a rank that goes on with the evaluation dies
+            wishes += f";-1,{action},{number + 1},{int(signal.SIGKILL)}"
+        done = stop_at(command, wishes, 75)
+        assert where in done.stderr, f"{what}: {done.stderr}"
+        said = "Ctrl-C: waiting for " in done.stderr
+        assert said == (sent == signal.SIGINT), f"{what}: {done.stderr}"
+        with open(os.path.join(last(place), "state.json"), encoding="utf-8") as file:
+            state = json.load(file)
+        is_due = "evaluation_due" in state["training"]
+        assert is_due == (what != "the sanity evaluation"), (what, state["training"])
+    for early in ("planning", "restoring the state"):  # before the first step of a resumed run
+        done = stop_at(command, f"-1,{early},1,{int(signal.SIGTERM)}", 75)
+        assert "before a step" in done.stderr, done.stderr
+    run(command)
+    check_same(losses(place), losses(whole), what)
+    got, wanted = result(place), result(whole)
+    assert got == wanted, f"{what}, {ranks} ranks: {got}, not {wanted}"
+    run([TRIREME, "checkpoint", "diff", last(place), last(whole)])
+
+
+def check_places(folder):
+    for ranks in (1, 2):
+        whole = os.path.join(folder, f"placed-{ranks}")
+        run(on_ranks(ranks, train("mlp-jax", whole, *PLACED)))
+        for what in PLACES:
+            sent = signal.SIGINT if what == "a save" else signal.SIGTERM
+            check_place(folder, whole, ranks, what, sent)
+    check_place(folder, os.path.join(folder, "placed-1"), 1, "an epoch's evaluation",
+                signal.SIGKILL)
+    # Before there is a checkpoint, a signal ends the process at once.
+    stop_at(train("mlp-jax", os.path.join(folder, "early"), *PLACED),
+            f"-1,planning,1,{int(signal.SIGTERM)}", -signal.SIGTERM)
+    assert not os.path.exists(os.path.join(folder, "early"))
+
+
+def check_one_told(folder):
+    """A signal that reaches one rank alone, as it begins an epoch's evaluation: this rank computes
+    nothing more, but takes part in what the ranks exchange, and all end alike."""
+    words = [*PLACED, "batch.micro=10"]
+    for name, more in (("ddp", []), ("fsdp", ["strategy.name=fsdp"]),
+                       ("pipeline", ["strategy.name=pipeline"]),
+                       ("tensor", ["strategy.mesh.tensor=2",
+                                   "strategy.tensor={fc1: column, fc2: row}"])):
+        place, whole = (os.path.join(folder, f"{name} {kind}") for kind in ("told", "whole"))
+        for kind in (place, whole):
+            command = on_ranks(2, train("mlp-jax", kind, *words, *more))
+            if kind == place:
+                done = stop_at(command, f"1,evaluation,3,{int(signal.SIGUSR1)}", 75)
+                assert "at step 10" in done.stderr, done.stderr
+            run(command)
+        assert result(place) == result(whole), name
+
+
 def check_kills(folder):
     """Killed again and again; what was not saved is computed again, the same."""
     recipe, more = RUNS["momentum"]
@@ -139,7 +238,9 @@ def check_other_ranks(folder):
         for ranks, until in ((2, 5), (1, 10), (3, LAST)):
             run(on_ranks(ranks, train(recipe, moved, *words, f"trainer.max_steps={until}")))
         worst = check_close(losses(moved), losses(whole), 1e-5, f"{recipe} on 2, 1 and 3 ranks")
-        check_close(losses(moved, "val"), losses(whole, "val"), 1e-5, f"{recipe}, val")
+        evaluated = losses(moved, "val")
+        evaluated.pop(10)  # the result of the part that ended there
+        check_close(evaluated, losses(whole, "val"), 1e-5, f"{recipe}, val")
         print(f"  {recipe} on 2, 1 and 3 ranks in turn: worst {worst:.1e}", flush=True)
 
 
@@ -240,7 +341,7 @@ def main():
     random.seed(seed)
     with tempfile.TemporaryDirectory(prefix="trireme-resume-") as folder:
         for check in (check_resume_with, check_other_recipe, check_completed, check_other_ranks,
-                      check_kills, check_all_interruptions):
+                      check_places, check_one_told, check_kills, check_all_interruptions):
             timed(check, folder)
 
 

@@ -1,7 +1,7 @@
 // The program `trireme`, except that the rank of VICTIM="RANK,KIND,COUNT,SIGNAL" sends itself the
 // signal when it begins its COUNT-th action of that kind (FORWARD, REDUCE, …). SIGNAL 0: the thread
 // that began the action waits for ever, reading a pipe that nobody writes. SIGNAL -N: it waits for
-// N seconds. RANK -1: every rank.
+// N seconds. RANK -1: every rank. Several wishes are separated by semicolons.
 #include "base/ledger.h"
 
 #include <poll.h>
@@ -12,11 +12,16 @@
 #include <trireme/trireme.h>
 #include <unistd.h>
 
-static struct {
+enum { MOST_WISHES = 4 };
+
+typedef struct wish {
     char kind[32];
     int count, signal;
     _Atomic int seen;
-} victim;
+} wish;
+
+static wish wishes[MOST_WISHES];
+static int wish_count;
 
 tri_ledger_mark __real_tri_ledger_begin(tri_ledger *ledger, const tri_ledger_action *action);
 tri_ledger_mark __wrap_tri_ledger_begin(tri_ledger *ledger, const tri_ledger_action *action);
@@ -35,23 +40,25 @@ static void block(int seconds) {
         _exit(99);
 }
 
-// True if the action has the kind victim.kind. An action that only issues work to a device has the
+// True if the action has this kind. An action that only issues work to a device has the
 // kind TRI_LEDGER_ISSUE; its label then begins with the kind of the work.
-static bool is_kind(const tri_ledger_action *action) {
-    size_t length = strlen(victim.kind);
-    if (!strcmp(action->kind, victim.kind)) return true;
+static bool is_kind(const tri_ledger_action *action, const char *kind) {
+    size_t length = strlen(kind);
+    if (!strcmp(action->kind, kind)) return true;
     return action->kind == TRI_LEDGER_ISSUE && action->label &&
-           !strncmp(action->label, victim.kind, length) &&
+           !strncmp(action->label, kind, length) &&
            (action->label[length] == ' ' || action->label[length] == 0);
 }
 
 static void suffer(const tri_ledger_action *action) {
-    if (!victim.count || !is_kind(action) || atomic_fetch_add(&victim.seen, 1) + 1 != victim.count)
-        return;
-    if (victim.signal > 0)
-        kill(getpid(), victim.signal);
-    else
-        block(-victim.signal);
+    for (int i = 0; i < wish_count; i++) {
+        wish *w = &wishes[i];
+        if (!is_kind(action, w->kind) || atomic_fetch_add(&w->seen, 1) + 1 != w->count) continue;
+        if (w->signal > 0)
+            kill(getpid(), w->signal);
+        else
+            block(-w->signal);
+    }
 }
 
 tri_ledger_mark __wrap_tri_ledger_begin(tri_ledger *ledger, const tri_ledger_action *action) {
@@ -67,15 +74,13 @@ tri_ledger_mark __wrap_tri_ledger_enter(tri_ledger *ledger, const char *kind, co
 }
 
 int main(int argc, char **argv) {
-    const char *wish = getenv("VICTIM"), *rank = getenv("RANK");
+    const char *text = getenv("VICTIM"), *rank = getenv("RANK");
     if (!rank) rank = getenv("SLURM_PROCID");
-    int of = -1, count = 0, number = 0;
-    char kind[32];
-    if (wish && rank && sscanf(wish, "%d,%31[^,],%d,%d", &of, kind, &count, &number) == 4 &&
-        (of < 0 || of == atoi(rank))) {
-        memcpy(victim.kind, kind, sizeof kind);
-        victim.count = count;
-        victim.signal = number;
+    if (!rank) rank = "0"; // a run of one rank without a launcher
+    for (; text && wish_count < MOST_WISHES; text = strchr(text, ';'), text += text != NULL) {
+        wish *w = &wishes[wish_count];
+        int of, found = sscanf(text, "%d,%31[^,],%d,%d", &of, w->kind, &w->count, &w->signal);
+        wish_count += found == 4 && (of < 0 || of == atoi(rank));
     }
     return tri_main(argc, argv, NULL);
 }
