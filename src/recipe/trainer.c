@@ -87,7 +87,7 @@ static const tri_option trainer_rows[] = {
                     "check every value, and stop at the first op whose result is not finite",
                     .change = TRI_CHANGE_FREELY),
     TRI_OPTION_BOOL(T, deterministic, "false",
-                    "bit-identical results for any number of ranks; needs batch.micro"),
+                    "bit-identical results for any number of ranks and threads; needs batch.micro"),
     TRI_OPTION_BOOL(T, sync_batchnorm, "false",
                     "normalise over the samples of the whole step, on all ranks"),
     TRI_OPTION_CHOICE(T, convolution, "auto", convolutions,

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""trainer.deterministic: the same bits on any number of ranks, however they share the state.
+"""trainer.deterministic: the same bits on any number of ranks, however they share the state, and on
+any number of threads.
 
 Losses, evaluations and final weights of 1, 2, 3 and 4 ranks under ddp, zero1, zero2 and fsdp, with
-dropout, batch norm, clipping, tied weights, uneven tails, in half types, and with two threads.
+dropout, batch norm, clipping, tied weights, uneven tails, and in half types. Ranks with two or
+three threads are compared with a rank with one, also if the number changes at a resume.
 
 MATRIX=all: runs each case on all of them; otherwise on one of them in turn.
 
@@ -35,18 +37,21 @@ CASES = {
     "batch norm in bf16": ("convnet", 1, 24, 4, 73, [*ADAMW, BF16]),
     "frozen layers": ("cnn", 1, 24, 2, 96, [*ADAMW, "optimizer.freeze=['conv1.*', '*.bias']"]),
     "two threads": ("cnn", 2, 11, 3, 30, [*ADAMW, CLIP]),
+    "three threads": ("cnn", 3, 32, 8, 128, []),
+    "three threads, direct": ("cnn", 3, 32, 8, 128, ["trainer.convolution=direct"]),
+    "three threads, bf16": ("cnn", 3, 32, 8, 128, [*ADAMW, BF16]),
     "llama, two threads": ("llama", 2, 11, 3, 30, [*ADAMW, CLIP]),
     "batch norm, two threads": ("convnet", 2, 11, 3, 30, [*ADAMW, CLIP]),
 }
 
 
-def execute(folder, name, case, ranks, strategy):
+def execute(folder, name, case, ranks, strategy, more_words=()):
     model, threads, size, micro, samples, more = case
     recipe, *words = matrix.MODELS[model][0].split()
     words += [f"data.limit={samples}"] if "llama" in recipe else matrix.IMAGES.split()
     words = [word.format(data=folder, samples=samples) for word in words]
     place = os.path.join(folder, name)
-    words += [*EPOCHS, *more, f"batch.global={size}", f"batch.micro={micro}"]
+    words += [*EPOCHS, *more, f"batch.global={size}", f"batch.micro={micro}", *more_words]
     run(["env", f"OMP_NUM_THREADS={threads}", "timeout", "120",
          *on_ranks(ranks, train(recipe, place, *words, f"strategy.name={strategy}"))])
     return place
@@ -63,17 +68,30 @@ def compare(folder, what, case, alone, ranks, strategy):
 
 def check_case(folder, what):
     case = CASES[what]
-    alone = execute(folder, f"{what}-alone".replace(" ", "_"), case, 1, "ddp")
+    one_thread = (case[0], 1, *case[2:])
+    alone = execute(folder, f"{what}-alone".replace(" ", "_"), one_thread, 1, "ddp")
     assert len(losses(alone)) == 8 and len(set(losses(alone).values())) == 8, losses(alone)
     workers = len(os.sched_getaffinity(0)) if case[1] == 1 else 1
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         meshes = [(ranks, strategy) for strategy in STRATEGIES for ranks in (1, 2, 3, 4)
-                  if (ranks, strategy) != (1, "ddp")]
+                  if (ranks, strategy) != (1, "ddp") or case[1] > 1]
         if os.environ.get("MATRIX") != "all":  # each number of ranks and each strategy, by turns
             turns = 4 if case[1] == 1 else 7
             meshes = meshes[list(CASES).index(what) % turns::turns]
         for done in [pool.submit(compare, folder, what, case, alone, *mesh) for mesh in meshes]:
             done.result()
+
+
+def check_threads_changed(folder):
+    """A run of one thread that is ended and resumed with three goes on as on one."""
+    case = CASES["two threads"]
+    one_thread, three_threads = (case[0], 1, *case[2:]), (case[0], 3, *case[2:])
+    alone = execute(folder, "alone", one_thread, 1, "ddp")
+    changed = execute(folder, "changed", one_thread, 1, "ddp", ["trainer.max_steps=3"])
+    assert len(losses(changed)) == 3, losses(changed)
+    execute(folder, "changed", three_threads, 1, "ddp")
+    check_same(losses(changed), losses(alone), "resumed with three threads")
+    run([TRIREME, "checkpoint", "diff", last(changed), last(alone)])
 
 
 def main():
@@ -82,6 +100,8 @@ def main():
         for what in CASES:
             print(f"{what}: ", end="")
             timed(check_case, folder, what)
+        print("another number of threads after a resume: ", end="")
+        timed(check_threads_changed, folder)
 
 
 if __name__ == "__main__":

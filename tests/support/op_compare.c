@@ -117,30 +117,35 @@ void op_sources_fill(op_session *session, const op_case *c) {
         op_set(session, c->graph->scalars[TRI_SCALAR_SEED], 0, 0.0625);
 }
 
-// A graph on one device.
-typedef struct side {
-    op_case c;
-    tri_device *device;
-    op_session *session;
-    int built; // number of values before the layout pass added some
-} side;
-
-// Builds the graph, prepares it for the device and runs it. False: a kernel failed, and the reason
-// was printed.
-static bool open_side(side *s, const op_family *family, const tri_device_backend *backend,
-                      int threads, tri_dtype dtype, uint64_t seed, bool in_place) {
+void op_side_open(op_side *s, const op_family *family, const tri_device_backend *backend,
+                  op_side_options options) {
     const char *message = "";
     s->c = (op_case){.graph = op_graph_open(TRI_F32),
-                     .dtype = dtype,
-                     .seed = seed,
+                     .dtype = options.dtype,
+                     .seed = options.seed,
                      .channels_last = family->channels_last};
+    s->c.graph->options.deterministic = options.deterministic;
     family->build(&s->c);
     if (tri_graph_status(s->c.graph, &message) != TRI_OK)
-        fail_msg("%s, seed %" PRIu64 ": %s", family->name, seed, message);
+        fail_msg("%s, seed %" PRIu64 ": %s", family->name, options.seed, message);
     s->built = s->c.graph->value_count;
-    s->device = op_device_open(backend, threads);
-    s->session = op_session_open(s->c.graph, s->device, in_place);
+    s->device = op_device_open(backend, options.threads);
+    s->session = op_session_open(s->c.graph, s->device, options.in_place);
     op_sources_fill(s->session, &s->c);
+}
+
+void op_side_close(op_side *s) {
+    op_session_close(s->session);
+    s->device->backend->close(s->device);
+    op_graph_close(s->c.graph);
+}
+
+// Opens a side and runs its graph. False: a kernel failed, and the reason was printed.
+static bool open_side(op_side *s, const op_family *family, const tri_device_backend *backend,
+                      int threads, tri_dtype dtype, uint64_t seed, bool in_place) {
+    op_side_open(
+        s, family, backend,
+        (op_side_options){.threads = threads, .dtype = dtype, .seed = seed, .in_place = in_place});
     if (op_run(s->session) == TRI_OK) return true;
     tri_graph_print(s->c.graph, stderr);
     fprintf(stderr, "FAILED: %s, %s, seed %" PRIu64 ": %s\n", family->name, tri_dtype_name(dtype),
@@ -148,15 +153,9 @@ static bool open_side(side *s, const op_family *family, const tri_device_backend
     return false;
 }
 
-static void close_side(side *s) {
-    op_session_close(s->session);
-    s->device->backend->close(s->device);
-    op_graph_close(s->c.graph);
-}
-
 // Whether some node that reads this value may have written its output over it, so that the memory
 // need not hold the value any more.
-static bool taken_over(const side *s, tri_value value) {
+static bool taken_over(const op_side *s, tri_value value) {
     for (int i = 0; i < s->c.graph->node_count; i++) {
         const tri_node *node = &s->c.graph->nodes[i];
         int input_number = node->op->in_place;
@@ -166,7 +165,7 @@ static bool taken_over(const side *s, tri_value value) {
     return false;
 }
 
-static void print_value(const op_family *family, const side *ref, tri_value value, int64_t i,
+static void print_value(const op_family *family, const op_side *ref, tri_value value, int64_t i,
                         double got, double want, double largest) {
     const tri_node *node = tri_value_node(ref->c.graph, value);
     char shape[160];
@@ -184,7 +183,7 @@ static void print_value(const op_family *family, const side *ref, tri_value valu
 // Returns by how much a result may differ. In a half type, the device and `ref` may round a number
 // to its two different neighbours, which are one unit in the last place apart: of 8 significant
 // bits (BF16) or of 11 (F16).
-static double tolerance_of(const op_family *family, const side *device, const side *ref,
+static double tolerance_of(const op_family *family, const op_side *device, const op_side *ref,
                            tri_dtype dtype) {
     if (ref->c.dtype == TRI_F32) return family->tolerance;
     double rounding = ref->c.dtype == TRI_BF16 ? 0x1p-7 : 0x1p-10;
@@ -196,7 +195,7 @@ static double tolerance_of(const op_family *family, const side *device, const si
 
 // The functions below return whether device and `ref` agree, and print the first value that does
 // not.
-static bool compare_numbers(const op_family *family, const side *device, const side *ref,
+static bool compare_numbers(const op_family *family, const op_side *device, const op_side *ref,
                             tri_value a, tri_value b) {
     int64_t count = op_count(ref->session, b);
     double tolerance = tolerance_of(family, device, ref, tri_value_get(ref->c.graph, b)->dtype);
@@ -214,8 +213,8 @@ static bool compare_numbers(const op_family *family, const side *device, const s
     return true;
 }
 
-static bool compare_value(const op_family *family, const side *device, const side *ref, tri_value a,
-                          tri_value b) {
+static bool compare_value(const op_family *family, const op_side *device, const op_side *ref,
+                          tri_value a, tri_value b) {
     tri_dtype dtype = tri_value_get(ref->c.graph, b)->dtype;
     if (tri_dtype_is_float(dtype)) return compare_numbers(family, device, ref, a, b);
     size_t bytes = tri_dtype_bytes(dtype);
@@ -229,7 +228,7 @@ static bool compare_value(const op_family *family, const side *device, const sid
     return true;
 }
 
-static bool compare_sides(const op_family *family, const side *device, const side *ref,
+static bool compare_sides(const op_family *family, const op_side *device, const op_side *ref,
                           bool in_place) {
     int common = ref->built < device->built ? ref->built : device->built;
     bool same = true;
@@ -261,7 +260,7 @@ typedef struct tally {
     int added; // how many outputs kernels added to what the outputs' memory held
 } tally;
 
-static void count_kernels(tally *t, const side *s) {
+static void count_kernels(tally *t, const op_side *s) {
     for (int i = 0; i < s->c.graph->node_count; i++) {
         const tri_node *node = &s->c.graph->nodes[i];
         const tri_kernel_def *def = tri_device_select(&s->device->description, s->c.graph, node);
@@ -282,7 +281,7 @@ static bool compare(const op_family *family, const tri_device_backend *backend, 
     tally used = {0};
     bool same = true;
     for (int round = 0; same && round < rounds; round++) {
-        side device, ref;
+        op_side device, ref;
         bool in_place = round % 2 == 1;
         uint64_t key = seed + (uint64_t)round;
         same = open_side(&device, family, backend, threads, dtype, key, in_place);
@@ -290,8 +289,8 @@ static bool compare(const op_family *family, const tri_device_backend *backend, 
         same = same && compare_sides(family, &device, &ref, in_place);
         count_kernels(&used, &device);
         used.added += op_added(device.session);
-        close_side(&device);
-        close_side(&ref);
+        op_side_close(&device);
+        op_side_close(&ref);
     }
     printf("  %s, %s:", family->name, tri_dtype_name(dtype));
     for (int i = 0; i < used.count; i++)

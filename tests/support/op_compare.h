@@ -71,10 +71,32 @@ typedef struct op_family {
     // True: one more rounding is tolerated in a half type on the device `cuda`, because its library
     // writes results in the half type before our kernel finishes them (bias, cast).
     bool rounds_on_gpu;
-    bool channels_last; // images have their channels last, on devices that have this layout
+    bool channels_last;       // images have their channels last, on devices that have this layout
 } op_family;
 
 extern const op_family op_families[]; // a NULL name ends the list
+
+// One random graph of a family on one device.
+typedef struct op_side {
+    op_case c;
+    tri_device *device;
+    op_session *session;
+    int built; // number of values before the layout pass added some
+} op_side;
+
+typedef struct op_side_options {
+    int threads; // 0: as many as OMP_NUM_THREADS says
+    tri_dtype dtype;
+    uint64_t seed;
+    bool deterministic; // kernels must give the same bits on any number of threads
+    bool in_place;      // nodes write over inputs where they can (op_session_open)
+} op_side_options;
+
+// Builds the graph that belongs to the seed, prepares it for the device and fills its sources, but
+// does not run it.
+void op_side_open(op_side *side, const op_family *family, const tri_device_backend *backend,
+                  op_side_options options);
+void op_side_close(op_side *side);
 
 // Builds `rounds` graphs of the family (a way to build a graph at random) and runs them on the
 // device and on `ref`; in every other graph, nodes write over inputs on the device where they can.

@@ -16,6 +16,8 @@
 // is one exception: with AVX-512 and an oneDNN that has Winograd (oneDNN 2), the gradient of a
 // weight with C · O > 96 · 96 is computed by oneDNN, because it is up to a fifth faster there.
 //
+// In a deterministic run our own kernels always compute Winograd's algorithm.
+//
 // BF16 never uses Winograd, and needs AVX512_BF16. Its weights have the layouts above with pairs of
 // input channels innermost or, for the gradient of the input, pairs of output channels. The
 // gradient of a weight is F32, and is reordered to the home layout.
@@ -129,8 +131,9 @@ tri_status conv_describe(const conv_request *request, dnnl_primitive_desc_t *out
     dnnl_engine_t engine;
     TRI_TRY(cpu_engine(&engine));
     set_steps(s, &c);
-    tri_activation activation = request->activation;
-    if (request->task != CONV_FORWARD) activation = TRI_ACTIVATION_NONE;
+    tri_activation activation = TRI_ACTIVATION_NONE; // ReLU is ours: see conv_primitives.c
+    if (request->task == CONV_FORWARD && request->activation == TRI_ACTIVATION_LEAKY_RELU)
+        activation = TRI_ACTIVATION_LEAKY_RELU;
     tri_status status = mds_of(s, request->formats, request->task, request->bias, &c);
     dnnl_status_t made = dnnl_success;
     if (status == TRI_OK) status = cpu_primitive_attr(activation, request->slope, &c.attr);
@@ -143,7 +146,7 @@ tri_status conv_describe(const conv_request *request, dnnl_primitive_desc_t *out
     return TRI_FAIL(TRI_UNSUPPORTED, "oneDNN has no such convolution: status %d", made);
 }
 
-cpu_primitive_facts conv_facts(const tri_device_description *device, const conv_request *request) {
+cpu_primitive_facts conv_ask(const tri_device_description *device, const conv_request *request) {
     const conv_shape *s = &request->shape;
     const conv_formats *f = &request->formats;
     int64_t slope;
@@ -213,8 +216,10 @@ static bool has_bias(const tri_node *node) {
 }
 
 static conv_request request_of(const tri_graph *graph, const tri_node *node, bool blocked) {
-    conv_request r = {
-        .task = task_of(node), .shape = conv_shape_of_node(graph, node), .bias = has_bias(node)};
+    conv_request r = {.task = task_of(node),
+                      .shape = conv_shape_of_node(graph, node),
+                      .bias = has_bias(node),
+                      .deterministic = graph->options.deterministic};
     if (blocked) r.formats = formats_of_task(&r.shape, r.task);
     if (r.task != CONV_FORWARD) return r;
     const tri_conv2d_attr *attr = node->attr;
@@ -298,31 +303,20 @@ static void layouts_blocked(const tri_device_description *device, const tri_grap
 }
 
 typedef struct conv_state {
-    const cpu_device *device;
-    cpu_primitive primitive;
+    conv_primitives *primitives;
     conv_task task;
     bool bias;
 } conv_state;
 
 static tri_status prepare_formats(tri_device *device, const tri_graph *graph, const tri_node *node,
                                   tri_kernel *kernel, bool blocked) {
-    static const int args[][4] = {
-        [CONV_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS},
-        [CONV_GRAD_INPUT] = {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC, 0},
-        [CONV_GRAD_WEIGHT] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS,
-                              DNNL_ARG_DIFF_BIAS},
-    };
-    cpu_use_threads(&device->description);
     conv_request r = request_of(graph, node, blocked);
     conv_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a convolution");
-    *state = (conv_state){.device = cpu_of(device), .task = r.task, .bias = r.bias};
+    *state = (conv_state){.task = r.task, .bias = r.bias};
     kernel->state = state;
-    dnnl_primitive_desc_t pd;
-    TRI_TRY(conv_describe(&r, &pd));
-    TRI_TRY(cpu_primitive_make(state->device, pd, args[state->task], 3 + state->bias,
-                               &state->primitive));
-    kernel->workspace_bytes = state->primitive.scratchpad_bytes;
+    TRI_TRY(conv_primitives_make(cpu_of(device), &r, &state->primitives));
+    kernel->workspace_bytes = conv_primitives_workspace(state->primitives);
     return TRI_OK;
 }
 
@@ -338,16 +332,15 @@ static tri_status prepare_plain(tri_device *device, const tri_graph *graph, cons
 
 static tri_status conv_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     conv_state *state = kernel->state;
-    cpu_use_threads(&state->device->head.description);
     void *data[] = {args->in[0], args->in[1], args->out[0], NULL};
     if (state->bias) data[3] = state->task == CONV_FORWARD ? args->in[2] : args->out[1];
-    return cpu_primitive_run(&state->primitive, data, args->workspace);
+    return conv_primitives_run(state->primitives, data, args->workspace);
 }
 
 static void conv_release(tri_kernel *kernel) {
     conv_state *state = kernel->state;
     if (!state) return;
-    cpu_primitive_release(&state->primitive);
+    conv_primitives_release(state->primitives);
     free(state);
 }
 

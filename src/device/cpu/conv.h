@@ -41,13 +41,29 @@ typedef struct conv_request {
     bool bias;                 // CONV_FORWARD adds a bias; CONV_GRAD_WEIGHT computes its gradient
     tri_activation activation; // the activation that CONV_FORWARD applies
     double slope;              // of leaky ReLU
+    bool deterministic;        // the bits must not depend on the number of threads
 } conv_request;
 
-// Makes the description of oneDNN's primitive for the request. Returns TRI_UNSUPPORTED if oneDNN
-// has no such primitive.
+// Makes the description of oneDNN's primitive for the request, without ReLU. Returns
+// TRI_UNSUPPORTED if oneDNN has no such primitive.
 tri_status conv_describe(const conv_request *request, dnnl_primitive_desc_t *out);
-// Asks oneDNN whether it has a primitive for the request, whether that is fast, and how much memory
-// it needs. The answers are kept in a cache.
+// Asks oneDNN whether it has one primitive for the request, whether that is fast, and how much
+// memory it needs. The answers are kept in a cache.
+cpu_primitive_facts conv_ask(const tri_device_description *device, const conv_request *request);
+// The same facts of the primitives by which the request is computed (conv_primitives): whether all
+// exist and are fast, and how much memory they need together.
 cpu_primitive_facts conv_facts(const tri_device_description *device, const conv_request *request);
+
+// The primitives that compute a request (conv_primitives.c). The caller releases *out, also after a
+// failure.
+typedef struct conv_primitives conv_primitives;
+tri_status conv_primitives_make(const cpu_device *device, const conv_request *request,
+                                conv_primitives **out);
+// How much memory a run needs: at most the scratchpad_bytes of conv_facts.
+size_t conv_primitives_workspace(const conv_primitives *primitives);
+// Computes. `data` are x, weight, y and bias; for CONV_GRAD_INPUT dy, weight, dx; for
+// CONV_GRAD_WEIGHT x, dy, dweight, dbias. A bias that the request does not have may be NULL.
+tri_status conv_primitives_run(conv_primitives *primitives, void *const *data, void *workspace);
+void conv_primitives_release(conv_primitives *primitives); // NULL allowed
 
 #endif

@@ -23,8 +23,8 @@ typedef struct one_output_state {
     bool bias;
     int64_t activation;
     float slope;
-    int64_t taps;            // weights of one channel: kernel height · kernel width
-    cpu_primitive primitive; // used only by the gradients
+    int64_t taps;                // weights of one channel: kernel height · kernel width
+    conv_primitives *primitives; // used only by the gradients
 } one_output_state;
 
 typedef struct one_output_job {
@@ -150,11 +150,12 @@ static conv_shape mirrored(const conv_shape *s) {
 
 // Makes the request to oneDNN: for dx the mirrored convolution, for dweight the gradient of its
 // weight.
-static conv_request request_of(const tri_node *node, const conv_shape *s) {
+static conv_request request_of(const tri_graph *graph, const tri_node *node, const conv_shape *s) {
     bool weight = node->op == &tri_op_conv2d_grad_weight;
     return (conv_request){.task = weight ? CONV_GRAD_WEIGHT : CONV_FORWARD,
                           .shape = mirrored(s),
-                          .formats = {CPU_PLAIN, CPU_OHWI16O, CPU_NCHW16C}};
+                          .formats = {CPU_PLAIN, CPU_OHWI16O, CPU_NCHW16C},
+                          .deterministic = graph->options.deterministic};
 }
 
 static tri_status one_output_workspace(const tri_device_description *device, const tri_graph *graph,
@@ -165,7 +166,7 @@ static tri_status one_output_workspace(const tri_device_description *device, con
         *out += (size_t)(s.out[1] * CPU_BLOCK * device->threads) * sizeof(float);
         return TRI_OK;
     }
-    conv_request request = request_of(node, &s);
+    conv_request request = request_of(graph, node, &s);
     cpu_primitive_facts facts = conv_facts(device, &request);
     if (!facts.exists) return TRI_FAIL(TRI_UNSUPPORTED, "oneDNN has no such convolution");
     *out += facts.scratchpad_bytes;
@@ -174,11 +175,6 @@ static tri_status one_output_workspace(const tri_device_description *device, con
 
 static tri_status one_output_prepare(tri_device *device, const tri_graph *graph,
                                      const tri_node *node, tri_kernel *kernel) {
-    static const int args[][3] = {
-        [CONV_GRAD_INPUT] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
-        [CONV_GRAD_WEIGHT] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS},
-    };
-    cpu_use_threads(&device->description);
     one_output_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a convolution");
     *state = (one_output_state){.device = cpu_of(device), .s = conv_shape_of_node(graph, node)};
@@ -195,11 +191,10 @@ static tri_status one_output_prepare(tri_device *device, const tri_graph *graph,
     bool weight = node->op == &tri_op_conv2d_grad_weight;
     state->task = weight ? CONV_GRAD_WEIGHT : CONV_GRAD_INPUT;
     state->bias = weight && ((const tri_conv2d_grad_attr *)node->attr)->has_bias;
-    conv_request request = request_of(node, &state->s);
-    dnnl_primitive_desc_t pd;
-    TRI_TRY(conv_describe(&request, &pd));
-    TRI_TRY(cpu_primitive_make(state->device, pd, args[state->task], 3, &state->primitive));
-    kernel->workspace_bytes = packed_bytes(&state->s) + state->primitive.scratchpad_bytes;
+    conv_request request = request_of(graph, node, &state->s);
+    TRI_TRY(conv_primitives_make(state->device, &request, &state->primitives));
+    kernel->workspace_bytes =
+        packed_bytes(&state->s) + conv_primitives_workspace(state->primitives);
     return TRI_OK;
 }
 
@@ -214,7 +209,6 @@ static tri_status one_output_run(const tri_kernel *kernel, const tri_kernel_args
     one_output_state *state = kernel->state;
     float *packed = args->workspace;
     void *rest = (char *)args->workspace + packed_bytes(&state->s);
-    cpu_use_threads(&state->device->head.description);
     if (state->task == CONV_FORWARD) {
         pack_weight(state, args->in[1], packed, false);
         one_output_job job = {.state = state,
@@ -228,11 +222,11 @@ static tri_status one_output_run(const tri_kernel *kernel, const tri_kernel_args
     }
     if (state->task == CONV_GRAD_INPUT) {
         pack_weight(state, args->in[1], packed, true);
-        void *data[] = {args->in[0], packed, args->out[0]};
-        return cpu_primitive_run(&state->primitive, data, rest);
+        void *data[] = {args->in[0], packed, args->out[0], NULL};
+        return conv_primitives_run(state->primitives, data, rest);
     }
-    void *data[] = {args->in[1], args->in[0], packed};
-    TRI_TRY(cpu_primitive_run(&state->primitive, data, rest));
+    void *data[] = {args->in[1], args->in[0], packed, NULL};
+    TRI_TRY(conv_primitives_run(state->primitives, data, rest));
     unpack_rotated(state, packed, args->out[0]);
     if (state->bias)
         *(float *)args->out[1] =
@@ -243,7 +237,7 @@ static tri_status one_output_run(const tri_kernel *kernel, const tri_kernel_args
 static void one_output_release(tri_kernel *kernel) {
     one_output_state *state = kernel->state;
     if (!state) return;
-    cpu_primitive_release(&state->primitive);
+    conv_primitives_release(state->primitives);
     free(state);
 }
 

@@ -279,8 +279,10 @@ static CPU_LANES_TARGET void reduce_range(void *context, int64_t begin, int64_t 
 static bool grad_supports(const tri_device_description *device, const tri_graph *graph,
                           const tri_node *node) {
     conv_shape s = conv_shape_of_node(graph, node);
-    bool fast = s.c * s.o <= MOST_CHANNELS || CPU_LANES != 16 || !onednn_has_winograd();
-    return cpu_lanes_are_of(device) && s.n > 0 && fast && conv_is_winograd(&s);
+    // oneDNN's order of sums depends on the number of threads.
+    bool ours = s.c * s.o <= MOST_CHANNELS || CPU_LANES != 16 || !onednn_has_winograd() ||
+                graph->options.deterministic;
+    return cpu_lanes_are_of(device) && s.n > 0 && ours && conv_is_winograd(&s);
 }
 
 static void grad_layouts(const tri_device_description *device, const tri_graph *graph,
