@@ -4,10 +4,12 @@ the failure is noticed and named, nothing is left behind, and the run can be res
 
 usage: test_train_faults.py BUILD_FOLDER
 """
+import json
 import os
 import random
 import resource
 import signal
+import struct
 import sys
 import tempfile
 import time
@@ -190,6 +192,30 @@ def check_not_finite(folder):
             assert entries(place, "end")[-1]["status"] == "failed"
 
 
+def check_nan_in_weights(folder):
+    """NaN in one bias of the initial weights ends a run, for every instruction set."""
+    words = [*SYNTHETIC, "data.samples=64", "data.test_samples=8", "batch.global=16",
+             "trainer.max_steps=1", "trainer.limit_val_batches=0"]
+    place = os.path.join(folder, "weights")
+    run(train("mnist-cnn", place, *words))
+    with open(os.path.join(last(place), "model.safetensors"), "rb") as file:
+        data = bytearray(file.read())
+    size, = struct.unpack_from("<Q", data)
+    begin, end = json.loads(data[8:8 + size])["conv1.bias"]["data_offsets"]
+    for at in range(8 + size + begin, 8 + size + end, 4):
+        struct.pack_into("<f", data, at, float("nan"))
+    changed = os.path.join(folder, "changed.safetensors")
+    with open(changed, "wb") as file:
+        file.write(data)
+    for isa, precision in (("bf16", "32-true"), ("bf16", "bf16-mixed"), ("avx512", "32-true"),
+                           ("avx2", "32-true")):
+        place = os.path.join(folder, f"nan-{isa}-{precision}")
+        done = run(train("mnist-cnn", place, *words, f"init={changed}",
+                         f"trainer.precision={precision}"), 1,
+                   env={**os.environ, "TRIREME_CPU_ISA": isa})
+        assert "step 1: the loss is nan" in done.stderr, f"{isa}, {precision}: {done.stderr}"
+
+
 def check_shortened_data(folder):
     """If the file of training data is truncated during a run, the run ends with code 1 and a line
     that names the file."""
@@ -219,8 +245,9 @@ def main():
     with (tempfile.TemporaryDirectory(prefix="trireme-faults-") as folder,
           tempfile.TemporaryDirectory(prefix="trireme-tmp-") as temporary):
         os.environ["TMPDIR"] = temporary
-        for check in (check_not_finite, check_shortened_data, check_no_room, check_restart,
-                      check_under_the_launcher, check_everything_killed, check_lost_ranks):
+        for check in (check_not_finite, check_nan_in_weights, check_shortened_data, check_no_room,
+                      check_restart, check_under_the_launcher, check_everything_killed,
+                      check_lost_ranks):
             timed(check, folder)
 
 

@@ -55,6 +55,19 @@ tri_value op_step_scalars(op_case *c, int update, bool skip);
 // Fills the case's sources (inputs and parameters) with random numbers.
 void op_sources_fill(op_session *session, const op_case *c);
 
+// Which results must be NaN or infinite as on `ref` if an input has NaN or an infinity.
+typedef enum op_not_finite {
+    OP_NOT_FINITE_ALIKE, // all
+    // All if the input has NaN. An infinity may become NaN or spread, because a device computes the
+    // same formula by other terms (x · scale + shift), whose difference of infinities is NaN.
+    OP_INFINITY_SPREADS,
+    // More results may be not finite than on `ref`, because a device multiplies by 0 what `ref`
+    // leaves out: padding, and keys that are masked.
+    OP_NOT_FINITE_SPREADS,
+    // None: which of several numbers a max pooling selects depends on what has spread before it.
+    OP_NOT_FINITE_ANYWHERE,
+} op_not_finite;
+
 // A way to build a graph at random, and how far results may differ: |a - b| <= tolerance * the
 // largest |b| of the tensor. U8 and I64 results must be equal.
 typedef struct op_family {
@@ -72,6 +85,7 @@ typedef struct op_family {
     // writes results in the half type before our kernel finishes them (bias, cast).
     bool rounds_on_gpu;
     bool channels_last;       // images have their channels last, on devices that have this layout
+    op_not_finite not_finite; // what op_compare_not_finite compares
 } op_family;
 
 extern const op_family op_families[]; // a NULL name ends the list
@@ -113,6 +127,14 @@ void op_compare_each(const op_family *families, size_t count, const tri_device_b
 // Calls op_compare_each for the families of the list op_families.
 void op_compare_all(const tri_device_backend *backend, int threads, tri_dtype dtype, uint64_t seed,
                     int rounds);
+// Builds `rounds` graphs of each family and plants NaN, and infinity or −infinity, in some elements
+// of each input, one input after the other. The results that are NaN or infinite must be those of
+// `ref`. Exceptions are the families that say so (op_not_finite) and Winograd's algorithm, which
+// computes with sums of pixels: they may make more results of the graph not finite. But what is not
+// finite on `ref` must not be finite, and what is NaN because of a NaN must be NaN. (op_compare
+// checks that finite inputs give finite results.)
+void op_compare_not_finite(const tri_device_backend *backend, tri_dtype dtype, uint64_t seed,
+                           int rounds);
 // Every loss and metric of the device must refuse a label that is not a class, and the embedding a
 // token that is not in the vocabulary, with TRI_BAD_INPUT.
 void op_compare_bad_labels(const tri_device_backend *backend);

@@ -1,20 +1,9 @@
 // Builds random graphs of each op, which op_compare runs on two devices. A `case` (op_case) is one
-// such graph while it is being built. Half of the numbers of channels are multiples of 16, as the
-// CPU's layouts in blocks of 16 channels need them.
+// such graph while it is being built.
 #include "support/op_families.h"
 
 #include <string.h>
 #include <trireme/nn.h>
-
-static int64_t channels(op_case *c) {
-    static const int64_t some[] = {1, 2, 3, 5, 8, 16, 16, 32, 48, 64};
-    return some[op_draw(c, 0, 9)];
-}
-
-static tri_shape image(op_case *c, int64_t n, int64_t ch, int64_t smallest) {
-    int64_t largest = op_chance(c, 30) ? 28 : 12;
-    return tri_shape_of(n, ch, op_draw(c, smallest, largest), op_draw(c, smallest, largest));
-}
 
 static tri_shape any_shape(op_case *c) {
     tri_shape shape = {.rank = (int)op_draw(c, 1, 4)};
@@ -33,58 +22,6 @@ static tri_value norm_input(op_case *c, tri_shape shape, int64_t *narrow) {
     return op_wide_unit(c, shape);
 }
 
-static int64_t window(int64_t in, int64_t kernel, int64_t stride, int64_t padding,
-                      int64_t dilation) {
-    return (in + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
-}
-
-// Draws a convolution. Many are as in the models: stride 1, dilation 1, one group. Those that are
-// `regular` can be computed by Winograd's algorithm.
-static void draw_conv(op_case *c, tri_conv2d_attr *a, tri_shape *x, tri_shape *weight,
-                      tri_shape *y) {
-    bool regular = op_chance(c, 30), plain = regular || op_chance(c, 50);
-    int64_t kernel = regular ? 3 : op_draw(c, 1, 5), other = regular ? 3 : kernel;
-    if (!plain) other = op_draw(c, 1, 5);
-    *a = (tri_conv2d_attr){.groups = plain ? 1 : op_draw(c, 1, 2), .slope = 0.25};
-    int64_t in = regular ? 16 * op_draw(c, 1, 2) : channels(c);
-    int64_t out = regular ? 16 * op_draw(c, 1, 2) : channels(c);
-    *x = image(c, op_draw(c, 1, 3), in * a->groups, regular ? 10 : 1);
-    *weight = tri_shape_of(out * a->groups, in, kernel, other);
-    a->activation = op_draw(c, 0, 2);
-    a->direct = op_chance(c, 30);
-    *y = tri_shape_of(x->dims[0], out * a->groups, 0, 0);
-    for (int i = 0; i < 2; i++) {
-        a->stride[i] = plain ? 1 : op_draw(c, 1, 3);
-        a->dilation[i] = plain ? 1 : op_draw(c, 1, 2);
-        a->padding[i] = op_draw(c, 0, 2);
-        int64_t reach = a->dilation[i] * (weight->dims[2 + i] - 1) + 1;
-        if (x->dims[2 + i] + 2 * a->padding[i] < reach) x->dims[2 + i] = reach;
-        y->dims[2 + i] = window(x->dims[2 + i], weight->dims[2 + i], a->stride[i], a->padding[i],
-                                a->dilation[i]);
-    }
-}
-
-static void build_conv2d(op_case *c) {
-    tri_conv2d_attr a;
-    tri_shape x, w, y;
-    draw_conv(c, &a, &x, &w, &y);
-    tri_value in[] = {numbers(c, x), numbers(c, w), {0}};
-    if (op_chance(c, 70)) in[2] = numbers(c, tri_shape_of(w.dims[0]));
-    op_add(c, &tri_op_conv2d, in, &a);
-}
-
-static void build_conv2d_grad(op_case *c) {
-    tri_conv2d_grad_attr a = {.has_bias = op_chance(c, 70)};
-    tri_shape x, w, y;
-    draw_conv(c, &a.conv, &x, &w, &y);
-    tri_value xv = numbers(c, x), wv = numbers(c, w), dy = numbers(c, y);
-    a.shape = w;
-    op_add(c, &tri_op_conv2d_grad_weight, (tri_value[]){xv, dy}, &a);
-    a.shape = x;
-    a.has_bias = false;
-    op_add(c, &tri_op_conv2d_grad_input, (tri_value[]){dy, wv}, &a);
-}
-
 static tri_shape linear_x(op_case *c, int64_t axes, int64_t *inputs) {
     static const int64_t some[] = {1, 3, 10, 16, 17, 64, 100, 256};
     tri_shape x = {.rank = 1, .dims = {op_draw(c, 1, 20)}};
@@ -93,7 +30,7 @@ static tri_shape linear_x(op_case *c, int64_t axes, int64_t *inputs) {
         x.dims[x.rank++] = some[op_draw(c, 0, 7)];
     }
     for (int i = 0; axes > 1 && i < axes; i++)
-        x.dims[x.rank++] = i == 0 ? channels(c) : op_draw(c, 1, 6);
+        x.dims[x.rank++] = i == 0 ? op_channels(c) : op_draw(c, 1, 6);
     *inputs = 1;
     for (int i = x.rank - (int)axes; i < x.rank; i++) *inputs *= x.dims[i];
     return x;
@@ -211,12 +148,12 @@ static void build_concat(op_case *c) {
 static void build_max_pool2d(op_case *c) {
     tri_max_pool2d_attr a = {.relu = op_chance(c, 50), .key = 31};
     bool usual = op_chance(c, 60); // windows of 2 x 2
-    tri_shape x = image(c, op_draw(c, 1, 4), channels(c), 3), y = x;
+    tri_shape x = op_image(c, op_draw(c, 1, 4), op_channels(c), 3), y = x;
     for (int i = 0; i < 2; i++) {
         a.kernel[i] = usual ? 2 : op_draw(c, 1, 3);
         a.stride[i] = usual ? 2 : op_draw(c, 1, 3);
         a.padding[i] = usual ? 0 : op_draw(c, 0, a.kernel[i] / 2);
-        y.dims[2 + i] = window(x.dims[2 + i], a.kernel[i], a.stride[i], a.padding[i], 1);
+        y.dims[2 + i] = op_window(x.dims[2 + i], a.kernel[i], a.stride[i], a.padding[i], 1);
     }
     tri_value in[] = {numbers(c, x), {0}}, dy = numbers(c, y);
     if (op_chance(c, 50)) {
@@ -231,14 +168,14 @@ static void build_max_pool2d(op_case *c) {
 static void build_avg_pool2d(op_case *c) {
     tri_avg_pool2d_attr a = {.exclude_padding = op_chance(c, 30)};
     bool adapts = op_chance(c, 40), to_one = op_chance(c, 50);
-    tri_shape x = image(c, op_draw(c, 1, 4), channels(c), adapts ? 1 : 3), y = x;
+    tri_shape x = op_image(c, op_draw(c, 1, 4), op_channels(c), adapts ? 1 : 3), y = x;
     for (int i = 0; i < 2; i++) {
         a.kernel[i] = op_draw(c, 1, 3);
         a.stride[i] = op_draw(c, 1, 3);
         a.padding[i] = op_draw(c, 0, a.kernel[i] / 2);
         if (adapts) a.out[i] = to_one ? 1 : op_draw(c, 1, 7);
         y.dims[2 + i] =
-            adapts ? a.out[i] : window(x.dims[2 + i], a.kernel[i], a.stride[i], a.padding[i], 1);
+            adapts ? a.out[i] : op_window(x.dims[2 + i], a.kernel[i], a.stride[i], a.padding[i], 1);
     }
     tri_value in = numbers(c, x), dy = numbers(c, y);
     op_add(c, &tri_op_avg_pool2d, &in, &a);
@@ -259,7 +196,7 @@ static void draw_norm_pool(op_case *c, tri_shape x, tri_batch_norm_attr *a, tri_
         a->pool.stride[i] = usual ? 2 : op_draw(c, 1, 4);
         a->pool.padding[i] = usual ? 0 : op_draw(c, 0, a->pool.kernel[i] / 2);
         y.dims[2 + i] =
-            window(x.dims[2 + i], a->pool.kernel[i], a->pool.stride[i], a->pool.padding[i], 1);
+            op_window(x.dims[2 + i], a->pool.kernel[i], a->pool.stride[i], a->pool.padding[i], 1);
     }
     *dy = numbers(c, y);
     *mask = pools ? (tri_value){0} : numbers(c, x);
@@ -273,7 +210,7 @@ static void draw_norm_pool(op_case *c, tri_shape x, tri_batch_norm_attr *a, tri_
 
 static void build_batch_norm(op_case *c) {
     tri_batch_norm_attr a = {.eps = 1e-5, .relu = op_chance(c, 50)};
-    tri_shape x = op_chance(c, 70) ? image(c, op_draw(c, 2, 4), channels(c), 1)
+    tri_shape x = op_chance(c, 70) ? op_image(c, op_draw(c, 2, 4), op_channels(c), 1)
                                    : tri_shape_of(op_draw(c, 2, 9), op_draw(c, 1, 40));
     tri_shape ch = tri_shape_of(x.dims[1]);
     tri_value xv = norm_input(c, x, &a.narrow), weight = op_wide_unit(c, ch),
@@ -292,7 +229,7 @@ static void build_batch_norm(op_case *c) {
 static void build_batch_norm_shared(op_case *c) {
     tri_batch_norm_shared_attr a = {.norm = {.eps = 1e-5, .relu = op_chance(c, 50)},
                                     .replicas.slices = op_draw(c, 1, 3)};
-    tri_shape x = op_chance(c, 70) ? image(c, op_draw(c, 1, 4), channels(c), 1)
+    tri_shape x = op_chance(c, 70) ? op_image(c, op_draw(c, 1, 4), op_channels(c), 1)
                                    : tri_shape_of(op_draw(c, 1, 9), op_draw(c, 1, 40));
     tri_shape ch = tri_shape_of(x.dims[1]);
     tri_value xv = norm_input(c, x, &a.norm.narrow), weight = op_wide_unit(c, ch),
@@ -401,7 +338,7 @@ static void build_vocab_parallel_loss(op_case *c) {
 }
 
 static void build_embedding(op_case *c) {
-    int64_t tokens = op_draw(c, 1, 300), width = channels(c);
+    int64_t tokens = op_draw(c, 1, 300), width = op_channels(c);
     tri_shape ids = tri_shape_of(op_draw(c, 1, 4), op_draw(c, 1, 90)), y = ids;
     y.dims[y.rank++] = width;
     tri_embedding_grad_attr a = {.shape = tri_shape_of(tokens, width)};
@@ -505,7 +442,7 @@ static void build_sigmoid(op_case *c) {
 }
 
 static void build_distance_loss(op_case *c) {
-    tri_shape shape = op_chance(c, 30) ? image(c, 3, 1, 1) : any_shape(c);
+    tri_shape shape = op_chance(c, 30) ? op_image(c, 3, 1, 1) : any_shape(c);
     tri_value in[] = {numbers(c, shape), numbers(c, shape), tri_scalar(c->graph, TRI_SCALAR_SEED)};
     tri_value binary[] = {op_numbers(c, shape, -9, 9), op_numbers(c, shape, 0, 1), in[2]};
     op_add(c, &tri_op_binary_cross_entropy, binary, NULL);
@@ -530,7 +467,7 @@ static tri_layout draw_layout(op_case *c) {
 
 static void build_reorder(op_case *c) {
     tri_value x =
-        tri_input(c->graph, "x", c->dtype, image(c, op_draw(c, 1, 20), op_draw(c, 1, 40), 1));
+        tri_input(c->graph, "x", c->dtype, op_image(c, op_draw(c, 1, 20), op_draw(c, 1, 40), 1));
     c->sources[c->source_count++] = (op_source){x, OP_SOURCE_NUMBERS, -1, 1};
     c->graph->values[x.id].layout = draw_layout(c);
     tri_value y = tri_node_add(c->graph, &tri_op_reorder, &x, 1, NULL, "");
@@ -538,8 +475,21 @@ static void build_reorder(op_case *c) {
 }
 
 const op_family op_families[] = {
-    {.name = "conv2d", .build = build_conv2d, .tolerance = 1e-4, .rounds_on_gpu = true},
-    {.name = "conv2d_grad", .build = build_conv2d_grad, .tolerance = 1e-4, .rounds_on_gpu = true},
+    {.name = "conv2d",
+     .build = op_build_conv2d,
+     .tolerance = 1e-4,
+     .rounds_on_gpu = true,
+     .not_finite = OP_NOT_FINITE_SPREADS},
+    {.name = "conv2d_grad",
+     .build = op_build_conv2d_grad,
+     .tolerance = 1e-4,
+     .rounds_on_gpu = true,
+     .not_finite = OP_NOT_FINITE_SPREADS},
+    {.name = "conv2d of images",
+     .build = op_build_conv2d_first,
+     .tolerance = 1e-4,
+     .rounds_on_gpu = true,
+     .not_finite = OP_NOT_FINITE_SPREADS},
     {.name = "linear", .build = build_linear, .tolerance = 1e-5},
     {.name = "linear_grad", .build = build_linear_grad, .tolerance = 1e-5},
     {.name = "linear on many rows", .build = build_linear_rows, .tolerance = 1e-5},
@@ -547,8 +497,14 @@ const op_family op_families[] = {
     {.name = "concat and split", .build = build_concat, .tolerance = 0},
     {.name = "max_pool2d", .build = build_max_pool2d, .tolerance = 1e-6},
     {.name = "avg_pool2d", .build = build_avg_pool2d, .tolerance = 1e-5},
-    {.name = "batch_norm", .build = build_batch_norm, .tolerance = 2e-5},
-    {.name = "batch_norm_shared", .build = build_batch_norm_shared, .tolerance = 2e-5},
+    {.name = "batch_norm",
+     .build = build_batch_norm,
+     .tolerance = 2e-5,
+     .not_finite = OP_INFINITY_SPREADS},
+    {.name = "batch_norm_shared",
+     .build = build_batch_norm_shared,
+     .tolerance = 2e-5,
+     .not_finite = OP_INFINITY_SPREADS},
     {.name = "dropout", .build = build_dropout, .tolerance = 1e-6},
     {.name = "log_softmax", .build = build_log_softmax, .tolerance = 1e-5},
     {.name = "class losses", .build = build_class_loss, .tolerance = 1e-5},
@@ -565,13 +521,18 @@ const op_family op_families[] = {
      .build = build_attention,
      .tolerance = 2e-5,
      .rounding = 1e-5,
-     .half_tolerance = 0.01},
+     .half_tolerance = 0.01,
+     .not_finite = OP_NOT_FINITE_SPREADS},
     {.name = "gated", .build = build_gated, .tolerance = 1e-5},
     {.name = "sigmoid", .build = build_sigmoid, .tolerance = 1e-6},
     {.name = "distance losses", .build = build_distance_loss, .tolerance = 1e-5},
     {.name = "updates", .build = op_build_update, .tolerance = 1e-5},
     {.name = "numbers of a step", .build = op_build_step_numbers, .tolerance = 1e-12},
     {.name = "reorder", .build = build_reorder, .tolerance = 0, .any_layout = true},
-    {.name = "network", .build = op_build_network, .tolerance = 1e-3, .half_tolerance = 0.03},
+    {.name = "network",
+     .build = op_build_network,
+     .tolerance = 1e-3,
+     .half_tolerance = 0.03,
+     .not_finite = OP_NOT_FINITE_ANYWHERE},
     {0},
 };

@@ -1,5 +1,5 @@
-// Helpers and declarations that op_families.c and op_families_training.c share. These files build
-// random graphs of ops, which op_compare runs on two devices.
+// Helpers and declarations that op_families.c, op_families_conv.c and op_families_training.c share.
+// These files build random graphs of ops, which op_compare runs on two devices.
 #ifndef TRIREME_TESTS_OP_FAMILIES_H
 #define TRIREME_TESTS_OP_FAMILIES_H
 
@@ -14,6 +14,29 @@ static inline tri_value op_wide_unit(op_case *c, tri_shape shape) {
     return op_wide(c, shape, -1, 1);
 }
 
+// Draws a number of channels. Half of them are multiples of 16, as the CPU's layouts in blocks of
+// 16 channels need them.
+static inline int64_t op_channels(op_case *c) {
+    static const int64_t some[] = {1, 2, 3, 5, 8, 16, 16, 32, 48, 64};
+    return some[op_draw(c, 0, 9)];
+}
+
+// Draws the shape of n images of `ch` channels, at least `smallest` pixels high and wide.
+static inline tri_shape op_image(op_case *c, int64_t n, int64_t ch, int64_t smallest) {
+    int64_t largest = op_chance(c, 30) ? 28 : 12;
+    return tri_shape_of(n, ch, op_draw(c, smallest, largest), op_draw(c, smallest, largest));
+}
+
+// How many windows of a convolution or pooling fit along an axis.
+static inline int64_t op_window(int64_t in, int64_t kernel, int64_t stride, int64_t padding,
+                                int64_t dilation) {
+    return (in + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
+}
+
+// Defined in op_families_conv.c.
+void op_build_conv2d(op_case *c);
+void op_build_conv2d_grad(op_case *c);
+void op_build_conv2d_first(op_case *c);
 // Defined in op_families_training.c.
 void op_build_update(op_case *c);
 void op_build_step_numbers(op_case *c);

@@ -10,6 +10,16 @@
 
 enum { CLASS_LANES = 64 };
 
+CPU_SCALAR bool cpu_row_has_nan(const void *row, int64_t classes, bool bf16) {
+    int found = 0;
+    for (int64_t i = 0; i < classes; i++) {
+        float x = cpu_get(row, bf16, i);
+        found |= x != x;
+    }
+    return found;
+}
+
+// Finds the largest number of a row. Numbers that are NaN are passed over.
 CPU_SCALAR float cpu_largest_of_row(const void *row, int64_t classes, bool bf16) {
     float lane[CLASS_LANES];
     int64_t whole = classes / CLASS_LANES * CLASS_LANES;

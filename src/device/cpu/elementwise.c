@@ -47,7 +47,7 @@ typedef uint16_t bf16;
 
 #define RELU (A <= 0 ? 0 : A) // written so that NaN stays NaN
 #define LEAKY_RELU (A > 0 ? A : A * slope)
-#define ACTIVATION_GRAD (A > 0 ? B : slope == 0 ? 0 : B * slope)
+#define ACTIVATION_GRAD (!(A <= 0) ? B : slope == 0 ? 0 : B * slope) // passes on if A is NaN
 
 ELEMENTWISE(relu, f32, f32, f32, RELU)
 ELEMENTWISE(relu_bf16, bf16, bf16, bf16, RELU)

@@ -119,9 +119,9 @@ CPU_INLINE norm_dy dy_of_plane(const norm_job *job, int64_t plane, int thread, b
     return dy;
 }
 
-// Loads the gradient of pixel number `pixel` of a plane. With a fused ReLU, it is 0 where y is not
-// positive. With max pooling it is dy of the pixel's window, or 0 if the window's maximum is
-// another pixel.
+// Loads the gradient of pixel number `pixel` of a plane. With a fused ReLU, it is 0 where y is 0
+// (but not where y is NaN). With max pooling it is dy of the pixel's window, or 0 if the window's
+// maximum is another pixel.
 CPU_INLINE __m512 load_dy(norm_dy from, bool bf16, bool pools, int64_t pixel) {
     const norm_state *s = from.job->state;
     if (pools) {
@@ -134,7 +134,7 @@ CPU_INLINE __m512 load_dy(norm_dy from, bool bf16, bool pools, int64_t pixel) {
     __m512 dy = load(from.job->dy, bf16, from.first + pixel);
     if (!s->relu) return dy;
     __m512 y = load(from.job->y, bf16, from.first + pixel);
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(y, _mm512_setzero_ps(), _CMP_GT_OQ), dy);
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(y, _mm512_setzero_ps(), _CMP_NLE_UQ), dy);
 }
 
 // The F32 sums of a run of pixels: of dy, and of dy · (x − mean).

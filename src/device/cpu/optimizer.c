@@ -38,19 +38,24 @@ typedef struct update_job {
     float beta1, beta2, rest1, rest2, root, eps;
 } update_job;
 
+// The scaled gradient with weight decay. Without weight decay, a parameter that is not finite
+// leaves the gradient as it is.
+static inline __attribute__((always_inline)) float gradient_of(const update_job *job, float grad,
+                                                               float param) {
+    return job->decay == 0 ? job->scale * grad : job->scale * grad + job->decay * param;
+}
+
 CPU_BODY sgd_body(void *context, int64_t begin, int64_t end) {
     const update_job job = *(const update_job *)context;
     float *restrict p = job.param, *restrict b = job.state1;
     const float *restrict grad = job.grad;
     if (!b) {
-        for (int64_t i = begin; i < end; i++)
-            p[i] -= job.lr * (job.scale * grad[i] + job.decay * p[i]);
+        for (int64_t i = begin; i < end; i++) p[i] -= job.lr * gradient_of(&job, grad[i], p[i]);
         return;
     }
-    float old = job.first ? 0 : job.momentum, fresh = job.first ? 1 : job.damping;
     for (int64_t i = begin; i < end; i++) {
-        float g = job.scale * grad[i] + job.decay * p[i];
-        b[i] = old * b[i] + fresh * g;
+        float g = gradient_of(&job, grad[i], p[i]);
+        b[i] = job.first ? g : job.momentum * b[i] + job.damping * g;
         p[i] -= job.lr * (job.nesterov ? g + job.momentum * b[i] : b[i]);
     }
 }
@@ -61,7 +66,7 @@ CPU_BODY adam_body(void *context, int64_t begin, int64_t end) {
     float *restrict p = job.param, *restrict m = job.state1, *restrict v = job.state2;
     const float *restrict grad = job.grad;
     for (int64_t i = begin; i < end; i++) {
-        float g = job.scale * grad[i] + job.decay * p[i];
+        float g = gradient_of(&job, grad[i], p[i]);
         m[i] = job.beta1 * m[i] + job.rest1 * g;
         v[i] = job.beta2 * v[i] + job.rest2 * g * g;
         p[i] = job.shrink * p[i] - job.lr * m[i] / (sqrtf(v[i]) * job.root + job.eps);
@@ -74,7 +79,7 @@ CPU_BODY adadelta_body(void *context, int64_t begin, int64_t end) {
     float *restrict p = job.param, *restrict s = job.state1, *restrict a = job.state2;
     const float *restrict grad = job.grad;
     for (int64_t i = begin; i < end; i++) {
-        float g = job.scale * grad[i] + job.decay * p[i];
+        float g = gradient_of(&job, grad[i], p[i]);
         s[i] = job.beta1 * s[i] + job.rest1 * g * g;
         float d = sqrtf((a[i] + job.eps) / (s[i] + job.eps)) * g;
         a[i] = job.beta1 * a[i] + job.rest1 * d * d;

@@ -32,9 +32,11 @@ typedef struct vocab_job {
 CPU_BODY largest_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const vocab_job *job = context;
     int64_t width = job->state->width;
-    for (int64_t r = begin; r < end; r++)
-        ((float *)job->out)[r] =
-            cpu_largest_of_row(cpu_row(job->scores, bf16, r * width), width, bf16);
+    for (int64_t r = begin; r < end; r++) {
+        const void *row = cpu_row(job->scores, bf16, r * width);
+        bool nan = cpu_row_has_nan(row, width, bf16);
+        ((float *)job->out)[r] = nan ? NAN : cpu_largest_of_row(row, width, bf16);
+    }
 }
 CPU_TYPED_RANGES(largest)
 

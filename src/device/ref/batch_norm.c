@@ -116,7 +116,7 @@ REF_BODY ref_array plane_gradient(const ref_node *node, const tri_kernel_args *a
         ref_pool_scatter(&a->pool, &node->s.in[0], &node->s.in[2],
                          (const uint8_t *)args->in[1] + at, dy, 1, out);
     for (int64_t i = 0; a->pool.kernel[0] == 0 && i < sizes.inner; i++)
-        put(out, i, a->relu && !(get(y, i) > 0) ? 0 : get(dy, i));
+        put(out, i, a->relu && get(y, i) <= 0 ? 0 : get(dy, i));
     return out;
 }
 

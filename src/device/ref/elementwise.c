@@ -45,7 +45,7 @@ REF_BODY tri_status activation_grad_body(const ref_node *node, const tri_kernel_
                    : a->activation == TRI_ACTIVATION_RELU ? 0
                                                           : a->slope;
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
-        put(dx, i, get(y, i) > 0 ? get(dy, i) : slope == 0 ? 0 : get(dy, i) * slope);
+        put(dx, i, !(get(y, i) <= 0) ? get(dy, i) : slope == 0 ? 0 : get(dy, i) * slope);
     return TRI_OK;
 }
 

@@ -231,7 +231,7 @@ REF_BODY tri_status row_max_body(const ref_node *node, const tri_kernel_args *ar
         ref_array x = ref_from(ref_input(args, 0, f64), r * width);
         put(y, r, get(x, 0));
         for (int64_t k = 1; k < width; k++)
-            if (get(x, k) > get(y, r)) put(y, r, get(x, k));
+            if (get(x, k) > get(y, r) || isnan(get(x, k))) put(y, r, get(x, k));
     }
     return TRI_OK;
 }

@@ -8,6 +8,12 @@
 
 #include <math.h>
 
+// Adds the weight decay to a gradient. Without weight decay, a parameter that is not finite leaves
+// the gradient as it is.
+REF_BODY double decayed(double gradient, double decay, double param) {
+    return decay == 0 ? gradient : gradient + decay * param;
+}
+
 REF_BODY tri_status sgd_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     const tri_sgd_attr *a = (const void *)node->attr;
     ref_array param = ref_input(args, 0, f64), buffer = ref_input(args, 3, f64);
@@ -16,8 +22,8 @@ REF_BODY tri_status sgd_body(const ref_node *node, const tri_kernel_args *args, 
     if (step[TRI_STEP_SKIP] != 0) return TRI_OK;
     bool first = step[TRI_STEP_UPDATE] <= 1;
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++) {
-        double g = get(grad, i) * step[TRI_STEP_GRADIENT_SCALE];
-        g += a->weight_decay * get(param, i);
+        double g =
+            decayed(get(grad, i) * step[TRI_STEP_GRADIENT_SCALE], a->weight_decay, get(param, i));
         if (buffer.at) {
             double b = first ? g : a->momentum * get(buffer, i) + (1 - a->dampening) * g;
             put(buffer, i, b);
@@ -43,7 +49,7 @@ REF_BODY tri_status adam_body(const ref_node *node, const tri_kernel_args *args,
         if (a->decoupled)
             p *= 1 - lr * a->weight_decay;
         else
-            g += a->weight_decay * p;
+            g = decayed(g, a->weight_decay, p);
         double m = a->beta1 * get(exp_avg, i) + (1 - a->beta1) * g;
         double v = a->beta2 * get(exp_avg_sq, i) + (1 - a->beta2) * g * g;
         put(exp_avg, i, m);
@@ -61,8 +67,8 @@ REF_BODY tri_status adadelta_body(const ref_node *node, const tri_kernel_args *a
     const double *step = args->in[2];
     if (step[TRI_STEP_SKIP] != 0) return TRI_OK;
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++) {
-        double g = get(grad, i) * step[TRI_STEP_GRADIENT_SCALE];
-        g += a->weight_decay * get(param, i);
+        double g =
+            decayed(get(grad, i) * step[TRI_STEP_GRADIENT_SCALE], a->weight_decay, get(param, i));
         double square = a->rho * get(square_avg, i) + (1 - a->rho) * g * g;
         double delta = sqrt(get(acc_delta, i) + a->eps) / sqrt(square + a->eps) * g;
         put(square_avg, i, square);

@@ -165,7 +165,7 @@ GPU_DEVICE float forward_one(const cuda_batch_norm &p, const channel &k, float x
 
 GPU_DEVICE float gradient_one(const cuda_batch_norm &p, const channel &k, float x, float y,
                               float dy) {
-    float d = p.relu && !(y > 0) ? 0 : dy, h = (x - k.mean) * k.inv_std;
+    float d = p.relu && y <= 0 ? 0 : dy, h = (x - k.mean) * k.inv_std;
     return k.weight * k.inv_std * (d - (k.mean_dy + h * k.mean_dy_h));
 }
 
@@ -216,7 +216,7 @@ template <typename X, typename Y, typename access> GPU_KERNEL gradient_sums(cuda
         if (p.relu) access::read((const Y *)p.y + index, y);
         gpu_walk_on(&walk.at, p.inner / n);
         GPU_UNROLL for (int k = 0; k < n; k++) {
-            float d = p.relu && !(y[k] > 0) ? 0 : dy[k];
+            float d = p.relu && y[k] <= 0 ? 0 : dy[k];
             sum_dy += d;
             sum_dy_h += d * ((x[k] - mean) * inv_std);
         }
@@ -434,7 +434,7 @@ GPU_DEVICE void add_pixels(const cuda_batch_norm &p, const panel &a, int64_t r,
         if (p.relu) gpu_read((const Y *)p.y + index, y[j]);
     }
     GPU_UNROLL for (int j = 0; j < pixels; j++) GPU_UNROLL for (int k = 0; k < n; k++) {
-        float d = p.relu && !(y[j][k] > 0) ? 0 : dy[j][k];
+        float d = p.relu && y[j][k] <= 0 ? 0 : dy[j][k];
         sum_dy[k] += d;
         sum_dy_h[k] += d * ((x[j][k] - mean[k]) * inv_std[k]);
     }

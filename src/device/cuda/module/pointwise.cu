@@ -57,7 +57,7 @@ template <typename W> GPU_DEVICE W compute(int function, W a, W b, W slope) {
     case CUDA_LEAKY_RELU:
         return a > 0 ? a : a * slope;
     case CUDA_ACTIVATION_GRAD:
-        return a > 0 ? b : slope == 0 ? 0 : b * slope;
+        return !(a <= 0) ? b : slope == 0 ? 0 : b * slope;
     case CUDA_ADD:
         return a + b;
     default:

@@ -62,6 +62,8 @@ GPU_DEVICE rule_numbers numbers_of(const cuda_update &p) {
 // A compiler may join a product and a sum into one instruction that rounds once, and it decides so
 // for each copy of an unrolled loop. The bits of a number would then depend on where it lies. So
 // each product whose result is added to something is part of an fmaf.
+//
+// A factor of 0 (no weight decay, no momentum yet) leaves out a number, which may not be finite.
 template <int rule>
 GPU_DEVICE void update_one(const rule_numbers &n, float &param, float grad, float &a, float &b,
                            bool has_state) {
@@ -69,11 +71,11 @@ GPU_DEVICE void update_one(const rule_numbers &n, float &param, float grad, floa
         param = fmaf(n.rest1, param, n.scale * grad);
         return;
     }
-    float g = fmaf(n.scale, grad, n.decay * param);
+    float g = n.decay == 0 ? n.scale * grad : fmaf(n.scale, grad, n.decay * param);
     if (rule == CUDA_SGD) {
         float change = g;
         if (has_state) {
-            a = fmaf(n.root, a, n.rest2 * g);
+            a = n.root == 0 ? n.rest2 * g : fmaf(n.root, a, n.rest2 * g);
             change = n.nesterov ? fmaf(n.first, a, g) : a;
         }
         param = fmaf(-n.lr, change, param);
