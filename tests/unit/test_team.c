@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -142,7 +143,7 @@ static void test_barrier(void **state) {
 
 static int64_t late_clock(void) { // any spin has been long enough
     static _Atomic int64_t now_ns;
-    return now_ns += INT64_C(1000000000);
+    return atomic_fetch_add(&now_ns, INT64_C(1000000000));
 }
 
 // Threads that are just being woken do not count: their word has changed.
