@@ -26,7 +26,8 @@ typedef struct tri_task {
     // The fields of a sample, for commands that do not open the data (`trireme plan`, `checkpoint
     // init`). They take the shapes of a sample from the recipe: from data.shapes or, for the data
     // sets "synthetic" and "tokens", from their other settings. Only where the recipe does not
-    // determine the shapes, they use these fields. May be left out (all zero).
+    // determine the shapes, they use these fields. May be left out (all zero). Data with a field
+    // that `build` does not read are refused, unless it is one of these.
     tri_field fields[TRI_TASK_MAX_FIELDS];
 } tri_task;
 

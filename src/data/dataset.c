@@ -312,6 +312,11 @@ tri_status tri_dataset_verify(const tri_dataset *dataset) {
 }
 
 int64_t tri_dataset_samples(const tri_dataset *dataset) { return dataset->samples; }
+// Where the fields follow from the options alone, no file can add one.
+bool tri_dataset_has_fixed_fields(const tri_dataset *dataset) {
+    return dataset->kind->describe != NULL;
+}
+
 int tri_dataset_field_count(const tri_dataset *dataset) { return dataset->field_count; }
 
 int64_t tri_dataset_classes(const tri_dataset *dataset, const char *field) {

@@ -56,6 +56,9 @@ int tri_dataset_field_count(const tri_dataset *dataset);
 const tri_data_field *tri_dataset_field(const tri_dataset *dataset, int index);
 // The type of a field's elements in the files.
 tri_dtype tri_dataset_stored(const tri_dataset *dataset, int index);
+// True if the kind of data set determines the fields (as idx always has images and labels), and
+// not a file that the user wrote for this model.
+bool tri_dataset_has_fixed_fields(const tri_dataset *dataset);
 // True if the shapes look wrong; then `text` tells what is wrong and what to do.
 bool tri_dataset_warning(const tri_dataset *dataset, char *text, size_t size);
 enum { TRI_NO_FIELD = -1 };

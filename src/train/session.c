@@ -11,6 +11,7 @@
 #include "plan/fit.h"
 #include "recipe/batch.h"
 #include "train/compare.h"
+#include "train/fields.h"
 #include "train/tell.h"
 
 #include <stdio.h>
@@ -45,6 +46,23 @@ tri_status tri_session_describe_fields(const tri_recipe *recipe, const tri_task 
                     "samples, and this command does not open them; set it to what `trireme data "
                     "check` prints, such as data.shapes='{images: [3, 32, 32], labels: []}'",
                     recipe->data.name);
+}
+
+enum { SETS = 3 }; // data sets that a session may have
+
+static const char *val_name(const tri_session *s) {
+    return tri_data_split_name(s->val_source == TRI_VAL_SPLIT ? TRI_DATA_VAL : TRI_DATA_TEST);
+}
+
+// Lists the data sets that are open. Returns their number.
+static int list_data(const tri_session *s, train_named_data out[SETS]) {
+    const train_named_data all[SETS] = {{s->train_data, tri_data_split_name(TRI_DATA_TRAIN)},
+                                        {s->val_data, val_name(s)},
+                                        {s->test_data, tri_data_split_name(TRI_DATA_TEST)}};
+    int count = 0;
+    for (int i = 0; i < SETS; i++)
+        if (all[i].data) out[count++] = all[i];
+    return count;
 }
 
 // Logs the data set's own advice if its images look as if their channels came last, because the
@@ -98,29 +116,6 @@ static tri_status open_evaluated(tri_session *s, bool train) {
                             &s->val_data);
 }
 
-// Checks that all splits have the same fields, because they feed the same model.
-static tri_status compare_fields(const tri_session *s, const tri_dataset *other, const char *name) {
-    if (!other || !s->train_data) return TRI_OK;
-    if (tri_dataset_field_count(other) != s->field_count)
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "data: training and %s samples have different numbers of fields: %d and %d",
-                        name, s->field_count, tri_dataset_field_count(other));
-    for (int i = 0; i < s->field_count; i++) {
-        const tri_data_field *f = tri_dataset_field(other, i);
-        char a[128], b[128];
-        if (strcmp(f->name, s->fields[i].name) != 0 ||
-            !tri_shape_equal(&f->shape, &s->fields[i].shape))
-            return TRI_FAIL(TRI_BAD_INPUT, "data: training samples have %s %s, %s samples %s %s",
-                            s->fields[i].name, tri_shape_text(&s->fields[i].shape, a, sizeof a),
-                            name, f->name, tri_shape_text(&f->shape, b, sizeof b));
-    }
-    return TRI_OK;
-}
-
-static const char *val_name(const tri_session *s) {
-    return tri_data_split_name(s->val_source == TRI_VAL_SPLIT ? TRI_DATA_VAL : TRI_DATA_TEST);
-}
-
 static tri_status open_data(tri_session *s, const tri_session_request *r) {
     const tri_recipe *recipe = s->recipe;
     if (r->train)
@@ -133,8 +128,8 @@ static tri_status open_data(tri_session *s, const tri_session_request *r) {
         const tri_data_field *f = tri_dataset_field(data, i);
         s->fields[i] = (tri_field){f->name, f->dtype, f->shape};
     }
-    TRI_TRY(compare_fields(s, s->val_data, val_name(s)));
-    return compare_fields(s, s->test_data, tri_data_split_name(TRI_DATA_TEST));
+    train_named_data sets[SETS];
+    return train_fields_compare(sets, list_data(s, sets));
 }
 
 // Makes the sampler of one evaluation of *data. If the recipe's limits leave no samples, closes
@@ -424,6 +419,8 @@ static tri_status open_data_and_plan(tri_session *s, const tri_session_request *
     // warned of them.
     if (status == TRI_BAD_INPUT && s->identity.rank == 0) warn_of_images(s);
     TRI_TRY(status);
+    train_named_data sets[SETS];
+    TRI_TRY(train_fields_check(sets, list_data(s, sets), s->task, s->plan->graph));
     return check_classes(s);
 }
 

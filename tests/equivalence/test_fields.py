@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Fields that no built-in model has go from files to the model: masks, positions and labels for
 each token of packed and padded sequences, soft labels, and fields that the recipe declares. Two
-ranks train on them as one does, on the CPU and on a device with memory of its own.
+ranks train on them as one does, on the CPU and on a device with memory of its own. llama's labels
+are shifted and ignored as in Hugging Face's models, and a field that a model does not read is
+refused.
 
 usage: test_fields.py BUILD_FOLDER
 """
 import io
 import json
+import math
 import os
 import random
 import struct
@@ -45,6 +48,10 @@ def make_samples(seed):
 STORED = {"input_ids": ("<i4", "I32", "i", [TOKENS]), "positions": ("|u1", "U8", "B", [TOKENS]),
           "attention_mask": ("|b1", "BOOL", "B", [TOKENS]), "labels": ("<i8", "I64", "q", [TOKENS]),
           "extra": ("<f4", "F32", "f", [2]), "soft_labels": ("<f8", "F64", "d", [3])}
+HIDDEN, WORDS, PROMPT = 4, 8, 3
+LLAMA = ["model.name=llama", f"model.vocab_size={WORDS}", f"model.hidden_size={HIDDEN}",
+         "model.intermediate_size=8", "model.num_hidden_layers=2", "model.num_attention_heads=2",
+         "model.initializer_range=0.5"]
 
 
 def write_npz(name, fields):
@@ -141,6 +148,109 @@ def check_refused():
     assert "'positions'" in error and "-100, which is for labels" in error, error
 
 
+def train_llama(name, fields, ranks=1, *words, code=0):
+    """Six steps of llama on a file of these fields: the losses, or the refusal's lines."""
+    write_tensors(name + ".data", fields)
+    place = os.path.join(folder, name)
+    done = run([*on_ranks(ranks, [TRIREME, "train", os.path.join(folder, "llama.yaml"),
+                                  "--run-dir", place, f"data.path={folder}",
+                                  f"data.train={name}.data", "batch.global=6", "optimizer.name=sgd",
+                                  "optimizer.lr=0.1", "trainer.max_steps=6",
+                                  "log.tensorboard=false", "trainer.log_every_n_steps=1",
+                                  "data.shuffle=false", *LLAMA, *words])], code=code)
+    return done.stderr.splitlines() if code else losses(place)
+
+
+def text_samples():
+    """Instructions: the labels of the prompt are -100, those of the answer the tokens themselves,
+    and those of the padding behind it -100."""
+    draw = random.Random(5)
+    fields = {name: [] for name in ("input_ids", "labels", "attention_mask")}
+    for _ in range(SAMPLES):
+        pad = draw.randrange(3)
+        ids = [draw.randrange(1, WORDS) for _ in range(TOKENS - pad)] + [0] * pad
+        fields["input_ids"] += ids
+        fields["labels"] += [-100] * PROMPT + ids[PROMPT:TOKENS - pad] + [-100] * pad
+        fields["attention_mask"] += [1] * (TOKENS - pad) + [0] * pad
+    return fields
+
+
+def reference_loss(fields, embedding, head, samples):
+    """The loss by Hugging Face's convention, of a llama whose layers add nothing: the scores at
+    position t are compared with the label at t + 1."""
+    total, count = 0.0, 0
+    for at in range(samples * TOKENS):
+        label = fields["labels"][at + 1] if (at + 1) % TOKENS else -100
+        if label == -100:
+            continue
+        x = embedding[fields["input_ids"][at]]
+        scale = (sum(v * v for v in x) / HIDDEN + 1e-6) ** -0.5
+        scores = [sum(a * scale * b for a, b in zip(x, row)) for row in head]
+        total += math.log(sum(map(math.exp, scores))) - scores[label]
+        count += 1
+    return total / count
+
+
+def write_weights():
+    """Weights of which only the embedding and the head are not zero. Returns these two."""
+    whole, fresh = os.path.join(folder, "fresh"), os.path.join(folder, "passing")
+    run([TRIREME, "checkpoint", "init", os.path.join(folder, "llama.yaml"), *LLAMA,
+         f"data.shapes={{input_ids: [{TOKENS}]}}", "--out", whole])
+    with open(whole, "rb") as file:
+        size = struct.unpack("<Q", file.read(8))[0]
+        text, body = file.read(size), bytearray(file.read())
+    header, tables = json.loads(text), {}
+    for name, entry in header.items():
+        begin, end = entry.get("data_offsets", (0, 0))
+        if name.endswith("_proj.weight"):
+            body[begin:end] = bytes(end - begin)
+        values = struct.unpack(f"<{(end - begin) // 4}f", body[begin:end])
+        tables[name] = [values[i:i + HIDDEN] for i in range(0, len(values), HIDDEN)]
+    with open(fresh, "wb") as file:
+        file.write(struct.pack("<Q", size) + text + body)
+    return fresh, tables["model.embed_tokens.weight"], tables["lm_head.weight"]
+
+
+def check_llama():
+    """llama learns the labels that the data have, on any division of the work."""
+    fields = text_samples()
+    plain = {"input_ids": fields["input_ids"]}
+    labelled = {**plain, "labels": fields["labels"]}
+    init, embedding, head = write_weights()
+    found = float(train_llama("reference", labelled, 1, f"init={init}")[1])
+    wanted = reference_loss(fields, embedding, head, 6)
+    assert abs(found / wanted - 1) < 1e-5, (found, wanted)
+    alone = train_llama("labelled", labelled)
+    copied = train_llama("copied", {**plain, "labels": fields["input_ids"]})
+    assert copied == train_llama("plain", plain) != alone, (copied, alone)
+    assert train_llama("masked", fields) == alone
+    for name, ranks, words in (
+            ("ddp", 2, ["batch.micro=2"]),
+            ("fsdp", 2, ["strategy.name=fsdp", "strategy.persistent_bytes=0", "batch.micro=1"]),
+            ("tensor", 2, ["strategy.mesh.tensor=2"]),
+            ("pipeline", 2, ["strategy.name=pipeline", "batch.micro=2"])):
+        check_close(train_llama("llama-" + name, labelled, ranks, *words), alone, 2e-5, name)
+
+
+def check_unread():
+    """A mask that llama would have to read, and other fields that no node reads, are refused."""
+    fields = text_samples()
+    ids, labels, mask = (fields[name] for name in ("input_ids", "labels", "attention_mask"))
+    soft = [0.5] * 3 * SAMPLES
+    for name, data, words, texts in (
+            ("left", {**fields, "attention_mask": [0] + mask[1:]}, [],
+             ["'attention_mask'", "sample 0", "token 1"]),
+            ("counted", {**fields, "labels": ids}, [], ["'attention_mask'", "loss", "-100"]),
+            ("unlabelled", {"input_ids": ids, "attention_mask": mask}, [],
+             ["'attention_mask'", "'labels'"]),
+            ("soft", {**fields, "soft_labels": soft}, [], ["'soft_labels'", "llama"]),
+            ("own", {"input_ids": ids, "labels": labels, "extra": soft[:2 * SAMPLES]},
+             ["data.extra_fields={extra: f32}"], ["'extra'", "llama"])):
+        lines = train_llama(name, data, 1, *words, code=2)
+        assert len(lines) == 1 and all(text in lines[0] for text in texts), (name, lines)
+        assert not os.path.exists(os.path.join(folder, name)), name
+
+
 def main():
     global folder
     with tempfile.TemporaryDirectory(prefix="trireme-fields-") as folder:
@@ -150,10 +260,13 @@ def main():
                         library], check=True)
         with open(os.path.join(folder, "fields.yaml"), "w", encoding="ascii") as file:
             file.write(f"name: fields\nmodel: {{name: {library}}}\ndata: {{name: tensors}}\n")
+        with open(os.path.join(folder, "llama.yaml"), "w", encoding="ascii") as file:
+            file.write("name: text\ndata: {name: tensors}\n")
         for name, seed in (("train", 1), ("test", 2)):
             write_npz(name + ".npz", make_samples(seed))
             write_tensors(name, make_samples(seed))
-        return 1 if check_all((check_ranks, check_shown, check_refused)) else 0
+        return 1 if check_all((check_ranks, check_shown, check_refused, check_llama,
+                                check_unread)) else 0
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ const tri_task *tri_model_find(const char *name) {
     return NULL;
 }
 
+bool tri_model_is_causal(const tri_task *task) { return task == &tri_model_llama; }
+
 // The options of a model whose only option is dropout. The graph reads that option itself, so this
 // struct needs no member; it has one because C has no empty structs.
 typedef struct no_options {

@@ -48,6 +48,9 @@ void model_read_options(tri_graph *graph, const tri_option_table *table, void *o
 
 // The built-in model of that name; NULL if there is none.
 const tri_task *tri_model_find(const char *name);
+// True if the model is a built-in one whose tokens see only the tokens before them, so that padding
+// at the end of a sample changes nothing as long as its labels are ignored.
+bool tri_model_is_causal(const tri_task *task);
 // All built-in models, NULL at the end.
 extern const tri_task *const tri_models[];
 // The option tables of all built-in models, NULL at the end.

@@ -1,0 +1,55 @@
+// Checks that padding lies at the end of samples and does not count in the loss, so that a causal
+// model need not read `attention_mask`: a token sees only those before it.
+#include "data/padding.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+// Checks one sample. `labels` NULL: there are none. The label of the first token is never used.
+static tri_status check_sample(const float *mask, const int64_t *labels, int64_t tokens,
+                               const char *place, const char *model) {
+    for (int64_t t = 0; t < tokens; t++) {
+        bool is_padding = mask[t] == 0, is_after_padding = t > 0 && mask[t - 1] == 0;
+        if ((!is_padding && mask[t] != 1) || (!is_padding && is_after_padding))
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "data: 'attention_mask' of %s has %g at token %lld, but model %s takes "
+                            "1 for all tokens and 0 for padding at the end: move the padding there",
+                            place, (double)mask[t], (long long)t, model);
+        if (is_padding && t > 0 && (!labels || labels[t] != TRI_IGNORED_LABEL))
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "data: token %lld of %s is padding by 'attention_mask', but would "
+                            "count in the loss: add 'labels', with -100 there",
+                            (long long)t, place);
+    }
+    return TRI_OK;
+}
+
+tri_status tri_padding_check(const tri_dataset *dataset, const char *split, const char *model) {
+    int mask_at = tri_dataset_find(dataset, "attention_mask");
+    int labels_at = tri_dataset_find(dataset, "labels");
+    const tri_data_field *mask_field = tri_dataset_field(dataset, mask_at);
+    int64_t tokens = mask_field->shape.dims[0];
+    if (labels_at != TRI_NO_FIELD &&
+        !tri_shape_equal(&tri_dataset_field(dataset, labels_at)->shape, &mask_field->shape))
+        labels_at = TRI_NO_FIELD;
+    void *scratch = malloc(tri_dataset_scratch_bytes(dataset) + 1);
+    float *mask = malloc((size_t)tokens * sizeof *mask);
+    int64_t *labels = malloc((size_t)tokens * sizeof *labels);
+    tri_status status = TRI_OK;
+    if (!scratch || !mask || !labels)
+        status = TRI_FAIL(TRI_NO_MEMORY, "data: no memory to check 'attention_mask'");
+    for (int64_t i = 0; status == TRI_OK && i < tri_dataset_samples(dataset); i++) {
+        char place[64];
+        snprintf(place, sizeof place, "%s sample %lld", split, (long long)i);
+        status = tri_dataset_read(dataset, mask_at, i, 0, scratch, mask);
+        if (status == TRI_OK && labels_at != TRI_NO_FIELD)
+            status = tri_dataset_read(dataset, labels_at, i, 0, scratch, labels);
+        if (status == TRI_OK)
+            status =
+                check_sample(mask, labels_at == TRI_NO_FIELD ? NULL : labels, tokens, place, model);
+    }
+    free(labels);
+    free(mask);
+    free(scratch);
+    return status;
+}

@@ -1,0 +1,64 @@
+// Checks the fields of the data when a session is opened: whether training, validation and test
+// data have the same ones, and whether the model reads them all.
+#include "train/fields.h"
+
+#include "data/padding.h"
+#include "nn/models/models.h"
+
+#include <string.h>
+
+static tri_status compare_two(const train_named_data *a, const train_named_data *b) {
+    int count = tri_dataset_field_count(a->data);
+    if (tri_dataset_field_count(b->data) != count)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "data: %s and %s samples have different numbers of fields: %d and %d",
+                        a->name, b->name, count, tri_dataset_field_count(b->data));
+    for (int i = 0; i < count; i++) {
+        const tri_data_field *f = tri_dataset_field(a->data, i), *g = tri_dataset_field(b->data, i);
+        char one[128], other[128];
+        if (strcmp(f->name, g->name) != 0 || !tri_shape_equal(&f->shape, &g->shape))
+            return TRI_FAIL(TRI_BAD_INPUT, "data: %s samples have %s %s, %s samples %s %s", a->name,
+                            f->name, tri_shape_text(&f->shape, one, sizeof one), b->name, g->name,
+                            tri_shape_text(&g->shape, other, sizeof other));
+    }
+    return TRI_OK;
+}
+
+tri_status train_fields_compare(const train_named_data *sets, int count) {
+    for (int i = 1; i < count; i++) TRI_TRY(compare_two(&sets[0], &sets[i]));
+    return TRI_OK;
+}
+
+static bool is_read(const tri_graph *g, tri_value value) {
+    for (int i = 0; i < g->node_count; i++)
+        for (int k = 0; k < g->nodes[i].input_count; k++)
+            if (g->nodes[i].inputs[k].id == value.id) return true;
+    return false;
+}
+
+static bool declares(const tri_task *task, const char *field) {
+    for (int i = 0; i < TRI_TASK_MAX_FIELDS && task->fields[i].name; i++)
+        if (!strcmp(task->fields[i].name, field)) return true;
+    return false;
+}
+
+// Rejects a field that the model does not read, unless it changes nothing: the model's task
+// declares it (as autoencoder its labels), the data set always has it, or it marks tokens as
+// padding that no other token of a causal model sees.
+tri_status train_fields_check(const train_named_data *sets, int count, const tri_task *task,
+                              const tri_graph *graph) {
+    for (int i = 0; i < tri_dataset_field_count(sets[0].data); i++) {
+        // The graph's first inputs are the data's fields.
+        const char *name = tri_dataset_field(sets[0].data, i)->name;
+        if (is_read(graph, graph->inputs[i].value) || declares(task, name)) continue;
+        if (tri_dataset_has_fixed_fields(sets[0].data)) continue;
+        if (strcmp(name, "attention_mask") != 0 || !tri_model_is_causal(task))
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "data: model %s does not read '%s': leave it out of the data, or use a "
+                            "model that reads it",
+                            task->name, name);
+        for (int k = 0; k < count; k++)
+            TRI_TRY(tri_padding_check(sets[k].data, sets[k].name, task->name));
+    }
+    return TRI_OK;
+}

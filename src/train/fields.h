@@ -1,0 +1,24 @@
+// Compares the fields of the data with each other and with what the model reads. A field that the
+// model does not read would otherwise be left out without a word, and the run would train on
+// something else than its user meant.
+#ifndef TRIREME_TRAIN_FIELDS_H
+#define TRIREME_TRAIN_FIELDS_H
+
+#include "data/dataset.h"
+#include "graph/graph.h"
+
+#include <trireme/task.h>
+
+typedef struct train_named_data {
+    const tri_dataset *data;
+    const char *name; // "training", …
+} train_named_data;
+
+// Checks that all data sets have the same fields, because they feed the same model.
+tri_status train_fields_compare(const train_named_data *sets, int count);
+// Checks the data sets against the model and its graph. TRI_BAD_INPUT: the model does not read a
+// field.
+tri_status train_fields_check(const train_named_data *sets, int count, const tri_task *task,
+                              const tri_graph *graph);
+
+#endif
