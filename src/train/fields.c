@@ -2,6 +2,7 @@
 // data have the same ones, and whether the model reads them all.
 #include "train/fields.h"
 
+#include "base/log.h"
 #include "data/padding.h"
 #include "nn/models/models.h"
 
@@ -27,6 +28,20 @@ static tri_status compare_two(const train_named_data *a, const train_named_data 
 tri_status train_fields_compare(const train_named_data *sets, int count) {
     for (int i = 1; i < count; i++) TRI_TRY(compare_two(&sets[0], &sets[i]));
     return TRI_OK;
+}
+
+void train_fields_warn(const train_named_data *sets, int count) {
+    int images = tri_dataset_find(sets[0].data, "images");
+    if (images == TRI_NO_FIELD) return;
+    tri_dtype first = tri_dataset_stored(sets[0].data, images);
+    for (int i = 1; i < count; i++) {
+        tri_dtype other = tri_dataset_stored(sets[i].data, images);
+        if ((first == TRI_U8) == (other == TRI_U8)) continue;
+        tri_log(TRI_LOG_WARNING,
+                "data: the images of the %s data are %s, those of the %s data %s: bytes (U8) are "
+                "divided by 255, other numbers are not",
+                sets[0].name, tri_dtype_name(first), sets[i].name, tri_dtype_name(other));
+    }
 }
 
 static bool is_read(const tri_graph *g, tri_value value) {

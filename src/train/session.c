@@ -78,6 +78,8 @@ void tri_session_warn(const tri_session *s) {
     int count, same = 0;
     if (!s->train_data) return;
     warn_of_images(s);
+    train_named_data sets[SETS];
+    train_fields_warn(sets, list_data(s, sets));
     if (known_fields(s->recipe, s->task, fields, &count) != TRI_OK || count == 0) return;
     for (int i = 0; i < count; i++)
         for (int k = 0; k < s->field_count; k++)

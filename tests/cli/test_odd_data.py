@@ -86,6 +86,20 @@ def check_other_kinds():
         assert kind in done.stderr and "idx, npy, tensors, tokens" in done.stderr, done
 
 
+def check_types(folder):
+    """Images of bytes and of other numbers in one run are worth a warning: bytes are divided."""
+    bytes_, floats = ("U8", 1, [8, 1, 28, 28]), ("F32", 4, [8, 1, 28, 28])
+    for name, images in (("bytes", bytes_), ("floats", floats)):
+        write_tensors(os.path.join(folder, name), {"images": images, "labels": ("I64", 8, [8])})
+    for train, test in (("bytes", "floats"), ("floats", "bytes"), ("bytes", "bytes")):
+        done = run("train", "recipes/mlp-jax.yaml", "data.name=tensors", f"data.path={folder}",
+                   f"data.train={train}", f"data.test={test}", "trainer.fast_dev_run=1",
+                   "batch.global=8")
+        assert done.returncode == 0, done.stderr
+        found = [line for line in done.stderr.splitlines() if "U8" in line and "F32" in line]
+        assert len(found) == (train != test), (train, test, done.stderr)
+
+
 def check_nothing_counts(folder):
     """Labels that are all left out are refused; what is no number is null in JSON, and no best."""
     with open(os.path.join(folder, "none"), "wb") as file:
@@ -246,6 +260,7 @@ with tempfile.TemporaryDirectory() as temporary:
     check_fields(temporary)
     check_classes(temporary)
     check_other_kinds()
+    check_types(temporary)
     check_nothing_counts(temporary)
     check_tokens(temporary)
     check_plan()
