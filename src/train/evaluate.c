@@ -4,6 +4,7 @@
 #include "base/os.h"
 #include "base/quantity.h"
 #include "train/loop.h"
+#include "train/origin.h"
 #include "train/signals.h"
 
 #include <math.h>
@@ -214,7 +215,8 @@ static tri_status evaluate(tri_session *s, const tri_eval_request *request, tri_
     tri_state_view model;
     tri_state_view_model(s->arena, s->engine, &model);
     tri_ledger_mark loading = tri_ledger_enter(s->comm->ledger, "loading the weights", NULL);
-    tri_status loaded = tri_checkpoint_load_weights(request->checkpoint, &model.sink);
+    tri_status loaded = train_check_origin(s, request->task, request->checkpoint);
+    if (loaded == TRI_OK) loaded = tri_checkpoint_load_weights(request->checkpoint, &model.sink);
     tri_ledger_end(s->comm->ledger, loading);
     if (loaded != TRI_OK) return tri_status_context(loaded, "--checkpoint");
     tri_loader *loader;

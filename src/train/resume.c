@@ -5,6 +5,7 @@
 #include "base/os.h"
 #include "recipe/resumed.h"
 #include "train/loop.h"
+#include "train/origin.h"
 #include "train/tell.h"
 
 #include <errno.h>
@@ -207,7 +208,9 @@ tri_status train_restore(train_loop *loop) {
     tri_status status = tri_engine_initialize(s->engine, (uint64_t)loop->recipe->seed);
     TRI_TRY(tri_tell_and_agree(s->comm, status, "initial weights"));
     if (!loop->recipe->init) return TRI_OK;
-    status = tri_checkpoint_load_weights(loop->recipe->init, &loop->model.sink);
+    status = train_check_origin(s, r->task, loop->recipe->init);
+    if (status == TRI_OK)
+        status = tri_checkpoint_load_weights(loop->recipe->init, &loop->model.sink);
     if (status != TRI_OK) status = tri_status_context(status, "init");
     return tri_tell_and_agree(s->comm, status, "init");
 }

@@ -1,0 +1,186 @@
+// Finds what is written beside weights, config.json or a checkpoint's recipe, and compares it with
+// this run's recipe.
+#include "train/origin.h"
+
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "nn/models/models.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// Options that may differ: they do not change what the same weights compute.
+static const char *const free_options[] = {"dropout", "initializer_range",
+                                           "max_position_embeddings"};
+
+static bool is_free(const char *option) {
+    for (size_t i = 0; i < sizeof free_options / sizeof *free_options; i++)
+        if (!strcmp(option, free_options[i])) return true;
+    return false;
+}
+
+// What llama always does: keys of config.json that the model has no option for, and the only
+// values that it can have. A key that is missing or null has the first value.
+static const struct {
+    const char *key, *values[3];
+} fixed[] = {
+    {"model_type", {"llama", "mistral"}},
+    {"hidden_act", {"silu", "swish"}},
+    {"mlp_bias", {"false"}},
+    {"sliding_window", {"none"}},
+};
+
+typedef struct comparison {
+    tri_arena *arena;
+    const tri_tree *config; // what config.json has
+    const tri_tree *recipe; // the recipe's model options
+    const tri_option_table *table;
+    const char *differences; // "rope_theta 500000 (recipe: 10000), …"; "" at first
+    const char *overrides;   // " model.rope_theta=500000 …", by which the recipe gets the values
+    bool is_possible;        // whether the model can have all values of config.json
+} comparison;
+
+static const tri_tree *not_null(const tri_tree *node) {
+    return tri_tree_is_null(node) ? NULL : node;
+}
+
+// The settings of the rotary embedding: a map in config.json. NULL: there is none.
+static const tri_tree *rope_of(const tri_tree *config) {
+    const tri_tree *rope = not_null(tri_tree_get(config, "rope_parameters"));
+    return rope ? rope : not_null(tri_tree_get(config, "rope_scaling"));
+}
+
+static const char *default_of(const comparison *c, const char *key) {
+    for (int i = 0; i < c->table->count; i++)
+        if (!strcmp(c->table->rows[i].key, key)) return c->table->rows[i].default_yaml;
+    return "0";
+}
+
+// The option's value in `map`, or its default. Where 0 stands for a value that follows from others
+// (num_key_value_heads, head_dim), that value.
+static double number_of(const comparison *c, const tri_tree *map, const char *key) {
+    const tri_tree *node = not_null(tri_tree_get(map, key));
+    bool truth;
+    double number;
+    if (!node && map == c->config && !strcmp(key, "rope_theta"))
+        node = not_null(tri_tree_get(rope_of(map), key));
+    if (!node) node = tri_tree_plain(c->arena, default_of(c, key));
+    if (tri_tree_to_bool(node, &truth)) return truth;
+    if (!tri_tree_to_double(node, &number)) return -1;
+    if (number != 0) return number;
+    if (!strcmp(key, "num_key_value_heads")) return number_of(c, map, "num_attention_heads");
+    if (!strcmp(key, "head_dim"))
+        return number_of(c, map, "hidden_size") / number_of(c, map, "num_attention_heads");
+    return number;
+}
+
+static const char *text_of(const comparison *c, const tri_option *row, double number) {
+    if (row->type == TRI_OPTION_IS_BOOL) return number != 0 ? "true" : "false";
+    return tri_arena_printf(c->arena, "%.15g", number);
+}
+
+static void add(comparison *c, const char *key, const char *there, const char *here,
+                const char *whose) {
+    c->differences = tri_arena_printf(c->arena, "%s%s%s %s (%s: %s)", c->differences,
+                                      *c->differences ? ", " : "", key, there, whose, here);
+}
+
+static void compare_option(comparison *c, const tri_option *row) {
+    if (is_free(row->key)) return;
+    double there = number_of(c, c->config, row->key), here = number_of(c, c->recipe, row->key);
+    if (there == here) return;
+    const char *value = text_of(c, row, there);
+    add(c, row->key, value, text_of(c, row, here), "recipe");
+    c->overrides = tri_arena_printf(c->arena, "%s model.%s=%s", c->overrides, row->key, value);
+}
+
+static void compare_fixed(comparison *c, const char *key, const tri_tree *node,
+                          const char *const *values, int count) {
+    node = not_null(node);
+    if (!node) return;
+    const char *text = tri_yaml_flow(c->arena, node);
+    for (int i = 0; i < count && values[i]; i++)
+        if (node->kind == TRI_TREE_SCALAR && !strcasecmp(node->text, values[i])) return;
+    add(c, key, text, values[0], "the model");
+    c->is_possible = false;
+}
+
+static tri_status compare_config(const tri_session *s, const tri_option_table *table,
+                                 const tri_tree *config, const char *file) {
+    static const char *const plain_rope[] = {"default"};
+    comparison c = {.arena = s->arena,
+                    .config = config,
+                    .recipe = s->recipe->model.options,
+                    .table = table,
+                    .differences = "",
+                    .overrides = "",
+                    .is_possible = true};
+    for (int i = 0; i < table->count; i++) compare_option(&c, &table->rows[i]);
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        compare_fixed(&c, fixed[i].key, tri_tree_get(config, fixed[i].key), fixed[i].values, 3);
+    const tri_tree *rope = rope_of(config), *type = tri_tree_get(rope, "rope_type");
+    if (!type) type = tri_tree_get(rope, "type");
+    compare_fixed(&c, "rope_type", type, plain_rope, 1);
+    if (!*c.differences) return TRI_OK;
+    if (!c.is_possible)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: model %s cannot be this one: %s", file, s->task->name,
+                        c.differences);
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "%s: the recipe describes another model than these weights: %s; to take the "
+                    "values over, add%s",
+                    file, c.differences, c.overrides);
+}
+
+// The option table of a built-in model that has the names of Hugging Face's config.json; NULL: it
+// is another model.
+static const tri_option_table *hugging_face_table(const tri_task *task) {
+    return task == &tri_model_llama ? &model_llama_options : NULL;
+}
+
+// Warns of keys in which the recipe of a checkpoint differs. A recipe that cannot be read, because
+// another version of the program wrote it, is not compared: the weights are what was asked for.
+static void compare_recipe(const tri_session *s, const tri_task *own, const char *folder,
+                           const char *path) {
+    tri_checkpoint_info info;
+    tri_recipe other;
+    if (tri_checkpoint_read_info(s->arena, folder, &info) != TRI_OK || !info.recipe) return;
+    if (tri_recipe_parse(s->arena, info.recipe, strlen(info.recipe), folder, NULL, 0,
+                         own ? own->name : NULL, &other) != TRI_OK)
+        return;
+    tri_strings keys = tri_recipe_differences(s->arena, &other, s->recipe);
+    const char *list = "";
+    for (int i = 0; i < keys.count; i++) {
+        const char *key = keys.items[i];
+        bool is_model = !strncmp(key, "model.", 6) && strcmp(key, "model.name") != 0;
+        if (!strcmp(key, "data.transform") || (is_model && !is_free(key + 6)))
+            list = tri_arena_printf(s->arena, "%s%s%s", list, *list ? ", " : "", key);
+    }
+    if (*list)
+        tri_log(TRI_LOG_WARNING,
+                "%s was trained with other values of %s than those of this recipe: is this meant?",
+                path, list);
+}
+
+tri_status train_check_origin(const tri_session *session, const tri_task *own, const char *path) {
+    char real[PATH_MAX];
+    struct stat info;
+    // Whatever is wrong with the path, loading the weights reports it.
+    if (!realpath(path, real) || stat(real, &info) < 0) return TRI_OK;
+    if (!S_ISDIR(info.st_mode)) *strrchr(real, '/') = 0;
+    const char *file = tri_arena_printf(session->arena, "%s/config.json", real);
+    const tri_option_table *table = hugging_face_table(session->task);
+    tri_tree *config;
+    if (access(file, F_OK) != 0) {
+        if (session->identity.rank == 0) compare_recipe(session, own, real, path);
+        return TRI_OK;
+    }
+    if (!table) return TRI_OK;
+    TRI_TRY(tri_json_read_file(session->arena, file, &config));
+    // Other programs have a config.json too; a model's names its type.
+    if (!tri_tree_get(config, "model_type")) return TRI_OK;
+    return compare_config(session, table, config, file);
+}

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""What is written beside weights is compared with the recipe that loads them: the config.json of a
+Hugging Face model, and the recipe of a checkpoint.
+
+usage: test_origin.py BUILD_FOLDER
+"""
+import json
+import os
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import SYNTHETIC, TRIREME, check_all, check_refused, run, train  # noqa: E402
+
+LLAMA = ["model.vocab_size=256", "model.hidden_size=16", "model.intermediate_size=16",
+         "model.num_hidden_layers=1", "model.num_attention_heads=4", "model.num_key_value_heads=2",
+         "model.head_dim=4", "model.rms_norm_eps=1e-6", "data.limit=8", "batch.global=8",
+         "trainer.max_epochs=1", "trainer.limit_val_batches=1", "log.tensorboard=false"]
+# What save_pretrained of Hugging Face's transformers writes for the same model.
+CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 256,
+          "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "head_dim": 4,
+          "num_attention_heads": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-6,
+          "rope_theta": 10000.0, "rope_scaling": None, "hidden_act": "silu", "mlp_bias": False,
+          "tie_word_embeddings": False, "attention_bias": False, "max_position_embeddings": 4096,
+          "initializer_range": 0.01, "torch_dtype": "float32"}
+
+
+def without(*keys):
+    return {key: value for key, value in CONFIG.items() if key not in keys}
+
+
+ALIKE = [CONFIG, without("rope_theta", "rope_scaling", "head_dim", "mlp_bias"),
+         {**without("rope_theta"), "rope_parameters": {"rope_theta": 1e4, "rope_type": "default"}}]
+# The values that differ, and what the message has to name.
+OTHER = [({"rope_theta": 500000.0, "rms_norm_eps": 1e-5},
+          ["rope_theta 500000 ", "10000", "rms_norm_eps", "model.rope_theta=500000",
+           "model.rms_norm_eps="]),
+         ({"num_attention_heads": 8, "head_dim": None},
+          ["num_attention_heads 8 ", "head_dim 2 ", "model.num_attention_heads=8"]),
+         ({"rope_theta": None, "rope_parameters": {"rope_theta": 2e4, "rope_type": "default"}},
+          ["rope_theta 20000 "]),
+         ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, ["rope_type llama3 "]),
+         ({"rope_scaling": {"type": "linear", "factor": 2.0}}, ["rope_type linear "]),
+         ({"hidden_act": "gelu", "rope_theta": 5e5}, ["hidden_act gelu ", "rope_theta 500000 "]),
+         ({"attention_bias": True}, ["attention_bias true ", "false", "model.attention_bias=true"]),
+         ({"sliding_window": 4096, "model_type": "mistral"}, ["sliding_window 4096 "])]
+
+
+def check_config():
+    with tempfile.TemporaryDirectory(prefix="trireme-origin-") as folder:
+        weights, place = os.path.join(folder, "model.safetensors"), os.path.join(folder, "run")
+        config = os.path.join(folder, "config.json")
+        run([TRIREME, "checkpoint", "init", "recipes/llama-tiny.yaml", *LLAMA, "--out", weights])
+        for number, known in enumerate(ALIKE):
+            with open(config, "w", encoding="ascii") as file:
+                json.dump(known, file)
+            done = run(train("llama-tiny", f"{place}{number}", *LLAMA, f"init={folder}"))
+            assert "config.json" not in done.stderr, done.stderr
+        for values, texts in OTHER:
+            with open(config, "w", encoding="ascii") as file:
+                json.dump({**CONFIG, **values}, file)
+            for source in (folder, weights):
+                words = train("llama-tiny", place, *LLAMA, f"init={source}")
+                check_refused(words, place, ["init: ", config, *texts])
+        done = run([TRIREME, "eval", "recipes/llama-tiny.yaml", *LLAMA, "--checkpoint", folder], 2)
+        assert "sliding_window" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+        # Another program's settings.
+        with open(config, "w", encoding="ascii") as file:
+            json.dump({"rope_theta": 1}, file)
+        run(train("llama-tiny", place, *LLAMA, f"init={folder}"))
+
+
+def warnings(words):
+    return [line for line in run(words).stderr.splitlines() if "trained with" in line]
+
+
+def check_recipe():
+    """A checkpoint's recipe has other keys of model or data.transform than the one in use."""
+    transform = "data.transform=[{normalize: {mean: [0.5], std: [0.25]}}]"
+    with tempfile.TemporaryDirectory(prefix="trireme-origin-") as folder:
+        text, images = os.path.join(folder, "text"), os.path.join(folder, "images")
+        run(train("llama-tiny", text, *LLAMA))
+        small = [*SYNTHETIC, "data.samples=16", "data.test_samples=8", "batch.global=8",
+                 "trainer.max_epochs=1"]
+        run(train("mlp-jax", images, *small, transform))
+        step = os.path.join(text, "checkpoints", "last")
+        for recipe, place, words, keys in (
+                ("llama-tiny", text, LLAMA, []),
+                ("llama-tiny", text, [*LLAMA, "optimizer.lr=0.5", "model.dropout=0.1"], []),
+                ("llama-tiny", step, [*LLAMA, "model.rope_theta=77"], ["model.rope_theta"]),
+                ("llama-tiny", os.path.join(step, "model.safetensors"),
+                 [*LLAMA, "model.rms_norm_eps=0.1"], ["model.rms_norm_eps"]),
+                ("mlp-jax", images, [*small, transform], []),
+                ("mlp-jax", images, small, ["data.transform"])):
+            for command in ([TRIREME, "eval", f"recipes/{recipe}.yaml", *words, "--checkpoint",
+                             place],
+                            train(recipe, os.path.join(folder, "new"), *words, f"init={place}",
+                                  "trainer.fast_dev_run=1")):
+                found = warnings(command)
+                assert len(found) == bool(keys), (command, found)
+                assert all(key in found[0] for key in keys), (command, found)
+
+
+if __name__ == "__main__":
+    sys.exit(1 if check_all((check_config, check_recipe)) else 0)
