@@ -8,9 +8,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <trireme/trireme.h>
 
@@ -87,6 +89,37 @@ static void keep_standard_streams(void) {
         if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
+// The least stack of the main thread with which the program was tried, and the stack that it takes
+// where it may: also for threads whose starter asks for no size, because their default is the
+// limit that holds when the process starts.
+enum { LEAST_STACK_BYTES = 128 << 10, STACK_BYTES = 8 << 20 };
+
+// Raises a low limit of the stack (ulimit -s), so that no thread runs over its end.
+static tri_status settle_stack(void) {
+    struct rlimit limit;
+    pthread_attr_t threads;
+    size_t of_a_thread = 0;
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= STACK_BYTES) return TRI_OK;
+    struct rlimit raised = {STACK_BYTES,
+                            limit.rlim_max > STACK_BYTES ? limit.rlim_max : STACK_BYTES};
+    if (setrlimit(RLIMIT_STACK, &raised) != 0) { // only root may raise the hard limit
+        raised = (struct rlimit){limit.rlim_max, limit.rlim_max};
+        if (raised.rlim_cur > limit.rlim_cur && setrlimit(RLIMIT_STACK, &raised) != 0)
+            raised.rlim_cur = limit.rlim_cur;
+    }
+    if (raised.rlim_cur < LEAST_STACK_BYTES)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "the limit of the stack (ulimit -s) is %lld KiB, and it has to be at least "
+                        "%d KiB",
+                        (long long)raised.rlim_cur >> 10, LEAST_STACK_BYTES >> 10);
+    if (pthread_getattr_default_np(&threads) != 0) return TRI_OK;
+    if (pthread_attr_getstacksize(&threads, &of_a_thread) == 0 && of_a_thread < STACK_BYTES &&
+        pthread_attr_setstacksize(&threads, STACK_BYTES) == 0)
+        (void)pthread_setattr_default_np(&threads);
+    pthread_attr_destroy(&threads);
+    return TRI_OK;
+}
+
 int tri_main(int argc, char **argv, const tri_task *task) {
     cli_context context = {.program = argc > 0 ? argv[0] : "trireme", .task = task};
     keep_standard_streams();
@@ -112,7 +145,8 @@ int tri_main(int argc, char **argv, const tri_task *task) {
     if (!strcmp(name, "--version")) name = "version";
     for (const cli_command *const *c = cli_commands; *c; c++) {
         if (strcmp((*c)->name, name) != 0) continue;
-        tri_status status = tri_variables_check(NULL);
+        tri_status status = settle_stack();
+        if (status == TRI_OK) status = tri_variables_check(NULL);
         int code = status != TRI_OK ? cli_fail(status) : (*c)->run(&context, argc - 1, argv + 1);
         return finish_output(code, (*c)->keeps_results);
     }

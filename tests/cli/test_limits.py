@@ -4,6 +4,7 @@ run works within them or ends with one line that says why.
 
 usage: test_limits.py BUILD_FOLDER
 """
+import ctypes
 import os
 import resource
 import sys
@@ -65,6 +66,24 @@ def check_memory():
             assert "internal" not in done.stderr and "TRI_INTERNAL" not in done.stderr, done.stderr
 
 
+def check_stack():
+    """A low limit of the stack is raised; one that may not be raised is refused."""
+    def hold():
+        """From here on not even root may raise a hard limit."""
+        drop, resources = 24, 24  # PR_CAPBSET_DROP, CAP_SYS_RESOURCE
+        ctypes.CDLL(None).prctl(drop, resources, 0, 0, 0)
+        resource.setrlimit(resource.RLIMIT_STACK, (64 << 10, 64 << 10))
+
+    with tempfile.TemporaryDirectory(prefix="trireme-limits-") as folder:
+        place = os.path.join(folder, "run")
+        words = train("mlp-jax", place, *SMALL)
+        lines = run(words, 2, preexec_fn=hold).stderr.splitlines()
+        assert len(lines) == 1 and "ulimit -s" in lines[0] and "128" in lines[0], lines
+        assert not os.path.exists(place)
+        hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
+        run(words, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_STACK, (64 << 10, hard)))
+
+
 def check_full_output():
     """Results that could not be printed are a failure with its reason."""
     for words in (["version"], ["--help"], ["train", "--keys"], ["data", "list"],
@@ -89,5 +108,5 @@ def check_closed_streams():
 
 
 if __name__ == "__main__":
-    sys.exit(check_all((check_few_descriptors, check_largest_file, check_memory, check_full_output,
-                        check_closed_streams)))
+    sys.exit(check_all((check_few_descriptors, check_largest_file, check_memory, check_stack,
+                        check_full_output, check_closed_streams)))
