@@ -445,6 +445,15 @@ const char *tri_launcher_text(const tri_identity *identity) {
     return identity->is_own_launcher ? "trireme run" : identity->launcher;
 }
 
+void tri_identity_advise(const tri_identity *identity, char *text, size_t size) {
+    text[0] = 0;
+    if (identity->claimed[0])
+        snprintf(text, size,
+                 " (%s say so; for a run of one rank, unset these variables or set "
+                 "TRIREME_LAUNCHER=none)",
+                 identity->claimed);
+}
+
 tri_status tri_identity_read(const char *(*get)(const char *name), tri_identity *out) {
     *out = (tri_identity){0};
     if (gethostname(out->host, sizeof out->host - 1) != 0) return tri_os_fail("read", "host name");
@@ -460,6 +469,7 @@ tri_status tri_identity_read(const char *(*get)(const char *name), tri_identity 
         snprintf(out->launcher, sizeof out->launcher, "%s", all.from->name);
         out->is_own_launcher =
             !strcmp(out->launcher, "torchrun") && value_of(get, "TRIREME_NONCE") != NULL;
+        if (!out->is_own_launcher) describe(&all, out->claimed, sizeof out->claimed);
         out->rank = all.rank;
         out->size = all.size;
         out->local_size = all.size == 1 ? 1 : all.local_size < 0 ? 0 : all.local_size;

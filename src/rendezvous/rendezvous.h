@@ -37,6 +37,9 @@ typedef struct tri_identity {
     // variables.
     bool is_own_launcher;
     int rank, size;
+    // The variables that say so, for messages: "RANK=0 WORLD_SIZE=4"; "": there are none, or
+    // `trireme run` has set them.
+    char claimed[128];
     // The rank's number among the ranks of this host, and how many there are. Before
     // tri_identity_settle has compared hosts, they come from the launcher or are guessed;
     // local_size 0: nothing is known.
@@ -67,6 +70,11 @@ typedef struct tri_identity {
 // launchers disagree; then the message names both.
 tri_status tri_identity_read(const char *(*get)(const char *name), tri_identity *out);
 
+// Writes, for a message that other ranks do not arrive, which variables say that there are other
+// ranks, and what to do if there are none: the variables may be left over in a shell. "" if
+// `trireme run` started the rank.
+enum { TRI_ADVICE_MAX = 256 };
+void tri_identity_advise(const tri_identity *identity, char *text, size_t size);
 // Names the launcher for messages.
 const char *tri_launcher_text(const tri_identity *identity);
 

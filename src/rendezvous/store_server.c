@@ -206,10 +206,13 @@ static void name_missing(store_server *s) {
     // A launcher that serves (an agent) does not know on which hosts its ranks are.
     char host[TRI_HOST_NAME_MAX + 4] = "";
     if (!s->is_agent) snprintf(host, sizeof host, " (%s)", s->identity.host);
+    int waiting = store_core_rank_connections(s->core);
+    // If this rank is the only one, there may be no others.
+    char advice[TRI_ADVICE_MAX] = "";
+    if (waiting == 1 && !s->is_agent) tri_identity_advise(&s->identity, advice, sizeof advice);
     tri_log(TRI_LOG_WARNING,
-            "rank %d%s does not move: it has not arrived after %d s; %d of %d ranks wait", rank,
-            host, TRI_STILL_AFTER_MS / 1000, store_core_rank_connections(s->core),
-            s->identity.size);
+            "rank %d%s does not move: it has not arrived after %d s; %d of %d ranks wait%s", rank,
+            host, TRI_STILL_AFTER_MS / 1000, waiting, s->identity.size, advice);
 }
 
 // Returns how many entries of `fds` poll gets. poll fails if they are more than the descriptors

@@ -116,6 +116,8 @@ def check_absent(place):
             assert code == 1, f"code {code}: {err}"
             line = rf"rank {absent} \({HOST}\) does not move: it has not arrived"
             assert len(re.findall(line, err)) == 1, f"no '{line}' in: {err}"
+            advice = rf"{line}.*RANK={1 - absent} WORLD_SIZE=2 .*TRIREME_LAUNCHER=none"
+            assert re.search(advice, err), f"no '{advice}' in: {err}"
             assert re.search(rf"rank {absent} of 2 did not arrive within 12 s", err), err
         finally:
             end_all(ranks)
