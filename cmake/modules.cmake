@@ -1,8 +1,8 @@
 # Modules: what the program loads when a run needs it (src/base/module.h). One that needs a library
 # that this machine lacks is left out. Installed, it looks for libraries in a folder of its name
 # first, where bundles have them (scripts/bundle).
-function(add_module name library)
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/comm/${name}/*.c)
+function(add_module name folder library)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.c)
   add_library(module_${name} MODULE ${sources})
   target_include_directories(module_${name} PRIVATE include src)
   target_compile_options(module_${name} PRIVATE -fvisibility=hidden)
@@ -15,16 +15,26 @@ function(add_module name library)
   add_dependencies(program module_${name})
 endfunction()
 
+pkg_check_modules(ARCHIVE REQUIRED IMPORTED_TARGET libarchive)
+add_module(archive format/archive PkgConfig::ARCHIVE)
+
+pkg_check_modules(HDF5 IMPORTED_TARGET hdf5)
+if(HDF5_FOUND)
+  add_module(hdf5 format/hdf5 PkgConfig::HDF5)
+else()
+  message(STATUS "data.name=hdf5 is left out: libhdf5-dev is not installed")
+endif()
+
 pkg_check_modules(UCX IMPORTED_TARGET ucx>=1.12)
 if(UCX_FOUND)
-  add_module(ucx PkgConfig::UCX)
+  add_module(ucx comm/ucx PkgConfig::UCX)
 else()
   message(STATUS "without comm.backend=ucx: libucx-dev is not installed")
 endif()
 
 find_package(MPI COMPONENTS C)
 if(MPI_C_FOUND AND MPI_C_VERSION VERSION_GREATER_EQUAL 3.0)
-  add_module(mpi MPI::MPI_C)
+  add_module(mpi comm/mpi MPI::MPI_C)
 else()
   message(STATUS "without comm.backend=mpi: no MPI 3 is installed")
 endif()

@@ -91,6 +91,10 @@ enum {
     TRI_MAX_DATA_FIELDS = 8,           // tensors of a sample
     TRI_MAX_WORKERS = 256,             // threads of one data loader
     TRI_MAX_SAMPLE_ELEMENTS = 1 << 30, // elements of one tensor of a sample
+    TRI_MAX_IMAGE_SIDE = 65535,        // height or width of an image
+    // Pixels of one image: where Pillow, too, takes a file for a decompression bomb.
+    TRI_MAX_IMAGE_PIXELS = 178956970,
+    TRI_MAX_IMAGE_BYTES = 1 << 30, // size of an image's file
     TRI_MAX_CLASSES = 1 << 30,         // classes or tokens; labels and token numbers are below this
     // The most samples of an evaluation batch on one replica, if the recipe sets neither batch.eval
     // nor batch.micro.

@@ -150,12 +150,16 @@ static bool read_choice(const tri_option *row, const tri_tree *node, int *out) {
 }
 
 static bool read_list(const context *c, const tri_option *row, const tri_tree *node, void *member) {
-    if (node->kind != TRI_TREE_LIST || (row->length && node->count != row->length)) return false;
-    int64_t *ints = TRI_NEW_ARRAY(c->arena, int64_t, node->count);
-    double *doubles = TRI_NEW_ARRAY(c->arena, double, node->count);
-    const char **texts = TRI_NEW_ARRAY(c->arena, const char *, node->count);
-    for (int i = 0; i < node->count; i++) {
-        const tri_tree *item = node->items[i];
+    // A list of any length may be written as its only element.
+    bool is_element = node->kind == TRI_TREE_SCALAR && row->type != TRI_OPTION_IS_STRINGS;
+    int count = is_element ? 1 : node->count;
+    if (node->kind != TRI_TREE_LIST && !is_element) return false;
+    if (row->length && count != row->length) return false;
+    int64_t *ints = TRI_NEW_ARRAY(c->arena, int64_t, count);
+    double *doubles = TRI_NEW_ARRAY(c->arena, double, count);
+    const char **texts = TRI_NEW_ARRAY(c->arena, const char *, count);
+    for (int i = 0; i < count; i++) {
+        const tri_tree *item = is_element ? node : node->items[i];
         bool good = false;
         if (row->type == TRI_OPTION_IS_INTS)
             good = tri_tree_to_int(item, &ints[i]) && in_bounds(row, (double)ints[i]);
@@ -165,11 +169,9 @@ static bool read_list(const context *c, const tri_option *row, const tri_tree *n
             texts[i] = item->text;
         if (!good) return false;
     }
-    if (row->type == TRI_OPTION_IS_INTS) *(tri_ints *)member = (tri_ints){ints, node->count};
-    if (row->type == TRI_OPTION_IS_FLOATS)
-        *(tri_doubles *)member = (tri_doubles){doubles, node->count};
-    if (row->type == TRI_OPTION_IS_STRINGS)
-        *(tri_strings *)member = (tri_strings){texts, node->count};
+    if (row->type == TRI_OPTION_IS_INTS) *(tri_ints *)member = (tri_ints){ints, count};
+    if (row->type == TRI_OPTION_IS_FLOATS) *(tri_doubles *)member = (tri_doubles){doubles, count};
+    if (row->type == TRI_OPTION_IS_STRINGS) *(tri_strings *)member = (tri_strings){texts, count};
     return true;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/quantity.h"
 
+#include "cli/data_verbs.h"
 #include "data/check.h"
 
 #include <stdio.h>
@@ -151,35 +152,48 @@ static int run(const cli_context *context, int argc, char **argv) {
     if (code >= 0) return code;
     bool json = cli_has(&a, "json");
     if (a.count == 1 && !strcmp(a.words[0], "list")) return list(json);
-    if (a.count < 1 || strcmp(a.words[0], "check") != 0)
-        return cli_usage(&cli_data, "data: list, or check RECIPE");
-    if (a.count < 2) return cli_usage(&cli_data, "data check: which recipe?");
+    bool is_dump = a.count >= 1 && !strcmp(a.words[0], "dump");
+    if (!is_dump && (a.count < 1 || strcmp(a.words[0], "check") != 0))
+        return cli_usage(&cli_data, "data: list, check RECIPE, or dump RECIPE");
+    if (a.count < 2) return cli_usage(&cli_data, "data %s: which recipe?", a.words[0]);
     tri_arena *arena = tri_arena_create(NULL, "command");
     tri_recipe recipe;
     tri_status status =
         tri_recipe_load(arena, a.words[1], (const char *const *)a.words + 2, a.count - 2,
                         // The model is not built, so its name does not matter.
                         context->task ? context->task->name : "data", &recipe);
-    if (status == TRI_OK) status = check(&recipe, json);
+    if (status == TRI_OK)
+        status = is_dump ? cli_data_dump(&a, a.words[1], &recipe) : check(&recipe, json);
     tri_arena_destroy(arena);
     if (status == TRI_OK) return 0;
     code = cli_fail(status);
+    if (is_dump) return code;
     // Damaged data are a finding of the check and not bad input, so the exit code is 1 and not 2.
     return status == TRI_CORRUPT ? 1 : code;
 }
 
-static const cli_flag flags[] = {{"json", NULL, "one JSON object a line", 0}, {0}};
+static const cli_flag flags[] = {{"json", NULL, "one JSON object a line", 0},
+                                 {"split", "train|val|test", "dump: whose samples (train)", 0},
+                                 {"first", "I", "dump: the first sample, from 0 (0)", 0},
+                                 {"count", "N", "dump: how many samples (1)", 0},
+                                 {"out", "FILE", "dump: the safetensors file to write", 0},
+                                 {0}};
+static const cli_verb_flags verb_flags[] = {
+    {"list", "json"}, {"check", "json"}, {"dump", "split first count out"}, {0}};
 static const cli_verb verbs[] = {
     {"list", "", "list the kinds of data sets (data.name)"},
     {"check", "RECIPE [key.path=value ...]", "read every sample and report what the model gets"},
+    {"dump", "RECIPE [key.path=value ...]", "write samples as the model gets them"},
     {0}};
 
 const cli_command cli_data = {
     .name = "data",
-    .arguments = "list | check RECIPE [key.path=value ...]",
+    .arguments = "list | check|dump RECIPE [key.path=value ...]",
     .help = "List the kinds of data sets, or read one and report its content.",
     .flags = flags,
     .verbs = verbs,
+    .verb_flags = verb_flags,
     .examples = "trireme data check recipes/mnist-cnn.yaml\n"
-                "trireme data check recipes/mnist-cnn.yaml data.path=data/my-images --json\n",
+                "trireme data check recipes/mnist-cnn.yaml data.path=data/my-images --json\n"
+                "trireme data dump recipes/mnist-cnn.yaml --count 8 --out samples.safetensors\n",
     .run = run};

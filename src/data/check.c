@@ -106,41 +106,56 @@ static void report_classes(const int64_t *counts, int64_t classes, tri_data_repo
 }
 
 typedef struct reading {
-    void *scratch, *sample;
-    int64_t *classes; // by class: its number of samples; NULL: there are no labels
+    tri_reader *reader;
+    void *sample[TRI_MAX_DATA_FIELDS]; // by field: one sample
+    sums *fields;                      // by field
+    int64_t *classes;                  // by class: its number of samples; NULL: there are no labels
 } reading;
 
 static tri_status allocate(const tri_dataset *dataset, int labels, reading *out) {
-    size_t most = 1, scratch = tri_dataset_scratch_bytes(dataset);
-    for (int i = 0; i < tri_dataset_field_count(dataset); i++)
-        if (tri_dataset_field(dataset, i)->size_bytes > most)
-            most = tri_dataset_field(dataset, i)->size_bytes;
-    out->scratch = malloc(scratch ? scratch : 1);
-    out->sample = malloc(most);
+    TRI_TRY(tri_reader_create(dataset, &out->reader));
+    int count = tri_dataset_field_count(dataset);
+    bool is_complete = (out->fields = calloc((size_t)count, sizeof *out->fields)) != NULL;
+    for (int i = 0; i < count && is_complete; i++) {
+        out->fields[i].first_not_finite = -1;
+        out->sample[i] = malloc(tri_dataset_field(dataset, i)->size_bytes);
+        is_complete = out->sample[i] != NULL;
+    }
     if (labels >= 0)
         out->classes =
             calloc((size_t)tri_dataset_classes(dataset, "labels") + 1, sizeof *out->classes);
-    if (!out->scratch || !out->sample || (labels >= 0 && !out->classes))
+    if (!is_complete || (labels >= 0 && !out->classes))
         return TRI_FAIL(TRI_NO_MEMORY, "no memory to check the data");
     return TRI_OK;
+}
+
+static void free_reading(reading *buffers) {
+    tri_reader_destroy(buffers->reader);
+    for (int i = 0; i < TRI_MAX_DATA_FIELDS; i++) free(buffers->sample[i]);
+    free(buffers->fields);
+    free(buffers->classes);
+}
+
+static void count_classes(const tri_data_field *field, const int64_t *numbers, int64_t *classes) {
+    for (int64_t i = 0; i < tri_shape_count(&field->shape); i++)
+        if (numbers[i] >= 0) classes[numbers[i]]++;
 }
 
 static tri_status read_all(const tri_dataset *dataset, int labels, const reading *buffers,
                            tri_data_report *out) {
     out->samples = tri_dataset_samples(dataset);
-    for (int field = 0; field < tri_dataset_field_count(dataset); field++) {
-        sums found = {.first_not_finite = -1};
-        const tri_data_field *row = tri_dataset_field(dataset, field);
-        for (int64_t sample = 0; sample < out->samples; sample++) {
-            TRI_TRY(tri_dataset_read(dataset, field, sample, 0, buffers->scratch, buffers->sample));
-            add_sample(&found, row, sample, buffers->sample);
-            if (field != labels) continue;
-            const int64_t *numbers = buffers->sample;
-            for (int64_t i = 0; i < tri_shape_count(&row->shape); i++)
-                if (numbers[i] >= 0) buffers->classes[numbers[i]]++;
-        }
-        report_field(dataset, field, &found, &out->fields[out->field_count++]);
+    out->field_count = tri_dataset_field_count(dataset);
+    for (int64_t sample = 0; sample < out->samples; sample++) {
+        TRI_TRY(tri_reader_read(buffers->reader, sample, 0, buffers->sample));
+        for (int i = 0; i < out->field_count; i++)
+            add_sample(&buffers->fields[i], tri_dataset_field(dataset, i), sample,
+                       buffers->sample[i]);
+        if (labels >= 0)
+            count_classes(tri_dataset_field(dataset, labels), buffers->sample[labels],
+                          buffers->classes);
     }
+    for (int i = 0; i < out->field_count; i++)
+        report_field(dataset, i, &buffers->fields[i], &out->fields[i]);
     if (labels >= 0) report_classes(buffers->classes, tri_dataset_classes(dataset, "labels"), out);
     if (tri_dataset_warning(dataset, out->warnings[0], sizeof out->warnings[0]))
         out->warning_count++;
@@ -161,9 +176,7 @@ tri_status tri_data_check(const tri_data_options *options, tri_data_split split,
     tri_status status = allocate(dataset, labels, &buffers);
     if (status == TRI_OK) status = tri_dataset_verify(dataset);
     if (status == TRI_OK) status = read_all(dataset, labels, &buffers, out);
-    free(buffers.scratch);
-    free(buffers.sample);
-    free(buffers.classes);
+    free_reading(&buffers);
     tri_dataset_close(dataset);
     return status;
 }

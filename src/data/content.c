@@ -30,7 +30,7 @@ typedef struct content {
 
 static const content rows[] = {
     {AT(0, "\x93NUMPY"), "a NumPy array", "npy", NULL},
-    {AT(0, "\x89HDF\r\n\x1a\n"), "an HDF5 file", NULL, "read it with h5py, and " SAVE_NPZ},
+    {AT(0, "\x89HDF\r\n\x1a\n"), "an HDF5 file", "hdf5", NULL},
     {AT(0, "\x89PNG\r\n\x1a\n"), "one PNG image", NULL,
      "put the images into one array [N, C, H, W]: " SAVE_NPZ},
     {AT(0, "\xff\xd8\xff"), "one JPEG image", NULL,
@@ -44,7 +44,7 @@ static const content rows[] = {
     {AT(0, "ARROW1"), "an Arrow file", NULL, "read it with pyarrow, and " SAVE_NPZ},
     {AT(0, "SQLite format 3"), "an SQLite database", NULL, "read it in Python, and " SAVE_NPZ},
     {AT(0, "MATLAB 5.0"), "a MATLAB file", NULL, "read it with scipy.io.loadmat, and " SAVE_NPZ},
-    {AT(TAR_MAGIC, "ustar"), "a tar archive", NULL, "unpack it first"},
+    {AT(TAR_MAGIC, "ustar"), "a tar archive", "webdataset", NULL},
     {AT(0, "\xfd"
            "7zXZ"),
      "xz-compressed", NULL, "unpack it first"},

@@ -1,12 +1,13 @@
-// Opens a data set of any kind (data.name: idx, npy, tokens, …), selects the samples of a split
-// (training, validation or test), and reads them, with conversion and transforms.
-// Read next: kind.h (the kinds), split.h (data.val_fraction), transform.c.
+// Opens a data set of any kind (data.name: idx, npy, tokens, …), and selects the samples of a split
+// (training, validation or test).
+// Read next: kind.h (the kinds), split.h (data.val_fraction), reader.c.
 #include "data/dataset.h"
 
 #include "data/convert.h"
 #include "data/kind.h"
 #include "data/shapes.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -50,11 +51,12 @@ tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char 
     if (!tri_convert_supported(stored, row.dtype))
         return TRI_FAIL(TRI_BAD_INPUT, "%s: '%s' is %s, which does not convert to %s", source, name,
                         tri_dtype_name(stored), tri_dtype_name(row.dtype));
-    int64_t count = tri_shape_count(shape);
+    bool is_any = shape->rank == 3 && shape->dims[1] == TRI_ANY_SIZE;
+    int64_t count = is_any ? shape->dims[0] : tri_shape_count(shape);
     if (count < 1 || count > TRI_MAX_SAMPLE_ELEMENTS)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: '%s' has %s elements per sample; 1 to %d are supported",
                         source, name, count == 0 ? "0" : "too many", TRI_MAX_SAMPLE_ELEMENTS);
-    field->stored_bytes = (size_t)count * tri_dtype_bytes(stored);
+    field->stored_bytes = is_any ? 0 : (size_t)count * tri_dtype_bytes(stored);
     dataset->field_count++;
     return TRI_OK;
 }
@@ -96,15 +98,33 @@ static tri_status check_tokens(const tri_dataset *dataset) {
     return TRI_OK;
 }
 
-// Sets up the fields' transforms and sizes, and the sizes of scratch memory. This happens after the
-// kind of data set (data.name) has added its fields, because it depends on the fields' shapes.
+// A field whose numbers may be -100, so that losses leave out the sample.
+static bool is_label(const tri_stored_field *field) {
+    return field->field.dtype == TRI_I64 && !field->row.is_token;
+}
+
+// With data.on_error: skip, any sample may become one without a label.
+static tri_status allow_left_out(tri_dataset *dataset) {
+    int labels = 0;
+    if (!dataset->kind->is_decoded || dataset->options->on_error != TRI_DATA_SKIP) return TRI_OK;
+    for (int i = 0; i < dataset->field_count; i++) {
+        if (!is_label(&dataset->fields[i])) continue;
+        dataset->fields[i].has_ignored = true;
+        labels++;
+    }
+    if (labels > 0) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "data.on_error=skip needs labels: without them, a loss cannot "
+                                   "leave out a damaged sample");
+}
+
+// Sets up the fields' transforms and sizes. This happens after the kind of data set (data.name) has
+// added its fields, because it depends on the fields' shapes.
 static tri_status finish_fields(tri_dataset *dataset) {
     TRI_TRY(check_tokens(dataset));
     const tri_tree *list = dataset->options->transform;
     bool is_used = tri_tree_is_null(list) || list->count == 0;
     for (int i = 0; i < dataset->field_count; i++) {
         tri_stored_field *field = &dataset->fields[i];
-        size_t scratch = 0;
         if (strcmp(field->field.name, "images") == 0) {
             tri_transforms *transforms;
             TRI_TRY(tri_transforms_create(dataset->arena, list, field->stored_dtype,
@@ -112,7 +132,6 @@ static tri_status finish_fields(tri_dataset *dataset) {
                                           dataset->seed, &transforms));
             field->transforms = transforms;
             field->field.shape = *tri_transforms_shape(transforms);
-            scratch = tri_transforms_scratch_bytes(transforms);
             is_used = true;
         }
         int64_t elements = tri_shape_count(&field->field.shape);
@@ -122,15 +141,10 @@ static tri_status finish_fields(tri_dataset *dataset) {
                                  "are supported",
                                  TRI_MAX_SAMPLE_ELEMENTS);
         field->field.size_bytes = (size_t)elements * tri_dtype_bytes(field->field.dtype);
-        if (scratch > dataset->scratch_bytes) dataset->scratch_bytes = scratch;
-        if (field->stored_bytes > dataset->buffer_bytes)
-            dataset->buffer_bytes = field->stored_bytes;
     }
+    TRI_TRY(allow_left_out(dataset));
     if (!is_used)
         return tri_tree_fail(list, "data.transform is for images, and this data set has none");
-    // Rounds the size up, so that the transforms' scratch memory, which follows the buffer for one
-    // stored sample, is aligned.
-    dataset->buffer_bytes = (dataset->buffer_bytes + 63) / 64 * 64;
     return TRI_OK;
 }
 
@@ -139,6 +153,7 @@ static tri_dataset *new_dataset(const tri_data_options *options, tri_data_split 
     tri_arena *arena = tri_arena_create(NULL, "dataset");
     tri_dataset *dataset = TRI_NEW(arena, tri_dataset);
     dataset->arena = arena;
+    dataset->left_out = tri_arena_alloc(arena, sizeof *dataset->left_out);
     dataset->kind = kind_of(options);
     TRI_ASSERT(dataset->kind && "every variant of tri_data_table has a kind");
     dataset->options = options;
@@ -329,6 +344,8 @@ bool tri_dataset_has_ignored(const tri_dataset *dataset, const char *field) {
     return index != TRI_NO_FIELD && dataset->fields[index].has_ignored;
 }
 
+int64_t tri_dataset_left_out(const tri_dataset *dataset) { return atomic_load(dataset->left_out); }
+
 const tri_data_field *tri_dataset_field(const tri_dataset *dataset, int index) {
     TRI_ASSERT(index >= 0 && index < dataset->field_count);
     return &dataset->fields[index].field;
@@ -338,10 +355,6 @@ int tri_dataset_find(const tri_dataset *dataset, const char *name) {
     for (int i = 0; i < dataset->field_count; i++)
         if (strcmp(dataset->fields[i].field.name, name) == 0) return i;
     return TRI_NO_FIELD;
-}
-
-size_t tri_dataset_scratch_bytes(const tri_dataset *dataset) {
-    return dataset->buffer_bytes + dataset->scratch_bytes;
 }
 
 bool tri_dataset_scale(const tri_dataset *dataset, tri_pixel_scale *out) {
@@ -355,39 +368,13 @@ void tri_dataset_keep_bytes(tri_dataset *dataset) {
     field->size_bytes = (size_t)tri_shape_count(&field->shape);
 }
 
-// Converts a sample's number in this split to its number in the files, which contain the training
-// and the validation samples.
-static int64_t file_sample(const tri_dataset *dataset, int64_t sample) {
+int64_t tri_dataset_file_sample(const tri_dataset *dataset, int64_t sample) {
     const tri_validation_split *split = dataset->validation_split;
     if (!split) return sample;
     return dataset->split == TRI_DATA_VAL ? tri_validation_sample(split, sample)
                                           : tri_training_sample(split, sample);
 }
 
-tri_status tri_dataset_read(const tri_dataset *dataset, int field, int64_t sample, int64_t epoch,
-                            void *scratch, void *out) {
-    TRI_ASSERT(sample >= 0 && sample < dataset->samples);
-    const tri_stored_field *row = &dataset->fields[field];
-    sample = file_sample(dataset, sample);
-    bool is_unchanged = !row->transforms && row->stored_dtype == row->field.dtype;
-    const void *stored;
-    tri_status status =
-        dataset->kind->read(dataset, field, sample, is_unchanged ? out : scratch, &stored);
-    if (status == TRI_CORRUPT) // opening has checked the file, so it was changed since then
-        return tri_status_context(TRI_IO, "a data file was changed while it was in use");
-    TRI_TRY(status);
-    if (row->transforms && row->field.dtype == TRI_U8)
-        tri_transforms_move(row->transforms, stored, sample, epoch,
-                            (char *)scratch + dataset->buffer_bytes, out);
-    else if (row->transforms)
-        tri_transforms_apply(row->transforms, stored, sample, epoch,
-                             (char *)scratch + dataset->buffer_bytes, out);
-    else if (stored != out)
-        tri_convert(row->stored_dtype, stored, row->field.dtype, out,
-                    tri_shape_count(&row->field.shape));
-    return TRI_OK;
-}
-
-void tri_dataset_hint(const tri_dataset *dataset, int field, int64_t sample) {
-    if (dataset->kind->hint) dataset->kind->hint(dataset, field, file_sample(dataset, sample));
+void tri_dataset_hint(const tri_dataset *dataset, int64_t sample) {
+    if (dataset->kind->hint) dataset->kind->hint(dataset, tri_dataset_file_sample(dataset, sample));
 }

@@ -70,6 +70,9 @@ int64_t tri_dataset_classes(const tri_dataset *dataset, const char *field);
 // True if some number of the field is -100. For a label this means that the loss ignores it; for a
 // token it would be an invalid index.
 bool tri_dataset_has_ignored(const tri_dataset *dataset, const char *field);
+// How many damaged samples were left out so far (data.on_error: skip). One that is read in several
+// epochs counts each time.
+int64_t tri_dataset_left_out(const tri_dataset *dataset);
 
 // True if images are stored as bytes and the model gets each byte scaled by a tri_pixel_scale,
 // which is then *out. In that case the device can do the scaling.
@@ -78,18 +81,22 @@ bool tri_dataset_scale(const tri_dataset *dataset, tri_pixel_scale *out);
 // of the memory and of the time to copy them to a GPU. To be called before any image is read.
 void tri_dataset_keep_bytes(tri_dataset *dataset);
 
-// How many bytes of scratch memory each thread needs for tri_dataset_read, which allocates nothing.
-size_t tri_dataset_scratch_bytes(const tri_dataset *dataset);
-// Reads field `field` of sample `sample`, converted and transformed, to `out` (size_bytes of the
-// field). Random transforms depend on `epoch`: they differ from epoch to epoch, but are the same
-// again when a run is resumed.
-tri_status tri_dataset_read(const tri_dataset *dataset, int field, int64_t sample, int64_t epoch,
-                            void *scratch, void *out);
+// What one thread needs to read samples: decoders, and memory for a sample as it is stored and
+// between transforms. `dataset` must outlive it. TRI_NO_MEMORY.
+typedef struct tri_reader tri_reader;
+tri_status tri_reader_create(const tri_dataset *dataset, tri_reader **out);
+void tri_reader_destroy(tri_reader *reader); // NULL allowed
+// Reads all fields of sample `sample`, converted and transformed: field i to out[i], which has
+// size_bytes of the field. Random transforms depend on `epoch`: they differ from epoch to epoch,
+// but are the same again when a run is resumed. A damaged sample ends with TRI_CORRUPT or, with
+// data.on_error: skip, is left out: it becomes zeros with labels of -100, which losses and metrics
+// do not count.
+tri_status tri_reader_read(tri_reader *reader, int64_t sample, int64_t epoch, void *const *out);
 // Verifies the checksums that the files contain, unless opening has done so. (Opening skips this
 // where it would take long.)
 tri_status tri_dataset_verify(const tri_dataset *dataset);
 // Prefetches into the caches a sample that one of the next few reads will need, so that the read
 // does not wait for memory.
-void tri_dataset_hint(const tri_dataset *dataset, int field, int64_t sample);
+void tri_dataset_hint(const tri_dataset *dataset, int64_t sample);
 
 #endif

@@ -33,6 +33,8 @@ static const char *const names[] = {
 #undef ROW
 };
 
+const char *tri_field_name(int index) { return index < ROW_COUNT ? names[index] : NULL; }
+
 const char *tri_field_names(void) {
 #define ROW(word, ...) ", " #word
     return &ROWS(ROW)[2];

@@ -84,23 +84,23 @@ static void idx_close(tri_dataset *dataset) {
     tri_idx_free(&state->labels);
 }
 
-static tri_status idx_read(const tri_dataset *dataset, int field, int64_t sample, void *buffer,
-                           const void **stored) {
+static tri_status idx_read(const tri_dataset *dataset, void *worker, int64_t sample,
+                           tri_sample_value *values) {
     const idx_state *state = dataset->state;
-    const tri_idx *idx = field == IMAGES ? &state->images : &state->labels;
-    *stored = (const uint8_t *)idx->data + (size_t)sample * dataset->fields[field].stored_bytes;
+    const uint8_t *images = state->images.data, *labels = state->labels.data;
+    values[IMAGES].data = images + (size_t)sample * dataset->fields[IMAGES].stored_bytes;
+    values[LABELS].data = labels + sample;
     return TRI_OK;
 }
 
 // Prefetches an image into the cache, because the hardware cannot predict where a shuffled sample
 // lies.
-static void idx_hint(const tri_dataset *dataset, int field, int64_t sample) {
+static void idx_hint(const tri_dataset *dataset, int64_t sample) {
     enum { CACHE_LINE_BYTES = 64 };
-    const void *stored;
-    if (field != IMAGES) return;
-    idx_read(dataset, field, sample, NULL, &stored);
-    for (size_t at = 0; at < dataset->fields[field].stored_bytes; at += CACHE_LINE_BYTES)
-        __builtin_prefetch((const char *)stored + at);
+    tri_sample_value values[2];
+    idx_read(dataset, NULL, sample, values);
+    for (size_t at = 0; at < dataset->fields[IMAGES].stored_bytes; at += CACHE_LINE_BYTES)
+        __builtin_prefetch((const char *)values[IMAGES].data + at);
 }
 
 // Describes the data without opening them: by the shapes of MNIST, which similar data usually have.

@@ -8,7 +8,15 @@
 #include "data/fields.h"
 #include "data/kinds.h"
 #include "data/split.h"
-#include "data/transform.h"
+#include "data/transform/transform.h"
+
+// The value of one field of a sample, as the files have it. `read` of a kind gets `buffer` and sets
+// the rest.
+typedef struct tri_sample_value {
+    void *buffer;     // room for the stored elements of the sample; NULL if their number varies
+    const void *data; // the elements: in `buffer`, or in memory of the kind or of its worker
+    tri_image image;  // in place of `data`, for images whose sizes vary
+} tri_sample_value;
 
 typedef struct tri_dataset_kind {
     // Opens the data. Sets `samples` and `state`, which lies in dataset->arena, and adds the fields
@@ -16,12 +24,16 @@ typedef struct tri_dataset_kind {
     // caller calls `close`, which has to release what was opened.
     tri_status (*open)(tri_dataset *dataset);
     void (*close)(tri_dataset *dataset);
-    // Reads the stored elements of one sample. *stored then points into the kind's own memory, or
-    // to `buffer`, which has room for them. Any number of threads may call it at the same time.
-    tri_status (*read)(const tri_dataset *dataset, int field, int64_t sample, void *buffer,
-                       const void **stored);
+    // A worker is what one thread needs to read, such as a decoder and its memory. NULL: nothing.
+    tri_status (*worker_create)(const tri_dataset *dataset, void **out);
+    void (*worker_destroy)(void *worker);
+    // Reads all fields of one sample into values [field_count]. Any number of threads may call it
+    // at the same time, each with its own worker. TRI_CORRUPT: this sample is damaged, and the
+    // message names its file; opening has not found it (data.on_error says what follows).
+    tri_status (*read)(const tri_dataset *dataset, void *worker, int64_t sample,
+                       tri_sample_value *values);
     // Prefetches a sample that will be read soon. NULL: that would not make reading faster.
-    void (*hint)(const tri_dataset *dataset, int field, int64_t sample);
+    void (*hint)(const tri_dataset *dataset, int64_t sample);
     // Verifies the checksums of all bytes of the files; `open` does not, in order to be fast. NULL:
     // there is nothing left to verify.
     tri_status (*verify)(const tri_dataset *dataset);
@@ -32,6 +44,8 @@ typedef struct tri_dataset_kind {
     tri_status (*describe)(tri_dataset *dataset);
     // True: `describe` adds the kind's usual shapes, but those in the files may differ.
     bool describes_guess;
+    // True: samples are decoded, and so checked, when they are read. False: opening checks all.
+    bool is_decoded;
 } tri_dataset_kind;
 
 // A field as the files contain it and, in `field`, as the model gets it.
@@ -41,8 +55,9 @@ typedef struct tri_stored_field {
     int64_t classes;  // number of classes of an I64 field, set by the kind: see tri_dataset_classes
     bool has_ignored; // some numbers of an I64 field are -100, which losses ignore; set by the kind
     tri_dtype stored_dtype;
-    tri_shape stored_shape;           // shape of one sample in the files
-    size_t stored_bytes;              // size of one sample in the files, in bytes
+    tri_shape stored_shape; // shape of one sample in the files
+    // Size of one sample in the files, in bytes; 0: it varies, and the shape has TRI_ANY_SIZE.
+    size_t stored_bytes;
     const tri_transforms *transforms; // NULL unless the field is `images`
 } tri_stored_field;
 
@@ -60,14 +75,15 @@ struct tri_dataset {
     // The data set whose files and state this one uses; NULL: it has its own.
     const tri_dataset *owner;
     int64_t samples;
+    // How many damaged samples were left out so far (data.on_error: skip).
+    _Atomic int64_t *left_out;
     int field_count;
     tri_stored_field fields[TRI_MAX_DATA_FIELDS];
-    // Sizes of each thread's scratch memory: for transforms, and for one sample as it is stored.
-    size_t scratch_bytes, buffer_bytes;
     void *state; // private data of the kind, such as its open files; set by tri_dataset_kind.open
 };
 
-// Adds the field `name`. Each of its samples is stored as elements of type `stored` in `shape`.
+// Adds the field `name`. Each of its samples is stored as elements of type `stored` in `shape`; for
+// images, height and width may be TRI_ANY_SIZE.
 // TRI_BAD_INPUT: neither fields.c nor data.extra_fields has a field of that name, or its type or
 // number of axes does not allow this; the message names `source`, a file or an option.
 tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char *name,
@@ -78,6 +94,10 @@ const tri_tree *tri_dataset_files(const tri_dataset *dataset);
 const char *tri_dataset_file(const tri_dataset *dataset);
 // Makes a path from `name`; a relative name is relative to data.path.
 const char *tri_dataset_path(tri_dataset *dataset, const char *name);
+
+// Converts a sample's number in this split to its number in the files, which may contain training
+// and validation samples.
+int64_t tri_dataset_file_sample(const tri_dataset *dataset, int64_t sample);
 
 #define TRI_DECLARE_KIND(word, rows, count, help) extern const tri_dataset_kind tri_dataset_##word;
 TRI_DATASET_KINDS(TRI_DECLARE_KIND)

@@ -7,6 +7,14 @@
 // defined as tri_dataset_X, so that a new kind needs only a file and a row here.
 #define TRI_DATASET_KINDS(ROW)                                                                     \
     ROW(idx, NULL, 0, "IDX files as of MNIST and Fashion-MNIST, raw or gzip")                      \
+    ROW(cifar10, NULL, 0, "CIFAR-10's binary files; data.path: their folder")                      \
+    ROW(cifar100, NULL, 0, "CIFAR-100's binary files; data.path: their folder")                    \
+    ROW(imagefolder, NULL, 0,                                                                      \
+        "a folder for each class, with JPEG, PNG, WebP, BMP or PPM files in it")                   \
+    ROW(webdataset, NULL, 0,                                                                       \
+        "tar files with NAME.jpg and NAME.cls for each sample; {000000..000009} counts files")     \
+    ROW(hdf5, hdf5_rows, TRI_OPTION_COUNT(hdf5_rows),                                              \
+        "an HDF5 file whose arrays share their first axis")                                        \
     ROW(tensors, NULL, 0, "a safetensors file whose tensors share their first axis")               \
     ROW(npy, NULL, 0,                                                                              \
         "NumPy's arrays that share their first axis: x.npz, or {images: x.npy, labels: y.npy}")    \

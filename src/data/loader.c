@@ -48,9 +48,9 @@ struct tri_loader {
 
     int64_t buffer_count;
     buffer *buffers;
-    char *memory; // one block for all buffers and all scratch memory
-    // By thread: the thread's scratch memory; if there are no threads, [0] is the caller's.
-    char **scratch;
+    char *memory; // one block for all buffers
+    // By thread: what it reads with; if there are no threads, [0] is the caller's.
+    tri_reader **readers;
     int64_t thread_count;
     pthread_t *threads;
     int64_t waited_ns; // how long the caller has waited for micro-batches so far
@@ -79,25 +79,26 @@ static void advance(const tri_loader *loader, cursor *at) {
     at->epoch++;
 }
 
-static tri_status read_samples(const tri_loader *loader, buffer *target, void *scratch) {
+static tri_status read_samples(const tri_loader *loader, buffer *target, tri_reader *reader) {
     tri_data_batch *batch = &target->batch;
     tri_permutation order = tri_sampler_order(&loader->sampler, batch->epoch);
     for (int64_t i = 0; i < batch->micro.size; i++)
         target->samples[i] =
             tri_sampler_at(&loader->sampler, &order, batch->step, batch->micro.first + i);
-    for (int field = 0; field < tri_dataset_field_count(loader->dataset); field++) {
-        size_t bytes = tri_dataset_field(loader->dataset, field)->size_bytes;
-        for (int64_t i = 0; i < batch->micro.size; i++) {
-            if (i + HINT_AHEAD < batch->micro.size)
-                tri_dataset_hint(loader->dataset, field, target->samples[i + HINT_AHEAD]);
-            TRI_TRY(tri_dataset_read(loader->dataset, field, target->samples[i], batch->epoch,
-                                     scratch, (char *)batch->fields[field] + (size_t)i * bytes));
-        }
+    int field_count = tri_dataset_field_count(loader->dataset);
+    for (int64_t i = 0; i < batch->micro.size; i++) {
+        void *out[TRI_MAX_DATA_FIELDS];
+        for (int field = 0; field < field_count; field++)
+            out[field] = (char *)batch->fields[field] +
+                         (size_t)i * tri_dataset_field(loader->dataset, field)->size_bytes;
+        if (i + HINT_AHEAD < batch->micro.size)
+            tri_dataset_hint(loader->dataset, target->samples[i + HINT_AHEAD]);
+        TRI_TRY(tri_reader_read(reader, target->samples[i], batch->epoch, out));
     }
     return TRI_OK;
 }
 
-static void fill(const tri_loader *loader, buffer *target, cursor at, void *scratch) {
+static void fill(const tri_loader *loader, buffer *target, cursor at, tri_reader *reader) {
     const tri_sampler_options *options = &loader->sampler.options;
     int64_t size = tri_sampler_step_size(&loader->sampler, at.step);
     tri_data_batch *batch = &target->batch;
@@ -106,7 +107,7 @@ static void fill(const tri_loader *loader, buffer *target, cursor at, void *scra
     batch->round = at.round;
     batch->micro = tri_micro_batch_of(size, options->micro, options->replicas,
                                       loader->options.replica, at.round);
-    target->status = read_samples(loader, target, scratch);
+    target->status = read_samples(loader, target, reader);
     if (target->status != TRI_OK)
         snprintf(target->message, TRI_MESSAGE_MAX_BYTES, "%s", tri_error_message());
 }
@@ -141,7 +142,7 @@ static void *work(void *argument) {
     pthread_mutex_lock(&loader->lock);
     for (buffer *target; (target = claim_next(loader, &at));) {
         pthread_mutex_unlock(&loader->lock);
-        fill(loader, target, at, loader->scratch[self.index]);
+        fill(loader, target, at, loader->readers[self.index]);
         pthread_mutex_lock(&loader->lock);
         target->state = BUFFER_READY;
         pthread_cond_signal(&loader->ready);
@@ -159,7 +160,7 @@ tri_status tri_loader_next(tri_loader *loader, const tri_data_batch **out) {
     if (loader->thread_count == 0 && target->state == BUFFER_FREE) {
         cursor at;
         if (claim_next(loader, &at)) {
-            fill(loader, target, at, loader->scratch[0]);
+            fill(loader, target, at, loader->readers[0]);
             target->state = BUFFER_READY;
         }
     }
@@ -224,8 +225,8 @@ static void free_block(tri_loader *loader) {
         from->free(from->context, loader->memory);
 }
 
-// Allocates all memory as one block, so that steps allocate nothing: for each buffer its fields,
-// sample numbers and message, then each thread's scratch memory.
+// Allocates the memory of all buffers as one block, so that steps allocate nothing: for each its
+// fields, sample numbers and message.
 static tri_status allocate(tri_loader *loader) {
     const tri_dataset *dataset = loader->dataset;
     const tri_sampler_options *sampler = &loader->sampler.options;
@@ -243,15 +244,10 @@ static tri_status allocate(tri_loader *loader) {
     size_t samples_offset = buffer_bytes,
            message_offset = samples_offset + aligned(most * sizeof(int64_t));
     buffer_bytes = message_offset + TRI_MESSAGE_MAX_BYTES;
-    size_t scratch_bytes = aligned(tri_dataset_scratch_bytes(dataset)),
-           scratches = (size_t)loader->options.workers;
-    if (scratches == 0) scratches = 1;
-    size_t total = buffer_bytes * (size_t)loader->buffer_count + scratch_bytes * scratches;
+    size_t total = buffer_bytes * (size_t)loader->buffer_count;
     TRI_TRY(allocate_block(loader, total));
     loader->buffers = calloc((size_t)loader->buffer_count, sizeof *loader->buffers);
-    loader->scratch = calloc(scratches, sizeof *loader->scratch);
-    loader->threads = calloc(scratches, sizeof *loader->threads);
-    if (!loader->memory || !loader->buffers || !loader->scratch || !loader->threads)
+    if (!loader->memory || !loader->buffers)
         return TRI_FAIL(
             TRI_NO_MEMORY,
             "no memory for %lld batches of %zu samples, %zu bytes in all: set data.workers or the "
@@ -266,9 +262,21 @@ static tri_status allocate(tri_loader *loader) {
         item->batch.samples = item->samples;
         item->message = base + message_offset;
     }
-    for (size_t i = 0; i < scratches; i++)
-        loader->scratch[i] =
-            loader->memory + buffer_bytes * (size_t)loader->buffer_count + i * scratch_bytes;
+    return TRI_OK;
+}
+
+static int64_t reader_count(const tri_loader *loader) {
+    return loader->options.workers > 0 ? loader->options.workers : 1;
+}
+
+static tri_status create_readers(tri_loader *loader) {
+    size_t count = (size_t)reader_count(loader);
+    loader->readers = calloc(count, sizeof *loader->readers);
+    loader->threads = calloc(count, sizeof *loader->threads);
+    if (!loader->readers || !loader->threads)
+        return TRI_FAIL(TRI_NO_MEMORY, "no memory for a loader");
+    for (size_t i = 0; i < count; i++)
+        TRI_TRY(tri_reader_create(loader->dataset, &loader->readers[i]));
     return TRI_OK;
 }
 
@@ -320,6 +328,7 @@ tri_status tri_loader_create(const tri_dataset *dataset, const tri_sampler *samp
     pthread_cond_init(&loader->ready, NULL);
     pthread_cond_init(&loader->freed, NULL);
     tri_status status = allocate(loader);
+    if (status == TRI_OK) status = create_readers(loader);
     if (status == TRI_OK) status = start_threads(loader);
     if (status == TRI_OK)
         *out = loader;
@@ -338,8 +347,10 @@ void tri_loader_destroy(tri_loader *loader) {
     pthread_cond_destroy(&loader->freed);
     pthread_cond_destroy(&loader->ready);
     pthread_mutex_destroy(&loader->lock);
+    for (int64_t i = 0; loader->readers && i < reader_count(loader); i++)
+        tri_reader_destroy(loader->readers[i]);
     free(loader->threads);
-    free(loader->scratch);
+    free(loader->readers);
     free(loader->buffers);
     free_block(loader);
     free(loader);

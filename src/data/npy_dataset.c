@@ -125,12 +125,15 @@ static void npy_close(tri_dataset *dataset) {
     for (int i = 0; i < state->count; i++) tri_npy_close(state->arrays[i]);
 }
 
-static tri_status npy_read(const tri_dataset *dataset, int field, int64_t sample, void *buffer,
-                           const void **stored) {
+static tri_status npy_read(const tri_dataset *dataset, void *worker, int64_t sample,
+                           tri_sample_value *values) {
     const npy_state *state = dataset->state;
-    int64_t count = state->elements[field];
-    *stored = buffer;
-    return tri_npy_read(state->arrays[field], sample * count, count, buffer);
+    for (int field = 0; field < dataset->field_count; field++) {
+        int64_t count = state->elements[field];
+        values[field].data = values[field].buffer;
+        TRI_TRY(tri_npy_read(state->arrays[field], sample * count, count, values[field].buffer));
+    }
+    return TRI_OK;
 }
 
 static tri_status npy_verify(const tri_dataset *dataset) {

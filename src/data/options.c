@@ -5,7 +5,7 @@
 #include "data/fields.h"
 #include "data/kinds.h"
 #include "data/shapes.h"
-#include "data/transform.h"
+#include "data/transform/transform.h"
 
 #include <string.h>
 
@@ -16,6 +16,12 @@ static const tri_option tokens_rows[] = {
                       "type of a token. auto: .bin and .u16 files are little-endian u16 (nanoGPT, "
                       "Megatron), .u32 files u32, files of llm.c name it in their header, all "
                       "others are text whose bytes are the tokens"),
+};
+
+static const tri_option hdf5_rows[] = {
+    TRI_OPTION_TREE(tri_data_options, fields, NULL,
+                    "arrays in the file, by field: {images: x, labels: group/y}; by default each "
+                    "field is the array of its name"),
 };
 
 static const tri_option synthetic_rows[] = {
@@ -37,6 +43,8 @@ static const tri_option_variant kinds[] = {
 #undef ROW
 };
 
+static const char *const on_error[] = {"refuse", "skip", NULL};
+
 static const tri_option rows[] = {
     TRI_OPTION_NAME(tri_data_options, name, NULL, "kind of data set"),
     TRI_OPTION_STRING(tri_data_options, path, NULL, "folder with the training and the test files",
@@ -57,6 +65,9 @@ static const tri_option rows[] = {
                     "a new random order every epoch; false: the order of the files"),
     TRI_OPTION_BOOL(tri_data_options, drop_last, "false",
                     "leave out an epoch's partial last batch"),
+    TRI_OPTION_CHOICE(tri_data_options, on_error, "refuse", on_error,
+                      "a damaged sample. refuse: ends the run; skip: is left out of the loss, "
+                      "counted and reported"),
     TRI_OPTION_INT(tri_data_options, workers, "2", 0, TRI_MAX_WORKERS, "loader threads; 0: none",
                    .change = TRI_CHANGE_FREELY),
     TRI_OPTION_ROW(tri_data_options, transform, const tri_tree *, TRI_OPTION_IS_TREE, "[]",
@@ -79,11 +90,25 @@ static const tri_option rows[] = {
 // be maps from fields to files, because each array may have a file of its own.
 static tri_status check_file(const tri_data_options *data, const tri_tree *file, const char *key) {
     bool maps = data->name && !strcmp(data->name, "npy");
-    if (!file || file->kind == TRI_TREE_SCALAR || (maps && file->kind == TRI_TREE_MAP))
+    bool lists = data->name && !strcmp(data->name, "webdataset");
+    if (!file || file->kind == TRI_TREE_SCALAR || (maps && file->kind == TRI_TREE_MAP) ||
+        (lists && file->kind == TRI_TREE_LIST))
         return TRI_OK;
     return tri_tree_fail(file, "'data.%s' has to be text%s", key,
                          maps ? ", or a map from fields to files: {images: x.npy, labels: y.npy}"
                               : "");
+}
+
+static tri_status check_fields(const tri_tree *fields) {
+    bool is_map = tri_tree_is_null(fields) ||
+                  (fields->kind == TRI_TREE_MAP && fields->count <= TRI_MAX_DATA_FIELDS);
+    for (int i = 0; is_map && !tri_tree_is_null(fields) && i < fields->count; i++)
+        is_map = fields->items[i]->kind == TRI_TREE_SCALAR;
+    if (is_map) return TRI_OK;
+    return tri_tree_fail(fields,
+                         "'data.fields' has to be a map from at most %d fields to names: "
+                         "{images: x, labels: y}",
+                         TRI_MAX_DATA_FIELDS);
 }
 
 static tri_status check(const void *options, const tri_tree *map) {
@@ -104,6 +129,7 @@ static tri_status check(const void *options, const tri_tree *map) {
         return tri_tree_fail(tri_tree_get(map, "val"),
                              "'data.val' names a file, and synthetic data "
                              "have none: use data.val_fraction");
+    TRI_TRY(check_fields(data->fields));
     return tri_transforms_check(data->transform);
 }
 

@@ -5,6 +5,9 @@
 #include "base/option.h"
 #include "format/tokens.h"
 
+// What happens if a sample turns out to be damaged when it is read.
+typedef enum tri_data_on_error { TRI_DATA_REFUSE, TRI_DATA_SKIP } tri_data_on_error;
+
 typedef struct tri_data_options {
     const char *name; // the kind of data: a row of TRI_DATASET_KINDS
     const char *path; // folder with the files, or the training file itself
@@ -14,8 +17,10 @@ typedef struct tri_data_options {
     const tri_tree *train, *val, *test;
     double val_fraction; // fraction of the training samples that serves for validation; 0: none
     bool shuffle, drop_last;
+    tri_data_on_error on_error;
     int64_t workers;              // number of loader threads; 0: the training loop itself reads
     const tri_tree *transform;    // a list of transforms; NULL: none
+    const tri_tree *fields;       // a map from fields to arrays of an HDF5 file; NULL: none
     const tri_tree *extra_fields; // a map from names to types (fields.h); NULL: none
     const tri_tree *shapes;       // a map from fields to the sizes of one stored sample
     int64_t limit;    // only the first `limit` samples of the training files are used; 0: all

@@ -61,8 +61,7 @@ static void synthetic_close(tri_dataset *dataset) {}
 // Generates the elements of a sample. Element e is random word e mod 4 of the Philox block with the
 // counter (e div 4, low 32 bits of the sample's number, its high 32 bits, 0), so that any sample
 // can be generated at any time.
-static tri_status synthetic_read(const tri_dataset *dataset, int field, int64_t sample,
-                                 void *buffer, const void **stored) {
+static void draw_field(const tri_dataset *dataset, int field, int64_t sample, void *buffer) {
     const synthetic_state *state = dataset->state;
     int64_t count = tri_shape_count(&dataset->fields[field].field.shape);
     uint64_t classes = (uint64_t)dataset->fields[field].classes;
@@ -80,7 +79,14 @@ static tri_status synthetic_read(const tri_dataset *dataset, int field, int64_t 
                 numbers[at + k] = (int64_t)((uint64_t)block.word[k] * classes >> 32);
         }
     }
-    *stored = buffer;
+}
+
+static tri_status synthetic_read(const tri_dataset *dataset, void *worker, int64_t sample,
+                                 tri_sample_value *values) {
+    for (int field = 0; field < dataset->field_count; field++) {
+        draw_field(dataset, field, sample, values[field].buffer);
+        values[field].data = values[field].buffer;
+    }
     return TRI_OK;
 }
 

@@ -91,13 +91,15 @@ static void tensors_close(tri_dataset *dataset) {
     tri_safetensors_close(state->file);
 }
 
-static tri_status tensors_read(const tri_dataset *dataset, int field, int64_t sample, void *buffer,
-                               const void **stored) {
+static tri_status tensors_read(const tri_dataset *dataset, void *worker, int64_t sample,
+                               tri_sample_value *values) {
     const tensors_state *state = dataset->state;
-    int64_t bytes = (int64_t)dataset->fields[field].stored_bytes;
-    TRI_TRY(
-        tri_safetensors_read(state->file, state->entries[field], sample * bytes, bytes, buffer));
-    *stored = buffer;
+    for (int field = 0; field < dataset->field_count; field++) {
+        int64_t bytes = (int64_t)dataset->fields[field].stored_bytes;
+        values[field].data = values[field].buffer;
+        TRI_TRY(tri_safetensors_read(state->file, state->entries[field], sample * bytes, bytes,
+                                     values[field].buffer));
+    }
     return TRI_OK;
 }
 

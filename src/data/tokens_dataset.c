@@ -55,14 +55,14 @@ static tri_status tokens_open(tri_dataset *dataset) {
 
 static void tokens_close(tri_dataset *dataset) { tri_tokens_close(dataset->state); }
 
-static tri_status tokens_read(const tri_dataset *dataset, int field, int64_t sample, void *buffer,
-                              const void **stored) {
+static tri_status tokens_read(const tri_dataset *dataset, void *worker, int64_t sample,
+                              tri_sample_value *values) {
     int64_t sequence = dataset->options->sequence;
-    *stored = buffer;
-    return tri_tokens_read(dataset->state, sample * sequence, sequence, buffer);
+    values->data = values->buffer;
+    return tri_tokens_read(dataset->state, sample * sequence, sequence, values->buffer);
 }
 
-static void tokens_hint(const tri_dataset *dataset, int field, int64_t sample) {
+static void tokens_hint(const tri_dataset *dataset, int64_t sample) {
     int64_t sequence = dataset->options->sequence;
     tri_tokens_hint(dataset->state, sample * sequence, sequence);
 }

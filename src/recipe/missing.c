@@ -84,17 +84,12 @@ typedef struct missing {
 } missing;
 
 // What can be read today, and how to get there (docs/data.md says more).
-#define KINDS "data.name can be idx, npy, tensors, tokens or synthetic"
+#define KINDS "trireme data list shows what data.name can be"
 #define ARRAYS                                                                                     \
     KINDS "; in Python, numpy.savez('train.npz', images=x, labels=y) writes what npy reads"
-#define IMAGES ARRAYS ", with images [N, C, H, W] of one size"
 
 static const missing rows[] = {
     {"schedule.cycle_momentum", "true", NULL},
-    {"data.name", "cifar10", IMAGES},
-    {"data.name", "imagefolder", IMAGES},
-    {"data.name", "webdataset", IMAGES},
-    {"data.name", "hdf5", ARRAYS},
     {"data.name", "lmdb", ARRAYS},
     {"data.name", "parquet", ARRAYS},
     {"data.name", "csv", ARRAYS},

@@ -26,7 +26,7 @@ LLAMA = ("llama-tiny", ["batch.global=4", "batch.micro=1", "trainer.max_steps=3"
 BYTES = ["data.limit=96", "batch.global=16", "batch.micro=4", "trainer.max_epochs=1",
          "trainer.limit_val_batches=2", "trainer.log_every_n_steps=1", "log.tensorboard=false",
          f"data.path={DATA}", "data.transform=[{random_crop: {size: 28, padding: 2}}, "
-         "horizontal_flip, {normalize: {mean: [0.2860], std: [0.3530]}}]"]
+         "random_horizontal_flip, {normalize: {mean: [0.2860], std: [0.3530]}}]"]
 TENSOR = "strategy.mesh.tensor=2"
 PIPELINE = ["strategy.name=pipeline", "strategy.mesh.pipeline=2"]
 FSDP = ["strategy.name=fsdp", "strategy.persistent_bytes=0"]

@@ -3,7 +3,8 @@
 #define TESTS_UNIT_DATA_FIXTURE_H
 
 #include "base/os.h"
-#include "data/options.h"
+#include "base/limits.h"
+#include "data/dataset.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -33,6 +34,22 @@ static inline tri_status fixture_try_options(const char *yaml, tri_data_options 
     tri_status status = tri_yaml_parse(fixture_arena, yaml, strlen(yaml), "test.yaml", &tree);
     if (status != TRI_OK) return status;
     return tri_option_decode(fixture_arena, &tri_data_table, tree, out);
+}
+
+// Reads field `field` of a sample to `out`.
+static inline tri_status fixture_read(const tri_dataset *dataset, int field, int64_t sample,
+                                      int64_t epoch, void *out) {
+    void *fields[TRI_MAX_DATA_FIELDS] = {0};
+    tri_reader *reader;
+    tri_status status = tri_reader_create(dataset, &reader);
+    if (status != TRI_OK) return status;
+    for (int i = 0; i < tri_dataset_field_count(dataset); i++)
+        fields[i] = malloc(tri_dataset_field(dataset, i)->size_bytes);
+    status = tri_reader_read(reader, sample, epoch, fields);
+    memcpy(out, fields[field], tri_dataset_field(dataset, field)->size_bytes);
+    for (int i = 0; i < TRI_MAX_DATA_FIELDS; i++) free(fields[i]);
+    tri_reader_destroy(reader);
+    return status;
 }
 
 // Parses options. data.path is fixture_folder; `yaml` has the other keys in YAML's flow style,

@@ -31,9 +31,7 @@ static void refuse(const char *yaml, tri_data_split split, tri_status status, co
 
 static void read_field(const tri_dataset *dataset, int field, int64_t sample, int64_t epoch,
                        void *out) {
-    void *scratch = malloc(tri_dataset_scratch_bytes(dataset) + 1);
-    assert_int_equal(tri_dataset_read(dataset, field, sample, epoch, scratch, out), TRI_OK);
-    free(scratch);
+    assert_int_equal(fixture_read(dataset, field, sample, epoch, out), TRI_OK);
 }
 
 static void test_idx(void **state) {
@@ -232,7 +230,7 @@ static void test_synthetic(void **state) {
     read_field(dataset, 0, 1, 0, ids);
     for (int i = 0; i < 9; i++) assert_true(ids[i] >= 0 && ids[i] < 5);
     tri_dataset_close(dataset);
-    refuse("name: synthetic, shape: [2], transform: [horizontal_flip]", TRI_DATA_TRAIN,
+    refuse("name: synthetic, shape: [2], transform: [random_horizontal_flip]", TRI_DATA_TRAIN,
            TRI_BAD_INPUT, "for images");
 }
 
@@ -293,7 +291,7 @@ static void check_windows(const char *yaml, int64_t samples, int sequence, int64
     assert_int_equal(tri_dataset_classes(dataset, "input_ids"), first + samples * sequence);
     int64_t *ids = malloc((size_t)sequence * sizeof *ids);
     for (int64_t i = samples - 1; i >= 0; i--) {
-        tri_dataset_hint(dataset, 0, i);
+        tri_dataset_hint(dataset, i);
         read_field(dataset, 0, i, 3, ids);
         for (int k = 0; k < sequence; k++) assert_int_equal(ids[k], first + i * sequence + k);
     }
@@ -355,7 +353,8 @@ static void test_tokens_refused(void **state) {
         {"train: lies.bin, sequence: 2", TRI_CORRUPT, "lies.bin|10 tokens"},
         {"train: hollow.bin, sequence: 2", TRI_BAD_INPUT, "hollow.bin|empty"},
         {"train: later.bin, sequence: 2", TRI_UNSUPPORTED, "later.bin|version 2"},
-        {"train: text.txt, sequence: 2, transform: [horizontal_flip]", TRI_BAD_INPUT, "images"},
+        {"train: text.txt, sequence: 2, transform: [random_horizontal_flip]", TRI_BAD_INPUT,
+         "images"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         refuse(tri_arena_printf(fixture_arena, "name: tokens, %s", rows[i].yaml), TRI_DATA_TRAIN,
@@ -376,7 +375,7 @@ static void test_tokens_refused(void **state) {
 static void test_random_transforms(void **state) {
     fixture_put_idx("train", 300);
     fixture_put_idx("t10k", 30);
-    tri_data_options options = fixture_options("name: idx, transform: [horizontal_flip]");
+    tri_data_options options = fixture_options("name: idx, transform: [random_horizontal_flip]");
     tri_dataset *train = opened(&options, TRI_DATA_TRAIN), *test = opened(&options, TRI_DATA_TEST);
     float pixels[36], again[36];
     int flipped = 0, changed = 0;
@@ -436,7 +435,7 @@ static void test_bytes(void **state) {
     fixture_put_idx("train", 40);
     tri_data_options options =
         fixture_options("name: idx, transform: [random_crop: {size: 3, padding: 1}, "
-                        "horizontal_flip, normalize: {mean: [0.1307], std: [0.3081]}]");
+                        "random_horizontal_flip, normalize: {mean: [0.1307], std: [0.3081]}]");
     tri_dataset *floats = opened(&options, TRI_DATA_TRAIN),
                 *bytes = opened(&options, TRI_DATA_TRAIN);
     tri_pixel_scale scale;
@@ -488,11 +487,16 @@ static void test_options(void **state) {
     refuse_options("{name: idx, transform: [normalise]}", "normalise|normalize");
     refuse_options("{name: idx, transform: [{normalize: {mean: [1], sdt: [1]}}]}", "std");
     refuse_options("{name: idx, transform: [{normalize: {std: [0]}}]}", "std");
-    refuse_options("{name: idx, transform: [{normalize: {}, horizontal_flip: {}}]}", "one name");
+    refuse_options("{name: idx, transform: [{normalize: {}, random_horizontal_flip: {}}]}",
+                   "one name");
     refuse_options("{name: idx, workers: -1}", "workers");
     fixture_put_idx("train", 3);
     refuse("name: idx, transform: [normalize: {mean: [0, 0], std: [1]}]", TRI_DATA_TRAIN,
            TRI_BAD_INPUT, "2|mean");
+    // The list is applied in its order: what is cut out behind `normalize` would have to be filled
+    // with another number than 0.
+    refuse("name: idx, transform: [normalize, random_crop: 2]", TRI_DATA_TRAIN, TRI_BAD_INPUT,
+           "random_crop|normalize");
     refuse("name: idx, transform: [random_crop: {size: 9}]", TRI_DATA_TRAIN, TRI_BAD_INPUT,
            "2 x 3");
 }

@@ -23,7 +23,7 @@ static tri_dataset *dataset;
 static int setup(void **state) {
     if (fixture_setup(state)) return 1;
     fixture_put_idx("train", SAMPLES);
-    options = fixture_options("name: idx, transform: [horizontal_flip]");
+    options = fixture_options("name: idx, transform: [random_horizontal_flip]");
     return tri_dataset_open(&options, TRI_DATA_TRAIN, 1, &dataset) != TRI_OK;
 }
 

@@ -78,9 +78,7 @@ static tri_dataset *opened(const tri_data_options *options, tri_data_split split
 }
 
 static void read_sample(const tri_dataset *dataset, int64_t sample, int64_t epoch, void *out) {
-    void *scratch = malloc(tri_dataset_scratch_bytes(dataset) + 1);
-    assert_int_equal(tri_dataset_read(dataset, 0, sample, epoch, scratch, out), TRI_OK);
-    free(scratch);
+    assert_int_equal(fixture_read(dataset, 0, sample, epoch, out), TRI_OK);
 }
 
 static void assert_same(const tri_dataset *a, int64_t i, const tri_dataset *b, int64_t k) {
@@ -166,7 +164,7 @@ static void test_own_files(void **state) {
 // Random transforms do not act on validation samples.
 static void test_transforms(void **state) {
     fixture_put_idx("train", 40);
-    const char *flip = "name: idx, transform: [horizontal_flip: {probability: 1}]";
+    const char *flip = "name: idx, transform: [random_horizontal_flip: {probability: 1}]";
     tri_data_options plain = fixture_options("name: idx, val_fraction: 0.25");
     tri_data_options flipped =
         fixture_options(tri_arena_printf(fixture_arena, "%s, val_fraction: 0.25", flip));

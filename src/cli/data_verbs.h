@@ -1,0 +1,11 @@
+// The verbs of `trireme data` that have a file of their own.
+#ifndef TRIREME_CLI_DATA_VERBS_H
+#define TRIREME_CLI_DATA_VERBS_H
+
+#include "cli/cli.h"
+
+// `path`: the recipe's file, which is not overwritten.
+tri_status cli_data_dump(const cli_arguments *arguments, const char *path,
+                         const tri_recipe *recipe);
+
+#endif

@@ -1,0 +1,112 @@
+// Reads samples: calls the kind of data set, then converts and transforms each field.
+// Read next: kind.h (the kinds), transform/transform.h.
+#include "base/log.h"
+#include "data/convert.h"
+#include "data/kind.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGN_BYTES = 64 };
+
+struct tri_reader {
+    const tri_dataset *dataset;
+    void *worker; // of the kind; NULL: it needs none
+    // The stored elements of one sample, field after field.
+    tri_buffer stored;
+    size_t offsets[TRI_MAX_DATA_FIELDS]; // by field, in `stored`
+    tri_transform_memory memory;
+};
+
+static size_t aligned(size_t bytes) {
+    return (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+}
+
+tri_status tri_reader_create(const tri_dataset *dataset, tri_reader **out) {
+    *out = NULL;
+    tri_reader *reader = calloc(1, sizeof *reader);
+    if (!reader) return TRI_FAIL(TRI_NO_MEMORY, "no memory to read data");
+    reader->dataset = dataset;
+    size_t bytes = 0;
+    for (int i = 0; i < dataset->field_count; i++) {
+        reader->offsets[i] = bytes;
+        bytes += aligned(dataset->fields[i].stored_bytes);
+    }
+    tri_status status = tri_buffer_reserve(&reader->stored, bytes);
+    if (status == TRI_OK && dataset->kind->worker_create)
+        status = dataset->kind->worker_create(dataset, &reader->worker);
+    if (status == TRI_OK)
+        *out = reader;
+    else
+        tri_reader_destroy(reader);
+    return status;
+}
+
+void tri_reader_destroy(tri_reader *reader) {
+    if (!reader) return;
+    if (reader->worker) reader->dataset->kind->worker_destroy(reader->worker);
+    tri_buffer_free(&reader->stored);
+    tri_transform_memory_free(&reader->memory);
+    free(reader);
+}
+
+// True if the model gets the stored elements as they are, so that they are read to their place.
+static bool is_unchanged(const tri_stored_field *field) {
+    return !field->transforms && field->stored_dtype == field->field.dtype;
+}
+
+static tri_status finish_field(tri_reader *reader, const tri_stored_field *field, int64_t sample,
+                               int64_t epoch, const tri_sample_value *value, void *out) {
+    if (field->transforms) {
+        tri_image image =
+            field->stored_bytes
+                ? tri_image_of_planes(value->data, field->stored_dtype, &field->stored_shape)
+                : value->image;
+        return tri_transforms_apply(field->transforms, &image, sample, epoch,
+                                    field->field.dtype == TRI_U8, &reader->memory, out);
+    }
+    if (value->data != out)
+        tri_convert(field->stored_dtype, value->data, field->field.dtype, out,
+                    tri_shape_count(&field->field.shape));
+    return TRI_OK;
+}
+
+// Fills the sample with zeros, and its labels with -100.
+static void leave_out(const tri_dataset *dataset, void *const *out) {
+    enum { MOST_NAMED = 10 };
+    int64_t before = atomic_fetch_add(dataset->left_out, 1);
+    if (before < MOST_NAMED)
+        tri_log(TRI_LOG_WARNING, "%s: left out%s", tri_error_message(),
+                before + 1 == MOST_NAMED ? "; further ones are only counted" : "");
+    for (int i = 0; i < dataset->field_count; i++) {
+        const tri_data_field *field = &dataset->fields[i].field;
+        memset(out[i], 0, field->size_bytes);
+        int64_t *numbers = out[i];
+        bool is_label = field->dtype == TRI_I64 && !dataset->fields[i].row.is_token;
+        for (int64_t k = 0; is_label && k < tri_shape_count(&field->shape); k++)
+            numbers[k] = TRI_IGNORED_LABEL;
+    }
+}
+
+tri_status tri_reader_read(tri_reader *reader, int64_t sample, int64_t epoch, void *const *out) {
+    const tri_dataset *dataset = reader->dataset;
+    TRI_ASSERT(sample >= 0 && sample < dataset->samples);
+    sample = tri_dataset_file_sample(dataset, sample);
+    tri_sample_value values[TRI_MAX_DATA_FIELDS];
+    for (int i = 0; i < dataset->field_count; i++)
+        values[i].buffer = is_unchanged(&dataset->fields[i])
+                               ? out[i]
+                               : (char *)reader->stored.data + reader->offsets[i];
+    tri_status status = dataset->kind->read(dataset, reader->worker, sample, values);
+    if (status == TRI_CORRUPT && !dataset->kind->is_decoded)
+        return tri_status_context(TRI_IO, "a data file was changed while it was in use");
+    if (status == TRI_CORRUPT && dataset->options->on_error == TRI_DATA_SKIP) {
+        leave_out(dataset, out);
+        return TRI_OK;
+    }
+    TRI_TRY(status);
+    for (int i = 0; i < dataset->field_count; i++)
+        TRI_TRY(finish_field(reader, &dataset->fields[i], sample, epoch, &values[i], out[i]));
+    return TRI_OK;
+}

@@ -1,0 +1,270 @@
+// Lists of transforms: reads them from a recipe, checks them against the images' shape, and applies
+// them to a sample.
+#include "data/transform/transform.h"
+
+#include "base/limits.h"
+#include "data/convert.h"
+#include "data/transform/kind.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const tri_transform_kind *const kinds[] = {
+#define X(word) &tri_transform_##word,
+    TRI_TRANSFORM_LIST(X)
+#undef X
+};
+
+const tri_option_table *const tri_transform_tables[] = {
+#define X(word) &tri_transform_##word##_table,
+    TRI_TRANSFORM_LIST(X)
+#undef X
+        NULL};
+
+enum { KINDS = TRI_OPTION_COUNT(kinds), MAX_TRANSFORMS = 32 };
+
+typedef struct transform {
+    const tri_transform_kind *kind;
+    const void *params;
+    tri_transform_apply apply; // what it does to pixels in this split; NULL: nothing
+    uint64_t key;              // key of its random numbers
+} transform;
+
+struct tri_transforms {
+    int count;
+    transform items[MAX_TRANSFORMS];
+    tri_dtype stored;
+    tri_shape shape;    // shape of the output of all transforms
+    tri_pixels *pixels; // for U8 images, by channel: the value that each byte becomes
+};
+
+// Makes a map of options from the value of an entry. A number or a list belongs to the first
+// option: {resize: 256}.
+static const tri_tree *options_of(tri_arena *arena, const tri_option_table *table,
+                                  const tri_tree *value) {
+    if (!value || (value->kind != TRI_TREE_SCALAR && value->kind != TRI_TREE_LIST)) return value;
+    tri_tree *map = tri_tree_map(arena);
+    map->file = value->file;
+    map->line = value->line;
+    tri_tree_put(arena, map, table->rows[0].key, tri_tree_copy(arena, value));
+    return map;
+}
+
+// Reads an entry of data.transform: `name`, or a map with one key, `name: {option: value}`.
+static tri_status parse_entry(tri_arena *arena, const tri_tree *entry, transform *out) {
+    const char *name = NULL;
+    const tri_tree *options = NULL;
+    if (entry->kind == TRI_TREE_SCALAR) name = entry->text;
+    if (entry->kind == TRI_TREE_MAP && entry->count == 1) {
+        options = entry->items[0];
+        name = options->key;
+    }
+    if (!name)
+        return tri_tree_fail(entry,
+                             "a transform is a name, or one name with its options: {name: {...}}");
+    const char *known[KINDS];
+    for (int i = 0; i < KINDS; i++) {
+        known[i] = kinds[i]->options->section;
+        if (strcmp(name, known[i]) == 0) out->kind = kinds[i];
+    }
+    if (!out->kind) {
+        const char *nearest = tri_option_nearest(name, known, KINDS);
+        if (nearest)
+            return tri_tree_fail(entry, "unknown transform '%s': did you mean '%s'?", name,
+                                 nearest);
+        char *all = tri_arena_strdup(arena, known[0]);
+        for (int i = 1; i < KINDS; i++) all = tri_arena_printf(arena, "%s, %s", all, known[i]);
+        return tri_tree_fail(entry, "unknown transform '%s' (known: %s)", name, all);
+    }
+    void *params = tri_arena_alloc(arena, out->kind->options->size);
+    options = options_of(arena, out->kind->options, options);
+    TRI_TRY(tri_option_decode(arena, out->kind->options, options, params));
+    out->params = params;
+    return TRI_OK;
+}
+
+static tri_status parse_list(tri_arena *arena, const tri_tree *list, transform *items, int *count) {
+    *count = 0;
+    if (tri_tree_is_null(list)) return TRI_OK;
+    if (list->kind != TRI_TREE_LIST)
+        return tri_tree_fail(list, "data.transform must be a list of transforms");
+    if (list->count > MAX_TRANSFORMS)
+        return tri_tree_fail(list, "more than %d transforms", MAX_TRANSFORMS);
+    for (; *count < list->count; ++*count)
+        TRI_TRY(parse_entry(arena, list->items[*count], &items[*count]));
+    return TRI_OK;
+}
+
+tri_status tri_transforms_check(const tri_tree *list) {
+    tri_arena *arena = tri_arena_create(NULL, "transforms");
+    transform items[MAX_TRANSFORMS] = {0};
+    int count;
+    tri_status status = parse_list(arena, list, items, &count);
+    tri_arena_destroy(arena);
+    return status;
+}
+
+// Applies the transforms of values to all 256 bytes, so that converting a pixel takes at most one
+// look-up.
+static void make_pixels(tri_arena *arena, tri_transforms *transforms) {
+    int64_t channels = transforms->shape.dims[0];
+    transforms->pixels = TRI_NEW_ARRAY(arena, tri_pixels, channels);
+    for (int channel = 0; channel < channels; channel++) {
+        tri_pixels *pixels = &transforms->pixels[channel];
+        float shift = 0, divisor = 1;
+        for (int byte = 0; byte < 256; byte++) pixels->values[byte] = (float)byte / 255.0f;
+        for (int i = 0; i < transforms->count; i++) {
+            const transform *item = &transforms->items[i];
+            if (item->kind->map_values)
+                item->kind->map_values(item->params, channel, pixels->values, 256);
+            if (item->kind->affine) item->kind->affine(item->params, channel, &shift, &divisor);
+        }
+        tri_pixels_hint(pixels, shift, divisor);
+    }
+}
+
+// Refuses a transform that makes new pixels from values that another one has changed: a crop would
+// surround a normalised image with what byte 0 becomes, and not with 0.
+static tri_status check_order(const tri_tree *list, const transform *items, int count) {
+    const char *before = NULL;
+    for (int i = 0; i < count; i++) {
+        const tri_transform_kind *kind = items[i].kind;
+        const char *name = kind->options->section;
+        bool makes_pixels = kind->output_shape && (kind->train || kind->evaluate);
+        if (makes_pixels && before)
+            return tri_tree_fail(list->items[i],
+                                 "'%s' stands behind '%s' in data.transform: put it "
+                                 "before it",
+                                 name, before);
+        if (kind->map_values) before = name;
+    }
+    return TRI_OK;
+}
+
+tri_status tri_transforms_create(tri_arena *arena, const tri_tree *list, tri_dtype stored,
+                                 const tri_shape *image, bool training, uint64_t seed,
+                                 tri_transforms **out) {
+    TRI_ASSERT(image->rank == 3);
+    tri_transforms *transforms = TRI_NEW(arena, tri_transforms);
+    transforms->stored = stored;
+    transforms->shape = *image;
+    int count;
+    transform items[MAX_TRANSFORMS] = {0};
+    TRI_TRY(parse_list(arena, list, items, &count));
+    TRI_TRY(check_order(list, items, count));
+    for (int i = 0; i < count; i++) {
+        transform *item = &items[i];
+        const tri_transform_kind *kind = item->kind;
+        item->apply = training ? kind->train : kind->evaluate;
+        if (!item->apply && !kind->map_values) continue;
+        if (kind->output_shape) TRI_TRY(kind->output_shape(item->params, &transforms->shape));
+        item->key = tri_philox_key(
+            seed, tri_arena_printf(arena, "data/transform/%d/%s", i, kind->options->section));
+        transforms->items[transforms->count++] = *item;
+    }
+    if (transforms->shape.dims[1] == TRI_ANY_SIZE || transforms->shape.dims[2] == TRI_ANY_SIZE)
+        return TRI_FAIL(TRI_BAD_INPUT, "the images differ in size: let data.transform make them "
+                                       "equal, [{resize: 256}, {center_crop: 224}]");
+    if (stored == TRI_U8) make_pixels(arena, transforms);
+    *out = transforms;
+    return TRI_OK;
+}
+
+const tri_shape *tri_transforms_shape(const tri_transforms *transforms) {
+    return &transforms->shape;
+}
+
+bool tri_transforms_scale(const tri_transforms *transforms, tri_pixel_scale *out) {
+    int64_t channels = transforms->shape.dims[0];
+    const transform *affine = NULL;
+    if (transforms->stored != TRI_U8 || channels > TRI_MAX_PIXEL_CHANNELS) return false;
+    for (int i = 0; i < transforms->count; i++) {
+        const transform *item = &transforms->items[i];
+        if (!item->kind->map_values) continue;
+        if (affine || !item->kind->affine) return false;
+        affine = item;
+    }
+    *out = (tri_pixel_scale){.channels = channels};
+    for (int channel = 0; channel < channels; channel++) {
+        float shift = 0, divisor = 1;
+        if (affine) affine->kind->affine(affine->params, channel, &shift, &divisor);
+        out->mean[channel] = (double)shift;
+        out->std[channel] = (double)divisor;
+    }
+    return true;
+}
+
+void tri_transform_memory_free(tri_transform_memory *memory) {
+    tri_buffer_free(&memory->images[0]);
+    tri_buffer_free(&memory->images[1]);
+    tri_buffer_free(&memory->rows);
+}
+
+// Applies the transforms of pixels. Two memories are enough, because each transform reads only what
+// the one before has written.
+static tri_status apply_to_pixels(const tri_transforms *transforms, int64_t sample, int64_t epoch,
+                                  tri_transform_memory *memory, tri_image *image) {
+    int next = 0;
+    for (int i = 0; i < transforms->count; i++) {
+        const transform *item = &transforms->items[i];
+        if (!item->apply) continue;
+        tri_transform_call call = {.random = {item->key, sample, epoch, 0},
+                                   .memory = &memory->images[next],
+                                   .rows = &memory->rows};
+        TRI_TRY(item->apply(item->params, &call, image));
+        const uint8_t *made = memory->images[next].data;
+        if (made && image->pixels >= made && image->pixels < made + memory->images[next].size_bytes)
+            next = 1 - next;
+    }
+    return TRI_OK;
+}
+
+// Converts the values of a channel to floats, and applies the transforms of values.
+static void read_floats(const tri_transforms *transforms, const tri_image *image, int channel,
+                        float *out) {
+    enum { CHUNK = 1024 };
+    _Alignas(64) uint8_t values[CHUNK * sizeof(double)];
+    int64_t plane = image->height * image->width;
+    for (int64_t row = 0; row < image->height; row++)
+        for (int64_t first = 0; first < image->width; first += CHUNK) {
+            int64_t left = image->width - first, count = left < CHUNK ? left : CHUNK;
+            float *to = out + row * image->width + first;
+            tri_image_read_row(image, channel, row, first, count, values);
+            if (transforms->pixels)
+                tri_pixels_apply(&transforms->pixels[channel], values, to, count);
+            else
+                tri_convert(transforms->stored, values, TRI_F32, to, count);
+        }
+    for (int i = 0; i < transforms->count && !transforms->pixels; i++) {
+        const transform *item = &transforms->items[i];
+        if (item->kind->map_values) item->kind->map_values(item->params, channel, out, plane);
+    }
+}
+
+static bool is_plane(const tri_image *image) {
+    return image->column_stride == 1 && image->row_stride == image->width;
+}
+
+tri_status tri_transforms_apply(const tri_transforms *transforms, const tri_image *stored,
+                                int64_t sample, int64_t epoch, bool as_bytes,
+                                tri_transform_memory *memory, void *out) {
+    tri_image image = *stored;
+    TRI_TRY(apply_to_pixels(transforms, sample, epoch, memory, &image));
+    TRI_ASSERT(image.height == transforms->shape.dims[1] &&
+               image.width == transforms->shape.dims[2]);
+    if (as_bytes) {
+        TRI_ASSERT(transforms->stored == TRI_U8);
+        tri_image_read(&image, out);
+        return TRI_OK;
+    }
+    int64_t plane = image.height * image.width;
+    for (int channel = 0; channel < image.channels; channel++) {
+        float *to = (float *)out + channel * plane;
+        if (transforms->pixels && is_plane(&image))
+            tri_pixels_apply(&transforms->pixels[channel],
+                             image.pixels + channel * image.channel_stride, to, plane);
+        else
+            read_floats(transforms, &image, channel, to);
+    }
+    return TRI_OK;
+}

@@ -1,0 +1,147 @@
+// The module `hdf5`: reads arrays (data sets, in HDF5's words) by libhdf5.
+#include "base/module.h"
+#include "format/hdf5/hdf5.h"
+
+#include <hdf5.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct tri_hdf5_array {
+    hid_t file, array, memory_type;
+    int rank;
+    hsize_t dims[TRI_MAX_RANK];
+};
+
+// Keeps the message of the innermost failure, which says most.
+static herr_t innermost(unsigned depth, const H5E_error2_t *error, void *why) {
+    if (depth == 0 && error->desc) snprintf(why, TRI_HDF5_WHY_BYTES, "%s", error->desc);
+    return 0;
+}
+
+static tri_status fail(tri_status status, char *why, const char *otherwise) {
+    snprintf(why, TRI_HDF5_WHY_BYTES, "%s", otherwise);
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, innermost, why);
+    return status;
+}
+
+static tri_status refuse(char *why, const char *text) {
+    snprintf(why, TRI_HDF5_WHY_BYTES, "%s", text);
+    return TRI_BAD_INPUT;
+}
+
+// The type as elements are read into memory: whole numbers and floats, whatever the order of their
+// bytes in the file. H5I_INVALID_HID: others.
+static hid_t memory_type(hid_t type, tri_dtype *dtype) {
+    H5T_class_t class = H5Tget_class(type);
+    size_t bytes = H5Tget_size(type);
+    bool is_signed = class == H5T_INTEGER && H5Tget_sign(type) == H5T_SGN_2;
+    const struct {
+        H5T_class_t class;
+        size_t bytes;
+        bool is_signed;
+        hid_t type;
+        tri_dtype dtype;
+    } rows[] = {
+        {H5T_FLOAT, 4, false, H5T_NATIVE_FLOAT, TRI_F32},
+        {H5T_FLOAT, 8, false, H5T_NATIVE_DOUBLE, TRI_F64},
+        {H5T_FLOAT, 2, false, H5T_NATIVE_FLOAT, TRI_F32}, // widened by the library
+        {H5T_INTEGER, 1, false, H5T_NATIVE_UINT8, TRI_U8},
+        {H5T_INTEGER, 2, false, H5T_NATIVE_UINT16, TRI_U16},
+        {H5T_INTEGER, 4, false, H5T_NATIVE_UINT32, TRI_U32},
+        {H5T_INTEGER, 8, false, H5T_NATIVE_UINT64, TRI_U64},
+        {H5T_INTEGER, 1, true, H5T_NATIVE_INT8, TRI_I8},
+        {H5T_INTEGER, 2, true, H5T_NATIVE_INT16, TRI_I16},
+        {H5T_INTEGER, 4, true, H5T_NATIVE_INT32, TRI_I32},
+        {H5T_INTEGER, 8, true, H5T_NATIVE_INT64, TRI_I64},
+        {H5T_ENUM, 1, false, H5T_NATIVE_INT8, TRI_BOOL}, // how h5py stores NumPy's bool
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].class != class || rows[i].bytes != bytes || rows[i].is_signed != is_signed)
+            continue;
+        *dtype = rows[i].dtype;
+        return class == H5T_ENUM ? H5Tcopy(type) : H5Tcopy(rows[i].type);
+    }
+    return H5I_INVALID_HID;
+}
+
+static tri_status read_shape(tri_hdf5_array *a, tri_shape *shape, char *why) {
+    hid_t space = H5Dget_space(a->array);
+    if (space < 0) return fail(TRI_CORRUPT, why, "its shape cannot be read");
+    a->rank = H5Sget_simple_extent_ndims(space);
+    bool fits = a->rank >= 0 && a->rank <= TRI_MAX_RANK;
+    if (fits) H5Sget_simple_extent_dims(space, a->dims, NULL);
+    H5Sclose(space);
+    if (!fits) return refuse(why, "it has too many axes");
+    shape->rank = a->rank;
+    for (int i = 0; i < a->rank; i++) {
+        if (a->dims[i] > INT64_MAX / 2) return refuse(why, "it is too large");
+        shape->dims[i] = (int64_t)a->dims[i];
+    }
+    return TRI_OK;
+}
+
+// Finds where elements lie that the file has as memory has them, without gaps.
+static int64_t find_offset(const tri_hdf5_array *a, hid_t type) {
+    hid_t properties = H5Dget_create_plist(a->array);
+    bool is_plain = properties >= 0 && H5Pget_layout(properties) == H5D_CONTIGUOUS &&
+                    H5Pget_external_count(properties) == 0 && H5Tequal(type, a->memory_type) > 0;
+    if (properties >= 0) H5Pclose(properties);
+    haddr_t offset = is_plain ? H5Dget_offset(a->array) : HADDR_UNDEF;
+    return offset == HADDR_UNDEF ? -1 : (int64_t)offset;
+}
+
+static tri_status describe(tri_hdf5_array *a, tri_hdf5_info *info, char *why) {
+    hid_t type = H5Dget_type(a->array);
+    if (type < 0) return fail(TRI_CORRUPT, why, "its type cannot be read");
+    a->memory_type = memory_type(type, &info->dtype);
+    info->offset = a->memory_type < 0 ? -1 : find_offset(a, type);
+    H5Tclose(type);
+    if (a->memory_type < 0) return refuse(why, "its elements are no numbers of 1 to 8 bytes");
+    return read_shape(a, &info->shape, why);
+}
+
+static void close_array(tri_hdf5_array *a) {
+    if (a->memory_type > 0) H5Tclose(a->memory_type);
+    if (a->array > 0) H5Dclose(a->array);
+    if (a->file > 0) H5Fclose(a->file);
+    free(a);
+}
+
+static tri_status open_array(const char *path, const char *name, tri_hdf5_array **out,
+                             tri_hdf5_info *info, char *why) {
+    tri_hdf5_array *a = calloc(1, sizeof *a);
+    *out = NULL;
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    if (!a) return fail(TRI_NO_MEMORY, why, "no memory");
+    a->file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    tri_status status = a->file < 0 ? fail(TRI_CORRUPT, why, "it is no HDF5 file") : TRI_OK;
+    if (status == TRI_OK) {
+        a->array = H5Dopen2(a->file, name, H5P_DEFAULT);
+        if (a->array < 0) status = fail(TRI_NOT_FOUND, why, "there is no such array");
+    }
+    if (status == TRI_OK) status = describe(a, info, why);
+    if (status == TRI_OK)
+        *out = a;
+    else
+        close_array(a);
+    return status;
+}
+
+static tri_status read_array(tri_hdf5_array *a, int64_t first, int64_t count, void *out,
+                             char *why) {
+    hsize_t start[TRI_MAX_RANK] = {(hsize_t)first}, size[TRI_MAX_RANK];
+    for (int i = 0; i < a->rank; i++) size[i] = i ? a->dims[i] : (hsize_t)count;
+    hid_t in_file = H5Dget_space(a->array), in_memory = H5Screate_simple(a->rank, size, NULL);
+    bool is_read = in_file >= 0 && in_memory >= 0 &&
+                   H5Sselect_hyperslab(in_file, H5S_SELECT_SET, start, NULL, size, NULL) >= 0 &&
+                   H5Dread(a->array, a->memory_type, in_memory, in_file, H5P_DEFAULT, out) >= 0;
+    tri_status status = is_read ? TRI_OK : fail(TRI_CORRUPT, why, "it cannot be read");
+    if (in_file >= 0) H5Sclose(in_file);
+    if (in_memory >= 0) H5Sclose(in_memory);
+    return status;
+}
+
+static const tri_hdf5 table = {.open = open_array, .close = close_array, .read = read_array};
+
+TRI_MODULE(TRI_HDF5_INTERFACE, TRI_HDF5_ABI, "hdf5", &table);

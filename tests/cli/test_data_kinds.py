@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Tar archives and HDF5 files as data: `data dump` writes the samples that the files contain, in
+their order, whatever wrote them; damaged files are refused by name.
+
+usage: test_data_kinds.py BUILD_FOLDER
+"""
+import gzip
+import io
+import json
+import os
+import shutil
+import struct
+import sys
+import tarfile
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import TRIREME, check_all, run  # noqa: E402
+
+RECIPE = "recipes/mlp-jax.yaml"
+GOLDENS = "tests/support/goldens"
+folder = None
+
+
+def path(name):
+    return os.path.join(folder, name)
+
+
+def dump(*words, count, code=0, transform="[]"):
+    """The tensors of `data dump`, each as its shape and values."""
+    out = path("out.safetensors")
+    ended = run([TRIREME, "data", "dump", RECIPE, f"data.path={folder}", *words,
+                 f"data.transform={transform}", f"--count={count}", f"--out={out}"], code=code)
+    if code:
+        assert len(ended.stderr.splitlines()) == 1, ended.stderr
+        return ended.stderr
+    with open(out, "rb") as file:
+        data = file.read()
+    size, = struct.unpack("<Q", data[:8])
+    tensors = {}
+    for name, entry in json.loads(data[8:8 + size]).items():
+        begin, end = (8 + size + offset for offset in entry["data_offsets"])
+        kind = {"F32": "f", "I64": "q"}[entry["dtype"]]
+        tensors[name] = entry["shape"], list(memoryview(data[begin:end]).cast(kind))
+    return tensors
+
+
+def grey(value):
+    """A PGM image of 3 x 2 pixels, all of them `value`."""
+    return b"P5 3 2 255\n" + bytes([value] * 6)
+
+
+def write_tar(name, members, form=tarfile.PAX_FORMAT, **how):
+    with tarfile.open(path(name), "w", format=form, **how) as tar:
+        for member, data in members:
+            info = tarfile.TarInfo(member)
+            info.size, info.mtime = len(data), 1.25
+            tar.addfile(info, io.BytesIO(data))
+
+
+def sample(key, value, extension="png"):
+    """The files of a sample; what they contain says what format an image has."""
+    return [(key + "." + extension, grey(value)), (key + ".cls", str(value % 7).encode()),
+            (key + ".json", b"{}")]
+
+
+def expect_greys(tensors, values):
+    shape, pixels = tensors["images"]
+    assert shape == [len(values), 3, 2, 3], shape
+    for i, value in enumerate(values):
+        got = {round(pixel * 255, 3) for pixel in pixels[i * 18:(i + 1) * 18]}
+        assert got == {float(value)}, (i, value, got)
+    assert tensors["labels"][1] == [value % 7 for value in values], tensors["labels"]
+
+
+def dump_greys(*words, count):
+    return dump("data.name=webdataset", *words, count=count, transform="[{resize: [2, 3]}]")
+
+
+def check_webdataset():
+    """Long names, every form of tar, compression, patterns, fields in any order and case."""
+    long = "deep.folder/" + "n" * 180
+    write_tar("a-000.tar", sample(long, 1) + sample("b", 2, "JPEG")[::-1])
+    write_tar("a-001.tar", sample(long, 3) + [("README", b"x")] + sample("x.y/b", 4),
+              tarfile.GNU_FORMAT)
+    write_tar("a-002.tar", sample("c", 5, "Jpg"), tarfile.USTAR_FORMAT)
+    expect_greys(dump_greys("data.train=a-{000..002}.tar", count=5), [1, 2, 3, 4, 5])
+    expect_greys(dump_greys("data.train=a-*.tar", count=5), [1, 2, 3, 4, 5])
+    expect_greys(dump_greys("data.train=a-00{2,0}.tar", count=3), [5, 1, 2])
+    with open(path("a-001.tar"), "rb") as plain, gzip.open(path("z.tgz"), "wb") as packed:
+        shutil.copyfileobj(plain, packed)
+    expect_greys(dump_greys("data.train=[z.tgz, a-002.tar]", count=3), [3, 4, 5])
+    expect_greys(dump_greys("data.train=a-000.tar", "--first=1", count=1), [2])
+
+
+def check_webdataset_refuses():
+    words = ("data.name=webdataset",)
+    two = sample("a", 1) + [("a.jpg", grey(2))]
+    write_tar("two.tar", two)
+    assert "'a'" in dump(*words, "data.train=two.tar", count=1, code=2)
+    write_tar("none.tar", [("a.cls", b"1")])
+    assert "'a'" in dump(*words, "data.train=none.tar", count=1, code=2)
+    write_tar("word.tar", [("a.jpg", grey(1)), ("a.cls", b"dog")])
+    assert "a.cls" in dump(*words, "data.train=word.tar", count=1, code=2)
+    write_tar("half.tar", sample("a", 1) + sample("b", 2)[:1])
+    assert "'b'" in dump(*words, "data.train=half.tar", count=1, code=2)
+    assert "nope" in dump(*words, "data.train=nope-*.tar", count=1, code=2)
+    assert "pipe:" in dump(*words, "data.train=pipe:ls", count=1, code=2)
+    write_tar("whole.tar", sample("a", 1) + [("b.jpg", bytes(5000))])
+    with open(path("whole.tar"), "rb") as file:
+        data = file.read()
+    # A header that promises a terabyte, and an archive that ends too early.
+    header = bytearray(data[:512])
+    header[124:136] = b"\x80" + (1 << 40).to_bytes(11, "big")
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    for name, content in [("large.tar", bytes(header) + data[512:]), ("cut.tar", data[:5000])]:
+        with open(path(name), "wb") as file:
+            file.write(content)
+        assert name in dump(*words, f"data.train={name}", count=1, code=2)
+
+
+def check_links_are_not_followed():
+    """A link or an absolute name in an archive reaches no file."""
+    with tarfile.open(path("link.tar"), "w") as tar:
+        info = tarfile.TarInfo("a.jpg")
+        info.type, info.linkname = tarfile.SYMTYPE, "/etc/hostname"
+        tar.addfile(info)
+        for name, data in [("../../b.jpg", grey(3)), ("../../b.cls", b"3")]:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    expect_greys(dump_greys("data.train=link.tar", count=1), [3])
+
+
+def check_hdf5():
+    expected = [i * 7 % 256 for i in range(6 * 2 * 4 * 3)]
+    for name in ("plain", "chunks", "swapped"):
+        tensors = dump("data.name=hdf5", f"data.train={os.path.abspath(GOLDENS)}/{name}.h5",
+                       "data.fields={images: images, labels: group/y}", count=6)
+        shape, pixels = tensors["images"]
+        assert shape == [6, 2, 4, 3], shape
+        assert [round(pixel * 255, 3) for pixel in pixels] == expected, name
+        assert tensors["labels"] == ([6], [0, 1, 2, 3, 0, 1]), name
+
+
+def check_hdf5_refuses():
+    shutil.copy(f"{GOLDENS}/chunks.h5", path("c.h5"))
+    words = ("data.name=hdf5", "data.train=c.h5")
+    assert "'nope'" in dump(*words, "data.fields={images: nope}", count=1, code=2)
+    assert "'words'" in dump(*words, "data.fields={images: words}", count=1, code=2)
+    with open(path("c.h5"), "r+b") as file:
+        file.truncate(900)
+    assert "c.h5" in dump(*words, count=1, code=2)
+
+
+def main():
+    global folder
+    with tempfile.TemporaryDirectory(prefix="trireme-kinds-") as folder:
+        failed = check_all((check_webdataset, check_webdataset_refuses,
+                            check_links_are_not_followed, check_hdf5, check_hdf5_refuses))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

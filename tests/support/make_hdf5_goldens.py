@@ -1,0 +1,21 @@
+#!/usr/bin/env python3
+"""Writes small HDF5 files for cli/test_data_kinds to tests/support/goldens: the same arrays in one
+piece, in compressed chunks, and with the bytes of each number in the other order.
+
+usage: tests/support/make_hdf5_goldens.py    (needs python3-h5py)
+"""
+import os
+
+import h5py
+import numpy as np
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "goldens")
+images = (np.arange(6 * 2 * 4 * 3) * 7 % 256).reshape(6, 2, 4, 3).astype(np.uint8)
+labels = np.arange(6) % 4
+
+for name, label_type, how in [("plain", "<i8", {}), ("chunks", "<i4", {"compression": "gzip"}),
+                              ("swapped", ">i2", {})]:
+    with h5py.File(os.path.join(FOLDER, name + ".h5"), "w") as file:
+        file.create_dataset("images", data=images, **how)
+        file.create_dataset("group/y", data=labels.astype(label_type), **how)
+        file.create_dataset("words", data=np.array([b"a"] * 6))

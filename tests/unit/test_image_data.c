@@ -1,0 +1,214 @@
+// Tests the data sets of image files, and what happens to damaged samples.
+#include "data/check.h"
+#include "data/dataset.h"
+#include "format/safetensors.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "support/data_fixture.h"
+
+static tri_dataset *opened(const tri_data_options *options, tri_data_split split) {
+    tri_dataset *dataset;
+    if (tri_dataset_open(options, split, 1, &dataset) != TRI_OK)
+        fail_msg("%s", tri_error_message());
+    return dataset;
+}
+
+static void refuse(const char *yaml, tri_data_split split, tri_status status, const char *words) {
+    tri_data_options options = fixture_options(yaml);
+    tri_dataset *dataset;
+    assert_int_equal(tri_dataset_open(&options, split, 1, &dataset), status);
+    if (!strstr(tri_error_message(), words))
+        fail_msg("'%s' lacks '%s'", tri_error_message(), words);
+}
+
+// Writes a grey image of width x height pixels, all of them `value`, into a folder.
+static void put_grey(const char *name, int width, int height, int value) {
+    char bytes[512];
+    int header = snprintf(bytes, sizeof bytes, "P5 %d %d 255\n", width, height);
+    assert_true(header + width * height <= (int)sizeof bytes);
+    memset(bytes + header, value, (size_t)(width * height));
+    fixture_put(name, bytes, (size_t)(header + width * height));
+}
+
+static void make_folder(const char *name) { assert_int_equal(mkdir(fixture_path(name), 0777), 0); }
+
+static int setup(void **state) {
+    static const char *const folders[] = {"train", "train/b", "train/a", "train/a/z", "train/c",
+                                          "test",  "test/c",  "test/a",  "empty",     "empty/a"};
+    if (fixture_setup(state)) return 1;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) make_folder(folders[i]);
+    put_grey("train/a/2.pgm", 4, 3, 2);
+    put_grey("train/a/10.PGM", 5, 9, 1);
+    put_grey("train/a/z/0.pgm", 6, 6, 3);
+    put_grey("train/b/x.pgm", 3, 3, 4);
+    put_grey("train/c/x.pgm", 3, 4, 5);
+    put_grey("test/c/x.pgm", 3, 4, 6);
+    put_grey("test/a/x.pgm", 8, 4, 7);
+    fixture_put("train/a/notes.txt", "no image", 8);
+    fixture_put("train/list.txt", "no class", 8);
+    return 0;
+}
+
+static const char RESIZED[] = "name: imagefolder, train: train, test: test, "
+                              "transform: [resize: [2, 2]]";
+
+// Samples in torchvision's order: by class, then by folder, then by name.
+static void test_folder(void **state) {
+    static const struct { int value, label; } wanted[] = {{1, 0}, {2, 0}, {3, 0}, {4, 1}, {5, 2}};
+    tri_data_options options = fixture_options(RESIZED);
+    tri_dataset *train = opened(&options, TRI_DATA_TRAIN), *test = opened(&options, TRI_DATA_TEST);
+    assert_int_equal(tri_dataset_samples(train), 5);
+    assert_int_equal(tri_dataset_classes(train, "labels"), 3);
+    for (int i = 0; i < 5; i++) {
+        float pixels[12];
+        int64_t label;
+        assert_int_equal(fixture_read(train, 0, i, 0, pixels), TRI_OK);
+        assert_int_equal(fixture_read(train, 1, i, 0, &label), TRI_OK);
+        assert_int_equal(label, wanted[i].label);
+        for (int k = 0; k < 12; k++) assert_true(pixels[k] == (float)wanted[i].value / 255.0f);
+    }
+    // The test data lack class b, but c keeps the number that it has in training.
+    int64_t label;
+    assert_int_equal(tri_dataset_samples(test), 2);
+    assert_int_equal(tri_dataset_classes(test, "labels"), 3);
+    assert_int_equal(fixture_read(test, 1, 1, 0, &label), TRI_OK);
+    assert_int_equal(label, 2);
+    tri_dataset_close(train);
+    tri_dataset_close(test);
+}
+
+static void test_folder_refuses(void **state) {
+    refuse("name: imagefolder, train: nowhere", TRI_DATA_TRAIN, TRI_NOT_FOUND, "nowhere");
+    refuse("name: imagefolder, train: empty", TRI_DATA_TRAIN, TRI_BAD_INPUT,
+           "empty/a: has no images");
+    refuse("name: imagefolder, train: train/a/z", TRI_DATA_TRAIN, TRI_BAD_INPUT, "has no folders");
+    refuse("name: imagefolder, train: train", TRI_DATA_TRAIN, TRI_BAD_INPUT, "differ in size");
+    refuse("name: imagefolder, train: train, transform: [resize: 2]", TRI_DATA_TRAIN, TRI_BAD_INPUT,
+           "differ in size");
+    refuse("name: imagefolder, train: train, transform: [center_crop: [1, 2, 3]]", TRI_DATA_TRAIN,
+           TRI_BAD_INPUT, "center_crop: size has 3 numbers");
+    refuse("name: imagefolder, train: train", TRI_DATA_TEST, TRI_NOT_FOUND, "data.test");
+    make_folder("test/d");
+    put_grey("test/d/x.pgm", 3, 3, 0);
+    refuse(RESIZED, TRI_DATA_TEST, TRI_BAD_INPUT, "test/d");
+    assert_int_equal(tri_os_remove_tree(fixture_path("test/d")), TRI_OK);
+}
+
+// A truncated file ends a run; with on_error: skip its sample has no label, and is counted.
+static void test_damaged(void **state) {
+    float pixels[12];
+    int64_t label;
+    assert_int_equal(truncate(fixture_path("train/b/x.pgm"), 15), 0);
+    tri_data_options options = fixture_options(RESIZED);
+    tri_dataset *dataset = opened(&options, TRI_DATA_TRAIN);
+    assert_false(tri_dataset_has_ignored(dataset, "labels"));
+    assert_int_equal(fixture_read(dataset, 0, 3, 0, pixels), TRI_CORRUPT);
+    assert_non_null(strstr(tri_error_message(), "train/b/x.pgm"));
+    assert_int_equal(fixture_read(dataset, 0, 4, 0, pixels), TRI_OK);
+    tri_dataset_close(dataset);
+    options = fixture_options(tri_arena_printf(fixture_arena, "%s, on_error: skip", RESIZED));
+    dataset = opened(&options, TRI_DATA_TRAIN);
+    assert_true(tri_dataset_has_ignored(dataset, "labels"));
+    assert_int_equal(fixture_read(dataset, 1, 3, 0, &label), TRI_OK);
+    assert_int_equal(label, TRI_IGNORED_LABEL);
+    assert_int_equal(tri_dataset_left_out(dataset), 1);
+    assert_int_equal(fixture_read(dataset, 0, 3, 0, pixels), TRI_OK);
+    for (int k = 0; k < 12; k++) assert_true(pixels[k] == 0);
+    assert_int_equal(fixture_read(dataset, 1, 4, 0, &label), TRI_OK);
+    assert_int_equal(label, 2);
+    assert_int_equal(tri_dataset_left_out(dataset), 2);
+    tri_dataset_close(dataset);
+    put_grey("train/b/x.pgm", 3, 3, 4);
+}
+
+enum { RECORD = 3073, RECORD_100 = 3074 };
+
+// Records of CIFAR-10: pixel p of record i is (i + p) mod 251, its class is i mod 10.
+static void put_cifar(const char *name, int first, int count) {
+    uint8_t *bytes = malloc((size_t)count * RECORD);
+    for (int i = 0; i < count; i++)
+        for (int p = 0; p < RECORD; p++)
+            bytes[i * RECORD + p] = (uint8_t)(p ? (first + i + p - 1) % 251 : (first + i) % 10);
+    fixture_put(name, bytes, (size_t)count * RECORD);
+    free(bytes);
+}
+
+static void test_cifar(void **state) {
+    static float pixels[3072];
+    int64_t label;
+    put_cifar("data_batch_1.bin", 0, 7);
+    put_cifar("data_batch_2.bin", 7, 4);
+    put_cifar("test_batch.bin", 50, 3);
+    tri_data_options options = fixture_options("name: cifar10");
+    tri_dataset *train = opened(&options, TRI_DATA_TRAIN), *test = opened(&options, TRI_DATA_TEST);
+    assert_int_equal(tri_dataset_samples(train), 11);
+    assert_int_equal(tri_dataset_samples(test), 3);
+    assert_int_equal(tri_dataset_classes(test, "labels"), 10);
+    for (int i = 0; i < 11; i++) {
+        assert_int_equal(fixture_read(train, 0, i, 0, pixels), TRI_OK);
+        assert_int_equal(fixture_read(train, 1, i, 0, &label), TRI_OK);
+        assert_int_equal(label, i % 10);
+        for (int p = 0; p < 3072; p++) assert_true(pixels[p] == (float)((i + p) % 251) / 255.0f);
+    }
+    tri_dataset_close(train);
+    tri_dataset_close(test);
+    put_cifar("data_batch_4.bin", 0, 1);
+    refuse("name: cifar10", TRI_DATA_TRAIN, TRI_NOT_FOUND, "data_batch_3.bin");
+    refuse("name: cifar10, train: nowhere.bin", TRI_DATA_TRAIN, TRI_NOT_FOUND, "nowhere.bin");
+    assert_int_equal(truncate(fixture_path("data_batch_1.bin"), 2 * RECORD - 1), 0);
+    refuse("name: cifar10, train: data_batch_1.bin", TRI_DATA_TRAIN, TRI_CORRUPT,
+           "data_batch_1.bin");
+    refuse("name: cifar100", TRI_DATA_TRAIN, TRI_NOT_FOUND, "train.bin");
+    uint8_t record[2 * RECORD_100] = {19, 99, 5, [RECORD_100] = 3, 100};
+    fixture_put("train.bin", record, sizeof record);
+    options = fixture_options("name: cifar100");
+    train = opened(&options, TRI_DATA_TRAIN);
+    assert_int_equal(fixture_read(train, 1, 0, 0, &label), TRI_OK);
+    assert_int_equal(label, 99);
+    assert_int_equal(fixture_read(train, 1, 1, 0, &label), TRI_CORRUPT); // there is no class 100
+    tri_dataset_close(train);
+}
+
+// Parts drawn at random have the right shape, differ between epochs and repeat; in evaluation the
+// centre is cut out.
+static void test_random_parts(void **state) {
+    float a[12], b[12], c[12];
+    tri_data_options options = fixture_options("name: cifar10, train: data_batch_2.bin, transform: "
+                                               "[random_resized_crop: 2, random_vertical_flip]");
+    put_cifar("data_batch_2.bin", 7, 4);
+    put_cifar("test_batch.bin", 7, 4);
+    tri_dataset *train = opened(&options, TRI_DATA_TRAIN), *test = opened(&options, TRI_DATA_TEST);
+    tri_shape shape = tri_shape_of(3, 2, 2);
+    assert_true(tri_shape_equal(&tri_dataset_field(train, 0)->shape, &shape));
+    assert_true(tri_shape_equal(&tri_dataset_field(test, 0)->shape, &shape));
+    int changed = 0;
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(fixture_read(train, 0, i, 3, a), TRI_OK);
+        assert_int_equal(fixture_read(train, 0, i, 4, b), TRI_OK);
+        assert_int_equal(fixture_read(train, 0, i, 3, c), TRI_OK);
+        assert_memory_equal(a, c, sizeof a);
+        changed += memcmp(a, b, sizeof a) != 0;
+        assert_int_equal(fixture_read(test, 0, i, 3, a), TRI_OK);
+        assert_int_equal(fixture_read(test, 0, i, 4, b), TRI_OK);
+        assert_memory_equal(a, b, sizeof a);
+    }
+    assert_true(changed >= 3);
+    tri_dataset_close(train);
+    tri_dataset_close(test);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_folder),       cmocka_unit_test(test_folder_refuses),
+        cmocka_unit_test(test_damaged),      cmocka_unit_test(test_cifar),
+        cmocka_unit_test(test_random_parts),
+    };
+    return cmocka_run_group_tests(tests, setup, fixture_teardown);
+}
