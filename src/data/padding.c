@@ -2,6 +2,8 @@
 // model need not read `attention_mask`: a token sees only those before it.
 #include "data/padding.h"
 
+#include "base/limits.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -24,6 +26,25 @@ static tri_status check_sample(const float *mask, const int64_t *labels, int64_t
     return TRI_OK;
 }
 
+// Room for one sample.
+typedef struct sample_buffer {
+    tri_reader *reader;
+    void *fields[TRI_MAX_DATA_FIELDS];
+} sample_buffer;
+
+static tri_status allocate(const tri_dataset *dataset, sample_buffer *out) {
+    TRI_TRY(tri_reader_create(dataset, &out->reader));
+    for (int i = 0; i < tri_dataset_field_count(dataset); i++)
+        if (!(out->fields[i] = malloc(tri_dataset_field(dataset, i)->size_bytes)))
+            return TRI_FAIL(TRI_NO_MEMORY, "data: no memory to check 'attention_mask'");
+    return TRI_OK;
+}
+
+static void free_buffer(sample_buffer *buffer) {
+    tri_reader_destroy(buffer->reader);
+    for (int i = 0; i < TRI_MAX_DATA_FIELDS; i++) free(buffer->fields[i]);
+}
+
 tri_status tri_padding_check(const tri_dataset *dataset, const char *split, const char *model) {
     int mask_at = tri_dataset_find(dataset, "attention_mask");
     int labels_at = tri_dataset_find(dataset, "labels");
@@ -32,24 +53,17 @@ tri_status tri_padding_check(const tri_dataset *dataset, const char *split, cons
     if (labels_at != TRI_NO_FIELD &&
         !tri_shape_equal(&tri_dataset_field(dataset, labels_at)->shape, &mask_field->shape))
         labels_at = TRI_NO_FIELD;
-    void *scratch = malloc(tri_dataset_scratch_bytes(dataset) + 1);
-    float *mask = malloc((size_t)tokens * sizeof *mask);
-    int64_t *labels = malloc((size_t)tokens * sizeof *labels);
-    tri_status status = TRI_OK;
-    if (!scratch || !mask || !labels)
-        status = TRI_FAIL(TRI_NO_MEMORY, "data: no memory to check 'attention_mask'");
+    sample_buffer buffer = {0};
+    tri_status status = allocate(dataset, &buffer);
     for (int64_t i = 0; status == TRI_OK && i < tri_dataset_samples(dataset); i++) {
         char place[64];
         snprintf(place, sizeof place, "%s sample %lld", split, (long long)i);
-        status = tri_dataset_read(dataset, mask_at, i, 0, scratch, mask);
-        if (status == TRI_OK && labels_at != TRI_NO_FIELD)
-            status = tri_dataset_read(dataset, labels_at, i, 0, scratch, labels);
+        status = tri_reader_read(buffer.reader, i, 0, buffer.fields);
         if (status == TRI_OK)
-            status =
-                check_sample(mask, labels_at == TRI_NO_FIELD ? NULL : labels, tokens, place, model);
+            status = check_sample(buffer.fields[mask_at],
+                                  labels_at == TRI_NO_FIELD ? NULL : buffer.fields[labels_at],
+                                  tokens, place, model);
     }
-    free(labels);
-    free(mask);
-    free(scratch);
+    free_buffer(&buffer);
     return status;
 }

@@ -5,15 +5,30 @@
 #include "base/option_manual.h"
 
 #include <ctype.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-// True if `path` exists, or the file of FILE:ARRAY does.
+// True if a file has a name for which the pattern stands; {000..123} counts as *.
+static bool has_match(tri_arena *arena, const char *pattern) {
+    const char *open = strchr(pattern, '{'), *dots = open ? strstr(open, "..") : NULL;
+    const char *close = dots ? strchr(dots, '}') : NULL;
+    if (close)
+        return has_match(
+            arena, tri_arena_printf(arena, "%.*s*%s", (int)(open - pattern), pattern, close + 1));
+    glob_t found;
+    if (glob(pattern, GLOB_BRACE | GLOB_NOSORT, NULL, &found) != 0) return false;
+    globfree(&found);
+    return true;
+}
+
+// True if `path` exists, the file of FILE:ARRAY does, or a file of a pattern.
 static bool exists(tri_arena *arena, const char *path) {
     const char *colon = strrchr(path, ':');
     if (access(path, F_OK) == 0) return true;
+    if (strpbrk(path, "*?[{") && has_match(arena, path)) return true;
     return colon && access(tri_arena_printf(arena, "%.*s", (int)(colon - path), path), F_OK) == 0;
 }
 

@@ -94,6 +94,15 @@ def check_webdataset():
     expect_greys(dump_greys("data.train=a-000.tar", "--first=1", count=1), [2])
 
 
+def check_found_beside_the_recipe():
+    """A pattern is relative to the recipe's folder if no such file is in the working directory."""
+    write_tar("p-0.tar", sample("a", 1))
+    with open(path("r.yaml"), "w", encoding="utf-8") as file:
+        file.write("model: {name: mlp-jax}\ndata: {name: webdataset, train: 'p-{0..0}.tar',"
+                   " transform: [{resize: [2, 3]}]}\n")
+    run([TRIREME, "data", "dump", path("r.yaml"), "--out", path("out")])
+
+
 def check_webdataset_refuses():
     words = ("data.name=webdataset",)
     two = sample("a", 1) + [("a.jpg", grey(2))]
@@ -158,7 +167,8 @@ def check_hdf5_refuses():
 def main():
     global folder
     with tempfile.TemporaryDirectory(prefix="trireme-kinds-") as folder:
-        failed = check_all((check_webdataset, check_webdataset_refuses,
+        failed = check_all((check_webdataset, check_found_beside_the_recipe,
+                            check_webdataset_refuses,
                             check_links_are_not_followed, check_hdf5, check_hdf5_refuses))
     return 1 if failed else 0
 
