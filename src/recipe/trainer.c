@@ -128,25 +128,26 @@ const tri_option_table tri_trainer_table = TRI_OPTION_TABLE(
 static const tri_option schedule_rows[] = {
     TRI_OPTION_NAME(S, name, "constant", "how the learning rate changes"),
     TRI_OPTION_AMOUNT(S, warmup_steps, "0",
-                      "updates over which the learning rate first rises, or a fraction of the run"),
+                      "updates over which the learning rate first rises, or a fraction of the run; "
+                      "a schedule of steps begins after them, one of epochs with the run"),
 };
 static const tri_option step_rows[] = {
     TRI_OPTION_FLOAT(S, gamma, "0.7", 0, 1e6, "factor of each decrease"),
     TRI_OPTION_INT(S, step_size, "1", 1, 1e15, "epochs or steps between decreases"),
-    TRI_OPTION_CHOICE(S, every, "epoch", units, "unit of step_size"),
+    TRI_OPTION_CHOICE(S, every, "epoch", units, "unit of step_size; step: updates"),
 };
 static const tri_option linear_rows[] = {
     TRI_OPTION_FLOAT(S, start_factor, "1.0", 0, 1e6, "factor on optimizer.lr at the start"),
     TRI_OPTION_FLOAT(S, end_factor, "0.0", 0, 1e6, "factor on optimizer.lr at the end"),
     TRI_OPTION_INT(S, total_iters, "0", 0, 1e15,
                    "how long the rate changes; 0: until the end of the run"),
-    TRI_OPTION_CHOICE(S, every, "step", units, "unit of total_iters"),
+    TRI_OPTION_CHOICE(S, every, "step", units, "unit of total_iters; step: updates"),
 };
 static const tri_option cosine_rows[] = {
     TRI_OPTION_INT(S, T_max, "0", 0, 1e15,
                    "when the rate reaches its minimum; 0: at the end of the run"),
     TRI_OPTION_FLOAT(S, eta_min, "0", 0, 1e6, "the smallest learning rate"),
-    TRI_OPTION_CHOICE(S, every, "epoch", units, "unit of T_max"),
+    TRI_OPTION_CHOICE(S, every, "epoch", units, "unit of T_max; step: updates"),
 };
 static const tri_option onecycle_rows[] = {
     TRI_OPTION_FLOAT(S, max_lr, "0", 0, 1e6, "the peak; 0: optimizer.lr"),

@@ -1,7 +1,9 @@
-// Learning rates. Each schedule is a function of the update's number, so that the rate of any
-// update can be computed at any time. An update is a step that changed the weights. With
-// schedule.warmup_steps, a linear warm-up comes first: the rate rises to the schedule's first
-// value, and only then does the schedule begin. Some schedules have a warm-up of their own instead.
+// Learning rates. Each schedule is a function of the update's number, or of the epoch's if
+// schedule.every is epoch, so that the rate of any step can be computed at any time. An update is a
+// step that changed the weights. With schedule.warmup_steps, a linear warm-up comes first: the rate
+// rises to the schedule's first value. A schedule that counts updates begins after that; one that
+// counts epochs goes on meanwhile, so that it changes the rate in the epochs that it names. Some
+// schedules have a warm-up of their own instead.
 #include "train/rate.h"
 
 #include <math.h>
@@ -170,7 +172,7 @@ int64_t tri_rate_endless_warmup(const tri_rate *rate) {
     return rate->total_updates > 0 && length >= rate->total_updates ? length : 0;
 }
 
-double tri_rate_at(const tri_rate *rate, int64_t update) {
+double tri_rate_at(const tri_rate *rate, int64_t update, int64_t epoch) {
     const tri_schedule_options *o = rate->schedule;
     size_t row = 0;
     while (row < sizeof rows / sizeof *rows && strcmp(rows[row].name, o->name) != 0) row++;
@@ -181,11 +183,12 @@ double tri_rate_at(const tri_rate *rate, int64_t update) {
     if (update < in.warmup)
         return (rows[row].start ? rows[row].start(&in) : in.lr) * (double)(update + 1) /
                (double)in.warmup;
+    if (o->every == TRI_EVERY_EPOCH) {
+        in.t = epoch;
+        in.end = (in.end + rate->steps_per_epoch - 1) / rate->steps_per_epoch;
+        return rows[row].rate(&in);
+    }
     in.t -= in.warmup;
     in.end = in.end > in.warmup ? in.end - in.warmup : 0;
-    if (o->every == TRI_EVERY_EPOCH && rate->steps_per_epoch > 0) {
-        in.t /= rate->steps_per_epoch;
-        in.end = (in.end + rate->steps_per_epoch - 1) / rate->steps_per_epoch;
-    }
     return rows[row].rate(&in);
 }

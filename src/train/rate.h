@@ -1,5 +1,6 @@
 // The learning rate of each update (a step that changes the weights). It is a pure function of the
-// recipe and the update's number, so that a resumed run needs no state of a scheduler.
+// recipe and the numbers of the update and its epoch, so that a resumed run needs no state of a
+// scheduler.
 #ifndef TRIREME_TRAIN_RATE_H
 #define TRIREME_TRAIN_RATE_H
 
@@ -18,7 +19,8 @@ tri_status tri_rate_check(const tri_rate *rate);
 // If the warm-up is as long as the run or longer, returns its length in updates, for a warning:
 // the learning rate then only rises. Else returns 0.
 int64_t tri_rate_endless_warmup(const tri_rate *rate);
-// The learning rate of update `update`, counted from 0.
-double tri_rate_at(const tri_rate *rate, int64_t update);
+// The learning rate of update `update` in epoch `epoch`, both counted from 0. Steps that changed
+// nothing are no updates but belong to an epoch, so neither number follows from the other.
+double tri_rate_at(const tri_rate *rate, int64_t update, int64_t epoch);
 
 #endif

@@ -223,7 +223,7 @@ static tri_status issue_step(train_loop *loop, train_feed *feed) {
                             .look = train_feed_look_ahead,
                             .context = feed};
     for (int i = 0; i <= tri_engine_steps_ahead(engine); i++)
-        input.lr[i] = tri_rate_at(&loop->rate, p->updates + i);
+        input.lr[i] = tri_rate_at(&loop->rate, p->updates + i, p->epoch);
     share_decisions(loop, input.caller_numbers);
     feed->step = input.step + 1;
     double before = tri_os_seconds(), waited = tri_session_waited_s(loop->session);
@@ -395,7 +395,8 @@ static void warn_endless_warmup(const train_loop *loop) {
                 "the run of %s ends %s its warm-up (schedule.warmup_steps: %s): "
                 "the learning rate only rises, to %g",
                 tri_counted(total, "step"), total < length ? "before" : "with",
-                tri_counted(length, "update"), tri_rate_at(&loop->rate, total - 1));
+                tri_counted(length, "update"),
+                tri_rate_at(&loop->rate, total - 1, (total - 1) / loop->steps_per_epoch));
 }
 
 static void fill_test(const train_loop *loop, tri_train_result *out) {

@@ -107,6 +107,21 @@ def checkpoints(run_dir):
     return [int(name[5:]) for name in names if name.startswith("step-")], links
 
 
+def check_epochs_of_rates():
+    """A schedule of epochs follows the epochs, whatever steps changed nothing; one of steps follows
+    the updates."""
+    half = ["trainer.precision=16-mixed", "trainer.loss_scale.initial=1e9", "schedule.name=step",
+            "schedule.gamma=0.5", "trainer.max_epochs=6"]
+    run_dir, done = train(*half, "schedule.step_size=2", "schedule.warmup_steps=3")
+    skipped = done.stderr.count("gradients overflowed")
+    assert 4 < skipped < 16, done.stderr
+    rates = [entry["lr"] for entry in metrics(run_dir, "train")]
+    assert rates[skipped + 3:] == [0.2 * 0.5**(s // 8) for s in range(skipped + 3, 24)], rates
+    run_dir, _ = train(*half, "schedule.step_size=8", "schedule.every=step")
+    rates = [entry["lr"] for entry in metrics(run_dir, "train")]
+    assert rates == [0.2 * 0.5**(max(0, s - skipped) // 8) for s in range(24)], rates
+
+
 def check_length():
     assert steps() == list(range(1, 9))
     assert steps("trainer.max_epochs=1") == [1, 2, 3, 4]
@@ -335,9 +350,9 @@ def main():
     global folder
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory(prefix="trireme-trainer-") as folder:
-        failed = check_all((check_length, check_limits, check_trials, check_early_stopping,
-                            check_checkpoints, check_best, check_result, check_closed_pipe,
-                            check_schedules, check_clipping,
+        failed = check_all((check_length, check_epochs_of_rates, check_limits, check_trials,
+                            check_early_stopping, check_checkpoints, check_best, check_result,
+                            check_closed_pipe, check_schedules, check_clipping,
                             check_accumulation, check_refused))
     return 1 if failed else 0
 

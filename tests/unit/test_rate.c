@@ -16,16 +16,40 @@ static void test_follows_the_schedule(void **state) {
     tri_schedule_options step = {
         .name = "step", .every = TRI_EVERY_EPOCH, .gamma = 0.5, .step_size = 1};
     tri_rate rate = {.schedule = &step, .lr = 1, .steps_per_epoch = 10, .total_updates = 30};
-    assert_float_equal(tri_rate_at(&rate, 9), 1, 1e-12);
-    assert_float_equal(tri_rate_at(&rate, 10), 0.5, 1e-12);
-    assert_float_equal(tri_rate_at(&rate, 29), 0.25, 1e-12);
+    assert_float_equal(tri_rate_at(&rate, 9, 0), 1, 1e-12);
+    assert_float_equal(tri_rate_at(&rate, 10, 1), 0.5, 1e-12);
+    assert_float_equal(tri_rate_at(&rate, 29, 2), 0.25, 1e-12);
     tri_schedule_options linear = {
         .name = "linear", .every = TRI_EVERY_STEP, .start_factor = 1, .end_factor = 0};
     linear.warmup_steps = (tri_amount){.value = 0.2, .is_fraction = true};
     rate = (tri_rate){.schedule = &linear, .lr = 1, .steps_per_epoch = 10, .total_updates = 10};
-    assert_float_equal(tri_rate_at(&rate, 0), 0.5, 1e-12);
-    assert_float_equal(tri_rate_at(&rate, 2), 1, 1e-12);
-    assert_float_equal(tri_rate_at(&rate, 6), 0.5, 1e-12);
+    assert_float_equal(tri_rate_at(&rate, 0, 0), 0.5, 1e-12);
+    assert_float_equal(tri_rate_at(&rate, 2, 0), 1, 1e-12);
+    assert_float_equal(tri_rate_at(&rate, 6, 0), 0.5, 1e-12);
+}
+
+// Steps that changed nothing, and a warm-up, do not move the epochs at which a schedule of epochs
+// changes the rate. A schedule of steps follows the updates.
+static void test_follows_epochs_whatever_was_skipped(void **state) {
+    (void)state;
+    tri_schedule_options step = {
+        .name = "step", .every = TRI_EVERY_EPOCH, .gamma = 0.5, .step_size = 5};
+    tri_rate rate = {.schedule = &step, .lr = 1, .steps_per_epoch = 4, .total_updates = 80};
+    for (int64_t warmup = 0; warmup <= 6; warmup += 3)
+        for (int64_t i = 16; i < 80; i++) { // the first 10 steps were skipped
+            step.warmup_steps.value = (double)warmup;
+            step.every = TRI_EVERY_EPOCH;
+            assert_float_equal(tri_rate_at(&rate, i - 10, i / 4), pow(0.5, (double)(i / 4 / 5)),
+                               1e-12);
+            step.every = TRI_EVERY_STEP;
+            assert_float_equal(tri_rate_at(&rate, i - 10, i / 4),
+                               pow(0.5, (double)((i - 10 - warmup) / 5)), 1e-12);
+        }
+    tri_schedule_options linear = {
+        .name = "linear", .every = TRI_EVERY_EPOCH, .start_factor = 1, .end_factor = 0};
+    linear.warmup_steps.value = 3;
+    rate.schedule = &linear;
+    assert_float_equal(tri_rate_at(&rate, 33, 10), 0.5, 1e-12);
 }
 
 // The learning rate rises linearly over the warm-up to the first rate (`first`) of the schedule
@@ -62,7 +86,8 @@ static void test_warms_up_to_where_the_schedule_begins(void **state) {
                 bool endless = totals[k] > 0 && totals[k] <= 50;
                 assert_int_equal(tri_rate_endless_warmup(&rate), endless ? 50 : 0);
                 for (int s = 1; s <= 50; s++) {
-                    double wanted = rows[i].first * s / 50, got = tri_rate_at(&rate, s - 1);
+                    double wanted = rows[i].first * s / 50,
+                           got = tri_rate_at(&rate, s - 1, (s - 1) / 10);
                     if (fabs(got - wanted) > 1e-12)
                         fail_msg("%s (%zu), %d updates, step %d: %.17g, not %.17g", o.name, i,
                                  (int)totals[k], s, got, wanted);
@@ -219,7 +244,7 @@ static void test_follows_deepspeeds_schedulers(void **state) {
         o.warmup_steps.value = (double)deepspeeds[i].warmup_steps;
         tri_rate rate = {.schedule = &o, .lr = 0.5, .steps_per_epoch = 7, .total_updates = 100};
         for (int k = 0; k == 0 || deepspeeds[i].at[k].update > 0; k++) {
-            double lr = tri_rate_at(&rate, deepspeeds[i].at[k].update);
+            double lr = tri_rate_at(&rate, deepspeeds[i].at[k].update, 0);
             if (fabs(lr - deepspeeds[i].at[k].lr) > 1e-12)
                 fail_msg("%s (%zu), update %d: %.17g", o.name, i, (int)deepspeeds[i].at[k].update,
                          lr);
@@ -230,6 +255,7 @@ static void test_follows_deepspeeds_schedulers(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_follows_the_schedule),
+        cmocka_unit_test(test_follows_epochs_whatever_was_skipped),
         cmocka_unit_test(test_warms_up_to_where_the_schedule_begins),
         cmocka_unit_test(test_follows_deepspeeds_schedulers),
         cmocka_unit_test(test_refuses_an_end_that_is_not_there),
