@@ -95,6 +95,7 @@ typedef struct tri_step_output {
     // The members below are filled in by training only.
     double gradient_norm; // norm of the mean gradient, before clipping
     double lr;            // the learning rate that was used
+    bool is_empty;        // all labels are ignored: no parameter was changed
     bool overflowed; // a gradient was not finite: no parameter was changed; only with a loss scale
     // As `overflowed`, but the loss scale was the smallest already: training cannot go on.
     bool exhausted;
@@ -122,11 +123,11 @@ tri_status tri_engine_carry(tri_engine *engine, const tri_carried *carried);
 // state must be neither read nor written, because the step changes it.
 tri_status tri_engine_issue(tri_engine *engine, const tri_step_input *input);
 int tri_engine_steps_ahead(const tri_engine *engine);
-// Waits for the oldest step in flight. Collective. TRI_NOT_FINITE (only without a loss scale): the
-// loss or the gradients are not finite; the message names the loss, or the first parameter whose
-// gradient is not finite. Parameters are then as they were before that step, even if more steps
-// were issued after it: the device makes these steps change nothing, and they are no longer in
-// flight.
+// Waits for the oldest step in flight. Collective. TRI_NOT_FINITE: the loss or, without a loss
+// scale, the gradients are not finite; the message names the loss, or the first parameter whose
+// gradient is not finite. *out has the step's sums and numbers then too. Parameters are then as
+// they were before that step, even if more steps were issued after it: the device makes these steps
+// change nothing, and they are no longer in flight.
 tri_status tri_engine_collect(tri_engine *engine, tri_step_output *out);
 // Issues one step and collects it. No other step may be in flight.
 tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_step_output *out);

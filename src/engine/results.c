@@ -5,11 +5,11 @@
 // read. A step in flight is one that was issued and whose results were not read yet; its room is a
 // flight. Read next: train/scale.c, which takes over the carried numbers.
 //
-// A step halts if its loss or gradients are not finite and there is no loss scale, or it is already
-// the smallest allowed one. The device then leaves the training state as it is, in this step and in
-// those issued after it. These steps still overwrite the gradients, before the host learns of the
-// halt. So kernels of the halted step itself, the finders, look for the first parameter whose
-// gradient is not finite.
+// A step halts if its loss is not finite, or if its gradients are not and there is no loss scale or
+// it is already the smallest allowed one. The device then leaves the training state as it is, in
+// this step and in those issued after it. These steps still overwrite the gradients, before the
+// host learns of the halt. So kernels of the halted step itself, the finders, look for the first
+// parameter whose gradient is not finite.
 //
 // This file also writes the carried numbers to the device: before the first step, and after a halt.
 #include "engine/engine_internal.h"
@@ -194,13 +194,16 @@ static tri_status take_training(tri_engine *e, engine_flight *flight, tri_step_o
     e->carried.scale.hysteresis_left = (int64_t)carried[TRI_CARRIED_HYSTERESIS_LEFT];
     e->carried.updates = (int64_t)carried[TRI_CARRIED_UPDATES];
     if (halts) TRI_TRY(resume_after_halt(e, flight));
-    if (halts && e->carried.scale.scale == 0) return name_not_finite(e, flight, out->sum[0]);
-    out->overflowed = scalars[TRI_STEP_SKIP] != 0;
-    out->exhausted = halts;
+    bool skips = scalars[TRI_STEP_SKIP] != 0;
     out->gradient_norm = scalars[TRI_STEP_NORM];
     out->lr = scalars[TRI_STEP_LR];
     out->carried = e->carried;
-    if (!out->overflowed) tri_engine_count_update(e);
+    if (halts && (e->carried.scale.scale == 0 || !isfinite(out->sum[0])))
+        return name_not_finite(e, flight, out->sum[0]);
+    out->is_empty = scalars[TRI_STEP_EMPTY] != 0 && isfinite(out->gradient_norm);
+    out->overflowed = skips && !out->is_empty;
+    out->exhausted = halts;
+    if (!skips) tri_engine_count_update(e);
     return TRI_OK;
 }
 

@@ -81,13 +81,18 @@ tri_status engine_write_seeds(tri_engine *e) {
 }
 
 // Computes the value of a weighted sum of losses from the means of its terms. A loss whose labels
-// are all ignored adds nothing, because its mean would be 0 / 0.
+// are all ignored adds nothing, because its mean would be 0 / 0. If that holds for all, the count
+// of the sum is 0, as that of a single loss.
 void engine_sum_terms(const tri_engine *e, tri_step_output *out) {
     const tri_graph *g = e->plan->graph;
     if (g->term_count == 0) return;
     double loss = 0;
-    for (int i = g->first_term; i < g->first_term + g->term_count; i++)
-        if (out->count[i] > 0) loss += g->metrics[i].term.weight * out->sum[i] / out->count[i];
+    bool is_empty = true;
+    for (int i = g->first_term; i < g->first_term + g->term_count; i++) {
+        if (out->count[i] <= 0) continue;
+        loss += g->metrics[i].term.weight * out->sum[i] / out->count[i];
+        is_empty = false;
+    }
     out->sum[0] = loss;
-    out->count[0] = 1;
+    out->count[0] = !is_empty;
 }

@@ -213,6 +213,7 @@ enum {
     // Not 0: a number of this step is not finite, and a smaller loss scale would not help. The
     // device then skips this step and all later ones, until the host has handled the error.
     TRI_STEP_HALTS,
+    TRI_STEP_EMPTY, // not 0: all labels of the step are ignored
     TRI_STEP_SCALAR_COUNT = 8
 };
 

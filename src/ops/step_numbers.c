@@ -3,8 +3,9 @@
 // - step_numbers computes from these sums what updates read (the step scalars, such as the learning
 //   rate) and what the next step needs (the carried numbers, such as the loss scale);
 // - first_not_finite finds where the gradients have a number that is not finite, in a step that
-//   halts. A step halts if something is not finite and there is no loss scale, or it is already the
-//   smallest allowed one: the step and all steps after it then change no parameter;
+//   halts. A step halts if its loss is not finite, or if its gradients are not and there is no loss
+//   scale or it is already the smallest allowed one: the step and all steps after it then change no
+//   parameter;
 // - loss_seeds computes the gradients of the losses with respect to their sums, with which the
 //   backward pass begins.
 // Only the engine uses these ops (engine/numbers.c and engine/update.c). It runs them once a step.
@@ -113,9 +114,10 @@ const tri_op tri_op_step_numbers = {
         "carried, control, sums, squares -> carried, step scalars: the norm of the mean gradient, "
         "the factor of gradients with clipping as torch.nn.utils.clip_grad_norm_ does it, the "
         "learning rate of this update, and whether the step is skipped because a loss or a "
-        "gradient is not finite; the loss scale and the count of updates for the next step, by "
-        "the rule of ops/loss_scale.h. Without a scale, or at the smallest one, what is not finite "
-        "halts: this step and all later ones are skipped",
+        "gradient is not finite, or because no label counts; the loss scale and the count of "
+        "updates for the next step, by "
+        "the rule of ops/loss_scale.h. A loss that is not finite halts, as do gradients without "
+        "a scale or at the smallest one: this step and all later ones are skipped",
     .input_count = 4,
     .output_count = 2,
     .flags = TRI_OP_STEP,

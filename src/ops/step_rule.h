@@ -40,25 +40,44 @@ TRI_KERNEL_INLINE tri_loss_scale_verdict step_rule_scale(const tri_loss_scale_op
     return TRI_LOSS_SCALE_APPLY;
 }
 
+// What a step's sums tell.
+typedef struct step_rule_sums {
+    bool finite_losses;    // if not, no loss scale helps: losses are summed without it
+    bool finite_gradients; // if not, a smaller loss scale may help
+    bool is_empty;         // no sample counts, because all labels are ignored
+} step_rule_sums;
+
+// Decides what becomes of a step that is not halted, and applies the rule of the loss scale. The
+// scale learns nothing from an empty step.
+TRI_KERNEL_INLINE tri_loss_scale_verdict step_rule_decide(const tri_loss_scale_options *options,
+                                                          const step_rule_sums *sums,
+                                                          tri_loss_scale *state) {
+    bool overflow = !sums->finite_gradients;
+    if (!sums->finite_losses || (overflow && state->scale <= 0)) return TRI_LOSS_SCALE_EXHAUSTED;
+    if (sums->is_empty && !overflow) return TRI_LOSS_SCALE_SKIP;
+    return state->scale > 0 ? step_rule_scale(options, state, overflow) : TRI_LOSS_SCALE_APPLY;
+}
+
 // Computes the carried numbers that a step hands to the next: the loss scale with its counters, the
-// count of updates, and whether the device has halted. The device halts after a step with a number
-// that is not finite, if there is no loss scale or it is already the smallest allowed one. Then it
-// skips all steps until the host clears the halt. Also writes to the step scalars `step` whether
-// this step is skipped.
+// count of updates, and whether the device has halted. The device halts after a step whose loss is
+// not finite, and after one whose gradients are not finite if there is no loss scale or it is
+// already the smallest allowed one. Then it skips all steps until the host clears the halt. Also
+// writes to the step scalars `step` whether this step is skipped.
 TRI_KERNEL_INLINE void step_rule_carry(const tri_loss_scale_options *options, const double *before,
-                                       bool finite, double *after, double *step) {
-    bool halted = before[TRI_CARRIED_HALTED] != 0, has_scale = before[TRI_CARRIED_SCALE] > 0;
+                                       const step_rule_sums *sums, double *after, double *step) {
+    bool halted = before[TRI_CARRIED_HALTED] != 0;
     double updates = before[TRI_CARRIED_UPDATES];
     tri_loss_scale scale;
     scale.scale = before[TRI_CARRIED_SCALE];
     scale.good_steps = (int64_t)before[TRI_CARRIED_GOOD_STEPS];
     scale.hysteresis_left = (int64_t)before[TRI_CARRIED_HYSTERESIS_LEFT];
-    tri_loss_scale_verdict verdict = finite ? TRI_LOSS_SCALE_APPLY : TRI_LOSS_SCALE_EXHAUSTED;
-    if (has_scale && !halted) verdict = step_rule_scale(options, &scale, !finite);
-    bool applies = verdict == TRI_LOSS_SCALE_APPLY && !halted;
-    bool halts = verdict == TRI_LOSS_SCALE_EXHAUSTED && !halted;
+    tri_loss_scale_verdict verdict = TRI_LOSS_SCALE_SKIP;
+    if (!halted) verdict = step_rule_decide(options, sums, &scale);
+    bool applies = verdict == TRI_LOSS_SCALE_APPLY;
+    bool halts = verdict == TRI_LOSS_SCALE_EXHAUSTED;
     step[TRI_STEP_SKIP] = !applies;
     step[TRI_STEP_HALTS] = halts;
+    step[TRI_STEP_EMPTY] = sums->is_empty;
     step[TRI_STEP_UPDATE] = updates + 1;
     for (int i = 0; i < TRI_CARRIED_COUNT; i++) after[i] = 0;
     after[TRI_CARRIED_SCALE] = scale.scale;
@@ -85,9 +104,12 @@ TRI_KERNEL_INLINE void step_rule(const tri_step_numbers_attr *a, const double *c
                                  const double *control, const double *sums, const double *squares,
                                  double *after, double *step) {
     double scale = 1;
-    bool finite = isfinite(squares[0]);
-    for (int64_t i = 0; i < a->losses; i++)
-        finite = finite && isfinite(sums[a->loss + i * a->stride]);
+    step_rule_sums told = {true, isfinite(squares[0]), true};
+    for (int64_t i = 0; i < a->losses; i++) {
+        const double *loss = sums + a->loss + i * a->stride; // (sum, count)
+        told.finite_losses = told.finite_losses && isfinite(loss[0]);
+        told.is_empty = told.is_empty && loss[1] == 0;
+    }
     if (a->count >= 0)
         scale = sums[a->count] > 0 ? control[TRI_CONTROL_SAMPLES] / sums[a->count] : 0;
     if (carried[TRI_CARRIED_SCALE] > 0) scale /= carried[TRI_CARRIED_SCALE];
@@ -101,7 +123,7 @@ TRI_KERNEL_INLINE void step_rule(const tri_step_numbers_attr *a, const double *c
     step[TRI_STEP_GRADIENT_SCALE] = scale;
     step[TRI_STEP_STATISTIC_SCALE] = 1 / control[TRI_CONTROL_SAMPLES];
     step[TRI_STEP_NORM] = norm;
-    step_rule_carry(&a->loss_scale, carried, finite, after, step);
+    step_rule_carry(&a->loss_scale, carried, &told, after, step);
 }
 
 // Computes the seed of a loss, the gradient with which its backward pass begins: loss scale ×

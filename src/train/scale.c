@@ -26,7 +26,11 @@ tri_status train_take_carried(const tri_session *session, tri_progress *p,
                         "step %lld: gradients overflow at the smallest loss scale (%g); try a "
                         "smaller optimizer.lr, or trainer.precision=bf16-mixed",
                         step, before);
-    if (!out->overflowed || session->identity.rank != 0) return TRI_OK;
+    if (session->identity.rank != 0) return TRI_OK;
+    if (out->is_empty)
+        tri_log(TRI_LOG_INFO, "step %lld: all labels are ignored, so that the step changed nothing",
+                step);
+    if (!out->overflowed) return TRI_OK;
     if (p->scale.scale != before)
         tri_log(TRI_LOG_INFO, "step %lld: gradients overflowed; the loss scale is now %g", step,
                 p->scale.scale);

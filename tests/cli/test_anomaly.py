@@ -91,7 +91,7 @@ def check_overflow():
         entries = [json.loads(line) for line in file]
     steps = [entry for entry in entries if entry["kind"] == "train"]
     assert [entry["step"] for entry in steps] == [1, 2], steps
-    assert all(entry["grad_norm"] is None for entry in steps), steps
+    assert all(entry["grad_norm"] in ("Infinity", "NaN") for entry in steps), steps
 
 
 def check_forward():
@@ -123,6 +123,23 @@ def check_without():
     inputs[0] = float("nan")
     line = train(inputs, "trainer.detect_anomaly=false")
     assert "the loss is nan" in line, line
+
+
+def check_scaled():
+    """No loss scale helps a loss that is not finite: the run ends as without a scale, and its
+    metrics have the loss as a string, whatever the interval of logging."""
+    inputs = ordinary()
+    inputs[6 * WIDTH] = float("nan")  # of step 4
+    for words in [], ["trainer.precision=16-mixed", "trainer.loss_scale.initial=64"], \
+            ["trainer.precision=16-mixed", "trainer.loss_scale.fixed=64"]:
+        place = tempfile.mkdtemp(dir=folder)
+        line = train(inputs, *words, "--run-dir", place, "batch.global=2", "trainer.max_steps=9",
+                     "trainer.detect_anomaly=false")
+        assert "step 4: " in line and "the loss is nan" in line, line
+        with open(os.path.join(place, "metrics.jsonl"), encoding="ascii") as file:
+            last, end = [json.loads(line) for line in file][-2:]
+        assert (last["kind"], last["step"], last["loss"]) == ("train", 4, "NaN"), last
+        assert (end["kind"], end["status"], end["steps"]) == ("end", "failed", 3), end
 
 
 def check_nothing_found():
@@ -160,7 +177,8 @@ def main():
                    f"batch: {{global: {SAMPLES}}}\noptimizer: {{name: sgd, lr: 0.1}}\n"
                    "trainer: {max_steps: 2}\nlog: {tensorboard: false}\n")
     return check_all([check_data, check_step, check_overflow, check_forward, check_backward,
-                      check_parameter, check_without, check_nothing_found])
+                      check_parameter, check_without, check_scaled,
+                      check_nothing_found])
 
 
 if __name__ == "__main__":

@@ -138,6 +138,39 @@ def check_nothing_counts(folder):
     assert json.loads(done.stdout)["val_loss"] is None, done
 
 
+def check_empty_step(folder):
+    """A step whose labels are all left out changes neither weights nor the optimizer's state."""
+    good = packed([4, 1, 28, 28], 0.5, 1)
+    header = 8 + struct.unpack("<Q", good[:8])[0]
+    pixels = good[header:-4 * 8]
+    text = json.dumps({
+        "images": {"dtype": "F32", "shape": [8, 1, 28, 28], "data_offsets": [0, 2 * len(pixels)]},
+        "labels": {"dtype": "I64", "shape": [8],
+                   "data_offsets": [2 * len(pixels), 2 * len(pixels) + 64]}}).encode()
+    with open(os.path.join(folder, "half"), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + 2 * pixels)
+        file.write(struct.pack("<8q", 1, 2, 3, 4, *[-100] * 4))
+    for precision in "32-true", "16-mixed":
+        states = []
+        for steps in 1, 2:
+            run_dir = os.path.join(folder, f"empty-{precision}-{steps}")
+            done = run("train", "recipes/mlp-jax.yaml", "data.name=tensors", "data.workers=0",
+                       f"data.path={folder}", "data.train=half", "data.shuffle=false",
+                       "optimizer.name=adamw", "optimizer.lr=0.01", "optimizer.weight_decay=0.1",
+                       "batch.global=4", "schedule.name=constant", f"trainer.max_steps={steps}",
+                       f"trainer.precision={precision}", "trainer.loss_scale.initial=64",
+                       "trainer.log_every_n_steps=1", "--run-dir", run_dir)
+            lines = [line for line in done.stderr.splitlines() if "labels are ignored" in line]
+            assert done.returncode == 0 and len(lines) == steps - 1, done
+            files = []
+            for name in "model", "optimizer":
+                path = os.path.join(run_dir, "checkpoints", "last", f"{name}.safetensors")
+                with open(path, "rb") as file:
+                    files.append(file.read())
+            states.append(files)
+        assert "step 2: " in lines[0] and states[0] == states[1], (precision, lines)
+
+
 def check_tokens(folder):
     """Text is found relative to the recipe; a file that is no text is bad input, in one line."""
     recipe = os.path.join(folder, "text.yaml")
@@ -262,6 +295,7 @@ with tempfile.TemporaryDirectory() as temporary:
     check_other_kinds()
     check_types(temporary)
     check_nothing_counts(temporary)
+    check_empty_step(temporary)
     check_tokens(temporary)
     check_plan()
     check_quiet(temporary)

@@ -275,9 +275,51 @@ static void test_halts(void **state) {
     }
 }
 
+// A loss that is not finite halts, because no loss scale helps. A step in which no label counts is
+// skipped, and the loss scale learns nothing from it.
+static void test_losses_and_counts(void **state) {
+    (void)state;
+    static const struct {
+        double scale, fixed, sum, count, squares;
+        bool skips, halts;
+    } rows[] = {
+        {0, 0, 1, 1, 4, false, false},      {0, 0, 0, 0, 0, true, false},
+        {0, 0, 0, 0, NAN, true, true},      {0, 0, NAN, 1, 4, true, true},
+        {1024, 0, 0, 0, 0, true, false},    {1024, 0, 1, 1, INFINITY, true, false},
+        {1024, 0, NAN, 1, NAN, true, true}, {1024, 0, -INFINITY, 1, 4, true, true},
+        {128, 128, 1, 1, NAN, true, false}, {128, 128, NAN, 1, NAN, true, true},
+        {128, 128, 0, 0, 0, true, false},   {128, 128, 1, 1, 4, false, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int b = 0; b < 3; b++) {
+            tri_loss_scale_options o = {.initial = 1024,
+                                        .window = 2,
+                                        .hysteresis = 2,
+                                        .minimum = 1,
+                                        .fixed = rows[i].fixed};
+            double carried[TRI_CARRIED_COUNT], scalars[TRI_STEP_SCALAR_COUNT];
+            double sums[] = {rows[i].sum, rows[i].count};
+            bool is_empty = rows[i].count == 0;
+            rig r;
+            open_rig(&r, backends[b], o);
+            carry(&r, &(tri_loss_scale){.scale = rows[i].scale, .good_steps = 1}, 7);
+            ok(tri_queue_write(r.queue, r.sums, sums, sizeof sums));
+            step(&r, 7, rows[i].squares, carried, scalars);
+            assert_true(scalars[TRI_STEP_SKIP] == rows[i].skips);
+            assert_true(scalars[TRI_STEP_HALTS] == rows[i].halts);
+            assert_true(scalars[TRI_STEP_EMPTY] == is_empty);
+            assert_true(carried[TRI_CARRIED_UPDATES] == 8 - rows[i].skips);
+            if (is_empty || rows[i].halts)
+                assert_true(carried[TRI_CARRIED_SCALE] == rows[i].scale &&
+                            carried[TRI_CARRIED_GOOD_STEPS] == 1);
+            close_rig(&r);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_follows_the_table), cmocka_unit_test(test_is_deepspeeds),
-        cmocka_unit_test(test_on_devices), cmocka_unit_test(test_halts)};
+        cmocka_unit_test(test_on_devices), cmocka_unit_test(test_halts),
+        cmocka_unit_test(test_losses_and_counts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
