@@ -34,6 +34,17 @@ static tri_tree *seconds_tree(tri_arena *arena, double seconds) { // to a millis
     return tri_tree_double(arena, round(seconds * 1000) / 1000);
 }
 
+// Puts a number into a line. One that is not finite is a string, because JSON has no such numbers.
+static void put_number(tri_arena *arena, tri_tree *map, const char *key, double value, int digits) {
+    if (isfinite(value))
+        tri_tree_put_digits(arena, map, key, value, digits);
+    else
+        tri_tree_put_string(arena, map, key,
+                            isnan(value) ? "NaN"
+                            : value > 0  ? "Infinity"
+                                         : "-Infinity");
+}
+
 static tri_tree *start_line(tri_arena *arena, const char *kind) {
     tri_tree *map = tri_tree_map(arena);
     tri_tree_put_string(arena, map, "kind", kind);
@@ -44,14 +55,14 @@ static tri_tree *train_line(tri_arena *arena, const tri_train_event *e) {
     tri_tree *map = start_line(arena, "train");
     tri_tree_put_int(arena, map, "step", e->step);
     tri_tree_put_int(arena, map, "epoch", e->epoch);
-    tri_tree_put_digits(arena, map, "loss", e->loss, TRI_FLOAT_DIGITS);
-    tri_tree_put_digits(arena, map, "lr", e->lr, TRI_FLOAT_DIGITS);
-    tri_tree_put_digits(arena, map, "grad_norm", e->grad_norm, TRI_FLOAT_DIGITS);
+    put_number(arena, map, "loss", e->loss, TRI_FLOAT_DIGITS);
+    put_number(arena, map, "lr", e->lr, TRI_FLOAT_DIGITS);
+    put_number(arena, map, "grad_norm", e->grad_norm, TRI_FLOAT_DIGITS);
     tri_tree_put_int(arena, map, "samples", e->samples);
-    tri_tree_put_digits(arena, map, "samples_per_s", e->samples_per_s, 6);
+    put_number(arena, map, "samples_per_s", e->samples_per_s, 6);
     if (e->mfu > 0) {
-        tri_tree_put_digits(arena, map, "mfu", e->mfu, 4);
-        tri_tree_put_digits(arena, map, "mbu", e->mbu, 4);
+        put_number(arena, map, "mfu", e->mfu, 4);
+        put_number(arena, map, "mbu", e->mbu, 4);
     }
     tri_tree_put(arena, map, "wall_s", seconds_tree(arena, e->wall_s));
     return map;
@@ -61,9 +72,9 @@ static tri_tree *val_line(tri_arena *arena, const char *kind, const tri_val_even
     tri_tree *map = start_line(arena, kind);
     tri_tree_put_int(arena, map, "step", e->step);
     tri_tree_put_int(arena, map, "epoch", e->epoch);
-    tri_tree_put_digits(arena, map, "loss", e->loss, TRI_FLOAT_DIGITS);
+    put_number(arena, map, "loss", e->loss, TRI_FLOAT_DIGITS);
     for (int i = 0; i < e->metric_count; i++)
-        tri_tree_put_digits(arena, map, e->metrics[i].name, e->metrics[i].value, TRI_FLOAT_DIGITS);
+        put_number(arena, map, e->metrics[i].name, e->metrics[i].value, TRI_FLOAT_DIGITS);
     tri_tree_put_int(arena, map, "samples", e->samples);
     return map;
 }

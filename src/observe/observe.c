@@ -93,7 +93,7 @@ void tri_observe_train(tri_observer *o, tri_train_event event) {
     event.mfu = event.samples_per_s * o->arithmetic_s;
     event.mbu = event.samples_per_s * o->traffic_s;
     event.wall_s = now - o->start_s;
-    event.is_logged = event.step % o->log_every_n_steps == 0;
+    event.is_logged = event.ends_run || event.step % o->log_every_n_steps == 0;
     if (event.is_logged) {
         o->line_s = now;
         o->line_samples = event.samples;

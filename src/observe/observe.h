@@ -48,11 +48,12 @@ typedef struct tri_train_event {
     double lr;        // the learning rate of the update
     double grad_norm; // norm of all gradients together, before clipping
     int64_t samples;  // samples trained on so far, over all ranks
+    bool ends_run;    // loss or gradients are not finite, so that the run fails
     // tri_observe_train sets the members below.
     double samples_per_s; // rate since the last logged step, or since the last evaluation
     double mfu, mbu; // fractions of the peak of arithmetic and of memory bandwidth; 0: not known
     double wall_s;   // seconds since the observer was created
-    bool is_logged;  // step is divisible by log_every_n_steps
+    bool is_logged;  // step is divisible by log_every_n_steps, or ends the run
 } tri_train_event;
 
 typedef struct tri_val_event {

@@ -233,17 +233,31 @@ static tri_status issue_step(train_loop *loop, train_feed *feed) {
     return TRI_OK;
 }
 
-static void report_step(const train_loop *loop, const tri_step_output *out) {
+// Reports the step whose results are `out`. One that ends the run (`fails`) is not counted in
+// `progress`.
+static void report_step(const train_loop *loop, const tri_step_output *out, bool fails) {
     const tri_progress *p = &loop->progress;
+    int64_t samples = fails ? loop->session->plan->steps[shape_of(loop, 0)].samples : 0;
     tri_ledger *ledger = loop->session->comm->ledger;
     tri_ledger_mark writing = tri_ledger_enter(ledger, "writing metrics", NULL);
-    tri_observe_train(loop->observer, (tri_train_event){.step = p->step,
+    tri_observe_train(loop->observer, (tri_train_event){.step = p->step + fails,
                                                         .epoch = p->epoch,
-                                                        .loss = loop->train_loss,
+                                                        .loss = train_mean(out, 0),
                                                         .lr = out->lr,
                                                         .grad_norm = out->gradient_norm,
-                                                        .samples = p->samples});
+                                                        .samples = p->samples + samples,
+                                                        .ends_run = fails});
     tri_ledger_end(ledger, writing);
+}
+
+// Reports a step that ends the run because of numbers that are not finite, and returns its status
+// with its message, which the failure of a sink would replace.
+static tri_status report_failure(const train_loop *loop, const tri_step_output *out,
+                                 tri_status status) {
+    char why[TRI_MESSAGE_MAX_BYTES];
+    snprintf(why, sizeof why, "%s", tri_error_message());
+    report_step(loop, out, true);
+    return TRI_FAIL(status, "%s", why);
 }
 
 // Decides by the sums over all ranks (share_decisions) whether this process ends.
@@ -271,19 +285,21 @@ static tri_status collect_step(train_loop *loop) {
     tri_step_output out;
     double before = tri_os_seconds(), waited = tri_session_waited_s(s);
     loop->in_flight--;
-    TRI_TRY(tri_engine_collect(s->engine, &out));
+    tri_status status = tri_engine_collect(s->engine, &out);
+    if (status == TRI_OK) status = train_take_carried(s, p, &out);
+    if (status == TRI_NOT_FINITE) return report_failure(loop, &out, status);
+    TRI_TRY(status);
     if (!loop->has_stepped) tri_log_stage("first step");
     loop->has_stepped = true;
     note_time(loop, before, waited);
     const char *slow = tri_straggler_look(loop->straggler, p->step + 1);
     if (slow) tri_log(TRI_LOG_WARNING, "%s", slow);
-    TRI_TRY(train_take_carried(s, p, &out));
     p->samples += s->plan->steps[shape_of(loop, 0)].samples;
     p->step++;
     p->step_in_epoch++;
     loop->train_loss = train_mean(&out, 0);
     loop->grad_norm = out.gradient_norm;
-    report_step(loop, &out);
+    report_step(loop, &out, false);
     take_decisions(loop, out.caller_sums);
     loop->is_time_to_save = loop->is_time_to_save || out.caller_sums[SHARED_TIME_TO_SAVE] > 0;
     TRI_TRY(train_lock_check(loop->lock));

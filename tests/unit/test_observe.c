@@ -116,12 +116,12 @@ static void writes_the_documented_lines(void **state) {
     text = contents("metrics.jsonl");
     const char *rest = strchr(text, '\n') + 1;
     assert_string_equal(
-        rest,
-        "{\"kind\":\"val\",\"step\":3,\"epoch\":0,\"loss\":0.3301,\"accuracy\":0.8824,"
-        "\"samples\":10000}\n"
-        "{\"kind\":\"train\",\"step\":4,\"epoch\":0,\"loss\":null,\"lr\":1.0,\"grad_norm\":0.25,"
-        "\"samples\":256,\"samples_per_s\":128.0,\"wall_s\":9.5}\n"
-        "{\"kind\":\"end\",\"status\":\"completed\",\"steps\":4,\"wall_s\":9.5}\n");
+        rest, "{\"kind\":\"val\",\"step\":3,\"epoch\":0,\"loss\":0.3301,\"accuracy\":0.8824,"
+              "\"samples\":10000}\n"
+              "{\"kind\":\"train\",\"step\":4,\"epoch\":0,\"loss\":\"Infinity\",\"lr\":1.0,\"grad_"
+              "norm\":0.25,"
+              "\"samples\":256,\"samples_per_s\":128.0,\"wall_s\":9.5}\n"
+              "{\"kind\":\"end\",\"status\":\"completed\",\"steps\":4,\"wall_s\":9.5}\n");
     free(text);
 }
 
