@@ -68,6 +68,9 @@ typedef struct tri_state_sink {
 // The metric by which checkpoints are ranked (`checkpoint.monitor` and `mode` of the recipe).
 typedef struct tri_checkpoint_monitor {
     const char *name; // for example "val_loss"; NULL: checkpoints are not ranked
+    // The samples from which the value is computed, in words. Values of other samples are not
+    // compared with it. NULL: not known, as in checkpoints of older versions, or no evaluation.
+    const char *samples;
     bool larger_is_better;
     bool is_known; // false, or a `value` that is not finite: this checkpoint is not ranked
     double value;

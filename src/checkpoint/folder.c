@@ -113,10 +113,13 @@ tri_status checkpoint_scan(tri_arena *arena, const char *home, checkpoint_steps 
     return TRI_OK;
 }
 
+// Whether a step has a value that can be compared with those of `monitor`.
 static bool has_value(const checkpoint_step *step, const tri_checkpoint_monitor *monitor) {
     const tri_checkpoint_monitor *own = &step->manifest.info.monitor;
-    return step->readable == TRI_OK && own->is_known && monitor->name &&
-           strcmp(own->name, monitor->name) == 0;
+    if (step->readable != TRI_OK || !own->is_known || !monitor->name) return false;
+    bool is_of_others =
+        own->samples && monitor->samples && strcmp(own->samples, monitor->samples) != 0;
+    return strcmp(own->name, monitor->name) == 0 && !is_of_others;
 }
 
 // Whether step `a` is better than step `b`, by the value of the monitored metric at each step. Of

@@ -51,6 +51,8 @@ static tri_tree *monitor_tree(tri_arena *arena, const tri_checkpoint_monitor *mo
     tri_tree_put(arena, tree, "name", tri_tree_string(arena, monitor->name));
     tri_tree_put(arena, tree, "mode",
                  tri_tree_string(arena, monitor->larger_is_better ? "max" : "min"));
+    if (monitor->samples)
+        tri_tree_put(arena, tree, "samples", tri_tree_string(arena, monitor->samples));
     bool known = monitor->is_known && isfinite(monitor->value);
     tri_tree_put(arena, tree, "value",
                  known ? tri_tree_double(arena, monitor->value) : tri_tree_null(arena));
@@ -151,6 +153,7 @@ static tri_status parse_files(tri_arena *arena, const char *path, const tri_tree
 static void parse_monitor(const tri_tree *tree, tri_checkpoint_monitor *out) {
     const char *mode = get_text(tree, "mode");
     out->name = get_text(tree, "name");
+    out->samples = get_text(tree, "samples");
     out->larger_is_better = mode && !strcmp(mode, "max");
     out->is_known = out->name && tri_tree_to_double(tri_tree_get(tree, "value"), &out->value);
 }

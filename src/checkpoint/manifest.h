@@ -2,9 +2,11 @@
 // SHA-256 of all bytes before that member, so that damage to state.json itself is noticed too.
 //
 //   {"format":1,"step":938,"commit":1,"saved_unix_s":1700000000,"program":"trireme 0.1.0",
-//    "monitor":{"name":"val_loss","mode":"min","value":0.3301},       (value null: not known)
+//    "monitor":{"name":"val_loss","mode":"min","samples":"the 23 test samples","value":0.3301},
 //    "training":{…},"recipe":"…","chunk_bytes":4194304,
 //    "files":[{"name":"model.safetensors","bytes":4800160,"sha256":["…",…]},…],"sha256":"…"}
+//
+// monitor.value: null: not known. It is compared only with values of the same samples.
 //
 // commit: the checkpoints of a run folder are numbered as they are saved; the one with the largest
 // number is the newest.

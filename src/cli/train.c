@@ -18,12 +18,6 @@
 #include <string.h>
 #include <unistd.h>
 
-// The names, for messages, of the data on which epochs were evaluated.
-static const char *const val_names[] = {[TRI_VAL_NONE] = "nothing",
-                                        [TRI_VAL_SPLIT] = "validation",
-                                        [TRI_VAL_TEST] = "test",
-                                        [TRI_VAL_TRAINING] = "training"};
-
 static void print_json(const tri_train_request *request, const tri_train_result *r) {
     tri_arena *arena = tri_arena_create(NULL, "summary");
     tri_tree *map = tri_tree_map(arena);
@@ -66,7 +60,8 @@ static void print_json(const tri_train_request *request, const tri_train_result 
                      tri_tree_digits(arena, r->best_value, TRI_FLOAT_DIGITS));
         tri_tree_put(arena, map, "best", best);
     }
-    tri_tree_put(arena, map, "evaluated_on", tri_tree_string(arena, val_names[r->val_source]));
+    tri_tree_put(arena, map, "evaluated_on",
+                 tri_tree_string(arena, tri_val_source_names[r->val_source]));
     printf("%s\n", tri_json_emit(arena, map));
     tri_arena_destroy(arena);
 }
@@ -123,7 +118,8 @@ static void print_summary(const cli_context *context, const tri_train_request *r
                tri_grouped(r->samples_per_s), tri_counted(r->ranks, "rank"), r->wall_s,
                cores_text(r));
     print_waiting(r);
-    if (r->has_val) print_evaluation(r, val_names[r->val_source], r->val_step, r->val_loss, NULL);
+    if (r->has_val)
+        print_evaluation(r, tri_val_source_names[r->val_source], r->val_step, r->val_loss, NULL);
     if (r->has_test) print_evaluation(r, "test", r->steps, r->test_loss, r->test);
     if (r->has_best)
         printf("best: %s %s at step %s (checkpoints/best)\n", request->recipe->checkpoint.monitor,
@@ -346,7 +342,7 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
         if (json) {
             printf("%s\n", tri_json_emit(arena, map));
         } else {
-            printf("%s: loss %.6g", val_names[r.val_source], r.val_loss);
+            printf("%s: loss %.6g", tri_val_source_names[r.val_source], r.val_loss);
             for (int i = 0; i < r.val_count; i++)
                 printf(", %s %.6g", r.val[i].name, r.val[i].value);
             printf(" (%s)\n", tri_counted(r.val_samples, "sample"));

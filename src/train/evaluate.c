@@ -1,6 +1,7 @@
 // Evaluates during training and in `trireme eval`, keeps the monitored metrics (those by which the
 // recipe chooses checkpoints and stops early), and decides about early stopping. The training loop
 // (train.c) calls train_evaluate after steps and train_test at the end of a run.
+#include "base/log.h"
 #include "base/os.h"
 #include "base/quantity.h"
 #include "train/loop.h"
@@ -10,6 +11,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+const char *const tri_val_source_names[] = {[TRI_VAL_NONE] = "nothing",
+                                            [TRI_VAL_SPLIT] = "validation",
+                                            [TRI_VAL_TEST] = "test",
+                                            [TRI_VAL_TRAINING] = "training"};
 
 static bool has_signal(void *context) {
     (void)context;
@@ -85,6 +91,38 @@ tri_status train_check_monitors(const train_loop *loop) {
                     "or test samples, or trainer.limit_val_batches is 0");
 }
 
+// Describes the samples from which a monitored metric is computed: "the 23 test samples"; NULL: it
+// is no metric of an evaluation.
+static const char *samples_of(const train_loop *loop, const char *metric) {
+    const tri_session *s = loop->session;
+    if (!metric || strncmp(metric, "val_", 4) != 0 || !s->val_data) return NULL;
+    return tri_arena_printf(loop->arena, "the %lld %s samples",
+                            (long long)tri_sampler_step_size(&s->val_sampler, 0),
+                            tri_val_source_names[s->val_source]);
+}
+
+void train_settle_monitors(train_loop *loop) {
+    const tri_checkpoint_options *c = &loop->recipe->checkpoint;
+    const tri_early_stopping_options *o = &loop->recipe->trainer.early_stopping;
+    tri_progress *p = &loop->progress;
+    loop->ranked_by = (tri_checkpoint_monitor){.name = c->monitor,
+                                               .samples = samples_of(loop, c->monitor),
+                                               .larger_is_better = c->mode == TRI_MONITOR_MAX};
+    if (!o->monitor) return;
+    const char *samples = samples_of(loop, o->monitor);
+    loop->stops_by =
+        tri_arena_printf(loop->arena, "%s (%s)%s%s", o->monitor, tri_monitor_modes[o->mode],
+                         samples ? " of " : "", samples ? samples : "");
+    // Checkpoints of older versions do not name what their best value is of.
+    bool differs = p->has_best && p->best_of && strcmp(p->best_of, loop->stops_by) != 0;
+    if (differs && loop->session->identity.rank == 0)
+        tri_log(TRI_LOG_INFO,
+                "trainer.early_stopping begins again: its best value so far is of %s, and from now "
+                "on it follows %s",
+                p->best_of, loop->stops_by);
+    if (differs) p->has_best = false;
+}
+
 bool train_has_stopped_early(const train_loop *loop) {
     const tri_early_stopping_options *o = &loop->recipe->trainer.early_stopping;
     const tri_progress *p = &loop->progress;
@@ -101,6 +139,7 @@ static void update_early_stopping(train_loop *loop) {
     if (!p->has_best || gain > o->min_delta) {
         p->has_best = true;
         p->best = value;
+        p->best_of = loop->stops_by;
         p->evaluations_since_best = 0;
         return;
     }

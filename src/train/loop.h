@@ -33,6 +33,8 @@ typedef struct train_loop {
     tri_progress progress;
     tri_test_result test;
     tri_rate rate;
+    tri_checkpoint_monitor ranked_by; // what checkpoints are ranked by, without a value
+    const char *stops_by; // what early stopping follows: "val_loss (min) of the 23 test samples"
     int64_t steps_per_epoch;
     int64_t last_step;            // the step at which the run ends; -1: not known
     int64_t saved_step;           // step of the newest checkpoint; -1: there is none
@@ -127,6 +129,10 @@ tri_status train_evaluate_if_due(train_loop *loop);
 // Defined in evaluate.c. Evaluates the test data at the end of a complete run, unless they serve as
 // validation data: then they have been evaluated already.
 tri_status train_test(train_loop *loop);
+// Defined in evaluate.c. Called once the state is restored: settles what checkpoints are ranked by
+// and what early stopping follows. Forgets early stopping's best value if it is of another metric,
+// mode, split or number of samples, because such values cannot be compared.
+void train_settle_monitors(train_loop *loop);
 // Defined in evaluate.c. Whether early stopping has ended the run, in this process or in an earlier
 // one. If so, a resumed run does not train on.
 bool train_has_stopped_early(const train_loop *loop);

@@ -60,10 +60,8 @@ void train_abandon_saving(train_loop *loop) {
 static tri_status admit(void *health) { return tri_health_admit(health); }
 
 static tri_checkpoint_monitor monitor_of(const train_loop *loop) {
-    const tri_checkpoint_options *o = &loop->recipe->checkpoint;
-    tri_checkpoint_monitor monitor = {.name = o->monitor,
-                                      .larger_is_better = o->mode == TRI_MONITOR_MAX};
-    monitor.is_known = train_monitored_value(loop, o->monitor, &monitor.value);
+    tri_checkpoint_monitor monitor = loop->ranked_by;
+    monitor.is_known = train_monitored_value(loop, monitor.name, &monitor.value);
     return monitor;
 }
 

@@ -60,6 +60,7 @@ typedef enum tri_val_source {
     TRI_VAL_TEST,
     TRI_VAL_TRAINING, // the training samples to which trainer.overfit_batches limits the run
 } tri_val_source;
+extern const char *const tri_val_source_names[]; // "nothing", "validation", …
 
 typedef struct tri_session {
     tri_arena *arena;

@@ -84,6 +84,7 @@ tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *p, const tri_g
         tri_tree_put(arena, map, "data_samples", tri_tree_int(arena, p->data_samples));
     if (p->has_best) {
         tri_tree_put(arena, map, "best", tri_tree_double(arena, p->best));
+        if (p->best_of) tri_tree_put_string(arena, map, "best_of", p->best_of);
         tri_tree_put(arena, map, "waited", tri_tree_int(arena, p->evaluations_since_best));
     }
     if (p->evaluation_due) tri_tree_put(arena, map, "evaluation_due", tri_tree_bool(arena, true));
@@ -127,6 +128,8 @@ tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_p
         TRI_TRY(need_int(tree, "data_samples", &out->data_samples));
     out->has_best = tri_tree_to_double(tri_tree_get(tree, "best"), &out->best);
     if (out->has_best) TRI_TRY(need_int(tree, "waited", &out->evaluations_since_best));
+    const tri_tree *best_of = tri_tree_get(tree, "best_of");
+    if (best_of && best_of->kind == TRI_TREE_SCALAR) out->best_of = best_of->text;
     const tri_tree *evaluation_due = tri_tree_get(tree, "evaluation_due");
     out->evaluation_due = evaluation_due &&
                           tri_tree_to_bool(evaluation_due, &out->evaluation_due) &&

@@ -15,7 +15,9 @@ typedef struct tri_progress {
     int64_t samples;       // samples trained on so far, over all ranks
     int64_t data_samples;  // samples of the training data; 0: not known
     bool has_best;
-    double best;                    // for early stopping: the best value of the monitored metric
+    double best; // for early stopping: the best value of the monitored metric
+    const char
+        *best_of; // metric, mode and samples of `best` (train_loop.stops_by); NULL: not known
     int64_t evaluations_since_best; // for early stopping: number of evaluations since the best one
     // The evaluation after the latest step has to be made: it comes after the checkpoint of its
     // step, or a signal has cut it short.

@@ -424,10 +424,8 @@ static void fill_test(const train_loop *loop, tri_train_result *out) {
 
 static void fill_best(const train_loop *loop, tri_train_result *out) {
     if (!loop->saves || loop->session->identity.rank != 0) return;
-    const tri_checkpoint_options *o = &loop->recipe->checkpoint;
-    tri_checkpoint_monitor monitor = {.name = o->monitor,
-                                      .larger_is_better = o->mode == TRI_MONITOR_MAX};
-    out->has_best = o->save_top_k != 0 &&
+    tri_checkpoint_monitor monitor = loop->ranked_by;
+    out->has_best = loop->recipe->checkpoint.save_top_k != 0 &&
                     tri_checkpoint_find_best(loop->request->run_dir, &monitor, &out->best_step);
     out->best_value = monitor.value;
 }
@@ -447,7 +445,9 @@ static tri_status lock_and_restore(train_loop *loop) {
     tri_status status = train_check_outputs(loop);
     if (status == TRI_OK && has_lock) status = train_lock_folder(loop);
     TRI_TRY(tri_tell_and_agree(loop->session->comm, status, "run folder"));
-    return train_restore(loop);
+    TRI_TRY(train_restore(loop));
+    train_settle_monitors(loop);
+    return TRI_OK;
 }
 
 static void fill_starved_cores(const tri_cpu_time *before, tri_train_result *out) {

@@ -192,6 +192,16 @@ def check_early_stopping():
         run_dir, _ = train(*learning, "trainer.early_stopping.monitor=" + monitor,
                            *(f"trainer.early_stopping.{key}" for key in more))
         assert len(metrics(run_dir, "val")) == epochs, (monitor, more)
+    # Values of another metric, or of other samples, are not compared.
+    for words in (["monitor=val_accuracy"],
+                  ["monitor=val_loss", "trainer.limit_val_batches=1"]):
+        run_dir, _ = train("trainer.early_stopping.monitor=val_loss",
+                           "trainer.early_stopping.patience=9", "optimizer.lr=0")
+        change = "trainer.early_stopping." + words[0]
+        _, done = train(change, *words[1:], "trainer.early_stopping.patience=2", "optimizer.lr=0",
+                        "trainer.max_epochs=9", run_dir=run_dir)
+        assert "early_stopping begins again" in done.stderr, done.stderr
+        assert len(metrics(run_dir, "val")) == 2 + 3, (words, metrics(run_dir, "val"))
     refused("trainer.early_stopping.monitor=val_los", part="val_loss, val_accuracy")
     refused("trainer.early_stopping.monitor=val_loss", "trainer.limit_val_batches=0",
             part="no evaluation")
@@ -252,6 +262,16 @@ def check_best():
     assert checkpoints(run_dir)[1]["best"] == max(evaluated, key=evaluated.get), evaluated
     with open(os.path.join(run_dir, "recipe.yaml"), encoding="utf-8") as file:
         assert file.read().count("mode: max") == 2
+
+
+def check_best_of_samples():
+    """The best checkpoint is the best of those that were evaluated on the present samples."""
+    words = ["checkpoint.save_top_k=9", "optimizer.lr=0", "data.test_samples=40"]
+    run_dir, _ = train(*words, "trainer.max_epochs=1", "trainer.limit_val_batches=1")
+    train(*words, "trainer.max_epochs=3", run_dir=run_dir)
+    assert checkpoints(run_dir)[1]["best"] == 8, checkpoints(run_dir)
+    train(*words, "trainer.max_epochs=4", "trainer.limit_val_batches=1", run_dir=run_dir)
+    assert checkpoints(run_dir)[1]["best"] == 4, checkpoints(run_dir)
 
 
 def shown(value):
@@ -351,7 +371,8 @@ def main():
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory(prefix="trireme-trainer-") as folder:
         failed = check_all((check_length, check_epochs_of_rates, check_limits, check_trials,
-                            check_early_stopping, check_checkpoints, check_best, check_result,
+                            check_early_stopping, check_checkpoints, check_best, check_best_of_samples,
+                            check_result,
                             check_closed_pipe, check_schedules, check_clipping,
                             check_accumulation, check_refused))
     return 1 if failed else 0

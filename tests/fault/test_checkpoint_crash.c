@@ -49,7 +49,8 @@ typedef struct scenario {
 static fixture_save options(const scenario *s, int64_t step) {
     // The best checkpoint, that with the lowest val_loss, is step 1, then step 3, then step 5.
     static const double values[] = {0, 3, 5, 2, 4, 1};
-    tri_checkpoint_monitor monitor = {"val_loss", false, true, values[step % 6]};
+    tri_checkpoint_monitor monitor = {
+        .name = "val_loss", .is_known = true, .value = values[step % 6]};
     return (fixture_save){.step = step,
                           .width = WIDTH,
                           .chunk_bytes = CHUNK,

@@ -13,7 +13,8 @@ static int64_t width;          // size of the fixture's layer; 8000: 3 MB of wei
 static int64_t snapshot_bytes; // not 0: a background thread saves a copy of the state
 
 static fixture_save options(int64_t step) {
-    tri_checkpoint_monitor monitor = {"val_loss", false, true, (double)(step * 7919 % 101)};
+    tri_checkpoint_monitor monitor = {
+        .name = "val_loss", .is_known = true, .value = (double)(step * 7919 % 101)};
     return (fixture_save){.step = step,
                           .width = width,
                           .monitor = monitor,

@@ -80,7 +80,7 @@ static void test_same_bytes_whatever_the_order(void **state) {
 static void test_retention(void **state) {
     static const double loss[] = {5, 3, 4, 6, 7, 2, 8};
     for (int i = 0; i < 7; i++) {
-        tri_checkpoint_monitor monitor = {"val_loss", false, true, loss[i]};
+        tri_checkpoint_monitor monitor = {.name = "val_loss", .is_known = true, .value = loss[i]};
         save((fixture_save){.step = i, .width = 2, .monitor = monitor, .save_top_k = 2});
         char last[32];
         snprintf(last, sizeof last, "step-%08d", i);
@@ -99,7 +99,8 @@ static void test_retention(void **state) {
 static void test_retention_of_the_largest(void **state) {
     static const double accuracy[] = {0.5, 0.9, 0.9, NAN, 0.1};
     for (int i = 0; i < 5; i++) {
-        tri_checkpoint_monitor monitor = {"accuracy", true, true, accuracy[i]};
+        tri_checkpoint_monitor monitor = {
+            .name = "accuracy", .larger_is_better = true, .is_known = true, .value = accuracy[i]};
         save((fixture_save){.step = i, .width = 2, .monitor = monitor, .save_top_k = 1});
     }
     link_is("checkpoints/best", "step-00000001"); // of two equal values the earlier one is the best

@@ -80,7 +80,8 @@ static int hidden_entries(void) {
 }
 
 static fixture_save options(int64_t step) {
-    tri_checkpoint_monitor monitor = {"val_loss", false, true, 1.0 / (double)(step + 1)};
+    tri_checkpoint_monitor monitor = {
+        .name = "val_loss", .is_known = true, .value = 1.0 / (double)(step + 1)};
     return (fixture_save){
         .step = step, .width = WIDTH, .chunk_bytes = CHUNK, .monitor = monitor, .save_top_k = 1};
 }

@@ -203,7 +203,7 @@ static void test_list_and_verify(void **state) {
     expect(tri_checkpoint_list(run_dir, false, begin(&p)), TRI_NOT_FOUND, "no checkpoint in it");
     has(&p, 0, "", "");
     for (int i = 1; i <= 2; i++) {
-        tri_checkpoint_monitor monitor = {"val_loss", false, true, 0.25 * i};
+        tri_checkpoint_monitor monitor = {.name = "val_loss", .is_known = true, .value = 0.25 * i};
         ok(fixture_do_save(
             run_dir,
             (fixture_save){.step = 10 * i, .width = 9, .monitor = monitor, .save_top_k = 1}));
@@ -287,7 +287,7 @@ static void test_alias(void **state) {
 
 // A folder in place of a link: a copy that a program made is replaced, another one stays.
 static void test_copied_links(void **state) {
-    tri_checkpoint_monitor monitor = {"val_loss", false, true, 0.25};
+    tri_checkpoint_monitor monitor = {.name = "val_loss", .is_known = true, .value = 0.25};
     fixture_save save = {.step = 1, .width = 9, .monitor = monitor, .save_top_k = 1};
     for (int own = 0; own <= 1; own++) {
         ok(fixture_do_save(run_dir, save));
