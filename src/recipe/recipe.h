@@ -32,6 +32,7 @@ typedef struct tri_recipe {
     // The values with which the run began, by key, of keys that were changed since
     // (recipe/resumed.h); NULL: none were.
     const tri_tree *began_with;
+    bool has_default_epochs; // neither the file nor an override sets trainer.max_epochs
     int64_t rounds;    // micro-batches per step by DeepSpeed's settings: see tri_deepspeed.rounds
     tri_strings notes; // warnings about the recipe, see tri_recipe_log_notes
 } tri_recipe;

@@ -137,27 +137,46 @@ static const struct {
             {"warmup-cosine", warmup_cosine, NULL, true},
             {"triangle", triangle, NULL, true}};
 
+typedef struct rate_length {
+    const char *name, *key;
+    int64_t length;
+} rate_length;
+
+// Finds the key with the length of a schedule that ends, and the length; 0: the end of the run.
+// False: the schedule has no end.
+static bool find_length(const tri_schedule_options *o, rate_length *out) {
+    const rate_length lengths[] = {{"linear", "total_iters", o->total_iters},
+                                   {"cosine", "T_max", o->T_max},
+                                   {"onecycle", "total_steps", o->total_steps},
+                                   {"warmup-decay", "total_steps", o->total_steps},
+                                   {"warmup-cosine", "total_steps", o->total_steps}};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        *out = lengths[i];
+        if (!strcmp(o->name, out->name)) return true;
+    }
+    return false;
+}
+
+static size_t row_of(const tri_schedule_options *o) {
+    size_t row = 0;
+    while (row < sizeof rows / sizeof *rows && strcmp(rows[row].name, o->name) != 0) row++;
+    TRI_ASSERT(row < sizeof rows / sizeof *rows);
+    return row;
+}
+
 tri_status tri_rate_check(const tri_rate *rate) {
     const tri_schedule_options *o = rate->schedule;
-    const struct {
-        const char *name, *key;
-        int64_t length;
-    } until_end[] = {{"linear", "total_iters", o->total_iters},
-                     {"cosine", "T_max", o->T_max},
-                     {"onecycle", "total_steps", o->total_steps},
-                     {"warmup-decay", "total_steps", o->total_steps},
-                     {"warmup-cosine", "total_steps", o->total_steps}};
+    rate_length until;
     if (rate->total_updates > 0) return TRI_OK;
     if (o->warmup_steps.is_fraction && o->warmup_steps.value > 0)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "schedule.warmup_steps: is a fraction of the run, but the run has no end; "
                         "set trainer.max_epochs or max_steps, or a whole number");
-    for (size_t i = 0; i < sizeof until_end / sizeof *until_end; i++)
-        if (!strcmp(o->name, until_end[i].name) && until_end[i].length == 0)
-            return TRI_FAIL(TRI_BAD_INPUT,
-                            "schedule.name: %s lasts until the end of the run, but the run has no "
-                            "end; set trainer.max_epochs or max_steps, or schedule.%s",
-                            o->name, until_end[i].key);
+    if (find_length(o, &until) && until.length == 0)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "schedule.name: %s lasts until the end of the run, but the run has no end; "
+                        "set trainer.max_epochs or max_steps, or schedule.%s",
+                        o->name, until.key);
     return TRI_OK;
 }
 
@@ -174,9 +193,7 @@ int64_t tri_rate_endless_warmup(const tri_rate *rate) {
 
 double tri_rate_at(const tri_rate *rate, int64_t update, int64_t epoch) {
     const tri_schedule_options *o = rate->schedule;
-    size_t row = 0;
-    while (row < sizeof rows / sizeof *rows && strcmp(rows[row].name, o->name) != 0) row++;
-    TRI_ASSERT(row < sizeof rows / sizeof *rows);
+    size_t row = row_of(o);
     rate_input in = {
         .o = o, .lr = rate->lr, .t = update, .end = rate->total_updates, .warmup = warmup_of(rate)};
     if (rows[row].warms_up) return rows[row].rate(&in);
@@ -191,4 +208,21 @@ double tri_rate_at(const tri_rate *rate, int64_t update, int64_t epoch) {
     in.t -= in.warmup;
     in.end = in.end > in.warmup ? in.end - in.warmup : 0;
     return rows[row].rate(&in);
+}
+
+int64_t tri_rate_early_end(const tri_rate *rate, const char **key, double *last) {
+    const tri_schedule_options *o = rate->schedule;
+    rate_length until;
+    if (rate->total_updates <= 0 || !find_length(o, &until) || until.length == 0) return 0;
+    bool warms_up = rows[row_of(o)].warms_up, by_epoch = !warms_up && o->every == TRI_EVERY_EPOCH;
+    int64_t end = until.length;
+    if (by_epoch && __builtin_mul_overflow(end, rate->steps_per_epoch, &end)) return 0;
+    if (!by_epoch && !warms_up) end += warmup_of(rate);
+    if (end >= rate->total_updates) return 0;
+    int64_t final = rate->total_updates - 1;
+    double peak = o->max_lr > 0 ? o->max_lr : rate->lr;
+    *key = until.key;
+    *last = tri_rate_at(rate, final, final / rate->steps_per_epoch);
+    // Beyond T_max the rate of cosine rises again, as PyTorch's does.
+    return strcmp(o->name, "cosine") != 0 && *last < peak / 100 ? end : 0;
 }

@@ -19,6 +19,10 @@ tri_status tri_rate_check(const tri_rate *rate);
 // If the warm-up is as long as the run or longer, returns its length in updates, for a warning:
 // the learning rate then only rises. Else returns 0.
 int64_t tri_rate_endless_warmup(const tri_rate *rate);
+// If the schedule ends before the run, and leaves it a rate below a hundredth of the peak, returns
+// after how many updates it ends, for a warning. *key: the key with its length; *last: that rate.
+// Else returns 0.
+int64_t tri_rate_early_end(const tri_rate *rate, const char **key, double *last);
 // The learning rate of update `update` in epoch `epoch`, both counted from 0. Steps that changed
 // nothing are no updates but belong to an epoch, so neither number follows from the other.
 double tri_rate_at(const tri_rate *rate, int64_t update, int64_t epoch);

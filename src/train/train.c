@@ -28,20 +28,6 @@
 // noticed, and so take the same decisions.
 enum { SHARED_SIGNAL, SHARED_JOB_ENDS, SHARED_TIME_IS_UP, SHARED_TIME_TO_SAVE, SHARED_SAVING };
 
-static int64_t total_steps(const train_loop *loop) {
-    const tri_trainer_options *t = &loop->recipe->trainer;
-    int64_t last = t->max_steps >= 0 ? t->max_steps : -1;
-    // Steps that max_epochs allows; at most TRI_MAX_STEPS, which no run reaches.
-    int64_t by_epochs = -1;
-    if (t->max_epochs >= 0 &&
-        (__builtin_mul_overflow(t->max_epochs, loop->steps_per_epoch, &by_epochs) ||
-         by_epochs > TRI_MAX_STEPS))
-        by_epochs = TRI_MAX_STEPS;
-    if (by_epochs >= 0 && (last < 0 || by_epochs < last)) last = by_epochs;
-    if (t->fast_dev_run > 0 && (last < 0 || t->fast_dev_run < last)) last = t->fast_dev_run;
-    return last;
-}
-
 // Warns if the run will end before it logs its first training loss, because there will be no curve
 // to look at.
 static void report_unlogged(const train_loop *loop) {
@@ -404,17 +390,6 @@ static tri_status open_files(train_loop *loop) {
     return is_rank_0 && loop->saves ? train_open_folder(loop) : TRI_OK;
 }
 
-static void warn_endless_warmup(const train_loop *loop) {
-    int64_t length = tri_rate_endless_warmup(&loop->rate), total = loop->rate.total_updates;
-    if (length > 0 && loop->saves) // a run with fast_dev_run is short on purpose
-        tri_log(TRI_LOG_WARNING,
-                "the run of %s ends %s its warm-up (schedule.warmup_steps: %s): "
-                "the learning rate only rises, to %g",
-                tri_counted(total, "step"), total < length ? "before" : "with",
-                tri_counted(length, "update"),
-                tri_rate_at(&loop->rate, total - 1, (total - 1) / loop->steps_per_epoch));
-}
-
 static void fill_test(const train_loop *loop, tri_train_result *out) {
     out->has_test = loop->test.samples > 0;
     out->test_samples = loop->test.samples;
@@ -465,7 +440,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
     tri_ledger_set_peers(s->comm->ledger,
                          tri_mesh_coordinate(&s->mesh, s->identity.rank, TRI_AXIS_PIPELINE));
     loop->steps_per_epoch = tri_session_steps_per_epoch(s);
-    loop->last_step = total_steps(loop);
+    loop->last_step = train_total_steps(loop);
     loop->rate = (tri_rate){.schedule = &loop->recipe->schedule,
                             .lr = loop->recipe->optimizer.lr,
                             .steps_per_epoch = loop->steps_per_epoch,
@@ -488,7 +463,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         if (loop->session->identity.rank == 0) {
             tri_recipe_log_notes(loop->recipe);
             tri_recipe_warn_idle(loop->recipe, &s->mesh);
-            warn_endless_warmup(loop);
+            train_warn_of_length(loop);
             tri_session_warn(loop->session);
         }
         open_observer(loop);

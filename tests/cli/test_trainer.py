@@ -107,6 +107,31 @@ def checkpoints(run_dir):
     return [int(name[5:]) for name in names if name.startswith("step-")], links
 
 
+def check_early_ends():
+    """One line tells that the default of max_epochs ends the run before max_steps, and one that a
+    schedule ends long before the run."""
+    def warnings(*words, part):
+        done = train(*words)[1]
+        return [line for line in done.stderr.splitlines() if "warning" in line and part in line]
+    recipe = os.path.join(folder, "default.yaml")
+    with open(RECIPE, encoding="utf-8") as file, open(recipe, "w", encoding="utf-8") as own:
+        own.writelines(line for line in file if "max_epochs" not in line)
+    words = [word for word in TINY if "max_epochs" not in word]
+    done = subprocess.run([TRIREME, "train", recipe, *words, "trainer.max_steps=20", "--run-dir",
+                           os.path.join(folder, "default")],
+                          capture_output=True, text=True, timeout=SECONDS)
+    lines = [line for line in done.stderr.splitlines() if "trainer.max_steps=20" in line]
+    assert done.returncode == 0 and len(lines) == 1 and "12 steps" in lines[0], done
+    assert not warnings("trainer.max_steps=20", part="max_epochs")
+    for name, key in (("onecycle", "total_steps"), ("warmup-decay", "total_steps"),
+                      ("linear", "total_iters")):
+        lines = warnings(f"schedule.name={name}", f"schedule.{key}=6", part="the schedule ends")
+        assert len(lines) == 1 and "6 updates" in lines[0] and key in lines[0], (name, lines)
+        assert not warnings(f"schedule.name={name}", f"schedule.{key}=8", part="the schedule ends")
+    assert not warnings("schedule.name=linear", "schedule.total_iters=5",
+                        "schedule.end_factor=0.5", part="the schedule ends")
+
+
 def check_epochs_of_rates():
     """A schedule of epochs follows the epochs, whatever steps changed nothing; one of steps follows
     the updates."""
@@ -370,11 +395,10 @@ def main():
     global folder
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory(prefix="trireme-trainer-") as folder:
-        failed = check_all((check_length, check_epochs_of_rates, check_limits, check_trials,
-                            check_early_stopping, check_checkpoints, check_best, check_best_of_samples,
-                            check_result,
-                            check_closed_pipe, check_schedules, check_clipping,
-                            check_accumulation, check_refused))
+        failed = check_all((check_length, check_epochs_of_rates, check_early_ends, check_limits,
+                            check_trials, check_early_stopping, check_checkpoints, check_best,
+                            check_best_of_samples, check_result, check_closed_pipe,
+                            check_schedules, check_clipping, check_accumulation, check_refused))
     return 1 if failed else 0
 
 

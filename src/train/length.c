@@ -1,0 +1,66 @@
+// How many steps a run has, and the warnings before its first step about settings that do not fit
+// this length.
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/quantity.h"
+#include "train/loop.h"
+
+// Steps that trainer.max_epochs allows: at most TRI_MAX_STEPS, which no run reaches; -1: any
+// number.
+static int64_t epoch_steps(const train_loop *loop) {
+    int64_t epochs = loop->recipe->trainer.max_epochs, steps = -1;
+    if (epochs >= 0 &&
+        (__builtin_mul_overflow(epochs, loop->steps_per_epoch, &steps) || steps > TRI_MAX_STEPS))
+        return TRI_MAX_STEPS;
+    return steps;
+}
+
+int64_t train_total_steps(const train_loop *loop) {
+    const tri_trainer_options *t = &loop->recipe->trainer;
+    int64_t last = t->max_steps >= 0 ? t->max_steps : -1;
+    int64_t by_epochs = epoch_steps(loop);
+    if (by_epochs >= 0 && (last < 0 || by_epochs < last)) last = by_epochs;
+    if (t->fast_dev_run > 0 && (last < 0 || t->fast_dev_run < last)) last = t->fast_dev_run;
+    return last;
+}
+
+static void warn_endless_warmup(const train_loop *loop) {
+    int64_t length = tri_rate_endless_warmup(&loop->rate), total = loop->rate.total_updates;
+    if (length > 0 && loop->saves) // a run with fast_dev_run is short on purpose
+        tri_log(TRI_LOG_WARNING,
+                "the run of %s ends %s its warm-up (schedule.warmup_steps: %s): "
+                "the learning rate only rises, to %g",
+                tri_counted(total, "step"), total < length ? "before" : "with",
+                tri_counted(length, "update"),
+                tri_rate_at(&loop->rate, total - 1, (total - 1) / loop->steps_per_epoch));
+}
+
+// Warns if the default of trainer.max_epochs ends the run before the max_steps that the user wants.
+static void warn_default_epochs(const train_loop *loop) {
+    const tri_trainer_options *t = &loop->recipe->trainer;
+    int64_t steps = epoch_steps(loop);
+    if (!loop->recipe->has_default_epochs || steps < 0 || t->max_steps <= steps || !loop->saves)
+        return;
+    tri_log(TRI_LOG_WARNING,
+            "the run ends after %s, before trainer.max_steps=%lld, because trainer.max_epochs is "
+            "%lld by default; trainer.max_epochs=-1 sets no limit",
+            tri_counted(steps, "step"), (long long)t->max_steps, (long long)t->max_epochs);
+}
+
+// Warns if the schedule ends long before the run, with a rate with which nothing is learned.
+static void warn_early_schedule(const train_loop *loop) {
+    double last;
+    const char *key;
+    int64_t end = tri_rate_early_end(&loop->rate, &key, &last);
+    if (end > 0 && loop->saves)
+        tri_log(TRI_LOG_WARNING,
+                "the schedule ends after %s, but the run has %lld: the learning rate stays at %g "
+                "for the rest; schedule.%s=0 lasts until the end of the run",
+                tri_counted(end, "update"), (long long)loop->rate.total_updates, last, key);
+}
+
+void train_warn_of_length(const train_loop *loop) {
+    warn_endless_warmup(loop);
+    warn_default_epochs(loop);
+    warn_early_schedule(loop);
+}
