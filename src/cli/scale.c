@@ -208,10 +208,10 @@ static tri_status measure_points(sweep *s) {
     TRI_TRY(plan_points(s));
     for (int i = 0; i < v->count; i++)
         if (v->points[i].is_measured) {
-            if (s->world->rank == 0)
-                tri_log(TRI_LOG_INFO, "scale: measures %s for %g s",
-                        tri_counted(v->points[i].ranks, "rank"), s->seconds);
             TRI_TRY(measure_point(s, &v->points[i]));
+            if (s->world->rank == 0)
+                tri_log(TRI_LOG_INFO, "scale: %s measured",
+                        tri_counted(v->points[i].ranks, "rank"));
         }
     return TRI_OK;
 }

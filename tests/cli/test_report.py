@@ -119,7 +119,7 @@ def check_eval():
     lone = os.path.join(folder, "lone.safetensors")
     run([TRIREME, "checkpoint", "export", place, "--out", lone])
     for words, text in ((["--checkpoint", lone], "its recipe is not known"),
-                        (["--checkpoint", lone + "x"], "there is no"),
+                        (["--checkpoint", lone + "x"], lone + "x"),
                         (["--checkpoint", best, "no.key=1"], "no.key"),
                         ([], "--checkpoint is missing")):
         error = evaluate(*words, code=2)

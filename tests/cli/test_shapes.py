@@ -19,6 +19,9 @@ RECIPE = "recipes/mlp-jax.yaml"
 folder = None
 
 
+CLASSES = 10  # of the data, as many as the model has outputs
+
+
 def write_tensors(path, shape, count=8):
     size = 4 * count
     for length in shape:
@@ -29,7 +32,8 @@ def write_tensors(path, shape, count=8):
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + bytes(8 * count + size))
+        file.write(struct.pack("<Q", len(text)) + text + bytes(8 * (count - 1)) +
+                   struct.pack("<q", CLASSES - 1) + bytes(size))
 
 
 def write_idx(prefix, height, width, count=8):
@@ -37,7 +41,7 @@ def write_idx(prefix, height, width, count=8):
         head = struct.pack(">IIII", 0x803, count, height, width)
         file.write(head + bytes(count * height * width))
     with open(prefix + "-labels-idx1-ubyte", "wb") as file:
-        file.write(struct.pack(">II", 0x801, count) + bytes(count))
+        file.write(struct.pack(">II", 0x801, count) + bytes(count - 1) + bytes([CLASSES - 1]))
 
 
 def planned(*words):
