@@ -42,7 +42,8 @@ def plan(*words, code=0, recipe="mlp-jax"):
 def check_lists():
     text = keys("data.transform")
     for line in ("data.transform: normalize", "data.transform: random_crop",
-                 "data.transform.random_crop.size = [32]", "(a list of whole numbers from 1 to 65535)",
+                 "data.transform.random_crop.size = [32]",
+                 "(a list of whole numbers from 1 to 65535)",
                  "data.transform.normalize.mean = [0.5]"):
         assert line in text, line
     text = keys("model")
