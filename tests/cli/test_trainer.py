@@ -305,22 +305,25 @@ def shown(value):
 
 def check_result():
     """What a run prints at its end is of its final weights, and of its best checkpoint."""
+    worse = 0  # how many runs end with weights that are worse than their best
     for more, last in ((["trainer.max_steps=6"], 6), (["trainer.val_check_interval=3"], 8),
                        (["trainer.check_val_every_n_epoch=2", "trainer.max_epochs=3"], 12)):
-        run_dir, done = train("checkpoint.save_top_k=1", "optimizer.lr=3", *more)
+        run_dir, done = train("checkpoint.save_top_k=1", "optimizer.lr=5", *more)
         evaluated = {e["step"]: e for e in metrics(run_dir, "val")}
         best = min(evaluated, key=lambda step: evaluated[step]["loss"])
-        assert last in evaluated and (best != last or last == 12), (more, evaluated)
+        assert last in evaluated, (more, evaluated)
+        worse += best != last
         lines = done.stdout.splitlines()
         assert f"loss {shown(evaluated[last]['loss'])}," in lines[1], (lines, evaluated[last])
         assert "final weights" in lines[1], lines
         assert f"{shown(evaluated[best]['loss'])} at step {best} " in lines[2], (lines, best)
-        _, done = train("checkpoint.save_top_k=1", "optimizer.lr=3", *more, "--json",
+        _, done = train("checkpoint.save_top_k=1", "optimizer.lr=5", *more, "--json",
                         run_dir=run_dir)
         got = json.loads(done.stdout)
         assert got["status"] == "was complete" and got["val_step"] == last, got
         assert got["val_loss"] == evaluated[last]["loss"], got
         assert got["best"] == {"step": best, "val_loss": evaluated[best]["loss"]}, got
+    assert worse > 0
 
 
 def check_closed_pipe():
