@@ -27,7 +27,7 @@ def check_end_line(folder):
              "env": {**os.environ, "OMP_NUM_THREADS": "2"}}
     # Two runs of two threads on one core.
     other = start(train("mnist-cnn", os.path.join(folder, "other"), *WORDS), **apart)
-    done = run(train("mnist-cnn", os.path.join(folder, "run"), *WORDS), **apart)
+    done = run(train("mnist-cnn", os.path.join(folder, "run"), *WORDS), 75, **apart)
     finish(other)
     first = done.stdout.splitlines()[0]
     assert re.search(r"; 2 threads got 0\.\d of a core$", first), done.stdout

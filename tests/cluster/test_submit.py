@@ -73,7 +73,17 @@ def check_site(site):
     return count
 
 
-def check_every_site(_folder):
+def check_every_site(folder):
+    before = dict(os.environ)
+    os.environ.update(submit.with_modules(tempfile.mkdtemp(dir=folder), "cuda", "hip"))
+    try:
+        check_sites()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def check_sites():
     for site in submit.sites():
         begin = time.monotonic()
         with lab.cluster(2, partitions=partitions(site), node=node(site), gpu=kind_of(site)):
@@ -110,5 +120,4 @@ def check_jobs_run(folder):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as where:
-        os.environ.update(submit.with_modules(tempfile.mkdtemp(dir=where), "cuda", "hip"))
         sys.exit(1 if runs.check_all([check_every_site, check_jobs_run], where) else 0)
