@@ -17,7 +17,7 @@ os.environ["TRIREME_MODULES"] = os.path.join(os.path.abspath(sys.argv[1]), "lib"
 # An emulated GPU is thousands of times slower than a real one: a few small samples have to do.
 CNN = ("mnist-cnn", [*SYNTHETIC, "data.shape=[1,16,16]", "data.samples=8", "data.test_samples=2",
                      "batch.global=4", "batch.micro=2", "trainer.max_epochs=1"])
-CONVNET = ("mnist-convnet", [*CNN[1], "optimizer.lr=0.01", "checkpoint.every_n_steps=1"])
+CONVNET = ("mnist-convnet", [*CNN[1], "optimizer.lr=0.001", "checkpoint.every_n_steps=1"])
 LLAMA = ("llama-tiny", ["batch.global=2", "batch.micro=1", "trainer.max_steps=1",
                         "trainer.limit_val_batches=0", "trainer.log_every_n_steps=1",
                         "log.tensorboard=false"])
