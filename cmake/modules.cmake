@@ -15,8 +15,12 @@ function(add_module name folder library)
   add_dependencies(program module_${name})
 endfunction()
 
-pkg_check_modules(ARCHIVE REQUIRED IMPORTED_TARGET libarchive)
-add_module(archive format/archive PkgConfig::ARCHIVE)
+# What the module needs of libarchive becomes part of it: the shared library needs ten others, for
+# formats that nobody reads here.
+find_library(ARCHIVE_LIBRARY libarchive.a REQUIRED)
+pkg_check_modules(DECOMPRESSION REQUIRED IMPORTED_TARGET zlib libzstd)
+add_module(archive format/archive "${ARCHIVE_LIBRARY};PkgConfig::DECOMPRESSION")
+target_link_options(module_archive PRIVATE LINKER:--exclude-libs,ALL LINKER:--gc-sections)
 
 pkg_check_modules(HDF5 IMPORTED_TARGET hdf5)
 if(HDF5_FOUND)
