@@ -95,7 +95,7 @@ enum {
     // Pixels of one image: where Pillow, too, takes a file for a decompression bomb.
     TRI_MAX_IMAGE_PIXELS = 178956970,
     TRI_MAX_IMAGE_BYTES = 1 << 30, // size of an image's file
-    TRI_MAX_CLASSES = 1 << 30,         // classes or tokens; labels and token numbers are below this
+    TRI_MAX_CLASSES = 1 << 30,     // classes or tokens; labels and token numbers are below this
     // The most samples of an evaluation batch on one replica, if the recipe sets neither batch.eval
     // nor batch.micro.
     TRI_EVAL_BATCH = 128,

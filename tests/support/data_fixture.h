@@ -2,8 +2,8 @@
 #ifndef TESTS_UNIT_DATA_FIXTURE_H
 #define TESTS_UNIT_DATA_FIXTURE_H
 
-#include "base/os.h"
 #include "base/limits.h"
+#include "base/os.h"
 #include "data/dataset.h"
 
 #include <stdint.h>
