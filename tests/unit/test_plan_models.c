@@ -152,11 +152,18 @@ static double seconds_of_plan(int blocks) {
 
 // Checks that a plan of eight times as many blocks takes about eight times as long; 20 leaves room
 // for noise. When the planner looked each block up among all others, it took 64 times as long.
+// Under AddressSanitizer, which keeps freed memory for a while, larger plans are slower.
+#ifdef __SANITIZE_ADDRESS__
+enum { MOST_TIMES = 40 };
+#else
+enum { MOST_TIMES = 20 };
+#endif
+
 static void test_deep_models(void **state) {
     (void)state;
     double some = seconds_of_plan(250), many = seconds_of_plan(2000);
     printf("250 blocks: %.0f ms, 2000 blocks: %.0f ms\n", 1e3 * some, 1e3 * many);
-    assert_true(many < 20 * some);
+    assert_true(many < MOST_TIMES * some);
 }
 
 int main(void) {
