@@ -8,6 +8,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -19,7 +20,10 @@ static void test_cpu(void **state) {
 }
 
 static void test_cuda(void **state) {
-    if (getenv("TRIREME_CPU_ISA")) skip(); // the GPU's kernels are the same
+    if (getenv("TRIREME_CPU_ISA")) {
+        puts("skipped: the kernels of the GPU do not depend on the CPU's instructions");
+        skip();
+    }
     op_compare_not_finite(&tri_device_cuda, TRI_F32, 4000, test_gpu_rounds(1, 12));
     op_compare_not_finite(&tri_device_cuda, TRI_BF16, 5000, test_gpu_rounds(1, 12));
     // An emulated GPU is slow, and the kernels of F16 are those of BF16 with other conversions.
