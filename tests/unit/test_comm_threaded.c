@@ -98,7 +98,10 @@ static void test_shared_core(void **state) {
 }
 
 static void test_own_core(void **state) {
-    if (tri_os_cpus() < 2) skip();
+    if (tri_os_cpus() < 2) {
+        print_message("skipped: a thread of its own core needs two cores\n");
+        skip();
+    }
     run_group(true, 0);
     assert_in_range(seen.slept_after[0], 40, 60); // 50 µs, and 1 µs for each look
     check_pauses(0);

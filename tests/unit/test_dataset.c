@@ -11,23 +11,8 @@
 
 #include <cmocka.h>
 
-#include "support/data_fixture.h"
+#include "support/dataset_cases.h"
 #include "support/message.h"
-
-static tri_dataset *opened(const tri_data_options *options, tri_data_split split) {
-    tri_dataset *dataset;
-    if (tri_dataset_open(options, split, 1, &dataset) != TRI_OK)
-        fail_msg("%s", tri_error_message());
-    return dataset;
-}
-
-static void refuse(const char *yaml, tri_data_split split, tri_status status, const char *parts) {
-    tri_data_options options = fixture_options(yaml);
-    tri_dataset *dataset;
-    assert_int_equal(tri_dataset_open(&options, split, 1, &dataset), status);
-    assert_null(dataset);
-    message_check(tri_error_message(), parts);
-}
 
 static void read_field(const tri_dataset *dataset, int field, int64_t sample, int64_t epoch,
                        void *out) {

@@ -11,22 +11,7 @@
 
 #include <cmocka.h>
 
-#include "support/data_fixture.h"
-
-static tri_dataset *opened(const tri_data_options *options, tri_data_split split) {
-    tri_dataset *dataset;
-    if (tri_dataset_open(options, split, 1, &dataset) != TRI_OK)
-        fail_msg("%s", tri_error_message());
-    return dataset;
-}
-
-static void refuse(const char *yaml, tri_data_split split, tri_status status, const char *words) {
-    tri_data_options options = fixture_options(yaml);
-    tri_dataset *dataset;
-    assert_int_equal(tri_dataset_open(&options, split, 1, &dataset), status);
-    if (!strstr(tri_error_message(), words))
-        fail_msg("'%s' lacks '%s'", tri_error_message(), words);
-}
+#include "support/dataset_cases.h"
 
 // Writes a grey image of width x height pixels, all of them `value`, into a folder.
 static void put_grey(const char *name, int width, int height, int value) {
