@@ -56,9 +56,13 @@ static void refresh_folders(const char *path) {
     }
 }
 
+static bool is_cancelled(const checkpoint_patience *patience) {
+    return patience->is_cancelled && atomic_load(patience->is_cancelled);
+}
+
 void checkpoint_await_file(checkpoint_patience *patience, const char *path, int64_t size_bytes) {
     int64_t pause_ns = CHECKPOINT_LATE_FIRST_PAUSE_MS * INT64_C(1000000);
-    while (!is_seen(path, size_bytes) && patience->left_ns > 0) {
+    while (!is_seen(path, size_bytes) && patience->left_ns > 0 && !is_cancelled(patience)) {
         if (!patience->has_warned)
             tri_log(TRI_LOG_WARNING, "waiting for %s, which this host does not see yet", path);
         patience->has_warned = true;

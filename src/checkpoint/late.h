@@ -8,6 +8,7 @@
 #include "comm/comm.h"
 
 #include <limits.h>
+#include <stdatomic.h>
 
 enum {
     // How long a rank waits at most, in total, for the files of one operation, such as a save or a
@@ -23,6 +24,8 @@ enum {
 typedef struct checkpoint_patience {
     int64_t left_ns;
     bool has_warned; // this rank has warned that it waits; one warning is enough
+    // Nobody needs the files any longer, so that waiting ends at the next look; may be NULL.
+    const atomic_bool *is_cancelled;
 } checkpoint_patience;
 #define CHECKPOINT_PATIENT                                                                         \
     (checkpoint_patience) { .left_ns = CHECKPOINT_LATE_MS * INT64_C(1000000) }
@@ -38,8 +41,8 @@ typedef struct checkpoint_seen_files {
 // Sets seen->bytes to the sizes of the checkpoint's files as this host sees them.
 void checkpoint_look(checkpoint_seen_files *seen);
 // Waits until this host sees the first `size_bytes` bytes of a file that another rank sees, or
-// until the time in `patience` has run out. It reports no failure, because opening the file
-// afterwards will.
+// until the time in `patience` has run out or it is cancelled. It reports no failure, because
+// opening the file afterwards will.
 void checkpoint_await_file(checkpoint_patience *patience, const char *path, int64_t size_bytes);
 // Waits until this host sees every file of the checkpoint `seen->path` that at least one rank
 // sees, or until the time in `patience` has run out. Collective; all ranks pass the same path.

@@ -221,9 +221,13 @@ static tri_status write_directly(save *s, const own_chunk *own) {
 
 static void open_files(save *s) {
     checkpoint_patience patience = CHECKPOINT_PATIENT;
+    // When a rank is lost, rank 0 removes the files at once, and those who wait for them would wait
+    // in vain.
+    patience.is_cancelled = &s->is_cancelled;
     for (int i = 0; i < s->manifest.file_count && s->status == TRI_OK; i++) {
         if (checkpoint_rank(s->request.comm) > 0) // rank 0 has created the file itself
             checkpoint_await_file(&patience, path_of(s, i), 0);
+        if (atomic_load(&s->is_cancelled)) return;
         s->fds[i] = tri_os.open(path_of(s, i), O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0);
         if (s->fds[i] >= 0) continue;
         tri_status status = tri_os_fail("open", path_of(s, i));

@@ -294,12 +294,51 @@ static void test_late_while_saving(void **state) {
     assert_int_equal(fixture_auto(run_dir, WIDTH), 6);
 }
 
+// A rank that is lost ends a save. A rank that waits in the background for the files, which rank 0
+// removes then, waits no longer. Here rank 1 ends as soon as rank 2 waits.
+enum { LOST_NS = 123456 };
+
+static ranks_table *meeting;
+
+static int noted_open(const char *path, int flags, mode_t mode) {
+    int fd = late_open(path, flags, mode);
+    if (late.looks > 0) atomic_store(&meeting->notes[0], 1);
+    return fd;
+}
+
+static void end_rank(int64_t duration_ns) {
+    while (duration_ns == LOST_NS && atomic_load(&meeting->notes[0]) == 0) ranks_sleep_ms(1);
+    if (duration_ns == LOST_NS) kill(getpid(), SIGKILL);
+    tri_os_system.sleep_ns(duration_ns);
+}
+
+static void abandoned_body(tri_comm *comm, ranks_table *table, void *argument) {
+    fixture_save save = options(7);
+    save.comm = comm;
+    save.snapshot_bytes = 1 << 20;
+    meeting = table;
+    if (comm->rank == 1) save.step_ns = LOST_NS, tri_os.sleep_ns = end_rank;
+    if (comm->rank == 2) hide("model.safetensors", false, 1e6), tri_os.open = noted_open;
+    double begin_s = ranks_seconds();
+    CHECK(fixture_do_save(run_dir, save) == TRI_PEER_LOST);
+    CHECK(ranks_seconds() - begin_s < 0.5e-3 * CHECKPOINT_LATE_MS);
+    see_again();
+}
+
+static void test_abandoned_while_waiting(void **state) {
+    ranks started = ranks_start(RANKS, NULL, abandoned_body, NULL);
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(ranks_join(&started, r, 30), r == 1 ? 128 + SIGKILL : 0);
+    munmap(started.table, sizeof *started.table);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(late_file_is_read),         TEST(file_that_never_appears),
         TEST(missing_everywhere),        TEST(newest_listed_late_by_rank_0),
         TEST(nobody_waits_without_need), TEST(late_while_saving),
+        TEST(abandoned_while_waiting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
