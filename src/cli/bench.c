@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/quantity.h"
 #include "comm/bench.h"
 #include "comm/options.h"
 #include "data/bench.h"
@@ -114,8 +115,9 @@ static tri_status bench_comm(const cli_arguments *a, bool json) {
 
 static void print_data_rate(const tri_data_rate *r, bool json) {
     if (!json) {
-        printf("workers %lld: %s samples/s, %s/s, %.1f us a micro-batch\n", (long long)r->workers,
-               tri_grouped(r->samples_per_s), tri_bytes_text(r->bytes_per_s), r->time_us);
+        printf("workers %lld: %s samples/s, %s/s, %s a micro-batch\n", (long long)r->workers,
+               tri_grouped(r->samples_per_s), tri_bytes_text(r->bytes_per_s),
+               tri_duration_text(r->time_us * 1e-6));
         return;
     }
     tri_arena *arena = tri_arena_create(NULL, "rate");
@@ -178,12 +180,12 @@ static void print_training(tri_arena *arena, const char *name, const tri_bench_r
     double action_us = actions_per_s > 0 ? 1e6 / actions_per_s : 0;
     if (!json) {
         printf("%s: ranks %d, threads of each %d: %.1f samples/s (p10 %.1f, p90 %.1f, %d chunks, "
-               "%d rejected%s), %.1f GFLOP/s, first step done after %.2f s, %.0f MB, %lld steps of "
-               "%d actions of %.1f us, loss %.4f scaled by %g\n",
+               "%d rejected%s), %.1f GFLOP/s, first step done after %s, %.0f MB, %lld steps of "
+               "%d actions of %s, loss %.4f scaled by %g\n",
                name, r->ranks, r->threads, r->samples_per_s, r->samples_per_s_low,
                r->samples_per_s_high, r->chunks, r->rejected, r->disturbed ? ", all disturbed" : "",
-               gflops, r->first_step_s, r->max_rss_mb, (long long)r->steps, r->actions, action_us,
-               r->loss, r->loss_scale);
+               gflops, tri_duration_text(r->first_step_s), r->max_rss_mb, (long long)r->steps,
+               r->actions, tri_duration_text(action_us * 1e-6), r->loss, r->loss_scale);
         return;
     }
     tri_tree *map = tri_tree_map(arena);

@@ -26,8 +26,8 @@ static void print_sums(const tri_trace_sums *s, const char *what, const tri_trac
 }
 
 static void print_text(const char *path, const tri_trace_sums *s) {
-    printf("%s: %s actions of %s in %.3f s\n", path, tri_grouped((double)s->events),
-           tri_counted(s->rank_count, "rank"), s->span_s);
+    printf("%s: %s actions of %s in %s\n", path, tri_grouped((double)s->events),
+           tri_counted(s->rank_count, "rank"), tri_duration_text(s->span_s));
     print_sums(s, "action", s->kinds, s->kind_count);
     print_sums(s, "action of", s->names, s->name_count);
     printf("\n%-6s %12s %12s %8s\n", "rank", "busy ms", "waiting ms", "waiting");

@@ -114,9 +114,9 @@ static void print_summary(const cli_context *context, const tri_train_request *r
                : r->has_stopped_early                        ? "trainer.early_stopping.patience"
                                                              : "trainer.max_epochs");
     else
-        printf("%s: %s, %s samples/s on %s, %.1f s%s\n", name, tri_counted(r->steps, "step"),
-               tri_grouped(r->samples_per_s), tri_counted(r->ranks, "rank"), r->wall_s,
-               cores_text(r));
+        printf("%s: %s, %s samples/s on %s, %s%s\n", name, tri_counted(r->steps, "step"),
+               tri_grouped(r->samples_per_s), tri_counted(r->ranks, "rank"),
+               tri_duration_text(r->wall_s), cores_text(r));
     print_waiting(r);
     if (r->has_val)
         print_evaluation(r, tri_val_source_names[r->val_source], r->val_step, r->val_loss, NULL);

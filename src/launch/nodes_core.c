@@ -9,6 +9,7 @@
 #include "base/os.h"
 #include "base/quantity.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -396,13 +397,13 @@ int64_t nodes_core_expire(nodes_core *core, int64_t now_ns, int *silent) {
     const node *n = &core->at[*silent];
     char how[96];
     double silence_s = (double)(now_ns - n->heard_ns) * 1e-9;
-    snprintf(how, sizeof how, "it was silent for %.0f s", silence_s);
+    snprintf(how, sizeof how, "it was silent for %s", tri_seconds_text(round(silence_s)));
     if (n->state > NODE_ARRIVED && core->phase != NODES_OVER) {
         char text[192];
         snprintf(text, sizeof text,
-                 "this node was silent for %.0f s, and the run goes on without "
+                 "this node was silent for %s, and the run goes on without "
                  "it",
-                 silence_s);
+                 tri_seconds_text(round(silence_s)));
         nodes_message message = {.order = {.code = NODES_EXIT_FAILED, .is_cut_off = 1}};
         nodes_order_text(&message, "%s", text);
         nodes_send(core, *silent, NODES_END, &message);

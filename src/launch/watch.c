@@ -232,9 +232,9 @@ static void leave_behind(state *s) {
         launch_worker *w = &s->watch->workers[i];
         if (w->ended) continue;
         tri_log(TRI_LOG_WARNING,
-                "rank %d (pid %ld) was killed %d s ago and has not ended: it waits inside the "
+                "rank %d (pid %ld) was killed %s ago and has not ended: it waits inside the "
                 "kernel, perhaps for a file system that does not answer; it is left behind",
-                w->rank, (long)w->pid, TRI_LAUNCH_KILLED_MS / 1000);
+                w->rank, (long)w->pid, tri_seconds_text(TRI_LAUNCH_KILLED_MS * 1e-3));
         w->lost = true;
     }
     s->running = 0;

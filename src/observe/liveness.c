@@ -117,9 +117,10 @@ static const char *action_of(const tri_liveness *l, int rank, char action[ACTION
 
 static const char *report(tri_liveness *l, int rank, int waiting) {
     char action[ACTION_BYTES], other[ACTION_BYTES];
-    int used = snprintf(
-        l->line, sizeof l->line, "rank %d (%s) does not move for %lld s: it is %s; ", rank,
-        ring_of(l, rank)->host, (long long)still_ms(l, rank) / 1000, action_of(l, rank, action));
+    int used =
+        snprintf(l->line, sizeof l->line, "rank %d (%s) does not move for %s: it is %s; ", rank,
+                 ring_of(l, rank)->host, tri_seconds_text((double)(still_ms(l, rank) / 1000)),
+                 action_of(l, rank, action));
     if (waiting >= 0)
         used += snprintf(l->line + used, sizeof l->line - (size_t)used, "rank %d waits %s; ",
                          waiting, action_of(l, waiting, other));

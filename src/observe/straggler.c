@@ -4,6 +4,7 @@
 #include "observe/straggler.h"
 
 #include "base/os.h"
+#include "base/quantity.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -210,12 +211,12 @@ static straggler_case judge(tri_straggler *s, int rank) {
 static const char *report(tri_straggler *s, int rank, const straggler_case *c, double fraction) {
     long long steps = s->moments[WINDOW_STRIDES].step - s->moments[0].step;
     snprintf(s->line, sizeof s->line,
-             "rank %d on host %s is %.1f times slower than %s: its %s takes %.3g ms, %s %.3g; the "
+             "rank %d on host %s is %.1f times slower than %s: its %s takes %s, %s %s; the "
              "others waited for it %.0f%% of the last %lld steps",
              rank, ring_of(s, rank)->host, c->busy_s / c->expected_s,
              c->has_peers ? "the median of the others" : "it was before", s->names[c->kind],
-             c->kind_s * 1e3, c->has_peers ? "theirs" : "then", c->kind_expected_s * 1e3,
-             fraction * 100, steps);
+             tri_duration_text(c->kind_s), c->has_peers ? "theirs" : "then",
+             tri_duration_text(c->kind_expected_s), fraction * 100, steps);
     s->ranks[rank].is_slow = true;
     s->ranks[rank].changed = 0;
     s->ranks[rank].reports++;

@@ -4,6 +4,7 @@
 #include "preflight/state.h"
 
 #include "base/os.h"
+#include "base/quantity.h"
 
 #include <math.h>
 
@@ -72,12 +73,12 @@ static void judge(preflight *p, preflight_row *row) {
         if (c->uncertainty_s > uncertainty) uncertainty = c->uncertainty_s;
         if (fabs(c->offset_s) - c->uncertainty_s > p->request->limits.clock_s)
             preflight_list_add(&off, "that of %s is %s %s", p->host_names[h],
-                               preflight_time_text(p, fabs(c->offset_s)),
+                               tri_duration_text(fabs(c->offset_s)),
                                c->offset_s > 0 ? "ahead" : "behind");
     }
-    row->summary = tri_arena_printf(p->arena, "at most %s from that of %s, known to %s",
-                                    preflight_time_text(p, most), p->host_names[0],
-                                    preflight_time_text(p, uncertainty));
+    row->summary =
+        tri_arena_printf(p->arena, "at most %s from that of %s, known to %s",
+                         tri_duration_text(most), p->host_names[0], tri_duration_text(uncertainty));
     if (off.count)
         preflight_fail(p, row, "compared with the clock of %s, %s; set them by NTP",
                        p->host_names[0], preflight_list_text(&off));

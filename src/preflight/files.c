@@ -3,6 +3,7 @@
 #include "preflight/state.h"
 
 #include "base/os.h"
+#include "base/quantity.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -230,13 +231,13 @@ static void judge(preflight *p, preflight_row *row) {
     tri_tree_put(p->arena, row->values, "late_s", tri_tree_double(p->arena, p->late_s));
     tri_tree_put(p->arena, row->values, "other_folder", outside);
     row->summary = tri_arena_printf(p->arena, "files of other ranks seen in %s within %s",
-                                    p->folder, preflight_time_text(p, p->late_s));
+                                    p->folder, tri_duration_text(p->late_s));
     if (others.count)
         preflight_fail(p, row,
                        "%s on %s is not the folder that %s sees: no file of its was seen within "
-                       "%g s; put the run folder on a file system that all hosts share",
+                       "%s; put the run folder on a file system that all hosts share",
                        p->folder, preflight_list_text(&others), preflight_rank_text(p, common),
-                       p->request->limits.seen_s);
+                       tri_seconds_text(p->request->limits.seen_s));
 }
 
 const preflight_check preflight_same_files = {

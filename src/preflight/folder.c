@@ -160,19 +160,19 @@ static void judge(preflight *p, preflight_row *row) {
         else if (f->free_bytes < limits->space_gb * 1e9)
             preflight_list_add(&full, "%s has %s", host, tri_bytes_text(f->free_bytes));
         else if (f->fsync_s * 1e3 > limits->fsync_ms)
-            preflight_list_add(&slow, "%s needs %s", host, preflight_time_text(p, f->fsync_s));
+            preflight_list_add(&slow, "%s needs %s", host, tri_duration_text(f->fsync_s));
     }
     row->summary = preflight_by_host(p, texts);
     if (fsync_s > 0)
         row->summary = tri_arena_printf(p->arena, "%s, fsync within %s", row->summary,
-                                        preflight_time_text(p, fsync_s));
+                                        tri_duration_text(fsync_s));
     if (broken.count) preflight_fail(p, row, "%s", preflight_list_text(&broken));
     if (full.count)
         preflight_fail(p, row, "%s: %s free, less than %g GB", p->folder,
                        preflight_list_text(&full), limits->space_gb);
     if (slow.count)
-        preflight_fail(p, row, "%s: %s to sync a small file, more than %g ms", p->folder,
-                       preflight_list_text(&slow), limits->fsync_ms);
+        preflight_fail(p, row, "%s: %s to sync a small file, more than %s", p->folder,
+                       preflight_list_text(&slow), tri_seconds_text(limits->fsync_ms * 1e-3));
 }
 
 const preflight_check preflight_run_folder = {

@@ -210,7 +210,7 @@ static const char *name_pairs(const preflight *p, preflight_fault_kind kind) {
             const char *a = endpoint_text(p, i), *b = endpoint_text(p, f->partner[k]);
             if (kind == PREFLIGHT_FAR)
                 preflight_list_add(&list, "%s and %s are %s apart", a, b,
-                                   preflight_time_text(p, f->value[k]));
+                                   tri_duration_text(f->value[k]));
             else
                 preflight_list_add(&list, "%s and %s exchange %.3g GB/s", a, b, 1e-9 * f->value[k]);
         }
@@ -237,7 +237,8 @@ static void name_absolute(preflight *p, preflight_row *row) {
     const preflight_limits *limits = &p->request->limits;
     const char *slow = name_pairs(p, PREFLIGHT_TOO_SLOW), *far = name_pairs(p, PREFLIGHT_FAR);
     if (slow) preflight_fail(p, row, "%s, less than %g", slow, limits->link_gb_s);
-    if (far) preflight_fail(p, row, "%s, more than %g ms", far, limits->link_ms);
+    if (far)
+        preflight_fail(p, row, "%s, more than %s", far, tri_seconds_text(limits->link_ms * 1e-3));
 }
 
 static void judge(preflight *p, preflight_row *row) {
@@ -249,9 +250,9 @@ static void judge(preflight *p, preflight_row *row) {
         s.slowest > 0.9 * s.fastest
             ? tri_arena_printf(p->arena, "%.3g GB/s", 1e-9 * s.fastest)
             : tri_arena_printf(p->arena, "%.3g to %.3g GB/s", 1e-9 * s.slowest, 1e-9 * s.fastest);
-    row->summary = tri_arena_printf(p->arena, "%s of %s, %s each way, round trips within %s",
-                                    tri_counted(s.pairs, "pair"), what, rates,
-                                    preflight_time_text(p, s.latency));
+    row->summary =
+        tri_arena_printf(p->arena, "%s of %s, %s each way, round trips within %s",
+                         tri_counted(s.pairs, "pair"), what, rates, tri_duration_text(s.latency));
     // Two ranks of one host may have a slower link than two others without any fault, for example
     // because they are on different sockets. So the rates of pairs are compared with each other
     // only if they are pairs of hosts.

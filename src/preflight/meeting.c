@@ -53,7 +53,7 @@ static void judge(preflight *p, preflight_row *row) {
     }
     row->summary =
         tri_arena_printf(p->arena, "%d ranks on %s within %s", p->identity.size,
-                         tri_counted(p->host_count, "host"), preflight_time_text(p, p->connect_s));
+                         tri_counted(p->host_count, "host"), tri_duration_text(p->connect_s));
 }
 
 const preflight_check preflight_meeting = {

@@ -8,6 +8,7 @@
 #include "preflight/state.h"
 
 #include "base/os.h"
+#include "base/quantity.h"
 #include "rendezvous/resolve.h"
 
 #include <errno.h>
@@ -227,9 +228,9 @@ static tri_status exchange(const preflight *p, tri_store *store, const reach_lis
     TRI_TRY(get(p, store, "verdict", 0, verdict, sizeof verdict));
     if (!verdict[0]) return TRI_OK;
     return TRI_FAIL(TRI_NETWORK,
-                    "ranks on %s cannot open TCP connections to each other within %g s; look for "
+                    "ranks on %s cannot open TCP connections to each other within %s; look for "
                     "firewalls and routes, or name the right network by TRIREME_INTERFACE",
-                    verdict, p->request->limits.reach_s);
+                    verdict, tri_seconds_text(p->request->limits.reach_s));
 }
 
 tri_status preflight_reach(void *context, tri_store *store) {

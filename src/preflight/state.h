@@ -144,8 +144,6 @@ bool preflight_is_first(const preflight *p);
 // Joins one text of each host: "TEXT" if all are equal, else "node1 TEXT, node2 TEXT, …", so that
 // the table stays short.
 const char *preflight_by_host(const preflight *p, const char *const *texts);
-// Writes a time for readers: "3.2 ms", "12 us", "1.5 s".
-const char *preflight_time_text(const preflight *p, double seconds);
 // A list in one line: "a, b, c". It shows only a few items; if there are more, "and 12 more" at its
 // end tells how many are left out.
 typedef struct preflight_list {

@@ -99,7 +99,7 @@ static void judge(preflight *p, preflight_row *row) {
     tri_tree_put(p->arena, row->values, "bytes", tri_tree_double(p->arena, p->sum_bytes));
     tri_tree_put(p->arena, row->values, "seconds", tri_tree_double(p->arena, p->sum_s));
     row->summary = tri_arena_printf(p->arena, "%s in %s", tri_bytes_text(p->sum_bytes),
-                                    preflight_time_text(p, p->sum_s));
+                                    tri_duration_text(p->sum_s));
     // On one host an all-reduce is faster than the messages by which the pairs' rates were
     // measured, so no time can be expected from these rates.
     if (p->host_count < 2) return;
@@ -110,8 +110,8 @@ static void judge(preflight *p, preflight_row *row) {
         preflight_fail(p, row,
                        "%s take %s to be added up; the slowest pair lets expect %s, and at least "
                        "%g of that rate is needed",
-                       tri_bytes_text(p->sum_bytes), preflight_time_text(p, p->sum_s),
-                       preflight_time_text(p, p->sum_expected_s), least);
+                       tri_bytes_text(p->sum_bytes), tri_duration_text(p->sum_s),
+                       tri_duration_text(p->sum_expected_s), least);
 }
 
 const preflight_check preflight_sums = {

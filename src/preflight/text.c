@@ -67,13 +67,6 @@ bool preflight_is_first(const preflight *p) {
     return p->first[p->host_of[rank]] == rank;
 }
 
-const char *preflight_time_text(const preflight *p, double seconds) {
-    double factor = seconds < 1e-3 ? 1e6 : seconds < 1 ? 1e3 : 1;
-    const char *unit = seconds < 1e-3 ? "us" : seconds < 1 ? "ms" : "s";
-    return tri_arena_printf(p->arena, "%.*f %s", factor * seconds < 9.95 ? 1 : 0, factor * seconds,
-                            unit);
-}
-
 void preflight_list_add(preflight_list *list, const char *format, ...) {
     if (++list->count > NAMED) return;
     char item[2 * PREFLIGHT_TEXT_BYTES];

@@ -108,16 +108,16 @@ static tri_status connect_once(tri_store *store, int round_ms, int *fd) {
 static void report_wait(const tri_store *store) {
     const tri_identity *me = &store->identity;
     const char *between = store->tcp_failure[0] ? ": " : "";
-    int waited_s = TRI_STILL_AFTER_MS / 1000;
+    const char *waited = tri_seconds_text(TRI_STILL_AFTER_MS * 1e-3);
     char advice[TRI_ADVICE_MAX];
     tri_identity_advise(me, advice, sizeof advice);
     if (me->address.is_exact)
-        tri_log(TRI_LOG_WARNING, "%s was not reached after %d s%s%s%s", store->server_name,
-                waited_s, between, store->tcp_failure, advice);
+        tri_log(TRI_LOG_WARNING, "%s was not reached after %s%s%s%s", store->server_name, waited,
+                between, store->tcp_failure, advice);
     else
-        tri_log(TRI_LOG_WARNING, "rank 0 (%s) does not move: it has not arrived after %d s%s%s%s",
-                store->uses_tcp ? me->address.host : me->host, waited_s, between,
-                store->tcp_failure, advice);
+        tri_log(TRI_LOG_WARNING, "rank 0 (%s) does not move: it has not arrived after %s%s%s%s",
+                store->uses_tcp ? me->address.host : me->host, waited, between, store->tcp_failure,
+                advice);
 }
 
 // How long to pause before the next look for rank 0: a tenth of the time waited so far, within

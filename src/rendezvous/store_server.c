@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/quantity.h"
 #include "base/thread.h"
 #include "rendezvous/store_core.h"
 #include "rendezvous/store_strangers.h"
@@ -211,8 +212,8 @@ static void name_missing(store_server *s) {
     char advice[TRI_ADVICE_MAX] = "";
     if (waiting == 1 && !s->is_agent) tri_identity_advise(&s->identity, advice, sizeof advice);
     tri_log(TRI_LOG_WARNING,
-            "rank %d%s does not move: it has not arrived after %d s; %d of %d ranks wait%s", rank,
-            host, TRI_STILL_AFTER_MS / 1000, waiting, s->identity.size, advice);
+            "rank %d%s does not move: it has not arrived after %s; %d of %d ranks wait%s", rank,
+            host, tri_seconds_text(TRI_STILL_AFTER_MS * 1e-3), waiting, s->identity.size, advice);
 }
 
 // Returns how many entries of `fds` poll gets. poll fails if they are more than the descriptors

@@ -7,6 +7,7 @@
 #include "base/cores.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/quantity.h"
 #include "checkpoint/agree.h"
 #include "train/loop.h"
 
@@ -201,8 +202,9 @@ static tri_status measure_chunks(bench_run *run, double seconds, double end_s,
         double now_s = tri_os_seconds();
         if (s->identity.rank != 0 || run->all_end || now_s - said_s < SAY_EVERY_S) continue;
         said_s = now_s;
-        tri_log(TRI_LOG_INFO, "bench train: %.4g samples/s%s, %.0f s left", rate,
-                is_disturbed ? " (other programs use the machine)" : "", end_s - now_s);
+        tri_log(TRI_LOG_INFO, "bench train: %.4g samples/s%s, %s left", rate,
+                is_disturbed ? " (other programs use the machine)" : "",
+                tri_seconds_text(round(end_s - now_s)));
     }
     out->disturbed = out->chunks == 0 && out->rejected > 0;
     if (out->disturbed) {

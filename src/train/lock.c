@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/process.h"
+#include "base/quantity.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -82,9 +83,9 @@ static bool is_touched(const char *path, const record *found) {
     record r;
     if (!look(path, &first, &r)) return false;
     if (found->text[0])
-        tri_log(TRI_LOG_INFO,
-                "%s: left by pid %lld on %s, which may still run: watching it for %d s", path,
-                (long long)found->holder.pid, found->holder.host, TRI_LOCK_WATCH_MS / 1000);
+        tri_log(TRI_LOG_INFO, "%s: left by pid %lld on %s, which may still run: watching it for %s",
+                path, (long long)found->holder.pid, found->holder.host,
+                tri_seconds_text(TRI_LOCK_WATCH_MS * 1e-3));
     int64_t end = tri_os.monotonic_ns() + TRI_LOCK_WATCH_MS * INT64_C(1000000);
     while (tri_os.monotonic_ns() < end) {
         tri_os.sleep_ns(TRI_LOCK_BEAT_MS * INT64_C(500000));
@@ -265,9 +266,9 @@ tri_status train_lock_check(train_lock *lock) {
     if (!lock || !atomic_load(&lock->is_lost)) return TRI_OK;
     return TRI_FAIL(TRI_IO,
                     "the run folder was taken over by pid %lld on %s, because this process could "
-                    "not touch its lock for %d s (%s)",
+                    "not touch its lock for %s (%s)",
                     (long long)lock->taker.holder.pid, lock->taker.holder.host,
-                    TRI_LOCK_WATCH_MS / 1000, lock->path);
+                    tri_seconds_text(TRI_LOCK_WATCH_MS * 1e-3), lock->path);
 }
 
 void train_lock_release(train_lock *lock) {

@@ -5,6 +5,7 @@
 // after each step. Read next: state.c (what is saved), checkpoint/save.c (how).
 #include "base/log.h"
 #include "base/os.h"
+#include "base/quantity.h"
 #include "train/loop.h"
 #include "train/signals.h"
 
@@ -102,8 +103,8 @@ static void warn_of_wait(train_loop *loop, double seconds) {
     char text[160];
     snprintf(text, sizeof text,
              "a checkpoint was due while the last one was still being written: training waited "
-             "%.1f s; save less often, or to a faster disk",
-             seconds);
+             "%s; save less often, or to a faster disk",
+             tri_duration_text(seconds));
     warn(loop, text);
     loop->has_warned_overlap = true;
 }

@@ -79,6 +79,8 @@ BANNED_IN_C = [
 ]
 EXIT = re.compile(r"(?<![\w.>])(_?exit|quick_exit|_Exit)\s*\(")
 EXIT_ALLOWED = ("src/cli/", "src/launch/", "tests/", "examples/", "bench/")
+DURATION = re.compile(r"%(\.\d+|\.\*)?(ll?|z)?[dugf] (s|ms|us)\b")
+DURATION_ALLOWED = ("src/base/quantity.c", "src/base/log.c")  # bench/startup reads log.c's
 
 ROOMS = "rooms.dir/"
 SELF = "tests/tidy/test_tidy.py"
@@ -282,6 +284,10 @@ def words(tree):
         if not path.startswith(EXIT_ALLOWED):
             for match in EXIT.finditer(code):
                 yield path, line_of(code, match.start()), "exit in a helper: return a status"
+        if path.startswith("src/") and path not in DURATION_ALLOWED:
+            for match in DURATION.finditer(text):
+                yield path, line_of(text, match.start()), (
+                    "a duration for readers: tri_duration_text, or tri_seconds_text for a setting")
 
 
 def dead_files(tree):
@@ -528,6 +534,7 @@ def self_test():
         "docs/number.md": ("as in issue 12\n", "words"),
         "src/base/copy.c": ("int tri_fail(void) { strcpy(a, b); }\n", "words"),
         "src/base/make.c": ("int tri_fail(void) { open(a, O_RDWR | O_CREAT, 0666); }\n", "words"),
+        "src/base/wait.c": ('int tri_fail(void) { printf("%.3g ms", t); }\n', "words"),
         "src/base/leave.c": ("int tri_fail(void) { exit(1); }\n", "words"),
         "src/nn/gpu.c": ("int tri_fail(void);\n#ifdef USE_CUDA\n#endif\n", "words"),
         "src/base/alone.h": ("int x;\n", "dead_files"),

@@ -132,7 +132,7 @@ static void test_how_much(void **state) {
     int64_t step = 0;
     const char *line = run(s, &step, 200, slow, even); // one rank is slow from the start
     expect(line, "is 3.0 times slower");
-    expect(line, "its BACKWARD takes 9 ms, theirs 3; the others waited for it 67%");
+    expect(line, "its BACKWARD takes 9.00 ms, theirs 3.00 ms; the others waited for it 67%");
     tri_straggler_destroy(s);
 }
 

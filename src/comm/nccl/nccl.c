@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 #include "base/os.h"
+#include "base/quantity.h"
 #include "base/variable.h"
 #include "comm/nccl/compare.h"
 #include "comm/nccl/memory.h"
@@ -214,8 +215,8 @@ static tri_status check_time(const nccl_comm *c, nccl_group *g, int64_t now_ns) 
     if (!g->waits_since_ns) g->waits_since_ns = now_ns;
     if ((now_ns - g->waits_since_ns) / 1000000 < c->timeout_ms) return TRI_OK;
     char why[96];
-    snprintf(why, sizeof why, "not done after %.1f s: another rank does not take part",
-             c->timeout_ms * 1e-3);
+    snprintf(why, sizeof why, "not done after %s: another rank does not take part",
+             tri_seconds_text(c->timeout_ms * 1e-3));
     return checked(c, g, TRI_TIMEOUT, why);
 }
 

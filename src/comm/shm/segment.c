@@ -4,6 +4,7 @@
 
 #include "base/limits.h"
 #include "base/os.h"
+#include "base/quantity.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -180,8 +181,8 @@ tri_status shm_segment_serve(const shm_segment *segment, const shm_handle *handl
         int got = poll(&ready, 1, segment_left_ms(deadline));
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) {
-            status = TRI_FAIL(TRI_TIMEOUT, "%d ranks did not fetch their shared memory in %d ms",
-                              count, timeout_ms);
+            status = TRI_FAIL(TRI_TIMEOUT, "%d ranks did not fetch their shared memory within %s",
+                              count, tri_seconds_text(timeout_ms * 1e-3));
             break;
         }
         int peer = tri_os.accept(listener, NULL, NULL);
@@ -210,8 +211,8 @@ tri_status shm_segment_fetch(const shm_handle *handle, int timeout_ms, shm_segme
         tri_os.close(socket);
         if (out->fd >= 0) break;
         if (segment_left_ms(deadline) == 0)
-            return TRI_FAIL(TRI_TIMEOUT, "process %d did not pass its shared memory in %d ms",
-                            handle->pid, timeout_ms);
+            return TRI_FAIL(TRI_TIMEOUT, "process %d did not pass its shared memory within %s",
+                            handle->pid, tri_seconds_text(timeout_ms * 1e-3));
         tri_os.sleep_ns(SHM_RETRY_NS);
     }
     return segment_adopt(handle, out);

@@ -4,6 +4,7 @@
 
 #include "base/os.h"
 #include "base/process.h"
+#include "base/quantity.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -21,8 +22,8 @@ enum {
 tri_status shm_watch_begin(shm_family *family) {
     family->watched = calloc((size_t)family->base.size, sizeof *family->watched);
     if (!family->watched) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");
-    snprintf(family->silence, sizeof family->silence, "does not move: no heartbeat for %g s; it is",
-             TRI_DEAD_AFTER_MS * 1e-3);
+    snprintf(family->silence, sizeof family->silence, "does not move: no heartbeat for %s; it is",
+             tri_seconds_text(TRI_DEAD_AFTER_MS * 1e-3));
     int64_t now = tri_os.monotonic_ns();
     for (int r = 0; r < family->base.size; r++)
         family->watched[r] =
