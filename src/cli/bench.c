@@ -3,6 +3,7 @@
 // this file reads the command line and prints the results.
 #include "cli/cli.h"
 
+#include "base/cores.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/quantity.h"
@@ -130,8 +131,39 @@ static void print_data_rate(const tri_data_rate *r, bool json) {
     tri_arena_destroy(arena);
 }
 
-// Measures loading with the recipe's number of workers, and before that with each smaller number
-// among 0, 1, 2, 4 and 8, so that a user sees how many are enough.
+static const tri_data_rate *fewest_workers_above(const tri_data_rate *rates, int count,
+                                                 double samples_per_s) {
+    const tri_data_rate *found = NULL;
+    for (int i = 0; i < count; i++)
+        if (rates[i].samples_per_s >= samples_per_s &&
+            !(found && found->workers < rates[i].workers))
+            found = &rates[i];
+    return found;
+}
+
+// Says how many workers are enough, and what else would help if all cores read. The last of the
+// rates is that of the recipe.
+static void advise(const tri_data_rate *rates, int count) {
+    const tri_data_rate *now = &rates[count - 1];
+    double best = 0;
+    for (int i = 0; i < count; i++)
+        if (rates[i].samples_per_s > best) best = rates[i].samples_per_s;
+    const tri_data_rate *enough = fewest_workers_above(rates, count, 0.9 * best);
+    double gain = enough->samples_per_s / now->samples_per_s;
+    if (gain > 1.1)
+        printf("data.workers=%lld loads %.1f times as fast as the recipe's %lld\n",
+               (long long)enough->workers, gain, (long long)now->workers);
+    else
+        printf("data.workers=%lld is enough\n", (long long)enough->workers);
+    if (enough->workers >= tri_cores())
+        printf("it takes all cores: if training still waits, use fewer or cheaper transforms, or "
+               "files that take less to decode, such as smaller images\n");
+}
+
+enum { MOST_ROWS = 8 };
+
+// Measures loading with 0, 1, 2, 4, … workers, as many as there are cores or the recipe has, and
+// then with the recipe's number.
 static tri_status bench_data_rows(const tri_recipe *recipe, double seconds, bool json) {
     tri_dataset *dataset;
     tri_sampler sampler;
@@ -143,14 +175,16 @@ static tri_status bench_data_rows(const tri_recipe *recipe, double seconds, bool
                                          .keep_order = !recipe->data.shuffle,
                                          .seed = (uint64_t)recipe->seed};
     tri_status status = tri_sampler_make(&options, &sampler);
-    const int64_t workers[] = {0, 1, 2, 4, 8, recipe->data.workers};
-    for (int i = 0; i < 6 && status == TRI_OK; i++) {
-        if (i < 5 && workers[i] >= recipe->data.workers) continue;
-        tri_data_rate r;
-        status = tri_data_bench(dataset, &sampler, workers[i], seconds, &r);
-        if (status != TRI_OK) break;
-        print_data_rate(&r, json);
+    const int64_t asked = recipe->data.workers, workers[MOST_ROWS] = {0, 1, 2, 4, 8, 16, 32, asked};
+    tri_data_rate rates[MOST_ROWS];
+    int count = 0;
+    for (int i = 0; i < MOST_ROWS && status == TRI_OK; i++) {
+        bool is_of_use = workers[i] < asked || (workers[i] > asked && workers[i] <= tri_cores());
+        if (i < MOST_ROWS - 1 && !is_of_use) continue;
+        status = tri_data_bench(dataset, &sampler, workers[i], seconds, &rates[count]);
+        if (status == TRI_OK) print_data_rate(&rates[count++], json);
     }
+    if (status == TRI_OK && !json) advise(rates, count);
     tri_dataset_close(dataset);
     return status;
 }

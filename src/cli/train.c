@@ -79,11 +79,17 @@ static const char *cores_text(const tri_train_result *r) {
 
 enum { MOST_WAITING_PERCENT = 20, LEAST_S = 5 };
 
-// Prints in which fraction of the time ranks waited, if it is large and the run is on several
-// hosts. Then the network is slow, or one rank is slow (observe/straggler.c names such a rank). In
-// a short run it prints nothing, because the first steps, which are slower, would dominate.
+// Prints in which fraction of the time the rank waited for data, and ranks of several hosts for
+// each other, if it is large. In the latter case the network is slow, or one rank is slow
+// (observe/straggler.c names such a rank). In a short run it prints nothing, because the first
+// steps, which are slower, would dominate.
 static void print_waiting(const tri_train_result *r) {
-    if (r->hosts > 1 && r->wall_s > LEAST_S && 100 * r->waiting_fraction > MOST_WAITING_PERCENT)
+    if (r->wall_s <= LEAST_S) return;
+    if (100 * r->data_fraction > MOST_WAITING_PERCENT)
+        printf("data: training waited for them in %.0f%% of the steps' time; `trireme bench data "
+               "RECIPE` says what would help\n",
+               100 * r->data_fraction);
+    if (r->hosts > 1 && 100 * r->waiting_fraction > MOST_WAITING_PERCENT)
         printf("waiting: %.0f%% of the steps' time, for ranks of other hosts or the network; "
                "`trireme preflight` measures the links\n",
                100 * r->waiting_fraction);

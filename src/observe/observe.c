@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/os.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@ struct tri_observer {
     double start_s;
     double line_s;        // when the last line of metrics was written
     int64_t line_samples; // how many samples were trained on when that line was written
+    double line_data_s;   // how long training has waited for data since then
     int64_t samples;      // how many samples were trained on so far
     bool has_samples;
     int count;
@@ -90,6 +92,8 @@ void tri_observe_train(tri_observer *o, tri_train_event event) {
     o->samples = event.samples;
     double passed = now - o->line_s;
     event.samples_per_s = passed > 0 ? (double)(event.samples - o->line_samples) / passed : 0;
+    o->line_data_s += event.data_s;
+    event.data_share = passed > 0 ? fmin(o->line_data_s / passed, 1) : 0;
     event.mfu = event.samples_per_s * o->arithmetic_s;
     event.mbu = event.samples_per_s * o->traffic_s;
     event.wall_s = now - o->start_s;
@@ -97,6 +101,7 @@ void tri_observe_train(tri_observer *o, tri_train_event event) {
     if (event.is_logged) {
         o->line_s = now;
         o->line_samples = event.samples;
+        o->line_data_s = 0;
     }
     emit(o, &(tri_run_event){.kind = TRI_EVENT_TRAIN, .train = event});
 }
@@ -107,6 +112,7 @@ void tri_observe_val(tri_observer *o, tri_val_event event) {
     // Restarts the clock, so that the rate of the next line does not include the evaluation.
     o->line_s = tri_os_seconds();
     o->line_samples = o->samples;
+    o->line_data_s = 0;
 }
 
 void tri_observe_test(tri_observer *o, tri_val_event event) {

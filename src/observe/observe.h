@@ -48,12 +48,14 @@ typedef struct tri_train_event {
     double lr;        // the learning rate of the update
     double grad_norm; // norm of all gradients together, before clipping
     int64_t samples;  // samples trained on so far, over all ranks
+    double data_s;    // seconds for which the loader made a rank wait since the last event
     bool ends_run;    // loss or gradients are not finite, so that the run fails
     // tri_observe_train sets the members below.
     double samples_per_s; // rate since the last logged step, or since the last evaluation
-    double mfu, mbu; // fractions of the peak of arithmetic and of memory bandwidth; 0: not known
-    double wall_s;   // seconds since the observer was created
-    bool is_logged;  // step is divisible by log_every_n_steps, or ends the run
+    double mfu, mbu;   // fractions of the peak of arithmetic and of memory bandwidth; 0: not known
+    double data_share; // fraction of that time in which training waited for data
+    double wall_s;     // seconds since the observer was created
+    bool is_logged;    // step is divisible by log_every_n_steps, or ends the run
 } tri_train_event;
 
 typedef struct tri_val_event {

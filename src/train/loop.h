@@ -41,6 +41,7 @@ typedef struct train_loop {
     double started_s, saved_s;    // when this process began to train, and when it last saved
     double training_s;            // seconds that this process has spent in steps
     double waited_s;              // seconds of training_s in which it waited for other ranks
+    double data_s;                // seconds in which it waited for train_loader
     int64_t started_samples;      // progress.samples when this process started
     double train_loss, grad_norm; // training loss and gradient norm of the latest step
     bool has_stepped;             // this process has completed a step

@@ -26,7 +26,14 @@
 
 // Numbers that each step sums over all ranks. With them all ranks learn what only one rank has
 // noticed, and so take the same decisions.
-enum { SHARED_SIGNAL, SHARED_JOB_ENDS, SHARED_TIME_IS_UP, SHARED_TIME_TO_SAVE, SHARED_SAVING };
+enum {
+    SHARED_SIGNAL,
+    SHARED_JOB_ENDS,
+    SHARED_TIME_IS_UP,
+    SHARED_TIME_TO_SAVE,
+    SHARED_SAVING,
+    SHARED_DATA_S // seconds for which the loader made the rank wait
+};
 
 // Warns if the run will end before it logs its first training loss, because there will be no curve
 // to look at.
@@ -172,6 +179,9 @@ static void share_decisions(train_loop *loop, double numbers[TRI_MAX_CALLER_NUMB
     numbers[SHARED_SIGNAL] = tri_signals_seen() != 0;
     numbers[SHARED_JOB_ENDS] = tri_signals_seen() == SIGUSR1;
     numbers[SHARED_SAVING] = train_saving_ready(loop);
+    double data_s = 1e-9 * (double)tri_loader_waited_ns(loop->train_loader);
+    numbers[SHARED_DATA_S] = data_s - loop->data_s;
+    loop->data_s = data_s;
     if (loop->session->identity.rank != 0) return;
     numbers[SHARED_JOB_ENDS] += train_job_ends(loop);
     numbers[SHARED_TIME_IS_UP] = loop->recipe->trainer.max_time > 0 &&
@@ -232,6 +242,8 @@ static void report_step(const train_loop *loop, const tri_step_output *out, bool
                                                         .lr = out->lr,
                                                         .grad_norm = out->gradient_norm,
                                                         .samples = p->samples + samples,
+                                                        .data_s = out->caller_sums[SHARED_DATA_S] /
+                                                                  loop->session->comm->size,
                                                         .ends_run = fails});
     tri_ledger_end(ledger, writing);
 }
@@ -433,6 +445,15 @@ static void fill_starved_cores(const tri_cpu_time *before, tri_train_result *out
     out->starved_cores = (double)passed.used_ns / (double)passed.wall_ns;
 }
 
+static void fill_rates(const train_loop *loop, tri_train_result *out) {
+    int64_t samples = loop->progress.samples - loop->started_samples;
+    if (loop->training_s <= 0) return;
+    out->samples_per_s = (double)samples / loop->training_s;
+    out->data_fraction = loop->data_s / loop->training_s;
+    if (tri_engine_steps_ahead(loop->session->engine) == 0)
+        out->waiting_fraction = loop->waited_s / loop->training_s;
+}
+
 static tri_status run(train_loop *loop, tri_train_result *out) {
     const tri_session *s = loop->session;
     // The search for stragglers compares only ranks of the same pipeline stage, because these do
@@ -497,10 +518,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
     fill_evaluations(loop, out);
     out->epochs = loop->progress.epoch;
     out->has_stopped_early = train_has_stopped_early(loop);
-    int64_t samples = loop->progress.samples - loop->started_samples;
-    out->samples_per_s = loop->training_s > 0 ? (double)samples / loop->training_s : 0;
-    bool is_known = tri_engine_steps_ahead(loop->session->engine) == 0 && loop->training_s > 0;
-    out->waiting_fraction = is_known ? loop->waited_s / loop->training_s : 0;
+    fill_rates(loop, out);
     return TRI_OK;
 }
 

@@ -41,6 +41,7 @@ typedef struct tri_train_result {
     // The fraction of the steps' time in which this rank waited for others and computed nothing; 0:
     // not known, for example on a device that works asynchronously.
     double waiting_fraction;
+    double data_fraction;   // the fraction of the steps' time in which this rank waited for data
     double starved_cores;   // how many cores this rank got, if other processes took many; else 0
     bool was_complete;      // the run was complete before this process started
     bool has_stopped_early; // trainer.early_stopping ended the run

@@ -21,7 +21,12 @@ grep -q '"split":"train","samples":60000,"classes":10,"least":6000,"most":6000' 
     fail "data check: $(cat "$folder/check")"
 grep -q '"split":"test","samples":10000' "$folder/check" || fail "data check lacks the test data"
 "$trireme" bench data "$recipe" --seconds 0.05 data.workers=2 --json >"$folder/bench"
-[ "$(grep -c '"samples_per_s"' "$folder/bench")" = 3 ] || fail "bench data: $(cat "$folder/bench")"
+for workers in 0 1 2; do
+    grep -q "\"workers\":$workers,\"samples_per_s\"" "$folder/bench" ||
+        fail "bench data has no $workers: $(cat "$folder/bench")"
+done
+"$trireme" bench data "$recipe" --seconds 0.02 data.workers=1 >"$folder/bench"
+grep -q '^data.workers=' "$folder/bench" || fail "no advice: $(cat "$folder/bench")"
 
 # Exit code 2, one line that has the words, and no run folder.
 refused() {

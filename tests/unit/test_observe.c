@@ -238,6 +238,32 @@ static void prints_plain_lines_on_a_pipe(void **state) {
     free(text);
 }
 
+// Of each line's 2 s, training waited for data for 0.06, 0.01 and 6 s.
+static void waiting_run(void) {
+    tri_run_info run = info();
+    const tri_event_sink *sinks[] = {&tri_sink_progress};
+    const double data_s[] = {0.05, 0.01, 0, 0.01, 3, 3};
+    tri_observer *o = tri_observer_create(&run, sinks, 1);
+    for (int i = 0; i < 6; i++) {
+        now_ns += 1000000000;
+        tri_train_event event = {.step = i + 1, .loss = 1, .samples = 64, .data_s = data_s[i]};
+        tri_observe_train(o, event);
+    }
+    tri_observer_destroy(o);
+}
+
+static void shows_when_data_are_late(void **state) {
+    char *text = stderr_of(waiting_run, 0);
+    const char *const ends[] = {"  data 3%\n", "\n", "  data 100%\n"}, *at = text;
+    for (int i = 0; i < 3; i++) {
+        const char *found = strstr(at, ends[i]), *end = strchr(at, '\n') + 1;
+        assert_true(found && found + strlen(ends[i]) == end);
+        if (i == 1) assert_false(strstr(at, "  data ") < end);
+        at = end;
+    }
+    free(text);
+}
+
 static void redraws_on_a_terminal(void **state) {
     setenv("LC_ALL", "C", 1);
     setenv("NO_COLOR", "1", 1);
@@ -424,6 +450,7 @@ int main(void) {
         WITH_FOLDER(resumes_after_a_torn_line),
         WITH_FOLDER(a_long_torn_line_is_cut),
         WITH_FOLDER(prints_plain_lines_on_a_pipe),
+        WITH_FOLDER(shows_when_data_are_late),
         WITH_FOLDER(redraws_on_a_terminal),
         WITH_FOLDER(fits_a_narrow_terminal),
         WITH_FOLDER(warns_without_memory),
