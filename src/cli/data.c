@@ -177,9 +177,10 @@ static const cli_flag flags[] = {{"json", NULL, "one JSON object a line", 0},
                                  {"first", "I", "dump: the first sample, from 0 (0)", 0},
                                  {"count", "N", "dump: how many samples (1)", 0},
                                  {"out", "FILE", "dump: the safetensors file to write", 0},
+                                 {"png", "FILE", "dump: write a sheet of the images", 0},
                                  {0}};
 static const cli_verb_flags verb_flags[] = {
-    {"list", "json"}, {"check", "json"}, {"dump", "split first count out"}, {0}};
+    {"list", "json"}, {"check", "json"}, {"dump", "split first count out png"}, {0}};
 static const cli_verb verbs[] = {
     {"list", "", "list the kinds of data sets (data.name)"},
     {"check", "RECIPE [key.path=value ...]", "read every sample and report what the model gets"},
@@ -195,5 +196,6 @@ const cli_command cli_data = {
     .verb_flags = verb_flags,
     .examples = "trireme data check recipes/mnist-cnn.yaml\n"
                 "trireme data check recipes/mnist-cnn.yaml data.path=data/my-images --json\n"
-                "trireme data dump recipes/mnist-cnn.yaml --count 8 --out samples.safetensors\n",
+                "trireme data dump recipes/mnist-cnn.yaml --count 8 --out samples.safetensors\n"
+                "trireme data dump recipes/mnist-cnn.yaml --count 100 --png samples.png\n",
     .run = run};

@@ -4,7 +4,9 @@
 #include "base/limits.h"
 #include "cli/cli.h"
 #include "cli/data_verbs.h"
+#include "data/sheet.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static tri_status read_count(const cli_arguments *a, const char *flag, const char *otherwise,
@@ -30,14 +32,29 @@ static tri_status read_split(const cli_arguments *a, tri_data_split *out) {
     return TRI_FAIL(TRI_BAD_INPUT, "--split %s: has to be train, val or test", text);
 }
 
+static tri_status write_png(const tri_data_options *data, tri_data_split split, uint64_t seed,
+                            int64_t first, int64_t count, const char *path) {
+    tri_data_sheet sheet;
+    TRI_TRY(tri_data_sheet_write(data, split, seed, first, count, path, &sheet));
+    printf("%s: samples %lld to %lld, %lld in a row", path, (long long)first,
+           (long long)(first + count - 1), (long long)sheet.columns);
+    if (sheet.has_range) printf("; black is %.4g, white %.4g", sheet.black, sheet.white);
+    printf("\n");
+    return TRI_OK;
+}
+
 tri_status cli_data_dump(const cli_arguments *a, const char *path, const tri_recipe *recipe) {
-    const char *out = cli_value(a, "out");
+    const char *out = cli_value(a, "out"), *png = cli_value(a, "png");
     tri_data_split split;
     int64_t first, count;
-    if (!out) return TRI_FAIL(TRI_BAD_INPUT, "data dump: --out is missing: the file to write");
+    if (!out && !png)
+        return TRI_FAIL(TRI_BAD_INPUT, "data dump: name the file to write: --out or --png");
     TRI_TRY(read_split(a, &split));
     TRI_TRY(read_count(a, "first", "0", 0, &first));
     TRI_TRY(read_count(a, "count", "1", 1, &count));
     TRI_TRY(cli_check_output("out", out, path));
-    return tri_data_dump(&recipe->data, split, (uint64_t)recipe->seed, first, count, out);
+    TRI_TRY(cli_check_output("png", png, path));
+    uint64_t seed = (uint64_t)recipe->seed;
+    if (out) TRI_TRY(tri_data_dump(&recipe->data, split, seed, first, count, out));
+    return png ? write_png(&recipe->data, split, seed, first, count, png) : TRI_OK;
 }

@@ -29,27 +29,38 @@ static tri_safetensors_spec spec_of(const tri_data_field *field, int64_t count) 
     return spec;
 }
 
-static tri_status dump(const tri_dataset *dataset, int64_t first, int64_t count, const char *path) {
+void tri_data_free_samples(const tri_dataset *dataset, void *const *data) {
+    for (int i = 0; i < tri_dataset_field_count(dataset); i++) free(data[i]);
+}
+
+tri_status tri_data_read_samples(const tri_dataset *dataset, int64_t first, int64_t count,
+                                 void **data) {
     int fields = tri_dataset_field_count(dataset);
-    tri_safetensors_spec specs[TRI_MAX_DATA_FIELDS];
-    void *data[TRI_MAX_DATA_FIELDS] = {0};
     int64_t samples = tri_dataset_samples(dataset);
     if (first > samples || count > samples - first)
         return TRI_FAIL(TRI_BAD_INPUT, "--first %lld --count %lld: the split has %s",
                         (long long)first, (long long)count, tri_counted(samples, "sample"));
     tri_status status = TRI_OK;
-    for (int i = 0; i < fields && status == TRI_OK; i++) {
-        const tri_data_field *field = tri_dataset_field(dataset, i);
-        specs[i] = spec_of(field, count);
-        data[i] = calloc((size_t)count, field->size_bytes);
+    for (int i = 0; i < fields; i++) {
+        data[i] = calloc((size_t)count, tri_dataset_field(dataset, i)->size_bytes);
         if (!data[i])
             status = TRI_FAIL(TRI_NO_MEMORY, "no memory for %s: write fewer at a time",
                               tri_counted(count, "sample"));
     }
     if (status == TRI_OK) status = read_samples(dataset, first, count, data);
-    if (status == TRI_OK)
-        status = tri_safetensors_write(path, specs, (const void *const *)data, fields, NULL, 0);
-    for (int i = 0; i < fields; i++) free(data[i]);
+    if (status != TRI_OK) tri_data_free_samples(dataset, data);
+    return status;
+}
+
+static tri_status dump(const tri_dataset *dataset, int64_t first, int64_t count, const char *path) {
+    int fields = tri_dataset_field_count(dataset);
+    tri_safetensors_spec specs[TRI_MAX_DATA_FIELDS];
+    void *data[TRI_MAX_DATA_FIELDS];
+    for (int i = 0; i < fields; i++) specs[i] = spec_of(tri_dataset_field(dataset, i), count);
+    TRI_TRY(tri_data_read_samples(dataset, first, count, data));
+    tri_status status =
+        tri_safetensors_write(path, specs, (const void *const *)data, fields, NULL, 0);
+    tri_data_free_samples(dataset, data);
     return status;
 }
 

@@ -1,6 +1,8 @@
 // Tests the data sets of image files, and what happens to damaged samples.
 #include "data/check.h"
 #include "data/dataset.h"
+#include "data/sheet.h"
+#include "format/image/image.h"
 #include "format/safetensors.h"
 
 #include <setjmp.h>
@@ -189,11 +191,53 @@ static void test_random_parts(void **state) {
     tri_dataset_close(test);
 }
 
+// A sheet has the images as bytes, without the last normalisation, in rows of three. Of images that
+// have no bytes it has the smallest value as black and the largest as white.
+static void test_sheet(void **state) {
+    static const char OPTIONS[] = "name: imagefolder, train: train, transform: [resize: [2, 2], "
+                                  "normalize: {mean: [0.5, 0.5, 0.5], std: [0.1, 0.1, 0.1]}]";
+    enum { SIDE = 64, GAP = 2, PLACES = 6, IMAGES = 5 };
+    const uint8_t wanted[PLACES] = {1, 2, 3, 4, 5, 255};
+    tri_data_options options = fixture_options(OPTIONS);
+    const char *path = fixture_path("sheet.png");
+    tri_data_sheet sheet;
+    tri_image_decoder *decoder;
+    tri_image image;
+    char *bytes;
+    size_t size;
+    assert_int_equal(tri_data_sheet_write(&options, TRI_DATA_TRAIN, 1, 0, IMAGES, path, &sheet),
+                     TRI_OK);
+    assert_int_equal(sheet.columns, 3);
+    assert_false(sheet.has_range);
+    assert_int_equal(tri_os_read_file(path, 1 << 20, &bytes, &size), TRI_OK);
+    assert_int_equal(tri_image_decoder_create(&decoder), TRI_OK);
+    assert_int_equal(tri_image_decode(decoder, bytes, size, path, &image), TRI_OK);
+    assert_int_equal(image.height, 2 * SIDE + 3 * GAP);
+    assert_int_equal(image.width, 3 * SIDE + 4 * GAP);
+    for (int64_t y = 0; y < image.height; y++)
+        for (int64_t x = 0; x < image.width; x++) {
+            bool is_gap = y % (SIDE + GAP) < GAP || x % (SIDE + GAP) < GAP;
+            int64_t place = y / (SIDE + GAP) * 3 + x / (SIDE + GAP);
+            uint8_t value = image.pixels[y * image.row_stride + x * image.column_stride];
+            assert_int_equal(value, is_gap ? 255 : wanted[place]);
+        }
+    tri_image_decoder_destroy(decoder);
+    free(bytes);
+    assert_int_equal(tri_data_sheet_write(&options, TRI_DATA_TRAIN, 1, 1, IMAGES, path, &sheet),
+                     TRI_BAD_INPUT);
+    tri_data_options random = fixture_options("name: synthetic, shape: [1, 3, 5], classes: 2");
+    assert_int_equal(tri_data_sheet_write(&random, TRI_DATA_TRAIN, 1, 0, 4, path, &sheet), TRI_OK);
+    assert_true(sheet.has_range && sheet.black < sheet.white);
+    assert_int_equal(
+        tri_data_sheet_write(&random, TRI_DATA_TRAIN, 1, 0, TRI_MAX_SHEET_IMAGES + 1, path, &sheet),
+        TRI_BAD_INPUT);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_folder),       cmocka_unit_test(test_folder_refuses),
         cmocka_unit_test(test_damaged),      cmocka_unit_test(test_cifar),
-        cmocka_unit_test(test_random_parts),
+        cmocka_unit_test(test_random_parts), cmocka_unit_test(test_sheet),
     };
     return cmocka_run_group_tests(tests, setup, fixture_teardown);
 }
