@@ -41,12 +41,17 @@ static tri_status read_sizes(const char *text, size_t *sizes, int *count) {
     return TRI_OK;
 }
 
-// Finds the kind of operation by its name. Besides the operations that a communicator knows
-// (all_reduce, send, …) there is `fold`: a reduce-scatter that adds the sums to the old contents of
-// its result (tri_comm_op.accumulate).
+// Besides the operations that a communicator knows (all_reduce, send, …) there is `fold`: a
+// reduce-scatter that adds the sums to the old contents of its result (tri_comm_op.accumulate).
+const char *cli_bench_operation(int index) {
+    if (index > TRI_COMM_KIND_COUNT) return NULL;
+    return index < TRI_COMM_KIND_COUNT ? tri_comm_kind_name((tri_comm_kind)index) : "fold";
+}
+
+// Finds the kind of operation by its name.
 static tri_status find_kind(const char *name, tri_comm_bench_options *out) {
-    const char *known[TRI_COMM_KIND_COUNT + 1] = {[TRI_COMM_KIND_COUNT] = "fold"};
-    for (int i = 0; i < TRI_COMM_KIND_COUNT; i++) known[i] = tri_comm_kind_name((tri_comm_kind)i);
+    const char *known[TRI_COMM_KIND_COUNT + 1];
+    for (int i = 0; i <= TRI_COMM_KIND_COUNT; i++) known[i] = cli_bench_operation(i);
     for (int i = 0; i <= TRI_COMM_KIND_COUNT; i++) {
         if (strcmp(known[i], name) != 0) continue;
         out->accumulate = i == TRI_COMM_KIND_COUNT;

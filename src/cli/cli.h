@@ -66,6 +66,9 @@ extern const tri_backends cli_backends;
 tri_status cli_bench_kernels(const cli_context *context, const char *device, tri_arena *arena,
                              int count, char **words, double seconds, bool json);
 
+// Gets the name of operation `index` of `trireme bench comm --op`; NULL: there is none.
+const char *cli_bench_operation(int index);
+
 enum { CLI_MAX_FLAGS = 16, CLI_MAX_SETTINGS = 64 };
 
 // A parsed command line.

@@ -101,6 +101,25 @@ static void print_sites(void) {
     tri_arena_destroy(arena);
 }
 
+// Prints the devices that can be planned for without being here: cuda:h200. The programs below
+// offer words with a colon only when the colon is typed, because these are many.
+static void print_device_models(void) {
+    for (const tri_device_backend *const *b = cli_backends.devices; *b; b++)
+        for (const tri_device_model *m = (*b)->models; m && m->name; m++)
+            printf("%s:%s ", (*b)->name, m->name);
+}
+
+static void print_operations(void) {
+    for (int i = 0; cli_bench_operation(i); i++) printf("%s ", cli_bench_operation(i));
+}
+
+// Flags with values that their argument does not list.
+static const struct {
+    const char *flag;
+    void (*print)(void);
+} listed[] = {
+    {"site", print_sites}, {"device", print_device_models}, {"op", print_operations}, {0}};
+
 // The keys of a recipe that were already printed. Several variants of a section (such as the
 // optimizers sgd and adam) may have the same key, which should be offered only once.
 typedef struct seen_keys {
@@ -153,7 +172,8 @@ static void print_values(const shell_syntax *s, const cli_command *c) {
             tri_option_walk(&tri_recipe_table, print_changeable, &seen);
         else
             print_choices(f.argument);
-        if (!strcmp(f.name, "site")) print_sites();
+        for (int k = 0; listed[k].flag; k++)
+            if (!strcmp(f.name, listed[k].flag)) listed[k].print();
         close_case(s);
     }
 }
@@ -168,10 +188,14 @@ static void print_verbs(const shell_syntax *s, const cli_command *c) {
 static void print_key_values(void *context, const tri_option_entry *e) {
     seen_keys *seen = context;
     if (!e->row || e->is_element || !is_new(seen, e->key)) return;
-    bool is_bool = e->row->type == TRI_OPTION_IS_BOOL;
-    if (!is_bool && !e->row->choices) return;
+    static const char *const of_type[] = {[TRI_OPTION_IS_BOOL] = "true false ",
+                                          [TRI_OPTION_IS_BOOL_OR_INT] = "true false ",
+                                          [TRI_OPTION_IS_INT_OR_AUTO] = "auto ",
+                                          [TRI_OPTION_IS_REST] = NULL};
+    const char *words = of_type[e->row->type];
+    if (!words && !e->row->choices) return;
     open_case(seen->syntax, e->key);
-    if (is_bool) printf("true false ");
+    if (words) fputs(words, stdout);
     for (const char *const *choice = e->row->choices; choice && *choice; choice++)
         printf("%s ", *choice);
     close_case(seen->syntax);
@@ -216,9 +240,9 @@ static void print_tables(const shell_syntax *s) {
     close_function(s, true);
 }
 
-// The program for bash. Bash usually breaks words at '=' too, and a completion replaces only the
-// text after the last break. So for "optimizer.name=ad" the program offers "adam". Only if the
-// user's COMP_WORDBREAKS has no '=' does it offer "optimizer.name=adam". The program splits the
+// The program for bash. Bash usually breaks words at '=' and ':' too, and a completion replaces
+// only the text after the last break. So for "optimizer.name=ad" the program offers "adam". Only if
+// the user's COMP_WORDBREAKS has no '=' does it offer "optimizer.name=adam". The program splits the
 // line at blanks itself, because it needs the key before the '='.
 static const char bash_program[] =
     "_trireme_files() { # $1: the word, $2: a suffix or nothing\n"
@@ -239,6 +263,13 @@ static const char bash_program[] =
     "        [[ $before ]] || _trireme_files \"$value\"\n"
     "    fi\n"
     "}\n"
+    "_trireme_words() { # $1: what may be offered, $2: the word\n"
+    "    local hidden='*:*' before=\n"
+    "    [[ $2 == *:* ]] && hidden=\n"
+    "    [[ $COMP_WORDBREAKS == *:* ]] && before=${2%\"${2##*:}\"}\n"
+    "    mapfile -t COMPREPLY < <(compgen -W \"$1\" -X \"$hidden\" -- \"$2\")\n"
+    "    COMPREPLY=(\"${COMPREPLY[@]#\"$before\"}\")\n"
+    "}\n"
     "_trireme() {\n"
     "    local line=${COMP_LINE:0:COMP_POINT} words word= start=0 i command verbs values\n"
     "    local -A seen=()\n"
@@ -256,7 +287,7 @@ static const char bash_program[] =
     "    if [[ -z $command ]]; then\n"
     "        mapfile -t COMPREPLY < <(compgen -W \"$_trireme_commands\" -- \"$word\")\n"
     "    elif values=$(_trireme_values \"$command ${words[-1]}\"); then\n"
-    "        mapfile -t COMPREPLY < <(compgen -W \"$values\" -- \"$word\")\n"
+    "        _trireme_words \"$values\" \"$word\"\n"
     "        [[ ${#COMPREPLY[@]} -gt 0 ]] || _trireme_files \"$word\"\n"
     "    elif [[ $word == -* ]]; then\n"
     "        mapfile -t COMPREPLY < <(compgen -W \"$(_trireme_flags \"$command\")\" -- \"$word\")\n"
@@ -291,7 +322,9 @@ static const char zsh_program[] =
     "    if [[ -z $command ]]; then\n"
     "        compadd -- ${=_trireme_commands}\n"
     "    elif values=$(_trireme_values \"$command ${before[-1]}\"); then\n"
-    "        compadd -- ${=values} || _files\n"
+    "        local -a offered=(${=values})\n"
+    "        [[ $PREFIX == *:* ]] || offered=(${offered:#*:*})\n"
+    "        compadd -- $offered || _files\n"
     "    elif [[ $PREFIX == -* ]]; then\n"
     "        compadd -- ${=$(_trireme_flags \"$command\")}\n"
     "    elif [[ -n $verbs && $#before -eq 2 ]]; then\n"
@@ -337,6 +370,7 @@ static const char fish_program[] =
     "    if test -z \"$command\"\n"
     "        string join \\n -- $_trireme_commands\n"
     "    else if set values (_trireme_values \"$command $words[-1]\")\n"
+    "        string match -q '*:*' -- \"$word\"; or set values (string match -v '*:*' -- $values)\n"
     "        string match -- \"$word*\" $values; or __fish_complete_path \"$word\"\n"
     "    else if string match -q -- '-*' \"$word\"\n"
     "        _trireme_flags $command\n"

@@ -101,9 +101,17 @@ class Zsh:
         return [word.rstrip("/") for word in self.wait("offers", "DONE")]
 
 
+def gpus():
+    """The models that a plan knows, as it lists them when it knows one not."""
+    done = subprocess.run([TRIREME, "plan", "recipes/mnist-cnn.yaml", "--device", "cuda:none"],
+                          capture_output=True, text=True)
+    return done.stderr.strip().partition("; it has ")[2].split(", ")
+
+
 def check_completion(script, complete, last_parts=False):
     def offers(line, *wanted, exactly=True):
-        found = set(complete(script, line))
+        # In bash, what is offered begins behind the last colon.
+        found = {word.rpartition(":")[2] for word in complete(script, line)}
         if last_parts:
             wanted = [os.path.basename(word) for word in wanted]
         missing = set(wanted) - found
@@ -115,7 +123,11 @@ def check_completion(script, complete, last_parts=False):
     offers("build/release/bin/trireme ev", "eval")
     offers("trireme train --r", "--run-dir", "--resume", "--resume-with")
     offers("trireme train r.yaml --resume-with optimizer.l", "optimizer.lr=")
-    offers("trireme train --device ", "auto", "cpu", "ref", "null", "far", exactly=False)
+    offers("trireme train --device ", "auto", "cpu", "cuda", "ref", "null", "far")
+    offers("trireme plan recipes/mnist-cnn.yaml --device c", "cpu", "cuda")
+    offers("trireme plan recipes/mnist-cnn.yaml --device cuda:", *gpus())
+    offers("trireme plan recipes/mnist-cnn.yaml --device cuda:a100-6", "a100-64")
+    offers("trireme bench train recipes/mnist-cnn.yaml --device null:b", "b200")
     offers("trireme train --resume n", "never")
     offers("trireme train recipes/mnist-", "recipes/mnist-cnn.yaml", "recipes/mnist-convnet.yaml")
     offers("trireme train re", "recipes", exactly=False)
@@ -134,10 +146,17 @@ def check_completion(script, complete, last_parts=False):
     offers("trireme checkpoint ", "list", "verify", "export", "diff", "init")
     offers("trireme checkpoint export x --dtype B", "BF16")
     offers("trireme checkpoint verify READ", "README.md")
+    offers("trireme plan --svg READ", "README.md")
     offers("trireme bench t", "train")
+    offers("trireme bench comm --op ", "all_reduce", "reduce_scatter", "all_gather", "all_to_all",
+           "broadcast", "send", "recv", "barrier", "fold")
+    offers("trireme bench comm --type ", "f32", "f64", "bf16", "f16")
+    offers("trireme bench comm --backend ", "auto", "shm", "mpi", "ucx")
     offers("trireme submit recipes/mnist-cnn.yaml --site l", "lumi-g", "leonardo")
     offers("trireme submit --launcher ", "srun", "run")
     offers(recipe + "data.name=t", "tensors", "tokens")
+    offers(recipe + "batch.global=", "auto")
+    offers(recipe + "trainer.fast_dev_run=t", "true")
     offers(recipe + "strategy.name=z", "zero1", "zero2")
     offers("trireme run --rdzv-backend ", "static", "c10d")
     offers("trireme run --nproc", "--nproc-per-node")
@@ -188,6 +207,8 @@ def main():
         check_completion(paths["bash"], in_bash)
         found = in_bash(paths["bash"], "trireme train a.yaml trainer.convolution=d", breaks=" ")
         assert found == ["trainer.convolution=direct"], found
+        found = in_bash(paths["bash"], "trireme plan a.yaml --device cuda:l40", breaks=" ")
+        assert found == ["cuda:l40s"], found
         if shutil.which("fish"):
             check_completion(paths["fish"], in_fish)
         if shutil.which("zsh"):
