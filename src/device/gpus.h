@@ -18,13 +18,18 @@
 // - socket, sharing: 10^9 bytes per second of the memory of a socket, as hosts with such GPUs
 //   usually have it (6 or 8 channels of DDR4, 8 or 12 of DDR5, LPDDR5X of a Grace, 2 of DDR5 in a
 //   PC), and how many of the GPUs share the socket.
-// GPUs with one driver's name differ in memory and follow each other from the smallest. An MI250X
-// is two devices, and the row is one of them. The H100 with 64 GB is made for one site; its memory
-// is counted as four of the five stacks that the H100 with HBM2e has.
+// Sources: NVIDIA's data sheets (rates without sparsity, half of those with it), its papers on the
+// architectures GA102, AD102 and GB202 for the RTX, AMD's data sheets, and the Frontier User Guide
+// for what connects the halves of different MI250X (50 to 100; those of one have 200).
+// GPUs with one driver's name differ in memory and follow each other from the smallest. h100-94 is
+// the H100 NVL. An MI250X is two devices, and the row is one of them. The A100 and the H100 with 64
+// GB are each made for one site and have no data sheet: their rates are those of the usual models
+// (less than Leonardo's A100 has, by its peak in the Top500), and the memory of the H100 is
+// derived, as four of the five stacks of the H100 with HBM2e (2039 * 4 / 5).
 #define TRI_GPUS(X)                                                                                \
     X("gb200", "GB200", HALF, 186, 80, 2500, 8000, 900, 450, 512, 2)                               \
     X("b200", "B200", HALF, 180, 75, 2250, 8000, 900, 64, 307, 4)                                  \
-    X("gh200", "GH200", HALF, 96, 67, 989, 4000, 450, 450, 500, 1)                                 \
+    X("gh200", "GH200", HALF, 96, 67, 989, 4000, 450, 450, 512, 1)                                 \
     X("h200", "H200", HALF, 141, 67, 989, 4800, 450, 64, 307, 4)                                   \
     X("h100-64", "H100", HALF, 64, 67, 989, 1631, 450, 64, 307, 2)                                 \
     X("h100-80", "H100", HALF, 80, 67, 989, 3350, 450, 64, 307, 4)                                 \
