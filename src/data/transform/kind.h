@@ -41,8 +41,17 @@ typedef struct tri_transform_call {
 typedef tri_status (*tri_transform_apply)(const void *params, tri_transform_call *call,
                                           tri_image *image);
 
+// What a transform changes.
+typedef enum tri_transform_role {
+    TRI_TRANSFORM_GEOMETRY, // which pixels lie where
+    TRI_TRANSFORM_COLOUR,   // what pixels look like; the images have to be bytes
+    TRI_TRANSFORM_MIXED,    // either, by chance; the images have to be bytes
+    TRI_TRANSFORM_VALUE,    // numbers, after pixels have become such
+} tri_transform_role;
+
 // One kind of transform. `params` is a struct that is read from the recipe by the table `options`.
 typedef struct tri_transform_kind {
+    tri_transform_role role;
     // If the recipe gives a value in place of options, {resize: 256}, it belongs to the first row.
     const tri_option_table *options;
     // Checks `params` against the shape *image, of which height and width may be TRI_ANY_SIZE, and
@@ -67,6 +76,14 @@ typedef struct tri_transform_kind {
     X(resized_crop)                                                                                \
     X(horizontal_flip)                                                                             \
     X(vertical_flip)                                                                               \
+    X(random_rotation)                                                                             \
+    X(color_jitter)                                                                                \
+    X(grayscale)                                                                                   \
+    X(random_grayscale)                                                                            \
+    X(gaussian_blur)                                                                               \
+    X(random_erasing)                                                                              \
+    X(rand_augment)                                                                                \
+    X(trivial_augment_wide)                                                                        \
     X(normalize)
 
 #define X(word)                                                                                    \
@@ -82,6 +99,28 @@ TRI_TRANSFORM_LIST(X)
 int64_t tri_transform_height(tri_ints size);
 int64_t tri_transform_width(tri_ints size);
 tri_status tri_transform_check_size(const char *name, tri_ints size);
+
+// An option that is a range: one number x stands for middle - x to middle + x, two are its ends.
+// tri_transform_check_range is for the table's `check`, whose `map` it gets. TRI_BAD_INPUT: the
+// message names the key.
+typedef struct tri_range {
+    double low, high;
+} tri_range;
+tri_range tri_transform_range(tri_doubles list, double middle);
+tri_status tri_transform_check_range(const tri_tree *map, const char *key, tri_doubles list);
+// Maps a random word to a number of the range.
+static inline double tri_transform_between(uint32_t word, double low, double high) {
+    return low + (high - low) * (double)tri_philox_uniform(word);
+}
+
+// An option `fill`, bytes for pixels that have none, and its check against the images' shape.
+#define TRI_TRANSFORM_FILL_ROW(S)                                                                  \
+    TRI_OPTION_INTS(S, fill, "[0]", 0, 255, 0,                                                     \
+                    "byte for pixels from outside of the image; one for all channels, or C")
+tri_status tri_transform_check_fill(const char *name, const char *key, tri_ints fill,
+                                    const tri_shape *image);
+// Refuses images that have neither 1 nor 3 channels.
+tri_status tri_transform_check_colours(const char *name, const tri_shape *image);
 
 // Cuts the rectangle out of the image; pixels that lie outside of the image are 0.
 tri_status tri_transform_cut(tri_transform_call *call, tri_image *image, int64_t top, int64_t left,

@@ -47,7 +47,8 @@ static void map_values(const void *params, int channel, float *values, int64_t c
     for (int64_t i = 0; i < count; i++) values[i] = (values[i] - mean) / std;
 }
 
-const tri_transform_kind tri_transform_normalize = {.options = &tri_transform_normalize_table,
+const tri_transform_kind tri_transform_normalize = {.role = TRI_TRANSFORM_VALUE,
+                                                    .options = &tri_transform_normalize_table,
                                                     .output_shape = output_shape,
                                                     .map_values = map_values,
                                                     .affine = affine};

@@ -1,17 +1,7 @@
 // resize: scales an image. scale.c does the arithmetic.
-#include "base/quantity.h"
 #include "data/transform/kind.h"
 
 const char *const tri_resize_filters[] = {"bilinear", "bicubic", NULL};
-
-int64_t tri_transform_height(tri_ints size) { return size.items[0]; }
-int64_t tri_transform_width(tri_ints size) { return size.items[size.count - 1]; }
-
-tri_status tri_transform_check_size(const char *name, tri_ints size) {
-    if (size.count >= 1 && size.count <= 2) return TRI_OK;
-    return TRI_FAIL(TRI_BAD_INPUT, "%s: size has %s: give one, or [height, width]", name,
-                    tri_counted(size.count, "number"));
-}
 
 typedef struct resize_options {
     tri_ints size;

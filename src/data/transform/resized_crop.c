@@ -35,10 +35,6 @@ static tri_status resized_output_shape(const void *params, tri_shape *image) {
     return TRI_OK;
 }
 
-static double between(uint32_t word, double low, double high) {
-    return low + (high - low) * (double)tri_philox_uniform(word);
-}
-
 // Draws the part as torchvision's RandomResizedCrop does: ten tries, the ratio uniform in its
 // logarithm, else the largest part in the centre whose ratio is allowed.
 static tri_status resized_train(const void *params, tri_transform_call *call, tri_image *image) {
@@ -50,9 +46,10 @@ static tri_status resized_train(const void *params, tri_transform_call *call, tr
     bool is_found = false;
     for (int i = 0; i < TRIES && !is_found; i++) {
         tri_philox_block draw = tri_transform_draw(&call->random);
-        double area = height * width *
-                      between(draw.word[0], options->scale.items[0], options->scale.items[1]);
-        double ratio = exp(between(draw.word[1], log(low), log(high)));
+        double area =
+            height * width *
+            tri_transform_between(draw.word[0], options->scale.items[0], options->scale.items[1]);
+        double ratio = exp(tri_transform_between(draw.word[1], log(low), log(high)));
         part_width = nearbyint(sqrt(area * ratio));
         part_height = nearbyint(sqrt(area / ratio));
         is_found =

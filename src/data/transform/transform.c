@@ -141,6 +141,10 @@ static tri_status check_order(const tri_tree *list, const transform *items, int 
     return TRI_OK;
 }
 
+static bool needs_bytes(const tri_transform_kind *kind) {
+    return kind->role == TRI_TRANSFORM_COLOUR || kind->role == TRI_TRANSFORM_MIXED;
+}
+
 tri_status tri_transforms_create(tri_arena *arena, const tri_tree *list, tri_dtype stored,
                                  const tri_shape *image, bool training, uint64_t seed,
                                  tri_transforms **out) {
@@ -157,6 +161,9 @@ tri_status tri_transforms_create(tri_arena *arena, const tri_tree *list, tri_dty
         const tri_transform_kind *kind = item->kind;
         item->apply = training ? kind->train : kind->evaluate;
         if (!item->apply && !kind->map_values) continue;
+        if (stored != TRI_U8 && needs_bytes(kind))
+            return tri_tree_fail(list->items[i], "'%s' takes images of bytes (U8), not %s",
+                                 kind->options->section, tri_dtype_name(stored));
         if (kind->output_shape) TRI_TRY(kind->output_shape(item->params, &transforms->shape));
         item->key = tri_philox_key(
             seed, tri_arena_printf(arena, "data/transform/%d/%s", i, kind->options->section));

@@ -1,10 +1,11 @@
 // Transforms images between the file and the model (data.transform). To add a transform, write it
 // beside the others in this folder, and add its row in transform.c.
 //
-// A transform changes which pixels an image has (a crop, a flip, a new size) or its values
-// (normalize). All that change pixels run first, in the order of the list, on the image as it was
-// stored. Then the values become F32, U8 divided by 255, and the others run. A list in which that
-// would not be its own order is refused; a flip may stand anywhere.
+// A transform changes which pixels an image has (a crop, a flip, a new size), what they look like
+// (brightness, a blur) or its values (normalize). All that change pixels run first, in the order of
+// the list, on the image as it was stored. Then the values become F32, U8 divided by 255, and the
+// others run. A list in which that would not be its own order is refused; a flip may stand
+// anywhere.
 //
 // Random transforms act on training samples. In evaluation, which must not depend on chance, each
 // does nothing, or what gives images of the same shape: a random crop cuts out the centre. A random
