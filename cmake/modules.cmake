@@ -29,6 +29,13 @@ else()
   message(STATUS "data.name=hdf5 is left out: libhdf5-dev is not installed")
 endif()
 
+pkg_check_modules(CURL IMPORTED_TARGET libcurl)
+if(CURL_FOUND)
+  add_module(download data/download PkgConfig::CURL)
+else()
+  message(STATUS "`trireme data get` is left out: libcurl4-openssl-dev is not installed")
+endif()
+
 pkg_check_modules(UCX IMPORTED_TARGET ucx>=1.12)
 if(UCX_FOUND)
   add_module(ucx comm/ucx PkgConfig::UCX)

@@ -130,7 +130,13 @@ static tri_status check(const tri_recipe *recipe, bool json) {
     return verdict;
 }
 
-static int list(bool json) {
+static tri_status run_check(const cli_arguments *a, const char *path, const tri_recipe *recipe) {
+    (void)path;
+    return check(recipe, cli_has(a, "json"));
+}
+
+static tri_status list(const cli_arguments *a) {
+    bool json = cli_has(a, "json");
     tri_arena *arena = tri_arena_create(NULL, "list");
     for (int i = 0; i < tri_data_table.variant_count; i++) {
         const tri_option_variant *kind = &tri_data_table.variants[i];
@@ -143,59 +149,84 @@ static int list(bool json) {
             printf("%-12s %s\n", kind->name, kind->help);
     }
     tri_arena_destroy(arena);
-    return 0;
+    return TRI_OK;
+}
+
+// What runs a verb: `on_recipe` gets the recipe that the first word names, with the settings that
+// follow it; `on_words` gets the words alone.
+static const struct data_verb {
+    const char *name;
+    tri_status (*on_words)(const cli_arguments *arguments);
+    tri_status (*on_recipe)(const cli_arguments *arguments, const char *path,
+                            const tri_recipe *recipe);
+} data_verbs[] = {
+    {"list", list, NULL},
+    {"check", NULL, run_check},
+    {"dump", NULL, cli_data_dump},
+    {"get", cli_data_get, NULL},
+};
+
+static tri_status run_on_recipe(const cli_context *context, const struct data_verb *verb,
+                                const cli_arguments *a) {
+    tri_arena *arena = tri_arena_create(NULL, "command");
+    tri_recipe recipe;
+    tri_status status =
+        tri_recipe_load(arena, a->words[1], (const char *const *)a->words + 2, a->count - 2,
+                        // The model is not built, so its name does not matter.
+                        context->task ? context->task->name : "data", &recipe);
+    if (status == TRI_OK) status = verb->on_recipe(a, a->words[1], &recipe);
+    tri_arena_destroy(arena);
+    return status;
 }
 
 static int run(const cli_context *context, int argc, char **argv) {
     cli_arguments a;
     int code = cli_parse(&cli_data, argc, argv, &a);
     if (code >= 0) return code;
-    bool json = cli_has(&a, "json");
-    if (a.count == 1 && !strcmp(a.words[0], "list")) return list(json);
-    bool is_dump = a.count >= 1 && !strcmp(a.words[0], "dump");
-    if (!is_dump && (a.count < 1 || strcmp(a.words[0], "check") != 0))
-        return cli_usage(&cli_data, "data: list, check RECIPE, or dump RECIPE");
-    if (a.count < 2) return cli_usage(&cli_data, "data %s: which recipe?", a.words[0]);
-    tri_arena *arena = tri_arena_create(NULL, "command");
-    tri_recipe recipe;
-    tri_status status =
-        tri_recipe_load(arena, a.words[1], (const char *const *)a.words + 2, a.count - 2,
-                        // The model is not built, so its name does not matter.
-                        context->task ? context->task->name : "data", &recipe);
-    if (status == TRI_OK)
-        status = is_dump ? cli_data_dump(&a, a.words[1], &recipe) : check(&recipe, json);
-    tri_arena_destroy(arena);
+    const struct data_verb *verb = NULL;
+    for (size_t i = 0; a.count > 0 && i < sizeof data_verbs / sizeof *data_verbs; i++)
+        if (!strcmp(a.words[0], data_verbs[i].name)) verb = &data_verbs[i];
+    if (!verb) return cli_usage(&cli_data, "data: list, check RECIPE, dump RECIPE, or get URL");
+    if (verb->on_recipe && a.count < 2)
+        return cli_usage(&cli_data, "data %s: which recipe?", verb->name);
+    tri_status status = verb->on_recipe ? run_on_recipe(context, verb, &a) : verb->on_words(&a);
     if (status == TRI_OK) return 0;
     code = cli_fail(status);
-    if (is_dump) return code;
     // Damaged data are a finding of the check and not bad input, so the exit code is 1 and not 2.
-    return status == TRI_CORRUPT ? 1 : code;
+    return status == TRI_CORRUPT && verb->on_recipe == run_check ? 1 : code;
 }
 
-static const cli_flag flags[] = {{"json", NULL, "one JSON object a line", 0},
-                                 {"split", "train|val|test", "dump: whose samples (train)", 0},
-                                 {"first", "I", "dump: the first sample, from 0 (0)", 0},
-                                 {"count", "N", "dump: how many samples (1)", 0},
-                                 {"out", "FILE", "dump: the safetensors file to write", 0},
-                                 {"png", "FILE", "dump: write a sheet of the images", 0},
-                                 {0}};
-static const cli_verb_flags verb_flags[] = {
-    {"list", "json"}, {"check", "json"}, {"dump", "split first count out png"}, {0}};
+static const cli_flag flags[] = {
+    {"json", NULL, "one JSON object a line", 0},
+    {"split", "train|val|test", "dump: whose samples (train)", 0},
+    {"first", "I", "dump: the first sample, from 0 (0)", 0},
+    {"count", "N", "dump: how many samples (1)", 0},
+    {"out", "FILE", "dump: the safetensors file to write; get: the file", 0},
+    {"png", "FILE", "dump: write a sheet of the images", 0},
+    {"sha256", "HASH", "get: the SHA-256 that the file has to have", 0},
+    {0}};
+static const cli_verb_flags verb_flags[] = {{"list", "json"},
+                                            {"check", "json"},
+                                            {"dump", "split first count out png"},
+                                            {"get", "sha256 out"},
+                                            {0}};
 static const cli_verb verbs[] = {
     {"list", "", "list the kinds of data sets (data.name)"},
     {"check", "RECIPE [key.path=value ...]", "read every sample and report what the model gets"},
     {"dump", "RECIPE [key.path=value ...]", "write samples as the model gets them"},
+    {"get", "URL", "get a file over HTTPS and check its hash"},
     {0}};
 
 const cli_command cli_data = {
     .name = "data",
-    .arguments = "list | check|dump RECIPE [key.path=value ...]",
-    .help = "List the kinds of data sets, or read one and report its content.",
+    .arguments = "list | check|dump RECIPE [key.path=value ...] | get URL",
+    .help = "List the kinds of data sets, look into one, or get a file.",
     .flags = flags,
     .verbs = verbs,
     .verb_flags = verb_flags,
     .examples = "trireme data check recipes/mnist-cnn.yaml\n"
                 "trireme data check recipes/mnist-cnn.yaml data.path=data/my-images --json\n"
                 "trireme data dump recipes/mnist-cnn.yaml --count 8 --out samples.safetensors\n"
-                "trireme data dump recipes/mnist-cnn.yaml --count 100 --png samples.png\n",
+                "trireme data dump recipes/mnist-cnn.yaml --count 100 --png samples.png\n"
+                "trireme data get https://example.org/train.tar --out train.tar --sha256 HASH\n",
     .run = run};

@@ -8,4 +8,6 @@
 tri_status cli_data_dump(const cli_arguments *arguments, const char *path,
                          const tri_recipe *recipe);
 
+tri_status cli_data_get(const cli_arguments *arguments);
+
 #endif
