@@ -38,7 +38,8 @@ typedef struct sums {
 static bool is_image(const tri_data_field *field) { return !strcmp(field->name, "images"); }
 
 static int channel_count(const tri_data_field *field) {
-    if (!is_image(field) || field->shape.dims[0] == 1) return 0;
+    bool has_columns = !strcmp(field->name, "inputs") && field->shape.rank == 1;
+    if ((!is_image(field) && !has_columns) || field->shape.dims[0] == 1) return 0;
     return field->shape.dims[0] < TRI_CHECK_CHANNELS ? (int)field->shape.dims[0]
                                                      : TRI_CHECK_CHANNELS;
 }

@@ -6,7 +6,7 @@
 #include "base/limits.h"
 #include "data/dataset.h"
 
-enum { TRI_CHECK_CHANNELS = 4, TRI_CHECK_CLASSES = 20, TRI_CHECK_WARNINGS = 4 };
+enum { TRI_CHECK_CHANNELS = 64, TRI_CHECK_CLASSES = 20, TRI_CHECK_WARNINGS = 4 };
 
 // Range, mean and standard deviation of finite values as the model gets them: after conversion and
 // transforms, without ignored labels. All zero if there are no such values.
@@ -21,7 +21,8 @@ typedef struct tri_data_summary {
     tri_data_range all, first; // over all samples, and of the first sample
     int64_t not_finite;        // number of NaN and infinite values
     int64_t first_not_finite;  // the first sample with a NaN or infinite value; -1: there is none
-    // Number of entries of `channel`; 0 unless the field is images of several channels.
+    // Number of entries of `channel`; 0 unless the field is images of several channels or, then by
+    // column, inputs that are a list of numbers.
     int channels;
     tri_data_range channel[TRI_CHECK_CHANNELS];
 } tri_data_summary;

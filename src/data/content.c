@@ -66,8 +66,7 @@ static const content pickle = {.what = "a Python pickle",
 static const content npz = {.what = "an archive of NumPy arrays", .reader = "npy"};
 static const content zip = {.what = "a zip archive", .advice = "unpack it first"};
 static const content json = {.what = "JSON text", .advice = "read it in Python, and " SAVE_NPZ};
-static const content table = {.what = "a table as text (CSV)",
-                              .advice = "numpy.loadtxt reads it, and " SAVE_NPZ};
+static const content table = {.what = "a table as text (CSV)", .reader = "csv"};
 
 // True if the name of an archive's first member contains `name`. That name stands in the archive's
 // first bytes, so the directory at the archive's end need not be read.

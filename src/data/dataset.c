@@ -117,6 +117,25 @@ static tri_status allow_left_out(tri_dataset *dataset) {
                                    "leave out a damaged sample");
 }
 
+// True for a list of numbers, to which transforms of values apply as to the channels of an image.
+static bool has_columns(const tri_dataset *dataset, const tri_stored_field *field) {
+    return tri_dataset_find(dataset, "images") == TRI_NO_FIELD && field->stored_shape.rank == 1 &&
+           strcmp(field->field.name, "inputs") == 0 && field->stored_dtype != TRI_U8;
+}
+
+static tri_status transform_columns(tri_dataset *dataset, tri_stored_field *field) {
+    tri_shape channels = tri_stored_image_shape(field);
+    tri_transforms *transforms;
+    TRI_TRY(tri_transforms_create(dataset->arena, dataset->options->transform, field->stored_dtype,
+                                  &channels, dataset->split == TRI_DATA_TRAIN, dataset->seed,
+                                  &transforms));
+    field->transforms = transforms;
+    if (tri_shape_equal(tri_transforms_shape(transforms), &channels)) return TRI_OK;
+    return tri_tree_fail(dataset->options->transform,
+                         "data.transform: inputs that are numbers in columns can be normalised, "
+                         "and have no height and width");
+}
+
 // Sets up the fields' transforms and sizes. This happens after the kind of data set (data.name) has
 // added its fields, because it depends on the fields' shapes.
 static tri_status finish_fields(tri_dataset *dataset) {
@@ -133,6 +152,9 @@ static tri_status finish_fields(tri_dataset *dataset) {
             field->transforms = transforms;
             field->field.shape = *tri_transforms_shape(transforms);
             is_used = true;
+        } else if (!is_used && has_columns(dataset, field)) {
+            TRI_TRY(transform_columns(dataset, field));
+            is_used = true;
         }
         int64_t elements = tri_shape_count(&field->field.shape);
         if (elements < 1 || elements > TRI_MAX_SAMPLE_ELEMENTS)
@@ -144,7 +166,8 @@ static tri_status finish_fields(tri_dataset *dataset) {
     }
     TRI_TRY(allow_left_out(dataset));
     if (!is_used)
-        return tri_tree_fail(list, "data.transform is for images, and this data set has none");
+        return tri_tree_fail(
+            list, "data.transform is for images and columns of inputs, and this data set has none");
     return TRI_OK;
 }
 

@@ -58,8 +58,16 @@ typedef struct tri_stored_field {
     tri_shape stored_shape; // shape of one sample in the files
     // Size of one sample in the files, in bytes; 0: it varies, and the shape has TRI_ANY_SIZE.
     size_t stored_bytes;
-    const tri_transforms *transforms; // NULL unless the field is `images`
+    // NULL unless the field is `images`, or `inputs` that are a list of numbers, which are
+    // normalised as the channels of an image of one pixel.
+    const tri_transforms *transforms;
 } tri_stored_field;
+
+// The shape that transforms see.
+static inline tri_shape tri_stored_image_shape(const tri_stored_field *field) {
+    return field->stored_shape.rank == 3 ? field->stored_shape
+                                         : tri_shape_of(field->stored_shape.dims[0], 1, 1);
+}
 
 struct tri_dataset {
     tri_arena *arena;

@@ -24,6 +24,18 @@ static const tri_option hdf5_rows[] = {
                     "field is the array of its name"),
 };
 
+static const tri_option csv_rows[] = {
+    TRI_OPTION_TREE(tri_data_options, fields, NULL,
+                    "columns by field: {labels: species}, {inputs: [a, b], targets: [c]}; by "
+                    "default `label` or `target`; all others are inputs"),
+    TRI_OPTION_STRING(tri_data_options, delimiter, "','", "what separates fields: , ; | or tab"),
+    TRI_OPTION_BOOL(tri_data_options, header, "true",
+                    "the first line names the columns; false: their names are 0, 1, ..."),
+    TRI_OPTION_TREE(tri_data_options, missing, "refuse",
+                    "empty fields, NA and NaN: refuse, or the number that they become, or such "
+                    "numbers by column: {age: 29.7}"),
+};
+
 static const tri_option synthetic_rows[] = {
     TRI_OPTION_INTS(tri_data_options, shape, "[1, 28, 28]", 1, TRI_MAX_SAMPLE_ELEMENTS, 0,
                     "sizes of one sample, e.g. [C, H, W]; for text see data.sequence"),
@@ -99,16 +111,45 @@ static tri_status check_file(const tri_data_options *data, const tri_tree *file,
                               : "");
 }
 
-static tri_status check_fields(const tri_tree *fields) {
+static bool is_name_list(const tri_tree *node) {
+    bool is_list = node->kind == TRI_TREE_LIST && node->count > 0;
+    for (int i = 0; is_list && i < node->count; i++)
+        is_list = node->items[i]->kind == TRI_TREE_SCALAR;
+    return is_list;
+}
+
+// Checks data.fields. A field of a table may have several columns.
+static tri_status check_fields(const tri_data_options *data) {
+    const tri_tree *fields = data->fields;
+    bool is_table = data->name && !strcmp(data->name, "csv");
     bool is_map = tri_tree_is_null(fields) ||
                   (fields->kind == TRI_TREE_MAP && fields->count <= TRI_MAX_DATA_FIELDS);
     for (int i = 0; is_map && !tri_tree_is_null(fields) && i < fields->count; i++)
-        is_map = fields->items[i]->kind == TRI_TREE_SCALAR;
+        is_map = fields->items[i]->kind == TRI_TREE_SCALAR ||
+                 (is_table && is_name_list(fields->items[i]));
     if (is_map) return TRI_OK;
     return tri_tree_fail(fields,
-                         "'data.fields' has to be a map from at most %d fields to names: "
+                         "'data.fields' has to be a map from at most %d fields to names%s: "
                          "{images: x, labels: y}",
-                         TRI_MAX_DATA_FIELDS);
+                         TRI_MAX_DATA_FIELDS, is_table ? ", or lists of them" : "");
+}
+
+// Checks the options of tables as text.
+static tri_status check_table(const tri_data_options *data) {
+    const tri_tree *missing = data->missing;
+    double number;
+    bool is_delimiter = !data->delimiter || !strcmp(data->delimiter, "tab") ||
+                        (strlen(data->delimiter) == 1 && !strpbrk(data->delimiter, "\"\r\n"));
+    if (!is_delimiter)
+        return TRI_FAIL(TRI_BAD_INPUT, "'data.delimiter' has to be one character, or tab");
+    bool is_rule = tri_tree_is_null(missing) || tri_tree_to_double(missing, &number) ||
+                   missing->kind == TRI_TREE_MAP ||
+                   (missing->kind == TRI_TREE_SCALAR && !strcmp(missing->text, "refuse"));
+    for (int i = 0; is_rule && missing && missing->kind == TRI_TREE_MAP && i < missing->count; i++)
+        is_rule = tri_tree_to_double(missing->items[i], &number);
+    if (is_rule) return TRI_OK;
+    return tri_tree_fail(missing, "'data.missing' has to be refuse, a number, or a map from "
+                                  "columns to numbers: {age: 29.7}");
 }
 
 static tri_status check(const void *options, const tri_tree *map) {
@@ -129,7 +170,8 @@ static tri_status check(const void *options, const tri_tree *map) {
         return tri_tree_fail(tri_tree_get(map, "val"),
                              "'data.val' names a file, and synthetic data "
                              "have none: use data.val_fraction");
-    TRI_TRY(check_fields(data->fields));
+    TRI_TRY(check_fields(data));
+    TRI_TRY(check_table(data));
     return tri_transforms_check(data->transform);
 }
 

@@ -20,11 +20,16 @@ typedef struct tri_data_options {
     tri_data_on_error on_error;
     int64_t workers;              // number of loader threads; 0: the training loop itself reads
     const tri_tree *transform;    // a list of transforms; NULL: none
-    const tri_tree *fields;       // a map from fields to arrays of an HDF5 file; NULL: none
+    const tri_tree *fields;       // a map from fields to arrays or columns of a file; NULL: none
     const tri_tree *extra_fields; // a map from names to types (fields.h); NULL: none
     const tri_tree *shapes;       // a map from fields to the sizes of one stored sample
     int64_t limit;    // only the first `limit` samples of the training files are used; 0: all
     int64_t sequence; // for text: number of tokens in each sample
+    // The members below are for the kind "csv".
+    const char *delimiter; // one character, or the word tab
+    bool header;           // the first record names the columns
+    // `refuse`, a number that stands for missing values, or a map from columns to such numbers.
+    const tri_tree *missing;
     // The members below are for the kind "tokens".
     tri_token_type dtype; // type of the token numbers in the files
     // The members below are for the kind "synthetic".

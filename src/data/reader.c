@@ -59,10 +59,10 @@ static bool is_unchanged(const tri_stored_field *field) {
 static tri_status finish_field(tri_reader *reader, const tri_stored_field *field, int64_t sample,
                                int64_t epoch, const tri_sample_value *value, void *out) {
     if (field->transforms) {
-        tri_image image =
-            field->stored_bytes
-                ? tri_image_of_planes(value->data, field->stored_dtype, &field->stored_shape)
-                : value->image;
+        tri_shape shape = tri_stored_image_shape(field);
+        tri_image image = field->stored_bytes
+                              ? tri_image_of_planes(value->data, field->stored_dtype, &shape)
+                              : value->image;
         return tri_transforms_apply(field->transforms, &image, sample, epoch,
                                     field->field.dtype == TRI_U8, &reader->memory, out);
     }

@@ -92,7 +92,6 @@ static const missing rows[] = {
     {"schedule.cycle_momentum", "true", NULL},
     {"data.name", "lmdb", ARRAYS},
     {"data.name", "parquet", ARRAYS},
-    {"data.name", "csv", ARRAYS},
     {"data.name", "jsonl", KINDS "; tokens reads plain text files, and numbers of tokens"},
     {"log.mlflow", NULL, "use log.tensorboard"},
 };

@@ -225,7 +225,7 @@ def check_other_kinds():
         "x.pt": (torch.getvalue(), "a PyTorch file", "safetensors.torch.save_file"),
         "old.pth": (old, "a PyTorch file", "safetensors.torch.save_file"),
         "x.pkl": (pickle.dumps({"images": [1]}), "a Python pickle", "numpy.savez"),
-        "x.csv": (b"label,pixel1,pixel2\n1,2,3\n", "CSV", "numpy.loadtxt"),
+        "x.csv": (b"label,pixel1,pixel2\n1,2,3\n", "CSV", "data.name=csv"),
         "x.h5": (b"\x89HDF\r\n\x1a\n" + bytes(99), "an HDF5 file", "data.name=hdf5"),
         "x.png": (b"\x89PNG\r\n\x1a\n" + bytes(99), "one PNG image", "[N, C, H, W]"),
         "x.jpg": (b"\xff\xd8\xff\xe0" + bytes(99), "one JPEG image", "[N, C, H, W]"),

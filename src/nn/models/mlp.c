@@ -20,10 +20,12 @@ static void autoencoder(tri_graph *g, const tri_batch *batch) {
 const tri_task tri_model_autoencoder = {
     .name = "autoencoder", .build = autoencoder, .fields = {MODEL_IMAGES_28, MODEL_LABELS}};
 
-// 784-512-512-10 with ReLU: the network of the first example of JAX's tutorials.
+// 784-512-512-10 with ReLU: the network of the first example of JAX's tutorials. Data without
+// images, such as tables, have inputs.
 static void mlp_jax(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "fc1");
-    tri_value x = tri_relu(g, tri_linear(g, "fc1", tri_flatten(g, batch->images), 512));
+    tri_value data = tri_flatten(g, batch->images.id ? batch->images : batch->inputs);
+    tri_value x = tri_relu(g, tri_linear(g, "fc1", data, 512));
     tri_block(g, "fc2");
     x = tri_relu(g, tri_linear(g, "fc2", x, 512));
     tri_block(g, "fc3");

@@ -1,0 +1,131 @@
+// Finds the columns of each field of a table: see columns.h for the rule.
+#include "data/columns.h"
+
+#include "base/option.h"
+#include "data/shapes.h"
+
+#include <string.h>
+
+typedef struct search {
+    tri_dataset *dataset;
+    const char *path;
+    const char *const *names;
+    int count;
+    bool *is_used; // by column
+    tri_columns *out;
+} search;
+
+static tri_status fail_unknown(const search *s, const char *name) {
+    const char *nearest = tri_option_nearest(name, s->names, s->count);
+    enum { MOST_NAMED = 12 };
+    char *all = tri_arena_strdup(s->dataset->arena, s->names[0]);
+    for (int i = 1; i < s->count && i < MOST_NAMED; i++)
+        all = tri_arena_printf(s->dataset->arena, "%s, %s", all, s->names[i]);
+    if (nearest)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: has no column '%s': did you mean '%s'?", s->path, name,
+                        nearest);
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: has no column '%s' (its columns: %s%s)", s->path, name, all,
+                    s->count > MOST_NAMED ? ", ..." : "");
+}
+
+static tri_status find_column(const search *s, const char *name, int *out) {
+    *out = -1;
+    for (int i = 0; i < s->count; i++) {
+        if (strcmp(s->names[i], name) != 0) continue;
+        if (*out >= 0)
+            return TRI_FAIL(TRI_BAD_INPUT, "%s: two columns are named '%s'", s->path, name);
+        *out = i;
+    }
+    if (*out < 0) return fail_unknown(s, name);
+    s->is_used[*out] = true;
+    return TRI_OK;
+}
+
+static tri_status new_field(const search *s, const char *name, int count, int **columns) {
+    tri_field_row row;
+    const tri_tree *extra = s->dataset->options->extra_fields;
+    if (s->out->count == TRI_MAX_DATA_FIELDS)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: more than %d fields", s->path, TRI_MAX_DATA_FIELDS);
+    if (!tri_field_find(extra, name, &row)) return tri_field_fail_name(extra, "data.fields", name);
+    *columns = TRI_NEW_ARRAY(s->dataset->arena, int, count);
+    s->out->fields[s->out->count++] =
+        (tri_field_columns){.row = row, .columns = *columns, .count = count};
+    return TRI_OK;
+}
+
+static tri_status add_one(const search *s, const char *field, const char *column) {
+    int *columns;
+    TRI_TRY(new_field(s, field, 1, &columns));
+    return find_column(s, column, &columns[0]);
+}
+
+static tri_status add_entry(const search *s, const tri_tree *entry) {
+    int *columns;
+    if (entry->kind == TRI_TREE_SCALAR) return add_one(s, entry->key, entry->text);
+    TRI_TRY(new_field(s, entry->key, entry->count, &columns));
+    s->out->fields[s->out->count - 1].is_list = true;
+    for (int i = 0; i < entry->count; i++)
+        TRI_TRY(find_column(s, entry->items[i]->text, &columns[i]));
+    return TRI_OK;
+}
+
+static bool has(const search *s, const char *field) {
+    for (int i = 0; i < s->out->count; i++)
+        if (!strcmp(s->out->fields[i].row.name, field)) return true;
+    return false;
+}
+
+// Without data.fields: the columns with usual names.
+static tri_status add_usual(const search *s) {
+    static const struct {
+        const char *column, *field;
+    } usual[] = {{"label", "labels"},   {"labels", "labels"},   {"class", "labels"},
+                 {"target", "targets"}, {"targets", "targets"}, {"image", "images"},
+                 {"images", "images"},  {"inputs", "inputs"},   {"input_ids", "input_ids"}};
+    for (int i = 0; i < s->count; i++)
+        for (size_t k = 0; k < sizeof usual / sizeof *usual; k++)
+            if (!strcmp(s->names[i], usual[k].column) && !has(s, usual[k].field))
+                TRI_TRY(add_one(s, usual[k].field, s->names[i]));
+    if (s->out->count > 0) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "%s: no column is named 'label' or 'target': name it, "
+                    "data.fields='{labels: %s}', or {targets: ...} for regression",
+                    s->path, s->names[s->count - 1]);
+}
+
+// The columns that belong to no field are the inputs.
+static tri_status add_others(const search *s) {
+    int count = 0, *columns;
+    for (int i = 0; i < s->count; i++) count += !s->is_used[i];
+    if (count == 0) return TRI_FAIL(TRI_BAD_INPUT, "%s: no column is left for inputs", s->path);
+    TRI_TRY(new_field(s, "inputs", count, &columns));
+    s->out->fields[s->out->count - 1].is_list = true;
+    for (int i = 0, k = 0; i < s->count; i++)
+        if (!s->is_used[i]) columns[k++] = i;
+    return TRI_OK;
+}
+
+tri_status tri_columns_find(tri_dataset *dataset, const char *path, const char *const *names,
+                            int count, tri_columns *out) {
+    const tri_tree *fields = dataset->options->fields;
+    search s = {.dataset = dataset, .path = path, .names = names, .count = count, .out = out};
+    *out = (tri_columns){0};
+    s.is_used = TRI_NEW_ARRAY(dataset->arena, bool, count);
+    if (tri_tree_is_null(fields)) TRI_TRY(add_usual(&s));
+    for (int i = 0; !tri_tree_is_null(fields) && i < fields->count; i++)
+        TRI_TRY(add_entry(&s, fields->items[i]));
+    if (has(&s, "inputs") || has(&s, "images") || has(&s, "input_ids")) return TRI_OK;
+    return add_others(&s);
+}
+
+tri_shape tri_columns_shape(const tri_dataset *dataset, const tri_field_columns *field) {
+    tri_shapes declared;
+    if (tri_shapes_read(dataset->options->shapes, &declared) == TRI_OK)
+        for (int i = 0; i < declared.count; i++)
+            if (!strcmp(declared.names[i], field->row.name) &&
+                tri_shape_count(&declared.shapes[i]) == field->count)
+                return declared.shapes[i];
+    if (!strcmp(field->row.name, "images")) return tri_shape_of(1, 1, field->count);
+    if (!field->is_list && field->row.min_rank == 0) return (tri_shape){0};
+    return (tri_shape){.rank = 1, .dims = {field->count}};
+}

@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""Tables as data: what Python's csv module writes is read as it was written, classes by number or
+by name; a network learns from it; what is damaged or missing is refused by line and column.
+
+usage: test_tables.py BUILD_FOLDER
+"""
+import csv
+import json
+import os
+import random
+import struct
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import TRIREME, check_all, check_refused, entries, run, train  # noqa: E402
+
+RECIPE = "recipes/mlp-jax.yaml"
+folder = None
+
+
+def path(name):
+    return os.path.join(folder, name)
+
+
+def put(name, data):
+    with open(path(name), "wb") as file:
+        file.write(data)
+
+
+def put_csv(name, rows, **how):
+    with open(path(name), "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, **how).writerows(rows)
+
+
+def dump(*words, count, split="train"):
+    """The tensors of `data dump`, each as its shape and values."""
+    out = path("out.safetensors")
+    run([TRIREME, "data", "dump", RECIPE, "data.name=csv", f"data.path={folder}", *words,
+         f"--split={split}", f"--count={count}", f"--out={out}"])
+    with open(out, "rb") as file:
+        data = file.read()
+    size, = struct.unpack("<Q", data[:8])
+    tensors = {}
+    for name, entry in json.loads(data[8:8 + size]).items():
+        begin, end = (8 + size + offset for offset in entry["data_offsets"])
+        kind = {"F32": "f", "I64": "q"}[entry["dtype"]]
+        tensors[name] = entry["shape"], list(memoryview(data[begin:end]).cast(kind))
+    return tensors
+
+
+def refused(*words, parts):
+    check_refused(train("mlp-jax", path("run"), "data.name=csv", f"data.path={folder}", *words),
+                  path("run"), parts)
+
+
+SPECIES = ["virginica", "setosa", "versi,color", 'the "fourth"', "two\nlines"]
+
+
+def flowers(count, seed):
+    """Rows of four numbers around those of one of five species, whose name comes last."""
+    source = random.Random(seed)
+    rows = [["sepal length", "sepal, width", "petal", "w", "species"]]
+    for _ in range(count):
+        kind = source.randrange(len(SPECIES))
+        rows.append([round(source.gauss(kind * (i + 1), 0.2), 3) for i in range(4)] +
+                    [SPECIES[kind]])
+    return rows
+
+
+def check_written_by_python():
+    """Quotes, delimiters, line ends, a byte order mark: the same numbers and classes."""
+    rows = flowers(40, 1)
+    number = {name: i for i, name in enumerate(sorted(SPECIES))}
+    wanted = struct.unpack("160f", struct.pack("160f", *(x for row in rows[1:] for x in row[:4])))
+    ways = [({}, ","), ({"quoting": csv.QUOTE_ALL, "lineterminator": "\n"}, ","),
+            ({"delimiter": ";", "quoting": csv.QUOTE_NONNUMERIC}, ";"),
+            ({"delimiter": "\t"}, "tab")]
+    for how, delimiter in ways:
+        put_csv("t.csv", rows, **how)
+        words = ["data.train=t.csv", "data.fields={labels: species}",
+                 f"data.delimiter='{delimiter}'"]
+        tensors = dump(*words, count=40)
+        assert tensors["inputs"] == ([40, 4], list(wanted)), how
+        assert tensors["labels"] == ([40], [number[row[4]] for row in rows[1:]]), how
+    with open(path("t.csv"), "rb") as file:
+        data = file.read()
+    put("b.csv", b"\xef\xbb\xbf" + data.rstrip(b"\r\n").replace(b"\r\n", b"\r\n\r\n\n", 1))
+    assert dump(*words, "data.train=b.csv", count=40) == tensors
+    # Any sample is found by its number.
+    last = dump(*words, "data.train=b.csv", "--first=39", count=1)
+    assert last["inputs"][1] == list(wanted[156:])
+
+
+def check_fields():
+    """Columns by name or position, lists of them, regression, pixels in the shape of images."""
+    put("n.csv", b"a,b,target\n1,2,3\n4,5,6\n")
+    assert dump("data.train=n.csv", count=2) == {"inputs": ([2, 2], [1, 2, 4, 5]),
+                                                 "targets": ([2, 1], [3, 6])}
+    words = ["data.train=n.csv", "data.fields={inputs: [b, a], targets: [a, target]}"]
+    assert dump(*words, count=2) == {"inputs": ([2, 2], [2, 1, 5, 4]),
+                                     "targets": ([2, 2], [1, 3, 4, 6])}
+    put("h.csv", b"7,1,2,3,4\n0,5,6,7,8\n")
+    words = ["data.train=h.csv", "data.header=false", "data.shapes={images: [1, 2, 2], labels: []}",
+             "data.fields={labels: 0, images: [1, 2, 3, 4]}"]
+    assert dump(*words, count=2) == {"images": ([2, 1, 2, 2], [1, 2, 3, 4, 5, 6, 7, 8]),
+                                     "labels": ([2], [7, 0])}
+
+
+def check_normalize():
+    """`normalize` takes a mean and a standard deviation of each column, which `data check` has."""
+    put_csv("t.csv", flowers(40, 1))
+    words = ["data.train=t.csv", "data.fields={labels: species}"]
+    done = run([TRIREME, "data", "check", RECIPE, "data.name=csv", f"data.path={folder}", *words,
+                "--json"])
+    fields = {field["name"]: field for field in json.loads(done.stdout)["fields"]}
+    columns = fields["inputs"]["channels"]
+    mean, std = ([column[key] for column in columns] for key in ("mean", "std"))
+    words.append(f"data.transform=[normalize: {{mean: {mean}, std: {std}}}]")
+    values = dump(*words, count=40)["inputs"][1]
+    for i in range(4):
+        column = values[i::4]
+        assert abs(sum(column)) < 1e-3 and abs(sum(x * x for x in column) / 40 - 1) < 1e-3, i
+    refused(*words[:2], "data.transform=[normalize: {mean: [1, 2], std: 1}]", parts=["normalize"])
+    refused(*words[:2], "data.transform=[resize: 3]", parts=["data.transform"])
+
+
+def check_learns():
+    """Test data have the numbers of the training data's classes, also if some are missing."""
+    put_csv("t.csv", flowers(300, 1))
+    test = flowers(100, 2)
+    put_csv("e.csv", [row for row in test if row[4] != SPECIES[1]])
+    run(train("mlp-jax", path("learned"), "data.name=csv", f"data.path={folder}",
+              "data.train=t.csv", "data.test=e.csv", "data.fields={labels: species}",
+              "model.num_classes=5", "batch.global=30", "trainer.max_epochs=15",
+              "optimizer={name: adam, lr: 0.001}", "log.tensorboard=false"))
+    best = max(float(line["accuracy"]) for line in entries(path("learned"), "val"))
+    assert best > 0.95, best
+
+
+def check_missing():
+    """Missing values are refused, or become what the recipe says."""
+    put("m.csv", b"age,fare,label\n,1,0\n3,NA,1\n4,2,1\n")
+    refused("data.train=m.csv", parts=["m.csv:2", "'age'", "data.missing"])
+    refused("data.train=m.csv", "data.missing={age: 9}", parts=["m.csv:3", "'fare'"])
+    refused("data.train=m.csv", "data.missing={nope: 9}", parts=["'nope'"])
+    refused("data.train=m.csv", "data.missing=zero", parts=["data.missing"])
+    assert dump("data.train=m.csv", "data.missing={age: 9.5, fare: -1}",
+                count=3)["inputs"][1] == [9.5, 1, 3, -1, 4, 2]
+    assert dump("data.train=m.csv", "data.missing=0", count=3)["inputs"][1] == [0, 1, 3, 0, 4, 2]
+
+
+def check_refuses():
+    good = b"a,b,label\n1,2,0\n3,4,1\n"
+    rows = {
+        "short.csv": (b"a,b,label\n1,2,0\n1,2\n", ["short.csv:3", "2 fields"]),
+        "word.csv": (b"a,b,label\n1,two,0\n", ["word.csv:2", "'b'", "'two'"]),
+        "hex.csv": (b"a,b,label\n1,0x10,0\n", ["hex.csv:2", "'0x10'"]),
+        "inf.csv": (b"a,b,label\n1,inf,0\n", ["inf.csv:2", "'inf'"]),
+        "large.csv": (b"a,b,label\n1,1e39,0\n", ["large.csv:2", "'1e39'"]),
+        "open.csv": (b'a,b,label\n1,"2,0\n3,4,1\n', ["open.csv:2", "quote"]),
+        "tail.csv": (b'a,b,label\n1,"2"x,0\n', ["tail.csv:2", "quote"]),
+        "nul.csv": (b"a,b,label\n1,2\0,0\n", ["nul.csv"]),
+        "half.csv": (b"a,b,label\n1,2,0.5\n", ["half.csv:2", "'0.5'"]),
+        "less.csv": (b"a,b,label\n1,2,-3\n", ["less.csv:2", "'-3'"]),
+        "mixed.csv": (b"a,b,label\n1,2,0\n1,2,dog\n", ["mixed.csv:3", "'dog'"]),
+        "other.csv": (b"a,b,label\n1,2,dog\n1,2,7\n", ["other.csv:3", "'7'"]),
+        "empty.csv": (b"", ["empty.csv"]),
+        "header.csv": (b"a,b,label\n\n", ["header.csv", "no samples"]),
+        "twice.csv": (b"a,a,label\n1,2,0\n", ["twice.csv"]),
+        "none.csv": (b"a,b,c\n1,2,0\n", ["none.csv", "data.fields"]),
+    }
+    for name, (data, parts) in rows.items():
+        put(name, data)
+        words = ["data.fields={inputs: [a], labels: label}"] if name == "twice.csv" else []
+        refused(f"data.train={name}", *words, parts=parts)
+    put("good.csv", good)
+    refused("data.train=good.csv", "data.fields={labels: lable}", parts=["'lable'", "'label'"])
+    refused("data.train=good.csv", "data.delimiter=ab", parts=["data.delimiter"])
+    refused("data.train=nope.csv", parts=["nope.csv"])
+    put("test.csv", b"b,a,label\n1,2,0\n")
+    refused("data.train=good.csv", "data.test=test.csv", parts=["test.csv", "data.fields"])
+    put("names.csv", b"a,b,label\n1,2,cat\n1,2,dog\n")
+    put("test.csv", b"a,b,label\n1,2,cow\n")
+    refused("data.train=names.csv", "data.test=test.csv", parts=["test.csv:2", "'cow'"])
+
+
+def check_left_out():
+    """With data.on_error=skip, damaged lines are left out of the loss, and named."""
+    put("d.csv", b"a,b,label\n1,2,0\n1,x,1\n3\n3,4,1\n5,6,\n")
+    refused("data.train=d.csv", parts=["d.csv:3"])
+    words = ["data.train=d.csv", "data.on_error=skip"]
+    assert dump(*words, count=5)["labels"][1] == [0, -100, -100, 1, -100]
+    done = run(train("mlp-jax", path("left"), "data.name=csv", f"data.path={folder}", *words,
+                     "data.test=d.csv", "batch.global=5", "trainer.max_epochs=1",
+                     "log.tensorboard=false"))
+    for line in (3, 4, 6):
+        assert f"d.csv:{line}:" in done.stderr, done.stderr
+
+
+def main():
+    global folder
+    with tempfile.TemporaryDirectory(prefix="trireme-tables-") as folder:
+        failed = check_all((check_written_by_python, check_fields, check_normalize, check_learns,
+                            check_missing, check_refuses, check_left_out))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
