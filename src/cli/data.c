@@ -44,6 +44,13 @@ static tri_tree *field_tree(tri_arena *arena, const tri_data_summary *s) {
     return map;
 }
 
+static tri_tree *damage_tree(tri_arena *arena, const tri_data_damage *d) {
+    tri_tree *map = tri_tree_map(arena);
+    if (d->sample != TRI_CHECK_NO_SAMPLE) tri_tree_put_int(arena, map, "sample", d->sample);
+    tri_tree_put_string(arena, map, "reason", d->reason);
+    return map;
+}
+
 static void print_json(const char *split, const tri_data_report *r) {
     tri_arena *arena = tri_arena_create(NULL, "report");
     tri_tree *map = tri_tree_map(arena);
@@ -62,6 +69,12 @@ static void print_json(const char *split, const tri_data_report *r) {
     tri_tree_put(arena, map, "fields", fields);
     tri_tree_put_string(arena, map, "shapes", r->shapes);
     tri_tree_put(arena, map, "warnings", warnings);
+    tri_tree *damages = tri_tree_list(arena);
+    for (const tri_data_damage *d = r->damages; d; d = d->next)
+        tri_tree_append(arena, damages, damage_tree(arena, d));
+    tri_tree_put_int(arena, map, "damaged", r->damaged);
+    tri_tree_put_int(arena, map, "left_out", r->left_out);
+    tri_tree_put(arena, map, "damages", damages);
     printf("%s\n", tri_json_emit(arena, map));
     tri_arena_destroy(arena);
 }
@@ -83,6 +96,23 @@ static void print_field(const tri_data_summary *s) {
                s->first.mean);
 }
 
+static void print_damages(const tri_data_report *r) {
+    enum { MOST_NAMED = 20 };
+    if (!r->damaged) return;
+    printf("  damaged: %s", tri_counted(r->damaged, "sample"));
+    if (r->left_out)
+        printf(", of which training leaves out %lld (data.on_error)", (long long)r->left_out);
+    printf("\n");
+    int named = 0;
+    for (const tri_data_damage *d = r->damages; d && named < MOST_NAMED; d = d->next, named++)
+        if (d->sample == TRI_CHECK_NO_SAMPLE)
+            printf("    %s\n", d->reason);
+        else
+            printf("    sample %lld: %s\n", (long long)d->sample, d->reason);
+    if (r->damaged > named)
+        printf("    %lld more; --json lists them\n", (long long)(r->damaged - named));
+}
+
 // Prints what the model gets, after the transforms.
 static void print_text(const char *split, const tri_data_report *r) {
     printf("%s: %s", split, tri_counted(r->samples, "sample"));
@@ -97,13 +127,27 @@ static void print_text(const char *split, const tri_data_report *r) {
             printf(" %lld", (long long)r->histogram[i]);
         printf("%s\n", r->classes > TRI_CHECK_CLASSES ? " ..." : "");
     }
-    printf("  data.shapes: %s\n", r->shapes);
+    if (r->shapes[0]) printf("  data.shapes: %s\n", r->shapes);
     for (int i = 0; i < r->warning_count; i++) printf("  warning: %s\n", r->warnings[i]);
+    print_damages(r);
 }
 
-// Fails if there are values from which no model can learn. It runs after printing, so that the
-// report is complete.
-static tri_status judge(const char *split, const tri_data_report *r) {
+// Fails if a run would end at a damaged sample. Both functions run after all splits are printed,
+// so that the report is complete.
+static tri_status judge_damage(const char *split, const tri_data_report *r) {
+    if (!r->refused) return TRI_OK;
+    if (r->refused->sample == TRI_CHECK_NO_SAMPLE)
+        return TRI_FAIL(TRI_CORRUPT, "%s data: %s", split, r->refused->reason);
+    char others[64] = "";
+    if (r->damaged - r->left_out > 1)
+        snprintf(others, sizeof others, ", and %s more",
+                 tri_counted(r->damaged - r->left_out - 1, "sample"));
+    return TRI_FAIL(TRI_CORRUPT, "%s data: sample %lld%s: %s", split, (long long)r->refused->sample,
+                    others, r->refused->reason);
+}
+
+// Fails if there are values from which no model can learn.
+static tri_status judge_values(const char *split, const tri_data_report *r) {
     for (int i = 0; i < r->field_count; i++)
         if (r->fields[i].not_finite > 0)
             return TRI_FAIL(TRI_NOT_FINITE,
@@ -114,25 +158,28 @@ static tri_status judge(const char *split, const tri_data_report *r) {
     return TRI_OK;
 }
 
-static tri_status check(const tri_recipe *recipe, bool json) {
-    static const struct {
-        tri_data_split split;
-        const char *name;
-    } splits[] = {{TRI_DATA_TRAIN, "train"}, {TRI_DATA_VAL, "val"}, {TRI_DATA_TEST, "test"}};
-    tri_status verdict = TRI_OK;
-    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
-        tri_data_report report;
-        if (!tri_data_has(&recipe->data, splits[i].split)) continue;
-        TRI_TRY(tri_data_check(&recipe->data, splits[i].split, (uint64_t)recipe->seed, &report));
-        (json ? print_json : print_text)(splits[i].name, &report);
-        if (verdict == TRI_OK) verdict = judge(splits[i].name, &report);
+static tri_status check(tri_arena *arena, const tri_recipe *recipe, bool json) {
+    enum { SPLITS = 3 };
+    static const char *const names[SPLITS] = {
+        [TRI_DATA_TRAIN] = "train", [TRI_DATA_VAL] = "val", [TRI_DATA_TEST] = "test"};
+    tri_data_report *reports = TRI_NEW_ARRAY(arena, tri_data_report, SPLITS);
+    for (int i = 0; i < SPLITS; i++) {
+        if (!tri_data_has(&recipe->data, (tri_data_split)i)) continue;
+        TRI_TRY(tri_data_check(arena, &recipe->data, (tri_data_split)i, (uint64_t)recipe->seed,
+                               &reports[i]));
+        (json ? print_json : print_text)(names[i], &reports[i]);
     }
-    return verdict;
+    for (int i = 0; i < SPLITS; i++) TRI_TRY(judge_damage(names[i], &reports[i]));
+    for (int i = 0; i < SPLITS; i++) TRI_TRY(judge_values(names[i], &reports[i]));
+    return TRI_OK;
 }
 
 static tri_status run_check(const cli_arguments *a, const char *path, const tri_recipe *recipe) {
     (void)path;
-    return check(recipe, cli_has(a, "json"));
+    tri_arena *arena = tri_arena_create(NULL, "check");
+    tri_status status = check(arena, recipe, cli_has(a, "json"));
+    tri_arena_destroy(arena);
+    return status;
 }
 
 static tri_status list(const cli_arguments *a) {
@@ -190,10 +237,7 @@ static int run(const cli_context *context, int argc, char **argv) {
     if (verb->on_recipe && a.count < 2)
         return cli_usage(&cli_data, "data %s: which recipe?", verb->name);
     tri_status status = verb->on_recipe ? run_on_recipe(context, verb, &a) : verb->on_words(&a);
-    if (status == TRI_OK) return 0;
-    code = cli_fail(status);
-    // Damaged data are a finding of the check and not bad input, so the exit code is 1 and not 2.
-    return status == TRI_CORRUPT && verb->on_recipe == run_check ? 1 : code;
+    return status == TRI_OK ? 0 : cli_fail(status);
 }
 
 static const cli_flag flags[] = {

@@ -44,7 +44,8 @@ static int channel_count(const tri_data_field *field) {
                                                      : TRI_CHECK_CHANNELS;
 }
 
-static void add_sample(sums *to, const tri_data_field *field, int64_t sample, const void *data) {
+static void add_sample(sums *to, const tri_data_field *field, int64_t sample, bool is_first,
+                       const void *data) {
     int64_t count = tri_shape_count(&field->shape), channels = channel_count(field);
     int64_t plane = channels ? count / field->shape.dims[0] : count, before = to->all.not_finite;
     const float *floats = data;
@@ -54,7 +55,7 @@ static void add_sample(sums *to, const tri_data_field *field, int64_t sample, co
         if (!is_float && numbers[i] == TRI_IGNORED_LABEL) continue;
         double value = is_float ? (double)floats[i] : (double)numbers[i];
         add_value(&to->all, value);
-        if (sample == 0) add_value(&to->first, value);
+        if (is_first) add_value(&to->first, value);
         if (channels && i / plane < channels) add_value(&to->channel[i / plane], value);
     }
     if (to->first_not_finite < 0 && to->all.not_finite > before) to->first_not_finite = sample;
@@ -142,14 +143,54 @@ static void count_classes(const tri_data_field *field, const int64_t *numbers, i
         if (numbers[i] >= 0) classes[numbers[i]]++;
 }
 
+// The damages so far.
+typedef struct damage_list {
+    tri_arena *arena;
+    const tri_data_options *options;
+    tri_data_report *report;
+    tri_data_damage *last;
+} damage_list;
+
+// Whether the failure is due to one sample, so that the others are worth reading.
+static bool is_damage(tri_status status) {
+    return status == TRI_CORRUPT || status == TRI_BAD_INPUT || status == TRI_NOT_FOUND;
+}
+
+// Adds a sample that could not be read, with the error message.
+static void add_damage(damage_list *list, int64_t sample, tri_status status) {
+    tri_data_report *report = list->report;
+    bool is_left_out = status == TRI_CORRUPT && sample != TRI_CHECK_NO_SAMPLE &&
+                       list->options->on_error == TRI_DATA_SKIP;
+    report->damaged++;
+    if (is_left_out) report->left_out++;
+    bool is_first_refused = !is_left_out && !report->refused;
+    if (report->damaged > TRI_CHECK_DAMAGES && !is_first_refused) return;
+    tri_data_damage *damage = TRI_NEW(list->arena, tri_data_damage);
+    *damage = (tri_data_damage){.sample = sample,
+                                .reason = tri_arena_printf(list->arena, "%s", tri_error_message())};
+    if (is_first_refused) report->refused = damage;
+    if (list->last)
+        list->last->next = damage;
+    else
+        report->damages = damage;
+    list->last = damage;
+}
+
 static tri_status read_all(const tri_dataset *dataset, int labels, const reading *buffers,
-                           tri_data_report *out) {
+                           damage_list *damages) {
+    tri_data_report *out = damages->report;
     out->samples = tri_dataset_samples(dataset);
     out->field_count = tri_dataset_field_count(dataset);
     for (int64_t sample = 0; sample < out->samples; sample++) {
-        TRI_TRY(tri_reader_read(buffers->reader, sample, 0, buffers->sample));
+        tri_status status = tri_reader_try(buffers->reader, sample, 0, buffers->sample);
+        if (is_damage(status)) {
+            add_damage(damages, sample, status);
+            continue;
+        }
+        TRI_TRY(status);
+        bool is_first = sample == out->damaged; // all before it are damaged
         for (int i = 0; i < out->field_count; i++)
-            add_sample(&buffers->fields[i], tri_dataset_field(dataset, i), sample,
+            add_sample(&buffers->fields[i], tri_dataset_field(dataset, i), sample, is_first,
                        buffers->sample[i]);
         if (labels >= 0)
             count_classes(tri_dataset_field(dataset, labels), buffers->sample[labels],
@@ -164,20 +205,27 @@ static tri_status read_all(const tri_dataset *dataset, int labels, const reading
     return TRI_OK;
 }
 
-tri_status tri_data_check(const tri_data_options *options, tri_data_split split, uint64_t seed,
-                          tri_data_report *out) {
-    *out = (tri_data_report){0};
-    tri_dataset *dataset;
-    TRI_TRY(tri_dataset_open(options, split, seed, &dataset));
+static tri_status check_opened(const tri_dataset *dataset, damage_list *damages) {
     int labels = tri_dataset_find(dataset, "labels");
-    tri_arena *arena = tri_arena_create(NULL, "check");
-    snprintf(out->shapes, sizeof out->shapes, "%s", tri_dataset_shapes(dataset, arena));
-    tri_arena_destroy(arena);
+    snprintf(damages->report->shapes, sizeof damages->report->shapes, "%s",
+             tri_dataset_shapes(dataset, damages->arena));
+    TRI_TRY(tri_dataset_verify(dataset));
     reading buffers = {0};
     tri_status status = allocate(dataset, labels, &buffers);
-    if (status == TRI_OK) status = tri_dataset_verify(dataset);
-    if (status == TRI_OK) status = read_all(dataset, labels, &buffers, out);
+    if (status == TRI_OK) status = read_all(dataset, labels, &buffers, damages);
     free_reading(&buffers);
-    tri_dataset_close(dataset);
     return status;
+}
+
+tri_status tri_data_check(tri_arena *arena, const tri_data_options *options, tri_data_split split,
+                          uint64_t seed, tri_data_report *out) {
+    *out = (tri_data_report){0};
+    damage_list damages = {.arena = arena, .options = options, .report = out};
+    tri_dataset *dataset;
+    tri_status status = tri_dataset_open(options, split, seed, &dataset);
+    if (status == TRI_OK) status = check_opened(dataset, &damages);
+    tri_dataset_close(dataset);
+    if (status != TRI_CORRUPT) return status;
+    add_damage(&damages, TRI_CHECK_NO_SAMPLE, status);
+    return TRI_OK;
 }

@@ -6,7 +6,13 @@
 #include "base/limits.h"
 #include "data/dataset.h"
 
-enum { TRI_CHECK_CHANNELS = 64, TRI_CHECK_CLASSES = 20, TRI_CHECK_WARNINGS = 4 };
+enum {
+    TRI_CHECK_CHANNELS = 64,
+    TRI_CHECK_CLASSES = 20,
+    TRI_CHECK_WARNINGS = 4,
+    TRI_CHECK_DAMAGES = 100000, // so many damaged samples are named; the others are counted
+    TRI_CHECK_NO_SAMPLE = -1,
+};
 
 // Range, mean and standard deviation of finite values as the model gets them: after conversion and
 // transforms, without ignored labels. All zero if there are no such values.
@@ -27,6 +33,13 @@ typedef struct tri_data_summary {
     tri_data_range channel[TRI_CHECK_CHANNELS];
 } tri_data_summary;
 
+// A sample that cannot be read.
+typedef struct tri_data_damage {
+    int64_t sample;     // its number in the split; TRI_CHECK_NO_SAMPLE: the data cannot be opened
+    const char *reason; // begins with the file's name
+    struct tri_data_damage *next;
+} tri_data_damage;
+
 typedef struct tri_data_report {
     int64_t samples;
     char shapes[512]; // a value for the recipe's data.shapes that is right for these data
@@ -39,11 +52,16 @@ typedef struct tri_data_report {
     int64_t histogram[TRI_CHECK_CLASSES];
     int warning_count;
     char warnings[TRI_CHECK_WARNINGS][512]; // likely mistakes, and what to do about them
+    // Number of samples that cannot be read. The other figures are those of the rest.
+    int64_t damaged;
+    int64_t left_out;               // how many of them a run leaves out (data.on_error: skip)
+    const tri_data_damage *damages; // in the order of the samples; in the arena of tri_data_check
+    const tri_data_damage *refused; // the first one that ends a run; NULL: there is none
 } tri_data_report;
 
-// Opens the data of the split, verifies the checksums of its files, and reads every sample. Fails
-// at the first sample that cannot be read.
-tri_status tri_data_check(const tri_data_options *options, tri_data_split split, uint64_t seed,
-                          tri_data_report *out);
+// Opens the data of the split, verifies the checksums of its files, and reads every sample. Lists
+// what is damaged. Fails if the recipe does not fit the data, or if a file system does not work.
+tri_status tri_data_check(tri_arena *arena, const tri_data_options *options, tri_data_split split,
+                          uint64_t seed, tri_data_report *out);
 
 #endif

@@ -92,6 +92,8 @@ void tri_reader_destroy(tri_reader *reader); // NULL allowed
 // data.on_error: skip, is left out: it becomes zeros with labels of -100, which losses and metrics
 // do not count.
 tri_status tri_reader_read(tri_reader *reader, int64_t sample, int64_t epoch, void *const *out);
+// The same, but a damaged sample always ends with TRI_CORRUPT.
+tri_status tri_reader_try(tri_reader *reader, int64_t sample, int64_t epoch, void *const *out);
 // Verifies the checksums that the files contain, unless opening has done so. (Opening skips this
 // where it would take long.)
 tri_status tri_dataset_verify(const tri_dataset *dataset);

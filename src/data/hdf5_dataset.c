@@ -188,4 +188,5 @@ const tri_dataset_kind tri_dataset_hdf5 = {
     .close = hdf5_close,
     .read = hdf5_read,
     .has_test = hdf5_has_test,
+    .is_decoded = true,
 };

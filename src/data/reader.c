@@ -72,6 +72,24 @@ static tri_status finish_field(tri_reader *reader, const tri_stored_field *field
     return TRI_OK;
 }
 
+tri_status tri_reader_try(tri_reader *reader, int64_t sample, int64_t epoch, void *const *out) {
+    const tri_dataset *dataset = reader->dataset;
+    TRI_ASSERT(sample >= 0 && sample < dataset->samples);
+    sample = tri_dataset_file_sample(dataset, sample);
+    tri_sample_value values[TRI_MAX_DATA_FIELDS];
+    for (int i = 0; i < dataset->field_count; i++)
+        values[i].buffer = is_unchanged(&dataset->fields[i])
+                               ? out[i]
+                               : (char *)reader->stored.data + reader->offsets[i];
+    tri_status status = dataset->kind->read(dataset, reader->worker, sample, values);
+    if (status == TRI_CORRUPT && !dataset->kind->is_decoded)
+        return tri_status_context(TRI_IO, "a data file was changed while it was in use");
+    TRI_TRY(status);
+    for (int i = 0; i < dataset->field_count; i++)
+        TRI_TRY(finish_field(reader, &dataset->fields[i], sample, epoch, &values[i], out[i]));
+    return TRI_OK;
+}
+
 // Fills the sample with zeros, and its labels with -100.
 static void leave_out(const tri_dataset *dataset, void *const *out) {
     enum { MOST_NAMED = 10 };
@@ -91,22 +109,8 @@ static void leave_out(const tri_dataset *dataset, void *const *out) {
 
 tri_status tri_reader_read(tri_reader *reader, int64_t sample, int64_t epoch, void *const *out) {
     const tri_dataset *dataset = reader->dataset;
-    TRI_ASSERT(sample >= 0 && sample < dataset->samples);
-    sample = tri_dataset_file_sample(dataset, sample);
-    tri_sample_value values[TRI_MAX_DATA_FIELDS];
-    for (int i = 0; i < dataset->field_count; i++)
-        values[i].buffer = is_unchanged(&dataset->fields[i])
-                               ? out[i]
-                               : (char *)reader->stored.data + reader->offsets[i];
-    tri_status status = dataset->kind->read(dataset, reader->worker, sample, values);
-    if (status == TRI_CORRUPT && !dataset->kind->is_decoded)
-        return tri_status_context(TRI_IO, "a data file was changed while it was in use");
-    if (status == TRI_CORRUPT && dataset->options->on_error == TRI_DATA_SKIP) {
-        leave_out(dataset, out);
-        return TRI_OK;
-    }
-    TRI_TRY(status);
-    for (int i = 0; i < dataset->field_count; i++)
-        TRI_TRY(finish_field(reader, &dataset->fields[i], sample, epoch, &values[i], out[i]));
+    tri_status status = tri_reader_try(reader, sample, epoch, out);
+    if (status != TRI_CORRUPT || dataset->options->on_error != TRI_DATA_SKIP) return status;
+    leave_out(dataset, out);
     return TRI_OK;
 }

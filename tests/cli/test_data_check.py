@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`data check` shows what the model gets and warns of likely mistakes. It ends with exit code 1 for
-data that no model can learn from.
+"""`data check` shows what the model gets, warns of likely mistakes, and lists what is damaged. It
+ends with exit code 2 for damaged data, and with 1 for values that no model can learn from.
 
 usage: test_data_check.py BUILD_FOLDER
 """
@@ -9,7 +9,9 @@ import math
 import os
 import struct
 import sys
+import tarfile
 import tempfile
+import zlib
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
@@ -39,8 +41,8 @@ def check(*words, code=0, kind="tensors"):
                 *words], code=code)
 
 
-def report(*words):
-    return [json.loads(line) for line in check(*words, "--json").stdout.splitlines()]
+def report(*words, **how):
+    return [json.loads(line) for line in check(*words, "--json", **how).stdout.splitlines()]
 
 
 def check_shown():
@@ -99,7 +101,7 @@ def check_warnings():
 
 
 def check_bad():
-    """Exit code 1 if the data were read and are bad, 2 if they could not be read."""
+    """Exit code 1 if the data were read and have such values, 2 if they could not be read."""
     for value in (math.nan, math.inf, -math.inf):
         values = [0.5] * 12
         values[7] = value
@@ -117,16 +119,79 @@ def check_bad():
         whole = file.read()
     with open(os.path.join(folder, "cut"), "wb") as file:
         file.write(whole[:-3])
-    done = check("data.train=cut", code=1)
-    assert len(done.stderr.splitlines()) == 1 and "cut" in done.stderr, done.stderr
+    # A file that is damaged as a whole is found when it is opened; the other splits are still read.
+    for files in (("cut", "good"), ("good", "cut")):
+        words = f"data.train={files[0]}", f"data.test={files[1]}"
+        done = check(*words, code=2)
+        assert len(done.stderr.splitlines()) == 1 and "cut" in done.stderr, done.stderr
+        splits = report(*words, code=2)
+        assert [s["damaged"] for s in splits] == [name == "cut" for name in files], splits
+        assert "sample" not in splits[files.index("cut")]["damages"][0], splits
     assert "nowhere" in check("data.train=nowhere", code=2).stderr
     assert "data.trian" in check("data.trian=good", code=2).stderr
+
+
+def expect_damaged(kind, words, samples, parts, all_samples):
+    """These samples are listed, one line on standard error names the first, and skip passes."""
+    text = check(*words, kind=kind, code=2)
+    lines = text.stderr.splitlines()
+    assert len(lines) == 1 and f"sample {samples[0]}" in lines[0], lines
+    assert all(part in lines[0] for part in parts), lines
+    listed = [line for line in text.stdout.splitlines() if line.startswith("    sample ")]
+    assert len(listed) == min(20, len(samples)), text.stdout
+    assert (f"{len(samples) - 20} more" in text.stdout) == (len(samples) > 20), text.stdout
+    train = report(*words, kind=kind, code=2)[0]
+    assert train["samples"] == all_samples and train["damaged"] == len(samples), train
+    assert [damage["sample"] for damage in train["damages"]] == samples, train
+    assert all(part in train["damages"][0]["reason"] for part in parts), train
+    assert train["left_out"] == 0, train
+    assert (train["fields"][0]["mean"] > 0) == (len(samples) < all_samples), train
+    train = report(*words, "data.on_error=skip", kind=kind)[0]
+    assert train["left_out"] == train["damaged"] == len(samples), train
+
+
+def check_damaged():
+    """All samples are read, whatever is wrong with some of them, in each kind that decodes."""
+    def image(i):
+        whole = b"P5 4 4 255\n" + bytes([100 + i] * 16)
+        return whole[:-3] if i % 2 == 0 else whole
+    tar = os.path.join(folder, "images.tar")
+    with tarfile.open(tar, "w") as archive:
+        for i in range(44):
+            path = os.path.join(folder, "tree", "ab"[i >= 22], f"{i:02}.pgm")
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(image(i))
+            archive.add(path, f"{i:02}.png")
+            with open(path + ".cls", "wb") as file:
+                file.write(b"1")
+            archive.add(path + ".cls", f"{i:02}.cls")
+            os.remove(path + ".cls")
+    crop = "data.transform=[{center_crop: 4}]"
+    even = list(range(0, 44, 2))
+    expect_damaged("imagefolder", [f"data.train={folder}/tree", crop], even, ["a/00.pgm"], 44)
+    expect_damaged("webdataset", [f"data.train={tar}", crop], even, ["images.tar"], 44)
+    with open(os.path.join(folder, "data_batch_1.bin"), "wb") as file:
+        for i in range(5):
+            file.write(bytes([200 if i in (1, 4) else i]) + bytes([9] * 3072))
+    with open(os.path.join(folder, "test_batch.bin"), "wb") as file:
+        file.write(bytes(3073))
+    expect_damaged("cifar10", ["data.train=data_batch_1.bin"], [1, 4], ["data_batch_1.bin", "200"],
+                   5)
+    with open("tests/support/goldens/chunks.h5", "rb") as file:
+        whole = file.read()
+    at = next(i for i in range(len(whole)) if whole[i:i + 2] == b"\x78\x5e"
+              and len(zlib.decompressobj().decompress(whole[i:])) > 48)  # a chunk of the images
+    with open(os.path.join(folder, "chunks.h5"), "wb") as file:
+        file.write(whole[:at + 8] + b"\xff" * 8 + whole[at + 16:])
+    words = ["data.train=chunks.h5", "data.fields={images: images, labels: group/y}"]
+    expect_damaged("hdf5", words, list(range(6)), ["chunks.h5", "'images'"], 6)
 
 
 def main():
     global folder
     with tempfile.TemporaryDirectory(prefix="trireme-check-") as folder:
-        failed = check_all((check_shown, check_warnings, check_bad))
+        failed = check_all((check_shown, check_warnings, check_bad, check_damaged))
     return 1 if failed else 0
 
 

@@ -255,7 +255,7 @@ static void test_labels_beside_tokens(void **state) {
     assert_int_equal(tri_dataset_classes(dataset, "input_ids"), 30);
     tri_dataset_close(dataset);
     tri_data_report report;
-    assert_int_equal(tri_data_check(&options, TRI_DATA_TRAIN, 1, &report), TRI_OK);
+    assert_int_equal(tri_data_check(fixture_arena, &options, TRI_DATA_TRAIN, 1, &report), TRI_OK);
     assert_int_equal(report.classes, 2);
     ids[3] = -100; // -100 means "ignored", which is allowed for labels but not for tokens
     put_tensors("train", 2, specs, data);
@@ -490,7 +490,7 @@ static void test_check(void **state) {
     fixture_put_idx("train", 25);
     tri_data_options options = fixture_options("name: idx");
     tri_data_report report;
-    assert_int_equal(tri_data_check(&options, TRI_DATA_TRAIN, 1, &report), TRI_OK);
+    assert_int_equal(tri_data_check(fixture_arena, &options, TRI_DATA_TRAIN, 1, &report), TRI_OK);
     assert_int_equal(report.samples, 25);
     assert_int_equal(report.classes, 10);
     assert_int_equal(report.min_class_samples, 2);
@@ -503,7 +503,7 @@ static void test_check(void **state) {
     const void *data[] = {inputs};
     put_tensors("train", 1, &(tri_safetensors_spec){"inputs", TRI_F32, tri_shape_of(4, 1)}, data);
     options = fixture_options("name: tensors, train: train");
-    assert_int_equal(tri_data_check(&options, TRI_DATA_TRAIN, 1, &report), TRI_OK);
+    assert_int_equal(tri_data_check(fixture_arena, &options, TRI_DATA_TRAIN, 1, &report), TRI_OK);
     assert_int_equal(report.fields[0].not_finite, 2);
     assert_true(report.fields[0].all.mean == 2 && report.fields[0].all.std == 1 &&
                 report.classes == 0);
