@@ -124,16 +124,23 @@ static bool has_columns(const tri_dataset *dataset, const tri_stored_field *fiel
 }
 
 static tri_status transform_columns(tri_dataset *dataset, tri_stored_field *field) {
+    const tri_tree *list = dataset->options->transform;
+    for (int i = 0; list->kind == TRI_TREE_LIST && i < list->count; i++) {
+        const tri_tree *item = list->items[i];
+        const char *name =
+            item->kind == TRI_TREE_MAP && item->count ? item->items[0]->key : item->text;
+        if (name && strcmp(name, "normalize") != 0)
+            return tri_tree_fail(item,
+                                 "data.transform: %s is for images; inputs that are numbers in "
+                                 "columns can only be normalised",
+                                 name);
+    }
     tri_shape channels = tri_stored_image_shape(field);
     tri_transforms *transforms;
-    TRI_TRY(tri_transforms_create(dataset->arena, dataset->options->transform, field->stored_dtype,
-                                  &channels, dataset->split == TRI_DATA_TRAIN, dataset->seed,
-                                  &transforms));
+    TRI_TRY(tri_transforms_create(dataset->arena, list, field->stored_dtype, &channels,
+                                  dataset->split == TRI_DATA_TRAIN, dataset->seed, &transforms));
     field->transforms = transforms;
-    if (tri_shape_equal(tri_transforms_shape(transforms), &channels)) return TRI_OK;
-    return tri_tree_fail(dataset->options->transform,
-                         "data.transform: inputs that are numbers in columns can be normalised, "
-                         "and have no height and width");
+    return TRI_OK;
 }
 
 // Sets up the fields' transforms and sizes. This happens after the kind of data set (data.name) has
