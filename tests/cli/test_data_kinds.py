@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tar archives and HDF5 files as data: `data dump` writes the samples that the files contain, in
-their order, whatever wrote them; damaged files are refused by name.
+"""Tar archives, HDF5 files and LMDB databases as data: `data dump` writes the samples that they
+contain, in their order, whatever wrote them; damaged files are refused by name.
 
 usage: test_data_kinds.py BUILD_FOLDER
 """
@@ -164,12 +164,64 @@ def check_hdf5_refuses():
     assert "c.h5" in dump(*words, count=1, code=2)
 
 
+def lmdb_words(name):
+    return "data.name=lmdb", f"data.train={os.path.abspath(GOLDENS)}/{name}.mdb"
+
+
+def check_lmdb():
+    """Databases that py-lmdb wrote: each layout of images and classes, in the order of the keys."""
+    tensors = dump(*lmdb_words("datum"), count=90)
+    shape, pixels = tensors["images"]
+    assert shape == [90, 3, 4, 2], shape
+    assert [round(pixel * 255, 3) for pixel in pixels] == [
+        (i + k) % 256 for i in range(90) for k in range(24)]
+    assert tensors["labels"] == ([90], [i % 7 for i in range(90)])
+    for name, values in ("encoded", range(5)), ("pairs", range(1, 6)), ("classes", range(3)):
+        expect_greys(dump(*lmdb_words(name), count=len(values), transform="[{resize: [2, 3]}]"),
+                     list(values))
+    os.mkdir(path("db"))
+    shutil.copy(f"{GOLDENS}/pairs.mdb", path("db/data.mdb"))
+    os.chmod(path("db"), 0o555)
+    expect_greys(dump("data.name=lmdb", "data.train=db", count=5, transform="[{resize: [2, 3]}]"),
+                 [1, 2, 3, 4, 5])
+    os.chmod(path("db"), 0o755)
+    assert os.listdir(path("db")) == ["data.mdb"]
+
+
+def check_lmdb_refuses():
+    """Other values are refused by name; no damage of a page ends the process."""
+    assert "pickle" in dump(*lmdb_words("pickle"), count=1, code=2)
+    words = ("data.name=lmdb", "data.train=x.mdb")
+    with open(f"{GOLDENS}/datum.mdb", "rb") as file:
+        data = file.read()
+    for size in (100, 5000, len(data) - 1):
+        with open(path("x.mdb"), "wb") as file:
+            file.write(data[:size])
+        assert "x.mdb" in dump(*words, count=1, code=2)
+    for offset in range(4096 + 24, len(data), 509):
+        changed = bytearray(data)
+        changed[offset:offset + 8] = b"\xff" * 8
+        with open(path("x.mdb"), "wb") as file:
+            file.write(changed)
+        done = run([TRIREME, "data", "dump", RECIPE, f"data.path={folder}", *words,
+                    "data.transform=[]", f"--out={path('out')}"], code=None)
+        assert done.returncode in (0, 2), done
+    # A value that is no image: refused by its key, or left out.
+    at = data.index(b"00000042") + 8
+    with open(path("x.mdb"), "wb") as file:
+        file.write(data[:at] + b"\xff" + data[at + 1:])
+    assert "00000042" in dump(*words, count=1, code=2)
+    labels = dump(*words, "data.on_error=skip", count=90)["labels"][1]
+    assert labels == [-100 if i == 42 else i % 7 for i in range(90)], labels
+
+
 def main():
     global folder
     with tempfile.TemporaryDirectory(prefix="trireme-kinds-") as folder:
         failed = check_all((check_webdataset, check_found_beside_the_recipe,
                             check_webdataset_refuses,
-                            check_links_are_not_followed, check_hdf5, check_hdf5_refuses))
+                            check_links_are_not_followed, check_hdf5, check_hdf5_refuses,
+                            check_lmdb, check_lmdb_refuses))
     return 1 if failed else 0
 
 
