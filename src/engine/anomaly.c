@@ -1,9 +1,9 @@
 // Implements the option trainer.detect_anomaly, which checks every value that the forward and
 // backward passes make (only the forward pass if there is a loss scale), and reports the first one
-// that is not finite together with the op that made it. Without this option a user learns only
-// whether the loss or a gradient is not finite, and not where that began. Ranks exchange their
-// findings before the update (in NORM, which sums losses and squares of gradients over all ranks)
-// or at the end of an evaluation batch, so that all of them stop with the same message.
+// that is not finite together with the op that made it. Without this option, the step whose loss or
+// gradients are not finite is made once more with these checks (train/cause.c). Ranks exchange
+// their findings before the update (in NORM, which sums losses and squares of gradients over all
+// ranks) or at the end of an evaluation batch, so that all of them stop with the same message.
 #include "engine/engine_internal.h"
 #include "tensor/half.h"
 
@@ -59,6 +59,7 @@ static void describe(tri_engine *e, const tri_graph *g, const tri_node *node, tr
     if (e->run.step->request.training)
         snprintf(when, sizeof when, "step %lld", (long long)e->run.input->step + 1);
     const char *word = isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
+    e->run.anomaly_phase = node->phase;
     snprintf(e->run.anomaly, sizeof e->run.anomaly,
              "%s: the %s pass of block %s: %s %s at element %lld of %s", when, passes[node->phase],
              g->blocks[node->block], source, word, (long long)element,
@@ -90,17 +91,35 @@ tri_status engine_look_for_anomaly(tri_engine *e, const tri_graph *g, const tri_
     return TRI_OK;
 }
 
+void tri_engine_detect_anomaly(tri_engine *e) {
+    TRI_ASSERT(e->flights.count == 0);
+    e->detects_anomaly = true;
+    engine_forget_parts(e);
+}
+
+// Chooses the rank whose finding comes first: in the forward pass, which leads to higher stages of
+// a pipeline, the lowest rank; else in the backward pass, which leads to lower ones, the highest.
+// found[r]: 0: rank r found nothing; else 1 + the phase. Returns `ranks` if none found anything.
+static int first_of(const double *found, int ranks) {
+    int last = ranks;
+    for (int r = 0; r < ranks; r++) {
+        if (found[r] == 1 + TRI_PHASE_FORWARD) return r;
+        if (found[r] > 0) last = r;
+    }
+    return last;
+}
+
 // Makes all ranks fail if one of them found a value that is not finite. All of them get the message
-// of the lowest rank that found one, so that they report the same cause.
+// of the same rank, so that they report the same cause.
 tri_status engine_agree_on_anomaly(tri_engine *e) {
     if (!e->detects_anomaly) return TRI_OK;
-    int ranks = e->groups.world->size, first = 0;
+    int ranks = e->groups.world->size;
     double *found = calloc((size_t)ranks + sizeof e->run.anomaly, sizeof *found),
            *text = found + ranks;
     if (!found) return TRI_FAIL(TRI_NO_MEMORY, "no memory for trainer.detect_anomaly");
-    found[e->groups.world->rank] = *e->run.anomaly != 0;
+    if (*e->run.anomaly) found[e->groups.world->rank] = 1 + (int)e->run.anomaly_phase;
     tri_status status = engine_sum_over_ranks(e, "ANOMALY", found, ranks);
-    while (first < ranks && found[first] == 0) first++;
+    int first = first_of(found, ranks);
     for (size_t i = 0; first == e->groups.world->rank && i < sizeof e->run.anomaly; i++)
         text[i] = (unsigned char)e->run.anomaly[i];
     if (status == TRI_OK && first < ranks)

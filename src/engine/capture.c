@@ -23,6 +23,7 @@
 #include "engine/engine_internal.h"
 
 #include <stdio.h>
+#include <string.h>
 
 typedef struct engine_part {
     int first, last; // indices into the schedule's actions
@@ -96,6 +97,10 @@ void engine_find_parts(tri_engine *e) {
     if (!e->device->backend->captures || e->device->without_captures || e->detects_anomaly) return;
     for (int shape = 0; shape < TRI_STEP_SHAPE_COUNT; shape++)
         if (e->plan->steps[shape].samples > 0) find_in(e, shape);
+}
+
+void engine_forget_parts(tri_engine *e) {
+    memset(e->captures.of_action, 0, sizeof e->captures.of_action);
 }
 
 void engine_close_parts(tri_engine *e) {

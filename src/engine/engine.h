@@ -123,6 +123,9 @@ tri_status tri_engine_carry(tri_engine *engine, const tri_carried *carried);
 // state must be neither read nor written, because the step changes it.
 tri_status tri_engine_issue(tri_engine *engine, const tri_step_input *input);
 int tri_engine_steps_ahead(const tri_engine *engine);
+// From now on values are checked as with tri_engine_config.detect_anomaly. No step may be in
+// flight.
+void tri_engine_detect_anomaly(tri_engine *engine);
 // Waits for the oldest step in flight. Collective. TRI_NOT_FINITE: the loss or, without a loss
 // scale, the gradients are not finite; the message names the loss, or the first parameter whose
 // gradient is not finite. *out has the step's sums and numbers then too. Parameters are then as

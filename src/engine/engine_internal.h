@@ -302,6 +302,7 @@ typedef struct engine_run {
     // What detect_anomaly found: the message that names the first value that was not finite; "":
     // all were finite.
     char anomaly[TRI_MESSAGE_MAX_BYTES];
+    tri_phase anomaly_phase; // of the op that made or read that value
     // The evaluation that is being issued was cut short (tri_step_input.is_cancelled).
     bool is_cancelled;
 } engine_run;
@@ -382,6 +383,8 @@ tri_status engine_issue_action(tri_engine *engine, const tri_action *action);
 // device can repeat as one, so that the host need not issue their kernels one by one. There are
 // none if the device cannot capture, the user wants none, or values are searched for anomalies.
 void engine_find_parts(tri_engine *engine);
+// Has all actions issued one by one from now on.
+void engine_forget_parts(tri_engine *engine);
 // Frees the captured parts. To be called only after the device has finished their work.
 void engine_close_parts(tri_engine *engine);
 // Finds the captured part (actions that the device repeats as one, as a CUDA graph) to which an

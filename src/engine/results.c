@@ -155,8 +155,8 @@ static tri_status name_not_finite(const tri_engine *e, const engine_flight *flig
     int parameter = first_found(e, found);
     if (!isfinite(loss))
         return TRI_FAIL(TRI_NOT_FINITE,
-                        "step %lld: the loss is %g; trainer.detect_anomaly=true names where it "
-                        "begins; try a smaller optimizer.lr or trainer.gradient_clip_val",
+                        "step %lld: the loss is %g; try a smaller optimizer.lr or "
+                        "trainer.gradient_clip_val",
                         // `loss` may be a NaN with a sign, and would be printed as -nan
                         step, isnan(loss) ? NAN : loss);
     if (parameter >= 0)

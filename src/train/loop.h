@@ -181,10 +181,9 @@ tri_status train_finish_saving(train_loop *loop);
 // collective, because other ranks may be lost.
 void train_abandon_saving(train_loop *loop);
 
-// Defined in inputs.c. Called after a step that failed with TRI_NOT_FINITE, on all ranks: if the
-// step's samples have numbers that are not finite, names them in the message, instead of advice on
-// the training. Returns TRI_NOT_FINITE, or a failure of the communicator. Collective.
-tri_status train_blame_inputs(train_loop *loop);
+// Defined in cause.c. Called after a step that failed with TRI_NOT_FINITE, on all ranks: names in
+// the message where the numbers that are not finite begin. Returns TRI_NOT_FINITE. Collective.
+tri_status train_name_cause(train_loop *loop);
 
 // Defined in scale.c. Called before the first step: gives the loss scale and the count of updates
 // in `progress` to the engine, which hands them to the device.
@@ -229,6 +228,8 @@ train_feed train_feed_make(tri_arena *arena, tri_session *session, tri_loader *l
 tri_status train_feed_next(void *context, tri_engine_batch *out);
 void train_feed_release(void *context);
 tri_status train_feed_look_ahead(void *context, int64_t ahead, tri_engine_batch *out);
+// The input of the step after those that are in flight, which takes its micro-batches from `feed`.
+tri_step_input train_next_step(const train_loop *loop, train_feed *feed);
 // Ends a feed after the last step, which returned `status`. Waits until the engine no longer reads
 // the loader's memory, and returns all batches to the loader. If the step failed, abandons the
 // engine, and returns the step's failure.

@@ -208,9 +208,8 @@ static void note_time(train_loop *loop, double begun_s, double waited_s) {
     train_deadline_note_step(&loop->deadline, seconds);
 }
 
-static tri_status issue_step(train_loop *loop, train_feed *feed) {
+tri_step_input train_next_step(const train_loop *loop, train_feed *feed) {
     const tri_progress *p = &loop->progress;
-    tri_engine *engine = loop->session->engine;
     tri_step_input input = {.shape = shape_of(loop, loop->in_flight),
                             .step = p->step + loop->in_flight,
                             .clip = loop->recipe->trainer.gradient_clip_val,
@@ -218,12 +217,17 @@ static tri_status issue_step(train_loop *loop, train_feed *feed) {
                             .release = train_feed_release,
                             .look = train_feed_look_ahead,
                             .context = feed};
-    for (int i = 0; i <= tri_engine_steps_ahead(engine); i++)
+    for (int i = 0; i <= tri_engine_steps_ahead(loop->session->engine); i++)
         input.lr[i] = tri_rate_at(&loop->rate, p->updates + i, p->epoch);
+    return input;
+}
+
+static tri_status issue_step(train_loop *loop, train_feed *feed) {
+    tri_step_input input = train_next_step(loop, feed);
     share_decisions(loop, input.caller_numbers);
     feed->step = input.step + 1;
     double before = tri_os_seconds(), waited = tri_session_waited_s(loop->session);
-    TRI_TRY(tri_engine_issue(engine, &input));
+    TRI_TRY(tri_engine_issue(loop->session->engine, &input));
     note_time(loop, before, waited);
     loop->in_flight++;
     return TRI_OK;
@@ -390,8 +394,8 @@ static tri_status run_steps(train_loop *loop) {
     snprintf(why, sizeof why, "%s", tri_error_message());
     (void)train_finish_saving(loop);
     (void)TRI_FAIL(status, "%s", why);
-    // The search for anomalies has named data that are not finite already.
-    return loop->recipe->trainer.detect_anomaly ? status : train_blame_inputs(loop);
+    // The search for anomalies has named the cause already.
+    return loop->recipe->trainer.detect_anomaly ? status : train_name_cause(loop);
 }
 
 // Opens the trace on all ranks, and on rank 0 the run's files, which only rank 0 writes.

@@ -117,12 +117,41 @@ def check_parameter():
     assert "the forward pass" in line or "the backward pass" in line, line
 
 
+def write_weights(**changes):
+    """Initial weights; changes: the first elements of the named ones, with _ for the dot."""
+    tensors = {}
+    for layer in "fc1", "fc2":
+        for name, shape in (f"{layer}.weight", (WIDTH, WIDTH)), (f"{layer}.bias", (WIDTH,)):
+            values = array.array("f", [0.25] * (WIDTH ** len(shape)))
+            first = changes.get(name.replace(".", "_"))
+            if first is not None:
+                values[2] = first
+            tensors[name] = ("F32", shape, values)
+    formula.write_safetensors(f"{folder}/weights.safetensors", tensors)
+    return f"init={folder}/weights.safetensors"
+
+
 def check_without():
-    """If it is off, only the loss is checked."""
-    inputs = ordinary()
-    inputs[0] = float("nan")
-    line = train(inputs, "trainer.detect_anomaly=false")
-    assert "the loss is nan" in line, line
+    """If it is off, only loss and gradients are checked. The step is then made again to find where
+    the number began: in the data, in a parameter, in an op, or in a gradient."""
+    off = "trainer.detect_anomaly=false"
+    for device in "cpu", "far":
+        inputs = ordinary()
+        inputs[6 * WIDTH] = float("nan")  # of step 4
+        line = train(inputs, off, "batch.global=2", "--device", device, "trainer.max_steps=9")
+        assert "step 4: the loss is nan: 'inputs' of training sample 6" in line, line
+        assert "optimizer.lr" not in line, line
+        for ranks, words in ((1, []), (2, []), (2, ["strategy.name=fsdp"]),
+                             (2, ["strategy.name=pipeline", "batch.micro=4"])):
+            weights = write_weights(fc2_bias=float("nan"))
+            line = train(ordinary(), off, weights, "--device", device, *words, ranks=ranks)
+            assert "step 1: the loss is nan: the forward pass of block second: reads the " \
+                "parameter fc2.bias, which is nan at element 2 of [4]" in line, (words, line)
+        line = train(ordinary(6.7e38), off, "model.std=4", "--device", device)
+        assert "the loss is " in line and "block first: linear fc1 made " in line, line
+        line = train(ordinary(1e25), off, "--device", device)
+        assert "step 1: the gradient of " in line, line
+        assert ": the backward pass of block second: " in line and "optimizer.lr" in line, line
 
 
 def check_scaled():

@@ -263,6 +263,32 @@ static void test_halt(void **state) {
     assert_memory_equal(with, without, sizeof with);
 }
 
+// After a step whose loss is not finite, and another one behind it, the same step is made with all
+// values checked, which no graph can do: the message names the op.
+static void test_search(void **state) {
+    (void)state;
+    for (int graphs = 0; graphs < 2; graphs++) {
+        rig r;
+        tri_step_output result;
+        open_rig(&r, graphs ? "1" : "0");
+        for (int i = 0; i < 4; i++) {
+            check(issue(&r, TRI_STEP_FULL, i));
+            check(tri_engine_collect(r.engine, &result));
+        }
+        r.is_bad = true;
+        for (int i = 4; i < 6; i++) check(issue(&r, TRI_STEP_FULL, i));
+        assert_int_equal(tri_engine_collect(r.engine, &result), TRI_NOT_FINITE);
+        check(tri_engine_release_batches(r.engine));
+        tri_engine_detect_anomaly(r.engine);
+        assert_int_equal(tri_engine_steps_ahead(r.engine), 0);
+        assert_int_equal(issue(&r, TRI_STEP_FULL, 4), TRI_NOT_FINITE);
+        assert_non_null(strstr(tri_error_message(), "step 5: the forward pass of block "));
+        assert_non_null(strstr(tri_error_message(), " made "));
+        check(tri_engine_release_batches(r.engine));
+        close_rig(&r);
+    }
+}
+
 // While kernels are loaded, a driver may block the threads for which queues wait. So the first step
 // of a shape begins when the device has done the steps in flight, and other steps begin before.
 static void test_first_step(void **state) {
@@ -326,8 +352,8 @@ static void test_queue(void **state) {
 int main(void) {
     is_real = test_gpu_choose();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_queue), cmocka_unit_test(test_bad_setting),
+        cmocka_unit_test(test_queue),       cmocka_unit_test(test_bad_setting),
         cmocka_unit_test(test_same_losses), cmocka_unit_test(test_halt),
-        cmocka_unit_test(test_first_step)};
+        cmocka_unit_test(test_search),      cmocka_unit_test(test_first_step)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
