@@ -9,18 +9,32 @@
 
 const char *const tri_monitor_modes[] = {"min", "max", NULL};
 
-tri_monitor_mode tri_monitor_mode_of(const char *monitor) {
-    static const char *const rising[] = {
-        "accuracy", "acc",       "auc", "auroc",  "bleu",  "correct", "dice", "f1",   "iou", "map",
-        "psnr",     "precision", "r2",  "recall", "rouge", "score",   "ssim", "top1", "top5"};
-    for (const char *word = monitor; word && *word;) {
+static bool has_word(const char *name, const char *const *words) {
+    for (const char *word = name; word && *word;) {
         size_t length = strcspn(word, "_");
-        for (size_t i = 0; i < sizeof rising / sizeof *rising; i++)
-            if (strlen(rising[i]) == length && !strncasecmp(word, rising[i], length))
-                return TRI_MONITOR_MAX;
+        for (int i = 0; words[i]; i++)
+            if (strlen(words[i]) == length && !strncasecmp(word, words[i], length)) return true;
         word += length + (word[length] != 0);
     }
-    return TRI_MONITOR_MIN;
+    return false;
+}
+
+bool tri_monitor_mode_known(const char *monitor, tri_monitor_mode *mode) {
+    // "val_dice_loss" falls: what is lost, or wrong, decides before what it is measured by.
+    static const char *const falling[] = {"loss", "error",      "err", "mae", "mse", "rmse",
+                                          "nll",  "perplexity", "ppl", "cer", "wer", NULL};
+    static const char *const rising[] = {
+        "accuracy", "acc",       "auc", "auroc",  "bleu",  "correct", "dice", "f1",   "iou",  "map",
+        "psnr",     "precision", "r2",  "recall", "rouge", "score",   "ssim", "top1", "top5", NULL};
+    bool falls = has_word(monitor, falling), rises = !falls && has_word(monitor, rising);
+    *mode = rises ? TRI_MONITOR_MAX : TRI_MONITOR_MIN;
+    return falls || rises;
+}
+
+tri_monitor_mode tri_monitor_mode_of(const char *monitor) {
+    tri_monitor_mode mode;
+    tri_monitor_mode_known(monitor, &mode);
+    return mode;
 }
 
 static const tri_option rows[] = {

@@ -8,8 +8,10 @@
 // rise.
 typedef enum tri_monitor_mode { TRI_MONITOR_MIN, TRI_MONITOR_MAX } tri_monitor_mode;
 extern const char *const tri_monitor_modes[]; // "min", "max", NULL
-// Returns MAX if a word of the name, such as "accuracy" in "val_accuracy", is that of a metric that
-// rises as a model learns; else MIN, also for NULL.
+// Finds the mode by the words of the metric's name: MAX for one that rises as a model learns, such
+// as "val_accuracy". False: no word tells it (or `monitor` is NULL); *mode is then MIN.
+bool tri_monitor_mode_known(const char *monitor, tri_monitor_mode *mode);
+// The same mode, whether a word tells it or not.
 tri_monitor_mode tri_monitor_mode_of(const char *monitor);
 
 typedef struct tri_checkpoint_options {

@@ -114,8 +114,7 @@ static tri_tree *defaults_of(tri_arena *arena, const tri_recipe *recipe) {
     }
     tri_recipe *plain = TRI_NEW(arena, tri_recipe);
     if (tri_option_decode(arena, &tri_recipe_table, map, plain) != TRI_OK) return NULL;
-    plain->checkpoint.monitor = recipe->checkpoint.monitor; // decides the default of its mode
-    tri_recipe_settle_modes(map, plain);
+    plain->left_open = recipe->left_open;
     return tri_recipe_tree(arena, plain);
 }
 

@@ -161,13 +161,50 @@ static tri_status settle_names(tri_arena *arena, const tri_tree *root, const cha
     return TRI_OK;
 }
 
-void tri_recipe_settle_modes(const tri_tree *root, tri_recipe *recipe) {
+// Keys whose values follow from other keys where the recipe leaves them open.
+static const char *const following_keys[] = {"name", "checkpoint.mode",
+                                             "trainer.early_stopping.mode"};
+
+static tri_strings keys_left_open(tri_arena *arena, const tri_tree *root) {
+    const char **keys = TRI_NEW_ARRAY(arena, const char *, TRI_OPTION_COUNT(following_keys));
+    int count = 0;
+    for (int i = 0; i < TRI_OPTION_COUNT(following_keys); i++)
+        if (tri_tree_is_null(tri_tree_find(root, following_keys[i])))
+            keys[count++] = following_keys[i];
+    return (tri_strings){.items = keys, .count = count};
+}
+
+static bool is_left_open(const tri_recipe *recipe, const char *key) {
+    for (int i = 0; i < recipe->left_open.count; i++)
+        if (!strcmp(recipe->left_open.items[i], key)) return true;
+    return false;
+}
+
+// Chooses the mode of a monitored metric by its name if `key` is left open. Else notes a mode that
+// contradicts the name.
+static void settle_mode(tri_arena *arena, tri_recipe *recipe, const char *key, const char *monitor,
+                        bool is_used, tri_monitor_mode *mode) {
+    tri_monitor_mode by_name;
+    bool is_known = tri_monitor_mode_known(monitor, &by_name);
+    if (is_left_open(recipe, key)) *mode = by_name;
+    if (!is_used || !is_known || *mode == by_name) return;
+    tri_strings *notes = &recipe->notes;
+    const char **all = TRI_NEW_ARRAY(arena, const char *, notes->count + 1);
+    for (int i = 0; i < notes->count; i++) all[i] = notes->items[i];
+    all[notes->count++] = tri_arena_printf(
+        arena,
+        "%s is %s, so that the %s %s counts as best: is this meant? without the key, it is %s", key,
+        tri_monitor_modes[*mode], by_name == TRI_MONITOR_MAX ? "lowest" : "highest", monitor,
+        tri_monitor_modes[by_name]);
+    notes->items = all;
+}
+
+static void settle_modes(tri_arena *arena, tri_recipe *recipe) {
     tri_checkpoint_options *c = &recipe->checkpoint;
     tri_early_stopping_options *e = &recipe->trainer.early_stopping;
-    if (tri_tree_is_null(tri_tree_find(root, "checkpoint.mode")))
-        c->mode = tri_monitor_mode_of(c->monitor);
-    if (tri_tree_is_null(tri_tree_find(root, "trainer.early_stopping.mode")))
-        e->mode = tri_monitor_mode_of(e->monitor);
+    settle_mode(arena, recipe, "checkpoint.mode", c->monitor, c->save_top_k != 0, &c->mode);
+    settle_mode(arena, recipe, "trainer.early_stopping.mode", e->monitor, e->monitor != NULL,
+                &e->mode);
 }
 
 static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
@@ -184,12 +221,13 @@ static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
     TRI_TRY(tri_recipe_settle_strategy(arena, root));
     TRI_TRY(tri_recipe_refuse_missing(arena, root));
     TRI_TRY(tri_option_decode(arena, &tri_recipe_table, root, out));
-    tri_recipe_settle_modes(root, out);
+    out->left_open = keys_left_open(arena, root);
     out->has_default_epochs = tri_tree_is_null(tri_tree_find(root, "trainer.max_epochs"));
     out->rounds = deepspeed.rounds;
     tri_deepspeed_note_autos(arena, &deepspeed, overrides, count, tri_recipe_tree(arena, out));
     out->notes = tri_recipe_dropped_notes(arena, &dropped, root, tri_recipe_tree(arena, out),
                                           deepspeed.notes);
+    settle_modes(arena, out);
     return settle_names(arena, root, task, out);
 }
 
@@ -215,11 +253,20 @@ void tri_recipe_log_notes(const tri_recipe *recipe) {
         tri_log(TRI_LOG_WARNING, "%s", recipe->notes.items[i]);
 }
 
+static void leave_open(tri_arena *arena, tri_tree *root, const char *key) {
+    const char *dot = strrchr(key, '.');
+    tri_tree *section =
+        dot ? tri_tree_find(root, tri_arena_printf(arena, "%.*s", (int)(dot - key), key)) : root;
+    tri_tree_put(arena, section, dot ? dot + 1 : key, tri_tree_null(arena));
+}
+
 tri_tree *tri_recipe_tree(tri_arena *arena, const tri_recipe *recipe) {
     tri_tree *root = tri_option_encode(arena, &tri_recipe_table, recipe);
     tri_tree_remove(root, "deepspeed");
     tri_tree_remove(root, "recorded_in");
     if (!recipe->began_with) tri_tree_remove(root, "began_with");
+    for (int i = 0; i < recipe->left_open.count; i++)
+        leave_open(arena, root, recipe->left_open.items[i]);
     return root;
 }
 

@@ -32,6 +32,9 @@ typedef struct tri_recipe {
     // The values with which the run began, by key, of keys that were changed since
     // (recipe/resumed.h); NULL: none were.
     const tri_tree *began_with;
+    // Keys that the recipe leaves open (names, modes) and whose values here follow from other keys.
+    // The resolved recipe leaves them open too, so that they follow when another key is overridden.
+    tri_strings left_open;
     bool has_default_epochs; // neither the file nor an override sets trainer.max_epochs
     int64_t rounds;    // micro-batches per step by DeepSpeed's settings: see tri_deepspeed.rounds
     tri_strings notes; // warnings about the recipe, see tri_recipe_log_notes
@@ -59,16 +62,12 @@ tri_status tri_recipe_parse(tri_arena *arena, const char *text, size_t size, con
                             const char *const *overrides, int count, const char *task,
                             tri_recipe *out);
 
-// Chooses the modes of monitored metrics that `root` does not set, by the metrics' names.
-// tri_recipe_load does that.
-void tri_recipe_settle_modes(const tri_tree *root, tri_recipe *recipe);
-
 // Logs the notes as warnings. Only one rank calls it, after the recipe was found to be valid,
 // because a recipe with an error needs no advice.
 void tri_recipe_log_notes(const tri_recipe *recipe);
 
-// Makes the resolved recipe: every key with its value, also defaults. Loading it gives the same
-// recipe, so that a run can be repeated after defaults have changed.
+// Makes the resolved recipe: every key with its value, also defaults, but for keys left open.
+// Loading it gives the same recipe, so that a run can be repeated after defaults have changed.
 tri_tree *tri_recipe_tree(tri_arena *arena, const tri_recipe *recipe);
 // Writes the resolved recipe as YAML.
 char *tri_recipe_emit(tri_arena *arena, const tri_recipe *recipe);

@@ -338,7 +338,8 @@ static void follows_the_metric(void **state) {
     } cases[] = {{"val_loss", TRI_MONITOR_MIN},     {"train_loss", TRI_MONITOR_MIN},
                  {"val_accuracy", TRI_MONITOR_MAX}, {"val_top5_accuracy", TRI_MONITOR_MAX},
                  {"val_F1", TRI_MONITOR_MAX},       {"val_error", TRI_MONITOR_MIN},
-                 {"val_accurate", TRI_MONITOR_MIN}, {"perplexity", TRI_MONITOR_MIN}};
+                 {"val_accurate", TRI_MONITOR_MIN}, {"val_dice_loss", TRI_MONITOR_MIN},
+                 {"perplexity", TRI_MONITOR_MIN}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(tri_monitor_mode_of(cases[i].monitor), cases[i].mode);
     tri_recipe r = recipe(BASE, OVER("checkpoint.monitor=val_accuracy",
@@ -346,7 +347,35 @@ static void follows_the_metric(void **state) {
                                      "trainer.early_stopping.mode=min"));
     assert_int_equal(r.checkpoint.mode, TRI_MONITOR_MAX);
     assert_int_equal(r.trainer.early_stopping.mode, TRI_MONITOR_MIN);
-    assert_non_null(strstr(tri_recipe_emit(arena, &r), "  monitor: val_accuracy\n  mode: max\n"));
+}
+
+// What a recipe leaves open stays open in the resolved one, so that it follows another model or
+// metric there; a mode that contradicts the metric's name is noted.
+static void leaves_open_what_follows(void **state) {
+    tri_recipe r = recipe(BASE, OVER("trainer.early_stopping.monitor=val_loss"));
+    const char *text = tri_recipe_emit(arena, &r);
+    tri_recipe again = recipe(text, OVER("model.name=other", "checkpoint.monitor=val_accuracy",
+                                         "trainer.early_stopping.monitor=val_accuracy"));
+    assert_string_equal(again.name, "other");
+    assert_int_equal(again.checkpoint.mode, TRI_MONITOR_MAX);
+    assert_int_equal(again.trainer.early_stopping.mode, TRI_MONITOR_MAX);
+    assert_int_equal(again.notes.count, 0);
+    static const char *const contradictions[][2] = {
+        {"checkpoint.monitor=val_accuracy", "checkpoint.mode=min"},
+        {"checkpoint.monitor=val_dice_loss", "checkpoint.mode=max"},
+        {"trainer.early_stopping.monitor=val_F1", "trainer.early_stopping.mode=min"}};
+    for (size_t i = 0; i < sizeof contradictions / sizeof *contradictions; i++) {
+        r = recipe(BASE, OVER(contradictions[i][0], contradictions[i][1]));
+        assert_int_equal(r.notes.count, 1);
+        assert_non_null(strstr(r.notes.items[0], "mode is m"));
+        assert_non_null(strstr(r.notes.items[0], strchr(contradictions[i][0], '=') + 1));
+        r = recipe(tri_recipe_emit(arena, &r), NULL);
+        assert_int_equal(r.notes.count, 1);
+    }
+    r = recipe(BASE, OVER("checkpoint.monitor=val_own", "checkpoint.mode=max",
+                          "trainer.early_stopping.mode=max"));
+    assert_int_equal(r.notes.count, 0);
+    assert_non_null(strstr(tri_recipe_emit(arena, &r), "  monitor: val_own\n  mode: max\n"));
 }
 
 int main(void) {
@@ -358,6 +387,7 @@ int main(void) {
         cmocka_unit_test(renaming_discards_the_files_keys),
         cmocka_unit_test(takes_lists_and_model_options),
         cmocka_unit_test(follows_the_metric),
+        cmocka_unit_test(leaves_open_what_follows),
         cmocka_unit_test(resolves_to_itself),
         cmocka_unit_test(names_what_defines_a_run),
         cmocka_unit_test(accepts_names_of_other_systems),
