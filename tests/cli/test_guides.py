@@ -13,9 +13,9 @@ same to the reader, who does not see the comment: it has PATH and TEXT between `
     <!-- insert: PATH before "TEXT" -->     in front of it
 
 Code that the tree has already (a guide may explain something that exists) is taken out first. The
-commands are the fenced `sh` blocks. All guides share one copy, so that it is built once. Sources
-of which the guides change nothing, and no header that they include, are not compiled again: their
-objects are those of BUILD_FOLDER.
+commands are the fenced `sh` blocks. All guides share one copy, so that it is built and checked
+once. Sources of which the guides change nothing, and no header that they include, are not compiled
+again: their objects are those of BUILD_FOLDER.
 """
 import glob
 import os
@@ -31,8 +31,15 @@ import test_docs  # noqa: E402  its reader of `sh` blocks
 MARKED = re.compile(r"^<!-- (new|append|insert): (\S+)"
                     r'(?: (after|before) "((?:\\.|[^"\\])*)")? -->\n'
                     r"```(?:c|python)\n(.*?)^```", re.M | re.S)
-# What the copy's build starts in place of the compiler: it copies the object of a source that has
-# one in the folder READY, and writes the list of headers, which the build asks for.
+# The targets whose objects are kept: the library, and what the guides' tests need beside it. None
+# of them compiles in the name of the build folder.
+KEPT = tuple(f"{target}.dir/" for target in (
+    "CMakeFiles/rooms", "tests/CMakeFiles/test_support",
+    "tests/emulated_gpu/CMakeFiles/emulated_gpu"))
+# What checks the whole tree, to which all guides have been applied.
+CHECKS = ("python3 tests/tidy/test_tidy.py",)
+# What the copy's build starts in place of the compiler: it copies an object that the folder READY
+# has, and writes the list of headers, which the build asks for.
 LAUNCHER = """#!/bin/sh
 for word; do
     case $before in
@@ -42,7 +49,7 @@ for word; do
     esac
     before=$word
 done
-ready=READY/${source#TREE/}.o
+ready=READY/$object
 [ -n "$headers" ] && [ -e "$ready" ] || exec "$@"
 cp "$ready" "$object" && echo "$object: $source" >"$headers"
 """
@@ -114,14 +121,14 @@ def copy_tree(folder):
 
 
 def objects_of(build):
-    """The objects of the library in a build folder, each with its source and headers."""
+    """The objects of KEPT in a build folder, each with its source and headers."""
     listed = subprocess.run(["ninja", "-C", build, "-t", "deps"], capture_output=True, text=True,
                             check=True).stdout
     for entry in listed.split("\n\n"):
         lines = entry.strip().splitlines()
-        if lines and lines[0].startswith("CMakeFiles/rooms.dir/") and "(VALID)" in lines[0]:
+        if lines and lines[0].startswith(KEPT) and "(VALID)" in lines[0]:
             paths = [os.path.relpath(os.path.join(build, line.strip())) for line in lines[1:]]
-            yield os.path.join(build, lines[0].split(":")[0]), paths
+            yield lines[0].split(":")[0], paths
 
 
 def same(path, folder):
@@ -139,15 +146,23 @@ def keep_objects(folder, build):
             if path not in known:
                 known[path] = same(path, folder)
         if own and all(known[path] for path in own):
-            target = os.path.join(ready, f"{own[0]}.o")
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            shutil.copy(made, target)
+            os.makedirs(os.path.dirname(os.path.join(ready, made)), exist_ok=True)
+            shutil.copy(os.path.join(build, made), os.path.join(ready, made))
             count += 1
     print(f"{count} objects are kept", flush=True)
     launcher = os.path.join(folder, "build", "launcher")
-    write(launcher, LAUNCHER.replace("READY", ready).replace("TREE", os.path.realpath(folder)))
+    write(launcher, LAUNCHER.replace("READY", ready))
     os.chmod(launcher, 0o755)
-    return {**os.environ, "CMAKE_C_COMPILER_LAUNCHER": launcher}
+    return {**os.environ, "CMAKE_C_COMPILER_LAUNCHER": launcher,
+            "CMAKE_CXX_COMPILER_LAUNCHER": launcher}
+
+
+def commands_of(guides):
+    """All commands in order, those of CHECKS at the end and once."""
+    lines = [line for guide in guides for commands, _ in test_docs.blocks(read(guide))
+             for line in commands]
+    found = [line for line in CHECKS if line in lines]
+    return [line for line in lines if line not in found] + found
 
 
 def self_test():
@@ -187,14 +202,12 @@ def main():
             assert count, f"{guide} has no block that says where it goes"
             print(f"{guide}: {count} blocks applied", flush=True)
         environment = keep_objects(folder, sys.argv[1])
-        for guide in guides:
-            for commands, _ in test_docs.blocks(read(guide)):
-                for line in commands:
-                    wrong = test_docs.run(line, folder, environment)
-                    print(f"{'FAILED  ' if wrong else 'ok      '}  {line}", flush=True)
-                    if wrong:
-                        print(f"    {wrong}")
-                        failed += 1
+        for line in commands_of(guides):
+            wrong = test_docs.run(line, folder, environment)
+            print(f"{'FAILED  ' if wrong else 'ok      '}  {line}", flush=True)
+            if wrong:
+                print(f"    {wrong}")
+                failed += 1
     return 1 if failed else 0
 
 
