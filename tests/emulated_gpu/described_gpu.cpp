@@ -95,6 +95,13 @@ const struct {
                 {"cudnnBackendGetAttribute", (void *)get},
                 {"cudnnBackendExecute", (void *)execute}};
 
+// cuDNN opens CUDA's compiler for each plan, and closes it again. As long as the test has it open,
+// it is not loaded again each time.
+void keep_compiler() {
+    std::string name = "libnvrtc.so." + std::to_string(CUDART_VERSION / 1000);
+    dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
 void *open_library() {
     const char *home = getenv("CUDA_HOME");
     std::string folders[] = {"", home ? std::string(home) + "/lib64/" : "",
@@ -144,7 +151,10 @@ double vendor_seconds(cuda_stream *, const std::function<bool()> &issue) {
 tri_status vendor_failed(cuda_stream *, const char *, char *) { return TRI_INTERNAL; }
 
 bool describe_gpu(described_kind kind) {
-    if (!library) library = open_library();
+    if (!library) {
+        keep_compiler();
+        library = open_library();
+    }
     described.device_number++;
     if (!library) {
         printf("skipped: cuDNN is not installed\n");
