@@ -130,6 +130,9 @@ static void print_summary(const cli_context *context, const tri_train_request *r
     if (r->has_best)
         printf("best: %s %s at step %s (checkpoints/best)\n", request->recipe->checkpoint.monitor,
                tri_decimal(r->best_value), tri_grouped((double)r->best_step));
+    else if (request->recipe->checkpoint.save_top_k < 0)
+        printf("best: none, because no evaluation was of a step whose checkpoint was due "
+               "(checkpoint.save_top_k=-1)\n");
     if (r->has_loss && !r->has_val && !r->has_test)
         printf("training: loss %s, that of the last step\n", tri_decimal(r->loss));
     cli_hints hints = {context, request, r, a};

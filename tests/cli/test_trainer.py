@@ -235,11 +235,15 @@ def check_early_stopping():
 
 def check_checkpoints():
     every = ["checkpoint.save_top_k=-1", "checkpoint.every_n_epochs=0"]
-    found, links = checkpoints(train(*every, "checkpoint.every_n_steps=3")[0])
-    assert found == [3, 6, 8] and links["last"] == 8, (found, links)
-    found, _ = checkpoints(train(*every, "checkpoint.every_n_steps=3",
-                                 "checkpoint.save_last=false")[0])
-    assert found == [3, 6], found
+    run_dir, done = train(*every, "checkpoint.every_n_steps=3")
+    found, links = checkpoints(run_dir)
+    assert found == [3, 6, 8] and links == {"last": 8, "best": 8}, (found, links)
+    assert "best: val_loss " in done.stdout, done.stdout
+    # All that are due and no others: an evaluation saves none, so that there may be no best one.
+    run_dir, done = train(*every, "checkpoint.every_n_steps=3", "checkpoint.save_last=false")
+    found, links = checkpoints(run_dir)
+    assert found == [3, 6] and "best" not in links, (found, links)
+    assert "best: none" in done.stdout and "checkpoint.save_top_k" in done.stdout, done.stdout
     found, _ = checkpoints(train("checkpoint.save_top_k=-1", "trainer.max_epochs=5",
                                  "checkpoint.every_n_epochs=2")[0])
     assert found == [8, 16, 20], found
