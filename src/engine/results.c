@@ -216,6 +216,13 @@ static tri_status wait_for(tri_engine *e, const engine_flight *flight) {
     return status;
 }
 
+// The graph of the first program that trains, or of the first that does not.
+static const tri_graph *graph_of(const tri_plan *plan, bool training) {
+    for (int i = 0; i < plan->program_count; i++)
+        if (plan->programs[i]->training == training) return plan->programs[i]->graph;
+    return plan->graph;
+}
+
 static tri_status collect(tri_engine *e, tri_step_output *out) {
     engine_flights *flights = &e->flights;
     TRI_ASSERT(flights->count > 0);
@@ -226,9 +233,11 @@ static tri_status collect(tri_engine *e, tri_step_output *out) {
     TRI_TRY(wait_for(e, flight));
     engine_note_times(e, flight);
     memcpy(out->caller_sums, flight->caller_numbers, sizeof out->caller_sums);
-    for (int i = 0; i < e->plan->graph->metric_count; i++) {
-        out->sum[i] = flight->results[engine_metric_offset(i)];
-        out->count[i] = flight->results[engine_metric_offset(i) + 1];
+    const tri_graph *g = graph_of(e->plan, tri_step_trains(flight->shape));
+    for (int i = 0; i < g->metric_count; i++) {
+        const double *result = flight->results + engine_metric_offset(g->metrics[i].source);
+        out->sum[i] = result[0];
+        out->count[i] = result[1];
     }
     engine_sum_terms(e, out);
     return tri_step_trains(flight->shape) ? take_training(e, flight, out) : TRI_OK;

@@ -159,6 +159,10 @@ typedef struct tri_metric_info {
     // a weighted sum, because the engine computes it from the losses of the sum.
     tri_value value;
     tri_loss_term term; // set where this metric is one loss of the weighted sum
+    bool is_minimised;  // it is the loss, or one loss of the weighted sum
+    // Where its sum and count are: its own index or, if several metrics have this value, that of
+    // the one which is minimised, else of the first.
+    int source;
 } tri_metric_info;
 
 enum { TRI_MAX_LOSS_TERMS = 8 };

@@ -71,6 +71,20 @@ tri_value tri_loss_combine(tri_graph *graph, tri_value a, double weight, tri_val
     return value;
 }
 
+static int find_source(const tri_graph *g, int metric) {
+    int first = metric;
+    for (int i = 0; tri_value_is(g->metrics[metric].value) && i < g->metric_count; i++) {
+        if (g->metrics[i].value.id != g->metrics[metric].value.id) continue;
+        if (g->metrics[i].is_minimised) return i;
+        if (i < first) first = i;
+    }
+    return first;
+}
+
+static void find_sources(tri_graph *g) {
+    for (int i = 0; i < g->metric_count; i++) g->metrics[i].source = find_source(g, i);
+}
+
 static void push_metric(tri_graph *g, tri_metric_info metric) {
     for (int i = 0; i < g->metric_count; i++)
         if (!strcmp(g->metrics[i].name, metric.name))
@@ -79,6 +93,7 @@ static void push_metric(tri_graph *g, tri_metric_info metric) {
         tri_graph_fail(g, "more than %d metrics", TRI_MAX_METRICS);
     metric.name = tri_arena_strdup(g->arena, metric.name);
     TRI_PUSH(g->arena, g->metrics, g->metric_count, g->metric_capacity) = metric;
+    find_sources(g);
 }
 
 void tri_metric(tri_graph *graph, const char *name, tri_value metric) {
@@ -169,6 +184,7 @@ static void declare_terms(tri_graph *g, const tri_weighted_sum *sum) {
         tri_loss_term term = make_term(g, sum->losses[i], sum->weights[i]);
         push_metric(g, (tri_metric_info){.name = name_of_term(g, sum->losses[i]),
                                          .value = sum->losses[i],
+                                         .is_minimised = true,
                                          .term = term});
         if (g->status != TRI_OK) return;
         is_counted = is_counted || term.has_labels;
@@ -199,13 +215,15 @@ void tri_loss(tri_graph *graph, tri_value loss) {
                        tri_shape_text(&info->shape, shape, sizeof shape));
         return;
     }
-    tri_metric_info metric = {.name = "loss", .value = is_sum ? (tri_value){0} : loss};
+    tri_metric_info metric = {
+        .name = "loss", .value = is_sum ? (tri_value){0} : loss, .is_minimised = true};
     push_metric(graph, metric);
     if (graph->status != TRI_OK) return;
     tri_metric_info last = graph->metrics[graph->metric_count - 1];
     memmove(graph->metrics + 1, graph->metrics,
             (size_t)(graph->metric_count - 1) * sizeof *graph->metrics);
     graph->metrics[0] = last;
+    find_sources(graph);
     if (is_sum) declare_terms(graph, &graph->sums[info->index]);
 }
 

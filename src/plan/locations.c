@@ -53,6 +53,7 @@ static void locate_fixed(tri_program *p) {
             (tri_location){TRI_LOCATION_GRADIENT, g->gradients[i].parameter, 0};
     for (int i = 0; i < g->metric_count; i++) {
         if (!tri_value_is(g->metrics[i].value)) continue; // training does not compute it
+        if (g->metrics[i].source != i) continue;
         p->locations[g->metrics[i].value.id] =
             (tri_location){TRI_LOCATION_RESULT, i, (int64_t)i * TRI_RESULT_BYTES};
     }

@@ -58,7 +58,8 @@ static tri_status find_program(tri_plan *plan, const tri_device_description *dev
 
 // All programs share the flat buffers and the sums of metrics, so their parameters and metrics must
 // be the same.
-static tri_status check_alike(const tri_graph *a, const tri_graph *b) {
+static tri_status check_alike(const tri_program *first, const tri_program *second) {
+    const tri_graph *a = first->graph, *b = second->graph;
     bool alike = a->parameter_count == b->parameter_count && a->block_count == b->block_count &&
                  a->metric_count == b->metric_count;
     for (int i = 0; alike && i < a->parameter_count; i++) {
@@ -67,8 +68,10 @@ static tri_status check_alike(const tri_graph *a, const tri_graph *b) {
                 tri_shape_equal(&p->shape, &q->shape);
     }
     for (int i = 0; alike && i < a->metric_count; i++)
-        alike = !strcmp(a->metrics[i].name, b->metrics[i].name) &&
-                a->metrics[i].term.weight == b->metrics[i].term.weight;
+        alike =
+            !strcmp(a->metrics[i].name, b->metrics[i].name) &&
+            a->metrics[i].term.weight == b->metrics[i].term.weight &&
+            (first->training != second->training || a->metrics[i].source == b->metrics[i].source);
     if (!alike)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "the model has other blocks, parameters or metrics for another batch size "
@@ -323,7 +326,7 @@ static tri_status make_plan(tri_plan *plan, const tri_device_description *device
     if (plan->program_count == 0) return TRI_FAIL(TRI_BAD_INPUT, "there is no step to plan");
     plan->graph = plan->programs[0]->graph;
     for (int i = 1; i < plan->program_count; i++)
-        TRI_TRY(check_alike(plan->graph, plan->programs[i]->graph));
+        TRI_TRY(check_alike(plan->programs[0], plan->programs[i]));
     TRI_TRY(check_batch_norm(plan, request));
     plan->flat =
         tri_flat_make(plan->arena, &(tri_flat_request){.graph = plan->graph,

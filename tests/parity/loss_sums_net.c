@@ -24,8 +24,11 @@ static void loss_sums(tri_graph *g, const tri_batch *batch) {
     tri_value two = tri_linear(g, "two", x, 3);
     tri_value first = tri_cross_entropy(g, one, batch->labels);
     tri_value second = tri_cross_entropy(g, two, batch->labels);
-    if (which == 1) {
+    if (which == 1) { // losses may be metrics as well, by other names
+        tri_metric(g, "before", first);
         tri_loss(g, tri_add(g, first, tri_weighted(g, second, -0.4)));
+        tri_metric(g, "behind", second);
+        tri_metric(g, "evaluated", tri_training(g) ? (tri_value){0} : first);
         return;
     }
     tri_value squares = tri_mse_loss(g, tri_linear(g, "numbers", x, 2), batch->targets);

@@ -144,6 +144,27 @@ def check_terms(folder):
     assert abs(total - float(line["loss"])) < 1e-6 * total, line
 
 
+def check_again(folder):
+    """A loss that is declared as a metric, too, is reported by both names and trained on."""
+    place, _, _ = train(folder, 1, 2, "")
+    line = entries(place, "val")[-1]
+    first, second = line["cross_entropy"], line["cross_entropy_2"]
+    assert first != second
+    assert (line["before"], line["behind"], line["evaluated"]) == (first, second, first), line
+    labelled = f"{folder}/labelled.safetensors"
+    formula.write_safetensors(labelled, {name: tensor for name, tensor in data_set().items()
+                                         if name in ("images", "labels")})
+    for number, body in enumerate(['tri_metric(g, "again", ce); tri_loss(g, ce);',
+                                   'tri_loss(g, ce); tri_metric(g, "again", ce);']):
+        make_task(folder, f"again{number}", body_of(body))
+        place = os.path.join(folder, f"run-again{number}")
+        run([TRIREME, "train", f"{folder}/again{number}.yaml", f"data.train={labelled}",
+             f"data.test={labelled}", "--run-dir", place])
+        line = entries(place, "val")[-1]
+        assert line["loss"] == line["again"] and 0 < float(line["loss"]) < 10, line
+        assert float(entries(place, "train")[0]["grad_norm"]) > 0
+
+
 def check_half(folder, wanted):
     """In F16 the loss is scaled, and with it every loss of the sum. Checks that losses differ from
     PyTorch's only by F16's rounding."""
@@ -163,9 +184,8 @@ REFUSED = [
 ]
 
 
-def check_refused(folder):
-    for number, (body, text) in enumerate(REFUSED):
-        make_task(folder, f"refused{number}", f"""#include <trireme/trireme.h>
+def body_of(body):
+    return f"""#include <trireme/trireme.h>
 static void build(tri_graph *g, const tri_batch *batch) {{
     tri_value x = tri_linear(g, "fc", tri_flatten(g, batch->images), 3);
     tri_value ce = tri_cross_entropy(g, x, batch->labels);
@@ -174,7 +194,12 @@ static void build(tri_graph *g, const tri_batch *batch) {{
 }}
 static const tri_task task = {{.name = "refused", .build = build}};
 TRI_EXPORT_TASK(task)
-""")
+"""
+
+
+def check_refused(folder):
+    for number, (body, text) in enumerate(REFUSED):
+        make_task(folder, f"refused{number}", body_of(body))
         place = os.path.join(folder, "refused")
         done = run([TRIREME, "train", f"{folder}/refused{number}.yaml", "--run-dir", place], 2)
         assert text in done.stderr and done.stderr.count("\n") == 1, (body, done.stderr)
@@ -208,6 +233,7 @@ def main():
             formula.write_safetensors(f"{folder}/init-{case}.safetensors", weights_of(case))
         check_refused(folder)
         check_terms(folder)
+        check_again(folder)
         check_half(folder, wanted[0])
         for case, golden_of_case in enumerate(wanted):
             check_case(folder, case, golden_of_case)
