@@ -2,7 +2,8 @@
 # that this machine lacks is left out. Installed, it looks for libraries in a folder of its name
 # first, where bundles have them (scripts/bundle).
 function(add_module name folder library)
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.c)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.c
+                                      ${CMAKE_SOURCE_DIR}/src/${folder}/*.cpp)
   add_library(module_${name} MODULE ${sources})
   target_include_directories(module_${name} PRIVATE include src)
   target_compile_options(module_${name} PRIVATE -fvisibility=hidden)
@@ -34,6 +35,21 @@ if(CURL_FOUND)
   add_module(download data/download PkgConfig::CURL)
 else()
   message(STATUS "`trireme data get` is left out: libcurl4-openssl-dev is not installed")
+endif()
+
+# Arrow's libraries and headers: Debian has none, Python's package pyarrow has them.
+set(TRIREME_PYARROW ${CMAKE_SOURCE_DIR}/build/pyarrow/pyarrow CACHE PATH
+    "folder of Python's package pyarrow, for data.name=parquet")
+file(GLOB ARROW_LIBRARY ${TRIREME_PYARROW}/libarrow.so.*)
+file(GLOB PARQUET_LIBRARY ${TRIREME_PYARROW}/libparquet.so.*)
+if(ARROW_LIBRARY AND PARQUET_LIBRARY)
+  enable_language(CXX)
+  add_module(parquet format/parquet "${PARQUET_LIBRARY};${ARROW_LIBRARY}")
+  target_include_directories(module_parquet SYSTEM PRIVATE ${TRIREME_PYARROW}/include)
+  set_target_properties(module_parquet PROPERTIES CXX_STANDARD 17
+    INSTALL_RPATH "\$ORIGIN/parquet:${TRIREME_PYARROW}")
+else()
+  message(STATUS "without data.name=parquet: scripts/install-deps --parquet brings Arrow's library")
 endif()
 
 pkg_check_modules(UCX IMPORTED_TARGET ucx>=1.12)

@@ -23,8 +23,7 @@ enum { TRI_MODULE_MAGIC = 0x54524d4f };
 // Defines a module's entry, by which the program finds its table. A module's source contains for
 // example: TRI_MODULE("transport", 1, "ucx", &table);
 #define TRI_MODULE(interface_name, abi_version, module_name, functions)                            \
-    extern const tri_module tri_module_entry;                                                      \
-    __attribute__((visibility("default")))                                                         \
+    __attribute__((visibility("default"))) extern const tri_module tri_module_entry;               \
     const tri_module tri_module_entry = {.magic = TRI_MODULE_MAGIC,                                \
                                          .abi = (abi_version),                                     \
                                          .interface = (interface_name),                            \

@@ -247,6 +247,13 @@ static tri_status sync_above(const char *path) {
     return status == TRI_BAD_INPUT ? TRI_OK : status;
 }
 
+tri_status tri_os_open_unnamed(int *fd) {
+    const char *folder = getenv("TMPDIR");
+    if (!folder || !*folder) folder = "/tmp";
+    *fd = tri_os.open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    return *fd < 0 ? tri_os_fail("create a file in", folder) : TRI_OK;
+}
+
 uint64_t tri_os_random(void) {
     uint64_t bits;
     if (getrandom(&bits, sizeof bits, GRND_NONBLOCK) == (ssize_t)sizeof bits) return bits;

@@ -114,6 +114,9 @@ bool tri_os_is_temporary_of(const char *entry, const char *name);
 // symbolic link to a file that does not exist, because another user may have put the link there.
 // `flags` are given without O_CREAT.
 int tri_os_open_or_create(const char *path, int flags, mode_t mode);
+// Makes a file without a name in the folder for temporary files ($TMPDIR, else /tmp); it is gone
+// once it is closed. *fd belongs to the caller.
+tri_status tri_os_open_unnamed(int *fd);
 // Returns random bits for the name of a new file. Other users cannot predict them (except early
 // during a boot), and so cannot create a file of that name first.
 uint64_t tri_os_random(void);

@@ -36,6 +36,6 @@ void tri_status_hop(tri_status status, const char *file, int line);
 // compute wrong results.
 #define TRI_ASSERT(condition)                                                                      \
     ((condition) ? (void)0 : tri_assert_failed(#condition, __FILE__, __LINE__))
-_Noreturn void tri_assert_failed(const char *condition, const char *file, int line);
+__attribute__((noreturn)) void tri_assert_failed(const char *condition, const char *file, int line);
 
 #endif

@@ -40,7 +40,7 @@ static const content rows[] = {
      "put the images into one array [N, C, H, W]: " SAVE_NPZ},
     {AT(8, "WEBP"), "one WebP image", NULL,
      "put the images into one array [N, C, H, W]: " SAVE_NPZ},
-    {AT(0, "PAR1"), "a Parquet file", NULL, "read it with pandas, and " SAVE_NPZ},
+    {AT(0, "PAR1"), "a Parquet file", "parquet", NULL},
     {AT(0, "ARROW1"), "an Arrow file", NULL, "read it with pyarrow, and " SAVE_NPZ},
     {AT(16, "\xde\xc0\xef\xbe"), "an LMDB database", "lmdb", NULL},
     {AT(0, "SQLite format 3"), "an SQLite database", NULL, "read it in Python, and " SAVE_NPZ},

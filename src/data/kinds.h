@@ -16,6 +16,8 @@
     ROW(hdf5, hdf5_rows, TRI_OPTION_COUNT(hdf5_rows),                                              \
         "an HDF5 file whose arrays share their first axis")                                        \
     ROW(lmdb, NULL, 0, "an LMDB database of image files, or of images as Caffe's Datum")           \
+    ROW(parquet, parquet_rows, TRI_OPTION_COUNT(parquet_rows),                                     \
+        "Parquet files, such as those of Hugging Face: images, numbers, and lists of numbers")     \
     ROW(csv, csv_rows, TRI_OPTION_COUNT(csv_rows),                                                 \
         "a table as text: a sample a line, numbers in columns, classes as numbers or names")       \
     ROW(tensors, NULL, 0, "a safetensors file whose tensors share their first axis")               \

@@ -24,6 +24,12 @@ static const tri_option hdf5_rows[] = {
                     "field is the array of its name"),
 };
 
+static const tri_option parquet_rows[] = {
+    TRI_OPTION_TREE(tri_data_options, fields, NULL,
+                    "columns by field: {images: image, labels: label}, {inputs: [a, b]}; by "
+                    "default those of such names"),
+};
+
 static const tri_option csv_rows[] = {
     TRI_OPTION_TREE(tri_data_options, fields, NULL,
                     "columns by field: {labels: species}, {inputs: [a, b], targets: [c]}; by "
@@ -102,7 +108,8 @@ static const tri_option rows[] = {
 // be maps from fields to files, because each array may have a file of its own.
 static tri_status check_file(const tri_data_options *data, const tri_tree *file, const char *key) {
     bool maps = data->name && !strcmp(data->name, "npy");
-    bool lists = data->name && !strcmp(data->name, "webdataset");
+    bool lists =
+        data->name && (!strcmp(data->name, "webdataset") || !strcmp(data->name, "parquet"));
     if (!file || file->kind == TRI_TREE_SCALAR || (maps && file->kind == TRI_TREE_MAP) ||
         (lists && file->kind == TRI_TREE_LIST))
         return TRI_OK;
@@ -121,7 +128,7 @@ static bool is_name_list(const tri_tree *node) {
 // Checks data.fields. A field of a table may have several columns.
 static tri_status check_fields(const tri_data_options *data) {
     const tri_tree *fields = data->fields;
-    bool is_table = data->name && !strcmp(data->name, "csv");
+    bool is_table = data->name && (!strcmp(data->name, "csv") || !strcmp(data->name, "parquet"));
     bool is_map = tri_tree_is_null(fields) ||
                   (fields->kind == TRI_TREE_MAP && fields->count <= TRI_MAX_DATA_FIELDS);
     for (int i = 0; is_map && !tri_tree_is_null(fields) && i < fields->count; i++)

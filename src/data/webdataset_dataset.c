@@ -3,18 +3,17 @@
 // any case, is the field. jpg, jpeg, png and webp hold the image, cls the class as a number; other
 // fields are not read. (https://github.com/webdataset/webdataset, "The WebDataset Format")
 #include "base/os.h"
-#include "base/quantity.h"
+#include "data/files.h"
 #include "data/image_worker.h"
 #include "format/tar.h"
 
 #include <ctype.h>
-#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-enum { IMAGES, LABELS, MOST_ARCHIVES = 1 << 20 };
+enum { IMAGES, LABELS };
 
 typedef struct archive {
     const char *path;
@@ -30,67 +29,20 @@ enum { NO_LABEL = -1 };
 
 typedef struct web_state {
     archive *archives;
-    int archive_count, archive_capacity;
+    int archive_count;
     sample *samples;
     int sample_count, sample_capacity;
     bool has_labels;
     int64_t classes;
 } web_state;
 
-// Adds all paths for which a pattern stands, in order: {000..123} counts, {a,b}, * and ? are those
-// of a shell.
-static tri_status expand(tri_dataset *dataset, const char *pattern) {
-    web_state *state = dataset->state;
-    const char *open = strchr(pattern, '{'), *dots = open ? strstr(open, "..") : NULL;
-    const char *close = open ? strchr(open, '}') : NULL;
-    char *end;
-    if (dots && close && dots < close && isdigit((unsigned char)open[1])) {
-        int digits = (int)(dots - open - 1);
-        int64_t first = strtoll(open + 1, &end, 10), last = strtoll(dots + 2, &end, 10);
-        if (end != close || last < first || last - first >= MOST_ARCHIVES)
-            return TRI_FAIL(TRI_BAD_INPUT, "%s: {FIRST..LAST} has to count up, at most to %d files",
-                            pattern, MOST_ARCHIVES);
-        for (int64_t i = first; i <= last; i++)
-            TRI_TRY(expand(dataset,
-                           tri_arena_printf(dataset->arena, "%.*s%0*lld%s", (int)(open - pattern),
-                                            pattern, digits, (long long)i, close + 1)));
-        return TRI_OK;
-    }
-    if (!strpbrk(pattern, "*?[{")) {
-        TRI_PUSH(dataset->arena, state->archives, state->archive_count, state->archive_capacity) =
-            (archive){tri_arena_strdup(dataset->arena, pattern), -1};
-        return TRI_OK;
-    }
-    glob_t found;
-    int result = glob(pattern, GLOB_BRACE, NULL, &found);
-    if (result != 0) return TRI_FAIL(TRI_NOT_FOUND, "%s: no file has such a name", pattern);
-    for (size_t i = 0; i < found.gl_pathc; i++)
-        TRI_PUSH(dataset->arena, state->archives, state->archive_count, state->archive_capacity) =
-            (archive){tri_arena_strdup(dataset->arena, found.gl_pathv[i]), -1};
-    globfree(&found);
-    return TRI_OK;
-}
-
-static tri_status add_pattern(tri_dataset *dataset, const tri_tree *node) {
-    if (node->kind != TRI_TREE_SCALAR)
-        return tri_tree_fail(node, "has to be a tar file, a pattern, or a list of them");
-    if (!strncmp(node->text, "pipe:", 5) || strstr(node->text, "://"))
-        return tri_tree_fail(node, "'%s' is not read: only files are, no commands and no addresses",
-                             node->text);
-    return expand(dataset, tri_dataset_path(dataset, node->text));
-}
-
 static tri_status find_archives(tri_dataset *dataset) {
-    const tri_tree *files = tri_dataset_files(dataset);
-    bool is_training = dataset->file_split == TRI_DATA_TRAIN;
-    if (!files && is_training && dataset->options->path)
-        return expand(dataset, dataset->options->path);
-    if (!files)
-        return TRI_FAIL(is_training ? TRI_BAD_INPUT : TRI_NOT_FOUND,
-                        "data.%s is not set: tar files, such as train-{000000..000009}.tar",
-                        is_training ? "train" : "test");
-    if (files->kind != TRI_TREE_LIST) return add_pattern(dataset, files);
-    for (int i = 0; i < files->count; i++) TRI_TRY(add_pattern(dataset, files->items[i]));
+    web_state *state = dataset->state;
+    tri_data_files files = {0};
+    TRI_TRY(tri_data_files_find(dataset, "tar files, such as train-{000000..000009}.tar", &files));
+    state->archives = TRI_NEW_ARRAY(dataset->arena, archive, files.count);
+    state->archive_count = files.count;
+    for (int i = 0; i < files.count; i++) state->archives[i] = (archive){files.paths[i], -1};
     return TRI_OK;
 }
 

@@ -21,10 +21,7 @@ static bool is_compressed(int fd) {
 // Unpacks a compressed archive into a file without a name.
 static tri_status unpack(const tri_archive *module, const char *path, int fd, int *out) {
     char why[TRI_ARCHIVE_WHY_BYTES];
-    const char *folder = getenv("TMPDIR");
-    if (!folder || !*folder) folder = "/tmp";
-    *out = tri_os.open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (*out < 0) return tri_os_fail("create a file in", folder);
+    TRI_TRY(tri_os_open_unnamed(out));
     tri_status status = module->decompress(fd, *out, why);
     if (status == TRI_OK && lseek(*out, 0, SEEK_SET) == 0) return TRI_OK;
     tri_os.close(*out);

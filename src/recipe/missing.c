@@ -90,7 +90,6 @@ typedef struct missing {
 
 static const missing rows[] = {
     {"schedule.cycle_momentum", "true", NULL},
-    {"data.name", "parquet", ARRAYS},
     {"data.name", "jsonl", KINDS "; tokens reads plain text files, and numbers of tokens"},
     {"log.mlflow", NULL, "use log.tensorboard"},
 };

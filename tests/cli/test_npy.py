@@ -229,7 +229,7 @@ def check_other_kinds():
         "x.h5": (b"\x89HDF\r\n\x1a\n" + bytes(99), "an HDF5 file", "data.name=hdf5"),
         "x.png": (b"\x89PNG\r\n\x1a\n" + bytes(99), "one PNG image", "[N, C, H, W]"),
         "x.jpg": (b"\xff\xd8\xff\xe0" + bytes(99), "one JPEG image", "[N, C, H, W]"),
-        "x.parquet": (b"PAR1" + bytes(99), "a Parquet file", "pandas"),
+        "x.parquet": (b"PAR1" + bytes(99), "a Parquet file", "data.name=parquet"),
         "x.tar": (packed.getvalue(), "a tar archive", "data.name=webdataset"),
         "x.zip": (other.getvalue(), "a zip archive", "unpack"),
         "x.npy": (IMAGES, "a NumPy array", "data.name=npy"),

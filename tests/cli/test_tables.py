@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tables as data: what Python's csv module writes is read as it was written, classes by number or
-by name; a network learns from it; what is damaged or missing is refused by line and column.
+"""Tables as data: what Python's csv module and pyarrow write is read as it was written, classes by
+number or by name; a network learns from it; what is damaged or missing is refused by name.
 
 usage: test_tables.py BUILD_FOLDER
 """
@@ -17,6 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from runs import TRIREME, check_all, check_refused, entries, run, train  # noqa: E402
 
 RECIPE = "recipes/mlp-jax.yaml"
+GOLDENS = "tests/support/goldens"
 folder = None
 
 
@@ -34,11 +35,11 @@ def put_csv(name, rows, **how):
         csv.writer(file, **how).writerows(rows)
 
 
-def dump(*words, count, split="train"):
+def dump(*words, count, kind="csv"):
     """The tensors of `data dump`, each as its shape and values."""
     out = path("out.safetensors")
-    run([TRIREME, "data", "dump", RECIPE, "data.name=csv", f"data.path={folder}", *words,
-         f"--split={split}", f"--count={count}", f"--out={out}"])
+    run([TRIREME, "data", "dump", RECIPE, f"data.name={kind}", f"data.path={folder}", *words,
+         f"--count={count}", f"--out={out}"])
     with open(out, "rb") as file:
         data = file.read()
     size, = struct.unpack("<Q", data[:8])
@@ -50,8 +51,8 @@ def dump(*words, count, split="train"):
     return tensors
 
 
-def refused(*words, parts):
-    check_refused(train("mlp-jax", path("run"), "data.name=csv", f"data.path={folder}", *words),
+def refused(*words, parts, kind="csv"):
+    check_refused(train("mlp-jax", path("run"), f"data.name={kind}", f"data.path={folder}", *words),
                   path("run"), parts)
 
 
@@ -199,11 +200,67 @@ def check_left_out():
         assert f"d.csv:{line}:" in done.stderr, done.stderr
 
 
+def golden(name):
+    return f"data.train={os.path.abspath(GOLDENS)}/{name}.parquet"
+
+
+def check_parquet():
+    """What pyarrow wrote: images, numbers of all types, lists of numbers, in any order of rows."""
+    tensors = dump(golden("images-*"), "data.transform=[{resize: [2, 3]}]", kind="parquet",
+                   count=14)
+    assert tensors["labels"] == ([14], [i % 7 for i in range(14)]), tensors["labels"]
+    pixels = [round(pixel * 255, 3) for pixel in tensors["images"][1]]
+    assert pixels == [i for i in range(14) for _ in range(18)]
+    last = dump(golden("images-{0..1}"), "data.transform=[{resize: [2, 3]}]", "--first=13",
+                kind="parquet", count=1)
+    assert last["images"][1] == tensors["images"][1][-18:] and last["labels"][1] == [6]
+    tensors = dump(golden("types"), kind="parquet", count=5)
+    wanted = [j % 2 if i == 0 else i + j for j in range(5) for i in range(11)]
+    assert tensors["inputs"] == ([5, 11], wanted), tensors
+    tensors = dump(golden("lists"), kind="parquet", count=4)
+    assert tensors["targets"] == ([4, 2], [i for i in range(4) for _ in range(2)]), tensors
+    assert tensors["inputs"] == ([4, 2, 2], [x for i in range(4)
+                                             for x in (i + 0.5, i + 1, i + 2, i + 3)]), tensors
+
+
+def check_parquet_is_missing():
+    refused(golden("types"), parts=["data.name=parquet", "install-deps --parquet"], kind="parquet")
+
+
+def grey(value):
+    """A PGM image of 3 x 2 pixels, all of them `value`."""
+    return b"P5 3 2 255\n" + bytes([value] * 6)
+
+
+def check_parquet_refuses():
+    for column, part in (("text", "text"), ("hole", "value"), ("ragged", "lengths"),
+                         ("day", "date32"), ("nope", "nope")):
+        refused(golden("bad"), f"data.fields={{inputs: {column}, labels: label}}",
+                parts=["bad.parquet", f"'{column}'", part], kind="parquet")
+    refused(golden("bad"), "data.fields={inputs: label, labels: less}", parts=["-7"],
+            kind="parquet")
+    with open(f"{GOLDENS}/images-0.parquet", "rb") as file:
+        data = file.read()
+    put("cut.parquet", data[:-9])
+    refused("data.train=cut.parquet", parts=["cut.parquet"], kind="parquet")
+    # A damaged row group is refused when it is read, or its samples are left out.
+    at = data.index(grey(4)) - 20
+    put("hurt.parquet", data[:at] + bytes(b ^ 255 for b in data[at:at + 60]) + data[at + 60:])
+    words = ["data.train=hurt.parquet", "data.transform=[{resize: [28, 28]}]",
+             "data.on_error=skip"]
+    labels = dump(*words, kind="parquet", count=7)["labels"][1]
+    assert labels == [0, 1, 2, -100, -100, -100, 6], labels
+
+
 def main():
     global folder
+    parquet = (check_parquet, check_parquet_refuses)
+    if not os.path.exists(os.path.join(os.path.dirname(TRIREME), "../lib/trireme/parquet.so")):
+        print("Parquet is left out: this build is without Arrow's library")
+        parquet = (check_parquet_is_missing,)
     with tempfile.TemporaryDirectory(prefix="trireme-tables-") as folder:
         failed = check_all((check_written_by_python, check_fields, check_normalize, check_learns,
-                            check_missing, check_refuses, check_left_out))
+                            check_missing, check_refuses, check_left_out, *parquet))
     return 1 if failed else 0
 
 

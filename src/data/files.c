@@ -1,0 +1,65 @@
+// Expands the patterns of data.train, data.val and data.test: see files.h.
+#include "data/files.h"
+
+#include <ctype.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_FILES = 1 << 20 };
+
+// Adds all paths for which a pattern stands, in order: {000..123} counts, {a,b}, * and ? are those
+// of a shell.
+static tri_status expand(tri_dataset *dataset, const char *pattern, tri_data_files *out) {
+    const char *open = strchr(pattern, '{'), *dots = open ? strstr(open, "..") : NULL;
+    const char *close = open ? strchr(open, '}') : NULL;
+    char *end;
+    if (dots && close && dots < close && isdigit((unsigned char)open[1])) {
+        int digits = (int)(dots - open - 1);
+        int64_t first = strtoll(open + 1, &end, 10), last = strtoll(dots + 2, &end, 10);
+        if (end != close || last < first || last - first >= MOST_FILES)
+            return TRI_FAIL(TRI_BAD_INPUT, "%s: {FIRST..LAST} has to count up, at most to %d files",
+                            pattern, MOST_FILES);
+        for (int64_t i = first; i <= last; i++)
+            TRI_TRY(expand(dataset,
+                           tri_arena_printf(dataset->arena, "%.*s%0*lld%s", (int)(open - pattern),
+                                            pattern, digits, (long long)i, close + 1),
+                           out));
+        return TRI_OK;
+    }
+    if (!strpbrk(pattern, "*?[{")) {
+        TRI_PUSH(dataset->arena, out->paths, out->count, out->capacity) =
+            tri_arena_strdup(dataset->arena, pattern);
+        return TRI_OK;
+    }
+    glob_t found;
+    int result = glob(pattern, GLOB_BRACE, NULL, &found);
+    if (result != 0) return TRI_FAIL(TRI_NOT_FOUND, "%s: no file has such a name", pattern);
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        TRI_PUSH(dataset->arena, out->paths, out->count, out->capacity) =
+            tri_arena_strdup(dataset->arena, found.gl_pathv[i]);
+    globfree(&found);
+    return TRI_OK;
+}
+
+static tri_status add_pattern(tri_dataset *dataset, const tri_tree *node, tri_data_files *out) {
+    if (node->kind != TRI_TREE_SCALAR)
+        return tri_tree_fail(node, "has to be a file, a pattern, or a list of them");
+    if (!strncmp(node->text, "pipe:", 5) || strstr(node->text, "://"))
+        return tri_tree_fail(node, "'%s' is not read: only files are, no commands and no addresses",
+                             node->text);
+    return expand(dataset, tri_dataset_path(dataset, node->text), out);
+}
+
+tri_status tri_data_files_find(tri_dataset *dataset, const char *example, tri_data_files *out) {
+    const tri_tree *files = tri_dataset_files(dataset);
+    bool is_training = dataset->file_split == TRI_DATA_TRAIN;
+    if (!files && is_training && dataset->options->path)
+        return expand(dataset, dataset->options->path, out);
+    if (!files)
+        return TRI_FAIL(is_training ? TRI_BAD_INPUT : TRI_NOT_FOUND, "data.%s is not set: %s",
+                        is_training ? "train" : "test", example);
+    if (files->kind != TRI_TREE_LIST) return add_pattern(dataset, files, out);
+    for (int i = 0; i < files->count; i++) TRI_TRY(add_pattern(dataset, files->items[i], out));
+    return TRI_OK;
+}
