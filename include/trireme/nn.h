@@ -147,12 +147,19 @@ tri_value tri_log_softmax(tri_graph *graph, tri_value x);
 
 // A loss is F64 [2]: its sum over the samples (or elements) and their count, so that the sums of
 // several ranks and micro-batches can be added before the division. The classification losses take
-// labels I64 [..], leave out labels of −100, and report the metric "accuracy" in evaluation.
+// labels I64 [..], leave out labels of −100, and report the metric "accuracy" in evaluation. Or
+// they take soft labels F32 [.., K], a number for each class, mostly its probability: then the loss
+// is the sum of −label · log-probability over the classes, accuracy counts predictions of the class
+// with the largest label, and rows whose labels are all 0 are left out.
 
 // The mean negative log-likelihood of the labels. log_probabilities [.., K].
 tri_value tri_nll_loss(tri_graph *graph, tri_value log_probabilities, tri_value labels);
 // The mean cross-entropy of softmax(logits) and the labels. logits [.., K].
 tri_value tri_cross_entropy(tri_graph *graph, tri_value logits, tri_value labels);
+// The same with soft labels, of which the part `label_smoothing`, from 0 to 1, is spread evenly
+// over the classes, as in PyTorch: (1 − ε) · label + ε / K.
+tri_value tri_soft_cross_entropy(tri_graph *graph, tri_value logits, tri_value soft_labels,
+                                 double label_smoothing);
 // The mean of (prediction − target)² over all elements.
 tri_value tri_mse_loss(tri_graph *graph, tri_value prediction, tri_value target);
 // The mean binary cross-entropy of σ(logits) and targets from 0 to 1 over all elements, PyTorch's

@@ -227,10 +227,23 @@ void tri_loss(tri_graph *graph, tri_value loss) {
     if (is_sum) declare_terms(graph, &graph->sums[info->index]);
 }
 
+// Counts the rows of soft labels that have a number other than 0.
+static int64_t count_soft_rows(const tri_shape *shape, const float *labels) {
+    int64_t count = 0, classes = shape->dims[shape->rank - 1], all = tri_shape_count(shape);
+    for (int64_t first = 0; first < all; first += classes) {
+        int64_t k = 0;
+        while (k < classes && labels[first + k] == 0) k++;
+        count += k < classes;
+    }
+    return count;
+}
+
 int64_t tri_loss_count_labels(const tri_graph *graph, const tri_loss_term *term, int64_t size,
                               const void *labels) {
-    tri_shape shape = tri_value_get(graph, graph->inputs[term->labels].value)->shape;
+    const tri_value_info *info = tri_value_get(graph, graph->inputs[term->labels].value);
+    tri_shape shape = info->shape;
     shape.dims[0] = size;
+    if (info->dtype == TRI_F32) return count_soft_rows(&shape, labels);
     if (term->maker) return term->maker->count_labels(&shape, labels);
     int64_t count = 0, all = tri_shape_count(&shape);
     for (int64_t i = 0; i < all; i++) count += ((const int64_t *)labels)[i] != TRI_IGNORED_LABEL;

@@ -2,9 +2,16 @@
 // to the graph of the model that calls it.
 #include "graph/loss.h"
 #include "ops/ops.h"
+#include "tensor/half.h"
 
 #include <string.h>
 #include <trireme/nn.h>
+
+// Soft labels are numbers for each class, and not the number of one class.
+static bool is_soft(const tri_graph *g, tri_value labels) {
+    return tri_value_is(labels) && labels.id < (uint32_t)g->value_count &&
+           tri_dtype_is_float(tri_value_get(g, labels)->dtype);
+}
 
 // Adds the metric "accuracy". Training reports only the loss, so there the metric is declared but
 // not computed, which saves time. It has to be declared because the graphs of training and
@@ -13,7 +20,10 @@ static void report_accuracy(tri_graph *g, tri_value scores, tri_value labels) {
     tri_value in[] = {scores, labels}, accuracy = {0};
     for (int i = 0; i < g->metric_count; i++)
         if (!strcmp(g->metrics[i].name, "accuracy")) return;
-    if (!tri_training(g)) accuracy = tri_node_add(g, &tri_op_accuracy, in, 2, NULL, "");
+    if (!tri_training(g)) {
+        if (is_soft(g, labels)) in[1] = tri_node_add(g, &tri_op_top_class, &labels, 1, NULL, "");
+        accuracy = tri_node_add(g, &tri_op_accuracy, in, 2, NULL, "");
+    }
     tri_metric(g, "accuracy", accuracy);
 }
 
@@ -21,13 +31,29 @@ static tri_value pair_loss(tri_graph *g, const tri_op *op, tri_value a, tri_valu
     return tri_node_add(g, op, (tri_value[]){a, b}, 2, NULL, "");
 }
 
+static tri_value soft_loss(tri_graph *g, tri_value log_probabilities, tri_value soft_labels,
+                           double smoothing) {
+    tri_soft_labels_attr attr = {.smoothing = smoothing};
+    tri_value in[] = {log_probabilities, soft_labels};
+    tri_value loss = tri_node_add(g, &tri_op_soft_nll_loss, in, 2, &attr, "");
+    report_accuracy(g, log_probabilities, soft_labels);
+    return loss;
+}
+
+tri_value tri_soft_cross_entropy(tri_graph *graph, tri_value logits, tri_value soft_labels,
+                                 double label_smoothing) {
+    return soft_loss(graph, tri_log_softmax(graph, logits), soft_labels, label_smoothing);
+}
+
 tri_value tri_nll_loss(tri_graph *graph, tri_value log_probabilities, tri_value labels) {
+    if (is_soft(graph, labels)) return soft_loss(graph, log_probabilities, labels, 0);
     tri_value loss = pair_loss(graph, &tri_op_nll_loss, log_probabilities, labels);
     report_accuracy(graph, log_probabilities, labels);
     return loss;
 }
 
 tri_value tri_cross_entropy(tri_graph *graph, tri_value logits, tri_value labels) {
+    if (is_soft(graph, labels)) return tri_soft_cross_entropy(graph, logits, labels, 0);
     tri_value loss = pair_loss(graph, &tri_op_cross_entropy, logits, labels);
     report_accuracy(graph, logits, labels);
     return loss;

@@ -94,6 +94,9 @@ typedef enum tri_activation {
     X(normalize_bytes)        /* x U8 [N, C, ..] -> y F32; attributes: tri_pixel_scale */          \
     X(nll_loss)               /* log-probabilities [.., K], labels [..] -> (sum, count) */         \
     X(nll_loss_grad)          /* labels, seed -> dx [.., K] */                                     \
+    X(soft_nll_loss)          /* log-probabilities, soft labels [.., K] -> (sum, count) */         \
+    X(soft_nll_loss_grad)     /* soft labels, seed -> dx */                                        \
+    X(top_class)              /* soft labels [.., K] -> labels [..], the largest */                \
     X(cross_entropy)          /* logits [.., K], labels [..] -> (sum, count) */                    \
     X(cross_entropy_grad)     /* logits, labels, seed -> dx */                                     \
     X(linear_cross_entropy)   /* x, weight, labels, bias? -> (sum, count), accuracy (hits,         \
@@ -352,6 +355,11 @@ typedef struct tri_linear_cross_entropy_attr {
 // smaller. The size decides in which order the weight's gradient is summed, so it depends on `rows`
 // alone and not on the device.
 int64_t tri_loss_chunk(int64_t rows);
+
+// Of the losses on soft labels: how much of each label is spread evenly over all classes.
+typedef struct tri_soft_labels_attr {
+    double smoothing;
+} tri_soft_labels_attr;
 
 typedef struct tri_nll_loss_grad_attr {
     tri_shape shape; // the shape of dx, [.., K]

@@ -74,6 +74,8 @@ static const struct precision_row {
     {&tri_op_vocab_parallel_accuracy, PRECISION_ANY, 0},
     {&tri_op_log_softmax, PRECISION_FULL, 0},
     {&tri_op_nll_loss, PRECISION_FULL, 0},
+    {&tri_op_soft_nll_loss, PRECISION_FULL, 0},
+    {&tri_op_top_class, PRECISION_FULL, 0},
     {&tri_op_mse_loss, PRECISION_FULL, 0},
     {&tri_op_binary_cross_entropy, PRECISION_FULL, 0},
     {&tri_op_relative_l2_loss, PRECISION_FULL, 0},

@@ -261,6 +261,17 @@ static void test_class_losses(void **state) {
     }
 }
 
+static void test_soft_labels(void **state) {
+    static const double smoothing[] = {0, 0.1, 1};
+    for (int i = 0; i < 3; i++) {
+        subject s = begin();
+        tri_soft_labels_attr attr = {.smoothing = smoothing[i]};
+        tri_value in[] = {trained(&s, "scores", tri_shape_of(2, 3, 4)),
+                          tri_input(s.graph, "labels", TRI_F64, tri_shape_of(2, 3, 4))};
+        check(&s, tri_node_add(s.graph, &tri_op_soft_nll_loss, in, 2, &attr, ""));
+    }
+}
+
 // Checks the gradient of an embedding whose table has 5 rows. Of the tokens, some occur several
 // times, and others never, so that the gradients of their rows are 0. In the second case the table
 // is a slice of a larger one, and some tokens have no row in it.
@@ -453,6 +464,7 @@ static void test_all_covered(void **state) {
         &tri_op_gelu,
         &tri_op_silu_mul,
         &tri_op_nll_loss,
+        &tri_op_soft_nll_loss,
         &tri_op_cross_entropy,
         &tri_op_mse_loss,
         &tri_op_binary_cross_entropy,
@@ -488,6 +500,7 @@ int main(void) {
         cmocka_unit_test(test_concat),
         cmocka_unit_test(test_log_softmax),
         cmocka_unit_test(test_class_losses),
+        cmocka_unit_test(test_soft_labels),
         cmocka_unit_test(test_distance_losses),
         cmocka_unit_test(test_all_covered),
         cmocka_unit_test(test_embedding),

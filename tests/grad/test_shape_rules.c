@@ -214,6 +214,18 @@ static void test_losses(void **state) {
     tri_nll_loss_grad_attr grad = {.shape = tri_shape_of(4, 3), .dtype = TRI_F32};
     REFUSED(log_softmax, NULL, "x|[]|axis|sum", POINT);
     REFUSED(log_softmax_grad, NULL, "dy|[4, 3]|[3, 4]", F(4, 3), F(3, 4));
+    tri_soft_labels_attr none = {.smoothing = 0}, much = {.smoothing = 1.5};
+    REFUSED(soft_nll_loss, &none, "soft labels|[4, 3]|[4]", F(4, 3), F(4));
+    REFUSED(soft_nll_loss, &none, "scores|F32|I64", L(4, 3), L(4, 3));
+    REFUSED(soft_nll_loss, &none, "soft labels|F32|I64", F(4, 3), L(4, 3));
+    REFUSED(soft_nll_loss, &none, "[.., K]|2|[4]", F(4), F(4));
+    REFUSED(soft_nll_loss, &much, "smoothing|0|1|1.5", F(4, 3), F(4, 3));
+    REFUSED(soft_nll_loss_grad, &much, "smoothing|0|1|1.5", F(4, 3), F(1));
+    REFUSED(soft_nll_loss_grad, &none, "seed|[1]|[2]", F(4, 3), F(2));
+    REFUSED(soft_nll_loss_grad, &none, "[.., K]|2|[4]", F(4), F(1));
+    REFUSED(soft_nll_loss_grad, &none, "F32|F64|F16|BF16|I64", L(4, 3), F(1));
+    REFUSED(top_class, NULL, "[.., K]|2|[4]", F(4));
+    REFUSED(top_class, NULL, "F32|F64|F16|BF16|I64", L(4, 3));
     REFUSED(nll_loss, NULL, "scores|[.., K]|2|[4]", F(4), L(4));
     REFUSED(nll_loss, NULL, "labels|scores|[4, 3]|[4]|[5]", F(4, 3), L(5));
     REFUSED(nll_loss, NULL, "labels|I64|F32", F(4, 3), F(4));

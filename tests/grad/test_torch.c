@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <trireme/nn.h>
 
 #include <cmocka.h>
 
@@ -26,9 +27,10 @@ typedef struct op_bench {
 } op_bench;
 
 static tri_dtype input_type(const tri_op *op, int input, tri_dtype dtype) {
-    bool classes = (op->flags & TRI_OP_LOSS && op != &tri_op_mse_loss &&
-                    op != &tri_op_relative_l2_loss && op != &tri_op_binary_cross_entropy) ||
-                   op == &tri_op_accuracy;
+    bool classes =
+        (op->flags & TRI_OP_LOSS && op != &tri_op_mse_loss && op != &tri_op_relative_l2_loss &&
+         op != &tri_op_binary_cross_entropy && op != &tri_op_soft_nll_loss) ||
+        op == &tri_op_accuracy;
     if (input == 1 && classes) return TRI_I64;
     if (input == 0 && (op == &tri_op_embedding || op == &tri_op_next_token)) return TRI_I64;
     return input == 2 && (op->flags & TRI_OP_UPDATE) ? TRI_F64 : dtype;
@@ -221,6 +223,31 @@ static void test_binary_cross_entropy(void **state) {
     bench_close(&b);
 }
 
+// Compares the cross-entropy with soft labels, and what label smoothing makes of it, and its
+// gradient, with PyTorch's. A row of zeros is left out.
+static void test_soft_labels(void **state) {
+    static const double smoothing[] = {0, 0.1};
+    static const double sums[] = {torch_soft_cross_entropy, torch_smooth_cross_entropy};
+    for (int i = 0; i < 2; i++) {
+        tri_graph *g = op_graph_open(TRI_F64);
+        tri_value x = tri_input(g, "x", TRI_F64, tri_shape_of(7, 4)),
+                  t = tri_input(g, "t", TRI_F64, tri_shape_of(7, 4));
+        tri_value loss = tri_soft_cross_entropy(g, x, t, smoothing[i]);
+        tri_device *device = op_device_open(&tri_device_ref, 1);
+        op_session *session = op_session_open(g, device, false);
+        for (int64_t k = 0; k < 28; k++) {
+            op_set(session, x, k, 3 * wave(1, k));
+            op_set(session, t, k, k < 24 ? torch_soft_labels[k] : 0);
+        }
+        op_run_ok(session);
+        near(op_get(session, loss, 0), sums[i], 1e-12);
+        assert_true(op_get(session, loss, 1) == 6);
+        op_session_close(session);
+        device->backend->close(device);
+        op_graph_close(g);
+    }
+}
+
 static void test_losses(void **state) {
     tri_shape shape = tri_shape_of(6, 4);
     op_bench b = bench_open(TRI_F64, &tri_op_log_softmax, &shape, 1, NULL);
@@ -397,6 +424,7 @@ int main(void) {
         cmocka_unit_test(test_moving_average),
         cmocka_unit_test(test_losses),
         cmocka_unit_test(test_binary_cross_entropy),
+        cmocka_unit_test(test_soft_labels),
         cmocka_unit_test(test_large_scores),
         cmocka_unit_test(test_accuracy),
         cmocka_unit_test(test_updates),

@@ -63,6 +63,10 @@ tri_value op_labels(op_case *c, tri_shape shape, int64_t classes) {
                   (double)classes);
 }
 
+tri_value op_soft_labels(op_case *c, tri_shape shape) {
+    return source(c, tri_input(c->graph, "soft", c->dtype, shape), OP_SOURCE_SOFT, 0, 1);
+}
+
 tri_value op_tokens(op_case *c, tri_shape shape, int64_t tokens) {
     return source(c, tri_input(c->graph, "ids", TRI_I64, shape), OP_SOURCE_TOKENS, 0,
                   (double)tokens);
@@ -93,11 +97,22 @@ static void fill_integers(op_session *session, const op_source *s, uint64_t seed
     }
 }
 
+static void fill_soft_labels(op_session *session, const op_case *c, const op_source *s) {
+    tri_shape shape = tri_value_shape(c->graph, s->value);
+    int64_t classes = shape.dims[shape.rank - 1], count = op_count(session, s->value);
+    op_fill(session, s->value, c->seed, 0, 1);
+    for (int64_t i = 0; i < count; i++)
+        if (tri_philox_at(c->seed, 5, 0, (uint64_t)(i / classes)) % 5 == 0)
+            op_set(session, s->value, i, 0);
+}
+
 void op_sources_fill(op_session *session, const op_case *c) {
     for (int i = 0; i < c->source_count; i++) {
         const op_source *s = &c->sources[i];
         if (s->kind == OP_SOURCE_NUMBERS) {
             op_fill(session, s->value, c->seed, s->low, s->high);
+        } else if (s->kind == OP_SOURCE_SOFT) {
+            fill_soft_labels(session, c, s);
         } else if (s->kind == OP_SOURCE_STEP) {
             double *step = op_host(session, s->value);
             step[TRI_STEP_LR] = 0.03;

@@ -12,6 +12,7 @@ enum { OP_CASE_SOURCES = 12 };
 typedef enum op_source_kind {
     OP_SOURCE_NUMBERS,  // uniform in [low, high)
     OP_SOURCE_LABELS,   // I64 in [0, high), some of them ignored
+    OP_SOURCE_SOFT,     // uniform in [0, 1), and some rows all 0
     OP_SOURCE_TOKENS,   // I64 in [0, high)
     OP_SOURCE_POSITION, // number of a step, and a sample's position in that step
     OP_SOURCE_BYTES,    // U8, bytes of images
@@ -47,6 +48,7 @@ tri_value op_numbers(op_case *c, tri_shape shape, double low, double high);
 tri_value op_wide(op_case *c, tri_shape shape, double low, double high);
 // Like op_numbers, but in F64: for numbers that are computed in F64, such as sums.
 tri_value op_double(op_case *c, tri_shape shape, double low, double high);
+tri_value op_soft_labels(op_case *c, tri_shape shape);
 tri_value op_labels(op_case *c, tri_shape shape, int64_t classes);
 tri_value op_tokens(op_case *c, tri_shape shape, int64_t tokens);
 tri_value op_bytes(op_case *c, tri_shape shape);

@@ -288,6 +288,11 @@ static void build_class_loss(op_case *c) {
     tri_nll_loss_grad_attr a = {.shape = scores, .dtype = c->dtype};
     op_add(c, &tri_op_nll_loss, (tri_value[]){x, labels}, NULL);
     op_add(c, &tri_op_nll_loss_grad, (tri_value[]){labels, seed}, &a);
+    tri_soft_labels_attr smooth = {.smoothing = op_chance(c, 50) ? 0.1 : 0};
+    tri_value soft[] = {op_numbers(c, scores, -9, 0), op_soft_labels(c, scores)};
+    op_add(c, &tri_op_soft_nll_loss, soft, &smooth);
+    op_add(c, &tri_op_soft_nll_loss_grad, (tri_value[]){soft[1], seed}, &smooth);
+    op_add(c, &tri_op_top_class, &soft[1], NULL);
     op_add(c, &tri_op_cross_entropy, (tri_value[]){x, labels}, NULL);
     op_add(c, &tri_op_accuracy, (tri_value[]){x, labels}, NULL);
     // This node comes last, because it may write over x.

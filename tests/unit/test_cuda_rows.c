@@ -77,6 +77,11 @@ static void build_classes(op_case *c) {
     tri_value seed = tri_scalar(c->graph, TRI_SCALAR_SEED), max = op_wide(c, rows, 5, 6);
     tri_value sums = op_wide(c, tri_shape_of(rows.dims[0], 2), 1, 3);
     tri_value in[] = {x, labels, max, sums, seed};
+    tri_value soft[] = {x, op_soft_labels(c, scores)};
+    tri_soft_labels_attr smooth = {.smoothing = 0.1};
+    op_add(c, &tri_op_soft_nll_loss, soft, &smooth);
+    op_add(c, &tri_op_soft_nll_loss_grad, (tri_value[]){soft[1], seed}, &smooth);
+    op_add(c, &tri_op_top_class, &soft[1], NULL);
     op_add(c, &tri_op_cross_entropy, in, NULL);
     op_add(c, &tri_op_accuracy, in, NULL);
     op_add(c, &tri_op_vocab_parallel_softmax, in, &slice);

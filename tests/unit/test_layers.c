@@ -89,7 +89,7 @@ static void test_shared(void **state) {
     check_shared(true);
 }
 
-enum { CALLS = 24 };
+enum { CALLS = 25 };
 
 // Makes call number i of a list of functions that take a value, with a value `bad` that the graph
 // does not have.
@@ -143,6 +143,9 @@ static void call(tri_graph *g, int i, tri_value bad) {
         tri_mse_loss(g, bad, x);
         break;
     case LAYERS + 15:
+        tri_soft_cross_entropy(g, x, bad, 0.1);
+        break;
+    case LAYERS + 16:
         tri_log_softmax(g, bad);
         break;
     default:
@@ -151,7 +154,7 @@ static void call(tri_graph *g, int i, tri_value bad) {
 }
 
 static void test_values_of_no_graph(void **state) {
-    assert_int_equal(CALLS, LAYERS + 16);
+    assert_int_equal(CALLS, LAYERS + 17);
     for (int i = 0; i < 2 * CALLS; i++) {
         // The function `embedding` above makes its input itself and does not read `bad`.
         if (i / 2 < LAYERS && layers[i / 2] == embedding) continue;

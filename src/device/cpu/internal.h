@@ -221,6 +221,8 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(sigmoid_grad_flat)                                                                           \
     X(tanh_flat)                                                                                   \
     X(tanh_grad_flat)                                                                              \
+    X(soft_nll_loss_rows)                                                                          \
+    X(soft_nll_loss_grad_rows)                                                                     \
     X(cross_entropy_rows)                                                                          \
     X(linear_cross_entropy_chunks)                                                                 \
     X(linear_cross_entropy_grad_chunks)                                                            \

@@ -169,6 +169,9 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(cross_entropy_grad)                                                                          \
     X(nll_loss)                                                                                    \
     X(nll_loss_grad)                                                                               \
+    X(soft_nll_loss)                                                                               \
+    X(soft_nll_loss_grad)                                                                          \
+    X(top_class)                                                                                   \
     X(accuracy)                                                                                    \
     X(row_max)                                                                                     \
     X(vocab_parallel_softmax)                                                                      \

@@ -22,6 +22,9 @@ static const class_row class_rows[] = {
     {&tri_op_cross_entropy_grad, CUDA_CROSS_ENTROPY_GRAD, 0, -1, 1, -1, -1, 2, false, false},
     {&tri_op_nll_loss, CUDA_NLL, 0, -1, 1, -1, -1, -1, true, false},
     {&tri_op_nll_loss_grad, CUDA_NLL_GRAD, -1, -1, 0, -1, -1, 1, false, false},
+    {&tri_op_soft_nll_loss, CUDA_SOFT_NLL, 0, 1, -1, -1, -1, -1, true, false},
+    {&tri_op_soft_nll_loss_grad, CUDA_SOFT_NLL_GRAD, 0, -1, -1, -1, -1, 1, false, false},
+    {&tri_op_top_class, CUDA_TOP_CLASS, 0, -1, -1, -1, -1, -1, false, false},
     {&tri_op_accuracy, CUDA_ACCURACY, 0, -1, 1, -1, -1, -1, true, false},
     {&tri_op_row_max, CUDA_ROW_MAX, 0, -1, -1, -1, -1, -1, false, false},
     {&tri_op_vocab_parallel_softmax, CUDA_SLICE_SOFTMAX, 0, -1, 1, 2, -1, -1, false, true},
@@ -61,9 +64,11 @@ static int64_t rows_of(const tri_value_info *scores) {
 
 static tri_status class_workspace(const tri_device_description *device, const tri_graph *graph,
                                   const tri_node *node, size_t *out) {
-    *out = class_row_of(node->op)->has_terms
-               ? (size_t)rows_of(scores_of(graph, node)) * sizeof(double)
-               : 0;
+    const class_row *row = class_row_of(node->op);
+    size_t rows = (size_t)rows_of(scores_of(graph, node));
+    *out = row->has_terms ? rows * sizeof(double) : 0;
+    // Soft labels do not tell by themselves which rows count.
+    if (row->function == CUDA_SOFT_NLL) *out += rows * sizeof(int64_t);
     return TRI_OK;
 }
 
@@ -84,6 +89,8 @@ static tri_status class_prepare(tri_device *device, const tri_graph *graph, cons
         p->first = a->first;
         p->classes = a->classes;
     }
+    if (p->function == CUDA_SOFT_NLL || p->function == CUDA_SOFT_NLL_GRAD)
+        p->smoothing = (float)((const tri_soft_labels_attr *)node->attr)->smoothing;
     if (state.row->seed >= 0) p->seed_type = cuda_in_type(graph, node, state.row->seed);
     state.sum = (cuda_loss_sum){
         .term = CUDA_TERMS, .count = p->rows, .ignored = p->ignored, .fault = p->fault};
@@ -107,11 +114,12 @@ static tri_status class_run(const tri_kernel *kernel, const tri_kernel_args *arg
     p.terms = args->workspace;
     p.y = args->out[0];
     p.row_results = args->out[0];
+    p.row_labels = row->has_terms ? (int64_t *)(p.terms + p.rows) : args->out[0];
     CUDA_LAUNCH(args->queue, class_rows, p);
     if (!row->has_terms) return TRI_OK;
     cuda_loss_sum sum = state->sum;
     sum.terms = p.terms;
-    sum.labels = p.labels;
+    sum.labels = p.labels ? p.labels : p.row_labels;
     sum.out = args->out[0];
     CUDA_LAUNCH(args->queue, loss_sum, sum);
     return TRI_OK;
@@ -163,6 +171,9 @@ CLASSES(cross_entropy)
 CLASSES(cross_entropy_grad)
 CLASSES(nll_loss)
 CLASSES(nll_loss_grad)
+CLASSES(soft_nll_loss)
+CLASSES(soft_nll_loss_grad)
+CLASSES(top_class)
 CLASSES(accuracy)
 CLASSES(row_max)
 CLASSES(vocab_parallel_softmax)

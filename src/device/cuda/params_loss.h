@@ -22,6 +22,9 @@ typedef enum cuda_class_function {
     CUDA_CROSS_ENTROPY_GRAD, // x, labels, seed -> y; y may be the memory of x
     CUDA_NLL,                // x, labels -> terms
     CUDA_NLL_GRAD,           // labels, seed -> y
+    CUDA_SOFT_NLL,           // x, dy (the soft labels) -> terms, row_labels (0 or `ignored`)
+    CUDA_SOFT_NLL_GRAD,      // x (the soft labels), seed -> y
+    CUDA_TOP_CLASS,          // x -> row_labels: the first largest, or `ignored` if all are 0
     CUDA_ACCURACY,           // x, labels -> terms: 1 where the prediction is right, else 0
     CUDA_ROW_MAX,            // x -> row_results [rows]: the largest score
     // The remaining functions serve ranks that share the classes: each rank has the scores of one
@@ -53,6 +56,8 @@ typedef struct cuda_class_rows {
     void *y;
     double *terms; // [rows]: what each row adds to the loss; 0 for an ignored label
     float *row_results;
+    int64_t *row_labels;      // [rows]
+    float smoothing;          // of soft labels
     struct cuda_fault *fault; // where the kernel describes an invalid label
 } cuda_class_rows;
 

@@ -91,6 +91,62 @@ REF_BODY tri_status nll_loss_grad_body(const ref_node *node, const tri_kernel_ar
     return TRI_OK;
 }
 
+// True unless all soft labels of the row are 0, with which losses and metrics leave it out.
+REF_BODY bool has_labels(ref_array row, int64_t classes) {
+    int64_t k = 0;
+    while (k < classes && get(row, k) == 0) k++;
+    return k < classes;
+}
+
+static double smoothed(double label, const tri_soft_labels_attr *a, int64_t classes) {
+    return (1 - a->smoothing) * label + a->smoothing / (double)classes;
+}
+
+REF_BODY tri_status soft_nll_loss_body(const ref_node *node, const tri_kernel_args *args,
+                                       bool f64) {
+    const tri_soft_labels_attr *a = (const void *)node->attr;
+    int64_t classes = ref_classes(&node->s.in[0]), rows = ref_count(&node->s.in[0]) / classes;
+    double *loss = args->out[0];
+    loss[0] = loss[1] = 0;
+    for (int64_t n = 0; n < rows; n++) {
+        ref_array y = ref_from(ref_input(args, 0, f64), n * classes);
+        ref_array labels = ref_from(ref_input(args, 1, f64), n * classes);
+        if (!has_labels(labels, classes)) continue;
+        for (int64_t k = 0; k < classes; k++)
+            loss[0] -= smoothed(get(labels, k), a, classes) * get(y, k);
+        loss[1] += 1;
+    }
+    return TRI_OK;
+}
+
+REF_BODY tri_status soft_nll_loss_grad_body(const ref_node *node, const tri_kernel_args *args,
+                                            bool f64) {
+    const tri_soft_labels_attr *a = (const void *)node->attr;
+    int64_t classes = ref_classes(&node->s.in[0]), rows = ref_count(&node->s.in[0]) / classes;
+    double seed = seed_of(node, args, 1);
+    for (int64_t n = 0; n < rows; n++) {
+        ref_array labels = ref_from(ref_input(args, 0, f64), n * classes);
+        ref_array dx = ref_from(ref_output(args, 0, f64), n * classes);
+        bool counts = has_labels(labels, classes);
+        for (int64_t k = 0; k < classes; k++)
+            put(dx, k, counts ? -seed * smoothed(get(labels, k), a, classes) : 0);
+    }
+    return TRI_OK;
+}
+
+REF_BODY tri_status top_class_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    int64_t classes = ref_classes(&node->s.in[0]), rows = ref_count(&node->s.in[0]) / classes;
+    int64_t *labels = args->out[0];
+    for (int64_t n = 0; n < rows; n++) {
+        ref_array row = ref_from(ref_input(args, 0, f64), n * classes);
+        int64_t best = 0;
+        for (int64_t k = 1; k < classes; k++)
+            if (get(row, k) > get(row, best)) best = k;
+        labels[n] = has_labels(row, classes) ? best : TRI_IGNORED_LABEL;
+    }
+    return TRI_OK;
+}
+
 REF_BODY double cross_entropy_term(ref_array row, int64_t classes, int64_t label) {
     return log_sum(row, classes) - get(row, label);
 }
@@ -423,6 +479,9 @@ REF_KERNEL(log_softmax)
 REF_KERNEL(log_softmax_grad)
 REF_KERNEL(nll_loss)
 REF_KERNEL(nll_loss_grad)
+REF_KERNEL(soft_nll_loss)
+REF_KERNEL(soft_nll_loss_grad)
+REF_KERNEL(top_class)
 REF_KERNEL(cross_entropy)
 REF_KERNEL(cross_entropy_grad)
 REF_KERNEL(mse_loss)

@@ -22,7 +22,7 @@ static void mnist_cnn(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "fc2");
     x = tri_log_softmax(g, tri_linear(g, "fc2", x, model_classes(g, &model_mnist_cnn_options)));
     tri_split_layer(g, "fc2", TRI_SPLIT_ROW);
-    tri_loss(g, tri_nll_loss(g, x, batch->labels));
+    tri_loss(g, tri_nll_loss(g, x, model_labels(batch)));
 }
 
 const tri_task tri_model_mnist_cnn = {
@@ -45,7 +45,7 @@ static void mnist_convnet(tri_graph *g, const tri_batch *batch) {
     x = convnet_layer(g, "layer2.0", "layer2.1", x, 32);
     tri_block(g, "fc");
     x = tri_linear(g, "fc", tri_flatten(g, x), model_classes(g, &model_mnist_convnet_options));
-    tri_loss(g, tri_cross_entropy(g, x, batch->labels));
+    tri_loss(g, tri_cross_entropy(g, x, model_labels(batch)));
 }
 
 const tri_task tri_model_mnist_convnet = {

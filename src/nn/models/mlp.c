@@ -30,7 +30,7 @@ static void mlp_jax(tri_graph *g, const tri_batch *batch) {
     x = tri_relu(g, tri_linear(g, "fc2", x, 512));
     tri_block(g, "fc3");
     x = tri_linear(g, "fc3", x, model_classes(g, &model_mlp_jax_options));
-    tri_loss(g, tri_cross_entropy(g, x, batch->labels));
+    tri_loss(g, tri_cross_entropy(g, x, model_labels(batch)));
 }
 
 const tri_task tri_model_mlp_jax = {

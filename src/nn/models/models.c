@@ -64,6 +64,10 @@ const tri_option_table *const tri_model_tables[] = {
     NULL,
 };
 
+tri_value model_labels(const tri_batch *batch) {
+    return batch->labels.id ? batch->labels : tri_batch_field(batch, "soft_labels");
+}
+
 static void read_number(tri_graph *g, const tri_option *row, void *at) {
     double preset = row->default_yaml ? strtod(row->default_yaml, NULL) : 0, value;
     if (row->type == TRI_OPTION_IS_INT)

@@ -34,6 +34,9 @@ int64_t model_classes(tri_graph *graph, const tri_option_table *table);
 extern const tri_option_table model_mnist_cnn_options, model_mnist_convnet_options,
     model_mlp_jax_options;
 
+// The targets of a classification: `labels` or, where the data have none, `soft_labels`.
+tri_value model_labels(const tri_batch *batch);
+
 // Reads the table's options from the recipe into the struct `out` and checks their bounds. Skips
 // rows that have no member in that struct, such as MODEL_DROPOUT.
 void model_read_options(tri_graph *graph, const tri_option_table *table, void *out);

@@ -118,6 +118,36 @@ GPU_DEVICE float largest_of(const scores<T> &row, float *scratch) {
     return max_of(row.team, largest, scratch);
 }
 
+// True unless all soft labels of the row are 0. Losses and metrics leave such a row out.
+template <typename access, typename T>
+GPU_DEVICE bool has_labels(const scores<T> &row, float *scratch) {
+    constexpr int n = access::count;
+    float own = 0;
+    for_each<access>(row, [&](int64_t, const float(&at)[n]) {
+        for (int k = 0; k < n; k++)
+            if (at[k] != 0) own = 1;
+    });
+    return max_of(row.team, own, scratch) != 0;
+}
+
+GPU_DEVICE float smoothed(const cuda_class_rows &p, float label) {
+    return (1 - p.smoothing) * label + p.smoothing / (float)p.width;
+}
+
+// The loss of log-probabilities y on soft labels.
+template <typename access, typename T>
+GPU_DEVICE double soft_term(const cuda_class_rows &p, const scores<T> &y, const scores<T> &labels,
+                            double *scratch) {
+    constexpr int n = access::count;
+    double own = 0;
+    for_each<access>(labels, [&](int64_t first, const float(&at)[n]) {
+        float of_class[n];
+        access::read(y.x + first, of_class);
+        for (int k = 0; k < n; k++) own -= (double)smoothed(p, at[k]) * (double)of_class[k];
+    });
+    return sum_of(y.team, own, scratch);
+}
+
 // Computes, for row r, one of the functions that reduce a row to one or two numbers.
 template <int function, typename T, typename access>
 GPU_DEVICE void reduce_row(const cuda_class_rows &p, int64_t r, float *scratch, double *indices) {
@@ -140,6 +170,17 @@ GPU_DEVICE void reduce_row(const cuda_class_rows &p, int64_t r, float *scratch, 
         if (!is_first) return;
         p.row_results[2 * r] = sum;
         p.row_results[2 * r + 1] = at >= 0 && at < p.width ? gpu_get(row.x[at]) - max : 0;
+    } else if (function == CUDA_SOFT_NLL) {
+        scores<T> labels = row;
+        labels.x = (const T *)p.dy + r * p.width;
+        bool counts = has_labels<access>(labels, scratch);
+        double term = counts ? soft_term<access>(p, row, labels, indices) : 0;
+        if (is_first) p.terms[r] = term;
+        if (is_first) p.row_labels[r] = counts ? 0 : p.ignored;
+    } else if (function == CUDA_TOP_CLASS) {
+        int64_t top = first_with<access>(row, largest_of<access>(row, scratch), indices);
+        bool counts = has_labels<access>(row, scratch);
+        if (is_first) p.row_labels[r] = !counts ? p.ignored : top < p.width ? top : 0;
     } else {
         int64_t label = label_of(p, r);
         double term = 0;
@@ -163,11 +204,15 @@ GPU_DEVICE void map_row(const cuda_class_rows &p, int64_t r, float *scratch) {
     scores<T> row = row_of<T>(p, r), dy = row;
     dy.x = (const T *)p.dy + r * p.width;
     T *y = (T *)p.y + r * p.width;
-    bool has_labels = function != CUDA_LOG_SOFTMAX && function != CUDA_LOG_SOFTMAX_GRAD;
-    int64_t label = has_labels ? label_of(p, r) : 0;
-    float seed = !has_labels          ? 1
-                 : label == p.ignored ? 0
-                                      : gpu_get_seed(p.seed, p.seed_type),
+    bool reads_labels = function != CUDA_LOG_SOFTMAX && function != CUDA_LOG_SOFTMAX_GRAD &&
+                        function != CUDA_SOFT_NLL_GRAD;
+    int64_t label = reads_labels ? label_of(p, r) : 0;
+    bool counts = label != p.ignored;
+    if (function == CUDA_SOFT_NLL_GRAD) counts = has_labels<access>(row, scratch);
+    float seed = !counts ? 0
+                 : reads_labels || function == CUDA_SOFT_NLL_GRAD
+                     ? gpu_get_seed(p.seed, p.seed_type)
+                     : 1,
           norm = 0, sum = 0;
     if (function == CUDA_LOG_SOFTMAX || function == CUDA_CROSS_ENTROPY_GRAD) {
         softmax s = softmax_of<access>(row, scratch);
@@ -194,6 +239,7 @@ GPU_DEVICE void map_row(const cuda_class_rows &p, int64_t r, float *scratch) {
             if (function == CUDA_CROSS_ENTROPY_GRAD) x[k] = seed * (expf(x[k] - norm) - hit);
             if (function == CUDA_SLICE_GRAD) x[k] = seed * (expf(x[k] - norm) * sum - hit);
             if (function == CUDA_NLL_GRAD) x[k] = -seed * hit;
+            if (function == CUDA_SOFT_NLL_GRAD) x[k] = -seed * smoothed(p, x[k]);
             if (seed == 0) x[k] = 0;
         }
         access::write(y + first, x);
@@ -201,9 +247,9 @@ GPU_DEVICE void map_row(const cuda_class_rows &p, int64_t r, float *scratch) {
 }
 
 template <int function>
-constexpr bool makes_rows =
-    function == CUDA_LOG_SOFTMAX || function == CUDA_LOG_SOFTMAX_GRAD ||
-    function == CUDA_CROSS_ENTROPY_GRAD || function == CUDA_NLL_GRAD || function == CUDA_SLICE_GRAD;
+constexpr bool makes_rows = function == CUDA_LOG_SOFTMAX || function == CUDA_LOG_SOFTMAX_GRAD ||
+                            function == CUDA_CROSS_ENTROPY_GRAD || function == CUDA_NLL_GRAD ||
+                            function == CUDA_SOFT_NLL_GRAD || function == CUDA_SLICE_GRAD;
 
 template <int function, typename T, typename access> GPU_KERNEL class_rows(cuda_class_rows p) {
     GPU_SHARED(float, scratch, MAX_WARPS);
@@ -253,6 +299,12 @@ extern "C" tri_status cuda_launch_class_rows(cuda_stream *stream, const cuda_cla
         return launch<CUDA_NLL>(stream, p, why);
     case CUDA_NLL_GRAD:
         return launch<CUDA_NLL_GRAD>(stream, p, why);
+    case CUDA_SOFT_NLL:
+        return launch<CUDA_SOFT_NLL>(stream, p, why);
+    case CUDA_SOFT_NLL_GRAD:
+        return launch<CUDA_SOFT_NLL_GRAD>(stream, p, why);
+    case CUDA_TOP_CLASS:
+        return launch<CUDA_TOP_CLASS>(stream, p, why);
     case CUDA_ACCURACY:
         return launch<CUDA_ACCURACY>(stream, p, why);
     case CUDA_ROW_MAX:

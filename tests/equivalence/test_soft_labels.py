@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Soft labels train the built-in classification models: those that are 1 at one class and 0 at the
+others as labels do, on any number of ranks, and a row of zeros as the label -100.
+
+usage: test_soft_labels.py BUILD_FOLDER
+"""
+import json
+import os
+import random
+import struct
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import TRIREME, check_all, check_close, losses, on_ranks, run  # noqa: E402
+
+SAMPLES, CLASSES, PIXELS = 22, 10, 28 * 28
+folder = None
+
+
+def write(name, fields):
+    """A safetensors file. fields: name, type, struct's letter, shape of a sample and values."""
+    header, body = {}, b""
+    for key, kind, letter, shape, values in fields:
+        data = struct.pack(f"<{len(values)}{letter}", *values)
+        header[key] = {"dtype": kind, "shape": [SAMPLES, *shape],
+                       "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header).encode()
+    with open(os.path.join(folder, name), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + body)
+
+
+def write_data():
+    draw = random.Random(5)
+    for part in ("train", "test"):
+        labels = [draw.randrange(CLASSES) for _ in range(SAMPLES)]
+        labels[3] = labels[11] = -100
+        images = ("images", "U8", "B", [1, 28, 28],
+                  [draw.randrange(256) for _ in range(SAMPLES * PIXELS)])
+        soft = [float(k == label) for label in labels for k in range(CLASSES)]
+        write(part, [images, ("labels", "I64", "q", [], labels)])
+        write("soft-" + part, [images, ("soft_labels", "F32", "f", [CLASSES], soft)])
+        write("both-" + part, [images, ("labels", "I64", "q", [], labels),
+                               ("soft_labels", "F32", "f", [CLASSES], soft)])
+
+
+def train(name, model, data, ranks=1, *words, code=0):
+    place = os.path.join(folder, name)
+    done = run([*on_ranks(ranks, [TRIREME, "train", os.path.join(folder, "soft.yaml"), "--run-dir",
+                                  place, f"data.path={folder}", f"data.train={data}train",
+                                  f"data.test={data}test", f"model.name={model}", *words])],
+               code=code)
+    if code:
+        return done.stderr.splitlines()
+    with open(os.path.join(place, "metrics.jsonl"), encoding="utf-8") as file:
+        accuracy = [line["accuracy"] for line in map(json.loads, file) if "accuracy" in line]
+    return losses(place), accuracy
+
+
+def check_like_labels():
+    for model in ("mnist-cnn", "mnist-convnet", "mlp-jax"):
+        hard, soft = train(model + "-hard", model, ""), train(model + "-soft", model, "soft-")
+        assert len(hard[0]) == 8 and hard[1], hard
+        check_close(soft[0], hard[0], 2e-5, model)
+        assert soft[1] == hard[1], (model, soft, hard)
+
+
+def check_ranks():
+    alone = train("alone", "mnist-cnn", "soft-")
+    for name, ranks, words in (
+            ("ddp", 2, ["batch.micro=2"]), ("bf16", 1, ["trainer.precision=bf16-mixed"]),
+            ("tensor", 2, ["strategy.mesh.tensor=2"]), ("far", 1, ["--device", "far"])):
+        found = train("ranks-" + name, "mnist-cnn", "soft-", ranks, *words)
+        check_close(found[0], alone[0], 2e-2 if name == "bf16" else 2e-5, name)
+
+
+def check_refused():
+    """Data with both fields are refused: the model would read only one of them."""
+    lines = train("both", "mlp-jax", "both-", code=2)
+    assert len(lines) == 1 and "'soft_labels'" in lines[0], lines
+    lines = train("ten", "mlp-jax", "soft-", 1, "model.num_classes=7", code=2)
+    assert len(lines) == 1 and "[2, 7]" in lines[0] and "[2, 10]" in lines[0], lines
+
+
+def main():
+    global folder
+    with tempfile.TemporaryDirectory(prefix="trireme-soft-") as folder:
+        with open(os.path.join(folder, "soft.yaml"), "w", encoding="ascii") as file:
+            file.write("data: {name: tensors}\nbatch: {global: 6}\noptimizer: {name: sgd, lr: "
+                       "0.02}\ntrainer: {max_epochs: 2, log_every_n_steps: 1}\n"
+                       "log: {tensorboard: false}\n")
+        write_data()
+        return 1 if check_all((check_like_labels, check_ranks, check_refused)) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
