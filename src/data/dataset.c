@@ -98,9 +98,10 @@ static tri_status check_tokens(const tri_dataset *dataset) {
     return TRI_OK;
 }
 
-// A field whose numbers may be -100, so that losses leave out the sample.
+// A field whose numbers may be -100, or all 0 in soft labels, so that losses leave out the sample.
 static bool is_label(const tri_stored_field *field) {
-    return field->field.dtype == TRI_I64 && !field->row.is_token;
+    return (field->field.dtype == TRI_I64 && !field->row.is_token) ||
+           strcmp(field->field.name, "soft_labels") == 0;
 }
 
 // With data.on_error: skip, any sample may become one without a label.
@@ -143,10 +144,45 @@ static tri_status transform_columns(tri_dataset *dataset, tri_stored_field *fiel
     return TRI_OK;
 }
 
+static bool is_mixed(const tri_data_options *options) {
+    return options->mix.mixup > 0 || options->mix.cutmix > 0;
+}
+
+// With data.mix, labels become soft labels: also in evaluation, where the model is the same.
+static tri_status make_soft_labels(tri_dataset *dataset) {
+    const tri_mix_options *mix = &dataset->options->mix;
+    if (!is_mixed(dataset->options)) return TRI_OK;
+    int images = tri_dataset_find(dataset, "images"), labels = tri_dataset_find(dataset, "labels"),
+        soft = tri_dataset_find(dataset, "soft_labels");
+    const tri_stored_field *target =
+        labels != TRI_NO_FIELD ? &dataset->fields[labels] : &dataset->fields[soft];
+    if (images == TRI_NO_FIELD || (labels == TRI_NO_FIELD) == (soft == TRI_NO_FIELD) ||
+        dataset->field_count != 2 || target->stored_shape.rank != (soft != TRI_NO_FIELD))
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "data.mix mixes images with one label each: the data must have the fields "
+                        "images and labels [N], or images and soft_labels [N, classes], alone");
+    if (soft != TRI_NO_FIELD) return TRI_OK;
+    if (mix->classes == 0)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "data.mix.classes is missing: set it to the number of the "
+                        "model's classes, %lld or more",
+                        (long long)target->classes);
+    if (target->classes > mix->classes)
+        return TRI_FAIL(TRI_BAD_INPUT, "data.mix.classes=%lld, but labels go up to %lld",
+                        (long long)mix->classes, (long long)target->classes - 1);
+    tri_data_field *field = &dataset->fields[labels].field;
+    dataset->fields[labels].makes_soft = true;
+    field->name = "soft_labels";
+    field->dtype = TRI_F32;
+    field->shape = tri_shape_of(mix->classes);
+    return TRI_OK;
+}
+
 // Sets up the fields' transforms and sizes. This happens after the kind of data set (data.name) has
 // added its fields, because it depends on the fields' shapes.
 static tri_status finish_fields(tri_dataset *dataset) {
     TRI_TRY(check_tokens(dataset));
+    TRI_TRY(make_soft_labels(dataset));
     const tri_tree *list = dataset->options->transform;
     bool is_used = tri_tree_is_null(list) || list->count == 0;
     for (int i = 0; i < dataset->field_count; i++) {
@@ -217,7 +253,7 @@ static tri_status select_samples(tri_dataset *dataset) {
 static tri_shapes shapes_of(const tri_dataset *dataset) {
     tri_shapes shapes = {.count = dataset->field_count};
     for (int i = 0; i < shapes.count; i++) {
-        shapes.names[i] = dataset->fields[i].field.name;
+        shapes.names[i] = dataset->fields[i].row.name;
         shapes.shapes[i] = dataset->fields[i].stored_shape;
     }
     return shapes;
@@ -264,7 +300,7 @@ tri_status tri_dataset_open_validation(const tri_dataset *train, tri_dataset **o
     tri_status status = TRI_OK;
     for (int i = 0; i < train->field_count && status == TRI_OK; i++) {
         const tri_stored_field *column = &train->fields[i];
-        status = tri_dataset_add(dataset, "data", column->field.name, column->stored_dtype,
+        status = tri_dataset_add(dataset, "data", column->row.name, column->stored_dtype,
                                  &column->stored_shape);
         dataset->fields[i].classes = column->classes;
         dataset->fields[i].has_ignored = column->has_ignored;
@@ -387,7 +423,16 @@ int tri_dataset_find(const tri_dataset *dataset, const char *name) {
     return TRI_NO_FIELD;
 }
 
+const tri_mix_options *tri_dataset_mix(const tri_dataset *dataset) {
+    bool is_mixing = is_mixed(dataset->options) && dataset->split == TRI_DATA_TRAIN;
+    return is_mixing ? &dataset->options->mix : NULL;
+}
+
+uint64_t tri_dataset_seed(const tri_dataset *dataset) { return dataset->seed; }
+
 bool tri_dataset_scale(const tri_dataset *dataset, tri_pixel_scale *out) {
+    // The weighted mean of two images is no longer made of bytes.
+    if (dataset->options->mix.mixup > 0) return false;
     int index = tri_dataset_find(dataset, "images");
     return index != TRI_NO_FIELD && tri_transforms_scale(dataset->fields[index].transforms, out);
 }

@@ -74,6 +74,11 @@ bool tri_dataset_has_ignored(const tri_dataset *dataset, const char *field);
 // epochs counts each time.
 int64_t tri_dataset_left_out(const tri_dataset *dataset);
 
+// How the samples of each step are to be mixed; NULL: they are not, as in evaluation.
+const tri_mix_options *tri_dataset_mix(const tri_dataset *dataset);
+// The seed with which the data set was opened.
+uint64_t tri_dataset_seed(const tri_dataset *dataset);
+
 // True if images are stored as bytes and the model gets each byte scaled by a tri_pixel_scale,
 // which is then *out. In that case the device can do the scaling.
 bool tri_dataset_scale(const tri_dataset *dataset, tri_pixel_scale *out);

@@ -58,6 +58,7 @@ typedef struct tri_stored_field {
     tri_shape stored_shape; // shape of one sample in the files
     // Size of one sample in the files, in bytes; 0: it varies, and the shape has TRI_ANY_SIZE.
     size_t stored_bytes;
+    bool makes_soft; // the numbers of classes in the files become soft labels (data.mix)
     // NULL unless the field is `images`, or `inputs` that are a list of numbers, which are
     // normalised as the channels of an image of one pixel.
     const tri_transforms *transforms;

@@ -5,6 +5,7 @@
 
 #include "base/os.h"
 #include "base/thread.h"
+#include "data/mix.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -49,8 +50,10 @@ struct tri_loader {
     int64_t buffer_count;
     buffer *buffers;
     char *memory; // one block for all buffers
-    // By thread: what it reads with; if there are no threads, [0] is the caller's.
+    // By thread: what it reads with and, if samples are mixed, the fields of a micro-batch's sample
+    // before the first one; if there are no threads, [0] is the caller's.
     tri_reader **readers;
+    void *(*partners)[TRI_MAX_DATA_FIELDS];
     int64_t thread_count;
     pthread_t *threads;
     int64_t waited_ns; // how long the caller has waited for micro-batches so far
@@ -79,26 +82,60 @@ static void advance(const tri_loader *loader, cursor *at) {
     at->epoch++;
 }
 
-static tri_status read_samples(const tri_loader *loader, buffer *target, tri_reader *reader) {
+static void field_places(const tri_loader *loader, const buffer *target, int64_t i, void **out) {
+    for (int field = 0; field < tri_dataset_field_count(loader->dataset); field++)
+        out[field] = (char *)target->batch.fields[field] +
+                     (size_t)i * tri_dataset_field(loader->dataset, field)->size_bytes;
+}
+
+// Mixes the samples of a micro-batch, from the last one on, because each is the partner of the one
+// behind it. The first one's partner is read once more: another micro-batch has it, or this one,
+// where it is the last one and already mixed.
+static tri_status mix_samples(const tri_loader *loader, buffer *target, int64_t thread,
+                              const tri_permutation *order) {
+    const tri_dataset *dataset = loader->dataset;
+    const tri_mix_options *options = tri_dataset_mix(dataset);
+    const tri_data_batch *batch = &target->batch;
+    tri_mix_draw draw;
+    if (!options || batch->micro.size == 0) return TRI_OK;
+    int images = tri_dataset_find(dataset, "images");
+    if (!tri_mix_of_step(options, tri_dataset_seed(dataset), batch->epoch, batch->step,
+                         &tri_dataset_field(dataset, images)->shape, &draw))
+        return TRI_OK;
+    int64_t size = tri_sampler_step_size(&loader->sampler, batch->step),
+            before = (batch->micro.first + size - 1) % size;
+    void *const *partner = loader->partners[thread];
+    tri_status status = tri_reader_try(loader->readers[thread],
+                                       tri_sampler_at(&loader->sampler, order, batch->step, before),
+                                       batch->epoch, partner);
+    if (status != TRI_OK && status != TRI_CORRUPT) return status;
+    bool has_partner = status == TRI_OK;
+    for (int64_t i = batch->micro.size - 1; i >= 0; i--) {
+        void *own[TRI_MAX_DATA_FIELDS], *other[TRI_MAX_DATA_FIELDS];
+        field_places(loader, target, i, own);
+        if (i > 0) field_places(loader, target, i - 1, other);
+        if (i > 0 || has_partner) tri_mix_sample(dataset, &draw, own, i > 0 ? other : partner);
+    }
+    return TRI_OK;
+}
+
+static tri_status read_samples(const tri_loader *loader, buffer *target, int64_t thread) {
     tri_data_batch *batch = &target->batch;
     tri_permutation order = tri_sampler_order(&loader->sampler, batch->epoch);
     for (int64_t i = 0; i < batch->micro.size; i++)
         target->samples[i] =
             tri_sampler_at(&loader->sampler, &order, batch->step, batch->micro.first + i);
-    int field_count = tri_dataset_field_count(loader->dataset);
     for (int64_t i = 0; i < batch->micro.size; i++) {
         void *out[TRI_MAX_DATA_FIELDS];
-        for (int field = 0; field < field_count; field++)
-            out[field] = (char *)batch->fields[field] +
-                         (size_t)i * tri_dataset_field(loader->dataset, field)->size_bytes;
+        field_places(loader, target, i, out);
         if (i + HINT_AHEAD < batch->micro.size)
             tri_dataset_hint(loader->dataset, target->samples[i + HINT_AHEAD]);
-        TRI_TRY(tri_reader_read(reader, target->samples[i], batch->epoch, out));
+        TRI_TRY(tri_reader_read(loader->readers[thread], target->samples[i], batch->epoch, out));
     }
-    return TRI_OK;
+    return mix_samples(loader, target, thread, &order);
 }
 
-static void fill(const tri_loader *loader, buffer *target, cursor at, tri_reader *reader) {
+static void fill(const tri_loader *loader, buffer *target, cursor at, int64_t thread) {
     const tri_sampler_options *options = &loader->sampler.options;
     int64_t size = tri_sampler_step_size(&loader->sampler, at.step);
     tri_data_batch *batch = &target->batch;
@@ -107,7 +144,7 @@ static void fill(const tri_loader *loader, buffer *target, cursor at, tri_reader
     batch->round = at.round;
     batch->micro = tri_micro_batch_of(size, options->micro, options->replicas,
                                       loader->options.replica, at.round);
-    target->status = read_samples(loader, target, reader);
+    target->status = read_samples(loader, target, thread);
     if (target->status != TRI_OK)
         snprintf(target->message, TRI_MESSAGE_MAX_BYTES, "%s", tri_error_message());
 }
@@ -142,7 +179,7 @@ static void *work(void *argument) {
     pthread_mutex_lock(&loader->lock);
     for (buffer *target; (target = claim_next(loader, &at));) {
         pthread_mutex_unlock(&loader->lock);
-        fill(loader, target, at, loader->readers[self.index]);
+        fill(loader, target, at, self.index);
         pthread_mutex_lock(&loader->lock);
         target->state = BUFFER_READY;
         pthread_cond_signal(&loader->ready);
@@ -160,7 +197,7 @@ tri_status tri_loader_next(tri_loader *loader, const tri_data_batch **out) {
     if (loader->thread_count == 0 && target->state == BUFFER_FREE) {
         cursor at;
         if (claim_next(loader, &at)) {
-            fill(loader, target, at, loader->readers[0]);
+            fill(loader, target, at, 0);
             target->state = BUFFER_READY;
         }
     }
@@ -269,6 +306,22 @@ static int64_t reader_count(const tri_loader *loader) {
     return loader->options.workers > 0 ? loader->options.workers : 1;
 }
 
+static tri_status create_partners(tri_loader *loader, size_t count) {
+    loader->partners = calloc(count, sizeof *loader->partners);
+    for (size_t i = 0; loader->partners && i < count; i++)
+        for (int k = 0; k < tri_dataset_field_count(loader->dataset); k++) {
+            loader->partners[i][k] = malloc(tri_dataset_field(loader->dataset, k)->size_bytes);
+            if (!loader->partners[i][k]) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a loader");
+        }
+    return loader->partners ? TRI_OK : TRI_FAIL(TRI_NO_MEMORY, "no memory for a loader");
+}
+
+static void destroy_partners(tri_loader *loader) {
+    for (int64_t i = 0; loader->partners && i < reader_count(loader); i++)
+        for (int k = 0; k < TRI_MAX_DATA_FIELDS; k++) free(loader->partners[i][k]);
+    free(loader->partners);
+}
+
 static tri_status create_readers(tri_loader *loader) {
     size_t count = (size_t)reader_count(loader);
     loader->readers = calloc(count, sizeof *loader->readers);
@@ -277,7 +330,7 @@ static tri_status create_readers(tri_loader *loader) {
         return TRI_FAIL(TRI_NO_MEMORY, "no memory for a loader");
     for (size_t i = 0; i < count; i++)
         TRI_TRY(tri_reader_create(loader->dataset, &loader->readers[i]));
-    return TRI_OK;
+    return tri_dataset_mix(loader->dataset) ? create_partners(loader, count) : TRI_OK;
 }
 
 static tri_status start_threads(tri_loader *loader) {
@@ -349,6 +402,7 @@ void tri_loader_destroy(tri_loader *loader) {
     pthread_mutex_destroy(&loader->lock);
     for (int64_t i = 0; loader->readers && i < reader_count(loader); i++)
         tri_reader_destroy(loader->readers[i]);
+    destroy_partners(loader);
     free(loader->threads);
     free(loader->readers);
     free(loader->buffers);

@@ -53,7 +53,19 @@ void tri_reader_destroy(tri_reader *reader) {
 
 // True if the model gets the stored elements as they are, so that they are read to their place.
 static bool is_unchanged(const tri_stored_field *field) {
-    return !field->transforms && field->stored_dtype == field->field.dtype;
+    return !field->transforms && !field->makes_soft && field->stored_dtype == field->field.dtype;
+}
+
+// Writes the number of a class as soft labels: 1 for the class, 0 for the others; all 0 for -100.
+static tri_status write_soft(const tri_stored_field *field, const void *stored, float *out) {
+    int64_t label, classes = field->field.shape.dims[0];
+    tri_convert(field->stored_dtype, stored, TRI_I64, &label, 1);
+    memset(out, 0, (size_t)classes * sizeof *out);
+    if (label >= classes)
+        return TRI_FAIL(TRI_BAD_INPUT, "data.mix.classes=%lld, but a label is %lld",
+                        (long long)classes, (long long)label);
+    if (label >= 0) out[label] = 1;
+    return TRI_OK;
 }
 
 static tri_status finish_field(tri_reader *reader, const tri_stored_field *field, int64_t sample,
@@ -66,6 +78,7 @@ static tri_status finish_field(tri_reader *reader, const tri_stored_field *field
         return tri_transforms_apply(field->transforms, &image, sample, epoch,
                                     field->field.dtype == TRI_U8, &reader->memory, out);
     }
+    if (field->makes_soft) return write_soft(field, value->data, out);
     if (value->data != out)
         tri_convert(field->stored_dtype, value->data, field->field.dtype, out,
                     tri_shape_count(&field->field.shape));

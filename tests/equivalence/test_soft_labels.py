@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Soft labels train the built-in classification models: those that are 1 at one class and 0 at the
-others as labels do, on any number of ranks, and a row of zeros as the label -100.
+others as labels do, on any number of ranks, and a row of zeros as the label -100. Mixed samples
+(data.mix) do not depend on the number of ranks either.
 
 usage: test_soft_labels.py BUILD_FOLDER
 """
@@ -76,6 +77,21 @@ def check_ranks():
         check_close(found[0], alone[0], 2e-2 if name == "bf16" else 2e-5, name)
 
 
+def check_mixed():
+    """Mixed samples are the same on any number of ranks and after a resume."""
+    mix = ["data.mix={mixup: 0.4, cutmix: 1, classes: 10}"]
+    plain = train("unmixed", "mnist-cnn", "")
+    alone = train("mixed", "mnist-cnn", "", 1, *mix)
+    for step, loss in alone[0].items():
+        assert abs(float(loss) - float(plain[0][step])) > 1e-4, (alone, plain)
+    for name, ranks, words in (("ranks", 2, ["batch.micro=1"]), ("uneven", 3, ["batch.micro=2"]),
+                               ("threads", 1, ["data.workers=0"])):
+        found = train("mixed-" + name, "mnist-cnn", "", ranks, *mix, *words)
+        check_close(found[0], alone[0], 2e-5, name)
+    train("cut", "mnist-cnn", "", 1, *mix, "trainer.max_steps=5")
+    check_close(train("cut", "mnist-cnn", "", 1, *mix)[0], alone[0], 2e-5, "resumed")
+
+
 def check_refused():
     """Data with both fields are refused: the model would read only one of them."""
     lines = train("both", "mlp-jax", "both-", code=2)
@@ -92,7 +108,8 @@ def main():
                        "0.02}\ntrainer: {max_epochs: 2, log_every_n_steps: 1}\n"
                        "log: {tensorboard: false}\n")
         write_data()
-        return 1 if check_all((check_like_labels, check_ranks, check_refused)) else 0
+        return 1 if check_all((check_like_labels, check_ranks, check_mixed,
+                                check_refused)) else 0
 
 
 if __name__ == "__main__":
