@@ -178,6 +178,34 @@ static tri_status make_soft_labels(tri_dataset *dataset) {
     return TRI_OK;
 }
 
+// Lets the numbers of a field move as the pixels of the images do.
+static tri_status follow_images(tri_dataset *dataset, tri_stored_field *field) {
+    int images = tri_dataset_find(dataset, "images");
+    const tri_tree *list = dataset->options->transform;
+    if (images == TRI_NO_FIELD || tri_tree_is_null(list) || list->count == 0) return TRI_OK;
+    tri_shape mask = tri_stored_image_shape(field);
+    tri_transforms *transforms;
+    TRI_TRY(tri_transforms_of_masks(dataset->arena, dataset->fields[images].transforms,
+                                    field->row.name, field->stored_dtype, &mask, &transforms));
+    const tri_shape *moved = tri_transforms_shape(transforms);
+    int64_t *last = &field->field.shape.dims[field->field.shape.rank - 2];
+    field->transforms = transforms;
+    last[0] = moved->dims[1];
+    last[1] = moved->dims[2];
+    return TRI_OK;
+}
+
+static tri_status set_size(const tri_tree *list, tri_stored_field *field) {
+    int64_t elements = tri_shape_count(&field->field.shape);
+    if (elements < 1 || elements > TRI_MAX_SAMPLE_ELEMENTS)
+        return tri_tree_fail(list,
+                             "data.transform makes samples of more than the %d elements that "
+                             "are supported",
+                             TRI_MAX_SAMPLE_ELEMENTS);
+    field->field.size_bytes = (size_t)elements * tri_dtype_bytes(field->field.dtype);
+    return TRI_OK;
+}
+
 // Sets up the fields' transforms and sizes. This happens after the kind of data set (data.name) has
 // added its fields, because it depends on the fields' shapes.
 static tri_status finish_fields(tri_dataset *dataset) {
@@ -199,13 +227,11 @@ static tri_status finish_fields(tri_dataset *dataset) {
             TRI_TRY(transform_columns(dataset, field));
             is_used = true;
         }
-        int64_t elements = tri_shape_count(&field->field.shape);
-        if (elements < 1 || elements > TRI_MAX_SAMPLE_ELEMENTS)
-            return tri_tree_fail(list,
-                                 "data.transform makes samples of more than the %d elements that "
-                                 "are supported",
-                                 TRI_MAX_SAMPLE_ELEMENTS);
-        field->field.size_bytes = (size_t)elements * tri_dtype_bytes(field->field.dtype);
+    }
+    for (int i = 0; i < dataset->field_count; i++) {
+        tri_stored_field *field = &dataset->fields[i];
+        if (field->row.is_per_pixel) TRI_TRY(follow_images(dataset, field));
+        TRI_TRY(set_size(list, field));
     }
     TRI_TRY(allow_left_out(dataset));
     if (!is_used)

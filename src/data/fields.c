@@ -16,6 +16,7 @@ enum { MOST_AXES = TRI_MAX_RANK - 1, NAME_BYTES = 64 };
     ROW(targets, TRI_F32, 1, MOST_AXES, .shape = "[N, ...]")                                       \
     ROW(input_ids, TRI_I64, 1, 1, .shape = "[N, T]", .is_per_token = true, .is_token = true)       \
     ROW(attention_mask, TRI_F32, 1, 1, .shape = "[N, T]", .is_per_token = true)                    \
+    ROW(masks, TRI_I64, 2, 3, .shape = "[N, H, W] or [N, C, H, W]", .is_per_pixel = true)          \
     ROW(soft_labels, TRI_F32, 1, MOST_AXES, .shape = "[N, ...]")
 
 static const tri_field_row rows[] = {
@@ -55,18 +56,25 @@ static tri_status read_extra(const tri_tree *entry, tri_field_row *out) {
     bool is_type = type && type->kind == TRI_TREE_SCALAR &&
                    (!strcmp(type->text, "f32") || !strcmp(type->text, "i64"));
     bool is_per = !per || (per->kind == TRI_TREE_SCALAR &&
-                           (!strcmp(per->text, "sample") || !strcmp(per->text, "token")));
+                           (!strcmp(per->text, "sample") || !strcmp(per->text, "token") ||
+                            !strcmp(per->text, "pixel")));
     if (!is_type || !is_per || (is_map && entry->count != 1 + (per != NULL)))
         return tri_tree_fail(entry,
                              "'data.extra_fields.%s' has to be f32, i64, or such as {type: f32, "
-                             "per: token} (per: sample or token)",
+                             "per: token} (per: sample, token or pixel)",
                              entry->key);
-    bool is_per_token = per && !strcmp(per->text, "token");
+    bool is_per_token = per && !strcmp(per->text, "token"),
+         is_per_pixel = per && !strcmp(per->text, "pixel");
     *out = (tri_field_row){.name = entry->key,
                            .dtype = !strcmp(type->text, "f32") ? TRI_F32 : TRI_I64,
-                           .min_rank = is_per_token ? 1 : 0,
-                           .max_rank = MOST_AXES,
-                           .shape = is_per_token ? "[N, T, ...]" : "[N, ...]",
+                           .min_rank = is_per_pixel   ? 2
+                                       : is_per_token ? 1
+                                                      : 0,
+                           .max_rank = is_per_pixel ? 3 : MOST_AXES,
+                           .shape = is_per_pixel   ? "[N, H, W] or [N, C, H, W]"
+                                    : is_per_token ? "[N, T, ...]"
+                                                   : "[N, ...]",
+                           .is_per_pixel = is_per_pixel,
                            .is_per_token = is_per_token};
     return TRI_OK;
 }

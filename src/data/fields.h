@@ -15,6 +15,9 @@ typedef struct tri_field_row {
     // The field's first axis is the sequence. In one data set all such fields have the same length,
     // because they describe the same tokens.
     bool is_per_token;
+    // The field's last two axes are the height and width of `images`: transforms move its numbers
+    // as they move the pixels.
+    bool is_per_pixel;
     // For I64 fields: the numbers are tokens; false: they are classes, and the loss ignores -100.
     bool is_token;
     const char *shape; // shape of the field, as text for messages

@@ -66,8 +66,9 @@ typedef struct tri_stored_field {
 
 // The shape that transforms see.
 static inline tri_shape tri_stored_image_shape(const tri_stored_field *field) {
-    return field->stored_shape.rank == 3 ? field->stored_shape
-                                         : tri_shape_of(field->stored_shape.dims[0], 1, 1);
+    const tri_shape *shape = &field->stored_shape;
+    if (shape->rank == 2) return tri_shape_of(1, shape->dims[0], shape->dims[1]);
+    return shape->rank == 3 ? *shape : tri_shape_of(shape->dims[0], 1, 1);
 }
 
 struct tri_dataset {

@@ -75,6 +75,9 @@ static tri_status finish_field(tri_reader *reader, const tri_stored_field *field
         tri_image image = field->stored_bytes
                               ? tri_image_of_planes(value->data, field->stored_dtype, &shape)
                               : value->image;
+        if (field->row.is_per_pixel)
+            return tri_transforms_apply_to_mask(field->transforms, &image, sample, epoch,
+                                                &reader->memory, field->field.dtype, out);
         return tri_transforms_apply(field->transforms, &image, sample, epoch,
                                     field->field.dtype == TRI_U8, &reader->memory, out);
     }

@@ -3,7 +3,8 @@
 make of it as an image of Pillow. unit/test_transforms compares ours with them.
 
 A tensor `list/[…]` is the result of the entries of data.transform in its name, whose ranges leave
-nothing to chance. A tensor `rand/OP/BIN/SIGN` or `trivial/OP/BIN/SIGN` is that of one operation of
+nothing to chance. A tensor `mask/[…]` is what becomes of a mask with the numbers of the picture.
+A tensor `rand/OP/BIN/SIGN` or `trivial/OP/BIN/SIGN` is that of one operation of
 rand_augment or trivial_augment_wide.
 
 usage: tests/support/make_transform_goldens.py    (needs python3-torchvision and python3-pil)
@@ -61,6 +62,15 @@ def operations(image):
                        _apply_op(image, op, value, Mode.NEAREST, [10, 20, 30]))
 
 
+def masks(image):
+    """What becomes of numbers of pixels: never a mean of two."""
+    for height, width in [(13, 50), (40, 7), (1, 1)]:
+        yield f"[{{resize: [{height}, {width}]}}]", image.resize((width, height), Image.NEAREST)
+    yield "[{resize: 35}, {gaussian_blur: 3}]", F.resize(image, 35, Mode.NEAREST)
+    yield ("[{random_rotation: {degrees: [20, 20], filter: bilinear, fill: 9}}, "
+           "{color_jitter: 0.9}, normalize]", F.rotate(image, 20, Mode.NEAREST))
+
+
 def main():
     torch.set_num_threads(1)
     # Fewer colours than there are bytes, so that equalize and autocontrast have work to do.
@@ -70,6 +80,8 @@ def main():
         tensors["list/" + name] = planes(result)[:1] if result.mode == "L" else planes(result)
     for name, result in operations(image):
         tensors[name] = planes(result)
+    for name, result in masks(image):
+        tensors["mask/" + name] = planes(result)
     write(OUT, dict(sorted(tensors.items())))
 
 

@@ -233,11 +233,51 @@ static void test_sheet(void **state) {
         TRI_BAD_INPUT);
 }
 
+// Fields with a number for each pixel are cut and turned as the images are: an image, a mask and a
+// field of the recipe that have the same numbers still have them after the transforms.
+static void test_masks(void **state) {
+    enum { SAMPLES = 6, HEIGHT = 6, WIDTH = 8, SIDE = 5 };
+    uint8_t images[SAMPLES * HEIGHT * WIDTH];
+    for (int i = 0; i < SAMPLES * HEIGHT * WIDTH; i++) images[i] = (uint8_t)(i % 251);
+    tri_safetensors_spec specs[] = {{"images", TRI_U8, {4, {SAMPLES, 1, HEIGHT, WIDTH}}},
+                                    {"masks", TRI_U8, {3, {SAMPLES, HEIGHT, WIDTH}}},
+                                    {"depth", TRI_U8, {4, {SAMPLES, 1, HEIGHT, WIDTH}}}};
+    assert_int_equal(tri_safetensors_write(fixture_path("masks.safetensors"), specs,
+                                           (const void *const[]){images, images, images}, 3, NULL,
+                                           0),
+                     TRI_OK);
+    tri_data_options options =
+        fixture_options("name: tensors, train: masks.safetensors, extra_fields: {depth: {type: "
+                        "f32, per: pixel}}, transform: [{random_crop: {size: 5, padding: 2}}, "
+                        "random_horizontal_flip, {normalize: {mean: [0.5], std: [0.5]}}]");
+    tri_dataset *dataset = opened(&options, TRI_DATA_TRAIN);
+    const int at[] = {tri_dataset_find(dataset, "images"), tri_dataset_find(dataset, "masks"),
+                      tri_dataset_find(dataset, "depth")};
+    tri_shape shape = tri_shape_of(SIDE, SIDE);
+    assert_true(tri_shape_equal(&tri_dataset_field(dataset, at[1])->shape, &shape));
+    for (int i = 0; i < SAMPLES; i++) {
+        float pixels[SIDE * SIDE], depth[SIDE * SIDE];
+        int64_t masks[SIDE * SIDE];
+        assert_int_equal(fixture_read(dataset, at[0], i, 2, pixels), TRI_OK);
+        assert_int_equal(fixture_read(dataset, at[1], i, 2, masks), TRI_OK);
+        assert_int_equal(fixture_read(dataset, at[2], i, 2, depth), TRI_OK);
+        for (int k = 0; k < SIDE * SIDE; k++) {
+            assert_true(pixels[k] == ((float)masks[k] / 255.0f - 0.5f) / 0.5f);
+            assert_true(depth[k] == (float)masks[k]);
+        }
+    }
+    tri_dataset_close(dataset);
+    refuse("name: tensors, train: masks.safetensors, extra_fields: {depth: {type: f32, per: pixel}}"
+           ", transform: [trivial_augment_wide]",
+           TRI_DATA_TRAIN, TRI_BAD_INPUT, "'trivial_augment_wide'|'depth'");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_folder),       cmocka_unit_test(test_folder_refuses),
         cmocka_unit_test(test_damaged),      cmocka_unit_test(test_cifar),
-        cmocka_unit_test(test_random_parts), cmocka_unit_test(test_sheet),
+        cmocka_unit_test(test_random_parts), cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_sheet),
     };
     return cmocka_run_group_tests(tests, setup, fixture_teardown);
 }

@@ -103,6 +103,62 @@ static void test_lists(void **state) {
     free(got);
 }
 
+// Masks are moved like images, by the nearest number, and their colours stay.
+static void test_masks(void **state) {
+    int masks = 0;
+    for (int i = 0; i < tri_safetensors_count(goldens); i++) {
+        const tri_safetensors_entry *entry = tri_safetensors_at(goldens, i);
+        if (strncmp(entry->name, "mask/", 5) != 0) continue;
+        uint8_t *wanted = golden(entry);
+        int64_t *got = malloc((size_t)entry->size_bytes * sizeof *got);
+        tri_transforms *moving;
+        tri_image image = tri_image_of_planes(source, TRI_U8, &source_shape);
+        assert_int_equal(tri_transforms_of_masks(arena, create(entry->name + 5, &source_shape), "m",
+                                                 TRI_U8, &source_shape, &moving),
+                         TRI_OK);
+        assert_true(tri_shape_equal(tri_transforms_shape(moving), &entry->shape));
+        assert_int_equal(tri_transforms_apply_to_mask(moving, &image, 0, 0, &memory, TRI_I64, got),
+                         TRI_OK);
+        for (int64_t k = 0; k < entry->size_bytes; k++)
+            if (got[k] != wanted[k]) fail_msg("%s: value %lld differs", entry->name, (long long)k);
+        free(wanted);
+        free(got);
+        masks++;
+    }
+    assert_int_equal(masks, 5);
+}
+
+// A mask of any type follows its image through random transforms.
+static void test_masks_follow(void **state) {
+    enum { HEIGHT = 21, WIDTH = 30, SAMPLES = 40, OUT = 16 * 20 };
+    static const char list[] =
+        "[{random_crop: {size: [16, 20], padding: 4}}, random_horizontal_flip, "
+        "random_vertical_flip, {random_rotation: 30}]";
+    tri_shape shape = tri_shape_of(1, HEIGHT, WIDTH);
+    uint16_t mask[HEIGHT * WIDTH];
+    for (int i = 0; i < HEIGHT * WIDTH; i++) mask[i] = source[i];
+    const tri_transforms *images = create(list, &shape);
+    tri_transforms *moving;
+    assert_int_equal(tri_transforms_of_masks(arena, images, "m", TRI_U16, &shape, &moving), TRI_OK);
+    for (int i = 0; i < SAMPLES; i++) {
+        uint8_t pixels[OUT];
+        float numbers[OUT];
+        tri_image image = tri_image_of_planes(mask, TRI_U16, &shape);
+        apply(images, source, &shape, i, 1, pixels);
+        assert_int_equal(
+            tri_transforms_apply_to_mask(moving, &image, i, 1, &memory, TRI_F32, numbers), TRI_OK);
+        for (int k = 0; k < OUT; k++) assert_true(numbers[k] == (float)pixels[k]);
+    }
+    shape.dims[2]++;
+    assert_int_equal(tri_transforms_of_masks(arena, images, "m", TRI_U16, &shape, &moving),
+                     TRI_BAD_INPUT);
+    message_check(tri_error_message(), "'m'|21|31|21|30");
+    images = create("[rand_augment]", &source_shape);
+    assert_int_equal(tri_transforms_of_masks(arena, images, "m", TRI_U8, &source_shape, &moving),
+                     TRI_BAD_INPUT);
+    message_check(tri_error_message(), "'rand_augment'|'m'");
+}
+
 static const int64_t fills[] = {10, 20, 30};
 
 // Applies an operation of rand_augment to `pixels`.
@@ -355,6 +411,8 @@ int main(void) {
         cmocka_unit_test(test_repeats),
         cmocka_unit_test(test_refuses),
         cmocka_unit_test(test_operations_drawn),
+        cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_masks_follow),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -52,6 +52,7 @@ typedef struct row_map {
     const tri_image *image;
     const double *m;
     bool is_fixed;
+    int64_t width; // of the result
     int64_t *offsets;
 } row_map;
 
@@ -67,13 +68,13 @@ static void find_row(const row_map *map, int64_t row) {
         int64_t dx = to_fixed(m[0]), dy = to_fixed(m[3]);
         int64_t x = to_fixed(m[2] + m[0] * 0.5 + m[1] * 0.5) + row * to_fixed(m[1]),
                 y = to_fixed(m[5] + m[3] * 0.5 + m[4] * 0.5) + row * to_fixed(m[4]);
-        for (int64_t i = 0; i < image->width; i++, x += dx, y += dy)
+        for (int64_t i = 0; i < map->width; i++, x += dx, y += dy)
             map->offsets[i] = offset_of(image, x >> FIXED_BITS, y >> FIXED_BITS);
         return;
     }
     double x = m[2] + m[0] * 0.5, y = m[5] + m[4] * 0.5;
     for (int64_t i = 0; i < row; i++) y += m[4];
-    for (int64_t i = 0; i < image->width; i++, x += m[0])
+    for (int64_t i = 0; i < map->width; i++, x += m[0])
         map->offsets[i] = offset_of(image, whole(x), whole(y));
 }
 
@@ -97,15 +98,15 @@ static void gather(const uint8_t *plane, const int64_t *offsets, int64_t width, 
     }
 }
 
-static void map_nearest(const tri_image *image, const double *m, const uint8_t *fill,
-                        int64_t *offsets, uint8_t *to) {
-    int64_t bytes = (int64_t)tri_dtype_bytes(image->dtype), row_bytes = image->width * bytes;
-    row_map map = {image, m, m[1] != 0 || m[3] != 0, offsets};
-    for (int64_t row = 0; row < image->height; row++) {
-        find_row(&map, row);
+// Makes an image of `height` rows of map->width pixels.
+static void map_nearest(const row_map *map, const uint8_t *fill, int64_t height, uint8_t *to) {
+    const tri_image *image = map->image;
+    int64_t bytes = (int64_t)tri_dtype_bytes(image->dtype), row_bytes = map->width * bytes;
+    for (int64_t row = 0; row < height; row++) {
+        find_row(map, row);
         for (int64_t c = 0; c < image->channels; c++)
-            gather(image->pixels + c * image->channel_stride, offsets, image->width, bytes, fill[c],
-                   to + (c * image->height + row) * row_bytes);
+            gather(image->pixels + c * image->channel_stride, map->offsets, map->width, bytes,
+                   fill[c], to + (c * height + row) * row_bytes);
     }
 }
 
@@ -147,9 +148,35 @@ static void map_bilinear(const tri_image *image, const double *m, const uint8_t 
     }
 }
 
+// Makes room for an image of `width` columns in call->memory; in call->rows, for the offsets of a
+// row and behind them a byte for each channel, with which places from outside are filled.
+static tri_status reserve(tri_transform_call *call, const tri_image *image, int64_t height,
+                          int64_t width, uint8_t **fill) {
+    size_t offsets_bytes = (size_t)width * sizeof(int64_t);
+    TRI_TRY(tri_buffer_reserve(call->memory, (size_t)(image->channels * height * width) *
+                                                 tri_dtype_bytes(image->dtype)));
+    TRI_TRY(tri_buffer_reserve(call->rows, offsets_bytes + (size_t)image->channels));
+    *fill = (uint8_t *)call->rows->data + offsets_bytes;
+    memset(*fill, 0, (size_t)image->channels);
+    return TRI_OK;
+}
+
+tri_status tri_transform_nearest(tri_transform_call *call, tri_image *image, int64_t height,
+                                 int64_t width) {
+    const double m[6] = {(double)image->width / (double)width,   0, 0, 0,
+                         (double)image->height / (double)height, 0};
+    uint8_t *fill;
+    TRI_TRY(reserve(call, image, height, width, &fill));
+    row_map map = {.image = image, .m = m, .width = width, .offsets = call->rows->data};
+    map_nearest(&map, fill, height, call->memory->data);
+    tri_shape shape = tri_shape_of(image->channels, height, width);
+    *image = tri_image_of_planes(call->memory->data, image->dtype, &shape);
+    return TRI_OK;
+}
+
 tri_status tri_transform_affine(tri_transform_call *call, tri_image *image, const tri_affine *map,
                                 tri_affine_filter filter, tri_ints fill) {
-    bool is_bilinear = filter == TRI_AFFINE_BILINEAR;
+    bool is_bilinear = filter == TRI_AFFINE_BILINEAR && !call->is_mask;
     if (is_bilinear && image->dtype != TRI_U8)
         return TRI_FAIL(TRI_UNSUPPORTED,
                         "images of %s cannot be turned by the filter bilinear: store them as U8",
@@ -159,18 +186,16 @@ tri_status tri_transform_affine(tri_transform_call *call, tri_image *image, cons
         !fits(map->m, right, bottom))
         return TRI_FAIL(TRI_UNSUPPORTED, "an image of %lld x %lld is too large to be turned",
                         (long long)image->height, (long long)image->width);
-    int64_t plane = image->height * image->width;
-    size_t offsets_bytes = (size_t)image->width * sizeof(int64_t);
-    TRI_TRY(tri_buffer_reserve(call->memory,
-                               (size_t)(image->channels * plane) * tri_dtype_bytes(image->dtype)));
-    TRI_TRY(tri_buffer_reserve(call->rows, offsets_bytes + (size_t)image->channels));
-    uint8_t *fills = (uint8_t *)call->rows->data + offsets_bytes;
-    for (int64_t c = 0; c < image->channels; c++)
-        fills[c] = (uint8_t)(image->dtype == TRI_U8 ? fill.items[fill.count > 1 ? c : 0] : 0);
+    uint8_t *fills;
+    TRI_TRY(reserve(call, image, image->height, image->width, &fills));
+    for (int64_t c = 0; c < image->channels && image->dtype == TRI_U8 && !call->is_mask; c++)
+        fills[c] = (uint8_t)fill.items[fill.count > 1 ? c : 0];
+    row_map rows = {image, map->m, map->m[1] != 0 || map->m[3] != 0, image->width,
+                    call->rows->data};
     if (is_bilinear)
         map_bilinear(image, map->m, fills, call->memory->data);
     else
-        map_nearest(image, map->m, fills, call->rows->data, call->memory->data);
+        map_nearest(&rows, fills, image->height, call->memory->data);
     tri_shape shape = tri_image_shape(image);
     *image = tri_image_of_planes(call->memory->data, image->dtype, &shape);
     return TRI_OK;

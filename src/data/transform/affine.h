@@ -20,8 +20,12 @@ tri_affine tri_affine_rotation(double degrees, int64_t height, int64_t width);
 tri_affine tri_affine_shear(double slope_x, double slope_y);
 tri_affine tri_affine_translation(double x, double y, int64_t height, int64_t width);
 
-// Maps the image into call->memory. Pixels from outside become `fill`: one byte for each channel,
-// or one for all; other types than U8 get 0. TRI_UNSUPPORTED: bilinear, and not U8. TRI_NO_MEMORY.
+// Scales the image to height x width, as Pillow does by its filter nearest. TRI_NO_MEMORY.
+tri_status tri_transform_nearest(tri_transform_call *call, tri_image *image, int64_t height,
+                                 int64_t width);
+// Maps the image into call->memory; a mask always by the nearest pixel, and filled with 0. Pixels
+// from outside become `fill`: one byte for each channel, or one for all; other types than U8 get 0.
+// TRI_UNSUPPORTED: bilinear, and not U8. TRI_NO_MEMORY.
 tri_status tri_transform_affine(tri_transform_call *call, tri_image *image, const tri_affine *map,
                                 tri_affine_filter filter, tri_ints fill);
 

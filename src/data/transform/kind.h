@@ -33,6 +33,8 @@ static inline int64_t tri_transform_below(uint32_t word, int64_t range) {
 // use `rows` while it runs.
 typedef struct tri_transform_call {
     tri_transform_random random;
+    // The image is a mask: its numbers are moved and not mixed, and places without one become 0.
+    bool is_mask;
     tri_buffer *memory, *rows;
 } tri_transform_call;
 

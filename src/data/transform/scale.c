@@ -3,7 +3,7 @@
 // filter's values, the filter made wider by the factor by which the image shrinks (antialiasing).
 // They are integers with 22 bits behind the point, and sum to 1 before they are rounded
 // (ImagingResample in Pillow's Resample.c).
-#include "data/transform/kind.h"
+#include "data/transform/affine.h"
 
 #include <string.h>
 
@@ -196,6 +196,7 @@ tri_status tri_transform_scale(tri_transform_call *call, tri_image *image, int64
                                int64_t width, tri_resize_filter filter) {
     enum { PARTS = 5, ALIGN_BYTES = 64 };
     if (image->height == height && image->width == width) return TRI_OK;
+    if (call->is_mask) return tri_transform_nearest(call, image, height, width);
     if (image->dtype != TRI_U8)
         return TRI_FAIL(TRI_UNSUPPORTED, "images of %s cannot be scaled: store them as U8",
                         tri_dtype_name(image->dtype));

@@ -34,6 +34,8 @@ struct tri_transforms {
     int count;
     transform items[MAX_TRANSFORMS];
     tri_dtype stored;
+    bool is_mask;
+    tri_shape from;     // shape of an image as it is stored
     tri_shape shape;    // shape of the output of all transforms
     tri_pixels *pixels; // for U8 images, by channel: the value that each byte becomes
 };
@@ -151,7 +153,7 @@ tri_status tri_transforms_create(tri_arena *arena, const tri_tree *list, tri_dty
     TRI_ASSERT(image->rank == 3);
     tri_transforms *transforms = TRI_NEW(arena, tri_transforms);
     transforms->stored = stored;
-    transforms->shape = *image;
+    transforms->from = transforms->shape = *image;
     int count;
     transform items[MAX_TRANSFORMS] = {0};
     TRI_TRY(parse_list(arena, list, items, &count));
@@ -173,6 +175,32 @@ tri_status tri_transforms_create(tri_arena *arena, const tri_tree *list, tri_dty
         return TRI_FAIL(TRI_BAD_INPUT, "the images differ in size: let data.transform make them "
                                        "equal, [{resize: 256}, {center_crop: 224}]");
     if (stored == TRI_U8) make_pixels(arena, transforms);
+    *out = transforms;
+    return TRI_OK;
+}
+
+tri_status tri_transforms_of_masks(tri_arena *arena, const tri_transforms *images, const char *name,
+                                   tri_dtype stored, const tri_shape *mask, tri_transforms **out) {
+    tri_transforms *transforms = TRI_NEW(arena, tri_transforms);
+    const int64_t *of_mask = mask->dims, *of_image = images->from.dims;
+    if (of_mask[1] != of_image[1] || of_mask[2] != of_image[2])
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "data: '%s' is %lld x %lld, but images are %lld x %lld: data.transform "
+                        "moves the pixels of both alike, so they must have one size",
+                        name, (long long)of_mask[1], (long long)of_mask[2], (long long)of_image[1],
+                        (long long)of_image[2]);
+    *transforms = (tri_transforms){.stored = stored, .is_mask = true, .from = *mask};
+    transforms->shape = tri_shape_of(of_mask[0], images->shape.dims[1], images->shape.dims[2]);
+    for (int i = 0; i < images->count; i++) {
+        const transform *item = &images->items[i];
+        if (item->kind->role == TRI_TRANSFORM_MIXED)
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "data.transform: '%s' cannot be used with '%s', which has a number for "
+                            "each pixel: use random_rotation, color_jitter and the like",
+                            item->kind->options->section, name);
+        if (item->kind->role == TRI_TRANSFORM_GEOMETRY)
+            transforms->items[transforms->count++] = *item;
+    }
     *out = transforms;
     return TRI_OK;
 }
@@ -216,6 +244,7 @@ static tri_status apply_to_pixels(const tri_transforms *transforms, int64_t samp
         const transform *item = &transforms->items[i];
         if (!item->apply) continue;
         tri_transform_call call = {.random = {item->key, sample, epoch, 0},
+                                   .is_mask = transforms->is_mask,
                                    .memory = &memory->images[next],
                                    .rows = &memory->rows};
         TRI_TRY(item->apply(item->params, &call, image));
@@ -273,5 +302,22 @@ tri_status tri_transforms_apply(const tri_transforms *transforms, const tri_imag
         else
             read_floats(transforms, &image, channel, to);
     }
+    return TRI_OK;
+}
+
+tri_status tri_transforms_apply_to_mask(const tri_transforms *transforms, const tri_image *stored,
+                                        int64_t sample, int64_t epoch, tri_transform_memory *memory,
+                                        tri_dtype dtype, void *out) {
+    tri_image mask = *stored;
+    char *to = out;
+    TRI_TRY(apply_to_pixels(transforms, sample, epoch, memory, &mask));
+    TRI_ASSERT(mask.height == transforms->shape.dims[1] && mask.width == transforms->shape.dims[2]);
+    TRI_TRY(tri_buffer_reserve(&memory->rows, (size_t)mask.width * tri_dtype_bytes(mask.dtype)));
+    for (int64_t channel = 0; channel < mask.channels; channel++)
+        for (int64_t row = 0; row < mask.height; row++) {
+            tri_image_read_row(&mask, channel, row, 0, mask.width, memory->rows.data);
+            tri_convert(mask.dtype, memory->rows.data, dtype, to, mask.width);
+            to += (size_t)mask.width * tri_dtype_bytes(dtype);
+        }
     return TRI_OK;
 }

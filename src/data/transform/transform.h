@@ -45,6 +45,16 @@ tri_status tri_transforms_check(const tri_tree *list);
 tri_status tri_transforms_create(tri_arena *arena, const tri_tree *list, tri_dtype stored,
                                  const tri_shape *image, bool training, uint64_t seed,
                                  tri_transforms **out);
+// Prepares what moves masks (numbers for pixels) of the field `name` as the transforms `images`
+// move the images: of each transform that moves pixels the same, with the same random numbers;
+// others do not change masks. `mask` is [C, H, W]. TRI_BAD_INPUT: the stored images have another
+// size, or a transform may change either places or colours.
+tri_status tri_transforms_of_masks(tri_arena *arena, const tri_transforms *images, const char *name,
+                                   tri_dtype stored, const tri_shape *mask, tri_transforms **out);
+// Transforms the mask of a sample, as tri_transforms_apply, and writes it as numbers of `dtype`.
+tri_status tri_transforms_apply_to_mask(const tri_transforms *transforms, const tri_image *stored,
+                                        int64_t sample, int64_t epoch, tri_transform_memory *memory,
+                                        tri_dtype dtype, void *out);
 // Gets the shape of an image after all transforms.
 const tri_shape *tri_transforms_shape(const tri_transforms *transforms);
 // True if the transforms do nothing to values except to scale bytes by a tri_pixel_scale, which is
