@@ -116,12 +116,12 @@ static int64_t within(int64_t value, int64_t size) {
 
 // One pixel between four others, of which those outside of the image are the nearest inside.
 static void mix_pixel(const tri_image *image, double x, double y, uint8_t *to) {
-    double left = floor(x - 0.5), top = floor(y - 0.5), part_x = x - 0.5 - left,
-           part_y = y - 0.5 - top;
-    int64_t x0 = within((int64_t)left, image->width) * image->column_stride,
-            x1 = within((int64_t)left + 1, image->width) * image->column_stride,
-            y0 = within((int64_t)top, image->height) * image->row_stride,
-            y1 = within((int64_t)top + 1, image->height) * image->row_stride;
+    int64_t left = x < 0.5 ? -1 : (int64_t)(x - 0.5), top = y < 0.5 ? -1 : (int64_t)(y - 0.5);
+    double part_x = x - 0.5 - (double)left, part_y = y - 0.5 - (double)top;
+    int64_t x0 = within(left, image->width) * image->column_stride,
+            x1 = within(left + 1, image->width) * image->column_stride,
+            y0 = within(top, image->height) * image->row_stride,
+            y1 = within(top + 1, image->height) * image->row_stride;
     for (int64_t c = 0; c < image->channels; c++, to += image->height * image->width) {
         const uint8_t *plane = image->pixels + c * image->channel_stride;
         double above = plane[y0 + x0] + (plane[y0 + x1] - plane[y0 + x0]) * part_x;

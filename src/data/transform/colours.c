@@ -56,9 +56,9 @@ static inline uint8_t blend(int32_t from, int32_t to, float factor) {
 
 // Mixes with the same grey everywhere.
 static void blend_with(const tri_planes *planes, int32_t grey, float factor) {
-    uint8_t table[BYTES];
-    for (int32_t x = 0; x < BYTES; x++) table[x] = blend(grey, x, factor);
-    map_all(planes, table);
+    int64_t size = planes->channels * plane_size(planes);
+    uint8_t *bytes = planes->data;
+    for (int64_t i = 0; i < size; i++) bytes[i] = blend(grey, bytes[i], factor);
 }
 
 void tri_planes_brightness(const tri_planes *planes, float factor) {
@@ -126,33 +126,47 @@ static hsv to_hsv(uint8_t red, uint8_t green, uint8_t blue) {
     least = blue < least ? blue : least;
     if (most == least) return (hsv){0, 0, most};
     float range = (float)(most - least), saturation = range / (float)most, hue;
-    float r = (float)(most - red) / range, g = (float)(most - green) / range,
-          b = (float)(most - blue) / range;
     if (red == most)
-        hue = b - g;
+        hue = (float)(most - blue) / range - (float)(most - green) / range;
     else if (green == most)
-        hue = (float)(2.0 + (double)r - (double)b);
+        hue = (float)(2.0 + (double)((float)(most - red) / range) -
+                      (double)((float)(most - blue) / range));
     else
-        hue = (float)(4.0 + (double)g - (double)r);
+        hue = (float)(4.0 + (double)((float)(most - green) / range) -
+                      (double)((float)(most - red) / range));
     double turns = (double)hue / 6.0 + 1.0; // from 5/6 to 11/6
     hue = (float)(turns >= 1 ? turns - 1 : turns);
     return (hsv){limited((int)((double)hue * 255.0)), limited((int)((double)saturation * 255.0)),
                  most};
 }
 
-static void to_rgb(hsv in, uint8_t *red, uint8_t *green, uint8_t *blue) {
-    float turns = (float)in.hue * 6.0f / 255.0f, value = (float)in.value;
-    int sector = (int)turns;
-    float part = (float)((double)in.hue * 6.0 / 255.0 - (double)sector);
-    float saturation = (float)((double)in.saturation / 255.0);
-    uint8_t v = in.value;
-    uint8_t p = limited((int)round((double)value * (1.0 - (double)saturation)));
-    uint8_t q = limited((int)round((double)value * (1.0 - (double)(saturation * part))));
-    uint8_t t =
-        limited((int)round((double)value * (1.0 - (double)saturation * (1.0 - (double)part))));
+// What to_rgb needs of each of the 256 hues and saturations.
+typedef struct circle {
+    uint8_t sectors[BYTES]; // which sixth of the circle
+    float parts[BYTES];     // how far in it
+    float saturations[BYTES];
+} circle;
+
+static void make_circle(circle *out) {
+    for (int x = 0; x < BYTES; x++) {
+        int sector = (int)((float)x * 6.0f / 255.0f);
+        out->sectors[x] = (uint8_t)(sector % 6);
+        out->parts[x] = (float)(x * 6.0 / 255.0 - (double)sector);
+        out->saturations[x] = (float)(x / 255.0);
+    }
+}
+
+static uint8_t rounded(double value) { return limited((int)(value + 0.5)); } // not negative
+
+static void to_rgb(const circle *of, hsv in, uint8_t *red, uint8_t *green, uint8_t *blue) {
+    double value = (double)in.value;
+    float part = of->parts[in.hue], saturation = of->saturations[in.saturation];
+    uint8_t v = in.value, p = rounded(value * (1.0 - (double)saturation));
+    uint8_t q = rounded(value * (1.0 - (double)(saturation * part)));
+    uint8_t t = rounded(value * (1.0 - (double)saturation * (1.0 - (double)part)));
     const uint8_t sectors[6][3] = {{v, t, p}, {q, v, p}, {p, v, t},
                                    {p, q, v}, {t, p, v}, {v, p, q}};
-    const uint8_t *rgb = sectors[sector % 6];
+    const uint8_t *rgb = sectors[of->sectors[in.hue]];
     *red = in.saturation ? rgb[0] : v;
     *green = in.saturation ? rgb[1] : v;
     *blue = in.saturation ? rgb[2] : v;
@@ -163,10 +177,12 @@ void tri_planes_hue(const tri_planes *planes, double turn) {
     int64_t size = plane_size(planes);
     uint8_t *red = planes->data, *green = red + size, *blue = green + size;
     uint8_t steps = (uint8_t)(int)(turn * 255);
+    circle of;
+    make_circle(&of);
     for (int64_t i = 0; i < size; i++) {
         hsv pixel = to_hsv(red[i], green[i], blue[i]);
         pixel.hue = (uint8_t)(pixel.hue + steps);
-        to_rgb(pixel, &red[i], &green[i], &blue[i]);
+        to_rgb(&of, pixel, &red[i], &green[i], &blue[i]);
     }
 }
 
