@@ -63,7 +63,7 @@ static void synthetic_close(tri_dataset *dataset) {}
 // can be generated at any time.
 static void draw_field(const tri_dataset *dataset, int field, int64_t sample, void *buffer) {
     const synthetic_state *state = dataset->state;
-    int64_t count = tri_shape_count(&dataset->fields[field].field.shape);
+    int64_t count = tri_shape_count(&dataset->fields[field].stored_shape);
     uint64_t classes = (uint64_t)dataset->fields[field].classes;
     float *floats = buffer;
     int64_t *numbers = buffer;

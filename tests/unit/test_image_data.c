@@ -272,12 +272,34 @@ static void test_masks(void **state) {
            TRI_DATA_TRAIN, TRI_BAD_INPUT, "'trivial_augment_wide'|'depth'");
 }
 
+// Transforms see whole images of random data, also where they make them smaller or larger.
+static void test_synthetic(void **state) {
+    float whole[64], part[16], wide[144];
+    const char *const data = "name: synthetic, shape: [1, 8, 8], samples: 3, classes: 2";
+    tri_data_options options = fixture_options(data);
+    tri_dataset *dataset = opened(&options, TRI_DATA_TRAIN);
+    assert_int_equal(fixture_read(dataset, 0, 2, 0, whole), TRI_OK);
+    tri_dataset_close(dataset);
+    options =
+        fixture_options(tri_arena_printf(fixture_arena, "%s, transform: [center_crop: 4]", data));
+    dataset = opened(&options, TRI_DATA_TRAIN);
+    assert_int_equal(fixture_read(dataset, 0, 2, 0, part), TRI_OK);
+    for (int i = 0; i < 16; i++) assert_true(part[i] == whole[(i / 4 + 2) * 8 + i % 4 + 2]);
+    tri_dataset_close(dataset);
+    options =
+        fixture_options(tri_arena_printf(fixture_arena, "%s, transform: [center_crop: 12]", data));
+    dataset = opened(&options, TRI_DATA_TRAIN);
+    assert_int_equal(fixture_read(dataset, 0, 2, 0, wide), TRI_OK);
+    for (int i = 0; i < 64; i++) assert_true(whole[i] == wide[(i / 8 + 2) * 12 + i % 8 + 2]);
+    tri_dataset_close(dataset);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_folder),       cmocka_unit_test(test_folder_refuses),
         cmocka_unit_test(test_damaged),      cmocka_unit_test(test_cifar),
         cmocka_unit_test(test_random_parts), cmocka_unit_test(test_masks),
-        cmocka_unit_test(test_sheet),
+        cmocka_unit_test(test_synthetic),    cmocka_unit_test(test_sheet),
     };
     return cmocka_run_group_tests(tests, setup, fixture_teardown);
 }
