@@ -2,7 +2,7 @@
 // unless tri_share_layer allows it. A value that the graph does not have is an error of the graph,
 // in every function that takes a value. Also tests the shapes and messages of reshape, average
 // pooling and concatenation.
-#include "graph/graph.h"
+#include "graph/loss.h"
 #include "ops/ops.h"
 
 #include <setjmp.h>
@@ -229,10 +229,35 @@ static void test_concat(void **state) {
     refuses(g, "concat|input 0|[4, 3]|axis 2");
 }
 
+// Of a sum of losses, the rows of soft labels that count are counted before the step: those with a
+// number other than 0. In evaluation, accuracy compares with their largest.
+static void test_soft_labels(void **state) {
+    static const float soft[12] = {0.5f, 0.5f, 0, 0, 0, 0, 0, 0, 1};
+    tri_graph *g = graph_of(true);
+    tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 3)),
+              labels = tri_input(g, "soft_labels", TRI_F32, tri_shape_of(4, 3));
+    tri_loss(g, tri_add(g, tri_cross_entropy(g, x, labels), tri_mse_loss(g, x, labels)));
+    assert_int_equal(tri_graph_status(g, NULL), TRI_OK);
+    assert_int_equal(g->counting, TRI_COUNT_AHEAD);
+    const tri_loss_term *term = &g->metrics[g->first_term].term;
+    assert_int_equal(tri_loss_count_labels(g, term, 4, soft), 2);
+    assert_int_equal(tri_loss_count_labels(g, term, 2, soft), 1);
+    tri_graph_destroy(g);
+    g = graph_of(false);
+    x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 3));
+    labels = tri_input(g, "soft_labels", TRI_F32, tri_shape_of(4, 3));
+    tri_loss(g, tri_nll_loss(g, x, labels));
+    const tri_node *last = &g->nodes[g->node_count - 1];
+    assert_ptr_equal(last->op, &tri_op_accuracy);
+    assert_ptr_equal(tri_value_node(g, last->inputs[1])->op, &tri_op_top_class);
+    tri_graph_destroy(g);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_name_twice), cmocka_unit_test(test_shared),
-        cmocka_unit_test(test_reshape),      cmocka_unit_test(test_avg_pool2d),
-        cmocka_unit_test(test_concat),       cmocka_unit_test(test_values_of_no_graph)};
+        cmocka_unit_test(test_a_name_twice),      cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_reshape),           cmocka_unit_test(test_avg_pool2d),
+        cmocka_unit_test(test_soft_labels),       cmocka_unit_test(test_concat),
+        cmocka_unit_test(test_values_of_no_graph)};
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }

@@ -347,6 +347,8 @@ static void test_repeats(void **state) {
                "trivial_augment_wide, random_erasing]",
                &source_shape);
     int changed = 0;
+    tri_pixel_scale scale; // bytes stay bytes, so that a device can normalise them
+    assert_true(tri_transforms_scale(transforms, &scale));
     for (int i = 0; i < SAMPLES; i++)
         apply(transforms, source, &source_shape, i, 5, first + (size_t)i * size);
     for (int i = SAMPLES - 1; i >= 0; i--) {
