@@ -73,6 +73,11 @@ def check_forms():
     put_archive("plain.npz", images=IMAGES, labels=LABELS)
     put_archive("packed.npz", zipfile.ZIP_DEFLATED, images=IMAGES, labels=LABELS)
     put_archive("keras.npz", x_train=IMAGES, y_train=LABELS, x_test=IMAGES, y_test=LABELS)
+    # One field in several files, cut elsewhere than another one.
+    put("x0.npy", array("|u1", (2, 2, 2), bytes(range(8))))
+    put_archive("x12.npz", x=array("|u1", (4, 2, 2), bytes(range(8, 24))))
+    put("y01.npy", array("<i8", (5,), struct.pack("<5q", 0, 1, 2, 0, 1)))
+    put("y2.npy", array("<i8", (1,), struct.pack("<q", -100)))
     first = report("data.train=plain.npz")
     assert first["samples"] == 6 and first["classes"] == 3, first
     fields = {field["name"]: field for field in first["fields"]}
@@ -80,8 +85,14 @@ def check_forms():
     assert abs(fields["images"]["max"] - 23 / 255) < 1e-6, first
     for train in ("packed.npz", "{images: x.npy, labels: y.npy}",
                   "{images: keras.npz:x_train, labels: keras.npz:y_train}",
-                  f"{{images: {folder}/x.npy, labels: packed.npz:labels}}"):
+                  f"{{images: {folder}/x.npy, labels: packed.npz:labels}}",
+                  "{images: [x0.npy, 'x12.npz:x'], labels: [y01.npy, y2.npy]}"):
         assert report(f"data.train={train}") == first, train
+    refused(f"data.path={folder}", "data.train={images: [x0.npy, x.npy], labels: y.npy}",
+            parts=["y.npy", "6 samples", "8"])
+    refused(f"data.path={folder}", "data.train={images: [x0.npy, y.npy], labels: y.npy}",
+            parts=["y.npy", "x0.npy"])
+    refused(f"data.path={folder}", "data.train={images: []}", parts=["images"])
     losses = []
     for name, train in (("one", "packed.npz"), ("two", "{images: x.npy, labels: y.npy}")):
         run_dir = os.path.join(folder, name)
@@ -175,7 +186,7 @@ def check_refused():
     refused(f"data.train={{images: {folder}/keras.npz}}", parts=["holds 2 arrays", ":NAME"])
     refused(f"data.train={{images: {folder}/keras.npz:x}}", parts=["no array 'x'", "x_train"])
     refused(f"data.train={{images: {folder}/x.npy:x}}", parts=["not an archive"])
-    refused(f"data.train={{images: [{folder}/x.npy]}}", parts=["has to be a file"])
+    refused(f"data.train={{images: [[{folder}/x.npy]]}}", parts=["has to be a file"])
     refused("data.train={}", parts=["no files"])
     refused("data.train={image: x.npy}", f"data.path={folder}", parts=["did you mean 'images'"])
     refused(parts=["data.train is not set"])
