@@ -37,6 +37,13 @@ else()
   message(STATUS "`trireme data get` is left out: libcurl4-openssl-dev is not installed")
 endif()
 
+pkg_check_modules(LMDB IMPORTED_TARGET lmdb)
+if(LMDB_FOUND)
+  add_module(lmdb format/lmdb_write PkgConfig::LMDB)
+else()
+  message(STATUS "data convert --to lmdb is left out: liblmdb-dev is not installed")
+endif()
+
 # Arrow's libraries and headers: Debian has none, Python's package pyarrow has them.
 set(TRIREME_PYARROW ${CMAKE_SOURCE_DIR}/build/pyarrow/pyarrow CACHE PATH
     "folder of Python's package pyarrow, for data.name=parquet")

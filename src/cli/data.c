@@ -207,10 +207,8 @@ static const struct data_verb {
     tri_status (*on_recipe)(const cli_arguments *arguments, const char *path,
                             const tri_recipe *recipe);
 } data_verbs[] = {
-    {"list", list, NULL},
-    {"check", NULL, run_check},
-    {"dump", NULL, cli_data_dump},
-    {"get", cli_data_get, NULL},
+    {"list", list, NULL},        {"check", NULL, run_check},          {"dump", NULL, cli_data_dump},
+    {"get", cli_data_get, NULL}, {"convert", NULL, cli_data_convert},
 };
 
 static tri_status run_on_recipe(const cli_context *context, const struct data_verb *verb,
@@ -233,7 +231,9 @@ static int run(const cli_context *context, int argc, char **argv) {
     const struct data_verb *verb = NULL;
     for (size_t i = 0; a.count > 0 && i < sizeof data_verbs / sizeof *data_verbs; i++)
         if (!strcmp(a.words[0], data_verbs[i].name)) verb = &data_verbs[i];
-    if (!verb) return cli_usage(&cli_data, "data: list, check RECIPE, dump RECIPE, or get URL");
+    if (!verb)
+        return cli_usage(&cli_data,
+                         "data: list, check RECIPE, dump RECIPE, convert RECIPE, or get URL");
     if (verb->on_recipe && a.count < 2)
         return cli_usage(&cli_data, "data %s: which recipe?", verb->name);
     tri_status status = verb->on_recipe ? run_on_recipe(context, verb, &a) : verb->on_words(&a);
@@ -245,26 +245,26 @@ static const cli_flag flags[] = {
     {"split", "train|val|test", "dump: whose samples (train)", 0},
     {"first", "I", "dump: the first sample, from 0 (0)", 0},
     {"count", "N", "dump: how many samples (1)", 0},
-    {"out", "FILE", "dump: the safetensors file to write; get: the file", 0},
+    {"out", "FILE", "dump: the safetensors file to write; get: the file; convert: the folder", 0},
+    {"to", "KIND", "convert: the kind of data to write", 0},
     {"png", "FILE", "dump: write a sheet of the images", 0},
     {"sha256", "HASH", "get: the SHA-256 that the file has to have", 0},
     {0}};
-static const cli_verb_flags verb_flags[] = {{"list", "json"},
-                                            {"check", "json"},
-                                            {"dump", "split first count out png"},
-                                            {"get", "sha256 out"},
-                                            {0}};
+static const cli_verb_flags verb_flags[] = {
+    {"list", "json"},      {"check", "json"},     {"dump", "split first count out png"},
+    {"get", "sha256 out"}, {"convert", "to out"}, {0}};
 static const cli_verb verbs[] = {
     {"list", "", "list the kinds of data sets (data.name)"},
     {"check", "RECIPE [key.path=value ...]", "read every sample and report what the model gets"},
     {"dump", "RECIPE [key.path=value ...]", "write samples as the model gets them"},
+    {"convert", "RECIPE [key.path=value ...]", "write the samples as another kind of data"},
     {"get", "URL", "get a file over HTTPS and check its hash"},
     {0}};
 
 const cli_command cli_data = {
     .name = "data",
-    .arguments = "list | check|dump RECIPE [key.path=value ...] | get URL",
-    .help = "List the kinds of data sets, look into one, or get a file.",
+    .arguments = "list | check|dump|convert RECIPE [key.path=value ...] | get URL",
+    .help = "List the kinds of data sets, look into one, convert it, or get a file.",
     .flags = flags,
     .verbs = verbs,
     .verb_flags = verb_flags,
@@ -272,5 +272,6 @@ const cli_command cli_data = {
                 "trireme data check recipes/mnist-cnn.yaml data.path=data/my-images --json\n"
                 "trireme data dump recipes/mnist-cnn.yaml --count 8 --out samples.safetensors\n"
                 "trireme data dump recipes/mnist-cnn.yaml --count 100 --png samples.png\n"
+                "trireme data convert recipes/mnist-cnn.yaml --to webdataset --out data/shards\n"
                 "trireme data get https://example.org/train.tar --out train.tar --sha256 HASH\n",
     .run = run};

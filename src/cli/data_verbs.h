@@ -10,4 +10,7 @@ tri_status cli_data_dump(const cli_arguments *arguments, const char *path,
 
 tri_status cli_data_get(const cli_arguments *arguments);
 
+tri_status cli_data_convert(const cli_arguments *arguments, const char *path,
+                            const tri_recipe *recipe);
+
 #endif

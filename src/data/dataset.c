@@ -334,6 +334,15 @@ tri_status tri_dataset_open_validation(const tri_dataset *train, tri_dataset **o
     return finish(dataset, status, out);
 }
 
+tri_status tri_dataset_open_stored(const tri_data_options *options, tri_data_split split,
+                                   tri_dataset **out) {
+    tri_dataset *dataset = new_dataset(options, split, 0);
+    tri_status status = dataset->kind->open(dataset);
+    *out = status == TRI_OK ? dataset : NULL;
+    if (status != TRI_OK) tri_dataset_close(dataset);
+    return status;
+}
+
 void tri_dataset_close(tri_dataset *dataset) {
     if (!dataset) return;
     if (!dataset->owner) dataset->kind->close(dataset);

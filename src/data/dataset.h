@@ -34,6 +34,10 @@ tri_status tri_dataset_open(const tri_data_options *options, tri_data_split spli
 // Opens the validation data of a run whose training data are already open. With data.val_fraction
 // they share the files and memory of `train`, which must outlive them.
 tri_status tri_dataset_open_validation(const tri_dataset *train, tri_dataset **out);
+// Opens all samples of the split's files as they are stored, without transforms, for the interface
+// of their kind (kind.h) alone.
+tri_status tri_dataset_open_stored(const tri_data_options *options, tri_data_split split,
+                                   tri_dataset **out);
 void tri_dataset_close(tri_dataset *dataset); // NULL allowed
 
 // True if the options define this split. Opens no file.

@@ -51,6 +51,7 @@ tri_status tri_image_worker_decode(tri_image_worker *worker, int fd, int64_t off
     if (size > TRI_MAX_IMAGE_BYTES)
         return TRI_FAIL(TRI_CORRUPT, "%s: %lld bytes are no image", name, (long long)size);
     TRI_TRY(tri_buffer_reserve(&worker->encoded, (size_t)size));
+    worker->encoded_bytes = (size_t)size;
     TRI_TRY(tri_os_pread_all(fd, worker->encoded.data, (size_t)size, offset, name));
     return tri_image_decode(worker->decoder, worker->encoded.data, (size_t)size, name, out);
 }

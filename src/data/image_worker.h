@@ -18,7 +18,8 @@ typedef struct tri_open_file {
 
 typedef struct tri_image_worker {
     tri_image_decoder *decoder;
-    tri_buffer encoded;
+    tri_buffer encoded;   // the image file that was decoded last
+    size_t encoded_bytes; // its size
     tri_open_file open[TRI_OPEN_FILES];
     int open_count;
     int64_t uses;

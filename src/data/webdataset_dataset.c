@@ -1,7 +1,8 @@
 // The data set "webdataset" (data.name): tar archives in which the files of a sample follow each
 // other and share a key, the path up to the first dot of the file's name; the rest of the name, in
-// any case, is the field. jpg, jpeg, png and webp hold the image, cls the class as a number; other
-// fields are not read. (https://github.com/webdataset/webdataset, "The WebDataset Format")
+// any case, is the field. jpg, jpeg, png, webp, bmp, ppm and pgm hold the image, cls the class as a
+// number; other fields are not read. (https://github.com/webdataset/webdataset, "The WebDataset
+// Format")
 #include "base/os.h"
 #include "data/files.h"
 #include "data/image_worker.h"
@@ -56,7 +57,7 @@ static bool split_name(const char *name, size_t *key_length, const char **field)
 }
 
 static bool is_image_field(const char *field) {
-    static const char *const names[] = {"jpg", "jpeg", "png", "webp"};
+    static const char *const names[] = {"jpg", "jpeg", "png", "webp", "bmp", "ppm", "pgm"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcasecmp(field, names[i])) return true;
     return false;

@@ -1,15 +1,16 @@
-// The interface of the module `hdf5`, which reads arrays by libhdf5. Only a run that reads HDF5
+// The interface of the module `hdf5`, which reads and makes arrays by libhdf5. Only what needs HDF5
 // loads it. The module calls no function of the program.
 #ifndef TRIREME_FORMAT_HDF5_HDF5_H
 #define TRIREME_FORMAT_HDF5_HDF5_H
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <trireme/tensor.h>
 
 enum {
-    TRI_HDF5_ABI = 1, // has to be raised with every change of this header
+    TRI_HDF5_ABI = 2, // has to be raised with every change of this header
     TRI_HDF5_WHY_BYTES = 512,
 };
 #define TRI_HDF5_INTERFACE "hdf5"
@@ -33,6 +34,10 @@ typedef struct tri_hdf5 {
     void (*close)(tri_hdf5_array *array);
     // Reads `count` items of the first axis, from item `first` on.
     tri_status (*read)(tri_hdf5_array *array, int64_t first, int64_t count, void *out, char *why);
+    // Makes a file of arrays in one piece each, whose elements the caller writes, or opens such a
+    // file again (is_new: false). Sets the offsets in `infos`.
+    tri_status (*create)(const char *path, bool is_new, const char *const *names,
+                         tri_hdf5_info *infos, int count, char *why);
 } tri_hdf5;
 
 #endif

@@ -142,6 +142,81 @@ static tri_status read_array(tri_hdf5_array *a, int64_t first, int64_t count, vo
     return status;
 }
 
-static const tri_hdf5 table = {.open = open_array, .close = close_array, .read = read_array};
+static hid_t file_type(tri_dtype dtype) {
+    switch (dtype) {
+    case TRI_F32:
+        return H5T_NATIVE_FLOAT;
+    case TRI_F64:
+        return H5T_NATIVE_DOUBLE;
+    case TRI_BOOL:
+    case TRI_U8:
+        return H5T_NATIVE_UINT8;
+    case TRI_U16:
+        return H5T_NATIVE_UINT16;
+    case TRI_U32:
+        return H5T_NATIVE_UINT32;
+    case TRI_U64:
+        return H5T_NATIVE_UINT64;
+    case TRI_I8:
+        return H5T_NATIVE_INT8;
+    case TRI_I16:
+        return H5T_NATIVE_INT16;
+    case TRI_I32:
+        return H5T_NATIVE_INT32;
+    case TRI_I64:
+        return H5T_NATIVE_INT64;
+    default:
+        return H5I_INVALID_HID;
+    }
+}
+
+// Makes an array whose place in the file is fixed at once.
+static tri_status create_array(hid_t file, const char *name, tri_hdf5_info *info, char *why) {
+    hsize_t dims[TRI_MAX_RANK];
+    hid_t type = file_type(info->dtype);
+    if (type < 0) return refuse(why, "HDF5 has no such type of numbers");
+    for (int i = 0; i < info->shape.rank; i++) dims[i] = (hsize_t)info->shape.dims[i];
+    hid_t space = H5Screate_simple(info->shape.rank, dims, NULL),
+          properties = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_layout(properties, H5D_CONTIGUOUS);
+    H5Pset_alloc_time(properties, H5D_ALLOC_TIME_EARLY);
+    H5Pset_fill_time(properties, H5D_FILL_TIME_NEVER);
+    hid_t array = H5Dcreate2(file, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT);
+    haddr_t offset = array < 0 ? HADDR_UNDEF : H5Dget_offset(array);
+    if (array >= 0) H5Dclose(array);
+    H5Pclose(properties);
+    H5Sclose(space);
+    info->offset = (int64_t)offset;
+    return offset == HADDR_UNDEF ? fail(TRI_IO, why, "it cannot be written") : TRI_OK;
+}
+
+// Finds the arrays of a file that `create` made earlier.
+static tri_status find_arrays(const char *path, const char *const *names, tri_hdf5_info *infos,
+                              int count, char *why) {
+    for (int i = 0; i < count; i++) {
+        tri_hdf5_array *array;
+        tri_status status = open_array(path, names[i], &array, &infos[i], why);
+        if (status != TRI_OK) return status;
+        close_array(array);
+        if (infos[i].offset < 0) return refuse(why, "its arrays are not in one piece");
+    }
+    return TRI_OK;
+}
+
+static tri_status create(const char *path, bool is_new, const char *const *names,
+                         tri_hdf5_info *infos, int count, char *why) {
+    tri_status status = TRI_OK;
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    if (!is_new) return find_arrays(path, names, infos, count, why);
+    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    if (file < 0) return fail(TRI_IO, why, "it cannot be made");
+    for (int i = 0; i < count && status == TRI_OK; i++)
+        status = create_array(file, names[i], &infos[i], why);
+    if (H5Fclose(file) < 0 && status == TRI_OK) status = fail(TRI_IO, why, "it cannot be written");
+    return status;
+}
+
+static const tri_hdf5 table = {
+    .open = open_array, .close = close_array, .read = read_array, .create = create};
 
 TRI_MODULE(TRI_HDF5_INTERFACE, TRI_HDF5_ABI, "hdf5", &table);

@@ -1,0 +1,267 @@
+// `trireme data convert`: reads the samples of all splits as they are stored, and writes them as
+// another kind of data. DIR/.convert.json says how far a conversion is, until it is complete.
+#include "base/log.h"
+#include "base/os.h"
+#include "base/quantity.h"
+#include "data/image_worker.h"
+#include "data/target/target.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SPLITS = 3, NS_PER_MS = 1000000, MARK_MS = 500, REDRAW_MS = 200, LINE_MS = 10000 };
+static const char *const split_names[SPLITS] = {"train", "val", "test"};
+
+static const tri_target_kind *const kinds[] = {
+#define X(word) &tri_target_##word,
+    TRI_TARGETS(X)
+#undef X
+};
+
+// One split: what is read and what is written.
+typedef struct split {
+    tri_dataset *dataset; // NULL: the data have no such split
+    void *worker;
+    char *stored[TRI_MAX_DATA_FIELDS]; // by field: room for one sample as it is stored
+    tri_target target;
+    tri_target_mark mark;
+    int64_t left_out;
+} split;
+
+typedef struct conversion {
+    tri_arena *arena;
+    const tri_data_options *options;
+    const tri_target_kind *kind;
+    const char *folder, *progress_path, *source;
+    split splits[SPLITS];
+    int64_t marked_ns, shown_ns;
+} conversion;
+
+static const tri_target_kind *find_kind(const char *name) {
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strcmp(kinds[i]->name, name)) return kinds[i];
+    return NULL;
+}
+
+static tri_status fail_kind(tri_arena *arena, const char *name) {
+    char *all = tri_arena_strdup(arena, "");
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        all = tri_arena_printf(arena, "%s%s%s", all, i ? ", " : "", kinds[i]->name);
+    return TRI_FAIL(TRI_BAD_INPUT, "--to %s: has to be one of: %s", name, all);
+}
+
+// Reads a sample. Images that are files are decoded, which finds damage, and keep their bytes.
+static tri_status read_sample(const conversion *c, split *s, int64_t sample,
+                              tri_target_value *values) {
+    tri_sample_value read[TRI_MAX_DATA_FIELDS] = {0};
+    for (int i = 0; i < s->target.field_count; i++) read[i].buffer = s->stored[i];
+    TRI_TRY(s->dataset->kind->read(s->dataset, s->worker, sample, read));
+    for (int i = 0; i < s->target.field_count; i++) {
+        tri_target_field *field = &s->target.fields[i];
+        values[i] = (tri_target_value){.data = read[i].data};
+        if (!field->is_encoded) continue;
+        const tri_image_worker *worker = s->worker;
+        values[i].encoded = worker->encoded.data;
+        values[i].encoded_bytes = worker->encoded_bytes;
+        if (c->kind->keeps_encoded) continue;
+        const tri_image *image = &read[i].image;
+        if (!s->stored[i]) { // of the first sample: its shape becomes that of all
+            field->shape = tri_shape_of(image->channels, image->height, image->width);
+            field->bytes = (size_t)tri_shape_count(&field->shape);
+            s->stored[i] = malloc(field->bytes);
+            if (!s->stored[i]) return TRI_FAIL(TRI_NO_MEMORY, "no memory for an image");
+        }
+        if (image->height != field->shape.dims[1] || image->width != field->shape.dims[2])
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "--to %s: the images differ in size, sample %lld from those before it: "
+                            "webdataset, imagefolder and lmdb keep image files as they are",
+                            c->kind->name, (long long)sample);
+        tri_image_read(image, s->stored[i]);
+        values[i].data = s->stored[i];
+    }
+    return TRI_OK;
+}
+
+static tri_status open_split(conversion *c, int index) {
+    split *s = &c->splits[index];
+    if (!tri_data_has(c->options, (tri_data_split)index)) return TRI_OK;
+    TRI_TRY(tri_dataset_open_stored(c->options, (tri_data_split)index, &s->dataset));
+    tri_dataset *dataset = s->dataset;
+    if (dataset->kind->worker_create) TRI_TRY(dataset->kind->worker_create(dataset, &s->worker));
+    s->target = (tri_target){.arena = c->arena,
+                             .folder = c->folder,
+                             .split = split_names[index],
+                             .samples = dataset->samples,
+                             .classes = tri_dataset_classes(dataset, "labels"),
+                             .field_count = dataset->field_count};
+    bool is_encoded = false;
+    for (int i = 0; i < dataset->field_count; i++) {
+        const tri_stored_field *stored = &dataset->fields[i];
+        s->target.fields[i] = (tri_target_field){.name = stored->field.name,
+                                                 .dtype = stored->stored_dtype,
+                                                 .shape = stored->stored_shape,
+                                                 .bytes = stored->stored_bytes,
+                                                 .is_encoded = stored->stored_bytes == 0};
+        is_encoded |= s->target.fields[i].is_encoded;
+        if (s->target.fields[i].is_encoded) continue;
+        s->stored[i] = malloc(stored->stored_bytes);
+        if (!s->stored[i]) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a sample");
+    }
+    tri_target_value values[TRI_MAX_DATA_FIELDS];
+    if (is_encoded && !c->kind->keeps_encoded) TRI_TRY(read_sample(c, s, 0, values));
+    return c->kind->check(&s->target);
+}
+
+static tri_status is_empty(const char *folder, bool *out) {
+    DIR *list = opendir(folder);
+    *out = true;
+    if (!list) return errno == ENOENT ? TRI_OK : tri_os_fail("open", folder);
+    for (struct dirent *entry; *out && (entry = readdir(list));)
+        *out = !strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..");
+    closedir(list);
+    return TRI_OK;
+}
+
+static tri_status save_marks(conversion *c) {
+    tri_arena *arena = tri_arena_create(NULL, "marks");
+    tri_tree *map = tri_tree_map(arena);
+    tri_tree_put_string(arena, map, "source", c->source);
+    for (int i = 0; i < SPLITS; i++) {
+        tri_tree *mark = tri_tree_list(arena);
+        tri_tree_append(arena, mark, tri_tree_int(arena, c->splits[i].mark.samples));
+        tri_tree_append(arena, mark, tri_tree_int(arena, c->splits[i].mark.bytes));
+        tri_tree_put(arena, map, split_names[i], mark);
+    }
+    const char *text = tri_json_emit(arena, map);
+    tri_status status = tri_os_replace_fleeting(c->progress_path, text, strlen(text));
+    tri_arena_destroy(arena);
+    return status;
+}
+
+// Reads how far an earlier conversion came.
+static tri_status load_marks(conversion *c) {
+    tri_tree *map;
+    TRI_TRY(tri_json_read_file(c->arena, c->progress_path, &map));
+    const tri_tree *source = tri_tree_get(map, "source");
+    if (!source || source->kind != TRI_TREE_SCALAR || strcmp(source->text, c->source) != 0)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: has an unfinished conversion of other data, or to another kind: "
+                        "remove the folder, or name another one",
+                        c->folder);
+    for (int i = 0; i < SPLITS; i++) {
+        const tri_tree *mark = tri_tree_get(map, split_names[i]);
+        tri_target_mark *out = &c->splits[i].mark;
+        bool is_good = mark && mark->kind == TRI_TREE_LIST && mark->count == 2 &&
+                       tri_tree_to_int(mark->items[0], &out->samples) &&
+                       tri_tree_to_int(mark->items[1], &out->bytes) && out->samples >= 0 &&
+                       out->samples <= c->splits[i].target.samples && out->bytes >= 0;
+        if (!is_good) return TRI_FAIL(TRI_BAD_INPUT, "%s: is damaged", c->progress_path);
+    }
+    return TRI_OK;
+}
+
+static tri_status prepare_folder(conversion *c) {
+    bool is_begun, is_free;
+    TRI_TRY(tri_os_exists(c->progress_path, &is_begun));
+    if (is_begun) return load_marks(c);
+    TRI_TRY(is_empty(c->folder, &is_free));
+    if (!is_free) return TRI_FAIL(TRI_BAD_INPUT, "%s: is not empty: name a new folder", c->folder);
+    TRI_TRY(tri_os_make_folders(c->folder));
+    return save_marks(c);
+}
+
+static void show(conversion *c, const split *s, int64_t done, bool is_last) {
+    bool is_terminal = isatty(STDERR_FILENO);
+    int64_t now = tri_os.monotonic_ns(),
+            wait = (int64_t)(is_terminal ? REDRAW_MS : LINE_MS) * NS_PER_MS;
+    if (!is_last && now - c->shown_ns < wait) return;
+    c->shown_ns = now;
+    fprintf(stderr, "%s%s: %s of %s%s", is_terminal ? "\r" : "", s->target.split,
+            tri_grouped((double)done), tri_counted(s->target.samples, "sample"),
+            is_terminal && !is_last ? "" : "\n");
+}
+
+static tri_status mark(conversion *c, split *s, int64_t done) {
+    int64_t before = s->mark.samples;
+    TRI_TRY(c->kind->sync(&s->target, done, &s->mark));
+    c->marked_ns = tri_os.monotonic_ns();
+    return s->mark.samples > before ? save_marks(c) : TRI_OK;
+}
+
+// Writes one sample, unless it is damaged and may be left out.
+static tri_status convert_sample(conversion *c, split *s, int64_t sample) {
+    tri_target_value values[TRI_MAX_DATA_FIELDS];
+    tri_status status = read_sample(c, s, sample, values);
+    bool skips = c->options->on_error == TRI_DATA_SKIP && c->kind->may_leave_out;
+    if (status != TRI_CORRUPT || !skips)
+        return status == TRI_OK ? c->kind->put(&s->target, sample, values) : status;
+    tri_log(TRI_LOG_WARNING, "%s: left out", tri_error_message());
+    s->left_out++;
+    return TRI_OK;
+}
+
+static tri_status write_split(conversion *c, split *s) {
+    TRI_TRY(c->kind->begin(&s->target, &s->mark));
+    c->shown_ns = tri_os.monotonic_ns();
+    for (int64_t i = s->mark.samples; i < s->target.samples; i++) {
+        TRI_TRY(convert_sample(c, s, i));
+        bool is_due = tri_os.monotonic_ns() - c->marked_ns > (int64_t)MARK_MS * NS_PER_MS;
+        if (is_due || c->kind->marks_at(i + 1)) TRI_TRY(mark(c, s, i + 1));
+        show(c, s, i + 1, i + 1 == s->target.samples);
+    }
+    TRI_TRY(c->kind->end(&s->target));
+    s->mark.samples = s->target.samples;
+    return save_marks(c);
+}
+
+static tri_status write_all(conversion *c) {
+    for (int i = 0; i < SPLITS; i++) {
+        split *s = &c->splits[i];
+        if (!s->dataset || s->mark.samples == s->target.samples) continue;
+        tri_status status = write_split(c, s);
+        if (s->target.state) c->kind->close(&s->target);
+        TRI_TRY(status);
+    }
+    return tri_os.unlink(c->progress_path) == 0 ? TRI_OK : tri_os_fail("remove", c->progress_path);
+}
+
+static void print_recipe(const conversion *c) {
+    printf("data:\n  name: %s\n  path: %s\n", c->kind->name, c->folder);
+    for (int i = 0; i < SPLITS; i++)
+        if (c->splits[i].dataset)
+            printf("  %s: %s\n", split_names[i], c->kind->value(&c->splits[i].target));
+    for (int i = 0; i < SPLITS; i++)
+        if (c->splits[i].left_out > 0)
+            tri_log(TRI_LOG_WARNING, "%s: %s left out", split_names[i],
+                    tri_counted(c->splits[i].left_out, "damaged sample"));
+}
+
+static void close_split(split *s) {
+    if (s->worker) s->dataset->kind->worker_destroy(s->worker);
+    for (int i = 0; i < TRI_MAX_DATA_FIELDS; i++) free(s->stored[i]);
+    tri_dataset_close(s->dataset);
+}
+
+tri_status tri_data_convert(const tri_data_options *options, const char *kind, const char *folder) {
+    tri_arena *arena = tri_arena_create(NULL, "convert");
+    tri_data_options all = *options; // every sample of the files
+    all.val_fraction = 0;
+    all.limit = 0;
+    conversion c = {.arena = arena, .options = &all, .kind = find_kind(kind), .folder = folder};
+    c.progress_path = tri_arena_printf(arena, "%s/.convert.json", folder);
+    c.source =
+        tri_arena_printf(arena, "%s %s", kind,
+                         tri_yaml_flow(arena, tri_option_encode(arena, &tri_data_table, &all)));
+    tri_status status = c.kind ? TRI_OK : fail_kind(arena, kind);
+    for (int i = 0; i < SPLITS && status == TRI_OK; i++) status = open_split(&c, i);
+    if (status == TRI_OK) status = prepare_folder(&c);
+    if (status == TRI_OK) status = write_all(&c);
+    if (status == TRI_OK) print_recipe(&c);
+    for (int i = 0; i < SPLITS; i++) close_split(&c.splits[i]);
+    tri_arena_destroy(arena);
+    return status;
+}

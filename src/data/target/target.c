@@ -1,0 +1,78 @@
+// What kinds of targets share: image files, classes, and which fields a target has.
+#include "data/target/target.h"
+
+#include "data/convert.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool tri_target_marks_at_times(int64_t samples) { return false; }
+
+int tri_target_find(const tri_target *target, const char *field) {
+    for (int i = 0; i < target->field_count; i++)
+        if (!strcmp(target->fields[i].name, field)) return i;
+    return TRI_NO_FIELD;
+}
+
+tri_status tri_target_check_images(const tri_target *target, const char *kind) {
+    int images = tri_target_find(target, "images"), labels = tri_target_find(target, "labels");
+    for (int i = 0; i < target->field_count; i++)
+        if (i != images && i != labels)
+            return TRI_FAIL(TRI_BAD_INPUT, "--to %s: has images and labels, and no '%s'", kind,
+                            target->fields[i].name);
+    if (images == TRI_NO_FIELD)
+        return TRI_FAIL(TRI_BAD_INPUT, "--to %s: has images, and the data have none", kind);
+    const tri_target_field *field = &target->fields[images];
+    bool is_image = field->is_encoded || (field->dtype == TRI_U8 &&
+                                          (field->shape.dims[0] == 1 || field->shape.dims[0] == 3));
+    if (!is_image)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "--to %s: has images of bytes with 1 or 3 channels, and no others", kind);
+    if (labels == TRI_NO_FIELD || target->fields[labels].shape.rank == 0) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "--to %s: has one class an image, and no list of them", kind);
+}
+
+static const char *suffix_of(const uint8_t *file, size_t bytes) {
+    static const struct {
+        const char *bytes, *suffix;
+        size_t size;
+    } rows[] = {{"\xff\xd8\xff", "jpg", 3}, {"\x89PNG", "png", 4}, {"RIFF", "webp", 4},
+                {"BM", "bmp", 2},           {"P5", "pgm", 2},      {"P6", "ppm", 2}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (bytes >= rows[i].size && !memcmp(file, rows[i].bytes, rows[i].size))
+            return rows[i].suffix;
+    return "jpg";
+}
+
+tri_status tri_target_image(const tri_target *target, const tri_target_value *value, char **made,
+                            const void **file, size_t *bytes, const char **suffix) {
+    enum { HEADER_BYTES = 64 };
+    const tri_shape *shape = &target->fields[tri_target_find(target, "images")].shape;
+    *made = NULL;
+    *file = value->encoded;
+    *bytes = value->encoded_bytes;
+    if (!value->encoded) {
+        int64_t channels = shape->dims[0], plane = shape->dims[1] * shape->dims[2];
+        char *out = *made = malloc((size_t)(channels * plane) + HEADER_BYTES);
+        if (!out) return TRI_FAIL(TRI_NO_MEMORY, "no memory for an image");
+        int header = snprintf(out, HEADER_BYTES, "P%d %lld %lld 255\n", channels == 1 ? 5 : 6,
+                              (long long)shape->dims[2], (long long)shape->dims[1]);
+        const char *planes = value->data;
+        for (int64_t i = 0; i < plane; i++)
+            for (int64_t c = 0; c < channels; c++)
+                out[header + i * channels + c] = planes[c * plane + i];
+        *file = out;
+        *bytes = (size_t)header + (size_t)(channels * plane);
+    }
+    *suffix = suffix_of(*file, *bytes);
+    return TRI_OK;
+}
+
+int64_t tri_target_label(const tri_target *target, const tri_target_value *values) {
+    int index = tri_target_find(target, "labels");
+    int64_t label = -1;
+    if (index != TRI_NO_FIELD)
+        tri_convert(target->fields[index].dtype, values[index].data, TRI_I64, &label, 1);
+    return label;
+}
