@@ -145,8 +145,21 @@ def run_page(page, build):
     return ran, failed
 
 
+def check_page_one(build):
+    """README names no kind of data, model or optimizer as missing that there is; returns them."""
+    with open("README.md", encoding="utf-8") as f:
+        missing = f.read().partition("**Not yet:**")[2].partition("- **")[0]
+    keys = subprocess.run([f"{build}/bin/trireme", "train", "--keys"], stdout=subprocess.PIPE,
+                          text=True, check=True).stdout
+    names = set(re.findall(r"^ *(?:data|model|optimizer|schedule)\.name: (\S+)$", keys, re.M))
+    assert {"idx", "llama", "adamw", "cosine"} <= names and missing, names
+    return [name for name in names if re.search(rf"\b{name}\b", missing, re.I)]
+
+
 def main():
     self_test()
+    there = check_page_one(sys.argv[1])
+    assert not there, f"README.md says that these are missing: {there}"
     pages = sys.argv[2:] or ["README.md", "docs/clusters.md", *sorted(glob.glob("docs/guide/*.md"))]
     # Pages that are written from the program must be those that it would write now.
     failed = subprocess.call(["scripts/make-docs", "--check", sys.argv[1]])
