@@ -478,6 +478,8 @@ void tri_dataset_keep_bytes(tri_dataset *dataset) {
     field->size_bytes = (size_t)tri_shape_count(&field->shape);
 }
 
+void tri_dataset_move_padding(tri_dataset *dataset) { dataset->moves_padding = true; }
+
 int64_t tri_dataset_file_sample(const tri_dataset *dataset, int64_t sample) {
     const tri_validation_split *split = dataset->validation_split;
     if (!split) return sample;

@@ -90,6 +90,11 @@ bool tri_dataset_scale(const tri_dataset *dataset, tri_pixel_scale *out);
 // of the memory and of the time to copy them to a GPU. To be called before any image is read.
 void tri_dataset_keep_bytes(tri_dataset *dataset);
 
+// From now on, tokens that `attention_mask` marks as padding before the text are moved behind it,
+// with all that belongs to them, so that a causal model need not read the mask: no other token sees
+// them, and positions begin at the first token of the text. To be called before any sample is read.
+void tri_dataset_move_padding(tri_dataset *dataset);
+
 // What one thread needs to read samples: decoders, and memory for a sample as it is stored and
 // between transforms. `dataset` must outlive it. TRI_NO_MEMORY.
 typedef struct tri_reader tri_reader;

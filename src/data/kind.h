@@ -85,6 +85,7 @@ struct tri_dataset {
     // The data set whose files and state this one uses; NULL: it has its own.
     const tri_dataset *owner;
     int64_t samples;
+    bool moves_padding; // tri_dataset_move_padding was called
     // How many damaged samples were left out so far (data.on_error: skip).
     _Atomic int64_t *left_out;
     int field_count;

@@ -1,5 +1,6 @@
-// Checks that padding lies at the end of samples and does not count in the loss, so that a causal
-// model need not read `attention_mask`: a token sees only those before it.
+// Checks that padding lies at the end of samples, to which it was moved from their beginning, and
+// does not count in the loss, so that a causal model need not read `attention_mask`: a token sees
+// only those before it.
 #include "data/padding.h"
 
 #include "base/limits.h"
@@ -14,14 +15,15 @@ static tri_status check_sample(const float *mask, const int64_t *labels, int64_t
         bool is_padding = mask[t] == 0, is_after_padding = t > 0 && mask[t - 1] == 0;
         if ((!is_padding && mask[t] != 1) || (!is_padding && is_after_padding))
             return TRI_FAIL(TRI_BAD_INPUT,
-                            "data: 'attention_mask' of %s has %g at token %lld, but model %s takes "
-                            "1 for all tokens and 0 for padding at the end: move the padding there",
-                            place, (double)mask[t], (long long)t, model);
+                            "data: 'attention_mask' of %s has %g within the text, but model %s "
+                            "takes 1 for all tokens and 0 for padding before and behind them",
+                            place, (double)(is_padding || mask[t] != 1 ? mask[t] : mask[t - 1]),
+                            model);
         if (is_padding && t > 0 && (!labels || labels[t] != TRI_IGNORED_LABEL))
             return TRI_FAIL(TRI_BAD_INPUT,
-                            "data: token %lld of %s is padding by 'attention_mask', but would "
-                            "count in the loss: add 'labels', with -100 there",
-                            (long long)t, place);
+                            "data: a token of %s is padding by 'attention_mask', but would count "
+                            "in the loss: add 'labels', with -100 there",
+                            place);
     }
     return TRI_OK;
 }

@@ -4,10 +4,10 @@
 
 #include "data/dataset.h"
 
-// Checks that a causal model may ignore `attention_mask`: in each sample, the mask is 1 for all
-// tokens, or 0 only for the last ones, and the labels of those are -100. Then no token that counts
-// in the loss sees padding. Reads all samples. TRI_BAD_INPUT: the message names the sample. `split`
-// and `model` are names for messages.
+// Checks that a causal model may ignore `attention_mask` after tri_dataset_move_padding: in each
+// sample, the mask is 1 for all tokens, or 0 only for the first and last ones, and the labels of
+// those are -100. Then no token that counts in the loss sees padding. Reads all samples.
+// TRI_BAD_INPUT: the message names the sample. `split` and `model` are names for messages.
 tri_status tri_padding_check(const tri_dataset *dataset, const char *split, const char *model);
 
 #endif

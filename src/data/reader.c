@@ -88,6 +88,38 @@ static tri_status finish_field(tri_reader *reader, const tri_stored_field *field
     return TRI_OK;
 }
 
+static void reverse(char *items, int64_t count, size_t item_bytes) {
+    for (int64_t i = 0; i < count / 2; i++) {
+        char *a = items + (size_t)i * item_bytes, *b = items + (size_t)(count - 1 - i) * item_bytes;
+        for (size_t k = 0; k < item_bytes; k++) {
+            char byte = a[k];
+            a[k] = b[k];
+            b[k] = byte;
+        }
+    }
+}
+
+// Moves the first `first` of `count` items behind the others. The order of each part stays.
+static void rotate(char *items, int64_t count, int64_t first, size_t item_bytes) {
+    reverse(items, first, item_bytes);
+    reverse(items + (size_t)first * item_bytes, count - first, item_bytes);
+    reverse(items, count, item_bytes);
+}
+
+static void move_padding(const tri_dataset *dataset, void *const *out) {
+    int mask_at = tri_dataset_find(dataset, "attention_mask");
+    const tri_shape *shape = &dataset->fields[mask_at].field.shape;
+    const float *mask = out[mask_at];
+    int64_t tokens = shape->dims[0], padding = 0;
+    while (padding < tokens && mask[padding] == 0) padding++;
+    if (padding == 0 || padding == tokens) return;
+    for (int i = 0; i < dataset->field_count; i++) {
+        const tri_stored_field *field = &dataset->fields[i];
+        if (field->row.is_per_token || tri_shape_equal(&field->field.shape, shape))
+            rotate(out[i], tokens, padding, field->field.size_bytes / (size_t)tokens);
+    }
+}
+
 tri_status tri_reader_try(tri_reader *reader, int64_t sample, int64_t epoch, void *const *out) {
     const tri_dataset *dataset = reader->dataset;
     TRI_ASSERT(sample >= 0 && sample < dataset->samples);
@@ -103,6 +135,7 @@ tri_status tri_reader_try(tri_reader *reader, int64_t sample, int64_t epoch, voi
     TRI_TRY(status);
     for (int i = 0; i < dataset->field_count; i++)
         TRI_TRY(finish_field(reader, &dataset->fields[i], sample, epoch, &values[i], out[i]));
+    if (dataset->moves_padding) move_padding(dataset, out);
     return TRI_OK;
 }
 

@@ -72,8 +72,10 @@ tri_status train_fields_check(const train_named_data *sets, int count, const tri
                             "data: model %s does not read '%s': leave it out of the data, or use a "
                             "model that reads it",
                             task->name, name);
-        for (int k = 0; k < count; k++)
+        for (int k = 0; k < count; k++) {
+            tri_dataset_move_padding(sets[k].data);
             TRI_TRY(tri_padding_check(sets[k].data, sets[k].name, task->name));
+        }
     }
     return TRI_OK;
 }

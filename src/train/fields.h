@@ -10,7 +10,7 @@
 #include <trireme/task.h>
 
 typedef struct train_named_data {
-    const tri_dataset *data;
+    tri_dataset *data;
     const char *name; // "training", …
 } train_named_data;
 

@@ -224,6 +224,17 @@ def check_llama():
     copied = train_llama("copied", {**plain, "labels": fields["input_ids"]})
     assert copied == train_llama("plain", plain) != alone, (copied, alone)
     assert train_llama("masked", fields) == alone
+    # Padding before the text is as padding behind it, on any number of ranks.
+    left = {name: [] for name in fields}
+    for begin in range(0, SAMPLES * TOKENS, TOKENS):
+        pad = fields["attention_mask"][begin:begin + TOKENS].count(0)
+        for name, values in fields.items():
+            sample = values[begin:begin + TOKENS]
+            left[name] += sample[TOKENS - pad:] + sample[:TOKENS - pad]
+    assert left["attention_mask"][::TOKENS].count(0) > 1
+    assert train_llama("left", left) == alone
+    check_close(train_llama("left-pipeline", left, 2, "strategy.name=pipeline", "batch.micro=2"),
+                alone, 2e-5, "left")
     for name, ranks, words in (
             ("ddp", 2, ["batch.micro=2"]),
             ("fsdp", 2, ["strategy.name=fsdp", "strategy.persistent_bytes=0", "batch.micro=1"]),
@@ -238,8 +249,10 @@ def check_unread():
     ids, labels, mask = (fields[name] for name in ("input_ids", "labels", "attention_mask"))
     soft = [0.5] * 3 * SAMPLES
     for name, data, words, texts in (
-            ("left", {**fields, "attention_mask": [0] + mask[1:]}, [],
-             ["'attention_mask'", "sample 0", "token 1"]),
+            ("hole", {**fields, "attention_mask": [1, 0] + mask[2:]}, [],
+             ["'attention_mask'", "sample 0"]),
+            ("begins", {**fields, "labels": ids, "attention_mask": [0] + mask[1:]}, [],
+             ["'attention_mask'", "sample 0", "loss"]),
             ("counted", {**fields, "labels": ids}, [], ["'attention_mask'", "loss", "-100"]),
             ("unlabelled", {"input_ids": ids, "attention_mask": mask}, [],
              ["'attention_mask'", "'labels'"]),
