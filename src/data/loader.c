@@ -88,13 +88,17 @@ static void field_places(const tri_loader *loader, const buffer *target, int64_t
                      (size_t)i * tri_dataset_field(loader->dataset, field)->size_bytes;
 }
 
+static const tri_mix_options *mix_of(const tri_loader *loader) {
+    return loader->options.as_stored ? NULL : tri_dataset_mix(loader->dataset);
+}
+
 // Mixes the samples of a micro-batch, from the last one on, because each is the partner of the one
 // behind it. The first one's partner is read once more: another micro-batch has it, or this one,
 // where it is the last one and already mixed.
 static tri_status mix_samples(const tri_loader *loader, buffer *target, int64_t thread,
                               const tri_permutation *order) {
     const tri_dataset *dataset = loader->dataset;
-    const tri_mix_options *options = tri_dataset_mix(dataset);
+    const tri_mix_options *options = mix_of(loader);
     const tri_data_batch *batch = &target->batch;
     tri_mix_draw draw;
     if (!options || batch->micro.size == 0) return TRI_OK;
@@ -330,7 +334,7 @@ static tri_status create_readers(tri_loader *loader) {
         return TRI_FAIL(TRI_NO_MEMORY, "no memory for a loader");
     for (size_t i = 0; i < count; i++)
         TRI_TRY(tri_reader_create(loader->dataset, &loader->readers[i]));
-    return tri_dataset_mix(loader->dataset) ? create_partners(loader, count) : TRI_OK;
+    return mix_of(loader) ? create_partners(loader, count) : TRI_OK;
 }
 
 static tri_status start_threads(tri_loader *loader) {

@@ -558,6 +558,7 @@ static tri_status evaluation_loader(const tri_session *session, const tri_datase
                                       tri_mesh_replica(&session->mesh, session->identity.rank),
                                   .workers = session->recipe->data.workers,
                                   .hold = session->plan->takes_ahead ? TRI_TAKEN_BATCHES : 1,
+                                  .as_stored = true,
                                   .memory = memory_for_copies(session)};
     return tri_loader_create(data, sampler, &options, out);
 }

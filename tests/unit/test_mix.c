@@ -80,12 +80,15 @@ static tri_sampler sampler_of(int64_t micro, int64_t replicas) {
 
 // Loads all steps of epoch 2 as so many replicas do.
 static void load(const tri_dataset *dataset, int64_t micro, int64_t replicas, int64_t workers,
-                 step_data *steps) {
+                 bool as_stored, step_data *steps) {
     tri_sampler sampler = sampler_of(micro, replicas);
     for (int64_t replica = 0; replica < replicas; replica++) {
         tri_loader *loader;
-        tri_loader_options options = {
-            .replica = replica, .workers = workers, .epoch = 2, .end_epoch = 3};
+        tri_loader_options options = {.replica = replica,
+                                      .workers = workers,
+                                      .epoch = 2,
+                                      .end_epoch = 3,
+                                      .as_stored = as_stored};
         assert_int_equal(tri_loader_create(dataset, &sampler, &options, &loader), TRI_OK);
         for (;;) {
             const tri_data_batch *batch;
@@ -164,17 +167,34 @@ static void test_divisions(void **state) {
         tri_dataset *dataset = opened(&options, TRI_DATA_TRAIN);
         assert_string_equal(tri_dataset_field(dataset, 1)->name, "soft_labels");
         memset(alone, 0, 3 * sizeof *alone);
-        load(dataset, 0, 1, 0, alone);
+        load(dataset, 0, 1, 0, false, alone);
         check_mixed(dataset, &options.mix, alone);
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
             memset(others, 0, 3 * sizeof *others);
-            load(dataset, rows[i].micro, rows[i].replicas, rows[i].workers, others);
+            load(dataset, rows[i].micro, rows[i].replicas, rows[i].workers, false, others);
             assert_memory_equal(alone, others, 3 * sizeof *alone);
         }
         tri_dataset_close(dataset);
     }
     free(alone);
     free(others);
+}
+
+// An evaluation on the training samples, as with trainer.overfit_batches, does not mix them.
+static void test_as_stored(void **state) {
+    tri_data_options options =
+        fixture_options(tri_arena_printf(fixture_arena, "%s, mix: {mixup: 1, classes: 5}", DATA));
+    tri_dataset *dataset = opened(&options, TRI_DATA_TRAIN);
+    step_data *steps = calloc(3, sizeof *steps);
+    float image[PIXELS], label[CLASSES];
+    load(dataset, 2, 2, 1, true, steps);
+    for (int64_t p = 0; p < GLOBAL; p++) {
+        read_plain(dataset, 1, p, image, label);
+        assert_memory_equal(steps[1].images[p], image, sizeof image);
+        assert_memory_equal(steps[1].labels[p], label, sizeof label);
+    }
+    free(steps);
+    tri_dataset_close(dataset);
 }
 
 // Labels of -100 become rows of zeros, which mix with nothing.
@@ -217,7 +237,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_weights),   cmocka_unit_test(test_rectangles),
         cmocka_unit_test(test_divisions), cmocka_unit_test(test_left_out),
-        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_as_stored), cmocka_unit_test(test_refuses),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }

@@ -245,6 +245,30 @@ static void test_jitter_drawn(void **state) {
     assert_true(fabs(sum / DRAWS - 99.5) < 1.5);
 }
 
+// A tenth of the images become grey; and the width of a blur lies between its limits and reaches
+// near them: of one bright pixel, the less remains in its place the wider the blur.
+static void test_chances(void **state) {
+    enum { DRAWS = 2000, SIDE = 9, MIDDLE = SIDE * SIDE / 2 };
+    static const uint8_t red[3] = {200, 10, 10};
+    tri_shape one = tri_shape_of(3, 1, 1), square = tri_shape_of(1, SIDE, SIDE);
+    const tri_transforms *grey = create("[random_grayscale]", &one),
+                         *blur = create("[{gaussian_blur: {kernel_size: 9, sigma: [0.5, 2]}}]",
+                                        &square);
+    uint8_t pixels[SIDE * SIDE] = {0}, out[SIDE * SIDE];
+    int greys = 0, least = 255, most = 0;
+    pixels[MIDDLE] = 255;
+    for (int i = 0; i < DRAWS; i++) {
+        apply(grey, red, &one, i, 0, out);
+        greys += out[0] == out[1];
+        apply(blur, pixels, &square, i, 0, out);
+        least = out[MIDDLE] < least ? out[MIDDLE] : least;
+        most = out[MIDDLE] > most ? out[MIDDLE] : most;
+    }
+    assert_true(abs(greys - DRAWS / 10) < 45);
+    // 255 / (sum of exp(-k * k / 2 / sigma / sigma) for k from -4 to 4) squared, at both limits.
+    assert_true(least >= 10 && least <= 11 && most >= 154 && most <= 158);
+}
+
 // The four changes come in all 24 orders. With fixed factors, several orders give the same image,
 // but not as few as one order would.
 static void test_jitter_orders(void **state) {
@@ -404,17 +428,12 @@ static void test_refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_operations),
-        cmocka_unit_test(test_jitter_drawn),
-        cmocka_unit_test(test_jitter_orders),
-        cmocka_unit_test(test_rotation_drawn),
-        cmocka_unit_test(test_erasing_drawn),
-        cmocka_unit_test(test_repeats),
-        cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_operations_drawn),
-        cmocka_unit_test(test_masks),
-        cmocka_unit_test(test_masks_follow),
+        cmocka_unit_test(test_lists),         cmocka_unit_test(test_operations),
+        cmocka_unit_test(test_jitter_drawn),  cmocka_unit_test(test_chances),
+        cmocka_unit_test(test_jitter_orders), cmocka_unit_test(test_rotation_drawn),
+        cmocka_unit_test(test_erasing_drawn), cmocka_unit_test(test_repeats),
+        cmocka_unit_test(test_refuses),       cmocka_unit_test(test_operations_drawn),
+        cmocka_unit_test(test_masks),         cmocka_unit_test(test_masks_follow),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
