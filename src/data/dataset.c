@@ -154,14 +154,14 @@ static tri_status make_soft_labels(tri_dataset *dataset) {
     if (!is_mixed(dataset->options)) return TRI_OK;
     int images = tri_dataset_find(dataset, "images"), labels = tri_dataset_find(dataset, "labels"),
         soft = tri_dataset_find(dataset, "soft_labels");
-    const tri_stored_field *target =
-        labels != TRI_NO_FIELD ? &dataset->fields[labels] : &dataset->fields[soft];
-    if (images == TRI_NO_FIELD || (labels == TRI_NO_FIELD) == (soft == TRI_NO_FIELD) ||
-        dataset->field_count != 2 || target->stored_shape.rank != (soft != TRI_NO_FIELD))
+    int at = labels != TRI_NO_FIELD ? labels : soft;
+    if (images == TRI_NO_FIELD || at == TRI_NO_FIELD || dataset->field_count != 2 ||
+        dataset->fields[at].stored_shape.rank != (at == soft))
         return TRI_FAIL(TRI_BAD_INPUT,
                         "data.mix mixes images with one label each: the data must have the fields "
                         "images and labels [N], or images and soft_labels [N, classes], alone");
     if (soft != TRI_NO_FIELD) return TRI_OK;
+    const tri_stored_field *target = &dataset->fields[labels];
     if (mix->classes == 0)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "data.mix.classes is missing: set it to the number of the "
