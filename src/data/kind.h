@@ -32,6 +32,9 @@ typedef struct tri_dataset_kind {
     // message names its file; opening has not found it (data.on_error says what follows).
     tri_status (*read)(const tri_dataset *dataset, void *worker, int64_t sample,
                        tri_sample_value *values);
+    // Converts a number of a sample of epoch `epoch` to the one that `read` gets. NULL: it is the
+    // same in every epoch.
+    int64_t (*at_epoch)(const tri_dataset *dataset, int64_t sample, int64_t epoch);
     // Prefetches a sample that will be read soon. NULL: that would not make reading faster.
     void (*hint)(const tri_dataset *dataset, int64_t sample);
     // Verifies the checksums of all bytes of the files; `open` does not, in order to be fast. NULL:

@@ -25,6 +25,8 @@
         "NumPy's arrays that share their first axis: x.npz, or {images: x.npy, labels: y.npy}")    \
     ROW(tokens, tokens_rows, TRI_OPTION_COUNT(tokens_rows),                                        \
         "text, or flat files of token numbers, cut into windows of data.sequence")                 \
+    ROW(mixture, mixture_rows, TRI_OPTION_COUNT(mixture_rows),                                     \
+        "several of these kinds, by weight")                                                       \
     ROW(synthetic, synthetic_rows, TRI_OPTION_COUNT(synthetic_rows),                               \
         "random numbers from the seed, uniform in [0, 1)")
 

@@ -42,6 +42,12 @@ static const tri_option csv_rows[] = {
                     "numbers by column: {age: 29.7}"),
 };
 
+static const tri_option mixture_rows[] = {
+    TRI_OPTION_TREE(tri_data_options, sources, NULL,
+                    "sources, each with its settings of 'data' and a weight: [{name: webdataset, "
+                    "train: a.tar, weight: 2}, ...]"),
+};
+
 static const tri_option synthetic_rows[] = {
     TRI_OPTION_INTS(tri_data_options, shape, "[1, 28, 28]", 1, TRI_MAX_SAMPLE_ELEMENTS, 0,
                     "sizes of one sample, e.g. [C, H, W]; for text see data.sequence"),

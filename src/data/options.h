@@ -33,6 +33,7 @@ typedef struct tri_data_options {
     const tri_tree *shapes;       // a map from fields to the sizes of one stored sample
     int64_t limit;    // only the first `limit` samples of the training files are used; 0: all
     int64_t sequence; // for text: number of tokens in each sample
+    const tri_tree *sources; // a list, for the kind "mixture"; NULL: none
     // The members below are for the kind "csv".
     const char *delimiter; // one character, or the word tab
     bool header;           // the first record names the columns

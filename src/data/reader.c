@@ -124,12 +124,14 @@ tri_status tri_reader_try(tri_reader *reader, int64_t sample, int64_t epoch, voi
     const tri_dataset *dataset = reader->dataset;
     TRI_ASSERT(sample >= 0 && sample < dataset->samples);
     sample = tri_dataset_file_sample(dataset, sample);
+    int64_t stored = sample;
+    if (dataset->kind->at_epoch) stored = dataset->kind->at_epoch(dataset, sample, epoch);
     tri_sample_value values[TRI_MAX_DATA_FIELDS];
     for (int i = 0; i < dataset->field_count; i++)
         values[i].buffer = is_unchanged(&dataset->fields[i])
                                ? out[i]
                                : (char *)reader->stored.data + reader->offsets[i];
-    tri_status status = dataset->kind->read(dataset, reader->worker, sample, values);
+    tri_status status = dataset->kind->read(dataset, reader->worker, stored, values);
     if (status == TRI_CORRUPT && !dataset->kind->is_decoded)
         return tri_status_context(TRI_IO, "a data file was changed while it was in use");
     TRI_TRY(status);

@@ -77,6 +77,11 @@ def main():
             checks.append((folder, kind, [*converted(folder, kind, images),
                                           "data.transform=[resize: [4, 5]]"]))
         checks.append((folder, "csv", converted(folder, "csv", table)))
+        sources = ", ".join("{weight: %d, name: %s, path: %s, train: '%s'}" % (
+            weight, kind, os.path.join(folder, kind), train) for weight, kind, train in (
+                (1, "hdf5", "train.h5"), (2, "webdataset", "train-000000.tar")))
+        checks.append((folder, "mixture", ["data.name=mixture", f"data.sources=[{sources}]",
+                                       "data.transform=[resize: [4, 5]]"], 2 * COUNT))
         module = os.path.join(os.path.dirname(runs.TRIREME), "../lib/trireme/parquet.so")
         if os.path.exists(module):
             checks.append((folder, "parquet", ["data.name=parquet",

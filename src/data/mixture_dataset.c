@@ -1,0 +1,300 @@
+// The data set "mixture" (data.name): samples of several sources, each a data set of its own.
+//
+// An epoch has as many training samples as the sources have together. Each source gets a part of
+// them by its weight, rounded by the method of largest remainders, so the parts add up. A source
+// with n samples and a part of c has each of its samples c div n times in every epoch, and c mod n
+// of them once more: those are the next ones of a fixed random order, which goes on from epoch to
+// epoch. All of that is computed from the seed and the epoch. Validation and test data are those of
+// all sources, once each.
+#include "base/philox.h"
+#include "base/quantity.h"
+#include "base/search.h"
+#include "data/convert.h"
+#include "data/kind.h"
+#include "data/permutation.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_SOURCES = 64 };
+
+typedef struct mixture_source {
+    tri_data_options options;
+    double weight; // 0: in proportion to its samples
+    tri_dataset *dataset;
+    int64_t samples;
+    int64_t first, part;             // its samples in an epoch: the numbers from `first` on
+    int64_t first_stored;            // where its samples begin among those of all sources
+    tri_permutation order;           // of the samples that come once more
+    int fields[TRI_MAX_DATA_FIELDS]; // by field of the mixture: the source's own number of it
+} mixture_source;
+
+typedef struct mixture_state {
+    mixture_source *sources;
+    int count;
+    bool views_images; // images are given as views, because their sizes differ
+} mixture_state;
+
+// What one thread reads with: by source, its worker and room for one sample.
+typedef struct mixture_worker {
+    const mixture_state *state;
+    void *workers[MOST_SOURCES];
+    char *stored[TRI_MAX_DATA_FIELDS]; // room for the largest sample of any source
+} mixture_worker;
+
+static tri_status read_source(tri_dataset *dataset, const tri_tree *entry, mixture_source *out) {
+    tri_tree *own = tri_tree_map(dataset->arena);
+    if (entry->kind != TRI_TREE_MAP)
+        return tri_tree_fail(entry,
+                             "a source of 'data.sources' has to be a map: {name: webdataset, "
+                             "train: a.tar, weight: 2}");
+    own->file = entry->file;
+    own->line = entry->line;
+    for (int i = 0; i < entry->count; i++) {
+        const tri_tree *item = entry->items[i];
+        static const char *const outer[] = {"transform", "val_fraction", "limit",  "shuffle",
+                                            "drop_last", "on_error",     "workers"};
+        for (size_t k = 0; k < sizeof outer / sizeof *outer; k++)
+            if (!strcmp(item->key, outer[k]))
+                return tri_tree_fail(item, "'%s' belongs to 'data', and not to one source of it",
+                                     item->key);
+        if (strcmp(item->key, "weight") != 0)
+            tri_tree_put(dataset->arena, own, item->key, tri_tree_copy(dataset->arena, item));
+        else if (!tri_tree_to_double(item, &out->weight) || out->weight <= 0)
+            return tri_tree_fail(item, "'weight' has to be a number above 0");
+    }
+    TRI_TRY(tri_option_decode(dataset->arena, &tri_data_table, own, &out->options));
+    if (!strcmp(out->options.name, "mixture"))
+        return tri_tree_fail(entry, "a source of 'data.sources' cannot be a mixture itself");
+    if (!out->options.path) out->options.path = dataset->options->path;
+    out->options.on_error = dataset->options->on_error;
+    return TRI_OK;
+}
+
+static tri_status read_sources(tri_dataset *dataset) {
+    mixture_state *state = dataset->state;
+    const tri_tree *list = dataset->options->sources;
+    bool is_list = list && list->kind == TRI_TREE_LIST && list->count > 0;
+    if (!is_list || list->count > MOST_SOURCES)
+        return tri_tree_fail(list,
+                             "'data.sources' has to be a list of 1 to %d sources: [{name: "
+                             "webdataset, train: a.tar, weight: 2}, ...]",
+                             MOST_SOURCES);
+    if (dataset->options->limit > 0 || dataset->options->val_fraction > 0)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "data.limit and data.val_fraction do not apply to "
+                        "data.name=mixture: a sample may come several times; give the "
+                        "sources 'val'");
+    state->sources = TRI_NEW_ARRAY(dataset->arena, mixture_source, list->count);
+    for (int i = 0; i < list->count; i++) {
+        TRI_TRY(read_source(dataset, list->items[i], &state->sources[i]));
+        if (i > 0 && (state->sources[i].weight > 0) != (state->sources[0].weight > 0))
+            return tri_tree_fail(list->items[i], "'weight' has to be given for all sources of "
+                                                 "'data.sources', or for none");
+        state->count++;
+    }
+    return TRI_OK;
+}
+
+// Divides the samples of an epoch among the sources by the method of largest remainders.
+static void divide(mixture_state *state, int64_t total, bool by_weight) {
+    double sum = 0, remainders[MOST_SOURCES];
+    int64_t given = 0;
+    for (int i = 0; i < state->count; i++) sum += state->sources[i].weight;
+    for (int i = 0; i < state->count; i++) {
+        mixture_source *s = &state->sources[i];
+        double share = by_weight ? (double)total * (s->weight / sum) : (double)s->samples;
+        s->part = by_weight ? (int64_t)share : s->samples;
+        remainders[i] = share - (double)s->part;
+        given += s->part;
+    }
+    for (; given < total; given++) {
+        int most = 0;
+        for (int i = 1; i < state->count; i++)
+            if (remainders[i] > remainders[most]) most = i;
+        state->sources[most].part++;
+        remainders[most] = -1;
+    }
+}
+
+static tri_status open_source(tri_dataset *dataset, mixture_source *s) {
+    TRI_TRY(tri_dataset_open_stored(&s->options, dataset->split, &s->dataset));
+    s->samples = s->dataset->samples;
+    s->first_stored = dataset->samples;
+    dataset->samples += s->samples;
+    return TRI_OK;
+}
+
+// Adds a field that all sources have.
+static tri_status add_field(tri_dataset *dataset, int field) {
+    mixture_state *state = dataset->state;
+    const tri_stored_field *first = &state->sources[0].dataset->fields[field];
+    const char *name = first->field.name;
+    bool is_image = !strcmp(name, "images"), is_same = true;
+    for (int i = 0; i < state->count; i++) {
+        mixture_source *s = &state->sources[i];
+        int own = s->fields[field] = tri_dataset_find(s->dataset, name);
+        if (own == TRI_NO_FIELD ||
+            s->dataset->field_count != state->sources[0].dataset->field_count)
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "data.sources: source %d has other fields than the first: "
+                            "'%s' or others are not in both",
+                            i + 1, name);
+        const tri_stored_field *other = &s->dataset->fields[own];
+        is_same &= tri_shape_equal(&other->stored_shape, &first->stored_shape);
+        bool fits = is_image ? other->stored_dtype == first->stored_dtype &&
+                                   other->stored_shape.dims[0] == first->stored_shape.dims[0]
+                             : is_same;
+        if (!fits)
+            return TRI_FAIL(
+                TRI_BAD_INPUT,
+                "data.sources: '%s' of source %d has another type or shape than that of "
+                "the first",
+                name, i + 1);
+    }
+    tri_shape shape = first->stored_shape;
+    bool is_any = is_image && (!is_same || first->stored_bytes == 0);
+    if (is_any) shape.dims[1] = shape.dims[2] = TRI_ANY_SIZE;
+    state->views_images |= is_any;
+    TRI_TRY(tri_dataset_add(dataset, "data.sources", name,
+                            is_image ? first->stored_dtype : first->row.dtype, &shape));
+    for (int i = 0; i < state->count; i++) {
+        const tri_stored_field *other =
+            &state->sources[i].dataset->fields[state->sources[i].fields[field]];
+        tri_stored_field *own = &dataset->fields[field];
+        if (other->classes > own->classes) own->classes = other->classes;
+        own->has_ignored |= other->has_ignored;
+    }
+    return TRI_OK;
+}
+
+static tri_status mixture_open(tri_dataset *dataset) {
+    mixture_state *state = TRI_NEW(dataset->arena, mixture_state);
+    dataset->state = state;
+    TRI_TRY(read_sources(dataset));
+    for (int i = 0; i < state->count; i++) TRI_TRY(open_source(dataset, &state->sources[i]));
+    bool is_training = dataset->split == TRI_DATA_TRAIN;
+    divide(state, dataset->samples, is_training && state->sources[0].weight > 0);
+    int64_t first = 0;
+    for (int i = 0; i < state->count; i++) {
+        mixture_source *s = &state->sources[i];
+        s->first = first;
+        first += s->part;
+        s->order = tri_permutation_make(
+            tri_philox_key(dataset->seed, tri_arena_printf(dataset->arena, "data/sources/%d", i)),
+            0, s->samples);
+    }
+    for (int i = 0; i < state->sources[0].dataset->field_count; i++) TRI_TRY(add_field(dataset, i));
+    return TRI_OK;
+}
+
+static void mixture_close(tri_dataset *dataset) {
+    mixture_state *state = dataset->state;
+    for (int i = 0; i < state->count; i++) tri_dataset_close(state->sources[i].dataset);
+}
+
+// True if a source's part of an epoch ends at `sample` or before it.
+static bool ends_before(const void *context, int index, int64_t sample) {
+    const mixture_source *s = &((const mixture_source *)context)[index];
+    return s->first + s->part <= sample;
+}
+
+static int64_t mixture_at_epoch(const tri_dataset *dataset, int64_t sample, int64_t epoch) {
+    const mixture_state *state = dataset->state;
+    const mixture_source *s =
+        &state->sources[tri_lower_bound(state->count, ends_before, state->sources, sample)];
+    int64_t number = sample - s->first, more = s->part % s->samples, whole = s->part - more;
+    if (number < whole) return s->first_stored + number % s->samples;
+    // epoch * more, without an overflow: only its remainder counts.
+    int64_t begun = (int64_t)((__uint128_t)(uint64_t)epoch * (uint64_t)more % (uint64_t)s->samples);
+    return s->first_stored + tri_permutation_at(&s->order, (begun + number - whole) % s->samples);
+}
+
+static void mixture_worker_destroy(void *context) {
+    mixture_worker *worker = context;
+    for (int i = 0; i < worker->state->count; i++)
+        if (worker->workers[i])
+            worker->state->sources[i].dataset->kind->worker_destroy(worker->workers[i]);
+    for (int i = 0; i < TRI_MAX_DATA_FIELDS; i++) free(worker->stored[i]);
+    free(worker);
+}
+
+static tri_status mixture_worker_create(const tri_dataset *dataset, void **out) {
+    mixture_worker *worker = calloc(1, sizeof *worker);
+    if (!worker) return TRI_FAIL(TRI_NO_MEMORY, "no memory to read data");
+    *out = worker;
+    worker->state = dataset->state;
+    for (int i = 0; i < dataset->field_count; i++) {
+        size_t most = 1;
+        for (int k = 0; k < worker->state->count; k++) {
+            const mixture_source *s = &worker->state->sources[k];
+            size_t bytes = s->dataset->fields[s->fields[i]].stored_bytes;
+            if (bytes > most) most = bytes;
+        }
+        worker->stored[i] = malloc(most);
+        if (!worker->stored[i]) return TRI_FAIL(TRI_NO_MEMORY, "no memory to read data");
+    }
+    for (int i = 0; i < worker->state->count; i++) {
+        const tri_dataset *source = worker->state->sources[i].dataset;
+        if (source->kind->worker_create)
+            TRI_TRY(source->kind->worker_create(source, &worker->workers[i]));
+    }
+    return TRI_OK;
+}
+
+static bool is_stored_before(const void *context, int index, int64_t sample) {
+    const mixture_source *s = &((const mixture_source *)context)[index];
+    return s->first_stored + s->samples <= sample;
+}
+
+static tri_status mixture_read(const tri_dataset *dataset, void *context, int64_t sample,
+                               tri_sample_value *values) {
+    const mixture_state *state = dataset->state;
+    mixture_worker *worker = context;
+    int index = tri_lower_bound(state->count, is_stored_before, state->sources, sample);
+    const mixture_source *s = &state->sources[index];
+    tri_sample_value own[TRI_MAX_DATA_FIELDS] = {0};
+    for (int i = 0; i < dataset->field_count; i++) own[s->fields[i]].buffer = worker->stored[i];
+    TRI_TRY(
+        s->dataset->kind->read(s->dataset, worker->workers[index], sample - s->first_stored, own));
+    for (int i = 0; i < dataset->field_count; i++) {
+        const tri_stored_field *from = &s->dataset->fields[s->fields[i]], *to = &dataset->fields[i];
+        const tri_sample_value *value = &own[s->fields[i]];
+        values[i].data = value->data;
+        values[i].image = value->image;
+        if (to->stored_bytes == 0 && from->stored_bytes > 0)
+            values[i].image =
+                tri_image_of_planes(value->data, from->stored_dtype, &from->stored_shape);
+        if (to->stored_bytes == 0 || to->stored_dtype == from->stored_dtype) continue;
+        values[i].data = values[i].buffer;
+        tri_convert(from->stored_dtype, value->data, to->stored_dtype, values[i].buffer,
+                    tri_shape_count(&to->stored_shape));
+    }
+    return TRI_OK;
+}
+
+static tri_status mixture_verify(const tri_dataset *dataset) {
+    const mixture_state *state = dataset->state;
+    for (int i = 0; i < state->count; i++) TRI_TRY(tri_dataset_verify(state->sources[i].dataset));
+    return TRI_OK;
+}
+
+// True if the first source has test data; all others then need some, too.
+static bool mixture_has_test(const tri_data_options *options) {
+    const tri_tree *list = options->sources;
+    return list && list->kind == TRI_TREE_LIST && list->count > 0 &&
+           !tri_tree_is_null(tri_tree_get(list->items[0], "test"));
+}
+
+const tri_dataset_kind tri_dataset_mixture = {
+    .open = mixture_open,
+    .close = mixture_close,
+    .worker_create = mixture_worker_create,
+    .worker_destroy = mixture_worker_destroy,
+    .read = mixture_read,
+    .at_epoch = mixture_at_epoch,
+    .verify = mixture_verify,
+    .has_test = mixture_has_test,
+    .is_decoded = true,
+};
