@@ -224,27 +224,36 @@ def loss_of(model, net, batch):
     return loss(net(batch["images"]), batch["labels"])
 
 
-def train(model, options, weights, data, dtype, shuffled=False):
-    """Returns the loss of each step, computed before the step's update, and the tensors after the
-    last step. `shuffled`: takes the samples of each batch in another order, which changes only the
-    order of sums."""
-    net = build(model, weights).to(dtype)
-    options = dict(options)
-    optimizer = CLASSES[options.pop("name")](net.parameters(), **options)
+def batches(model, data, dtype, shuffled=False):
+    """The batch of each step. `shuffled`: takes the samples of each batch in another order, which
+    changes only the order of sums."""
     data = {name: to_torch(entry) for name, entry in data.items()}
     data = {name: t.to(dtype) if t.is_floating_point() else t for name, t in data.items()}
-    losses = []
     for step in range(formula.STEPS):
         begin = step % formula.STEPS_PER_EPOCH * formula.BATCH[model]
         size = formula.BATCH[model]
         order = begin + (torch.randperm(size) if shuffled else torch.arange(size))
-        batch = {name: t[order] for name, t in data.items()}
+        yield {name: t[order] for name, t in data.items()}
+
+
+def tensors_of(net):
+    return {name: t.reshape(-1).tolist() for name, t in net.state_dict().items()}
+
+
+def train(model, options, weights, data, dtype, shuffled=False):
+    """Returns the loss of each step, computed before the step's update, and the tensors after the
+    last step."""
+    net = build(model, weights).to(dtype)
+    options = dict(options)
+    optimizer = CLASSES[options.pop("name")](net.parameters(), **options)
+    losses = []
+    for batch in batches(model, data, dtype, shuffled):
         optimizer.zero_grad()
         loss = loss_of(model, net, batch)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    return losses, {name: t.reshape(-1).tolist() for name, t in net.state_dict().items()}
+    return losses, tensors_of(net)
 
 
 def distance(a, b):
