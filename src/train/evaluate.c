@@ -46,8 +46,8 @@ bool train_monitored_value(const train_loop *loop, const char *name, double *out
     const tri_graph *g = loop->session->plan->graph;
     if (!name) return false;
     if (!strcmp(name, "train_loss")) {
-        *out = loop->train_loss;
-        return loop->progress.step > 0 && isfinite(*out);
+        *out = loop->progress.loss_sum / loop->progress.loss_count;
+        return isfinite(*out);
     }
     // An evaluation is valid only for the weights of its step, because later steps change them.
     bool is_fresh = loop->progress.has_val && loop->progress.val_step == loop->progress.step;

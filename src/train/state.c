@@ -87,6 +87,10 @@ tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *p, const tri_g
         if (p->best_of) tri_tree_put_string(arena, map, "best_of", p->best_of);
         tri_tree_put(arena, map, "waited", tri_tree_int(arena, p->evaluations_since_best));
     }
+    tri_tree *losses = tri_tree_map(arena);
+    tri_tree_put(arena, losses, "sum", tri_tree_double(arena, p->loss_sum));
+    tri_tree_put(arena, losses, "count", tri_tree_double(arena, p->loss_count));
+    tri_tree_put(arena, map, "train_loss", losses);
     if (p->evaluation_due) tri_tree_put(arena, map, "evaluation_due", tri_tree_bool(arena, true));
     if (!p->has_val) return map;
     tri_tree *val = tri_tree_map(arena);
@@ -134,6 +138,11 @@ tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_p
     out->evaluation_due = evaluation_due &&
                           tri_tree_to_bool(evaluation_due, &out->evaluation_due) &&
                           out->evaluation_due;
+    // Older checkpoints lack `train_loss`: the mean is then that of the steps since.
+    const tri_tree *losses = tri_tree_get(tree, "train_loss");
+    if (!tri_tree_to_double(tri_tree_get(losses, "sum"), &out->loss_sum) ||
+        !tri_tree_to_double(tri_tree_get(losses, "count"), &out->loss_count))
+        out->loss_sum = out->loss_count = 0;
     const tri_tree *val = tri_tree_get(tree, "val");
     out->has_val = tri_tree_to_double(tri_tree_get(val, "loss"), &out->val_loss);
     if (!out->has_val) return TRI_OK;

@@ -26,6 +26,9 @@ typedef struct tri_progress {
     double val_loss, val[TRI_MAX_METRICS];
     int64_t val_samples;
     int64_t val_step; // the step after which that evaluation was made
+    // Sum and count of the training losses since the latest evaluation or, if that is later, the
+    // begin of the epoch: their mean is the metric train_loss.
+    double loss_sum, loss_count;
 } tri_progress;
 
 typedef struct tri_state_view {

@@ -18,6 +18,7 @@
 #include "train/tell.h"
 
 #include <limits.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -279,6 +280,16 @@ void train_interrupt(train_loop *loop, const char *cause) {
     if (!loop->interruption) loop->interruption = cause;
 }
 
+// Adds a step's loss to those of the metric train_loss. With a loss scale, a step that overflows
+// changes nothing, so it does not count.
+static void add_loss(tri_progress *p, const tri_step_output *out) {
+    bool was_evaluated = p->has_val && p->val_step == p->step;
+    if (p->step_in_epoch == 0 || was_evaluated) p->loss_sum = p->loss_count = 0;
+    if (!isfinite(out->sum[0])) return;
+    p->loss_sum += out->sum[0];
+    p->loss_count += out->count[0];
+}
+
 // Waits for the oldest step in flight, and handles its results: logs them, takes over the loss
 // scale, decides whether to stop.
 static tri_status collect_step(train_loop *loop) {
@@ -297,6 +308,7 @@ static tri_status collect_step(train_loop *loop) {
     const char *slow = tri_straggler_look(loop->straggler, p->step + 1);
     if (slow) tri_log(TRI_LOG_WARNING, "%s", slow);
     p->samples += s->plan->steps[shape_of(loop, 0)].samples;
+    add_loss(p, &out);
     p->step++;
     p->step_in_epoch++;
     loop->train_loss = train_mean(&out, 0);

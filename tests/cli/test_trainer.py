@@ -255,6 +255,47 @@ def check_checkpoints():
     refused("checkpoint.monitor=accuracy", part="val_accuracy")
 
 
+def train_losses(run_dir):
+    """By step, what train_loss is there: the mean over the samples since the epoch began or, if
+    that is later, since the last evaluation."""
+    evaluated = {e["step"] for e in metrics(run_dir, "val")}
+    found, total, count, before = {}, 0, 0, 0
+    for e in metrics(run_dir, "train"):
+        if e["step"] % 4 == 1 or e["step"] - 1 in evaluated:
+            total = count = 0
+        samples = e["samples"] - before
+        before = e["samples"]
+        total, count = total + samples * e["loss"], count + samples
+        found[e["step"]] = total / count
+    return found
+
+
+def check_train_loss():
+    words = ["checkpoint.monitor=train_loss", "checkpoint.save_top_k=-1",
+             "checkpoint.every_n_steps=1", "optimizer.lr=1.2"]
+    for more in ([], ["trainer.val_check_interval=0.5"], ["trainer.check_val_every_n_epoch=2"]):
+        run_dir, _ = train(*words, *more)
+        ranked = monitored(run_dir)
+        means = train_losses(run_dir)
+        assert set(ranked) == set(means) == set(range(1, 9)), ranked
+        for step, value in means.items():
+            assert math.isclose(ranked[step], value, rel_tol=1e-6), (more, step, ranked, means)
+    # What a checkpoint within an epoch has of the sum is added to, to the bit.
+    train(*words, *more, "--resume", os.path.join(run_dir, "checkpoints", "step-00000006"),
+          run_dir=run_dir)
+    assert monitored(run_dir) == ranked
+
+
+def monitored(run_dir):
+    """The values by which the checkpoints are ranked, by step."""
+    home = os.path.join(run_dir, "checkpoints")
+    found = {}
+    for step in checkpoints(run_dir)[0]:
+        with open(os.path.join(home, f"step-{step:08}", "state.json"), encoding="utf-8") as file:
+            found[step] = json.load(file)["monitor"]["value"]
+    return found
+
+
 def check_best():
     for mode, pick in (("min", min), ("max", max)):
         run_dir, _ = train("trainer.max_epochs=6", f"checkpoint.mode={mode}",
@@ -268,9 +309,8 @@ def check_best():
         assert pick(evaluated.values()) == evaluated[ranked[0]]
     run_dir, _ = train("checkpoint.save_top_k=1", "checkpoint.monitor=train_loss",
                        "checkpoint.every_n_steps=1")
-    trained = {e["step"]: e["loss"] for e in metrics(run_dir, "train")}
-    assert checkpoints(run_dir)[1] == {"best": min(trained, key=trained.get), "last": 8}
-
+    means = train_losses(run_dir)
+    assert checkpoints(run_dir)[1] == {"best": min(means, key=means.get), "last": 8}
 
     # An evaluation between checkpoints saves what is among the best.
     for top_k in (1, 2):
@@ -404,8 +444,8 @@ def main():
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory(prefix="trireme-trainer-") as folder:
         failed = check_all((check_length, check_epochs_of_rates, check_early_ends, check_limits,
-                            check_trials, check_early_stopping, check_checkpoints, check_best,
-                            check_best_of_samples, check_result, check_closed_pipe,
+                            check_trials, check_early_stopping, check_checkpoints, check_train_loss,
+                            check_best, check_best_of_samples, check_result, check_closed_pipe,
                             check_schedules, check_clipping, check_accumulation, check_refused))
     return 1 if failed else 0
 

@@ -120,7 +120,7 @@ VICTIM = os.path.join(os.path.dirname(TRIREME), "fault_victim")
 PLACED = [*SYNTHETIC, "data.samples=200", "data.test_samples=40", "batch.global=20",
           "batch.eval=10", "trainer.max_epochs=2", "trainer.val_check_interval=0.5",
           "trainer.num_sanity_val_steps=1", "optimizer.momentum=0.9", "checkpoint.async=false",
-          "trainer.early_stopping.monitor=val_loss", "trainer.early_stopping.patience=100"]
+          "trainer.early_stopping.monitor=train_loss", "trainer.early_stopping.patience=100"]
 # By place: an action, its number on one rank and on two, and what the message has.
 PLACES = {
     "the sanity evaluation": ("loading data", 3, 2, "at step 0"),

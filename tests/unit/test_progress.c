@@ -39,7 +39,9 @@ static void test_reads_what_was_written(void **state) {
                             .has_val = true,
                             .val_loss = 0.25,
                             .val_samples = 10,
-                            .val_step = 5};
+                            .val_step = 5,
+                            .loss_sum = 0.1,
+                            .loss_count = 24};
     tri_progress found;
     assert_int_equal(
         tri_progress_read(tri_progress_tree(arena, &written, &no_metrics), &no_metrics, &found),
@@ -59,6 +61,8 @@ static void test_reads_what_was_written(void **state) {
     assert_float_equal(found.val_loss, 0.25, 0);
     assert_int_equal(found.val_samples, 10);
     assert_int_equal(found.val_step, 5);
+    assert_float_equal(found.loss_sum, 0.1, 0);
+    assert_float_equal(found.loss_count, 24, 0);
 }
 
 // Checkpoints that were written before there was the precision 16-mixed have no number of updates.
