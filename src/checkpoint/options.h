@@ -9,7 +9,8 @@
 typedef enum tri_monitor_mode { TRI_MONITOR_MIN, TRI_MONITOR_MAX } tri_monitor_mode;
 extern const char *const tri_monitor_modes[]; // "min", "max", NULL
 // Finds the mode by the words of the metric's name: MAX for one that rises as a model learns, such
-// as "val_accuracy". False: no word tells it (or `monitor` is NULL); *mode is then MIN.
+// as "val_accuracy". False: no word tells it, two contradict each other, or `monitor` is NULL;
+// *mode is then MIN.
 bool tri_monitor_mode_known(const char *monitor, tri_monitor_mode *mode);
 // The same mode, whether a word tells it or not.
 tri_monitor_mode tri_monitor_mode_of(const char *monitor);

@@ -180,23 +180,35 @@ static bool is_left_open(const tri_recipe *recipe, const char *key) {
     return false;
 }
 
-// Chooses the mode of a monitored metric by its name if `key` is left open. Else notes a mode that
-// contradicts the name.
-static void settle_mode(tri_arena *arena, tri_recipe *recipe, const char *key, const char *monitor,
-                        bool is_used, tri_monitor_mode *mode) {
-    tri_monitor_mode by_name;
-    bool is_known = tri_monitor_mode_known(monitor, &by_name);
-    if (is_left_open(recipe, key)) *mode = by_name;
-    if (!is_used || !is_known || *mode == by_name) return;
+static void add_note(tri_arena *arena, tri_recipe *recipe, const char *note) {
     tri_strings *notes = &recipe->notes;
     const char **all = TRI_NEW_ARRAY(arena, const char *, notes->count + 1);
     for (int i = 0; i < notes->count; i++) all[i] = notes->items[i];
-    all[notes->count++] = tri_arena_printf(
-        arena,
-        "%s is %s, so that the %s %s counts as best: is this meant? without the key, it is %s", key,
-        tri_monitor_modes[*mode], by_name == TRI_MONITOR_MAX ? "lowest" : "highest", monitor,
-        tri_monitor_modes[by_name]);
+    all[notes->count++] = note;
     notes->items = all;
+}
+
+// Chooses the mode of a monitored metric by its name if `key` is left open, and notes it if the
+// name does not tell it. Else notes a mode that contradicts the name.
+static void settle_mode(tri_arena *arena, tri_recipe *recipe, const char *key, const char *monitor,
+                        bool is_used, tri_monitor_mode *mode) {
+    tri_monitor_mode by_name;
+    bool is_known = tri_monitor_mode_known(monitor, &by_name), is_open = is_left_open(recipe, key);
+    if (is_open) *mode = by_name;
+    if (is_used && is_open && !is_known)
+        add_note(arena, recipe,
+                 tri_arena_printf(arena,
+                                  "the lowest %s counts as best, because its name does not tell "
+                                  "whether higher is better; %s=max or min sets it",
+                                  monitor, key));
+    if (is_used && is_known && *mode != by_name)
+        add_note(arena, recipe,
+                 tri_arena_printf(arena,
+                                  "%s is %s, so that the %s %s counts as best: is this meant? "
+                                  "without the key, it is %s",
+                                  key, tri_monitor_modes[*mode],
+                                  by_name == TRI_MONITOR_MAX ? "lowest" : "highest", monitor,
+                                  tri_monitor_modes[by_name]));
 }
 
 static void settle_modes(tri_arena *arena, tri_recipe *recipe) {

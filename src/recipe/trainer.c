@@ -19,7 +19,7 @@ static const tri_option early_rows[] = {
     TRI_OPTION_FLOAT(E, min_delta, "0", 0, 1e30, "a smaller change is no improvement"),
     TRI_OPTION_CHOICE(E, mode, "min", tri_monitor_modes,
                       "min: lower is better; max: higher is; not set: as the metric's name says, "
-                      "max for accuracy and its like"),
+                      "max for accuracy and its like (guide/train.md)"),
 };
 static const tri_option_table early_table =
     TRI_OPTION_TABLE("early_stopping", E, early_rows, "when to end a run that stops improving");

@@ -338,8 +338,21 @@ static void follows_the_metric(void **state) {
     } cases[] = {{"val_loss", TRI_MONITOR_MIN},     {"train_loss", TRI_MONITOR_MIN},
                  {"val_accuracy", TRI_MONITOR_MAX}, {"val_top5_accuracy", TRI_MONITOR_MAX},
                  {"val_F1", TRI_MONITOR_MAX},       {"val_error", TRI_MONITOR_MIN},
-                 {"val_accurate", TRI_MONITOR_MIN}, {"val_dice_loss", TRI_MONITOR_MIN},
-                 {"perplexity", TRI_MONITOR_MIN}};
+                 {"val_dice", TRI_MONITOR_MAX},     {"val_dice_loss", TRI_MONITOR_MIN},
+                 {"val_miou", TRI_MONITOR_MAX},     {"val_top_5", TRI_MONITOR_MAX},
+                 {"val_top5", TRI_MONITOR_MAX},     {"val_top1_error", TRI_MONITOR_MIN},
+                 {"val_mAP50", TRI_MONITOR_MAX},    {"val_word_error_rate", TRI_MONITOR_MIN},
+                 {"val_f1score", TRI_MONITOR_MAX},  {"val_ssimLoss", TRI_MONITOR_MIN},
+                 {"val_mcc", TRI_MONITOR_MAX},      {"val_l1", TRI_MONITOR_MIN},
+                 {"perplexity", TRI_MONITOR_MIN},   {"val_rmse2", TRI_MONITOR_MIN}};
+    tri_monitor_mode mode;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (!tri_monitor_mode_known(cases[i].monitor, &mode)) fail_msg("%s", cases[i].monitor);
+    static const char *const unclear[] = {"val_accurate", "val_m", "5", "val_error_recall", ""};
+    for (size_t i = 0; i < sizeof unclear / sizeof *unclear; i++) {
+        assert_false(tri_monitor_mode_known(unclear[i], &mode));
+        assert_int_equal(mode, TRI_MONITOR_MIN);
+    }
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(tri_monitor_mode_of(cases[i].monitor), cases[i].mode);
     tri_recipe r = recipe(BASE, OVER("checkpoint.monitor=val_accuracy",
@@ -372,6 +385,10 @@ static void leaves_open_what_follows(void **state) {
         r = recipe(tri_recipe_emit(arena, &r), NULL);
         assert_int_equal(r.notes.count, 1);
     }
+    // A name that tells nothing: one note says what was taken.
+    r = recipe(BASE, OVER("checkpoint.monitor=val_own"));
+    assert_int_equal(r.notes.count, 1);
+    assert_non_null(strstr(r.notes.items[0], "checkpoint.mode=max"));
     r = recipe(BASE, OVER("checkpoint.monitor=val_own", "checkpoint.mode=max",
                           "trainer.early_stopping.mode=max"));
     assert_int_equal(r.notes.count, 0);
