@@ -128,8 +128,17 @@ static tri_status merge_deepspeed(tri_arena *arena, tri_tree *root, const char *
     return TRI_OK;
 }
 
-// Sets the model's name, if the recipe has none, to that of the program's own model (`task`). Sets
-// the run's name and checks it, because it is also the name of the folder runs/<name>.
+static void add_note(tri_arena *arena, tri_recipe *recipe, const char *note) {
+    tri_strings *notes = &recipe->notes;
+    const char **all = TRI_NEW_ARRAY(arena, const char *, notes->count + 1);
+    for (int i = 0; i < notes->count; i++) all[i] = notes->items[i];
+    all[notes->count++] = note;
+    notes->items = all;
+}
+
+// Sets the model's name, if the recipe has none, to that of the program's own model (`task`), and
+// notes a recipe that has another model than the program. Sets the run's name and checks it,
+// because it is also the name of the folder runs/<name>.
 static tri_status settle_names(tri_arena *arena, const tri_tree *root, const char *task,
                                tri_recipe *recipe) {
     const tri_tree *at = tri_tree_get(root, "name");
@@ -140,7 +149,12 @@ static tri_status settle_names(tri_arena *arena, const tri_tree *root, const cha
                 "'model.name' is missing: a built-in model or the path of a shared object; where "
                 "a program of yours brings the model, run that program with this recipe");
         recipe->model.name = tri_arena_strdup(arena, task);
-    }
+    } else if (task && strcmp(recipe->model.name, task) != 0)
+        add_note(arena, recipe,
+                 tri_arena_printf(arena,
+                                  "model.name is %s, so that the network of this program, %s, is "
+                                  "not used; model.name=%s uses it",
+                                  recipe->model.name, task, task));
     if (!recipe->name) {
         const char *slash = strrchr(recipe->model.name, '/');
         char *name = tri_arena_strdup(arena, slash ? slash + 1 : recipe->model.name);
@@ -178,14 +192,6 @@ static bool is_left_open(const tri_recipe *recipe, const char *key) {
     for (int i = 0; i < recipe->left_open.count; i++)
         if (!strcmp(recipe->left_open.items[i], key)) return true;
     return false;
-}
-
-static void add_note(tri_arena *arena, tri_recipe *recipe, const char *note) {
-    tri_strings *notes = &recipe->notes;
-    const char **all = TRI_NEW_ARRAY(arena, const char *, notes->count + 1);
-    for (int i = 0; i < notes->count; i++) all[i] = notes->items[i];
-    all[notes->count++] = note;
-    notes->items = all;
 }
 
 // Chooses the mode of a monitored metric by its name if `key` is left open, and notes it if the

@@ -108,6 +108,13 @@ static void takes_lists_and_model_options(void **state) {
     assert_int_equal(tri_recipe_parse(arena, text, strlen(text), "r.yaml", NULL, 0, "task", &r),
                      TRI_OK);
     assert_string_equal(r.model.name, "task");
+    assert_int_equal(r.notes.count, 0);
+    // The recipe's model wins over the program's own, and one note says so.
+    assert_int_equal(tri_recipe_parse(arena, BASE, strlen(BASE), "r.yaml", NULL, 0, "task", &r),
+                     TRI_OK);
+    assert_string_equal(r.model.name, "net");
+    assert_int_equal(r.notes.count, 1);
+    assert_non_null(strstr(r.notes.items[0], "model.name=task"));
 }
 
 static void resolves_to_itself(void **state) {
