@@ -5,6 +5,8 @@
 
 #include "tensor/half.h"
 
+#include <math.h>
+
 enum { CHUNK = 512 };
 
 bool checkpoint_has_f64(tri_dtype dtype) { return dtype != TRI_F8_E4M3 && dtype != TRI_F8_E5M2; }
@@ -61,14 +63,19 @@ static void from_f64(tri_dtype dtype, const double *from, int64_t count, void *t
     }
 }
 
-void checkpoint_convert(tri_dtype from_dtype, const void *from, tri_dtype to_dtype, void *to,
-                        int64_t count) {
+int64_t checkpoint_convert(tri_dtype from_dtype, const void *from, tri_dtype to_dtype, void *to,
+                           int64_t count) {
     TRI_ASSERT(tri_dtype_is_float(from_dtype) && tri_dtype_is_float(to_dtype));
+    int64_t overflows = 0;
     size_t from_bytes = tri_dtype_bytes(from_dtype), to_bytes = tri_dtype_bytes(to_dtype);
     for (int64_t done = 0; done < count; done += CHUNK) {
-        double chunk[CHUNK];
+        double chunk[CHUNK], back[CHUNK];
         int64_t size = count - done < CHUNK ? count - done : CHUNK;
         checkpoint_to_f64(from_dtype, (const char *)from + (size_t)done * from_bytes, size, chunk);
         from_f64(to_dtype, chunk, size, (char *)to + (size_t)done * to_bytes);
+        checkpoint_to_f64(to_dtype, (char *)to + (size_t)done * to_bytes, size, back);
+        for (int64_t i = 0; i < size; i++)
+            overflows += isfinite(chunk[i]) != 0 && isfinite(back[i]) == 0;
     }
+    return overflows;
 }

@@ -1,6 +1,7 @@
 // Writes weights to one safetensors file, which other programs can read: for the command `trireme
 // checkpoint export`, and for `trireme checkpoint init`, which writes initial weights.
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "base/quantity.h"
 #include "checkpoint/chunk.h"
@@ -54,6 +55,8 @@ typedef struct exported {
     checkpoint_weights weights;
     const tri_state_tensor *tensors; // the tensors, with the dtypes to be written
     char *buffer;                    // one chunk as it was read, in the dtype of its file
+    int64_t overflows;               // finite values that became infinite
+    int overflowed;                  // the first tensor that had one
 } exported;
 
 static tri_status read_converted(void *context, int tensor, int64_t first, int64_t count,
@@ -65,8 +68,11 @@ static tri_status read_converted(void *context, int tensor, int64_t first, int64
     for (int64_t done = 0; done < count; done += limit) {
         int64_t size = count - done < limit ? count - done : limit;
         TRI_TRY(checkpoint_weights_read(&e->weights, tensor, first + done, size, e->buffer));
-        checkpoint_convert(file_dtype, e->buffer, wanted,
-                           (char *)to + (size_t)done * tri_dtype_bytes(wanted), size);
+        int64_t overflows =
+            checkpoint_convert(file_dtype, e->buffer, wanted,
+                               (char *)to + (size_t)done * tri_dtype_bytes(wanted), size);
+        if (e->overflows == 0 && overflows > 0) e->overflowed = tensor;
+        e->overflows += overflows;
     }
     return TRI_OK;
 }
@@ -101,12 +107,23 @@ static void print_exported(const exported *e, const char *out_path, FILE *out) {
             tri_bytes_text(bytes), e->weights.path);
 }
 
+static void warn_of_overflows(const exported *e, const char *out_path) {
+    if (e->overflows == 0) return;
+    const tri_state_tensor *first = &e->tensors[e->overflowed];
+    tri_log(TRI_LOG_WARNING,
+            "%s: %s became infinite, too large for %s, the first in tensor '%s'; export it in "
+            "another type",
+            out_path, tri_counted(e->overflows, "value"), tri_dtype_name(first->dtype),
+            first->name);
+}
+
 tri_status tri_checkpoint_export(const char *path, const char *out_path, const char *dtype,
                                  FILE *out) {
     exported e = {.buffer = malloc(TRI_CHECKPOINT_CHUNK_BYTES)};
     if (!e.buffer) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for a chunk of it", path);
     tri_arena *arena = tri_arena_create(NULL, "checkpoint export");
     tri_status status = export_weights(arena, path, out_path, dtype, &e);
+    if (status == TRI_OK) warn_of_overflows(&e, out_path);
     if (status == TRI_OK && out) print_exported(&e, out_path, out);
     checkpoint_weights_close(&e.weights);
     tri_arena_destroy(arena);

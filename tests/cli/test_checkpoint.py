@@ -167,6 +167,16 @@ def check_commands(folder, whole):
     run([TRIREME, "checkpoint", "diff", first, whole], 1)
     run([TRIREME, "checkpoint", "export", whole, "--out", out, "--dtype", "BF16"])
     assert tensors(out)["fc.weight"][0] == "BF16"
+    # Values that F16 cannot hold are counted.
+    run([TRIREME, "checkpoint", "export", whole, "--out", out])
+    data = contents(out)
+    start = data.index(model["fc.weight"][2])
+    with open(out, "wb") as file:
+        file.write(data[:start] + struct.pack("<2f", 1e6, -7e4) + data[start + 8:])
+    done = run([TRIREME, "checkpoint", "export", out, "--out", out + "16", "--dtype", "F16"])
+    assert done.stderr.count("\n") == 1 and "2 values" in done.stderr, done.stderr
+    assert "'fc.weight'" in done.stderr and "F16" in done.stderr, done.stderr
+    assert tensors(out + "16")["fc.weight"][2][:4] == b"\x00\x7c\x00\xfc"
     refused([TRIREME, "checkpoint", "verify", os.path.join(folder, "none")], "none")
     with open(out, "wb") as file:
         file.write(struct.pack("<Q", 1 << 63) + b"{}")

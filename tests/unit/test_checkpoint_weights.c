@@ -5,6 +5,7 @@
 #include "support/checkpoint_fixture.h"
 #include "support/run_folder.h"
 
+#include <float.h>
 #include <math.h>
 #include <sys/stat.h>
 
@@ -71,6 +72,16 @@ static void test_bf16_floats(void **state) {
     checkpoint_convert(TRI_F32, &nan, TRI_BF16, &bits, 1);
     checkpoint_convert(TRI_BF16, &bits, TRI_F32, &back, 1);
     assert_true(isnan(back));
+}
+
+static void test_counts_overflows(void **state) {
+    static const float values[] = {65519, 65520, -1e6f, INFINITY, NAN, FLT_MAX, 1e-30f, 0};
+    static const double wide[] = {FLT_MAX, -1e39, 1e300, NAN};
+    uint16_t halves[8];
+    float narrow[4];
+    assert_int_equal(checkpoint_convert(TRI_F32, values, TRI_F16, halves, 8), 3);
+    assert_int_equal(checkpoint_convert(TRI_F32, values, TRI_BF16, halves, 8), 1);
+    assert_int_equal(checkpoint_convert(TRI_F64, wide, TRI_F32, narrow, 4), 2);
 }
 
 static void write_model(const char *path, uint64_t seed, int count) {
@@ -339,8 +350,17 @@ static void test_diff(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(halves),          TEST(bf16_floats), TEST(init),  TEST(export),       TEST(shards),
-        TEST(list_and_verify), TEST(meanwhile),   TEST(alias), TEST(copied_links), TEST(diff),
+        TEST(halves),
+        TEST(bf16_floats),
+        TEST(counts_overflows),
+        TEST(init),
+        TEST(export),
+        TEST(shards),
+        TEST(list_and_verify),
+        TEST(meanwhile),
+        TEST(alias),
+        TEST(copied_links),
+        TEST(diff),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
