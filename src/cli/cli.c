@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 bool cli_flag_at(const cli_command *command, int index, cli_flag *out) {
@@ -291,16 +292,62 @@ static const char *owner_of(const char *path) {
     return NULL;
 }
 
+// What a flag's file is, and the bytes at `offset` with which such a file begins, one of them. An
+// existing file that begins with others is one of the user's and is not overwritten.
+static const struct output_kind {
+    const char *flag, *what, *begins[3];
+    size_t offset;
+} output_kinds[] = {{"out", "safetensors file", {"{"}, 8},
+                    {"png", "PNG image", {"\x89PNG"}, 0},
+                    {"svg", "SVG image", {"<svg", "<?xml"}, 0}};
+
+// Names that stand for another format: programs that read files by their names cannot read these.
+static const char *const foreign_endings[] = {".npy", ".npz",  ".pt",   ".pth",  ".ckpt", ".bin",
+                                              ".h5",  ".hdf5", ".onnx", ".gguf", ".pkl",  NULL};
+
+static tri_status check_name(const char *flag, const char *output, const char *what) {
+    const char *dot = strrchr(output, '.');
+    for (const char *const *ending = foreign_endings; dot && *ending; ending++)
+        if (!strcasecmp(dot, *ending))
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "--%s: %s would be a %s, which programs do not expect under a name in "
+                            "%s: name it %.*s.safetensors",
+                            flag, output, what, *ending, (int)(dot - output), output);
+    return TRI_OK;
+}
+
+// Refuses to replace a file that is not of the kind which is written.
+static tri_status check_kind(const char *flag, const char *output) {
+    const struct output_kind *kind = NULL;
+    for (size_t i = 0; i < sizeof output_kinds / sizeof *output_kinds; i++)
+        if (!strcmp(output_kinds[i].flag, flag)) kind = &output_kinds[i];
+    if (!kind) return TRI_OK;
+    if (kind->offset) TRI_TRY(check_name(flag, output, kind->what));
+    char head[16] = "";
+    FILE *file = fopen(output, "rb");
+    size_t size = file ? fread(head, 1, sizeof head - 1, file) : 0;
+    if (file) fclose(file);
+    bool is_one = size == 0; // an empty file, as mktemp makes it
+    for (int i = 0; i < 3 && kind->begins[i]; i++)
+        is_one = is_one || !strncmp(head + kind->offset, kind->begins[i], strlen(kind->begins[i]));
+    if (is_one) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "--%s: %s exists and is no %s: name another file, or remove it first", flag,
+                    output, kind->what);
+}
+
 tri_status cli_check_output(const char *flag, const char *output, const char *input) {
     struct stat to, from;
-    if (!output || stat(output, &to) != 0 || !S_ISREG(to.st_mode)) return TRI_OK;
+    if (!output) return TRI_OK;
+    if (stat(output, &to) != 0) return check_kind(flag, output);
+    if (!S_ISREG(to.st_mode)) return TRI_OK;
     if (input && stat(input, &from) == 0 && to.st_dev == from.st_dev && to.st_ino == from.st_ino)
         return TRI_FAIL(TRI_BAD_INPUT, "--%s: %s is the recipe itself: name another file", flag,
                         output);
     char *target = realpath(output, NULL);
     const char *owner = target ? owner_of(target) : NULL;
     free(target);
-    if (!owner) return TRI_OK;
+    if (!owner) return check_kind(flag, output);
     return TRI_FAIL(TRI_BAD_INPUT, "--%s: %s is part of %s: name another file", flag, output,
                     owner);
 }

@@ -103,7 +103,8 @@ int cli_fail(tri_status status);
 // the error file.
 int cli_fail_printed(tri_status status, const char *message);
 // Checks that `output` is a file that may be overwritten. TRI_BAD_INPUT: it is the recipe itself, a
-// file of a checkpoint, or a run's own recipe or metrics. `flag` names the output for the message.
+// file of a checkpoint, a run's own recipe or metrics, or a file of another kind than the one that
+// is written; or its name is that of another format. `flag` names the output for the message.
 // `input`: the recipe's path; NULL: there is none.
 tri_status cli_check_output(const char *flag, const char *output, const char *input);
 #define CLI_DEVICE_FLAG(words)                                                                     \

@@ -247,6 +247,20 @@ def check_outputs(folder, whole):
     run([*traced, "--trace", trace])
     run([*traced, "--trace", trace])
     run([*export, os.path.join(whole, "exported.safetensors")])
+    # A file of another kind is the user's own, whatever its name.
+    for name, data in (("a.txt", b"text"), ("own", b"PK\3\4" + bytes(600))):
+        own = os.path.join(folder, name)
+        with open(own, "wb") as file:
+            file.write(data)
+        for words in (init, export, ["trireme", "plan", "recipes/mnist-convnet.yaml", "--svg"]):
+            refused([TRIREME, *words[1:], own], own)
+            assert contents(own) == data, words
+    for name in ("w.pt", "w.npz"):
+        refused([*export, os.path.join(folder, name)], "w.safetensors")
+        assert not os.path.exists(os.path.join(folder, name))
+    with open(own, "wb"):
+        pass
+    run([*export, own])  # an empty file is nobody's data
 
 
 def check_other_ranks(folder, whole):
