@@ -13,18 +13,21 @@ static bool is_soft(const tri_graph *g, tri_value labels) {
            tri_dtype_is_float(tri_value_get(g, labels)->dtype);
 }
 
-// Adds the metric "accuracy". Training reports only the loss, so there the metric is declared but
-// not computed, which saves time. It has to be declared because the graphs of training and
-// evaluation must have the same metrics.
+// Adds the metric "accuracy", unless the network has one. Training reports only the loss, so there
+// the metric is declared but not computed, which saves time. It has to be declared because the
+// graphs of training and evaluation must have the same metrics.
 static void report_accuracy(tri_graph *g, tri_value scores, tri_value labels) {
-    tri_value in[] = {scores, labels}, accuracy = {0};
     for (int i = 0; i < g->metric_count; i++)
         if (!strcmp(g->metrics[i].name, "accuracy")) return;
-    if (!tri_training(g)) {
-        if (is_soft(g, labels)) in[1] = tri_node_add(g, &tri_op_top_class, &labels, 1, NULL, "");
-        accuracy = tri_node_add(g, &tri_op_accuracy, in, 2, NULL, "");
-    }
-    tri_metric(g, "accuracy", accuracy);
+    tri_metric(g, "accuracy", tri_accuracy(g, scores, labels));
+}
+
+tri_value tri_accuracy(tri_graph *graph, tri_value scores, tri_value labels) {
+    tri_value in[] = {scores, labels};
+    if (tri_training(graph)) return (tri_value){0};
+    if (is_soft(graph, labels))
+        in[1] = tri_node_add(graph, &tri_op_top_class, &labels, 1, NULL, "");
+    return tri_node_add(graph, &tri_op_accuracy, in, 2, NULL, "");
 }
 
 static tri_value pair_loss(tri_graph *g, const tri_op *op, tri_value a, tri_value b) {

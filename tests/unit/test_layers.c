@@ -253,11 +253,43 @@ static void test_soft_labels(void **state) {
     tri_graph_destroy(g);
 }
 
+// A network with several classification losses chooses which accuracies are reported.
+static void test_accuracies(void **state) {
+    for (int declares = 0; declares < 2; declares++) {
+        for (int training = 0; training < 2; training++) {
+            tri_graph *g = graph_of(training);
+            tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 8));
+            tri_value labels = tri_input(g, "labels", TRI_I64, tri_shape_of(4));
+            tri_value aux = tri_linear(g, "aux", x, 3), head = tri_linear(g, "head", x, 3);
+            tri_value main_accuracy = tri_accuracy(g, head, labels);
+            if (declares) tri_metric(g, "accuracy", main_accuracy);
+            if (declares) tri_metric(g, "accuracy_aux", tri_accuracy(g, aux, labels));
+            tri_value loss = tri_cross_entropy(g, aux, labels);
+            tri_loss(g, tri_add(g, loss, tri_cross_entropy(g, head, labels)));
+            const char *message;
+            if (tri_graph_status(g, &message) != TRI_OK) fail_msg("%s", message);
+            int found = 0;
+            for (int i = 0; i < g->metric_count; i++) {
+                if (strcmp(g->metrics[i].name, "accuracy") != 0) continue;
+                found++;
+                if (!training && declares)
+                    assert_int_equal(g->metrics[i].value.id, main_accuracy.id);
+            }
+            assert_int_equal(found, 1);
+            assert_int_equal(g->metric_count, 4 + declares);
+            tri_graph_destroy(g);
+        }
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_name_twice),      cmocka_unit_test(test_shared),
-        cmocka_unit_test(test_reshape),           cmocka_unit_test(test_avg_pool2d),
-        cmocka_unit_test(test_soft_labels),       cmocka_unit_test(test_concat),
-        cmocka_unit_test(test_values_of_no_graph)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_name_twice),
+                                       cmocka_unit_test(test_shared),
+                                       cmocka_unit_test(test_reshape),
+                                       cmocka_unit_test(test_avg_pool2d),
+                                       cmocka_unit_test(test_soft_labels),
+                                       cmocka_unit_test(test_concat),
+                                       cmocka_unit_test(test_values_of_no_graph),
+                                       cmocka_unit_test(test_accuracies)};
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }
