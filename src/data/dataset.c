@@ -49,8 +49,9 @@ tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char 
     if (shape->rank < row.min_rank || shape->rank > row.max_rank)
         return fail_rank(source, name, shape, row.shape);
     if (!tri_convert_supported(stored, row.dtype))
-        return TRI_FAIL(TRI_BAD_INPUT, "%s: '%s' is %s, which does not convert to %s", source, name,
-                        tri_dtype_name(stored), tri_dtype_name(row.dtype));
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: '%s' is %s, which does not convert to %s%s", source,
+                        name, tri_dtype_name(stored), tri_dtype_name(row.dtype),
+                        row.dtype == TRI_I64 ? ": write x.astype('int64') in place of x" : "");
     bool is_any = shape->rank == 3 && shape->dims[1] == TRI_ANY_SIZE;
     int64_t count = is_any ? shape->dims[0] : tri_shape_count(shape);
     if (count < 1 || count > TRI_MAX_SAMPLE_ELEMENTS)

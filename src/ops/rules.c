@@ -168,9 +168,13 @@ tri_status ops_want_labels(const char *op, const tri_shape *scores, const tri_sh
     TRI_TRY(ops_want_type(op, "labels", labels_type, TRI_I64));
     if (tri_shape_equal(labels, &rows)) return TRI_OK;
     char all[160], want[160];
-    return TRI_FAIL(TRI_BAD_INPUT, "%s: the labels of scores %s must be %s, but are %s", op,
-                    text(scores, all, sizeof all), text(&rows, want, sizeof want),
-                    text(labels, got, sizeof got));
+    tri_shape column = rows;
+    if (rows.rank < TRI_MAX_RANK) column.dims[column.rank++] = 1;
+    return TRI_FAIL(
+        TRI_BAD_INPUT, "%s: the labels of scores %s must be %s, but are %s%s", op,
+        text(scores, all, sizeof all), text(&rows, want, sizeof want),
+        text(labels, got, sizeof got),
+        tri_shape_equal(labels, &column) ? ": write y.squeeze(-1) in place of the column y" : "");
 }
 
 tri_value ops_node(tri_graph *graph, const tri_node *node, const tri_op *op, const void *attr,

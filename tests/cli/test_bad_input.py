@@ -201,6 +201,7 @@ def check_text(folder):
             (["data.vocabulary=0", "data.shape=[3]"], ("embed_tokens", "has inputs, targets")),
             (["model.num_key_value_heads=3"], ("num_key_value_heads", "4 and 3")),
             (["model.hidden_size=36"], ("head_dim", "9")),
+            (["model.hidden_size=33"], ("hidden_size", "33", "num_attention_heads", "4")),
             (["model.num_hidden_layers=0"], ("num_hidden_layers", "0")),
             (["model.intermediate_size=1.5"], ("intermediate_size", "1.5")),
             (["model.rms_norm_eps=0"], ("rms_norm_eps",)),

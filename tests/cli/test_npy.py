@@ -173,7 +173,11 @@ def check_refused():
     put("y.npy", array("<i8", "(3,)", struct.pack("<3q", 0, -5, 1)))
     refused(f"data.train={{labels: {folder}/y.npy}}", parts=["sample 1 is -5", "not a class"])
     put("y.npy", array("<f4", "(3,)", bytes(12)))
-    refused(f"data.train={{labels: {folder}/y.npy}}", parts=["F32", "does not convert to I64"])
+    refused(f"data.train={{labels: {folder}/y.npy}}",
+            parts=["F32", "does not convert to I64", "astype"])
+    put("y.npy", array("<i8", "(6, 1)", bytes(48)))
+    refused(f"data.train={{images: {folder}/x.npy, labels: {folder}/y.npy}}",
+            parts=["labels", "squeeze"])
     put("y.npy", array("<i8", "(3,)", bytes(24)))
     refused(f"data.train={{images: {folder}/x.npy, labels: {folder}/y.npy}}",
             parts=["3 samples", "has 6"])

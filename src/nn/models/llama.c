@@ -46,8 +46,13 @@ static llama_config read_config(tri_graph *g) {
     llama_config c = {0};
     model_read_options(g, &model_llama_options, &c);
     if (c.num_key_value_heads == 0) c.num_key_value_heads = c.num_attention_heads;
-    if (c.head_dim == 0 && c.num_attention_heads > 0)
-        c.head_dim = c.hidden_size / c.num_attention_heads;
+    if (c.head_dim > 0 || c.num_attention_heads < 1) return c;
+    c.head_dim = c.hidden_size / c.num_attention_heads;
+    if (c.hidden_size % c.num_attention_heads)
+        tri_graph_fail(g,
+                       "model.hidden_size (%lld) must be a multiple of num_attention_heads (%lld), "
+                       "unless model.head_dim is set",
+                       (long long)c.hidden_size, (long long)c.num_attention_heads);
     return c;
 }
 
