@@ -348,6 +348,8 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
             tri_tree_put(arena, map, r.val[i].name,
                          tri_tree_digits(arena, r.val[i].value, TRI_FLOAT_DIGITS));
         tri_tree_put(arena, map, "samples", tri_tree_int(arena, r.val_samples));
+        tri_tree_put(arena, map, "evaluated_on",
+                     tri_tree_string(arena, tri_val_source_names[r.val_source]));
         if (json) {
             printf("%s\n", tri_json_emit(arena, map));
         } else {

@@ -352,6 +352,7 @@ def check_eval(folder):
     for path in (whole, os.path.join(whole, "checkpoints", "last"),
                  os.path.join(whole, "checkpoints", "last", "model.safetensors")):
         found = json.loads(run("eval", RECIPE, *TINY, "--checkpoint", path, "--json").stdout)
+        assert found.pop("evaluated_on") == "test", found
         assert found == {key: last[key] for key in ("loss", "accuracy", "samples")}, (found, last)
 
 

@@ -121,7 +121,8 @@ def check_test_data_decide_nothing():
     assert alone[0] == result("held-test", "data.val=held", "data.test=a")[0] and not alone[2]
     done = run([TRIREME, "eval", f"recipes/{RECIPE}.yaml", *files, "data.val=held", "--json",
                 "--checkpoint", os.path.join(folder, "held-alone")])
-    assert json.loads(done.stdout)["samples"] == 12, done
+    found = json.loads(done.stdout)
+    assert found["samples"] == 12 and found["evaluated_on"] == "validation", done
     stopped = result("stopped", "data.val=held", "data.test=a", "trainer.max_epochs=9",
                      "optimizer.lr=0", "trainer.early_stopping.monitor=val_loss",
                      "trainer.early_stopping.patience=2")
