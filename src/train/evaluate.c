@@ -81,14 +81,18 @@ static tri_status check_monitor(const train_loop *loop, const char *key, const c
 tri_status train_check_monitors(const train_loop *loop) {
     const tri_recipe *r = loop->recipe;
     const char *early = r->trainer.early_stopping.monitor;
-    if (r->checkpoint.monitor)
-        TRI_TRY(check_monitor(loop, "checkpoint.monitor", r->checkpoint.monitor));
-    if (!early) return TRI_OK;
-    TRI_TRY(check_monitor(loop, "trainer.early_stopping.monitor", early));
+    const char *best = r->checkpoint.monitor;
+    if (best) TRI_TRY(check_monitor(loop, "checkpoint.monitor", best));
+    if (early) TRI_TRY(check_monitor(loop, "trainer.early_stopping.monitor", early));
     if (loop->session->val_data) return TRI_OK;
+    // The default, val_loss, is no wish of the user.
+    bool needs_value = best && r->checkpoint.save_top_k != 0 && !strncmp(best, "val_", 4) &&
+                       strcmp(best, "val_loss") != 0;
+    if (!early && !needs_value) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
-                    "trainer.early_stopping: the run has no evaluation: the data has no validation "
-                    "or test samples, or trainer.limit_val_batches is 0");
+                    "%s: the run has no evaluation: the data has no validation or test samples, or "
+                    "trainer.limit_val_batches is 0",
+                    early ? "trainer.early_stopping" : "checkpoint.monitor");
 }
 
 // Describes the samples from which a monitored metric is computed: "the 23 test samples"; NULL: it

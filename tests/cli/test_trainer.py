@@ -253,6 +253,10 @@ def check_checkpoints():
                                  "trainer.max_epochs=-1", "checkpoint.save_last=false")[0])
     assert 1 <= len(found) <= 4, found
     refused("checkpoint.monitor=accuracy", part="val_accuracy")
+    monitor = ["checkpoint.monitor=val_accuracy", "trainer.limit_val_batches=0",
+               "trainer.max_steps=1"]
+    refused(*monitor, "checkpoint.save_top_k=1", part="checkpoint.monitor: the run has no eval")
+    train(*monitor)  # nothing is ranked
 
 
 def train_losses(run_dir):
