@@ -128,7 +128,7 @@ static train_due due_after(const train_loop *loop, int64_t ahead) {
     const tri_progress *p = &loop->progress;
     int64_t step = p->step + ahead, step_in_epoch = p->step_in_epoch + ahead;
     train_due due = {.epoch_ends = step_in_epoch == loop->steps_per_epoch,
-                     .run_ends = loop->last_step >= 0 && step >= loop->last_step};
+                     .run_ends = loop->stop || (loop->last_step >= 0 && step >= loop->last_step)};
     int64_t interval = t->val_check_interval.is_fraction
                            ? (int64_t)(t->val_check_interval.value * (double)loop->steps_per_epoch)
                            : (int64_t)t->val_check_interval.value;
@@ -137,10 +137,8 @@ static train_due due_after(const train_loop *loop, int64_t ahead) {
                          : step_in_epoch;
     bool evaluate = is_due(within, interval > 0 ? interval : 1) &&
                     is_due(p->epoch + 1, t->check_val_every_n_epoch);
-    // A run that has been evaluated, or whose last epoch is complete, ends with an evaluation, so
-    // that its result is that of the final weights.
-    bool is_result = due.run_ends && (due.epoch_ends || p->has_val);
-    due.evaluation = (evaluate || is_result) && loop->session->val_data;
+    // A run ends with an evaluation, so that its result is that of the final weights.
+    due.evaluation = (evaluate || due.run_ends) && loop->session->val_data;
     due.checkpoint = is_due(step, c->every_n_steps) ||
                      (due.epoch_ends && is_due(p->epoch + 1, c->every_n_epochs));
     return due;

@@ -159,6 +159,13 @@ def check_length():
     assert 1 <= time.monotonic() - start < 20
     assert metrics(run_dir, "end")[0]["status"] == "completed"
     assert len(metrics(run_dir, "train")) > 8
+    # A run that ends before its first evaluation is evaluated, too.
+    run_dir, done = train("trainer.max_epochs=-1", "trainer.max_time=0.1",
+                          "trainer.check_val_every_n_epoch=99999")
+    assert [e["step"] for e in metrics(run_dir, "val")] == [metrics(run_dir, "end")[0]["steps"]]
+    run_dir, done = train("trainer.max_steps=3", "checkpoint.save_top_k=1")
+    assert [e["step"] for e in metrics(run_dir, "val")] == [3], done
+    assert checkpoints(run_dir)[1] == {"best": 3, "last": 3}
     refused("trainer.max_epochs=-1", part="no end")
     # Without other limits max_time completes the run; else it only interrupts it.
     run_dir, done = train("trainer.max_epochs=1000000", "trainer.max_time=0.5", code=75)
