@@ -226,7 +226,7 @@ typedef enum tri_precision {
     TRI_PRECISION_32_TRUE,
     TRI_PRECISION_BF16_MIXED, // matrix products, and the activations between them, in BF16
     TRI_PRECISION_16_MIXED,   // the same in F16, with a scaled loss
-    TRI_PRECISION_BF16_TRUE,  // all activations in BF16
+    TRI_PRECISION_BF16_TRUE,  // all activations in BF16; the optimizer's weights stay F32
 } tri_precision;
 
 typedef struct tri_graph_options {

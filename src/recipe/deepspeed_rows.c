@@ -231,7 +231,7 @@ static const deepspeed_row rows[] = {
     {.key = "bf16.immediate_grad_update"},
     {.key = "bf16.check_grad_overflow"},
     {.key = "bf16.bf16_master_weights_and_grads",
-     .refusal = "set trainer.precision: bf16-true in the recipe instead of bf16",
+     .refusal = "master weights are F32, with trainer.precision: bf16-true, too",
      .harmless = "false"},
     {.key = "bf16.bf16_optimizer_states", .refusal = "they are F32", .harmless = "false"},
     {.key = "bfloat16.enabled", .convert = bf16},

@@ -67,7 +67,8 @@ static const tri_option trainer_rows[] = {
                    "micro-batches per step on each replica; an alternative to batch.micro",
                    .change = TRI_CHANGE_ON_ORDER),
     TRI_OPTION_CHOICE(T, precision, "32-true", precisions,
-                      "number formats of weights and computation"),
+                      "number formats of computation; bf16-true: all activations in BF16. The "
+                      "optimizer and its weights stay F32 in each"),
     TRI_OPTION_NESTED(T, loss_scale, L, &loss_scale_table, "the factor on the loss with 16-mixed"),
     TRI_OPTION_FLOAT(T, gradient_clip_val, "0", 0, 1e30,
                      "clip the norm of all gradients together to this value; 0: off",

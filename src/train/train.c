@@ -104,6 +104,11 @@ static void open_observer(train_loop *loop) {
                             "their own; TRIREME_BIND=none leaves them unbound",
                             tri_counted(loop->request->bound_cores, "core"));
     if (s->idle_outputs) tri_log(TRI_LOG_WARNING, "%s", s->idle_outputs);
+    if (loop->recipe->trainer.precision == TRI_PRECISION_BF16_TRUE)
+        tri_observe_message(
+            loop->observer,
+            "bf16-true: activations and the weights that kernels read are BF16; the "
+            "optimizer's weights and state are F32");
     char mesh[256];
     if (s->mesh.ranks > 1)
         tri_observe_message(loop->observer, "mesh: %s", tri_mesh_text(&s->mesh, mesh, sizeof mesh));

@@ -28,8 +28,11 @@ LIMITS = {"bf16-mixed": 0.01, "bf16-true": 0.02, "16-mixed": 0.002}
 
 def train(folder, model, name, *words, env=None):
     run_dir = os.path.join(folder, f"{model}-{name}")
-    runs.run(runs.train(model, run_dir, *MODELS[model], *COMMON, *words),
-             env=dict(os.environ, **(env or {})))
+    done = runs.run(runs.train(model, run_dir, *MODELS[model], *COMMON, *words),
+                    env=dict(os.environ, **(env or {})))
+    # Elsewhere this name means BF16 weights.
+    lines = [line for line in done.stderr.splitlines() if "bf16-true" in line]
+    assert len(lines) == ("trainer.precision=bf16-true" in words), done.stderr
     return run_dir
 
 
