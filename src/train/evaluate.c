@@ -38,8 +38,15 @@ tri_status train_run_evaluation(train_loop *loop, tri_session *session, tri_load
     status = train_feed_end(&feed, status);
     tri_signals_wait_for(earlier);
     tri_arena_destroy(arena);
-    if (status == TRI_OK && out->caller_sums[0] > 0) train_interrupt(loop, "by a signal");
-    return status;
+    if (status != TRI_OK) return status;
+    if (out->caller_sums[0] > 0) {
+        train_interrupt(loop, "by a signal");
+        return TRI_OK;
+    }
+    bool is_known = isfinite(out->sum[0]) || out->count[0] == 0;
+    if (is_known || (loop && loop->has_warned_not_finite)) return TRI_OK;
+    if (loop) loop->has_warned_not_finite = true;
+    return train_warn_not_finite(session, shape, train_mean(out, 0));
 }
 
 bool train_monitored_value(const train_loop *loop, const char *name, double *out) {

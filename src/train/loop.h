@@ -68,6 +68,7 @@ typedef struct train_loop {
     // there is no memory for a copy of the state (memory). Each is logged only once in a run,
     // because its cause does not go away.
     bool has_warned_overlap, has_warned_memory;
+    bool has_warned_not_finite; // the same of an evaluation whose loss is not finite
 } train_loop;
 
 // Defined in resume.c. Restores the checkpoint to resume from, or initializes the weights. A folder
@@ -184,6 +185,9 @@ void train_abandon_saving(train_loop *loop);
 // Defined in cause.c. Called after a step that failed with TRI_NOT_FINITE, on all ranks: names in
 // the message where the numbers that are not finite begin. Returns TRI_NOT_FINITE. Collective.
 tri_status train_name_cause(train_loop *loop);
+// Defined in cause.c. Warns of an evaluation (TRI_STEP_EVALUATE or TRI_STEP_TEST) whose loss is not
+// finite, and names the first sample that has a number which is not finite. Collective.
+tri_status train_warn_not_finite(tri_session *session, tri_step_shape shape, double loss);
 
 // Defined in scale.c. Called before the first step: gives the loss scale and the count of updates
 // in `progress` to the engine, which hands them to the device.

@@ -147,6 +147,7 @@ def check_without():
             line = train(ordinary(), off, weights, "--device", device, *words, ranks=ranks)
             assert "step 1: the loss is nan: the forward pass of block second: reads the " \
                 "parameter fc2.bias, which is nan at element 2 of [4]" in line, (words, line)
+            assert "optimizer.lr" not in line and "init" in line, (words, line)
         line = train(ordinary(6.7e38), off, "model.std=4", "--device", device)
         assert "the loss is " in line and "block first: linear fc1 made " in line, line
         line = train(ordinary(1e25), off, "--device", device)

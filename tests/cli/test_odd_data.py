@@ -125,6 +125,7 @@ def check_nothing_counts(folder):
     assert "-nan" not in done.stderr, done.stderr
     done = run("train", *words, "data.test=nan", "--run-dir", run_dir)
     assert done.returncode == 0 and "test: loss nan" in done.stdout, done
+    assert done.stderr.count("of test sample 0 ") == 1, done.stderr
     assert "keeps test data" in done.stdout and "checkpoints/best" not in done.stdout, done.stdout
     # Training data that are no numbers are named: not the learning rate is to blame.
     bad = ["train", *words, "data.train=nan", "data.test=good", "--run-dir", run_dir + "-bad"]
@@ -134,6 +135,7 @@ def check_nothing_counts(folder):
         assert "data check" in done.stderr and "optimizer.lr" not in done.stderr, done
     done = run("eval", *words, "data.test=nan", "--checkpoint", run_dir, "--json")
     assert json.loads(done.stdout)["loss"] is None, done
+    assert "of test sample 0 " in done.stderr, done.stderr
     done = run("train", *words, "data.test=nan", "--run-dir", run_dir + "-json", "--json")
     assert json.loads(done.stdout)["val_loss"] is None, done
 
