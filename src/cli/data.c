@@ -207,8 +207,12 @@ static const struct data_verb {
     tri_status (*on_recipe)(const cli_arguments *arguments, const char *path,
                             const tri_recipe *recipe);
 } data_verbs[] = {
-    {"list", list, NULL},        {"check", NULL, run_check},          {"dump", NULL, cli_data_dump},
-    {"get", cli_data_get, NULL}, {"convert", NULL, cli_data_convert},
+    {"list", list, NULL},
+    {"check", NULL, run_check},
+    {"dump", NULL, cli_data_dump},
+    {"get", cli_data_get, NULL},
+    {"convert", NULL, cli_data_convert},
+    {"tokenize", cli_data_tokenize, NULL},
 };
 
 static tri_status run_on_recipe(const cli_context *context, const struct data_verb *verb,
@@ -233,7 +237,8 @@ static int run(const cli_context *context, int argc, char **argv) {
         if (!strcmp(a.words[0], data_verbs[i].name)) verb = &data_verbs[i];
     if (!verb)
         return cli_usage(&cli_data,
-                         "data: list, check RECIPE, dump RECIPE, convert RECIPE, or get URL");
+                         "data: list, check RECIPE, dump RECIPE, convert RECIPE, get URL, "
+                         "or tokenize");
     if (verb->on_recipe && a.count < 2)
         return cli_usage(&cli_data, "data %s: which recipe?", verb->name);
     tri_status status = verb->on_recipe ? run_on_recipe(context, verb, &a) : verb->on_words(&a);
@@ -241,7 +246,7 @@ static int run(const cli_context *context, int argc, char **argv) {
 }
 
 static const cli_flag flags[] = {
-    {"json", NULL, "one JSON object a line", 0},
+    {"json", NULL, "one JSON object a line; tokenize: text as JSON strings", 0},
     {"split", "train|val|test", "dump: whose samples (train)", 0},
     {"first", "I", "dump: the first sample, from 0 (0)", 0},
     {"count", "N", "dump: how many samples (1)", 0},
@@ -249,22 +254,29 @@ static const cli_flag flags[] = {
     {"to", "KIND", "convert: the kind of data to write", 0},
     {"png", "FILE", "dump: write a sheet of the images", 0},
     {"sha256", "HASH", "get: the SHA-256 that the file has to have", 0},
+    {"tokenizer", "FILE", "tokenize: a tokenizer.json or tokenizer.model", 0},
+    {"decode", NULL, "tokenize: from token numbers to text", 0},
     {0}};
-static const cli_verb_flags verb_flags[] = {
-    {"list", "json"},      {"check", "json"},     {"dump", "split first count out png"},
-    {"get", "sha256 out"}, {"convert", "to out"}, {0}};
+static const cli_verb_flags verb_flags[] = {{"list", "json"},
+                                            {"check", "json"},
+                                            {"dump", "split first count out png"},
+                                            {"get", "sha256 out"},
+                                            {"convert", "to out"},
+                                            {"tokenize", "tokenizer decode json"},
+                                            {0}};
 static const cli_verb verbs[] = {
     {"list", "", "list the kinds of data sets (data.name)"},
     {"check", "RECIPE [key.path=value ...]", "read every sample and report what the model gets"},
     {"dump", "RECIPE [key.path=value ...]", "write samples as the model gets them"},
     {"convert", "RECIPE [key.path=value ...]", "write the samples as another kind of data"},
     {"get", "URL", "get a file over HTTPS and check its hash"},
+    {"tokenize", "--tokenizer FILE", "from lines of text to lists of token numbers, or back"},
     {0}};
 
 const cli_command cli_data = {
     .name = "data",
-    .arguments = "list | check|dump|convert RECIPE [key.path=value ...] | get URL",
-    .help = "List the kinds of data sets, look into one, convert it, or get a file.",
+    .arguments = "list | check|dump|convert RECIPE [key.path=value ...] | get URL | tokenize",
+    .help = "List the kinds of data sets, look into one, convert it, get a file, or tokenize text.",
     .flags = flags,
     .verbs = verbs,
     .verb_flags = verb_flags,
@@ -273,5 +285,6 @@ const cli_command cli_data = {
                 "trireme data dump recipes/mnist-cnn.yaml --count 8 --out samples.safetensors\n"
                 "trireme data dump recipes/mnist-cnn.yaml --count 100 --png samples.png\n"
                 "trireme data convert recipes/mnist-cnn.yaml --to webdataset --out data/shards\n"
-                "trireme data get https://example.org/train.tar --out train.tar --sha256 HASH\n",
+                "trireme data get https://example.org/train.tar --out train.tar --sha256 HASH\n"
+                "trireme data tokenize --tokenizer tokenizer.json < text.txt\n",
     .run = run};

@@ -7,6 +7,8 @@
 // `path`: the recipe's file, which is not overwritten.
 tri_status cli_data_dump(const cli_arguments *arguments, const char *path,
                          const tri_recipe *recipe);
+// Makes tokens of the lines of standard input, or with --decode lines of tokens.
+tri_status cli_data_tokenize(const cli_arguments *arguments);
 
 tri_status cli_data_get(const cli_arguments *arguments);
 

@@ -1,6 +1,6 @@
-// Encodes the wire format of protocol buffers, from the last field to the first: a message is
-// preceded by its length, which is known only once the message is written. Format:
-// https://protobuf.dev/programming-guides/encoding/
+// The wire format of protocol buffers. Messages are encoded from the last field to the first: one
+// is preceded by its length, which is known only once it is written. They are decoded field by
+// field. Format: https://protobuf.dev/programming-guides/encoding/
 #ifndef TRIREME_FORMAT_PROTOBUF_H
 #define TRIREME_FORMAT_PROTOBUF_H
 
@@ -30,5 +30,21 @@ void protobuf_string(protobuf *out, int field, const char *text);
 // that they become a message. `end` is what protobuf_size() returned before the first of these
 // bytes was written.
 void protobuf_message(protobuf *out, int field, size_t end);
+
+// A message that is decoded. The caller sets `data` and `size`, and all else to zero.
+typedef struct protobuf_reader {
+    const uint8_t *data;
+    size_t size, at;
+    bool failed; // the bytes are no message
+    // The current field. `number` is its value, or the bits of a float or double; or `bytes` and
+    // `byte_count` are the text or message, and `bytes` is NULL for all others.
+    uint64_t field, number;
+    const uint8_t *bytes;
+    size_t byte_count;
+} protobuf_reader;
+
+// Goes on to the next field. False: there is none, or `failed`.
+bool protobuf_next(protobuf_reader *reader);
+float protobuf_as_float(uint64_t number);
 
 #endif
