@@ -27,6 +27,8 @@
         "text, or flat files of token numbers, cut into windows of data.sequence")                 \
     ROW(mixture, mixture_rows, TRI_OPTION_COUNT(mixture_rows),                                     \
         "several of these kinds, by weight")                                                       \
+    ROW(jsonl, jsonl_rows, TRI_OPTION_COUNT(jsonl_rows),                                           \
+        "documents, one JSON object a line, whose text is tokenized and cut into windows")         \
     ROW(synthetic, synthetic_rows, TRI_OPTION_COUNT(synthetic_rows),                               \
         "random numbers from the seed, uniform in [0, 1)")
 

@@ -18,6 +18,16 @@ static const tri_option tokens_rows[] = {
                       "others are text whose bytes are the tokens"),
 };
 
+static const tri_option jsonl_rows[] = {
+    TRI_OPTION_STRING(tri_data_options, field, "text", "key of a line's text"),
+    TRI_OPTION_STRING(tri_data_options, tokenizer, NULL, "tokenizer.json or tokenizer.model",
+                      .path = TRI_PATH_ANY),
+    TRI_OPTION_STRING(tri_data_options, cache, NULL,
+                      "folder for the tokens, which are made once; by default that of the data or, "
+                      "if nobody may write there, ~/.cache/trireme",
+                      .path = TRI_PATH_ANY, .change = TRI_CHANGE_FREELY),
+};
+
 static const tri_option hdf5_rows[] = {
     TRI_OPTION_TREE(tri_data_options, fields, NULL,
                     "arrays in the file, by field: {images: x, labels: group/y}; by default each "
@@ -129,8 +139,10 @@ static const tri_option rows[] = {
 // be maps from fields to files, because each array may have a file of its own.
 static tri_status check_file(const tri_data_options *data, const tri_tree *file, const char *key) {
     bool maps = data->name && !strcmp(data->name, "npy");
-    bool lists =
-        data->name && (!strcmp(data->name, "webdataset") || !strcmp(data->name, "parquet"));
+    static const char *const with_lists[] = {"webdataset", "parquet", "jsonl"};
+    bool lists = false;
+    for (size_t i = 0; data->name && i < sizeof with_lists / sizeof *with_lists; i++)
+        lists |= !strcmp(data->name, with_lists[i]);
     if (!file || file->kind == TRI_TREE_SCALAR || (maps && file->kind == TRI_TREE_MAP) ||
         (lists && file->kind == TRI_TREE_LIST))
         return TRI_OK;

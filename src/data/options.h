@@ -41,6 +41,10 @@ typedef struct tri_data_options {
     const tri_tree *missing;
     // The members below are for the kind "tokens".
     tri_token_type dtype; // type of the token numbers in the files
+    // The members below are for the kind "jsonl".
+    const char *field;     // the key of a line's text
+    const char *tokenizer; // path of a tokenizer.json or tokenizer.model
+    const char *cache;     // folder for the tokens; NULL: where they can be
     // The members below are for the kind "synthetic".
     tri_ints shape; // shape of one sample
     int64_t samples, test_samples;

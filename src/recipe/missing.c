@@ -83,14 +83,8 @@ typedef struct missing {
     const char *instead; // advice what to write instead; NULL: no advice
 } missing;
 
-// What can be read today, and how to get there (docs/data.md says more).
-#define KINDS "trireme data list shows what data.name can be"
-#define ARRAYS                                                                                     \
-    KINDS "; in Python, numpy.savez('train.npz', images=x, labels=y) writes what npy reads"
-
 static const missing rows[] = {
     {"schedule.cycle_momentum", "true", NULL},
-    {"data.name", "jsonl", KINDS "; tokens reads plain text files, and numbers of tokens"},
     {"log.mlflow", NULL, "use log.tensorboard"},
 };
 

@@ -1,0 +1,31 @@
+// The data set "jsonl" (data.name): documents, one JSON object a line. Their tokens, with an end
+// mark behind each document, are one sequence, which is packed once (pack.h) and cut into windows
+// of data.sequence.
+#include "data/files.h"
+#include "data/pack.h"
+#include "data/windows.h"
+
+#include <stdatomic.h>
+
+static tri_status jsonl_open(tri_dataset *dataset) {
+    tri_data_files files = {0};
+    tri_pack pack;
+    tri_tokens *tokens = TRI_NEW(dataset->arena, tri_tokens);
+    dataset->state = tokens;
+    TRI_TRY(tri_data_files_find(dataset, "JSON Lines files, such as train-*.jsonl", &files));
+    TRI_TRY(tri_pack_open(dataset->arena, dataset->options, (const char *const *)files.paths,
+                          files.count, &pack));
+    atomic_store(dataset->left_out, pack.left_out);
+    if (pack.tokens == 0) return TRI_FAIL(TRI_BAD_INPUT, "%s: has no documents", files.paths[0]);
+    TRI_TRY(tri_tokens_open(pack.path, pack.type, tokens));
+    return tri_windows_open(dataset, files.paths[0], tokens);
+}
+
+const tri_dataset_kind tri_dataset_jsonl = {
+    .open = jsonl_open,
+    .close = tri_windows_close,
+    .read = tri_windows_read,
+    .hint = tri_windows_hint,
+    .has_test = tri_windows_has_test,
+    .describe = tri_windows_describe,
+};

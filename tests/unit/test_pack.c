@@ -1,0 +1,148 @@
+// Packed text (data.name=jsonl): its windows are the tokens of the documents with an end mark
+// behind each; it is made once, and again when its files or settings change.
+#include "data/pack.h"
+#include "format/jsonl.h"
+#include "format/tokenizer/tokenizer.h"
+#include "format/tokens.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utime.h>
+
+#include <cmocka.h>
+
+#include "support/data_fixture.h"
+
+#define TOKENIZER TRIREME_SOURCE_DIR "/tests/support/goldens/tokenizers/gpt2.json"
+
+static const char *const documents[] = {"The king", "", "is \"gone\"\n", "caf\xc3\xa9 and more"};
+enum { COUNT = 4 };
+
+static void put_documents(const char *name, int first, int end, const char *more) {
+    tokenizer_text text = {0};
+    for (int i = first; i < end; i++) {
+        tokenizer_text_append(&text, "{\"text\":", 8);
+        tri_jsonl_put_string(&text, (tokenizer_string){documents[i], strlen(documents[i])});
+        tokenizer_text_append(&text, "}\n", 2);
+    }
+    tokenizer_text_append(&text, more, strlen(more));
+    fixture_put(name, text.data, text.size);
+    tokenizer_text_free(&text);
+}
+
+// The tokens of all documents.
+static tri_token_ids expected_ids(void) {
+    tri_tokenizer *tokenizer;
+    tri_token_encoder *encoder;
+    tri_token_ids ids = {0};
+    uint32_t end;
+    assert_int_equal(tri_tokenizer_open(TOKENIZER, &tokenizer), TRI_OK);
+    assert_int_equal(tri_token_encoder_create(tokenizer, &encoder), TRI_OK);
+    assert_int_equal(tri_tokenizer_end(tokenizer, &end), TRI_OK);
+    for (int i = 0; i < COUNT; i++) {
+        const char *mark = "<|endoftext|>";
+        assert_int_equal(tri_token_encode(encoder, documents[i], strlen(documents[i]), &ids),
+                         TRI_OK);
+        assert_int_equal(tri_token_encode(encoder, mark, strlen(mark), &ids), TRI_OK);
+        assert_int_equal(ids.ids[ids.count - 1], end);
+    }
+    tri_token_encoder_destroy(encoder);
+    tri_tokenizer_close(tokenizer);
+    return ids;
+}
+
+static tri_status try_open(const char *tokenizer, int sequence, const char *yaml,
+                           tri_dataset **out) {
+    tri_data_options *options = TRI_NEW(fixture_arena, tri_data_options);
+    *options = fixture_options(tri_arena_printf(
+        fixture_arena, "name: jsonl, tokenizer: %s, sequence: %d, %s", tokenizer, sequence, yaml));
+    return tri_dataset_open(options, TRI_DATA_TRAIN, 1, out);
+}
+
+static void check_windows(const char *yaml, int64_t left_out) {
+    tri_dataset *dataset;
+    int64_t window[5];
+    tri_token_ids ids = expected_ids();
+    if (try_open(TOKENIZER, 5, yaml, &dataset) != TRI_OK)
+        fail_msg("%s: %s", yaml, tri_error_message());
+    assert_int_equal(tri_dataset_samples(dataset), ids.count / 5);
+    assert_int_equal(tri_dataset_left_out(dataset), left_out);
+    for (int64_t i = 0; i < tri_dataset_samples(dataset); i++) {
+        assert_int_equal(fixture_read(dataset, 0, i, 0, window), TRI_OK);
+        for (int k = 0; k < 5; k++) assert_int_equal(window[k], ids.ids[5 * i + k]);
+    }
+    tri_dataset_close(dataset);
+    free(ids.ids);
+}
+
+static void test_windows(void **state) {
+    put_documents("all.jsonl", 0, COUNT, "");
+    put_documents("first.jsonl", 0, 2, "\n");
+    put_documents("second.jsonl", 2, COUNT, " \t");
+    check_windows("train: all.jsonl", 0);
+    check_windows("train: [first.jsonl, second.jsonl]", 0);
+    check_windows("train: '[fs][ie]*.jsonl'", 0);
+    check_windows("train: all.jsonl", 0); // that was packed before
+}
+
+static tri_pack open_pack(const char *yaml, ino_t *inode) {
+    tri_data_options options = fixture_options(
+        tri_arena_printf(fixture_arena, "name: jsonl, tokenizer: %s, %s", TOKENIZER, yaml));
+    const char *const paths[] = {fixture_path("kept.jsonl")};
+    tri_pack pack;
+    struct stat info;
+    if (tri_pack_open(fixture_arena, &options, paths, 1, &pack) != TRI_OK)
+        fail_msg("%s: %s", yaml, tri_error_message());
+    assert_int_equal(stat(pack.path, &info), 0);
+    assert_int_equal(info.st_size, 2 * pack.tokens);
+    *inode = info.st_ino;
+    return pack;
+}
+
+static void test_kept(void **state) {
+    ino_t first, again;
+    put_documents("kept.jsonl", 0, COUNT, "");
+    tri_pack pack = open_pack("train: kept.jsonl", &first);
+    assert_string_equal(open_pack("train: kept.jsonl", &again).path, pack.path);
+    assert_int_equal(first, again);
+    const struct utimbuf times = {1, 1};
+    assert_int_equal(utime(fixture_path("kept.jsonl"), &times), 0);
+    assert_string_not_equal(open_pack("train: kept.jsonl", &again).path, pack.path);
+    // A file of tokens that is not complete is made again.
+    tri_pack second = open_pack("train: kept.jsonl", &first);
+    assert_int_equal(truncate(second.path, 2), 0);
+    assert_int_equal(open_pack("train: kept.jsonl", &again).tokens, pack.tokens);
+    const char *folder = fixture_path("cache/of mine");
+    pack = open_pack(tri_arena_printf(fixture_arena, "train: kept.jsonl, cache: '%s'", folder),
+                     &again);
+    assert_memory_equal(pack.path, folder, strlen(folder));
+}
+
+static void check_refused(const char *tokenizer, int sequence, const char *yaml,
+                          tri_status expected, const char *named) {
+    tri_dataset *dataset;
+    assert_int_equal(try_open(tokenizer, sequence, yaml, &dataset), expected);
+    if (!strstr(tri_error_message(), named)) fail_msg("%s", tri_error_message());
+}
+
+static void test_damaged(void **state) {
+    put_documents("odd.jsonl", 0, COUNT, "{\"text\": 1}\n[]\n{\"text\":\"a\"");
+    check_refused(TOKENIZER, 5, "train: odd.jsonl", TRI_CORRUPT, "odd.jsonl:5:");
+    check_windows("train: odd.jsonl, on_error: skip", 3);
+    check_windows("train: odd.jsonl, on_error: skip", 3); // that was packed before
+    check_refused(TOKENIZER, 5, "train: none.jsonl", TRI_NOT_FOUND, "none.jsonl");
+    fixture_put("empty.jsonl", "\n", 1);
+    check_refused(TOKENIZER, 5, "train: empty.jsonl", TRI_BAD_INPUT, "empty.jsonl");
+    check_refused(TOKENIZER, 500, "train: odd.jsonl, on_error: skip", TRI_BAD_INPUT, "odd.jsonl");
+    check_refused("none.json", 5, "train: all.jsonl", TRI_NOT_FOUND, "none.json");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_windows), cmocka_unit_test(test_kept),
+                                       cmocka_unit_test(test_damaged)};
+    return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
+}
