@@ -104,6 +104,25 @@ static void test_scanner(void **state) {
     }
 }
 
+// A token that strips white space behind it leaves the next token what remains of its text.
+static void test_neighbours(void **state) {
+    static const char text[] = "x  ab\r  ab\r";
+    tri_tokenizer *tokenizer;
+    tri_token_encoder *encoder;
+    tri_token_ids ids = {0};
+    uint32_t id;
+    assert_int_equal(tri_tokenizer_open(GOLDENS "added.json", &tokenizer), TRI_OK);
+    assert_int_equal(tri_token_encoder_create(tokenizer, &encoder), TRI_OK);
+    assert_true(tri_tokenizer_find(tokenizer, " ab", &id));
+    assert_int_equal(tri_token_encode(encoder, text, sizeof text - 1, &ids), TRI_OK);
+    assert_true(ids.count > 2);
+    assert_int_equal(ids.ids[ids.count - 2], id);
+    assert_int_equal(ids.ids[ids.count - 1], id);
+    free(ids.ids);
+    tri_token_encoder_destroy(encoder);
+    tri_tokenizer_close(tokenizer);
+}
+
 // The tokens of a word of a million characters are those of its pieces, and take no long time.
 static void test_long_words(void **state) {
     enum { LENGTH = 1 << 20 };
@@ -242,7 +261,8 @@ static void test_jsonl(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_goldens),    cmocka_unit_test(test_scanner),
-        cmocka_unit_test(test_long_words), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_end),        cmocka_unit_test(test_jsonl)};
+        cmocka_unit_test(test_neighbours), cmocka_unit_test(test_long_words),
+        cmocka_unit_test(test_refused),    cmocka_unit_test(test_end),
+        cmocka_unit_test(test_jsonl)};
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }

@@ -115,7 +115,8 @@ bool tokenizer_added_search(const tri_tokenizer *t, bool normalized, const char 
             if (!tokenizer_is_space(code)) break;
             end += (size_t)length;
         }
-        if (start < least) continue; // an earlier one has taken it
+        if (end <= least) continue; // an earlier one has taken it
+        if (start < least) start = least;
         *found = (tokenizer_span){start, end - start};
         *id = token->id;
         return true;
