@@ -389,19 +389,22 @@ def glossary(tree):
                 terms[term] = number
     names = [(re.compile(rf"(?<![A-Za-z])(?:{p})(?![A-Za-z])"), why) for p, why in BANNED_NAMES]
     prose = [(re.compile(rf"\b(?:{p})\b"), why) for p, why in BANNED_PROSE]
+    # One look for all, where nearly no text has any of them.
+    any_name, any_prose = (re.compile("|".join(p for p, _ in banned))
+                           for banned in (BANNED_NAMES, BANNED_PROSE))
     for path, text in tree.items():
         if path.startswith(FOREIGN) or path in (GLOSSARY, SELF):
             continue
         if is_c(path):
             code = without_comments(text)
-            for pattern, why in names:
+            for pattern, why in names if any_name.search(code) else ():
                 for match in pattern.finditer(code):
                     yield path, line_of(code, match.start()), f"'{match.group(0)}': {why}"
             spans = [(comment.start(), comment.group(0)) for comment in COMMENT.finditer(text)]
         else:  # scripts have their prose in comments and strings, documents everywhere
             spans = [(0, text)] if is_code(path, text) or path.endswith((".md", ".yaml")) else []
         for start, span in spans:
-            for pattern, why in prose:
+            for pattern, why in prose if any_prose.search(span) else ():
                 for match in pattern.finditer(span):
                     yield path, line_of(text, start + match.start()), f"'{match.group(0)}': {why}"
 
