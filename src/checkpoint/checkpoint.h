@@ -23,9 +23,7 @@ typedef struct tri_state_tensor {
     const char *name;
     tri_dtype dtype;
     tri_shape shape;
-    // The tensor is not trained (running statistics, counters), so files of initial weights may
-    // lack it.
-    bool is_buffer;
+    bool may_lack; // files of weights may lack it, which is then left as it is
     // The name under which files of initial weights may have the tensor too, or instead, because
     // two layers share it; NULL: none.
     const char *alias;

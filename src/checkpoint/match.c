@@ -49,7 +49,7 @@ static tri_status check_shape(const char *path, const tri_safetensors_entry *ent
 
 tri_status checkpoint_match(tri_arena *arena, const char *path,
                             const tri_safetensors_entry *entries, int count,
-                            const tri_state_sink *sink, bool may_lack_buffers, int **out) {
+                            const tri_state_sink *sink, bool may_lack, int **out) {
     named *there = TRI_NEW_ARRAY(arena, named, count);
     named *here = TRI_NEW_ARRAY(arena, named, sink->count);
     for (int i = 0; i < count; i++) there[i] = (named){entries[i].name, i};
@@ -59,7 +59,7 @@ tri_status checkpoint_match(tri_arena *arena, const char *path,
 
     for (int i = 0; i < sink->count; i++) {
         const tri_state_tensor *tensor = &sink->tensors[i];
-        if (find(there, count, tensor->name) || (may_lack_buffers && tensor->is_buffer)) continue;
+        if (find(there, count, tensor->name) || (may_lack && tensor->may_lack)) continue;
         return TRI_FAIL(TRI_BAD_INPUT, "%s: has no tensor '%s'%s", path, tensor->name,
                         nearest(arena, tensor->name, there, count));
     }

@@ -24,10 +24,10 @@ tri_status checkpoint_verify_chunks(tri_arena *arena, const char *folder, int ra
 // Pairs the tensors of a file with those of a sink by name, because their orders may differ:
 // entries[i] of the file belongs to the sink's tensor number (*out)[i]. TRI_BAD_INPUT: the shapes
 // of a pair differ, or a tensor has no partner; then the message suggests the nearest name. With
-// `may_lack_buffers` the sink may have buffers (such as running_mean) that the file lacks. The
-// caller compares the dtypes.
+// `may_lack` the file may lack tensors of which the sink says so (such as running_mean). The caller
+// compares the dtypes.
 tri_status checkpoint_match(tri_arena *arena, const char *path,
                             const tri_safetensors_entry *entries, int count,
-                            const tri_state_sink *sink, bool may_lack_buffers, int **out);
+                            const tri_state_sink *sink, bool may_lack, int **out);
 
 #endif

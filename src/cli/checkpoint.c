@@ -51,7 +51,7 @@ static tri_status write_initial(const cli_context *context, tri_arena *arena,
     if (status == TRI_OK) status = tri_engine_initialize(engine, (uint64_t)recipe->seed);
     if (status == TRI_OK) {
         tri_state_view view;
-        tri_state_view_model(arena, engine, &view);
+        tri_state_view_model(arena, engine, false, &view);
         status = tri_checkpoint_write_weights(out, &view.source);
         if (status == TRI_OK)
             printf("%s: %s, %s parameters, the initial weights of seed %lld\n", out,

@@ -30,15 +30,20 @@ static bool is_wanted(void *context, int tensor) {
     return tri_engine_wants(view->engine, &view->tensors[tensor]);
 }
 
+// Training can begin without running statistics, evaluation cannot; neither reads counters.
+static bool may_lack(tri_parameter_role role, bool evaluates) {
+    return role == TRI_ROLE_COUNTER || (role == TRI_ROLE_STATISTIC && !evaluates);
+}
+
 static void make_view(tri_arena *arena, tri_engine *engine, const tri_engine_tensor *tensors,
-                      int count, tri_state_view *out) {
+                      int count, bool evaluates, tri_state_view *out) {
     tri_state_tensor *described = TRI_NEW_ARRAY(arena, tri_state_tensor, count);
     for (int i = 0; i < count; i++)
         described[i] = (tri_state_tensor){.name = tensors[i].name,
                                           .dtype = tensors[i].dtype,
                                           .shape = tensors[i].shape,
                                           .alias = tensors[i].alias,
-                                          .is_buffer = tensors[i].role != TRI_ROLE_TRAINED};
+                                          .may_lack = may_lack(tensors[i].role, evaluates)};
     *out = (tri_state_view){.engine = engine, .tensors = tensors};
     out->source = (tri_state_source){.tensors = described,
                                      .count = count,
@@ -53,16 +58,17 @@ static void make_view(tri_arena *arena, tri_engine *engine, const tri_engine_ten
                                  .is_wanted = is_wanted};
 }
 
-void tri_state_view_model(tri_arena *arena, tri_engine *engine, tri_state_view *out) {
+void tri_state_view_model(tri_arena *arena, tri_engine *engine, bool evaluates,
+                          tri_state_view *out) {
     const tri_engine_tensor *tensors;
     int count = tri_engine_model_tensors(engine, &tensors);
-    make_view(arena, engine, tensors, count, out);
+    make_view(arena, engine, tensors, count, evaluates, out);
 }
 
 void tri_state_view_optimizer(tri_arena *arena, tri_engine *engine, tri_state_view *out) {
     const tri_engine_tensor *tensors;
     int count = tri_engine_optimizer_tensors(engine, &tensors);
-    make_view(arena, engine, tensors, count, out);
+    make_view(arena, engine, tensors, count, false, out);
 }
 
 tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *p, const tri_graph *graph) {

@@ -40,8 +40,10 @@ typedef struct tri_state_view {
 
 // Make views of the model's and the optimizer's tensors. A save reads from a view's `source`, and a
 // load writes to its `sink`. Source and sink point to *out, so it must stay at its address while
-// they are in use, and to descriptions of the tensors, which live in `arena`.
-void tri_state_view_model(tri_arena *arena, tri_engine *engine, tri_state_view *out);
+// they are in use, and to descriptions of the tensors, which live in `arena`. Files of weights have
+// to have the running statistics of batch norm if the session `evaluates`.
+void tri_state_view_model(tri_arena *arena, tri_engine *engine, bool evaluates,
+                          tri_state_view *out);
 void tri_state_view_optimizer(tri_arena *arena, tri_engine *engine, tri_state_view *out);
 
 // Convert the progress to a map, with the names of the graph's metrics, and back. The map is the

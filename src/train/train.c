@@ -486,7 +486,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
                             .steps_per_epoch = loop->steps_per_epoch,
                             .total_updates = loop->last_step > 0 ? loop->last_step : 0};
     if (loop->last_step < 0) TRI_TRY(tri_rate_check(&loop->rate));
-    tri_state_view_model(loop->arena, loop->session->engine, &loop->model);
+    tri_state_view_model(loop->arena, loop->session->engine, false, &loop->model);
     tri_state_view_optimizer(loop->arena, loop->session->engine, &loop->optimizer);
     TRI_TRY(train_check_monitors(loop));
     tri_ledger_mark restoring = tri_ledger_enter(s->comm->ledger, "restoring the state", NULL);

@@ -275,6 +275,36 @@ def check_other_ranks(folder, whole):
     shutil.rmtree(stopped)
 
 
+def put_tensors(path, entries):
+    header, data = {}, b""
+    for name, (dtype, shape, values) in entries.items():
+        header[name] = {"dtype": dtype, "shape": shape,
+                        "data_offsets": [len(data), len(data) + len(values)]}
+        data += values
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def check_lacking(folder, whole):
+    """Training can begin without running statistics; nothing can be evaluated without them. No
+    command does without parameters, also of layers that are frozen."""
+    run([TRIREME, "checkpoint", "export", whole, "--out", os.path.join(folder, "all")])
+    every = tensors(os.path.join(folder, "all"))
+    few, new = os.path.join(folder, "few"), os.path.join(folder, "new")
+    evaluation = [TRIREME, "eval", "recipes/mnist-convnet.yaml", *SETTINGS, "--checkpoint", few]
+    frozen = "optimizer.freeze=['layer1.0.*']"
+    put_tensors(few, {n: t for n, t in every.items() if "running_" not in n})
+    refused(evaluation, few, "layer1.1.running_mean")
+    run(command(new, f"init={few}", "trainer.max_steps=1"))
+    shutil.rmtree(new)
+    put_tensors(few, {n: t for n, t in every.items() if "num_batches" not in n})
+    run(evaluation)
+    put_tensors(few, {n: t for n, t in every.items() if n != "layer1.0.weight"})
+    refused(command(new, f"init={few}", frozen), few, "layer1.0.weight")
+    refused([*evaluation, frozen], few, "layer1.0.weight")
+
+
 def check_other_data(folder, _whole):
     """Resumed within an epoch with other data: a warning if their number of samples differs."""
     data, stopped = os.path.join(folder, "data"), os.path.join(folder, "other-data")
@@ -307,7 +337,8 @@ def main():
         run(command(whole))
         assert sorted(losses(whole)) == list(range(1, LAST_STEP + 1))
         for check in (check_commands, check_refusals, check_unreadable, check_outputs,
-                      check_damage, check_kills, check_other_ranks, check_other_data):
+                      check_damage, check_kills, check_other_ranks, check_lacking,
+                      check_other_data):
             start = time.monotonic()
             check(folder, whole)
             print(f"{check.__name__}: {time.monotonic() - start:.1f} s", flush=True)

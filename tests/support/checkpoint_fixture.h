@@ -76,9 +76,9 @@ static inline tri_state_sink fixture_sink(fixture_state *state) {
 }
 
 static inline void fixture_add(fixture_state *state, const char *name, tri_dtype dtype,
-                               tri_shape shape, bool is_buffer) {
+                               tri_shape shape, bool may_lack) {
     state->tensors[state->count++] =
-        (tri_state_tensor){.name = name, .dtype = dtype, .shape = shape, .is_buffer = is_buffer};
+        (tri_state_tensor){.name = name, .dtype = dtype, .shape = shape, .may_lack = may_lack};
 }
 
 // The tensors of a small network with batch norm, unsorted; `width` sets its size.
