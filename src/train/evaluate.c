@@ -131,23 +131,26 @@ void train_settle_monitors(train_loop *loop) {
                 "trainer.early_stopping begins again: its best value so far is of %s, and from now "
                 "on it follows %s",
                 p->best_of, loop->stops_by);
-    if (differs) p->has_best = false;
+    if (!differs) return;
+    p->has_best = false;
+    p->evaluations_since_best = 0;
 }
 
 bool train_has_stopped_early(const train_loop *loop) {
     const tri_early_stopping_options *o = &loop->recipe->trainer.early_stopping;
     const tri_progress *p = &loop->progress;
-    return o->monitor && p->has_best && p->evaluations_since_best > 0 &&
-           p->evaluations_since_best >= o->patience;
+    return o->monitor && p->evaluations_since_best > 0 && p->evaluations_since_best >= o->patience;
 }
 
 static void update_early_stopping(train_loop *loop) {
     const tri_early_stopping_options *o = &loop->recipe->trainer.early_stopping;
     tri_progress *p = &loop->progress;
     double value;
-    if (!o->monitor || !train_monitored_value(loop, o->monitor, &value)) return;
-    double gain = o->mode == TRI_MONITOR_MIN ? p->best - value : value - p->best;
-    if (!p->has_best || gain > o->min_delta) {
+    if (!o->monitor) return;
+    // A value that is not finite is none better.
+    bool is_finite = train_monitored_value(loop, o->monitor, &value);
+    double gain = !is_finite ? 0 : o->mode == TRI_MONITOR_MIN ? p->best - value : value - p->best;
+    if (is_finite && (!p->has_best || gain > o->min_delta)) {
         p->has_best = true;
         p->best = value;
         p->best_of = loop->stops_by;
@@ -157,13 +160,19 @@ static void update_early_stopping(train_loop *loop) {
     p->evaluations_since_best++;
     if (!train_has_stopped_early(loop)) return;
     loop->stop = true;
-    tri_observe_message(loop->observer, "%s has not improved on %.6g for %s: stopping", o->monitor,
-                        p->best, tri_counted(p->evaluations_since_best, "evaluation"));
+    const char *evaluations = tri_counted(p->evaluations_since_best, "evaluation");
+    if (p->has_best)
+        tri_observe_message(loop->observer, "%s has not improved on %.6g for %s: stopping",
+                            o->monitor, p->best, evaluations);
+    else
+        tri_observe_message(loop->observer, "%s has had no finite value for %s: stopping",
+                            o->monitor, evaluations);
 }
 
 // The epoch to which the latest step belongs.
 static int64_t latest_epoch(const train_loop *loop) {
-    return loop->progress.step ? (loop->progress.step - 1) / loop->steps_per_epoch : 0;
+    int64_t step = loop->progress.step - loop->extra_steps;
+    return step > 0 ? (step - 1) / loop->steps_per_epoch : 0;
 }
 
 double train_mean(const tri_step_output *sums, int i) {

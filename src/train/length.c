@@ -8,11 +8,12 @@
 // Steps that trainer.max_epochs allows: at most TRI_MAX_STEPS, which no run reaches; -1: any
 // number.
 static int64_t epoch_steps(const train_loop *loop) {
-    int64_t epochs = loop->recipe->trainer.max_epochs, steps = -1;
-    if (epochs >= 0 &&
-        (__builtin_mul_overflow(epochs, loop->steps_per_epoch, &steps) || steps > TRI_MAX_STEPS))
+    int64_t epochs = loop->recipe->trainer.max_epochs, steps;
+    if (epochs < 0) return -1;
+    if (__builtin_mul_overflow(epochs, loop->steps_per_epoch, &steps) || steps > TRI_MAX_STEPS)
         return TRI_MAX_STEPS;
-    return steps;
+    steps += loop->extra_steps;
+    return steps > 0 ? steps : 0;
 }
 
 int64_t train_total_steps(const train_loop *loop) {

@@ -36,6 +36,9 @@ typedef struct train_loop {
     tri_checkpoint_monitor ranked_by; // what checkpoints are ranked by, without a value
     const char *stops_by; // what early stopping follows: "val_loss (min) of the 23 test samples"
     int64_t steps_per_epoch;
+    // By how many steps the epochs so far were longer (or shorter, negative) than steps_per_epoch,
+    // because the data had another number of samples.
+    int64_t extra_steps;
     int64_t last_step;            // the step at which the run ends; -1: not known
     int64_t saved_step;           // step of the newest checkpoint; -1: there is none
     double started_s, saved_s;    // when this process began to train, and when it last saved

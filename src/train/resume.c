@@ -107,18 +107,20 @@ tri_status train_check_outputs(const train_loop *loop) {
 typedef tri_status load_function(tri_arena *arena, const char *path, const tri_state_sink *model,
                                  const tri_state_sink *optimizer, tri_checkpoint_info *out);
 
-// Warns if the run goes on within an epoch whose samples have another order than when the
-// checkpoint was saved, because the data have another number of samples.
+// Warns if the data have another number of samples than when the checkpoint was saved. Then an
+// epoch that goes on has them in another order.
 static void tell_other_data(train_loop *loop) {
     const tri_sampler_options *sampler = &loop->session->train_sampler.options;
     tri_progress *p = &loop->progress;
     bool differs = p->data_samples > 0 && p->data_samples != sampler->samples;
-    if (differs && !sampler->keep_order && p->step_in_epoch > 0 &&
-        loop->session->identity.rank == 0)
+    bool mixes = p->step_in_epoch > 0 && !sampler->keep_order;
+    if (differs && loop->session->identity.rank == 0)
         tri_log(TRI_LOG_WARNING,
                 "the training data have %lld samples, and had %lld when the checkpoint was saved: "
-                "their order differs, so this epoch repeats some samples and misses others",
-                (long long)sampler->samples, (long long)p->data_samples);
+                "%s",
+                (long long)sampler->samples, (long long)p->data_samples,
+                mixes ? "their order differs, so this epoch repeats some samples and misses others"
+                      : "epochs have another length from here on");
     p->data_samples = sampler->samples;
 }
 
@@ -144,6 +146,8 @@ static tri_status restore(train_loop *loop, const char *path, load_function *loa
     // epoch.
     loop->progress.epoch += loop->progress.step_in_epoch / loop->steps_per_epoch;
     loop->progress.step_in_epoch %= loop->steps_per_epoch;
+    loop->extra_steps = loop->progress.step - loop->progress.epoch * loop->steps_per_epoch -
+                        loop->progress.step_in_epoch;
     loop->saved_step = loop->progress.step;
     return TRI_OK;
 }

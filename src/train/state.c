@@ -91,8 +91,9 @@ tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *p, const tri_g
     if (p->has_best) {
         tri_tree_put(arena, map, "best", tri_tree_double(arena, p->best));
         if (p->best_of) tri_tree_put_string(arena, map, "best_of", p->best_of);
-        tri_tree_put(arena, map, "waited", tri_tree_int(arena, p->evaluations_since_best));
     }
+    if (p->has_best || p->evaluations_since_best > 0)
+        tri_tree_put(arena, map, "waited", tri_tree_int(arena, p->evaluations_since_best));
     tri_tree *losses = tri_tree_map(arena);
     tri_tree_put(arena, losses, "sum", tri_tree_double(arena, p->loss_sum));
     tri_tree_put(arena, losses, "count", tri_tree_double(arena, p->loss_count));
@@ -137,7 +138,8 @@ tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_p
     if (tri_tree_get(tree, "data_samples"))
         TRI_TRY(need_int(tree, "data_samples", &out->data_samples));
     out->has_best = tri_tree_to_double(tri_tree_get(tree, "best"), &out->best);
-    if (out->has_best) TRI_TRY(need_int(tree, "waited", &out->evaluations_since_best));
+    if (out->has_best || tri_tree_get(tree, "waited"))
+        TRI_TRY(need_int(tree, "waited", &out->evaluations_since_best));
     const tri_tree *best_of = tri_tree_get(tree, "best_of");
     if (best_of && best_of->kind == TRI_TREE_SCALAR) out->best_of = best_of->text;
     const tri_tree *evaluation_due = tri_tree_get(tree, "evaluation_due");

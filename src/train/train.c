@@ -473,6 +473,15 @@ static void fill_rates(const train_loop *loop, tri_train_result *out) {
         out->waiting_fraction = loop->waited_s / loop->training_s;
 }
 
+static tri_status settle_length(train_loop *loop) {
+    loop->last_step = train_total_steps(loop);
+    loop->rate = (tri_rate){.schedule = &loop->recipe->schedule,
+                            .lr = loop->recipe->optimizer.lr,
+                            .steps_per_epoch = loop->steps_per_epoch,
+                            .total_updates = loop->last_step > 0 ? loop->last_step : 0};
+    return loop->last_step < 0 ? tri_rate_check(&loop->rate) : TRI_OK;
+}
+
 static tri_status run(train_loop *loop, tri_train_result *out) {
     const tri_session *s = loop->session;
     // The search for stragglers compares only ranks of the same pipeline stage, because these do
@@ -480,12 +489,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
     tri_ledger_set_peers(s->comm->ledger,
                          tri_mesh_coordinate(&s->mesh, s->identity.rank, TRI_AXIS_PIPELINE));
     loop->steps_per_epoch = tri_session_steps_per_epoch(s);
-    loop->last_step = train_total_steps(loop);
-    loop->rate = (tri_rate){.schedule = &loop->recipe->schedule,
-                            .lr = loop->recipe->optimizer.lr,
-                            .steps_per_epoch = loop->steps_per_epoch,
-                            .total_updates = loop->last_step > 0 ? loop->last_step : 0};
-    if (loop->last_step < 0) TRI_TRY(tri_rate_check(&loop->rate));
+    TRI_TRY(settle_length(loop));
     tri_state_view_model(loop->arena, loop->session->engine, false, &loop->model);
     tri_state_view_optimizer(loop->arena, loop->session->engine, &loop->optimizer);
     TRI_TRY(train_check_monitors(loop));
@@ -493,6 +497,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
     tri_status prepared = lock_and_restore(loop);
     tri_ledger_end(s->comm->ledger, restoring);
     TRI_TRY(prepared);
+    TRI_TRY(settle_length(loop)); // the epochs so far may have been of another length
     loop->stop = train_has_stopped_early(loop);
     out->was_complete = is_complete(loop) && loop->progress.step > 0;
     if (!out->was_complete) {

@@ -24,6 +24,9 @@ TINY = ["data.name=synthetic", "data.samples=56", "data.test_samples=24", "data.
         "optimizer.name=sgd", "optimizer.lr=0.2", "trainer.max_epochs=2",
         "trainer.log_every_n_steps=1", "log.tensorboard=false", "checkpoint.save_top_k=0"]
 
+# The same for samples of a file.
+TENSORS = [word for word in TINY if not word.startswith("data.")] + ["data.workers=0"]
+
 # The learning rates of 8 updates from 0.2, as torch.optim.lr_scheduler of PyTorch 1.13 has them:
 # StepLR, LinearLR, CosineAnnealingLR and OneCycleLR with these arguments, stepped after every
 # update or, where `every` is epoch, after every fourth.
@@ -61,13 +64,26 @@ folder = None  # of this test's runs
 runs = 0
 
 
-def train(*overrides, run_dir=None, code=0):
+def put_samples(name, count, extra=0.5):
+    """Writes images for TENSORS, of which one pixel is `extra`."""
+    pixels = [0.25] * (count * 28 * 28 - 1) + [extra]
+    data = struct.pack(f"<{len(pixels)}f", *pixels), struct.pack(f"<{count}q", *[1] * count)
+    header = json.dumps({
+        "images": {"dtype": "F32", "shape": [count, 1, 28, 28],
+                   "data_offsets": [0, len(data[0])]},
+        "labels": {"dtype": "I64", "shape": [count],
+                   "data_offsets": [len(data[0]), len(data[0]) + len(data[1])]}}).encode()
+    with open(os.path.join(folder, name), "wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header + data[0] + data[1])
+
+
+def train(*overrides, run_dir=None, code=0, base=None):
     """Runs a new run (or goes on with run_dir); the run folder and what it printed."""
     global runs
     runs += 1
     run_dir = run_dir or os.path.join(folder, str(runs))
-    done = subprocess.run([TRIREME, "train", RECIPE, *TINY, *overrides, "--run-dir", run_dir],
-                          capture_output=True, text=True, timeout=SECONDS)
+    done = subprocess.run([TRIREME, "train", RECIPE, *(base or TINY), *overrides, "--run-dir",
+                           run_dir], capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == code, f"{overrides}: {done.returncode}: {done.stderr}"
     return run_dir, done
 
@@ -209,6 +225,20 @@ def check_trials():
         assert math.isclose(before["loss"], after["loss"], rel_tol=1e-5), (before, after)
 
 
+def check_other_length():
+    """A run that goes on with data of another size trains as many epochs as max_epochs says."""
+    files = ["data.name=tensors", f"data.train={folder}/some", f"data.test={folder}/some"]
+    for first, second, steps in ((56, 24, [4, 4, 2, 2]), (24, 56, [2, 2, 4, 4])):
+        put_samples("some", first)
+        run_dir, _ = train(*files, base=TENSORS)
+        put_samples("some", second)
+        _, done = train(*files, "trainer.max_epochs=4", run_dir=run_dir, base=TENSORS)
+        assert "samples, and had" in done.stderr, done.stderr
+        epochs = [entry["epoch"] for entry in metrics(run_dir, "train")]
+        assert epochs == [e for e, count in enumerate(steps) for _ in range(count)], epochs
+        assert [entry["epoch"] for entry in metrics(run_dir, "val")] == [0, 1, 2, 3]
+
+
 def check_early_stopping():
     still = ["optimizer.lr=0", "trainer.max_epochs=9", "trainer.early_stopping.monitor=val_loss"]
     run_dir, done = train(*still, "trainer.early_stopping.patience=2")
@@ -235,6 +265,12 @@ def check_early_stopping():
                         "trainer.max_epochs=9", run_dir=run_dir)
         assert "early_stopping begins again" in done.stderr, done.stderr
         assert len(metrics(run_dir, "val")) == 2 + 3, (words, metrics(run_dir, "val"))
+    # A value that is not finite is no improvement, also as the first one.
+    put_samples("whole", 16)
+    put_samples("nan", 16, float("nan"))
+    files = ["data.name=tensors", f"data.train={folder}/whole", f"data.test={folder}/nan"]
+    run_dir, done = train(*files, *still, "trainer.early_stopping.patience=2", base=TENSORS)
+    assert len(metrics(run_dir, "val")) == 2 and "no finite value" in done.stderr, done.stderr
     refused("trainer.early_stopping.monitor=val_los", part="val_loss, val_accuracy")
     refused("trainer.early_stopping.monitor=val_loss", "trainer.limit_val_batches=0",
             part="no evaluation")
@@ -455,8 +491,9 @@ def main():
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory(prefix="trireme-trainer-") as folder:
         failed = check_all((check_length, check_epochs_of_rates, check_early_ends, check_limits,
-                            check_trials, check_early_stopping, check_checkpoints, check_train_loss,
-                            check_best, check_best_of_samples, check_result, check_closed_pipe,
+                            check_trials, check_early_stopping, check_other_length,
+                            check_checkpoints, check_train_loss, check_best,
+                            check_best_of_samples, check_result, check_closed_pipe,
                             check_schedules, check_clipping, check_accumulation, check_refused))
     return 1 if failed else 0
 
