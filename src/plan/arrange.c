@@ -85,7 +85,8 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
         return TRI_FAIL(TRI_BAD_INPUT,
                         "trainer.deterministic and trainer.sync_batchnorm exclude each other on "
                         "several replicas; set batch.micro instead of trainer.sync_batchnorm");
-    if (request->deterministic && plan->replicas > 1 && request->micro == 0)
+    if (request->deterministic && plan->replicas > 1 &&
+        (request->micro == 0 || request->micro_follows))
         return TRI_FAIL(TRI_BAD_INPUT,
                         "trainer.deterministic on several replicas needs batch.micro: the same "
                         "micro-batches on any number of ranks");

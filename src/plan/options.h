@@ -136,6 +136,8 @@ typedef struct tri_batch_options {
     // changes `global` or `micro` then has to change `rounds` too. This flag is set when the number
     // of replicas is known.
     bool gives_rounds;
+    // `micro` is computed from `global` and `rounds`, so it depends on the number of replicas.
+    bool micro_follows;
 } tri_batch_options;
 
 // Gets strategy.memory in bytes; 0: auto.

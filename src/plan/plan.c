@@ -262,7 +262,8 @@ static tri_status check_batch_norm(const tri_plan *plan, const tri_plan_request 
                         "trainer.sync_batchnorm: an epoch's last step has %s for %d "
                         "replicas; set data.drop_last, or another batch.global",
                         tri_counted(tail, "sample"), plan->replicas);
-    if (plan->replicas == 1 || request->micro > 0 || request->sync_batchnorm) return TRI_OK;
+    bool is_given = request->micro > 0 && !request->micro_follows;
+    if (plan->replicas == 1 || is_given || request->sync_batchnorm) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
                     "batch norm (%s) on several replicas needs batch.micro or "
                     "trainer.sync_batchnorm to be set, else its result would depend on how many "

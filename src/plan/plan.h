@@ -63,6 +63,7 @@ typedef struct tri_plan_request {
     // How many samples a step of each shape has; 0: the run has no such step.
     int64_t step_samples[TRI_STEP_SHAPE_COUNT];
     int64_t micro; // samples of a micro-batch; 0: each replica runs its samples as one micro-batch
+    bool micro_follows; // `micro` depends on the number of replicas; see tri_batch_options
     int64_t eval_micro; // samples of a micro-batch of evaluation and test
     // The recipe gives the number of micro-batches in a step; see tri_batch_options.
     bool gives_rounds;

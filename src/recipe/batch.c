@@ -44,6 +44,9 @@ tri_status tri_recipe_settle_batch(const tri_recipe *recipe, int64_t replicas,
             "x %s",
             global, rounds, tri_counted(n, "replica"));
     out->micro = global / (rounds * n);
+    out->micro_follows = true;
+    // What is evaluated must not depend on the number of replicas.
+    if (out->eval == 0) out->eval = out->micro * n;
     return TRI_OK;
 }
 

@@ -204,6 +204,7 @@ void tri_session_plan_request(const tri_recipe *recipe, const tri_batch_options 
     *out = (tri_plan_request){.model = model,
                               .options = &recipe->strategy,
                               .micro = batch->micro,
+                              .micro_follows = batch->micro_follows,
                               .gives_rounds = batch->gives_rounds,
                               .sync_batchnorm = recipe->trainer.sync_batchnorm,
                               .deterministic = recipe->trainer.deterministic,

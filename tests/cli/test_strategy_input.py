@@ -62,6 +62,8 @@ ROWS = [(row[0], int(row[1]), row[2].split(), row[3].split()) for row in (
     ("cnn", 2, "strategy.mesh.tensor=2 strategy.tensor={fc1: diagonal}", "strategy.tensor column"),
     ("convnet", 2, "strategy.mesh.tensor=2", "strategy.mesh.tensor"),
     ("convnet", 2, "", "batch.micro trainer.sync_batchnorm"),
+    ("convnet", 2, "trainer.accumulate_grad_batches=2", "batch.micro trainer.sync_batchnorm"),
+    ("cnn", 2, SAME + "trainer.accumulate_grad_batches=2", "trainer.deterministic batch.micro"),
     ("convnet", 2, SYNC + "batch.micro=4", "trainer.sync_batchnorm batch.micro"),
     ("convnet", 2, SYNC + SAME, "trainer.sync_batchnorm trainer.deterministic"),
     ("convnet", 4, PIPELINE, "strategy.mesh.pipeline 3"),

@@ -15,7 +15,7 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import SECONDS, TRIREME, check_all, on_ranks  # noqa: E402
+from runs import SECONDS, TRIREME, check_all, on_ranks, run  # noqa: E402
 
 RECIPE = "recipes/mlp-jax.yaml"
 # Four steps an epoch, the last one of 8 samples; three evaluation batches.
@@ -473,6 +473,14 @@ def check_accumulation():
     for a, b, c in zip(*(metrics(folder, "train") for folder in (whole, parts, stated))):
         assert math.isclose(a["loss"], b["loss"], rel_tol=1e-5), (a, b)
         assert b["loss"] == c["loss"], (b, c)
+    evaluated = set()
+    for ranks in (1, 2):
+        place = os.path.join(folder, f"accumulated-{ranks}")
+        words = [word for word in TINY if not word.startswith("batch.eval")]
+        run(on_ranks(ranks, [TRIREME, "train", RECIPE, *words, "trainer.limit_val_batches=1",
+                             "trainer.accumulate_grad_batches=2", "--run-dir", place]))
+        evaluated.add(metrics(place, "val")[-1]["samples"])
+    assert evaluated == {8}, evaluated
 
 
 def check_refused():
