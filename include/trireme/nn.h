@@ -67,8 +67,8 @@ typedef struct tri_batch_norm_options {
 } tri_batch_norm_options;
 
 // Batch norm: each channel of x [N, C, …] is normalised over the micro-batch (over the whole step
-// with trainer.sync_batchnorm); evaluation uses the running statistics. Parameters: weight, bias,
-// running_mean and running_var [C], num_batches_tracked.
+// with trainer.sync_batchnorm); evaluation uses the running statistics. N has to be the samples of
+// the micro-batch. Parameters: weight, bias, running_mean and running_var [C], num_batches_tracked.
 tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
                          tri_batch_norm_options options);
 
@@ -130,7 +130,8 @@ tri_value tri_sigmoid(tri_graph *graph, tri_value x);
 tri_value tri_tanh(tri_graph *graph, tri_value x);
 // Dropout: sets an element to zero with probability p and divides the others by 1 − p, so that the
 // mean stays; evaluation returns x. The random numbers depend on the name, so that two layers have
-// different masks. The recipe's model.dropout replaces p.
+// different masks. The first axis has to be that of the samples, each in one or several rows. The
+// recipe's model.dropout replaces p.
 tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p);
 // Flattens all axes but the first: [N, …] → [N, their product].
 tri_value tri_flatten(tri_graph *graph, tri_value x);

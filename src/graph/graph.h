@@ -304,6 +304,10 @@ tri_value tri_node_output(const tri_graph *graph, tri_value value, int output);
 tri_value tri_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_shape shape);
 // Finds the input of that name; the value none if there is no such input.
 tri_value tri_input_find(const tri_graph *graph, const char *name);
+// Returns the size of the micro-batches for which the graph is built, in samples: the first axis of
+// its inputs. 1 if it has none.
+int64_t tri_graph_samples(const tri_graph *graph);
+
 // Makes the batch that is passed to the build function of a model (tri_task): it describes a
 // micro-batch of `size` samples, whose fields are the graph's inputs.
 tri_batch tri_batch_make(const tri_graph *graph, int64_t size);

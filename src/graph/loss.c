@@ -115,13 +115,6 @@ void tri_metric_copy(tri_graph *to, const tri_metric_info *metric, tri_value val
     push_metric(to, copy);
 }
 
-// Returns the size of the micro-batches for which the graph is built, in samples.
-static int64_t batch_size(const tri_graph *g) {
-    if (g->input_count == 0) return 1;
-    const tri_shape *shape = &tri_value_get(g, g->inputs[0].value)->shape;
-    return shape->rank > 0 && shape->dims[0] > 0 ? shape->dims[0] : 1;
-}
-
 // Finds how labels can be counted before the step. Returns the index of a graph's input: either the
 // input is the labels, and *maker is NULL, or one op makes the labels from the input, and *maker is
 // that op, whose count_labels counts them. -1: the labels cannot be counted before the step.
@@ -149,7 +142,7 @@ static tri_loss_term make_term(tri_graph *g, tri_value loss, double weight) {
         return term;
     }
     tri_op_signature s = tri_node_signature(g, node);
-    int64_t count = node->op->count(&s), size = batch_size(g);
+    int64_t count = node->op->count(&s), size = tri_graph_samples(g);
     if (count % size != 0)
         tri_graph_fail(g,
                        "%s: counts %lld in a micro-batch of %s: a loss that is added to "

@@ -2,6 +2,7 @@
 // graph.
 #include "base/limits.h"
 #include "base/philox.h"
+#include "base/quantity.h"
 #include "graph/loss.h"
 #include "ops/ops.h"
 
@@ -128,6 +129,16 @@ tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
                        "batch_norm %s: momentum must lie in [0, 1] and eps be at least 0, not %g "
                        "and %g",
                        name, o.momentum, o.eps);
+        return (tri_value){0};
+    }
+    // Statistics count the samples of the first axis, which a step has as a whole.
+    if (shape.dims[0] != tri_graph_samples(graph)) {
+        char text[128];
+        tri_graph_fail(graph,
+                       "batch_norm %s: the first axis of %s has to be the %s of a micro-batch; "
+                       "what else is to be averaged comes behind the channels: [N, C, ...]",
+                       name, tri_shape_text(&shape, text, sizeof text),
+                       tri_counted(tri_graph_samples(graph), "sample"));
         return (tri_value){0};
     }
     double momentum = o.momentum > 0 ? o.momentum : 0.1;
@@ -261,8 +272,20 @@ tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p)
         tri_graph_fail(graph, "dropout %s: the rate must lie in [0, 1), not %g", name, p);
     if (!tri_layer_begin(graph, name) || !graph->options.training || p == 0) return x;
     tri_dropout_attr attr = {.p = p, .key = tri_philox_key(graph->options.seed, name)};
-    return tri_node_add(graph, &tri_op_dropout, (tri_value[]){x, tri_position(graph)}, 2, &attr,
-                        name);
+    // The random numbers are those of samples, which may lie on the first axis in several rows.
+    tri_shape shape = tri_value_shape(graph, x);
+    int64_t samples = tri_graph_samples(graph), elements = tri_shape_count(&shape);
+    bool is_split = shape.rank > 0 && shape.dims[0] != samples;
+    if (is_split && (shape.dims[0] % samples != 0 || elements == 0)) {
+        char text[128];
+        tri_graph_fail(graph, "dropout %s: the first axis of %s has to be that of the %s", name,
+                       tri_shape_text(&shape, text, sizeof text), tri_counted(samples, "sample"));
+        return x;
+    }
+    if (is_split) x = tri_reshape(graph, x, tri_shape_of(samples, elements / samples));
+    tri_value y =
+        tri_node_add(graph, &tri_op_dropout, (tri_value[]){x, tri_position(graph)}, 2, &attr, name);
+    return is_split ? tri_reshape(graph, y, shape) : y;
 }
 
 // If one axis of the shape is given as -1, computes its size, so that the shape has as many

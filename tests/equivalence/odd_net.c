@@ -1,6 +1,7 @@
 // A model as a shared object, for test_odd.py, which runs it on several ranks. It is easy to divide
 // wrongly into pipeline stages and shards: its first block and two others have no parameters;
-// values skip blocks; three blocks share a weight; one layer makes a single number.
+// values skip blocks; three blocks share a weight; one layer makes a single number; the rows of one
+// layer are parts of samples.
 #include <trireme/trireme.h>
 
 static void odd_net(tri_graph *g, const tri_batch *batch) {
@@ -15,6 +16,9 @@ static void odd_net(tri_graph *g, const tri_batch *batch) {
     tri_value second = tri_relu(g, tri_linear(g, "shared", tri_add(g, first, flat), size));
     tri_block(g, "add");
     tri_value sum = tri_add(g, second, first);
+    tri_shape samples = tri_value_shape(g, sum); // dropout of samples in several rows
+    sum = tri_dropout(g, "rows", tri_reshape(g, sum, tri_shape_of(samples.dims[0] * size, 1)), 0.1);
+    sum = tri_reshape(g, sum, samples);
     tri_block(g, "third");
     tri_value third = tri_linear(g, "shared", tri_relu(g, sum), size);
     tri_block(g, "narrow");

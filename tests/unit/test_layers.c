@@ -169,6 +169,24 @@ static void test_values_of_no_graph(void **state) {
     }
 }
 
+// Running statistics and the random numbers of dropout belong to samples. Their rows have to lie on
+// the first axis.
+static void test_first_axis(void **state) {
+    for (int i = 0; i < 2; i++) {
+        tri_graph *g = graph_of(true);
+        tri_value x = tri_input(g, "x", TRI_F32, tri_shape_of(6, 4));
+        tri_value rows = tri_reshape(g, x, tri_shape_of(i ? 3 : 12, -1));
+        if (i)
+            tri_dropout(g, "one", rows, 0.5);
+        else
+            tri_batch_norm(g, "one", rows, (tri_batch_norm_options){0});
+        const char *message;
+        assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
+        assert_non_null(strstr(message, i ? "dropout one: " : "batch_norm one: "));
+        tri_graph_destroy(g);
+    }
+}
+
 static void has_shape(const tri_graph *g, tri_value value, tri_shape wanted) {
     tri_shape shape = tri_value_shape(g, value);
     const char *message;
@@ -290,6 +308,7 @@ int main(void) {
                                        cmocka_unit_test(test_soft_labels),
                                        cmocka_unit_test(test_concat),
                                        cmocka_unit_test(test_values_of_no_graph),
-                                       cmocka_unit_test(test_accuracies)};
+                                       cmocka_unit_test(test_accuracies),
+                                       cmocka_unit_test(test_first_axis)};
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }
