@@ -271,6 +271,24 @@ static tri_status check_batch_norm(const tri_plan *plan, const tri_plan_request 
                     name);
 }
 
+// Sums of several pipeline stages, or of statistics that lie on one stage of each replica, are
+// rounded in another order than those of one rank.
+static tri_status check_stages(const tri_plan *plan) {
+    const char *statistic = find_statistic(plan->graph);
+    if (!plan->deterministic || plan->mesh.size[TRI_AXIS_PIPELINE] == 1) return TRI_OK;
+    if (statistic && plan->replicas > 1)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "trainer.deterministic with batch norm (%s) needs strategy.mesh.pipeline: "
+                        "1 on several replicas",
+                        statistic);
+    for (int u = 0; u < plan->flat.unit_count; u++)
+        if (plan->units[u].holder_count > 1)
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "trainer.deterministic needs strategy.mesh.pipeline: 1 with layers "
+                            "that share a parameter, as with model.tie_word_embeddings");
+    return TRI_OK;
+}
+
 tri_status tri_plan_describe(tri_plan *plan, const tri_plan_request *request) {
     const tri_flat *flat = &plan->flat;
     int pipeline = plan->mesh.size[TRI_AXIS_PIPELINE];
@@ -336,6 +354,7 @@ static tri_status make_plan(tri_plan *plan, const tri_device_description *device
                                                        .is_chunked = plan->deterministic,
                                                        .alignment = plan->device.alignment});
     TRI_TRY(tri_plan_describe(plan, request));
+    TRI_TRY(check_stages(plan));
     tri_plan_choose_optimizer_side(plan, request->options);
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++)
         if (request->step_samples[i] > 0)

@@ -66,6 +66,8 @@ ROWS = [(row[0], int(row[1]), row[2].split(), row[3].split()) for row in (
     ("cnn", 2, SAME + "trainer.accumulate_grad_batches=2", "trainer.deterministic batch.micro"),
     ("convnet", 2, SYNC + "batch.micro=4", "trainer.sync_batchnorm batch.micro"),
     ("convnet", 2, SYNC + SAME, "trainer.sync_batchnorm trainer.deterministic"),
+    ("convnet", 4, SAME + "batch.micro=4 strategy.mesh.pipeline=2",
+     "trainer.deterministic strategy.mesh.pipeline"),
     ("convnet", 4, PIPELINE, "strategy.mesh.pipeline 3"),
 )]
 # What only the size of the data decides, which `plan` does not read.
@@ -119,9 +121,22 @@ def check_rows(folder):
         assert said in (None, started), f"plan says {said}, train says {started}"
 
 
+def check_tied(folder):
+    """A parameter on two stages has a sum of its own order; without one, stages keep the bits."""
+    for tied, code in (("true", 2), ("false", 0)):
+        done = subprocess.run([TRIREME, "plan", "recipes/llama-tiny.yaml", *PIPELINE.split(),
+                               SAME.strip(), f"model.tie_word_embeddings={tied}", "--ranks", "2"],
+                              capture_output=True, text=True, timeout=SECONDS,
+                              check=False)
+        assert done.returncode == code, done
+        assert code == 0 or "model.tie_word_embeddings" in done.stderr, done.stderr
+    assert not os.listdir(folder)
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-strategies-") as folder:
         timed(check_rows, folder)
+        timed(check_tied, folder)
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ static void open_rig(rig *r, const cell *c, const tri_task *task, tri_comm *comm
         &(tri_engine_config){
             .plan = r->plan, .device = r->device, .world = comm, .optimizer = &r->optimizer},
         &r->engine));
-    tri_state_view_model(r->arena, r->engine, &r->model_view);
+    tri_state_view_model(r->arena, r->engine, false, &r->model_view);
     tri_state_view_optimizer(r->arena, r->engine, &r->optimizer_view);
 }
 
