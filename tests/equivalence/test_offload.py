@@ -5,6 +5,7 @@ a run falls by what the plan says. The file is gone afterwards, whatever happens
 
 usage: test_offload.py BUILD_FOLDER
 """
+import contextlib
 import glob
 import json
 import os
@@ -107,7 +108,10 @@ def check_file(folder):
     child = start(train("mnist-cnn", place, *MODELS["mnist-cnn"], "trainer.max_steps=100000",
                         "strategy.offload=optimizer", f"strategy.offload_path={store}"))
     wait_for(lambda: len(losses(place)) > 2, "a third step", child=child)
-    files = [os.readlink(path) for path in glob.glob(f"/proc/{child.pid}/fd/*")]
+    files = []
+    for path in glob.glob(f"/proc/{child.pid}/fd/*"):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            files.append(os.readlink(path))
     own = [path for path in files if path.startswith(os.path.join(store, "trireme-offload-0-"))]
     assert len(own) == 1 and own[0].endswith(" (deleted)"), files
     assert os.listdir(store) == []
