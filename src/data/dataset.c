@@ -429,6 +429,12 @@ tri_status tri_dataset_verify(const tri_dataset *dataset) {
 }
 
 int64_t tri_dataset_samples(const tri_dataset *dataset) { return dataset->samples; }
+
+int64_t tri_dataset_left_to_train(const tri_dataset *dataset) {
+    const tri_validation_split *split = dataset->validation_split;
+    return split ? split->total - split->validation_samples : 0;
+}
+
 // Where the fields follow from the options alone, no file can add one.
 bool tri_dataset_has_fixed_fields(const tri_dataset *dataset) {
     return dataset->kind->describe != NULL;

@@ -56,6 +56,9 @@ tri_status tri_data_describe(const tri_data_options *options, tri_data_field *fi
 const char *tri_dataset_shapes(const tri_dataset *dataset, tri_arena *arena);
 
 int64_t tri_dataset_samples(const tri_dataset *dataset);
+// How many samples data.val_fraction leaves to train on, of the files of this data set; 0: it does
+// not divide them.
+int64_t tri_dataset_left_to_train(const tri_dataset *dataset);
 int tri_dataset_field_count(const tri_dataset *dataset);
 const tri_data_field *tri_dataset_field(const tri_dataset *dataset, int index);
 // The type of a field's elements in the files.

@@ -141,6 +141,61 @@ static const tri_option_table *hugging_face_table(const tri_task *task) {
     return task == &tri_model_llama ? &model_llama_options : NULL;
 }
 
+// Keys that say what the training data are, and those that decide with them which samples
+// data.val_fraction holds back.
+static const char *const data_keys[] = {"data.name", "data.train", "data.dtype", "data.header"};
+static const char *const choice_keys[] = {"seed", "data.val_fraction", "data.limit",
+                                          "data.sequence", "data.samples"};
+
+static bool is_under(const char *key, const char *const *sections, int count) {
+    for (int i = 0; i < count; i++) {
+        size_t length = strlen(sections[i]);
+        if (!strncmp(key, sections[i], length) && (!key[length] || key[length] == '.')) return true;
+    }
+    return false;
+}
+
+static const char *joined(tri_arena *arena, const char *list, const char *word) {
+    return tri_arena_printf(arena, "%s%s%s", list, *list ? ", " : "", word);
+}
+
+// Whether data.path was another folder that is still there. One that is gone may have been moved.
+static bool is_other_folder(const char *before, const char *now) {
+    char a[PATH_MAX], b[PATH_MAX];
+    return before && now && realpath(before, a) && realpath(now, b) && strcmp(a, b) != 0;
+}
+
+// Warns if this session evaluates on samples that data.val_fraction holds back, and the checkpoint
+// may have been trained on some of them, because its run held back others.
+static void warn_of_held_back(const tri_session *s, const tri_recipe *other,
+                              const tri_checkpoint_info *info, tri_strings keys, const char *path) {
+    const tri_data_options *data = &s->recipe->data;
+    if (!s->val_data || s->val_source != TRI_VAL_SPLIT || data->val_fraction == 0) return;
+    const char *list = "";
+    bool other_data = is_other_folder(other->data.path, data->path);
+    if (other_data) list = "data.path";
+    for (int i = 0; i < keys.count; i++) {
+        bool is_data = is_under(keys.items[i], data_keys, TRI_OPTION_COUNT(data_keys));
+        other_data = other_data || is_data;
+        if (is_data || is_under(keys.items[i], choice_keys, TRI_OPTION_COUNT(choice_keys)))
+            list = joined(s->arena, list, keys.items[i]);
+    }
+    // A run that begins with weights of other data (init) has not seen these.
+    if (s->train_data && other_data) return;
+    int64_t before, now = tri_dataset_left_to_train(s->val_data);
+    if (*list)
+        list = tri_arena_printf(s->arena, "values of %s", list);
+    else if (tri_tree_to_int(tri_tree_get(info->training, "data_samples"), &before) &&
+             before != now)
+        list = tri_arena_printf(s->arena, "training data (%lld samples, not %lld)",
+                                (long long)before, (long long)now);
+    if (!*list) return;
+    tri_log(TRI_LOG_WARNING,
+            "%s was trained with other %s, which decide what data.val_fraction holds back: it may "
+            "have learned from samples that it is evaluated on here",
+            path, list);
+}
+
 // Warns of keys in which the recipe of a checkpoint differs. A recipe that cannot be read, because
 // another version of the program wrote it, is not compared: the weights are what was asked for.
 static void compare_recipe(const tri_session *s, const tri_task *own, const char *folder,
@@ -157,12 +212,13 @@ static void compare_recipe(const tri_session *s, const tri_task *own, const char
         const char *key = keys.items[i];
         bool is_model = !strncmp(key, "model.", 6) && strcmp(key, "model.name") != 0;
         if (!strcmp(key, "data.transform") || (is_model && !is_free(key + 6)))
-            list = tri_arena_printf(s->arena, "%s%s%s", list, *list ? ", " : "", key);
+            list = joined(s->arena, list, key);
     }
     if (*list)
         tri_log(TRI_LOG_WARNING,
                 "%s was trained with other values of %s than those of this recipe: is this meant?",
                 path, list);
+    warn_of_held_back(s, &other, &info, keys, path);
 }
 
 tri_status train_check_origin(const tri_session *session, const tri_task *own, const char *path) {

@@ -8,9 +8,10 @@
 #include "train/session.h"
 
 // Checks `path`, from which the session will load weights (tri_checkpoint_load_weights). Rank 0
-// warns of keys of model and data.transform in which the recipe of a checkpoint differs. `own` is
-// the task that the program brings, or NULL. TRI_BAD_INPUT: config.json has another value than the
-// recipe, or one that the model cannot have; the message names all such keys.
+// warns of keys of model and data.transform in which the recipe of a checkpoint differs, and of
+// what makes data.val_fraction hold back other samples. `own` is the task that the program brings,
+// or NULL. TRI_BAD_INPUT: config.json has another value than the recipe, or one that the model
+// cannot have; the message names all such keys.
 tri_status train_check_origin(const tri_session *session, const tri_task *own, const char *path);
 
 #endif

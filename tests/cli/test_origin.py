@@ -102,5 +102,44 @@ def check_recipe():
                 assert all(key in found[0] for key in keys), (command, found)
 
 
+def check_held_back():
+    """Other samples than the checkpoint's run held back may be among those it was trained on."""
+    with tempfile.TemporaryDirectory(prefix="trireme-origin-") as folder:
+        place, other = os.path.join(folder, "run"), os.path.join(folder, "other")
+        os.mkdir(other)
+        for name in ("a", "b", "other/a"):
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(bytes(range(256)) * 8)
+        words = [*LLAMA, f"data.path={folder}", "data.train=a", "data.sequence=32", "data.limit=48",
+                 "data.val_fraction=0.25", "trainer.max_steps=1"]
+        # Which keys differ, whether eval has to warn of them, and whether init has to.
+        cases = (([], "", False), (["seed=7"], "seed", True),
+                 (["data.val_fraction=0.5", "data.limit=40"], "data.val_fraction, data.limit",
+                  True),
+                 (["data.sequence=16"], "data.sequence", True),
+                 ([f"data.path={other}"], "data.path", False),
+                 (["data.train=b"], "data.train", False),
+                 (["data.val_fraction=0", "data.val=b", "seed=7"], "", False),
+                 (["data.test=b", "seed=7"], "", True))
+        run(train("llama-tiny", place, *words, "data.test=null"))
+        for more, keys, warns_init in cases:
+            evaluate = [TRIREME, "eval", "recipes/llama-tiny.yaml", *words, "data.test=null", *more,
+                        "--checkpoint", place]
+            begin = train("llama-tiny", os.path.join(folder, "new"), *words, "data.test=null",
+                          *more, f"init={place}", "trainer.fast_dev_run=1")
+            for command, warns in ((evaluate, bool(keys)), (begin, warns_init)):
+                found = warnings(command)
+                assert len(found) == warns, (command, found)
+                assert not found or f"of {keys}, " in found[0] or not keys, (command, found)
+        with open(os.path.join(folder, "a"), "ab") as file:
+            file.write(bytes(999))
+        grown = ["data.limit=0", "data.test=null"]
+        run(train("llama-tiny", f"{place}-all", *words, *grown))
+        with open(os.path.join(folder, "a"), "ab") as file:
+            file.write(bytes(99))
+        found = warnings([TRIREME, "eval", "--checkpoint", f"{place}-all"])
+        assert len(found) == 1 and "(71 samples, not 73)" in found[0], found
+
+
 if __name__ == "__main__":
-    sys.exit(1 if check_all((check_config, check_recipe)) else 0)
+    sys.exit(1 if check_all((check_config, check_recipe, check_held_back)) else 0)
