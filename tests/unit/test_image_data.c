@@ -76,7 +76,8 @@ static void test_folder_refuses(void **state) {
     refuse("name: imagefolder, train: empty", TRI_DATA_TRAIN, TRI_BAD_INPUT,
            "empty/a: has no images");
     refuse("name: imagefolder, train: train/a/z", TRI_DATA_TRAIN, TRI_BAD_INPUT, "has no folders");
-    refuse("name: imagefolder, train: train", TRI_DATA_TRAIN, TRI_BAD_INPUT, "differ in size");
+    refuse("name: imagefolder, train: train", TRI_DATA_TRAIN, TRI_BAD_INPUT, "may differ in size");
+    refuse("name: imagefolder, train: train", TRI_DATA_TRAIN, TRI_BAD_INPUT, "resize: [H, W]");
     refuse("name: imagefolder, train: train, transform: [resize: 2]", TRI_DATA_TRAIN, TRI_BAD_INPUT,
            "differ in size");
     refuse("name: imagefolder, train: train, transform: [center_crop: [1, 2, 3]]", TRI_DATA_TRAIN,

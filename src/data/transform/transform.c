@@ -172,8 +172,11 @@ tri_status tri_transforms_create(tri_arena *arena, const tri_tree *list, tri_dty
         transforms->items[transforms->count++] = *item;
     }
     if (transforms->shape.dims[1] == TRI_ANY_SIZE || transforms->shape.dims[2] == TRI_ANY_SIZE)
-        return TRI_FAIL(TRI_BAD_INPUT, "the images differ in size: let data.transform make them "
-                                       "equal, [{resize: 256}, {center_crop: 224}]");
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "images are decoded when they are read, and may differ in size: let "
+                        "data.transform give all of them one, such as [{resize: 256}, "
+                        "{center_crop: 224}], or [{resize: [H, W]}], which does not change images "
+                        "that have it");
     if (stored == TRI_U8) make_pixels(arena, transforms);
     *out = transforms;
     return TRI_OK;
