@@ -69,6 +69,7 @@ static void print_json(const char *split, const tri_data_report *r) {
     tri_tree_put(arena, map, "fields", fields);
     tri_tree_put_string(arena, map, "shapes", r->shapes);
     tri_tree_put(arena, map, "warnings", warnings);
+    if (r->not_used) tri_tree_put_string(arena, map, "not_used", r->not_used);
     tri_tree *damages = tri_tree_list(arena);
     for (const tri_data_damage *d = r->damages; d; d = d->next)
         tri_tree_append(arena, damages, damage_tree(arena, d));
@@ -129,6 +130,7 @@ static void print_text(const char *split, const tri_data_report *r) {
     }
     if (r->shapes[0]) printf("  data.shapes: %s\n", r->shapes);
     for (int i = 0; i < r->warning_count; i++) printf("  warning: %s\n", r->warnings[i]);
+    if (r->not_used) printf("  not used: %s\n", r->not_used);
     print_damages(r);
 }
 

@@ -209,6 +209,9 @@ static tri_status check_opened(const tri_dataset *dataset, damage_list *damages)
     int labels = tri_dataset_find(dataset, "labels");
     snprintf(damages->report->shapes, sizeof damages->report->shapes, "%s",
              tri_dataset_shapes(dataset, damages->arena));
+    bool is_usual;
+    const char *rest = tri_dataset_rest(dataset, &is_usual);
+    if (rest) damages->report->not_used = tri_arena_strdup(damages->arena, rest);
     TRI_TRY(tri_dataset_verify(dataset));
     reading buffers = {0};
     tri_status status = allocate(dataset, labels, &buffers);

@@ -52,6 +52,7 @@ typedef struct tri_data_report {
     int64_t histogram[TRI_CHECK_CLASSES];
     int warning_count;
     char warnings[TRI_CHECK_WARNINGS][512]; // likely mistakes, and what to do about them
+    const char *not_used; // what of the files no sample has (tri_dataset_rest); NULL: nothing
     // Number of samples that cannot be read. The other figures are those of the rest.
     int64_t damaged;
     int64_t left_out;               // how many of them a run leaves out (data.on_error: skip)

@@ -428,6 +428,11 @@ tri_status tri_dataset_verify(const tri_dataset *dataset) {
     return dataset->kind->verify ? dataset->kind->verify(dataset) : TRI_OK;
 }
 
+const char *tri_dataset_rest(const tri_dataset *dataset, bool *is_usual) {
+    *is_usual = dataset->rest_is_usual;
+    return dataset->rest;
+}
+
 int64_t tri_dataset_samples(const tri_dataset *dataset) { return dataset->samples; }
 
 int64_t tri_dataset_left_to_train(const tri_dataset *dataset) {

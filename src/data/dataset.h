@@ -85,6 +85,10 @@ int64_t tri_dataset_left_out(const tri_dataset *dataset);
 const tri_mix_options *tri_dataset_mix(const tri_dataset *dataset);
 // The seed with which the data set was opened.
 uint64_t tri_dataset_seed(const tri_dataset *dataset);
+// Describes what of the files no sample has, such as files of another type: "3 files, the first is
+// …". NULL: nothing. *is_usual: nobody needs to be warned of it, as of the end of a text that fills
+// no sample.
+const char *tri_dataset_rest(const tri_dataset *dataset, bool *is_usual);
 
 // True if images are stored as bytes and the model gets each byte scaled by a tri_pixel_scale,
 // which is then *out. In that case the device can do the scaling.

@@ -22,8 +22,17 @@ typedef struct folder_state {
     int class_count, class_capacity;
     const char **files; // by sample: the path below `root`, CLASS/…/NAME
     int file_count, file_capacity;
-    int32_t *labels; // by sample
+    int32_t *labels;         // by sample
+    int64_t other_count;     // files that are no images by their name, or images outside of classes
+    const char *first_other; // the first of them by name, below `root`
 } folder_state;
+
+#define IMAGE_NAMES ".jpg, .jpeg, .png, .webp, .bmp, .ppm, .pgm"
+
+static void count_other(folder_state *state, const char *name) {
+    if (state->other_count++ == 0 || strcmp(name, state->first_other) < 0)
+        state->first_other = name;
+}
 
 static int compare_names(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
@@ -68,6 +77,8 @@ static tri_status list_files(tri_arena *arena, folder_state *state, const char *
                               state->root, name, MOST_DEPTH);
         else if (is_image)
             TRI_PUSH(arena, state->files, state->file_count, state->file_capacity) = name;
+        else
+            count_other(state, name);
     }
     if (status == TRI_OK && errno != 0) status = tri_os_fail("read", path);
     closedir(folder);
@@ -86,6 +97,8 @@ static tri_status list_classes(tri_arena *arena, const char *root, folder_state 
         if (is_class)
             TRI_PUSH(arena, out->classes, out->class_count, out->class_capacity) =
                 tri_arena_strdup(arena, entry->d_name);
+        else if (tri_image_is_name(entry->d_name))
+            count_other(out, tri_arena_strdup(arena, entry->d_name));
     }
     int error = errno;
     closedir(folder);
@@ -127,9 +140,8 @@ static tri_status number_files(tri_dataset *dataset, folder_state *state,
                state->files[file][length] == '/')
             state->labels[file++] = (int32_t)(found - known->classes);
         if (file == first)
-            return TRI_FAIL(TRI_BAD_INPUT,
-                            "%s/%s: has no images (.jpg, .jpeg, .png, .webp, .bmp, .ppm, .pgm)",
-                            state->root, name);
+            return TRI_FAIL(TRI_BAD_INPUT, "%s/%s: has no images (" IMAGE_NAMES ")", state->root,
+                            name);
     }
     TRI_ASSERT(file == state->file_count);
     return TRI_OK;
@@ -171,6 +183,10 @@ static tri_status folder_open(tri_dataset *dataset) {
     }
     TRI_TRY(number_files(dataset, state, known));
     dataset->samples = state->file_count;
+    if (state->other_count > 0)
+        dataset->rest = tri_arena_printf(
+            dataset->arena, "%s, the first is %s/%s: images are %s in a class's folder",
+            tri_counted(state->other_count, "file"), state->root, state->first_other, IMAGE_NAMES);
     TRI_TRY(describe(dataset, state->root));
     dataset->fields[LABELS].classes = known->class_count;
     return TRI_OK;

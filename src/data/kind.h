@@ -89,6 +89,10 @@ struct tri_dataset {
     const tri_dataset *owner;
     int64_t samples;
     bool moves_padding; // tri_dataset_move_padding was called
+    // What of the files no sample has: see tri_dataset_rest. Set by `open` of the kind; NULL:
+    // nothing.
+    const char *rest;
+    bool rest_is_usual;
     // How many damaged samples were left out so far (data.on_error: skip).
     _Atomic int64_t *left_out;
     int field_count;

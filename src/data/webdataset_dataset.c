@@ -4,6 +4,7 @@
 // number; other fields are not read. (https://github.com/webdataset/webdataset, "The WebDataset
 // Format")
 #include "base/os.h"
+#include "base/quantity.h"
 #include "data/files.h"
 #include "data/image_worker.h"
 #include "format/tar.h"
@@ -35,6 +36,8 @@ typedef struct web_state {
     int sample_count, sample_capacity;
     bool has_labels;
     int64_t classes;
+    int64_t other_count; // files of archives that belong to no sample
+    const char *first_other;
 } web_state;
 
 static tri_status find_archives(tri_dataset *dataset) {
@@ -47,7 +50,8 @@ static tri_status find_archives(tri_dataset *dataset) {
     return TRI_OK;
 }
 
-// Splits a member's name into key and field. False: it has no dot, so it belongs to no sample.
+// Splits a member's name into key and field. False: it has no dot, or begins with one, so it
+// belongs to no sample.
 static bool split_name(const char *name, size_t *key_length, const char **field) {
     const char *slash = strrchr(name, '/'), *dot = strchr(slash ? slash + 1 : name, '.');
     if (!dot || dot == (slash ? slash + 1 : name)) return false;
@@ -77,12 +81,26 @@ typedef struct listing {
     const char *key; // NULL: none yet
     sample current;
     bool has_image, has_label;
+    int64_t file_count; // of `key`
+    char first_file[PATH_MAX];
 } listing;
+
+static void count_others(listing *l, int64_t count, const char *first) {
+    web_state *state = l->state;
+    if (state->other_count == 0)
+        state->first_other =
+            tri_arena_printf(l->dataset->arena, "%s: %s", state->archives[l->archive].path, first);
+    state->other_count += count;
+}
 
 static tri_status end_sample(listing *l) {
     web_state *state = l->state;
     const char *path = state->archives[l->archive].path;
-    if (!l->key || (!l->has_image && !l->has_label)) return TRI_OK;
+    if (!l->key) return TRI_OK;
+    if (!l->has_image && !l->has_label) {
+        count_others(l, l->file_count, l->first_file);
+        return TRI_OK;
+    }
     if (!l->has_image)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: sample '%s' has no image (jpg, jpeg, png or webp)",
                         path, l->key);
@@ -111,13 +129,20 @@ static tri_status visit(void *context, const tri_tar_member *member, const char 
     listing *l = context;
     size_t length;
     const char *field;
-    if (!split_name(member->name, &length, &field)) return TRI_OK;
+    if (!split_name(member->name, &length, &field)) {
+        const char *slash = strrchr(member->name, '/');
+        if ((slash ? slash[1] : *member->name) != '.') count_others(l, 1, member->name);
+        return TRI_OK;
+    }
     if (!l->key || strlen(l->key) != length || strncmp(l->key, member->name, length) != 0) {
         TRI_TRY(end_sample(l));
         l->key = tri_arena_printf(l->dataset->arena, "%.*s", (int)length, member->name);
         l->current = (sample){.archive = l->archive, .label = NO_LABEL};
         l->has_image = l->has_label = false;
+        l->file_count = 0;
+        snprintf(l->first_file, sizeof l->first_file, "%s", member->name);
     }
+    l->file_count++;
     bool *has = is_image_field(field) ? &l->has_image : text ? &l->has_label : NULL;
     if (!has) return TRI_OK;
     if (*has)
@@ -154,6 +179,12 @@ static tri_status web_open(tri_dataset *dataset) {
         return TRI_FAIL(TRI_BAD_INPUT, "%s: has no samples: NAME.jpg with NAME.cls",
                         state->archives[0].path);
     dataset->samples = state->sample_count;
+    if (state->other_count > 0)
+        dataset->rest = tri_arena_printf(
+            dataset->arena,
+            "%s, the first is %s: a sample is NAME.jpg, .jpeg, .png or .webp, with NAME.cls, and "
+            "NAME ends at its first dot",
+            tri_counted(state->other_count, "file"), state->first_other);
     TRI_TRY(add_fields(dataset, state->archives[0].path, state->has_labels));
     if (state->has_labels) dataset->fields[LABELS].classes = state->classes;
     return TRI_OK;

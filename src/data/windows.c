@@ -32,6 +32,11 @@ tri_status tri_windows_open(tri_dataset *dataset, const char *source, tri_tokens
     if (dataset->samples == 0)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: has %s, less than one sample of data.sequence = %lld",
                         source, tri_counted(tokens->count, "token"), (long long)sequence);
+    int64_t rest = tokens->count % sequence;
+    dataset->rest_is_usual = true;
+    if (rest > 0)
+        dataset->rest = tri_arena_printf(dataset->arena, "%s at the end, which fill no sample",
+                                         tri_counted(rest, "token"));
     tri_shape shape = tri_shape_of(sequence);
     TRI_TRY(tri_dataset_add(dataset, source, "input_ids", tokens->dtype, &shape));
     return count_tokens(dataset, source, tokens);

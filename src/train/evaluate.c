@@ -305,7 +305,10 @@ tri_status tri_evaluate(const tri_eval_request *request, tri_train_result *out) 
                                                     .evaluate = true},
                              &s));
     tri_status status = evaluate(s, request, out);
-    if (status == TRI_OK && s->identity.rank == 0) tri_recipe_log_notes(s->recipe);
+    if (status == TRI_OK && s->identity.rank == 0) {
+        tri_recipe_log_notes(s->recipe);
+        tri_session_warn(s);
+    }
     status = tri_session_tell(s, status);
     tri_session_close(s);
     return status;

@@ -143,6 +143,45 @@ def check_links_are_not_followed():
     expect_greys(dump_greys("data.train=link.tar", count=1), [3])
 
 
+def not_used(*words, recipe=RECIPE):
+    """What `data check` and a run say of what no sample has, by split."""
+    words = [recipe, f"data.path={folder}", *words]
+    done = run([TRIREME, "data", "check", *words, "--json"])
+    reports = [json.loads(line) for line in done.stdout.splitlines()]
+    done = run([TRIREME, "train", *words, "batch.global=1", "trainer.fast_dev_run=1",
+                "log.summary=false"])
+    warned = [line for line in done.stderr.splitlines() if "not used" in line]
+    return {r["split"]: r["not_used"] for r in reports if "not_used" in r}, warned
+
+
+def check_not_used():
+    """Files that no sample has are counted, and the first is named; a text's end is counted."""
+    resize = "data.transform=[{resize: [28, 28]}, {grayscale: 1}]"
+    write_tar("some.tar", [*sample("a", 1), ("img.0000.png", grey(1)), ("img.0000.cls", b"1"),
+                           ("img.0001.png", grey(2)), ("._a.png", b"x"), *sample("z", 2),
+                           ("README", b"x")])
+    write_tar("all.tar", sample("a", 1))
+    found, warned = not_used("data.name=webdataset", "data.train=some.tar", "data.test=all.tar",
+                             resize)
+    assert list(found) == ["train"] and found["train"].startswith("4 files, "), found
+    assert "some.tar: img.0000.png: " in found["train"], found
+    assert len(warned) == 1 and "training samples: 4 files, " in warned[0], warned
+    for name in ("few/a/1.pgm", "few/b/2.pgm", "few/b/x.tif", "few/b/y/z.gif", "few/.z",
+                 "few/x.txt", "few/y.png", "whole/a/1.pgm"):
+        os.makedirs(os.path.dirname(path(name)), exist_ok=True)
+        with open(path(name), "wb") as file:
+            file.write(grey(3))
+    found, warned = not_used("data.name=imagefolder", "data.train=few", "data.test=whole", resize)
+    assert list(found) == ["train"] and found["train"].startswith("3 files, "), found
+    assert "few/b/x.tif: " in found["train"] and len(warned) == 1, (found, warned)
+    for size, rest in ((100, {"train": "4 tokens"}), (96, {})):
+        with open(path("text"), "wb") as file:
+            file.write(b"a" * size)
+        found, warned = not_used("data.name=tokens", "data.train=text", "data.test=null",
+                                 "data.sequence=32", recipe="recipes/llama-tiny.yaml")
+        assert {split: text[:8] for split, text in found.items()} == rest and not warned, found
+
+
 def check_hdf5():
     expected = [i * 7 % 256 for i in range(6 * 2 * 4 * 3)]
     for name in ("plain", "chunks", "swapped"):
@@ -218,7 +257,7 @@ def check_lmdb_refuses():
 def main():
     global folder
     with tempfile.TemporaryDirectory(prefix="trireme-kinds-") as folder:
-        failed = check_all((check_webdataset, check_found_beside_the_recipe,
+        failed = check_all((check_webdataset, check_not_used, check_found_beside_the_recipe,
                             check_webdataset_refuses,
                             check_links_are_not_followed, check_hdf5, check_hdf5_refuses,
                             check_lmdb, check_lmdb_refuses))
