@@ -2,6 +2,8 @@
 #include "cli/plan_view.h"
 
 #include "base/limits.h"
+#include "data/split.h"
+#include "recipe/steps.h"
 
 #include <string.h>
 
@@ -12,15 +14,15 @@ static int64_t training_samples(const plan_view *v) {
     int64_t samples = v->samples;
     if (samples == 0 && !strcmp(d->name, "synthetic")) samples = d->samples;
     if (samples > 0 && d->limit > 0 && d->limit < samples) samples = d->limit;
-    return samples - (int64_t)(d->val_fraction * (double)samples);
+    if (samples == 0 || d->val_fraction == 0) return samples;
+    uint64_t seed = (uint64_t)v->recipe->seed;
+    return samples - tri_validation_split_make(seed, samples, d->val_fraction).validation_samples;
 }
 
 static int64_t steps_of_epoch(const plan_view *v, int64_t samples) {
-    const tri_amount *limit = &v->recipe->trainer.limit_train_batches;
     int64_t global = v->request.step_samples[TRI_STEP_FULL];
     int64_t steps = samples / global + (samples % global && !v->recipe->data.drop_last);
-    double most = limit->is_fraction ? limit->value * (double)steps : limit->value;
-    return most < (double)steps ? (most < 1 ? 1 : (int64_t)most) : steps;
+    return tri_steps_of_epoch(&v->recipe->trainer, steps);
 }
 
 static void size_checkpoint(const plan_view *v, plan_run *run) {
@@ -42,6 +44,7 @@ static int64_t most_checkpoints(const plan_view *v, const plan_run *run) {
     const tri_checkpoint_options *c = &v->recipe->checkpoint;
     int64_t most = c->save_top_k < 0 ? -1 : c->save_top_k + 1 + TRI_CHECKPOINT_SPARES + 1;
     int64_t saved = 0;
+    if (v->recipe->trainer.fast_dev_run > 0) return 0;
     if (run->steps < 0 || run->steps_per_epoch <= 0) return most;
     if (c->every_n_steps > 0) saved += run->steps / c->every_n_steps;
     if (c->every_n_epochs > 0) saved += run->steps / run->steps_per_epoch / c->every_n_epochs;
@@ -50,14 +53,9 @@ static int64_t most_checkpoints(const plan_view *v, const plan_run *run) {
 }
 
 plan_run plan_whole_run(const plan_view *v) {
-    const tri_trainer_options *t = &v->recipe->trainer;
-    plan_run run = {.samples = training_samples(v), .steps = -1};
+    plan_run run = {.samples = training_samples(v)};
     if (run.samples > 0) run.steps_per_epoch = steps_of_epoch(v, run.samples);
-    if (t->max_steps >= 0) run.steps = t->max_steps;
-    if (t->max_epochs >= 0 && run.steps_per_epoch > 0) {
-        int64_t by_epochs = t->max_epochs * run.steps_per_epoch;
-        if (run.steps < 0 || by_epochs < run.steps) run.steps = by_epochs;
-    }
+    run.steps = tri_steps_of_run(&v->recipe->trainer, run.steps_per_epoch, 0);
     run.hours = run.steps >= 0 ? (double)run.steps * v->estimate.step_s / 3600 : -1;
     size_checkpoint(v, &run);
     run.checkpoints = most_checkpoints(v, &run);

@@ -1,29 +1,8 @@
-// How many steps a run has, and the warnings before its first step about settings that do not fit
-// this length.
-#include "base/limits.h"
+// Warns before a run's first step of settings that do not fit its length.
 #include "base/log.h"
 #include "base/quantity.h"
+#include "recipe/steps.h"
 #include "train/loop.h"
-
-// Steps that trainer.max_epochs allows: at most TRI_MAX_STEPS, which no run reaches; -1: any
-// number.
-static int64_t epoch_steps(const train_loop *loop) {
-    int64_t epochs = loop->recipe->trainer.max_epochs, steps;
-    if (epochs < 0) return -1;
-    if (__builtin_mul_overflow(epochs, loop->steps_per_epoch, &steps) || steps > TRI_MAX_STEPS)
-        return TRI_MAX_STEPS;
-    steps += loop->extra_steps;
-    return steps > 0 ? steps : 0;
-}
-
-int64_t train_total_steps(const train_loop *loop) {
-    const tri_trainer_options *t = &loop->recipe->trainer;
-    int64_t last = t->max_steps >= 0 ? t->max_steps : -1;
-    int64_t by_epochs = epoch_steps(loop);
-    if (by_epochs >= 0 && (last < 0 || by_epochs < last)) last = by_epochs;
-    if (t->fast_dev_run > 0 && (last < 0 || t->fast_dev_run < last)) last = t->fast_dev_run;
-    return last;
-}
 
 static void warn_endless_warmup(const train_loop *loop) {
     int64_t length = tri_rate_endless_warmup(&loop->rate), total = loop->rate.total_updates;
@@ -39,7 +18,7 @@ static void warn_endless_warmup(const train_loop *loop) {
 // Warns if the default of trainer.max_epochs ends the run before the max_steps that the user wants.
 static void warn_default_epochs(const train_loop *loop) {
     const tri_trainer_options *t = &loop->recipe->trainer;
-    int64_t steps = epoch_steps(loop);
+    int64_t steps = tri_steps_of_epochs(t, loop->steps_per_epoch, loop->extra_steps);
     if (!loop->recipe->has_default_epochs || steps < 0 || t->max_steps <= steps || !loop->saves)
         return;
     tri_log(TRI_LOG_WARNING,

@@ -120,8 +120,6 @@ bool train_evaluation_is_due(const train_loop *loop, int64_t ahead);
 // one whose results were read last.
 bool train_checkpoint_is_due(const train_loop *loop, int64_t ahead);
 
-// Defined in length.c. The step at which the run ends; -1: not known.
-int64_t train_total_steps(const train_loop *loop);
 // Defined in length.c. Warns of settings that do not fit the run's length.
 void train_warn_of_length(const train_loop *loop);
 

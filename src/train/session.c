@@ -10,6 +10,7 @@
 #include "nn/models/models.h"
 #include "plan/fit.h"
 #include "recipe/batch.h"
+#include "recipe/steps.h"
 #include "train/compare.h"
 #include "train/fields.h"
 #include "train/tell.h"
@@ -525,13 +526,7 @@ void tri_session_close(tri_session *session) {
 }
 
 int64_t tri_session_steps_per_epoch(const tri_session *session) {
-    const tri_trainer_options *t = &session->recipe->trainer;
-    int64_t steps = session->train_sampler.steps;
-    tri_amount limit = t->overfit_batches.value > 0 ? t->overfit_batches : t->limit_train_batches;
-    int64_t most = tri_amount_of(limit, steps);
-    if (t->fast_dev_run > 0 && t->fast_dev_run < most) most = t->fast_dev_run;
-    if (most < 1) most = 1;
-    return most < steps ? most : steps;
+    return tri_steps_of_epoch(&session->recipe->trainer, session->train_sampler.steps);
 }
 
 static tri_status alloc_host(void *context, size_t size_bytes, void **out) {

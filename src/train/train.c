@@ -13,6 +13,7 @@
 #include "base/variable.h"
 #include "plan/estimate.h"
 #include "recipe/idle.h"
+#include "recipe/steps.h"
 #include "train/loop.h"
 #include "train/signals.h"
 #include "train/tell.h"
@@ -474,7 +475,8 @@ static void fill_rates(const train_loop *loop, tri_train_result *out) {
 }
 
 static tri_status settle_length(train_loop *loop) {
-    loop->last_step = train_total_steps(loop);
+    loop->last_step =
+        tri_steps_of_run(&loop->recipe->trainer, loop->steps_per_epoch, loop->extra_steps);
     loop->rate = (tri_rate){.schedule = &loop->recipe->schedule,
                             .lr = loop->recipe->optimizer.lr,
                             .steps_per_epoch = loop->steps_per_epoch,

@@ -11,7 +11,7 @@ import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import SYNTHETIC, TRIREME, check_all, entries, last, run  # noqa: E402
+from runs import SYNTHETIC, TRIREME, check_all, last, run  # noqa: E402
 
 SMALL = [*SYNTHETIC, "data.test_samples=8", "batch.global=16"]
 
@@ -28,15 +28,19 @@ def check_length():
             (["data.samples=100", "trainer.max_epochs=3", "trainer.max_steps=5"], 5, 7),
             (["data.samples=100", "data.limit=40", "trainer.max_epochs=2"], 6, 3),
             (["data.samples=100", "trainer.max_epochs=2",
-              "trainer.limit_train_batches=0.5"], 6, 3)):
+              "trainer.limit_train_batches=0.5"], 6, 3),
+            (["data.samples=100", "trainer.max_epochs=2", "trainer.overfit_batches=2"], 4, 2),
+            (["data.samples=66", "trainer.max_epochs=2", "data.val_fraction=0.029"], 8, 4),
+            (["data.samples=100", "trainer.fast_dev_run=3"], 3, 3)):
         found = json.loads(plan(*SMALL, *words, "--json"))
         length = found["run"]
         assert (length["steps"], length["steps_per_epoch"]) == (steps, each), (words, length)
         assert math.isclose(length["epochs"], steps / each)
         assert math.isclose(length["hours"], steps * found["estimate"]["step_s"] / 3600)
         with tempfile.TemporaryDirectory(prefix="trireme-plan-run-") as folder:
-            run([TRIREME, "train", "recipes/mlp-jax.yaml", "--run-dir", folder, *SMALL, *words])
-            assert entries(folder, "end")[-1]["steps"] == steps, words
+            done = run([TRIREME, "train", "recipes/mlp-jax.yaml", "--run-dir", folder, *SMALL,
+                        *words, "--json"])
+            assert json.loads(done.stdout)["steps"] == steps, words
 
 
 def check_unknown():
