@@ -236,8 +236,6 @@ typedef struct tri_graph_options {
     // TRI_F64, in which tests compute on the reference device `ref`.
     tri_dtype dtype;
     tri_precision precision; // only if dtype is TRI_F32
-    double dropout;          // with has_dropout: replaces the rate of every dropout layer
-    bool has_dropout;
     bool direct_convolution; // true: convolutions are computed without Winograd's algorithm
     bool tf32;          // true: products and convolutions of F32 may round their inputs to TF32
     bool deterministic; // true: every kernel has to give the same bits in every run

@@ -267,7 +267,7 @@ tri_value tri_tanh(tri_graph *graph, tri_value x) {
 }
 
 tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p) {
-    if (graph->options.has_dropout) p = graph->options.dropout;
+    p = tri_model_float(graph, "dropout", p); // one rate for all layers, if the recipe has it
     if (p < 0 || p >= 1)
         tri_graph_fail(graph, "dropout %s: the rate must lie in [0, 1), not %g", name, p);
     if (!tri_layer_begin(graph, name) || !graph->options.training || p == 0) return x;

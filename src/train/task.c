@@ -4,6 +4,7 @@
 #include "train/task.h"
 
 #include "base/limits.h"
+#include "base/log.h"
 #include "nn/models/models.h"
 #include "train/object.h"
 
@@ -68,6 +69,8 @@ tri_status tri_task_find(const tri_recipe *recipe, const tri_task *own, const tr
                     list);
 }
 
+static const char DROPOUT[] = "dropout"; // the option that tri_dropout asks for
+
 static bool was_asked(const tri_task_options *options, const char *key) {
     for (int i = 0; i < options->asked_count; i++)
         if (!strcmp(options->asked[i], key)) return true;
@@ -108,22 +111,25 @@ tri_status tri_task_graph_options(tri_arena *arena, const tri_recipe *recipe,
         .model_option = find_option,
         .model_context = context,
     };
+    const tri_tree *dropout = tri_tree_get(map, DROPOUT);
     double rate;
-    const tri_tree *dropout = tri_tree_get(map, "dropout");
-    // Every model has the option dropout, so it counts as asked for.
-    bool is_number = find_option(context, "dropout", &rate);
-    if (!dropout) return TRI_OK;
-    if (!is_number || rate < 0 || rate >= 1)
+    if (dropout && !(tri_tree_to_double(dropout, &rate) && rate >= 0 && rate < 1))
         return tri_tree_fail(dropout, "model.dropout must be a number in [0, 1)");
-    out->has_dropout = true;
-    out->dropout = rate;
     return TRI_OK;
+}
+
+void tri_task_warn_idle(const tri_task_options *context, const char *model) {
+    double rate;
+    if (tri_tree_to_double(tri_tree_get(context->map, DROPOUT), &rate) && rate > 0 &&
+        !was_asked(context, DROPOUT))
+        tri_log(TRI_LOG_WARNING, "model.dropout has no effect: %s has no dropout layer", model);
 }
 
 tri_status tri_task_check_options(const tri_task_options *context, const char *model) {
     for (int i = 0; context->map && i < context->map->count; i++) {
         const tri_tree *entry = context->map->items[i];
-        if (context->taken[i]) continue;
+        // Every model accepts a rate of dropout; one without such layers does not ask for it.
+        if (context->taken[i] || !strcmp(entry->key, DROPOUT)) continue;
         if (was_asked(context, entry->key))
             return tri_tree_fail(entry, "model.%s has to be a number, true or false", entry->key);
         const char *near = tri_option_nearest(entry->key, context->asked, context->asked_count),

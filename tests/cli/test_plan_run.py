@@ -75,5 +75,17 @@ def check_disk():
             assert len(kept) + 1 <= length["checkpoints"] == top + 3, (kept, length)
 
 
+def check_dropout():
+    """A rate of dropout has an effect only in a model with such layers."""
+    for model, rate, warns in (("mlp-jax", 0.5, True), ("mlp-jax", 0, False),
+                               ("mnist-convnet", 0.5, True), ("mnist-cnn", 0.5, False)):
+        words = [f"recipes/{model}.yaml", *SMALL, "data.samples=16", f"model.dropout={rate}"]
+        for command in (["plan"], ["train", "trainer.fast_dev_run=1"]):
+            done = run([TRIREME, command[0], *words, *command[1:]])
+            found = [line for line in done.stderr.splitlines() if "model.dropout" in line]
+            assert len(found) == warns, (words, command, done.stderr)
+            assert not found or model in found[0], found
+
+
 if __name__ == "__main__":
-    sys.exit(1 if check_all([check_length, check_unknown, check_disk]) else 0)
+    sys.exit(1 if check_all([check_length, check_unknown, check_disk, check_dropout]) else 0)

@@ -128,6 +128,7 @@ static bool model_option(void *context, const char *key, double *out) {
                    {"num_key_value_heads", test->keys},
                    {"rope_theta", 100},
                    {"attention_bias", test->keys == HEADS},
+                   {"dropout", 0.25},
                    {"tie_word_embeddings", test->tied}};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         if (strcmp(options[i].key, key) != 0) continue;
@@ -148,8 +149,6 @@ static tri_graph *build(const test_case *test, bool training) {
     tri_graph_options options = {.seed = 7,
                                  .training = training,
                                  .dtype = TRI_F64,
-                                 .has_dropout = true,
-                                 .dropout = 0.25,
                                  .model_option = model_option,
                                  .model_context = (void *)test};
     tri_graph *g = tri_graph_create(NULL, &options);

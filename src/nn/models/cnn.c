@@ -57,7 +57,6 @@ typedef struct denoise_options {
 
 static const tri_option denoise_rows[] = {
     TRI_OPTION_INT(denoise_options, hidden, "64", 1, 65536, "channels of the hidden layers"),
-    MODEL_DROPOUT,
 };
 
 const tri_option_table model_denoise_cnn_options = TRI_OPTION_TABLE(

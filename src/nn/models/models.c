@@ -26,22 +26,15 @@ const tri_task *tri_model_find(const char *name) {
 
 bool tri_model_is_causal(const tri_task *task) { return task == &tri_model_llama; }
 
-// The options of a model whose only option is dropout. The graph reads that option itself, so this
-// struct needs no member; it has one because C has no empty structs.
-typedef struct no_options {
-    char none;
-} no_options;
-static const tri_option dropout_rows[] = {MODEL_DROPOUT};
-static const tri_option_table autoencoder_options = TRI_OPTION_TABLE(
-    "autoencoder", no_options, dropout_rows, "784-64-3-64-784, the image as its own target");
+static const tri_option_table autoencoder_options = {
+    .section = "autoencoder", .help = "784-64-3-64-784, the image as its own target"};
 
-static const tri_option classes_rows[] = {
-    TRI_OPTION_INT(model_classes_options, num_classes, "10", 1, TRI_MAX_CLASSES,
-                   "outputs of the last layer: labels are below it"),
-    MODEL_DROPOUT,
-};
+#define CLASSES                                                                                    \
+    TRI_OPTION_INT(model_classes_options, num_classes, "10", 1, TRI_MAX_CLASSES,                   \
+                   "outputs of the last layer: labels are below it")
+static const tri_option classes_rows[] = {CLASSES}, cnn_rows[] = {CLASSES, MODEL_DROPOUT};
 const tri_option_table model_mnist_cnn_options = TRI_OPTION_TABLE(
-    "mnist-cnn", model_classes_options, classes_rows, "two convolutions, two linear layers");
+    "mnist-cnn", model_classes_options, cnn_rows, "two convolutions, two linear layers");
 const tri_option_table model_mnist_convnet_options =
     TRI_OPTION_TABLE("mnist-convnet", model_classes_options, classes_rows,
                      "two convolutions with batch norm, a linear layer");

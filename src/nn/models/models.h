@@ -41,8 +41,8 @@ tri_value model_labels(const tri_batch *batch);
 // rows that have no member in that struct, such as MODEL_DROPOUT.
 void model_read_options(tri_graph *graph, const tri_option_table *table, void *out);
 
-// The row `dropout`, which every model's table has. It has no member in the options struct, because
-// the graph itself reads it for each dropout layer.
+// The row `dropout` of models that have dropout layers. It has no member in the options struct,
+// because tri_dropout itself reads it for each layer.
 #define MODEL_DROPOUT                                                                              \
     {                                                                                              \
         .key = "dropout", .type = TRI_OPTION_IS_FLOAT, .offset = SIZE_MAX, .max = 1,               \
