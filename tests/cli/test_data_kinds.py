@@ -193,6 +193,17 @@ def check_hdf5():
         assert tensors["labels"] == ([6], [0, 1, 2, 3, 0, 1]), name
 
 
+def check_hdf5_names():
+    """Numbers with names are the numbers; only h5py's FALSE and TRUE are a bool."""
+    file = f"{os.path.abspath(GOLDENS)}/names.h5"
+    for name, expected in (("i1", [0, 1, 2, 3, 0, 1]), ("i2", [0, 1, 2, 3, 0, 1]),
+                           ("u1", [0, 1, 2, 3, 0, 1]), ("two", [0, 0, 1, 1, 0, 0]),
+                           ("bool", [0, 0, 1, 1, 0, 0])):
+        tensors = dump("data.name=hdf5", f"data.train={file}", f"data.fields={{labels: {name}}}",
+                       count=6)
+        assert tensors["labels"] == ([6], expected), (name, tensors)
+
+
 def check_hdf5_refuses():
     shutil.copy(f"{GOLDENS}/chunks.h5", path("c.h5"))
     words = ("data.name=hdf5", "data.train=c.h5")
@@ -259,8 +270,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="trireme-kinds-") as folder:
         failed = check_all((check_webdataset, check_not_used, check_found_beside_the_recipe,
                             check_webdataset_refuses,
-                            check_links_are_not_followed, check_hdf5, check_hdf5_refuses,
-                            check_lmdb, check_lmdb_refuses))
+                            check_links_are_not_followed, check_hdf5, check_hdf5_names,
+                            check_hdf5_refuses, check_lmdb, check_lmdb_refuses))
     return 1 if failed else 0
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes small HDF5 files for cli/test_data_kinds to tests/support/goldens: the same arrays in one
-piece, in compressed chunks, and with the bytes of each number in the other order.
+piece, in compressed chunks, and with the bytes of each number in the other order; and labels whose
+numbers have names.
 
 usage: tests/support/make_hdf5_goldens.py    (needs python3-h5py)
 """
@@ -19,3 +20,11 @@ for name, label_type, how in [("plain", "<i8", {}), ("chunks", "<i4", {"compress
         file.create_dataset("images", data=images, **how)
         file.create_dataset("group/y", data=labels.astype(label_type), **how)
         file.create_dataset("words", data=np.array([b"a"] * 6))
+
+names = {"CAT": 0, "DOG": 1, "BIRD": 2, "FISH": 3}
+with h5py.File(os.path.join(FOLDER, "names.h5"), "w") as file:
+    for name, label_type in (("i1", "i1"), ("i2", ">i2"), ("u1", "u1")):
+        file.create_dataset(name, data=labels, dtype=h5py.enum_dtype(names, label_type))
+    file.create_dataset("two", data=labels // 2,
+                        dtype=h5py.enum_dtype({"NO": 0, "YES": 1}, "i1"))
+    file.create_dataset("bool", data=labels > 1)

@@ -30,10 +30,27 @@ static tri_status refuse(char *why, const char *text) {
     return TRI_BAD_INPUT;
 }
 
+// Whether the type is the one in which h5py stores NumPy's bool.
+static bool is_bool(hid_t type) {
+    int8_t no = -1, yes = -1;
+    return H5Tget_size(type) == 1 && H5Tget_nmembers(type) == 2 &&
+           H5Tenum_valueof(type, "FALSE", &no) >= 0 && H5Tenum_valueof(type, "TRUE", &yes) >= 0 &&
+           no == 0 && yes == 1;
+}
+
 // The type as elements are read into memory: whole numbers and floats, whatever the order of their
-// bytes in the file. H5I_INVALID_HID: others.
+// bytes in the file; names of numbers as the numbers. H5I_INVALID_HID: others.
 static hid_t memory_type(hid_t type, tri_dtype *dtype) {
     H5T_class_t class = H5Tget_class(type);
+    if (class == H5T_ENUM && is_bool(type)) {
+        *dtype = TRI_BOOL;
+        return H5Tcopy(type);
+    }
+    if (class == H5T_ENUM) {
+        hid_t base = H5Tget_super(type), read_as = memory_type(base, dtype);
+        H5Tclose(base);
+        return read_as;
+    }
     size_t bytes = H5Tget_size(type);
     bool is_signed = class == H5T_INTEGER && H5Tget_sign(type) == H5T_SGN_2;
     const struct {
@@ -54,13 +71,12 @@ static hid_t memory_type(hid_t type, tri_dtype *dtype) {
         {H5T_INTEGER, 2, true, H5T_NATIVE_INT16, TRI_I16},
         {H5T_INTEGER, 4, true, H5T_NATIVE_INT32, TRI_I32},
         {H5T_INTEGER, 8, true, H5T_NATIVE_INT64, TRI_I64},
-        {H5T_ENUM, 1, false, H5T_NATIVE_INT8, TRI_BOOL}, // how h5py stores NumPy's bool
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].class != class || rows[i].bytes != bytes || rows[i].is_signed != is_signed)
             continue;
         *dtype = rows[i].dtype;
-        return class == H5T_ENUM ? H5Tcopy(type) : H5Tcopy(rows[i].type);
+        return H5Tcopy(rows[i].type);
     }
     return H5I_INVALID_HID;
 }
