@@ -212,8 +212,11 @@ static tri_status bad_flag(char **argv, int code) {
     const char *given = argv[optind - 1];
     if (code == ':')
         return TRI_FAIL(TRI_BAD_INPUT, "%.80s needs a value; see trireme run --help", given);
-    if (optopt && isprint(optopt) && strncmp(given, "--", 2) != 0)
-        return TRI_FAIL(TRI_BAD_INPUT, "trireme run has no flag -%c; see --help", optopt);
+    // In a word of several letters, such as -np, optind does not point behind it yet. Of a long
+    // flag, optopt is 0 or no letter.
+    if (optopt > 0 && optopt < 256 && isprint(optopt))
+        return TRI_FAIL(TRI_BAD_INPUT, "trireme run has no flag -%c%s; see --help", optopt,
+                        optopt == 'n' ? ": --nproc-per-node N starts N ranks" : "");
     return TRI_FAIL(TRI_BAD_INPUT,
                     "trireme run has no flag %.80s (or several begin with it); see --help", given);
 }

@@ -117,11 +117,21 @@ def check_lone_rank(_):
     assert f"rank 1 (host {HOST}): /nowhere" in ended[1][1], ended
 
 
+def check_flags(_):
+    """A flag that `run` does not have is named, also within a word of several letters."""
+    for words, parts in ((["--standalone", "-np", "2"], (" -n:", "--nproc-per-node")),
+                         (["--standalone", "-n", "2"], (" -n:", "--nproc-per-node")),
+                         (["-Q"], (" -Q;",)), (["--bogus"], (" --bogus ",))):
+        done = run([TRIREME, "run", *words, "true"], 2)
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+        assert all(part in done.stderr for part in parts), done.stderr
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-refusals-") as folder:
         write_images(os.path.join(folder, "data"))
         checks = [check_before_the_meeting, check_after_the_meeting, check_same_on_all, check_scale,
-                  check_lone_rank]
+                  check_lone_rank, check_flags]
         sys.exit(check_all(checks, folder))
 
 
