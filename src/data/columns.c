@@ -4,6 +4,7 @@
 #include "base/option.h"
 #include "data/shapes.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct search {
@@ -105,17 +106,29 @@ static tri_status add_others(const search *s) {
     return TRI_OK;
 }
 
+static int compare_fields(const void *a, const void *b) {
+    return strcmp(((const tri_field_columns *)a)->row.name,
+                  ((const tri_field_columns *)b)->row.name);
+}
+
+static tri_status find_fields(const search *s, const tri_tree *fields) {
+    if (tri_tree_is_null(fields)) TRI_TRY(add_usual(s));
+    for (int i = 0; !tri_tree_is_null(fields) && i < fields->count; i++)
+        TRI_TRY(add_entry(s, fields->items[i]));
+    if (has(s, "inputs") || has(s, "images") || has(s, "input_ids")) return TRI_OK;
+    return add_others(s);
+}
+
 tri_status tri_columns_find(tri_dataset *dataset, const char *path, const char *const *names,
                             int count, tri_columns *out) {
     const tri_tree *fields = dataset->options->fields;
     search s = {.dataset = dataset, .path = path, .names = names, .count = count, .out = out};
     *out = (tri_columns){0};
     s.is_used = TRI_NEW_ARRAY(dataset->arena, bool, count);
-    if (tri_tree_is_null(fields)) TRI_TRY(add_usual(&s));
-    for (int i = 0; !tri_tree_is_null(fields) && i < fields->count; i++)
-        TRI_TRY(add_entry(&s, fields->items[i]));
-    if (has(&s, "inputs") || has(&s, "images") || has(&s, "input_ids")) return TRI_OK;
-    return add_others(&s);
+    TRI_TRY(find_fields(&s, fields));
+    // The columns of another split's file may be in another order.
+    qsort(out->fields, (size_t)out->count, sizeof *out->fields, compare_fields);
+    return TRI_OK;
 }
 
 tri_shape tri_columns_shape(const tri_dataset *dataset, const tri_field_columns *field) {

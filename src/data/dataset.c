@@ -428,6 +428,17 @@ tri_status tri_dataset_verify(const tri_dataset *dataset) {
     return dataset->kind->verify ? dataset->kind->verify(dataset) : TRI_OK;
 }
 
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+const char **tri_dataset_field_order(tri_arena *arena, const char *const *names, int count) {
+    const char **sorted = TRI_NEW_ARRAY(arena, const char *, count);
+    for (int i = 0; i < count; i++) sorted[i] = names[i];
+    if (count > 0) qsort(sorted, (size_t)count, sizeof *sorted, compare_names);
+    return sorted;
+}
+
 const char *tri_dataset_rest(const tri_dataset *dataset, bool *is_usual) {
     *is_usual = dataset->rest_is_usual;
     return dataset->rest;

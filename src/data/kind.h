@@ -106,6 +106,9 @@ struct tri_dataset {
 // number of axes does not allow this; the message names `source`, a file or an option.
 tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char *name,
                            tri_dtype stored, const tri_shape *shape);
+// Returns the names in the order in which fields are added that a file names: the alphabet's, so
+// that the files of all splits have the same, whatever wrote them.
+const char **tri_dataset_field_order(tri_arena *arena, const char *const *names, int count);
 // tri_dataset_files gets the value of data.train, data.val or data.test, depending on file_split;
 // NULL: the recipe does not set it. tri_dataset_file gets the value's text; NULL if it is a map.
 const tri_tree *tri_dataset_files(const tri_dataset *dataset);

@@ -128,6 +128,7 @@ static tri_status add_archive(tri_dataset *dataset, const char *path) {
                         "data.train='{images: x.npy, labels: y.npy}'",
                         path);
     }
+    names = tri_dataset_field_order(dataset->arena, names, count);
     for (int i = 0; i < count; i++) {
         tri_field_row row;
         if (!tri_field_find(dataset->options->extra_fields, names[i], &row))
@@ -186,7 +187,11 @@ static tri_status npy_open(tri_dataset *dataset) {
         return add_archive(dataset, path);
     }
     if (files->count == 0) return tri_tree_fail(files, "names no files: {images: x.npy, ...}");
-    for (int i = 0; i < files->count; i++) TRI_TRY(add_entry(dataset, files->items[i]));
+    const char **names = TRI_NEW_ARRAY(dataset->arena, const char *, files->count);
+    for (int i = 0; i < files->count; i++) names[i] = files->items[i]->key;
+    names = tri_dataset_field_order(dataset->arena, names, files->count);
+    for (int i = 0; i < files->count; i++)
+        TRI_TRY(add_entry(dataset, tri_tree_get(files, names[i])));
     return TRI_OK;
 }
 

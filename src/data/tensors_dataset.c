@@ -79,8 +79,11 @@ static tri_status tensors_open(tri_dataset *dataset) {
     if (count == 0 || count > TRI_MAX_DATA_FIELDS)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: has %d tensors; 1 to %d model inputs are supported",
                         path, count, TRI_MAX_DATA_FIELDS);
+    const char *names[TRI_MAX_DATA_FIELDS], **sorted;
+    for (int i = 0; i < count; i++) names[i] = tri_safetensors_at(state->file, i)->name;
+    sorted = tri_dataset_field_order(dataset->arena, names, count);
     for (int i = 0; i < count; i++)
-        TRI_TRY(open_entry(dataset, state, tri_safetensors_at(state->file, i)));
+        TRI_TRY(open_entry(dataset, state, tri_safetensors_find(state->file, sorted[i])));
     for (int i = 0; i < count; i++)
         if (dataset->fields[i].field.dtype == TRI_I64) TRI_TRY(scan_labels(dataset, state, i));
     return TRI_OK;

@@ -49,7 +49,9 @@ def check_shown():
     """Per channel, in all and of the first sample, after the transforms; samples of each class."""
     pixels = [0, 255, 0, 51, 102, 102, 0, 0] * 2 + [255] * 8
     write_tensors("bytes", images=("U8", [3, 2, 2, 2], pixels), labels=("I64", [3], [2, 0, 2]))
-    train, test = report("data.train=bytes", "data.test=bytes")
+    write_tensors("turned", labels=("I64", [3], [2, 0, 2]), images=("U8", [3, 2, 2, 2], pixels))
+    train, test = report("data.train=bytes", "data.test=turned")
+    assert train["fields"] == test["fields"], test
     assert (train["split"], train["samples"], test["split"], test["samples"]) == (
         "train", 3, "test", 3), (train, test)
     assert (train["classes"], train["least"], train["most"]) == (3, 0, 2), train

@@ -73,6 +73,7 @@ def check_forms():
     put_archive("plain.npz", images=IMAGES, labels=LABELS)
     put_archive("packed.npz", zipfile.ZIP_DEFLATED, images=IMAGES, labels=LABELS)
     put_archive("keras.npz", x_train=IMAGES, y_train=LABELS, x_test=IMAGES, y_test=LABELS)
+    put_archive("turned.npz", labels=LABELS, images=IMAGES)
     # One field in several files, cut elsewhere than another one.
     put("x0.npy", array("|u1", (2, 2, 2), bytes(range(8))))
     put_archive("x12.npz", x=array("|u1", (4, 2, 2), bytes(range(8, 24))))
@@ -83,7 +84,7 @@ def check_forms():
     fields = {field["name"]: field for field in first["fields"]}
     assert fields["images"]["shape"] == [1, 2, 2] and fields["images"]["dtype"] == "F32", first
     assert abs(fields["images"]["max"] - 23 / 255) < 1e-6, first
-    for train in ("packed.npz", "{images: x.npy, labels: y.npy}",
+    for train in ("packed.npz", "turned.npz", "{labels: y.npy, images: x.npy}",
                   "{images: keras.npz:x_train, labels: keras.npz:y_train}",
                   f"{{images: {folder}/x.npy, labels: packed.npz:labels}}",
                   "{images: [x0.npy, 'x12.npz:x'], labels: [y01.npy, y2.npy]}"):
@@ -94,14 +95,15 @@ def check_forms():
             parts=["y.npy", "x0.npy"])
     refused(f"data.path={folder}", "data.train={images: []}", parts=["images"])
     losses = []
-    for name, train in (("one", "packed.npz"), ("two", "{images: x.npy, labels: y.npy}")):
+    for name, train in (("one", "packed.npz"), ("two", "{images: x.npy, labels: y.npy}"),
+                        ("three", "turned.npz")):
         run_dir = os.path.join(folder, name)
         run([TRIREME, "train", RECIPE, "data.name=npy", f"data.path={folder}",
              f"data.train={train}", "data.test=plain.npz", "batch.global=4",
              "trainer.max_epochs=2", "log.tensorboard=false", "--run-dir", run_dir])
         losses.append([line["loss"] for line in entries(run_dir, "val")])
         assert [line["samples"] for line in entries(run_dir, "val")] == [6, 6]
-    assert losses[0] == losses[1] and len(losses[0]) == 2
+    assert losses[0] == losses[1] == losses[2] and len(losses[0]) == 2
 
 
 def check_beside():

@@ -133,8 +133,8 @@ def check_refused():
     for number, (words, text) in enumerate((
             (["data.extra_fields={}"], "declare it: data.extra_fields='{"),
             (["data.extra_fields={labels: i64}"], "a field that every recipe has"),
-            (["data.extra_fields={positoins: i64}"], "did you mean 'positoins'"),
-            (["data.extra_fields={position: i64}"], "no name for a field"),
+            (["data.extra_fields={extra: f32, positoins: i64}"], "did you mean 'positoins'"),
+            (["data.extra_fields={extra: f32, position: i64}"], "no name for a field"),
             (["data.extra_fields={extra: f64}"], "has to be f32, i64"),
             (["data.extra_fields={extra: {type: f32, pre: token}}"], "has to be f32, i64"),
             (["data.extra_fields={positions: f32, extra: {type: f32, per: token}}"],
