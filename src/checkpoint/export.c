@@ -89,6 +89,11 @@ static tri_status export_weights(tri_arena *arena, const char *path, const char 
         const tri_safetensors_entry *entry = &e->weights.entries[i];
         tensors[i] =
             (tri_state_tensor){.name = entry->name, .dtype = entry->dtype, .shape = entry->shape};
+        if (dtype && !checkpoint_has_f64(entry->dtype))
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "%s: tensor '%s' is %s, which is not converted: without --dtype it is "
+                            "copied",
+                            path, entry->name, tri_dtype_name(entry->dtype));
         if (dtype && tri_dtype_is_float(entry->dtype)) tensors[i].dtype = wanted;
     }
     e->tensors = tensors;

@@ -177,6 +177,15 @@ def check_commands(folder, whole):
     assert done.stderr.count("\n") == 1 and "2 values" in done.stderr, done.stderr
     assert "'fc.weight'" in done.stderr and "F16" in done.stderr, done.stderr
     assert tensors(out + "16")["fc.weight"][2][:4] == b"\x00\x7c\x00\xfc"
+    # Numbers of eight bits are copied, and not left as they are where another type is asked for.
+    eight = json.dumps({"w8": {"dtype": "F8_E4M3", "shape": [4], "data_offsets": [0, 4]}}).encode()
+    with open(first, "wb") as file:
+        file.write(struct.pack("<Q", len(eight)) + eight + bytes(4))
+    run([TRIREME, "checkpoint", "export", first, "--out", out])
+    assert tensors(out)["w8"][0] == "F8_E4M3"
+    refused([TRIREME, "checkpoint", "export", first, "--out", first + "3", "--dtype", "F32"],
+            "w8", "F8_E4M3", "--dtype")
+    assert not os.path.exists(first + "3")
     refused([TRIREME, "checkpoint", "verify", os.path.join(folder, "none")], "none")
     with open(out, "wb") as file:
         file.write(struct.pack("<Q", 1 << 63) + b"{}")
