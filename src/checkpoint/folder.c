@@ -50,12 +50,18 @@ const char *checkpoint_hidden(tri_arena *arena, const char *home, const char *ki
                             (unsigned long long)tri_os.realtime_ns());
 }
 
-// Sorts checkpoints, the newest first. Checkpoints that cannot be read come before all others: one
-// of them may be the newest, and must be reported before an older one is used.
+// Where a checkpoint is sorted: one that cannot be read, and may be the newest, must be reported
+// before an older one is used.
+static int group_of(const checkpoint_step *step) {
+    if (step->readable == TRI_OK) return 1;
+    return step->is_old ? 2 : 0;
+}
+
+// Sorts checkpoints, the newest first.
 static int compare_steps(const void *a, const void *b) {
     const checkpoint_step *x = a, *y = b;
     bool x_reads = x->readable == TRI_OK, y_reads = y->readable == TRI_OK;
-    if (x_reads != y_reads) return x_reads ? 1 : -1;
+    if (group_of(x) != group_of(y)) return group_of(x) - group_of(y);
     int64_t x_key = x_reads ? x->manifest.info.commit : x->step;
     int64_t y_key = y_reads ? y->manifest.info.commit : y->step;
     if (x_key != y_key) return x_key > y_key ? -1 : 1;
@@ -69,6 +75,21 @@ static void read_step(tri_arena *arena, checkpoint_step *step) {
         step->readable = TRI_FAIL(TRI_CORRUPT, "%s: holds step %lld by its state.json", step->path,
                                   (long long)step->manifest.info.step);
     if (step->readable != TRI_OK) step->why = tri_arena_strdup(arena, tri_error_message());
+}
+
+// Marks checkpoints that cannot be read and are surely not the newest: their steps come before that
+// of the newest of the others, to which "last" leads.
+static void mark_old(tri_arena *arena, const char *home, checkpoint_steps *steps) {
+    const checkpoint_step *newest = NULL;
+    for (int i = 0; i < steps->count; i++) {
+        const checkpoint_step *step = &steps->items[i];
+        if (step->readable != TRI_OK) continue;
+        if (!newest || step->manifest.info.commit > newest->manifest.info.commit) newest = step;
+    }
+    if (!newest || !checkpoint_links_to(arena, home, "last", newest->path)) return;
+    for (int i = 0; i < steps->count; i++)
+        steps->items[i].is_old =
+            steps->items[i].readable != TRI_OK && steps->items[i].step < newest->step;
 }
 
 // Reports why the folder cannot be opened. A missing one has no checkpoints; a link to a missing
@@ -109,6 +130,7 @@ tri_status checkpoint_scan(tri_arena *arena, const char *home, checkpoint_steps 
         if (step->readable != TRI_OK) TRI_TRY(tri_os_exists(step->path, &is_there));
         out->count += is_there;
     }
+    mark_old(arena, home, out);
     if (out->count) qsort(out->items, (size_t)out->count, sizeof *out->items, compare_steps);
     return TRI_OK;
 }

@@ -10,6 +10,7 @@
 typedef struct checkpoint_step {
     int64_t step;        // number of the step, read from the folder's name
     const char *path;    // RUN/checkpoints/step-…
+    bool is_old;         // it cannot be read, but is not the newest
     tri_status readable; // TRI_OK, or why the checkpoint's state.json cannot be read
     const char *why;     // the message of that status; "" if it is TRI_OK
     checkpoint_manifest manifest;
@@ -33,9 +34,9 @@ const char *checkpoint_hidden(tri_arena *arena, const char *home, const char *ki
                               const char *name);
 
 // Lists the steps of `home` with their manifests (the contents of state.json). Steps that cannot be
-// read come first, because any of them may be the newest; of these, the largest step number comes
-// first. Then come the others, in reverse order of their commits, the newest first. A missing
-// folder has no steps.
+// read and may be the newest come first; of these, the largest step number comes first. Then come
+// those that can be read, in reverse order of their commits, the newest first, and behind them
+// those that cannot and are old. A missing folder has no steps.
 tri_status checkpoint_scan(tri_arena *arena, const char *home, checkpoint_steps *out);
 // Finds the readable step with the best value of the metric `monitor`. Of equal values it takes the
 // earlier commit, so that the symbolic link `best` does not change needlessly. NULL: no step has a

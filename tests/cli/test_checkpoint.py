@@ -192,6 +192,24 @@ def check_commands(folder, whole):
     refused(command(os.path.join(folder, "new"), f"init={out}"), out)
 
 
+def check_old_damage(folder, _whole):
+    """A checkpoint that cannot be read stands in nobody's way if it is not the newest."""
+    run_dir = os.path.join(folder, "old damage")
+    words = ["checkpoint.save_top_k=-1", "checkpoint.every_n_steps=2", "trainer.max_steps=6"]
+    run([*command(run_dir), *words])
+    steps = sorted(os.listdir(os.path.join(run_dir, "checkpoints")))[2:]
+    evaluate = [TRIREME, "eval", "--checkpoint", run_dir]
+    for step, good in ((steps[0], True), (steps[-1], False)):
+        with open(os.path.join(run_dir, "checkpoints", step, "state.json"), "r+b") as file:
+            file.write(b"xx")
+        if good:
+            run(evaluate)
+            done = run([*command(run_dir), *words])
+            assert "falling back" not in done.stderr and "is complete" in done.stdout, done
+        else:
+            refused(evaluate, step)
+
+
 def check_unreadable(folder, whole):
     """What cannot be opened is reported as what it is, by every command."""
     run_dir = os.path.join(folder, "unreadable")
@@ -345,7 +363,8 @@ def main():
         whole = os.path.join(folder, "whole")
         run(command(whole))
         assert sorted(losses(whole)) == list(range(1, LAST_STEP + 1))
-        for check in (check_commands, check_refusals, check_unreadable, check_outputs,
+        for check in (check_commands, check_refusals, check_old_damage,
+                      check_unreadable, check_outputs,
                       check_damage, check_kills, check_other_ranks, check_lacking,
                       check_other_data):
             start = time.monotonic()
