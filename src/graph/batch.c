@@ -27,7 +27,7 @@ tri_batch tri_batch_make(const tri_graph *graph, int64_t size) {
 }
 
 int64_t tri_graph_samples(const tri_graph *graph) {
-    if (graph->input_count == 0) return 1;
+    if (graph->input_count == 0) return 0;
     const tri_shape *shape = &tri_value_get(graph, graph->inputs[0].value)->shape;
-    return shape->rank > 0 && shape->dims[0] > 0 ? shape->dims[0] : 1;
+    return shape->rank > 0 ? shape->dims[0] : 0;
 }

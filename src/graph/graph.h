@@ -303,7 +303,7 @@ tri_value tri_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_sha
 // Finds the input of that name; the value none if there is no such input.
 tri_value tri_input_find(const tri_graph *graph, const char *name);
 // Returns the size of the micro-batches for which the graph is built, in samples: the first axis of
-// its inputs. 1 if it has none.
+// its inputs. 0: it has none.
 int64_t tri_graph_samples(const tri_graph *graph);
 
 // Makes the batch that is passed to the build function of a model (tri_task): it describes a

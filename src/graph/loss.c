@@ -143,6 +143,7 @@ static tri_loss_term make_term(tri_graph *g, tri_value loss, double weight) {
     }
     tri_op_signature s = tri_node_signature(g, node);
     int64_t count = node->op->count(&s), size = tri_graph_samples(g);
+    if (size == 0) size = 1;
     if (count % size != 0)
         tri_graph_fail(g,
                        "%s: counts %lld in a micro-batch of %s: a loss that is added to "

@@ -132,13 +132,14 @@ tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
         return (tri_value){0};
     }
     // Statistics count the samples of the first axis, which a step has as a whole.
-    if (shape.dims[0] != tri_graph_samples(graph)) {
+    int64_t samples = tri_graph_samples(graph);
+    if (samples > 0 && shape.dims[0] != samples) {
         char text[128];
         tri_graph_fail(graph,
                        "batch_norm %s: the first axis of %s has to be the %s of a micro-batch; "
                        "what else is to be averaged comes behind the channels: [N, C, ...]",
                        name, tri_shape_text(&shape, text, sizeof text),
-                       tri_counted(tri_graph_samples(graph), "sample"));
+                       tri_counted(samples, "sample"));
         return (tri_value){0};
     }
     double momentum = o.momentum > 0 ? o.momentum : 0.1;
@@ -275,7 +276,7 @@ tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p)
     // The random numbers are those of samples, which may lie on the first axis in several rows.
     tri_shape shape = tri_value_shape(graph, x);
     int64_t samples = tri_graph_samples(graph), elements = tri_shape_count(&shape);
-    bool is_split = shape.rank > 0 && shape.dims[0] != samples;
+    bool is_split = samples > 0 && shape.rank > 0 && shape.dims[0] != samples;
     if (is_split && (shape.dims[0] % samples != 0 || elements == 0)) {
         char text[128];
         tri_graph_fail(graph, "dropout %s: the first axis of %s has to be that of the %s", name,
