@@ -71,6 +71,8 @@ tri_status checkpoint_step_folder(tri_arena *arena, const char *path, const char
 typedef struct candidates { // checkpoints that may be loaded, in the order in which they are tried
     const char **paths;
     int count;
+    const char **damages; // why older ones cannot be used
+    int damage_count;
 } candidates;
 
 static tri_status list_all(tri_arena *arena, const char *run_dir, candidates *out) {
@@ -85,7 +87,11 @@ static tri_status list_all(tri_arena *arena, const char *run_dir, candidates *ou
     // links "last" and "best".
     (void)checkpoint_repair_links(arena, home, &steps);
     out->paths = TRI_NEW_ARRAY(arena, const char *, steps.count);
-    for (int i = 0; i < steps.count; i++) out->paths[out->count++] = steps.items[i].path;
+    out->damages = TRI_NEW_ARRAY(arena, const char *, steps.count);
+    for (int i = 0; i < steps.count; i++) {
+        out->paths[out->count++] = steps.items[i].path;
+        if (steps.items[i].is_old) out->damages[out->damage_count++] = steps.items[i].why;
+    }
     return TRI_OK;
 }
 
@@ -112,12 +118,18 @@ static tri_status list(tri_arena *arena, const char *run_dir, const char *resume
     return checkpoint_step_folder(arena, resume, &out->paths[0]);
 }
 
+static void warn_of_old(const candidates *all) {
+    for (int i = 0; i < all->damage_count; i++)
+        tri_log(TRI_LOG_WARNING, "%s; it is older than the one that is used", all->damages[i]);
+}
+
 tri_status tri_checkpoint_find_first(tri_arena *arena, const char *run_dir, const char *resume,
                                      const char **out) {
     candidates all = {.count = 0};
     *out = NULL;
     TRI_TRY(list(arena, run_dir, resume, &all));
     if (all.count > 0) *out = all.paths[0];
+    warn_of_old(&all);
     return TRI_OK;
 }
 
@@ -191,7 +203,8 @@ static void put_first(tri_arena *arena, const char *newest, candidates *all) {
     const char **paths = TRI_NEW_ARRAY(arena, const char *, all->count + 1);
     paths[0] = newest;
     if (all->count) memcpy(paths + 1, all->paths, (size_t)all->count * sizeof *paths);
-    *all = (candidates){paths, all->count + 1};
+    all->paths = paths;
+    all->count++;
 }
 
 tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run_dir,
@@ -220,6 +233,7 @@ tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run
             for (int k = 0; is_rank_0 && k < i; k++)
                 tri_log(TRI_LOG_WARNING, "%s; falling back to the checkpoint before it",
                         damages[k]);
+            warn_of_old(&all);
             *out = tri_arena_strdup(arena, seen.path);
             return TRI_OK;
         }

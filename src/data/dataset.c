@@ -105,10 +105,14 @@ static bool is_label(const tri_stored_field *field) {
            strcmp(field->field.name, "soft_labels") == 0;
 }
 
+bool tri_dataset_leaves_out(const tri_dataset *dataset) {
+    return dataset->kind->is_decoded && dataset->options->on_error == TRI_DATA_SKIP;
+}
+
 // With data.on_error: skip, any sample may become one without a label.
 static tri_status allow_left_out(tri_dataset *dataset) {
     int labels = 0;
-    if (!dataset->kind->is_decoded || dataset->options->on_error != TRI_DATA_SKIP) return TRI_OK;
+    if (!tri_dataset_leaves_out(dataset)) return TRI_OK;
     for (int i = 0; i < dataset->field_count; i++) {
         if (!is_label(&dataset->fields[i])) continue;
         dataset->fields[i].has_ignored = true;

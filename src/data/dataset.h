@@ -77,6 +77,8 @@ int64_t tri_dataset_classes(const tri_dataset *dataset, const char *field);
 // True if some number of the field is -100. For a label this means that the loss ignores it; for a
 // token it would be an invalid index.
 bool tri_dataset_has_ignored(const tri_dataset *dataset, const char *field);
+// Whether damaged samples are left out (data.on_error: skip), by labels that losses ignore.
+bool tri_dataset_leaves_out(const tri_dataset *dataset);
 // How many damaged samples were left out so far (data.on_error: skip). One that is read in several
 // epochs counts each time.
 int64_t tri_dataset_left_out(const tri_dataset *dataset);

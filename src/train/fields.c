@@ -57,6 +57,21 @@ static bool declares(const tri_task *task, const char *field) {
     return false;
 }
 
+// Rejects data whose damaged samples are left out by their labels, if the model reads none: they
+// would count as images of zeros.
+static tri_status check_left_out(const tri_dataset *data, const tri_task *task,
+                                 const tri_graph *graph) {
+    if (!tri_dataset_leaves_out(data)) return TRI_OK;
+    for (int i = 0; i < tri_dataset_field_count(data); i++)
+        if (tri_dataset_has_ignored(data, tri_dataset_field(data, i)->name) &&
+            is_read(graph, graph->inputs[i].value))
+            return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "data.on_error=skip: model %s reads no labels, so that its loss cannot leave "
+                    "out a damaged sample; use data.on_error=refuse",
+                    task->name);
+}
+
 // Rejects a field that the model does not read, unless it changes nothing: the model's task
 // declares it (as autoencoder its labels), the data set always has it, or it marks tokens as
 // padding that no other token of a causal model sees.
@@ -77,5 +92,5 @@ tri_status train_fields_check(const train_named_data *sets, int count, const tri
             TRI_TRY(tri_padding_check(sets[k].data, sets[k].name, task->name));
         }
     }
-    return TRI_OK;
+    return check_left_out(sets[0].data, task, graph);
 }
