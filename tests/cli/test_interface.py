@@ -173,7 +173,7 @@ def check_keys(folder):
     for name in ("idx", "tensors", "tokens", "synthetic"):
         assert f"  data.name: {name}\n" in text, name
     # What a later version brings is refused by its name.
-    for key in ("log.mlflow=true", "data.name=jsonl"):
+    for key in ("log.mlflow=true", "schedule.cycle_momentum=true"):
         refused("plan", RECIPE, key, parts=["not in this version"])
 
 

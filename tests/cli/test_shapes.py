@@ -75,7 +75,7 @@ def check_tensors():
         refused(command, *words, parts=["data.shapes", "[3, 32, 32]", "data check"])
     assert not os.path.exists(out)
     shapes = shapes_of(*words)
-    assert shapes == "{labels: [], images: [3, 8, 8]}", shapes
+    assert shapes == "{images: [3, 8, 8], labels: []}", shapes
     stated = [*words, "data.shapes=" + shapes]
     count, done = trained("tensors-run", *stated)
     assert count == planned(*stated) == 192 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10

@@ -69,7 +69,7 @@ def check_known():
     assert math.isclose(found["gaps"][0]["seconds"], 700e-6)
     assert math.isclose(found["gaps"][1]["begin_s"], 400e-6)
     text = sums(path)
-    assert "7 actions of 2 ranks in 0.001 s" in text and "longest gaps" in text, text
+    assert "7 actions of 2 ranks in 1.00 ms" in text and "longest gaps" in text, text
 
 
 def check_real():
