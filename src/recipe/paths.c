@@ -71,6 +71,14 @@ static tri_status expand(tri_arena *arena, const tri_tree *node, const char **ou
     return TRI_OK;
 }
 
+// Where a relative path starts.
+typedef enum start {
+    AT_FOLDER,   // at the folder of another option
+    AT_EITHER,   // at the working directory or, if it is not there, at the recipe's folder
+    AT_RECIPE,   // at the recipe's folder
+    AT_DIRECTORY // at the working directory
+} start;
+
 // The recipe whose paths are settled.
 typedef struct origin {
     tri_arena *arena;
@@ -79,6 +87,8 @@ typedef struct origin {
     const char *folder;      // of `file`, with a slash at the end; NULL: the working directory
     const char *recorded_in; // the folder in which the recipe was recorded; NULL: none
     const char *run_folder;  // the folder in which that recipe lies now; NULL: not known
+    const char *section;     // of the row that was settled last; its paths begin at `section_start`
+    start section_start;
     tri_status status;
 } origin;
 
@@ -128,24 +138,33 @@ static const char *moved(const origin *o, const char *path) {
     return tri_arena_printf(o->arena, "%s%s%s%s", o->run_folder, up, *rest == '/' ? "" : "/", rest);
 }
 
-// Settles one text. `is_free`: a relative path starts at the working directory or the recipe's
-// folder, not at the folder of another option.
-static tri_status settle(const origin *o, tri_tree *node, bool is_free) {
-    if (node->kind != TRI_TREE_SCALAR || (is_free && exists(o->arena, node->text))) return TRI_OK;
+// Where a relative path of the recipe's file would lie beside that file. NULL: it is absolute, or
+// not of that file.
+static const char *beside(const origin *o, const tri_tree *node) {
+    bool is_own = o->folder && node->file && !strcmp(node->file, o->file);
+    if (!is_own || node->kind != TRI_TREE_SCALAR || node->text[0] == '/') return NULL;
+    return tri_arena_printf(o->arena, "%s%s%s", strchr("/.", o->folder[0]) ? "" : "./", o->folder,
+                            node->text + 2 * begins(node->text, "./"));
+}
+
+static tri_status settle(const origin *o, tri_tree *node, start from) {
+    bool is_here = node->kind == TRI_TREE_SCALAR && exists(o->arena, node->text);
+    if (node->kind != TRI_TREE_SCALAR || (is_here && from != AT_FOLDER && from != AT_RECIPE))
+        return TRI_OK;
     TRI_TRY(expand(o->arena, node, &node->text));
     const char *other = NULL;
     if (node->text[0] == '/')
         other = o->recorded_in && o->run_folder ? moved(o, node->text) : NULL;
-    else if (is_free && o->folder && node->file && !strcmp(node->file, o->file))
-        other = tri_arena_printf(o->arena, "%s%s%s", strchr("/.", o->folder[0]) ? "" : "./",
-                                 o->folder, node->text + 2 * begins(node->text, "./"));
-    if (other && !exists(o->arena, node->text) && exists(o->arena, other)) node->text = other;
+    else if (from == AT_EITHER || from == AT_RECIPE)
+        other = beside(o, node);
+    bool is_elsewhere = from == AT_RECIPE || !exists(o->arena, node->text);
+    if (other && is_elsewhere && exists(o->arena, other)) node->text = other;
     return TRI_OK;
 }
 
 tri_status tri_recipe_settle_path(tri_arena *arena, tri_tree *node, const char *file) {
     origin o = origin_of(arena, NULL, file);
-    return settle(&o, node, true);
+    return settle(&o, node, AT_EITHER);
 }
 
 // The folder at which the paths of this row start: that of the option `path` of the same section
@@ -156,10 +175,32 @@ static const tri_tree *folder_of(const tri_option *row, const tri_tree *root, co
     return tri_tree_is_null(folder) ? NULL : folder;
 }
 
-static tri_status settle_value(const origin *o, const tri_option_entry *entry, tri_tree *node) {
-    bool is_free = !folder_of(entry->row, o->root, entry->key);
+// Where the paths of a section without the option `path` start: at one folder, which is decided by
+// its training data.
+static start start_of_section(const origin *o, const char *key) {
+    const tri_tree *train = tri_tree_get(tri_tree_entry(o->root, key, strcspn(key, ".")), "train");
+    const char *other = tri_tree_is_null(train) ? NULL : beside(o, train);
+    if (!other) return AT_EITHER;
+    if (exists(o->arena, train->text)) return AT_DIRECTORY;
+    return exists(o->arena, other) ? AT_RECIPE : AT_EITHER;
+}
+
+static start start_of(origin *o, const tri_option_entry *entry) {
+    if (folder_of(entry->row, o->root, entry->key)) return AT_FOLDER;
+    if (entry->row->path != TRI_PATH_IN_FOLDER) return AT_EITHER;
+    size_t section = strcspn(entry->key, ".");
+    // Decided once, because settling `train` changes it.
+    if (!o->section || strlen(o->section) != section ||
+        strncmp(o->section, entry->key, section) != 0) {
+        o->section = tri_arena_printf(o->arena, "%.*s", (int)section, entry->key);
+        o->section_start = start_of_section(o, entry->key);
+    }
+    return o->section_start;
+}
+
+static tri_status settle_value(origin *o, const tri_option_entry *entry, tri_tree *node) {
     if (node->kind == TRI_TREE_SCALAR)
-        return is_path(entry->row, node->text) ? settle(o, node, is_free) : TRI_OK;
+        return is_path(entry->row, node->text) ? settle(o, node, start_of(o, entry)) : TRI_OK;
     for (int i = 0; i < node->count; i++) TRI_TRY(settle_value(o, entry, node->items[i]));
     return TRI_OK;
 }

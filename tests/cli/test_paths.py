@@ -86,6 +86,22 @@ def check_from_elsewhere(folder):
     assert before.replace("max_steps: 2", "max_steps: 6") == recorded(f"{place}/runs/lt")
 
 
+def check_one_folder(folder):
+    """All data come from the folder in which the training data are: the working directory, or the
+    recipe's."""
+    place, other = project(folder), os.path.join(folder, "other")
+    os.makedirs(f"{other}/data")
+    write_samples(f"{other}/data/test.st", 4)
+    run([TRIREME, "train", f"{place}/lt.yaml", "--run-dir", "runs/a"], cwd=other)
+    assert entries(f"{other}/runs/a", "test")[-1]["samples"] == 32
+    os.rename(f"{place}/data/train.st", f"{other}/data/train.st")
+    run([TRIREME, "train", f"{place}/lt.yaml", "--run-dir", "runs/b"], cwd=other)
+    assert entries(f"{other}/runs/b", "test")[-1]["samples"] == 4
+    os.unlink(f"{other}/data/test.st")
+    check_refused([TRIREME, "train", f"{place}/lt.yaml", "--run-dir", "runs/c"], f"{other}/runs/c",
+                  ["data/test.st"], cwd=other)
+
+
 def check_moved(folder):
     """Data and runs are moved together; then the old place has other data."""
     place, new = project(folder), os.path.join(folder, "deep", "er")
@@ -149,7 +165,8 @@ def check_object(folder):
     assert f"name: {place}/net.so\n" in text, text
 
 
-CHECKS = (check_from_elsewhere, check_moved, check_other_spellings, check_variables, check_object)
+CHECKS = (check_from_elsewhere, check_one_folder, check_moved, check_other_spellings,
+          check_variables, check_object)
 
 
 def alone(check):

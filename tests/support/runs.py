@@ -48,10 +48,10 @@ def run(words, code=0, **more):
     return done
 
 
-def check_refused(words, run_dir, texts):
+def check_refused(words, run_dir, texts, **more):
     """Checks that the command ends with code 2 and a message that has the texts, and makes no run
     folder."""
-    done = run(words, 2)
+    done = run(words, 2, **more)
     for text in texts:
         assert text in done.stderr, f"{text} is not in: {done.stderr}"
     assert not os.path.exists(run_dir), "a refused run left a folder"
