@@ -93,10 +93,10 @@ def check_one_folder(folder):
     os.makedirs(f"{other}/data")
     write_samples(f"{other}/data/test.st", 4)
     run([TRIREME, "train", f"{place}/lt.yaml", "--run-dir", "runs/a"], cwd=other)
-    assert entries(f"{other}/runs/a", "test")[-1]["samples"] == 32
+    assert entries(f"{other}/runs/a", "val")[-1]["samples"] == 32
     os.rename(f"{place}/data/train.st", f"{other}/data/train.st")
     run([TRIREME, "train", f"{place}/lt.yaml", "--run-dir", "runs/b"], cwd=other)
-    assert entries(f"{other}/runs/b", "test")[-1]["samples"] == 4
+    assert entries(f"{other}/runs/b", "val")[-1]["samples"] == 4
     os.unlink(f"{other}/data/test.st")
     check_refused([TRIREME, "train", f"{place}/lt.yaml", "--run-dir", "runs/c"], f"{other}/runs/c",
                   ["data/test.st"], cwd=other)
