@@ -108,14 +108,18 @@ static void try_micros(search *s, tri_plan_request request, const char *override
         const char *words = "";
         if (!is_given) request.micro = micro;
         if (!is_given || (given && other)) words = micro_text(s, &request, micro);
-        if (request.eval_micro > micro && !is_given && words) {
+        bool reduces = request.eval_micro > micro && !is_given && words;
+        if (reduces) {
             request.eval_micro = micro;
             request.step_samples[TRI_STEP_EVALUATE] = micro * replicas;
             // The evaluation of test data is not planned: with this batch.eval its batches are no
             // larger than those of validation data, so it needs no more memory.
             request.step_samples[TRI_STEP_TEST] = 0;
-            words = tri_arena_printf(s->arena, "%s batch.eval=%lld", words, (long long)micro);
         }
+        // With a micro-batch of its own, the recipe would have another batch.eval by default.
+        if (reduces || (request.micro_follows && words && *words))
+            words = tri_arena_printf(s->arena, "%s batch.eval=%lld", words,
+                                     (long long)request.eval_micro);
         tri_candidate one;
         bool possible = words &&
                         tri_sampler_check_step(global, request.micro, replicas) == TRI_OK &&
