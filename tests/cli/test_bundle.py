@@ -40,6 +40,10 @@ def check_same(folder):
     return first
 
 
+# Modules with large libraries of which a job has no need, or which only PyPI has.
+LEFT_OUT = {"download.so", "parquet.so"}
+
+
 def check_files(bundle):
     files = [os.path.relpath(os.path.join(at, name), bundle)
              for at, _, names in os.walk(bundle) for name in names]
@@ -48,8 +52,8 @@ def check_files(bundle):
               "share/trireme/recipes/mnist-cnn.yaml", "share/trireme/sites/lumi-g.yaml",
               "share/bash-completion/completions/trireme", "share/doc/trireme/docs/clusters.md",
               "share/licenses/libc6", "share/licenses/libssl-dev", "share/licenses/PACKAGES"]
-    wanted += [f"lib/trireme/{os.path.basename(path)}"
-               for path in glob.glob(f"{BUILD}/lib/trireme/*.so")]
+    modules = {os.path.basename(path) for path in glob.glob(f"{BUILD}/lib/trireme/*.so")}
+    wanted += [f"lib/trireme/{name}" for name in modules - LEFT_OUT]
     wanted += ["tests/test-gpu", "tests/unit_test_cuda_ops", "bench/gpu"]
     if os.path.exists(f"{BUILD}/lib/trireme/cuda.so"):
         wanted.append("share/licenses/cuda-runtime")
