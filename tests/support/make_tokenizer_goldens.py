@@ -143,6 +143,18 @@ def google(corpus, folder):
             input=text, model_prefix=os.path.join(OUT, name), vocab_size=600, model_type=name,
             character_coverage=0.98, normalization_rule_tsv=rules, minloglevel=3, **options)
         os.remove(os.path.join(OUT, name + ".vocab"))
+        without_folders(os.path.join(OUT, name + ".model"), folder)
+
+
+def without_folders(path, folder):
+    """A model names the files from which it was made. Their folders become as many bytes of ./"""
+    with open(path, "rb") as file:
+        data = file.read()
+    for name in (OUT, folder):
+        name = os.path.join(name, "").encode()
+        data = data.replace(name, (b"./" * len(name))[-len(name):])
+    with open(path, "wb") as file:
+        file.write(data)
 
 
 def library(path):
