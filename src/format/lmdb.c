@@ -2,9 +2,9 @@
 // that of mdb.c, "MDB_page", "MDB_node" and "MDB_meta".
 #include "format/lmdb.h"
 
+#include "base/little_endian.h"
 #include "base/os.h"
 
-#include <endian.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,24 +44,6 @@ typedef struct walk {
     void *context;
 } walk;
 
-static uint16_t get16(const uint8_t *at) {
-    uint16_t value;
-    memcpy(&value, at, sizeof value);
-    return le16toh(value);
-}
-
-static uint32_t get32(const uint8_t *at) {
-    uint32_t value;
-    memcpy(&value, at, sizeof value);
-    return le32toh(value);
-}
-
-static uint64_t get64(const uint8_t *at) {
-    uint64_t value;
-    memcpy(&value, at, sizeof value);
-    return le64toh(value);
-}
-
 static tri_status fail(const walk *w, const char *why) {
     return TRI_FAIL(TRI_CORRUPT, "%s: %s", w->path, why);
 }
@@ -74,12 +56,12 @@ static bool read_meta(const walk *w, int64_t offset, meta *out) {
         tri_os_pread_all(w->fd, bytes, sizeof bytes, offset, w->path) != TRI_OK)
         return false;
     const uint8_t *at = bytes + PAGE_HEADER, *free_pages = at + 24, *entries = at + 72;
-    if (get32(at) != MAGIC || get32(at + 4) != 1) return false;
-    *out = (meta){.page_bytes = get32(free_pages),
-                  .flags = get16(entries + 4),
-                  .root = get64(entries + 40),
-                  .last_page = get64(at + 120),
-                  .transaction = get64(at + 128)};
+    if (tri_le32(at) != MAGIC || tri_le32(at + 4) != 1) return false;
+    *out = (meta){.page_bytes = tri_le32(free_pages),
+                  .flags = tri_le16(entries + 4),
+                  .root = tri_le64(entries + 40),
+                  .last_page = tri_le64(at + 120),
+                  .transaction = tri_le64(at + 128)};
     return out->page_bytes >= LEAST_PAGE && out->page_bytes <= MOST_PAGE;
 }
 
@@ -103,9 +85,9 @@ static tri_status read_page(walk *w, uint64_t number, uint8_t *page) {
         return fail(w, "a page is damaged");
     TRI_TRY(tri_os_pread_all(w->fd, page, w->meta.page_bytes,
                              (int64_t)(number * w->meta.page_bytes), w->path));
-    uint16_t lower = get16(page + 12), upper = get16(page + 14);
+    uint16_t lower = tri_le16(page + 12), upper = tri_le16(page + 14);
     uint32_t size = w->meta.page_bytes;
-    if (get64(page) != number || lower < PAGE_HEADER || lower > upper || upper > size)
+    if (tri_le64(page) != number || lower < PAGE_HEADER || lower > upper || upper > size)
         return fail(w, "a page is damaged");
     return TRI_OK;
 }
@@ -117,7 +99,7 @@ static tri_status find_elsewhere(const walk *w, uint64_t number, tri_lmdb_entry 
     entry->offset = (int64_t)(number * w->meta.page_bytes);
     TRI_TRY(tri_os_pread_all(w->fd, header, sizeof header, entry->offset, w->path));
     entry->offset += PAGE_HEADER;
-    bool is_whole = get64(header) == number && (get16(header + 10) & KINDS) == IS_OVERFLOW &&
+    bool is_whole = tri_le64(header) == number && (tri_le16(header + 10) & KINDS) == IS_OVERFLOW &&
                     entry->size <= w->file_bytes - entry->offset;
     return is_whole ? TRI_OK : fail(w, "a value's page is damaged");
 }
@@ -125,11 +107,11 @@ static tri_status find_elsewhere(const walk *w, uint64_t number, tri_lmdb_entry 
 static tri_status visit_leaf(const walk *w, const uint8_t *page, int64_t page_offset,
                              const uint8_t *node) {
     int64_t at = node - page, room = (int64_t)w->meta.page_bytes - at - NODE_HEADER;
-    uint16_t flags = get16(node + 4), key_bytes = get16(node + 6);
+    uint16_t flags = tri_le16(node + 4), key_bytes = tri_le16(node + 6);
     tri_lmdb_entry entry = {.key = (const char *)node + NODE_HEADER,
                             .key_bytes = key_bytes,
                             .offset = page_offset + at + NODE_HEADER + key_bytes,
-                            .size = (int64_t)get16(node) | (int64_t)get16(node + 2) << 16};
+                            .size = (int64_t)tri_le16(node) | (int64_t)tri_le16(node + 2) << 16};
     int64_t inside = flags & VALUE_ELSEWHERE ? (int64_t)sizeof(uint64_t) : entry.size;
     if (key_bytes + inside > room) return fail(w, "an entry is damaged");
     if (flags & VALUE_IS_TREE)
@@ -138,7 +120,7 @@ static tri_status visit_leaf(const walk *w, const uint8_t *page, int64_t page_of
                         "read",
                         w->path);
     if (flags & VALUE_ELSEWHERE)
-        TRI_TRY(find_elsewhere(w, get64(node + NODE_HEADER + key_bytes), &entry));
+        TRI_TRY(find_elsewhere(w, tri_le64(node + NODE_HEADER + key_bytes), &entry));
     return w->visit(w->context, &entry);
 }
 
@@ -146,19 +128,20 @@ static tri_status visit_page(walk *w, uint64_t number, int depth) {
     uint8_t *page = w->pages + (size_t)depth * w->meta.page_bytes;
     if (depth == MOST_DEPTH) return fail(w, "a page is damaged");
     TRI_TRY(read_page(w, number, page));
-    int kind = get16(page + 10) & KINDS, count = (get16(page + 12) - PAGE_HEADER) / 2;
+    int kind = tri_le16(page + 10) & KINDS, count = (tri_le16(page + 12) - PAGE_HEADER) / 2;
     if (kind != IS_BRANCH && kind != IS_LEAF) return fail(w, "a page is damaged");
     for (int i = 0; i < count; i++) {
-        uint32_t at = get16(page + PAGE_HEADER + 2 * i);
+        uint32_t at = tri_le16(page + PAGE_HEADER + 2 * i);
         if (at < PAGE_HEADER || at + NODE_HEADER > w->meta.page_bytes)
             return fail(w, "an entry is damaged");
         const uint8_t *node = page + at;
         if (kind == IS_LEAF)
             TRI_TRY(visit_leaf(w, page, (int64_t)(number * w->meta.page_bytes), node));
         else
-            TRI_TRY(visit_page(
-                w, get16(node) | (uint64_t)get16(node + 2) << 16 | (uint64_t)get16(node + 4) << 32,
-                depth + 1));
+            TRI_TRY(visit_page(w,
+                               tri_le16(node) | (uint64_t)tri_le16(node + 2) << 16 |
+                                   (uint64_t)tri_le16(node + 4) << 32,
+                               depth + 1));
     }
     return TRI_OK;
 }

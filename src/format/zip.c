@@ -3,9 +3,9 @@
 #include "format/zip.h"
 
 #include "base/limits.h"
+#include "base/little_endian.h"
 #include "base/os.h"
 
-#include <endian.h>
 #include <isa-l/crc.h>
 #include <isa-l/igzip_lib.h>
 #include <stdlib.h>
@@ -28,24 +28,6 @@ enum {
     STORED = 0,
     DEFLATED = 8,
 };
-
-static uint16_t u16(const uint8_t *at) {
-    uint16_t value;
-    memcpy(&value, at, sizeof value);
-    return le16toh(value);
-}
-
-static uint32_t u32(const uint8_t *at) {
-    uint32_t value;
-    memcpy(&value, at, sizeof value);
-    return le32toh(value);
-}
-
-static uint64_t u64(const uint8_t *at) {
-    uint64_t value;
-    memcpy(&value, at, sizeof value);
-    return le64toh(value);
-}
 
 static tri_status damaged(const char *path) {
     return TRI_FAIL(TRI_CORRUPT, "%s: its zip directory is damaged, or the file is cut short",
@@ -73,17 +55,18 @@ static tri_status find_directory(int fd, tri_zip *zip, directory *out) {
     tri_status status =
         tri_os_pread_all(fd, bytes, (size_t)tail, zip->file_bytes - tail, zip->path);
     int64_t at = tail - END_BYTES;
-    while (status == TRI_OK && at >= 0 &&
-           !(u32(bytes + at) == 0x06054b50 && at + END_BYTES + u16(bytes + at + 20) == tail))
+    while (
+        status == TRI_OK && at >= 0 &&
+        !(tri_le32(bytes + at) == 0x06054b50 && at + END_BYTES + tri_le16(bytes + at + 20) == tail))
         at--;
     if (status == TRI_OK && at < 0) status = damaged(zip->path);
     uint64_t end64 = 0;
     bool has_locator = false;
     if (status == TRI_OK) {
         const uint8_t *end = bytes + at;
-        *out = (directory){u32(end + 16), u32(end + 12), u16(end + 10)};
-        has_locator = at >= LOCATOR_BYTES && u32(end - LOCATOR_BYTES) == 0x07064b50;
-        if (has_locator) end64 = u64(end - LOCATOR_BYTES + 8);
+        *out = (directory){tri_le32(end + 16), tri_le32(end + 12), tri_le16(end + 10)};
+        has_locator = at >= LOCATOR_BYTES && tri_le32(end - LOCATOR_BYTES) == 0x07064b50;
+        if (has_locator) end64 = tri_le64(end - LOCATOR_BYTES + 8);
     }
     free(bytes);
     TRI_TRY(status);
@@ -91,8 +74,8 @@ static tri_status find_directory(int fd, tri_zip *zip, directory *out) {
     uint8_t record[END64_BYTES];
     if (!lies_within(end64, sizeof record, zip->file_bytes)) return damaged(zip->path);
     TRI_TRY(tri_os_pread_all(fd, record, sizeof record, (int64_t)end64, zip->path));
-    if (u32(record) != 0x06064b50) return damaged(zip->path);
-    *out = (directory){u64(record + 48), u64(record + 40), u64(record + 32)};
+    if (tri_le32(record) != 0x06064b50) return damaged(zip->path);
+    *out = (directory){tri_le64(record + 48), tri_le64(record + 40), tri_le64(record + 32)};
     return TRI_OK;
 }
 
@@ -103,15 +86,15 @@ static bool read_extra(const uint8_t *at, const uint8_t *end, uint64_t *const wa
     bool needs = false;
     for (int i = 0; i < 3; i++) needs = needs || *wanted[i] == UINT32_MAX;
     if (!needs) return true;
-    for (; end - at >= 4; at += 4 + u16(at + 2)) {
+    for (; end - at >= 4; at += 4 + tri_le16(at + 2)) {
         const uint8_t *value = at + 4;
-        if (u16(at + 2) > end - value) return false;
-        if (u16(at) != 1) continue;
-        const uint8_t *stop = value + u16(at + 2);
+        if (tri_le16(at + 2) > end - value) return false;
+        if (tri_le16(at) != 1) continue;
+        const uint8_t *stop = value + tri_le16(at + 2);
         for (int i = 0; i < 3; i++) {
             if (*wanted[i] != UINT32_MAX) continue;
             if (stop - value < 8) return false;
-            *wanted[i] = u64(value);
+            *wanted[i] = tri_le64(value);
             value += 8;
         }
         return true;
@@ -122,17 +105,19 @@ static bool read_extra(const uint8_t *at, const uint8_t *end, uint64_t *const wa
 static tri_status read_member(tri_arena *arena, const tri_zip *zip, const uint8_t **at,
                               const uint8_t *end, tri_zip_member *out) {
     const uint8_t *entry = *at;
-    if (end - entry < ENTRY_BYTES || u32(entry) != 0x02014b50) return damaged(zip->path);
-    size_t name = u16(entry + 28), extra = u16(entry + 30), comment = u16(entry + 32);
+    if (end - entry < ENTRY_BYTES || tri_le32(entry) != 0x02014b50) return damaged(zip->path);
+    size_t name = tri_le16(entry + 28), extra = tri_le16(entry + 30),
+           comment = tri_le16(entry + 32);
     if ((size_t)(end - entry) < ENTRY_BYTES + name + extra + comment) return damaged(zip->path);
-    uint64_t packed = u32(entry + 20), size = u32(entry + 24), offset = u32(entry + 42);
+    uint64_t packed = tri_le32(entry + 20), size = tri_le32(entry + 24),
+             offset = tri_le32(entry + 42);
     const uint8_t *more = entry + ENTRY_BYTES + name;
     if (!read_extra(more, more + extra, (uint64_t *const[]){&size, &packed, &offset}))
         return damaged(zip->path);
     char *text = tri_arena_alloc(arena, name + 1);
     memcpy(text, entry + ENTRY_BYTES, name);
-    uint16_t method = u16(entry + 10);
-    if ((u16(entry + 8) & ENCRYPTED) || (method != STORED && method != DEFLATED))
+    uint16_t method = tri_le16(entry + 10);
+    if ((tri_le16(entry + 8) & ENCRYPTED) || (method != STORED && method != DEFLATED))
         return TRI_FAIL(TRI_UNSUPPORTED,
                         "%s: member '%s' is %s; numpy.savez and numpy.savez_compressed write what "
                         "can be read",
@@ -146,7 +131,7 @@ static tri_status read_member(tri_arena *arena, const tri_zip *zip, const uint8_
         return damaged(zip->path);
     *out = (tri_zip_member){.name = text,
                             .deflated = method == DEFLATED,
-                            .crc32 = u32(entry + 16),
+                            .crc32 = tri_le32(entry + 16),
                             .packed_bytes = (int64_t)packed,
                             .size_bytes = (int64_t)size,
                             .header_offset = (int64_t)offset};
@@ -187,8 +172,8 @@ tri_status tri_zip_locate(const tri_zip *zip, int fd, const tri_zip_member *memb
                           int64_t *offset) {
     uint8_t header[LOCAL_BYTES];
     TRI_TRY(tri_os_pread_all(fd, header, sizeof header, member->header_offset, zip->path));
-    *offset = member->header_offset + LOCAL_BYTES + u16(header + 26) + u16(header + 28);
-    if (u32(header) != 0x04034b50 ||
+    *offset = member->header_offset + LOCAL_BYTES + tri_le16(header + 26) + tri_le16(header + 28);
+    if (tri_le32(header) != 0x04034b50 ||
         !lies_within((uint64_t)*offset, (uint64_t)member->packed_bytes, zip->file_bytes))
         return TRI_FAIL(TRI_CORRUPT, "%s: the header of its member '%s' is damaged", zip->path,
                         member->name);
