@@ -401,13 +401,7 @@ static tri_status csv_open(tri_dataset *dataset) {
     dataset->state = state;
     state->fd = -1;
     bool is_training = dataset->file_split == TRI_DATA_TRAIN;
-    const char *name = tri_dataset_file(dataset);
-    state->path = name          ? tri_dataset_path(dataset, name)
-                  : is_training ? dataset->options->path
-                                : NULL;
-    if (!state->path)
-        return TRI_FAIL(TRI_NOT_FOUND, "data.%s is not set: the CSV file with the samples",
-                        is_training ? "train" : "test");
+    TRI_TRY(tri_dataset_find_path(dataset, "the CSV file with the samples", &state->path));
     TRI_TRY(open_file(dataset, state));
     csv_pass pass = {.dataset = dataset, .state = state};
     TRI_TRY(tri_csv_list(state->fd, state->path, state->delimiter, INT64_MAX, visit, &pass));

@@ -81,6 +81,14 @@ const char *tri_dataset_path(tri_dataset *dataset, const char *name) {
                             length && folder[length - 1] == '/' ? "" : "/", name);
 }
 
+tri_status tri_dataset_find_path(tri_dataset *dataset, const char *what, const char **out) {
+    bool is_training = dataset->file_split == TRI_DATA_TRAIN;
+    const char *name = tri_dataset_file(dataset);
+    *out = name ? tri_dataset_path(dataset, name) : is_training ? dataset->options->path : NULL;
+    if (*out) return TRI_OK;
+    return TRI_FAIL(TRI_NOT_FOUND, "data.%s is not set: %s", is_training ? "train" : "test", what);
+}
+
 // Checks that all fields with a value for each token have the same number of tokens, because they
 // describe the same sequence.
 static tri_status check_tokens(const tri_dataset *dataset) {

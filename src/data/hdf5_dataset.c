@@ -146,14 +146,7 @@ static tri_status hdf5_open(tri_dataset *dataset) {
     const void *table;
     dataset->state = state;
     state->fd = -1;
-    bool is_training = dataset->file_split == TRI_DATA_TRAIN;
-    const char *name = tri_dataset_file(dataset);
-    state->path = name          ? tri_dataset_path(dataset, name)
-                  : is_training ? dataset->options->path
-                                : NULL;
-    if (!state->path)
-        return TRI_FAIL(TRI_NOT_FOUND, "data.%s is not set: the HDF5 file with the samples",
-                        is_training ? "train" : "test");
+    TRI_TRY(tri_dataset_find_path(dataset, "the HDF5 file with the samples", &state->path));
     TRI_TRY(tri_os_check_file(state->path));
     TRI_TRY(tri_content_check(state->path, "hdf5"));
     state->fd = tri_os.open(state->path, O_RDONLY | O_CLOEXEC, 0);

@@ -115,6 +115,10 @@ const tri_tree *tri_dataset_files(const tri_dataset *dataset);
 const char *tri_dataset_file(const tri_dataset *dataset);
 // Makes a path from `name`; a relative name is relative to data.path.
 const char *tri_dataset_path(tri_dataset *dataset, const char *name);
+// Finds the path of the split's file, for kinds whose split is one file. For training, data.path
+// may be the file itself, which makes the shortest recipe. TRI_NOT_FOUND: neither is set; `what`
+// says in the message what is looked for, such as "the CSV file with the samples".
+tri_status tri_dataset_find_path(tri_dataset *dataset, const char *what, const char **out);
 
 // Converts a sample's number in this split to its number in the files, which may contain training
 // and validation samples.

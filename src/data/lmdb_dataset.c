@@ -249,12 +249,7 @@ static tri_status lmdb_describe(tri_dataset *dataset) {
 // A database is a file, or a folder with the file data.mdb.
 static tri_status find_path(tri_dataset *dataset, const char **out) {
     struct stat info;
-    bool is_training = dataset->file_split == TRI_DATA_TRAIN;
-    const char *name = tri_dataset_file(dataset);
-    *out = name ? tri_dataset_path(dataset, name) : is_training ? dataset->options->path : NULL;
-    if (!*out)
-        return TRI_FAIL(TRI_NOT_FOUND, "data.%s is not set: the LMDB database, a folder or a file",
-                        is_training ? "train" : "test");
+    TRI_TRY(tri_dataset_find_path(dataset, "the LMDB database, a folder or a file", out));
     if (stat(*out, &info) == 0 && S_ISDIR(info.st_mode))
         *out = tri_arena_printf(dataset->arena, "%s/data.mdb", *out);
     return TRI_OK;

@@ -58,21 +58,11 @@ static tri_status scan_labels(tri_dataset *dataset, const tensors_state *state, 
                              .context = &source});
 }
 
-// Finds the file of data.train, data.val or data.test. For training, data.path may be the file
-// itself, which makes the shortest recipe.
-static const char *file_of(tri_dataset *dataset) {
-    const char *name = tri_dataset_file(dataset);
-    if (name) return tri_dataset_path(dataset, name);
-    return dataset->file_split == TRI_DATA_TRAIN ? dataset->options->path : NULL;
-}
-
 static tri_status tensors_open(tri_dataset *dataset) {
     tensors_state *state = TRI_NEW(dataset->arena, tensors_state);
     dataset->state = state;
-    const char *path = file_of(dataset);
-    if (!path)
-        return TRI_FAIL(TRI_NOT_FOUND, "data.%s is not set: the safetensors file with the samples",
-                        dataset->file_split == TRI_DATA_TRAIN ? "train" : "test");
+    const char *path;
+    TRI_TRY(tri_dataset_find_path(dataset, "the safetensors file with the samples", &path));
     TRI_TRY(tri_content_check(path, "tensors"));
     TRI_TRY(tri_safetensors_open(path, &state->file));
     int count = tri_safetensors_count(state->file);
