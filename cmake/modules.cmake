@@ -16,6 +16,17 @@ function(add_module name folder library)
   add_dependencies(program module_${name})
 endfunction()
 
+# A module that needs one package of pkg-config. LACK: what is left out without the package, and
+# what brings it.
+function(add_package_module name folder package lack)
+  pkg_check_modules(${name} IMPORTED_TARGET ${package})
+  if(${name}_FOUND)
+    add_module(${name} ${folder} PkgConfig::${name})
+  else()
+    message(STATUS "${lack}")
+  endif()
+endfunction()
+
 # What the module needs of libarchive becomes part of it: the shared library needs ten others, for
 # formats that nobody reads here.
 find_library(ARCHIVE_LIBRARY libarchive.a REQUIRED)
@@ -23,26 +34,12 @@ pkg_check_modules(DECOMPRESSION REQUIRED IMPORTED_TARGET zlib libzstd)
 add_module(archive format/archive "${ARCHIVE_LIBRARY};PkgConfig::DECOMPRESSION")
 target_link_options(module_archive PRIVATE LINKER:--exclude-libs,ALL LINKER:--gc-sections)
 
-pkg_check_modules(HDF5 IMPORTED_TARGET hdf5)
-if(HDF5_FOUND)
-  add_module(hdf5 format/hdf5 PkgConfig::HDF5)
-else()
-  message(STATUS "data.name=hdf5 is left out: libhdf5-dev is not installed")
-endif()
-
-pkg_check_modules(CURL IMPORTED_TARGET libcurl)
-if(CURL_FOUND)
-  add_module(download data/download PkgConfig::CURL)
-else()
-  message(STATUS "`trireme data get` is left out: libcurl4-openssl-dev is not installed")
-endif()
-
-pkg_check_modules(LMDB IMPORTED_TARGET lmdb)
-if(LMDB_FOUND)
-  add_module(lmdb format/lmdb_write PkgConfig::LMDB)
-else()
-  message(STATUS "data convert --to lmdb is left out: liblmdb-dev is not installed")
-endif()
+add_package_module(hdf5 format/hdf5 hdf5 "without data.name=hdf5: libhdf5-dev is not installed")
+add_package_module(download data/download libcurl
+  "without `trireme data get`: libcurl4-openssl-dev is not installed")
+add_package_module(lmdb format/lmdb_write lmdb
+  "without data convert --to lmdb: liblmdb-dev is not installed")
+add_package_module(ucx comm/ucx ucx>=1.12 "without comm.backend=ucx: libucx-dev is not installed")
 
 # Arrow's libraries and headers: Debian has none, Python's package pyarrow has them.
 set(TRIREME_PYARROW ${CMAKE_SOURCE_DIR}/build/pyarrow/pyarrow CACHE PATH
@@ -57,13 +54,6 @@ if(ARROW_LIBRARY AND PARQUET_LIBRARY)
     INSTALL_RPATH "\$ORIGIN/parquet:${TRIREME_PYARROW}")
 else()
   message(STATUS "without data.name=parquet: scripts/install-deps --parquet brings Arrow's library")
-endif()
-
-pkg_check_modules(UCX IMPORTED_TARGET ucx>=1.12)
-if(UCX_FOUND)
-  add_module(ucx comm/ucx PkgConfig::UCX)
-else()
-  message(STATUS "without comm.backend=ucx: libucx-dev is not installed")
 endif()
 
 find_package(MPI COMPONENTS C)
