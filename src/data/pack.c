@@ -131,7 +131,7 @@ static tri_status make_once(pack_job *job, const char *key, tri_pack *out) {
     status = read_info(job, key, out, &found);
     if (status == TRI_OK && !found) status = make(job, key, out);
     tri_os.close(fd);
-    // Whoever still waits for the lock has this file open, and finds the packed text.
+    // Processes that still wait for the lock have this file open. They find the packed text.
     tri_os.unlink(path);
     return status;
 }

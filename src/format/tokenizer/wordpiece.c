@@ -1,5 +1,5 @@
-// The models WordPiece (the longest beginning of the rest of a word that is a token) and WordLevel
-// (a word is one token).
+// The models WordPiece and WordLevel. WordPiece takes the longest beginning of the rest of a word
+// that is a token, again and again. WordLevel takes each word for one token.
 #include "format/tokenizer/parts.h"
 
 #include <string.h>
