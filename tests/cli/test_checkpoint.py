@@ -16,6 +16,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from damage import flip  # noqa: E402
+import tensors  # noqa: E402
 
 TRIREME = os.path.join(os.path.abspath(sys.argv[1]), "bin", "trireme")
 SETTINGS = ["data.name=synthetic", "data.samples=640", "data.test_samples=64", "data.classes=10",
@@ -62,17 +63,6 @@ def losses(run_dir):
 def contents(path):
     with open(path, "rb") as file:
         return file.read()
-
-
-def tensors(path):
-    """A safetensors file by its definition: name -> (dtype, shape, bytes)."""
-    data = contents(path)
-    size = struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:8 + size])
-    assert header.pop("__metadata__")["format"] == "pt"
-    return {name: (t["dtype"], t["shape"],
-                   data[8 + size + t["data_offsets"][0]:8 + size + t["data_offsets"][1]])
-            for name, t in header.items()}
 
 
 def newest(run_dir):
@@ -154,8 +144,9 @@ def check_commands(folder, whole):
     done = run([TRIREME, "checkpoint", "export", whole, "--out", out])
     assert done.stdout.startswith(f"{out}: ") and f" tensors, 117 kB, from {whole}/" in \
         done.stdout, done.stdout
-    model = tensors(os.path.join(newest(whole), "model.safetensors"))
-    assert tensors(out) == model
+    model = tensors.read(os.path.join(newest(whole), "model.safetensors"))
+    assert tensors.read(out) == model
+    assert b'"__metadata__":{"format":"pt"' in contents(out)[:64], "not as PyTorch's libraries do"
     assert model["layer1.1.num_batches_tracked"][:2] == ("I64", [])
     assert model["layer1.0.weight"][:2] == ("F32", [16, 1, 5, 5])
     run([TRIREME, "checkpoint", "diff", out, whole])
@@ -166,7 +157,7 @@ def check_commands(folder, whole):
     assert contents(first) == contents(first + "2"), "one seed, two initial weights"
     run([TRIREME, "checkpoint", "diff", first, whole], 1)
     run([TRIREME, "checkpoint", "export", whole, "--out", out, "--dtype", "BF16"])
-    assert tensors(out)["fc.weight"][0] == "BF16"
+    assert tensors.read(out)["fc.weight"][0] == "BF16"
     # Values that F16 cannot hold are counted.
     run([TRIREME, "checkpoint", "export", whole, "--out", out])
     data = contents(out)
@@ -176,13 +167,11 @@ def check_commands(folder, whole):
     done = run([TRIREME, "checkpoint", "export", out, "--out", out + "16", "--dtype", "F16"])
     assert done.stderr.count("\n") == 1 and "2 values" in done.stderr, done.stderr
     assert "'fc.weight'" in done.stderr and "F16" in done.stderr, done.stderr
-    assert tensors(out + "16")["fc.weight"][2][:4] == b"\x00\x7c\x00\xfc"
+    assert tensors.read(out + "16")["fc.weight"][2][:4] == b"\x00\x7c\x00\xfc"
     # Numbers of eight bits are copied, and not left as they are where another type is asked for.
-    eight = json.dumps({"w8": {"dtype": "F8_E4M3", "shape": [4], "data_offsets": [0, 4]}}).encode()
-    with open(first, "wb") as file:
-        file.write(struct.pack("<Q", len(eight)) + eight + bytes(4))
+    tensors.write(first, {"w8": ("F8_E4M3", [4], bytes(4))})
     run([TRIREME, "checkpoint", "export", first, "--out", out])
-    assert tensors(out)["w8"][0] == "F8_E4M3"
+    assert tensors.read(out)["w8"][0] == "F8_E4M3"
     refused([TRIREME, "checkpoint", "export", first, "--out", first + "3", "--dtype", "F32"],
             "w8", "F8_E4M3", "--dtype")
     assert not os.path.exists(first + "3")
@@ -302,32 +291,21 @@ def check_other_ranks(folder, whole):
     shutil.rmtree(stopped)
 
 
-def put_tensors(path, entries):
-    header, data = {}, b""
-    for name, (dtype, shape, values) in entries.items():
-        header[name] = {"dtype": dtype, "shape": shape,
-                        "data_offsets": [len(data), len(data) + len(values)]}
-        data += values
-    text = json.dumps(header).encode()
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
-
-
 def check_lacking(folder, whole):
     """Training can begin without running statistics; nothing can be evaluated without them. No
     command does without parameters, also of layers that are frozen."""
     run([TRIREME, "checkpoint", "export", whole, "--out", os.path.join(folder, "all")])
-    every = tensors(os.path.join(folder, "all"))
+    every = tensors.read(os.path.join(folder, "all"))
     few, new = os.path.join(folder, "few"), os.path.join(folder, "new")
     evaluation = [TRIREME, "eval", "recipes/mnist-convnet.yaml", *SETTINGS, "--checkpoint", few]
     frozen = "optimizer.freeze=['layer1.0.*']"
-    put_tensors(few, {n: t for n, t in every.items() if "running_" not in n})
+    tensors.write(few, {n: t for n, t in every.items() if "running_" not in n})
     refused(evaluation, few, "layer1.1.running_mean")
     run(command(new, f"init={few}", "trainer.max_steps=1"))
     shutil.rmtree(new)
-    put_tensors(few, {n: t for n, t in every.items() if "num_batches" not in n})
+    tensors.write(few, {n: t for n, t in every.items() if "num_batches" not in n})
     run(evaluation)
-    put_tensors(few, {n: t for n, t in every.items() if n != "layer1.0.weight"})
+    tensors.write(few, {n: t for n, t in every.items() if n != "layer1.0.weight"})
     refused(command(new, f"init={few}", frozen), few, "layer1.0.weight")
     refused([*evaluation, frozen], few, "layer1.0.weight")
 

@@ -16,6 +16,7 @@ import tempfile
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from runs import TRIREME, check_all, finish, run, start, wait_for  # noqa: E402
+import tensors  # noqa: E402
 
 RECIPE = "recipes/mlp-jax.yaml"
 GOLDENS = os.path.abspath("tests/support/goldens")
@@ -46,28 +47,16 @@ def samples(words, count, split="train", transform="[]"):
     out = path("out.safetensors")
     run([TRIREME, "data", "dump", RECIPE, *words, f"data.transform={transform}",
          f"--split={split}", f"--count={count}", f"--out={out}"])
-    with open(out, "rb") as file:
-        data = file.read()
-    size, = struct.unpack("<Q", data[:8])
     columns = []
-    for name, entry in sorted(json.loads(data[8:8 + size]).items()):
-        begin, end = entry["data_offsets"]
-        step = (end - begin) // count
-        columns.append([(name, data[8 + size + begin + i * step:8 + size + begin + (i + 1) * step])
-                        for i in range(count)])
+    for name, (_, _, data) in sorted(tensors.read(out).items()):
+        step = len(data) // count
+        columns.append([(name, data[i * step:(i + 1) * step]) for i in range(count)])
     return sorted(zip(*columns))
 
 
-def put_arrays(name, tensors, count):
-    header, data = {}, b""
-    for key, (dtype, shape, values) in tensors.items():
-        header[key] = {"dtype": dtype, "shape": [count, *shape],
-                       "data_offsets": [len(data), len(data) + len(values)]}
-        data += values
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path(name), "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
+def put_arrays(name, arrays, count):
+    tensors.write(path(name), {key: (dtype, [count, *shape], values)
+                               for key, (dtype, shape, values) in arrays.items()})
 
 
 def noise(count):

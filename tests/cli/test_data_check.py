@@ -7,7 +7,6 @@ usage: test_data_check.py BUILD_FOLDER
 import json
 import math
 import os
-import struct
 import sys
 import tarfile
 import tempfile
@@ -16,24 +15,16 @@ import zlib
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from runs import TRIREME, check_all, run  # noqa: E402
+import tensors  # noqa: E402
 
 RECIPE = "recipes/mlp-jax.yaml"
 CODES = {"U8": "B", "F32": "f", "I64": "q"}
 folder = None
 
 
-def write_tensors(name, **tensors):
+def write_tensors(name, **fields):
     """A safetensors file: name=(type, shape, values)."""
-    header, body = {}, b""
-    for key, (kind, shape, values) in tensors.items():
-        data = struct.pack(f"<{len(values)}{CODES[kind]}", *values)
-        header[key] = {"dtype": kind, "shape": shape,
-                       "data_offsets": [len(body), len(body) + len(data)]}
-        body += data
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(os.path.join(folder, name), "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + body)
+    tensors.write(os.path.join(folder, name), fields)
 
 
 def check(*words, code=0, kind="tensors"):

@@ -9,7 +9,6 @@ import io
 import json
 import os
 import shutil
-import struct
 import sys
 import tarfile
 import tempfile
@@ -17,6 +16,7 @@ import tempfile
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from runs import TRIREME, check_all, run  # noqa: E402
+import tensors  # noqa: E402
 
 RECIPE = "recipes/mlp-jax.yaml"
 GOLDENS = "tests/support/goldens"
@@ -35,15 +35,8 @@ def dump(*words, count, code=0, transform="[]"):
     if code:
         assert len(ended.stderr.splitlines()) == 1, ended.stderr
         return ended.stderr
-    with open(out, "rb") as file:
-        data = file.read()
-    size, = struct.unpack("<Q", data[:8])
-    tensors = {}
-    for name, entry in json.loads(data[8:8 + size]).items():
-        begin, end = (8 + size + offset for offset in entry["data_offsets"])
-        kind = {"F32": "f", "I64": "q"}[entry["dtype"]]
-        tensors[name] = entry["shape"], list(memoryview(data[begin:end]).cast(kind))
-    return tensors
+    return {name: (tensor[1], tensors.numbers(tensor))
+            for name, tensor in tensors.read(out).items()}
 
 
 def grey(value):
@@ -65,13 +58,13 @@ def sample(key, value, extension="png"):
             (key + ".json", b"{}")]
 
 
-def expect_greys(tensors, values):
-    shape, pixels = tensors["images"]
+def expect_greys(found, values):
+    shape, pixels = found["images"]
     assert shape == [len(values), 3, 2, 3], shape
     for i, value in enumerate(values):
         got = {round(pixel * 255, 3) for pixel in pixels[i * 18:(i + 1) * 18]}
         assert got == {float(value)}, (i, value, got)
-    assert tensors["labels"][1] == [value % 7 for value in values], tensors["labels"]
+    assert found["labels"][1] == [value % 7 for value in values], found["labels"]
 
 
 def dump_greys(*words, count):
@@ -185,12 +178,12 @@ def check_not_used():
 def check_hdf5():
     expected = [i * 7 % 256 for i in range(6 * 2 * 4 * 3)]
     for name in ("plain", "chunks", "swapped"):
-        tensors = dump("data.name=hdf5", f"data.train={os.path.abspath(GOLDENS)}/{name}.h5",
+        found = dump("data.name=hdf5", f"data.train={os.path.abspath(GOLDENS)}/{name}.h5",
                        "data.fields={images: images, labels: group/y}", count=6)
-        shape, pixels = tensors["images"]
+        shape, pixels = found["images"]
         assert shape == [6, 2, 4, 3], shape
         assert [round(pixel * 255, 3) for pixel in pixels] == expected, name
-        assert tensors["labels"] == ([6], [0, 1, 2, 3, 0, 1]), name
+        assert found["labels"] == ([6], [0, 1, 2, 3, 0, 1]), name
 
 
 def check_hdf5_names():
@@ -199,9 +192,9 @@ def check_hdf5_names():
     for name, expected in (("i1", [0, 1, 2, 3, 0, 1]), ("i2", [0, 1, 2, 3, 0, 1]),
                            ("u1", [0, 1, 2, 3, 0, 1]), ("two", [0, 0, 1, 1, 0, 0]),
                            ("bool", [0, 0, 1, 1, 0, 0])):
-        tensors = dump("data.name=hdf5", f"data.train={file}", f"data.fields={{labels: {name}}}",
+        found = dump("data.name=hdf5", f"data.train={file}", f"data.fields={{labels: {name}}}",
                        count=6)
-        assert tensors["labels"] == ([6], expected), (name, tensors)
+        assert found["labels"] == ([6], expected), (name, found)
 
 
 def check_hdf5_refuses():
@@ -220,12 +213,12 @@ def lmdb_words(name):
 
 def check_lmdb():
     """Databases that py-lmdb wrote: each layout of images and classes, in the order of the keys."""
-    tensors = dump(*lmdb_words("datum"), count=90)
-    shape, pixels = tensors["images"]
+    found = dump(*lmdb_words("datum"), count=90)
+    shape, pixels = found["images"]
     assert shape == [90, 3, 4, 2], shape
     assert [round(pixel * 255, 3) for pixel in pixels] == [
         (i + k) % 256 for i in range(90) for k in range(24)]
-    assert tensors["labels"] == ([90], [i % 7 for i in range(90)])
+    assert found["labels"] == ([90], [i % 7 for i in range(90)])
     for name, values in ("encoded", range(5)), ("pairs", range(1, 6)), ("classes", range(3)):
         expect_greys(dump(*lmdb_words(name), count=len(values), transform="[{resize: [2, 3]}]"),
                      list(values))

@@ -7,7 +7,6 @@ usage: test_paths.py BUILD_FOLDER
 import json
 import os
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ import tempfile
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from runs import TRIREME, check_all, check_refused, entries, run  # noqa: E402
+import tensors  # noqa: E402
 
 SOURCE = os.getcwd()
 RECIPE = """name: lt
@@ -28,13 +28,8 @@ log: {tensorboard: false, summary: false, progress: false}
 
 
 def write_samples(path, count):
-    images, labels = b"\0\0\x80\x3f" * (count * 64), struct.pack(f"<{count}q", *[1] * count)
-    header = json.dumps({
-        "images": {"dtype": "F32", "shape": [count, 1, 8, 8], "data_offsets": [0, len(images)]},
-        "labels": {"dtype": "I64", "shape": [count],
-                   "data_offsets": [len(images), len(images) + len(labels)]}}).encode()
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header + images + labels)
+    tensors.write(path, {"images": ("F32", [count, 1, 8, 8], [1] * (count * 64)),
+                         "labels": ("I64", [count], [1] * count)})
 
 
 def project(folder, text=RECIPE):

@@ -6,12 +6,12 @@ usage: test_precision.py BUILD_FOLDER
 """
 import json
 import os
-import struct
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import runs  # noqa: E402
+import tensors  # noqa: E402
 
 STEPS = 12
 COMMON = ["trainer.log_every_n_steps=1", "log.tensorboard=false", f"trainer.max_steps={STEPS}",
@@ -38,10 +38,7 @@ def train(folder, model, name, *words, env=None):
 
 def stored_types(run_dir):
     path = os.path.join(run_dir, "checkpoints", "last", "model.safetensors")
-    with open(path, "rb") as file:
-        size = struct.unpack("<Q", file.read(8))[0]
-        header = json.loads(file.read(size))
-    return {entry["dtype"] for name, entry in header.items() if name != "__metadata__"}
+    return {dtype for dtype, _, _ in tensors.read(path).values()}
 
 
 def check_learns(folder, model):

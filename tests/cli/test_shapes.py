@@ -5,6 +5,7 @@ the key that is missing.
 usage: test_shapes.py BUILD_FOLDER
 """
 import json
+import math
 import os
 import re
 import struct
@@ -14,6 +15,7 @@ import tempfile
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from runs import DATA, TRIREME, check_all, run  # noqa: E402
+import tensors  # noqa: E402
 
 RECIPE = "recipes/mlp-jax.yaml"
 folder = None
@@ -23,17 +25,8 @@ CLASSES = 10  # of the data, as many as the model has outputs
 
 
 def write_tensors(path, shape, count=8):
-    size = 4 * count
-    for length in shape:
-        size *= length
-    header = {"labels": {"dtype": "I64", "shape": [count], "data_offsets": [0, 8 * count]},
-              "images": {"dtype": "F32", "shape": [count, *shape],
-                         "data_offsets": [8 * count, 8 * count + size]}}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + bytes(8 * (count - 1)) +
-                   struct.pack("<q", CLASSES - 1) + bytes(size))
+    tensors.write(path, {"labels": ("I64", [count], [0] * (count - 1) + [CLASSES - 1]),
+                         "images": ("F32", [count, *shape], bytes(4 * count * math.prod(shape)))})
 
 
 def write_idx(prefix, height, width, count=8):

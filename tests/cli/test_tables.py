@@ -15,6 +15,7 @@ import tempfile
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from runs import TRIREME, check_all, check_refused, entries, run, train  # noqa: E402
+import tensors  # noqa: E402
 
 RECIPE = "recipes/mlp-jax.yaml"
 GOLDENS = "tests/support/goldens"
@@ -40,15 +41,8 @@ def dump(*words, count, kind="csv"):
     out = path("out.safetensors")
     run([TRIREME, "data", "dump", RECIPE, f"data.name={kind}", f"data.path={folder}", *words,
          f"--count={count}", f"--out={out}"])
-    with open(out, "rb") as file:
-        data = file.read()
-    size, = struct.unpack("<Q", data[:8])
-    tensors = {}
-    for name, entry in json.loads(data[8:8 + size]).items():
-        begin, end = (8 + size + offset for offset in entry["data_offsets"])
-        kind = {"F32": "f", "I64": "q"}[entry["dtype"]]
-        tensors[name] = entry["shape"], list(memoryview(data[begin:end]).cast(kind))
-    return tensors
+    return {name: (tensor[1], tensors.numbers(tensor))
+            for name, tensor in tensors.read(out).items()}
 
 
 def refused(*words, parts, kind="csv"):
@@ -82,13 +76,13 @@ def check_written_by_python():
         put_csv("t.csv", rows, **how)
         words = ["data.train=t.csv", "data.fields={labels: species}",
                  f"data.delimiter='{delimiter}'"]
-        tensors = dump(*words, count=40)
-        assert tensors["inputs"] == ([40, 4], list(wanted)), how
-        assert tensors["labels"] == ([40], [number[row[4]] for row in rows[1:]]), how
+        found = dump(*words, count=40)
+        assert found["inputs"] == ([40, 4], list(wanted)), how
+        assert found["labels"] == ([40], [number[row[4]] for row in rows[1:]]), how
     with open(path("t.csv"), "rb") as file:
         data = file.read()
     put("b.csv", b"\xef\xbb\xbf" + data.rstrip(b"\r\n").replace(b"\r\n", b"\r\n\r\n\n", 1))
-    assert dump(*words, "data.train=b.csv", count=40) == tensors
+    assert dump(*words, "data.train=b.csv", count=40) == found
     # Any sample is found by its number.
     last = dump(*words, "data.train=b.csv", "--first=39", count=1)
     assert last["inputs"][1] == list(wanted[156:])
@@ -206,21 +200,21 @@ def golden(name):
 
 def check_parquet():
     """What pyarrow wrote: images, numbers of all types, lists of numbers, in any order of rows."""
-    tensors = dump(golden("images-*"), "data.transform=[{resize: [2, 3]}]", kind="parquet",
+    found = dump(golden("images-*"), "data.transform=[{resize: [2, 3]}]", kind="parquet",
                    count=14)
-    assert tensors["labels"] == ([14], [i % 7 for i in range(14)]), tensors["labels"]
-    pixels = [round(pixel * 255, 3) for pixel in tensors["images"][1]]
+    assert found["labels"] == ([14], [i % 7 for i in range(14)]), found["labels"]
+    pixels = [round(pixel * 255, 3) for pixel in found["images"][1]]
     assert pixels == [i for i in range(14) for _ in range(18)]
     last = dump(golden("images-{0..1}"), "data.transform=[{resize: [2, 3]}]", "--first=13",
                 kind="parquet", count=1)
-    assert last["images"][1] == tensors["images"][1][-18:] and last["labels"][1] == [6]
-    tensors = dump(golden("types"), kind="parquet", count=5)
+    assert last["images"][1] == found["images"][1][-18:] and last["labels"][1] == [6]
+    found = dump(golden("types"), kind="parquet", count=5)
     wanted = [j % 2 if i == 0 else i + j for j in range(5) for i in range(11)]
-    assert tensors["inputs"] == ([5, 11], wanted), tensors
-    tensors = dump(golden("lists"), kind="parquet", count=4)
-    assert tensors["targets"] == ([4, 2], [i for i in range(4) for _ in range(2)]), tensors
-    assert tensors["inputs"] == ([4, 2, 2], [x for i in range(4)
-                                             for x in (i + 0.5, i + 1, i + 2, i + 3)]), tensors
+    assert found["inputs"] == ([5, 11], wanted), found
+    found = dump(golden("lists"), kind="parquet", count=4)
+    assert found["targets"] == ([4, 2], [i for i in range(4) for _ in range(2)]), found
+    assert found["inputs"] == ([4, 2, 2], [x for i in range(4)
+                                             for x in (i + 0.5, i + 1, i + 2, i + 3)]), found
 
 
 def check_parquet_is_missing():

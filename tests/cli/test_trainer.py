@@ -7,7 +7,6 @@ import json
 import math
 import os
 import re
-import struct
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from runs import SECONDS, TRIREME, check_all, on_ranks, run  # noqa: E402
+import tensors  # noqa: E402
 
 RECIPE = "recipes/mlp-jax.yaml"
 # Four steps an epoch, the last one of 8 samples; three evaluation batches.
@@ -67,14 +67,8 @@ runs = 0
 def put_samples(name, count, extra=0.5):
     """Writes images for TENSORS, of which one pixel is `extra`."""
     pixels = [0.25] * (count * 28 * 28 - 1) + [extra]
-    data = struct.pack(f"<{len(pixels)}f", *pixels), struct.pack(f"<{count}q", *[1] * count)
-    header = json.dumps({
-        "images": {"dtype": "F32", "shape": [count, 1, 28, 28],
-                   "data_offsets": [0, len(data[0])]},
-        "labels": {"dtype": "I64", "shape": [count],
-                   "data_offsets": [len(data[0]), len(data[0]) + len(data[1])]}}).encode()
-    with open(os.path.join(folder, name), "wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header + data[0] + data[1])
+    tensors.write(os.path.join(folder, name), {"images": ("F32", [count, 1, 28, 28], pixels),
+                                               "labels": ("I64", [count], [1] * count)})
 
 
 def train(*overrides, run_dir=None, code=0, base=None):
@@ -104,16 +98,7 @@ def refused(*overrides, part):
 
 
 def weights(path):
-    with open(path, "rb") as file:
-        data = file.read()
-    start = 8 + struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:start])
-    found = {}
-    for name, tensor in header.items():
-        if name != "__metadata__":
-            begin, end = tensor["data_offsets"]
-            found[name] = struct.unpack(f"<{(end - begin) // 4}f", data[start + begin:start + end])
-    return found
+    return {name: tensors.numbers(tensor) for name, tensor in tensors.read(path).items()}
 
 
 def checkpoints(run_dir):

@@ -6,13 +6,13 @@ usage: test_validation.py BUILD_FOLDER
 """
 import json
 import os
-import struct
 import sys
 import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from runs import SYNTHETIC, TRIREME, check_all, entries, on_ranks, run, train  # noqa: E402
+import tensors  # noqa: E402
 
 RECIPE = "mlp-jax"
 TINY = [*SYNTHETIC, "data.samples=50", "data.test_samples=24", "batch.global=16", "batch.eval=8",
@@ -79,16 +79,10 @@ def check_resume():
 
 def write_tensors(path, seed, count):
     """Images and labels that a fixed rule makes from the seed."""
-    images = b"".join(struct.pack("<f", (seed * 7919 + i * 104729) % 1000 / 1000)
-                      for i in range(count * 4))
-    labels = b"".join(struct.pack("<q", (i + seed) % 10) for i in range(count))
-    header = {"labels": {"dtype": "I64", "shape": [count], "data_offsets": [0, len(labels)]},
-              "images": {"dtype": "F32", "shape": [count, 1, 2, 2],
-                         "data_offsets": [len(labels), len(labels) + len(images)]}}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + labels + images)
+    tensors.write(path, {
+        "labels": ("I64", [count], [(i + seed) % 10 for i in range(count)]),
+        "images": ("F32", [count, 1, 2, 2],
+                   [(seed * 7919 + i * 104729) % 1000 / 1000 for i in range(count * 4)])})
 
 
 def check_test_data_decide_nothing():

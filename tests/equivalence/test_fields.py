@@ -21,6 +21,7 @@ import zipfile
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from runs import TRIREME, check_all, check_close, losses, on_ranks, run  # noqa: E402
+import tensors  # noqa: E402
 
 SAMPLES, TOKENS = 22, 8
 EXTRA = "data.extra_fields={positions: {type: i64, per: token}, extra: f32}"
@@ -67,16 +68,10 @@ def write_npz(name, fields):
 
 
 def write_tensors(name, fields):
-    header, body = {}, b""
-    for key, values in fields.items():
-        _, kind, letter, shape = STORED[key]
-        data = struct.pack(f"<{len(values)}{letter}", *values)
-        header[key] = {"dtype": kind, "shape": [SAMPLES, *shape],
-                       "data_offsets": [len(body), len(body) + len(data)]}
-        body += data
-    text = json.dumps(header).encode()
-    with open(os.path.join(folder, name), "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + body)
+    tensors.write(os.path.join(folder, name),
+                  {key: (STORED[key][1], [SAMPLES, *STORED[key][3]],
+                         struct.pack(f"<{len(values)}{STORED[key][2]}", *values))
+                   for key, values in fields.items()})
 
 
 def execute(name, ranks, *words, code=0, kind="tensors"):
@@ -196,18 +191,13 @@ def write_weights():
     whole, fresh = os.path.join(folder, "fresh"), os.path.join(folder, "passing")
     run([TRIREME, "checkpoint", "init", os.path.join(folder, "llama.yaml"), *LLAMA,
          f"data.shapes={{input_ids: [{TOKENS}]}}", "--out", whole])
-    with open(whole, "rb") as file:
-        size = struct.unpack("<Q", file.read(8))[0]
-        text, body = file.read(size), bytearray(file.read())
-    header, tables = json.loads(text), {}
-    for name, entry in header.items():
-        begin, end = entry.get("data_offsets", (0, 0))
+    found, tables = tensors.read(whole), {}
+    for name, (dtype, shape, data) in found.items():
         if name.endswith("_proj.weight"):
-            body[begin:end] = bytes(end - begin)
-        values = struct.unpack(f"<{(end - begin) // 4}f", body[begin:end])
+            found[name] = dtype, shape, bytes(len(data))
+        values = tensors.numbers(found[name])
         tables[name] = [values[i:i + HIDDEN] for i in range(0, len(values), HIDDEN)]
-    with open(fresh, "wb") as file:
-        file.write(struct.pack("<Q", size) + text + body)
+    tensors.write(fresh, found)
     return fresh, tables["model.embed_tokens.weight"], tables["lm_head.weight"]
 
 

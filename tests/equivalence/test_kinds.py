@@ -5,7 +5,6 @@ of one rank.
 
 usage: test_kinds.py BUILD_FOLDER
 """
-import json
 import os
 import random
 import struct
@@ -16,6 +15,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import runs
 import samples
+import tensors
 
 COUNT, EPOCHS = 103, 2
 COMMON = ["batch.micro=1", f"trainer.max_epochs={EPOCHS}",
@@ -26,14 +26,9 @@ GOLDENS = os.path.abspath("tests/support/goldens")
 
 def put_tensors(path, field, kind, shape, values):
     """A safetensors file of COUNT samples, with classes that are all there."""
-    labels = struct.pack(f"<{COUNT}q", *(i * i % 7 % 4 if i > 9 else i for i in range(COUNT)))
-    header = {field: {"dtype": kind, "shape": [COUNT, *shape], "data_offsets": [0, len(values)]},
-              "labels": {"dtype": "I64", "shape": [COUNT],
-                         "data_offsets": [len(values), len(values) + len(labels)]}}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + values + labels)
+    labels = [i * i % 7 % 4 if i > 9 else i for i in range(COUNT)]
+    tensors.write(path, {field: (kind, [COUNT, *shape], values),
+                         "labels": ("I64", [COUNT], labels)})
 
 
 def converted(folder, kind, source):

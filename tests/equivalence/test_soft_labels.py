@@ -8,29 +8,22 @@ usage: test_soft_labels.py BUILD_FOLDER
 import json
 import os
 import random
-import struct
 import sys
 import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from runs import TRIREME, check_all, check_close, losses, on_ranks, run  # noqa: E402
+import tensors  # noqa: E402
 
 SAMPLES, CLASSES, PIXELS = 22, 10, 28 * 28
 folder = None
 
 
 def write(name, fields):
-    """A safetensors file. fields: name, type, struct's letter, shape of a sample and values."""
-    header, body = {}, b""
-    for key, kind, letter, shape, values in fields:
-        data = struct.pack(f"<{len(values)}{letter}", *values)
-        header[key] = {"dtype": kind, "shape": [SAMPLES, *shape],
-                       "data_offsets": [len(body), len(body) + len(data)]}
-        body += data
-    text = json.dumps(header).encode()
-    with open(os.path.join(folder, name), "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + body)
+    """A safetensors file. fields: name, type, shape of a sample and values."""
+    tensors.write(os.path.join(folder, name), {key: (kind, [SAMPLES, *shape], values)
+                                               for key, kind, shape, values in fields})
 
 
 def write_data():
@@ -38,13 +31,13 @@ def write_data():
     for part in ("train", "test"):
         labels = [draw.randrange(CLASSES) for _ in range(SAMPLES)]
         labels[3] = labels[11] = -100
-        images = ("images", "U8", "B", [1, 28, 28],
+        images = ("images", "U8", [1, 28, 28],
                   [draw.randrange(256) for _ in range(SAMPLES * PIXELS)])
         soft = [float(k == label) for label in labels for k in range(CLASSES)]
-        write(part, [images, ("labels", "I64", "q", [], labels)])
-        write("soft-" + part, [images, ("soft_labels", "F32", "f", [CLASSES], soft)])
-        write("both-" + part, [images, ("labels", "I64", "q", [], labels),
-                               ("soft_labels", "F32", "f", [CLASSES], soft)])
+        write(part, [images, ("labels", "I64", [], labels)])
+        write("soft-" + part, [images, ("soft_labels", "F32", [CLASSES], soft)])
+        write("both-" + part, [images, ("labels", "I64", [], labels),
+                               ("soft_labels", "F32", [CLASSES], soft)])
 
 
 def train(name, model, data, ranks=1, *words, code=0):
