@@ -30,7 +30,7 @@ static bool take(scanner *s, char c) {
 
 static bool take_unit(scanner *s, uint32_t *unit) {
     *unit = 0;
-    if (s->end - s->at < 4) return fail(s, "a string does not end");
+    if (s->end - s->at < 4) return fail(s, "a string without an end");
     for (int i = 0; i < 4; i++) {
         char c = *s->at++;
         if (!isxdigit((unsigned char)c)) return fail(s, "an escape \\u without four digits");
@@ -56,7 +56,7 @@ static bool take_unicode(scanner *s, tokenizer_text *out) {
 
 static bool take_escape(scanner *s, tokenizer_text *out) {
     static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
-    if (s->at == s->end) return fail(s, "a string does not end");
+    if (s->at == s->end) return fail(s, "a string without an end");
     char c = *s->at++;
     if (c == 'u') return take_unicode(s, out);
     const char *name = c ? strchr(names, c) : NULL;
@@ -90,7 +90,7 @@ static bool take_string(scanner *s, tokenizer_text *memory, tokenizer_string *ou
         const char *plain = s->at;
         skip_plain(s);
         if (has_escapes && out) tokenizer_text_append(memory, plain, (size_t)(s->at - plain));
-        if (s->at == s->end) return fail(s, "a string does not end");
+        if (s->at == s->end) return fail(s, "a string without an end");
         if (*s->at == '"') break;
         if (*s->at != '\\') return fail(s, "a control character in a string");
         if (!has_escapes && out) {
