@@ -4,6 +4,7 @@
 //                                 optimizer.safetensors  "conv1.weight.exp_avg", …
 //                                 state.json             step, training state, recipe, SHA-256s
 //   RUN/checkpoints/last, best                           symbolic links
+//   RUN/checkpoints/abandoned-1/step-00001876/           of a history that a resume has left
 //
 // Each tensor is hashed in chunks of fixed size, so that an error names the damaged file and
 // tensor; the last entry of state.json is its own SHA-256. The code in this folder does not know
@@ -179,6 +180,14 @@ tri_status tri_checkpoint_clean(const char *run_dir);
 // (checkpoint/late.h).
 tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run_dir,
                                const char *resume, const char **out);
+
+// Called on rank 0 before a run goes on from the checkpoint `resumed`: moves the checkpoints of RUN
+// that were committed after it, or all if it is none of RUN, to a new folder
+// RUN/checkpoints/abandoned-N, because they are not of the run's history any more: they must not be
+// ranked as its best, nor be taken for its newest. *where is the folder, allocated in `arena`, and
+// *count how many were moved; NULL and 0: there are none.
+tri_status tri_checkpoint_put_aside(tri_arena *arena, const char *run_dir, const char *resumed,
+                                    const char **where, int *count);
 
 // Finds the checkpoint that tri_checkpoint_find would verify first, but does not verify it. Not
 // collective: for a single rank, which then verifies and loads it in one go with

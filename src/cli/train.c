@@ -275,7 +275,7 @@ const cli_command cli_train = {
 // Finds the recipe.yaml of a run. `path` is the run folder, a checkpoint in it, or a file of a
 // checkpoint. *out is NULL if there is none.
 static tri_status recipe_of_run(tri_arena *arena, const char *path, const char **out) {
-    enum { LEVELS = 4 };
+    enum { LEVELS = 5 }; // RUN/checkpoints/abandoned-N/step-N/FILE
     char folder[PATH_MAX];
     *out = NULL;
     if (!realpath(path, folder)) return tri_os_fail("open", path);

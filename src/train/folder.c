@@ -1,6 +1,8 @@
 // Called by train.c and resume.c: creates and locks the run folder, writes its recipe.yaml, and
 // removes temporary files that killed processes have left.
+#include "base/log.h"
 #include "base/os.h"
+#include "base/quantity.h"
 #include "checkpoint/late.h"
 #include "train/loop.h"
 
@@ -62,6 +64,21 @@ static void clean_folder(const char *dir) {
     if (folder) closedir(folder);
 }
 
+// Puts the checkpoints aside that come after the one from which the run goes on.
+static tri_status leave_other_history(const train_loop *loop) {
+    const char *where;
+    int count;
+    if (!loop->resumed_from) return TRI_OK;
+    TRI_TRY(tri_checkpoint_put_aside(loop->arena, loop->request->run_dir, loop->resumed_from,
+                                     &where, &count));
+    if (count > 0)
+        tri_log(TRI_LOG_INFO,
+                "%s: now holds %s that this run leaves by going on from step %lld; they do not "
+                "count as its last or best any more",
+                where, tri_counted(count, "checkpoint"), (long long)loop->progress.step);
+    return TRI_OK;
+}
+
 tri_status train_open_folder(train_loop *loop) {
     const char *dir = loop->request->run_dir;
     char path[PATH_MAX];
@@ -70,5 +87,6 @@ tri_status train_open_folder(train_loop *loop) {
     snprintf(path, sizeof path, "%s/recipe.yaml", dir);
     char *text = tri_recipe_record(loop->arena, loop->recipe, dir);
     TRI_TRY(tri_os_replace_file(path, text, strlen(text)));
-    return tri_checkpoint_clean(dir);
+    TRI_TRY(tri_checkpoint_clean(dir));
+    return leave_other_history(loop);
 }

@@ -31,6 +31,7 @@ typedef struct train_loop {
     tri_loader *train_loader, *val_loader;
     tri_state_view model, optimizer;
     tri_progress progress;
+    const char *resumed_from; // the checkpoint from which this process goes on; NULL: a new run
     tri_test_result test;
     tri_rate rate;
     tri_checkpoint_monitor ranked_by; // what checkpoints are ranked by, without a value

@@ -201,6 +201,7 @@ tri_status train_restore(train_loop *loop) {
         TRI_TRY(tri_tell_and_agree(s->comm, train_lock_folder(loop), "lock of the run folder"));
     }
     if (loop->saves) TRI_TRY(find_and_restore(loop, &path));
+    loop->resumed_from = path;
     if (path) {
         if (s->identity.rank == 0)
             tri_log(TRI_LOG_INFO, "resuming from %s, step %lld", path,

@@ -199,6 +199,35 @@ def check_old_damage(folder, _whole):
             refused(evaluate, step)
 
 
+def check_another_history(folder, _whole):
+    """A run that goes on from an earlier checkpoint leaves the later ones: they are put aside, and
+    are neither its best nor its newest."""
+    run_dir = os.path.join(folder, "histories")
+    home = os.path.join(run_dir, "checkpoints")
+    words = [*command(run_dir), "checkpoint.save_top_k=-1", "checkpoint.every_n_steps=2",
+             "trainer.val_check_interval=2", "trainer.limit_val_batches=1", "checkpoint.mode=max",
+             "checkpoint.monitor=val_loss"]
+    run([*words, "trainer.max_steps=8"])
+    assert "abandoned" not in run([*words, "trainer.max_steps=10"]).stderr
+    early, best = os.path.join(home, "step-00000004"), os.path.join(home, "best")
+    os.remove(best)
+    os.symlink("step-00000008", best)
+    done = run([*words, "trainer.max_steps=5", "--resume", early])
+    aside = os.path.join(home, "abandoned-1")
+    assert f"{aside}: now holds 3 checkpoints" in done.stderr, done.stderr
+    assert sorted(os.listdir(aside)) == [f"step-{n:08}" for n in (6, 8, 10)]
+    assert os.path.basename(os.path.realpath(best)) != "step-00000008" and os.path.exists(best)
+    assert newest(run_dir).endswith("step-00000005")
+    # Nobody has to know the recipe of what was put aside, or can lose it.
+    run([TRIREME, "eval", "--checkpoint", os.path.join(aside, "step-00000008")])
+    run([*words, "trainer.max_steps=8"])
+    assert newest(run_dir).endswith("step-00000008") and len(os.listdir(aside)) == 3
+    # After damage, too, the run goes on from an earlier checkpoint.
+    flip(os.path.join(home, "step-00000008", "model.safetensors"), 4000, 3)
+    done = run([*words, "trainer.max_steps=7"])
+    assert "falling back" in done.stderr and "now holds 1 checkpoint that" in done.stderr, done
+
+
 def check_unreadable(folder, whole):
     """What cannot be opened is reported as what it is, by every command."""
     run_dir = os.path.join(folder, "unreadable")
@@ -342,7 +371,7 @@ def main():
         run(command(whole))
         assert sorted(losses(whole)) == list(range(1, LAST_STEP + 1))
         for check in (check_commands, check_refusals, check_old_damage,
-                      check_unreadable, check_outputs,
+                      check_another_history, check_unreadable, check_outputs,
                       check_damage, check_kills, check_other_ranks, check_lacking,
                       check_other_data):
             start = time.monotonic()

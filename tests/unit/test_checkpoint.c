@@ -118,6 +118,43 @@ static void test_the_newest_is_the_last_commit(void **state) {
     link_is("checkpoints/last", "step-00000015");
 }
 
+// Puts what comes after `resumed` aside, and returns how many checkpoints that were.
+static int put_aside(const char *resumed) {
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    const char *where;
+    int count;
+    if (tri_checkpoint_put_aside(arena, run_dir, resumed, &where, &count) != TRI_OK)
+        fail_msg("%s", tri_error_message());
+    assert_int_equal(where != NULL, count > 0);
+    tri_arena_destroy(arena);
+    return count;
+}
+
+static void test_another_history_is_left(void **state) {
+    for (int i = 1; i <= 4; i++) {
+        tri_checkpoint_monitor monitor = {.name = "val_loss", .is_known = true, .value = 1.0 / i};
+        save((fixture_save){.step = 10 * i, .width = 2, .monitor = monitor, .save_top_k = -1});
+    }
+    assert_int_equal(put_aside(in_run("checkpoints/last")), 0);
+    assert_int_equal(put_aside(in_run("checkpoints/step-00000020")), 2);
+    assert_true(exists("checkpoints/abandoned-1/step-00000030"));
+    link_is("checkpoints/last", "step-00000020");
+    link_is("checkpoints/best", "step-00000020");
+    assert_int_equal(fixture_auto(run_dir, 2), 20);
+    // A checkpoint that cannot be read comes after the earlier ones too.
+    save((fixture_save){.step = 25, .width = 2, .save_top_k = -1});
+    assert_int_equal(unlink(in_run("checkpoints/step-00000020/state.json")), 0);
+    assert_int_equal(put_aside(in_run("checkpoints/step-00000010")), 2);
+    assert_true(exists("checkpoints/abandoned-2/step-00000020"));
+    link_is("checkpoints/best", "step-00000010");
+    // From a checkpoint that is put aside: nothing of this history stays.
+    assert_int_equal(put_aside(in_run("checkpoints/abandoned-1/step-00000040")), 1);
+    assert_true(!exists("checkpoints/best") && !exists("checkpoints/last"));
+    assert_int_equal(fixture_do_load(in_run("checkpoints/abandoned-1/step-00000040"), 2, 0, NULL),
+                     TRI_OK);
+    assert_int_equal(entries(), 3);
+}
+
 static void flip(const char *path, off_t offset, int bit) {
     int fd = open(path, O_RDWR);
     unsigned char byte;
@@ -360,6 +397,7 @@ int main(void) {
         TEST(retention),
         TEST(retention_of_the_largest),
         TEST(the_newest_is_the_last_commit),
+        TEST(another_history_is_left),
         TEST(flipped_bits),
         TEST(whole_is_read_once),
         TEST(whole_is_verified),
