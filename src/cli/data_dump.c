@@ -22,12 +22,11 @@ static tri_status read_count(const cli_arguments *a, const char *flag, const cha
     return TRI_OK;
 }
 
-static tri_status read_split(const cli_arguments *a, tri_data_split *out) {
-    static const char *const names[] = {"train", "val", "test"};
+tri_status cli_data_split(const cli_arguments *a, tri_data_split *out) {
     const char *text = cli_value(a, "split");
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < TRI_DATA_SPLITS; i++) {
         *out = (tri_data_split)i;
-        if (!strcmp(text ? text : "train", names[i])) return TRI_OK;
+        if (!strcmp(text ? text : "train", tri_data_split_key(*out))) return TRI_OK;
     }
     return TRI_FAIL(TRI_BAD_INPUT, "--split %s: has to be train, val or test", text);
 }
@@ -49,7 +48,7 @@ tri_status cli_data_dump(const cli_arguments *a, const char *path, const tri_rec
     int64_t first, count;
     if (!out && !png)
         return TRI_FAIL(TRI_BAD_INPUT, "data dump: name the file to write: --out or --png");
-    TRI_TRY(read_split(a, &split));
+    TRI_TRY(cli_data_split(a, &split));
     TRI_TRY(read_count(a, "first", "0", 0, &first));
     TRI_TRY(read_count(a, "count", "1", 1, &count));
     TRI_TRY(cli_check_output("out", out, path));

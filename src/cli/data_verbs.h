@@ -4,6 +4,13 @@
 
 #include "cli/cli.h"
 
+// Reads --split; without it, the training data.
+tri_status cli_data_split(const cli_arguments *arguments, tri_data_split *out);
+
+tri_status cli_data_check(const cli_arguments *arguments, const char *path,
+                          const tri_recipe *recipe);
+tri_status cli_data_stats(const cli_arguments *arguments, const char *path,
+                          const tri_recipe *recipe);
 // `path`: the recipe's file, which is not overwritten.
 tri_status cli_data_dump(const cli_arguments *arguments, const char *path,
                          const tri_recipe *recipe);

@@ -5,32 +5,19 @@
 
 #include "base/limits.h"
 #include "data/dataset.h"
+#include "data/stats.h"
 
 enum {
-    TRI_CHECK_CHANNELS = 64,
-    TRI_CHECK_CLASSES = 20,
     TRI_CHECK_WARNINGS = 4,
     TRI_CHECK_DAMAGES = 100000, // so many damaged samples are named; the others are counted
     TRI_CHECK_NO_SAMPLE = -1,
 };
 
-// Range, mean and standard deviation of finite values as the model gets them: after conversion and
-// transforms, without ignored labels. All zero if there are no such values.
-typedef struct tri_data_range {
-    double min, max, mean, std;
-} tri_data_range;
-
 typedef struct tri_data_summary {
-    tri_data_field field;      // `name` is valid as long as the options of tri_data_check
-    tri_dtype stored_dtype;    // the type in the files
-    bool is_divided_by_255;    // true for images of bytes, whose values become 0 to 1
-    tri_data_range all, first; // over all samples, and of the first sample
-    int64_t not_finite;        // number of NaN and infinite values
-    int64_t first_not_finite;  // the first sample with a NaN or infinite value; -1: there is none
-    // Number of entries of `channel`; 0 unless the field is images of several channels or, then by
-    // column, inputs that are a list of numbers.
-    int channels;
-    tri_data_range channel[TRI_CHECK_CHANNELS];
+    tri_data_field field;   // `name` is valid as long as the options of tri_data_check
+    tri_dtype stored_dtype; // the type in the files
+    bool is_divided_by_255; // true for images of bytes, whose values become 0 to 1
+    tri_field_stats stats;
 } tri_data_summary;
 
 // A sample that cannot be read.
@@ -48,8 +35,10 @@ typedef struct tri_data_report {
     int64_t classes; // number of classes; 0: there are no labels
     // Number of samples of the rarest class, and of the most frequent class.
     int64_t min_class_samples, max_class_samples;
-    // By class: number of samples; only the first TRI_CHECK_CLASSES classes have an entry.
-    int64_t histogram[TRI_CHECK_CLASSES];
+    const int64_t *class_counts; // by class: number of labels; in the arena of tri_data_check
+    tri_data_lengths lengths;    // of the samples' text (tri_data_stats)
+    tri_data_lengths documents;  // of which the text consists (tri_dataset_documents)
+    int64_t documents_left_out;  // damaged ones that were left out when the text was packed
     int warning_count;
     char warnings[TRI_CHECK_WARNINGS][512]; // likely mistakes, and what to do about them
     const char *not_used; // what of the files no sample has (tri_dataset_rest); NULL: nothing
@@ -60,8 +49,9 @@ typedef struct tri_data_report {
     const tri_data_damage *refused; // the first one that ends a run; NULL: there is none
 } tri_data_report;
 
-// Opens the data of the split, verifies the checksums of its files, and reads every sample. Lists
-// what is damaged. Fails if the recipe does not fit the data, or if a file system does not work.
+// Opens the data of the split, verifies the checksums of its files, and reads every sample, with
+// data.workers threads. Lists what is damaged. Fails if the recipe does not fit the data, or if a
+// file system does not work.
 tri_status tri_data_check(tri_arena *arena, const tri_data_options *options, tri_data_split split,
                           uint64_t seed, tri_data_report *out);
 

@@ -372,6 +372,11 @@ const char *tri_data_split_name(tri_data_split split) {
     return names[split];
 }
 
+const char *tri_data_split_key(tri_data_split split) {
+    static const char *const keys[TRI_DATA_SPLITS] = {"train", "val", "test"};
+    return keys[split];
+}
+
 static tri_status describe_declared(tri_dataset *dataset, const tri_shapes *declared) {
     for (int i = 0; i < declared->count; i++) {
         // For a name that tri_field_find does not know, the type stays F32; tri_dataset_add then
@@ -455,6 +460,8 @@ const char *tri_dataset_rest(const tri_dataset *dataset, bool *is_usual) {
     *is_usual = dataset->rest_is_usual;
     return dataset->rest;
 }
+
+tri_data_lengths tri_dataset_documents(const tri_dataset *dataset) { return dataset->documents; }
 
 int64_t tri_dataset_samples(const tri_dataset *dataset) { return dataset->samples; }
 

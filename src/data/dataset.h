@@ -15,7 +15,12 @@
 
 typedef struct tri_dataset tri_dataset;
 
-typedef enum tri_data_split { TRI_DATA_TRAIN, TRI_DATA_VAL, TRI_DATA_TEST } tri_data_split;
+typedef enum tri_data_split {
+    TRI_DATA_TRAIN,
+    TRI_DATA_VAL,
+    TRI_DATA_TEST,
+    TRI_DATA_SPLITS, // how many there are
+} tri_data_split;
 
 // A field as the model gets it, after conversion and transforms.
 typedef struct tri_data_field {
@@ -24,6 +29,19 @@ typedef struct tri_data_field {
     tri_shape shape;   // shape of one sample
     size_t size_bytes; // size of one sample in bytes
 } tri_data_field;
+
+// Lengths of texts, in tokens.
+typedef struct tri_data_lengths {
+    int64_t count, least, most, sum;
+} tri_data_lengths;
+
+static inline void tri_data_lengths_add(tri_data_lengths *to, const tri_data_lengths *more) {
+    if (more->count == 0) return;
+    if (to->count == 0 || more->least < to->least) to->least = more->least;
+    if (more->most > to->most) to->most = more->most;
+    to->count += more->count;
+    to->sum += more->sum;
+}
 
 // Opens the training, validation or test data and checks everything that can be checked without
 // reading every sample; errors name the file. `options` must outlive the data set. `seed` is the
@@ -44,6 +62,8 @@ void tri_dataset_close(tri_dataset *dataset); // NULL allowed
 bool tri_data_has(const tri_data_options *options, tri_data_split split);
 // The split's name for messages: "training", "validation", "test".
 const char *tri_data_split_name(tri_data_split split);
+// The split's key in a recipe: "train", "val", "test".
+const char *tri_data_split_key(tri_data_split split);
 
 // Finds the fields of a data set from its options alone, for plans, which do not open the data.
 // They come from data.shapes or from the settings of "synthetic" and "tokens". For other kinds they
@@ -87,6 +107,9 @@ int64_t tri_dataset_left_out(const tri_dataset *dataset);
 const tri_mix_options *tri_dataset_mix(const tri_dataset *dataset);
 // The seed with which the data set was opened.
 uint64_t tri_dataset_seed(const tri_dataset *dataset);
+// The documents of which the samples' text consists, in tokens, without end marks. A count of 0:
+// the kind of data set has no documents.
+tri_data_lengths tri_dataset_documents(const tri_dataset *dataset);
 // Describes what of the files no sample has, such as files of another type: "3 files, the first is
 // …". NULL: nothing. *is_usual: nobody needs to be warned of it, as of the end of a text that fills
 // no sample.

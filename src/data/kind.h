@@ -93,6 +93,7 @@ struct tri_dataset {
     // nothing.
     const char *rest;
     bool rest_is_usual;
+    tri_data_lengths documents; // see tri_dataset_documents; set by `open` of the kind
     // How many damaged samples were left out so far (data.on_error: skip).
     _Atomic int64_t *left_out;
     int field_count;

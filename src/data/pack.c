@@ -37,7 +37,7 @@ static const char *hash_of(tri_arena *arena, const void *data, size_t size, int 
 
 // Everything on which the packed text depends.
 static tri_status describe(pack_job *job, const char **out) {
-    enum { TOKENIZER_BYTES = 256 << 20, HASH_DIGITS = 64, VERSION = 1 };
+    enum { TOKENIZER_BYTES = 256 << 20, HASH_DIGITS = 64, VERSION = 2 };
     char *tokenizer;
     size_t size;
     TRI_TRY(tri_os_read_file(job->options->tokenizer, TOKENIZER_BYTES, &tokenizer, &size));
@@ -70,6 +70,21 @@ static const char *folder_of(const pack_job *job) {
     return home ? tri_arena_printf(job->arena, "%s/.cache/trireme", home) : beside;
 }
 
+static bool read_lengths(const tri_tree *list, tri_data_lengths *out) {
+    return list && list->kind == TRI_TREE_LIST && list->count == 4 &&
+           tri_tree_to_int(list->items[0], &out->count) &&
+           tri_tree_to_int(list->items[1], &out->least) &&
+           tri_tree_to_int(list->items[2], &out->most) &&
+           tri_tree_to_int(list->items[3], &out->sum);
+}
+
+static tri_tree *lengths_tree(tri_arena *arena, const tri_data_lengths *lengths) {
+    const int64_t numbers[] = {lengths->count, lengths->least, lengths->most, lengths->sum};
+    tri_tree *list = tri_tree_list(arena);
+    for (int i = 0; i < 4; i++) tri_tree_append(arena, list, tri_tree_int(arena, numbers[i]));
+    return list;
+}
+
 // Reads what an earlier run has packed. *found is false if there is nothing, or not all of it.
 static tri_status read_info(pack_job *job, const char *key, tri_pack *out, bool *found) {
     tri_tree *info;
@@ -81,6 +96,7 @@ static tri_status read_info(pack_job *job, const char *key, tri_pack *out, bool 
     TRI_TRY(status);
     const tri_tree *same = tri_tree_get(info, "key");
     *found = same && same->kind == TRI_TREE_SCALAR && !strcmp(same->text, key) &&
+             read_lengths(tri_tree_get(info, "documents"), &out->documents) &&
              tri_tree_get(info, "tokens") && tri_tree_get(info, "left_out") &&
              tri_tree_to_int(tri_tree_get(info, "tokens"), &out->tokens) &&
              tri_tree_to_int(tri_tree_get(info, "left_out"), &out->left_out) &&
@@ -101,12 +117,14 @@ static tri_status make(pack_job *job, const char *key, tri_pack *out) {
     for (int i = 0; i < job->count && status == TRI_OK; i++)
         status = pack_lines_file(&lines, job->paths[i]);
     out->tokens = lines.tokens;
+    out->documents = lines.documents;
     out->left_out = lines.left_out;
     pack_lines_end(&lines);
     TRI_TRY(tri_os_replacement_end(&file, status));
     tri_tree *info = tri_tree_map(job->arena);
     tri_tree_put_string(job->arena, info, "key", key);
     tri_tree_put_int(job->arena, info, "tokens", out->tokens);
+    tri_tree_put(job->arena, info, "documents", lengths_tree(job->arena, &out->documents));
     tri_tree_put_int(job->arena, info, "left_out", out->left_out);
     const char *text = tri_json_emit(job->arena, info);
     return tri_os_replace_file(job->info, text, strlen(text));

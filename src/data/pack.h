@@ -5,13 +5,14 @@
 #define TRIREME_DATA_PACK_H
 
 #include "base/arena.h"
-#include "data/options.h"
+#include "data/dataset.h"
 
 typedef struct tri_pack {
     const char *path;    // of the file with the tokens
     tri_token_type type; // of the tokens
     int64_t tokens;
-    int64_t left_out; // lines that are damaged and were left out (data.on_error: skip)
+    tri_data_lengths documents; // without their end marks
+    int64_t left_out;           // lines that are damaged and were left out (data.on_error: skip)
 } tri_pack;
 
 // Finds the packed text of these files, or makes it. It belongs to their sizes and times of

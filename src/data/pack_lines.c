@@ -28,6 +28,7 @@ typedef struct share {
     int64_t *damaged; // numbers of the lines that are, and why, in turn
     const char **reasons;
     int damaged_count, damaged_capacity;
+    tri_data_lengths documents;
     tri_status status;
     char message[TRI_MESSAGE_MAX_BYTES];
 } share;
@@ -85,6 +86,7 @@ static tri_status encode_line(const pack_lines *pack, share *s, tokenizer_string
                               const char **wrong) {
     const tokenizer_string field = {pack->options->field, strlen(pack->options->field)};
     tokenizer_string text;
+    size_t before = s->ids.count;
     *wrong = NULL;
     if (tri_jsonl_is_blank(line)) return TRI_OK;
     *wrong = tri_jsonl_field(line, field, &s->memory, &text);
@@ -92,6 +94,8 @@ static tri_status encode_line(const pack_lines *pack, share *s, tokenizer_string
     TRI_TRY(tri_token_encode(s->encoder, text.data, text.size, &s->ids));
     if (s->memory.failed || !reserve_ids(&s->ids))
         return TRI_FAIL(TRI_NO_MEMORY, "no memory for a line");
+    int64_t length = (int64_t)(s->ids.count - before);
+    tri_data_lengths_add(&s->documents, &(tri_data_lengths){1, length, length, length});
     s->ids.ids[s->ids.count++] = pack->end;
     return TRI_OK;
 }
@@ -102,6 +106,7 @@ static void encode_share(struct pack_batch *batch, int index) {
     size_t end = batch->count * (size_t)(index + 1) / (size_t)batch->threads;
     s->ids.count = 0;
     s->damaged_count = 0;
+    s->documents = (tri_data_lengths){0};
     s->status = TRI_OK;
     for (size_t i = first; i < end && s->status == TRI_OK; i++) {
         const char *wrong;
@@ -145,6 +150,7 @@ static tri_status write_share(pack_lines *pack, share *s) {
         memcpy((char *)narrow + i * sizeof id, &id, sizeof id);
     }
     pack->tokens += (int64_t)s->ids.count;
+    tri_data_lengths_add(&pack->documents, &s->documents);
     if (s->ids.count == 0) return TRI_OK;
     return tri_os_write_all(pack->out, s->ids.ids, s->ids.count * width, pack->out_path);
 }

@@ -2,7 +2,7 @@
 #ifndef TRIREME_DATA_PACK_LINES_H
 #define TRIREME_DATA_PACK_LINES_H
 
-#include "data/options.h"
+#include "data/dataset.h"
 #include "format/tokenizer/tokenizer.h"
 
 typedef struct pack_lines {
@@ -15,6 +15,7 @@ typedef struct pack_lines {
     const char *out_path;
     // Results.
     int64_t tokens, left_out;
+    tri_data_lengths documents; // without their end marks
     // Private.
     struct pack_batch *batch;
     int64_t started_ns, told_ns;

@@ -181,10 +181,83 @@ def check_damaged():
     expect_damaged("hdf5", words, list(range(6)), ["chunks.h5", "'images'"], 6)
 
 
+def stats(*words, code=0):
+    done = run([TRIREME, "data", "stats", RECIPE, f"data.path={folder}", *words, "--json"],
+               code=code)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def is_near(found, values, wide=1e-11):
+    """Whether min, max, mean and the deviation (numpy's std) are those of the values."""
+    mean = math.fsum(values) / len(values)
+    std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
+    return (found["min"], found["max"]) == (min(values), max(values)) and math.isclose(
+        found["mean"], mean, rel_tol=wide, abs_tol=1e-12) and math.isclose(found["std"], std,
+                                                                           rel_tol=wide)
+
+
+def check_stats():
+    """Exact means and deviations, the same for any number of threads, of what normalize gets."""
+    count = 3000  # several blocks
+    pixels = [1000 + (i * 7919 % 1009) / 4096 for i in range(count * 18)]
+    labels = [i * i % 7 for i in range(count)]
+    write_tensors("wide", images=("F32", [count, 2, 3, 3], pixels), labels=("I64", [count], labels))
+    words = ("data.name=tensors", "data.train=wide", "data.test=wide")
+    train, test = stats(*words)
+    assert stats(*words, "data.workers=0") == stats(*words, "data.workers=5") == [train, test]
+    images = {field["name"]: field for field in train["fields"]}["images"]
+    by_channel = [[value for i, value in enumerate(pixels) if i // 9 % 2 == c] for c in (0, 1)]
+    assert is_near(images, pixels), images
+    assert all(is_near(found, values) for found, values in zip(images["channels"], by_channel))
+    assert train["class_counts"] == [labels.count(i) for i in range(5)], train
+    assert [round(mean, 3) for mean in train["normalize"]["mean"]] == [
+        round(math.fsum(values) / len(values), 3) for values in by_channel], train
+    assert "normalize" not in test, test
+    assert [s["split"] for s in stats(*words, "--split=test")] == ["test"]
+    # With a normalize of other numbers they stay; what is printed goes into a recipe as it is.
+    normalize = "data.transform=[random_horizontal_flip, normalize: {mean: [3], std: [5]}]"
+    assert stats(*words, normalize)[0]["normalize"] == train["normalize"]
+    lines = run([TRIREME, "data", "stats", RECIPE, f"data.path={folder}", *words, normalize,
+                 "--split=train"]).stdout.splitlines()
+    paste = lines[lines.index("data:") + 1].strip().replace("transform: ", "data.transform=")
+    assert paste.startswith("data.transform=[random_horizontal_flip, {normalize:"), paste
+    for channel in report(*words[1:], paste)[0]["fields"][0]["channels"]:
+        assert abs(channel["mean"]) < 1e-3 and abs(channel["std"] - 1) < 1e-3, channel
+
+
+def check_stats_of_others():
+    """Columns, constants, ignored labels, masks of text, and damaged samples."""
+    write_tensors("columns", inputs=("F32", [4, 2], [1, 5, 2, 5, 3, 5, 4, 5]),
+                  labels=("I64", [4], [1, -100, 1, 0]))
+    train = stats("data.name=tensors", "data.train=columns")[0]
+    assert train["class_counts"] == [1, 2], train
+    assert is_near(train["fields"][0]["channels"][0], [1, 2, 3, 4]), train
+    assert train["normalize"] == {"mean": [2.5, 5], "std": [1.118034, 1]}, train
+    write_tensors("text", input_ids=("I64", [3, 4], range(12)), attention_mask=(
+        "F32", [3, 4], [1, 1, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1]))
+    train = stats("data.name=tensors", "data.train=text")[0]
+    assert train["lengths"] == {"count": 3, "least": 1, "most": 4, "mean": 7 / 3} or math.isclose(
+        train["lengths"]["mean"], 7 / 3, rel_tol=1e-11), train
+    with open(os.path.join(folder, "data_batch_1.bin"), "wb") as file:
+        for i in range(5):
+            file.write(bytes([200 if i in (1, 4) else i]) + bytes([85 * i % 256] * 3072))
+    with open(os.path.join(folder, "test_batch.bin"), "wb") as file:
+        file.write(bytes(3073))
+    words = ("data.name=cifar10", "data.train=data_batch_1.bin", "--split=train")
+    train = stats(*words, "data.on_error=skip")[0]
+    assert (train["damaged"], train["left_out"]) == (2, 2), train
+    assert is_near(train["fields"][0], [0, 2 / 3, 1], 1e-6), train
+    assert stats(*words, code=2)[0]["damaged"] == 2
+    bad = ["--split=val"], ["--split=x"]
+    for flags in bad:
+        run([TRIREME, "data", "stats", RECIPE, f"data.path={folder}", *words[:2], *flags], code=2)
+
+
 def main():
     global folder
     with tempfile.TemporaryDirectory(prefix="trireme-check-") as folder:
-        failed = check_all((check_shown, check_warnings, check_bad, check_damaged))
+        failed = check_all((check_shown, check_warnings, check_bad, check_damaged,
+                            check_stats, check_stats_of_others))
     return 1 if failed else 0
 
 

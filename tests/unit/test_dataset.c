@@ -496,16 +496,17 @@ static void test_check(void **state) {
     assert_int_equal(report.min_class_samples, 2);
     assert_int_equal(report.max_class_samples, 3);
     assert_int_equal(report.field_count, 2);
-    assert_true(report.fields[0].all.min == 0 && report.fields[1].all.max == 9);
+    assert_true(report.fields[0].stats.all.min == 0 && report.fields[1].stats.all.max == 9);
     double mean = (7.0 * 12 + 2.5) / 255;
-    assert_true(report.fields[0].all.mean > mean - 1e-6 && report.fields[0].all.mean < mean + 1e-6);
+    assert_true(report.fields[0].stats.all.mean > mean - 1e-6 &&
+                report.fields[0].stats.all.mean < mean + 1e-6);
     float inputs[4] = {1, 3, NAN, INFINITY};
     const void *data[] = {inputs};
     put_tensors("train", 1, &(tri_safetensors_spec){"inputs", TRI_F32, tri_shape_of(4, 1)}, data);
     options = fixture_options("name: tensors, train: train");
     assert_int_equal(tri_data_check(fixture_arena, &options, TRI_DATA_TRAIN, 1, &report), TRI_OK);
-    assert_int_equal(report.fields[0].not_finite, 2);
-    assert_true(report.fields[0].all.mean == 2 && report.fields[0].all.std == 1 &&
+    assert_int_equal(report.fields[0].stats.not_finite, 2);
+    assert_true(report.fields[0].stats.all.mean == 2 && report.fields[0].stats.all.std == 1 &&
                 report.classes == 0);
 }
 

@@ -71,6 +71,11 @@ static void check_windows(const char *yaml, int64_t left_out) {
         fail_msg("%s: %s", yaml, tri_error_message());
     assert_int_equal(tri_dataset_samples(dataset), ids.count / 5);
     assert_int_equal(tri_dataset_left_out(dataset), left_out);
+    tri_data_lengths lengths = tri_dataset_documents(dataset);
+    assert_int_equal(lengths.count, COUNT);
+    assert_int_equal(lengths.least, 0); // of the document without text
+    assert_int_equal(lengths.sum, ids.count - COUNT);
+    assert_in_range(lengths.most, (lengths.sum + COUNT - 1) / COUNT, lengths.sum);
     for (int64_t i = 0; i < tri_dataset_samples(dataset); i++) {
         assert_int_equal(fixture_read(dataset, 0, i, 0, window), TRI_OK);
         for (int k = 0; k < 5; k++) assert_int_equal(window[k], ids.ids[5 * i + k]);

@@ -4,6 +4,7 @@
 #include "base/os.h"
 #include "base/quantity.h"
 #include "data/image_worker.h"
+#include "data/progress.h"
 #include "data/target/target.h"
 
 #include <dirent.h>
@@ -11,10 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { SPLITS = 3, NS_PER_MS = 1000000, MARK_MS = 500, REDRAW_MS = 200, LINE_MS = 10000 };
-static const char *const split_names[SPLITS] = {"train", "val", "test"};
+enum { NS_PER_MS = 1000000, MARK_MS = 500 };
 
 static const tri_target_kind *const kinds[] = {
 #define X(word) &tri_target_##word,
@@ -37,8 +36,8 @@ typedef struct conversion {
     const tri_data_options *options;
     const tri_target_kind *kind;
     const char *folder, *progress_path, *source;
-    split splits[SPLITS];
-    int64_t marked_ns, shown_ns;
+    split splits[TRI_DATA_SPLITS];
+    int64_t marked_ns;
 } conversion;
 
 static const tri_target_kind *find_kind(const char *name) {
@@ -94,7 +93,7 @@ static tri_status open_split(conversion *c, int index) {
     if (dataset->kind->worker_create) TRI_TRY(dataset->kind->worker_create(dataset, &s->worker));
     s->target = (tri_target){.arena = c->arena,
                              .folder = c->folder,
-                             .split = split_names[index],
+                             .split = tri_data_split_key((tri_data_split)index),
                              .samples = dataset->samples,
                              .classes = tri_dataset_classes(dataset, "labels"),
                              .field_count = dataset->field_count};
@@ -130,11 +129,11 @@ static tri_status save_marks(conversion *c) {
     tri_arena *arena = tri_arena_create(NULL, "marks");
     tri_tree *map = tri_tree_map(arena);
     tri_tree_put_string(arena, map, "source", c->source);
-    for (int i = 0; i < SPLITS; i++) {
+    for (int i = 0; i < TRI_DATA_SPLITS; i++) {
         tri_tree *mark = tri_tree_list(arena);
         tri_tree_append(arena, mark, tri_tree_int(arena, c->splits[i].mark.samples));
         tri_tree_append(arena, mark, tri_tree_int(arena, c->splits[i].mark.bytes));
-        tri_tree_put(arena, map, split_names[i], mark);
+        tri_tree_put(arena, map, tri_data_split_key((tri_data_split)i), mark);
     }
     const char *text = tri_json_emit(arena, map);
     tri_status status = tri_os_replace_fleeting(c->progress_path, text, strlen(text));
@@ -152,8 +151,8 @@ static tri_status load_marks(conversion *c) {
                         "%s: has an unfinished conversion of other data, or to another kind: "
                         "remove the folder, or name another one",
                         c->folder);
-    for (int i = 0; i < SPLITS; i++) {
-        const tri_tree *mark = tri_tree_get(map, split_names[i]);
+    for (int i = 0; i < TRI_DATA_SPLITS; i++) {
+        const tri_tree *mark = tri_tree_get(map, tri_data_split_key((tri_data_split)i));
         tri_target_mark *out = &c->splits[i].mark;
         bool is_good = mark && mark->kind == TRI_TREE_LIST && mark->count == 2 &&
                        tri_tree_to_int(mark->items[0], &out->samples) &&
@@ -172,17 +171,6 @@ static tri_status prepare_folder(conversion *c) {
     if (!is_free) return TRI_FAIL(TRI_BAD_INPUT, "%s: is not empty: name a new folder", c->folder);
     TRI_TRY(tri_os_make_folders(c->folder));
     return save_marks(c);
-}
-
-static void show(conversion *c, const split *s, int64_t done, bool is_last) {
-    bool is_terminal = isatty(STDERR_FILENO);
-    int64_t now = tri_os.monotonic_ns(),
-            wait = (int64_t)(is_terminal ? REDRAW_MS : LINE_MS) * NS_PER_MS;
-    if (!is_last && now - c->shown_ns < wait) return;
-    c->shown_ns = now;
-    fprintf(stderr, "%s%s: %s of %s%s", is_terminal ? "\r" : "", s->target.split,
-            tri_grouped((double)done), tri_counted(s->target.samples, "sample"),
-            is_terminal && !is_last ? "" : "\n");
 }
 
 static tri_status mark(conversion *c, split *s, int64_t done) {
@@ -206,12 +194,12 @@ static tri_status convert_sample(conversion *c, split *s, int64_t sample) {
 
 static tri_status write_split(conversion *c, split *s) {
     TRI_TRY(c->kind->begin(&s->target, &s->mark));
-    c->shown_ns = tri_os.monotonic_ns();
+    tri_data_progress progress = tri_data_progress_begin(s->target.split, s->target.samples, false);
     for (int64_t i = s->mark.samples; i < s->target.samples; i++) {
         TRI_TRY(convert_sample(c, s, i));
         bool is_due = tri_os.monotonic_ns() - c->marked_ns > (int64_t)MARK_MS * NS_PER_MS;
         if (is_due || c->kind->marks_at(i + 1)) TRI_TRY(mark(c, s, i + 1));
-        show(c, s, i + 1, i + 1 == s->target.samples);
+        tri_data_progress_show(&progress, i + 1);
     }
     TRI_TRY(c->kind->end(&s->target));
     s->mark.samples = s->target.samples;
@@ -219,7 +207,7 @@ static tri_status write_split(conversion *c, split *s) {
 }
 
 static tri_status write_all(conversion *c) {
-    for (int i = 0; i < SPLITS; i++) {
+    for (int i = 0; i < TRI_DATA_SPLITS; i++) {
         split *s = &c->splits[i];
         if (!s->dataset || s->mark.samples == s->target.samples) continue;
         tri_status status = write_split(c, s);
@@ -231,12 +219,13 @@ static tri_status write_all(conversion *c) {
 
 static void print_recipe(const conversion *c) {
     printf("data:\n  name: %s\n  path: %s\n", c->kind->name, c->folder);
-    for (int i = 0; i < SPLITS; i++)
+    for (int i = 0; i < TRI_DATA_SPLITS; i++)
         if (c->splits[i].dataset)
-            printf("  %s: %s\n", split_names[i], c->kind->value(&c->splits[i].target));
-    for (int i = 0; i < SPLITS; i++)
+            printf("  %s: %s\n", tri_data_split_key((tri_data_split)i),
+                   c->kind->value(&c->splits[i].target));
+    for (int i = 0; i < TRI_DATA_SPLITS; i++)
         if (c->splits[i].left_out > 0)
-            tri_log(TRI_LOG_WARNING, "%s: %s left out", split_names[i],
+            tri_log(TRI_LOG_WARNING, "%s: %s left out", tri_data_split_key((tri_data_split)i),
                     tri_counted(c->splits[i].left_out, "damaged sample"));
 }
 
@@ -257,11 +246,11 @@ tri_status tri_data_convert(const tri_data_options *options, const char *kind, c
         tri_arena_printf(arena, "%s %s", kind,
                          tri_yaml_flow(arena, tri_option_encode(arena, &tri_data_table, &all)));
     tri_status status = c.kind ? TRI_OK : fail_kind(arena, kind);
-    for (int i = 0; i < SPLITS && status == TRI_OK; i++) status = open_split(&c, i);
+    for (int i = 0; i < TRI_DATA_SPLITS && status == TRI_OK; i++) status = open_split(&c, i);
     if (status == TRI_OK) status = prepare_folder(&c);
     if (status == TRI_OK) status = write_all(&c);
     if (status == TRI_OK) print_recipe(&c);
-    for (int i = 0; i < SPLITS; i++) close_split(&c.splits[i]);
+    for (int i = 0; i < TRI_DATA_SPLITS; i++) close_split(&c.splits[i]);
     tri_arena_destroy(arena);
     return status;
 }
