@@ -3,9 +3,11 @@
 and Google's libraries make of them. unit/test_tokenizer compares ours with them.
 
 usage: tests/support/make_tokenizer_goldens.py TEXT
+       tests/support/make_tokenizer_goldens.py --expected
        tests/support/make_tokenizer_goldens.py --compare PROGRAM TOKENIZER COUNT SEED
 
-TEXT is a file of English, such as Tiny Shakespeare. With --compare, encodes COUNT other random
+TEXT is a file of English, such as Tiny Shakespeare. With --expected, the tokenizers stay, and only
+what the libraries make of the lines is written. With --compare, encodes COUNT other random
 lines with the program and with the library, and prints how many differ.
 (needs the packages tokenizers and sentencepiece)
 """
@@ -34,6 +36,11 @@ RANGES = [(0x21, 0x7e)] * 6 + [
 SPECIAL = ["<s>", "</s>", "<unk>", "<|endoftext|>", "<mask>", "foo", "<r>", "The King", "king",
            "<sep>", "\u2581", "<0x0A>", "\t", "'s", "'LL", "don't", "\u0130", "\u00df", "e\u0301",
            "\r", "\U0001f468\u200d\U0001f469", "ab  ", "  ab", "\u212b"]
+# Behind a symbol that the user has defined, two ways to make tokens of this have sums that only
+# rounding distinguishes.
+TIE = b"king " + b"l" * 27
+# A line whose sum of scores is so large that floats would round it too much: how it ends.
+LONG = (b"xq ", 40000, b"Heaven")
 WORDS = "the king and queen of all thy hath 'tis o'er speak, Before we proceed any further".split()
 
 
@@ -180,8 +187,15 @@ def write(text):
             json.dump(tree, out, separators=(",", ":"))
     with tempfile.TemporaryDirectory() as folder:
         google([one for one in corpus if max(one, default=" ") < "\u0250"], folder)
-    lines = [line(rng) for _ in range(80)]
-    expected = {"lines": [data.hex() for data in lines]}
+    write_expected()
+
+
+def write_expected():
+    rng = random.Random(2)
+    lines = [line(rng) for _ in range(80)] + [TIE]
+    part, count, end = LONG
+    expected = {"lines": [data.hex() for data in lines],
+                "long": {"part": part.decode(), "count": count, "end": end.decode()}}
     for name in sorted(os.listdir(OUT)):
         if name == "expected.json":
             continue
@@ -189,6 +203,8 @@ def write(text):
         ids = [encode(data) for data in lines]
         expected[name] = {"ids": [" ".join(map(str, one)) for one in ids],
                           "texts": [decode(one).encode().hex() for one in ids]}
+        if name.endswith(".model"):
+            expected[name]["long"] = " ".join(map(str, encode(part * count + end)[-8:]))
     with open(os.path.join(OUT, "expected.json"), "w") as out:
         json.dump(expected, out, separators=(",", ":"))
 
@@ -216,4 +232,7 @@ if __name__ == "__main__":
         sys.exit(compare(sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])))
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    write(sys.argv[1])
+    if sys.argv[1] == "--expected":
+        write_expected()
+    else:
+        write(sys.argv[1])

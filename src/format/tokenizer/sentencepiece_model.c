@@ -122,18 +122,14 @@ tri_status tokenizer_sentencepiece_unigram_init(const tokenizer_reader *reader) 
     tri_arena *arena = tri_arena_create(NULL, "keys");
     tokenizer_key *keys = TRI_NEW_ARRAY(arena, tokenizer_key, t->size);
     int count = 0;
-    // As in sentencepiece, the largest score is at least the smallest positive float.
-    float least = FLT_MAX, most = FLT_MIN;
+    float least = FLT_MAX;
     t->scores = TRI_NEW_ARRAY(reader->arena, double, t->size);
     for (int64_t id = 0; id < t->size; id++) {
-        if (s->types[id] != TOKENIZER_NORMAL) continue;
-        least = s->scores[id] < least ? s->scores[id] : least;
-        most = s->scores[id] > most ? s->scores[id] : most;
-    }
-    for (int64_t id = 0; id < t->size; id++) {
         t->scores[id] = s->scores[id];
-        if (s->types[id] == TOKENIZER_USER_DEFINED) // so that it is always taken
-            t->scores[id] = (float)t->tokens[id].size * most - 0.1;
+        if (s->types[id] == TOKENIZER_NORMAL && s->scores[id] < least) least = s->scores[id];
+        // So that it is always taken, and the longest of several: as sentencepiece 0.2.3 does it.
+        if (s->types[id] == TOKENIZER_USER_DEFINED)
+            t->scores[id] = (float)(0.1 * (double)(t->tokens[id].size - 1));
         if (is_merged(s, id)) keys[count++] = (tokenizer_key){t->tokens[id], (int32_t)id};
     }
     t->unknown_score = least - (float)UNKNOWN_PENALTY;

@@ -2,11 +2,12 @@
 // probabilities, have the largest sum. (T. Kudo, "Subword Regularization", 2018)
 #include "format/tokenizer/sentencepiece.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNKNOWN_PENALTY = 10 };
+enum { UNKNOWN_PENALTY = 10, MOST_FLOAT_SUM = 100000 };
 
 // The best way to a position of a word: its last token, and where that begins.
 typedef struct tokenizer_path {
@@ -88,20 +89,33 @@ static void improve(tokenizer_path *path, double score, size_t start, int64_t id
     if (path->start == NO_START || score > path->score) *path = (tokenizer_path){score, start, id};
 }
 
+// Sums of long texts would be rounded too much as floats. When that of a position, from which
+// tokens go on, is large, it becomes 0, and those behind it, up to `end`, are counted from there.
+static void restart_sums(tokenizer_path *best, size_t at, size_t end) {
+    float sum = (float)best[at].score;
+    if (fabsf(sum) <= MOST_FLOAT_SUM) return;
+    best[at].score = 0;
+    for (size_t i = at + 1; i <= end; i++)
+        if (best[i].start != NO_START) best[i].score = (float)best[i].score - sum;
+}
+
 // Finds the best way to each position.
 static tri_status find_paths(const tri_tokenizer *t, tokenizer_path *best, const char *word,
                              size_t size) {
     bool is_float = t->sentencepiece != NULL;
+    size_t reached = 0; // the last position to which a way leads
     for (size_t i = 0; i <= size; i++) best[i] = (tokenizer_path){0, NO_START, TOKENIZER_NO_ID};
     for (size_t at = 0; at < size;) {
         size_t length = (size_t)tokenizer_length(word[at]);
         bool has_character = false;
         int node = TOKENIZER_ROOT;
+        if (is_float) restart_sums(best, at, reached);
         for (size_t i = at; i < size && node != TOKENIZER_NO_NODE; i++) {
             node = tokenizer_trie_step(&t->trie, node, word[i]);
             if (node == TOKENIZER_NO_NODE || t->trie.nodes[node].value < 0) continue;
             int64_t id = t->trie.nodes[node].value;
             improve(&best[i + 1], t->scores[id] + best[at].score, at, id, is_float);
+            if (i + 1 > reached) reached = i + 1;
             has_character |= i + 1 - at == length;
         }
         if (!has_character && t->unknown < 0)
@@ -110,6 +124,7 @@ static tri_status find_paths(const tri_tokenizer *t, tokenizer_path *best, const
         double unknown = t->unknown_score + best[at].score;
         if (!has_character) improve(&best[at + length], unknown, at, t->unknown, is_float);
         at += length;
+        if (at > reached) reached = at;
     }
     return TRI_OK;
 }
