@@ -138,6 +138,8 @@ void tri_reader_destroy(tri_reader *reader); // NULL allowed
 // data.on_error: skip, is left out: it becomes zeros with labels of -100, which losses and metrics
 // do not count.
 tri_status tri_reader_read(tri_reader *reader, int64_t sample, int64_t epoch, void *const *out);
+// How many samples this reader has left out so far.
+int64_t tri_reader_left_out(const tri_reader *reader);
 // The same, but a damaged sample always ends with TRI_CORRUPT.
 tri_status tri_reader_try(tri_reader *reader, int64_t sample, int64_t epoch, void *const *out);
 // Verifies the checksums that the files contain, unless opening has done so. (Opening skips this

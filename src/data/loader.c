@@ -129,13 +129,16 @@ static tri_status read_samples(const tri_loader *loader, buffer *target, int64_t
     for (int64_t i = 0; i < batch->micro.size; i++)
         target->samples[i] =
             tri_sampler_at(&loader->sampler, &order, batch->step, batch->micro.first + i);
+    tri_reader *reader = loader->readers[thread];
+    int64_t before = tri_reader_left_out(reader);
     for (int64_t i = 0; i < batch->micro.size; i++) {
         void *out[TRI_MAX_DATA_FIELDS];
         field_places(loader, target, i, out);
         if (i + HINT_AHEAD < batch->micro.size)
             tri_dataset_hint(loader->dataset, target->samples[i + HINT_AHEAD]);
-        TRI_TRY(tri_reader_read(loader->readers[thread], target->samples[i], batch->epoch, out));
+        TRI_TRY(tri_reader_read(reader, target->samples[i], batch->epoch, out));
     }
+    batch->left_out = tri_reader_left_out(reader) - before;
     return mix_samples(loader, target, thread, &order);
 }
 

@@ -40,6 +40,7 @@ typedef struct tri_data_batch {
     int64_t epoch, step, round;
     tri_micro_batch micro;  // the micro-batch: its index and position in the step, and its size
     const int64_t *samples; // [size]: numbers of the samples in the data set
+    int64_t left_out;       // how many of them are damaged and left out (data.on_error: skip)
     // By field of the data set: the field's values of all samples, [size, …]; aligned to 64 bytes.
     void *fields[TRI_MAX_DATA_FIELDS];
 } tri_data_batch;

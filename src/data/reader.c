@@ -17,6 +17,7 @@ struct tri_reader {
     tri_buffer stored;
     size_t offsets[TRI_MAX_DATA_FIELDS]; // by field, in `stored`
     tri_transform_memory memory;
+    int64_t left_out; // how many samples tri_reader_read has left out
 };
 
 static size_t aligned(size_t bytes) {
@@ -163,5 +164,8 @@ tri_status tri_reader_read(tri_reader *reader, int64_t sample, int64_t epoch, vo
     tri_status status = tri_reader_try(reader, sample, epoch, out);
     if (status != TRI_CORRUPT || dataset->options->on_error != TRI_DATA_SKIP) return status;
     leave_out(dataset, out);
+    reader->left_out++;
     return TRI_OK;
 }
+
+int64_t tri_reader_left_out(const tri_reader *reader) { return reader->left_out; }

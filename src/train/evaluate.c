@@ -22,8 +22,54 @@ static bool has_signal(void *context) {
     return tri_signals_seen() != 0;
 }
 
+// Sums over all replicas how many samples of an evaluation were left out (data.on_error: skip). A
+// sample belongs to one replica, all of whose ranks read it.
+static tri_status sum_left_out(const tri_session *s, int64_t own, int64_t *out) {
+    *out = train_is_first_of_replica(s) ? own : 0;
+    if (s->comm->size == 1) return TRI_OK;
+    return tri_comm_run(s->comm, &(tri_comm_op){.kind = TRI_COMM_ALL_REDUCE,
+                                                .dtype = TRI_I64,
+                                                .count = 1,
+                                                .send = out,
+                                                .recv = out,
+                                                .label = "samples left out"});
+}
+
+// Warns of a metric that is not finite beside a finite loss: once in a run, because it would be the
+// same in each evaluation.
+static void warn_of_metric(const tri_session *s, tri_step_shape shape, const tri_step_output *sums,
+                           bool *has_warned) {
+    const tri_graph *g = s->plan->graph;
+    for (int i = 1; i < g->metric_count && !*has_warned; i++) {
+        double mean = train_mean(sums, i);
+        if (isfinite(mean) || s->identity.rank != 0) continue;
+        *has_warned = true;
+        tri_log(TRI_LOG_WARNING, "metric %s of the %s data is %g, although the loss is finite%s",
+                g->metrics[i].name,
+                tri_val_source_names[shape == TRI_STEP_TEST ? TRI_VAL_TEST : s->val_source], mean,
+                sums->count[i] == 0 ? ": it counts none of the samples" : "");
+    }
+}
+
+static tri_status warn_of_sums(train_loop *loop, tri_session *s, tri_step_shape shape,
+                               const tri_step_output *sums) {
+    bool unused = false;
+    if (sums->count[0] == 0) return TRI_OK; // all labels are ignored
+    if (isfinite(sums->sum[0])) {
+        warn_of_metric(s, shape, sums, loop ? &loop->has_warned_metric : &unused);
+        return TRI_OK;
+    }
+    if (loop && loop->has_warned_not_finite) return TRI_OK;
+    if (loop) loop->has_warned_not_finite = true;
+    return train_warn_not_finite(s, shape, train_mean(sums, 0));
+}
+
 tri_status train_run_evaluation(train_loop *loop, tri_session *session, tri_loader *loader,
-                                tri_step_shape shape, tri_step_output *out) {
+                                tri_step_shape shape, tri_evaluation *out) {
+    bool tests = shape == TRI_STEP_TEST;
+    const tri_sampler *sampler = tests ? &session->test_sampler : &session->val_sampler;
+    tri_step_output sums;
+    int64_t left_out = 0;
     tri_arena *arena = tri_arena_create(NULL, "evaluation");
     train_feed feed = train_feed_make(arena, session, loader);
     tri_step_input input = {.shape = shape,
@@ -33,20 +79,24 @@ tri_status train_run_evaluation(train_loop *loop, tri_session *session, tri_load
                             .context = &feed};
     const char *earlier = tri_signals_wait_for("the running batch of an evaluation");
     tri_ledger_mark mark = tri_ledger_enter(session->comm->ledger, "evaluation", NULL);
-    tri_status status = tri_engine_step(session->engine, &input, out);
+    tri_status status = tri_engine_step(session->engine, &input, &sums);
     tri_ledger_end(session->comm->ledger, mark);
     status = train_feed_end(&feed, status);
     tri_signals_wait_for(earlier);
     tri_arena_destroy(arena);
     if (status != TRI_OK) return status;
-    if (out->caller_sums[0] > 0) {
+    if (sums.caller_sums[0] > 0) {
         train_interrupt(loop, "by a signal");
         return TRI_OK;
     }
-    bool is_known = isfinite(out->sum[0]) || out->count[0] == 0;
-    if (is_known || (loop && loop->has_warned_not_finite)) return TRI_OK;
-    if (loop) loop->has_warned_not_finite = true;
-    return train_warn_not_finite(session, shape, train_mean(out, 0));
+    if (tri_dataset_leaves_out(tests ? session->test_data : session->val_data))
+        TRI_TRY(sum_left_out(session, feed.left_out, &left_out));
+    *out = (tri_evaluation){.is_known = true,
+                            .step = loop ? loop->progress.step : 0,
+                            .samples = tri_sampler_step_size(sampler, 0) - left_out};
+    for (int i = 0; i < session->plan->graph->metric_count; i++)
+        out->mean[i] = train_mean(&sums, i);
+    return warn_of_sums(loop, session, shape, &sums);
 }
 
 bool train_monitored_value(const train_loop *loop, const char *name, double *out) {
@@ -57,15 +107,12 @@ bool train_monitored_value(const train_loop *loop, const char *name, double *out
         return isfinite(*out);
     }
     // An evaluation is valid only for the weights of its step, because later steps change them.
-    bool is_fresh = loop->progress.has_val && loop->progress.val_step == loop->progress.step;
+    const tri_evaluation *val = &loop->progress.val;
+    bool is_fresh = val->is_known && val->step == loop->progress.step;
     if (strncmp(name, "val_", 4) != 0 || !is_fresh) return false;
-    if (!strcmp(name + 4, "loss")) {
-        *out = loop->progress.val_loss;
-        return isfinite(*out);
-    }
-    for (int i = 1; i < g->metric_count; i++) {
-        if (strcmp(name + 4, g->metrics[i].name) != 0) continue;
-        *out = loop->progress.val[i];
+    for (int i = 0; i < g->metric_count; i++) {
+        if (strcmp(name + 4, i == 0 ? "loss" : g->metrics[i].name) != 0) continue;
+        *out = val->mean[i];
         return isfinite(*out);
     }
     return false;
@@ -180,67 +227,55 @@ double train_mean(const tri_step_output *sums, int i) {
     return isnan(mean) ? (double)NAN : mean; // 0 / 0 may be a negative NaN, printed as -nan
 }
 
-static void take_evaluation(train_loop *loop, const tri_step_output *sums) {
-    tri_session *s = loop->session;
-    const tri_graph *g = s->plan->graph;
-    tri_progress *p = &loop->progress;
+typedef void observe_function(tri_observer *observer, tri_val_event event);
+
+static void report(const train_loop *loop, const tri_evaluation *found, observe_function *observe) {
+    const tri_graph *g = loop->session->plan->graph;
     tri_metric_value metrics[TRI_MAX_METRICS];
-    p->evaluation_due = false;
-    p->has_val = true;
-    p->val_step = p->step;
-    p->val_loss = train_mean(sums, 0);
-    p->val_samples = tri_sampler_step_size(&s->val_sampler, 0);
-    for (int i = 1; i < g->metric_count; i++) {
-        p->val[i] = train_mean(sums, i);
-        metrics[i - 1] = (tri_metric_value){g->metrics[i].name, p->val[i]};
-    }
-    tri_observe_val(loop->observer, (tri_val_event){.step = p->step,
-                                                    .epoch = latest_epoch(loop),
-                                                    .loss = p->val_loss,
-                                                    .metrics = metrics,
-                                                    .metric_count = g->metric_count - 1,
-                                                    .samples = p->val_samples});
-    update_early_stopping(loop);
+    for (int i = 1; i < g->metric_count; i++)
+        metrics[i - 1] = (tri_metric_value){g->metrics[i].name, found->mean[i]};
+    observe(loop->observer, (tri_val_event){.step = found->step,
+                                            .epoch = latest_epoch(loop),
+                                            .loss = found->mean[0],
+                                            .metrics = metrics,
+                                            .metric_count = g->metric_count - 1,
+                                            .samples = found->samples});
 }
 
 tri_status train_evaluate_if_due(train_loop *loop) {
     tri_session *s = loop->session;
-    tri_step_output sums;
+    tri_evaluation found;
     // A resumed run may have no validation data any more.
     if (!s->val_data) loop->progress.evaluation_due = false;
     if (!loop->progress.evaluation_due || loop->interruption) return TRI_OK;
     double before = tri_os_seconds();
-    TRI_TRY(train_run_evaluation(loop, s, loop->val_loader, TRI_STEP_EVALUATE, &sums));
+    TRI_TRY(train_run_evaluation(loop, s, loop->val_loader, TRI_STEP_EVALUATE, &found));
     train_deadline_note_pause(&loop->deadline, tri_os_seconds() - before);
     if (loop->interruption) return TRI_OK;
-    take_evaluation(loop, &sums);
+    loop->progress.val = found;
+    loop->progress.evaluation_due = false;
+    report(loop, &found, tri_observe_val);
+    update_early_stopping(loop);
     return loop->saves ? train_rank_weights(loop) : TRI_OK;
+}
+
+bool train_test_is_due(const train_loop *loop) {
+    const tri_progress *p = &loop->progress;
+    return loop->session->test_data && !(p->test.is_known && p->test.step == p->step);
 }
 
 tri_status train_test(train_loop *loop) {
     tri_session *s = loop->session;
-    const tri_graph *g = s->plan->graph;
     tri_loader *loader;
-    tri_step_output sums;
-    tri_test_result *out = &loop->test;
-    if (!s->test_data) return TRI_OK;
+    tri_evaluation found;
+    if (!train_test_is_due(loop)) return TRI_OK;
     TRI_TRY(tri_session_test_loader(s, &loader));
-    tri_status status = train_run_evaluation(loop, s, loader, TRI_STEP_TEST, &sums);
+    tri_status status = train_run_evaluation(loop, s, loader, TRI_STEP_TEST, &found);
     tri_loader_destroy(loader);
     if (status != TRI_OK || loop->interruption) return status;
-    *out = (tri_test_result){.samples = tri_sampler_step_size(&s->test_sampler, 0),
-                             .loss = train_mean(&sums, 0)};
-    tri_metric_value metrics[TRI_MAX_METRICS];
-    for (int i = 1; i < g->metric_count; i++) {
-        out->metrics[i] = train_mean(&sums, i);
-        metrics[i - 1] = (tri_metric_value){g->metrics[i].name, out->metrics[i]};
-    }
-    tri_observe_test(loop->observer, (tri_val_event){.step = loop->progress.step,
-                                                     .epoch = latest_epoch(loop),
-                                                     .loss = out->loss,
-                                                     .metrics = metrics,
-                                                     .metric_count = g->metric_count - 1,
-                                                     .samples = out->samples});
+    loop->progress.test = found;
+    report(loop, &found, tri_observe_test);
+    train_record_test(loop);
     return TRI_OK;
 }
 
@@ -258,15 +293,19 @@ void train_fill_result(const tri_session *session, const tri_progress *progress,
     out->tail_samples = session->plan->steps[TRI_STEP_TAIL].samples;
     out->steps = progress->step;
     out->samples = progress->samples;
-    out->has_val = progress->has_val;
-    out->val_loss = progress->val_loss;
-    out->val_samples = progress->val_samples;
-    out->val_step = progress->val_step;
+    out->has_val = progress->val.is_known;
+    out->val_loss = progress->val.mean[0];
+    out->val_samples = progress->val.samples;
+    out->val_step = progress->val.step;
     out->val_source = session->val_source;
+    out->has_test = progress->test.is_known && progress->test.step == progress->step;
+    out->test_loss = progress->test.mean[0];
+    out->test_samples = progress->test.samples;
     out->val_count = g->metric_count - 1;
     for (int i = 1; i < g->metric_count; i++) {
         snprintf(out->names[i - 1], sizeof out->names[i - 1], "%s", g->metrics[i].name);
-        out->val[i - 1] = (tri_metric_value){out->names[i - 1], progress->val[i]};
+        out->val[i - 1] = (tri_metric_value){out->names[i - 1], progress->val.mean[i]};
+        out->test[i - 1] = progress->test.mean[i];
     }
 }
 
@@ -280,15 +319,11 @@ static tri_status evaluate(tri_session *s, const tri_eval_request *request, tri_
     if (loaded != TRI_OK) return tri_status_context(loaded, "--checkpoint");
     tri_loader *loader;
     TRI_TRY(tri_session_val_loader(s, &loader));
-    tri_step_output sums;
+    tri_progress progress = {.step = 0};
     double started = tri_os_seconds();
-    tri_status status = train_run_evaluation(NULL, s, loader, TRI_STEP_EVALUATE, &sums);
+    tri_status status = train_run_evaluation(NULL, s, loader, TRI_STEP_EVALUATE, &progress.val);
     tri_loader_destroy(loader);
     if (status != TRI_OK) return status;
-    tri_progress progress = {.has_val = true,
-                             .val_loss = train_mean(&sums, 0),
-                             .val_samples = tri_sampler_step_size(&s->val_sampler, 0)};
-    for (int i = 1; i < s->plan->graph->metric_count; i++) progress.val[i] = train_mean(&sums, i);
     train_fill_result(s, &progress, out);
     out->wall_s = tri_os_seconds() - started;
     out->samples_per_s = out->wall_s > 0 ? (double)out->val_samples / out->wall_s : 0;

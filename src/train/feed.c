@@ -63,6 +63,7 @@ tri_status train_feed_next(void *context, tri_engine_batch *out) {
     if (feed->given == feed->held_count) TRI_TRY(hold_next(feed));
     const tri_data_batch *batch = feed->held[feed->given++];
     train_sample_log_note(feed->log, feed->step, batch);
+    feed->left_out += batch->left_out;
     describe(feed, batch, out);
     return TRI_OK;
 }

@@ -32,7 +32,6 @@ typedef struct train_loop {
     tri_state_view model, optimizer;
     tri_progress progress;
     const char *resumed_from; // the checkpoint from which this process goes on; NULL: a new run
-    tri_test_result test;
     tri_rate rate;
     tri_checkpoint_monitor ranked_by; // what checkpoints are ranked by, without a value
     const char *stops_by; // what early stopping follows: "val_loss (min) of the 23 test samples"
@@ -72,7 +71,8 @@ typedef struct train_loop {
     // there is no memory for a copy of the state (memory). Each is logged only once in a run,
     // because its cause does not go away.
     bool has_warned_overlap, has_warned_memory;
-    bool has_warned_not_finite; // the same of an evaluation whose loss is not finite
+    // The same of an evaluation whose loss, or another metric beside a finite loss, is not finite.
+    bool has_warned_not_finite, has_warned_metric;
 } train_loop;
 
 // Defined in resume.c. Restores the checkpoint to resume from, or initializes the weights. A folder
@@ -135,8 +135,11 @@ void train_interrupt(train_loop *loop, const char *cause);
 // the result, decides about early stopping, and ranks the weights among the checkpoints. If a
 // signal cuts the evaluation short, it stays due, and this process ends. Collective.
 tri_status train_evaluate_if_due(train_loop *loop);
-// Defined in evaluate.c. Evaluates the test data at the end of a complete run, unless they serve as
-// validation data: then they have been evaluated already.
+// Defined in evaluate.c. Whether the test data remain to be evaluated with the present weights.
+// They do not if they serve as validation data: then they have been evaluated already.
+bool train_test_is_due(const train_loop *loop);
+// Defined in evaluate.c. Evaluates the test data at the end of a complete run, and adds the result
+// to the checkpoint of the last step, so that a resumed run knows that this is done.
 tri_status train_test(train_loop *loop);
 // Defined in evaluate.c. Called once the state is restored: settles what checkpoints are ranked by
 // and what early stopping follows. Forgets early stopping's best value if it is of another metric,
@@ -148,12 +151,12 @@ bool train_has_stopped_early(const train_loop *loop);
 // Defined in evaluate.c. Gets the value of a monitored metric ("val_loss", "val_accuracy",
 // "train_loss"). False: it has no finite value for the present weights.
 bool train_monitored_value(const train_loop *loop, const char *name, double *out);
-// Defined in evaluate.c. Runs one evaluation, TRI_STEP_EVALUATE or TRI_STEP_TEST; the sums are over
-// all replicas. If a signal reaches any rank meanwhile, cuts the evaluation short, so that *out
-// means nothing, and calls train_interrupt. `loop` NULL: there is no training loop, and no signal
-// is looked at. Collective.
+// Defined in evaluate.c. Runs one evaluation, TRI_STEP_EVALUATE or TRI_STEP_TEST, over all
+// replicas. If a signal reaches any rank meanwhile, cuts the evaluation short, so that *out means
+// nothing, and calls train_interrupt. `loop` NULL: there is no training loop, and no signal is
+// looked at. Collective.
 tri_status train_run_evaluation(train_loop *loop, tri_session *session, tri_loader *loader,
-                                tri_step_shape shape, tri_step_output *out);
+                                tri_step_shape shape, tri_evaluation *out);
 // Defined in evaluate.c. Computes the mean of a metric; NaN if nothing was counted, for example if
 // all labels are ignored.
 double train_mean(const tri_step_output *sums, int metric);
@@ -169,6 +172,9 @@ tri_status train_save(train_loop *loop, bool behind);
 // figure to the checkpoint of this step or, if there is none, saves one if it is among the best
 // that are kept. Collective.
 tri_status train_rank_weights(train_loop *loop);
+// Defined in saving.c. Adds the result of the test to the checkpoint of the last step, if there is
+// one. On ranks other than 0 it does nothing; not collective.
+void train_record_test(train_loop *loop);
 // Defined in saving.c. How far this rank is with the checkpoint in progress. 0: it still works, or
 // there is no checkpoint in progress; 1: its part is done; the number of ranks: it failed. Each
 // step also sums this number over all ranks, so that no rank has to wait in order to learn how far
@@ -203,6 +209,9 @@ tri_status train_take_carried(const tri_session *session, tri_progress *progress
 // Defined in sample_log.c. A log of the samples that each step took. If it is NULL, its functions
 // do nothing.
 typedef struct train_sample_log train_sample_log;
+// Whether this rank is the first of those that together run the micro-batches of one replica, and
+// so all read the same samples.
+bool train_is_first_of_replica(const tri_session *session);
 // Opens this rank's file of the sample log. NULL: log.samples is not set, the run writes no files
 // (fast_dev_run), or another rank logs the same samples.
 train_sample_log *train_sample_log_open(const train_loop *loop);
@@ -227,6 +236,7 @@ typedef struct train_feed {
     int64_t held_count, given;
     train_sample_log *log; // NULL: samples are not logged
     int64_t step;          // number of the step that is being issued, for the log
+    int64_t left_out;      // how many of the samples given are left out (tri_data_batch.left_out)
 } train_feed;
 // Makes a feed of the loader's micro-batches. Its member `held` lies in `arena`.
 train_feed train_feed_make(tri_arena *arena, tri_session *session, tri_loader *loader);

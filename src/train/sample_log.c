@@ -20,9 +20,7 @@ struct train_sample_log {
     int64_t from; // how many steps were complete when this process began
 };
 
-// Whether this rank logs. The ranks of one replica read the same samples, so only the first of them
-// logs.
-static bool is_first_of_replica(const tri_session *s) {
+bool train_is_first_of_replica(const tri_session *s) {
     int rank = s->identity.rank;
     return tri_mesh_coordinate(&s->mesh, rank, TRI_AXIS_PIPELINE) == 0 &&
            tri_mesh_coordinate(&s->mesh, rank, TRI_AXIS_TENSOR_PARALLEL) == 0;
@@ -38,7 +36,7 @@ static void give_up(train_sample_log *log) {
 
 train_sample_log *train_sample_log_open(const train_loop *loop) {
     const tri_session *s = loop->session;
-    if (!loop->recipe->log.samples || !loop->saves || !is_first_of_replica(s)) return NULL;
+    if (!loop->recipe->log.samples || !loop->saves || !train_is_first_of_replica(s)) return NULL;
     train_sample_log *log = calloc(1, sizeof *log);
     TRI_ASSERT(log);
     log->fd = -1;

@@ -168,6 +168,11 @@ tri_status train_rank_weights(train_loop *loop) {
     return saves ? train_save(loop, o->async && !run_ends) : TRI_OK;
 }
 
+void train_record_test(train_loop *loop) {
+    tri_checkpoint_monitor monitor = monitor_of(loop);
+    if (loop->saves && loop->session->identity.rank == 0) amend(loop, &monitor);
+}
+
 tri_status train_save(train_loop *loop, bool behind) {
     double before = tri_os_seconds();
     const char *earlier = tri_signals_wait_for("the checkpoint that is being written");

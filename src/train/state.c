@@ -3,6 +3,8 @@
 // source; for resuming, engine/state.c, to which the sink passes the tensors.
 #include "train/state.h"
 
+#include <math.h>
+
 static tri_status read_state(void *context, int tensor, int64_t first, int64_t count, void *to) {
     const tri_state_view *view = context;
     tri_engine_read(view->engine, &view->tensors[tensor], first, count, to);
@@ -71,6 +73,18 @@ void tri_state_view_optimizer(tri_arena *arena, tri_engine *engine, tri_state_vi
     make_view(arena, engine, tensors, count, false, out);
 }
 
+static void put_evaluation(tri_arena *arena, tri_tree *map, const char *key,
+                           const tri_evaluation *e, const tri_graph *graph) {
+    if (!e->is_known) return;
+    tri_tree *entry = tri_tree_map(arena);
+    tri_tree_put(arena, entry, "loss", tri_tree_double(arena, e->mean[0]));
+    for (int i = 1; i < graph->metric_count; i++)
+        tri_tree_put(arena, entry, graph->metrics[i].name, tri_tree_double(arena, e->mean[i]));
+    tri_tree_put(arena, entry, "samples", tri_tree_int(arena, e->samples));
+    tri_tree_put(arena, entry, "step", tri_tree_int(arena, e->step));
+    tri_tree_put(arena, map, key, entry);
+}
+
 tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *p, const tri_graph *graph) {
     tri_tree *map = tri_tree_map(arena);
     tri_tree_put(arena, map, "step", tri_tree_int(arena, p->step));
@@ -99,20 +113,26 @@ tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *p, const tri_g
     tri_tree_put(arena, losses, "count", tri_tree_double(arena, p->loss_count));
     tri_tree_put(arena, map, "train_loss", losses);
     if (p->evaluation_due) tri_tree_put(arena, map, "evaluation_due", tri_tree_bool(arena, true));
-    if (!p->has_val) return map;
-    tri_tree *val = tri_tree_map(arena);
-    tri_tree_put(arena, val, "loss", tri_tree_double(arena, p->val_loss));
-    for (int i = 1; i < graph->metric_count; i++)
-        tri_tree_put(arena, val, graph->metrics[i].name, tri_tree_double(arena, p->val[i]));
-    tri_tree_put(arena, val, "samples", tri_tree_int(arena, p->val_samples));
-    tri_tree_put(arena, val, "step", tri_tree_int(arena, p->val_step));
-    tri_tree_put(arena, map, "val", val);
+    put_evaluation(arena, map, "val", &p->val, graph);
+    put_evaluation(arena, map, "test", &p->test, graph);
     return map;
 }
 
 static tri_status need_int(const tri_tree *tree, const char *key, int64_t *out) {
     if (tri_tree_to_int(tri_tree_get(tree, key), out) && *out >= 0) return TRI_OK;
     return tri_tree_fail_as(TRI_CORRUPT, tree, "the training state has no whole number '%s'", key);
+}
+
+static tri_status read_evaluation(const tri_tree *entry, const tri_graph *graph,
+                                  tri_evaluation *out) {
+    out->is_known = entry != NULL;
+    if (!entry) return TRI_OK;
+    for (int i = 0; i < graph->metric_count || i == 0; i++) {
+        const tri_tree *mean = tri_tree_get(entry, i == 0 ? "loss" : graph->metrics[i].name);
+        if (!tri_tree_to_double(mean, &out->mean[i])) out->mean[i] = (double)NAN;
+    }
+    TRI_TRY(need_int(entry, "step", &out->step));
+    return need_int(entry, "samples", &out->samples);
 }
 
 tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_progress *out) {
@@ -151,11 +171,6 @@ tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_p
     if (!tri_tree_to_double(tri_tree_get(losses, "sum"), &out->loss_sum) ||
         !tri_tree_to_double(tri_tree_get(losses, "count"), &out->loss_count))
         out->loss_sum = out->loss_count = 0;
-    const tri_tree *val = tri_tree_get(tree, "val");
-    out->has_val = tri_tree_to_double(tri_tree_get(val, "loss"), &out->val_loss);
-    if (!out->has_val) return TRI_OK;
-    for (int i = 1; i < graph->metric_count; i++)
-        tri_tree_to_double(tri_tree_get(val, graph->metrics[i].name), &out->val[i]);
-    TRI_TRY(need_int(val, "step", &out->val_step));
-    return need_int(val, "samples", &out->val_samples);
+    TRI_TRY(read_evaluation(tri_tree_get(tree, "val"), graph, &out->val));
+    return read_evaluation(tri_tree_get(tree, "test"), graph, &out->test);
 }

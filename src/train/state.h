@@ -5,6 +5,14 @@
 #include "checkpoint/checkpoint.h"
 #include "train/session.h"
 
+// The result of an evaluation.
+typedef struct tri_evaluation {
+    bool is_known; // false: it was not made
+    int64_t step;  // the step after which it was made
+    int64_t samples;
+    double mean[TRI_MAX_METRICS]; // by metric of the graph; 0 is the loss
+} tri_evaluation;
+
 // How far a run has come: what a resumed run has to know besides the tensors.
 typedef struct tri_progress {
     int64_t step;          // number of steps done
@@ -22,10 +30,8 @@ typedef struct tri_progress {
     // The evaluation after the latest step has to be made: it comes after the checkpoint of its
     // step, or a signal has cut it short.
     bool evaluation_due;
-    bool has_val; // true: the members below hold the latest evaluation
-    double val_loss, val[TRI_MAX_METRICS];
-    int64_t val_samples;
-    int64_t val_step; // the step after which that evaluation was made
+    tri_evaluation val;  // the latest
+    tri_evaluation test; // of the test data, at the end of the run
     // Sum and count of the training losses since the latest evaluation or, if that is later, the
     // begin of the epoch: their mean is the metric train_loss.
     double loss_sum, loss_count;

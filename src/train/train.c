@@ -287,7 +287,7 @@ void train_interrupt(train_loop *loop, const char *cause) {
 // Adds a step's loss to those of the metric train_loss. With a loss scale, a step that overflows
 // changes nothing, so it does not count.
 static void add_loss(tri_progress *p, const tri_step_output *out) {
-    bool was_evaluated = p->has_val && p->val_step == p->step;
+    bool was_evaluated = p->val.is_known && p->val.step == p->step;
     if (p->step_in_epoch == 0 || was_evaluated) p->loss_sum = p->loss_count = 0;
     if (!isfinite(out->sum[0])) return;
     p->loss_sum += out->sum[0];
@@ -349,7 +349,7 @@ static tri_status evaluate_first(train_loop *loop) {
     tri_session *s = loop->session;
     if (s->val_data) TRI_TRY(tri_session_val_loader(s, &loop->val_loader));
     bool is_sane = loop->recipe->trainer.num_sanity_val_steps == 0 || loop->progress.step > 0;
-    tri_step_output unused; // the result is not used: this only checks that evaluation works
+    tri_evaluation unused; // the result is not used: this only checks that evaluation works
     if (!is_sane && s->val_data)
         TRI_TRY(train_run_evaluation(loop, s, loop->val_loader, TRI_STEP_EVALUATE, &unused));
     return loop->interruption ? TRI_OK : train_evaluate_if_due(loop);
@@ -422,24 +422,12 @@ static tri_status open_files(train_loop *loop) {
     return is_rank_0 && loop->saves ? train_open_folder(loop) : TRI_OK;
 }
 
-static void fill_test(const train_loop *loop, tri_train_result *out) {
-    out->has_test = loop->test.samples > 0;
-    out->test_samples = loop->test.samples;
-    out->test_loss = loop->test.loss;
-    for (int i = 0; i < out->val_count; i++) out->test[i] = loop->test.metrics[i + 1];
-}
-
 static void fill_best(const train_loop *loop, tri_train_result *out) {
     if (!loop->saves || loop->session->identity.rank != 0) return;
     tri_checkpoint_monitor monitor = loop->ranked_by;
     out->has_best = loop->recipe->checkpoint.save_top_k != 0 &&
                     tri_checkpoint_find_best(loop->request->run_dir, &monitor, &out->best_step);
     out->best_value = monitor.value;
-}
-
-static void fill_evaluations(const train_loop *loop, tri_train_result *out) {
-    fill_test(loop, out);
-    fill_best(loop, out);
 }
 
 // Locks a run folder that has a .lock, because another process may be writing there; then restores
@@ -501,7 +489,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
     TRI_TRY(prepared);
     TRI_TRY(settle_length(loop)); // the epochs so far may have been of another length
     loop->stop = train_has_stopped_early(loop);
-    out->was_complete = is_complete(loop) && loop->progress.step > 0;
+    out->was_complete = is_complete(loop) && !train_test_is_due(loop) && loop->progress.step > 0;
     if (!out->was_complete) {
         tri_ledger_mark opening = tri_ledger_enter(s->comm->ledger, "opening the run folder", NULL);
         tri_status opened = open_files(loop);
@@ -540,9 +528,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         out->grad_norm = loop->grad_norm;
     }
     train_fill_result(loop->session, &loop->progress, out);
-    // A checkpoint does not contain the result of the test, so the test is run again.
-    if (out->was_complete) TRI_TRY(train_test(loop));
-    fill_evaluations(loop, out);
+    fill_best(loop, out);
     out->epochs = loop->progress.epoch;
     out->has_stopped_early = train_has_stopped_early(loop);
     fill_rates(loop, out);

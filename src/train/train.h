@@ -19,14 +19,6 @@ typedef struct tri_train_request {
     bool quiet;         // print only warnings and errors on standard error
 } tri_train_request;
 
-// The evaluation of the test data at the end of a run.
-typedef struct tri_test_result {
-    int64_t samples; // 0: the test data were not evaluated
-    // `metrics`: by index of the graph's metrics. Element 0 is not set, because metric 0 is the
-    // loss.
-    double loss, metrics[TRI_MAX_METRICS];
-} tri_test_result;
-
 // The result of a run, from which its summary is printed.
 typedef struct tri_train_result {
     int rank, ranks, hosts;

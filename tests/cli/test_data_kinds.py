@@ -15,7 +15,7 @@ import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import TRIREME, check_all, run  # noqa: E402
+from runs import TRIREME, check_all, entries, on_ranks, run  # noqa: E402
 import tensors  # noqa: E402
 
 RECIPE = "recipes/mlp-jax.yaml"
@@ -260,6 +260,16 @@ def check_lmdb_refuses():
     assert "data.on_error" in done.stderr and not os.path.exists(path("run")), done.stderr
     labels = dump(*words, "data.on_error=skip", count=90)["labels"][1]
     assert labels == [-100 if i == 42 else i % 7 for i in range(90)], labels
+    # Nor does an evaluation count it, on any number of ranks.
+    for ranks, more in ((1, ()), (2, ("batch.eval=16",)),
+                        (2, ("strategy.name=pipeline", "batch.micro=16"))):
+        place = path(f"run-{ranks}-{len(more)}")
+        done = run(on_ranks(ranks, [
+            TRIREME, "train", RECIPE, f"data.path={folder}", *words, "data.transform=[]",
+            "data.on_error=skip", "data.test=x.mdb", "trainer.max_steps=1", "--run-dir", place,
+            *more]))
+        assert "sample 42" in done.stderr, done.stderr
+        assert [line["samples"] for line in entries(place, "val")] == [89], (ranks, more)
 
 
 def main():

@@ -77,6 +77,25 @@ def check_resume():
     assert "complete already" in again.stdout and len(entries(whole, "test")) == 1
 
 
+def check_killed_test():
+    """A run that is killed in the evaluation of its test data makes it when it is started again."""
+    held = [*TINY, "data.val_fraction=0.2"]
+    for ranks in (1, 2):
+        run_dir = os.path.join(folder, f"killed-{ranks}")
+        command = on_ranks(ranks, train(RECIPE, run_dir, *held, "trainer.num_sanity_val_steps=0"))
+        victim = os.path.join(os.path.dirname(TRIREME), "fault_victim")
+        run([victim if word == TRIREME else word for word in command], code=None,
+            env={**os.environ, "VICTIM": "-1,evaluation,4,9"})
+        assert len(entries(run_dir, "val")) == 3 and not entries(run_dir, "test")
+        done = run(command)
+        made = entries(run_dir, "test")
+        assert [line["step"] for line in made] == [9] and "is complete" not in done.stdout, done
+        assert [line["status"] for line in entries(run_dir, "end")] == ["completed"]
+        again = run(command)
+        assert tell_test(again) == tell_test(done) and "is complete already" in again.stdout
+        assert entries(run_dir, "test") == made and len(entries(run_dir, "end")) == 1
+
+
 def write_tensors(path, seed, count):
     """Images and labels that a fixed rule makes from the seed."""
     tensors.write(path, {
@@ -154,8 +173,8 @@ def check_limits():
 def main():
     global folder
     with tempfile.TemporaryDirectory(prefix="trireme-validation-") as folder:
-        failed = check_all((check_ranks, check_resume, check_test_data_decide_nothing,
-                            check_limits))
+        failed = check_all((check_ranks, check_resume, check_killed_test,
+                            check_test_data_decide_nothing, check_limits))
     return 1 if failed else 0
 
 

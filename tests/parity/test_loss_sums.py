@@ -163,6 +163,18 @@ def check_again(folder):
         line = entries(place, "val")[-1]
         assert line["loss"] == line["again"] and 0 < float(line["loss"]) < 10, line
         assert float(entries(place, "train")[0]["grad_norm"]) > 0
+    # A metric that is not finite beside a finite loss: one warning, by every command.
+    make_task(folder, "odd", body_of("""tri_value odd = x;
+    for (int i = 0; i < 200; i++) odd = tri_add(g, odd, odd);
+    tri_metric(g, "odd", tri_mse_loss(g, odd, odd)); tri_loss(g, ce);"""))
+    place, data = os.path.join(folder, "run-odd"), [f"data.train={labelled}",
+                                                    f"data.test={labelled}"]
+    for words in ([TRIREME, "train", f"{folder}/odd.yaml", *data, "--run-dir", place],
+                  [TRIREME, "eval", "--checkpoint", place]):
+        done = run(words)
+        warned = [line for line in done.stderr.splitlines() if "metric odd" in line]
+        assert len(warned) == 1 and "nan" in warned[0] and "test data" in warned[0], done.stderr
+    assert 0 < float(entries(place, "val")[-1]["loss"]) < 10
 
 
 def check_half(folder, wanted):

@@ -36,10 +36,8 @@ static void test_reads_what_was_written(void **state) {
                             .has_best = true,
                             .best = 0.5,
                             .evaluations_since_best = 2,
-                            .has_val = true,
-                            .val_loss = 0.25,
-                            .val_samples = 10,
-                            .val_step = 5,
+                            .val = {.is_known = true, .mean = {0.25}, .samples = 10, .step = 5},
+                            .test = {.is_known = true, .mean = {0.5}, .samples = 9, .step = 7},
                             .loss_sum = 0.1,
                             .loss_count = 24};
     tri_progress found;
@@ -55,12 +53,14 @@ static void test_reads_what_was_written(void **state) {
     assert_int_equal(found.step_in_epoch, 2);
     assert_int_equal(found.samples, 56);
     assert_int_equal(found.data_samples, 100);
-    assert_true(found.has_best && found.has_val);
+    assert_true(found.has_best && found.val.is_known && found.test.is_known);
     assert_float_equal(found.best, 0.5, 0);
     assert_int_equal(found.evaluations_since_best, 2);
-    assert_float_equal(found.val_loss, 0.25, 0);
-    assert_int_equal(found.val_samples, 10);
-    assert_int_equal(found.val_step, 5);
+    assert_float_equal(found.val.mean[0], 0.25, 0);
+    assert_int_equal(found.val.samples, 10);
+    assert_int_equal(found.val.step, 5);
+    assert_float_equal(found.test.mean[0], 0.5, 0);
+    assert_int_equal(found.test.step, 7);
     assert_float_equal(found.loss_sum, 0.1, 0);
     assert_float_equal(found.loss_count, 24, 0);
 }
