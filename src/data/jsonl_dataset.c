@@ -19,7 +19,7 @@ static tri_status jsonl_open(tri_dataset *dataset) {
     dataset->documents = pack.documents;
     if (pack.tokens == 0) return TRI_FAIL(TRI_BAD_INPUT, "%s: has no documents", files.paths[0]);
     TRI_TRY(tri_tokens_open(pack.path, pack.type, tokens));
-    return tri_windows_open(dataset, files.paths[0], tokens);
+    return tri_windows_open(dataset, files.paths[0], tokens, pack.largest);
 }
 
 const tri_dataset_kind tri_dataset_jsonl = {

@@ -11,6 +11,7 @@ typedef struct tri_pack {
     const char *path;    // of the file with the tokens
     tri_token_type type; // of the tokens
     int64_t tokens;
+    int64_t largest;            // of the tokens
     tri_data_lengths documents; // without their end marks
     int64_t left_out;           // lines that are damaged and were left out (data.on_error: skip)
 } tri_pack;

@@ -145,6 +145,8 @@ static tri_status write_share(pack_lines *pack, share *s) {
     uint16_t *narrow =
         (uint16_t *)(void *)s->ids.ids; // in place: each is written behind its reading
     size_t width = pack->is_short ? sizeof *narrow : sizeof *s->ids.ids;
+    for (size_t i = 0; i < s->ids.count; i++)
+        if (s->ids.ids[i] > pack->largest) pack->largest = s->ids.ids[i];
     for (size_t i = 0; i < s->ids.count && pack->is_short; i++) {
         uint16_t id = (uint16_t)s->ids.ids[i];
         memcpy((char *)narrow + i * sizeof id, &id, sizeof id);

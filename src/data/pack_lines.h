@@ -16,6 +16,7 @@ typedef struct pack_lines {
     // Results.
     int64_t tokens, left_out;
     tri_data_lengths documents; // without their end marks
+    uint32_t largest;           // of the tokens
     // Private.
     struct pack_batch *batch;
     int64_t started_ns, told_ns;

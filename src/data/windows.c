@@ -10,12 +10,15 @@ tri_status tri_windows_describe(tri_dataset *dataset) {
 }
 
 // Finds the largest token in the samples that are used, because the model's vocabulary must contain
-// it.
-static tri_status count_tokens(tri_dataset *dataset, const char *path, const tri_tokens *tokens) {
+// it. If the largest of all is known, no token is read.
+static tri_status count_tokens(tri_dataset *dataset, const char *path, const tri_tokens *tokens,
+                               int64_t known) {
     int64_t limit = dataset->file_split == TRI_DATA_TRAIN ? dataset->options->limit : 0;
-    int64_t used = limit > 0 && limit < dataset->samples ? limit : dataset->samples;
-    uint32_t largest;
-    TRI_TRY(tri_tokens_largest(tokens, 0, used * dataset->options->sequence, &largest));
+    bool is_limited = limit > 0 && limit < dataset->samples;
+    int64_t used = is_limited ? limit : dataset->samples;
+    uint32_t largest = (uint32_t)known;
+    if (known < 0 || is_limited)
+        TRI_TRY(tri_tokens_largest(tokens, 0, used * dataset->options->sequence, &largest));
     if (largest >= TRI_MAX_CLASSES)
         return TRI_FAIL(
             TRI_BAD_INPUT,
@@ -26,7 +29,8 @@ static tri_status count_tokens(tri_dataset *dataset, const char *path, const tri
     return TRI_OK;
 }
 
-tri_status tri_windows_open(tri_dataset *dataset, const char *source, tri_tokens *tokens) {
+tri_status tri_windows_open(tri_dataset *dataset, const char *source, tri_tokens *tokens,
+                            int64_t largest) {
     int64_t sequence = dataset->options->sequence;
     dataset->samples = tokens->count / sequence;
     if (dataset->samples == 0)
@@ -39,7 +43,7 @@ tri_status tri_windows_open(tri_dataset *dataset, const char *source, tri_tokens
                                          tri_counted(rest, "token"));
     tri_shape shape = tri_shape_of(sequence);
     TRI_TRY(tri_dataset_add(dataset, source, "input_ids", tokens->dtype, &shape));
-    return count_tokens(dataset, source, tokens);
+    return count_tokens(dataset, source, tokens, largest);
 }
 
 void tri_windows_close(tri_dataset *dataset) { tri_tokens_close(dataset->state); }
@@ -47,8 +51,14 @@ void tri_windows_close(tri_dataset *dataset) { tri_tokens_close(dataset->state);
 tri_status tri_windows_read(const tri_dataset *dataset, void *worker, int64_t sample,
                             tri_sample_value *values) {
     int64_t sequence = dataset->options->sequence;
+    const tri_tokens *tokens = dataset->state;
     values->data = values->buffer;
-    return tri_tokens_read(dataset->state, sample * sequence, sequence, values->buffer);
+    TRI_TRY(tri_tokens_read(tokens, sample * sequence, sequence, values->buffer));
+    // The model's table has a row for each token up to the largest that was found at the start.
+    uint32_t largest = tri_tokens_largest_of(tokens->dtype, values->buffer, sequence);
+    if ((int64_t)largest < dataset->fields[0].classes) return TRI_OK;
+    return TRI_FAIL(TRI_CORRUPT, "%s: token %u is larger than those that it had", tokens->path,
+                    largest);
 }
 
 void tri_windows_hint(const tri_dataset *dataset, int64_t sample) {

@@ -7,8 +7,9 @@
 #include "format/tokens.h"
 
 // Sets the data set's samples and field from its open tokens, which become its state. `source` is
-// what messages name.
-tri_status tri_windows_open(tri_dataset *dataset, const char *source, tri_tokens *tokens);
+// what messages name. `largest`: the largest token, where it is known; -1: it is looked for.
+tri_status tri_windows_open(tri_dataset *dataset, const char *source, tri_tokens *tokens,
+                            int64_t largest);
 
 // Functions of tri_dataset_kind. The state is a tri_tokens.
 void tri_windows_close(tri_dataset *dataset);

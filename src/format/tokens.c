@@ -127,7 +127,7 @@ tri_status tri_tokens_read(const tri_tokens *tokens, int64_t first, int64_t coun
         return most;                                                                               \
     } while (0)
 
-static uint32_t largest_of(tri_dtype dtype, const void *data, int64_t count) {
+uint32_t tri_tokens_largest_of(tri_dtype dtype, const void *data, int64_t count) {
     if (dtype == TRI_U8) LARGEST(uint8_t);
     if (dtype == TRI_U16) LARGEST(uint16_t);
     LARGEST(uint32_t);
@@ -143,7 +143,7 @@ tri_status tri_tokens_largest(const tri_tokens *tokens, int64_t first, int64_t c
         int64_t some = count - done < BLOCK ? count - done : BLOCK;
         status = tri_tokens_read(tokens, first + done, some, block);
         if (status != TRI_OK) break;
-        uint32_t most = largest_of(tokens->dtype, block, some);
+        uint32_t most = tri_tokens_largest_of(tokens->dtype, block, some);
         if (most > *out) *out = most;
     }
     free(block);

@@ -40,6 +40,8 @@ tri_status tri_tokens_read(const tri_tokens *tokens, int64_t first, int64_t coun
 // them. Fails as tri_tokens_read does.
 tri_status tri_tokens_largest(const tri_tokens *tokens, int64_t first, int64_t count,
                               uint32_t *out);
+// Finds the largest of tokens that were read. `dtype`: U8, U16 or U32.
+uint32_t tri_tokens_largest_of(tri_dtype dtype, const void *tokens, int64_t count);
 // Asks the system to read tokens ahead, so that reading them soon does not wait for the disk.
 void tri_tokens_hint(const tri_tokens *tokens, int64_t first, int64_t count);
 

@@ -5,11 +5,13 @@
 #include "format/tokenizer/tokenizer.h"
 #include "format/tokens.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <utime.h>
 
@@ -119,12 +121,102 @@ static void test_kept(void **state) {
     assert_string_not_equal(open_pack("train: kept.jsonl", &again).path, pack.path);
     // A file of tokens that is not complete is made again.
     tri_pack second = open_pack("train: kept.jsonl", &first);
+    assert_int_not_equal(access(pack.path, F_OK), 0); // that was stale
     assert_int_equal(truncate(second.path, 2), 0);
     assert_int_equal(open_pack("train: kept.jsonl", &again).tokens, pack.tokens);
     const char *folder = fixture_path("cache/of mine");
     pack = open_pack(tri_arena_printf(fixture_arena, "train: kept.jsonl, cache: '%s'", folder),
                      &again);
     assert_memory_equal(pack.path, folder, strlen(folder));
+}
+
+static int64_t read_bytes;
+
+static ssize_t counted_pread(int fd, void *data, size_t size, off_t offset) {
+    read_bytes += (int64_t)size;
+    return tri_os_system.pread(fd, data, size, offset);
+}
+
+static int no_locks(int fd) {
+    errno = ENOSYS;
+    return -1;
+}
+
+// A later run reads no token before its first sample.
+static void test_largest_is_kept(void **state) {
+    tri_dataset *dataset;
+    int64_t window[5];
+    put_documents("all.jsonl", 0, COUNT, "");
+    check_windows("train: all.jsonl", 0);
+    tri_os.pread = counted_pread;
+    read_bytes = 0;
+    assert_int_equal(try_open(TOKENIZER, 5, "train: all.jsonl", &dataset), TRI_OK);
+    // Only the head of the file, by which a pointer to content that is elsewhere is known.
+    assert_true(read_bytes <= 64);
+    tri_token_ids ids = expected_ids();
+    uint32_t largest = tri_tokens_largest_of(TRI_U32, ids.ids, (int64_t)ids.count);
+    free(ids.ids);
+    assert_int_equal(tri_dataset_classes(dataset, "input_ids"), largest + 1);
+    assert_int_equal(fixture_read(dataset, 0, 0, 0, window), TRI_OK);
+    assert_true(read_bytes <= 64 + 10);
+    tri_dataset_close(dataset);
+    tri_os = tri_os_system;
+}
+
+// A file beside kept tokens may be wrong: a token above its largest reaches no model.
+static void test_wrong_info(void **state) {
+    ino_t inode;
+    tri_dataset *dataset;
+    int64_t window[5];
+    put_documents("kept.jsonl", 0, COUNT, "");
+    tri_pack pack = open_pack("train: kept.jsonl", &inode);
+    const char *info =
+        tri_arena_printf(fixture_arena, "%.*s.json", (int)strlen(pack.path) - 4, pack.path);
+    static const char *const remade[] = {"{", "[]", "{\"tokens\": -1}",
+                                         "{\"tokens\": 16, \"left_out\": 0, \"largest\": -7}"};
+    for (size_t i = 0; i < sizeof remade / sizeof *remade; i++) {
+        assert_int_equal(tri_os_replace_file(info, remade[i], strlen(remade[i])), TRI_OK);
+        assert_int_equal(open_pack("train: kept.jsonl", &inode).largest, pack.largest);
+    }
+    const char *small = tri_arena_printf(
+        fixture_arena,
+        "{\"tokens\": %lld, \"documents\": [1, 1, 1, 1], \"left_out\": 0, \"largest\": 5}",
+        (long long)pack.tokens);
+    assert_int_equal(tri_os_replace_file(info, small, strlen(small)), TRI_OK);
+    assert_int_equal(try_open(TOKENIZER, 5, "train: kept.jsonl", &dataset), TRI_OK);
+    assert_int_equal(fixture_read(dataset, 0, 0, 0, window), TRI_IO);
+    assert_non_null(strstr(tri_error_message(), pack.path));
+    tri_dataset_close(dataset);
+}
+
+// On a file system without locks each process makes what it needs.
+static void test_no_locks(void **state) {
+    put_documents("lockless.jsonl", 0, COUNT, "");
+    tri_os.lock = no_locks;
+    check_windows("train: lockless.jsonl", 0);
+    tri_os = tri_os_system;
+}
+
+// Processes that need it at a time have the same file, which one of them made.
+static void test_made_once(void **state) {
+    enum { PROCESSES = 4 };
+    int out[2];
+    ino_t inodes[PROCESSES];
+    put_documents("kept.jsonl", 0, 1, "");
+    assert_int_equal(pipe(out), 0);
+    for (int i = 0; i < PROCESSES; i++) {
+        if (fork() > 0) continue;
+        ino_t inode;
+        open_pack("train: kept.jsonl", &inode);
+        _exit(write(out[1], &inode, sizeof inode) != sizeof inode);
+    }
+    for (int i = 0; i < PROCESSES; i++) {
+        assert_int_equal(read(out[0], &inodes[i], sizeof *inodes), sizeof *inodes);
+        assert_int_equal(inodes[i], inodes[0]);
+    }
+    for (int i = 0; i < PROCESSES; i++) assert_true(wait(NULL) > 0);
+    close(out[0]);
+    close(out[1]);
 }
 
 static void check_refused(const char *tokenizer, int sequence, const char *yaml,
@@ -147,7 +239,10 @@ static void test_damaged(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_windows), cmocka_unit_test(test_kept),
-                                       cmocka_unit_test(test_damaged)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_windows),         cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_largest_is_kept), cmocka_unit_test(test_wrong_info),
+        cmocka_unit_test(test_no_locks),        cmocka_unit_test(test_made_once),
+        cmocka_unit_test(test_damaged)};
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }
