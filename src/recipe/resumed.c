@@ -40,10 +40,57 @@ static tri_tree *copy_of(tri_arena *arena, const tri_tree *node) {
     return node ? tri_tree_copy(arena, node) : tri_tree_null(arena);
 }
 
+// Finds the name that a change gives the section `key`: "linear" of "schedule.name=linear"; NULL:
+// none does.
+static const char *new_name(const tri_recipe_resumption *r, const char *key) {
+    static const char set[] = ".name=";
+    size_t length = strlen(key);
+    for (int i = r->change_count - 1; i >= 0; i--)
+        if (!strncmp(r->changes[i], key, length) &&
+            !strncmp(r->changes[i] + length, set, sizeof set - 1))
+            return r->changes[i] + length + sizeof set - 1;
+    return NULL;
+}
+
+// Gets the section `key` of the recipe with all that it has by default if it has this name; NULL:
+// it cannot have it.
+static const tri_tree *defaults_of(tri_arena *arena, const tri_recipe_resumption *r,
+                                   const char *key, const char *name) {
+    const char **words = TRI_NEW_ARRAY(arena, const char *, r->count + 1);
+    for (int i = 0; i < r->count; i++) words[i] = r->overrides[i];
+    words[r->count] = tri_arena_printf(arena, "%s={name: %s}", key, name);
+    tri_recipe recipe;
+    if (tri_recipe_load(arena, r->path, words, r->count + 1, r->task, &recipe) != TRI_OK)
+        return NULL;
+    return tri_tree_find(tri_recipe_tree(arena, &recipe), key);
+}
+
+// Gets what stays of the section `key` if a change gives it another name: the values that were
+// given, of keys that it has under the new name as well. A recorded section also has all defaults
+// of its old name, which would be unknown keys, or wrong values, under the new one.
+static const tri_tree *renamed(tri_arena *arena, const tri_recipe_resumption *r, const char *key,
+                               const tri_tree *section) {
+    const tri_tree *old_name = tri_tree_get(section, "name");
+    const char *name = new_name(r, key);
+    if (!name || !old_name || !strcmp(old_name->text, name)) return section;
+    const tri_tree *before = defaults_of(arena, r, key, old_name->text),
+                   *after = defaults_of(arena, r, key, name);
+    if (!before || !after) return section;
+    tri_tree *kept = tri_tree_map(arena);
+    tri_tree_put_string(arena, kept, "name", name);
+    for (int i = 0; i < section->count; i++) {
+        const tri_tree *value = section->items[i];
+        if (value != old_name && tri_tree_get(after, value->key) &&
+            !tri_tree_equal(value, tri_tree_get(before, value->key)))
+            tri_tree_put(arena, kept, value->key, tri_tree_copy(arena, value));
+    }
+    return kept;
+}
+
 // Keeps the values of earlier changes, where this recipe has the value with which the run began.
 // Adds the overrides that set them to `words`, and returns how many there are.
-static int keep_earlier(tri_arena *arena, const tri_recipe *older, const tri_recipe *own,
-                        const char **words, tri_tree *began) {
+static int keep_earlier(tri_arena *arena, const tri_recipe_resumption *r, const tri_recipe *older,
+                        const tri_recipe *own, const char **words, tri_tree *began) {
     const tri_tree *now = tri_recipe_tree(arena, older), *here = tri_recipe_tree(arena, own);
     int count = 0;
     for (int i = 0; older->began_with && i < older->began_with->count; i++) {
@@ -51,6 +98,7 @@ static int keep_earlier(tri_arena *arena, const tri_recipe *older, const tri_rec
                        *value = tri_tree_find(now, first->key);
         const tri_tree *wanted = tri_tree_find(here, first->key);
         if (!value || !(tri_tree_equal(wanted, first) || tri_tree_equal(wanted, value))) continue;
+        value = renamed(arena, r, first->key, value);
         words[count++] = tri_arena_printf(arena, "%s=%s", first->key, tri_yaml_flow(arena, value));
         tri_tree_put(arena, began, first->key, tri_tree_copy(arena, first));
     }
@@ -65,7 +113,7 @@ static tri_status apply(tri_arena *arena, const tri_recipe_resumption *r, const 
         TRI_NEW_ARRAY(arena, const char *, r->count + earlier + r->change_count + 1);
     int count = r->count;
     for (int i = 0; i < r->count; i++) words[i] = r->overrides[i];
-    count += keep_earlier(arena, older, out, words + count, began);
+    count += keep_earlier(arena, r, older, out, words + count, began);
     const tri_tree *now = tri_recipe_tree(arena, older);
     for (int i = 0; i < r->change_count; i++) {
         words[count++] = r->changes[i];

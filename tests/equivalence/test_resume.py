@@ -336,13 +336,38 @@ def check_resume_with(folder):
         assert abs(float(rates(moved)[18]) - 0.147) < 1e-6, rates(moved)
 
 
+def check_other_schedules(folder):
+    """One schedule after another: of the one before only what was given stays, where it has a
+    meaning."""
+    place = os.path.join(folder, "schedules")
+    words = [word for word in COMMON if not word.startswith("schedule.")]
+
+    def resume(until, *changes, code=0):
+        flag = ["--resume-with", *changes] if changes else []
+        return run(train("mlp-jax", place, *words, f"trainer.max_steps={until}", *flag), code)
+
+    resume(1)
+    resume(2, "schedule.name=cosine", "schedule.eta_min=0.001", "schedule.warmup_steps=3")
+    resume(3, "schedule.name=linear", "schedule.end_factor=0.5")
+    resume(4, "schedule.name=linear")
+    with open(os.path.join(place, "recipe.yaml"), encoding="utf-8") as file:
+        text = file.read()
+    for line in ("name: linear", "end_factor: 0.5", "warmup_steps: 3", "every: step"):
+        assert f"\n  {line}\n" in text, text
+    assert "eta_min" not in text.split("began_with")[0], text
+    done = resume(5, "schedule.name=linear", "schedule.eta_min=0.1", code=2)
+    assert "schedule.eta_min" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert "schedule.name=none" in resume(5, "schedule.name=none", code=2).stderr
+
+
 def main():
     seed = int(os.environ.get("TRIREME_TEST_SEED", random.randrange(1 << 30)))
     print(f"TRIREME_TEST_SEED={seed}")
     random.seed(seed)
     with tempfile.TemporaryDirectory(prefix="trireme-resume-") as folder:
-        for check in (check_resume_with, check_other_recipe, check_completed, check_other_ranks,
-                      check_places, check_one_told, check_kills, check_all_interruptions):
+        for check in (check_resume_with, check_other_schedules, check_other_recipe,
+                      check_completed, check_other_ranks, check_places, check_one_told,
+                      check_kills, check_all_interruptions):
             timed(check, folder)
 
 
