@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/variable.h"
+#include "recipe/recipe.h"
 #include "train/task.h"
 
 #include <errno.h>
@@ -53,6 +54,11 @@ const cli_command cli_version = {.name = "version",
                                  .run = run_version};
 
 static int unknown_command(const char *name) {
+    if (tri_recipe_is_named(name))
+        return cli_fail(TRI_FAIL(TRI_BAD_INPUT,
+                                 "%s: is a recipe and no command; write trireme "
+                                 "train %s",
+                                 name, name));
     const char *known[32];
     int count = 0;
     for (const cli_command *const *c = cli_commands; *c && count < 32; c++)

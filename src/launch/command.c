@@ -3,6 +3,7 @@
 #include "launch/command.h"
 
 #include "base/program.h"
+#include "recipe/recipe.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,8 +33,15 @@ static const char *search_path(tri_arena *arena, const char *name) {
     return NULL;
 }
 
+// A recipe where the program should be: the user has left the program out.
+static bool is_recipe(const char *name) { return tri_recipe_is_named(name) && !is_program(name); }
+
 static tri_status find_program(tri_arena *arena, const char *name, const char **out) {
     *out = name;
+    if (is_recipe(name))
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%.400s: is a recipe and no program; write trireme train %.400s", name,
+                        name);
     if (strchr(name, '/')) {
         if (access(name, F_OK) != 0) return TRI_FAIL(TRI_NOT_FOUND, "%.400s: not found", name);
         if (!is_program(name))

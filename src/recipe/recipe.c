@@ -350,3 +350,8 @@ tri_strings tri_recipe_differences(tri_arena *arena, const tri_recipe *a, const 
     compare(&f, "", f.a, f.b);
     return (tri_strings){.items = f.keys, .count = f.count};
 }
+
+bool tri_recipe_is_named(const char *word) {
+    const char *end = strrchr(word, '.');
+    return end && (!strcmp(end, ".yaml") || !strcmp(end, ".yml"));
+}

@@ -62,6 +62,9 @@ tri_status tri_recipe_parse(tri_arena *arena, const char *text, size_t size, con
                             const char *const *overrides, int count, const char *task,
                             tri_recipe *out);
 
+// Whether a word names a recipe, by its end (.yaml or .yml): for advice where a command should be.
+bool tri_recipe_is_named(const char *word);
+
 // Logs the notes as warnings. Only one rank calls it, after the recipe was found to be valid,
 // because a recipe with an error needs no advice.
 void tri_recipe_log_notes(const tri_recipe *recipe);

@@ -127,11 +127,20 @@ def check_flags(_):
         assert all(part in done.stderr for part in parts), done.stderr
 
 
+def check_recipe_as_command(_):
+    """A recipe where a command should be: the line says which command takes it."""
+    for recipe in ("recipes/mnist-cnn.yaml", "nowhere.yml"):
+        for words in ([], ["run", "--standalone"], ["run", "--nproc-per-node", "2", "--"]):
+            done = run([TRIREME, *words, recipe, "seed=1"], 2)
+            assert len(done.stderr.splitlines()) == 1, done.stderr
+            assert f"trireme train {recipe}" in done.stderr, done.stderr
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-refusals-") as folder:
         write_images(os.path.join(folder, "data"))
         checks = [check_before_the_meeting, check_after_the_meeting, check_same_on_all, check_scale,
-                  check_lone_rank, check_flags]
+                  check_lone_rank, check_flags, check_recipe_as_command]
         sys.exit(check_all(checks, folder))
 
 
