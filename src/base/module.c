@@ -32,10 +32,15 @@ static bool beside_library(module_folder out) {
     return snprintf(out, PATH_MAX, "%s/trireme", path) < PATH_MAX;
 }
 
-static int list_folders(module_folder folders[FOLDERS]) {
+const char *tri_module_chosen_folder(void) {
     const char *chosen = getenv("TRIREME_MODULES");
+    return chosen && *chosen ? chosen : NULL;
+}
+
+static int list_folders(module_folder folders[FOLDERS]) {
+    const char *chosen = tri_module_chosen_folder();
     int count = 0;
-    if (chosen && *chosen) {
+    if (chosen) {
         snprintf(folders[0], PATH_MAX, "%s", chosen);
         return 1;
     }
@@ -51,6 +56,11 @@ static tri_status not_found(const char *name, module_folder folders[FOLDERS], in
     for (int i = 0; i < count && used < sizeof where; i++)
         used +=
             (size_t)snprintf(where + used, sizeof where - used, "%s%s", i ? ", " : "", folders[i]);
+    if (tri_module_chosen_folder())
+        return TRI_FAIL(TRI_NOT_FOUND,
+                        "module %s is not installed: there is no %s.so in %s, the only folder in "
+                        "which TRIREME_MODULES lets it be: set another one, or unset it",
+                        name, name, where);
     return TRI_FAIL(TRI_NOT_FOUND,
                     "module %s is not installed: there is no %s.so in %s; install the library that "
                     "it needs and build again, or set TRIREME_MODULES to its folder",

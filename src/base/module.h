@@ -30,6 +30,8 @@ enum { TRI_MODULE_MAGIC = 0x54524d4f };
                                          .name = (module_name),                                    \
                                          .table = (functions)}
 
+// The folder that the environment variable TRIREME_MODULES names; NULL: none.
+const char *tri_module_chosen_folder(void);
 // Whether the module NAME.so lies in one of the folders in which tri_module_load searches.
 bool tri_module_is_installed(const char *name);
 // Loads the module NAME.so and sets *table to its table of functions. The module stays loaded until

@@ -55,7 +55,12 @@ static void check_kind(const char *kind) {
 static void test_refused(void **state) {
     (void)state;
     drivers = "";
-    check_refused(TRI_NOT_FOUND, "no driver of NVIDIA or AMD");
+    char where[128];
+    snprintf(where, sizeof where, "there is no cuda.so in %s, which TRIREME_MODULES", modules);
+    check_refused(TRI_NOT_FOUND, where);
+    unsetenv("TRIREME_MODULES");
+    check_refused(TRI_NOT_FOUND, "/dev/kfd): is this");
+    setenv("TRIREME_MODULES", modules, 1);
     drivers = "/dev/nvidiactl";
     check_refused(TRI_NOT_FOUND, "module cuda is not installed: there is no cuda.so in");
     drivers = "/dev/kfd";

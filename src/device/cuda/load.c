@@ -6,7 +6,6 @@
 #include "base/module.h"
 #include "base/os.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 // A maker of GPUs: a file of /dev that exists where the maker's driver is loaded, and the module
@@ -30,7 +29,7 @@ static const char *choose_module(void) {
         if (has_driver(&makers[i]) && tri_module_is_installed(makers[i].module))
             return makers[i].module;
     // Tests set TRIREME_MODULES to the folder of a module that needs no driver.
-    for (int i = 0; i < MAKERS && getenv("TRIREME_MODULES"); i++)
+    for (int i = 0; i < MAKERS && tri_module_chosen_folder(); i++)
         if (tri_module_is_installed(makers[i].module)) return makers[i].module;
     for (int i = 0; i < MAKERS; i++)
         if (has_driver(&makers[i])) return makers[i].module;
@@ -46,13 +45,20 @@ static void warn(const tri_device_config *config) {
     has_warned = true;
 }
 
+// Tells why there is nothing to load, and where a module was looked for that needs no driver.
+static tri_status fail_without_driver(void) {
+    const char *folder = tri_module_chosen_folder();
+    return TRI_FAIL(TRI_NOT_FOUND,
+                    "device cuda: this host has no driver of NVIDIA or AMD (no /dev/nvidiactl, no "
+                    "/dev/kfd)%s%s%s: is this a login node?",
+                    folder ? ", and there is no cuda.so in " : "", folder ? folder : "",
+                    folder ? ", which TRIREME_MODULES names" : "");
+}
+
 tri_status cuda_load(const tri_device_config *config, const cuda_runtime **out) {
     const void *table;
     const char *module = choose_module();
-    if (!module)
-        return TRI_FAIL(TRI_NOT_FOUND,
-                        "device cuda: this host has no driver of NVIDIA or AMD (no /dev/nvidiactl, "
-                        "no /dev/kfd): is this a login node?");
+    if (!module) return fail_without_driver();
     tri_status status = tri_module_load(module, CUDA_RUNTIME_INTERFACE, CUDA_RUNTIME_ABI, &table);
     if (status == TRI_NOT_FOUND) warn(config);
     TRI_TRY(status);
