@@ -70,6 +70,15 @@ static tri_status add_entry(const search *s, const tri_tree *entry) {
     return TRI_OK;
 }
 
+// Whether a field of the recipe's own (data.extra_fields) is mapped, which a model may take in
+// place of the usual ones.
+static bool has_own(const search *s) {
+    tri_field_row row;
+    for (int i = 0; i < s->out->count; i++)
+        if (!tri_field_find(NULL, s->out->fields[i].row.name, &row)) return true;
+    return false;
+}
+
 static bool has(const search *s, const char *field) {
     for (int i = 0; i < s->out->count; i++)
         if (!strcmp(s->out->fields[i].row.name, field)) return true;
@@ -98,6 +107,7 @@ static tri_status add_usual(const search *s) {
 static tri_status add_others(const search *s) {
     int count = 0, *columns;
     for (int i = 0; i < s->count; i++) count += !s->is_used[i];
+    if (count == 0 && has_own(s)) return TRI_OK;
     if (count == 0) return TRI_FAIL(TRI_BAD_INPUT, "%s: no column is left for inputs", s->path);
     TRI_TRY(new_field(s, "inputs", count, &columns));
     s->out->fields[s->out->count - 1].is_list = true;

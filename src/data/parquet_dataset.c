@@ -2,7 +2,6 @@
 // columns are which field. Such files are read in groups of rows, of which each is decoded as a
 // whole. So a group is unpacked into a file without a name when its first sample is read, and
 // samples are read from that file, in any order.
-#include "base/module.h"
 #include "base/os.h"
 #include "base/quantity.h"
 #include "base/search.h"
@@ -12,7 +11,7 @@
 #include "data/files.h"
 #include "data/image_worker.h"
 #include "data/labels.h"
-#include "format/parquet/parquet.h"
+#include "data/parquet.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -274,17 +273,6 @@ static tri_status scan_numbers(tri_dataset *dataset, int index) {
     return TRI_OK;
 }
 
-static tri_status load_module(parquet_state *state) {
-    const void *table;
-    if (!tri_module_is_installed("parquet"))
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "data.name=parquet: this build is without Arrow's library: run "
-                        "scripts/install-deps --parquet and build again, or convert the files");
-    TRI_TRY(tri_module_load("parquet", TRI_PARQUET_INTERFACE, TRI_PARQUET_ABI, &table));
-    state->module = table;
-    return TRI_OK;
-}
-
 static tri_status parquet_open(tri_dataset *dataset) {
     parquet_state *state = TRI_NEW(dataset->arena, parquet_state);
     dataset->state = state;
@@ -292,7 +280,7 @@ static tri_status parquet_open(tri_dataset *dataset) {
     pthread_mutex_init(&state->lock, NULL);
     tri_data_files files = {0};
     TRI_TRY(tri_data_files_find(dataset, "Parquet files, such as train-*.parquet", &files));
-    TRI_TRY(load_module(state));
+    TRI_TRY(tri_data_parquet_load("data.name=parquet", &state->module));
     TRI_TRY(tri_os_open_unnamed(&state->unpacked));
     state->sources = TRI_NEW_ARRAY(dataset->arena, parquet_source, files.count);
     for (int i = 0; i < files.count; i++) {

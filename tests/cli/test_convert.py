@@ -20,6 +20,8 @@ import tensors  # noqa: E402
 
 RECIPE = "recipes/mlp-jax.yaml"
 GOLDENS = os.path.abspath("tests/support/goldens")
+HAS_PARQUET = os.path.exists(os.path.join(os.path.dirname(TRIREME), "../lib/trireme/parquet.so"))
+PARQUET = ["parquet"] * HAS_PARQUET  # Arrow's library may be missing
 folder = None
 
 
@@ -40,6 +42,11 @@ def convert(kind, out, words, code=0):
     assert lines[0] == "data:", done.stdout
     return [f"data.{key}={value.strip(' ' + chr(39))}" for key, _, value in
             (line.strip().partition(":") for line in lines[1:])]
+
+
+def report(words):
+    return json.loads(run([TRIREME, "data", "stats", RECIPE, *words, "--split=train",
+                           "--json"]).stdout)
 
 
 def samples(words, count, split="train", transform="[]"):
@@ -75,9 +82,10 @@ def check_around():
              "data.test=test.st"]
     train, test = samples(words, 50), samples(words, 9, "test")
     resize = "[resize: [4, 5]]"
-    for i, kind in enumerate(("npy", "webdataset", "hdf5", "lmdb", "imagefolder", "tensors")):
+    for i, kind in enumerate(("npy", "webdataset", "hdf5", "lmdb", "npz", *PARQUET, "imagefolder",
+                              "tensors")):
         words = convert(kind, f"around-{i}", words)
-        assert f"data.name={kind}" in words, words
+        assert f"data.name={'npy' if kind == 'npz' else kind}" in words, words
         transform = resize if kind in ("webdataset", "lmdb", "imagefolder") else "[]"
         assert samples(words, 50, transform=transform) == train, kind
         assert samples(words, 9, "test", transform) == test, kind
@@ -90,18 +98,71 @@ def check_numbers():
                         "targets": ("F64", [1], struct.pack("<40d", *values[:40]))}, 40)
     words = ["data.name=tensors", f"data.train={path('n.st')}"]
     wanted = samples(words, 40)
-    for i, kind in enumerate(("csv", "npy", "csv", "hdf5", "tensors")):
+    for i, kind in enumerate(("npz", *PARQUET, "csv", "npy", "csv", "hdf5", "tensors")):
         words = convert(kind, f"numbers-{i}", words)
         assert samples(words, 40) == wanted, kind
+        stored = {field["name"]: field["stored"] for field in report(words)["fields"]}
+        assert stored == {"inputs": "F32", "targets": "F64" if i < len(PARQUET) + 1 else "F32"}
     text = convert("imagefolder", "no", words, code=2)
     assert "inputs" in text and not os.path.exists(path("no")), text
+
+
+def check_types():
+    """Types, shapes and fields of a recipe's own stay as they are."""
+    types = ["U8", "I8", "U16", "I16", "U32", "I32", "I64", "F16", "F32", "F64", "BOOL"]
+    wide = {"U8": 1, "I8": 1, "BOOL": 1, "U16": 2, "I16": 2, "F16": 2, "U32": 4, "I32": 4, "F32": 4}
+    extra = f"data.extra_fields={{{', '.join(f'f{i}: f32' for i in range(4))}}}"
+    for at in range(0, len(types), 4):
+        arrays = {f"f{i}": (dtype, [[], [2, 3], [4], [1, 1, 2]][i],
+                            bytes(k % 2 for k in range(3 * [1, 6, 4, 2][i] * wide.get(dtype, 8))))
+                  for i, dtype in enumerate(types[at:at + 4])}
+        put_arrays("types.st", arrays, 3)
+        words = ["data.name=tensors", f"data.train={path('types.st')}", extra]
+        wanted = report(words)["fields"]
+        for kind in ("npz", *["hdf5"] * (at == 0), *PARQUET, "tensors"):
+            words = convert(kind, f"types-{at}-{kind}", words)
+            assert any(word.startswith("data.extra_fields=") for word in words), words
+            assert sorted(map(str, report(words)["fields"])) == sorted(map(str, wanted)), kind
+
+
+    put_arrays("half.st", {"inputs": ("F16", [2], bytes(8))}, 2)
+    words = ["data.name=tensors", f"data.train={path('half.st')}"]
+    assert "F16" in convert("hdf5", "no", words, 2) and not os.path.exists(path("no"))
+
+
+def check_bytes():
+    """Plain files of bytes and tokens, which hold nothing else."""
+    put_arrays("grey.st", {"labels": ("I64", [], struct.pack("<6q", 0, 255, 3, 1, 1, 9)),
+                           "images": ("U8", [1, 5, 4], noise(120))}, 6)
+    put_arrays("rgb.st", {"labels": ("I32", [], struct.pack("<4i", 0, 9, 3, 1)),
+                          "images": ("U8", [3, 32, 32], noise(4 * 3072))}, 4)
+    ids = [i * i * 7919 % 100000 for i in range(60)]
+    put_arrays("ids.st", {"input_ids": ("I64", [12], struct.pack("<60q", *ids))}, 5)
+    for kind, name, count in (("idx", "grey", 6), ("cifar10", "rgb", 4), ("tokens", "ids", 5)):
+        words = ["data.name=tensors", f"data.path={folder}", f"data.train={name}.st",
+                 f"data.test={name}.st"]
+        wanted = samples(words, count)
+        words = convert(kind, f"bytes-{kind}", words)
+        assert samples(words, count) == wanted == samples(words, count, "test"), kind
+        assert samples(convert("npz", f"of-{kind}", words), count) == wanted, kind
+    assert "data.train=train.u32" in words and "data.sequence=12" in words, words
+    put_arrays("ids.st", {"input_ids": ("I64", [2], struct.pack("<2q", 7, 65535))}, 1)
+    assert "data.train=train.u16" in convert("tokens", "short", [
+        "data.name=tensors", f"data.train={path('ids.st')}"])
+    grey = ["data.name=tensors", f"data.train={path('grey.st')}"]
+    rgb = ["data.name=tensors", f"data.train={path('rgb.st')}", f"data.test={path('rgb.st')}"]
+    for kind, words, part in (("idx", grey, "test data"), ("idx", rgb, "[3, 32, 32]"),
+                              ("cifar10", [*grey, grey[1].replace("train", "test")], "[1, 5, 4]"),
+                              ("tokens", grey, "input_ids"), ("csv", rgb, "inputs")):
+        text = convert(kind, "no", words, code=2).splitlines()[-1]
+        assert f"--to {kind}" in text and part in text and not os.path.exists(path("no")), text
 
 
 def check_image_files():
     """Image files keep their bytes, whatever their sizes; arrays take those of one size alone."""
     words = ["data.name=lmdb", f"data.train={GOLDENS}/encoded.mdb"]
     wanted = samples(words, 5, transform="[resize: [7, 7]]")
-    for i, kind in enumerate(("webdataset", "imagefolder", "lmdb")):
+    for i, kind in enumerate(("webdataset", "imagefolder", *PARQUET, "lmdb")):
         words = convert(kind, f"files-{i}", words)
         assert samples(words, 5, transform="[resize: [7, 7]]") == wanted, kind
     for root, _, files in os.walk(path("files-1")):
@@ -157,7 +218,7 @@ def check_killed():
                            "images": ("U8", [1, 4, 4], noise(16 * count))}, count)
     words = ["data.name=tensors", f"data.train={path('many.st')}"]
     wanted = samples(words, count)
-    for kind in ("webdataset", "lmdb", "npy"):
+    for kind in ("webdataset", "lmdb", "npy", "npz", *PARQUET):
         out = path(f"killed-{kind}")
         child = start([TRIREME, "data", "convert", RECIPE, *words, "--to", kind, "--out", out])
 
@@ -174,7 +235,7 @@ def check_killed():
             print(f"  {kind}: complete before it could be killed")
             shutil.rmtree(out)
         found = convert(kind, f"killed-{kind}", words)
-        if kind == "npy":
+        if kind in ("npy", "npz", "parquet"):
             assert samples(found, count) == wanted, kind
         else:
             again = convert("npy", f"again-{kind}", found)
@@ -186,9 +247,12 @@ def check_killed():
 
 def main():
     global folder
+    if not HAS_PARQUET:
+        print("without Arrow's library: parquet is left out")
     with tempfile.TemporaryDirectory(prefix="trireme-convert-") as folder:
-        failed = check_all((check_around, check_numbers, check_image_files, check_classes,
-                            check_refuses,                            check_left_out, check_killed))
+        failed = check_all((check_around, check_numbers, check_types, check_bytes,
+                            check_image_files, check_classes, check_refuses, check_left_out,
+                            check_killed))
     return 1 if failed else 0
 
 

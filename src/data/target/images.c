@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SHARD_SAMPLES = 10000, BLOCK = 512, SHARD_DIGITS = 6 };
+enum { BLOCK = 512 };
 
 static tri_status check_folder(const tri_target *target) {
     TRI_TRY(tri_target_check_images(target, "imagefolder"));
@@ -123,8 +123,7 @@ static tri_status end_shard(tar_state *state, tri_status status) {
 
 static tri_status begin_shard(tri_target *target, int64_t sample) {
     tar_state *state = target->state;
-    snprintf(state->path, sizeof state->path, "%s/%s-%0*lld.tar", target->folder, target->split,
-             SHARD_DIGITS, (long long)(sample / SHARD_SAMPLES));
+    tri_target_shard(target, sample, "tar", state->path);
     TRI_TRY(tri_os_replacement_begin(state->path, &state->replacement));
     int fd = dup(state->replacement.fd);
     state->file = fd < 0 ? NULL : fdopen(fd, "wb");
@@ -172,11 +171,9 @@ static tri_status put_tar(tri_target *target, int64_t sample, const tri_target_v
     return write_member(state, name, label_text, (size_t)length);
 }
 
-static bool is_shard_end(int64_t samples) { return samples % SHARD_SAMPLES == 0; }
-
 // Only whole archives stay after a kill.
 static tri_status sync_tar(tri_target *target, int64_t samples, tri_target_mark *mark) {
-    if (!is_shard_end(samples)) return TRI_OK;
+    if (!tri_target_is_shard_end(samples)) return TRI_OK;
     TRI_TRY(end_shard(target->state, TRI_OK));
     mark->samples = samples;
     return TRI_OK;
@@ -188,15 +185,12 @@ static void close_tar(tri_target *target) {
     if (target->state) (void)end_shard(target->state, TRI_IO); // what is not complete is removed
 }
 
-static const char *tar_value(const tri_target *target) {
-    return tri_arena_printf(target->arena, "'%s-{%0*d..%0*lld}.tar'", target->split, SHARD_DIGITS,
-                            0, SHARD_DIGITS, (long long)((target->samples - 1) / SHARD_SAMPLES));
-}
+static const char *tar_value(const tri_target *target) { return tri_target_shards(target, "tar"); }
 
 const tri_target_kind tri_target_webdataset = {.name = "webdataset",
                                                .keeps_encoded = true,
                                                .may_leave_out = true,
-                                               .marks_at = is_shard_end,
+                                               .marks_at = tri_target_is_shard_end,
                                                .check = check_tar,
                                                .begin = begin_tar,
                                                .put = put_tar,

@@ -96,6 +96,7 @@ static tri_status open_split(conversion *c, int index) {
                              .split = tri_data_split_key((tri_data_split)index),
                              .samples = dataset->samples,
                              .classes = tri_dataset_classes(dataset, "labels"),
+                             .tokens = tri_dataset_classes(dataset, "input_ids"),
                              .field_count = dataset->field_count};
     bool is_encoded = false;
     for (int i = 0; i < dataset->field_count; i++) {
@@ -218,11 +219,15 @@ static tri_status write_all(conversion *c) {
 }
 
 static void print_recipe(const conversion *c) {
-    printf("data:\n  name: %s\n  path: %s\n", c->kind->name, c->folder);
+    const tri_tree *extra = c->options->extra_fields;
+    const char *name = c->kind->reads_as ? c->kind->reads_as : c->kind->name;
+    printf("data:\n  name: %s\n  path: %s\n", name, c->folder);
     for (int i = 0; i < TRI_DATA_SPLITS; i++)
         if (c->splits[i].dataset)
             printf("  %s: %s\n", tri_data_split_key((tri_data_split)i),
                    c->kind->value(&c->splits[i].target));
+    if (c->kind->keys) printf("%s", c->kind->keys(&c->splits[TRI_DATA_TRAIN].target));
+    if (!tri_tree_is_null(extra)) printf("  extra_fields: %s\n", tri_yaml_flow(c->arena, extra));
     for (int i = 0; i < TRI_DATA_SPLITS; i++)
         if (c->splits[i].left_out > 0)
             tri_log(TRI_LOG_WARNING, "%s: %s left out", tri_data_split_key((tri_data_split)i),
@@ -247,6 +252,9 @@ tri_status tri_data_convert(const tri_data_options *options, const char *kind, c
                          tri_yaml_flow(arena, tri_option_encode(arena, &tri_data_table, &all)));
     tri_status status = c.kind ? TRI_OK : fail_kind(arena, kind);
     for (int i = 0; i < TRI_DATA_SPLITS && status == TRI_OK; i++) status = open_split(&c, i);
+    if (status == TRI_OK && c.kind->needs_test && !c.splits[TRI_DATA_TEST].dataset)
+        status = TRI_FAIL(TRI_BAD_INPUT, "--to %s: is read with test data, and there are none",
+                          c.kind->name);
     if (status == TRI_OK) status = prepare_folder(&c);
     if (status == TRI_OK) status = write_all(&c);
     if (status == TRI_OK) print_recipe(&c);

@@ -7,7 +7,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { SHARD_SAMPLES = 10000, SHARD_DIGITS = 6 };
+
+bool tri_target_is_shard_end(int64_t samples) { return samples % SHARD_SAMPLES == 0; }
+
+void tri_target_shard(const tri_target *target, int64_t sample, const char *suffix,
+                      char path[PATH_MAX]) {
+    snprintf(path, PATH_MAX, "%s/%s-%0*lld.%s", target->folder, target->split, SHARD_DIGITS,
+             (long long)(sample / SHARD_SAMPLES), suffix);
+}
+
+const char *tri_target_shards(const tri_target *target, const char *suffix) {
+    return tri_arena_printf(target->arena, "'%s-{%0*d..%0*lld}.%s'", target->split, SHARD_DIGITS, 0,
+                            SHARD_DIGITS, (long long)((target->samples - 1) / SHARD_SAMPLES),
+                            suffix);
+}
+
 bool tri_target_marks_at_times(int64_t samples) { return false; }
+
+const char *tri_target_fields(const tri_target *target) {
+    const char *text = "  fields: {";
+    for (int i = 0; i < target->field_count; i++)
+        text = tri_arena_printf(target->arena, "%s%s%s: %s", text, i ? ", " : "",
+                                target->fields[i].name, target->fields[i].name);
+    return tri_arena_printf(target->arena, "%s}\n", text);
+}
 
 int tri_target_find(const tri_target *target, const char *field) {
     for (int i = 0; i < target->field_count; i++)

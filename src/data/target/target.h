@@ -9,6 +9,8 @@
 #include "base/limits.h"
 #include "data/dataset.h"
 
+#include <limits.h>
+
 // A field of the samples that are written.
 typedef struct tri_target_field {
     const char *name;
@@ -37,15 +39,18 @@ typedef struct tri_target {
     const char *folder; // exists
     const char *split;  // "train", "val" or "test": the files' names begin with it
     int64_t samples, classes;
+    int64_t tokens; // the largest token plus one; 0: there are none
     int field_count;
     tri_target_field fields[TRI_MAX_DATA_FIELDS];
     void *state; // of the kind
 } tri_target;
 
 typedef struct tri_target_kind {
-    const char *name;   // data.name
-    bool keeps_encoded; // image files stay as they are
-    bool may_leave_out; // false: it has a place for every sample
+    const char *name;     // of --to
+    const char *reads_as; // data.name; NULL: the same
+    bool keeps_encoded;   // image files stay as they are
+    bool may_leave_out;   // false: it has a place for every sample
+    bool needs_test;      // data without test data cannot be read
     // Whether a mark is worth while after so many samples, apart from those at times.
     bool (*marks_at)(int64_t samples);
     // Checks whether the kind can have these fields. TRI_BAD_INPUT.
@@ -60,15 +65,28 @@ typedef struct tri_target_kind {
     void (*close)(tri_target *target);
     // The value of data.train or data.test that reads the files.
     const char *(*value)(const tri_target *target);
+    // Other keys of the section `data` that reads the files, one a line; NULL: there are none.
+    const char *(*keys)(const tri_target *target);
 } tri_target_kind;
 
 // Every kind that can be written: the kind X is tri_target_X.
-#define TRI_TARGETS(X) X(imagefolder) X(webdataset) X(lmdb) X(hdf5) X(tensors) X(npy) X(csv)
+#define TRI_TARGETS(X)                                                                             \
+    X(imagefolder)                                                                                 \
+    X(webdataset)                                                                                  \
+    X(lmdb) X(hdf5) X(tensors) X(npy) X(npz) X(csv) X(idx) X(cifar10) X(tokens) X(parquet)
 #define X(word) extern const tri_target_kind tri_target_##word;
 TRI_TARGETS(X)
 #undef X
 
-bool tri_target_marks_at_times(int64_t samples);                  // for marks_at: no
+bool tri_target_marks_at_times(int64_t samples); // for marks_at: no
+// For keys: data.fields, by which each field is the array or column of its name.
+const char *tri_target_fields(const tri_target *target);
+// For kinds of several files: whether a file ends after so many samples, the file in which a sample
+// is, and the pattern that stands for all files.
+bool tri_target_is_shard_end(int64_t samples);
+void tri_target_shard(const tri_target *target, int64_t sample, const char *suffix,
+                      char path[PATH_MAX]);
+const char *tri_target_shards(const tri_target *target, const char *suffix);
 int tri_target_find(const tri_target *target, const char *field); // TRI_NO_FIELD: there is none
 // For kinds of image files: checks that the fields are images, and labels or not.
 tri_status tri_target_check_images(const tri_target *target, const char *kind);

@@ -1,21 +1,12 @@
-// The module `parquet`: reads columns of Parquet files by Arrow's C++ library.
+// The module `parquet`: reads columns of Parquet files by Arrow's C++ library; write.cpp writes
+// them.
 #include "base/module.h"
-#include "format/parquet/parquet.h"
+#include "format/parquet/internal.h"
 
-#include <arrow/api.h>
-#include <arrow/io/api.h>
-#include <arrow/util/io_util.h>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
-#include <memory>
-#include <new>
 #include <parquet/arrow/reader.h>
 #include <parquet/metadata.h>
-#include <string>
-#include <utility>
-#include <vector>
 
 struct tri_parquet_file {
     std::unique_ptr<parquet::arrow::FileReader> reader;
@@ -23,48 +14,8 @@ struct tri_parquet_file {
     std::shared_ptr<arrow::Schema> schema;
 };
 
+namespace parquet_module {
 namespace {
-
-// A reason why something cannot be read; caught before it would leave the module.
-struct refusal {
-    tri_status status;
-    std::string why;
-};
-
-[[noreturn]] void refuse(tri_status status, const std::string &why) { throw refusal{status, why}; }
-
-void check(const arrow::Status &status) {
-    if (status.ok()) return;
-    // Damaged bytes are called errors of input, too, but have no number of the system's.
-    bool is_system = arrow::internal::ErrnoFromStatus(status) != 0;
-    refuse(status.IsOutOfMemory() ? TRI_NO_MEMORY
-           : is_system            ? TRI_IO
-                                  : TRI_CORRUPT,
-           status.message());
-}
-
-template <typename T> T take(arrow::Result<T> result) {
-    check(result.status());
-    return std::move(result).ValueUnsafe();
-}
-
-// Runs `work`, and turns everything that it throws into a status and a reason of one line.
-template <typename F> tri_status guarded(char *why, F work) {
-    refusal found{TRI_OK, ""};
-    try {
-        work();
-    } catch (const refusal &reason) {
-        found = reason;
-    } catch (const std::bad_alloc &) {
-        found = {TRI_NO_MEMORY, "no memory"};
-    } catch (const std::exception &other) {
-        found = {TRI_CORRUPT, other.what()};
-    }
-    if (found.status == TRI_OK) return TRI_OK;
-    std::snprintf(why, TRI_PARQUET_WHY_BYTES, "%s",
-                  found.why.substr(0, found.why.find('\n')).c_str());
-    return found.status;
-}
 
 tri_status open_file(const char *path, tri_parquet_file **out, char *why) {
     *out = nullptr;
@@ -254,8 +205,10 @@ tri_status read(tri_parquet_file *file, int group, int column, tri_parquet_cells
     return status;
 }
 
-const tri_parquet table = {open_file, close_file, columns, name, groups, rows, read, free_cells};
+const tri_parquet table = {open_file, close_file, columns, name,  groups, rows,
+                           read,      free_cells, create,  write, finish, release};
 
 } // namespace
+} // namespace parquet_module
 
-TRI_MODULE(TRI_PARQUET_INTERFACE, TRI_PARQUET_ABI, "parquet", &table);
+TRI_MODULE(TRI_PARQUET_INTERFACE, TRI_PARQUET_ABI, "parquet", &parquet_module::table);
