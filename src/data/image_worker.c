@@ -47,11 +47,12 @@ tri_status tri_image_worker_open(tri_image_worker *worker, int64_t file, const c
 }
 
 tri_status tri_image_worker_decode(tri_image_worker *worker, int fd, int64_t offset, int64_t size,
-                                   const char *name, tri_image *out) {
+                                   const char *name, tri_sample_value *out) {
     if (size > TRI_MAX_IMAGE_BYTES)
         return TRI_FAIL(TRI_CORRUPT, "%s: %lld bytes are no image", name, (long long)size);
     TRI_TRY(tri_buffer_reserve(&worker->encoded, (size_t)size));
-    worker->encoded_bytes = (size_t)size;
     TRI_TRY(tri_os_pread_all(fd, worker->encoded.data, (size_t)size, offset, name));
-    return tri_image_decode(worker->decoder, worker->encoded.data, (size_t)size, name, out);
+    out->encoded = worker->encoded.data;
+    out->encoded_bytes = (size_t)size;
+    return tri_image_decode(worker->decoder, worker->encoded.data, (size_t)size, name, &out->image);
 }

@@ -18,8 +18,7 @@ typedef struct tri_open_file {
 
 typedef struct tri_image_worker {
     tri_image_decoder *decoder;
-    tri_buffer encoded;   // the image file that was decoded last
-    size_t encoded_bytes; // its size
+    tri_buffer encoded; // the image file that was decoded last
     tri_open_file open[TRI_OPEN_FILES];
     int open_count;
     int64_t uses;
@@ -32,9 +31,9 @@ void tri_image_worker_destroy(void *worker);
 // Opens file number `file` at `path`, or finds it among those that are open. *fd belongs to the
 // worker.
 tri_status tri_image_worker_open(tri_image_worker *worker, int64_t file, const char *path, int *fd);
-// Decodes the image that lies in `size` bytes from `offset` on. `name`: for messages. TRI_CORRUPT:
-// it is damaged or cut off.
+// Decodes the image file that lies in `size` bytes from `offset` on, and sets `image`, `encoded`
+// and `encoded_bytes` of *out. `name`: for messages. TRI_CORRUPT: it is damaged or cut off.
 tri_status tri_image_worker_decode(tri_image_worker *worker, int fd, int64_t offset, int64_t size,
-                                   const char *name, tri_image *out);
+                                   const char *name, tri_sample_value *out);
 
 #endif

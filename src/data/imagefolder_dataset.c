@@ -207,7 +207,7 @@ static tri_status folder_read(const tri_dataset *dataset, void *worker, int64_t 
     if (status == TRI_OK && !S_ISREG(info.st_mode))
         status = TRI_FAIL(TRI_CORRUPT, "%s: is not a file", path);
     if (status == TRI_OK)
-        status = tri_image_worker_decode(worker, fd, 0, info.st_size, path, &values[IMAGES].image);
+        status = tri_image_worker_decode(worker, fd, 0, info.st_size, path, &values[IMAGES]);
     tri_os.close(fd);
     return status;
 }

@@ -16,6 +16,9 @@ typedef struct tri_sample_value {
     void *buffer;     // room for the stored elements of the sample; NULL if their number varies
     const void *data; // the elements: in `buffer`, or in memory of the kind or of its worker
     tri_image image;  // in place of `data`, for images whose sizes vary
+    // The image file that `image` was decoded from, in memory of the worker; NULL: there is none.
+    const void *encoded;
+    size_t encoded_bytes;
 } tri_sample_value;
 
 typedef struct tri_dataset_kind {
@@ -27,9 +30,10 @@ typedef struct tri_dataset_kind {
     // A worker is what one thread needs to read, such as a decoder and its memory. NULL: nothing.
     tri_status (*worker_create)(const tri_dataset *dataset, void **out);
     void (*worker_destroy)(void *worker);
-    // Reads all fields of one sample into values [field_count]. Any number of threads may call it
-    // at the same time, each with its own worker. TRI_CORRUPT: this sample is damaged, and the
-    // message names its file; opening has not found it (data.on_error says what follows).
+    // Reads all fields of one sample into values [field_count], of which only `buffer` is set. Any
+    // number of threads may call it at the same time, each with its own worker. TRI_CORRUPT: this
+    // sample is damaged, and the message names its file; opening has not found it (data.on_error
+    // says what follows).
     tri_status (*read)(const tri_dataset *dataset, void *worker, int64_t sample,
                        tri_sample_value *values);
     // Converts a number of a sample of epoch `epoch` to the one that `read` gets. NULL: it is the

@@ -286,7 +286,7 @@ static tri_status lmdb_read(const tri_dataset *dataset, void *worker, int64_t nu
     if (state->has_labels) values[LABELS].data = &s->label;
     if (s->is_encoded)
         return tri_image_worker_decode(worker, state->fd, s->offset, s->size, name,
-                                       &values[IMAGES].image);
+                                       &values[IMAGES]);
     values[IMAGES].data = values[IMAGES].buffer;
     return tri_os_pread_all(state->fd, values[IMAGES].buffer, (size_t)s->size, s->offset,
                             state->path);

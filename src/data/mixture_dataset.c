@@ -261,8 +261,9 @@ static tri_status mixture_read(const tri_dataset *dataset, void *context, int64_
     for (int i = 0; i < dataset->field_count; i++) {
         const tri_stored_field *from = &s->dataset->fields[s->fields[i]], *to = &dataset->fields[i];
         const tri_sample_value *value = &own[s->fields[i]];
-        values[i].data = value->data;
-        values[i].image = value->image;
+        void *buffer = values[i].buffer;
+        values[i] = *value;
+        values[i].buffer = buffer;
         if (to->stored_bytes == 0 && from->stored_bytes > 0)
             values[i].image =
                 tri_image_of_planes(value->data, from->stored_dtype, &from->stored_shape);

@@ -334,7 +334,7 @@ static tri_status parquet_read(const tri_dataset *dataset, void *worker, int64_t
         const int64_t *offsets = group->offsets[i];
         snprintf(name, sizeof name, "%s: sample %lld", path, (long long)sample);
         TRI_TRY(tri_image_worker_decode(worker, state->unpacked, offsets[row],
-                                        offsets[row + 1] - offsets[row], name, &values[i].image));
+                                        offsets[row + 1] - offsets[row], name, &values[i]));
     }
     return TRI_OK;
 }

@@ -127,7 +127,7 @@ tri_status tri_reader_try(tri_reader *reader, int64_t sample, int64_t epoch, voi
     sample = tri_dataset_file_sample(dataset, sample);
     int64_t stored = sample;
     if (dataset->kind->at_epoch) stored = dataset->kind->at_epoch(dataset, sample, epoch);
-    tri_sample_value values[TRI_MAX_DATA_FIELDS];
+    tri_sample_value values[TRI_MAX_DATA_FIELDS] = {0};
     for (int i = 0; i < dataset->field_count; i++)
         values[i].buffer = is_unchanged(&dataset->fields[i])
                                ? out[i]

@@ -206,7 +206,7 @@ static tri_status web_read(const tri_dataset *dataset, void *worker, int64_t num
     snprintf(name, sizeof name, "%s: sample %lld", from->path, (long long)number);
     if (state->has_labels) values[LABELS].data = &s->label;
     if (fd < 0) TRI_TRY(tri_image_worker_open(worker, s->archive, from->path, &fd));
-    return tri_image_worker_decode(worker, fd, s->offset, s->size, name, &values[IMAGES].image);
+    return tri_image_worker_decode(worker, fd, s->offset, s->size, name, &values[IMAGES]);
 }
 
 static bool web_has_test(const tri_data_options *options) { return options->test != NULL; }

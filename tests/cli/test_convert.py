@@ -177,6 +177,21 @@ def check_image_files():
     assert "differ in size" in text, text
 
 
+def check_mixture():
+    """Image files of each source keep their bytes; images of arrays become files."""
+    put_arrays("mix.st", {"labels": ("I64", [], struct.pack("<4q", 0, 1, 2, 1)),
+                          "images": ("U8", [3, 4, 5], noise(4 * 60))}, 4)
+    lmdb = f"{{name: lmdb, train: {GOLDENS}/encoded.mdb}}"
+    words = ["data.name=mixture",
+             f"data.sources=[{lmdb}, {{name: tensors, train: {path('mix.st')}}}, {lmdb}]"]
+    wanted = samples(words, 14, transform="[resize: [7, 7]]")
+    for kind in ("webdataset", "imagefolder", "lmdb"):
+        out = convert(kind, f"mixture-{kind}", words)
+        assert samples(out, 14, transform="[resize: [7, 7]]") == wanted, kind
+    text = convert("npy", "mixture-npy", words, 2)
+    assert "differ in size" in text, text
+
+
 def check_classes():
     """A class without samples would change the numbers of others."""
     put_arrays("gap.st", {"labels": ("I64", [], struct.pack("<2q", 0, 2)),
@@ -251,8 +266,8 @@ def main():
         print("without Arrow's library: parquet is left out")
     with tempfile.TemporaryDirectory(prefix="trireme-convert-") as folder:
         failed = check_all((check_around, check_numbers, check_types, check_bytes,
-                            check_image_files, check_classes, check_refuses, check_left_out,
-                            check_killed))
+                            check_image_files, check_mixture, check_classes, check_refuses,
+                            check_left_out, check_killed))
     return 1 if failed else 0
 
 

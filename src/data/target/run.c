@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/quantity.h"
-#include "data/image_worker.h"
+#include "data/kind.h"
 #include "data/progress.h"
 #include "data/target/target.h"
 
@@ -26,6 +26,7 @@ typedef struct split {
     tri_dataset *dataset; // NULL: the data have no such split
     void *worker;
     char *stored[TRI_MAX_DATA_FIELDS]; // by field: room for one sample as it is stored
+    char *made;                        // the image file that was made of the last sample
     tri_target target;
     tri_target_mark mark;
     int64_t left_out;
@@ -53,6 +54,19 @@ static tri_status fail_kind(tri_arena *arena, const char *name) {
     return TRI_FAIL(TRI_BAD_INPUT, "--to %s: has to be one of: %s", name, all);
 }
 
+// Gives a sample the image file that it was read from. Sources of a mixture that have no such
+// files, unlike others, get one.
+static tri_status take_file(split *s, const tri_sample_value *read, tri_target_value *value) {
+    value->encoded = read->encoded;
+    value->encoded_bytes = read->encoded_bytes;
+    if (read->encoded) return TRI_OK;
+    free(s->made);
+    s->made = NULL;
+    TRI_TRY(tri_target_make_file(&read->image, &s->made, &value->encoded_bytes));
+    value->encoded = s->made;
+    return TRI_OK;
+}
+
 // Reads a sample. Images that are files are decoded, which finds damage, and keep their bytes.
 static tri_status read_sample(const conversion *c, split *s, int64_t sample,
                               tri_target_value *values) {
@@ -63,10 +77,10 @@ static tri_status read_sample(const conversion *c, split *s, int64_t sample,
         tri_target_field *field = &s->target.fields[i];
         values[i] = (tri_target_value){.data = read[i].data};
         if (!field->is_encoded) continue;
-        const tri_image_worker *worker = s->worker;
-        values[i].encoded = worker->encoded.data;
-        values[i].encoded_bytes = worker->encoded_bytes;
-        if (c->kind->keeps_encoded) continue;
+        if (c->kind->keeps_encoded) {
+            TRI_TRY(take_file(s, &read[i], &values[i]));
+            continue;
+        }
         const tri_image *image = &read[i].image;
         if (!s->stored[i]) { // of the first sample: its shape becomes that of all
             field->shape = tri_shape_of(image->channels, image->height, image->width);
@@ -237,6 +251,7 @@ static void print_recipe(const conversion *c) {
 static void close_split(split *s) {
     if (s->worker) s->dataset->kind->worker_destroy(s->worker);
     for (int i = 0; i < TRI_MAX_DATA_FIELDS; i++) free(s->stored[i]);
+    free(s->made);
     tri_dataset_close(s->dataset);
 }
 

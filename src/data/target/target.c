@@ -48,8 +48,8 @@ tri_status tri_target_check_images(const tri_target *target, const char *kind) {
     if (images == TRI_NO_FIELD)
         return TRI_FAIL(TRI_BAD_INPUT, "--to %s: has images, and the data have none", kind);
     const tri_target_field *field = &target->fields[images];
-    bool is_image = field->is_encoded || (field->dtype == TRI_U8 &&
-                                          (field->shape.dims[0] == 1 || field->shape.dims[0] == 3));
+    bool is_image =
+        field->dtype == TRI_U8 && (field->shape.dims[0] == 1 || field->shape.dims[0] == 3);
     if (!is_image)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "--to %s: has images of bytes with 1 or 3 channels, and no others", kind);
@@ -69,25 +69,38 @@ static const char *suffix_of(const uint8_t *file, size_t bytes) {
     return "jpg";
 }
 
+tri_status tri_target_make_file(const tri_image *image, char **made, size_t *bytes) {
+    enum { HEADER_BYTES = 64 };
+    int64_t channels = image->channels, plane = image->height * image->width;
+    size_t size = (size_t)(channels * plane);
+    char *planes = malloc(size), *out = malloc(size + HEADER_BYTES);
+    if (!planes || !out) {
+        free(planes);
+        free(out);
+        return TRI_FAIL(TRI_NO_MEMORY, "no memory for an image");
+    }
+    tri_image_read(image, planes);
+    int header = snprintf(out, HEADER_BYTES, "P%d %lld %lld 255\n", channels == 1 ? 5 : 6,
+                          (long long)image->width, (long long)image->height);
+    for (int64_t i = 0; i < plane; i++)
+        for (int64_t c = 0; c < channels; c++)
+            out[header + i * channels + c] = planes[c * plane + i];
+    free(planes);
+    *made = out;
+    *bytes = (size_t)header + size;
+    return TRI_OK;
+}
+
 tri_status tri_target_image(const tri_target *target, const tri_target_value *value, char **made,
                             const void **file, size_t *bytes, const char **suffix) {
-    enum { HEADER_BYTES = 64 };
-    const tri_shape *shape = &target->fields[tri_target_find(target, "images")].shape;
+    const tri_target_field *field = &target->fields[tri_target_find(target, "images")];
     *made = NULL;
     *file = value->encoded;
     *bytes = value->encoded_bytes;
     if (!value->encoded) {
-        int64_t channels = shape->dims[0], plane = shape->dims[1] * shape->dims[2];
-        char *out = *made = malloc((size_t)(channels * plane) + HEADER_BYTES);
-        if (!out) return TRI_FAIL(TRI_NO_MEMORY, "no memory for an image");
-        int header = snprintf(out, HEADER_BYTES, "P%d %lld %lld 255\n", channels == 1 ? 5 : 6,
-                              (long long)shape->dims[2], (long long)shape->dims[1]);
-        const char *planes = value->data;
-        for (int64_t i = 0; i < plane; i++)
-            for (int64_t c = 0; c < channels; c++)
-                out[header + i * channels + c] = planes[c * plane + i];
-        *file = out;
-        *bytes = (size_t)header + (size_t)(channels * plane);
+        tri_image image = tri_image_of_planes(value->data, field->dtype, &field->shape);
+        TRI_TRY(tri_target_make_file(&image, made, bytes));
+        *file = *made;
     }
     *suffix = suffix_of(*file, *bytes);
     return TRI_OK;

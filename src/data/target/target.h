@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 #include "data/dataset.h"
+#include "tensor/image.h"
 
 #include <limits.h>
 
@@ -17,7 +18,7 @@ typedef struct tri_target_field {
     tri_dtype dtype;
     tri_shape shape; // of one sample
     size_t bytes;    // size of one sample
-    bool is_encoded; // each sample is an image file, and the shape is that of the first one
+    bool is_encoded; // each sample is an image file: sizes vary, or are those of the first one
 } tri_target_field;
 
 // The value of one field of a sample.
@@ -90,6 +91,8 @@ const char *tri_target_shards(const tri_target *target, const char *suffix);
 int tri_target_find(const tri_target *target, const char *field); // TRI_NO_FIELD: there is none
 // For kinds of image files: checks that the fields are images, and labels or not.
 tri_status tri_target_check_images(const tri_target *target, const char *kind);
+// Makes PGM or PPM of an image of bytes with 1 or 3 channels, in *made, which the caller frees.
+tri_status tri_target_make_file(const tri_image *image, char **made, size_t *bytes);
 // The image file of a sample: what the data set has, or PGM or PPM made from bytes, in *made, which
 // the caller frees. *suffix: what its name ends with, such as "jpg".
 tri_status tri_target_image(const tri_target *target, const tri_target_value *value, char **made,
