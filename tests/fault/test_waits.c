@@ -200,17 +200,27 @@ static bool is_of_own_range(tri_action_kind kind) {
            kind == TRI_ACTION_HOST_STEP || kind == TRI_ACTION_UPLOAD;
 }
 
-// Whether the two actions share only this rank's range of a unit (parameters that are reduced
-// together), and this range is all padding: units are padded so that every rank's range has the
-// same length, so in a small unit some ranks' ranges hold no parameter. Then the wait between the
-// two actions protects no data.
+// Whether a rank's range of a unit (parameters that are reduced together) is all padding: units are
+// padded so that every rank's range has the same length, so in a small unit some ranks' ranges hold
+// no parameter.
+static bool is_padding(const tri_plan *plan, int unit) {
+    for (int i = 0; i < plan->flat.parameter_count; i++) {
+        const tri_flat_parameter *p = &plan->flat.parameters[i];
+        if (p->unit != unit) continue;
+        int64_t own = plan->flat.units[unit].buckets[p->bucket].own;
+        int64_t start = own * plan->sharing.shard;
+        if (p->offset < start + own && p->offset + p->elements > start) return false;
+    }
+    return true;
+}
+
+// Whether the two actions share only this rank's range of a unit, and this range is all padding.
+// Then the wait between the two actions protects no data.
 static bool is_of_padding(const test_case *c, const order_wait *w) {
     const tri_schedule *s = schedule_of(&c->run, w->rank);
     const tri_action *waiter = &s->actions[w->waiter], *other = &s->actions[w->dependency];
-    const tri_plan *plan = c->run.async_plans[w->rank];
-    // NORM belongs to no unit (parameters that are reduced together): it computes numbers that the
-    // updates of all units read, such as the factor of the gradients. So `other` becomes the action
-    // that belongs to a unit.
+    // NORM belongs to no unit: it computes numbers that the updates of all units read, such as the
+    // factor of the gradients. So `other` becomes the action that belongs to a unit.
     if (other->kind == TRI_ACTION_NORM) {
         other = waiter;
         waiter = &s->actions[w->dependency];
@@ -218,14 +228,7 @@ static bool is_of_padding(const test_case *c, const order_wait *w) {
     bool is_own = (is_of_own_range(waiter->kind) || is_of_own_range(other->kind)) &&
                   tri_action_subject(other->kind) == TRI_SUBJECT_UNIT &&
                   (waiter->kind == TRI_ACTION_NORM || waiter->subject == other->subject);
-    for (int i = 0; i < plan->flat.parameter_count && is_own; i++) {
-        const tri_flat_parameter *p = &plan->flat.parameters[i];
-        if (p->unit != other->subject) continue;
-        int64_t own = plan->flat.units[p->unit].buckets[p->bucket].own;
-        int64_t start = own * plan->sharing.shard;
-        is_own = !(p->offset < start + own && p->offset + p->elements > start);
-    }
-    return is_own;
+    return is_own && is_padding(c->run.async_plans[w->rank], other->subject);
 }
 
 // Finds which waits are implied by other waits, and chooses the waits that the runs leave out.
@@ -364,9 +367,9 @@ static void print_wait(const test_case *c, const removal *r, const char *what) {
 
 // Whether the waiter and its dependency are of kinds that may leave the same bytes in either order,
 // because one of them may write what is there already. That may be: zeros where a rank has no
-// micro-batch; what a block made before; parameters that were gathered or fetched before, or of
-// which only padding comes from elsewhere; a sum to which the other ranks add nothing, or of which
-// NORM reads only padding.
+// micro-batch, also those that LOAD brings as states of a range without parameters; what a block
+// made before; parameters that were gathered or fetched before, or of which only padding comes from
+// elsewhere; a sum to which the other ranks add nothing, or of which NORM reads only padding.
 static bool may_leave_the_same(const random_run *run, const order_wait *w) {
     static const tri_action_kind pairs[][2] = {
         {TRI_ACTION_CLEAR, TRI_ACTION_SCATTER},        {TRI_ACTION_SCATTER, TRI_ACTION_CLEAR},
@@ -375,9 +378,11 @@ static bool may_leave_the_same(const random_run *run, const order_wait *w) {
         {TRI_ACTION_FETCH, TRI_ACTION_GATHER},         {TRI_ACTION_REDUCE, TRI_ACTION_SCATTER},
         {TRI_ACTION_NORM, TRI_ACTION_REDUCE}};
     const tri_action *actions = schedule_of(run, w->rank)->actions;
+    const tri_action *waiter = &actions[w->waiter];
+    if (waiter->kind == TRI_ACTION_LOAD && actions[w->dependency].kind == TRI_ACTION_SCATTER)
+        return is_padding(run->async_plans[w->rank], waiter->subject);
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-        if (actions[w->waiter].kind == pairs[i][0] && actions[w->dependency].kind == pairs[i][1])
-            return true;
+        if (waiter->kind == pairs[i][0] && actions[w->dependency].kind == pairs[i][1]) return true;
     return false;
 }
 
@@ -511,11 +516,11 @@ static void check_kinds(void) {
         {TRI_ACTION_REDUCE, TRI_ACTION_BACKWARD},    {TRI_ACTION_REDUCE, TRI_ACTION_SCATTER},
         {TRI_ACTION_TIE, TRI_ACTION_SCATTER},        {TRI_ACTION_NORM, TRI_ACTION_SCATTER},
         {TRI_ACTION_NORM, TRI_ACTION_REDUCE},        {TRI_ACTION_NORM, TRI_ACTION_TIE},
-        {TRI_ACTION_LOAD, TRI_ACTION_BACKWARD},      {TRI_ACTION_STEP, TRI_ACTION_LOAD},
-        {TRI_ACTION_EVICT, TRI_ACTION_STEP},         {TRI_ACTION_DOWNLOAD, TRI_ACTION_BACKWARD},
-        {TRI_ACTION_DOWNLOAD, TRI_ACTION_SCATTER},   {TRI_ACTION_DOWNLOAD, TRI_ACTION_REDUCE},
-        {TRI_ACTION_HOST_STEP, TRI_ACTION_DOWNLOAD}, {TRI_ACTION_HOST_STEP, TRI_ACTION_NORM},
-        {TRI_ACTION_UPLOAD, TRI_ACTION_HOST_STEP}};
+        {TRI_ACTION_LOAD, TRI_ACTION_BACKWARD},      {TRI_ACTION_LOAD, TRI_ACTION_SCATTER},
+        {TRI_ACTION_STEP, TRI_ACTION_LOAD},          {TRI_ACTION_EVICT, TRI_ACTION_STEP},
+        {TRI_ACTION_DOWNLOAD, TRI_ACTION_BACKWARD},  {TRI_ACTION_DOWNLOAD, TRI_ACTION_SCATTER},
+        {TRI_ACTION_DOWNLOAD, TRI_ACTION_REDUCE},    {TRI_ACTION_HOST_STEP, TRI_ACTION_DOWNLOAD},
+        {TRI_ACTION_HOST_STEP, TRI_ACTION_NORM},     {TRI_ACTION_UPLOAD, TRI_ACTION_HOST_STEP}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         if (table[pairs[i][0]][pairs[i][1]].caught == 0)
             fail_msg("no missing wait of %s for %s was caught", text_of(pairs[i][0]),
