@@ -3,12 +3,10 @@
 
 #include "base/os.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 
 void tri_image_worker_destroy(void *context) {
     tri_image_worker *worker = context;
-    for (int i = 0; i < worker->open_count; i++) tri_os.close(worker->open[i].fd);
     tri_image_decoder_destroy(worker->decoder);
     tri_buffer_free(&worker->encoded);
     free(worker);
@@ -19,31 +17,6 @@ tri_status tri_image_worker_create(const tri_dataset *dataset, void **out) {
     if (!worker) return TRI_FAIL(TRI_NO_MEMORY, "no memory to read images");
     *out = worker;
     return tri_image_decoder_create(&worker->decoder);
-}
-
-// The place for another open file: a free one, or that of the file whose last use is longest ago.
-static tri_open_file *place_for(tri_image_worker *worker) {
-    if (worker->open_count < TRI_OPEN_FILES) return &worker->open[worker->open_count++];
-    tri_open_file *oldest = &worker->open[0];
-    for (int i = 1; i < TRI_OPEN_FILES; i++)
-        if (worker->open[i].used < oldest->used) oldest = &worker->open[i];
-    tri_os.close(oldest->fd);
-    return oldest;
-}
-
-tri_status tri_image_worker_open(tri_image_worker *worker, int64_t file, const char *path,
-                                 int *fd) {
-    worker->uses++;
-    for (int i = 0; i < worker->open_count; i++) {
-        if (worker->open[i].file != file) continue;
-        worker->open[i].used = worker->uses;
-        *fd = worker->open[i].fd;
-        return TRI_OK;
-    }
-    *fd = tri_os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-    if (*fd < 0) return tri_os_fail("open", path);
-    *place_for(worker) = (tri_open_file){file, *fd, worker->uses};
-    return TRI_OK;
 }
 
 tri_status tri_image_worker_decode(tri_image_worker *worker, int fd, int64_t offset, int64_t size,

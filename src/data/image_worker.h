@@ -6,31 +6,15 @@
 #include "data/kind.h"
 #include "format/image/image.h"
 
-enum { TRI_OPEN_FILES = 8 };
-
-// An open file of a kind that reads from several: the last few stay open, because a parallel file
-// system opens files slowly and only so many at a time.
-typedef struct tri_open_file {
-    int64_t file; // its number
-    int fd;
-    int64_t used; // when it was last used: the number of that use
-} tri_open_file;
-
 typedef struct tri_image_worker {
     tri_image_decoder *decoder;
     tri_buffer encoded; // the image file that was decoded last
-    tri_open_file open[TRI_OPEN_FILES];
-    int open_count;
-    int64_t uses;
 } tri_image_worker;
 
 // For tri_dataset_kind.worker_create and worker_destroy.
 tri_status tri_image_worker_create(const tri_dataset *dataset, void **out);
 void tri_image_worker_destroy(void *worker);
 
-// Opens file number `file` at `path`, or finds it among those that are open. *fd belongs to the
-// worker.
-tri_status tri_image_worker_open(tri_image_worker *worker, int64_t file, const char *path, int *fd);
 // Decodes the image file that lies in `size` bytes from `offset` on, and sets `image`, `encoded`
 // and `encoded_bytes` of *out. `name`: for messages. TRI_CORRUPT: it is damaged or cut off.
 tri_status tri_image_worker_decode(tri_image_worker *worker, int fd, int64_t offset, int64_t size,

@@ -11,7 +11,7 @@
     ROW(cifar100, NULL, 0, "CIFAR-100's binary files; data.path: their folder")                    \
     ROW(imagefolder, NULL, 0,                                                                      \
         "a folder for each class, with JPEG, PNG, WebP, BMP or PPM files in it")                   \
-    ROW(webdataset, NULL, 0,                                                                       \
+    ROW(webdataset, webdataset_rows, TRI_OPTION_COUNT(webdataset_rows),                            \
         "tar files with NAME.jpg and NAME.cls for each sample; {000000..000009} counts files")     \
     ROW(hdf5, hdf5_rows, TRI_OPTION_COUNT(hdf5_rows),                                              \
         "an HDF5 file whose arrays share their first axis")                                        \

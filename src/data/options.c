@@ -18,14 +18,22 @@ static const tri_option tokens_rows[] = {
                       "others are text whose bytes are the tokens"),
 };
 
+// What is made of the data once, and kept.
+#define CACHE_ROW(what)                                                                            \
+    TRI_OPTION_STRING(tri_data_options, cache, NULL,                                               \
+                      "folder for " what ", which are made once; by default that of the data or, " \
+                      "if nobody may write there, ~/.cache/trireme",                               \
+                      .path = TRI_PATH_ANY, .change = TRI_CHANGE_FREELY)
+
+static const tri_option webdataset_rows[] = {
+    CACHE_ROW("the index and the unpacked copies of compressed archives"),
+};
+
 static const tri_option jsonl_rows[] = {
     TRI_OPTION_STRING(tri_data_options, field, "text", "key of a line's text"),
     TRI_OPTION_STRING(tri_data_options, tokenizer, NULL, "tokenizer.json or tokenizer.model",
                       .path = TRI_PATH_ANY),
-    TRI_OPTION_STRING(tri_data_options, cache, NULL,
-                      "folder for the tokens, which are made once; by default that of the data or, "
-                      "if nobody may write there, ~/.cache/trireme",
-                      .path = TRI_PATH_ANY, .change = TRI_CHANGE_FREELY),
+    CACHE_ROW("the tokens"),
 };
 
 static const tri_option hdf5_rows[] = {

@@ -34,6 +34,9 @@ typedef struct tri_data_options {
     int64_t limit;    // only the first `limit` samples of the training files are used; 0: all
     int64_t sequence; // for text: number of tokens in each sample
     const tri_tree *sources; // a list, for the kind "mixture"; NULL: none
+    // For the kinds "jsonl" and "webdataset": the folder for what is made of the data once; NULL:
+    // where it can be.
+    const char *cache;
     // The members below are for the kind "csv".
     const char *delimiter; // one character, or the word tab
     bool header;           // the first record names the columns
@@ -44,7 +47,6 @@ typedef struct tri_data_options {
     // The members below are for the kind "jsonl".
     const char *field;     // the key of a line's text
     const char *tokenizer; // path of a tokenizer.json or tokenizer.model
-    const char *cache;     // folder for the tokens; NULL: where they can be
     // The members below are for the kind "synthetic".
     tri_ints shape; // shape of one sample
     int64_t samples, test_samples;

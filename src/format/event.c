@@ -23,8 +23,10 @@ struct tri_event_writer {
     char path[PATH_MAX];
 };
 
-uint32_t tri_crc32c(const void *data, size_t size) {
-    uint32_t crc = ~0u;
+uint32_t tri_crc32c(const void *data, size_t size) { return tri_crc32c_more(0, data, size); }
+
+uint32_t tri_crc32c_more(uint32_t first, const void *data, size_t size) {
+    uint32_t crc = ~first;
     const uint8_t *at = data;
     while (size > 0) {
         int step = size < INT_MAX ? (int)size : INT_MAX;

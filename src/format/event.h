@@ -12,6 +12,8 @@
 
 // Computes the CRC-32C (Castagnoli) of `size` bytes, which is part of TFRecord frames.
 uint32_t tri_crc32c(const void *data, size_t size);
+// The same of bytes of which a first part has the CRC `first`, and `data` is the rest.
+uint32_t tri_crc32c_more(uint32_t first, const void *data, size_t size);
 
 typedef struct tri_event_writer tri_event_writer;
 

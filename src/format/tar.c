@@ -1,15 +1,21 @@
-// Lists tar archives, by the module `archive`.
+// Lists and unpacks tar archives, by the module `archive`.
 #include "format/tar.h"
 
+#include "base/little_endian.h"
 #include "base/module.h"
 #include "base/os.h"
 #include "format/archive/archive.h"
+#include "format/event.h"
 
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+// An unpacked copy ends with the two blocks of zeros that end an archive, which an archive may
+// lack, and with the mark: some text, the bytes of the archive, and a checksum of both.
+enum { BLOCK_BYTES = 512, MARK_AT = 2 * BLOCK_BYTES, MARK_BYTES = 3 * BLOCK_BYTES };
+enum { SIZE_AT = 16, CHECKSUM_AT = 24 };
+static const char MARK[SIZE_AT] = "trireme unpacked";
 
 static bool is_compressed(int fd) {
     static const uint8_t gzip[] = {0x1f, 0x8b}, zstd[] = {0x28, 0xb5, 0x2f, 0xfd};
@@ -18,16 +24,57 @@ static bool is_compressed(int fd) {
     return !memcmp(head, gzip, sizeof gzip) || !memcmp(head, zstd, sizeof zstd);
 }
 
-// Unpacks a compressed archive into a file without a name.
-static tri_status unpack(const tri_archive *module, const char *path, int fd, int *out) {
+static tri_status load(const tri_archive **module) {
+    const void *table;
+    TRI_TRY(tri_module_load("archive", TRI_ARCHIVE_INTERFACE, TRI_ARCHIVE_ABI, &table));
+    *module = table;
+    return TRI_OK;
+}
+
+tri_status tri_tar_open(const char *path, int *fd, bool *is_packed) {
+    const tri_archive *module;
+    TRI_TRY(tri_os_check_file(path));
+    TRI_TRY(load(&module));
+    TRI_TRY(tri_os_open_input(path, fd));
+    *is_packed = is_compressed(*fd);
+    return TRI_OK;
+}
+
+static tri_status write_mark(const char *path, int fd, int64_t bytes) {
+    uint8_t end[MARK_BYTES] = {0};
+    uint64_t size = htole64((uint64_t)bytes);
+    memcpy(end + MARK_AT, MARK, sizeof MARK);
+    memcpy(end + MARK_AT + SIZE_AT, &size, sizeof size);
+    uint32_t checksum = htole32(tri_crc32c(end + MARK_AT, CHECKSUM_AT));
+    memcpy(end + MARK_AT + CHECKSUM_AT, &checksum, sizeof checksum);
+    return tri_os_write_all(fd, end, sizeof end, path);
+}
+
+tri_status tri_tar_unpack(const char *path, int from, const char *to_path, int to) {
+    const tri_archive *module;
     char why[TRI_ARCHIVE_WHY_BYTES];
-    TRI_TRY(tri_os_open_unnamed(out));
-    tri_status status = module->decompress(fd, *out, why);
-    if (status == TRI_OK && lseek(*out, 0, SEEK_SET) == 0) return TRI_OK;
-    tri_os.close(*out);
-    *out = -1;
-    if (status == TRI_OK) return tri_os_fail("read", path);
-    return TRI_FAIL(status, "%s: damaged or no tar archive: %s", path, why);
+    TRI_TRY(load(&module));
+    if (lseek(from, 0, SEEK_SET) < 0) return tri_os_fail("read", path);
+    tri_status status = module->decompress(from, to, why);
+    if (status == TRI_CORRUPT)
+        return TRI_FAIL(status, "%s: damaged or no tar archive: %s", path, why);
+    if (status != TRI_OK)
+        return TRI_FAIL(status, "%s: cannot be unpacked to %s: %s", path, to_path, why);
+    off_t bytes = lseek(to, 0, SEEK_CUR);
+    return bytes < 0 ? tri_os_fail("write", to_path) : write_mark(to_path, to, bytes);
+}
+
+tri_status tri_tar_unpacked_bytes(const char *path, int fd, int64_t *out) {
+    uint8_t mark[BLOCK_BYTES];
+    struct stat info;
+    if (fstat(fd, &info) < 0) return tri_os_fail("look at", path);
+    *out = info.st_size - MARK_BYTES;
+    if (*out < 0) return TRI_FAIL(TRI_CORRUPT, "%s: is no unpacked archive", path);
+    TRI_TRY(tri_os_pread_all(fd, mark, sizeof mark, *out + MARK_AT, path));
+    if (!memcmp(mark, MARK, sizeof MARK) && tri_le64(mark + SIZE_AT) == (uint64_t)*out &&
+        tri_le32(mark + CHECKSUM_AT) == tri_crc32c(mark, CHECKSUM_AT))
+        return TRI_OK;
+    return TRI_FAIL(TRI_CORRUPT, "%s: is no whole unpacked archive", path);
 }
 
 typedef struct listing {
@@ -56,46 +103,27 @@ static tri_status visit_member(const listing *l, const tri_archive_member *found
     return l->visit(l->context, &member, text);
 }
 
-static tri_status list_members(listing *l, int fd) {
+tri_status tri_tar_list(const char *path, int fd, int64_t bytes,
+                        bool (*wants_text)(const char *name), tri_tar_visit visit, void *context) {
     char why[TRI_ARCHIVE_WHY_BYTES];
-    tri_status status = l->module->open(fd, &l->reader, why);
     bool is_end = false;
-    if (status != TRI_OK)
-        return TRI_FAIL(status, "%s: damaged or no tar archive: %s", l->path, why);
+    listing l = {.path = path,
+                 .archive_bytes = bytes,
+                 .wants_text = wants_text,
+                 .visit = visit,
+                 .context = context};
+    TRI_TRY(load(&l.module));
+    if (lseek(fd, 0, SEEK_SET) < 0) return tri_os_fail("read", path);
+    tri_status status = l.module->open(fd, &l.reader, why);
+    if (status != TRI_OK) return TRI_FAIL(status, "%s: damaged or no tar archive: %s", path, why);
     while (status == TRI_OK) {
         tri_archive_member found;
-        status = l->module->next(l->reader, &found, &is_end, why);
+        status = l.module->next(l.reader, &found, &is_end, why);
         if (status != TRI_OK)
-            status = TRI_FAIL(status, "%s: damaged or no tar archive: %s", l->path, why);
+            status = TRI_FAIL(status, "%s: damaged or no tar archive: %s", path, why);
         if (status != TRI_OK || is_end) break;
-        status = visit_member(l, &found, why);
+        status = visit_member(&l, &found, why);
     }
-    l->module->close(l->reader);
-    return status;
-}
-
-static tri_status list_file(listing *l, int fd, int *unpacked) {
-    struct stat info;
-    const void *table;
-    TRI_TRY(tri_module_load("archive", TRI_ARCHIVE_INTERFACE, TRI_ARCHIVE_ABI, &table));
-    l->module = table;
-    if (is_compressed(fd)) {
-        TRI_TRY(unpack(l->module, l->path, fd, unpacked));
-        fd = *unpacked;
-    }
-    if (fstat(fd, &info) != 0) return tri_os_fail("read", l->path);
-    l->archive_bytes = info.st_size;
-    return list_members(l, fd);
-}
-
-tri_status tri_tar_list(const char *path, bool (*wants_text)(const char *name), tri_tar_visit visit,
-                        void *context, int *unpacked) {
-    *unpacked = -1;
-    TRI_TRY(tri_os_check_file(path));
-    int fd = tri_os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-    if (fd < 0) return tri_os_fail("open", path);
-    listing l = {.path = path, .wants_text = wants_text, .visit = visit, .context = context};
-    tri_status status = list_file(&l, fd, unpacked);
-    tri_os.close(fd);
+    l.module->close(l.reader);
     return status;
 }

@@ -210,13 +210,13 @@ static void test_made_once(void **state) {
         open_pack("train: kept.jsonl", &inode);
         _exit(write(out[1], &inode, sizeof inode) != sizeof inode);
     }
+    close(out[1]);
     for (int i = 0; i < PROCESSES; i++) {
         assert_int_equal(read(out[0], &inodes[i], sizeof *inodes), sizeof *inodes);
         assert_int_equal(inodes[i], inodes[0]);
     }
     for (int i = 0; i < PROCESSES; i++) assert_true(wait(NULL) > 0);
     close(out[0]);
-    close(out[1]);
 }
 
 static void check_refused(const char *tokenizer, int sequence, const char *yaml,
