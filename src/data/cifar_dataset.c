@@ -137,14 +137,12 @@ static tri_status cifar_read(const tri_dataset *dataset, void *worker, int64_t s
     return TRI_OK;
 }
 
-static bool cifar_has_test(const tri_data_options *options) { return true; }
-
 #define KIND(word)                                                                                 \
     const tri_dataset_kind tri_dataset_##word = {                                                  \
         .open = cifar_open,                                                                        \
         .close = cifar_close,                                                                      \
         .read = cifar_read,                                                                        \
-        .has_test = cifar_has_test,                                                                \
+        .has_usual_test = true,                                                                    \
         .describe = cifar_describe,                                                                \
         .is_decoded = true,                                                                        \
     };

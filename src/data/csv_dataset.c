@@ -469,14 +469,11 @@ static tri_status csv_read(const tri_dataset *dataset, void *context, int64_t sa
     return TRI_OK;
 }
 
-static bool csv_has_test(const tri_data_options *options) { return options->test != NULL; }
-
 const tri_dataset_kind tri_dataset_csv = {
     .open = csv_open,
     .close = csv_close,
     .worker_create = csv_worker_create,
     .worker_destroy = csv_worker_destroy,
     .read = csv_read,
-    .has_test = csv_has_test,
     .is_decoded = true,
 };

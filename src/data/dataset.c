@@ -86,7 +86,8 @@ tri_status tri_dataset_find_path(tri_dataset *dataset, const char *what, const c
     const char *name = tri_dataset_file(dataset);
     *out = name ? tri_dataset_path(dataset, name) : is_training ? dataset->options->path : NULL;
     if (*out) return TRI_OK;
-    return TRI_FAIL(TRI_NOT_FOUND, "data.%s is not set: %s", is_training ? "train" : "test", what);
+    return TRI_FAIL(TRI_NOT_FOUND, "data.%s is not set: %s",
+                    tri_data_split_key(dataset->file_split), what);
 }
 
 // Checks that all fields with a value for each token have the same number of tokens, because they
@@ -114,7 +115,7 @@ static bool is_label(const tri_stored_field *field) {
 }
 
 bool tri_dataset_leaves_out(const tri_dataset *dataset) {
-    return dataset->kind->is_decoded && dataset->options->on_error == TRI_DATA_SKIP;
+    return dataset->facts.is_decoded && dataset->options->on_error == TRI_DATA_SKIP;
 }
 
 // With data.on_error: skip, any sample may become one without a label.
@@ -264,7 +265,10 @@ static tri_dataset *new_dataset(const tri_data_options *options, tri_data_split 
     dataset->options = options;
     dataset->split = dataset->file_split = split;
     dataset->seed = seed;
-    if (split == TRI_DATA_VAL && !options->val) dataset->file_split = TRI_DATA_TRAIN;
+    if (split == TRI_DATA_VAL && options->val_fraction > 0) dataset->file_split = TRI_DATA_TRAIN;
+    dataset->facts = (tri_data_facts){.is_decoded = dataset->kind->is_decoded,
+                                      .has_fixed_fields = dataset->kind->describe != NULL,
+                                      .describes_guess = dataset->kind->describes_guess};
     return dataset;
 }
 
@@ -356,15 +360,38 @@ tri_status tri_dataset_open_stored(const tri_data_options *options, tri_data_spl
     return status;
 }
 
+tri_status tri_dataset_describe_stored(const tri_data_options *options, tri_dataset **out) {
+    tri_dataset *dataset = new_dataset(options, TRI_DATA_TRAIN, 0);
+    tri_status status = dataset->kind->describe ? dataset->kind->describe(dataset) : TRI_OK;
+    *out = status == TRI_OK ? dataset : NULL;
+    if (status != TRI_OK) tri_dataset_forget(dataset);
+    return status;
+}
+
+void tri_dataset_forget(tri_dataset *dataset) {
+    if (dataset) tri_arena_destroy(dataset->arena);
+}
+
 void tri_dataset_close(tri_dataset *dataset) {
     if (!dataset) return;
     if (!dataset->owner) dataset->kind->close(dataset);
     tri_arena_destroy(dataset->arena);
 }
 
+bool tri_data_names(const tri_data_options *options, tri_data_split split) {
+    const tri_tree *files[] = {options->train, options->val, options->test};
+    const tri_dataset_kind *kind = kind_of(options);
+    return kind->names ? kind->names(options, split) : files[split] != NULL;
+}
+
 bool tri_data_has(const tri_data_options *options, tri_data_split split) {
-    if (split == TRI_DATA_VAL) return options->val || options->val_fraction > 0;
-    return split == TRI_DATA_TRAIN || kind_of(options)->has_test(options);
+    if (split == TRI_DATA_TRAIN || tri_data_names(options, split)) return true;
+    return split == TRI_DATA_VAL ? options->val_fraction > 0 : kind_of(options)->has_usual_test;
+}
+
+bool tri_data_is_text(const tri_data_options *options) {
+    const tri_dataset_kind *kind = kind_of(options);
+    return kind->is_text && kind->is_text(options);
 }
 
 const char *tri_data_split_name(tri_data_split split) {
@@ -397,8 +424,9 @@ static tri_status describe(tri_dataset *dataset, bool *is_guess) {
         TRI_TRY(describe_declared(dataset, &declared));
     } else {
         if (!dataset->kind->describe) return TRI_OK;
-        *is_guess = dataset->kind->describes_guess;
         TRI_TRY(dataset->kind->describe(dataset));
+        if (dataset->field_count == 0) return TRI_OK;
+        *is_guess = dataset->facts.describes_guess;
     }
     return finish_fields(dataset);
 }
@@ -457,11 +485,27 @@ const char **tri_dataset_field_order(tri_arena *arena, const char *const *names,
 }
 
 const char *tri_dataset_rest(const tri_dataset *dataset, bool *is_usual) {
-    *is_usual = dataset->rest_is_usual;
-    return dataset->rest;
+    *is_usual = dataset->facts.rest_is_usual;
+    return dataset->facts.rest;
 }
 
-tri_data_lengths tri_dataset_documents(const tri_dataset *dataset) { return dataset->documents; }
+void tri_data_facts_add(tri_dataset *mixture, const tri_dataset *source, int number) {
+    tri_data_facts *to = &mixture->facts;
+    const tri_data_facts *from = &source->facts;
+    to->is_decoded |= from->is_decoded;
+    to->has_fixed_fields &= from->has_fixed_fields;
+    to->describes_guess |= from->describes_guess;
+    tri_data_lengths_add(&to->documents, &from->documents);
+    atomic_fetch_add(mixture->left_out, atomic_load(source->left_out));
+    if (!from->rest) return;
+    to->rest_is_usual = (to->rest_is_usual || !to->rest) && from->rest_is_usual;
+    to->rest = tri_arena_printf(mixture->arena, "%s%ssource %d: %s", to->rest ? to->rest : "",
+                                to->rest ? "; " : "", number, from->rest);
+}
+
+tri_data_lengths tri_dataset_documents(const tri_dataset *dataset) {
+    return dataset->facts.documents;
+}
 
 int64_t tri_dataset_samples(const tri_dataset *dataset) { return dataset->samples; }
 
@@ -472,7 +516,7 @@ int64_t tri_dataset_left_to_train(const tri_dataset *dataset) {
 
 // Where the fields follow from the options alone, no file can add one.
 bool tri_dataset_has_fixed_fields(const tri_dataset *dataset) {
-    return dataset->kind->describe != NULL;
+    return dataset->facts.has_fixed_fields;
 }
 
 int tri_dataset_field_count(const tri_dataset *dataset) { return dataset->field_count; }

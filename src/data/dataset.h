@@ -60,6 +60,11 @@ void tri_dataset_close(tri_dataset *dataset); // NULL allowed
 
 // True if the options define this split. Opens no file.
 bool tri_data_has(const tri_data_options *options, tri_data_split split);
+// The same, but only by what the options name, and not by usual names of files, or as a part of the
+// training data.
+bool tri_data_names(const tri_data_options *options, tri_data_split split);
+// True if the samples are text, so that data.sequence says how long they are. Opens no file.
+bool tri_data_is_text(const tri_data_options *options);
 // The split's name for messages: "training", "validation", "test".
 const char *tri_data_split_name(tri_data_split split);
 // The split's key in a recipe: "train", "val", "test".

@@ -174,12 +174,9 @@ static tri_status hdf5_read(const tri_dataset *dataset, void *worker, int64_t sa
     return TRI_OK;
 }
 
-static bool hdf5_has_test(const tri_data_options *options) { return options->test != NULL; }
-
 const tri_dataset_kind tri_dataset_hdf5 = {
     .open = hdf5_open,
     .close = hdf5_close,
     .read = hdf5_read,
-    .has_test = hdf5_has_test,
     .is_decoded = true,
 };

@@ -110,14 +110,12 @@ static tri_status idx_describe(tri_dataset *dataset) {
     return tri_dataset_add(dataset, "data", "labels", TRI_U8, &(tri_shape){0});
 }
 
-static bool idx_has_test(const tri_data_options *options) { return true; }
-
 const tri_dataset_kind tri_dataset_idx = {
     .open = idx_open,
     .close = idx_close,
     .read = idx_read,
     .hint = idx_hint,
-    .has_test = idx_has_test,
+    .has_usual_test = true,
     .describe = idx_describe,
     .describes_guess = true,
 };

@@ -184,7 +184,7 @@ static tri_status folder_open(tri_dataset *dataset) {
     TRI_TRY(number_files(dataset, state, known));
     dataset->samples = state->file_count;
     if (state->other_count > 0)
-        dataset->rest = tri_arena_printf(
+        dataset->facts.rest = tri_arena_printf(
             dataset->arena, "%s, the first is %s/%s: images are %s in a class's folder",
             tri_counted(state->other_count, "file"), state->root, state->first_other, IMAGE_NAMES);
     TRI_TRY(describe(dataset, state->root));
@@ -212,15 +212,12 @@ static tri_status folder_read(const tri_dataset *dataset, void *worker, int64_t 
     return status;
 }
 
-static bool folder_has_test(const tri_data_options *options) { return options->test != NULL; }
-
 const tri_dataset_kind tri_dataset_imagefolder = {
     .open = folder_open,
     .close = folder_close,
     .worker_create = tri_image_worker_create,
     .worker_destroy = tri_image_worker_destroy,
     .read = folder_read,
-    .has_test = folder_has_test,
     .describe = folder_describe,
     .is_decoded = true,
 };

@@ -16,7 +16,7 @@ static tri_status jsonl_open(tri_dataset *dataset) {
     TRI_TRY(tri_pack_open(dataset->arena, dataset->options, (const char *const *)files.paths,
                           files.count, &pack));
     atomic_store(dataset->left_out, pack.left_out);
-    dataset->documents = pack.documents;
+    dataset->facts.documents = pack.documents;
     if (pack.tokens == 0) return TRI_FAIL(TRI_BAD_INPUT, "%s: has no documents", files.paths[0]);
     TRI_TRY(tri_tokens_open(pack.path, pack.type, tokens));
     return tri_windows_open(dataset, files.paths[0], tokens, pack.largest);
@@ -27,6 +27,6 @@ const tri_dataset_kind tri_dataset_jsonl = {
     .close = tri_windows_close,
     .read = tri_windows_read,
     .hint = tri_windows_hint,
-    .has_test = tri_windows_has_test,
+    .is_text = tri_windows_is_text,
     .describe = tri_windows_describe,
 };

@@ -44,16 +44,30 @@ typedef struct tri_dataset_kind {
     // Verifies the checksums of all bytes of the files; `open` does not, in order to be fast. NULL:
     // there is nothing left to verify.
     tri_status (*verify)(const tri_dataset *dataset);
-    // True if the options define test data.
-    bool (*has_test)(const tri_data_options *options);
+    // True if the options define validation or test data. NULL: if they name files of the split.
+    bool (*names)(const tri_data_options *options, tri_data_split split);
+    bool has_usual_test; // test data have a usual name, so that nobody has to name them
+    // True if samples are windows of data.sequence tokens. NULL: they never are.
+    bool (*is_text)(const tri_data_options *options);
     // Adds the fields that follow from the options alone, for plans, which do not open the data.
-    // NULL: without the data, no field is known.
+    // NULL: without the data, no field is known; of a mixture, none is added then.
     tri_status (*describe)(tri_dataset *dataset);
     // True: `describe` adds the kind's usual shapes, but those in the files may differ.
     bool describes_guess;
     // True: samples are decoded, and so checked, when they are read. False: opening checks all.
     bool is_decoded;
 } tri_dataset_kind;
+
+// What a data set has beside its samples. A mixture has what its sources have together
+// (tri_data_facts_add), so a new member belongs there, too.
+typedef struct tri_data_facts {
+    // Of the kind; of a mixture, those of the sources' kinds.
+    bool is_decoded, has_fixed_fields, describes_guess;
+    // Set by `open` of the kind.
+    const char *rest; // what of the files no sample has: see tri_dataset_rest; NULL: nothing
+    bool rest_is_usual;
+    tri_data_lengths documents; // see tri_dataset_documents
+} tri_data_facts;
 
 // A field as the files contain it and, in `field`, as the model gets it.
 typedef struct tri_stored_field {
@@ -93,11 +107,7 @@ struct tri_dataset {
     const tri_dataset *owner;
     int64_t samples;
     bool moves_padding; // tri_dataset_move_padding was called
-    // What of the files no sample has: see tri_dataset_rest. Set by `open` of the kind; NULL:
-    // nothing.
-    const char *rest;
-    bool rest_is_usual;
-    tri_data_lengths documents; // see tri_dataset_documents; set by `open` of the kind
+    tri_data_facts facts;
     // How many damaged samples were left out so far (data.on_error: skip).
     _Atomic int64_t *left_out;
     int field_count;
@@ -124,6 +134,16 @@ const char *tri_dataset_path(tri_dataset *dataset, const char *name);
 // may be the file itself, which makes the shortest recipe. TRI_NOT_FOUND: neither is set; `what`
 // says in the message what is looked for, such as "the CSV file with the samples".
 tri_status tri_dataset_find_path(tri_dataset *dataset, const char *what, const char **out);
+
+// Makes a data set that has only the fields that follow from the options (`describe`); there are
+// none if the files alone say which. tri_dataset_forget ends it.
+tri_status tri_dataset_describe_stored(const tri_data_options *options, tri_dataset **out);
+void tri_dataset_forget(tri_dataset *dataset); // NULL allowed
+// Adds to a mixture's facts those of its source number `number`, counted from 1.
+void tri_data_facts_add(tri_dataset *mixture, const tri_dataset *source, int number);
+// Reads a sample by the kind. TRI_CORRUPT: it is damaged.
+tri_status tri_dataset_read(const tri_dataset *dataset, void *worker, int64_t sample,
+                            tri_sample_value *values);
 
 // Converts a sample's number in this split to its number in the files, which may contain training
 // and validation samples.

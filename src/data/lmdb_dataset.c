@@ -292,15 +292,12 @@ static tri_status lmdb_read(const tri_dataset *dataset, void *worker, int64_t nu
                             state->path);
 }
 
-static bool lmdb_has_test(const tri_data_options *options) { return options->test != NULL; }
-
 const tri_dataset_kind tri_dataset_lmdb = {
     .open = lmdb_open,
     .close = lmdb_close,
     .worker_create = tri_image_worker_create,
     .worker_destroy = tri_image_worker_destroy,
     .read = lmdb_read,
-    .has_test = lmdb_has_test,
     .describe = lmdb_describe,
     .describes_guess = true,
     .is_decoded = true,

@@ -12,15 +12,14 @@
 #include "data/convert.h"
 #include "data/kind.h"
 #include "data/permutation.h"
+#include "data/sources.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SOURCES = 64 };
-
 typedef struct mixture_source {
-    tri_data_options options;
+    int number;    // in data.sources, counted from 1
     double weight; // 0: in proportion to its samples
     tri_dataset *dataset;
     int64_t samples;
@@ -31,7 +30,7 @@ typedef struct mixture_source {
 } mixture_source;
 
 typedef struct mixture_state {
-    mixture_source *sources;
+    mixture_source *sources; // those that have the split
     int count;
     bool views_images; // images are given as views, because their sizes differ
 } mixture_state;
@@ -39,67 +38,13 @@ typedef struct mixture_state {
 // What one thread reads with: by source, its worker and room for one sample.
 typedef struct mixture_worker {
     const mixture_state *state;
-    void *workers[MOST_SOURCES];
+    void *workers[TRI_MAX_SOURCES];
     char *stored[TRI_MAX_DATA_FIELDS]; // room for the largest sample of any source
 } mixture_worker;
 
-static tri_status read_source(tri_dataset *dataset, const tri_tree *entry, mixture_source *out) {
-    tri_tree *own = tri_tree_map(dataset->arena);
-    if (entry->kind != TRI_TREE_MAP)
-        return tri_tree_fail(entry,
-                             "a source of 'data.sources' has to be a map: {name: webdataset, "
-                             "train: a.tar, weight: 2}");
-    own->file = entry->file;
-    own->line = entry->line;
-    for (int i = 0; i < entry->count; i++) {
-        const tri_tree *item = entry->items[i];
-        static const char *const outer[] = {"transform", "val_fraction", "limit",  "shuffle",
-                                            "drop_last", "on_error",     "workers"};
-        for (size_t k = 0; k < sizeof outer / sizeof *outer; k++)
-            if (!strcmp(item->key, outer[k]))
-                return tri_tree_fail(item, "'%s' belongs to 'data', and not to one source of it",
-                                     item->key);
-        if (strcmp(item->key, "weight") != 0)
-            tri_tree_put(dataset->arena, own, item->key, tri_tree_copy(dataset->arena, item));
-        else if (!tri_tree_to_double(item, &out->weight) || out->weight <= 0)
-            return tri_tree_fail(item, "'weight' has to be a number above 0");
-    }
-    TRI_TRY(tri_option_decode(dataset->arena, &tri_data_table, own, &out->options));
-    if (!strcmp(out->options.name, "mixture"))
-        return tri_tree_fail(entry, "a source of 'data.sources' cannot be a mixture itself");
-    if (!out->options.path) out->options.path = dataset->options->path;
-    out->options.on_error = dataset->options->on_error;
-    return TRI_OK;
-}
-
-static tri_status read_sources(tri_dataset *dataset) {
-    mixture_state *state = dataset->state;
-    const tri_tree *list = dataset->options->sources;
-    bool is_list = list && list->kind == TRI_TREE_LIST && list->count > 0;
-    if (!is_list || list->count > MOST_SOURCES)
-        return tri_tree_fail(list,
-                             "'data.sources' has to be a list of 1 to %d sources: [{name: "
-                             "webdataset, train: a.tar, weight: 2}, ...]",
-                             MOST_SOURCES);
-    if (dataset->options->limit > 0 || dataset->options->val_fraction > 0)
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "data.limit and data.val_fraction do not apply to "
-                        "data.name=mixture: a sample may come several times; give the "
-                        "sources 'val'");
-    state->sources = TRI_NEW_ARRAY(dataset->arena, mixture_source, list->count);
-    for (int i = 0; i < list->count; i++) {
-        TRI_TRY(read_source(dataset, list->items[i], &state->sources[i]));
-        if (i > 0 && (state->sources[i].weight > 0) != (state->sources[0].weight > 0))
-            return tri_tree_fail(list->items[i], "'weight' has to be given for all sources of "
-                                                 "'data.sources', or for none");
-        state->count++;
-    }
-    return TRI_OK;
-}
-
 // Divides the samples of an epoch among the sources by the method of largest remainders.
 static void divide(mixture_state *state, int64_t total, bool by_weight) {
-    double sum = 0, remainders[MOST_SOURCES];
+    double sum = 0, remainders[TRI_MAX_SOURCES];
     int64_t given = 0;
     for (int i = 0; i < state->count; i++) sum += state->sources[i].weight;
     for (int i = 0; i < state->count; i++) {
@@ -118,12 +63,29 @@ static void divide(mixture_state *state, int64_t total, bool by_weight) {
     }
 }
 
-static tri_status open_source(tri_dataset *dataset, mixture_source *s) {
-    TRI_TRY(tri_dataset_open_stored(&s->options, dataset->split, &s->dataset));
-    s->samples = s->dataset->samples;
-    s->first_stored = dataset->samples;
-    dataset->samples += s->samples;
-    return TRI_OK;
+// Opens the sources that have the split.
+static tri_status open_sources(tri_dataset *dataset) {
+    mixture_state *state = dataset->state;
+    tri_data_source *all;
+    int count;
+    TRI_TRY(tri_data_sources_read(dataset->arena, dataset->options, &all, &count));
+    state->sources = TRI_NEW_ARRAY(dataset->arena, mixture_source, count);
+    for (int i = 0; i < count; i++) {
+        bool is_training = dataset->split == TRI_DATA_TRAIN;
+        if (!is_training && !tri_data_names(&all[i].options, dataset->split)) continue;
+        mixture_source *s = &state->sources[state->count];
+        s->number = i + 1;
+        s->weight = all[i].weight;
+        s->first_stored = dataset->samples;
+        TRI_TRY(tri_dataset_open_stored(&all[i].options, dataset->split, &s->dataset));
+        state->count++; // from here on mixture_close closes it
+        s->samples = s->dataset->samples;
+        dataset->samples += s->samples;
+        tri_data_facts_add(dataset, s->dataset, s->number);
+    }
+    if (state->count > 0) return TRI_OK;
+    return TRI_FAIL(TRI_NOT_FOUND, "data.sources: no source has '%s'",
+                    tri_data_split_key(dataset->split));
 }
 
 // Adds a field that all sources have.
@@ -138,9 +100,9 @@ static tri_status add_field(tri_dataset *dataset, int field) {
         if (own == TRI_NO_FIELD ||
             s->dataset->field_count != state->sources[0].dataset->field_count)
             return TRI_FAIL(TRI_BAD_INPUT,
-                            "data.sources: source %d has other fields than the first: "
-                            "'%s' or others are not in both",
-                            i + 1, name);
+                            "data.sources: source %d has other fields than source %d: '%s' or "
+                            "others are not in both",
+                            s->number, state->sources[0].number, name);
         const tri_stored_field *other = &s->dataset->fields[own];
         is_same &= tri_shape_equal(&other->stored_shape, &first->stored_shape);
         bool fits = is_image ? other->stored_dtype == first->stored_dtype &&
@@ -150,8 +112,8 @@ static tri_status add_field(tri_dataset *dataset, int field) {
             return TRI_FAIL(
                 TRI_BAD_INPUT,
                 "data.sources: '%s' of source %d has another type or shape than that of "
-                "the first",
-                name, i + 1);
+                "source %d",
+                name, s->number, state->sources[0].number);
     }
     tri_shape shape = first->stored_shape;
     bool is_any = is_image && (!is_same || first->stored_bytes == 0);
@@ -169,24 +131,56 @@ static tri_status add_field(tri_dataset *dataset, int field) {
     return TRI_OK;
 }
 
+static tri_status add_fields(tri_dataset *dataset) {
+    const mixture_state *state = dataset->state;
+    for (int i = 0; i < state->sources[0].dataset->field_count; i++) TRI_TRY(add_field(dataset, i));
+    return TRI_OK;
+}
+
 static tri_status mixture_open(tri_dataset *dataset) {
     mixture_state *state = TRI_NEW(dataset->arena, mixture_state);
     dataset->state = state;
-    TRI_TRY(read_sources(dataset));
-    for (int i = 0; i < state->count; i++) TRI_TRY(open_source(dataset, &state->sources[i]));
+    TRI_TRY(open_sources(dataset));
     bool is_training = dataset->split == TRI_DATA_TRAIN;
     divide(state, dataset->samples, is_training && state->sources[0].weight > 0);
     int64_t first = 0;
     for (int i = 0; i < state->count; i++) {
         mixture_source *s = &state->sources[i];
+        if (s->part == 0)
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "data.sources: the weight of source %d is %g, which gives it none of "
+                            "the %lld samples of an epoch: raise it, or leave the source out",
+                            s->number, s->weight, (long long)dataset->samples);
         s->first = first;
         first += s->part;
         s->order = tri_permutation_make(
-            tri_philox_key(dataset->seed, tri_arena_printf(dataset->arena, "data/sources/%d", i)),
+            tri_philox_key(dataset->seed,
+                           tri_arena_printf(dataset->arena, "data/sources/%d", s->number - 1)),
             0, s->samples);
     }
-    for (int i = 0; i < state->sources[0].dataset->field_count; i++) TRI_TRY(add_field(dataset, i));
-    return TRI_OK;
+    return add_fields(dataset);
+}
+
+// Adds the fields of which all sources know that they have them.
+static tri_status mixture_describe(tri_dataset *dataset) {
+    mixture_state *state = TRI_NEW(dataset->arena, mixture_state);
+    tri_data_source *all;
+    dataset->state = state;
+    TRI_TRY(tri_data_sources_read(dataset->arena, dataset->options, &all, &state->count));
+    state->sources = TRI_NEW_ARRAY(dataset->arena, mixture_source, state->count);
+    tri_status status = TRI_OK;
+    bool is_known = true;
+    for (int i = 0; i < state->count && status == TRI_OK; i++) {
+        mixture_source *s = &state->sources[i];
+        s->number = i + 1;
+        status = tri_dataset_describe_stored(&all[i].options, &s->dataset);
+        if (status != TRI_OK) break;
+        is_known &= s->dataset->field_count > 0;
+        tri_data_facts_add(dataset, s->dataset, s->number);
+    }
+    if (status == TRI_OK && is_known) status = add_fields(dataset);
+    for (int i = 0; i < state->count; i++) tri_dataset_forget(state->sources[i].dataset);
+    return status;
 }
 
 static void mixture_close(tri_dataset *dataset) {
@@ -256,8 +250,7 @@ static tri_status mixture_read(const tri_dataset *dataset, void *context, int64_
     const mixture_source *s = &state->sources[index];
     tri_sample_value own[TRI_MAX_DATA_FIELDS] = {0};
     for (int i = 0; i < dataset->field_count; i++) own[s->fields[i]].buffer = worker->stored[i];
-    TRI_TRY(
-        s->dataset->kind->read(s->dataset, worker->workers[index], sample - s->first_stored, own));
+    TRI_TRY(tri_dataset_read(s->dataset, worker->workers[index], sample - s->first_stored, own));
     for (int i = 0; i < dataset->field_count; i++) {
         const tri_stored_field *from = &s->dataset->fields[s->fields[i]], *to = &dataset->fields[i];
         const tri_sample_value *value = &own[s->fields[i]];
@@ -281,11 +274,16 @@ static tri_status mixture_verify(const tri_dataset *dataset) {
     return TRI_OK;
 }
 
-// True if the first source has test data; all others then need some, too.
-static bool mixture_has_test(const tri_data_options *options) {
-    const tri_tree *list = options->sources;
-    return list && list->kind == TRI_TREE_LIST && list->count > 0 &&
-           !tri_tree_is_null(tri_tree_get(list->items[0], "test"));
+static bool mixture_names(const tri_data_options *options, tri_data_split split) {
+    return split == TRI_DATA_TRAIN || tri_data_sources_any(options, tri_data_names, split);
+}
+
+static bool is_text(const tri_data_options *source, tri_data_split split) {
+    return tri_data_is_text(source);
+}
+
+static bool mixture_is_text(const tri_data_options *options) {
+    return tri_data_sources_any(options, is_text, TRI_DATA_TRAIN);
 }
 
 const tri_dataset_kind tri_dataset_mixture = {
@@ -296,6 +294,7 @@ const tri_dataset_kind tri_dataset_mixture = {
     .read = mixture_read,
     .at_epoch = mixture_at_epoch,
     .verify = mixture_verify,
-    .has_test = mixture_has_test,
-    .is_decoded = true,
+    .names = mixture_names,
+    .is_text = mixture_is_text,
+    .describe = mixture_describe,
 };

@@ -230,12 +230,9 @@ static tri_status npy_verify(const tri_dataset *dataset) {
     return TRI_OK;
 }
 
-static bool npy_has_test(const tri_data_options *options) { return options->test != NULL; }
-
 const tri_dataset_kind tri_dataset_npy = {
     .open = npy_open,
     .close = npy_close,
     .read = npy_read,
     .verify = npy_verify,
-    .has_test = npy_has_test,
 };

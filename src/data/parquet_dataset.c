@@ -339,14 +339,11 @@ static tri_status parquet_read(const tri_dataset *dataset, void *worker, int64_t
     return TRI_OK;
 }
 
-static bool parquet_has_test(const tri_data_options *options) { return options->test != NULL; }
-
 const tri_dataset_kind tri_dataset_parquet = {
     .open = parquet_open,
     .close = parquet_close,
     .worker_create = tri_image_worker_create,
     .worker_destroy = tri_image_worker_destroy,
     .read = parquet_read,
-    .has_test = parquet_has_test,
     .is_decoded = true,
 };

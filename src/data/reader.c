@@ -121,6 +121,13 @@ static void move_padding(const tri_dataset *dataset, void *const *out) {
     }
 }
 
+tri_status tri_dataset_read(const tri_dataset *dataset, void *worker, int64_t sample,
+                            tri_sample_value *values) {
+    tri_status status = dataset->kind->read(dataset, worker, sample, values);
+    if (status != TRI_CORRUPT || dataset->facts.is_decoded) return status;
+    return tri_status_context(TRI_IO, "a data file was changed while it was in use");
+}
+
 tri_status tri_reader_try(tri_reader *reader, int64_t sample, int64_t epoch, void *const *out) {
     const tri_dataset *dataset = reader->dataset;
     TRI_ASSERT(sample >= 0 && sample < dataset->samples);
@@ -132,10 +139,7 @@ tri_status tri_reader_try(tri_reader *reader, int64_t sample, int64_t epoch, voi
         values[i].buffer = is_unchanged(&dataset->fields[i])
                                ? out[i]
                                : (char *)reader->stored.data + reader->offsets[i];
-    tri_status status = dataset->kind->read(dataset, reader->worker, stored, values);
-    if (status == TRI_CORRUPT && !dataset->kind->is_decoded)
-        return tri_status_context(TRI_IO, "a data file was changed while it was in use");
-    TRI_TRY(status);
+    TRI_TRY(tri_dataset_read(dataset, reader->worker, stored, values));
     for (int i = 0; i < dataset->field_count; i++)
         TRI_TRY(finish_field(reader, &dataset->fields[i], sample, epoch, &values[i], out[i]));
     if (dataset->moves_padding) move_padding(dataset, out);

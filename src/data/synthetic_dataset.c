@@ -90,14 +90,17 @@ static tri_status synthetic_read(const tri_dataset *dataset, void *worker, int64
     return TRI_OK;
 }
 
-static bool synthetic_has_test(const tri_data_options *options) {
-    return options->test_samples > 0;
+static bool synthetic_names(const tri_data_options *options, tri_data_split split) {
+    return split == TRI_DATA_TEST && options->test_samples > 0;
 }
+
+static bool synthetic_is_text(const tri_data_options *options) { return options->vocabulary > 0; }
 
 const tri_dataset_kind tri_dataset_synthetic = {
     .open = synthetic_open,
     .close = synthetic_close,
     .read = synthetic_read,
-    .has_test = synthetic_has_test,
+    .names = synthetic_names,
+    .is_text = synthetic_is_text,
     .describe = synthetic_describe,
 };

@@ -96,11 +96,8 @@ static tri_status tensors_read(const tri_dataset *dataset, void *worker, int64_t
     return TRI_OK;
 }
 
-static bool tensors_has_test(const tri_data_options *options) { return options->test != NULL; }
-
 const tri_dataset_kind tri_dataset_tensors = {
     .open = tensors_open,
     .close = tensors_close,
     .read = tensors_read,
-    .has_test = tensors_has_test,
 };

@@ -26,6 +26,6 @@ const tri_dataset_kind tri_dataset_tokens = {
     .close = tri_windows_close,
     .read = tri_windows_read,
     .hint = tri_windows_hint,
-    .has_test = tri_windows_has_test,
+    .is_text = tri_windows_is_text,
     .describe = tri_windows_describe,
 };

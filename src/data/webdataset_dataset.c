@@ -41,7 +41,7 @@ static tri_status web_open(tri_dataset *dataset) {
     const tri_tar_totals *totals = &state->index.samples.totals;
     dataset->samples = totals->samples;
     if (totals->others > 0)
-        dataset->rest = tri_arena_printf(
+        dataset->facts.rest = tri_arena_printf(
             dataset->arena,
             "%s, the first is %s: a sample is NAME.jpg, .jpeg, .png or .webp, with NAME.cls, and "
             "NAME ends at its first dot",
@@ -77,15 +77,12 @@ static tri_status web_read(const tri_dataset *dataset, void *worker, int64_t num
     return status;
 }
 
-static bool web_has_test(const tri_data_options *options) { return options->test != NULL; }
-
 const tri_dataset_kind tri_dataset_webdataset = {
     .open = web_open,
     .close = web_close,
     .worker_create = tri_image_worker_create,
     .worker_destroy = tri_image_worker_destroy,
     .read = web_read,
-    .has_test = web_has_test,
     .describe = web_describe,
     .is_decoded = true,
 };

@@ -37,10 +37,10 @@ tri_status tri_windows_open(tri_dataset *dataset, const char *source, tri_tokens
         return TRI_FAIL(TRI_BAD_INPUT, "%s: has %s, less than one sample of data.sequence = %lld",
                         source, tri_counted(tokens->count, "token"), (long long)sequence);
     int64_t rest = tokens->count % sequence;
-    dataset->rest_is_usual = true;
+    dataset->facts.rest_is_usual = true;
     if (rest > 0)
-        dataset->rest = tri_arena_printf(dataset->arena, "%s at the end, which fill no sample",
-                                         tri_counted(rest, "token"));
+        dataset->facts.rest = tri_arena_printf(
+            dataset->arena, "%s at the end, which fill no sample", tri_counted(rest, "token"));
     tri_shape shape = tri_shape_of(sequence);
     TRI_TRY(tri_dataset_add(dataset, source, "input_ids", tokens->dtype, &shape));
     return count_tokens(dataset, source, tokens, largest);
@@ -66,4 +66,4 @@ void tri_windows_hint(const tri_dataset *dataset, int64_t sample) {
     tri_tokens_hint(dataset->state, sample * sequence, sequence);
 }
 
-bool tri_windows_has_test(const tri_data_options *options) { return options->test != NULL; }
+bool tri_windows_is_text(const tri_data_options *options) { return true; }

@@ -16,7 +16,7 @@ void tri_windows_close(tri_dataset *dataset);
 tri_status tri_windows_read(const tri_dataset *dataset, void *worker, int64_t sample,
                             tri_sample_value *values);
 void tri_windows_hint(const tri_dataset *dataset, int64_t sample);
-bool tri_windows_has_test(const tri_data_options *options);
+bool tri_windows_is_text(const tri_data_options *options);
 tri_status tri_windows_describe(tri_dataset *dataset);
 
 #endif

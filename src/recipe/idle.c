@@ -3,6 +3,7 @@
 #include "recipe/idle.h"
 
 #include "base/log.h"
+#include "data/dataset.h"
 #include "plan/schedule.h"
 
 #include <string.h>
@@ -57,10 +58,7 @@ static bool is_synthetic(const situation *s) { return !strcmp(s->recipe->data.na
 static bool has_files(const situation *s) { return !is_synthetic(s); }
 static bool makes_images(const situation *s) { return s->recipe->data.vocabulary == 0; }
 
-static bool is_text(const situation *s) {
-    return !strcmp(s->recipe->data.name, "tokens") ||
-           (is_synthetic(s) && s->recipe->data.vocabulary > 0);
-}
+static bool is_text(const situation *s) { return tri_data_is_text(&s->recipe->data); }
 
 static const struct {
     const char *key; // a key; or a section, which stands for all its keys

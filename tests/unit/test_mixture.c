@@ -83,6 +83,75 @@ static void test_other_splits(void **state) {
     tri_dataset_close(dataset);
 }
 
+// A split has the samples of the sources that name it: never training samples in their place.
+static void test_named_splits(void **state) {
+    tri_data_options none = fixture_options(SOURCES("", "")),
+                     second = fixture_options(SOURCES("", ", val: c")),
+                     both = fixture_options(SOURCES(", val: a", ", val: c, test: b"));
+    assert_false(tri_data_has(&none, TRI_DATA_VAL) || tri_data_has(&none, TRI_DATA_TEST));
+    assert_true(tri_data_has(&second, TRI_DATA_VAL) && !tri_data_has(&second, TRI_DATA_TEST));
+    assert_true(tri_data_has(&both, TRI_DATA_VAL) && tri_data_has(&both, TRI_DATA_TEST));
+    const struct {
+        const tri_data_options *options;
+        tri_data_split split;
+        int64_t samples;
+    } rows[] = {{&second, TRI_DATA_VAL, 4},
+                {&both, TRI_DATA_VAL, FIRST + 4},
+                {&both, TRI_DATA_TEST, SECOND}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tri_dataset *dataset = opened(rows[i].options, rows[i].split);
+        assert_int_equal(tri_dataset_samples(dataset), rows[i].samples);
+        tri_dataset_close(dataset);
+    }
+    refuse(SOURCES("", ""), TRI_DATA_TEST, TRI_NOT_FOUND, "data.sources|test");
+}
+
+// What belongs to all sources is set for the whole, and what has no effect is refused.
+static void test_settings(void **state) {
+    static const char *const of_all[] = {"mix: {mixup: 1}",     "shapes: {images: [1, 2, 3]}",
+                                         "transform: [resize]", "extra_fields: {x: f32}",
+                                         "on_error: skip",      "val_fraction: 0.5"};
+    static const char *const of_sources[] = {"train", "val", "test"};
+    for (size_t i = 0; i < sizeof of_all / sizeof *of_all; i++)
+        refuse(tri_arena_printf(fixture_arena,
+                                "name: mixture, sources: [{name: idx, train: a, %s}]", of_all[i]),
+               TRI_DATA_TRAIN, TRI_BAD_INPUT, "data");
+    for (size_t i = 0; i < sizeof of_sources / sizeof *of_sources; i++)
+        refuse(tri_arena_printf(fixture_arena, SOURCES("", "") ", %s: c", of_sources[i]),
+               TRI_DATA_TRAIN, TRI_BAD_INPUT, of_sources[i]);
+    refuse(SOURCES(", sequence: 3", ""), TRI_DATA_TRAIN, TRI_BAD_INPUT, "sequence");
+    refuse(SOURCES(", weight: 1000", ", weight: 1"), TRI_DATA_TRAIN, TRI_BAD_INPUT,
+           "weight|source 2");
+    fixture_put("text", "abcdefghij", 10);
+    tri_data_options text =
+        fixture_options("name: mixture, sequence: 3, sources: [{name: tokens, train: text}]");
+    assert_true(tri_data_is_text(&text) && !tri_data_is_text(&(tri_data_options){.name = "idx"}));
+    assert_true(tri_data_is_text(&(tri_data_options){.name = "jsonl"}));
+    tri_dataset *dataset = opened(&text, TRI_DATA_TRAIN);
+    assert_int_equal(tri_dataset_samples(dataset), 3);
+    bool is_usual;
+    assert_non_null(strstr(tri_dataset_rest(dataset, &is_usual), "1 token"));
+    assert_true(is_usual);
+    tri_dataset_close(dataset);
+}
+
+// Plans know the fields where all sources have known ones.
+static void test_described(void **state) {
+    tri_data_options known = fixture_options("transform: [resize: [4, 5]], name: mixture, sources: "
+                                             "[{name: imagefolder}, {name: webdataset}]"),
+                     unknown = fixture_options("transform: [resize: [4, 5]], name: mixture, "
+                                               "sources: [{name: imagefolder}, {name: npy}]");
+    tri_data_field fields[TRI_MAX_DATA_FIELDS];
+    int count;
+    bool is_guess;
+    assert_int_equal(tri_data_describe(&known, fields, &count, &is_guess), TRI_OK);
+    assert_int_equal(count, 2);
+    assert_string_equal(fields[0].name, "images");
+    assert_int_equal(fields[0].shape.dims[1], 4);
+    assert_int_equal(tri_data_describe(&unknown, fields, &count, &is_guess), TRI_OK);
+    assert_int_equal(count, 0);
+}
+
 static void test_refuses(void **state) {
     refuse("name: mixture", TRI_DATA_TRAIN, TRI_BAD_INPUT, "data.sources");
     refuse("name: mixture, sources: []", TRI_DATA_TRAIN, TRI_BAD_INPUT, "data.sources");
@@ -100,9 +169,9 @@ static void test_refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all),
-        cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_other_splits),
+        cmocka_unit_test(test_all),          cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_other_splits), cmocka_unit_test(test_named_splits),
+        cmocka_unit_test(test_settings),     cmocka_unit_test(test_described),
         cmocka_unit_test(test_refuses),
     };
     return cmocka_run_group_tests(tests, setup, fixture_teardown);

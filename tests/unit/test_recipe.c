@@ -313,6 +313,7 @@ static void reports_keys_without_effect(void **state) {
         {"trainer.early_stopping.patience=5", "trainer.early_stopping.monitor=val_loss", 1, 1, 1},
         {"checkpoint.mode=max", "checkpoint.save_top_k=2", 1, 1, 1},
         {"data.sequence=9", "data.name=tokens", 1, 1, 1},
+        {"data.sequence=9", "data.name=jsonl", 1, 1, 1},
     };
     const tri_mesh one = {.size = {1, 1, 1, 1}, .ranks = 1};
     // A mode that follows from the metric is no setting of the user.

@@ -72,7 +72,7 @@ static tri_status read_sample(const conversion *c, split *s, int64_t sample,
                               tri_target_value *values) {
     tri_sample_value read[TRI_MAX_DATA_FIELDS] = {0};
     for (int i = 0; i < s->target.field_count; i++) read[i].buffer = s->stored[i];
-    TRI_TRY(s->dataset->kind->read(s->dataset, s->worker, sample, read));
+    TRI_TRY(tri_dataset_read(s->dataset, s->worker, sample, read));
     for (int i = 0; i < s->target.field_count; i++) {
         tri_target_field *field = &s->target.fields[i];
         values[i] = (tri_target_value){.data = read[i].data};

@@ -73,6 +73,11 @@ tri_status tri_target_make_file(const tri_image *image, char **made, size_t *byt
     enum { HEADER_BYTES = 64 };
     int64_t channels = image->channels, plane = image->height * image->width;
     size_t size = (size_t)(channels * plane);
+    if (image->dtype != TRI_U8 || (channels != 1 && channels != 3))
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "an image of %s with %lld channels has no image file: they "
+                        "have bytes, and 1 or 3 channels",
+                        tri_dtype_name(image->dtype), (long long)channels);
     char *planes = malloc(size), *out = malloc(size + HEADER_BYTES);
     if (!planes || !out) {
         free(planes);
