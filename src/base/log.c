@@ -44,11 +44,11 @@ void tri_log_stage(const char *stage) {
     struct timespec now;
     if (current_level() < TRI_LOG_DEBUG) return;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    tri_log(TRI_LOG_DEBUG, "stage '%s' at %.6f s", stage,
-            (double)now.tv_sec + 1e-9 * (double)now.tv_nsec);
+    tri_log_line(TRI_LOG_DEBUG, "stage '%s' at %.6f s", stage,
+                 (double)now.tv_sec + 1e-9 * (double)now.tv_nsec);
 }
 
-void tri_log(tri_log_level level, const char *format, ...) {
+void tri_log_line(tri_log_level level, const char *format, ...) {
     if (level > current_level()) return;
     int saved_errno = errno;
     char line[4096];

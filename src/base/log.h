@@ -15,7 +15,8 @@ typedef enum tri_log_level {
 
 // Prints one line ("trireme: " and the text) if `level` is not above the level in TRIREME_DEBUG (0
 // or unset: info, 1: debug, 2: trace). Thread-safe; the line is written by one write().
-void tri_log(tri_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tri_log_line(tri_log_level level, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 // Logs, at level debug, that the process has reached this stage of its start, with the time of
 // CLOCK_MONOTONIC, which all processes of a host share. bench/startup reads these lines.

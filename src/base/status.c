@@ -51,7 +51,7 @@ tri_status tri_status_fail(tri_status status, const char *file, int line, const 
     va_end(arguments);
     one_line(text);
     memcpy(message, text, sizeof message);
-    tri_log(TRI_LOG_DEBUG, "%s at %s:%d: %s", tri_status_name(status), file, line, message);
+    tri_log_line(TRI_LOG_DEBUG, "%s at %s:%d: %s", tri_status_name(status), file, line, message);
     return status;
 }
 
@@ -71,7 +71,7 @@ tri_status tri_status_context(tri_status status, const char *format, ...) {
 }
 
 void tri_status_hop(tri_status status, const char *file, int line) {
-    tri_log(TRI_LOG_TRACE, "%s passes %s:%d", tri_status_name(status), file, line);
+    tri_log_line(TRI_LOG_TRACE, "%s passes %s:%d", tri_status_name(status), file, line);
 }
 
 void tri_assert_failed(const char *condition, const char *file, int line) {

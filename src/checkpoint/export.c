@@ -115,11 +115,11 @@ static void print_exported(const exported *e, const char *out_path, FILE *out) {
 static void warn_of_overflows(const exported *e, const char *out_path) {
     if (e->overflows == 0) return;
     const tri_state_tensor *first = &e->tensors[e->overflowed];
-    tri_log(TRI_LOG_WARNING,
-            "%s: %s became infinite, too large for %s, the first in tensor '%s'; export it in "
-            "another type",
-            out_path, tri_counted(e->overflows, "value"), tri_dtype_name(first->dtype),
-            first->name);
+    tri_log_line(TRI_LOG_WARNING,
+                 "%s: %s became infinite, too large for %s, the first in tensor '%s'; export it in "
+                 "another type",
+                 out_path, tri_counted(e->overflows, "value"), tri_dtype_name(first->dtype),
+                 first->name);
 }
 
 tri_status tri_checkpoint_export(const char *path, const char *out_path, const char *dtype,

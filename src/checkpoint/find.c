@@ -80,7 +80,7 @@ static tri_status list_all(tri_arena *arena, const char *run_dir, candidates *ou
     tri_status cleaned = tri_checkpoint_clean(run_dir);
     if (cleaned == TRI_BAD_INPUT) return cleaned; // run_dir cannot be a folder
     if (cleaned != TRI_OK) // a warning is enough, because remains of killed saves do no harm
-        tri_log(TRI_LOG_WARNING, "%s", tri_error_message());
+        tri_log_line(TRI_LOG_WARNING, "%s", tri_error_message());
     const char *home = checkpoint_home(arena, run_dir);
     TRI_TRY(checkpoint_scan(arena, home, &steps));
     // A failure is ignored: the folder may be read-only, and resuming does not need the symbolic
@@ -120,7 +120,7 @@ static tri_status list(tri_arena *arena, const char *run_dir, const char *resume
 
 static void warn_of_old(const candidates *all) {
     for (int i = 0; i < all->damage_count; i++)
-        tri_log(TRI_LOG_WARNING, "%s; it is older than the one that is used", all->damages[i]);
+        tri_log_line(TRI_LOG_WARNING, "%s; it is older than the one that is used", all->damages[i]);
 }
 
 tri_status tri_checkpoint_find_first(tri_arena *arena, const char *run_dir, const char *resume,
@@ -231,8 +231,8 @@ tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run
             // Warns only if an intact checkpoint was found. If there is none, the error reports the
             // damage.
             for (int k = 0; is_rank_0 && k < i; k++)
-                tri_log(TRI_LOG_WARNING, "%s; falling back to the checkpoint before it",
-                        damages[k]);
+                tri_log_line(TRI_LOG_WARNING, "%s; falling back to the checkpoint before it",
+                             damages[k]);
             warn_of_old(&all);
             *out = tri_arena_strdup(arena, seen.path);
             return TRI_OK;

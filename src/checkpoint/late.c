@@ -64,7 +64,7 @@ void checkpoint_await_file(checkpoint_patience *patience, const char *path, int6
     int64_t pause_ns = CHECKPOINT_LATE_FIRST_PAUSE_MS * INT64_C(1000000);
     while (!is_seen(path, size_bytes) && patience->left_ns > 0 && !is_cancelled(patience)) {
         if (!patience->has_warned)
-            tri_log(TRI_LOG_WARNING, "waiting for %s, which this host does not see yet", path);
+            tri_log_line(TRI_LOG_WARNING, "waiting for %s, which this host does not see yet", path);
         patience->has_warned = true;
         if (pause_ns > patience->left_ns) pause_ns = patience->left_ns;
         int64_t begin_ns = tri_os.monotonic_ns();

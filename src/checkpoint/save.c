@@ -322,8 +322,8 @@ static tri_status publish(save *s) {
 static void commit_and_publish(save *s) {
     record(s, commit(s));
     if (s->is_committed && publish(s) != TRI_OK)
-        tri_log(TRI_LOG_WARNING, "checkpoint of step %lld is saved, but: %s",
-                (long long)s->request.step, tri_error_message());
+        tri_log_line(TRI_LOG_WARNING, "checkpoint of step %lld is saved, but: %s",
+                     (long long)s->request.step, tri_error_message());
 }
 
 static void *run_stage(void *context) {
@@ -392,7 +392,7 @@ static tri_status close_save(save *s, tri_status status) {
         char message[TRI_MESSAGE_MAX_BYTES];
         snprintf(message, sizeof message, "%s", tri_error_message());
         if (tri_os_remove_tree(s->hidden) != TRI_OK)
-            tri_log(TRI_LOG_WARNING, "%s: left behind: %s", s->hidden, tri_error_message());
+            tri_log_line(TRI_LOG_WARNING, "%s: left behind: %s", s->hidden, tri_error_message());
         if (status != TRI_OK) status = TRI_FAIL(status, "%s", message);
     }
     if (s->request.worked_s) *s->request.worked_s = 1e-9 * (double)s->worked_ns;

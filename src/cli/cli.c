@@ -204,7 +204,7 @@ void cli_warn(const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (!is_other_rank()) tri_log(TRI_LOG_WARNING, "%s", text);
+    if (!is_other_rank()) tri_log_line(TRI_LOG_WARNING, "%s", text);
 }
 
 // Whether this rank prints the failure. If all ranks have the same failure, only rank 0 prints it.
@@ -217,7 +217,7 @@ static bool prints_failure(tri_status status) {
     return !(same_for_all || is_reported) || !is_other_rank();
 }
 
-static void print_line(const char *line) { tri_log(TRI_LOG_ERROR, "%s", line); }
+static void print_line(const char *line) { tri_log_line(TRI_LOG_ERROR, "%s", line); }
 
 // Prints the message of a failure by bad usage or input once for the whole job, whether all ranks
 // have failed or only this one. `line` is this rank's message, and is replaced by the line that was

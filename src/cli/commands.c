@@ -81,8 +81,9 @@ static int finish_output(int code, bool keeps_results) {
     bool is_pipe =
         fstat(fileno(stdout), &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode));
     if (is_pipe && keeps_results)
-        tri_log(TRI_LOG_WARNING, "standard output is a closed pipe: the end of what this command "
-                                 "prints is lost; it has done all its work");
+        tri_log_line(TRI_LOG_WARNING,
+                     "standard output is a closed pipe: the end of what this command "
+                     "prints is lost; it has done all its work");
     if (is_pipe) return keeps_results ? 0 : tri_status_exit_code(TRI_IO);
     return cli_fail(TRI_FAIL(TRI_IO, "standard output: cannot write the results: %s", why));
 }

@@ -118,8 +118,8 @@ static const char *print_failures(tri_arena *arena, const preflight_report *repo
         const preflight_row *row = &report->rows[i];
         if (!row->failure) continue;
         if (prints(report, row->failure))
-            tri_log(TRI_LOG_ERROR, "%s: %s%s%s", row->name, report->rank ? report->host : "",
-                    report->rank ? ": " : "", row->failure);
+            tri_log_line(TRI_LOG_ERROR, "%s: %s%s%s", row->name, report->rank ? report->host : "",
+                         report->rank ? ": " : "", row->failure);
         all = tri_arena_printf(arena, "%s %s", all ? all : "preflight: no-go:", row->name);
     }
     return all;

@@ -210,8 +210,8 @@ static tri_status measure_points(sweep *s) {
         if (v->points[i].is_measured) {
             TRI_TRY(measure_point(s, &v->points[i]));
             if (s->world->rank == 0)
-                tri_log(TRI_LOG_INFO, "scale: %s measured",
-                        tri_counted(v->points[i].ranks, "rank"));
+                tri_log_line(TRI_LOG_INFO, "scale: %s measured",
+                             tri_counted(v->points[i].ranks, "rank"));
         }
     return TRI_OK;
 }

@@ -140,7 +140,8 @@ static void wait_for_lock(const tri_cache *cache, int fd, bool *has_lock) {
     while (tri_os.lock(fd) != 0) {
         *has_lock = errno == EAGAIN || errno == EACCES || errno == EINTR;
         if (!*has_lock) return;
-        if (!told) tri_log(TRI_LOG_DEBUG, "waiting for the process that makes %s", cache->path);
+        if (!told)
+            tri_log_line(TRI_LOG_DEBUG, "waiting for the process that makes %s", cache->path);
         told = true;
         tri_os.sleep_ns((int64_t)WAIT_MS * 1000000);
     }

@@ -135,8 +135,8 @@ static tri_status check_share(pack_lines *pack, const share *s, const char *path
                             s->reasons[i]);
         pack->left_out++;
         if (pack->left_out <= MOST_NAMED)
-            tri_log(TRI_LOG_WARNING, "%s:%lld: has %s: left out%s", path, line, s->reasons[i],
-                    pack->left_out == MOST_NAMED ? "; further ones are only counted" : "");
+            tri_log_line(TRI_LOG_WARNING, "%s:%lld: has %s: left out%s", path, line, s->reasons[i],
+                         pack->left_out == MOST_NAMED ? "; further ones are only counted" : "");
     }
     return TRI_OK;
 }
@@ -195,8 +195,8 @@ static void tell(pack_lines *pack, const tri_lines *lines, int64_t file_bytes) {
     if (now - pack->told_ns < (int64_t)TELL_MS * 1000000) return;
     pack->told_ns = now;
     double done = file_bytes > 0 ? (double)lines->bytes_done / (double)file_bytes : 0;
-    tri_log(TRI_LOG_INFO, "packing %s: %.0f%%, %lld tokens", lines->path, 100 * done,
-            (long long)pack->tokens);
+    tri_log_line(TRI_LOG_INFO, "packing %s: %.0f%%, %lld tokens", lines->path, 100 * done,
+                 (long long)pack->tokens);
 }
 
 static tri_status pack_all(pack_lines *pack, tri_lines *lines) {

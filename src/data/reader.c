@@ -151,8 +151,8 @@ static void leave_out(const tri_dataset *dataset, void *const *out) {
     enum { MOST_NAMED = 10 };
     int64_t before = atomic_fetch_add(dataset->left_out, 1);
     if (before < MOST_NAMED)
-        tri_log(TRI_LOG_WARNING, "%s: left out%s", tri_error_message(),
-                before + 1 == MOST_NAMED ? "; further ones are only counted" : "");
+        tri_log_line(TRI_LOG_WARNING, "%s: left out%s", tri_error_message(),
+                     before + 1 == MOST_NAMED ? "; further ones are only counted" : "");
     for (int i = 0; i < dataset->field_count; i++) {
         const tri_data_field *field = &dataset->fields[i].field;
         memset(out[i], 0, field->size_bytes);

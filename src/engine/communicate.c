@@ -90,7 +90,7 @@ static void *address_of(const tri_engine *e, const tri_program *p, tri_value val
 }
 
 static void send_or_receive(const tri_engine *e, const tri_action *a, op_list *list) {
-    const tri_round *round = &e->run.step->round_items[a->round];
+    const tri_step_round *round = &e->run.step->round_items[a->round];
     const tri_edge *edge = &e->run.step->request.edges[a->subject];
     bool sends = a->kind == TRI_ACTION_SEND_ALONG || a->kind == TRI_ACTION_SEND_BACK;
     int pipeline = e->run.step->request.pipeline;

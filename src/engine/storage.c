@@ -86,9 +86,10 @@ static tri_status take_space(const tri_storage *s, int64_t size_bytes) {
 static void warn_of_memory(const tri_storage *s, const char *folder) {
     struct statfs info;
     if (s->rank == 0 && fstatfs(s->fd, &info) == 0 && info.f_type == TMPFS_MAGIC)
-        tri_log(TRI_LOG_WARNING,
-                "strategy.offload_path: %s is memory (tmpfs); a folder on a disk would save some",
-                folder);
+        tri_log_line(
+            TRI_LOG_WARNING,
+            "strategy.offload_path: %s is memory (tmpfs); a folder on a disk would save some",
+            folder);
 }
 
 static tri_status transfer(const tri_storage *s, const tri_storage_op *op) {

@@ -63,7 +63,7 @@ static tri_status next_batch(tri_engine *e, tri_engine_batch *out) {
     return status;
 }
 
-static tri_status copy_fields(tri_engine *e, const tri_round *round,
+static tri_status copy_fields(tri_engine *e, const tri_step_round *round,
                               const tri_engine_batch *batch) {
     const tri_program *p = round->program;
     const tri_graph *g = p->graph;
@@ -80,7 +80,7 @@ static tri_status copy_fields(tri_engine *e, const tri_round *round,
 }
 
 tri_status engine_take(tri_engine *e, const tri_action *a, tri_ticket *ticket) {
-    const tri_round *round = &e->run.step->round_items[a->round];
+    const tri_step_round *round = &e->run.step->round_items[a->round];
     tri_engine_batch batch;
     if (e->run.is_cancelled) return TRI_OK;
     TRI_TRY(next_batch(e, &batch));

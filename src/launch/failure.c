@@ -69,7 +69,7 @@ static launch_error read_error(tri_arena *arena, const launch_worker *w) {
         status = launch_error_parse(arena, text, size, w->error_file, &error);
         free(text);
     }
-    if (status != TRI_OK) tri_log(TRI_LOG_WARNING, "%s", tri_error_message());
+    if (status != TRI_OK) tri_log_line(TRI_LOG_WARNING, "%s", tri_error_message());
     return error;
 }
 

@@ -52,7 +52,7 @@ static void remove_left_behind(const char *where) {
             snprintf(path, sizeof path, "%s/%s", where, entry->d_name) >= (int)sizeof path)
             continue;
         if (is_left_behind(path) && tri_os_remove_tree(path) != TRI_OK)
-            tri_log(TRI_LOG_WARNING, "%s", tri_error_message());
+            tri_log_line(TRI_LOG_WARNING, "%s", tri_error_message());
     }
     if (folder) closedir(folder);
 }
@@ -95,7 +95,7 @@ tri_status launch_folder_create(const launch_options *options, const char *run_i
         if (status != TRI_OK) launch_folder_end(out);
         TRI_TRY(status);
     }
-    if (wants_log_files(options)) tri_log(TRI_LOG_INFO, "logs are in %s", out->path);
+    if (wants_log_files(options)) tri_log_line(TRI_LOG_INFO, "logs are in %s", out->path);
     return TRI_OK;
 }
 
@@ -118,5 +118,5 @@ tri_status launch_folder_add(const launch_folder *folder, int attempt, launch_wo
 
 void launch_folder_end(const launch_folder *folder) {
     if (folder->temporary && tri_os_remove_tree(folder->path) != TRI_OK)
-        tri_log(TRI_LOG_WARNING, "%s", tri_error_message());
+        tri_log_line(TRI_LOG_WARNING, "%s", tri_error_message());
 }

@@ -156,8 +156,8 @@ static verdict decide(run *r, tri_arena *arena, outcome result) {
     int attempt = r->members.restarts;
     if (!may_retry(r, arena, result, attempt))
         return (verdict){.code = exit_code_of(r, arena, result, attempt)};
-    tri_log(TRI_LOG_INFO, "starting %s again (restart %d of %d)",
-            tri_counted(r->options->workers, "worker"), attempt + 1, r->options->max_restarts);
+    tri_log_line(TRI_LOG_INFO, "starting %s again (restart %d of %d)",
+                 tri_counted(r->options->workers, "worker"), attempt + 1, r->options->max_restarts);
     r->members.generation = ++r->members.restarts;
     return (verdict){.retry = true};
 }
@@ -167,15 +167,15 @@ static verdict decide(run *r, tri_arena *arena, outcome result) {
 static verdict obey(const nodes_message *message) {
     const nodes_order *order = &message->order;
     if (message->head.kind == NODES_AGAIN) {
-        tri_log(TRI_LOG_INFO, "%s", order->text);
+        tri_log_line(TRI_LOG_INFO, "%s", order->text);
         return (verdict){.retry = true};
     }
     if (order->is_report)
         (void)!tri_os_write_all(STDERR_FILENO, order->text, strlen(order->text), "standard error");
     else if (order->text[0])
-        tri_log(order->code == EXIT_FAILED || order->code == EXIT_BAD_INPUT ? TRI_LOG_ERROR
-                                                                            : TRI_LOG_INFO,
-                "run: %s", order->text);
+        tri_log_line(order->code == EXIT_FAILED || order->code == EXIT_BAD_INPUT ? TRI_LOG_ERROR
+                                                                                 : TRI_LOG_INFO,
+                     "run: %s", order->text);
     return (verdict){.code = order->code, .may_rejoin = order->is_cut_off};
 }
 
@@ -211,9 +211,10 @@ static bool join_round(run *r, verdict *out) {
     }
     launch_members_take(r->options, &message, &r->members);
     const launch_members *m = &r->members;
-    tri_log(TRI_LOG_INFO, "node %d of %d: ranks %d to %d of %d; rank 0 is at %s port %d",
-            m->group_rank, m->group_size, m->first_rank, m->first_rank + r->options->workers - 1,
-            m->world_size, m->master_addr, m->master_port);
+    tri_log_line(TRI_LOG_INFO, "node %d of %d: ranks %d to %d of %d; rank 0 is at %s port %d",
+                 m->group_rank, m->group_size, m->first_rank,
+                 m->first_rank + r->options->workers - 1, m->world_size, m->master_addr,
+                 m->master_port);
     return true;
 }
 
@@ -225,7 +226,7 @@ static void join_again(run *r, verdict *out) {
     out->retry = status == TRI_OK && !r->signal;
     if (r->signal) out->code = EXIT_SIGNAL + r->signal;
     if (status != TRI_OK && status != TRI_UNSUPPORTED)
-        tri_log(TRI_LOG_ERROR, "run: %s", tri_error_message());
+        tri_log_line(TRI_LOG_ERROR, "run: %s", tri_error_message());
 }
 
 static tri_status run_attempt(run *r, tri_arena *arena, verdict *out) {
@@ -318,9 +319,9 @@ static tri_status run_guarded(run *r, int *code) {
     TRI_TRY(launch_folder_create(r->options, r->members.run_id, &r->folder));
     if (r->options->workers > 1 && !getenv("OMP_NUM_THREADS") &&
         r->options->binding != LAUNCH_BIND_AUTO)
-        tri_log(TRI_LOG_INFO,
-                "OMP_NUM_THREADS=1 for each of %d workers; set the variable to change that",
-                r->options->workers);
+        tri_log_line(TRI_LOG_INFO,
+                     "OMP_NUM_THREADS=1 for each of %d workers; set the variable to change that",
+                     r->options->workers);
     tri_status status = launch_guardian_start(&r->guardian);
     if (status == TRI_OK) {
         status = run_with_others(r, code);
@@ -388,6 +389,6 @@ int tri_launch_main(int argc, char **argv) {
     if (status == TRI_OK) status = run_program(&options, arena, &code);
     tri_arena_destroy(arena);
     if (status == TRI_OK) return code;
-    tri_log(TRI_LOG_ERROR, "run: %s", tri_error_message());
+    tri_log_line(TRI_LOG_ERROR, "run: %s", tri_error_message());
     return tri_status_exit_code(status);
 }

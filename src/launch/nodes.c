@@ -172,8 +172,8 @@ static tri_status connect_to_server(launch_nodes *n, double limit_s, bool is_ret
                             tri_error_message());
         if (!is_reported && waited_s * 1e3 >= TRI_STILL_AFTER_MS) {
             is_reported = true;
-            tri_log(TRI_LOG_WARNING, "run: waits for the agent at %s:%d (%s): %.300s", where->host,
-                    where->port, where->source, tri_error_message());
+            tri_log_line(TRI_LOG_WARNING, "run: waits for the agent at %s:%d (%s): %.300s",
+                         where->host, where->port, where->source, tri_error_message());
         }
         struct pollfd p = {.fd = n->signal_fd, .events = POLLIN};
         if (poll(&p, 1, PAUSE_MS) > 0 && (*signal = read_signals(n))) return TRI_OK;
@@ -376,12 +376,13 @@ tri_status launch_nodes_return(launch_nodes *n, int *signal) {
                         TRI_MAX_NODE_RETURNS);
     if (!goes_on || n->server) return TRI_FAIL(TRI_UNSUPPORTED, "this node cannot join again");
     forget_connection(n);
-    tri_log(TRI_LOG_INFO, "looks for the agent at %s:%d again, for %s", n->identity.address.host,
-            n->identity.address.port, tri_seconds_text(o->conf.read_timeout_s));
+    tri_log_line(TRI_LOG_INFO, "looks for the agent at %s:%d again, for %s",
+                 n->identity.address.host, n->identity.address.port,
+                 tri_seconds_text(o->conf.read_timeout_s));
     TRI_TRY(connect_to_server(n, o->conf.read_timeout_s, true, signal));
     if (*signal) return TRI_OK;
     n->returns++;
-    tri_log(TRI_LOG_INFO, "has reached it, and joins again");
+    tri_log_line(TRI_LOG_INFO, "has reached it, and joins again");
     return listen_and_join(n);
 }
 

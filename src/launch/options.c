@@ -289,8 +289,8 @@ static bool is_given(const launch_options *o, const char *name) {
 void launch_options_warn_idle(const launch_options *o) {
     for (size_t i = 0; i < sizeof idle_flags / sizeof *idle_flags; i++)
         if (is_given(o, idle_flags[i].name) && idle_flags[i].is_idle(o))
-            tri_log(TRI_LOG_WARNING, "run: --%s has no effect: %s", idle_flags[i].name,
-                    idle_flags[i].why);
+            tri_log_line(TRI_LOG_WARNING, "run: --%s has no effect: %s", idle_flags[i].name,
+                         idle_flags[i].why);
 }
 
 static tri_status check(const launch_options *o) {

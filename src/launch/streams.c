@@ -104,7 +104,8 @@ void launch_stream_read(launch_stream *s) {
         return;
     }
     if (s->file >= 0 && tri_os_write_all(s->file, data, (size_t)got, s->path) != TRI_OK) {
-        tri_log(TRI_LOG_WARNING, "%s; the run continues without this log", tri_error_message());
+        tri_log_line(TRI_LOG_WARNING, "%s; the run continues without this log",
+                     tri_error_message());
         close_file(s);
     }
     split_lines(s, data, (size_t)got);
@@ -130,9 +131,9 @@ void launch_console_write(launch_console *c) {
     if (done < 0 && (errno == EINTR || errno == EAGAIN)) return;
     if (done < 0) {
         if (c->fd != STDERR_FILENO)
-            tri_log(TRI_LOG_WARNING,
-                    "standard output: %s; what the workers print is not shown any more",
-                    strerror(errno));
+            tri_log_line(TRI_LOG_WARNING,
+                         "standard output: %s; what the workers print is not shown any more",
+                         strerror(errno));
         c->broken = true;
         c->size = 0;
         return;

@@ -100,8 +100,8 @@ static void check_workers(state *s) {
         // If input is bad, all ranks end by themselves, and one of them has printed why.
         bool is_told = !w->signal && w->exit_code == EXIT_BAD_INPUT;
         if (s->running && !is_told)
-            tri_log(TRI_LOG_INFO, "rank %d (pid %ld) %s: stopping the other %d", w->rank,
-                    (long)w->pid, how, s->running);
+            tri_log_line(TRI_LOG_INFO, "rank %d (pid %ld) %s: stopping the other %d", w->rank,
+                         (long)w->pid, how, s->running);
         // Workers that have ended by now did so by themselves. To record that, this checks all
         // workers before any is stopped.
         for (int j = 0; j < s->watch->count; j++) check_worker(s, j);
@@ -134,14 +134,14 @@ static void handle_signal(state *s, int number) {
         s->watch->signal = number;
         s->first_interrupt_ns = now_ns;
         if (s->running)
-            tri_log(TRI_LOG_INFO, "%s: passed on to %s, with %s to end", launch_signal_name(number),
-                    tri_counted(s->running, "worker"),
-                    tri_seconds_text(s->watch->options->shutdown_s));
+            tri_log_line(TRI_LOG_INFO, "%s: passed on to %s, with %s to end",
+                         launch_signal_name(number), tri_counted(s->running, "worker"),
+                         tri_seconds_text(s->watch->options->shutdown_s));
         if (s->watch->nodes) launch_nodes_leave(s->watch->nodes, number);
         stop_all(s, number, grace_ms(s));
         if (s->flushing) s->drain_ns = now_ns + grace_ms(s) * INT64_C(1000000);
     } else if (number == SIGINT && now_ns - s->first_interrupt_ns > 1000000000) {
-        tri_log(TRI_LOG_INFO, "second SIGINT: killing the workers");
+        tri_log_line(TRI_LOG_INFO, "second SIGINT: killing the workers");
         if (!s->killed) s->kill_ns = now_ns;
         s->drain_ns = s->drain_ns == INT64_MAX ? INT64_MAX : now_ns;
     }
@@ -165,8 +165,8 @@ static void read_nodes(state *s) {
         int time_ms = is_stop && message.order.is_graceful ? grace_ms(s) : short_grace_ms(s);
         int64_t end_ns = tri_os.monotonic_ns() + time_ms * INT64_C(1000000);
         if (!s->stopping && message.order.text[0])
-            tri_log(TRI_LOG_INFO, "%s: stopping %s", message.order.text,
-                    tri_counted(s->running, "worker"));
+            tri_log_line(TRI_LOG_INFO, "%s: stopping %s", message.order.text,
+                         tri_counted(s->running, "worker"));
         stop_all(s, SIGTERM, time_ms);
         if (!s->killed && end_ns < s->kill_ns) s->kill_ns = end_ns;
     }
@@ -231,10 +231,10 @@ static void leave_behind(state *s) {
     for (int i = 0; i < s->watch->count; i++) {
         launch_worker *w = &s->watch->workers[i];
         if (w->ended) continue;
-        tri_log(TRI_LOG_WARNING,
-                "rank %d (pid %ld) was killed %s ago and has not ended: it waits inside the "
-                "kernel, perhaps for a file system that does not answer; it is left behind",
-                w->rank, (long)w->pid, tri_seconds_text(TRI_LAUNCH_KILLED_MS * 1e-3));
+        tri_log_line(TRI_LOG_WARNING,
+                     "rank %d (pid %ld) was killed %s ago and has not ended: it waits inside the "
+                     "kernel, perhaps for a file system that does not answer; it is left behind",
+                     w->rank, (long)w->pid, tri_seconds_text(TRI_LAUNCH_KILLED_MS * 1e-3));
         w->lost = true;
     }
     s->running = 0;
@@ -247,7 +247,8 @@ static void kill_late(state *s) {
         leave_behind(s);
         return;
     }
-    tri_log(TRI_LOG_INFO, "killing %s that did not end in time", tri_counted(s->running, "worker"));
+    tri_log_line(TRI_LOG_INFO, "killing %s that did not end in time",
+                 tri_counted(s->running, "worker"));
     signal_all(s, SIGKILL);
     s->killed = true;
     s->kill_ns = now_ns + TRI_LAUNCH_KILLED_MS * INT64_C(1000000);

@@ -31,9 +31,10 @@ static tri_status repair(const char *path, int fd, int64_t *size) {
     if (end != info.st_size && tri_os.ftruncate(fd, end) < 0)
         return tri_os_fail("cut the torn last line of", path);
     if (end != info.st_size)
-        tri_log(TRI_LOG_WARNING,
-                "%s: removed its last %lld bytes, a line that the process before was killed in",
-                path, (long long)(info.st_size - end));
+        tri_log_line(
+            TRI_LOG_WARNING,
+            "%s: removed its last %lld bytes, a line that the process before was killed in", path,
+            (long long)(info.st_size - end));
     *size = end;
     return TRI_OK;
 }

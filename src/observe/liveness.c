@@ -175,7 +175,7 @@ static void *liveness_main(void *context) {
         int64_t now_ns = tri_os.monotonic_ns();
         if (l->config.comm->rank == 0) {
             const char *line = tri_liveness_look(l, now_ns);
-            if (line) tri_log(TRI_LOG_WARNING, "%s", line);
+            if (line) tri_log_line(TRI_LOG_WARNING, "%s", line);
         } else {
             observe(l, now_ns);
         }

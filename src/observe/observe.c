@@ -44,8 +44,9 @@ tri_observer *tri_observer_create(const tri_run_info *info, const tri_event_sink
     TRI_ASSERT(count <= TRI_MAX_SINKS);
     tri_observer *o = calloc(1, sizeof *o);
     if (!o) {
-        tri_log(TRI_LOG_WARNING, "no memory for what reports a run; training continues without its "
-                                 "metrics and its progress");
+        tri_log_line(TRI_LOG_WARNING,
+                     "no memory for what reports a run; training continues without its "
+                     "metrics and its progress");
         return NULL;
     }
     o->log_every_n_steps = info->log_every_n_steps > 0 ? info->log_every_n_steps : 1;
@@ -57,8 +58,8 @@ tri_observer *tri_observer_create(const tri_run_info *info, const tri_event_sink
         if (s->sink->open(info, &s->state) == TRI_OK)
             o->count++;
         else
-            tri_log(TRI_LOG_WARNING, "%s; training continues without %s", tri_error_message(),
-                    s->sink->name);
+            tri_log_line(TRI_LOG_WARNING, "%s; training continues without %s", tri_error_message(),
+                         s->sink->name);
     }
     o->start_s = o->line_s = tri_os_seconds();
     return o;
@@ -75,8 +76,8 @@ static void emit(tri_observer *o, const tri_run_event *event) {
         open_sink *s = &o->sinks[i];
         if (s->sink->event(s->state, event) == TRI_OK || s->has_warned) continue;
         s->has_warned = true;
-        tri_log(TRI_LOG_WARNING, "%s; training continues, with gaps in %s", tri_error_message(),
-                s->sink->name);
+        tri_log_line(TRI_LOG_WARNING, "%s; training continues, with gaps in %s",
+                     tri_error_message(), s->sink->name);
     }
 }
 

@@ -282,13 +282,14 @@ static void log_written(const tri_trace *trace, const trace_head *heads, int ran
         actions += heads[r].count;
         dropped += heads[r].dropped;
     }
-    tri_log(TRI_LOG_INFO, "trace: %s has %llu actions of %s; open it in ui.perfetto.dev",
-            trace->path, actions, tri_counted(ranks, "rank"));
+    tri_log_line(TRI_LOG_INFO, "trace: %s has %llu actions of %s; open it in ui.perfetto.dev",
+                 trace->path, actions, tri_counted(ranks, "rank"));
     if (dropped > 0)
-        tri_log(TRI_LOG_WARNING,
-                "trace: the %llu actions before these are left out: a trace has at most the last "
-                "%d actions of each rank",
-                dropped, TRI_MAX_TRACE_EVENTS);
+        tri_log_line(
+            TRI_LOG_WARNING,
+            "trace: the %llu actions before these are left out: a trace has at most the last "
+            "%d actions of each rank",
+            dropped, TRI_MAX_TRACE_EVENTS);
 }
 
 static tri_status trace_write(tri_trace *trace, bool gather) {
@@ -322,7 +323,7 @@ void tri_trace_finish(tri_trace *trace, bool gather) {
     if (!trace) return;
     tri_status status = TRI_OK;
     if (gather || trace->comm->rank == 0) status = trace_write(trace, gather);
-    if (status != TRI_OK) tri_log(TRI_LOG_WARNING, "trace: %s", tri_error_message());
+    if (status != TRI_OK) tri_log_line(TRI_LOG_WARNING, "trace: %s", tri_error_message());
     if (trace->file) fclose(trace->file);
     free(trace->path);
     free(trace);

@@ -100,11 +100,11 @@ static tri_status plan_rounds(tri_plan *plan, const tri_device_description *devi
                         (long long)micro, (long long)rounds, tri_counted(replicas, "replica"),
                         TRI_MAX_ROUNDS);
     step->rounds = (int)rounds;
-    step->round_items = TRI_NEW_ARRAY(plan->arena, tri_round, step->rounds);
+    step->round_items = TRI_NEW_ARRAY(plan->arena, tri_step_round, step->rounds);
     tri_program *program;
     for (int i = 0; i < step->rounds; i++) {
         tri_micro_batch m = tri_micro_batch_of(samples, micro, replicas, replica, i);
-        step->round_items[i] = (tri_round){.first = m.first, .size = m.size};
+        step->round_items[i] = (tri_step_round){.first = m.first, .size = m.size};
         if (m.size == 0) continue;
         TRI_TRY(
             find_program(plan, device, request, m.size, training, &step->round_items[i].program));

@@ -31,7 +31,7 @@ typedef enum tri_step_shape {
 static inline bool tri_step_trains(tri_step_shape shape) { return shape <= TRI_STEP_TAIL; }
 
 // One micro-batch of this rank's replica: its samples and its program.
-typedef struct tri_round {
+typedef struct tri_step_round {
     // `first`: position of the micro-batch's first sample among the samples of the step. `size`:
     // its number of samples; 0: the replica has one micro-batch fewer than others.
     int64_t first, size;
@@ -40,12 +40,12 @@ typedef struct tri_round {
     const tri_edge_value *edge_values;
     const int *edge_of_value; // by edge value: number of its tri_edge, the message that carries it
     int edge_value_count;
-} tri_round;
+} tri_step_round;
 
 typedef struct tri_step_plan {
     int64_t samples; // samples of the step over all replicas; 0: the run has no step of this shape
     int rounds;      // micro-batches of each replica
-    tri_round *round_items;       // by micro-batch of this rank's replica
+    tri_step_round *round_items;  // by micro-batch of this rank's replica
     tri_schedule_request request; // the input from which the schedule was written
     tri_schedule schedule;
     tri_step_memory memory;

@@ -41,9 +41,9 @@ static tri_edge *find_edges(tri_plan *plan, const tri_program *program, int *cou
 // program share the list, so that plans of many micro-batches stay small.
 static void attach_edge_values(tri_plan *plan, const tri_edge *edges, int edge_count,
                                const tri_step_plan *step, int index) {
-    tri_round *round = &step->round_items[index];
+    tri_step_round *round = &step->round_items[index];
     for (int i = index - 1; i >= 0; i--) {
-        const tri_round *other = &step->round_items[i];
+        const tri_step_round *other = &step->round_items[i];
         if (other->program != round->program) continue;
         round->edge_values = other->edge_values;
         round->edge_of_value = other->edge_of_value;

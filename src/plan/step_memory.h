@@ -104,9 +104,9 @@ typedef struct tri_step_memory_request {
     const tri_schedule_request *schedule_request; // the input from which the schedule was written
     const tri_flat *flat;
     tri_program *const *programs; // by micro-batch; NULL: it has no samples
-    // The values that pipeline stages send each other (tri_round), which need memory until they are
-    // sent or read. An edge is the values that one block makes and another stage reads, one message
-    // for each micro-batch.
+    // The values that pipeline stages send each other (tri_step_round), which need memory until
+    // they are sent or read. An edge is the values that one block makes and another stage reads,
+    // one message for each micro-batch.
     const tri_edge_value *const *edge_values; // by micro-batch
     const int *const *edge_of_value;          // by micro-batch and edge value: its edge
     const int *edge_value_count;              // by micro-batch: how many values its edges carry

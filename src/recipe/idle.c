@@ -134,6 +134,6 @@ tri_strings tri_recipe_idle_keys(tri_arena *arena, const tri_recipe *recipe, con
 void tri_recipe_warn_idle(const tri_recipe *recipe, const tri_mesh *mesh) {
     tri_arena *arena = tri_arena_create(NULL, "idle keys");
     tri_strings lines = tri_recipe_idle_keys(arena, recipe, mesh);
-    for (int i = 0; i < lines.count; i++) tri_log(TRI_LOG_WARNING, "%s", lines.items[i]);
+    for (int i = 0; i < lines.count; i++) tri_log_line(TRI_LOG_WARNING, "%s", lines.items[i]);
     tri_arena_destroy(arena);
 }

@@ -268,7 +268,7 @@ tri_status tri_recipe_load(tri_arena *arena, const char *path, const char *const
 
 void tri_recipe_log_notes(const tri_recipe *recipe) {
     for (int i = 0; i < recipe->notes.count; i++)
-        tri_log(TRI_LOG_WARNING, "%s", recipe->notes.items[i]);
+        tri_log_line(TRI_LOG_WARNING, "%s", recipe->notes.items[i]);
 }
 
 static void leave_open(tri_arena *arena, tri_tree *root, const char *key) {

@@ -112,12 +112,13 @@ static void report_wait(const tri_store *store) {
     char advice[TRI_ADVICE_MAX];
     tri_identity_advise(me, advice, sizeof advice);
     if (me->address.is_exact)
-        tri_log(TRI_LOG_WARNING, "%s was not reached after %s%s%s%s", store->server_name, waited,
-                between, store->tcp_failure, advice);
+        tri_log_line(TRI_LOG_WARNING, "%s was not reached after %s%s%s%s", store->server_name,
+                     waited, between, store->tcp_failure, advice);
     else
-        tri_log(TRI_LOG_WARNING, "rank 0 (%s) does not move: it has not arrived after %s%s%s%s",
-                store->uses_tcp ? me->address.host : me->host, waited, between, store->tcp_failure,
-                advice);
+        tri_log_line(TRI_LOG_WARNING,
+                     "rank 0 (%s) does not move: it has not arrived after %s%s%s%s",
+                     store->uses_tcp ? me->address.host : me->host, waited, between,
+                     store->tcp_failure, advice);
 }
 
 // How long to pause before the next look for rank 0: a tenth of the time waited so far, within

@@ -72,9 +72,9 @@ static void wait_for_room(store_server *s) {
     bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
     if (!is_full) return;
     if (!s->has_warned)
-        tri_log(TRI_LOG_WARNING, "the store on %s cannot accept another of %d ranks: %s%s",
-                s->identity.host, s->identity.size, strerror(errno),
-                errno == EMFILE ? "; raise ulimit -n" : "");
+        tri_log_line(TRI_LOG_WARNING, "the store on %s cannot accept another of %d ranks: %s%s",
+                     s->identity.host, s->identity.size, strerror(errno),
+                     errno == EMFILE ? "; raise ulimit -n" : "");
     s->has_warned = true;
     usleep(NO_ROOM_US);
 }
@@ -97,8 +97,9 @@ static void add_client(store_server *s, int fd) {
     int client = store_core_join(s->core);
     if (client == STORE_NO_CLIENT) {
         if (!s->has_warned)
-            tri_log(TRI_LOG_WARNING, "the store on %s closes a connection: it has %d, the most",
-                    s->identity.host, TRI_MAX_STORE_CLIENTS);
+            tri_log_line(TRI_LOG_WARNING,
+                         "the store on %s closes a connection: it has %d, the most",
+                         s->identity.host, TRI_MAX_STORE_CLIENTS);
         s->has_warned = true;
         tri_os.close(fd);
         return;
@@ -114,7 +115,7 @@ static void accept_local(store_server *s) {
         add_client(s, fd);
         return;
     }
-    tri_log(TRI_LOG_WARNING, "%s", tri_error_message());
+    tri_log_line(TRI_LOG_WARNING, "%s", tri_error_message());
     tri_os.close(fd);
 }
 
@@ -211,9 +212,10 @@ static void name_missing(store_server *s) {
     // If this rank is the only one, there may be no others.
     char advice[TRI_ADVICE_MAX] = "";
     if (waiting == 1 && !s->is_agent) tri_identity_advise(&s->identity, advice, sizeof advice);
-    tri_log(TRI_LOG_WARNING,
-            "rank %d%s does not move: it has not arrived after %s; %d of %d ranks wait%s", rank,
-            host, tri_seconds_text(TRI_STILL_AFTER_MS * 1e-3), waiting, s->identity.size, advice);
+    tri_log_line(TRI_LOG_WARNING,
+                 "rank %d%s does not move: it has not arrived after %s; %d of %d ranks wait%s",
+                 rank, host, tri_seconds_text(TRI_STILL_AFTER_MS * 1e-3), waiting, s->identity.size,
+                 advice);
 }
 
 // Returns how many entries of `fds` poll gets. poll fails if they are more than the descriptors

@@ -67,10 +67,11 @@ static void turn_away(store_strangers *s, int index) {
     if (s->turned_away++ == 0) {
         if (getpeername(s->fds[index].fd, (struct sockaddr *)&peer, &size) == 0)
             getnameinfo((struct sockaddr *)&peer, size, host, sizeof host, NULL, 0, NI_NUMERICHOST);
-        tri_log(TRI_LOG_WARNING,
-                "store: turned away a connection from %s, which does not have this job's token; "
-                "the job goes on, and further ones are not reported",
-                host);
+        tri_log_line(
+            TRI_LOG_WARNING,
+            "store: turned away a connection from %s, which does not have this job's token; "
+            "the job goes on, and further ones are not reported",
+            host);
     }
     drop(s, index);
 }

@@ -150,10 +150,11 @@ static void listen_everywhere(const tri_identity *identity, store_sockets *out) 
         if (fd >= 0 && me.address.port == 0) me.address.port = store_tcp_port(out);
     }
     if (out->count && identity->address.port)
-        tri_log(TRI_LOG_WARNING,
-                "this process listens at all addresses of %s, because %s=%s names none of them; "
-                "TRIREME_INTERFACE names an interface",
-                identity->host, identity->address.source, identity->address.host);
+        tri_log_line(
+            TRI_LOG_WARNING,
+            "this process listens at all addresses of %s, because %s=%s names none of them; "
+            "TRIREME_INTERFACE names an interface",
+            identity->host, identity->address.source, identity->address.host);
 }
 
 tri_status store_tcp_listen(const tri_identity *identity, store_sockets *out) {

@@ -100,7 +100,7 @@ static tri_status make_token_file(const char *home, const char *folder, const ch
         return TRI_FAIL(TRI_BAD_INPUT, "%s: this path is too long", path);
     tri_status status = write_new(temporary);
     if (status == TRI_OK && link(temporary, path) == 0)
-        tri_log(TRI_LOG_INFO, "made a token for jobs over several hosts: %s", path);
+        tri_log_line(TRI_LOG_INFO, "made a token for jobs over several hosts: %s", path);
     else if (status == TRI_OK && errno != EEXIST)
         status = tri_os_fail("create", path);
     tri_os.unlink(temporary);

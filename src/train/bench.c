@@ -202,17 +202,18 @@ static tri_status measure_chunks(bench_run *run, double seconds, double end_s,
         double now_s = tri_os_seconds();
         if (s->identity.rank != 0 || run->all_end || now_s - said_s < SAY_EVERY_S) continue;
         said_s = now_s;
-        tri_log(TRI_LOG_INFO, "bench train: %.4g samples/s%s, %s left", rate,
-                is_disturbed ? " (other programs use the machine)" : "",
-                tri_seconds_text(round(end_s - now_s)));
+        tri_log_line(TRI_LOG_INFO, "bench train: %.4g samples/s%s, %s left", rate,
+                     is_disturbed ? " (other programs use the machine)" : "",
+                     tri_seconds_text(round(end_s - now_s)));
     }
     out->disturbed = out->chunks == 0 && out->rejected > 0;
     if (out->disturbed) {
-        tri_log(TRI_LOG_WARNING,
-                "bench train: other programs used the machine during each of %d measurements, so "
-                "that the figures are too low: end them, or look for a quiet moment longer with "
-                "--seconds %.0f",
-                out->rejected, ceil(10 * seconds));
+        tri_log_line(
+            TRI_LOG_WARNING,
+            "bench train: other programs used the machine during each of %d measurements, so "
+            "that the figures are too low: end them, or look for a quiet moment longer with "
+            "--seconds %.0f",
+            out->rejected, ceil(10 * seconds));
         rates = disturbed_rates;
         out->chunks = out->rejected;
         out->rejected = 0;

@@ -76,9 +76,10 @@ tri_status train_warn_not_finite(tri_session *s, tri_step_shape shape, double lo
     if (status != TRI_OK && status != TRI_NOT_FINITE) return status;
     if (s->identity.rank != 0) return TRI_OK;
     if (status == TRI_NOT_FINITE)
-        tri_log(TRI_LOG_WARNING, "%s", tri_error_message());
+        tri_log_line(TRI_LOG_WARNING, "%s", tri_error_message());
     else
-        tri_log(TRI_LOG_WARNING, "%s, although the data are finite: the weights make it so", why);
+        tri_log_line(TRI_LOG_WARNING, "%s, although the data are finite: the weights make it so",
+                     why);
     return TRI_OK;
 }
 

@@ -46,7 +46,7 @@ static int64_t hash_of_edges(const tri_plan *plan) {
     uint64_t hash = HASH_OF_NOTHING;
     for (int shape = 0; shape < TRI_STEP_SHAPE_COUNT; shape++)
         for (int i = 0; i < plan->steps[shape].rounds; i++) {
-            const tri_round *round = &plan->steps[shape].round_items[i];
+            const tri_step_round *round = &plan->steps[shape].round_items[i];
             for (int k = 0; k < round->edge_value_count; k++) {
                 tri_value value = round->edge_values[k].value;
                 const tri_value_info *info = tri_value_get(round->program->graph, value);

@@ -44,10 +44,11 @@ static void warn_of_metric(const tri_session *s, tri_step_shape shape, const tri
         double mean = train_mean(sums, i);
         if (isfinite(mean) || s->identity.rank != 0) continue;
         *has_warned = true;
-        tri_log(TRI_LOG_WARNING, "metric %s of the %s data is %g, although the loss is finite%s",
-                g->metrics[i].name,
-                tri_val_source_names[shape == TRI_STEP_TEST ? TRI_VAL_TEST : s->val_source], mean,
-                sums->count[i] == 0 ? ": it counts none of the samples" : "");
+        tri_log_line(TRI_LOG_WARNING,
+                     "metric %s of the %s data is %g, although the loss is finite%s",
+                     g->metrics[i].name,
+                     tri_val_source_names[shape == TRI_STEP_TEST ? TRI_VAL_TEST : s->val_source],
+                     mean, sums->count[i] == 0 ? ": it counts none of the samples" : "");
     }
 }
 
@@ -174,10 +175,11 @@ void train_settle_monitors(train_loop *loop) {
     // Checkpoints of older versions do not name what their best value is of.
     bool differs = p->has_best && p->best_of && strcmp(p->best_of, loop->stops_by) != 0;
     if (differs && loop->session->identity.rank == 0)
-        tri_log(TRI_LOG_INFO,
-                "trainer.early_stopping begins again: its best value so far is of %s, and from now "
-                "on it follows %s",
-                p->best_of, loop->stops_by);
+        tri_log_line(
+            TRI_LOG_INFO,
+            "trainer.early_stopping begins again: its best value so far is of %s, and from now "
+            "on it follows %s",
+            p->best_of, loop->stops_by);
     if (!differs) return;
     p->has_best = false;
     p->evaluations_since_best = 0;

@@ -37,10 +37,11 @@ void train_fields_warn(const train_named_data *sets, int count) {
     for (int i = 1; i < count; i++) {
         tri_dtype other = tri_dataset_stored(sets[i].data, images);
         if ((first == TRI_U8) == (other == TRI_U8)) continue;
-        tri_log(TRI_LOG_WARNING,
-                "data: the images of the %s data are %s, those of the %s data %s: bytes (U8) are "
-                "divided by 255, other numbers are not",
-                sets[0].name, tri_dtype_name(first), sets[i].name, tri_dtype_name(other));
+        tri_log_line(
+            TRI_LOG_WARNING,
+            "data: the images of the %s data are %s, those of the %s data %s: bytes (U8) are "
+            "divided by 255, other numbers are not",
+            sets[0].name, tri_dtype_name(first), sets[i].name, tri_dtype_name(other));
     }
 }
 

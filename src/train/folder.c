@@ -72,10 +72,11 @@ static tri_status leave_other_history(const train_loop *loop) {
     TRI_TRY(tri_checkpoint_put_aside(loop->arena, loop->request->run_dir, loop->resumed_from,
                                      &where, &count));
     if (count > 0)
-        tri_log(TRI_LOG_INFO,
-                "%s: now holds %s that this run leaves by going on from step %lld; they do not "
-                "count as its last or best any more",
-                where, tri_counted(count, "checkpoint"), (long long)loop->progress.step);
+        tri_log_line(
+            TRI_LOG_INFO,
+            "%s: now holds %s that this run leaves by going on from step %lld; they do not "
+            "count as its last or best any more",
+            where, tri_counted(count, "checkpoint"), (long long)loop->progress.step);
     return TRI_OK;
 }
 

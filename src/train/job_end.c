@@ -32,14 +32,15 @@ void train_watch_job(train_loop *loop) {
     d->is_job = train_slurm_find(variable, &d->job);
     if (!d->is_job) {
         if (again)
-            tri_log(TRI_LOG_WARNING, "trainer.on_timeout has no effect: this is no job of Slurm");
+            tri_log_line(TRI_LOG_WARNING,
+                         "trainer.on_timeout has no effect: this is no job of Slurm");
         return;
     }
     double left_s;
     d->asked_s = tri_os_seconds();
     if (train_slurm_seconds_left(&d->job, &left_s) != TRI_OK)
-        tri_log(TRI_LOG_WARNING, "the end of job %s is not known: %s", d->job.id,
-                tri_error_message());
+        tri_log_line(TRI_LOG_WARNING, "the end of job %s is not known: %s", d->job.id,
+                     tri_error_message());
     else if (left_s >= 0)
         d->end_s = d->asked_s + left_s;
 }
@@ -71,16 +72,17 @@ void train_start_again(train_loop *loop) {
     train_slurm_job next = d->job;
     tri_status status;
     if (how == TRI_ON_TIMEOUT_REQUEUE) {
-        tri_log(TRI_LOG_INFO, "job %s goes back into the queue", d->job.id);
+        tri_log_line(TRI_LOG_INFO, "job %s goes back into the queue", d->job.id);
         status = train_slurm_requeue(&d->job);
     } else {
         status = train_slurm_chain(&d->job, &next);
         if (status == TRI_OK)
-            tri_log(TRI_LOG_INFO, "job %s follows when job %s has ended", next.id, d->job.id);
+            tri_log_line(TRI_LOG_INFO, "job %s follows when job %s has ended", next.id, d->job.id);
     }
     if (status != TRI_OK)
-        tri_log(TRI_LOG_ERROR,
-                "job %s is not started again: %s; submit it once more, the run goes on from its "
-                "checkpoint",
-                d->job.id, tri_error_message());
+        tri_log_line(
+            TRI_LOG_ERROR,
+            "job %s is not started again: %s; submit it once more, the run goes on from its "
+            "checkpoint",
+            d->job.id, tri_error_message());
 }

@@ -7,12 +7,12 @@
 static void warn_endless_warmup(const train_loop *loop) {
     int64_t length = tri_rate_endless_warmup(&loop->rate), total = loop->rate.total_updates;
     if (length > 0 && loop->saves) // a run with fast_dev_run is short on purpose
-        tri_log(TRI_LOG_WARNING,
-                "the run of %s ends %s its warm-up (schedule.warmup_steps: %s): "
-                "the learning rate only rises, to %g",
-                tri_counted(total, "step"), total < length ? "before" : "with",
-                tri_counted(length, "update"),
-                tri_rate_at(&loop->rate, total - 1, (total - 1) / loop->steps_per_epoch));
+        tri_log_line(TRI_LOG_WARNING,
+                     "the run of %s ends %s its warm-up (schedule.warmup_steps: %s): "
+                     "the learning rate only rises, to %g",
+                     tri_counted(total, "step"), total < length ? "before" : "with",
+                     tri_counted(length, "update"),
+                     tri_rate_at(&loop->rate, total - 1, (total - 1) / loop->steps_per_epoch));
 }
 
 // Warns if the default of trainer.max_epochs ends the run before the max_steps that the user wants.
@@ -21,10 +21,11 @@ static void warn_default_epochs(const train_loop *loop) {
     int64_t steps = tri_steps_of_epochs(t, loop->steps_per_epoch, loop->extra_steps);
     if (!loop->recipe->has_default_epochs || steps < 0 || t->max_steps <= steps || !loop->saves)
         return;
-    tri_log(TRI_LOG_WARNING,
-            "the run ends after %s, before trainer.max_steps=%lld, because trainer.max_epochs is "
-            "%lld by default; trainer.max_epochs=-1 sets no limit",
-            tri_counted(steps, "step"), (long long)t->max_steps, (long long)t->max_epochs);
+    tri_log_line(
+        TRI_LOG_WARNING,
+        "the run ends after %s, before trainer.max_steps=%lld, because trainer.max_epochs is "
+        "%lld by default; trainer.max_epochs=-1 sets no limit",
+        tri_counted(steps, "step"), (long long)t->max_steps, (long long)t->max_epochs);
 }
 
 // Warns if the schedule ends long before the run, with a rate with which nothing is learned.
@@ -33,10 +34,11 @@ static void warn_early_schedule(const train_loop *loop) {
     const char *key;
     int64_t end = tri_rate_early_end(&loop->rate, &key, &last);
     if (end > 0 && loop->saves)
-        tri_log(TRI_LOG_WARNING,
-                "the schedule ends after %s, but the run has %lld: the learning rate stays at %g "
-                "for the rest; schedule.%s=0 lasts until the end of the run",
-                tri_counted(end, "update"), (long long)loop->rate.total_updates, last, key);
+        tri_log_line(
+            TRI_LOG_WARNING,
+            "the schedule ends after %s, but the run has %lld: the learning rate stays at %g "
+            "for the rest; schedule.%s=0 lasts until the end of the run",
+            tri_counted(end, "update"), (long long)loop->rate.total_updates, last, key);
 }
 
 void train_warn_of_length(const train_loop *loop) {

@@ -83,9 +83,10 @@ static bool is_touched(const char *path, const record *found) {
     record r;
     if (!look(path, &first, &r)) return false;
     if (found->text[0])
-        tri_log(TRI_LOG_INFO, "%s: left by pid %lld on %s, which may still run: watching it for %s",
-                path, (long long)found->holder.pid, found->holder.host,
-                tri_seconds_text(TRI_LOCK_WATCH_MS * 1e-3));
+        tri_log_line(TRI_LOG_INFO,
+                     "%s: left by pid %lld on %s, which may still run: watching it for %s", path,
+                     (long long)found->holder.pid, found->holder.host,
+                     tri_seconds_text(TRI_LOCK_WATCH_MS * 1e-3));
     int64_t end = tri_os.monotonic_ns() + TRI_LOCK_WATCH_MS * INT64_C(1000000);
     while (tri_os.monotonic_ns() < end) {
         tri_os.sleep_ns(TRI_LOCK_BEAT_MS * INT64_C(500000));

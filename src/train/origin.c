@@ -190,10 +190,11 @@ static void warn_of_held_back(const tri_session *s, const tri_recipe *other,
         list = tri_arena_printf(s->arena, "training data (%lld samples, not %lld)",
                                 (long long)before, (long long)now);
     if (!*list) return;
-    tri_log(TRI_LOG_WARNING,
-            "%s was trained with other %s, which decide what data.val_fraction holds back: it may "
-            "have learned from samples that it is evaluated on here",
-            path, list);
+    tri_log_line(
+        TRI_LOG_WARNING,
+        "%s was trained with other %s, which decide what data.val_fraction holds back: it may "
+        "have learned from samples that it is evaluated on here",
+        path, list);
 }
 
 // Warns of keys in which the recipe of a checkpoint differs. A recipe that cannot be read, because
@@ -215,9 +216,10 @@ static void compare_recipe(const tri_session *s, const tri_task *own, const char
             list = joined(s->arena, list, key);
     }
     if (*list)
-        tri_log(TRI_LOG_WARNING,
-                "%s was trained with other values of %s than those of this recipe: is this meant?",
-                path, list);
+        tri_log_line(
+            TRI_LOG_WARNING,
+            "%s was trained with other values of %s than those of this recipe: is this meant?",
+            path, list);
     warn_of_held_back(s, &other, &info, keys, path);
 }
 

@@ -115,12 +115,13 @@ static void tell_other_data(train_loop *loop) {
     bool differs = p->data_samples > 0 && p->data_samples != sampler->samples;
     bool mixes = p->step_in_epoch > 0 && !sampler->keep_order;
     if (differs && loop->session->identity.rank == 0)
-        tri_log(TRI_LOG_WARNING,
-                "the training data have %lld samples, and had %lld when the checkpoint was saved: "
-                "%s",
-                (long long)sampler->samples, (long long)p->data_samples,
-                mixes ? "their order differs, so this epoch repeats some samples and misses others"
-                      : "epochs have another length from here on");
+        tri_log_line(
+            TRI_LOG_WARNING,
+            "the training data have %lld samples, and had %lld when the checkpoint was saved: "
+            "%s",
+            (long long)sampler->samples, (long long)p->data_samples,
+            mixes ? "their order differs, so this epoch repeats some samples and misses others"
+                  : "epochs have another length from here on");
     p->data_samples = sampler->samples;
 }
 
@@ -204,8 +205,8 @@ tri_status train_restore(train_loop *loop) {
     loop->resumed_from = path;
     if (path) {
         if (s->identity.rank == 0)
-            tri_log(TRI_LOG_INFO, "resuming from %s, step %lld", path,
-                    (long long)loop->progress.step);
+            tri_log_line(TRI_LOG_INFO, "resuming from %s, step %lld", path,
+                         (long long)loop->progress.step);
         return TRI_OK;
     }
     // All ranks fail if one of them failed; otherwise they would wait for that one in the first

@@ -28,8 +28,8 @@ bool train_is_first_of_replica(const tri_session *s) {
 
 // Stops logging after an error. The run continues, because training does not need the log.
 static void give_up(train_sample_log *log) {
-    tri_log(TRI_LOG_WARNING, "%s; the samples of further steps are not logged",
-            tri_error_message());
+    tri_log_line(TRI_LOG_WARNING, "%s; the samples of further steps are not logged",
+                 tri_error_message());
     if (log->fd >= 0) tri_os.close(log->fd);
     log->fd = -1;
 }

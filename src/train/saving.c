@@ -25,7 +25,7 @@ static void warn(const train_loop *loop, const char *text) {
         tri_observe_message(loop->observer, "warning: %s", text);
     // log.progress=false hides progress, but not warnings.
     else if (loop->session->identity.rank == 0)
-        tri_log(TRI_LOG_WARNING, "%s", text);
+        tri_log_line(TRI_LOG_WARNING, "%s", text);
 }
 
 // Ends a save. If the checkpoint could not be written (no space, a failing file system), warns and
@@ -150,9 +150,10 @@ static bool amend(train_loop *loop, const tri_checkpoint_monitor *monitor) {
         status = tri_checkpoint_amend(loop->request->run_dir, loop->progress.step, training,
                                       monitor, loop->recipe->checkpoint.save_top_k);
     if (status != TRI_OK && status != TRI_NOT_FOUND)
-        tri_log(TRI_LOG_WARNING,
-                "the checkpoint of step %lld lacks its evaluation, which a resume makes again: %s",
-                (long long)loop->progress.step, tri_error_message());
+        tri_log_line(
+            TRI_LOG_WARNING,
+            "the checkpoint of step %lld lacks its evaluation, which a resume makes again: %s",
+            (long long)loop->progress.step, tri_error_message());
     tri_arena_destroy(arena);
     return status == TRI_OK;
 }

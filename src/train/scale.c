@@ -28,21 +28,22 @@ tri_status train_take_carried(const tri_session *session, tri_progress *p,
                         step, before);
     if (session->identity.rank != 0) return TRI_OK;
     if (out->is_empty)
-        tri_log(TRI_LOG_INFO, "step %lld: all labels are ignored, so that the step changed nothing",
-                step);
+        tri_log_line(TRI_LOG_INFO,
+                     "step %lld: all labels are ignored, so that the step changed nothing", step);
     if (!out->overflowed) return TRI_OK;
     if (p->scale.scale != before)
-        tri_log(TRI_LOG_INFO, "step %lld: gradients overflowed; the loss scale is now %g", step,
-                p->scale.scale);
+        tri_log_line(TRI_LOG_INFO, "step %lld: gradients overflowed; the loss scale is now %g",
+                     step, p->scale.scale);
     else if (options->fixed <= 0)
-        tri_log(TRI_LOG_INFO,
-                "step %lld: gradients overflowed, so that the step changed nothing; the loss scale "
-                "stays %g until that happens again (trainer.loss_scale.hysteresis)",
-                step, before);
+        tri_log_line(
+            TRI_LOG_INFO,
+            "step %lld: gradients overflowed, so that the step changed nothing; the loss scale "
+            "stays %g until that happens again (trainer.loss_scale.hysteresis)",
+            step, before);
     if (options->fixed > 0)
-        tri_log(TRI_LOG_WARNING,
-                "step %lld: gradients overflowed, so that the step changed nothing; try a "
-                "trainer.loss_scale.fixed of less than %g, or 0",
-                step, options->fixed);
+        tri_log_line(TRI_LOG_WARNING,
+                     "step %lld: gradients overflowed, so that the step changed nothing; try a "
+                     "trainer.loss_scale.fixed of less than %g, or 0",
+                     step, options->fixed);
     return TRI_OK;
 }

@@ -71,7 +71,7 @@ static int list_data(const tri_session *s, train_named_data out[SETS]) {
 static void warn_of_images(const tri_session *s) {
     char advice[512];
     if (s->train_data && tri_dataset_warning(s->train_data, advice, sizeof advice))
-        tri_log(TRI_LOG_WARNING, "data: %s", advice);
+        tri_log_line(TRI_LOG_WARNING, "data: %s", advice);
 }
 
 // Logs what the files of the data sets have and no sample uses.
@@ -80,7 +80,7 @@ static void warn_of_rest(const train_named_data *sets, int count) {
         bool is_usual;
         const char *rest = tri_dataset_rest(sets[i].data, &is_usual);
         if (rest && !is_usual)
-            tri_log(TRI_LOG_WARNING, "data: not used as %s samples: %s", sets[i].name, rest);
+            tri_log_line(TRI_LOG_WARNING, "data: not used as %s samples: %s", sets[i].name, rest);
     }
 }
 
@@ -99,11 +99,12 @@ void tri_session_warn(const tri_session *s) {
                     tri_shape_equal(&fields[i].shape, &s->fields[k].shape);
     if (same == s->field_count) return;
     char text[128];
-    tri_log(TRI_LOG_WARNING,
-            "the commands plan and checkpoint init do not open the data and assume other samples "
-            "than these, %s %s: write data.shapes: %s into the recipe",
-            s->fields[0].name, tri_shape_text(&s->fields[0].shape, text, sizeof text),
-            tri_dataset_shapes(s->train_data, s->arena));
+    tri_log_line(
+        TRI_LOG_WARNING,
+        "the commands plan and checkpoint init do not open the data and assume other samples "
+        "than these, %s %s: write data.shapes: %s into the recipe",
+        s->fields[0].name, tri_shape_text(&s->fields[0].shape, text, sizeof text),
+        tri_dataset_shapes(s->train_data, s->arena));
 }
 
 // Opens the data of the evaluations during the run (val_data), and of the one at its end

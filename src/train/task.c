@@ -122,7 +122,8 @@ void tri_task_warn_idle(const tri_task_options *context, const char *model) {
     double rate;
     if (tri_tree_to_double(tri_tree_get(context->map, DROPOUT), &rate) && rate > 0 &&
         !was_asked(context, DROPOUT))
-        tri_log(TRI_LOG_WARNING, "model.dropout has no effect: %s has no dropout layer", model);
+        tri_log_line(TRI_LOG_WARNING, "model.dropout has no effect: %s has no dropout layer",
+                     model);
 }
 
 tri_status tri_task_check_options(const tri_task_options *context, const char *model) {

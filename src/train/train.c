@@ -104,7 +104,7 @@ static void open_observer(train_loop *loop) {
                             "rank 0 is bound to %s, as the others of this host are to cores of "
                             "their own; TRIREME_BIND=none leaves them unbound",
                             tri_counted(loop->request->bound_cores, "core"));
-    if (s->idle_outputs) tri_log(TRI_LOG_WARNING, "%s", s->idle_outputs);
+    if (s->idle_outputs) tri_log_line(TRI_LOG_WARNING, "%s", s->idle_outputs);
     if (loop->recipe->trainer.precision == TRI_PRECISION_BF16_TRUE)
         tri_observe_message(
             loop->observer,
@@ -310,7 +310,7 @@ static tri_status collect_step(train_loop *loop) {
     loop->has_stepped = true;
     note_time(loop, before, waited);
     const char *slow = tri_straggler_look(loop->straggler, p->step + 1);
-    if (slow) tri_log(TRI_LOG_WARNING, "%s", slow);
+    if (slow) tri_log_line(TRI_LOG_WARNING, "%s", slow);
     p->samples += s->plan->steps[shape_of(loop, 0)].samples;
     add_loss(p, &out);
     p->step++;

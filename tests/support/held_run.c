@@ -344,7 +344,7 @@ static tri_status make_numbers(held_run *r) {
     int width = r->run->width, sample_count = width + RANDOM_RUN_TARGETS;
     for (int k = 0; k < HELD_RUN_STEPS; k++)
         for (int i = 0; i < step->rounds; i++) {
-            const tri_round *round = &step->round_items[i];
+            const tri_step_round *round = &step->round_items[i];
             float *to = calloc((size_t)(round->size * sample_count) + 1, sizeof *to);
             if (!to) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a micro-batch");
             r->numbers[k][i] = to;

@@ -506,7 +506,7 @@ def self_test():
         "ARCHITECTURE.md": "1. `src/base/log.c`\n2. `src/base/status.c`\n3. `src/cli/main.c`\n",
         "src/base/log.h": '// Logs.\n#include "base/status.h"\n',
         "src/base/log.c": '// Logs. Read next: status.c.\n#include "base/log.h"\n'
-                          'int tri_log(void) { return tri_fail(); }\n',
+                          'int tri_log_line(void) { return tri_fail(); }\n',
         "src/device/ref/ref.h": '// Declares.\n#include "base/status.h"\n',
         "src/device/cpu/cpu.c": '// Computes.\n#include "device/ref/ref.h"\nint cpu(void) '
                                 '{ return tri_fail(); }\n',
@@ -556,7 +556,7 @@ def self_test():
         "docs/path.md": ("`src/base/gone.c`\n", "references"),
         "docs/prose.md": ("Made ane" + "w.\n", "glossary"),
         "ARCHITECTURE.md": ("1. `src/base/gone.c`\n", "tours"),
-        "src/base/log.c": ("// Logs.\nint tri_log(void) { return tri_fail(); }\n", "tours"),
+        "src/base/log.c": ("// Logs.\nint tri_log_line(void) { return tri_fail(); }\n", "tours"),
     }
     failures = [f"a clean tree is refused: {found}" for found in check(clean)]
     for path, (text, rule) in broken.items():

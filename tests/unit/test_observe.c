@@ -219,7 +219,7 @@ static void short_run(void) {
     const tri_event_sink *sinks[] = {&tri_sink_progress};
     tri_observer *o = tri_observer_create(&run, sinks, 1);
     for (int step = 1; step <= 4; step++) train(o, step, 1.0 / step, 1);
-    tri_log(TRI_LOG_INFO, "hello");
+    tri_log_line(TRI_LOG_INFO, "hello");
     tri_metric_value metric = {"accuracy", 0.5};
     tri_observe_val(
         o, (tri_val_event){

@@ -45,7 +45,7 @@ static void drop_user(cuda_device *device, region_user **at, bool deregisters) {
 // which is slower but gives the same result.
 static void warn(const char *why) {
     static bool warned;
-    if (!warned) tri_log(TRI_LOG_WARNING, "NCCL does not take memory as its own: %s", why);
+    if (!warned) tri_log_line(TRI_LOG_WARNING, "NCCL does not take memory as its own: %s", why);
     warned = true;
 }
 

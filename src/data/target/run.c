@@ -202,7 +202,7 @@ static tri_status convert_sample(conversion *c, split *s, int64_t sample) {
     bool skips = c->options->on_error == TRI_DATA_SKIP && c->kind->may_leave_out;
     if (status != TRI_CORRUPT || !skips)
         return status == TRI_OK ? c->kind->put(&s->target, sample, values) : status;
-    tri_log(TRI_LOG_WARNING, "%s: left out", tri_error_message());
+    tri_log_line(TRI_LOG_WARNING, "%s: left out", tri_error_message());
     s->left_out++;
     return TRI_OK;
 }
@@ -244,8 +244,8 @@ static void print_recipe(const conversion *c) {
     if (!tri_tree_is_null(extra)) printf("  extra_fields: %s\n", tri_yaml_flow(c->arena, extra));
     for (int i = 0; i < TRI_DATA_SPLITS; i++)
         if (c->splits[i].left_out > 0)
-            tri_log(TRI_LOG_WARNING, "%s: %s left out", tri_data_split_key((tri_data_split)i),
-                    tri_counted(c->splits[i].left_out, "damaged sample"));
+            tri_log_line(TRI_LOG_WARNING, "%s: %s left out", tri_data_split_key((tri_data_split)i),
+                         tri_counted(c->splits[i].left_out, "damaged sample"));
 }
 
 static void close_split(split *s) {

@@ -142,10 +142,11 @@ static void warn_of_missing(const tri_device_config *config, const cuda_properti
     static bool has_warned;
     if (!properties->missing[0] || config->index > 0 || has_warned) return;
     has_warned = true;
-    tri_log(TRI_LOG_WARNING,
-            "device cuda: kernels of our own, many times slower, stand in for %s; libraries are "
-            "also looked for in the folders of TRIREME_CUDA_LIBRARIES",
-            properties->missing);
+    tri_log_line(
+        TRI_LOG_WARNING,
+        "device cuda: kernels of our own, many times slower, stand in for %s; libraries are "
+        "also looked for in the folders of TRIREME_CUDA_LIBRARIES",
+        properties->missing);
 }
 
 static tri_status open_parts(const tri_device_config *config, cuda_device *device) {

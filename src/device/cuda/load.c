@@ -40,8 +40,8 @@ static const char *choose_module(void) {
 static void warn(const tri_device_config *config) {
     static bool has_warned;
     if (!config->is_optional || config->index > 0 || has_warned) return;
-    tri_log(TRI_LOG_WARNING, "this host has a GPU that --device auto cannot use: %s",
-            tri_error_message());
+    tri_log_line(TRI_LOG_WARNING, "this host has a GPU that --device auto cannot use: %s",
+                 tri_error_message());
     has_warned = true;
 }
 
