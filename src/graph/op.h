@@ -4,6 +4,7 @@
 #ifndef TRIREME_GRAPH_OP_H
 #define TRIREME_GRAPH_OP_H
 
+#include <stdio.h>
 #include <trireme/graph.h>
 
 enum { TRI_MAX_INPUTS = 8, TRI_MAX_OUTPUTS = 6 };
@@ -31,7 +32,8 @@ typedef enum tri_attr_kind {
     TRI_ATTR_FLOAT,
     TRI_ATTR_BOOL,
     TRI_ATTR_KEY,
-    TRI_ATTR_TYPE
+    TRI_ATTR_TYPE,
+    TRI_ATTR_PRINTED // anything else: `print` prints it
 } tri_attr_kind;
 typedef struct tri_attr_field {
     const char *name;
@@ -40,6 +42,7 @@ typedef struct tri_attr_field {
     tri_attr_kind kind;
     size_t offset;
     int count; // number of elements if the attribute is an array; 0: it is a single value
+    void (*print)(const void *at, FILE *out);
 } tri_attr_field;
 
 // How many classes or tokens an op knows. The labels or token numbers in the data must be smaller

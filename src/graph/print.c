@@ -27,6 +27,9 @@ static void print_field(const tri_attr_field *field, const void *attr, FILE *out
         case TRI_ATTR_TYPE:
             fprintf(out, "%s", tri_dtype_name((tri_dtype)((const int64_t *)at)[i]));
             break;
+        case TRI_ATTR_PRINTED:
+            field->print(at, out);
+            break;
         }
     }
 }

@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "graph/graph.h"
+#include "ops/formula.h"
 #include "ops/loss_scale.h"
 #include "ops/pool_window.h"
 #include "tensor/pixels.h"
@@ -71,6 +72,8 @@ typedef enum tri_activation {
     X(concat)                 /* a, b?, ... -> y, joined along an axis */                          \
     X(concat_grad)            /* dy -> dx of one input */                                          \
     X(add)                    /* a, b -> a + b */                                                  \
+    X(map)                    /* a, ... -> y, ...: attr.formula, with broadcasting */              \
+    X(reduce)                 /* x -> sums or extremes over attr.axes, which keep the size 1 */    \
     X(cast)                   /* x -> x converted to the type attr.dtype */                        \
     X(add_bias)               /* x [.., F], bias [F] -> x + bias */                                \
     X(add_bias_grad)          /* dy -> dbias */                                                    \
@@ -340,6 +343,25 @@ typedef struct tri_classes_attr {
 typedef struct tri_rechunk_attr {
     int64_t from, to, chunks; // y = cat(chunk(x, chunks, from), to), as in PyTorch
 } tri_rechunk_attr;
+
+// The attributes of map. All inputs are broadcast to one shape, as in NumPy and PyTorch: axes are
+// aligned at the last, and an axis of size 1 is repeated.
+typedef struct tri_map_attr {
+    tri_formula formula;
+    bool expands;    // the inputs are broadcast to `shape`; false: to the smallest that fits all
+    tri_shape shape; // of the outputs, if `expands` is set
+} tri_map_attr;
+
+typedef enum tri_reduction {
+    TRI_REDUCTION_SUM,
+    TRI_REDUCTION_MAX,
+    TRI_REDUCTION_MIN
+} tri_reduction;
+
+typedef struct tri_reduce_attr {
+    int64_t kind; // a tri_reduction
+    int64_t axes; // bit i: axis i is reduced to the size 1
+} tri_reduce_attr;
 
 typedef struct tri_cast_attr {
     int64_t dtype; // the type of y, a tri_dtype

@@ -110,6 +110,10 @@ tri_value ops_gradient_as(tri_graph *graph, const tri_node *node, tri_value valu
 tri_value ops_node(tri_graph *graph, const tri_node *node, const tri_op *op, const void *attr,
                    tri_value a, tri_value b, tri_value c, tri_value d);
 
+// Sums x over the axes along which a value of shape `shape` was repeated to make the shape of x,
+// and returns a value of that shape: what broadcasting does to gradients.
+tri_value ops_sum_to(tri_graph *graph, const tri_node *node, tri_value x, tri_shape shape);
+
 // Gets what the gradient rule of `node` should read instead of its input `value`. If an op that is
 // cheap to compute again (TRI_OP_RECOMPUTABLE) has made `value` in the same block, this is a copy
 // that the backward pass computes again, once for all readers, so that `value` need not be kept.

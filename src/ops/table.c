@@ -15,7 +15,7 @@ const tri_op *tri_op_find(const char *name) {
 }
 
 void tri_ops_print(FILE *out) {
-    static const char *const kinds[] = {"int", "float", "bool", "key", "type"};
+    static const char *const kinds[] = {"int", "float", "bool", "key", "type", "text"};
     for (int i = 0; i < tri_op_count; i++) {
         const tri_op *op = tri_ops[i];
         fprintf(out, "%s\n    %s\n", op->name, op->doc);

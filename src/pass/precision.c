@@ -39,6 +39,8 @@ static const struct precision_row {
     {&tri_op_add_bias, PRECISION_BIAS, 0},
     {&tri_op_attention, PRECISION_HALF, 0},
     {&tri_op_embedding, PRECISION_GATHER, 0},
+    {&tri_op_map, PRECISION_FOLLOW, 0},
+    {&tri_op_reduce, PRECISION_FULL, 0},
     {&tri_op_relu, PRECISION_FOLLOW, 0},
     {&tri_op_leaky_relu, PRECISION_FOLLOW, 0},
     {&tri_op_sigmoid, PRECISION_FOLLOW, 0},

@@ -232,14 +232,20 @@ def optimizers():
     print("};\n")
 
 
-print("// Made by make_torch_tables.py; PyTorch " + torch.__version__.split("+")[0] + ", float64.")
-print("#ifndef TRIREME_TESTS_TORCH_TABLES_H\n#define TRIREME_TESTS_TORCH_TABLES_H\n")
-print('#include "ops/ops.h"\n')
-conv()
-pool()
-avg_pool()
-batch_norm()
-losses()
-transformer()
-optimizers()
-print("#endif")
+def main():
+    version = torch.__version__.split("+")[0]
+    print(f"// Made by make_torch_tables.py; PyTorch {version}, float64.")
+    print("#ifndef TRIREME_TESTS_TORCH_TABLES_H\n#define TRIREME_TESTS_TORCH_TABLES_H\n")
+    print('#include "ops/ops.h"\n')
+    conv()
+    pool()
+    avg_pool()
+    batch_norm()
+    losses()
+    transformer()
+    optimizers()
+    print("#endif")
+
+
+if __name__ == "__main__":
+    main()

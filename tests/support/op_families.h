@@ -1,4 +1,4 @@
-// Helpers and declarations that op_families.c, op_families_conv.c and op_families_training.c share.
+// Helpers and declarations that op_families.c and the other files op_families_….c share.
 // These files build random graphs of ops, which op_compare runs on two devices.
 #ifndef TRIREME_TESTS_OP_FAMILIES_H
 #define TRIREME_TESTS_OP_FAMILIES_H
@@ -37,6 +37,9 @@ static inline int64_t op_window(int64_t in, int64_t kernel, int64_t stride, int6
 void op_build_conv2d(op_case *c);
 void op_build_conv2d_grad(op_case *c);
 void op_build_conv2d_first(op_case *c);
+// Defined in op_families_map.c.
+void op_build_map(op_case *c);
+void op_build_reduce(op_case *c);
 // Defined in op_families_training.c.
 void op_build_update(op_case *c);
 void op_build_step_numbers(op_case *c);

@@ -42,9 +42,9 @@ static void test_all_threads(void **state) {
     op_compare_all(&tri_device_cpu, 0, TRI_F32, 3000, 12);
 }
 
-// Ops that are in no op_family: reshape and copy_to, whose kernels at most copy, and the op that
+// Ops that are in no op_family: copy_to, whose kernel at most copies, and the op that
 // looks for numbers that are not finite.
-static const tri_op *const alone[] = {&tri_op_reshape, &tri_op_copy_to, &tri_op_first_not_finite};
+static const tri_op *const alone[] = {&tri_op_copy_to, &tri_op_first_not_finite};
 
 static bool is_alone(const tri_op *op) {
     for (size_t i = 0; i < sizeof alone / sizeof *alone; i++)

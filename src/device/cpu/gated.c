@@ -1,6 +1,6 @@
 // Activations that need an exponential (gelu, silu(gate) · up, sigmoid and tanh) and their
 // gradients.
-#include "device/cpu/scalar.h"
+#include "device/cpu/functions.h"
 
 #include <stdlib.h>
 
@@ -21,14 +21,12 @@ typedef struct gated_job {
     bool tanh;
 } gated_job;
 
-CPU_SCALAR float sigmoid(float x) { return 1 / (1 + cpu_exp_scalar(-x)); }
-
 CPU_BODY silu_mul_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const gated_job job = *(const gated_job *)context;
 #pragma GCC ivdep
     for (int64_t i = begin; i < end; i++) {
         float gate = cpu_get(job.a, bf16, i);
-        cpu_put(job.out, bf16, i, gate * sigmoid(gate) * cpu_get(job.b, bf16, i));
+        cpu_put(job.out, bf16, i, gate * cpu_sigmoid_scalar(gate) * cpu_get(job.b, bf16, i));
     }
 }
 CPU_TYPED_RANGES(silu_mul)
@@ -38,7 +36,7 @@ CPU_BODY silu_mul_grad_typed(void *context, int64_t begin, int64_t end, bool bf1
 #pragma GCC ivdep
     for (int64_t i = begin; i < end; i++) {
         float gate = cpu_get(job.a, bf16, i), up = cpu_get(job.b, bf16, i);
-        float dy = cpu_get(job.dy, bf16, i), s = sigmoid(gate);
+        float dy = cpu_get(job.dy, bf16, i), s = cpu_sigmoid_scalar(gate);
         cpu_put(job.out, bf16, i, dy * up * s * (1 + gate * (1 - s)));
         cpu_put(job.out2, bf16, i, dy * gate * s);
     }
@@ -69,7 +67,7 @@ CPU_BODY gelu_typed(void *context, int64_t begin, int64_t end, bool bf16) {
 #pragma GCC ivdep
         for (int64_t i = begin; i < end; i++) {
             float x = cpu_get(job.a, bf16, i);
-            cpu_put(job.out, bf16, i, x * sigmoid(tanh_inner(x)));
+            cpu_put(job.out, bf16, i, x * cpu_sigmoid_scalar(tanh_inner(x)));
         }
         return;
     }
@@ -86,7 +84,7 @@ CPU_BODY gelu_grad_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     if (job.tanh) {
 #pragma GCC ivdep
         for (int64_t i = begin; i < end; i++) {
-            float x = cpu_get(job.a, bf16, i), s = sigmoid(tanh_inner(x));
+            float x = cpu_get(job.a, bf16, i), s = cpu_sigmoid_scalar(tanh_inner(x));
             float slope = s + x * s * (1 - s) * tanh_inner_slope(x);
             cpu_put(job.out, bf16, i, cpu_get(job.b, bf16, i) * slope);
         }
@@ -105,7 +103,7 @@ CPU_BODY sigmoid_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const gated_job job = *(const gated_job *)context;
 #pragma GCC ivdep
     for (int64_t i = begin; i < end; i++)
-        cpu_put(job.out, bf16, i, sigmoid(cpu_get(job.a, bf16, i)));
+        cpu_put(job.out, bf16, i, cpu_sigmoid_scalar(cpu_get(job.a, bf16, i)));
 }
 CPU_TYPED_RANGES(sigmoid)
 
@@ -119,24 +117,11 @@ CPU_BODY sigmoid_grad_typed(void *context, int64_t begin, int64_t end, bool bf16
 }
 CPU_TYPED_RANGES(sigmoid_grad)
 
-// Computes tanh(x) as 1 − 2 / (e^2x + 1). For small x this loses digits, so there a polynomial is
-// used, that of tanhf in the Cephes library.
-CPU_SCALAR float tanh_of(float x) {
-    float size = x < 0 ? -x : x, z = x * x;
-    float p = -5.70498872745e-3f;
-    p = p * z + 2.06390887954e-2f;
-    p = p * z - 5.37397155531e-2f;
-    p = p * z + 1.33314422036e-1f;
-    p = p * z - 3.33332819422e-1f;
-    float large = 1 - 2 / (cpu_exp_scalar(2 * size) + 1);
-    return size < 0.625f ? p * z * x + x : x < 0 ? -large : large;
-}
-
 CPU_BODY tanh_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const gated_job job = *(const gated_job *)context;
 #pragma GCC ivdep
     for (int64_t i = begin; i < end; i++)
-        cpu_put(job.out, bf16, i, tanh_of(cpu_get(job.a, bf16, i)));
+        cpu_put(job.out, bf16, i, cpu_tanh_scalar(cpu_get(job.a, bf16, i)));
 }
 CPU_TYPED_RANGES(tanh)
 

@@ -1,0 +1,87 @@
+// Functions of F32 numbers in plain C without branches, which the compiler vectorises in the loops
+// of CPU_RANGES. The errors are in units in the last place (ulp) of the result. The polynomials
+// were fitted for this program; they are minimax in the error of the result.
+#ifndef TRIREME_DEVICE_CPU_FUNCTIONS_H
+#define TRIREME_DEVICE_CPU_FUNCTIONS_H
+
+#include "device/cpu/scalar.h"
+
+#include <math.h>
+
+CPU_SCALAR float cpu_sigmoid_scalar(float x) { return 1 / (1 + cpu_exp_scalar(-x)); }
+
+// Computes tanh(x) as 1 − 2 / (e^2x + 1). For small x this loses digits, so there a polynomial is
+// used, that of tanhf in the Cephes library.
+CPU_SCALAR float cpu_tanh_scalar(float x) {
+    float size = x < 0 ? -x : x, z = x * x;
+    float p = -5.70498872745e-3f;
+    p = p * z + 2.06390887954e-2f;
+    p = p * z - 5.37397155531e-2f;
+    p = p * z + 1.33314422036e-1f;
+    p = p * z - 3.33332819422e-1f;
+    float large = 1 - 2 / (cpu_exp_scalar(2 * size) + 1);
+    return size < 0.625f ? p * z * x + x : x < 0 ? -large : large;
+}
+
+// The natural logarithm, within 2 ulp. x is m · 2^n with m from √½ to √2, and log(m) = f − f²/2 +
+// f³ · p(f) with f = m − 1.
+CPU_SCALAR float cpu_log_scalar(float x) {
+    bool tiny = x < 0x1p-126f; // numbers with leading zeros get a whole mantissa first
+    float scaled = tiny ? x * 0x1p23f : x;
+    uint32_t bits = tri_float_bits(scaled) - 0x3f3504f3; // of √½
+    float n = (float)((int32_t)bits >> 23) - (tiny ? 23.0f : 0.0f);
+    float f = tri_float_from_bits((bits & 0x007fffff) + 0x3f3504f3) - 1;
+    float p = -0.07859545776f;
+    p = p * f + 0.12881622364f;
+    p = p * f - 0.13128767652f;
+    p = p * f + 0.14181196119f;
+    p = p * f - 0.16624553143f;
+    p = p * f + 0.20002286084f;
+    p = p * f - 0.25000810428f;
+    p = p * f + 0.33333316727f;
+    float result = f * f * f * p + n * -2.12194440e-4f;
+    result = n * 0.693359375f + (f + (result - 0.5f * f * f));
+    result = x > 3.4028235e38f ? x : result; // infinity
+    result = x > 0 ? result : x == 0 ? -(float)INFINITY : (float)NAN;
+    return result;
+}
+
+// log(1 + x), within 3 ulp: the error of rounding 1 + x to u is made up for by x / (u − 1).
+CPU_SCALAR float cpu_log1p_scalar(float x) {
+    float u = 1 + x, d = u - 1, logarithm = cpu_log_scalar(u);
+    float made_up = logarithm * (x / d);
+    return d == 0 ? x : u > 3.4028235e38f ? u : made_up;
+}
+
+// e^x − 1, within 4 ulp: as above, by the logarithm of the rounded e^x.
+CPU_SCALAR float cpu_expm1_scalar(float x) {
+    float u = cpu_exp_scalar(x), d = u - 1;
+    float made_up = d * (x / cpu_log_scalar(u));
+    float result = x > 0.5f || x < -1 ? d : made_up;
+    return u == 1 ? x : result;
+}
+
+// The error function, within 2 ulp: an odd polynomial up to 0.92, then 1 − e^−p(|x|).
+CPU_SCALAR float cpu_erf_scalar(float x) {
+    float size = x < 0 ? -x : x, s = x * x;
+    float near = 8.3823883e-5f;
+    near = near * s - 8.1455970e-4f;
+    near = near * s + 5.2012860e-3f;
+    near = near * s - 2.68595001e-2f;
+    near = near * s + 1.128369732e-1f;
+    near = near * s - 3.761263385e-1f;
+    near = near * s + 0.1283791666f; // erf(x) = x + x · this
+    float a = size > 4 ? 4 : size;
+    float far = -1.9494676332e-4f;
+    far = far * a + 3.0336924525e-3f;
+    far = far * a - 2.2189776893e-2f;
+    far = far * a + 0.1038563746f;
+    far = far * a + 0.6372657521f;
+    far = far * a + 1.1276274006f;
+    far = far * a + 2.070084929e-4f;
+    float large = 1 - cpu_exp_scalar(-far);
+    large = size == size ? large : size; // NaN
+    return size < 0.92f ? x + x * near : x < 0 ? -large : large;
+}
+
+#endif

@@ -1,0 +1,94 @@
+// Functions of elements by their expressions, and reductions. include/trireme/functions.h lists
+// them.
+#include "base/quantity.h"
+#include "graph/graph.h"
+#include "ops/ops.h"
+
+#include <trireme/functions.h>
+
+static tri_value map_of(tri_graph *graph, const char *name, const char *expression,
+                        const tri_value *values, int count, const double *parameters) {
+    tri_map_attr attr = {0};
+    for (int i = 0; i < count; i++)
+        if (!tri_graph_check_input(graph, name, NULL, values[i])) return (tri_value){0};
+    if (tri_formula_parse(expression, parameters, &attr.formula) != TRI_OK) {
+        tri_graph_fail(graph, "%s", tri_error_message());
+        return (tri_value){0};
+    }
+    if (count != attr.formula.input_count) {
+        tri_graph_fail(graph, "map \"%s\" has %s, but %d were given", expression,
+                       tri_counted(attr.formula.input_count, "input"), count);
+        return (tri_value){0};
+    }
+    return tri_node_add(graph, &tri_op_map, values, count, &attr, "");
+}
+
+tri_value tri_map_values(tri_graph *graph, const char *expression, const tri_value *values,
+                         int count) {
+    if (count < 1 || count >= TRI_FORMULA_INPUTS) {
+        tri_graph_fail(graph, "map \"%s\": takes 1 to %d values, not %d", expression,
+                       TRI_FORMULA_INPUTS - 1, count);
+        return (tri_value){0};
+    }
+    return map_of(graph, "map", expression, values, count, NULL);
+}
+
+// The 0 behind the parameters is there because a list may not be empty.
+#define COUNT(values) (int)(sizeof(values) / sizeof(tri_value))
+#define X(name, declared, values, parameters, expression, doc)                                     \
+    tri_value tri_##name(tri_graph *graph, TRI_UNPACKED_ declared) {                               \
+        const tri_value given[] = {TRI_UNPACKED_ values};                                          \
+        return map_of(graph, #name, expression, given, COUNT(given),                               \
+                      (const double[]){TRI_UNPACKED_ parameters 0});                               \
+    }
+TRI_FUNCTION_LIST(X)
+#undef X
+
+// Sets the bits of the axes. False: the graph has failed.
+static bool bits_of(tri_graph *graph, const char *name, const tri_shape *shape, const int *axes,
+                    int count, int64_t *bits) {
+    *bits = count == 0 ? ((int64_t)1 << shape->rank) - 1 : 0;
+    for (int i = 0; i < count; i++) {
+        int axis = axes[i] < 0 ? axes[i] + shape->rank : axes[i];
+        if (axis < 0 || axis >= shape->rank || *bits >> axis & 1) {
+            tri_graph_fail(graph, "%s: axis %d is %s of %s", name, axes[i],
+                           axis < 0 || axis >= shape->rank ? "none" : "there twice",
+                           tri_counted(shape->rank, "axis"));
+            return false;
+        }
+        *bits |= (int64_t)1 << axis;
+    }
+    return true;
+}
+
+static tri_value reduce(tri_graph *graph, const char *name, tri_reduction kind, tri_value x,
+                        const int *axes, int count, bool keep) {
+    tri_reduce_attr attr = {.kind = kind};
+    if (!tri_graph_check_input(graph, name, NULL, x)) return x;
+    tri_shape shape = tri_value_shape(graph, x), left = {0};
+    if (!bits_of(graph, name, &shape, axes, count, &attr.axes)) return x;
+    tri_value y = tri_node_add(graph, &tri_op_reduce, &x, 1, &attr, "");
+    for (int i = 0; i < shape.rank; i++)
+        if (!(attr.axes >> i & 1)) left.dims[left.rank++] = shape.dims[i];
+    if (keep || attr.axes == 0) return y;
+    return tri_node_add(graph, &tri_op_reshape, &y, 1, &(tri_reshape_attr){.shape = left}, "");
+}
+
+tri_value tri_sum(tri_graph *graph, tri_value x, const int *axes, int count, bool keep) {
+    return reduce(graph, "sum", TRI_REDUCTION_SUM, x, axes, count, keep);
+}
+
+tri_value tri_mean(tri_graph *graph, tri_value x, const int *axes, int count, bool keep) {
+    tri_value sum = reduce(graph, "mean", TRI_REDUCTION_SUM, x, axes, count, keep);
+    tri_shape from = tri_value_shape(graph, x), to = tri_value_shape(graph, sum);
+    int64_t elements = tri_shape_count(&from), means = tri_shape_count(&to);
+    return tri_mul_scalar(graph, sum, elements > 0 ? (double)means / (double)elements : 0);
+}
+
+tri_value tri_amax(tri_graph *graph, tri_value x, const int *axes, int count, bool keep) {
+    return reduce(graph, "amax", TRI_REDUCTION_MAX, x, axes, count, keep);
+}
+
+tri_value tri_amin(tri_graph *graph, tri_value x, const int *axes, int count, bool keep) {
+    return reduce(graph, "amin", TRI_REDUCTION_MIN, x, axes, count, keep);
+}

@@ -1,0 +1,211 @@
+// Formulas of elementwise arithmetic: steps and their values, how a formula is made step by step
+// and simplified at once, and how it is printed.
+#include "ops/formula.h"
+
+#include <math.h>
+#include <string.h>
+
+#define MAP_POW(a, b) pow(a, b)
+#define MAP_ABS(a) fabs(a)
+#define MAP_FLOOR(a) floor(a)
+#define MAP_CEIL(a) ceil(a)
+#define MAP_ROUND(a) nearbyint(a)
+#define MAP_SQRT(a) sqrt(a)
+#define MAP_EXP(a) exp(a)
+#define MAP_EXPM1(a) expm1(a)
+#define MAP_LOG(a) log(a)
+#define MAP_LOG1P(a) log1p(a)
+#define MAP_SIN(a) sin(a)
+#define MAP_COS(a) cos(a)
+#define MAP_ERF(a) erf(a)
+#define MAP_TANH(a) tanh(a)
+#define MAP_SIGMOID(a) (1 / (1 + exp(-(a))))
+
+static const struct {
+    const char *name;
+    int arity;
+} kinds[] = {
+#define X(name, arity, value) {#name, arity},
+    TRI_STEP_LIST(X)
+#undef X
+};
+
+int tri_step_arity(tri_step_kind kind) { return kinds[kind].arity; }
+const char *tri_step_name(tri_step_kind kind) { return kinds[kind].name; }
+
+#define A a
+#define B b
+#define C c
+double tri_step_value(tri_step_kind kind, double a, double b, double c) {
+    switch (kind) {
+#define X(name, arity, value)                                                                      \
+    case TRI_STEP_##name:                                                                          \
+        return value;
+        TRI_STEP_LIST(X)
+#undef X
+    case TRI_STEP_KIND_COUNT:
+        break;
+    }
+    return NAN;
+}
+#undef A
+#undef B
+#undef C
+
+static void fail(tri_formula_maker *maker, const char *error) {
+    if (!maker->error) maker->error = error;
+}
+
+bool tri_formula_is_constant(const tri_formula *formula, int operand, double *value) {
+    if (operand < TRI_OPERAND_CONSTANT) return false;
+    *value = formula->constants[operand - TRI_OPERAND_CONSTANT];
+    return true;
+}
+
+int tri_formula_constant(tri_formula_maker *maker, double value) {
+    tri_formula *p = maker->formula;
+    for (int i = 0; i < p->constant_count; i++)
+        if (!memcmp(&p->constants[i], &value, sizeof value)) return TRI_OPERAND_CONSTANT + i;
+    if (p->constant_count == TRI_FORMULA_CONSTANTS) {
+        fail(maker, "it has too many different constants");
+        return TRI_OPERAND_CONSTANT;
+    }
+    p->constants[p->constant_count] = value;
+    return TRI_OPERAND_CONSTANT + p->constant_count++;
+}
+
+// Finds what a step is without computing it, such as x for x · 1; -1: nothing simpler. The constant
+// that decides is `value`, operand b if `second` is set, else a; `other` is the other operand.
+static int simpler(tri_step_kind kind, bool second, double value, int other) {
+    bool one = value == 1, zero = value == 0;
+    if (kind == TRI_STEP_add && zero) return other;
+    if (kind == TRI_STEP_mul && one) return other;
+    if (!second) return -1;
+    if (kind == TRI_STEP_sub && zero) return other;
+    if ((kind == TRI_STEP_div || kind == TRI_STEP_pow) && one) return other;
+    return -1;
+}
+
+static int simplify(tri_formula_maker *maker, tri_step_kind kind, int a, int b, int c) {
+    tri_formula *p = maker->formula;
+    int arity = kinds[kind].arity;
+    double va = 0, vb = 0, vc = 0;
+    bool ca = tri_formula_is_constant(p, a, &va);
+    bool cb = arity > 1 && tri_formula_is_constant(p, b, &vb);
+    bool cc = arity > 2 && tri_formula_is_constant(p, c, &vc);
+    if (ca && (cb || arity < 2) && (cc || arity < 3))
+        return tri_formula_constant(maker, tri_step_value(kind, va, vb, vc));
+    if (kind == TRI_STEP_select) return ca ? (va != 0 ? b : c) : b == c ? b : -1;
+    if (arity != 2) return -1;
+    int found = ca ? simpler(kind, false, va, b) : -1;
+    if (found < 0 && cb) found = simpler(kind, true, vb, a);
+    if (found >= 0) return found;
+    if (kind == TRI_STEP_pow && cb && vb == 2)
+        return tri_formula_step_add(maker, TRI_STEP_mul, a, a, 0);
+    if (kind == TRI_STEP_pow && cb && vb == 0.5)
+        return tri_formula_step_add(maker, TRI_STEP_sqrt, a, 0, 0);
+    if (kind == TRI_STEP_pow && cb && vb == -1)
+        return tri_formula_step_add(maker, TRI_STEP_div, tri_formula_constant(maker, 1), a, 0);
+    if (kind == TRI_STEP_mul && ((ca && va == -1) || (cb && vb == -1)))
+        return tri_formula_step_add(maker, TRI_STEP_neg, ca ? b : a, 0, 0);
+    return -1;
+}
+
+int tri_formula_step_add(tri_formula_maker *maker, tri_step_kind kind, int a, int b, int c) {
+    tri_formula *p = maker->formula;
+    if (maker->error) return a;
+    int found = simplify(maker, kind, a, b, c);
+    if (found >= 0) return found;
+    if ((kind == TRI_STEP_add || kind == TRI_STEP_mul) && b < a) {
+        int swap = a;
+        a = b;
+        b = swap;
+    }
+    tri_formula_step step = {.kind = (uint8_t)kind, .a = (uint8_t)a};
+    if (kinds[kind].arity > 1) step.b = (uint8_t)b;
+    if (kinds[kind].arity > 2) step.c = (uint8_t)c;
+    for (int i = 0; i < p->step_count; i++)
+        if (!memcmp(&p->steps[i], &step, sizeof step)) return i;
+    if (p->step_count == maker->most_steps) {
+        fail(maker, "it has too many steps");
+        return a;
+    }
+    p->steps[p->step_count] = step;
+    return p->step_count++;
+}
+
+// Calls `change` with each operand that the formula reads.
+static void each_operand(tri_formula *p, void (*change)(void *context, uint8_t *operand),
+                         void *context) {
+    for (int i = 0; i < p->step_count; i++) {
+        tri_formula_step *s = &p->steps[i];
+        uint8_t *operands[] = {&s->a, &s->b, &s->c};
+        for (int k = 0; k < kinds[s->kind].arity; k++) change(context, operands[k]);
+    }
+    for (int i = 0; i < p->output_count; i++) change(context, &p->outputs[i]);
+}
+
+static void renumber(void *context, uint8_t *operand) {
+    *operand = ((const uint8_t *)context)[*operand];
+}
+
+void tri_formula_sweep(tri_formula *p, int uses[TRI_FORMULA_INPUTS]) {
+    bool needed[UINT8_MAX + 1] = {false};
+    uint8_t number[UINT8_MAX + 1] = {0};
+    for (int i = 0; i < p->output_count; i++) needed[p->outputs[i]] = true;
+    int steps = 0, inputs = 0, constants = 0;
+    for (int i = p->step_count; i-- > 0;) { // a step reads earlier ones only
+        tri_formula_step *s = &p->steps[i];
+        uint8_t operands[] = {s->a, s->b, s->c};
+        for (int k = 0; needed[i] && k < kinds[s->kind].arity; k++) needed[operands[k]] = true;
+    }
+    for (int i = 0; i < p->step_count; i++) {
+        if (!needed[i]) continue;
+        number[i] = (uint8_t)steps;
+        p->steps[steps++] = p->steps[i];
+    }
+    for (int i = 0; i < p->input_count; i++) {
+        if (!needed[TRI_OPERAND_INPUT + i]) continue;
+        number[TRI_OPERAND_INPUT + i] = (uint8_t)(TRI_OPERAND_INPUT + inputs);
+        uses[inputs++] = i;
+    }
+    for (int i = 0; i < p->constant_count; i++) {
+        if (!needed[TRI_OPERAND_CONSTANT + i]) continue;
+        number[TRI_OPERAND_CONSTANT + i] = (uint8_t)(TRI_OPERAND_CONSTANT + constants);
+        p->constants[constants++] = p->constants[i];
+    }
+    memset(&p->steps[steps], 0, sizeof p->steps - (size_t)steps * sizeof *p->steps);
+    for (int i = constants; i < TRI_FORMULA_CONSTANTS; i++) p->constants[i] = 0;
+    p->step_count = (uint8_t)steps;
+    p->input_count = (uint8_t)inputs;
+    p->constant_count = (uint8_t)constants;
+    each_operand(p, renumber, number);
+}
+
+static void print_operand(const tri_formula *p, int operand, FILE *out) {
+    double value;
+    if (tri_formula_is_constant(p, operand, &value))
+        fprintf(out, "%.17g", value);
+    else if (operand >= TRI_OPERAND_INPUT)
+        fprintf(out, "in%d", operand - TRI_OPERAND_INPUT);
+    else
+        fprintf(out, "t%d", operand);
+}
+
+void tri_formula_print(const tri_formula *p, FILE *out) {
+    for (int i = 0; i < p->step_count; i++) {
+        const tri_formula_step *s = &p->steps[i];
+        uint8_t operands[] = {s->a, s->b, s->c};
+        fprintf(out, "t%d=%s(", i, kinds[s->kind].name);
+        for (int k = 0; k < kinds[s->kind].arity; k++) {
+            if (k) fputc(',', out);
+            print_operand(p, operands[k], out);
+        }
+        fputs(") ", out);
+    }
+    fputs("->", out);
+    for (int i = 0; i < p->output_count; i++) {
+        fputc(' ', out);
+        print_operand(p, p->outputs[i], out);
+    }
+}

@@ -1,0 +1,173 @@
+// The derivative of a formula, as a formula: by reverse accumulation. It walks over the steps from
+// the last to the first, and adds to each operand what the step's gradient contributes to it.
+#include "ops/formula.h"
+
+enum { NONE = -1 }; // a gradient that is 0 everywhere: the operand does not matter
+
+typedef struct derivation {
+    const tri_formula *f;
+    tri_formula_maker maker;
+    int gradients[TRI_OPERAND_CONSTANT]; // by operand of f: the operand of its gradient so far
+} derivation;
+
+static int step(derivation *d, tri_step_kind kind, int a, int b) {
+    return tri_formula_step_add(&d->maker, kind, a, b, 0);
+}
+
+static int constant(derivation *d, double value) { return tri_formula_constant(&d->maker, value); }
+
+static int choose(derivation *d, int condition, int yes, int no) {
+    return tri_formula_step_add(&d->maker, TRI_STEP_select, condition, yes, no);
+}
+
+// gradient · factor. If the gradient is 0 on one side of a condition, the product is taken inside
+// the condition, because the factor may be infinite there, and 0 · infinity is NaN: as in x > 0 ? x
+// : exp(x) - 1.
+static int times(derivation *d, int gradient, int factor) {
+    const tri_formula *p = d->maker.formula;
+    double value;
+    if (gradient < TRI_OPERAND_INPUT && gradient < p->step_count &&
+        p->steps[gradient].kind == TRI_STEP_select) {
+        tri_formula_step s = p->steps[gradient];
+        if (tri_formula_is_constant(p, s.c, &value) && value == 0)
+            return choose(d, s.a, times(d, s.b, factor), s.c);
+        if (tri_formula_is_constant(p, s.b, &value) && value == 0)
+            return choose(d, s.a, s.b, times(d, s.c, factor));
+    }
+    return step(d, TRI_STEP_mul, gradient, factor);
+}
+
+static void add_to(derivation *d, int operand, int gradient) {
+    if (operand >= TRI_OPERAND_CONSTANT) return;
+    int *sum = &d->gradients[operand];
+    *sum = *sum == NONE ? gradient : step(d, TRI_STEP_add, *sum, gradient);
+}
+
+// min and max: the gradient goes to the operand that was taken, and half to each if they are equal,
+// as in PyTorch.
+static void add_extreme(derivation *d, const tri_formula_step *s, int g) {
+    int zero = constant(d, 0), half = step(d, TRI_STEP_mul, g, constant(d, 0.5));
+    int same = choose(d, step(d, TRI_STEP_equal, s->a, s->b), half, g);
+    int a_below = step(d, TRI_STEP_less, s->a, s->b), b_below = step(d, TRI_STEP_less, s->b, s->a);
+    bool is_max = s->kind == TRI_STEP_max;
+    add_to(d, s->a, choose(d, is_max ? a_below : b_below, zero, same));
+    add_to(d, s->b, choose(d, is_max ? b_below : a_below, zero, same));
+}
+
+// a^b: b · a^(b - 1) for a, and a^b · log(a) for b, which is 0 where a is 0.
+static void add_power(derivation *d, const tri_formula_step *s, int y, int g) {
+    if (s->a < TRI_OPERAND_CONSTANT) {
+        int less = step(d, TRI_STEP_sub, s->b, constant(d, 1));
+        int slope = step(d, TRI_STEP_mul, s->b, step(d, TRI_STEP_pow, s->a, less));
+        add_to(d, s->a, times(d, g, slope));
+    }
+    if (s->b < TRI_OPERAND_CONSTANT) {
+        int slope = step(d, TRI_STEP_mul, y, step(d, TRI_STEP_log, s->a, 0));
+        int zero = constant(d, 0);
+        add_to(d, s->b, times(d, g, choose(d, step(d, TRI_STEP_equal, s->a, zero), zero, slope)));
+    }
+}
+
+// The factor of the gradient of a function of one operand x with the value y; NONE: the function is
+// constant between its steps.
+static int slope_of(derivation *d, tri_step_kind kind, int x, int y) {
+    int one = constant(d, 1);
+    switch (kind) {
+    case TRI_STEP_abs:
+        return step(d, TRI_STEP_sign, x, 0);
+    case TRI_STEP_sqrt:
+        return step(d, TRI_STEP_div, constant(d, 0.5), y);
+    case TRI_STEP_rsqrt:
+        return step(d, TRI_STEP_mul, constant(d, -0.5),
+                    step(d, TRI_STEP_mul, y, step(d, TRI_STEP_mul, y, y)));
+    case TRI_STEP_exp:
+        return y;
+    case TRI_STEP_expm1:
+        return step(d, TRI_STEP_add, y, one);
+    case TRI_STEP_log:
+        return step(d, TRI_STEP_div, one, x);
+    case TRI_STEP_log1p:
+        return step(d, TRI_STEP_div, one, step(d, TRI_STEP_add, x, one));
+    case TRI_STEP_sin:
+        return step(d, TRI_STEP_cos, x, 0);
+    case TRI_STEP_cos:
+        return step(d, TRI_STEP_neg, step(d, TRI_STEP_sin, x, 0), 0);
+    case TRI_STEP_erf: // 2 / sqrt(pi) · exp(-x²)
+        return step(
+            d, TRI_STEP_mul, constant(d, 1.12837916709551257390),
+            step(d, TRI_STEP_exp, step(d, TRI_STEP_neg, step(d, TRI_STEP_mul, x, x), 0), 0));
+    case TRI_STEP_tanh:
+        return step(d, TRI_STEP_sub, one, step(d, TRI_STEP_mul, y, y));
+    case TRI_STEP_sigmoid:
+        return step(d, TRI_STEP_mul, y, step(d, TRI_STEP_sub, one, y));
+    default:
+        return NONE;
+    }
+}
+
+static void derive_step(derivation *d, int y) {
+    const tri_formula_step *s = &d->f->steps[y];
+    int g = d->gradients[y], zero = constant(d, 0), slope;
+    if (g == NONE) return;
+    switch ((tri_step_kind)s->kind) {
+    case TRI_STEP_add:
+        add_to(d, s->a, g);
+        add_to(d, s->b, g);
+        break;
+    case TRI_STEP_sub:
+        add_to(d, s->a, g);
+        add_to(d, s->b, times(d, g, constant(d, -1)));
+        break;
+    case TRI_STEP_mul:
+        add_to(d, s->a, times(d, g, s->b));
+        add_to(d, s->b, times(d, g, s->a));
+        break;
+    case TRI_STEP_div: {
+        int part = times(d, g, step(d, TRI_STEP_div, constant(d, 1), s->b));
+        add_to(d, s->a, part);
+        if (s->b < TRI_OPERAND_CONSTANT)
+            add_to(d, s->b, times(d, part, step(d, TRI_STEP_neg, y, 0)));
+        break;
+    }
+    case TRI_STEP_min:
+    case TRI_STEP_max:
+        add_extreme(d, s, g);
+        break;
+    case TRI_STEP_pow:
+        add_power(d, s, y, g);
+        break;
+    case TRI_STEP_neg:
+        add_to(d, s->a, times(d, g, constant(d, -1)));
+        break;
+    case TRI_STEP_select:
+        add_to(d, s->b, choose(d, s->a, g, zero));
+        add_to(d, s->c, choose(d, s->a, zero, g));
+        break;
+    default:
+        slope = slope_of(d, (tri_step_kind)s->kind, s->a, y);
+        if (slope != NONE) add_to(d, s->a, times(d, g, slope));
+    }
+}
+
+tri_status tri_formula_derive(const tri_formula *f, const bool *has_gradient, const bool *wanted,
+                              tri_formula *out, int uses[TRI_FORMULA_INPUTS], bool *differs) {
+    derivation d = {.f = f, .maker = {.formula = out, .most_steps = TRI_FORMULA_STEPS}};
+    *out = *f; // the derivative begins with the steps of f itself
+    out->output_count = 0;
+    for (int i = 0; i < TRI_OPERAND_CONSTANT; i++) d.gradients[i] = NONE;
+    for (int k = 0; k < f->output_count; k++) {
+        if (!has_gradient[k]) continue;
+        if (out->input_count == TRI_FORMULA_INPUTS)
+            return TRI_FAIL(TRI_BAD_INPUT, "map: its derivative has too many inputs");
+        add_to(&d, f->outputs[k], TRI_OPERAND_INPUT + out->input_count++);
+    }
+    for (int y = f->step_count; y-- > 0;) derive_step(&d, y);
+    for (int k = 0; k < f->input_count; k++) {
+        int gradient = d.gradients[TRI_OPERAND_INPUT + k];
+        differs[k] = wanted[k] && gradient != NONE;
+        if (differs[k]) out->outputs[out->output_count++] = (uint8_t)gradient;
+    }
+    if (d.maker.error) return TRI_FAIL(TRI_BAD_INPUT, "map: of the derivative: %s", d.maker.error);
+    tri_formula_sweep(out, uses);
+    return TRI_OK;
+}

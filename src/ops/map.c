@@ -1,0 +1,131 @@
+// Defines the op map, which computes a formula on each element of its inputs: its shape rule,
+// gradient rule and cost. The gradient is a map again, by the derivative of the formula, followed
+// by a sum over the axes along which an input was repeated.
+#include "ops/rules.h"
+
+static tri_status broadcast(const tri_shape *x, tri_shape *out) {
+    char a[160], b[160];
+    tri_shape joined = *out;
+    if (x->rank > out->rank) {
+        joined.rank = x->rank;
+        for (int i = 0; i < joined.rank; i++) {
+            int old = i - (x->rank - out->rank);
+            joined.dims[i] = old < 0 ? 1 : out->dims[old];
+        }
+    }
+    for (int i = 0; i < x->rank; i++) {
+        int64_t size = x->dims[i], *to = &joined.dims[joined.rank - x->rank + i];
+        if (*to == 1) *to = size;
+        if (size != *to && size != 1)
+            return TRI_FAIL(TRI_BAD_INPUT, "map: %s and %s do not fit together",
+                            tri_shape_text(out, a, sizeof a), tri_shape_text(x, b, sizeof b));
+    }
+    *out = joined;
+    return TRI_OK;
+}
+
+static tri_status map_shape(const void *attr, tri_op_signature *s) {
+    const tri_map_attr *a = attr;
+    char want[160], got[160];
+    tri_shape shape = a->expands ? a->shape : s->in[0];
+    int inputs = 0;
+    while (inputs < s->input_count && s->present[inputs]) inputs++;
+    if (a->formula.input_count != inputs)
+        return TRI_FAIL(TRI_BAD_INPUT, "map: the formula has %d inputs, but there are %d",
+                        a->formula.input_count, inputs);
+    TRI_TRY(ops_want_one_type("map", s, 0, inputs));
+    for (int i = 0; i < inputs; i++) TRI_TRY(broadcast(&s->in[i], &shape));
+    if (a->expands && !tri_shape_equal(&shape, &a->shape))
+        return TRI_FAIL(TRI_BAD_INPUT, "map: the inputs need the shape %s, not %s",
+                        tri_shape_text(&shape, got, sizeof got),
+                        tri_shape_text(&a->shape, want, sizeof want));
+    for (int k = 0; k < s->output_count; k++) { // outputs that the formula does not have are empty
+        s->out[k] = k < a->formula.output_count ? shape : tri_shape_of(0);
+        s->out_type[k] = s->in_type[0];
+    }
+    return TRI_OK;
+}
+
+tri_value ops_sum_to(tri_graph *graph, const tri_node *node, tri_value x, tri_shape shape) {
+    tri_shape from = tri_value_shape(graph, x);
+    tri_value none = {0};
+    tri_reduce_attr sum = {.kind = TRI_REDUCTION_SUM};
+    int extra = from.rank - shape.rank;
+    for (int i = 0; i < from.rank; i++)
+        if (i < extra || (shape.dims[i - extra] == 1 && from.dims[i] != 1)) sum.axes |= 1 << i;
+    if (sum.axes) x = ops_node(graph, node, &tri_op_reduce, &sum, x, none, none, none);
+    if (extra == 0) return x;
+    tri_reshape_attr reshape = {.shape = shape};
+    return ops_node(graph, node, &tri_op_reshape, &reshape, x, none, none, none);
+}
+
+static void map_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
+                         const bool *wanted, tri_value *in_grads) {
+    const tri_map_attr *a = node->attr;
+    bool has_gradient[TRI_FORMULA_OUTPUTS];
+    tri_value given[TRI_FORMULA_INPUTS], in[TRI_FORMULA_INPUTS];
+    int inputs = a->formula.input_count, count = inputs;
+    for (int k = 0; k < inputs; k++) given[k] = node->inputs[k];
+    for (int k = 0; k < a->formula.output_count; k++) {
+        has_gradient[k] = tri_value_is(out_grads[k]);
+        if (has_gradient[k] && count < TRI_FORMULA_INPUTS) given[count++] = out_grads[k];
+    }
+    // One node has few outputs, so each takes as many inputs as it has outputs.
+    for (int first = 0; first < inputs; first += TRI_FORMULA_OUTPUTS) {
+        tri_map_attr derived = {.expands = true, .shape = tri_value_shape(graph, node->outputs[0])};
+        bool now[TRI_FORMULA_INPUTS] = {false}, differs[TRI_FORMULA_INPUTS];
+        int uses[TRI_FORMULA_INPUTS], output = 0;
+        for (int k = first; k < inputs && k < first + TRI_FORMULA_OUTPUTS; k++) now[k] = wanted[k];
+        tri_status status =
+            tri_formula_derive(&a->formula, has_gradient, now, &derived.formula, uses, differs);
+        if (status != TRI_OK) tri_graph_fail(graph, "%s: %s", node->name, tri_error_message());
+        if (status != TRI_OK || derived.formula.output_count == 0) continue;
+        for (int i = 0; i < derived.formula.input_count; i++)
+            in[i] = ops_recompute(graph, node, given[uses[i]]);
+        tri_value made =
+            tri_node_add(graph, &tri_op_map, in, derived.formula.input_count, &derived, node->name);
+        for (int k = first; k < inputs; k++) {
+            if (k >= first + TRI_FORMULA_OUTPUTS || !differs[k]) continue;
+            tri_value whole = output ? tri_node_output(graph, made, output) : made;
+            in_grads[k] = ops_sum_to(graph, node, whole, tri_value_shape(graph, node->inputs[k]));
+            output++;
+        }
+    }
+}
+
+// Computes the cost: a step is one operation, and a function, such as exp, ten.
+static tri_cost map_cost(const void *attr, const tri_op_signature *s) {
+    const tri_map_attr *a = attr;
+    double flops = 0;
+    for (int i = 0; i < a->formula.step_count; i++) {
+        tri_step_kind kind = (tri_step_kind)a->formula.steps[i].kind;
+        bool is_function = kind == TRI_STEP_pow || (kind >= TRI_STEP_exp && kind < TRI_STEP_less);
+        flops += is_function ? 10 : 1;
+    }
+    return (tri_cost){.flops = flops * (double)tri_shape_count(&s->out[0])};
+}
+
+static void print_formula(const void *at, FILE *out) { tri_formula_print(at, out); }
+
+static const tri_attr_field map_fields[] = {
+    {.name = "formula",
+     .kind = TRI_ATTR_PRINTED,
+     .offset = offsetof(tri_map_attr, formula),
+     .print = print_formula},
+    {0},
+};
+
+const tri_op tri_op_map = {
+    .name = "map",
+    .doc = "a, ... -> y, ...: a formula on each element of the inputs, which are broadcast to one "
+           "shape",
+    .input_count = TRI_FORMULA_INPUTS,
+    .optional_inputs = TRI_FORMULA_INPUTS - 1,
+    .output_count = TRI_FORMULA_OUTPUTS,
+    .in_place = 1,
+    .attr_bytes = sizeof(tri_map_attr),
+    .attr_fields = map_fields,
+    .shape = map_shape,
+    .gradient = map_gradient,
+    .cost = map_cost,
+};

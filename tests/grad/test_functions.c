@@ -1,0 +1,254 @@
+// Compares every row of TRI_FUNCTION_LIST with PyTorch, value and gradients (function_tables.h),
+// and its gradients with finite differences; and checks expressions, broadcasting and reductions.
+#include "grad/function_tables.h"
+#include "support/gradient_check.h"
+
+#include <trireme/functions.h>
+
+enum { MOST_INPUTS = 3, POINTS = sizeof torch_points / sizeof *torch_points };
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+// The rows of the list, with the texts of their values and parameters.
+static const struct row {
+    const char *name, *values, *parameters, *expression;
+} rows[] = {
+#define X(name, declared, values, parameters, expression, doc)                                     \
+    {#name, #values, #parameters, expression},
+    TRI_FUNCTION_LIST(X)
+#undef X
+};
+
+static int commas(const char *text) {
+    int count = 0;
+    for (; *text; text++) count += *text == ',';
+    return count;
+}
+
+static const torch_function *torch_of(const char *name) {
+    for (size_t i = 0; i < COUNT(torch_functions); i++)
+        if (!strcmp(torch_functions[i].name, name)) return &torch_functions[i];
+    fail_msg("function_tables.h has no row for %s", name);
+    return NULL;
+}
+
+static tri_value add_map(tri_graph *g, const char *expression, const double *parameters,
+                         const tri_value *in) {
+    tri_map_attr attr = {0};
+    if (tri_formula_parse(expression, parameters, &attr.formula) != TRI_OK)
+        fail_msg("%s", tri_error_message());
+    return tri_node_add(g, &tri_op_map, in, attr.formula.input_count, &attr, "");
+}
+
+static void fill_wave(op_session *session, tri_value value, double k, double factor,
+                      double offset) {
+    for (int64_t i = 0; i < op_count(session, value); i++)
+        op_set(session, value, i,
+               sin(0.9 * (double)i + 0.013 * (double)(i * i) + k) * factor + offset);
+}
+
+static void near(const char *name, double got, double want) {
+    bool same = isnan(want) ? isnan(got) : fabs(got - want) <= 1e-10 * (1 + fabs(want));
+    if (!same) fail_msg("%s: got %.17g, PyTorch has %.17g", name, got, want);
+}
+
+static void near_projection(const char *name, op_session *session, tri_value value,
+                            const double want[2]) {
+    double cosine = 0, squares = 0;
+    for (int64_t i = 0; tri_value_is(value) && i < op_count(session, value); i++) {
+        double v = op_get(session, value, i);
+        cosine += v * cos(1.7 * (double)i + 0.3);
+        squares += v * v;
+    }
+    near(name, cosine, want[0]);
+    near(name, squares, want[1]);
+}
+
+// Adds the gradients of all inputs of the node that made y, from dy.
+static void add_gradients(tri_graph *g, tri_value y, tri_value dy, tri_value *gradients) {
+    const tri_node *node = tri_value_node(g, y);
+    tri_value out_grads[TRI_MAX_OUTPUTS] = {dy};
+    bool wanted[TRI_MAX_INPUTS];
+    for (int i = 0; i < TRI_MAX_INPUTS; i++) wanted[i] = true;
+    tri_node copy = *node; // the graph's nodes may move while nodes are added
+    node->op->gradient(g, &copy, out_grads, wanted, gradients);
+}
+
+static void compare_function(const struct row *row, const tri_device_backend *backend) {
+    static const int64_t sizes[MOST_INPUTS][2] = {{3, 4}, {4, 0}, {3, 1}};
+    const torch_function *torch = torch_of(row->name);
+    int inputs = commas(row->values) + 1;
+    tri_graph *g = op_graph_open(TRI_F64);
+    tri_value in[MOST_INPUTS], gradients[TRI_MAX_INPUTS] = {{0}};
+    for (int k = 0; k < inputs; k++) {
+        tri_shape shape = tri_shape_of(sizes[k][0], sizes[k][1]);
+        if (sizes[k][1] == 0) shape.rank = 1;
+        in[k] = tri_input(g, tri_name(g, "in%d", k), TRI_F64, shape);
+    }
+    tri_value y = add_map(g, row->expression, torch->parameters, in);
+    tri_value dy = tri_input(g, "dy", TRI_F64, tri_value_shape(g, y));
+    add_gradients(g, y, dy, gradients);
+    tri_device *device = op_device_open(backend, 1);
+    op_session *session = op_session_open(g, device, false);
+    for (int k = 0; k < inputs; k++) fill_wave(session, in[k], k + 1, torch->factor, torch->offset);
+    fill_wave(session, dy, 9, 1, 0);
+    op_run_ok(session);
+    near_projection(row->name, session, y, torch->y);
+    for (int k = 0; k < inputs; k++)
+        near_projection(row->name, session, gradients[k], torch->dx[k]);
+    op_session_close(session);
+    device->backend->close(device);
+    op_graph_close(g);
+}
+
+static void compare_points(const struct row *row) {
+    const torch_function *torch = torch_of(row->name);
+    if (!torch->has_points) return;
+    tri_graph *g = op_graph_open(TRI_F64);
+    tri_value gradients[TRI_MAX_INPUTS] = {{0}},
+              x = tri_input(g, "x", TRI_F64, tri_shape_of(POINTS));
+    tri_value y = add_map(g, row->expression, torch->parameters, &x);
+    tri_value dy = tri_input(g, "dy", TRI_F64, tri_shape_of(POINTS));
+    add_gradients(g, y, dy, gradients);
+    tri_device *device = op_device_open(&tri_device_ref, 1);
+    op_session *session = op_session_open(g, device, false);
+    for (int i = 0; i < POINTS; i++) op_set(session, x, i, torch_points[i]);
+    for (int i = 0; i < POINTS; i++) op_set(session, dy, i, 1);
+    op_run_ok(session);
+    for (int i = 0; i < POINTS; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s at %g", row->name, torch_points[i]);
+        // Functions of NaN are NaN here, except comparisons. PyTorch's softshrink is 0, and it has
+        // no one rule for slopes.
+        bool is_nan = isnan(torch_points[i]) && isnan(op_get(session, y, i));
+        if (!is_nan) near(name, op_get(session, y, i), torch->at_points[i]);
+        if (isnan(torch_points[i])) continue;
+        if (tri_value_is(gradients[0]))
+            near(name, op_get(session, gradients[0], i), torch->slopes[i]);
+        else
+            assert_true(torch->slopes[i] == 0);
+    }
+    op_session_close(session);
+    device->backend->close(device);
+    op_graph_close(g);
+}
+
+static void test_functions(void **state) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        compare_function(&rows[i], &tri_device_ref);
+        compare_points(&rows[i]);
+    }
+}
+
+// Finite differences where the functions are smooth: at random numbers from 1.1 to 1.9.
+static void test_differences(void **state) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        static const char *const names[MOST_INPUTS] = {"a", "b", "c"};
+        tri_shape shapes[MOST_INPUTS] = {tri_shape_of(2, 1, 3), tri_shape_of(4, 1),
+                                         tri_shape_of(1)};
+        const torch_function *torch = torch_of(rows[i].name);
+        tri_value in[MOST_INPUTS];
+        double slopes = 0;
+        subject s = begin();
+        for (int k = 0; k <= commas(rows[i].values); k++) {
+            slopes += torch->dx[k][1];
+            bool is_constant = torch->dx[k][1] == 0; // such as the condition of `where`
+            in[k] = is_constant ? tri_input(s.graph, names[k], TRI_F64, shapes[k])
+                                : trained(&s, names[k], shapes[k]);
+        }
+        if (slopes == 0) {
+            op_graph_close(s.graph);
+            continue;
+        }
+        tri_value y = add_map(s.graph, rows[i].expression, torch->parameters, in);
+        check_in(&s, distance(&s, y), 1.1, 1.9);
+    }
+}
+
+static tri_value sum_of(tri_graph *g, tri_reduction kind, int64_t axes, tri_value x) {
+    return tri_node_add(g, &tri_op_reduce, &x, 1, &(tri_reduce_attr){.kind = kind, .axes = axes},
+                        "");
+}
+
+static void test_reductions(void **state) {
+    for (int kind = TRI_REDUCTION_SUM; kind <= TRI_REDUCTION_MIN; kind++)
+        for (int64_t axes = 0; axes < 8; axes++) {
+            subject s = begin();
+            tri_value x = trained(&s, "x", tri_shape_of(3, 1, 4));
+            check(&s, distance(&s, sum_of(s.graph, (tri_reduction)kind, axes, x)));
+        }
+    subject s = begin(); // a mean without its axis, a variance, and extremes that are equal
+    tri_value x = trained(&s, "x", tri_shape_of(2, 5));
+    tri_value mean = tri_mean(s.graph, x, (int[]){-1}, 1, true);
+    tri_value square = tri_map(s.graph, "x, mean -> (x - mean) ^ 2", x, mean);
+    check(&s, distance(&s, tri_mean(s.graph, square, (int[]){1}, 1, false)));
+}
+
+static double value_at(const tri_formula *f, double first, double second) {
+    double values[UINT8_MAX + 1] = {0};
+    values[TRI_OPERAND_INPUT] = first;
+    values[TRI_OPERAND_INPUT + 1] = second;
+    memcpy(&values[TRI_OPERAND_CONSTANT], f->constants, sizeof f->constants);
+    for (int i = 0; i < f->step_count; i++) {
+        const tri_formula_step *t = &f->steps[i];
+        values[i] =
+            tri_step_value((tri_step_kind)t->kind, values[t->a], values[t->b], values[t->c]);
+    }
+    return values[f->outputs[0]];
+}
+
+// Each expression and the value that it has at x = 3, y = -2; or words of the message with which it
+// is refused.
+static void test_expressions(void **state) {
+    static const struct {
+        const char *text;
+        double value;
+        const char *refused;
+    } cases[] = {
+        {"x, y -> x + y * 2", -1, NULL},
+        {"x, y -> -x ^ 2 + y", -11, NULL},
+        {"x, y -> 2 ^ -y ^ 1 * x", 12, NULL},
+        {"x, y -> (x - y) / 5 * 2e1", 20, NULL},
+        {"x, y -> x > y ? y < x ? 7 : 8 : 9", 7, NULL},
+        {"x, y -> x >= 3 && y != 2 || 0", 1, NULL},
+        {"x, y -> !(x <= y) + min(x, y) + max(x, y)", 2, NULL},
+        {"x, y, k = -0.5 -> k * x * y", 3, NULL},
+        {"x, y -> pi * (x == y) + floor(x / y) - sign(y)", -1, NULL},
+        {"x, y -> 1 - 1 * x + y", -4, NULL},
+        {"", 0, "missing"},
+        {"x * y", 0, "name several inputs first"},
+        {"x, y -> x", 0, "not used"},
+        {"x, x -> x", 0, "twice"},
+        {"-> 1", 0, "a name is missing"},
+        {"x -> foo(x)", 0, "no such function"},
+        {"x -> exp(x, x)", 0, "another number"},
+        {"x -> (x", 0, ") is missing"},
+        {"x -> x ? 1", 0, ": is missing"},
+        {"x -> x 2", 0, "end here"},
+        {"x -> 1..2 * x", 0, "no number"},
+        {"3", 0, "no input"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        tri_formula f;
+        tri_status status = tri_formula_parse(cases[i].text, NULL, &f);
+        if (cases[i].refused) {
+            assert_int_equal(status, TRI_BAD_INPUT);
+            if (!strstr(tri_error_message(), cases[i].refused))
+                fail_msg("\"%s\": %s", cases[i].text, tri_error_message());
+            continue;
+        }
+        assert_int_equal(status, TRI_OK);
+        double got = value_at(&f, 3, -2);
+        if (fabs(got - cases[i].value) > 1e-12)
+            fail_msg("\"%s\" is %g, not %g", cases[i].text, got, cases[i].value);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_functions),
+        cmocka_unit_test(test_differences),
+        cmocka_unit_test(test_reductions),
+        cmocka_unit_test(test_expressions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

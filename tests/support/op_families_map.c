@@ -1,0 +1,65 @@
+// Builds random graphs of the general ops: functions of elements, with inputs that are broadcast,
+// and their gradients; and reductions.
+#include "support/op_families.h"
+
+#include <trireme/functions.h>
+
+// The rows of the list, and expressions with a gradient in many steps or several outputs.
+static const struct {
+    const char *expression;
+    double low, high; // where the inputs lie
+} expressions[] = {
+#define X(name, declared, values, parameters, expression, doc) {expression, 0.3, 3},
+    TRI_FUNCTION_LIST(X)
+#undef X
+        {"x * sigmoid(1.702 * x)", -6, 6},
+    {"a, b, c, d, e -> a * b + sin(c) * d / (1 + e * e) - tanh(a * d)", -2, 2},
+    {"a, b, c, d, e, f, g -> a + b * c - d * (e + f * g)", -1, 1},
+    {"gate, up -> gate / (1 + exp(-gate)) * up", -6, 6},
+    {"x -> x > 1 ? log(x) : expm1(x) * 2 - abs(x)", -5, 5},
+    {"x, y -> x >= y && x != 0 || y < -1 ? erf(x) : cos(y)", -3, 3},
+};
+
+// Draws a shape that fits `shape`: the same, or with axes of size 1, or without the first axes.
+static tri_shape fitting(op_case *c, const tri_shape *shape) {
+    tri_shape fit = {0};
+    if (op_chance(c, 40)) return *shape;
+    for (int i = (int)op_draw(c, 0, shape->rank - 1); i < shape->rank; i++)
+        fit.dims[fit.rank++] = op_chance(c, 40) ? 1 : shape->dims[i];
+    return fit;
+}
+
+static tri_shape draw_shape(op_case *c) {
+    tri_shape shape = {.rank = (int)op_draw(c, 1, 5)};
+    for (int i = 0; i < shape.rank; i++) shape.dims[i] = op_draw(c, 1, shape.rank > 3 ? 5 : 9);
+    if (op_chance(c, 20)) shape.dims[shape.rank - 1] = op_draw(c, 250, 600);
+    return shape;
+}
+
+void op_build_map(op_case *c) {
+    size_t row = (size_t)op_draw(c, 0, sizeof expressions / sizeof *expressions - 1);
+    tri_map_attr attr = {0};
+    tri_shape shape = draw_shape(c);
+    tri_value in[TRI_MAX_INPUTS], out_grads[TRI_MAX_OUTPUTS] = {{0}};
+    tri_value in_grads[TRI_MAX_INPUTS] = {{0}};
+    bool wanted[TRI_MAX_INPUTS];
+    TRI_ASSERT(tri_formula_parse(expressions[row].expression, NULL, &attr.formula) == TRI_OK);
+    attr.expands = op_chance(c, 30);
+    attr.shape = shape;
+    for (int k = 0; k < attr.formula.input_count; k++)
+        in[k] = op_numbers(c, fitting(c, &shape), expressions[row].low, expressions[row].high);
+    for (int k = 0; k < TRI_MAX_INPUTS; k++) wanted[k] = op_chance(c, 80);
+    tri_value y = tri_node_add(c->graph, &tri_op_map, in, attr.formula.input_count, &attr, "");
+    out_grads[0] = op_numbers(c, tri_value_shape(c->graph, y), -1, 1);
+    tri_node node = *tri_value_node(c->graph, y);
+    node.op->gradient(c->graph, &node, out_grads, wanted, in_grads);
+}
+
+void op_build_reduce(op_case *c) {
+    tri_shape shape = draw_shape(c);
+    tri_reduce_attr attr = {.kind = op_draw(c, TRI_REDUCTION_SUM, TRI_REDUCTION_MIN),
+                            .axes = op_draw(c, 0, (1 << shape.rank) - 1)};
+    if (op_chance(c, 20)) shape.dims[0] = op_draw(c, 30, 300);
+    tri_value x = op_numbers(c, shape, -1, 1);
+    tri_node_add(c->graph, &tri_op_reduce, &x, 1, &attr, "");
+}
