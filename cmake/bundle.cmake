@@ -29,6 +29,7 @@ if(BUILDS_TESTS)
   pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
   add_library(bundled_support OBJECT EXCLUDE_FROM_ALL tests/support/op_compare.c
     tests/support/op_families.c tests/support/op_families_conv.c
+    tests/support/op_families_map.c
     tests/support/op_families_training.c tests/support/op_session.c)
   set(programs bundled_support)
   set(BUNDLED_FIRST -Wl,--as-needed $<TARGET_FILE:trireme_static> PkgConfig::CMOCKA)
