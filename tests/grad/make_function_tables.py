@@ -16,8 +16,8 @@ POINTS = [-6, -3, -1, -0.5, -0.0, 0, 0.5, 1, 3, 6, 20.5, math.nan]
 SHAPES = [(3, 4), (4,), (3, 1)]
 ANY, POSITIVE = (0.1, 4), (1.5, 1.25)  # offset and factor of the waves
 
-# name: (function, parameters, range of the inputs). PyTorch's own gradient of hardsigmoid has 1/6 in
-# single precision only.
+# name: (function, parameters, range of the inputs). PyTorch's own gradient of hardsigmoid has 1/6
+# in single precision only.
 FUNCTIONS = {
     "sub": (torch.sub, (), ANY), "mul": (torch.mul, (), ANY), "div": (torch.div, (), POSITIVE),
     "maximum": (torch.maximum, (), ANY), "minimum": (torch.minimum, (), ANY),

@@ -458,6 +458,7 @@ def references(tree):
     for path, text in tree.items():
         if is_c(path):
             known.update(re.findall(r"\b(?:tri|TRI)_\w+", text))
+            known.update("tri_" + name for name in re.findall(r"\bX\((\w+), \(tri_value", text))
     # X-macros make names that no source spells: tri_op_relu, TRI_ORDER_1f1b.
     made = ("tri_op_", "tri_order_", "TRI_ORDER_", "TRI_ACTION_", "TRI_BUCKET_", "TRI_STRATEGY_")
     for path, text in tree.items():
