@@ -146,8 +146,8 @@ static void tell(const job *j, int done, int64_t *told_ns) {
     int64_t now = tri_os.monotonic_ns();
     if (now - *told_ns < (int64_t)TELL_MS * 1000000) return;
     *told_ns = now;
-    tri_log(TRI_LOG_INFO, "listing the samples of %s and others: %d of %d archives", j->paths[0],
-            done, j->count);
+    tri_log_line(TRI_LOG_INFO, "listing the samples of %s and others: %d of %d archives",
+                 j->paths[0], done, j->count);
 }
 
 // Lists as many archives at a time as there are threads, and writes their records in order.
@@ -236,7 +236,7 @@ static tri_status find(void *context, bool *found) {
     tri_status status = open_index(j, fd);
     *found = status == TRI_OK;
     if (status != TRI_OK)
-        tri_log(TRI_LOG_DEBUG, "%s: the index is made again", tri_error_message());
+        tri_log_line(TRI_LOG_DEBUG, "%s: the index is made again", tri_error_message());
     return status == TRI_NO_MEMORY ? status : TRI_OK;
 }
 
@@ -276,7 +276,8 @@ tri_status web_index_open(tri_arena *arena, const char *cache, const char *const
                    &j.place);
     tri_status status = tri_cache_once(&j.place, &(tri_cache_maker){find, make, &j});
     if (status == TRI_OK || j.is_bad || status == TRI_NO_MEMORY) return status;
-    tri_log(TRI_LOG_INFO, "%s: the index of archives is not kept, so that each start lists them",
-            tri_error_message());
+    tri_log_line(TRI_LOG_INFO,
+                 "%s: the index of archives is not kept, so that each start lists them",
+                 tri_error_message());
     return hold_in_memory(&j);
 }
