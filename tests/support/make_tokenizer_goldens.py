@@ -4,11 +4,12 @@ and Google's libraries make of them. unit/test_tokenizer compares ours with them
 
 usage: tests/support/make_tokenizer_goldens.py TEXT
        tests/support/make_tokenizer_goldens.py --expected
-       tests/support/make_tokenizer_goldens.py --compare PROGRAM TOKENIZER COUNT SEED
+       tests/support/make_tokenizer_goldens.py --compare PROGRAM COUNT SEED TOKENIZER …
 
 TEXT is a file of English, such as Tiny Shakespeare. With --expected, the tokenizers stay, and only
 what the libraries make of the lines is written. With --compare, encodes COUNT other random
-lines with the program and with the library, and prints how many differ.
+lines with the program and with the libraries, a chunk after another, and prints for each tokenizer
+how many lines differ, and how many of the texts that the tokens are decoded to.
 (needs the packages tokenizers and sentencepiece)
 """
 import json
@@ -39,8 +40,13 @@ SPECIAL = ["<s>", "</s>", "<unk>", "<|endoftext|>", "<mask>", "foo", "<r>", "The
 # Behind a symbol that the user has defined, two ways to make tokens of this have sums that only
 # rounding distinguishes.
 TIE = b"king " + b"l" * 27
+# Characters that Unicode has added or moved since its version 8, which the libraries know or not.
+MOVED = ("a\u1c89b \U00010d40\U0001ccf1 \U000105c0x \U000113bba \u061da \u07fda \u0890a \u1734a "
+         "\u166da \U000111c9a \U00011938 \u32ffa \U0001fbf3 \uab69 "
+         "a\u00b2b a\U000105c0 1\U00010d40 \ua7dc\u0897a \u08d4a")
 # A line whose sum of scores is so large that floats would round it too much: how it ends.
 LONG = (b"xq ", 40000, b"Heaven")
+CHUNK = 20000  # lines that are compared at once
 WORDS = "the king and queen of all thy hath 'tis o'er speak, Before we proceed any further".split()
 
 
@@ -87,6 +93,19 @@ def byte_level(corpus, splitter, normalizer=None, special=(), **options):
     return made
 
 
+def newer():
+    """Merges of letters and numbers with the first byte of others behind them, which Unicode has
+    added: they show whether these belong to the same words."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {text: i for i, text in enumerate([*alphabet, "a\u00f0", "1\u00f0"])}
+    made = Tokenizer(models.BPE(vocab=vocabulary, merges=[("a", "\u00f0"), ("1", "\u00f0")]))
+    made.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(LLAMA3), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    made.decoder = decoders.ByteLevel()
+    return made
+
+
 def llama2(corpus):
     made = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
     made.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -121,6 +140,7 @@ def hugging_face(corpus):
                      AddedToken(" ab", normalized=True, lstrip=True, rstrip=True)])
     yield "added", made
     yield "llama2", llama2(corpus)
+    yield "newer", newer()
     made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     made.normalizer, made.decoder = normalizers.BertNormalizer(), decoders.WordPiece()
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -192,7 +212,7 @@ def write(text):
 
 def write_expected():
     rng = random.Random(2)
-    lines = [line(rng) for _ in range(80)] + [TIE]
+    lines = [line(rng) for _ in range(80)] + [TIE, MOVED.encode()]
     part, count, end = LONG
     expected = {"lines": [data.hex() for data in lines],
                 "long": {"part": part.decode(), "count": count, "end": end.decode()}}
@@ -209,27 +229,42 @@ def write_expected():
         json.dump(expected, out, separators=(",", ":"))
 
 
-def compare(program, path, count, seed):
-    rng = random.Random(seed)
-    lines = [line(rng) for _ in range(count)]
-    encode, decode = library(path)
+def differences(program, path, encode, decode, lines):
+    """The lines that the program encodes in another way, and those that it decodes in another."""
     theirs = [encode(data) for data in lines]
     command = [program, "data", "tokenize", "--tokenizer", path]
     made = subprocess.run(command, input=b"".join(data + b"\n" for data in lines),
                           stdout=subprocess.PIPE, check=True).stdout.split(b"\n")[:-1]
-    ours = [json.loads(one) for one in made]
     texts = subprocess.run(command + ["--decode", "--json"], stdout=subprocess.PIPE, check=True,
                            input=b"".join(json.dumps(ids).encode() + b"\n" for ids in theirs))
-    ours_decoded = [json.loads(one) for one in texts.stdout.split(b"\n")[:-1]]
-    differ = [data for data, a, b in zip(lines, ours, theirs, strict=True) if a != b]
-    decoded = sum(a != decode(ids) for a, ids in zip(ours_decoded, theirs, strict=True))
-    print(f"{path}: of {count} lines {len(differ)} differ, of their texts {decoded}", differ[:2])
-    return bool(differ or decoded)
+    ours = zip(lines, theirs, made, texts.stdout.split(b"\n")[:-1], strict=True)
+    encoded, decoded = [], []
+    for data, ids, our_ids, our_text in ours:
+        if json.loads(our_ids) != ids:
+            encoded.append(data)
+        if json.loads(our_text) != decode(ids):
+            decoded.append(data)
+    return encoded, decoded
+
+
+def compare(program, count, seed, paths):
+    rng = random.Random(seed)
+    libraries = [(path, *library(path), [], []) for path in paths]
+    for done in range(0, count, CHUNK):
+        lines = [line(rng) for _ in range(min(CHUNK, count - done))]
+        for path, encode, decode, encoded, decoded in libraries:
+            more = differences(program, path, encode, decode, lines)
+            encoded += more[0]
+            decoded += more[1]
+    for path, _, _, encoded, decoded in libraries:
+        print(f"{path}: of {count} lines {len(encoded)} differ, of their texts {len(decoded)}",
+              encoded[:2], decoded[:2])
+    return any(encoded or decoded for *_, encoded, decoded in libraries)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--compare"]:
-        sys.exit(compare(sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])))
+        sys.exit(compare(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5:]))
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     if sys.argv[1] == "--expected":

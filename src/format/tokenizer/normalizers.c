@@ -53,21 +53,42 @@ static tri_status put_mapped(tokenizer_string text, int options, tokenizer_text 
     return TRI_OK;
 }
 
+// Characters that utf8proc decomposes, but Hugging Face's library, which knows older ones, does
+// not: they stay as they are. None composes with what is beside it.
+static bool is_kept(uint32_t code, int options) {
+    enum { FIRST = 0x32ff };
+    static const struct {
+        uint32_t first, last;
+    } compatible[] = {{FIRST, FIRST},     {0xa7f2, 0xa7f4},   {0xab69, 0xab69},
+                      {0x10781, 0x10785}, {0x10787, 0x107b0}, {0x107b2, 0x107ba},
+                      {0x1e030, 0x1e06d}, {0x1f16c, 0x1f16c}, {0x1fbf0, 0x1fbf9}};
+    if (code < FIRST) return false;
+    if (code == 0x11938) return !(options & UTF8PROC_COMPOSE);
+    for (size_t i = 0; options & UTF8PROC_COMPAT && i < sizeof compatible / sizeof *compatible; i++)
+        if (code >= compatible[i].first && code <= compatible[i].last) return true;
+    return false;
+}
+
 static tri_status put_normal_form(tokenizer_string text, int options, tokenizer_text *out) {
     // U+11A7 composes with nothing, but utf8proc (2.8) drops it behind a syllable of Hangul.
-    static const char odd[] = "\xe1\x86\xa7";
+    enum { ODD = 0x11a7 };
+    size_t start = 0, length;
     if (is_ascii(text)) {
         tokenizer_text_append(out, text.data, text.size);
         return TRI_OK;
     }
-    for (size_t at = 0; at < text.size;) {
-        size_t behind = at + (size_t)tokenizer_length(text.data[at]);
-        const char *found = memmem(text.data + behind, text.size - behind, odd, sizeof odd - 1);
-        size_t end = found ? (size_t)(found - text.data) : text.size;
-        TRI_TRY(put_mapped((tokenizer_string){text.data + at, end - at}, options, out));
-        at = end;
+    for (size_t at = 0; at < text.size; at += length) {
+        uint32_t code;
+        length = (size_t)tokenizer_next(text.data + at, &code);
+        bool kept = is_kept(code, options);
+        if (!kept && code != ODD) continue;
+        if (at > start)
+            TRI_TRY(put_mapped((tokenizer_string){text.data + start, at - start}, options, out));
+        if (kept) tokenizer_text_append(out, text.data + at, length);
+        start = kept ? at + length : at;
     }
-    return TRI_OK;
+    if (start == text.size) return TRI_OK;
+    return put_mapped((tokenizer_string){text.data + start, text.size - start}, options, out);
 }
 
 static tri_status normal_form(const tokenizer_part *part, tri_token_encoder *encoder,
@@ -82,7 +103,7 @@ static void put_lower(uint32_t code, tokenizer_text *out) {
         tokenizer_text_put(out, 'i');
         tokenizer_text_put(out, DOT);
     } else {
-        tokenizer_text_put(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)code));
+        tokenizer_text_put(out, tokenizer_lower(code));
     }
 }
 
@@ -176,7 +197,7 @@ static bool is_other(uint32_t code) {
         OTHER = 1 << UTF8PROC_CATEGORY_CC | 1 << UTF8PROC_CATEGORY_CF | 1 << UTF8PROC_CATEGORY_CO
     };
     if (code < 0x80) return code < 0x20 || code == 0x7f;
-    return OTHER >> utf8proc_category((utf8proc_int32_t)code) & 1;
+    return OTHER >> tokenizer_old_category(code) & 1;
 }
 
 static void clean(const bool *flags, uint32_t code, tokenizer_text *out) {
@@ -215,7 +236,7 @@ static tri_status bert(const tokenizer_part *part, tri_token_encoder *encoder,
     for (size_t at = 0; at < scratch->size;) {
         at += (size_t)tokenizer_next(scratch->data + at, &code);
         if (part->flags[BERT_STRIP_ACCENTS] && code >= 0x80 &&
-            utf8proc_category((utf8proc_int32_t)code) == UTF8PROC_CATEGORY_MN)
+            tokenizer_old_category(code) == UTF8PROC_CATEGORY_MN)
             continue;
         if (part->flags[BERT_LOWERCASE])
             put_lower(code, out);

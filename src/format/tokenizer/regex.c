@@ -17,15 +17,17 @@
     "\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-"         \
     "\\x{1fff}\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}"        \
     "\\x{3001}-\\x{10ffff}"
-#define WORDS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+// In Ruby's syntax, the powers and fractions of Latin-1 are parts of words.
+#define WORDS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
-// What an escape becomes outside and inside of brackets; NULL: it cannot stand there.
+// What an escape becomes outside and inside of brackets; NULL: it cannot stand there. Behind that
+// of words stand those characters that Unicode 15 and 16 added.
 static const struct {
     char escape;
     const char *outside, *inside;
 } escapes[] = {
     {'s', "[" SPACES "]", SPACES}, {'S', "[^" SPACES "]", NOT_SPACES},
-    {'w', "[" WORDS "]", WORDS},   {'W', "[^" WORDS "]", NULL},
+    {'w', "[" WORDS, WORDS},       {'W', "[^" WORDS, NULL},
     {'d', "\\p{Nd}", "\\p{Nd}"},   {'D', "\\P{Nd}", "\\P{Nd}"},
     {'r', "\\r", "\\r"},           {'n', "\\n", "\\n"},
     {'t', "\\t", "\\t"},           {'f', "\\f", "\\f"},
@@ -61,7 +63,9 @@ static bool has(const rewriter *r, size_t ahead, char c) {
     return r->at + ahead < r->pattern.size && r->pattern.data[r->at + ahead] == c;
 }
 
-// \p{L}, \p{^L}, \P{Han}: names of one or two letters are general categories, others scripts.
+// \p{L}, \p{^L}, \P{Han}: names of one or two letters are general categories, others scripts. To
+// categories belong characters that Unicode 15 and 16 added, which an older PCRE2 does not know; a
+// negated category between brackets cannot be written with them.
 static tri_status rewrite_property(rewriter *r) {
     const char *begin = r->pattern.data + r->at;
     const char *close = has(r, 2, '{') ? memchr(begin, '}', r->pattern.size - r->at) : NULL;
@@ -73,9 +77,14 @@ static tri_status rewrite_property(rewriter *r) {
     for (size_t i = 0; i < length; i++)
         if (!isalpha((unsigned char)name[i]) && name[i] != '_')
             return refuse(r, "a property with an odd name");
-    put(r, (begin[1] == 'P') != is_negated ? "\\P{" : "\\p{");
+    is_negated = (begin[1] == 'P') != is_negated;
+    bool has_brackets = length <= 2 && !r->is_inside;
+    if (has_brackets) put(r, is_negated ? "[^" : "[");
+    put(r, is_negated && !has_brackets ? "\\P{" : "\\p{");
     if (length > 2) put(r, "sc:");
     tokenizer_text_append(&r->out, name, length + 1);
+    if (has_brackets || !is_negated) tokenizer_put_newer(name, length, &r->out);
+    if (has_brackets) put(r, "]");
     r->at += (size_t)(close + 1 - begin);
     return TRI_OK;
 }
@@ -95,6 +104,13 @@ static tri_status rewrite_hex(rewriter *r, size_t digits) {
     return TRI_OK;
 }
 
+static void put_newer_of_words(rewriter *r) {
+    static const char *const categories[] = {"L", "M", "Nd"};
+    for (size_t i = 0; i < sizeof categories / sizeof *categories; i++)
+        tokenizer_put_newer(categories[i], strlen(categories[i]), &r->out);
+    if (!r->is_inside) put(r, "]");
+}
+
 static tri_status rewrite_escape(rewriter *r) {
     if (r->at + 1 >= r->pattern.size) return refuse(r, "a backslash at its end");
     char c = r->pattern.data[r->at + 1];
@@ -106,6 +122,7 @@ static tri_status rewrite_escape(rewriter *r) {
         const char *text = r->is_inside ? escapes[i].inside : escapes[i].outside;
         if (!text) break;
         put(r, text);
+        if (c == 'w' || c == 'W') put_newer_of_words(r);
         r->at += 2;
         return TRI_OK;
     }

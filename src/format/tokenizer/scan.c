@@ -42,7 +42,7 @@ static class find_class(uint32_t code) {
     if (code == '\r' || code == '\n') return LINE_END;
     if (tokenizer_is_space(code)) return SPACE;
     if (tokenizer_is_number(code)) return NUMBER;
-    return LETTERS >> utf8proc_category((utf8proc_int32_t)code) & 1 ? LETTER : OTHER;
+    return LETTERS >> tokenizer_category(code) & 1 ? LETTER : OTHER;
 }
 
 static void find_classes(void) {

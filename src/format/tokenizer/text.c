@@ -100,7 +100,7 @@ bool tokenizer_is_space(uint32_t c) {
 }
 
 static bool is_category(uint32_t code, unsigned categories) {
-    return categories >> utf8proc_category((utf8proc_int32_t)code) & 1;
+    return categories >> tokenizer_category(code) & 1;
 }
 
 bool tokenizer_is_punctuation(uint32_t code) {
@@ -113,7 +113,7 @@ bool tokenizer_is_punctuation(uint32_t code) {
     if (code < 0x80)
         return (code >= '!' && code <= '/') || (code >= ':' && code <= '@') ||
                (code >= '[' && code <= '`') || (code >= '{' && code <= '~');
-    return is_category(code, PUNCTUATION);
+    return PUNCTUATION >> tokenizer_old_category(code) & 1;
 }
 
 bool tokenizer_is_number(uint32_t code) {
@@ -122,13 +122,6 @@ bool tokenizer_is_number(uint32_t code) {
     };
     if (code < 0x80) return code >= '0' && code <= '9';
     return is_category(code, NUMBER);
-}
-
-bool tokenizer_is_mark(uint32_t code) {
-    enum {
-        MARK = 1 << UTF8PROC_CATEGORY_MN | 1 << UTF8PROC_CATEGORY_MC | 1 << UTF8PROC_CATEGORY_ME
-    };
-    return code >= 0x80 && is_category(code, MARK);
 }
 
 bool tokenizer_is_word(uint32_t code) {

@@ -61,12 +61,23 @@ static inline int tokenizer_length(char first) {
     return b < 0x80 ? 1 : b < 0xe0 ? 2 : b < 0xf0 ? 3 : 4;
 }
 
-// Classes of characters. Those of punctuation, numbers and marks are general categories of Unicode,
-// as the library utf8proc has them.
+// The general category of a character, a number of the library utf8proc, also for characters that
+// Unicode 15 and 16 added. The older one does not know punctuation, marks and formats that are
+// younger than Unicode 8: Hugging Face's library uses both.
+int tokenizer_category(uint32_t code);
+int tokenizer_old_category(uint32_t code);
+// The character in lower case, also of letters that Unicode 16 and 17 added.
+uint32_t tokenizer_lower(uint32_t code);
+// Appends the characters of a category, such as L or Lu, that Unicode 15 and 16 added, as a pattern
+// has them between brackets.
+void tokenizer_put_newer(const char *category, size_t size, tokenizer_text *out);
+
+// Classes of characters. Those of numbers and marks are general categories; punctuation is the
+// older category.
 bool tokenizer_is_space(uint32_t code); // the property White_Space
 bool tokenizer_is_punctuation(uint32_t code);
 bool tokenizer_is_number(uint32_t code);
-bool tokenizer_is_mark(uint32_t code);
+bool tokenizer_is_mark(uint32_t code); // as StripAccents knows them
 bool tokenizer_is_word(uint32_t code); // letters, marks, decimal digits, connectors: \w
 
 #endif

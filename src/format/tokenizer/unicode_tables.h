@@ -1,0 +1,114 @@
+// Made by tests/support/make_tokenizer_tables.py: of which characters Hugging Face's library
+// (0.23.3) knows more, or less, than Unicode 14. For unicode.c.
+#ifndef TRIREME_FORMAT_TOKENIZER_UNICODE_TABLES_H
+#define TRIREME_FORMAT_TOKENIZER_UNICODE_TABLES_H
+
+#include <stdint.h>
+#include <utf8proc.h>
+
+typedef struct tokenizer_newer {
+    uint32_t first, last;
+    int category;
+} tokenizer_newer;
+
+typedef struct tokenizer_range {
+    uint32_t first, last;
+} tokenizer_range;
+
+// Characters that Unicode 15 to 16 added, by general category. Its regular expressions know them.
+static const tokenizer_newer newer[] = {
+    {0x897, 0x897, UTF8PROC_CATEGORY_MN},     {0xcf3, 0xcf3, UTF8PROC_CATEGORY_MC},
+    {0xece, 0xece, UTF8PROC_CATEGORY_MN},     {0x1b4e, 0x1b4f, UTF8PROC_CATEGORY_PO},
+    {0x1b7f, 0x1b7f, UTF8PROC_CATEGORY_PO},   {0x1c89, 0x1c89, UTF8PROC_CATEGORY_LU},
+    {0x1c8a, 0x1c8a, UTF8PROC_CATEGORY_LL},   {0x2427, 0x2429, UTF8PROC_CATEGORY_SO},
+    {0x2ffc, 0x2fff, UTF8PROC_CATEGORY_SO},   {0x31e4, 0x31e5, UTF8PROC_CATEGORY_SO},
+    {0x31ef, 0x31ef, UTF8PROC_CATEGORY_SO},   {0xa7cb, 0xa7cc, UTF8PROC_CATEGORY_LU},
+    {0xa7cd, 0xa7cd, UTF8PROC_CATEGORY_LL},   {0xa7da, 0xa7da, UTF8PROC_CATEGORY_LU},
+    {0xa7db, 0xa7db, UTF8PROC_CATEGORY_LL},   {0xa7dc, 0xa7dc, UTF8PROC_CATEGORY_LU},
+    {0x105c0, 0x105f3, UTF8PROC_CATEGORY_LO}, {0x10d40, 0x10d49, UTF8PROC_CATEGORY_ND},
+    {0x10d4a, 0x10d4d, UTF8PROC_CATEGORY_LO}, {0x10d4e, 0x10d4e, UTF8PROC_CATEGORY_LM},
+    {0x10d4f, 0x10d4f, UTF8PROC_CATEGORY_LO}, {0x10d50, 0x10d65, UTF8PROC_CATEGORY_LU},
+    {0x10d69, 0x10d6d, UTF8PROC_CATEGORY_MN}, {0x10d6e, 0x10d6e, UTF8PROC_CATEGORY_PD},
+    {0x10d6f, 0x10d6f, UTF8PROC_CATEGORY_LM}, {0x10d70, 0x10d85, UTF8PROC_CATEGORY_LL},
+    {0x10d8e, 0x10d8f, UTF8PROC_CATEGORY_SM}, {0x10ec2, 0x10ec4, UTF8PROC_CATEGORY_LO},
+    {0x10efc, 0x10eff, UTF8PROC_CATEGORY_MN}, {0x1123f, 0x11240, UTF8PROC_CATEGORY_LO},
+    {0x11241, 0x11241, UTF8PROC_CATEGORY_MN}, {0x11380, 0x11389, UTF8PROC_CATEGORY_LO},
+    {0x1138b, 0x1138b, UTF8PROC_CATEGORY_LO}, {0x1138e, 0x1138e, UTF8PROC_CATEGORY_LO},
+    {0x11390, 0x113b5, UTF8PROC_CATEGORY_LO}, {0x113b7, 0x113b7, UTF8PROC_CATEGORY_LO},
+    {0x113b8, 0x113ba, UTF8PROC_CATEGORY_MC}, {0x113bb, 0x113c0, UTF8PROC_CATEGORY_MN},
+    {0x113c2, 0x113c2, UTF8PROC_CATEGORY_MC}, {0x113c5, 0x113c5, UTF8PROC_CATEGORY_MC},
+    {0x113c7, 0x113ca, UTF8PROC_CATEGORY_MC}, {0x113cc, 0x113cd, UTF8PROC_CATEGORY_MC},
+    {0x113ce, 0x113ce, UTF8PROC_CATEGORY_MN}, {0x113cf, 0x113cf, UTF8PROC_CATEGORY_MC},
+    {0x113d0, 0x113d0, UTF8PROC_CATEGORY_MN}, {0x113d1, 0x113d1, UTF8PROC_CATEGORY_LO},
+    {0x113d2, 0x113d2, UTF8PROC_CATEGORY_MN}, {0x113d3, 0x113d3, UTF8PROC_CATEGORY_LO},
+    {0x113d4, 0x113d5, UTF8PROC_CATEGORY_PO}, {0x113d7, 0x113d8, UTF8PROC_CATEGORY_PO},
+    {0x113e1, 0x113e2, UTF8PROC_CATEGORY_MN}, {0x116d0, 0x116e3, UTF8PROC_CATEGORY_ND},
+    {0x11b00, 0x11b09, UTF8PROC_CATEGORY_PO}, {0x11bc0, 0x11be0, UTF8PROC_CATEGORY_LO},
+    {0x11be1, 0x11be1, UTF8PROC_CATEGORY_PO}, {0x11bf0, 0x11bf9, UTF8PROC_CATEGORY_ND},
+    {0x11f00, 0x11f01, UTF8PROC_CATEGORY_MN}, {0x11f02, 0x11f02, UTF8PROC_CATEGORY_LO},
+    {0x11f03, 0x11f03, UTF8PROC_CATEGORY_MC}, {0x11f04, 0x11f10, UTF8PROC_CATEGORY_LO},
+    {0x11f12, 0x11f33, UTF8PROC_CATEGORY_LO}, {0x11f34, 0x11f35, UTF8PROC_CATEGORY_MC},
+    {0x11f36, 0x11f3a, UTF8PROC_CATEGORY_MN}, {0x11f3e, 0x11f3f, UTF8PROC_CATEGORY_MC},
+    {0x11f40, 0x11f40, UTF8PROC_CATEGORY_MN}, {0x11f41, 0x11f41, UTF8PROC_CATEGORY_MC},
+    {0x11f42, 0x11f42, UTF8PROC_CATEGORY_MN}, {0x11f43, 0x11f4f, UTF8PROC_CATEGORY_PO},
+    {0x11f50, 0x11f59, UTF8PROC_CATEGORY_ND}, {0x11f5a, 0x11f5a, UTF8PROC_CATEGORY_MN},
+    {0x1342f, 0x1342f, UTF8PROC_CATEGORY_LO}, {0x13440, 0x13440, UTF8PROC_CATEGORY_MN},
+    {0x13441, 0x13446, UTF8PROC_CATEGORY_LO}, {0x13447, 0x13455, UTF8PROC_CATEGORY_MN},
+    {0x13460, 0x143fa, UTF8PROC_CATEGORY_LO}, {0x16100, 0x1611d, UTF8PROC_CATEGORY_LO},
+    {0x1611e, 0x16129, UTF8PROC_CATEGORY_MN}, {0x1612a, 0x1612c, UTF8PROC_CATEGORY_MC},
+    {0x1612d, 0x1612f, UTF8PROC_CATEGORY_MN}, {0x16130, 0x16139, UTF8PROC_CATEGORY_ND},
+    {0x16d40, 0x16d42, UTF8PROC_CATEGORY_LM}, {0x16d43, 0x16d6a, UTF8PROC_CATEGORY_LO},
+    {0x16d6b, 0x16d6c, UTF8PROC_CATEGORY_LM}, {0x16d6d, 0x16d6f, UTF8PROC_CATEGORY_PO},
+    {0x16d70, 0x16d79, UTF8PROC_CATEGORY_ND}, {0x18cff, 0x18cff, UTF8PROC_CATEGORY_LO},
+    {0x1b132, 0x1b132, UTF8PROC_CATEGORY_LO}, {0x1b155, 0x1b155, UTF8PROC_CATEGORY_LO},
+    {0x1cc00, 0x1ccef, UTF8PROC_CATEGORY_SO}, {0x1ccf0, 0x1ccf9, UTF8PROC_CATEGORY_ND},
+    {0x1cd00, 0x1ceb3, UTF8PROC_CATEGORY_SO}, {0x1d2c0, 0x1d2d3, UTF8PROC_CATEGORY_NO},
+    {0x1df25, 0x1df2a, UTF8PROC_CATEGORY_LL}, {0x1e030, 0x1e06d, UTF8PROC_CATEGORY_LM},
+    {0x1e08f, 0x1e08f, UTF8PROC_CATEGORY_MN}, {0x1e4d0, 0x1e4ea, UTF8PROC_CATEGORY_LO},
+    {0x1e4eb, 0x1e4eb, UTF8PROC_CATEGORY_LM}, {0x1e4ec, 0x1e4ef, UTF8PROC_CATEGORY_MN},
+    {0x1e4f0, 0x1e4f9, UTF8PROC_CATEGORY_ND}, {0x1e5d0, 0x1e5ed, UTF8PROC_CATEGORY_LO},
+    {0x1e5ee, 0x1e5ef, UTF8PROC_CATEGORY_MN}, {0x1e5f0, 0x1e5f0, UTF8PROC_CATEGORY_LO},
+    {0x1e5f1, 0x1e5fa, UTF8PROC_CATEGORY_ND}, {0x1e5ff, 0x1e5ff, UTF8PROC_CATEGORY_PO},
+    {0x1f6dc, 0x1f6dc, UTF8PROC_CATEGORY_SO}, {0x1f774, 0x1f776, UTF8PROC_CATEGORY_SO},
+    {0x1f77b, 0x1f77f, UTF8PROC_CATEGORY_SO}, {0x1f7d9, 0x1f7d9, UTF8PROC_CATEGORY_SO},
+    {0x1f8b2, 0x1f8bb, UTF8PROC_CATEGORY_SO}, {0x1f8c0, 0x1f8c1, UTF8PROC_CATEGORY_SO},
+    {0x1fa75, 0x1fa77, UTF8PROC_CATEGORY_SO}, {0x1fa87, 0x1fa89, UTF8PROC_CATEGORY_SO},
+    {0x1fa8f, 0x1fa8f, UTF8PROC_CATEGORY_SO}, {0x1faad, 0x1faaf, UTF8PROC_CATEGORY_SO},
+    {0x1fabb, 0x1fabf, UTF8PROC_CATEGORY_SO}, {0x1fac6, 0x1fac6, UTF8PROC_CATEGORY_SO},
+    {0x1face, 0x1facf, UTF8PROC_CATEGORY_SO}, {0x1fada, 0x1fadc, UTF8PROC_CATEGORY_SO},
+    {0x1fadf, 0x1fadf, UTF8PROC_CATEGORY_SO}, {0x1fae8, 0x1fae9, UTF8PROC_CATEGORY_SO},
+    {0x1faf7, 0x1faf8, UTF8PROC_CATEGORY_SO}, {0x1fbcb, 0x1fbef, UTF8PROC_CATEGORY_SO},
+    {0x2b739, 0x2b739, UTF8PROC_CATEGORY_LO}, {0x2ebf0, 0x2ee5d, UTF8PROC_CATEGORY_LO},
+    {0x31350, 0x323af, UTF8PROC_CATEGORY_LO},
+};
+
+// Punctuation, marks and format characters that are younger than its other classes of characters,
+// which are those of Unicode 8: ranges, which may contain characters of other classes.
+static const tokenizer_range unknown[] = {
+    {0x61d, 0x61d},     {0x7fd, 0x7fd},     {0x890, 0x8e2},     {0x9fd, 0x9fe},
+    {0xa76, 0xa76},     {0xafa, 0xaff},     {0xb55, 0xb55},     {0xc04, 0xc3c},
+    {0xc77, 0xc77},     {0xc84, 0xc84},     {0xd00, 0xd00},     {0xd3b, 0xd3c},
+    {0xd81, 0xd81},     {0xeba, 0xeba},     {0xece, 0xece},     {0x180f, 0x1886},
+    {0x1abf, 0x1ace},   {0x1b4e, 0x1b4f},   {0x1b7d, 0x1b7f},   {0x1df6, 0x1dfb},
+    {0x2e43, 0x2e5d},   {0xa82c, 0xa82c},   {0xa8c5, 0xa8c5},   {0xa8ff, 0xa8ff},
+    {0xa9bd, 0xa9bd},   {0x10d24, 0x10f89}, {0x11070, 0x11074}, {0x110c2, 0x110cd},
+    {0x111cf, 0x111cf}, {0x1123e, 0x11241}, {0x1133b, 0x1133b}, {0x113bb, 0x1145e},
+    {0x11660, 0x1166c}, {0x116b9, 0x116b9}, {0x1182f, 0x11fff}, {0x12ff1, 0x1612f},
+    {0x16d6d, 0x16f4f}, {0x16fe2, 0x16fe4}, {0x1cf00, 0x1cf46}, {0x1e000, 0x1e5ff},
+    {0x1e944, 0x1e95f},
+};
+
+// Marks that its normalizer StripAccents does not know.
+static const tokenizer_range unknown_marks[] = {
+    {0x7fd, 0x7fd},     {0x897, 0x8d3},     {0x9fe, 0x9fe},     {0xafa, 0xaff},
+    {0xb55, 0xb55},     {0xc04, 0xc3c},     {0xcf3, 0xd00},     {0xd3b, 0xd3c},
+    {0xd81, 0xd81},     {0xeba, 0xeba},     {0xece, 0xece},     {0x1715, 0x1715},
+    {0x180f, 0x180f},   {0x1abf, 0x1ace},   {0x1cf7, 0x1cf7},   {0x1df6, 0x1dfa},
+    {0xa82c, 0xa82c},   {0xa8ff, 0xa8ff},   {0x10d24, 0x10f85}, {0x11070, 0x11074},
+    {0x110c2, 0x110c2}, {0x11145, 0x11146}, {0x111c9, 0x111c9}, {0x111ce, 0x111cf},
+    {0x11241, 0x11241}, {0x1133b, 0x1133b}, {0x113b8, 0x113e2}, {0x1145e, 0x1145e},
+    {0x1182c, 0x11a99}, {0x11d31, 0x1612f}, {0x16f4f, 0x16f4f}, {0x16f7f, 0x16f87},
+    {0x16fe4, 0x16ff1}, {0x1cf00, 0x1cf46}, {0x1e08f, 0x1e5ef},
+};
+
+#endif
