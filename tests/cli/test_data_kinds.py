@@ -186,6 +186,22 @@ def check_hdf5():
         assert found["labels"] == ([6], [0, 1, 2, 3, 0, 1]), name
 
 
+def check_hdf5_links():
+    """Arrays of another file are read from it; where it is not there, nothing is read for it."""
+    expected = [i * 7 % 256 for i in range(6 * 2 * 4 * 3)]
+    words = ("data.name=hdf5", "data.train=links.h5")
+    shutil.copy(f"{GOLDENS}/links.h5", path("links.h5"))
+    shutil.copy(f"{GOLDENS}/plain.h5", path("plain.h5"))
+    fields = [f"data.fields={{images: {name}, labels: group/y}}" for name in ("images", "virtual")]
+    for field in fields:
+        found = dump(*words, field, count=6)
+        assert [round(pixel * 255, 3) for pixel in found["images"][1]] == expected, field
+        assert found["labels"] == ([6], [0, 1, 2, 3, 0, 1]), field
+    os.remove(path("plain.h5"))
+    assert "'images'" in dump(*words, "data.fields={images: images}", count=6, code=2)
+    assert "plain.h5" in dump(*words, "data.fields={images: virtual}", count=6, code=2)
+
+
 def check_hdf5_names():
     """Numbers with names are the numbers; only h5py's FALSE and TRUE are a bool."""
     file = f"{os.path.abspath(GOLDENS)}/names.h5"
@@ -277,8 +293,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="trireme-kinds-") as folder:
         failed = check_all((check_webdataset, check_not_used, check_found_beside_the_recipe,
                             check_webdataset_refuses,
-                            check_links_are_not_followed, check_hdf5, check_hdf5_names,
-                            check_hdf5_refuses, check_lmdb, check_lmdb_refuses))
+                            check_links_are_not_followed, check_hdf5, check_hdf5_links,
+                            check_hdf5_names, check_hdf5_refuses, check_lmdb, check_lmdb_refuses))
     return 1 if failed else 0
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes small HDF5 files for cli/test_data_kinds to tests/support/goldens: the same arrays in one
-piece, in compressed chunks, and with the bytes of each number in the other order; and labels whose
-numbers have names.
+piece, in compressed chunks, and with the bytes of each number in the other order; labels whose
+numbers have names; and a file that leads to the arrays of another one.
 
 usage: tests/support/make_hdf5_goldens.py    (needs python3-h5py)
 """
@@ -28,3 +28,12 @@ with h5py.File(os.path.join(FOLDER, "names.h5"), "w") as file:
     file.create_dataset("two", data=labels // 2,
                         dtype=h5py.enum_dtype({"NO": 0, "YES": 1}, "i1"))
     file.create_dataset("bool", data=labels > 1)
+
+with h5py.File(os.path.join(FOLDER, "links.h5"), "w") as file:
+    # So long that the places of the other file's arrays are within this one.
+    file.create_dataset("notes", data=np.full(4096, 99, np.uint8))
+    file["images"] = h5py.ExternalLink("plain.h5", "images")
+    file["group/y"] = h5py.ExternalLink("plain.h5", "group/y")
+    layout = h5py.VirtualLayout(images.shape, images.dtype)
+    layout[:] = h5py.VirtualSource("plain.h5", "images", images.shape, images.dtype)
+    file.create_virtual_dataset("virtual", layout)

@@ -3,9 +3,11 @@
 #include "format/hdf5/hdf5.h"
 
 #include <hdf5.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct tri_hdf5_array {
     hid_t file, array, memory_type;
@@ -97,10 +99,56 @@ static tri_status read_shape(tri_hdf5_array *a, tri_shape *shape, char *why) {
     return TRI_OK;
 }
 
+// Whether the array lies in the file that was opened. One behind an external link lies in another.
+static bool is_own(const tri_hdf5_array *a) {
+    char own[PATH_MAX], of_array[PATH_MAX];
+    ssize_t size = H5Fget_name(a->file, own, sizeof own);
+    return size >= 0 && (size_t)size < sizeof own &&
+           H5Fget_name(a->array, of_array, sizeof of_array) == size && !strcmp(own, of_array);
+}
+
+// Whether a file of a virtual array has the array `name`. `from`: the file with the virtual array,
+// beside which others are looked for.
+static bool has_source(const char *from, const char *file, const char *name) {
+    char path[2 * PATH_MAX];
+    const char *slash = strrchr(from, '/');
+    snprintf(path, sizeof path, "%.*s%s", slash ? (int)(slash + 1 - from) : 0, from, file);
+    if (!strcmp(file, ".")) snprintf(path, sizeof path, "%s", from);
+    const char *found = file[0] == '/' || access(path, F_OK) != 0 ? file : path;
+    hid_t source = H5Fopen(found, H5F_ACC_RDONLY, H5P_DEFAULT);
+    hid_t array = source < 0 ? H5I_INVALID_HID : H5Dopen2(source, name, H5P_DEFAULT);
+    if (array >= 0) H5Dclose(array);
+    if (source >= 0) H5Fclose(source);
+    return array >= 0;
+}
+
+// Refuses a virtual array of which a part is not there: the library would read it as zeros.
+static tri_status check_sources(const tri_hdf5_array *a, char *why) {
+    char from[PATH_MAX], file[PATH_MAX], name[PATH_MAX];
+    hid_t properties = H5Dget_create_plist(a->array);
+    size_t count = 0;
+    tri_status status = TRI_OK;
+    if (properties >= 0 && H5Pget_layout(properties) == H5D_VIRTUAL)
+        H5Pget_virtual_count(properties, &count);
+    for (size_t i = 0; i < count && status == TRI_OK; i++) {
+        bool is_named = H5Fget_name(a->array, from, sizeof from) >= 0 &&
+                        H5Pget_virtual_filename(properties, i, file, sizeof file) >= 0 &&
+                        H5Pget_virtual_dsetname(properties, i, name, sizeof name) >= 0;
+        if (is_named && has_source(from, file, name)) continue;
+        snprintf(why, TRI_HDF5_WHY_BYTES,
+                 "it is virtual, and its part '%.200s' of %.200s is not "
+                 "there",
+                 is_named ? name : "?", is_named ? file : "?");
+        status = TRI_BAD_INPUT;
+    }
+    if (properties >= 0) H5Pclose(properties);
+    return status;
+}
+
 // Finds where elements lie that the file has as memory has them, without gaps.
 static int64_t find_offset(const tri_hdf5_array *a, hid_t type) {
     hid_t properties = H5Dget_create_plist(a->array);
-    bool is_plain = properties >= 0 && H5Pget_layout(properties) == H5D_CONTIGUOUS &&
+    bool is_plain = properties >= 0 && is_own(a) && H5Pget_layout(properties) == H5D_CONTIGUOUS &&
                     H5Pget_external_count(properties) == 0 && H5Tequal(type, a->memory_type) > 0;
     if (properties >= 0) H5Pclose(properties);
     haddr_t offset = is_plain ? H5Dget_offset(a->array) : HADDR_UNDEF;
@@ -114,7 +162,8 @@ static tri_status describe(tri_hdf5_array *a, tri_hdf5_info *info, char *why) {
     info->offset = a->memory_type < 0 ? -1 : find_offset(a, type);
     H5Tclose(type);
     if (a->memory_type < 0) return refuse(why, "its elements are no numbers of 1 to 8 bytes");
-    return read_shape(a, &info->shape, why);
+    tri_status status = check_sources(a, why);
+    return status == TRI_OK ? read_shape(a, &info->shape, why) : status;
 }
 
 static void close_array(tri_hdf5_array *a) {
