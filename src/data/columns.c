@@ -129,6 +129,18 @@ static tri_status find_fields(const search *s, const tri_tree *fields) {
     return add_others(s);
 }
 
+// Notes the names of the columns that the table chooses, and not data.fields.
+static void name_columns(const search *s, const tri_tree *fields) {
+    for (int i = 0; i < s->out->count; i++) {
+        tri_field_columns *field = &s->out->fields[i];
+        if (!tri_tree_is_null(fields) && tri_tree_get(fields, field->row.name)) continue;
+        const char **names = TRI_NEW_ARRAY(s->dataset->arena, const char *, field->count);
+        for (int k = 0; k < field->count; k++)
+            names[k] = tri_arena_strdup(s->dataset->arena, s->names[field->columns[k]]);
+        field->names.columns = (tri_strings){names, field->count};
+    }
+}
+
 tri_status tri_columns_find(tri_dataset *dataset, const char *path, const char *const *names,
                             int count, tri_columns *out) {
     const tri_tree *fields = dataset->options->fields;
@@ -138,7 +150,27 @@ tri_status tri_columns_find(tri_dataset *dataset, const char *path, const char *
     TRI_TRY(find_fields(&s, fields));
     // The columns of another split's file may be in another order.
     qsort(out->fields, (size_t)out->count, sizeof *out->fields, compare_fields);
+    name_columns(&s, fields);
     return TRI_OK;
+}
+
+tri_status tri_columns_compare(const tri_columns *known, const char *known_path,
+                               const tri_columns *columns, const char *path) {
+    for (int i = 0; i < columns->count; i++) {
+        const tri_field_columns *field = &columns->fields[i], *other = &known->fields[i];
+        bool is_same = known->count == columns->count && !strcmp(field->row.name, other->row.name);
+        if (!is_same)
+            return TRI_FAIL(TRI_BAD_INPUT, "%s: its columns are for other fields than those of %s",
+                            path, known_path);
+        TRI_TRY(tri_number_names_compare(field->row.name, known_path, &other->names, path,
+                                         &field->names));
+    }
+    return TRI_OK;
+}
+
+void tri_columns_name_fields(tri_dataset *dataset, const tri_columns *columns) {
+    for (int i = 0; i < columns->count; i++)
+        dataset->fields[i].names.columns = columns->fields[i].names.columns;
 }
 
 tri_shape tri_columns_shape(const tri_dataset *dataset, const tri_field_columns *field) {

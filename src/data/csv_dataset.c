@@ -24,7 +24,8 @@ typedef struct class_names {
     tri_index found; // by name: its position in `names`
     const char **names;
     int count, capacity;
-    int32_t *classes; // by position in `names`: the class
+    int32_t *classes;    // by position in `names`: the class
+    const char **sorted; // by class
 } class_names;
 
 typedef struct csv_state {
@@ -97,7 +98,7 @@ static int compare_names(const void *a, const void *b) {
 
 // Numbers the classes by the order of their names.
 static void number_names(tri_arena *arena, class_names *names) {
-    const char **sorted = TRI_NEW_ARRAY(arena, const char *, names->count);
+    const char **sorted = names->sorted = TRI_NEW_ARRAY(arena, const char *, names->count);
     names->classes = TRI_NEW_ARRAY(arena, int32_t, names->count);
     memcpy(sorted, names->names, (size_t)names->count * sizeof *sorted);
     qsort(sorted, (size_t)names->count, sizeof *sorted, compare_names);
@@ -364,25 +365,20 @@ static tri_status read_training(csv_pass *pass, int64_t most) {
     return status;
 }
 
-// Refuses test data whose columns are others than those of the training data, or in another order.
-static tri_status compare_columns(tri_dataset *dataset, const csv_state *state) {
+// Refuses test data whose columns are others than those of the training data, or in another order,
+// or whose labels are numbers where those of the training data are names.
+static tri_status compare_with_training(tri_dataset *dataset, const csv_state *state) {
     csv_state known = {0};
     csv_pass pass = {.dataset = dataset, .state = &known, .names_only = true};
-    TRI_TRY(read_training(&pass, 1));
-    for (int i = 0; i < state->columns.count; i++) {
-        const tri_field_columns *field = &state->columns.fields[i],
-                                *other = &known.columns.fields[i];
-        bool is_same = known.columns.count == state->columns.count && field->count == other->count;
-        for (int k = 0; is_same && k < field->count; k++)
-            is_same = !strcmp(state->column_names[field->columns[k]],
-                              known.column_names[other->columns[k]]);
-        if (!is_same)
-            return TRI_FAIL(TRI_BAD_INPUT,
-                            "%s: its columns for '%s' are others than those of %s, or in another "
-                            "order: name them in data.fields",
-                            state->path, field->row.name, known.path);
-    }
-    return TRI_OK;
+    // The first sample shows what labels are, unless it may be damaged.
+    bool may_skip = dataset->options->on_error == TRI_DATA_SKIP;
+    TRI_TRY(read_training(&pass, may_skip ? INT64_MAX : 1 + dataset->options->header));
+    TRI_TRY(tri_columns_compare(&known.columns, known.path, &state->columns, state->path));
+    if (known.form == state->form || known.form == LABELS_UNKNOWN) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "%s: its labels are numbers, and no classes of %s, which have "
+                    "names",
+                    state->path, known.path);
 }
 
 // Collects the names of the classes in the training data, by which those of other splits are
@@ -408,11 +404,16 @@ static tri_status csv_open(tri_dataset *dataset) {
     if (dataset->samples == 0)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: has no samples: only %s", state->path,
                         pass.has_header ? "a header" : "blank lines");
-    if (!is_training && training_path(dataset)) TRI_TRY(compare_columns(dataset, state));
+    if (!is_training && training_path(dataset)) TRI_TRY(compare_with_training(dataset, state));
+    tri_columns_name_fields(dataset, &state->columns);
     if (state->form != LABELS_NAMES) return TRI_OK;
     if (is_training) number_names(dataset->arena, &state->names);
     for (int i = 0; i < dataset->field_count; i++)
-        if (is_label(&state->columns.fields[i])) dataset->fields[i].classes = state->names.count;
+        if (is_label(&state->columns.fields[i])) {
+            dataset->fields[i].classes = state->names.count;
+            dataset->fields[i].names.classes =
+                (tri_strings){state->names.sorted, state->names.count};
+        }
     return TRI_OK;
 }
 

@@ -41,6 +41,10 @@ static int compare_names(const void *a, const void *b) {
 // Orders by the name of the class, then by the folder's path, then by the file's name.
 static int compare_files(const void *a, const void *b) {
     const char *x = *(const char *const *)a, *y = *(const char *const *)b;
+    size_t x_class = strcspn(x, "/"), y_class = strcspn(y, "/");
+    int by_class = memcmp(x, y, x_class < y_class ? x_class : y_class);
+    if (by_class != 0 || x_class != y_class)
+        return by_class != 0 ? by_class : x_class < y_class ? -1 : 1;
     size_t x_folder = (size_t)(strrchr(x, '/') - x), y_folder = (size_t)(strrchr(y, '/') - y);
     int order = memcmp(x, y, x_folder < y_folder ? x_folder : y_folder);
     if (order != 0) return order;
@@ -163,6 +167,21 @@ static tri_status find_root(tri_dataset *dataset, const char **out) {
     return TRI_FAIL(TRI_NOT_FOUND, "data.test is not set: the folder with a folder for each class");
 }
 
+// Lists the classes of the training data, which number those of other splits. Their folders are
+// enough: images in them are not read.
+static tri_status list_training(tri_dataset *dataset, folder_state **out) {
+    const char *train = training_root(dataset);
+    folder_state *known = *out = TRI_NEW(dataset->arena, folder_state);
+    if (!is_folder(train))
+        return TRI_FAIL(TRI_NOT_FOUND,
+                        "%s: the folder of the training data is not there, whose classes number "
+                        "those of the %s data: set data.train; empty folders for the classes are "
+                        "enough",
+                        train, tri_data_split_name(dataset->split));
+    known->root = train;
+    return list_classes(dataset->arena, train, known);
+}
+
 static tri_status folder_open(tri_dataset *dataset) {
     folder_state *state = TRI_NEW(dataset->arena, folder_state), *known = state;
     dataset->state = state;
@@ -175,12 +194,7 @@ static tri_status folder_open(tri_dataset *dataset) {
         TRI_TRY(list_files(dataset->arena, state, state->classes[i], 0));
     if (state->file_count > 0)
         qsort(state->files, (size_t)state->file_count, sizeof *state->files, compare_files);
-    const char *train = training_root(dataset);
-    if (dataset->file_split != TRI_DATA_TRAIN && is_folder(train)) {
-        known = TRI_NEW(dataset->arena, folder_state);
-        known->root = train;
-        TRI_TRY(list_classes(dataset->arena, train, known));
-    }
+    if (dataset->file_split != TRI_DATA_TRAIN) TRI_TRY(list_training(dataset, &known));
     TRI_TRY(number_files(dataset, state, known));
     dataset->samples = state->file_count;
     if (state->other_count > 0)
@@ -189,6 +203,7 @@ static tri_status folder_open(tri_dataset *dataset) {
             tri_counted(state->other_count, "file"), state->root, state->first_other, IMAGE_NAMES);
     TRI_TRY(describe(dataset, state->root));
     dataset->fields[LABELS].classes = known->class_count;
+    dataset->fields[LABELS].names.classes = (tri_strings){known->classes, known->class_count};
     return TRI_OK;
 }
 

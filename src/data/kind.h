@@ -7,6 +7,7 @@
 #include "data/dataset.h"
 #include "data/fields.h"
 #include "data/kinds.h"
+#include "data/names.h"
 #include "data/split.h"
 #include "data/transform/transform.h"
 
@@ -23,8 +24,8 @@ typedef struct tri_sample_value {
 
 typedef struct tri_dataset_kind {
     // Opens the data. Sets `samples` and `state`, which lies in dataset->arena, and adds the fields
-    // by tri_dataset_add. Then sets `classes` and `has_ignored` of I64 fields. If it fails, its
-    // caller calls `close`, which has to release what was opened.
+    // by tri_dataset_add. Then sets `classes` and `has_ignored` of I64 fields, and `names` of
+    // fields. If it fails, its caller calls `close`, which has to release what was opened.
     tri_status (*open)(tri_dataset *dataset);
     void (*close)(tri_dataset *dataset);
     // A worker is what one thread needs to read, such as a decoder and its memory. NULL: nothing.
@@ -75,6 +76,7 @@ typedef struct tri_stored_field {
     tri_field_row row;
     int64_t classes;  // number of classes of an I64 field, set by the kind: see tri_dataset_classes
     bool has_ignored; // some numbers of an I64 field are -100, which losses ignore; set by the kind
+    tri_number_names names; // what the numbers mean; set by the kind
     tri_dtype stored_dtype;
     tri_shape stored_shape; // shape of one sample in the files
     // Size of one sample in the files, in bytes; 0: it varies, and the shape has TRI_ANY_SIZE.

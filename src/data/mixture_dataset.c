@@ -108,6 +108,10 @@ static tri_status add_field(tri_dataset *dataset, int field) {
         bool fits = is_image ? other->stored_dtype == first->stored_dtype &&
                                    other->stored_shape.dims[0] == first->stored_shape.dims[0]
                              : is_same;
+        char of_first[32], of_this[64];
+        snprintf(of_first, sizeof of_first, "source %d", state->sources[0].number);
+        snprintf(of_this, sizeof of_this, "data.sources: source %d", s->number);
+        TRI_TRY(tri_number_names_compare(name, of_first, &first->names, of_this, &other->names));
         if (!fits)
             return TRI_FAIL(
                 TRI_BAD_INPUT,

@@ -233,6 +233,37 @@ static tri_status open_source(tri_dataset *dataset, int index) {
     return add_groups(dataset, index);
 }
 
+// Whether a field consists of whatever columns the file has, so that their order counts.
+static bool takes_all_others(const tri_columns *columns) {
+    for (int i = 0; i < columns->count; i++)
+        if (columns->fields[i].names.columns.count > 1) return true;
+    return false;
+}
+
+// Refuses test data whose columns are others than those of the training data, or in another order.
+static tri_status compare_with_training(tri_dataset *dataset) {
+    const parquet_state *state = dataset->state;
+    tri_dataset training = *dataset; // to find its files
+    tri_data_files files = {0};
+    tri_columns known;
+    tri_parquet_file *file;
+    char why[TRI_PARQUET_WHY_BYTES];
+    training.file_split = TRI_DATA_TRAIN;
+    if (dataset->file_split == TRI_DATA_TRAIN || !takes_all_others(&state->columns)) return TRI_OK;
+    TRI_TRY(
+        tri_data_files_find(&training, "the files whose columns the model was trained on", &files));
+    TRI_TRY(tri_os_check_file(files.paths[0]));
+    tri_status status = state->module->open(files.paths[0], &file, why);
+    if (status != TRI_OK) return TRI_FAIL(status, "%s: %s", files.paths[0], why);
+    int count = state->module->columns(file);
+    const char **names = TRI_NEW_ARRAY(dataset->arena, const char *, count + 1);
+    for (int i = 0; i < count; i++) names[i] = state->module->name(file, i);
+    status = tri_columns_find(&training, files.paths[0], names, count, &known);
+    state->module->close(file);
+    TRI_TRY(status);
+    return tri_columns_compare(&known, files.paths[0], &state->columns, state->sources[0].path);
+}
+
 static tri_status copy_numbers(const void *context, int64_t first, int64_t count, void *out) {
     const struct {
         const char *numbers;
@@ -290,7 +321,9 @@ static tri_status parquet_open(tri_dataset *dataset) {
     }
     if (dataset->samples == 0)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: has no rows", state->sources[0].path);
+    TRI_TRY(compare_with_training(dataset));
     for (int i = 0; i < state->columns.count; i++) TRI_TRY(add_field(dataset, i));
+    tri_columns_name_fields(dataset, &state->columns);
     for (int i = 0; i < dataset->field_count; i++)
         if (dataset->fields[i].field.dtype == TRI_I64) TRI_TRY(scan_numbers(dataset, i));
     return TRI_OK;

@@ -179,6 +179,35 @@ def check_refuses():
     put("names.csv", b"a,b,label\n1,2,cat\n1,2,dog\n")
     put("test.csv", b"a,b,label\n1,2,cow\n")
     refused("data.train=names.csv", "data.test=test.csv", parts=["test.csv:2", "'cow'"])
+    # Numbers are no classes where the training data have names.
+    put("test.csv", b"a,b,label\n1,2,1\n1,2,0\n")
+    refused("data.train=names.csv", "data.test=test.csv", parts=["test.csv", "names.csv"])
+    put("test.csv", b"a,b,label\n1,2,dog\n1,2,1\n")
+    refused("data.train=names.csv", "data.test=test.csv", parts=["test.csv:3", "'1'"])
+
+
+def check_mixture():
+    """One number means the same in all sources."""
+    put("one.csv", b"a,b,label\n1,2,cat\n3,4,dog\n")
+    put("same.csv", b"a,b,label\n5,6,dog\n5,6,cat\n")
+    put("turned.csv", b"b,a,label\n6,5,cat\n6,5,dog\n")
+    put("more.csv", b"a,b,label\n1,2,dog\n3,4,emu\n7,8,cat\n")
+    put("less.csv", b"a,b,label\n1,2,dog\n")
+    put("numbers.csv", b"a,b,label\n1,2,1\n3,4,0\n")
+
+    def sources(other, fields=""):
+        return f"data.sources=[{{name: csv, train: one.csv{fields}}}, " \
+               f"{{name: csv, train: {other}{fields}}}]"
+
+    found = dump(sources("same.csv"), kind="mixture", count=4)
+    assert found["labels"][1] == [0, 1, 1, 0], found
+    named = dump(sources("turned.csv", ", fields: {labels: label, inputs: [a, b]}"),
+                 kind="mixture", count=4)
+    assert named["inputs"][1] == [1, 2, 3, 4, 5, 6, 5, 6], named
+    for other, parts in (("more.csv", ["source 2", "'emu'"]), ("less.csv", ["source 2", "'cat'"]),
+                         ("numbers.csv", ["source 2", "numbers"]),
+                         ("turned.csv", ["source 2", "'inputs'", "data.fields"])):
+        refused(sources(other), parts=parts, kind="mixture")
 
 
 def check_left_out():
@@ -233,6 +262,9 @@ def check_parquet_refuses():
                 parts=["bad.parquet", f"'{column}'", part], kind="parquet")
     refused(golden("bad"), "data.fields={inputs: label, labels: less}", parts=["-7"],
             kind="parquet")
+    folder_of = os.path.abspath(GOLDENS)
+    refused(golden("ab"), f"data.test={folder_of}/ba.parquet", parts=["ba.parquet", "ab.parquet"],
+            kind="parquet")
     with open(f"{GOLDENS}/images-0.parquet", "rb") as file:
         data = file.read()
     put("cut.parquet", data[:-9])
@@ -254,7 +286,8 @@ def main():
         parquet = (check_parquet_is_missing,)
     with tempfile.TemporaryDirectory(prefix="trireme-tables-") as folder:
         failed = check_all((check_written_by_python, check_fields, check_normalize, check_learns,
-                            check_missing, check_refuses, check_left_out, *parquet))
+                            check_missing, check_refuses, check_mixture, check_left_out,
+                            *parquet))
     return 1 if failed else 0
 
 

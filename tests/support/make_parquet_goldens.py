@@ -43,3 +43,6 @@ write("bad", {
     "ragged": pa.array([[1.0], [1.0, 2.0]], pa.list_(pa.float32())),
     "day": pa.array([1, 2], pa.date32()), "label": pa.array([0, 1], pa.int64()),
     "less": pa.array([0, -7], pa.int64())})
+for order in ("ab", "ba"):
+    write(order, {**{name: pa.array([ord(name), 0], pa.int32()) for name in order},
+                  "label": pa.array([0, 1], pa.int64())})

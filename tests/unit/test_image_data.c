@@ -27,14 +27,14 @@ static void put_grey(const char *name, int width, int height, int value) {
 static void make_folder(const char *name) { assert_int_equal(mkdir(fixture_path(name), 0777), 0); }
 
 static int setup(void **state) {
-    static const char *const folders[] = {"train", "train/b", "train/a", "train/a/z", "train/c",
-                                          "test",  "test/c",  "test/a",  "empty",     "empty/a"};
+    static const char *const folders[] = {"train", "train/a-b", "train/a", "train/a/z", "train/c",
+                                          "test",  "test/c",    "test/a",  "empty",     "empty/a"};
     if (fixture_setup(state)) return 1;
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) make_folder(folders[i]);
     put_grey("train/a/2.pgm", 4, 3, 2);
     put_grey("train/a/10.PGM", 5, 9, 1);
     put_grey("train/a/z/0.pgm", 6, 6, 3);
-    put_grey("train/b/x.pgm", 3, 3, 4);
+    put_grey("train/a-b/x.pgm", 3, 3, 4);
     put_grey("train/c/x.pgm", 3, 4, 5);
     put_grey("test/c/x.pgm", 3, 4, 6);
     put_grey("test/a/x.pgm", 8, 4, 7);
@@ -46,7 +46,8 @@ static int setup(void **state) {
 static const char RESIZED[] = "name: imagefolder, train: train, test: test, "
                               "transform: [resize: [2, 2]]";
 
-// Samples in torchvision's order: by class, then by folder, then by name.
+// Samples in torchvision's order: by class (also where folders in one sort behind another one),
+// folder, name.
 static void test_folder(void **state) {
     static const struct { int value, label; } wanted[] = {{1, 0}, {2, 0}, {3, 0}, {4, 1}, {5, 2}};
     tri_data_options options = fixture_options(RESIZED);
@@ -61,7 +62,7 @@ static void test_folder(void **state) {
         assert_int_equal(label, wanted[i].label);
         for (int k = 0; k < 12; k++) assert_true(pixels[k] == (float)wanted[i].value / 255.0f);
     }
-    // The test data lack class b, but c keeps the number that it has in training.
+    // The test data lack class a-b, but c keeps the number that it has in training.
     int64_t label;
     assert_int_equal(tri_dataset_samples(test), 2);
     assert_int_equal(tri_dataset_classes(test, "labels"), 3);
@@ -83,6 +84,8 @@ static void test_folder_refuses(void **state) {
     refuse("name: imagefolder, train: train, transform: [center_crop: [1, 2, 3]]", TRI_DATA_TRAIN,
            TRI_BAD_INPUT, "center_crop: size has 3 numbers");
     refuse("name: imagefolder, train: train", TRI_DATA_TEST, TRI_NOT_FOUND, "data.test");
+    refuse("name: imagefolder, train: nowhere, test: test, transform: [resize: [2, 2]]",
+           TRI_DATA_TEST, TRI_NOT_FOUND, "nowhere");
     make_folder("test/d");
     put_grey("test/d/x.pgm", 3, 3, 0);
     refuse(RESIZED, TRI_DATA_TEST, TRI_BAD_INPUT, "test/d");
@@ -93,12 +96,12 @@ static void test_folder_refuses(void **state) {
 static void test_damaged(void **state) {
     float pixels[12];
     int64_t label;
-    assert_int_equal(truncate(fixture_path("train/b/x.pgm"), 15), 0);
+    assert_int_equal(truncate(fixture_path("train/a-b/x.pgm"), 15), 0);
     tri_data_options options = fixture_options(RESIZED);
     tri_dataset *dataset = opened(&options, TRI_DATA_TRAIN);
     assert_false(tri_dataset_has_ignored(dataset, "labels"));
     assert_int_equal(fixture_read(dataset, 0, 3, 0, pixels), TRI_CORRUPT);
-    assert_non_null(strstr(tri_error_message(), "train/b/x.pgm"));
+    assert_non_null(strstr(tri_error_message(), "train/a-b/x.pgm"));
     assert_int_equal(fixture_read(dataset, 0, 4, 0, pixels), TRI_OK);
     tri_dataset_close(dataset);
     options = fixture_options(tri_arena_printf(fixture_arena, "%s, on_error: skip", RESIZED));
@@ -113,7 +116,7 @@ static void test_damaged(void **state) {
     assert_int_equal(label, 2);
     assert_int_equal(tri_dataset_left_out(dataset), 2);
     tri_dataset_close(dataset);
-    put_grey("train/b/x.pgm", 3, 3, 4);
+    put_grey("train/a-b/x.pgm", 3, 3, 4);
 }
 
 enum { RECORD = 3073, RECORD_100 = 3074 };
