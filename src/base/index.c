@@ -1,6 +1,8 @@
 // A hash table from names to numbers, with open addressing.
 #include "base/index.h"
 
+#include "base/hash.h"
+
 #include <string.h>
 
 typedef struct tri_index_slot {
@@ -14,18 +16,11 @@ typedef struct tri_index_slot {
 // slot.
 enum { LEAST_SLOTS = 64 };
 
-// The hash FNV-1a, which is short and distributes names well.
-static uint64_t hash_of(const char *name, size_t length) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)name[i]) * 0x100000001b3u;
-    return hash;
-}
-
 // Finds the slot (hash table entry) of the name, or the free slot where the name belongs. At least
 // one slot is always free, so the search ends.
 static tri_index_slot *slot_of(const tri_index *index, const char *name, size_t length) {
     uint64_t mask = (uint64_t)index->capacity - 1;
-    for (uint64_t at = hash_of(name, length);; at++) {
+    for (uint64_t at = tri_hash_bytes(TRI_HASH_OF_NOTHING, name, length);; at++) {
         tri_index_slot *slot = &index->slots[at & mask];
         if (!slot->name || (slot->length == length && !memcmp(slot->name, name, length)))
             return slot;

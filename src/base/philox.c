@@ -3,9 +3,10 @@
 // vectorise loops over it.
 #include "base/philox.h"
 
+#include "base/hash.h"
+
 uint64_t tri_philox_key(uint64_t seed, const char *name) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
+    uint64_t hash = tri_hash_text(TRI_HASH_OF_NOTHING, name);
     uint64_t mixed = hash + 0x9E3779B97F4A7C15u * (seed + 1);
     mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9u;
     mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBu;

@@ -2,6 +2,7 @@
 // a model.
 #include "checkpoint/weights.h"
 
+#include "base/hash.h"
 #include "base/limits.h"
 #include "base/os.h"
 #include "checkpoint/convert.h"
@@ -147,6 +148,34 @@ tri_status checkpoint_weights_open(tri_arena *arena, const char *path, checkpoin
     if (is_there) return checkpoint_weights_open_file(arena, model, out);
     return TRI_FAIL(TRI_NOT_FOUND, "%s: holds no checkpoint, no %s and no %s", path,
                     CHECKPOINT_MODEL_FILE, INDEX);
+}
+
+static tri_status hash_weights(tri_arena *arena, const char *path, checkpoint_weights *w,
+                               uint64_t *hash) {
+    checkpoint_kind kind;
+    const char *real;
+    TRI_TRY(checkpoint_resolve(arena, path, &kind, &real));
+    if (kind == CHECKPOINT_IS_STEP) {
+        checkpoint_manifest manifest;
+        TRI_TRY(checkpoint_manifest_read(arena, real, &manifest));
+        const checkpoint_file *model = &manifest.files[0];
+        *hash = tri_hash_bytes(*hash, model->hashes,
+                               (size_t)model->chunk_count * sizeof *model->hashes);
+        return TRI_OK;
+    }
+    TRI_TRY(checkpoint_weights_open(arena, path, w));
+    for (int i = 0; i < w->open_count; i++)
+        TRI_TRY(tri_hash_file(tri_safetensors_path(w->open[i]), TRI_HASH_FILE_BLOCKS, hash));
+    return TRI_OK;
+}
+
+tri_status tri_checkpoint_hash_weights(const char *path, uint64_t *hash) {
+    tri_arena *arena = tri_arena_create(NULL, "hash of weights");
+    checkpoint_weights weights = {.open_count = 0};
+    tri_status status = hash_weights(arena, path, &weights, hash);
+    checkpoint_weights_close(&weights);
+    tri_arena_destroy(arena);
+    return status;
 }
 
 tri_status checkpoint_weights_read(const checkpoint_weights *weights, int index, int64_t first,

@@ -7,6 +7,7 @@
 //    The ports follow from the job's name.
 #include "rendezvous/address.h"
 
+#include "base/hash.h"
 #include "base/limits.h"
 #include "base/os.h"
 #include "rendezvous/hostlist.h"
@@ -87,9 +88,7 @@ static tri_status read_exact(const char *text, tri_store_address *out) {
 // Chooses ports by a hash of the job's name, so that other jobs on the same hosts are unlikely to
 // use the same ports.
 static void choose_ports(const char *variable, tri_identity *out) {
-    uint64_t hash = 0xcbf29ce484222325ull;
-    for (const char *at = out->job; *at; at++)
-        hash = (hash ^ (unsigned char)*at) * 0x100000001b3ull;
+    uint64_t hash = tri_hash_text(TRI_HASH_OF_NOTHING, out->job);
     tri_store_address *address = &out->address;
     address->port = FIRST_PORT + (int)(hash % (LAST_PORT - FIRST_PORT - TRI_STORE_PORTS));
     address->ports = TRI_STORE_PORTS;

@@ -4,6 +4,7 @@
 // it handles bytes of unknown senders.
 #include "rendezvous/greeting.h"
 
+#include "base/hash.h"
 #include "base/os.h"
 
 #include <openssl/crypto.h>
@@ -23,10 +24,7 @@ _Static_assert(sizeof(store_challenge) == 40 && sizeof(store_proof) == 96 &&
                "the messages have no padding");
 
 uint64_t store_run_hash(const tri_identity *identity) {
-    uint64_t hash = 0xcbf29ce484222325ull;
-    const char *name = identity->run[0] ? identity->run : identity->job;
-    for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 0x100000001b3ull;
-    return hash;
+    return tri_hash_text(TRI_HASH_OF_NOTHING, identity->run[0] ? identity->run : identity->job);
 }
 
 static bool compute_mac(const store_token *token, const void *text, size_t size,

@@ -4,6 +4,7 @@
 // numbers that it lacks (for example a local rank).
 #include "rendezvous/rendezvous.h"
 
+#include "base/hash.h"
 #include "base/limits.h"
 #include "base/os.h"
 #include "base/quantity.h"
@@ -293,9 +294,9 @@ static tri_status read_claims(get_variable get, claim *all) {
 }
 
 static uint64_t hash_text(uint64_t hash, const char *text) {
-    for (; text && *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
+    if (text) hash = tri_hash_text(hash, text);
     // Adds a separator, so that "a" "bc" and "ab" "c" give different hashes.
-    return (hash ^ 0xff) * 0x100000001b3ull;
+    return tri_hash_bytes(hash, "\xff", 1);
 }
 
 static bool process_has_variable(long pid, const char *name) {
@@ -354,7 +355,7 @@ static tri_status read_generation(get_variable get, tri_identity *out) {
 // 3. the address that the user gave and, on several hosts, the batch job's number;
 // 4. the number of the launcher's process or, without a launcher, of this process.
 static uint64_t hash_run(get_variable get, const claim *all) {
-    uint64_t hash = 0xcbf29ce484222325ull;
+    uint64_t hash = TRI_HASH_OF_NOTHING;
     char own[64] = "";
     bool named = false;
     const char *given = value_of(get, "TRIREME_JOB");

@@ -1,6 +1,7 @@
 // A hash table from keys to values, with limits for the number of keys and the size of values.
 #include "rendezvous/store_keys.h"
 
+#include "base/hash.h"
 #include "base/limits.h"
 #include "base/status.h"
 
@@ -9,9 +10,7 @@
 #include <string.h>
 
 static unsigned bucket_of(const char *name) {
-    uint64_t hash = 0xcbf29ce484222325ull;
-    for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 0x100000001b3ull;
-    return (unsigned)(hash % STORE_BUCKETS);
+    return (unsigned)(tri_hash_text(TRI_HASH_OF_NOTHING, name) % STORE_BUCKETS);
 }
 
 store_key *store_keys_find(const store_keys *keys, const char *name) {

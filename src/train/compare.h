@@ -1,7 +1,6 @@
-// Checks that the plans of all ranks fit together. A plan is all that a rank needs for its steps
-// (schedules, kernels, memory), and each rank makes its own. The check is done when a session
-// (ranks, data, device, plan and engine of a command) is opened: after each rank has made its plan,
-// before it creates its engine.
+// Checks that the ranks of a run have the same of everything that each of them makes or reads by
+// itself: recipe, program, model, plan, data, weights. Ranks that differ would train several models
+// at once, on sums of gradients that do not belong together, or would wait for each other for ever.
 #ifndef TRIREME_TRAIN_COMPARE_H
 #define TRIREME_TRAIN_COMPARE_H
 
@@ -9,14 +8,30 @@
 #include "plan/plan.h"
 #include "recipe/recipe.h"
 #include "rendezvous/rendezvous.h"
+#include "train/task.h"
 
-// Checks that all ranks have the same recipe, program version, parameters and home layouts (the
-// order of elements in which a parameter and its gradient are kept); else they would add gradients
-// of different elements. Checks also that the ranks of a pipeline have the same layouts of what
-// they send each other. Collective over `comm`, which has all ranks of the run. claims[r] is what
-// rank r has told about its host. TRI_BAD_INPUT: a rank differs; the message names it and its host.
-// TRI_REFUSED: another rank has bad input.
-tri_status tri_compare_plans(const tri_plan *plan, const tri_recipe *recipe, tri_comm *comm,
-                             const tri_host_claim *claims);
+// All ranks of a session.
+typedef struct train_ranks {
+    tri_arena *arena;
+    tri_comm *comm;
+    const tri_host_claim *claims; // by rank: what it has told about its host
+} train_ranks;
+
+// What this rank has found.
+typedef struct train_findings {
+    const tri_recipe *recipe;
+    const tri_task *task;
+    const tri_plan *plan;
+} train_findings;
+
+// Compares what a session has before its engine is made: the recipe and the program's version, the
+// file of a model that is not built in, the parameters with their home layouts (the order of
+// elements in which a parameter and its gradient are kept), and, of the ranks of a pipeline, the
+// layouts of what they send each other. Collective over ranks->comm. TRI_BAD_INPUT: a rank differs;
+// the message names it, its host, and in what. TRI_REFUSED: another rank has bad input.
+tri_status train_compare_ranks(const train_ranks *ranks, const train_findings *own);
+// Compares the weights that tri_checkpoint_load_weights finds at `path`. `option`: what names the
+// path, for messages. Collective, and fails in the same way.
+tri_status train_compare_weights(const train_ranks *ranks, const char *path, const char *option);
 
 #endif

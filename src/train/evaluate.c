@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/quantity.h"
+#include "train/compare.h"
 #include "train/loop.h"
 #include "train/origin.h"
 #include "train/signals.h"
@@ -314,6 +315,8 @@ void train_fill_result(const tri_session *session, const tri_progress *progress,
 static tri_status evaluate(tri_session *s, const tri_eval_request *request, tri_train_result *out) {
     tri_state_view model;
     tri_state_view_model(s->arena, s->engine, true, &model);
+    TRI_TRY(train_compare_weights(&(train_ranks){s->arena, s->comm, s->host_claims},
+                                  request->checkpoint, "--checkpoint"));
     tri_ledger_mark loading = tri_ledger_enter(s->comm->ledger, "loading the weights", NULL);
     tri_status loaded = train_check_origin(s, request->task, request->checkpoint);
     if (loaded == TRI_OK) loaded = tri_checkpoint_load_weights(request->checkpoint, &model.sink);

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "recipe/resumed.h"
+#include "train/compare.h"
 #include "train/loop.h"
 #include "train/origin.h"
 #include "train/tell.h"
@@ -214,6 +215,8 @@ tri_status train_restore(train_loop *loop) {
     tri_status status = tri_engine_initialize(s->engine, (uint64_t)loop->recipe->seed);
     TRI_TRY(tri_tell_and_agree(s->comm, status, "initial weights"));
     if (!loop->recipe->init) return TRI_OK;
+    TRI_TRY(train_compare_weights(&(train_ranks){s->arena, s->comm, s->host_claims},
+                                  loop->recipe->init, "init"));
     status = train_check_origin(s, r->task, loop->recipe->init);
     if (status == TRI_OK)
         status = tri_checkpoint_load_weights(loop->recipe->init, &loop->model.sink);

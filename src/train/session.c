@@ -450,6 +450,12 @@ static void take_group(tri_session *s, const tri_comm *comm) {
     s->borrows_comm = true;
 }
 
+static tri_status compare_ranks(const tri_session *s) {
+    return train_compare_ranks(
+        &(train_ranks){s->arena, s->comm, s->host_claims},
+        &(train_findings){.recipe = s->recipe, .task = s->task, .plan = s->plan});
+}
+
 static tri_status open_session(tri_session *s, const tri_session_request *r) {
     TRI_TRY(tri_task_find(s->recipe, r->task, &s->task));
     if (r->alone)
@@ -472,7 +478,7 @@ static tri_status open_session(tri_session *s, const tri_session_request *r) {
                                        tri_mesh_replicas(&s->mesh)));
     TRI_TRY(connect_ranks(s, r));
     TRI_TRY(tri_tell_and_agree(s->comm, open_data_and_plan(s, r), "opening of the data"));
-    TRI_TRY(tri_compare_plans(s->plan, s->recipe, s->comm, s->host_claims));
+    TRI_TRY(compare_ranks(s));
     tri_log_stage("planned");
     tri_ledger_mark making = tri_ledger_enter(s->comm->ledger, "preparing kernels", NULL);
     tri_status status =

@@ -42,6 +42,16 @@ static tri_status load_object(const char *path, const tri_task **out) {
     return status == TRI_OK ? TRI_OK : tri_status_context(status, "model.name");
 }
 
+static bool is_object(const char *name) {
+    return strchr(name, '/') || (strlen(name) > 3 && !strcmp(name + strlen(name) - 3, ".so"));
+}
+
+const char *tri_task_file(const tri_recipe *recipe, const tri_task *task) {
+    if (tri_model_find(task->name) == task) return NULL;
+    const char *name = recipe->model.name;
+    return name && is_object(name) ? name : "/proc/self/exe";
+}
+
 tri_status tri_task_find(const tri_recipe *recipe, const tri_task *own, const tri_task **out) {
     const char *name = recipe->model.name;
     if (own && (!name || !strcmp(name, own->name))) {
@@ -49,8 +59,7 @@ tri_status tri_task_find(const tri_recipe *recipe, const tri_task *own, const tr
         return TRI_OK;
     }
     if (!name) return TRI_FAIL(TRI_BAD_INPUT, "model.name: the recipe names no model");
-    if (strchr(name, '/') || (strlen(name) > 3 && !strcmp(name + strlen(name) - 3, ".so")))
-        return load_object(name, out);
+    if (is_object(name)) return load_object(name, out);
     *out = tri_model_find(name);
     if (*out) return TRI_OK;
     const char *known[64];

@@ -1,6 +1,8 @@
 // Tests files that are replaced as a whole: the name of the temporary file, how it is opened, and
-// that none is left behind.
+// that none is left behind. Also the hash of a file.
 #include "support/run_folder.h"
+
+#include "base/hash.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -55,6 +57,34 @@ static void check_content(const char *path, const char *text) {
     assert_int_equal(tri_os_read_file(path, 1 << 16, &data, &size), TRI_OK);
     assert_string_equal(data, text);
     free(data);
+}
+
+static uint64_t hash_with(int64_t size, int64_t changed) {
+    uint64_t hash = TRI_HASH_OF_NOTHING;
+    const char *path = in_run("hashed");
+    int fd = open(path, O_CREAT | O_RDWR | O_TRUNC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, size), 0);
+    if (changed >= 0) assert_int_equal(pwrite(fd, "x", 1, changed), 1);
+    close(fd);
+    assert_int_equal(tri_hash_file(path, 4, &hash), TRI_OK);
+    unlink(path);
+    return hash;
+}
+
+// All of a file of up to four blocks, and the first, the last and two other blocks of a larger one.
+static void test_hash_of_a_file(void **state) {
+    const int64_t block = TRI_HASH_BLOCK_BYTES, sizes[] = {1, block, 4 * block, 4000 * block + 1};
+    assert_int_not_equal(hash_with(0, -1), hash_with(1, -1));
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        uint64_t plain = hash_with(sizes[i], -1);
+        assert_int_equal(hash_with(sizes[i], -1), plain);
+        assert_int_not_equal(hash_with(sizes[i] + 1, -1), plain);
+        assert_int_not_equal(hash_with(sizes[i], 0), plain);
+        assert_int_not_equal(hash_with(sizes[i], sizes[i] - 1), plain);
+    }
+    assert_int_not_equal(hash_with(4 * block, 2 * block), hash_with(4 * block, -1));
+    assert_int_equal(hash_with(4000 * block + 1, 2 * block), hash_with(4000 * block + 1, -1));
 }
 
 static int entries_of_run(void) {
@@ -179,6 +209,7 @@ static void test_suspension(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_suspension),
+        cmocka_unit_test(test_hash_of_a_file),
         cmocka_unit_test_teardown(test_temporary_is_new_and_unknown, back_to_the_system),
         cmocka_unit_test_teardown(test_fleeting_file_is_not_synced, back_to_the_system),
         cmocka_unit_test_teardown(test_link_in_its_place_is_not_followed, back_to_the_system),

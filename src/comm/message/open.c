@@ -5,6 +5,7 @@
 #include "comm/message/message.h"
 
 #include "base/cores.h"
+#include "base/hash.h"
 #include "base/ledger.h"
 #include "base/limits.h"
 #include "base/os.h"
@@ -55,9 +56,8 @@ static int job_rank(const open_call *call, int rank) {
 static uint64_t boot_number(void) {
     char *text;
     size_t size;
-    uint64_t hash = 0xcbf29ce484222325ull;
     if (tri_os_read_file("/proc/sys/kernel/random/boot_id", 4096, &text, &size) != TRI_OK) return 0;
-    for (size_t i = 0; i < size; i++) hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3ull;
+    uint64_t hash = tri_hash_bytes(TRI_HASH_OF_NOTHING, text, size);
     free(text);
     return hash;
 }

@@ -1,4 +1,5 @@
 // Wraps oneDNN for the kernels: describes tensors, and creates, runs and releases primitives.
+#include "base/hash.h"
 #include "device/cpu/internal.h"
 
 #include <pthread.h>
@@ -149,11 +150,8 @@ static facts_entry facts_cache[FACTS_ENTRIES];
 static pthread_mutex_t facts_cache_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static facts_entry *entry_of(const void *key, size_t bytes) {
-    uint64_t hash = 0xcbf29ce484222325u; // FNV-1a
     TRI_ASSERT(bytes > 0 && bytes <= KEY_BYTES);
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ ((const unsigned char *)key)[i]) * 0x100000001b3u;
-    return &facts_cache[hash % FACTS_ENTRIES];
+    return &facts_cache[tri_hash_bytes(TRI_HASH_OF_NOTHING, key, bytes) % FACTS_ENTRIES];
 }
 
 bool cpu_facts_find(const void *key, size_t bytes, cpu_primitive_facts *out) {
