@@ -152,9 +152,10 @@ tri_value tri_log_softmax(tri_graph *graph, tri_value x);
 // they take soft labels F32 [.., K], a number for each class, mostly its probability: then the loss
 // is the sum of −label · log-probability over the classes, accuracy counts predictions of the class
 // with the largest label, and rows whose labels are all 0 are left out.
-// A network with several of these losses reports only the accuracy of the first one, and none of
-// them if it has a metric of this name already: so it declares the accuracies that it wants by
-// tri_metric, before the losses.
+// The recipe's loss.label_smoothing spreads a part of each label evenly over the classes, in
+// training and in evaluation, as PyTorch's CrossEntropyLoss does. A network with several of these
+// losses reports only the accuracy of the first one, and none of them if it has a metric of this
+// name already: so it declares the accuracies that it wants by tri_metric, before the losses.
 
 // The metric of how often the largest of scores [.., K] is the label's (or that of the largest soft
 // label); what the losses leave out does not count. While the graph is built for training it is

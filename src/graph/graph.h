@@ -237,7 +237,9 @@ typedef struct tri_graph_options {
     tri_dtype dtype;
     tri_precision precision; // only if dtype is TRI_F32
     bool direct_convolution; // true: convolutions are computed without Winograd's algorithm
-    bool tf32;          // true: products and convolutions of F32 may round their inputs to TF32
+    bool tf32; // true: products and convolutions of F32 may round their inputs to TF32
+    // How much of each label tri_cross_entropy and tri_nll_loss spread evenly over all classes.
+    double label_smoothing;
     bool deterministic; // true: every kernel has to give the same bits in every run
     // Looks up one of the recipe's model options: sets *out and returns true if the recipe has
     // `key`. NULL: there are no options.
@@ -285,6 +287,7 @@ struct tri_graph {
     tri_phase phase; // phase of the nodes that are added from now on
     int block;       // block of the nodes that are added from now on; -1: no block has begun
     tri_value scalars[TRI_SCALAR_KIND_COUNT];
+    bool smooths_labels; // a loss has made use of options.label_smoothing
 };
 
 // Makes a graph. The graph and all that it holds live in a child arena of `parent`.

@@ -125,7 +125,7 @@ static int find_labels(const tri_graph *g, tri_value labels, const tri_op **make
         if (info->kind == TRI_VALUE_INPUT) return info->index;
         const tri_node *node = tri_value_node(g, labels);
         if (!node) return -1;
-        if (!(node->op->flags & TRI_OP_VIEW)) {
+        if (!(node->op->flags & TRI_OP_VIEW) && !node->op->keeps_labels) {
             if (!node->op->count_labels || *maker) return -1;
             *maker = node->op;
         }

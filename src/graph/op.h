@@ -105,6 +105,8 @@ typedef struct tri_op {
     // For an op that makes labels from its only input: counts on the host how many of these labels
     // are not ignored. `input` points to the elements of that input.
     int64_t (*count_labels)(const tri_shape *shape, const int64_t *input);
+    // For an op that makes labels of another form from its first input: the same ones are ignored.
+    bool keeps_labels;
     // For an op that reads class or token numbers: how many classes or tokens there are, so that
     // data with larger numbers can be rejected. NULL: the op reads none.
     const tri_op_classes *classes;

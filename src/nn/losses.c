@@ -48,15 +48,40 @@ tri_value tri_soft_cross_entropy(tri_graph *graph, tri_value logits, tri_value s
     return soft_loss(graph, tri_log_softmax(graph, logits), soft_labels, label_smoothing);
 }
 
+// The recipe's loss.label_smoothing, of which the caller makes use.
+static double take_smoothing(tri_graph *g) {
+    if (g->options.label_smoothing > 0) g->smooths_labels = true;
+    return g->options.label_smoothing;
+}
+
+// The loss on labels of which a part is spread over all classes.
+static tri_value smoothed_loss(tri_graph *g, tri_value log_probabilities, tri_value labels) {
+    if (g->status != TRI_OK) return (tri_value){0};
+    const tri_value_info *scores = tri_value_get(g, log_probabilities);
+    int rank = scores->shape.rank;
+    tri_one_hot_attr attr = {.classes = rank > 0 ? scores->shape.dims[rank - 1] : 0,
+                             .dtype = scores->dtype};
+    tri_soft_labels_attr smoothing = {.smoothing = take_smoothing(g)};
+    tri_value in[] = {log_probabilities, tri_node_add(g, &tri_op_one_hot, &labels, 1, &attr, "")};
+    tri_value loss = tri_node_add(g, &tri_op_soft_nll_loss, in, 2, &smoothing, "");
+    report_accuracy(g, log_probabilities, labels);
+    return loss;
+}
+
 tri_value tri_nll_loss(tri_graph *graph, tri_value log_probabilities, tri_value labels) {
-    if (is_soft(graph, labels)) return soft_loss(graph, log_probabilities, labels, 0);
+    if (is_soft(graph, labels))
+        return soft_loss(graph, log_probabilities, labels, take_smoothing(graph));
+    if (graph->options.label_smoothing > 0) return smoothed_loss(graph, log_probabilities, labels);
     tri_value loss = pair_loss(graph, &tri_op_nll_loss, log_probabilities, labels);
     report_accuracy(graph, log_probabilities, labels);
     return loss;
 }
 
 tri_value tri_cross_entropy(tri_graph *graph, tri_value logits, tri_value labels) {
-    if (is_soft(graph, labels)) return tri_soft_cross_entropy(graph, logits, labels, 0);
+    if (is_soft(graph, labels))
+        return tri_soft_cross_entropy(graph, logits, labels, take_smoothing(graph));
+    if (graph->options.label_smoothing > 0)
+        return smoothed_loss(graph, tri_log_softmax(graph, logits), labels);
     tri_value loss = pair_loss(graph, &tri_op_cross_entropy, logits, labels);
     report_accuracy(graph, logits, labels);
     return loss;

@@ -1,5 +1,5 @@
-// The settings of the recipe's sections `optimizer` and `model`. An option table lists the options
-// of a section; a recipe is read, checked and documented by it.
+// The settings of the recipe's sections `optimizer`, `loss` and `model`. An option table lists the
+// options of a section; a recipe is read, checked and documented by it.
 #ifndef TRIREME_NN_OPTIONS_H
 #define TRIREME_NN_OPTIONS_H
 
@@ -22,6 +22,12 @@ typedef struct tri_optimizer_options {
 // Defaults are PyTorch's (https://pytorch.org/docs/stable/optim.html), so that scripts can be
 // carried over unchanged.
 extern const tri_option_table tri_optimizer_table;
+
+typedef struct tri_loss_options {
+    double label_smoothing; // from 0 to 1: how much of each label all classes share
+} tri_loss_options;
+
+extern const tri_option_table tri_loss_table;
 
 typedef struct tri_model_options {
     // A built-in model or the path of a shared object; NULL: the model that the program brings

@@ -99,6 +99,7 @@ typedef enum tri_activation {
     X(nll_loss_grad)          /* labels, seed -> dx [.., K] */                                     \
     X(soft_nll_loss)          /* log-probabilities, soft labels [.., K] -> (sum, count) */         \
     X(soft_nll_loss_grad)     /* soft labels, seed -> dx */                                        \
+    X(one_hot)                /* labels [..] -> soft labels [.., K] */                             \
     X(top_class)              /* soft labels [.., K] -> labels [..], the largest */                \
     X(cross_entropy)          /* logits [.., K], labels [..] -> (sum, count) */                    \
     X(cross_entropy_grad)     /* logits, labels, seed -> dx */                                     \
@@ -382,6 +383,11 @@ int64_t tri_loss_chunk(int64_t rows);
 typedef struct tri_soft_labels_attr {
     double smoothing;
 } tri_soft_labels_attr;
+
+typedef struct tri_one_hot_attr {
+    int64_t classes;
+    int64_t dtype; // the type of the soft labels, a tri_dtype
+} tri_one_hot_attr;
 
 typedef struct tri_nll_loss_grad_attr {
     tri_shape shape; // the shape of dx, [.., K]

@@ -305,6 +305,7 @@ static const rule rules[] = {
     {.op = &tri_op_normalize_bytes, .rewrite = rewrite_full},
     {.op = &tri_op_nll_loss, .rewrite = rewrite_full},
     {.op = &tri_op_soft_nll_loss, .rewrite = rewrite_full},
+    {.op = &tri_op_one_hot, .rewrite = rewrite_full},
     {.op = &tri_op_top_class, .rewrite = rewrite_full},
     {.op = &tri_op_mse_loss, .rewrite = rewrite_full},
     {.op = &tri_op_binary_cross_entropy, .rewrite = rewrite_full},

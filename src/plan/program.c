@@ -28,6 +28,11 @@ tri_status tri_model_build(tri_arena *arena, const tri_model_request *request, i
     if (g->metric_count == 0 || strcmp(g->metrics[0].name, "loss") != 0)
         return TRI_FAIL(TRI_BAD_INPUT, "model %s: declares no loss: it must call tri_loss",
                         request->task->name);
+    if (g->options.label_smoothing > 0 && !g->smooths_labels)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "loss.label_smoothing=%g: the loss of model %s is no cross-entropy of "
+                        "labels, and has none to smooth",
+                        g->options.label_smoothing, request->task->name);
     *out = g;
     return TRI_OK;
 }

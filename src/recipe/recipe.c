@@ -29,6 +29,7 @@ static const tri_option rows[] = {
                       .path = TRI_PATH_ANY),
     TRI_OPTION_NESTED(R, data, tri_data_options, &tri_data_table, "the data to train on"),
     TRI_OPTION_NESTED(R, batch, tri_batch_options, &tri_batch_table, "samples per step"),
+    TRI_OPTION_NESTED(R, loss, tri_loss_options, &tri_loss_table, "the loss"),
     TRI_OPTION_NESTED(R, optimizer, tri_optimizer_options, &tri_optimizer_table, "the optimizer"),
     TRI_OPTION_NESTED(R, schedule, tri_schedule_options, &tri_schedule_table, "the learning rate",
                       .change = TRI_CHANGE_ON_ORDER),

@@ -19,6 +19,7 @@ typedef struct tri_recipe {
     const char *init; // file or folder with initial weights; NULL: none
     tri_data_options data;
     tri_batch_options batch;
+    tri_loss_options loss;
     tri_optimizer_options optimizer;
     tri_schedule_options schedule;
     tri_trainer_options trainer;

@@ -338,7 +338,7 @@ static tri_status check_classes(tri_session *s) {
         for (size_t k = 0; k < sizeof sets / sizeof *sets; k++) {
             int64_t classes = sets[k].data ? tri_dataset_classes(sets[k].data, field) : 0;
             bool has_ignored = sets[k].data && tri_dataset_has_ignored(sets[k].data, field);
-            if (has_ignored && !node->op->labels)
+            if (has_ignored && !node->op->labels && !node->op->keeps_labels)
                 return TRI_FAIL(TRI_BAD_INPUT,
                                 "data: '%s' of the %s data has -100, which is for labels: model %s "
                                 "looks these numbers up in a table (%s)",

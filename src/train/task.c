@@ -117,6 +117,7 @@ tri_status tri_task_graph_options(tri_arena *arena, const tri_recipe *recipe,
         .direct_convolution = recipe->trainer.convolution == TRI_CONVOLUTION_DIRECT,
         .tf32 = recipe->trainer.fp32_precision == TRI_FP32_TF32,
         .deterministic = recipe->trainer.deterministic,
+        .label_smoothing = recipe->loss.label_smoothing,
         .model_option = find_option,
         .model_context = context,
     };

@@ -34,7 +34,10 @@ def write_data():
         images = ("images", "U8", [1, 28, 28],
                   [draw.randrange(256) for _ in range(SAMPLES * PIXELS)])
         soft = [float(k == label) for label in labels for k in range(CLASSES)]
+        smooth = [0.9 * value + 0.01 if any(soft[i // CLASSES * CLASSES:][:CLASSES]) else 0
+                  for i, value in enumerate(soft)]
         write(part, [images, ("labels", "I64", [], labels)])
+        write("smooth-" + part, [images, ("soft_labels", "F32", [CLASSES], smooth)])
         write("soft-" + part, [images, ("soft_labels", "F32", [CLASSES], soft)])
         write("both-" + part, [images, ("labels", "I64", [], labels),
                                ("soft_labels", "F32", [CLASSES], soft)])
@@ -70,6 +73,36 @@ def check_ranks():
         check_close(found[0], alone[0], 2e-2 if name == "bf16" else 2e-5, name)
 
 
+def check_smoothed():
+    """loss.label_smoothing trains and evaluates with labels of which all classes share a part: on
+    labels, soft labels and mixed ones, on any ranks, also where they share the classes."""
+    key = "loss.label_smoothing=0.1"
+    for model in ("mnist-cnn", "mlp-jax"):
+        wanted = train(model + "-by-hand", model, "smooth-")
+        for data in ("", "soft-"):
+            found = train(f"{model}-{data}smoothed", model, data, 1, key)
+            check_close(found[0], wanted[0], 2e-5, model)
+            assert found[1] == wanted[1], (model, data)
+    place = os.path.join(folder, "mnist-cnn-smoothed"), os.path.join(folder, "mnist-cnn-by-hand")
+    check_close(*(losses(each, "test") for each in place), 2e-5, "evaluation")
+    for name, ranks, words in (("ddp", 2, ["batch.micro=2"]), ("far", 1, ["--device", "far"])):
+        found = train("smoothed-" + name, "mlp-jax", "", ranks, key, *words)
+        check_close(found[0], wanted[0], 2e-5, name)
+    words = ["data.mix={mixup: 0.4, classes: 10}", key]
+    check_close(train("smoothed-mix-2", "mlp-jax", "", 2, "batch.micro=1", *words)[0],
+                train("smoothed-mix", "mlp-jax", "", 1, *words)[0], 2e-5, "mixed")
+    texts = ["data={name: synthetic, vocabulary: 40, sequence: 8, samples: 12}",
+             "model.vocab_size=40", "model.hidden_size=16", "model.num_attention_heads=2",
+             "model.intermediate_size=16", "model.num_hidden_layers=2", key]
+    alone = train("llama-smoothed", "llama", "", 1, *texts)[0]
+    for name, ranks, words in (("tensor", 2, ["strategy.mesh.tensor=2"]),
+                               ("pipeline", 2, ["strategy.name=pipeline", "batch.micro=2"])):
+        found = train("llama-" + name, "llama", "", ranks, *texts, *words)
+        check_close(found[0], alone, 2e-5, name)
+    lines = train("no-labels", "autoencoder", "", 1, key, code=2)
+    assert len(lines) == 1 and "loss.label_smoothing" in lines[0], lines
+
+
 def check_mixed():
     """Mixed samples are the same on any number of ranks and after a resume."""
     mix = ["data.mix={mixup: 0.4, cutmix: 1, classes: 10}"]
@@ -101,7 +134,7 @@ def main():
                        "0.02}\ntrainer: {max_epochs: 2, log_every_n_steps: 1}\n"
                        "log: {tensorboard: false}\n")
         write_data()
-        return 1 if check_all((check_like_labels, check_ranks, check_mixed,
+        return 1 if check_all((check_like_labels, check_ranks, check_smoothed, check_mixed,
                                 check_refused)) else 0
 
 

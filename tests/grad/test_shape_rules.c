@@ -224,6 +224,10 @@ static void test_losses(void **state) {
     REFUSED(soft_nll_loss_grad, &none, "seed|[1]|[2]", F(4, 3), F(2));
     REFUSED(soft_nll_loss_grad, &none, "[.., K]|2|[4]", F(4), F(1));
     REFUSED(soft_nll_loss_grad, &none, "F32|F64|F16|BF16|I64", L(4, 3), F(1));
+    tri_one_hot_attr hot = {.classes = 0, .dtype = TRI_F32};
+    REFUSED(one_hot, &hot, "0|classes", L(4));
+    hot.classes = 3;
+    REFUSED(one_hot, &hot, "labels|I64|F32", F(4));
     REFUSED(top_class, NULL, "[.., K]|2|[4]", F(4));
     REFUSED(top_class, NULL, "F32|F64|F16|BF16|I64", L(4, 3));
     REFUSED(nll_loss, NULL, "scores|[.., K]|2|[4]", F(4), L(4));

@@ -248,6 +248,36 @@ static void test_soft_labels(void **state) {
     }
 }
 
+// Compares the cross-entropy of labels of which a part is spread over all classes, also that of
+// log-probabilities, and its gradient. A label of -100 is left out.
+static void test_smoothed_labels(void **state) {
+    static const int64_t labels[] = {0, 1, 2, TRI_IGNORED_LABEL, 3, 0};
+    for (int is_nll = 0; is_nll < 2; is_nll++) {
+        op_bench b = {.graph = op_graph_open(TRI_F64)};
+        tri_graph *g = b.graph;
+        g->options.label_smoothing = 0.1;
+        tri_value x = tri_input(g, "x", TRI_F64, tri_shape_of(6, 4)),
+                  t = tri_input(g, "t", TRI_I64, tri_shape_of(6)), y = tri_log_softmax(g, x);
+        b.y = is_nll ? tri_nll_loss(g, y, t) : tri_cross_entropy(g, x, t);
+        const tri_node *loss = tri_value_node(g, b.y);
+        assert_ptr_equal(loss->op, &tri_op_soft_nll_loss);
+        tri_value seed = tri_scalar(g, TRI_SCALAR_SEED);
+        tri_value dy = tri_node_add(g, &tri_op_soft_nll_loss_grad,
+                                    (tri_value[]){loss->inputs[1], seed}, 2, loss->attr, "");
+        tri_value dx = tri_node_add(g, &tri_op_log_softmax_grad, (tri_value[]){y, dy}, 2, NULL, "");
+        b.device = op_device_open(&tri_device_ref, 1);
+        b.session = op_session_open(g, b.device, false);
+        for (int64_t i = 0; i < 24; i++) op_set(b.session, x, i, 3 * wave(1, i));
+        memcpy(op_host(b.session, t), labels, sizeof labels);
+        op_set(b.session, seed, 0, 1);
+        op_run_ok(b.session);
+        near(op_get(b.session, b.y, 0), torch_smooth_labels, 1e-12);
+        assert_true(op_get(b.session, b.y, 1) == 5);
+        near_projection(&b, dx, torch_smooth_labels_grad);
+        bench_close(&b);
+    }
+}
+
 static void test_losses(void **state) {
     tri_shape shape = tri_shape_of(6, 4);
     op_bench b = bench_open(TRI_F64, &tri_op_log_softmax, &shape, 1, NULL);
@@ -425,6 +455,7 @@ int main(void) {
         cmocka_unit_test(test_losses),
         cmocka_unit_test(test_binary_cross_entropy),
         cmocka_unit_test(test_soft_labels),
+        cmocka_unit_test(test_smoothed_labels),
         cmocka_unit_test(test_large_scores),
         cmocka_unit_test(test_accuracy),
         cmocka_unit_test(test_updates),

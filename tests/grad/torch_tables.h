@@ -84,6 +84,8 @@ static const double torch_soft_labels[] = {
     0.19949540979611355, 0.5057772793298663,  0.22361110712745585, 0.07111620374656442};
 static const double torch_soft_cross_entropy = 12.109071723187073;
 static const double torch_smooth_cross_entropy = 12.537412231739944;
+static const double torch_smooth_labels = 19.775536437252832;
+static const double torch_smooth_labels_grad[] = {1.8941369937161938, 6.222544563183858};
 static const double torch_mse = 10.78449040211855;
 static const double torch_binary_cross_entropy = 9.46360913579706;
 static const double torch_relative_l2 = 5.647723277972761;

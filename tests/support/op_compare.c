@@ -359,8 +359,11 @@ static void refuse(const tri_device_backend *backend, const tri_op *op, int64_t 
     tri_value x = tri_input(g, "scores", TRI_F32, scores);
     tri_value labels = tri_input(g, "labels", TRI_I64, tri_shape_of(3));
     tri_value in[3] = {x, labels, tri_scalar(g, TRI_SCALAR_SEED)};
-    if (op == &tri_op_nll_loss_grad) memmove(in, in + 1, 2 * sizeof *in);
-    tri_node_add(g, op, in, op->input_count, op->attr_bytes ? &attr : NULL, "");
+    tri_one_hot_attr hot = {.classes = 4, .dtype = TRI_F32};
+    bool is_hot = op == &tri_op_one_hot;
+    if (op == &tri_op_nll_loss_grad || is_hot) memmove(in, in + 1, 2 * sizeof *in);
+    const void *given = is_hot ? (const void *)&hot : op->attr_bytes ? &attr : NULL;
+    tri_node_add(g, op, in, op->input_count, given, "");
     refuse_at(backend, g, labels, label, op, "sample 1");
 }
 
@@ -376,9 +379,9 @@ static void refuse_token(const tri_device_backend *backend, const tri_op *op, in
 }
 
 void op_compare_bad_labels(const tri_device_backend *backend) {
-    static const tri_op *const ops[] = {&tri_op_nll_loss, &tri_op_nll_loss_grad,
+    static const tri_op *const ops[] = {&tri_op_nll_loss,      &tri_op_nll_loss_grad,
                                         &tri_op_cross_entropy, &tri_op_cross_entropy_grad,
-                                        &tri_op_accuracy};
+                                        &tri_op_accuracy,      &tri_op_one_hot};
     static const int64_t labels[] = {4, -1, -99, INT64_MAX, INT64_MIN};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
         for (size_t k = 0; k < sizeof labels / sizeof *labels; k++)

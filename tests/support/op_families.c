@@ -292,6 +292,7 @@ static void build_class_loss(op_case *c) {
     tri_value soft[] = {op_numbers(c, scores, -9, 0), op_soft_labels(c, scores)};
     op_add(c, &tri_op_soft_nll_loss, soft, &smooth);
     op_add(c, &tri_op_soft_nll_loss_grad, (tri_value[]){soft[1], seed}, &smooth);
+    op_add(c, &tri_op_one_hot, &labels, &(tri_one_hot_attr){.classes = k, .dtype = c->dtype});
     op_add(c, &tri_op_top_class, &soft[1], NULL);
     op_add(c, &tri_op_cross_entropy, (tri_value[]){x, labels}, NULL);
     op_add(c, &tri_op_accuracy, (tri_value[]){x, labels}, NULL);

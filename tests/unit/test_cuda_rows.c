@@ -81,6 +81,7 @@ static void build_classes(op_case *c) {
     tri_soft_labels_attr smooth = {.smoothing = 0.1};
     op_add(c, &tri_op_soft_nll_loss, soft, &smooth);
     op_add(c, &tri_op_soft_nll_loss_grad, (tri_value[]){soft[1], seed}, &smooth);
+    op_add(c, &tri_op_one_hot, &labels, &(tri_one_hot_attr){.classes = k, .dtype = c->dtype});
     op_add(c, &tri_op_top_class, &soft[1], NULL);
     op_add(c, &tri_op_cross_entropy, in, NULL);
     op_add(c, &tri_op_accuracy, in, NULL);

@@ -261,6 +261,16 @@ static void test_soft_labels(void **state) {
     assert_int_equal(tri_loss_count_labels(g, term, 4, soft), 2);
     assert_int_equal(tri_loss_count_labels(g, term, 2, soft), 1);
     tri_graph_destroy(g);
+    // Smoothed labels count as they do without it, also those that tri_next_token makes.
+    static const int64_t ids[6] = {1, 2, -100, 0, 1, 2};
+    g = graph_of(true);
+    g->options.label_smoothing = 0.1;
+    x = tri_input(g, "inputs", TRI_F32, tri_shape_of(2, 3, 4));
+    labels = tri_next_token(g, tri_input(g, "ids", TRI_I64, tri_shape_of(2, 3)));
+    tri_loss(g, tri_add(g, tri_cross_entropy(g, x, labels), tri_mse_loss(g, x, x)));
+    assert_int_equal(tri_graph_status(g, NULL), TRI_OK);
+    assert_int_equal(tri_loss_count_labels(g, &g->metrics[g->first_term].term, 2, ids), 3);
+    tri_graph_destroy(g);
     g = graph_of(false);
     x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 3));
     labels = tri_input(g, "soft_labels", TRI_F32, tri_shape_of(4, 3));

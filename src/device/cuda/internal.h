@@ -171,6 +171,7 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(nll_loss_grad)                                                                               \
     X(soft_nll_loss)                                                                               \
     X(soft_nll_loss_grad)                                                                          \
+    X(one_hot)                                                                                     \
     X(top_class)                                                                                   \
     X(accuracy)                                                                                    \
     X(row_max)                                                                                     \

@@ -22,6 +22,7 @@ static const class_row class_rows[] = {
     {&tri_op_cross_entropy_grad, CUDA_CROSS_ENTROPY_GRAD, 0, -1, 1, -1, -1, 2, false, false},
     {&tri_op_nll_loss, CUDA_NLL, 0, -1, 1, -1, -1, -1, true, false},
     {&tri_op_nll_loss_grad, CUDA_NLL_GRAD, -1, -1, 0, -1, -1, 1, false, false},
+    {&tri_op_one_hot, CUDA_ONE_HOT, -1, -1, 0, -1, -1, -1, false, false},
     {&tri_op_soft_nll_loss, CUDA_SOFT_NLL, 0, 1, -1, -1, -1, -1, true, false},
     {&tri_op_soft_nll_loss_grad, CUDA_SOFT_NLL_GRAD, 0, -1, -1, -1, -1, 1, false, false},
     {&tri_op_top_class, CUDA_TOP_CLASS, 0, -1, -1, -1, -1, -1, false, false},
@@ -44,10 +45,10 @@ typedef struct class_state {
     cuda_loss_sum sum;
 } class_state;
 
-// Returns the value of the scores, whose shape the kernel needs. nll_loss_grad does not read the
-// scores, but its output has their shape and type.
+// Returns the value of the scores, whose shape the kernel needs. nll_loss_grad and one_hot do not
+// read the scores, but their output has their shape and type.
 static const tri_value_info *scores_of(const tri_graph *graph, const tri_node *node) {
-    bool made = node->op == &tri_op_nll_loss_grad;
+    bool made = node->op == &tri_op_nll_loss_grad || node->op == &tri_op_one_hot;
     return tri_value_get(graph, made ? node->outputs[0] : node->inputs[0]);
 }
 
@@ -173,6 +174,7 @@ CLASSES(nll_loss)
 CLASSES(nll_loss_grad)
 CLASSES(soft_nll_loss)
 CLASSES(soft_nll_loss_grad)
+CLASSES(one_hot)
 CLASSES(top_class)
 CLASSES(accuracy)
 CLASSES(row_max)

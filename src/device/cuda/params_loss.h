@@ -22,6 +22,7 @@ typedef enum cuda_class_function {
     CUDA_CROSS_ENTROPY_GRAD, // x, labels, seed -> y; y may be the memory of x
     CUDA_NLL,                // x, labels -> terms
     CUDA_NLL_GRAD,           // labels, seed -> y
+    CUDA_ONE_HOT,            // labels -> y: 1 at the label, 0 elsewhere
     CUDA_SOFT_NLL,           // x, dy (the soft labels) -> terms, row_labels (0 or `ignored`)
     CUDA_SOFT_NLL_GRAD,      // x (the soft labels), seed -> y
     CUDA_TOP_CLASS,          // x -> row_labels: the first largest, or `ignored` if all are 0

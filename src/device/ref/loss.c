@@ -134,6 +134,17 @@ REF_BODY tri_status soft_nll_loss_grad_body(const ref_node *node, const tri_kern
     return TRI_OK;
 }
 
+REF_BODY tri_status one_hot_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    int64_t classes = ref_classes(&node->s.out[0]), rows = ref_count(&node->s.in[0]);
+    const int64_t *labels = args->in[0];
+    ref_array out = ref_output(args, 0, f64);
+    for (int64_t n = 0; n < rows; n++) {
+        TRI_TRY(ref_check_label(labels[n], n, classes));
+        for (int64_t k = 0; k < classes; k++) put(out, n * classes + k, k == labels[n]);
+    }
+    return TRI_OK;
+}
+
 REF_BODY tri_status top_class_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     int64_t classes = ref_classes(&node->s.in[0]), rows = ref_count(&node->s.in[0]) / classes;
     int64_t *labels = args->out[0];
@@ -481,6 +492,7 @@ REF_KERNEL(nll_loss)
 REF_KERNEL(nll_loss_grad)
 REF_KERNEL(soft_nll_loss)
 REF_KERNEL(soft_nll_loss_grad)
+REF_KERNEL(one_hot)
 REF_KERNEL(top_class)
 REF_KERNEL(cross_entropy)
 REF_KERNEL(cross_entropy_grad)

@@ -210,7 +210,7 @@ GPU_DEVICE void map_row(const cuda_class_rows &p, int64_t r, float *scratch) {
     bool counts = label != p.ignored;
     if (function == CUDA_SOFT_NLL_GRAD) counts = has_labels<access>(row, scratch);
     float seed = !counts ? 0
-                 : reads_labels || function == CUDA_SOFT_NLL_GRAD
+                 : (reads_labels && function != CUDA_ONE_HOT) || function == CUDA_SOFT_NLL_GRAD
                      ? gpu_get_seed(p.seed, p.seed_type)
                      : 1,
           norm = 0, sum = 0;
@@ -230,7 +230,7 @@ GPU_DEVICE void map_row(const cuda_class_rows &p, int64_t r, float *scratch) {
     for (int64_t first = (int64_t)row.team.own * n; first < p.width;
          first += (int64_t)row.team.count * n) {
         float x[n] = {}, d[n] = {};
-        if (function != CUDA_NLL_GRAD) access::read(row.x + first, x);
+        if (function != CUDA_NLL_GRAD && function != CUDA_ONE_HOT) access::read(row.x + first, x);
         if (function == CUDA_LOG_SOFTMAX_GRAD) access::read(dy.x + first, d);
         for (int k = 0; k < n; k++) {
             float hit = first + k == label ? 1 : 0;
@@ -239,6 +239,7 @@ GPU_DEVICE void map_row(const cuda_class_rows &p, int64_t r, float *scratch) {
             if (function == CUDA_CROSS_ENTROPY_GRAD) x[k] = seed * (expf(x[k] - norm) - hit);
             if (function == CUDA_SLICE_GRAD) x[k] = seed * (expf(x[k] - norm) * sum - hit);
             if (function == CUDA_NLL_GRAD) x[k] = -seed * hit;
+            if (function == CUDA_ONE_HOT) x[k] = hit;
             if (function == CUDA_SOFT_NLL_GRAD) x[k] = -seed * smoothed(p, x[k]);
             if (seed == 0) x[k] = 0;
         }
@@ -247,9 +248,10 @@ GPU_DEVICE void map_row(const cuda_class_rows &p, int64_t r, float *scratch) {
 }
 
 template <int function>
-constexpr bool makes_rows = function == CUDA_LOG_SOFTMAX || function == CUDA_LOG_SOFTMAX_GRAD ||
-                            function == CUDA_CROSS_ENTROPY_GRAD || function == CUDA_NLL_GRAD ||
-                            function == CUDA_SOFT_NLL_GRAD || function == CUDA_SLICE_GRAD;
+constexpr bool makes_rows =
+    function == CUDA_LOG_SOFTMAX || function == CUDA_LOG_SOFTMAX_GRAD ||
+    function == CUDA_CROSS_ENTROPY_GRAD || function == CUDA_NLL_GRAD || function == CUDA_ONE_HOT ||
+    function == CUDA_SOFT_NLL_GRAD || function == CUDA_SLICE_GRAD;
 
 template <int function, typename T, typename access> GPU_KERNEL class_rows(cuda_class_rows p) {
     GPU_SHARED(float, scratch, MAX_WARPS);
@@ -299,6 +301,8 @@ extern "C" tri_status cuda_launch_class_rows(cuda_stream *stream, const cuda_cla
         return launch<CUDA_NLL>(stream, p, why);
     case CUDA_NLL_GRAD:
         return launch<CUDA_NLL_GRAD>(stream, p, why);
+    case CUDA_ONE_HOT:
+        return launch<CUDA_ONE_HOT>(stream, p, why);
     case CUDA_SOFT_NLL:
         return launch<CUDA_SOFT_NLL>(stream, p, why);
     case CUDA_SOFT_NLL_GRAD:
