@@ -1,16 +1,13 @@
-// `trireme bench`: measures kernels (bench_kernels.c), operations between ranks, data loading or
-// training. Most of the measuring is done elsewhere (comm/bench.c, data/bench.c, train/bench.c);
-// this file reads the command line and prints the results.
+// `trireme bench`: measures kernels (bench_kernels.c), operations between ranks, data loading
+// (bench_data.c) or training. Most of the measuring is done elsewhere (comm/bench.c, data/bench.c,
+// train/bench.c); this file reads the command line and prints the results.
 #include "cli/cli.h"
 
-#include "base/cores.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/quantity.h"
 #include "comm/bench.h"
 #include "comm/options.h"
-#include "data/bench.h"
-#include "recipe/batch.h"
 #include "train/bench.h"
 
 #include <math.h>
@@ -119,81 +116,6 @@ static tri_status bench_comm(const cli_arguments *a, bool json) {
     return status;
 }
 
-static void print_data_rate(const tri_data_rate *r, bool json) {
-    if (!json) {
-        printf("workers %lld: %s samples/s, %s/s, %s a micro-batch\n", (long long)r->workers,
-               tri_grouped(r->samples_per_s), tri_bytes_text(r->bytes_per_s),
-               tri_duration_text(r->time_us * 1e-6));
-        return;
-    }
-    tri_arena *arena = tri_arena_create(NULL, "rate");
-    tri_tree *map = tri_tree_map(arena);
-    tri_tree_put_int(arena, map, "workers", r->workers);
-    tri_tree_put_digits(arena, map, "samples_per_s", r->samples_per_s, 6);
-    tri_tree_put_digits(arena, map, "bytes_per_s", r->bytes_per_s, 6);
-    tri_tree_put_digits(arena, map, "time_us", r->time_us, 6);
-    printf("%s\n", tri_json_emit(arena, map));
-    tri_arena_destroy(arena);
-}
-
-static const tri_data_rate *fewest_workers_above(const tri_data_rate *rates, int count,
-                                                 double samples_per_s) {
-    const tri_data_rate *found = NULL;
-    for (int i = 0; i < count; i++)
-        if (rates[i].samples_per_s >= samples_per_s &&
-            !(found && found->workers < rates[i].workers))
-            found = &rates[i];
-    return found;
-}
-
-// Says how many workers are enough, and what else would help if all cores read. The last of the
-// rates is that of the recipe.
-static void advise(const tri_data_rate *rates, int count) {
-    const tri_data_rate *now = &rates[count - 1];
-    double best = 0;
-    for (int i = 0; i < count; i++)
-        if (rates[i].samples_per_s > best) best = rates[i].samples_per_s;
-    const tri_data_rate *enough = fewest_workers_above(rates, count, 0.9 * best);
-    double gain = enough->samples_per_s / now->samples_per_s;
-    if (gain > 1.1)
-        printf("data.workers=%lld loads %.1f times as fast as the recipe's %lld\n",
-               (long long)enough->workers, gain, (long long)now->workers);
-    else
-        printf("data.workers=%lld is enough\n", (long long)enough->workers);
-    if (enough->workers >= tri_cores())
-        printf("it takes all cores: if training still waits, use fewer or cheaper transforms, or "
-               "files that take less to decode, such as smaller images\n");
-}
-
-enum { MOST_ROWS = 8 };
-
-// Measures loading with 0, 1, 2, 4, … workers, as many as there are cores or the recipe has, and
-// then with the recipe's number.
-static tri_status bench_data_rows(const tri_recipe *recipe, double seconds, bool json) {
-    tri_dataset *dataset;
-    tri_sampler sampler;
-    tri_batch_options batch = tri_recipe_batch_without_steps(recipe);
-    TRI_TRY(tri_dataset_open(&recipe->data, TRI_DATA_TRAIN, (uint64_t)recipe->seed, &dataset));
-    const tri_sampler_options options = {.samples = tri_dataset_samples(dataset),
-                                         .global = batch.global,
-                                         .micro = batch.micro,
-                                         .keep_order = !recipe->data.shuffle,
-                                         .seed = (uint64_t)recipe->seed};
-    tri_status status = tri_sampler_make(&options, &sampler);
-    const int64_t asked = recipe->data.workers, workers[MOST_ROWS] = {0, 1, 2, 4, 8, 16, 32, asked};
-    tri_data_rate rates[MOST_ROWS];
-    int count = 0;
-    for (int i = 0; i < MOST_ROWS && status == TRI_OK; i++) {
-        bool is_of_use = workers[i] < asked || (workers[i] > asked && workers[i] <= tri_cores());
-        if (i < MOST_ROWS - 1 && !is_of_use) continue;
-        status = tri_data_bench(dataset, &sampler, workers[i], seconds, &rates[count]);
-        if (status == TRI_OK) print_data_rate(&rates[count++], json);
-    }
-    if (status == TRI_OK && !json) advise(rates, count);
-    tri_dataset_close(dataset);
-    return status;
-}
-
 tri_status cli_read_seconds(const char *text, double otherwise, double *out) {
     char *end = NULL;
     *out = text ? strtod(text, &end) : otherwise;
@@ -202,14 +124,14 @@ tri_status cli_read_seconds(const char *text, double otherwise, double *out) {
                     "--seconds: '%s' is not a number of seconds from above 0 to 86400", text);
 }
 
-static tri_status bench_data(const cli_context *context, tri_arena *arena, int count, char **words,
-                             const char *seconds_text, bool json) {
+static tri_status bench_data(const cli_context *context, tri_arena *arena, const cli_arguments *a) {
     tri_recipe recipe;
     double seconds;
-    TRI_TRY(cli_read_seconds(seconds_text, 1, &seconds));
-    TRI_TRY(tri_recipe_load(arena, words[0], (const char *const *)words + 1, count - 1,
+    char **words = a->words + 1;
+    TRI_TRY(cli_read_seconds(cli_value(a, "seconds"), 1, &seconds));
+    TRI_TRY(tri_recipe_load(arena, words[0], (const char *const *)words + 1, a->count - 2,
                             context->task ? context->task->name : NULL, &recipe));
-    return bench_data_rows(&recipe, seconds, json);
+    return cli_bench_data(arena, &recipe, seconds, cli_value(a, "formats"), cli_has(a, "json"));
 }
 
 static void print_training(tri_arena *arena, const char *name, const tri_bench_result *r,
@@ -281,6 +203,8 @@ static const cli_flag flags[] = {
     {"type", "f32|f64|bf16|f16", "comm: type of the elements (f32)", 0},
     {"sizes", "LIST", "comm: sizes in bytes, such as 8,1M,256M", 0},
     {"backend", "auto|shm|mpi|ucx", "comm: what connects the ranks (auto)", 0},
+    {"formats", "all|KIND,...", "data: as other kinds, too, as which a part of the data is written",
+     0},
     {"seconds", "S", "time: kernels, per model (1); data, per row (1); train, in total (10)", 0},
     CLI_DEVICE_FLAG("kernels (cpu), train (auto): the device that computes"),
     {"trace", "FILE", "train: write the actions of all ranks for ui.perfetto.dev", 0},
@@ -295,7 +219,7 @@ static const cli_verb verbs[] = {
 
 static const cli_verb_flags verb_flags[] = {{"kernels", "seconds device json"},
                                             {"comm", "op type sizes backend json"},
-                                            {"data", "seconds json"},
+                                            {"data", "formats seconds json"},
                                             {"train", "seconds device trace json"},
                                             {0}};
 
@@ -318,7 +242,7 @@ static int run(const cli_context *context, int argc, char **argv) {
         status = bench_kernels(context, cli_has(&a, "device") ? device : "cpu", arena, a.count - 1,
                                a.words + 1, seconds, json);
     else if (!strcmp(what, "data") && a.count >= 2)
-        status = bench_data(context, arena, a.count - 1, a.words + 1, seconds, json);
+        status = bench_data(context, arena, &a);
     else if (!strcmp(what, "train") && a.count >= 2)
         status = bench_train(context, arena, a.count - 1, a.words + 1, seconds, device,
                              cli_value(&a, "trace"), json);
@@ -341,5 +265,6 @@ const cli_command cli_bench = {
     .examples = "trireme bench kernels mnist-cnn\n"
                 "trireme run --standalone --nproc-per-node 2 trireme bench comm --sizes 8,1M,64M\n"
                 "trireme bench data recipes/mnist-cnn.yaml --seconds 2\n"
+                "trireme bench data recipes/mnist-cnn.yaml --formats npy,lmdb,webdataset\n"
                 "trireme bench train recipes/mnist-cnn.yaml batch.global=128 --json\n",
     .run = run};

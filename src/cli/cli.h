@@ -66,6 +66,11 @@ extern const tri_backends cli_backends;
 tri_status cli_bench_kernels(const cli_context *context, const char *device, tri_arena *arena,
                              int count, char **words, double seconds, bool json);
 
+// Runs `trireme bench data`, for `seconds` a row. `formats`: as which other kinds the data are
+// measured, too, "all" or a list such as "npy,lmdb"; NULL: as none.
+tri_status cli_bench_data(tri_arena *arena, const tri_recipe *recipe, double seconds,
+                          const char *formats, bool json);
+
 // Gets the name of operation `index` of `trireme bench comm --op`; NULL: there is none.
 const char *cli_bench_operation(int index);
 

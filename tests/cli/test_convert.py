@@ -226,6 +226,29 @@ def check_left_out():
     assert "sample 42" in convert("npy", "left-npy", words, 2)
 
 
+def check_formats():
+    """bench data measures a part of the data as other kinds, and leaves nothing behind."""
+    words = [TRIREME, "bench", "data", RECIPE, "data.name=tensors", f"data.train={path('rgb.st')}",
+             "data.workers=1", "data.transform=[{normalize: {mean: [0.5], std: [0.2]}}]",
+             "--seconds=0.01"]
+    os.mkdir(path("tmp"))
+    env = {**os.environ, "TMPDIR": path("tmp")}
+    done = run([*words, "--formats=npy,webdataset,lmdb,csv", "--json"], env=env)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    workers = [row["workers"] for row in rows if row["format"] == "tensors"]
+    assert workers[0] == 0 and workers[-1] == 1, workers
+    for kind in ("npy", "webdataset", "lmdb"):
+        assert [row["workers"] for row in rows if row["format"] == kind] == workers, rows
+    assert all(row["samples_per_s"] > 0 for row in rows[:-1]), rows
+    assert rows[-1]["format"] == "csv" and "--to csv" in rows[-1]["refusal"], rows
+    text = run([*words, "--formats=all"], env=env).stdout
+    for part in ("cifar10 ", "hdf5 ", "tokens: left out", "data.workers="):
+        assert part in text, (part, text)
+    assert text.count("tensors ") == 1 or "than tensors" in text, text
+    assert not os.listdir(path("tmp"))
+    assert "'npy'" in run([*words, "--formats=npi"], code=2).stderr
+
+
 def check_killed():
     """A conversion that is killed goes on from its mark, and the result is that of a whole one."""
     count = 30000
@@ -267,7 +290,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="trireme-convert-") as folder:
         failed = check_all((check_around, check_numbers, check_types, check_bytes,
                             check_image_files, check_mixture, check_classes, check_refuses,
-                            check_left_out, check_killed))
+                            check_left_out, check_formats, check_killed))
     return 1 if failed else 0
 
 

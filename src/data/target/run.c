@@ -37,6 +37,7 @@ typedef struct conversion {
     const tri_data_options *options;
     const tri_target_kind *kind;
     const char *folder, *progress_path, *source;
+    int64_t most; // so many training samples, and nothing else; 0: all samples of all splits
     split splits[TRI_DATA_SPLITS];
     int64_t marked_ns;
 } conversion;
@@ -102,16 +103,18 @@ static tri_status read_sample(const conversion *c, split *s, int64_t sample,
 static tri_status open_split(conversion *c, int index) {
     split *s = &c->splits[index];
     if (!tri_data_has(c->options, (tri_data_split)index)) return TRI_OK;
+    if (c->most > 0 && index != TRI_DATA_TRAIN) return TRI_OK;
     TRI_TRY(tri_dataset_open_stored(c->options, (tri_data_split)index, &s->dataset));
     tri_dataset *dataset = s->dataset;
     if (dataset->kind->worker_create) TRI_TRY(dataset->kind->worker_create(dataset, &s->worker));
-    s->target = (tri_target){.arena = c->arena,
-                             .folder = c->folder,
-                             .split = tri_data_split_key((tri_data_split)index),
-                             .samples = dataset->samples,
-                             .classes = tri_dataset_classes(dataset, "labels"),
-                             .tokens = tri_dataset_classes(dataset, "input_ids"),
-                             .field_count = dataset->field_count};
+    s->target = (tri_target){
+        .arena = c->arena,
+        .folder = c->folder,
+        .split = tri_data_split_key((tri_data_split)index),
+        .samples = c->most > 0 && c->most < dataset->samples ? c->most : dataset->samples,
+        .classes = tri_dataset_classes(dataset, "labels"),
+        .tokens = tri_dataset_classes(dataset, "input_ids"),
+        .field_count = dataset->field_count};
     bool is_encoded = false;
     for (int i = 0; i < dataset->field_count; i++) {
         const tri_stored_field *stored = &dataset->fields[i];
@@ -209,7 +212,8 @@ static tri_status convert_sample(conversion *c, split *s, int64_t sample) {
 
 static tri_status write_split(conversion *c, split *s) {
     TRI_TRY(c->kind->begin(&s->target, &s->mark));
-    tri_data_progress progress = tri_data_progress_begin(s->target.split, s->target.samples, false);
+    tri_data_progress progress =
+        tri_data_progress_begin(s->target.split, s->target.samples, c->most > 0);
     for (int64_t i = s->mark.samples; i < s->target.samples; i++) {
         TRI_TRY(convert_sample(c, s, i));
         bool is_due = tri_os.monotonic_ns() - c->marked_ns > (int64_t)MARK_MS * NS_PER_MS;
@@ -232,20 +236,31 @@ static tri_status write_all(conversion *c) {
     return tri_os.unlink(c->progress_path) == 0 ? TRI_OK : tri_os_fail("remove", c->progress_path);
 }
 
-static void print_recipe(const conversion *c) {
-    const tri_tree *extra = c->options->extra_fields;
-    const char *name = c->kind->reads_as ? c->kind->reads_as : c->kind->name;
-    printf("data:\n  name: %s\n  path: %s\n", name, c->folder);
-    for (int i = 0; i < TRI_DATA_SPLITS; i++)
-        if (c->splits[i].dataset)
-            printf("  %s: %s\n", tri_data_split_key((tri_data_split)i),
-                   c->kind->value(&c->splits[i].target));
-    if (c->kind->keys) printf("%s", c->kind->keys(&c->splits[TRI_DATA_TRAIN].target));
-    if (!tri_tree_is_null(extra)) printf("  extra_fields: %s\n", tri_yaml_flow(c->arena, extra));
+static void tell_left_out(const conversion *c) {
     for (int i = 0; i < TRI_DATA_SPLITS; i++)
         if (c->splits[i].left_out > 0)
             tri_log_line(TRI_LOG_WARNING, "%s: %s left out", tri_data_split_key((tri_data_split)i),
                          tri_counted(c->splits[i].left_out, "damaged sample"));
+}
+
+// The section `data` of a recipe that reads the result.
+static const char *section_of(const conversion *c) {
+    const tri_tree *extra = c->options->extra_fields;
+    const char *name = c->kind->reads_as ? c->kind->reads_as : c->kind->name;
+    const char *text =
+        tri_arena_printf(c->arena, "data:\n  name: %s\n  path: %s\n", name, c->folder);
+    for (int i = 0; i < TRI_DATA_SPLITS; i++)
+        if (c->splits[i].dataset)
+            text = tri_arena_printf(c->arena, "%s  %s: %s\n", text,
+                                    tri_data_split_key((tri_data_split)i),
+                                    c->kind->value(&c->splits[i].target));
+    if (c->kind->keys)
+        text = tri_arena_printf(c->arena, "%s%s", text,
+                                c->kind->keys(&c->splits[TRI_DATA_TRAIN].target));
+    if (!tri_tree_is_null(extra))
+        text = tri_arena_printf(c->arena, "%s  extra_fields: %s\n", text,
+                                tri_yaml_flow(c->arena, extra));
+    return text;
 }
 
 static void close_split(split *s) {
@@ -255,25 +270,53 @@ static void close_split(split *s) {
     tri_dataset_close(s->dataset);
 }
 
-tri_status tri_data_convert(const tri_data_options *options, const char *kind, const char *folder) {
-    tri_arena *arena = tri_arena_create(NULL, "convert");
-    tri_data_options all = *options; // every sample of the files
+const char *tri_target_name(int index) {
+    return index < (int)(sizeof kinds / sizeof *kinds) ? kinds[index]->name : NULL;
+}
+
+// Converts; *section is the section `data` that reads the result.
+static tri_status convert(conversion *c, const char *kind, const char **section) {
+    tri_data_options all = *c->options; // every sample of the files
     all.val_fraction = 0;
     all.limit = 0;
-    conversion c = {.arena = arena, .options = &all, .kind = find_kind(kind), .folder = folder};
-    c.progress_path = tri_arena_printf(arena, "%s/.convert.json", folder);
-    c.source =
-        tri_arena_printf(arena, "%s %s", kind,
-                         tri_yaml_flow(arena, tri_option_encode(arena, &tri_data_table, &all)));
-    tri_status status = c.kind ? TRI_OK : fail_kind(arena, kind);
-    for (int i = 0; i < TRI_DATA_SPLITS && status == TRI_OK; i++) status = open_split(&c, i);
-    if (status == TRI_OK && c.kind->needs_test && !c.splits[TRI_DATA_TEST].dataset)
+    c->options = &all;
+    c->kind = find_kind(kind);
+    c->progress_path = tri_arena_printf(c->arena, "%s/.convert.json", c->folder);
+    c->source = tri_arena_printf(
+        c->arena, "%s %s", kind,
+        tri_yaml_flow(c->arena, tri_option_encode(c->arena, &tri_data_table, &all)));
+    tri_status status = c->kind ? TRI_OK : fail_kind(c->arena, kind);
+    for (int i = 0; i < TRI_DATA_SPLITS && status == TRI_OK; i++) status = open_split(c, i);
+    if (status == TRI_OK && c->kind->needs_test && c->most == 0 &&
+        !c->splits[TRI_DATA_TEST].dataset)
         status = TRI_FAIL(TRI_BAD_INPUT, "--to %s: is read with test data, and there are none",
-                          c.kind->name);
-    if (status == TRI_OK) status = prepare_folder(&c);
-    if (status == TRI_OK) status = write_all(&c);
-    if (status == TRI_OK) print_recipe(&c);
-    for (int i = 0; i < TRI_DATA_SPLITS; i++) close_split(&c.splits[i]);
-    tri_arena_destroy(arena);
+                          c->kind->name);
+    if (status == TRI_OK) status = prepare_folder(c);
+    if (status == TRI_OK) status = write_all(c);
+    if (status == TRI_OK) *section = section_of(c);
+    for (int i = 0; i < TRI_DATA_SPLITS; i++) close_split(&c->splits[i]);
     return status;
+}
+
+tri_status tri_data_convert(const tri_data_options *options, const char *kind, const char *folder) {
+    conversion c = {
+        .arena = tri_arena_create(NULL, "convert"), .options = options, .folder = folder};
+    const char *section;
+    tri_status status = convert(&c, kind, &section);
+    if (status == TRI_OK) printf("%s", section);
+    if (status == TRI_OK) tell_left_out(&c);
+    tri_arena_destroy(c.arena);
+    return status;
+}
+
+tri_status tri_data_convert_part(tri_arena *arena, const tri_data_options *options,
+                                 const char *kind, const char *folder, int64_t most,
+                                 tri_tree **out) {
+    conversion c = {.arena = arena, .options = options, .folder = folder, .most = most};
+    const char *section;
+    tri_tree *tree;
+    TRI_TRY(convert(&c, kind, &section));
+    TRI_TRY(tri_yaml_parse(arena, section, strlen(section), "data convert", &tree));
+    *out = tri_tree_get(tree, "data");
+    return TRI_OK;
 }

@@ -105,4 +105,12 @@ int64_t tri_target_label(const tri_target *target, const tri_target_value *value
 // recipe that reads them. TRI_BAD_INPUT: there is no such target, or it cannot have these data.
 tri_status tri_data_convert(const tri_data_options *options, const char *kind, const char *folder);
 
+// The name of target `index` (--to); NULL: there are no more.
+const char *tri_target_name(int index);
+// Converts the first `most` training samples, for a comparison of kinds, without a word. *out, in
+// `arena`, is the map that the section `data` becomes that reads them.
+tri_status tri_data_convert_part(tri_arena *arena, const tri_data_options *options,
+                                 const char *kind, const char *folder, int64_t most,
+                                 tri_tree **out);
+
 #endif
