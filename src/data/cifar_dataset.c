@@ -58,6 +58,7 @@ static tri_status open_file(tri_dataset *dataset, cifar_state *state, const char
     *file = (cifar_file){path, tri_os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0), 0};
     if (file->fd < 0) return tri_os_fail("open", path);
     state->count++; // from here on cifar_close closes it
+    tri_dataset_note_file(dataset, path);
     int bytes = record_bytes(state->format);
     if (fstat(file->fd, &info) != 0) return tri_os_fail("read", path);
     if (!S_ISREG(info.st_mode)) return TRI_FAIL(TRI_BAD_INPUT, "%s: is not a file", path);

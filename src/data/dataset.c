@@ -3,6 +3,7 @@
 // Read next: kind.h (the kinds), split.h (data.val_fraction), reader.c.
 #include "data/dataset.h"
 
+#include "base/hash.h"
 #include "data/convert.h"
 #include "data/kind.h"
 #include "data/shapes.h"
@@ -85,6 +86,7 @@ tri_status tri_dataset_find_path(tri_dataset *dataset, const char *what, const c
     bool is_training = dataset->file_split == TRI_DATA_TRAIN;
     const char *name = tri_dataset_file(dataset);
     *out = name ? tri_dataset_path(dataset, name) : is_training ? dataset->options->path : NULL;
+    if (*out) tri_dataset_note_file(dataset, *out);
     if (*out) return TRI_OK;
     return TRI_FAIL(TRI_NOT_FOUND, "data.%s is not set: %s",
                     tri_data_split_key(dataset->file_split), what);
@@ -497,6 +499,8 @@ void tri_data_facts_add(tri_dataset *mixture, const tri_dataset *source, int num
     to->describes_guess |= from->describes_guess;
     tri_data_lengths_add(&to->documents, &from->documents);
     atomic_fetch_add(mixture->left_out, atomic_load(source->left_out));
+    for (int i = 0; i < from->file_count; i++) tri_dataset_note_file(mixture, from->files[i]);
+    to->listing = tri_hash_bytes(to->listing, &from->listing, sizeof from->listing);
     if (!from->rest) return;
     to->rest_is_usual = (to->rest_is_usual || !to->rest) && from->rest_is_usual;
     to->rest = tri_arena_printf(mixture->arena, "%s%ssource %d: %s", to->rest ? to->rest : "",
@@ -571,6 +575,10 @@ int64_t tri_dataset_file_sample(const tri_dataset *dataset, int64_t sample) {
     if (!split) return sample;
     return dataset->split == TRI_DATA_VAL ? tri_validation_sample(split, sample)
                                           : tri_training_sample(split, sample);
+}
+
+const tri_number_names *tri_dataset_names(const tri_dataset *dataset, int index) {
+    return &dataset->fields[index].names;
 }
 
 void tri_dataset_hint(const tri_dataset *dataset, int64_t sample) {

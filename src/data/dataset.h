@@ -8,6 +8,7 @@
 #define TRIREME_DATA_DATASET_H
 
 #include "base/status.h"
+#include "data/names.h"
 #include "data/options.h"
 #include "tensor/pixels.h"
 
@@ -150,6 +151,11 @@ tri_status tri_reader_try(tri_reader *reader, int64_t sample, int64_t epoch, voi
 // Verifies the checksums that the files contain, unless opening has done so. (Opening skips this
 // where it would take long.)
 tri_status tri_dataset_verify(const tri_dataset *dataset);
+// The names by which the numbers of a field are numbered (names.h): classes, columns.
+const tri_number_names *tri_dataset_names(const tri_dataset *dataset, int index);
+// Mixes into *hash what the files of the data set contain: of large or many ones a part, of the
+// files of an image folder the names. With it ranks compare copies of the same data.
+tri_status tri_dataset_hash_files(const tri_dataset *dataset, uint64_t *hash);
 // Prefetches into the caches a sample that one of the next few reads will need, so that the read
 // does not wait for memory.
 void tri_dataset_hint(const tri_dataset *dataset, int64_t sample);

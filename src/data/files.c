@@ -1,12 +1,21 @@
-// Expands the patterns of data.train, data.val and data.test: see files.h.
+// Expands the patterns of data.train, data.val and data.test (files.h), and hashes files.
 #include "data/files.h"
+
+#include "base/hash.h"
 
 #include <ctype.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { MOST_FILES = 1 << 20 };
+
+static void add(tri_dataset *dataset, const char *path, tri_data_files *out) {
+    const char *copy = tri_arena_strdup(dataset->arena, path);
+    TRI_PUSH(dataset->arena, out->paths, out->count, out->capacity) = copy;
+    tri_dataset_note_file(dataset, copy);
+}
 
 // Adds all paths for which a pattern stands, in order: {000..123} counts, {a,b}, * and ? are those
 // of a shell.
@@ -28,16 +37,13 @@ static tri_status expand(tri_dataset *dataset, const char *pattern, tri_data_fil
         return TRI_OK;
     }
     if (!strpbrk(pattern, "*?[{")) {
-        TRI_PUSH(dataset->arena, out->paths, out->count, out->capacity) =
-            tri_arena_strdup(dataset->arena, pattern);
+        add(dataset, pattern, out);
         return TRI_OK;
     }
     glob_t found;
     int result = glob(pattern, GLOB_BRACE, NULL, &found);
     if (result != 0) return TRI_FAIL(TRI_NOT_FOUND, "%s: no file has such a name", pattern);
-    for (size_t i = 0; i < found.gl_pathc; i++)
-        TRI_PUSH(dataset->arena, out->paths, out->count, out->capacity) =
-            tri_arena_strdup(dataset->arena, found.gl_pathv[i]);
+    for (size_t i = 0; i < found.gl_pathc; i++) add(dataset, found.gl_pathv[i], out);
     globfree(&found);
     return TRI_OK;
 }
@@ -61,5 +67,25 @@ tri_status tri_data_files_find(tri_dataset *dataset, const char *example, tri_da
                         is_training ? "train" : "test", example);
     if (files->kind != TRI_TREE_LIST) return add_pattern(dataset, files, out);
     for (int i = 0; i < files->count; i++) TRI_TRY(add_pattern(dataset, files->items[i], out));
+    return TRI_OK;
+}
+
+void tri_dataset_note_file(tri_dataset *dataset, const char *path) {
+    tri_data_facts *facts = &dataset->facts;
+    bool is_again = facts->file_count > 0 && !strcmp(facts->files[facts->file_count - 1], path);
+    if (!is_again)
+        TRI_PUSH(dataset->arena, facts->files, facts->file_count, facts->file_capacity) = path;
+}
+
+// Many files have few blocks each, but at least their first and their last ones.
+tri_status tri_dataset_hash_files(const tri_dataset *dataset, uint64_t *hash) {
+    const tri_data_facts *facts = &dataset->facts;
+    int blocks = facts->file_count > 0 ? TRI_HASH_FILE_BLOCKS / facts->file_count : 0;
+    *hash = tri_hash_bytes(*hash, &facts->listing, sizeof facts->listing);
+    for (int i = 0; i < facts->file_count; i++) {
+        struct stat info; // a folder, such as that of an LMDB database, is not read
+        if (stat(facts->files[i], &info) == 0 && S_ISREG(info.st_mode))
+            TRI_TRY(tri_hash_file(facts->files[i], blocks < 2 ? 2 : blocks, hash));
+    }
     return TRI_OK;
 }

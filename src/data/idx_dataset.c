@@ -23,6 +23,7 @@ static tri_status find_file(tri_dataset *dataset, const char *prefix, const char
         tri_dataset_path(dataset, tri_arena_printf(dataset->arena, "%s-%s", prefix, suffix));
     const char *zipped = tri_arena_printf(dataset->arena, "%s.gz", plain);
     *out = access(plain, F_OK) == 0 ? plain : zipped;
+    tri_dataset_note_file(dataset, *out);
     if (access(*out, F_OK) == 0) return TRI_OK;
     return TRI_FAIL(
         TRI_NOT_FOUND,

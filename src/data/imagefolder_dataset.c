@@ -1,6 +1,7 @@
 // The data set "imagefolder" (data.name): a folder for each class, with image files in it or in
 // folders below it. Classes are numbered in the order of their names, files are sorted by folder
 // and name, as torchvision's ImageFolder does.
+#include "base/hash.h"
 #include "base/os.h"
 #include "base/quantity.h"
 #include "data/image_worker.h"
@@ -197,6 +198,9 @@ static tri_status folder_open(tri_dataset *dataset) {
     if (dataset->file_split != TRI_DATA_TRAIN) TRI_TRY(list_training(dataset, &known));
     TRI_TRY(number_files(dataset, state, known));
     dataset->samples = state->file_count;
+    dataset->facts.listing = TRI_HASH_OF_NOTHING;
+    for (int i = 0; i < state->file_count; i++)
+        dataset->facts.listing = tri_hash_text(dataset->facts.listing, state->files[i]);
     if (state->other_count > 0)
         dataset->facts.rest = tri_arena_printf(
             dataset->arena, "%s, the first is %s/%s: images are %s in a class's folder",

@@ -13,6 +13,7 @@ static tri_status jsonl_open(tri_dataset *dataset) {
     tri_tokens *tokens = TRI_NEW(dataset->arena, tri_tokens);
     dataset->state = tokens;
     TRI_TRY(tri_data_files_find(dataset, "JSON Lines files, such as train-*.jsonl", &files));
+    if (dataset->options->tokenizer) tri_dataset_note_file(dataset, dataset->options->tokenizer);
     TRI_TRY(tri_pack_open(dataset->arena, dataset->options, (const char *const *)files.paths,
                           files.count, &pack));
     atomic_store(dataset->left_out, pack.left_out);

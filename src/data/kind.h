@@ -68,6 +68,11 @@ typedef struct tri_data_facts {
     const char *rest; // what of the files no sample has: see tri_dataset_rest; NULL: nothing
     bool rest_is_usual;
     tri_data_lengths documents; // see tri_dataset_documents
+    // What tri_dataset_hash_files hashes: files (tri_dataset_note_file), and the names of those
+    // that are too many to be read.
+    const char **files;
+    int file_count, file_capacity;
+    uint64_t listing;
 } tri_data_facts;
 
 // A field as the files contain it and, in `field`, as the model gets it.
@@ -136,6 +141,9 @@ const char *tri_dataset_path(tri_dataset *dataset, const char *name);
 // may be the file itself, which makes the shortest recipe. TRI_NOT_FOUND: neither is set; `what`
 // says in the message what is looked for, such as "the CSV file with the samples".
 tri_status tri_dataset_find_path(tri_dataset *dataset, const char *what, const char **out);
+
+// Notes that samples are read from this file, or made with its help.
+void tri_dataset_note_file(tri_dataset *dataset, const char *path);
 
 // Makes a data set that has only the fields that follow from the options (`describe`); there are
 // none if the files alone say which. tri_dataset_forget ends it.

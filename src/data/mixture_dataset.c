@@ -125,6 +125,7 @@ static tri_status add_field(tri_dataset *dataset, int field) {
     state->views_images |= is_any;
     TRI_TRY(tri_dataset_add(dataset, "data.sources", name,
                             is_image ? first->stored_dtype : first->row.dtype, &shape));
+    dataset->fields[field].names = first->names; // which all sources have
     for (int i = 0; i < state->count; i++) {
         const tri_stored_field *other =
             &state->sources[i].dataset->fields[state->sources[i].fields[field]];

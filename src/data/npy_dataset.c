@@ -55,6 +55,7 @@ static tri_status add_part(tri_dataset *dataset, int index, const char *name, co
     TRI_TRY(tri_content_check(path, "npy"));
     tri_npy *array;
     TRI_TRY(tri_npy_open(path, member, &array));
+    tri_dataset_note_file(dataset, path);
     npy_part *last = field->count > 0 ? &field->parts[field->count - 1] : NULL;
     npy_part part = {array, last ? last->first + last->samples : 0, 0};
     // From here on npy_close closes the array, also after a failure.

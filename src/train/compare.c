@@ -69,6 +69,40 @@ static int64_t hash_of_edges(const tri_plan *plan) {
     return (int64_t)hash;
 }
 
+static uint64_t hash_names(uint64_t hash, const tri_strings *names) {
+    // With the 0 byte, so that other names of the same letters have another hash.
+    for (int i = 0; i < names->count; i++)
+        hash = tri_hash_bytes(hash, names->items[i], strlen(names->items[i]) + 1);
+    return hash;
+}
+
+static tri_status add_data(tri_arena *arena, const train_named_data *set, facts *out) {
+    uint64_t names = TRI_HASH_OF_NOTHING, fields = names, files = names;
+    for (int i = 0; i < tri_dataset_field_count(set->data); i++) {
+        const tri_data_field *f = tri_dataset_field(set->data, i);
+        const int64_t types[] = {f->dtype, tri_dataset_stored(set->data, i), f->shape.rank};
+        int64_t classes = tri_dataset_classes(set->data, f->name);
+        names = hash_names(names, &tri_dataset_names(set->data, i)->classes);
+        names = hash_names(names, &tri_dataset_names(set->data, i)->columns);
+        fields = tri_hash_bytes(tri_hash_text(fields, f->name), types, sizeof types);
+        fields =
+            tri_hash_bytes(fields, f->shape.dims, (size_t)f->shape.rank * sizeof *f->shape.dims);
+        fields = tri_hash_bytes(fields, &classes, sizeof classes);
+    }
+    TRI_TRY(tri_dataset_hash_files(set->data, &files));
+    add(out, (fact){tri_arena_printf(arena, "the %s data", set->name),
+                    tri_dataset_samples(set->data), "samples", SAME_FILES});
+    add(out,
+        (fact){tri_arena_printf(arena, "the names of classes or columns of the %s data", set->name),
+               (int64_t)names, NULL, SAME_FILES});
+    add(out, (fact){tri_arena_printf(arena, "the fields of the %s data (types, shapes, classes)",
+                                     set->name),
+                    (int64_t)fields, NULL, SAME_FILES});
+    add(out, (fact){tri_arena_printf(arena, "the files of the %s data", set->name), (int64_t)files,
+                    NULL, SAME_FILES});
+    return TRI_OK;
+}
+
 // Finds the facts of a session. The recipe comes first: if it is the same, all ranks have the same
 // list.
 static tri_status facts_of(tri_arena *arena, const train_findings *found, facts *out) {
@@ -82,6 +116,7 @@ static tri_status facts_of(tri_arena *arena, const train_findings *found, facts 
         add(out, (fact){tri_arena_printf(arena, "the file of the model, %s", file), (int64_t)hash,
                         NULL, SAME_FILES});
     }
+    for (int i = 0; i < found->data_count; i++) TRI_TRY(add_data(arena, &found->data[i], out));
     add(out, (fact){"the parameters or their order in memory, as CPU or devices demand it",
                     hash_of_parameters(found->plan), NULL, SAME_KIND});
     return TRI_OK;

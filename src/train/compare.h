@@ -8,6 +8,7 @@
 #include "plan/plan.h"
 #include "recipe/recipe.h"
 #include "rendezvous/rendezvous.h"
+#include "train/fields.h"
 #include "train/task.h"
 
 // All ranks of a session.
@@ -22,10 +23,13 @@ typedef struct train_findings {
     const tri_recipe *recipe;
     const tri_task *task;
     const tri_plan *plan;
+    const train_named_data *data;
+    int data_count;
 } train_findings;
 
 // Compares what a session has before its engine is made: the recipe and the program's version, the
-// file of a model that is not built in, the parameters with their home layouts (the order of
+// file of a model that is not built in, the data (how many samples, the names of classes and
+// columns, fields, the content of the files), the parameters with their home layouts (the order of
 // elements in which a parameter and its gradient are kept), and, of the ranks of a pipeline, the
 // layouts of what they send each other. Collective over ranks->comm. TRI_BAD_INPUT: a rank differs;
 // the message names it, its host, and in what. TRI_REFUSED: another rank has bad input.

@@ -451,9 +451,13 @@ static void take_group(tri_session *s, const tri_comm *comm) {
 }
 
 static tri_status compare_ranks(const tri_session *s) {
-    return train_compare_ranks(
-        &(train_ranks){s->arena, s->comm, s->host_claims},
-        &(train_findings){.recipe = s->recipe, .task = s->task, .plan = s->plan});
+    train_named_data sets[SETS];
+    train_findings own = {.recipe = s->recipe,
+                          .task = s->task,
+                          .plan = s->plan,
+                          .data = sets,
+                          .data_count = list_data(s, sets)};
+    return train_compare_ranks(&(train_ranks){s->arena, s->comm, s->host_claims}, &own);
 }
 
 static tri_status open_session(tri_session *s, const tri_session_request *r) {

@@ -99,6 +99,43 @@ def check_model():
     on_copies(words)
 
 
+def images(rank, names):
+    """An image folder of two images for each class."""
+    for number, name in enumerate(names):
+        os.makedirs(f"copy-{rank}/i/{name}")
+        for i in range(2):
+            with open(f"copy-{rank}/i/{name}/{i}.pgm", "wb") as file:
+                file.write(b"P5 4 4 255\n" + bytes([60 * number + i]) * 16)
+
+
+def check_data():
+    """An incomplete copy, one of which a class has another name, and one with other bytes."""
+    rows = [f"{i % 5},{i % 3},{'abcd'[i % 4]}" for i in range(16)]
+    table = "\n".join(["x,y,label", *rows]) + "\n"
+    cases = [("t.csv", "\n".join(["x,y,label", *rows[:15]]) + "\n", "15 samples, not 16"),
+             ("t.csv", table.replace("d\n", "e\n"), "names"),
+             ("t.csv", table.replace("x,y", "y,x"), "names"),
+             ("t.csv", table.replace("4,", "3,"), "files")]
+    for name, other, part in cases:
+        begin()
+        give(0, name, table)
+        give(1, name, other)
+        words = train("data={name: csv, train: t.csv, workers: 0}")
+        check_differs(words, "training data", part)
+    give(1, "t.csv", table)
+    on_copies(words)
+    for names, part in (["ant", "bee", "cat", "dog"], ""), (["ant", "bee", "cat", "emu"], "names"):
+        begin()
+        images(0, ["ant", "bee", "cat", "dog"])
+        images(1, names)
+        words = train("data={name: imagefolder, train: i, workers: 0, transform: "
+                      "[{resize: [4, 4]}]}")
+        if part:
+            check_differs(words, "training data", part)
+        else:
+            on_copies(words)
+
+
 def check_recipe():
     begin()
     done = run(on_ranks(2, ["sh", "-c", 'exec "$@" seed=$RANK', "sh", TRIREME, *train()]), 2)
@@ -108,7 +145,7 @@ def check_recipe():
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-copies-") as folder:
         os.chdir(folder)
-        sys.exit(check_all([check_weights, check_model, check_recipe]))
+        sys.exit(check_all([check_weights, check_model, check_data, check_recipe]))
 
 
 if __name__ == "__main__":
