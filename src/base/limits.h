@@ -106,7 +106,8 @@ enum {
     // Bytes of a checkpoint's state.json, or of the file that lists the safetensors files of a
     // model.
     TRI_MAX_CHECKPOINT_STATE = 16 << 20,
-    TRI_MAX_SHARDS = 4096,     // safetensors files of one model
+    TRI_MAX_CHECKPOINT_NAMES = 1 << 20, // of these, bytes of the names of classes and columns
+    TRI_MAX_SHARDS = 4096,              // safetensors files of one model
     TRI_CHECKPOINT_SPARES = 1, // older checkpoints that are kept in case the newest is damaged
     // Percentage of a host's memory that all its ranks together may use for snapshots: copies of
     // the training state, from which a checkpoint is written while training continues.

@@ -85,6 +85,9 @@ int64_t tri_dataset_samples(const tri_dataset *dataset);
 // How many samples data.val_fraction leaves to train on, of the files of this data set; 0: it does
 // not divide them.
 int64_t tri_dataset_left_to_train(const tri_dataset *dataset);
+// Converts a sample's number in this split to its number in the files, which may contain training
+// and validation samples.
+int64_t tri_dataset_file_sample(const tri_dataset *dataset, int64_t sample);
 int tri_dataset_field_count(const tri_dataset *dataset);
 const tri_data_field *tri_dataset_field(const tri_dataset *dataset, int index);
 // The type of a field's elements in the files.

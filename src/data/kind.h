@@ -155,10 +155,6 @@ void tri_data_facts_add(tri_dataset *mixture, const tri_dataset *source, int num
 tri_status tri_dataset_read(const tri_dataset *dataset, void *worker, int64_t sample,
                             tri_sample_value *values);
 
-// Converts a sample's number in this split to its number in the files, which may contain training
-// and validation samples.
-int64_t tri_dataset_file_sample(const tri_dataset *dataset, int64_t sample);
-
 #define TRI_DECLARE_KIND(word, rows, count, help) extern const tri_dataset_kind tri_dataset_##word;
 TRI_DATASET_KINDS(TRI_DECLARE_KIND)
 #undef TRI_DECLARE_KIND

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "nn/models/models.h"
+#include "train/numbering.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -223,6 +224,23 @@ static void compare_recipe(const tri_session *s, const tri_task *own, const char
     warn_of_held_back(s, &other, &info, keys, path);
 }
 
+// Refuses data that give classes or columns other numbers than those on which the checkpoint was
+// trained, or warns of them where the weights are trained further, as on classes of another task.
+static tri_status compare_numbering(const tri_session *s, const char *folder, const char *path) {
+    tri_checkpoint_info info;
+    if (tri_checkpoint_read_info(s->arena, folder, &info) != TRI_OK) return TRI_OK;
+    const tri_tree *kept = tri_tree_get(info.training, TRI_DATA_NAMES);
+    const tri_dataset *data = s->train_data ? s->train_data : s->val_data;
+    if (!s->train_data)
+        return train_numbering_compare(
+            s->arena, kept, path, data,
+            tri_arena_printf(s->arena, "the %s data", tri_val_source_names[s->val_source]));
+    if (train_numbering_compare(s->arena, kept, path, data, "the training data") != TRI_OK &&
+        s->identity.rank == 0)
+        tri_log_line(TRI_LOG_WARNING, "%s: is this meant?", tri_error_message());
+    return TRI_OK;
+}
+
 tri_status train_check_origin(const tri_session *session, const tri_task *own, const char *path) {
     char real[PATH_MAX];
     struct stat info;
@@ -234,7 +252,7 @@ tri_status train_check_origin(const tri_session *session, const tri_task *own, c
     tri_tree *config;
     if (access(file, F_OK) != 0) {
         if (session->identity.rank == 0) compare_recipe(session, own, real, path);
-        return TRI_OK;
+        return compare_numbering(session, real, path);
     }
     if (!table) return TRI_OK;
     TRI_TRY(tri_json_read_file(session->arena, file, &config));

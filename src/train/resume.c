@@ -6,6 +6,7 @@
 #include "recipe/resumed.h"
 #include "train/compare.h"
 #include "train/loop.h"
+#include "train/numbering.h"
 #include "train/origin.h"
 #include "train/tell.h"
 
@@ -126,6 +127,15 @@ static void tell_other_data(train_loop *loop) {
     p->data_samples = sampler->samples;
 }
 
+// Refuses training data whose classes or columns have other numbers than those of the checkpoint.
+static tri_status compare_numbering(train_loop *loop, const char *path) {
+    tri_progress *p = &loop->progress;
+    TRI_TRY(train_numbering_compare(loop->arena, p->data_names, path, loop->session->train_data,
+                                    "the training data"));
+    p->data_names = train_numbering_tree(loop->arena, loop->session->train_data);
+    return TRI_OK;
+}
+
 static tri_status restore(train_loop *loop, const char *path, load_function *load) {
     tri_checkpoint_info info;
     TRI_TRY(tri_checkpoint_read_info(loop->arena, path, &info));
@@ -142,6 +152,7 @@ static tri_status restore(train_loop *loop, const char *path, load_function *loa
     TRI_TRY(load(loop->arena, path, &loop->model.sink, stateless ? NULL : &loop->optimizer.sink,
                  &info));
     TRI_TRY(tri_progress_read(info.training, loop->session->plan->graph, &loop->progress));
+    TRI_TRY(compare_numbering(loop, path));
     tell_other_data(loop);
     // If the data have fewer samples than when the checkpoint was saved, the checkpoint's position
     // in its epoch may lie at or beyond the end of the epoch. Training then continues in a later
@@ -195,6 +206,7 @@ tri_status train_restore(train_loop *loop) {
     const char *path = NULL;
     loop->saved_step = -1;
     loop->progress.data_samples = s->train_sampler.options.samples;
+    loop->progress.data_names = train_numbering_tree(loop->arena, s->train_data);
     if (loop->saves && strcmp(r->resume, "never") != 0) {
         TRI_TRY(tri_tell_and_agree(s->comm, compare_folder(loop), "recipe of the run folder"));
         // Locks the folder before anything in it is cleaned up or read, because another process may

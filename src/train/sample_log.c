@@ -1,7 +1,7 @@
-// The sample log (log.samples): which samples each step has taken, by their numbers in the data
-// set. Each rank that reads samples of its own appends to its own file, one line for each
-// micro-batch. The line is written at once, so that the samples of a step are known even if the
-// process is killed after it.
+// The sample log (log.samples): which samples each step has taken, by their numbers in the files
+// of the training data. Each rank that reads samples of its own appends to its own file, one line
+// for each micro-batch. The line is written at once, so that the samples of a step are known even
+// if the process is killed after it.
 #include "base/log.h"
 #include "base/os.h"
 #include "observe/lines.h"
@@ -15,6 +15,7 @@
 
 struct train_sample_log {
     char path[PATH_MAX];
+    const tri_dataset *data;
     int fd; // -1: the file can no longer be written
     int64_t replica, replicas;
     int64_t from; // how many steps were complete when this process began
@@ -43,6 +44,7 @@ train_sample_log *train_sample_log_open(const train_loop *loop) {
     log->replica = tri_mesh_replica(&s->mesh, s->identity.rank);
     log->replicas = tri_mesh_replicas(&s->mesh);
     log->from = loop->progress.step;
+    log->data = s->train_data;
     int fd, room = (int)sizeof log->path - 40;
     int64_t size;
     snprintf(log->path, sizeof log->path, "%.*s/logs", room, loop->request->run_dir);
@@ -70,7 +72,8 @@ void train_sample_log_note(train_sample_log *log, int64_t step, const tri_data_b
             ",\"replicas\":%" PRId64 ",\"from\":%" PRId64 ",\"samples\":[",
             step, batch->epoch, log->replica, log->replicas, log->from);
     for (int64_t i = 0; i < batch->micro.size; i++)
-        fprintf(to, "%s%" PRId64, i ? "," : "", batch->samples[i]);
+        fprintf(to, "%s%" PRId64, i ? "," : "",
+                tri_dataset_file_sample(log->data, batch->samples[i]));
     fputs("]}\n", to);
     fclose(to);
     if (tri_os_write_all(log->fd, text, size, log->path) != TRI_OK) give_up(log);

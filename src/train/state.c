@@ -3,6 +3,8 @@
 // source; for resuming, engine/state.c, to which the sink passes the tensors.
 #include "train/state.h"
 
+#include "train/numbering.h"
+
 #include <math.h>
 
 static tri_status read_state(void *context, int tensor, int64_t first, int64_t count, void *to) {
@@ -102,6 +104,8 @@ tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *p, const tri_g
     tri_tree_put(arena, map, "samples", tri_tree_int(arena, p->samples));
     if (p->data_samples > 0)
         tri_tree_put(arena, map, "data_samples", tri_tree_int(arena, p->data_samples));
+    if (p->data_names)
+        tri_tree_put(arena, map, TRI_DATA_NAMES, tri_tree_copy(arena, p->data_names));
     if (p->has_best) {
         tri_tree_put(arena, map, "best", tri_tree_double(arena, p->best));
         if (p->best_of) tri_tree_put_string(arena, map, "best_of", p->best_of);
@@ -157,6 +161,7 @@ tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_p
     // Older checkpoints lack `data_samples`.
     if (tri_tree_get(tree, "data_samples"))
         TRI_TRY(need_int(tree, "data_samples", &out->data_samples));
+    out->data_names = tri_tree_get(tree, TRI_DATA_NAMES);
     out->has_best = tri_tree_to_double(tri_tree_get(tree, "best"), &out->best);
     if (out->has_best || tri_tree_get(tree, "waited"))
         TRI_TRY(need_int(tree, "waited", &out->evaluations_since_best));

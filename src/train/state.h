@@ -15,13 +15,14 @@ typedef struct tri_evaluation {
 
 // How far a run has come: what a resumed run has to know besides the tensors.
 typedef struct tri_progress {
-    int64_t step;          // number of steps done
-    int64_t updates;       // number of steps that changed the weights
-    tri_loss_scale scale;  // loss scale of 16-mixed; in other runs scale.scale is 0
-    int64_t epoch;         // epoch of the next step, from 0
-    int64_t step_in_epoch; // number of the next step in its epoch, from 0
-    int64_t samples;       // samples trained on so far, over all ranks
-    int64_t data_samples;  // samples of the training data; 0: not known
+    int64_t step;               // number of steps done
+    int64_t updates;            // number of steps that changed the weights
+    tri_loss_scale scale;       // loss scale of 16-mixed; in other runs scale.scale is 0
+    int64_t epoch;              // epoch of the next step, from 0
+    int64_t step_in_epoch;      // number of the next step in its epoch, from 0
+    int64_t samples;            // samples trained on so far, over all ranks
+    int64_t data_samples;       // samples of the training data; 0: not known
+    const tri_tree *data_names; // of the training data (train/numbering.h); NULL: none
     bool has_best;
     double best; // for early stopping: the best value of the monitored metric
     const char

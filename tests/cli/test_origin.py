@@ -102,6 +102,59 @@ def check_recipe():
                 assert all(key in found[0] for key in keys), (command, found)
 
 
+def write_classes(folder, *names):
+    """An image folder of two images for each class."""
+    for number, name in enumerate(names):
+        os.makedirs(os.path.join(folder, name))
+        for i in range(2):
+            with open(os.path.join(folder, name, f"{i}.pgm"), "wb") as file:
+                file.write(b"P5 4 4 255\n" + bytes([60 * number + i]) * 16)
+
+
+def check_class_names():
+    """The weights of a class stay those of its name, whatever number another folder gives it."""
+    with tempfile.TemporaryDirectory(prefix="trireme-origin-") as folder:
+        place, data = os.path.join(folder, "run"), os.path.join(folder, "data")
+        write_classes(os.path.join(data, "train"), "ant", "bee", "cat")
+        write_classes(os.path.join(data, "test"), "bee", "cat")
+        own = ["model.num_classes=4", "data={name: imagefolder, test: test, workers: 0, "
+               "transform: [{resize: [4, 4]}]}", "batch.global=6", "log.tensorboard=false"]
+        words = [*own, f"data.path={data}"]
+        run(train("mlp-jax", place, *words, "trainer.max_epochs=1"))
+        evaluate = [TRIREME, "eval", "recipes/mlp-jax.yaml", "--checkpoint", place, *words]
+        run(evaluate)
+        os.rename(os.path.join(data, "train", "ant"), os.path.join(data, "train", "zebra"))
+        for command in evaluate, train("mlp-jax", place, *words, "trainer.max_epochs=2"):
+            done = run(command, 2)
+            lines = done.stderr.splitlines()
+            assert len(lines) == 1 and "'labels'" in lines[0] and "'ant'" in lines[0], lines
+        done = run(train("mlp-jax", f"{place}2", *words, f"init={place}", "trainer.max_epochs=1"))
+        assert "'ant'" in done.stderr and "warning" in done.stderr, done.stderr
+        # Another class behind all others changes no number.
+        os.rename(os.path.join(data, "train", "zebra"), os.path.join(data, "train", "ant"))
+        write_classes(os.path.join(data, "train"), "dog")
+        run(evaluate)
+        run(train("mlp-jax", place, *words, "trainer.max_epochs=2"))
+
+
+def check_column_names():
+    """Columns that the recipe does not name are compared with those that the model learned from,
+    also where the training file is gone."""
+    with tempfile.TemporaryDirectory(prefix="trireme-origin-") as folder:
+        for name, header in ("train", "a,b,label"), ("same", "a,b,label"), ("turned", "b,a,label"):
+            with open(os.path.join(folder, f"{name}.csv"), "w", encoding="ascii") as file:
+                file.write(header + "\n1,2,0\n3,4,1\n")
+        place = os.path.join(folder, "run")
+        words = ["model.num_classes=2", f"data={{name: csv, path: {folder}, workers: 0}}",
+                 "batch.global=2", "log.tensorboard=false"]
+        run(train("mlp-jax", place, *words, "data.train=train.csv", "trainer.max_epochs=1"))
+        evaluate = [TRIREME, "eval", "recipes/mlp-jax.yaml", "--checkpoint", place, *words,
+                    "data.path=null"]
+        run([*evaluate, f"data.test={folder}/same.csv"])
+        done = run([*evaluate, f"data.test={folder}/turned.csv"], 2)
+        assert done.stderr.count("\n") == 1 and "'inputs'" in done.stderr, done.stderr
+
+
 def check_held_back():
     """Other samples than the checkpoint's run held back may be among those it was trained on."""
     with tempfile.TemporaryDirectory(prefix="trireme-origin-") as folder:
@@ -142,4 +195,5 @@ def check_held_back():
 
 
 if __name__ == "__main__":
-    sys.exit(1 if check_all((check_config, check_recipe, check_held_back)) else 0)
+    sys.exit(1 if check_all((check_config, check_recipe, check_class_names,
+                             check_column_names, check_held_back)) else 0)

@@ -100,7 +100,16 @@ def check_pipe(folder):
     assert done.stderr.count("is a device, pipe or socket") == 1, done.stderr
 
 
+def check_held_back(folder):
+    """Numbers are those in the files, from which validation samples are taken anywhere."""
+    run_dir = os.path.join(folder, "held-back")
+    runs.run(runs.train("mlp-jax", run_dir, *COMMON, "data.samples=64", "data.val_fraction=0.5",
+                        "trainer.max_epochs=1", "trainer.limit_val_batches=0"))
+    numbers = [number for line in samples.lines(run_dir) for number in line["samples"]]
+    assert len(set(numbers)) == 32 and max(numbers) in range(33, 64), numbers
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as where:
         sys.exit(1 if runs.check_all([check_interrupted, check_shared_replicas, check_unwritable,
-                                      check_torn_line, check_pipe], where) else 0)
+                                      check_torn_line, check_pipe, check_held_back], where) else 0)

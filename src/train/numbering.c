@@ -1,0 +1,62 @@
+// Keeps the names of classes and columns with a checkpoint, and compares them: see numbering.h.
+#include "train/numbering.h"
+
+#include "base/limits.h"
+
+#include <string.h>
+
+static const char CLASSES[] = "classes", COLUMNS[] = "columns";
+
+// Adds a list of names to a map. Returns how many bytes they have.
+static size_t put_names(tri_arena *arena, tri_tree *map, const char *key,
+                        const tri_strings *names) {
+    size_t bytes = 0;
+    bool is_kept = names->count > 0;
+    // A checkpoint holds only UTF-8, and would give back other bytes.
+    for (int i = 0; is_kept && i < names->count; i++) is_kept = tri_json_is_text(names->items[i]);
+    if (!is_kept) return 0;
+    tri_tree *list = tri_tree_list(arena);
+    for (int i = 0; i < names->count; i++) {
+        tri_tree_append(arena, list, tri_tree_string(arena, names->items[i]));
+        bytes += strlen(names->items[i]);
+    }
+    tri_tree_put(arena, map, key, list);
+    return bytes;
+}
+
+tri_tree *train_numbering_tree(tri_arena *arena, const tri_dataset *data) {
+    tri_tree *map = tri_tree_map(arena);
+    size_t bytes = 0;
+    for (int i = 0; i < tri_dataset_field_count(data); i++) {
+        const tri_number_names *names = tri_dataset_names(data, i);
+        tri_tree *entry = tri_tree_map(arena);
+        bytes += put_names(arena, entry, CLASSES, &names->classes);
+        bytes += put_names(arena, entry, COLUMNS, &names->columns);
+        if (entry->count > 0) tri_tree_put(arena, map, tri_dataset_field(data, i)->name, entry);
+    }
+    return map->count > 0 && bytes <= TRI_MAX_CHECKPOINT_NAMES ? map : NULL;
+}
+
+static tri_strings read_names(tri_arena *arena, const tri_tree *list) {
+    int count = list && list->kind == TRI_TREE_LIST ? list->count : 0;
+    const char **names = TRI_NEW_ARRAY(arena, const char *, count);
+    for (int i = 0; i < count; i++)
+        names[i] = list->items[i]->kind == TRI_TREE_SCALAR ? list->items[i]->text : "";
+    return (tri_strings){names, count};
+}
+
+tri_status train_numbering_compare(tri_arena *arena, const tri_tree *kept, const char *path,
+                                   const tri_dataset *data, const char *data_name) {
+    for (int i = 0; kept && i < tri_dataset_field_count(data); i++) {
+        const char *field = tri_dataset_field(data, i)->name;
+        const tri_tree *entry = tri_tree_get(kept, field);
+        if (!entry) continue;
+        tri_number_names now = *tri_dataset_names(data, i),
+                         then = {read_names(arena, tri_tree_get(entry, CLASSES)),
+                                 read_names(arena, tri_tree_get(entry, COLUMNS))};
+        int both = now.classes.count < then.classes.count ? now.classes.count : then.classes.count;
+        if (both > 0) now.classes.count = then.classes.count = both;
+        TRI_TRY(tri_number_names_compare(field, path, &then, data_name, &now));
+    }
+    return TRI_OK;
+}

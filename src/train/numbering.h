@@ -1,0 +1,22 @@
+// What the numbers of a run's data mean, where their files say it by names (data/names.h): classes
+// and columns. A checkpoint keeps the names of its training data, because its weights give the same
+// classes again, whatever the folders and files are called later.
+#ifndef TRIREME_TRAIN_NUMBERING_H
+#define TRIREME_TRAIN_NUMBERING_H
+
+#include "base/tree.h"
+#include "data/dataset.h"
+
+// The key of the names in a checkpoint's training state.
+#define TRI_DATA_NAMES "data_names"
+
+// Makes the map that a checkpoint keeps: {labels: {classes: [cat, dog]}, inputs: {columns: [a,
+// b]}}. NULL: the data have no names, or more than a checkpoint has room for.
+tri_tree *train_numbering_tree(tri_arena *arena, const tri_dataset *data);
+// Compares the map of the checkpoint `path` (NULL: it has none) with the names of `data`, which
+// messages call `data_name`. One list of classes may go on where the other ends. TRI_BAD_INPUT: the
+// same number means another class or column.
+tri_status train_numbering_compare(tri_arena *arena, const tri_tree *kept, const char *path,
+                                   const tri_dataset *data, const char *data_name);
+
+#endif
