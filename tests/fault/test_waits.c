@@ -13,6 +13,7 @@
 #include "device/cpu/cpu.h"
 #include "support/comm_ranks.h"
 #include "support/held_run.h"
+#include "support/long_pauses.h"
 #include "support/order_graph.h"
 
 #include "base/philox.h"
@@ -534,6 +535,7 @@ static void test_waits(void **state) {
     const char *all = getenv("WAITS");
     if (shows_all || (all && !strcmp(all, "all"))) enough = INT_MAX;
     held_run_make_device();
+    long_pauses_begin();
     for (uint64_t seed = 0; seed < SCHEDULES; seed++)
         if (!shows_all || seed == only_seed) check_seed(seed);
     print_table();

@@ -200,10 +200,19 @@ def check_saved(run_dir):
         run([TRIREME, "checkpoint", "verify", run_dir])
 
 
+def processor_s():
+    """Seconds of a core that the processes have used that this test has waited for."""
+    used = os.times()
+    return used.children_user + used.children_system
+
+
 def timed(check, *arguments):
-    begin = time.monotonic()
+    """Runs a check, and prints how long it took and how many seconds of a core its runs used: the
+    first depends on what else the machine does."""
+    begin, used = time.monotonic(), processor_s()
     check(*arguments)
-    print(f"{check.__name__}: {time.monotonic() - begin:.1f} s", flush=True)
+    print(f"{check.__name__}: {time.monotonic() - begin:.1f} s, "
+          f"{processor_s() - used:.1f} s of a core", flush=True)
 
 
 def check_all(checks, *arguments):
