@@ -157,15 +157,15 @@ def check_evaluation(folder):
 def check_whole_runs(folder):
     """Adadelta at 1.0 makes steps of rounding noise: whole runs end within a point of accuracy."""
     words = [f"data.path={DATA}", "data.limit=6020", "trainer.max_epochs=2", "seed=3",
-             "log.tensorboard=false"]
+             "trainer.check_val_every_n_epoch=2", "log.tensorboard=false"]
     found = []
-    for count in (1, 2, 3):
+    for count in (1, 3):
         place = os.path.join(folder, f"adadelta-{count}")
         run(on_ranks(count, train("mnist-cnn", place, *words)))
         val = entries(place, "val")
-        assert [v["samples"] for v in val] == [10000, 10000], val
+        assert [v["samples"] for v in val] == [10000], val
         found.append(float(val[-1]["accuracy"]))
-    print(f"  accuracy on 1, 2 and 3 ranks: {found}", flush=True)
+    print(f"  accuracy on 1 and 3 ranks: {found}", flush=True)
     assert min(found) > 0.7 and max(found) - min(found) <= 0.01, found
 
 
