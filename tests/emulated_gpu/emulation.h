@@ -22,7 +22,7 @@ struct emulated_index {
 struct emulated_thread {
     emulated_index thread, block, block_size, grid_size;
 };
-extern thread_local emulated_thread *emulated_now;
+extern __thread emulated_thread *emulated_now; // unlike thread_local, read without a call
 
 #if !defined(EMULATED_WITHOUT_KERNELS) // else CUDA's own headers have these names
 #define threadIdx (emulated_now->thread)

@@ -19,7 +19,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-thread_local emulated_thread *emulated_now;
+__thread emulated_thread *emulated_now;
 
 namespace {
 
