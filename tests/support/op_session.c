@@ -8,6 +8,7 @@
 #include "pass/pass.h"
 #include "tensor/half.h"
 
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -43,7 +44,16 @@ tri_graph *op_graph_open(tri_dtype dtype) {
 
 void op_graph_close(tri_graph *graph) { tri_graph_destroy(graph); }
 
+// Lets memory that was freed be used again. Otherwise the C library returns large pieces to the
+// system, such as the workspaces of products, and each case would have them cleared page by page.
+static void keep_memory(void) {
+    enum { LARGEST_BYTES = 256 << 20 };
+    mallopt(M_MMAP_THRESHOLD, LARGEST_BYTES);
+    mallopt(M_TRIM_THRESHOLD, LARGEST_BYTES);
+}
+
 tri_device *op_device_open(const tri_device_backend *backend, int threads) {
+    keep_memory();
     tri_device *device = NULL;
     tri_device_config config = {.threads = threads};
     assert_int_equal(backend->open(&config, &device), TRI_OK);
@@ -208,10 +218,13 @@ static void load(op_session *s) {
             ok(tri_queue_write(s->queue, s->memory[i], image, bytes));
             free(image);
         }
-    char *image = malloc(s->workspace_bytes + 1);
-    memset(image, POISON, s->workspace_bytes);
-    ok(tri_queue_write(s->queue, s->workspace, image, s->workspace_bytes));
-    free(image);
+    static char poison[1 << 20];
+    memset(poison, POISON, sizeof poison);
+    for (size_t at = 0; at < s->workspace_bytes; at += sizeof poison) {
+        size_t rest = s->workspace_bytes - at;
+        ok(tri_queue_write(s->queue, (char *)s->workspace + at, poison,
+                           rest < sizeof poison ? rest : sizeof poison));
+    }
 }
 
 // Copies all values back to the host, the sources too: an optimizer's update writes over them, and
