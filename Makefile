@@ -10,7 +10,7 @@ test test-all bundle: CUDA ?= $(if $(NVCC),1)
 .PHONY: help deps deps-test build demo quick test test-all test-cluster test-gpu bench bench-gpu bundle install fuzz sanitize format tidy clean
 help:
 	@echo 'make demo      install what is needed, build, train mnist-cnn for one epoch on Fashion-MNIST'
-	@echo 'make quick     build, run the unit tests and a part of all others: about two minutes'
+	@echo 'make quick     build, run most unit tests and a part of all others: about two minutes'
 	@echo 'make test      install what is needed, build, run every test'
 	@echo 'make test-all  the same with the whole matrix of strategies, models and settings, with oneDNN 3 and on Debian 13: hours'
 	@echo 'make test-cluster  what runs on a virtual Slurm cluster, also what takes minutes'
