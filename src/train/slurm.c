@@ -12,11 +12,21 @@
 #include <string.h>
 #include <unistd.h>
 
+static bool is_number(const char *text, size_t size) {
+    return text && *text && strlen(text) < size && strspn(text, "0123456789") == strlen(text);
+}
+
 bool train_slurm_find(const char *(*get)(const char *name), train_slurm_job *out) {
-    const char *id = get("SLURM_JOB_ID");
-    if (!id || !*id || strlen(id) >= sizeof out->id || strspn(id, "0123456789") != strlen(id))
-        return false;
-    memcpy(out->id, id, strlen(id) + 1);
+    const char *id = get("SLURM_JOB_ID"), *array = get("SLURM_ARRAY_JOB_ID"),
+               *task = get("SLURM_ARRAY_TASK_ID");
+    *out = (train_slurm_job){.id = ""};
+    if (!is_number(id, sizeof out->id)) return false;
+    // The job id of one task of an array is that of the array, and means all tasks.
+    bool is_task = is_number(array, sizeof out->task) && is_number(task, sizeof out->task);
+    snprintf(out->id, sizeof out->id, "%s", id);
+    if (!is_task) return true;
+    snprintf(out->task, sizeof out->task, "%s", task);
+    snprintf(out->id, sizeof out->id, "%.14s_%.14s", array, task);
     return true;
 }
 
@@ -81,7 +91,7 @@ static bool find_value(const char *text, const char *name, char *out, size_t siz
     return false;
 }
 
-enum { JOB_TEXT_BYTES = 1 << 16, OPTIONS = 6, ARGUMENTS = 12, VALUE_BYTES = 256 };
+enum { JOB_TEXT_BYTES = 1 << 16, OPTIONS = 6, ARGUMENTS = 13, VALUE_BYTES = 256 };
 
 // Options of the batch script that may have been given on sbatch's command line instead. The next
 // job, which runs the same script, then has to get them too. `name` is the option's name in
@@ -98,9 +108,11 @@ static tri_status submit(const train_slurm_job *job, const char *script, train_s
     if (!shown) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a job's description");
     char *const show[] = {"scontrol", "-o", "show", "job", (char *)job->id, NULL};
     tri_status status = tri_command_run(show, TRI_SLURM_ANSWER_MS, shown, JOB_TEXT_BYTES);
-    char words[OPTIONS][VALUE_BYTES + 32], after[64], value[VALUE_BYTES], text[256];
+    char words[OPTIONS][VALUE_BYTES + 32], after[64], value[VALUE_BYTES], text[256], array[32];
     char *argv[ARGUMENTS] = {"sbatch", "--parsable", after};
     int count = 3;
+    snprintf(array, sizeof array, "--array=%s", job->task);
+    if (*job->task) argv[count++] = array;
     snprintf(after, sizeof after, "--dependency=afterany:%s", job->id);
     for (int i = 0; i < OPTIONS && status == TRI_OK; i++) {
         if (!find_value(shown, options[i].name, value, sizeof value)) continue;

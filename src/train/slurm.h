@@ -8,7 +8,8 @@
 #include <stdbool.h>
 
 typedef struct train_slurm_job {
-    char id[32];
+    char id[32];   // "77"; of a task of a job array "77_2"
+    char task[16]; // the number of the task, "2"; "": the job is no task of an array
 } train_slurm_job;
 
 // Finds whether this process is part of a Slurm job; reads the environment through `get`.

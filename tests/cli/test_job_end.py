@@ -95,6 +95,20 @@ def check_chain(folder):
     assert not os.path.exists(last[-1]), "the copy of the script is left"
 
 
+def check_array(folder):
+    """A task of a job array means itself, although the job id of one of them is the array's."""
+    task = {"SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": "2"}
+    for how, script, last in (("requeue", "", "scontrol requeue 77_2"),
+                              ("chain", '[ "$1" = write ] && touch "$4" || echo JobId=1',
+                               "sbatch --parsable --dependency=afterany:77_2 --array=2 ")):
+        environment, calls = fake_slurm(folder, left(1), script)
+        runs.run(runs.train("mlp-jax", os.path.join(folder, f"array-{how}"), *WORDS,
+                            f"trainer.on_timeout={how}"), 75, env={**environment, **task})
+        called = read(calls)
+        assert called[0].startswith("squeue ") and "-j 77_2 " in called[0], called
+        assert called[-1].startswith(last), called
+
+
 def check_no_time(folder):
     """A job that has no time left still makes one step. So a run that is started again and again
     comes to its end."""
@@ -127,8 +141,8 @@ def main():
     for name in [name for name in os.environ if name.startswith("SLURM_")]:
         del os.environ[name]
     with tempfile.TemporaryDirectory() as folder:
-        return runs.check_all([check_stops, check_longer, check_requeue, check_chain, check_no_time,
-                               check_failures], folder)
+        return runs.check_all([check_stops, check_longer, check_requeue, check_chain, check_array,
+                               check_no_time, check_failures], folder)
 
 
 if __name__ == "__main__":
