@@ -58,26 +58,52 @@ static bool declares(const tri_task *task, const char *field) {
     return false;
 }
 
-// Rejects data whose damaged samples are left out by their labels, if the model reads none: they
-// would count as images of zeros.
-static tri_status check_left_out(const tri_dataset *data, const tri_task *task,
-                                 const tri_graph *graph) {
-    if (!tri_dataset_leaves_out(data)) return TRI_OK;
+static bool reads_labels(const tri_dataset *data, const tri_graph *graph) {
     for (int i = 0; i < tri_dataset_field_count(data); i++)
         if (tri_dataset_has_ignored(data, tri_dataset_field(data, i)->name) &&
             is_read(graph, graph->inputs[i].value))
-            return TRI_OK;
+            return true;
+    return false;
+}
+
+// Whether every loss leaves out samples whose labels say so.
+static bool losses_count_labels(const tri_graph *g) {
+    for (int i = 0; i < g->term_count; i++)
+        if (!g->metrics[g->first_term + i].term.has_labels) return false;
+    const tri_node *loss = g->term_count == 0 ? tri_value_node(g, g->metrics[0].value) : NULL;
+    return !loss || !loss->op->count || loss->op->labels;
+}
+
+static bool has_statistics(const tri_graph *g) {
+    for (int i = 0; i < g->parameter_count; i++)
+        if (g->parameters[i].role == TRI_ROLE_STATISTIC) return true;
+    return false;
+}
+
+// Rejects data whose damaged samples are left out by their labels, if the model takes something
+// from them nevertheless: they would count as images of zeros.
+static tri_status check_left_out(const tri_dataset *data, bool trains, const tri_task *task,
+                                 const tri_graph *graph) {
+    const char *why = NULL;
+    if (!tri_dataset_leaves_out(data)) return TRI_OK;
+    if (!reads_labels(data, graph))
+        why = "reads no labels, so that its loss cannot leave out a damaged sample";
+    else if (!losses_count_labels(graph))
+        why = "has a loss without labels, which cannot leave out a damaged sample";
+    else if (trains && has_statistics(graph))
+        why = "has batch norm, whose means would count the zeros in place of a damaged sample";
+    if (!why) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
-                    "data.on_error=skip: model %s reads no labels, so that its loss cannot leave "
-                    "out a damaged sample; use data.on_error=refuse",
-                    task->name);
+                    "data.on_error=skip: model %s %s; use data.on_error=refuse, and remove what "
+                    "`trireme data check` names",
+                    task->name, why);
 }
 
 // Rejects a field that the model does not read, unless it changes nothing: the model's task
 // declares it (as autoencoder its labels), the data set always has it, or it marks tokens as
 // padding that no other token of a causal model sees.
-tri_status train_fields_check(const train_named_data *sets, int count, const tri_task *task,
-                              const tri_graph *graph) {
+tri_status train_fields_check(const train_named_data *sets, int count, bool trains,
+                              const tri_task *task, const tri_graph *graph) {
     for (int i = 0; i < tri_dataset_field_count(sets[0].data); i++) {
         // The graph's first inputs are the data's fields.
         const char *name = tri_dataset_field(sets[0].data, i)->name;
@@ -93,5 +119,5 @@ tri_status train_fields_check(const train_named_data *sets, int count, const tri
             TRI_TRY(tri_padding_check(sets[k].data, sets[k].name, task->name));
         }
     }
-    return check_left_out(sets[0].data, task, graph);
+    return check_left_out(sets[0].data, trains, task, graph);
 }

@@ -19,9 +19,10 @@ tri_status train_fields_compare(const train_named_data *sets, int count);
 // Logs a warning if images are stored as bytes in one data set and as other numbers in another one:
 // the model then gets numbers of different sizes, unless the others are divided by 255 already.
 void train_fields_warn(const train_named_data *sets, int count);
-// Checks the data sets against the model and its graph. TRI_BAD_INPUT: the model does not read a
-// field.
-tri_status train_fields_check(const train_named_data *sets, int count, const tri_task *task,
-                              const tri_graph *graph);
+// Checks the data sets against the model and its graph, which the session trains or evaluates.
+// TRI_BAD_INPUT: the model does not read a field, or reads more of a damaged sample that is left
+// out than its label.
+tri_status train_fields_check(const train_named_data *sets, int count, bool trains,
+                              const tri_task *task, const tri_graph *graph);
 
 #endif

@@ -436,7 +436,8 @@ static tri_status open_data_and_plan(tri_session *s, const tri_session_request *
     if (status == TRI_BAD_INPUT && s->identity.rank == 0) warn_of_images(s);
     TRI_TRY(status);
     train_named_data sets[SETS];
-    TRI_TRY(train_fields_check(sets, list_data(s, sets), s->task, s->plan->graph));
+    TRI_TRY(train_fields_check(sets, list_data(s, sets), s->train_data != NULL, s->task,
+                               s->plan->graph));
     return check_classes(s);
 }
 

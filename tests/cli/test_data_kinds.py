@@ -270,10 +270,13 @@ def check_lmdb_refuses():
     with open(path("x.mdb"), "wb") as file:
         file.write(data[:at] + b"\xff" + data[at + 1:])
     assert "00000042" in dump(*words, count=1, code=2)
-    # A model that reads no labels cannot leave it out.
-    done = run([TRIREME, "train", "recipes/autoencoder.yaml", f"data.path={folder}", *words,
-                "data.transform=[]", "data.on_error=skip", f"--run-dir={path('run')}"], code=2)
-    assert "data.on_error" in done.stderr and not os.path.exists(path("run")), done.stderr
+    # A model that reads no labels cannot leave it out, nor one with batch norm.
+    for model in "autoencoder", "mnist-convnet":
+        done = run([TRIREME, "train", f"recipes/{model}.yaml", f"data.path={folder}", *words,
+                    "data.transform=[{resize: [28, 28]}]", "data.on_error=skip",
+                    f"--run-dir={path('run')}"], code=2)
+        assert "data.on_error" in done.stderr and model in done.stderr, done.stderr
+        assert done.stderr.count("\n") == 1 and not os.path.exists(path("run")), done.stderr
     labels = dump(*words, "data.on_error=skip", count=90)["labels"][1]
     assert labels == [-100 if i == 42 else i % 7 for i in range(90)], labels
     # Nor does an evaluation count it, on any number of ranks.
