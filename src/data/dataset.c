@@ -498,6 +498,7 @@ void tri_data_facts_add(tri_dataset *mixture, const tri_dataset *source, int num
     to->has_fixed_fields &= from->has_fixed_fields;
     to->describes_guess |= from->describes_guess;
     tri_data_lengths_add(&to->documents, &from->documents);
+    if (!to->guessed) to->guessed = from->guessed;
     atomic_fetch_add(mixture->left_out, atomic_load(source->left_out));
     for (int i = 0; i < from->file_count; i++) tri_dataset_note_file(mixture, from->files[i]);
     to->listing = tri_hash_bytes(to->listing, &from->listing, sizeof from->listing);
@@ -506,6 +507,8 @@ void tri_data_facts_add(tri_dataset *mixture, const tri_dataset *source, int num
     to->rest = tri_arena_printf(mixture->arena, "%s%ssource %d: %s", to->rest ? to->rest : "",
                                 to->rest ? "; " : "", number, from->rest);
 }
+
+const char *tri_dataset_guessed(const tri_dataset *dataset) { return dataset->facts.guessed; }
 
 tri_data_lengths tri_dataset_documents(const tri_dataset *dataset) {
     return dataset->facts.documents;

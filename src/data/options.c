@@ -13,9 +13,9 @@ static const char *const token_types[] = {"auto", "u8", "u16", "u32", NULL};
 
 static const tri_option tokens_rows[] = {
     TRI_OPTION_CHOICE(tri_data_options, dtype, "auto", token_types,
-                      "type of a token. auto: .bin and .u16 files are little-endian u16 (nanoGPT, "
-                      "Megatron), .u32 files u32, files of llm.c name it in their header, all "
-                      "others are text whose bytes are the tokens"),
+                      "type of a token. auto: .bin and .u16 files are little-endian u16 (nanoGPT), "
+                      ".u32 files u32, Megatron's index (.idx) beside a .bin file and the header "
+                      "of llm.c name it, all others are text whose bytes are the tokens"),
 };
 
 // What is made of the data once, and kept.

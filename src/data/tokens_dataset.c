@@ -18,6 +18,7 @@ static tri_status tokens_open(tri_dataset *dataset) {
     // Any file can be read as bytes, so known formats that are not text are rejected here.
     if (tokens->dtype == TRI_U8 && options->dtype == TRI_TOKENS_AUTO)
         TRI_TRY(tri_content_check(path, "tokens"));
+    if (tokens->is_guessed) dataset->facts.guessed = path;
     tri_dataset_note_file(dataset, path);
     return tri_windows_open(dataset, path, tokens, -1);
 }

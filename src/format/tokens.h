@@ -8,8 +8,9 @@
 #include <trireme/tensor.h>
 
 typedef enum tri_token_type {
-    // The type follows from the header of llm.c, if the file begins with one, else from the file's
-    // name: .bin and .u16 are U16, .u32 is U32, all others U8.
+    // The type follows from the header of llm.c, if the file begins with one, or from Megatron's
+    // index, if FILE.idx lies beside FILE.bin, else from the file's name: .bin and .u16 are U16,
+    // .u32 is U32, all others U8.
     TRI_TOKENS_AUTO,
     TRI_TOKENS_U8,
     TRI_TOKENS_U16,
@@ -22,14 +23,16 @@ typedef struct tri_tokens {
     int64_t count;   // number of tokens
     char *path;
     int fd;
-    int64_t offset; // position of the first token in the file, in bytes
+    bool is_guessed; // the type follows from the file's name alone
+    int64_t offset;  // position of the first token in the file, in bytes
 } tri_tokens;
 
 // Opens a file and counts its tokens. TRI_NOT_FOUND, TRI_IO; TRI_BAD_INPUT: it is not a regular
 // file, or its size is not a multiple of a token's size; TRI_CORRUPT: the header does not fit the
 // file. The header is that of llm.c (dev/data/data_common.py): 256 I32, of which the first three
 // are a magic number, a version and the number of tokens. Magic number 20240520 with version 1
-// means U16 tokens, 20240801 with version 7 U32 tokens.
+// means U16 tokens, 20240801 with version 7 U32 tokens. Megatron's index begins with "MMIDIDX", two
+// 0 bytes, a version (I64) and a code of the type (U8). TRI_UNSUPPORTED: another version or type.
 tri_status tri_tokens_open(const char *path, tri_token_type type, tri_tokens *out);
 void tri_tokens_close(tri_tokens *tokens); // an all-zero struct is allowed
 

@@ -121,3 +121,15 @@ tri_status train_fields_check(const train_named_data *sets, int count, bool trai
     }
     return check_left_out(sets[0].data, trains, task, graph);
 }
+
+tri_status train_fields_check_guess(const tri_dataset *data, const char *field, int64_t tokens) {
+    const char *path = tri_dataset_guessed(data);
+    int index = tri_dataset_find(data, field);
+    if (!path || index == TRI_NO_FIELD || tokens <= UINT16_MAX + 1) return TRI_OK;
+    tri_dtype type = tri_dataset_stored(data, index);
+    if (tri_dtype_bytes(type) > 2) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "%s: by its name, its tokens would be %s, into which the model's %lld tokens "
+                    "do not fit: set data.dtype to u32, or to what they are",
+                    path, tri_dtype_name(type), (long long)tokens);
+}

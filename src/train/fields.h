@@ -24,5 +24,8 @@ void train_fields_warn(const train_named_data *sets, int count);
 // out than its label.
 tri_status train_fields_check(const train_named_data *sets, int count, bool trains,
                               const tri_task *task, const tri_graph *graph);
+// Rejects tokens whose type is known from the file's name alone, if the model has more tokens than
+// fit into it.
+tri_status train_fields_check_guess(const tri_dataset *data, const char *field, int64_t tokens);
 
 #endif

@@ -355,6 +355,7 @@ static tri_status check_classes(tri_session *s) {
                                 sets[k].name, reads->of_data, (long long)classes - 1, s->task->name,
                                 (long long)known, reads->of_model,
                                 classes_advice(s, node, classes));
+            if (classes > 0) TRI_TRY(train_fields_check_guess(sets[k].data, field, known));
             if (k == 0 && classes > 0 && classes < known) note_idle_outputs(s, node, classes);
         }
     }

@@ -199,6 +199,16 @@ def check_tokens(folder):
         assert done.returncode == 2, done
         assert len(done.stderr.splitlines()) == 1 and words in done.stderr, done.stderr
         assert not os.path.exists(os.path.join(folder, "run"))
+    # The type of a file without a header or an index is a guess, which a larger vocabulary refutes.
+    with open(os.path.join(folder, "texts", "meg.bin"), "wb") as file:
+        file.write(bytes(range(200)) * 8)
+    large = ["train", "recipes/llama-tiny.yaml", f"data.path={folder}/texts", "data.train=meg.bin",
+             "data.test=null", "data.sequence=32", "model.vocab_size=65537", "trainer.max_steps=1",
+             "batch.global=2", "model.num_hidden_layers=1", "schedule.warmup_steps=0"]
+    done = run(*large, "--run-dir", os.path.join(folder, "run"))
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done
+    assert "meg.bin" in done.stderr and "data.dtype" in done.stderr, done.stderr
+    assert run(*large, "data.dtype=u16", "--run-dir", os.path.join(folder, "u16")).returncode == 0
     llama = os.path.abspath("recipes/llama-tiny.yaml")
     done = subprocess.run([TRIREME, "data", "check", llama, "--json"], cwd=folder,
                           capture_output=True, text=True, timeout=240)

@@ -315,6 +315,22 @@ static void test_tokens(void **state) {
     assert_int_equal(fields[0].size_bytes, 40);
 }
 
+// The index that Megatron writes beside its files names the type of the tokens.
+static void test_tokens_of_megatron(void **state) {
+    uint8_t index[34] = "MMIDIDX\0\0\1";
+    put_numbers("meg.bin", 4, 30, 70000);
+    fixture_put("meg.idx", "no index, but short", 10);
+    refuse("name: tokens, train: meg.bin, sequence: 70", TRI_DATA_TRAIN, TRI_BAD_INPUT, "meg.bin");
+    index[17] = 4; // I32
+    fixture_put("meg.idx", index, sizeof index);
+    check_windows("name: tokens, train: meg.bin, sequence: 15", 2, 15, 70000);
+    index[17] = 5; // I64
+    fixture_put("meg.idx", index, sizeof index);
+    refuse("name: tokens, train: meg.bin, sequence: 15", TRI_DATA_TRAIN, TRI_UNSUPPORTED,
+           "meg.idx|code 5|meg.bin");
+    check_windows("name: tokens, train: meg.bin, dtype: u32, sequence: 15", 2, 15, 70000);
+}
+
 static void test_tokens_refused(void **state) {
     fixture_put("text.txt", "0123456789", 10);
     fixture_put("empty.txt", "", 0);
@@ -523,6 +539,7 @@ int main(void) {
         TEST(test_options),
         TEST(test_check),
         TEST(test_tokens),
+        TEST(test_tokens_of_megatron),
         TEST(test_tokens_refused),
         TEST(test_labels_beside_tokens),
     };
