@@ -124,6 +124,47 @@ tri_value tri_map_values(tri_graph *graph, const char *expression, const tri_val
                    (int)(sizeof((const tri_value[]){__VA_ARGS__}) / sizeof(tri_value)))
 #endif
 
+// Functions of shapes. They read their input by strides; where its elements keep their order it is
+// not copied at all. A negative axis counts from the last. As in every layer, the first axis of
+// what comes from the data has to stay that of the samples.
+
+// The axes in another order, as torch.permute: axis i of the result is axis axes[i] of x.
+tri_value tri_permute(tri_graph *graph, tri_value x, const int *axes);
+// Two axes exchanged.
+tri_value tri_transpose(tri_graph *graph, tri_value x, int first, int second);
+// The elements `first` to end - 1 along an axis; negative numbers count from its end, and end 0
+// means up to its end. `step` above 1 takes every step-th element, 0 means 1.
+tri_value tri_slice(tri_graph *graph, tri_value x, int axis, int64_t first, int64_t end,
+                    int64_t step);
+// One element along an axis, which goes: x[:, 3] is tri_select(g, x, 1, 3).
+tri_value tri_select(tri_graph *graph, tri_value x, int axis, int64_t index);
+// The elements along an axis in the opposite order.
+tri_value tri_flip(tri_graph *graph, tri_value x, int axis);
+// `before` and `after` zeros along an axis; negative numbers cut elements off.
+tri_value tri_pad(tri_graph *graph, tri_value x, int axis, int64_t before, int64_t after);
+// The elements along an axis moved by `shift`, those at the end to the begin.
+tri_value tri_roll(tri_graph *graph, tri_value x, int axis, int64_t shift);
+// Axes of size 1, and new axes in front, repeated to `shape`.
+tri_value tri_expand(tri_graph *graph, tri_value x, tri_shape shape);
+// All of x `count` times along an axis.
+tri_value tri_repeat(tri_graph *graph, tri_value x, int axis, int64_t count);
+// Each element `count` times along an axis, as torch.repeat_interleave.
+tri_value tri_repeat_interleave(tri_graph *graph, tri_value x, int axis, int64_t count);
+// A new axis of size 1, which becomes number `axis`.
+tri_value tri_unsqueeze(tri_graph *graph, tri_value x, int axis);
+// x without an axis of size 1.
+tri_value tri_squeeze(tri_graph *graph, tri_value x, int axis);
+// `count` values of one shape along a new axis, which becomes number `axis`.
+tri_value tri_stack(tri_graph *graph, const tri_value *values, int count, int axis);
+// Part number `index` of `parts` equal ones along an axis, as torch.chunk.
+tri_value tri_chunk(tri_graph *graph, tri_value x, int axis, int64_t parts, int64_t index);
+// The first half of an axis times the sigmoid of its second half.
+tri_value tri_glu(tri_graph *graph, tri_value x, int axis);
+// Channels to pixels: [N, C · r², H, W] → [N, C, H · r, W · r].
+tri_value tri_pixel_shuffle(tri_graph *graph, tri_value x, int64_t factor);
+// Pixels to channels: [N, C, H · r, W · r] → [N, C · r², H, W].
+tri_value tri_pixel_unshuffle(tri_graph *graph, tri_value x, int64_t factor);
+
 // The sum over the axes of x that are listed, `count` of them; a negative axis counts from the
 // last, and count 0 means all axes. keep: these axes stay, with the size 1; else they go.
 tri_value tri_sum(tri_graph *graph, tri_value x, const int *axes, int count, bool keep);

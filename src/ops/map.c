@@ -24,6 +24,33 @@ static tri_status broadcast(const tri_shape *x, tri_shape *out) {
     return TRI_OK;
 }
 
+tri_map_view tri_map_view_of(const tri_map_attr *attr, int k, const tri_shape *x,
+                             const tri_shape *out) {
+    tri_map_view view = attr->views[k];
+    if (attr->viewed >> k & 1) return view;
+    for (int j = 0; j < x->rank; j++) {
+        view.axis[j] = (int8_t)(x->dims[j] == 1 ? -1 : out->rank - x->rank + j);
+        view.sign[j] = 1;
+        view.start[j] = 0;
+    }
+    return view;
+}
+
+static tri_status check_view(const tri_map_view *view, const tri_shape *x, const tri_shape *out) {
+    bool used[TRI_MAX_RANK] = {false};
+    for (int j = 0; j < x->rank; j++) {
+        int axis = view->axis[j];
+        if (axis < -1 || axis >= out->rank || (axis >= 0 && used[axis]) ||
+            (view->sign[j] != 1 && view->sign[j] != -1))
+            return TRI_FAIL(TRI_BAD_INPUT, "map: axis %d of an input has no valid view", j);
+        if (axis < 0 && (view->start[j] < 0 || view->start[j] >= x->dims[j]))
+            return TRI_FAIL(TRI_BAD_INPUT, "map: there is no index %" PRId64 " on axis %d",
+                            view->start[j], j);
+        if (axis >= 0) used[axis] = true;
+    }
+    return TRI_OK;
+}
+
 static tri_status map_shape(const void *attr, tri_op_signature *s) {
     const tri_map_attr *a = attr;
     char want[160], got[160];
@@ -34,7 +61,11 @@ static tri_status map_shape(const void *attr, tri_op_signature *s) {
         return TRI_FAIL(TRI_BAD_INPUT, "map: the formula has %d inputs, but there are %d",
                         a->formula.input_count, inputs);
     TRI_TRY(ops_want_one_type("map", s, 0, inputs));
-    for (int i = 0; i < inputs; i++) TRI_TRY(broadcast(&s->in[i], &shape));
+    for (int i = 0; i < inputs; i++)
+        if (a->expands && a->viewed >> i & 1)
+            TRI_TRY(check_view(&a->views[i], &s->in[i], &shape));
+        else
+            TRI_TRY(broadcast(&s->in[i], &shape));
     if (a->expands && !tri_shape_equal(&shape, &a->shape))
         return TRI_FAIL(TRI_BAD_INPUT, "map: the inputs need the shape %s, not %s",
                         tri_shape_text(&shape, got, sizeof got),
@@ -59,6 +90,45 @@ tri_value ops_sum_to(tri_graph *graph, const tri_node *node, tri_value x, tri_sh
     return ops_node(graph, node, &tri_op_reshape, &reshape, x, none, none, none);
 }
 
+// Makes the gradient of an input that is read by a view from `whole`, the gradient for each element
+// of the output: sums over the axes along which the input is repeated, and reads the sum by the
+// inverse view, which is 0 where no element of the output reads the input.
+static tri_value view_back(tri_graph *graph, const tri_node *node, const tri_map_view *view,
+                           tri_value whole, tri_shape shape) {
+    tri_value none = {0};
+    tri_shape from = tri_value_shape(graph, whole);
+    tri_reduce_attr sum = {.kind = TRI_REDUCTION_SUM};
+    tri_map_attr back = {.expands = true, .shape = shape, .viewed = 1};
+    tri_map_view *inverse = &back.views[0];
+    for (int i = 0; i < from.rank; i++) inverse->axis[i] = -1, inverse->sign[i] = 1;
+    for (int j = 0; j < shape.rank; j++) {
+        int axis = view->axis[j];
+        if (axis < 0) continue;
+        inverse->axis[axis] = (int8_t)j;
+        inverse->sign[axis] = view->sign[j];
+        inverse->start[axis] = -view->sign[j] * view->start[j];
+    }
+    for (int i = 0; i < from.rank; i++)
+        if (inverse->axis[i] < 0 && from.dims[i] != 1) sum.axes |= 1 << i;
+    if (sum.axes) whole = ops_node(graph, node, &tri_op_reduce, &sum, whole, none, none, none);
+    // An index of x that no axis of the output moves has the gradient at that index alone.
+    from = tri_value_shape(graph, whole);
+    for (int j = 0; j < shape.rank; j++) {
+        if (view->axis[j] >= 0 || shape.dims[j] == 1) continue;
+        if (from.rank == TRI_MAX_RANK)
+            tri_graph_fail(graph, "%s: a view of so many axes has no gradient", node->name);
+        if (from.rank == TRI_MAX_RANK) return whole;
+        inverse->axis[from.rank] = (int8_t)j;
+        inverse->sign[from.rank] = 1;
+        inverse->start[from.rank] = -view->start[j];
+        from.dims[from.rank++] = 1;
+    }
+    tri_reshape_attr reshape = {.shape = from};
+    whole = ops_node(graph, node, &tri_op_reshape, &reshape, whole, none, none, none);
+    if (tri_formula_parse("x", NULL, &back.formula) != TRI_OK) return whole; // it never fails
+    return ops_node(graph, node, &tri_op_map, &back, whole, none, none, none);
+}
+
 static void map_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                          const bool *wanted, tri_value *in_grads) {
     const tri_map_attr *a = node->attr;
@@ -80,14 +150,20 @@ static void map_gradient(tri_graph *graph, const tri_node *node, const tri_value
             tri_formula_derive(&a->formula, has_gradient, now, &derived.formula, uses, differs);
         if (status != TRI_OK) tri_graph_fail(graph, "%s: %s", node->name, tri_error_message());
         if (status != TRI_OK || derived.formula.output_count == 0) continue;
-        for (int i = 0; i < derived.formula.input_count; i++)
+        for (int i = 0; i < derived.formula.input_count; i++) {
             in[i] = ops_recompute(graph, node, given[uses[i]]);
+            if (uses[i] >= inputs) continue;
+            derived.viewed |= (a->viewed >> uses[i] & 1) << i;
+            derived.views[i] = a->views[uses[i]];
+        }
         tri_value made =
             tri_node_add(graph, &tri_op_map, in, derived.formula.input_count, &derived, node->name);
         for (int k = first; k < inputs; k++) {
             if (k >= first + TRI_FORMULA_OUTPUTS || !differs[k]) continue;
             tri_value whole = output ? tri_node_output(graph, made, output) : made;
-            in_grads[k] = ops_sum_to(graph, node, whole, tri_value_shape(graph, node->inputs[k]));
+            tri_shape shape = tri_value_shape(graph, node->inputs[k]);
+            in_grads[k] = a->viewed >> k & 1 ? view_back(graph, node, &a->views[k], whole, shape)
+                                             : ops_sum_to(graph, node, whole, shape);
             output++;
         }
     }

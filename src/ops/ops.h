@@ -345,13 +345,28 @@ typedef struct tri_rechunk_attr {
     int64_t from, to, chunks; // y = cat(chunk(x, chunks, from), to), as in PyTorch
 } tri_rechunk_attr;
 
-// The attributes of map. All inputs are broadcast to one shape, as in NumPy and PyTorch: axes are
+// How map reads an input x: by the index of the output's element. Along axis j of x the index is
+// start[j] + sign[j] · (index along axis[j] of the output), or start[j] if axis[j] is -1. Where
+// that lies outside of x, the input is 0. So permuting, slicing, flipping, repeating and padding
+// need no memory of their own. An axis of the output is used once at most.
+typedef struct tri_map_view {
+    int8_t axis[TRI_MAX_RANK], sign[TRI_MAX_RANK];
+    int64_t start[TRI_MAX_RANK];
+} tri_map_view;
+
+// The attributes of map. Inputs without a view are broadcast, as in NumPy and PyTorch: axes are
 // aligned at the last, and an axis of size 1 is repeated.
 typedef struct tri_map_attr {
     tri_formula formula;
     bool expands;    // the inputs are broadcast to `shape`; false: to the smallest that fits all
     tri_shape shape; // of the outputs, if `expands` is set
+    int64_t viewed;  // bit k: input k is read by views[k]; needs `expands`
+    tri_map_view views[TRI_FORMULA_INPUTS];
 } tri_map_attr;
+
+// The view by which input k of shape `x` is read, also where it is broadcast.
+tri_map_view tri_map_view_of(const tri_map_attr *attr, int k, const tri_shape *x,
+                             const tri_shape *out);
 
 typedef enum tri_reduction {
     TRI_REDUCTION_SUM,

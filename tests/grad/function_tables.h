@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 static const double torch_points[] = {-6.0, -3.0, -1.0, -0.5, -0.0, 0.0,
                                       0.5,  1.0,  3.0,  6.0,  20.5, NAN};

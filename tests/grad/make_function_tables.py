@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Writes tests/grad/function_tables.h: what PyTorch computes, in float64, for each row of
-TRI_FUNCTION_LIST, value and gradients.
+"""Writes tests/grad/function_tables.h and shape_tables.h: what PyTorch computes, in float64, for each
+row of TRI_FUNCTION_LIST and for functions of shapes, value and gradients.
 
-usage: make_function_tables.py > function_tables.h, then clang-format -i function_tables.h
+usage: make_function_tables.py > function_tables.h
+       make_function_tables.py shapes > shape_tables.h       then clang-format -i on both
 Needs python3-torch. The inputs are waves that the C test computes itself, of the shapes [3, 4],
 [4] and [3, 1]; of each tensor two numbers are stored, as in make_torch_tables.py. Functions of one
 input are also stored at single points, where most of them have a bend.
 """
 import math
+import sys
+
 import torch
 import torch.nn.functional as F
 from make_torch_tables import project, wave
@@ -50,12 +53,47 @@ INPUTS = {"sub": 2, "mul": 2, "div": 2, "maximum": 2, "minimum": 2, "where": 3, 
 NO_POINTS = {"log", "log1p", "sqrt", "rsqrt", "reciprocal"}  # not defined at some of them
 
 
+# name: (function of x, its shape)
+SHAPE_FUNCTIONS = {
+    "permute": (lambda x: x.permute(2, 0, 3, 1), (2, 3, 4, 5)),
+    "transpose": (lambda x: x.transpose(-1, 1), (2, 3, 4)),
+    "slice": (lambda x: x[:, 1:4], (2, 5, 3)),
+    "slice from the end": (lambda x: x[..., -3:-1], (2, 5)),
+    "slice in steps": (lambda x: x[:, 1:6:2], (2, 6, 3)),
+    "slice in steps past the end": (lambda x: x[::3], (8,)),
+    "select": (lambda x: x[:, -2], (2, 4, 3)),
+    "flip": (lambda x: x.flip(1), (2, 5)),
+    "pad": (lambda x: F.pad(x, (0, 0, 2, 3)), (2, 4, 3)),
+    "pad negative": (lambda x: F.pad(x, (-1, 2)), (3, 4)),
+    "roll": (lambda x: x.roll(2, 1), (2, 5, 2)),
+    "roll back": (lambda x: x.roll(-7, 0), (5, 2)),
+    "expand": (lambda x: x.expand(2, 3, 4, 2), (3, 1, 2)),
+    "repeat": (lambda x: x.repeat(1, 3), (2, 4)),
+    "repeat_interleave": (lambda x: x.repeat_interleave(3, 1), (2, 4, 2)),
+    "stack": (lambda x: torch.stack([x, 2 * x], 1), (3, 4)),
+    "chunk": (lambda x: x.chunk(3, -1)[1], (2, 6)),
+    "glu": (lambda x: F.glu(x, 1), (2, 6, 3)),
+    "pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), (2, 8, 3, 4)),
+    "pixel_unshuffle": (lambda x: F.pixel_unshuffle(x, 3), (1, 2, 6, 3)),
+    "squeeze and unsqueeze": (lambda x: x.squeeze(1).unsqueeze(-1), (3, 1, 4)),
+    "sum": (lambda x: x.sum((0, 2)), (2, 3, 4)),
+    "mean": (lambda x: x.mean(-1, keepdim=True), (2, 3, 4)),
+    "amax": (lambda x: x.amax((1, 2)), (2, 3, 4)),
+    "amin": (lambda x: x.amin(0), (4, 3)),
+    "variance": (lambda x: ((x - x.mean(1, keepdim=True)) ** 2).mean(1), (3, 7)),
+}
+
+
 def number(value):
     return "NAN" if math.isnan(value) else repr(float(value))
 
 
 def braces(values):
     return "{" + ", ".join(number(v) for v in values) + "}"
+
+
+def whole(values):
+    return "{" + ", ".join(str(v) for v in values) + "}"
 
 
 def evaluate(function, parameters, inputs, weights):
@@ -65,11 +103,7 @@ def evaluate(function, parameters, inputs, weights):
     return y.detach(), [x.grad if x.grad is not None else torch.zeros_like(x) for x in inputs]
 
 
-def main():
-    print("// Made by make_function_tables.py; "
-          f"PyTorch {torch.__version__.split('+')[0]}, float64.")
-    print("#ifndef TRIREME_TESTS_FUNCTION_TABLES_H\n#define TRIREME_TESTS_FUNCTION_TABLES_H\n")
-    print("#include <math.h>\n#include <stdbool.h>\n")
+def print_functions():
     print(f"static const double torch_points[] = {braces(POINTS)};\n")
     print("typedef struct torch_function {\n    const char *name;\n    double offset, factor;")
     print("    double parameters[2], y[2], dx[3][2];\n    bool has_points;")
@@ -88,7 +122,32 @@ def main():
               f'{braces(project(y))}, {{{", ".join(braces(project(d)) for d in dx)}}}, '
               f'{"true" if len(points[0]) > 1 else "false"}, '
               f'{braces(points[0])}, {braces(points[1])}}},')
-    print("};\n\n#endif")
+    print("};\n")
+
+
+def print_shapes():
+    print("typedef struct torch_shape {\n    const char *name;\n    int rank, y_rank;")
+    print("    int64_t x[6], to[6];\n    double y[2], dx[2];\n} torch_shape;")
+    print("static const torch_shape torch_shapes[] = {")
+    for name, (function, shape) in SHAPE_FUNCTIONS.items():
+        y, dx = evaluate(function, (), [wave(1, *shape)], lambda y: wave(9, *y.shape))
+        print(f'    {{"{name}", {len(shape)}, {y.dim()}, {whole(shape)}, {whole(y.shape)}, '
+              f'{braces(project(y))}, {braces(project(dx[0]))}}},')
+    print("};\n")
+
+
+def main():
+    of_shapes = sys.argv[1:] == ["shapes"]
+    guard = f"TRIREME_TESTS_{'SHAPE' if of_shapes else 'FUNCTION'}_TABLES_H"
+    version = torch.__version__.split("+")[0]
+    print(f"// Made by make_function_tables.py; PyTorch {version}, float64.")
+    print(f"#ifndef {guard}\n#define {guard}\n")
+    print("#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n")
+    if of_shapes:
+        print_shapes()
+    else:
+        print_functions()
+    print("#endif")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 // Compares every row of TRI_FUNCTION_LIST with PyTorch, value and gradients (function_tables.h),
 // and its gradients with finite differences; and checks expressions, broadcasting and reductions.
+#include "device/cpu/cpu.h"
 #include "grad/function_tables.h"
+#include "grad/shape_tables.h"
 #include "support/gradient_check.h"
 
 #include <trireme/functions.h>
@@ -183,6 +185,100 @@ static void test_reductions(void **state) {
     check(&s, distance(&s, tri_mean(s.graph, square, (int[]){1}, 1, false)));
 }
 
+// What each row of torch_shapes is here.
+static tri_value shaped(tri_graph *g, const char *name, tri_value x) {
+#define CASE(text, value)                                                                          \
+    if (!strcmp(name, text)) return value;
+    CASE("permute", tri_permute(g, x, (int[]){2, 0, 3, 1}))
+    CASE("transpose", tri_transpose(g, x, -1, 1))
+    CASE("slice", tri_slice(g, x, 1, 1, 4, 0))
+    CASE("slice from the end", tri_slice(g, x, -1, -3, -1, 1))
+    CASE("slice in steps", tri_slice(g, x, 1, 1, 0, 2))
+    CASE("slice in steps past the end", tri_slice(g, x, 0, 0, 0, 3))
+    CASE("select", tri_select(g, x, 1, -2))
+    CASE("flip", tri_flip(g, x, 1))
+    CASE("pad", tri_pad(g, x, 1, 2, 3))
+    CASE("pad negative", tri_pad(g, x, 1, -1, 2))
+    CASE("roll", tri_roll(g, x, 1, 2))
+    CASE("roll back", tri_roll(g, x, 0, -7))
+    CASE("expand", tri_expand(g, x, tri_shape_of(2, 3, 4, 2)))
+    CASE("repeat", tri_repeat(g, x, 1, 3))
+    CASE("repeat_interleave", tri_repeat_interleave(g, x, 1, 3))
+    CASE("stack", tri_stack(g, (tri_value[]){x, tri_mul_scalar(g, x, 2)}, 2, 1))
+    CASE("chunk", tri_chunk(g, x, -1, 3, 1))
+    CASE("glu", tri_glu(g, x, 1))
+    CASE("pixel_shuffle", tri_pixel_shuffle(g, x, 2))
+    CASE("pixel_unshuffle", tri_pixel_unshuffle(g, x, 3))
+    CASE("squeeze and unsqueeze", tri_unsqueeze(g, tri_squeeze(g, x, 1), -1))
+    CASE("sum", tri_sum(g, x, (int[]){0, -1}, 2, false))
+    CASE("mean", tri_mean(g, x, (int[]){2}, 1, true))
+    CASE("amax", tri_amax(g, x, (int[]){1, 2}, 2, false))
+    CASE("amin", tri_amin(g, x, (int[]){0}, 1, false))
+    CASE("variance", tri_mean(g, tri_square(g, tri_sub(g, x, tri_mean(g, x, (int[]){1}, 1, true))),
+                              (int[]){1}, 1, false))
+#undef CASE
+    fail_msg("there is no case for %s", name);
+    return x;
+}
+
+static tri_shape shape_of(int rank, const int64_t *dims) {
+    tri_shape shape = {.rank = rank};
+    for (int i = 0; i < rank; i++) shape.dims[i] = dims[i];
+    return shape;
+}
+
+// Compares y, and the gradient of x where that of y is a wave.
+static void compare_shape(const torch_shape *torch, const tri_device_backend *backend,
+                          tri_dtype dtype, double allowed) {
+    tri_graph *g = op_graph_open(dtype);
+    tri_value x = tri_parameter(g, "x", shape_of(torch->rank, torch->x), (tri_init){0});
+    tri_value y = shaped(g, torch->name, x);
+    tri_shape want = shape_of(torch->y_rank, torch->to), got = tri_value_shape(g, y);
+    if (!tri_shape_equal(&want, &got)) fail_msg("%s: has another shape", torch->name);
+    tri_value wave = tri_input(g, "wave", dtype, got), zero = tri_input(g, "zero", dtype, got);
+    tri_value product = tri_map(g, "y, wave -> y * wave", y, wave);
+    tri_loss(g, tri_node_add(g, &tri_op_mse_loss, (tri_value[]){product, zero}, 2, NULL, ""));
+    const char *message = "";
+    if (tri_graph_status(g, &message) != TRI_OK) fail_msg("%s: %s", torch->name, message);
+    if (tri_pass_autodiff(g) != TRI_OK) fail_msg("%s: %s", torch->name, tri_error_message());
+    tri_device *device = op_device_open(backend, 1);
+    op_session *session = op_session_open(g, device, false);
+    fill_wave(session, x, 1, 1, 0);
+    fill_wave(session, wave, 9, 1, 0);
+    op_set(session, g->scalars[TRI_SCALAR_SEED], 0, 1);
+    // The squared distance to `zero` has the gradient 2 · (product - zero) · wave with respect to
+    // y; with zero = product - 1/2 that is the wave.
+    for (int64_t i = 0; i < op_count(session, zero); i++) op_set(session, zero, i, 0);
+    op_run_ok(session);
+    for (int64_t i = 0; i < op_count(session, zero); i++)
+        op_set(session, zero, i, op_get(session, product, i) - 0.5);
+    op_run_ok(session);
+    double cosine[2] = {0}, squares[2] = {0};
+    tri_value values[] = {y, g->gradients[0].value};
+    for (int k = 0; k < 2; k++)
+        for (int64_t i = 0; i < op_count(session, values[k]); i++) {
+            double v = op_get(session, values[k], i);
+            cosine[k] += v * cos(1.7 * (double)i + 0.3);
+            squares[k] += v * v;
+        }
+    const double *wanted[] = {torch->y, torch->dx};
+    for (int k = 0; k < 2; k++)
+        if (!(fabs(cosine[k] - wanted[k][0]) <= allowed * (1 + fabs(wanted[k][0]))) ||
+            !(fabs(squares[k] - wanted[k][1]) <= allowed * (1 + fabs(wanted[k][1]))))
+            fail_msg("%s: %s: got %.9g %.9g, PyTorch has %.9g %.9g", torch->name,
+                     k ? "gradient" : "value", cosine[k], squares[k], wanted[k][0], wanted[k][1]);
+    op_session_close(session);
+    device->backend->close(device);
+    op_graph_close(g);
+}
+
+static void test_shapes(void **state) {
+    for (size_t i = 0; i < COUNT(torch_shapes); i++) {
+        compare_shape(&torch_shapes[i], &tri_device_ref, TRI_F64, 1e-10);
+        compare_shape(&torch_shapes[i], &tri_device_cpu, TRI_F32, 1e-4);
+    }
+}
+
 static double value_at(const tri_formula *f, double first, double second) {
     double values[UINT8_MAX + 1] = {0};
     values[TRI_OPERAND_INPUT] = first;
@@ -245,10 +341,9 @@ static void test_expressions(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_functions),
-        cmocka_unit_test(test_differences),
-        cmocka_unit_test(test_reductions),
-        cmocka_unit_test(test_expressions),
+        cmocka_unit_test(test_functions),  cmocka_unit_test(test_differences),
+        cmocka_unit_test(test_reductions), cmocka_unit_test(test_expressions),
+        cmocka_unit_test(test_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,9 @@ static const struct {
 #define X(name, declared, values, parameters, expression, doc) {expression, 0.3, 3},
     TRI_FUNCTION_LIST(X)
 #undef X
-        {"x * sigmoid(1.702 * x)", -6, 6},
+        {"x", -1, 1},
+    {"a, b, c -> a * b + c", -1, 1},
+    {"x * sigmoid(1.702 * x)", -6, 6},
     {"a, b, c, d, e -> a * b + sin(c) * d / (1 + e * e) - tanh(a * d)", -2, 2},
     {"a, b, c, d, e, f, g -> a + b * c - d * (e + f * g)", -1, 1},
     {"gate, up -> gate / (1 + exp(-gate)) * up", -6, 6},
@@ -29,6 +31,29 @@ static tri_shape fitting(op_case *c, const tri_shape *shape) {
     return fit;
 }
 
+// Draws a view and the shape of an input that is read by it: axes of the output in any order, some
+// of them left out, parts of an axis, in either direction, with zeros around it.
+static tri_shape viewed(op_case *c, const tri_shape *out, tri_map_view *view) {
+    int axes[TRI_MAX_RANK];
+    tri_shape x = {0};
+    for (int i = 0; i < out->rank; i++) axes[i] = i;
+    for (int i = out->rank - 1; i > 0; i--) {
+        int other = (int)op_draw(c, 0, i), axis = axes[i];
+        axes[i] = axes[other];
+        axes[other] = axis;
+    }
+    for (int i = 0; i < out->rank; i++) {
+        if (op_chance(c, 20) && (x.rank > 0 || i + 1 < out->rank)) continue;
+        bool fixed = op_chance(c, 10);
+        int64_t size = fixed ? 3 : op_draw(c, 1, out->dims[axes[i]] + 2);
+        view->axis[x.rank] = (int8_t)(fixed ? -1 : axes[i]);
+        view->sign[x.rank] = op_chance(c, 30) ? -1 : 1;
+        view->start[x.rank] = fixed ? op_draw(c, 0, 2) : op_draw(c, -2, size);
+        x.dims[x.rank++] = size;
+    }
+    return x;
+}
+
 static tri_shape draw_shape(op_case *c) {
     tri_shape shape = {.rank = (int)op_draw(c, 1, 5)};
     for (int i = 0; i < shape.rank; i++) shape.dims[i] = op_draw(c, 1, shape.rank > 3 ? 5 : 9);
@@ -37,17 +62,23 @@ static tri_shape draw_shape(op_case *c) {
 }
 
 void op_build_map(op_case *c) {
-    size_t row = (size_t)op_draw(c, 0, sizeof expressions / sizeof *expressions - 1);
+    int rows = (int)(sizeof expressions / sizeof *expressions), others = 8; // those behind the list
+    int row = (int)op_draw(c, op_chance(c, 50) ? rows - others : 0, rows - 1);
     tri_map_attr attr = {0};
     tri_shape shape = draw_shape(c);
     tri_value in[TRI_MAX_INPUTS], out_grads[TRI_MAX_OUTPUTS] = {{0}};
     tri_value in_grads[TRI_MAX_INPUTS] = {{0}};
     bool wanted[TRI_MAX_INPUTS];
     TRI_ASSERT(tri_formula_parse(expressions[row].expression, NULL, &attr.formula) == TRI_OK);
-    attr.expands = op_chance(c, 30);
+    attr.expands = op_chance(c, 60);
     attr.shape = shape;
-    for (int k = 0; k < attr.formula.input_count; k++)
-        in[k] = op_numbers(c, fitting(c, &shape), expressions[row].low, expressions[row].high);
+    for (int k = 0; k < attr.formula.input_count; k++) {
+        // Outside of an input there are zeros, at which not every function has a value.
+        bool views = attr.expands && expressions[row].low < 0 && op_chance(c, 70);
+        tri_shape x = views ? viewed(c, &shape, &attr.views[k]) : fitting(c, &shape);
+        attr.viewed |= (int64_t)views << k;
+        in[k] = op_numbers(c, x, expressions[row].low, expressions[row].high);
+    }
     for (int k = 0; k < TRI_MAX_INPUTS; k++) wanted[k] = op_chance(c, 80);
     tri_value y = tri_node_add(c->graph, &tri_op_map, in, attr.formula.input_count, &attr, "");
     out_grads[0] = op_numbers(c, tri_value_shape(c->graph, y), -1, 1);

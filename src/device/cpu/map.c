@@ -50,10 +50,11 @@ TRI_STEP_LIST(X)
 static const step_function functions[][3] = {TRI_STEP_LIST(X)};
 #undef X
 
-// How an input is read: element by element with the output, or broadcast.
+// How an input is read: element by element with the output, or by strides along the axes of
+// map_state.dims. Outside of [first, end) of an axis it is 0.
 typedef struct map_input {
     bool flat;
-    int64_t strides[TRI_MAX_RANK]; // along the axes of map_state.dims; the last one is 0 or 1
+    int64_t offset, strides[TRI_MAX_RANK], first[TRI_MAX_RANK], end[TRI_MAX_RANK];
 } map_input;
 
 typedef struct map_state {
@@ -100,28 +101,46 @@ static int assign_slots(const tri_formula *f, uint8_t *slots) {
     return count + f->input_count;
 }
 
-// Copies elements [begin, begin + count) of an input that is broadcast.
-static void load_broadcast(const map_state *s, const map_input *input, const void *from,
-                           int64_t begin, int64_t count, float *to) {
-    int64_t at[TRI_MAX_RANK], index = 0, left = begin;
+// Reads `count` elements along the innermost axis, from `at` on, of which the first has the index
+// `index`.
+static void load_run(const map_state *s, const map_input *input, const void *from, int64_t index,
+                     int64_t at, int64_t count, float *to) {
+    int inner = s->rank - 1;
+    int64_t stride = input->strides[inner], i = 0;
+    for (; i < count && at + i < input->first[inner]; i++) to[i] = 0;
+    int64_t end = input->end[inner] - at < count ? input->end[inner] - at : count;
+    if (stride == 1 && !s->bf16)
+        for (; i < end; i++) to[i] = ((const float *)from)[index + i];
+    for (; i < end; i++) to[i] = cpu_get(from, s->bf16, index + i * stride);
+    for (; i < count; i++) to[i] = 0;
+}
+
+// Reads elements [begin, begin + count) of an input that is not flat.
+static void load_view(const map_state *s, const map_input *input, const void *from, int64_t begin,
+                      int64_t count, float *to) {
+    int64_t at[TRI_MAX_RANK], left = begin;
     int inner = s->rank - 1;
     for (int i = inner; i >= 0; i--) {
         at[i] = left % s->dims[i];
         left /= s->dims[i];
-        index += at[i] * input->strides[i];
     }
     while (count > 0) {
         int64_t run = s->dims[inner] - at[inner] < count ? s->dims[inner] - at[inner] : count;
-        int64_t stride = input->strides[inner];
-        for (int64_t i = 0; i < run; i++) to[i] = cpu_get(from, s->bf16, index + i * stride);
+        int64_t index = input->offset;
+        bool outside = false;
+        for (int i = 0; i <= inner; i++) {
+            index += at[i] * input->strides[i];
+            if (i < inner) outside |= at[i] < input->first[i] || at[i] >= input->end[i];
+        }
+        if (outside)
+            memset(to, 0, (size_t)run * sizeof *to);
+        else
+            load_run(s, input, from, index, at[inner], run, to);
         to += run;
         count -= run;
-        index -= at[inner] * stride;
         at[inner] = 0;
         for (int i = inner - 1; i >= 0; i--) { // only a run that ends a row goes on here
-            index += input->strides[i];
             if (++at[i] < s->dims[i]) break;
-            index -= input->strides[i] * at[i];
             at[i] = 0;
         }
     }
@@ -130,7 +149,7 @@ static void load_broadcast(const map_state *s, const map_input *input, const voi
 static const float *load(const map_state *s, int k, const void *from, int64_t begin, int64_t count,
                          float *to) {
     if (!s->inputs[k].flat) {
-        load_broadcast(s, &s->inputs[k], from, begin, count, to);
+        load_view(s, &s->inputs[k], from, begin, count, to);
         return to;
     }
     if (!s->bf16) return (const float *)from + begin;
@@ -169,33 +188,67 @@ static void map_range(void *context, int64_t begin, int64_t end, int thread) {
 }
 
 static bool is_flat(const tri_graph *graph, const tri_node *node, int input) {
-    return tri_shape_equal(cpu_in_shape(graph, node, input), cpu_out_shape(graph, node, 0));
+    const tri_map_attr *attr = node->attr;
+    return !(attr->viewed >> input & 1) &&
+           tri_shape_equal(cpu_in_shape(graph, node, input), cpu_out_shape(graph, node, 0));
 }
 
-// Sets the axes of the output and the strides of the inputs along them.
+// Turns a view of x into strides along the axes of the output.
+static map_input input_of(const tri_map_view *view, const tri_shape *x, const tri_shape *out) {
+    map_input input = {0};
+    int64_t stride = 1;
+    for (int i = 0; i < out->rank; i++) input.end[i] = out->dims[i];
+    for (int j = x->rank - 1; j >= 0; j--) {
+        int64_t size = x->dims[j], start = view->start[j];
+        int axis = view->axis[j];
+        input.offset += start * stride;
+        if (axis >= 0) {
+            bool forward = view->sign[j] > 0;
+            int64_t first = forward ? -start : start - size + 1;
+            int64_t end = forward ? size - start : start + 1;
+            input.strides[axis] = view->sign[j] * stride;
+            if (first > 0) input.first[axis] = first;
+            if (end < input.end[axis]) input.end[axis] = end;
+        }
+        stride *= size;
+    }
+    return input;
+}
+
+// Sets the axes of the output and the strides of the inputs along them. Neighbouring axes become
+// one where every input runs through both as through one.
 static void set_strides(map_state *s, const tri_graph *graph, const tri_node *node) {
     const tri_shape *out = cpu_out_shape(graph, node, 0);
-    int64_t strides[TRI_FORMULA_INPUTS][TRI_MAX_RANK] = {{0}};
-    for (int k = 0; k < s->formula.input_count; k++) {
-        const tri_shape *shape = cpu_in_shape(graph, node, k);
-        int64_t stride = 1;
-        for (int i = shape->rank - 1; i >= 0; i--) {
-            strides[k][out->rank - shape->rank + i] = shape->dims[i] == 1 ? 0 : stride;
-            stride *= shape->dims[i];
-        }
+    map_input whole[TRI_FORMULA_INPUTS];
+    int count = s->formula.input_count;
+    for (int k = 0; k < count; k++) {
+        const tri_shape *x = cpu_in_shape(graph, node, k);
+        tri_map_view view = tri_map_view_of(node->attr, k, x, out);
+        whole[k] = input_of(&view, x, out);
         s->inputs[k].flat = is_flat(graph, node, k);
+        s->inputs[k].offset = whole[k].offset;
     }
     for (int i = 0; i < out->rank; i++) {
         bool joins = s->rank > 0;
-        if (out->dims[i] == 1) continue;
-        for (int k = 0; k < s->formula.input_count && joins; k++)
-            joins = s->inputs[k].strides[s->rank - 1] == strides[k][i] * out->dims[i];
+        int last = s->rank - 1;
+        for (int k = 0; k < count && joins; k++) {
+            const map_input *input = &s->inputs[k];
+            joins = input->strides[last] == whole[k].strides[i] * out->dims[i] &&
+                    input->first[last] == 0 && input->end[last] == s->dims[last] &&
+                    whole[k].first[i] == 0 && whole[k].end[i] == out->dims[i];
+        }
         if (!joins) s->dims[s->rank++] = 1;
-        s->dims[s->rank - 1] *= out->dims[i];
-        for (int k = 0; k < s->formula.input_count; k++)
-            s->inputs[k].strides[s->rank - 1] = strides[k][i];
+        last = s->rank - 1;
+        s->dims[last] *= out->dims[i];
+        for (int k = 0; k < count; k++) {
+            s->inputs[k].strides[last] = whole[k].strides[i];
+            s->inputs[k].first[last] = joins ? 0 : whole[k].first[i];
+            s->inputs[k].end[last] = joins ? s->dims[last] : whole[k].end[i];
+        }
     }
-    if (s->rank == 0) s->dims[s->rank++] = 1; // one element
+    if (s->rank > 0) return;
+    s->dims[s->rank++] = 1; // one element
+    for (int k = 0; k < count; k++) s->inputs[k].end[0] = 1;
 }
 
 static tri_status map_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,

@@ -3,42 +3,48 @@
 
 #include <math.h>
 
-// Counts through the elements of a shape in row-major order, and keeps the index of the element of
-// a tensor that was broadcast to this shape.
+// Counts through the elements of the output in row-major order, and finds the element of an input
+// that is read there.
 typedef struct walk {
-    const tri_shape *shape;
-    int64_t at[TRI_MAX_RANK], strides[TRI_MAX_RANK], index;
+    const tri_shape *out, *in;
+    tri_map_view view;
+    int64_t at[TRI_MAX_RANK];
 } walk;
 
-static walk walk_over(const tri_shape *shape, const tri_shape *tensor) {
-    walk w = {.shape = shape};
-    int64_t stride = 1;
-    for (int i = tensor->rank - 1; i >= 0; i--) {
-        w.strides[shape->rank - tensor->rank + i] = tensor->dims[i] == 1 ? 0 : stride;
-        stride *= tensor->dims[i];
-    }
-    return w;
-}
-
 static void walk_on(walk *w) {
-    for (int i = w->shape->rank - 1; i >= 0; i--) {
-        w->index += w->strides[i];
-        if (++w->at[i] < w->shape->dims[i]) return;
-        w->index -= w->strides[i] * w->at[i];
+    for (int i = w->out->rank - 1; i >= 0; i--) {
+        if (++w->at[i] < w->out->dims[i]) return;
         w->at[i] = 0;
     }
 }
 
+// The index of the input's element; -1: it lies outside, where the input is 0.
+static int64_t walk_index(const walk *w) {
+    int64_t index = 0;
+    for (int j = 0; j < w->in->rank; j++) {
+        int axis = w->view.axis[j];
+        int64_t along = w->view.start[j] + (axis < 0 ? 0 : w->view.sign[j] * w->at[axis]);
+        if (along < 0 || along >= w->in->dims[j]) return -1;
+        index = index * w->in->dims[j] + along;
+    }
+    return index;
+}
+
 REF_BODY tri_status map_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    const tri_formula *p = &((const tri_map_attr *)(const void *)node->attr)->formula;
+    const tri_map_attr *a = (const void *)node->attr;
+    const tri_formula *p = &a->formula;
     const tri_shape *shape = &node->s.out[0];
     double values[UINT8_MAX + 1];
     walk walks[TRI_FORMULA_INPUTS];
-    for (int k = 0; k < p->input_count; k++) walks[k] = walk_over(shape, &node->s.in[k]);
+    for (int k = 0; k < p->input_count; k++)
+        walks[k] = (walk){.out = shape,
+                          .in = &node->s.in[k],
+                          .view = tri_map_view_of(a, k, &node->s.in[k], shape)};
     for (int k = 0; k < p->constant_count; k++) values[TRI_OPERAND_CONSTANT + k] = p->constants[k];
     for (int64_t i = 0, count = ref_count(shape); i < count; i++) {
         for (int k = 0; k < p->input_count; k++) {
-            values[TRI_OPERAND_INPUT + k] = get(ref_input(args, k, f64), walks[k].index);
+            int64_t index = walk_index(&walks[k]);
+            values[TRI_OPERAND_INPUT + k] = index < 0 ? 0 : get(ref_input(args, k, f64), index);
             walk_on(&walks[k]);
         }
         for (int t = 0; t < p->step_count; t++) {
@@ -57,13 +63,14 @@ REF_BODY tri_status reduce_body(const ref_node *node, const tri_kernel_args *arg
     const tri_shape *in = &node->s.in[0], *out = &node->s.out[0];
     ref_array x = ref_input(args, 0, f64), y = ref_output(args, 0, f64);
     double *sums = args->workspace;
-    walk to = walk_over(in, out);
+    static const tri_map_attr broadcast = {.viewed = 0};
+    walk to = {.out = in, .in = out, .view = tri_map_view_of(&broadcast, 0, out, in)};
     double start = a->kind == TRI_REDUCTION_MAX   ? -INFINITY
                    : a->kind == TRI_REDUCTION_MIN ? INFINITY
                                                   : 0;
     for (int64_t i = 0, count = ref_count(out); i < count; i++) sums[i] = start;
     for (int64_t i = 0, count = ref_count(in); i < count; i++) {
-        double value = get(x, i), *sum = &sums[to.index];
+        double value = get(x, i), *sum = &sums[walk_index(&to)];
         tri_step_kind kind = a->kind == TRI_REDUCTION_MAX   ? TRI_STEP_max
                              : a->kind == TRI_REDUCTION_MIN ? TRI_STEP_min
                                                             : TRI_STEP_add;
