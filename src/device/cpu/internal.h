@@ -249,6 +249,7 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(relu_flat)                                                                                   \
     X(leaky_relu_flat)                                                                             \
     X(activation_grad_flat)                                                                        \
+    X(reduce_axes)                                                                                 \
     X(map_tiles)                                                                                   \
     X(add_flat)                                                                                    \
     X(concat_runs)                                                                                 \

@@ -1,0 +1,182 @@
+// The op reduce: sums and extremes over axes. Neighbouring axes are joined, so that most tensors
+// become [outer, reduced, inner]. A long reduction is cut into parts by the shapes alone, and the
+// parts are added in their order, so that the result does not depend on the number of threads.
+#include "device/cpu/scalar.h"
+
+#include <stdlib.h>
+
+enum { REDUCE_LANES = 64, REDUCE_PART = 1024, REDUCE_PARTS = 64, REDUCE_GRAIN = 1 << 14 };
+
+typedef struct reduce_state {
+    const cpu_device *device;
+    int64_t kind;
+    bool bf16;
+    int64_t outer, reduced, inner, tiles; // tiles: how many pieces of the inner axis there are
+    int64_t parts, part;                  // number of parts of the reduced axis, and their size
+    cpu_range range;
+} reduce_state;
+
+typedef struct reduce_job {
+    const reduce_state *state;
+    const void *x;
+    float *to; // [outer, parts, inner]
+} reduce_job;
+
+CPU_SCALAR float joined(int64_t kind, float a, float b) {
+    if (kind == TRI_REDUCTION_SUM) return a + b;
+    float more = kind == TRI_REDUCTION_MAX ? (b > a ? b : a) : (b < a ? b : a);
+    return b != b ? b : more; // NaN stays
+}
+
+CPU_SCALAR float start_of(int64_t kind) {
+    return kind == TRI_REDUCTION_SUM   ? 0
+           : kind == TRI_REDUCTION_MAX ? -__builtin_inff()
+                                       : __builtin_inff();
+}
+
+// Reduces `count` elements that lie one after the other, in REDUCE_LANES interleaved sums.
+CPU_SCALAR float reduce_row(const void *x, bool bf16, int64_t kind, int64_t first, int64_t count) {
+    float lanes[REDUCE_LANES];
+    int64_t i = 0;
+    for (int k = 0; k < REDUCE_LANES; k++) lanes[k] = start_of(kind);
+    for (; i + REDUCE_LANES <= count; i += REDUCE_LANES)
+#pragma GCC ivdep
+        for (int k = 0; k < REDUCE_LANES; k++)
+            lanes[k] = joined(kind, lanes[k], cpu_get(x, bf16, first + i + k));
+    for (int k = 0; i + k < count; k++)
+        lanes[k] = joined(kind, lanes[k], cpu_get(x, bf16, first + i + k));
+    for (int half = REDUCE_LANES / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; k++) lanes[k] = joined(kind, lanes[k], lanes[k + half]);
+    return lanes[0];
+}
+
+// Reduces `count` rows of `width` elements, `stride` elements apart, to one row.
+CPU_SCALAR void reduce_rows(const void *x, bool bf16, int64_t kind, int64_t first, int64_t count,
+                            int64_t stride, int64_t width, float *to) {
+    float sums[REDUCE_LANES];
+    for (int k = 0; k < REDUCE_LANES; k++) sums[k] = start_of(kind);
+    for (int64_t r = 0; r < count; r++)
+        if (width == REDUCE_LANES) {
+#pragma GCC ivdep
+            for (int k = 0; k < REDUCE_LANES; k++)
+                sums[k] = joined(kind, sums[k], cpu_get(x, bf16, first + r * stride + k));
+        } else {
+            for (int64_t k = 0; k < width; k++)
+                sums[k] = joined(kind, sums[k], cpu_get(x, bf16, first + r * stride + k));
+        }
+    for (int64_t k = 0; k < width; k++) to[k] = sums[k];
+}
+
+// Item i is one part of one piece of one outer index.
+CPU_SCALAR void reduce_items(const reduce_job *job, int64_t begin, int64_t end, bool bf16,
+                             int64_t kind) {
+    const reduce_state *s = job->state;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t tile = i % s->tiles, part = i / s->tiles % s->parts,
+                outer = i / s->tiles / s->parts;
+        int64_t row = part * s->part, left = s->reduced - row, column = tile * REDUCE_LANES;
+        int64_t rows = left < s->part ? left : s->part, width = s->inner - column;
+        int64_t first = (outer * s->reduced + row) * s->inner + column;
+        float *to = job->to + (outer * s->parts + part) * s->inner + column;
+        if (s->inner == 1)
+            *to = reduce_row(job->x, bf16, kind, first, rows);
+        else
+            reduce_rows(job->x, bf16, kind, first, rows, s->inner,
+                        width < REDUCE_LANES ? width : REDUCE_LANES, to);
+    }
+}
+
+#define REDUCE(name, kind, bf16)                                                                   \
+    CPU_BODY name##_body(void *context, int64_t begin, int64_t end) {                              \
+        reduce_items(context, begin, end, bf16, kind);                                             \
+    }                                                                                              \
+    CPU_RANGES(name)
+REDUCE(sum_f32, TRI_REDUCTION_SUM, false)
+REDUCE(sum_bf16, TRI_REDUCTION_SUM, true)
+REDUCE(max_f32, TRI_REDUCTION_MAX, false)
+REDUCE(max_bf16, TRI_REDUCTION_MAX, true)
+REDUCE(min_f32, TRI_REDUCTION_MIN, false)
+REDUCE(min_bf16, TRI_REDUCTION_MIN, true)
+
+// Joins neighbouring axes to [outer, reduced, inner]. False: they do not become that, because
+// reduced axes and others alternate more often.
+static bool join_axes(const tri_shape *x, int64_t axes, reduce_state *s) {
+    int stage = 0; // 0: in the outer axes, 1: in the reduced ones, 2: in the inner ones
+    int64_t *sizes[] = {&s->outer, &s->reduced, &s->inner};
+    s->outer = s->reduced = s->inner = 1;
+    for (int i = 0; i < x->rank; i++) {
+        bool is_reduced = axes >> i & 1;
+        if (x->dims[i] == 1) continue;
+        if (is_reduced && stage == 2) return false;
+        stage = is_reduced ? 1 : stage == 1 ? 2 : stage;
+        *sizes[stage] *= x->dims[i];
+    }
+    s->tiles = (s->inner + REDUCE_LANES - 1) / REDUCE_LANES;
+    int64_t items = s->outer * s->tiles, parts = (s->reduced + REDUCE_PART - 1) / REDUCE_PART;
+    s->parts = items >= REDUCE_PARTS || parts < 1 ? 1 : parts < REDUCE_PARTS ? parts : REDUCE_PARTS;
+    s->part = (s->reduced + s->parts - 1) / s->parts;
+    return s->outer > 0 && s->reduced > 0 && s->inner > 0;
+}
+
+static bool reduce_supports(const tri_device_description *device, const tri_graph *graph,
+                            const tri_node *node) {
+    reduce_state s = {0};
+    const tri_reduce_attr *attr = node->attr;
+    return cpu_is_float(device, graph, node) &&
+           join_axes(cpu_in_shape(graph, node, 0), attr->axes, &s);
+}
+
+static tri_status reduce_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                 tri_kernel *kernel) {
+    reduce_state *s = calloc(1, sizeof *s);
+    if (!s) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a reduction");
+    const tri_reduce_attr *attr = node->attr;
+    cpu_range (*const ranges[][2])(const cpu_device *) = {
+        [TRI_REDUCTION_SUM] = {sum_f32_range, sum_bf16_range},
+        [TRI_REDUCTION_MAX] = {max_f32_range, max_bf16_range},
+        [TRI_REDUCTION_MIN] = {min_f32_range, min_bf16_range},
+    };
+    kernel->state = s;
+    join_axes(cpu_in_shape(graph, node, 0), attr->axes, s);
+    s->device = cpu_of(device);
+    s->kind = attr->kind;
+    s->bf16 = cpu_is_bf16(graph, node);
+    s->range = ranges[attr->kind][s->bf16](s->device);
+    return TRI_OK;
+}
+
+static tri_status reduce_workspace(const tri_device_description *device, const tri_graph *graph,
+                                   const tri_node *node, size_t *out) {
+    reduce_state s = {0};
+    join_axes(cpu_in_shape(graph, node, 0), ((const tri_reduce_attr *)node->attr)->axes, &s);
+    *out = (size_t)(s.outer * s.parts * s.inner) * sizeof(float);
+    return TRI_OK;
+}
+
+static tri_status reduce_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const reduce_state *s = kernel->state;
+    reduce_job job = {s, args->in[0], args->workspace};
+    int64_t items = s->outer * s->parts * s->tiles;
+    int64_t size = s->part * (s->inner < REDUCE_LANES ? s->inner : REDUCE_LANES);
+    cpu_parallel(s->device, items, REDUCE_GRAIN / (size > 0 ? size : 1) + 1, s->range, &job);
+    for (int64_t o = 0; o < s->outer; o++)
+        for (int64_t i = 0; i < s->inner; i++) {
+            const float *from = job.to + o * s->parts * s->inner + i;
+            float sum = *from;
+            for (int64_t p = 1; p < s->parts; p++) sum = joined(s->kind, sum, from[p * s->inner]);
+            cpu_put(args->out[0], s->bf16, o * s->inner + i, sum);
+        }
+    return TRI_OK;
+}
+
+static void reduce_release(tri_kernel *kernel) { free(kernel->state); }
+
+const tri_kernel_def cpu_reduce_axes = {
+    .op = &tri_op_reduce,
+    .name = "axes",
+    .supports = reduce_supports,
+    .workspace = reduce_workspace,
+    .prepare = reduce_prepare,
+    .run = reduce_run,
+    .release = reduce_release,
+};
