@@ -154,6 +154,35 @@ static void test_scale(void **state) {
     free(source);
 }
 
+// Pixels of four bytes, which may be scaled in pairs, become the same bytes as planes, at all
+// sizes.
+static void test_scale_sizes(void **state) {
+    enum { SIDE = 70, CASES = 300 };
+    static uint8_t pixels[SIDE * SIDE * 4], of_planes[3 * SIDE * SIDE], of_pixels[3 * SIDE * SIDE];
+    tri_transform_memory memory = {0};
+    uint32_t random = 1;
+    for (int i = 0; i < CASES; i++) {
+        int64_t sides[4]; // height and width, before and after
+        for (int k = 0; k < 4; k++)
+            sides[k] = 1 + (int64_t)((random = random * 1664525 + 1013904223) >> 16) % SIDE;
+        for (size_t k = 0; k < sizeof pixels; k++)
+            pixels[k] = (uint8_t)((random = random * 1664525 + 1013904223) >> 24);
+        tri_image image = tri_image_of_pixels(pixels, 3, sides[0], sides[1], 4);
+        tri_image_read(&image, of_planes);
+        tri_shape shape = tri_shape_of(3, sides[0], sides[1]);
+        tri_image planes = tri_image_of_planes(of_planes, TRI_U8, &shape);
+        tri_transform_call call = {.memory = &memory.images[0], .rows = &memory.rows};
+        tri_resize_filter filter = i % 2 ? TRI_RESIZE_BICUBIC : TRI_RESIZE_BILINEAR;
+        assert_int_equal(tri_transform_scale(&call, &image, sides[2], sides[3], filter), TRI_OK);
+        tri_image_read(&image, of_pixels);
+        call.memory = &memory.images[1];
+        assert_int_equal(tri_transform_scale(&call, &planes, sides[2], sides[3], filter), TRI_OK);
+        tri_image_read(&planes, of_planes);
+        assert_memory_equal(of_pixels, of_planes, (size_t)(3 * sides[2] * sides[3]));
+    }
+    tri_transform_memory_free(&memory);
+}
+
 // A rectangle that reaches over each edge of a 2 x 3 image, and one outside of it.
 static void test_cut(void **state) {
     static const uint8_t source[6] = {1, 2, 3, 4, 5, 6};
@@ -181,9 +210,8 @@ static void test_cut(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_decode),
-        cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_scale),
+        cmocka_unit_test(test_decode), cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_scale),  cmocka_unit_test(test_scale_sizes),
         cmocka_unit_test(test_cut),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
