@@ -232,20 +232,28 @@ static tri_status judge_values(const char *split, const tri_data_report *r) {
 }
 
 // Whether an entry of data.transform is `normalize`.
-static bool is_normalize(const tri_tree *entry) {
+static bool is_named(const tri_tree *entry, const char *wanted) {
     bool is_map = entry->kind == TRI_TREE_MAP && entry->count > 0;
     const char *name = is_map ? entry->items[0]->key : entry->text;
-    return name && !strcmp(name, "normalize");
+    return name && !strcmp(name, wanted);
+}
+
+static bool is_normalize(const tri_tree *entry) { return is_named(entry, "normalize"); }
+
+static bool is_mixing(const tri_tree *entry) {
+    return is_named(entry, "mixup") || is_named(entry, "cutmix");
 }
 
 // The transforms, in which `entry` takes the place of `normalize` or is the last; NULL: without
-// both.
+// both, and without what mixes samples.
 static const tri_tree *with_normalize(tri_arena *arena, const tri_tree *transforms,
                                       tri_tree *entry) {
     tri_tree *list = tri_tree_list(arena);
+    bool keeps_mixing = entry != NULL;
     for (int i = 0; transforms->kind == TRI_TREE_LIST && i < transforms->count; i++) {
         const tri_tree *item = transforms->items[i];
-        if (!is_normalize(item)) tri_tree_append(arena, list, tri_tree_copy(arena, item));
+        if (!is_normalize(item) && (keeps_mixing || !is_mixing(item)))
+            tri_tree_append(arena, list, tri_tree_copy(arena, item));
         if (is_normalize(item) && entry) {
             tri_tree_append(arena, list, entry);
             entry = NULL;
@@ -354,7 +362,6 @@ tri_status cli_data_stats(const cli_arguments *a, const char *path, const tri_re
                  .is_stats = true,
                  .transforms = recipe->data.transform};
     options.transform = with_normalize(r.arena, r.transforms, NULL);
-    options.mix = (tri_mix_options){0};
     tri_status status = read_splits(&r, only == TRI_DATA_SPLITS ? -1 : (int)only);
     tri_arena_destroy(r.arena);
     return status;

@@ -160,31 +160,36 @@ static tri_status transform_columns(tri_dataset *dataset, tri_stored_field *fiel
     return TRI_OK;
 }
 
-static bool is_mixed(const tri_data_options *options) {
-    return options->mix.mixup > 0 || options->mix.cutmix > 0;
+static bool is_mixed(const tri_dataset *dataset) {
+    return dataset->mixing.mixup > 0 || dataset->mixing.cutmix > 0;
 }
 
-// With data.mix, labels become soft labels: also in evaluation, where the model is the same.
+// With mixup or cutmix, labels become soft labels: also in evaluation, where the model is the same.
 static tri_status make_soft_labels(tri_dataset *dataset) {
-    const tri_mix_options *mix = &dataset->options->mix;
-    if (!is_mixed(dataset->options)) return TRI_OK;
+    const tri_mix_options *mix = &dataset->mixing;
+    TRI_TRY(tri_transforms_mixing(dataset->options->transform, &dataset->mixing));
+    if (!is_mixed(dataset)) return TRI_OK;
     int images = tri_dataset_find(dataset, "images"), labels = tri_dataset_find(dataset, "labels"),
         soft = tri_dataset_find(dataset, "soft_labels");
     int at = labels != TRI_NO_FIELD ? labels : soft;
     if (images == TRI_NO_FIELD || at == TRI_NO_FIELD || dataset->field_count != 2 ||
         dataset->fields[at].stored_shape.rank != (at == soft))
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "data.mix mixes images with one label each: the data must have the fields "
-                        "images and labels [N], or images and soft_labels [N, classes], alone");
+        return TRI_FAIL(
+            TRI_BAD_INPUT,
+            "data.transform: mixup and cutmix take images with one label each: the data "
+            "must have the fields images and labels [N], or images and soft_labels "
+            "[N, classes], alone");
     if (soft != TRI_NO_FIELD) return TRI_OK;
     const tri_stored_field *target = &dataset->fields[labels];
     if (mix->classes == 0)
         return TRI_FAIL(TRI_BAD_INPUT,
-                        "data.mix.classes is missing: set it to the number of the "
-                        "model's classes, %lld or more",
-                        (long long)target->classes);
+                        "data.transform: mixup and cutmix lack 'classes': set it to the number of "
+                        "the model's classes, %lld or more, {cutmix: {alpha: 1, classes: %lld}}",
+                        (long long)target->classes, (long long)target->classes);
     if (target->classes > mix->classes)
-        return TRI_FAIL(TRI_BAD_INPUT, "data.mix.classes=%lld, but labels go up to %lld",
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "data.transform: mixup and cutmix have classes: %lld, but labels go up to "
+                        "%lld",
                         (long long)mix->classes, (long long)target->classes - 1);
     tri_data_field *field = &dataset->fields[labels].field;
     dataset->fields[labels].makes_soft = true;
@@ -552,15 +557,15 @@ int tri_dataset_find(const tri_dataset *dataset, const char *name) {
 }
 
 const tri_mix_options *tri_dataset_mix(const tri_dataset *dataset) {
-    bool is_mixing = is_mixed(dataset->options) && dataset->split == TRI_DATA_TRAIN;
-    return is_mixing ? &dataset->options->mix : NULL;
+    bool is_mixing = is_mixed(dataset) && dataset->split == TRI_DATA_TRAIN;
+    return is_mixing ? &dataset->mixing : NULL;
 }
 
 uint64_t tri_dataset_seed(const tri_dataset *dataset) { return dataset->seed; }
 
 bool tri_dataset_scale(const tri_dataset *dataset, tri_pixel_scale *out) {
     // The weighted mean of two images is no longer made of bytes.
-    if (dataset->options->mix.mixup > 0) return false;
+    if (dataset->mixing.mixup > 0) return false;
     int index = tri_dataset_find(dataset, "images");
     return index != TRI_NO_FIELD && tri_transforms_scale(dataset->fields[index].transforms, out);
 }

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "data/names.h"
 #include "data/options.h"
+#include "data/transform/transform.h"
 #include "tensor/pixels.h"
 
 #include <trireme/tensor.h>

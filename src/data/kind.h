@@ -87,7 +87,7 @@ typedef struct tri_stored_field {
     tri_shape stored_shape; // shape of one sample in the files
     // Size of one sample in the files, in bytes; 0: it varies, and the shape has TRI_ANY_SIZE.
     size_t stored_bytes;
-    bool makes_soft; // the numbers of classes in the files become soft labels (data.mix)
+    bool makes_soft; // the numbers of classes in the files become soft labels (mixup, cutmix)
     // NULL unless the field is `images`, or `inputs` that are a list of numbers, which are
     // normalised as the channels of an image of one pixel.
     const tri_transforms *transforms;
@@ -109,6 +109,7 @@ struct tri_dataset {
     // data.val_fraction takes from the training files.
     tri_data_split file_split;
     uint64_t seed;
+    tri_mix_options mixing; // of the split for training
     // Which samples in the files belong to `split`; NULL: all of them.
     const tri_validation_split *validation_split;
     // The data set whose files and state this one uses; NULL: it has its own.

@@ -28,7 +28,7 @@ typedef struct tri_loader_options {
     int64_t hold;               // how many batches the caller may hold at the same time; 0 means 1
     int64_t epoch, step, round; // position of the first micro-batch
     int64_t end_epoch;          // the loader ends before this epoch; 0: never
-    bool as_stored;             // samples are not mixed (data.mix): for evaluation
+    bool as_stored;             // samples are not mixed (mixup, cutmix): for evaluation
     int64_t steps_per_epoch;    // limit on the steps of each epoch; 0: all steps
     tri_loader_memory memory;
 } tri_loader_options;

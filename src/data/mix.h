@@ -1,7 +1,7 @@
-// Mixes the samples of a training step (data.mix), as torchvision's MixUp and CutMix do: sample p
-// of a step is mixed with its partner, sample p - 1, the first with the last. MixUp adds a part of
-// the partner's image, CutMix puts a rectangle of it into the image; the soft labels are mixed in
-// the same proportion.
+// Mixes the samples of a training step (mixup and cutmix of data.transform), as torchvision does:
+// sample p of a step is mixed with its partner, sample p - 1, the first with the last. MixUp adds a
+// part of the partner's image, CutMix puts a rectangle of it into the image; the soft labels are
+// mixed in the same proportion.
 //
 // All samples of a step are mixed in the same way, which is drawn from the seed, the epoch and the
 // step. Partners are neighbours, so a micro-batch needs one sample beside its own, which its loader

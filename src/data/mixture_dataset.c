@@ -19,7 +19,7 @@
 #include <string.h>
 
 typedef struct mixture_source {
-    int number;    // in data.sources, counted from 1
+    int number;    // in data.mix, counted from 1
     double weight; // 0: in proportion to its samples
     tri_dataset *dataset;
     int64_t samples;
@@ -84,7 +84,7 @@ static tri_status open_sources(tri_dataset *dataset) {
         tri_data_facts_add(dataset, s->dataset, s->number);
     }
     if (state->count > 0) return TRI_OK;
-    return TRI_FAIL(TRI_NOT_FOUND, "data.sources: no source has '%s'",
+    return TRI_FAIL(TRI_NOT_FOUND, "data.mix: no source has '%s'",
                     tri_data_split_key(dataset->split));
 }
 
@@ -100,7 +100,7 @@ static tri_status add_field(tri_dataset *dataset, int field) {
         if (own == TRI_NO_FIELD ||
             s->dataset->field_count != state->sources[0].dataset->field_count)
             return TRI_FAIL(TRI_BAD_INPUT,
-                            "data.sources: source %d has other fields than source %d: '%s' or "
+                            "data.mix: source %d has other fields than source %d: '%s' or "
                             "others are not in both",
                             s->number, state->sources[0].number, name);
         const tri_stored_field *other = &s->dataset->fields[own];
@@ -110,20 +110,19 @@ static tri_status add_field(tri_dataset *dataset, int field) {
                              : is_same;
         char of_first[32], of_this[64];
         snprintf(of_first, sizeof of_first, "source %d", state->sources[0].number);
-        snprintf(of_this, sizeof of_this, "data.sources: source %d", s->number);
+        snprintf(of_this, sizeof of_this, "data.mix: source %d", s->number);
         TRI_TRY(tri_number_names_compare(name, of_first, &first->names, of_this, &other->names));
         if (!fits)
-            return TRI_FAIL(
-                TRI_BAD_INPUT,
-                "data.sources: '%s' of source %d has another type or shape than that of "
-                "source %d",
-                name, s->number, state->sources[0].number);
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "data.mix: '%s' of source %d has another type or shape than that of "
+                            "source %d",
+                            name, s->number, state->sources[0].number);
     }
     tri_shape shape = first->stored_shape;
     bool is_any = is_image && (!is_same || first->stored_bytes == 0);
     if (is_any) shape.dims[1] = shape.dims[2] = TRI_ANY_SIZE;
     state->views_images |= is_any;
-    TRI_TRY(tri_dataset_add(dataset, "data.sources", name,
+    TRI_TRY(tri_dataset_add(dataset, "data.mix", name,
                             is_image ? first->stored_dtype : first->row.dtype, &shape));
     dataset->fields[field].names = first->names; // which all sources have
     for (int i = 0; i < state->count; i++) {
@@ -153,7 +152,7 @@ static tri_status mixture_open(tri_dataset *dataset) {
         mixture_source *s = &state->sources[i];
         if (s->part == 0)
             return TRI_FAIL(TRI_BAD_INPUT,
-                            "data.sources: the weight of source %d is %g, which gives it none of "
+                            "data.mix: the weight of source %d is %g, which gives it none of "
                             "the %lld samples of an epoch: raise it, or leave the source out",
                             s->number, s->weight, (long long)dataset->samples);
         s->first = first;

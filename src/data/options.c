@@ -61,7 +61,7 @@ static const tri_option csv_rows[] = {
 };
 
 static const tri_option mixture_rows[] = {
-    TRI_OPTION_TREE(tri_data_options, sources, NULL,
+    TRI_OPTION_TREE(tri_data_options, mix, NULL,
                     "sources, each with its settings of 'data' and a weight: [{name: webdataset, "
                     "train: a.tar, weight: 2}, ...]"),
 };
@@ -86,19 +86,6 @@ static const tri_option_variant kinds[] = {
 };
 
 static const char *const on_error[] = {"refuse", "skip", NULL};
-
-static const tri_option mix_rows[] = {
-    TRI_OPTION_FLOAT(tri_mix_options, mixup, "0", 0, 1000,
-                     "MixUp: alpha of the Beta distribution of a sample's own weight; 0: none"),
-    TRI_OPTION_FLOAT(tri_mix_options, cutmix, "0", 0, 1000,
-                     "CutMix: alpha of the same; with both, each step takes one of them"),
-    TRI_OPTION_FLOAT(tri_mix_options, probability, "1", 0, 1, "of a training step to be mixed"),
-    TRI_OPTION_INT(tri_mix_options, classes, "0", 0, TRI_MAX_CLASSES,
-                   "classes of the model, for soft labels made of `labels`"),
-};
-
-static const tri_option_table mix_table = TRI_OPTION_TABLE(
-    "mix", tri_mix_options, mix_rows, "mixes the images and labels of each training step");
 
 static const tri_option rows[] = {
     TRI_OPTION_NAME(tri_data_options, name, NULL, "kind of data set"),
@@ -128,8 +115,6 @@ static const tri_option rows[] = {
     TRI_OPTION_ROW(tri_data_options, transform, const tri_tree *, TRI_OPTION_IS_TREE, "[]",
                    "list of transforms of images, in order: names, or {name: {option: value}}",
                    .kinds = tri_transform_tables),
-    TRI_OPTION_NESTED(tri_data_options, mix, tri_mix_options, &mix_table,
-                      "mixes the images and labels of each training step"),
     TRI_OPTION_TREE(tri_data_options, extra_fields, NULL,
                     "fields of your own model, by name and type: {sentiment: i64, token_weights: "
                     "{type: f32, per: token}}"),

@@ -8,13 +8,6 @@
 // What happens if a sample turns out to be damaged when it is read.
 typedef enum tri_data_on_error { TRI_DATA_REFUSE, TRI_DATA_SKIP } tri_data_on_error;
 
-// How the samples of a training step are mixed (mix.h).
-typedef struct tri_mix_options {
-    double mixup, cutmix; // alpha of the weights' distribution; 0: not mixed in this way
-    double probability;   // of a step to be mixed
-    int64_t classes;      // number of classes of soft labels that are made of labels
-} tri_mix_options;
-
 typedef struct tri_data_options {
     const char *name; // the kind of data: a row of TRI_DATASET_KINDS
     const char *path; // folder with the files, or the training file itself
@@ -25,15 +18,14 @@ typedef struct tri_data_options {
     double val_fraction; // fraction of the training samples that serves for validation; 0: none
     bool shuffle, drop_last;
     tri_data_on_error on_error;
-    int64_t workers;           // number of loader threads; 0: the training loop itself reads
-    const tri_tree *transform; // a list of transforms; NULL: none
-    tri_mix_options mix;
+    int64_t workers;              // number of loader threads; 0: the training loop itself reads
+    const tri_tree *transform;    // a list of transforms; NULL: none
     const tri_tree *fields;       // a map from fields to arrays or columns of a file; NULL: none
     const tri_tree *extra_fields; // a map from names to types (fields.h); NULL: none
     const tri_tree *shapes;       // a map from fields to the sizes of one stored sample
-    int64_t limit;    // only the first `limit` samples of the training files are used; 0: all
-    int64_t sequence; // for text: number of tokens in each sample
-    const tri_tree *sources; // a list, for the kind "mixture"; NULL: none
+    int64_t limit;       // only the first `limit` samples of the training files are used; 0: all
+    int64_t sequence;    // for text: number of tokens in each sample
+    const tri_tree *mix; // a list of sources, for the kind "mixture"; NULL: none
     // For the kinds "jsonl" and "webdataset": the folder for what is made of the data once; NULL:
     // where it can be.
     const char *cache;

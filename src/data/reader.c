@@ -63,7 +63,8 @@ static tri_status write_soft(const tri_stored_field *field, const void *stored, 
     tri_convert(field->stored_dtype, stored, TRI_I64, &label, 1);
     memset(out, 0, (size_t)classes * sizeof *out);
     if (label >= classes)
-        return TRI_FAIL(TRI_BAD_INPUT, "data.mix.classes=%lld, but a label is %lld",
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "data.transform: mixup and cutmix have classes: %lld, but a label is %lld",
                         (long long)classes, (long long)label);
     if (label >= 0) out[label] = 1;
     return TRI_OK;

@@ -1,4 +1,4 @@
-// Reads data.sources: see sources.h.
+// Reads data.mix: see sources.h.
 #include "data/sources.h"
 
 #include <string.h>
@@ -20,9 +20,8 @@ static tri_status read_source(tri_arena *arena, const tri_data_options *outer,
     tri_tree *own = tri_tree_map(arena);
     tri_data_options *options = &out->options;
     if (entry->kind != TRI_TREE_MAP)
-        return tri_tree_fail(entry,
-                             "a source of 'data.sources' has to be a map: {name: webdataset, "
-                             "train: a.tar, weight: 2}");
+        return tri_tree_fail(entry, "a source of 'data.mix' has to be a map: {name: webdataset, "
+                                    "train: a.tar, weight: 2}");
     own->file = entry->file;
     own->line = entry->line;
     for (int i = 0; i < entry->count; i++) {
@@ -37,7 +36,7 @@ static tri_status read_source(tri_arena *arena, const tri_data_options *outer,
     }
     TRI_TRY(tri_option_decode(arena, &tri_data_table, own, options));
     if (!strcmp(options->name, "mixture"))
-        return tri_tree_fail(entry, "a source of 'data.sources' cannot be a mixture itself");
+        return tri_tree_fail(entry, "a source of 'data.mix' cannot be a mixture itself");
     const tri_tree *sequence = tri_tree_get(entry, "sequence");
     if (sequence && !tri_data_is_text(options))
         return tri_tree_fail(sequence,
@@ -71,12 +70,12 @@ static tri_status check_outer(const tri_data_options *outer) {
 
 tri_status tri_data_sources_read(tri_arena *arena, const tri_data_options *options,
                                  tri_data_source **out, int *count) {
-    const tri_tree *list = options->sources;
+    const tri_tree *list = options->mix;
     bool is_list = list && list->kind == TRI_TREE_LIST && list->count > 0;
     *count = 0;
     if (!is_list || list->count > TRI_MAX_SOURCES)
         return tri_tree_fail(list,
-                             "'data.sources' has to be a list of 1 to %d sources: [{name: "
+                             "'data.mix' has to be a list of 1 to %d sources: [{name: "
                              "webdataset, train: a.tar, weight: 2}, ...]",
                              TRI_MAX_SOURCES);
     TRI_TRY(check_outer(options));
@@ -85,7 +84,7 @@ tri_status tri_data_sources_read(tri_arena *arena, const tri_data_options *optio
         TRI_TRY(read_source(arena, options, list->items[i], &sources[i]));
         if ((sources[i].weight > 0) != (sources[0].weight > 0))
             return tri_tree_fail(list->items[i], "'weight' has to be given for all sources of "
-                                                 "'data.sources', or for none");
+                                                 "'data.mix', or for none");
     }
     *count = list->count;
     return TRI_OK;

@@ -183,7 +183,7 @@ def check_mixture():
                           "images": ("U8", [3, 4, 5], noise(4 * 60))}, 4)
     lmdb = f"{{name: lmdb, train: {GOLDENS}/encoded.mdb}}"
     words = ["data.name=mixture",
-             f"data.sources=[{lmdb}, {{name: tensors, train: {path('mix.st')}}}, {lmdb}]"]
+             f"data.mix=[{lmdb}, {{name: tensors, train: {path('mix.st')}}}, {lmdb}]"]
     wanted = samples(words, 14, transform="[resize: [7, 7]]")
     for kind in ("webdataset", "imagefolder", "lmdb"):
         out = convert(kind, f"mixture-{kind}", words)

@@ -196,7 +196,7 @@ def check_mixture():
     put("numbers.csv", b"a,b,label\n1,2,1\n3,4,0\n")
 
     def sources(other, fields=""):
-        return f"data.sources=[{{name: csv, train: one.csv{fields}}}, " \
+        return f"data.mix=[{{name: csv, train: one.csv{fields}}}, " \
                f"{{name: csv, train: {other}{fields}}}]"
 
     found = dump(sources("same.csv"), kind="mixture", count=4)

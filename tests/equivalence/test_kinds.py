@@ -75,7 +75,7 @@ def main():
         sources = ", ".join("{weight: %d, name: %s, path: %s, train: '%s'}" % (
             weight, kind, os.path.join(folder, kind), train) for weight, kind, train in (
                 (1, "hdf5", "train.h5"), (2, "webdataset", "train-000000.tar")))
-        checks.append((folder, "mixture", ["data.name=mixture", f"data.sources=[{sources}]",
+        checks.append((folder, "mixture", ["data.name=mixture", f"data.mix=[{sources}]",
                                        "data.transform=[resize: [4, 5]]"], 2 * COUNT))
         module = os.path.join(os.path.dirname(runs.TRIREME), "../lib/trireme/parquet.so")
         if os.path.exists(module):

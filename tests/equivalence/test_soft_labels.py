@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Soft labels train the built-in classification models: those that are 1 at one class and 0 at the
 others as labels do, on any number of ranks, and a row of zeros as the label -100. Mixed samples
-(data.mix) do not depend on the number of ranks either.
+(mixup, cutmix) do not depend on the number of ranks either.
 
 usage: test_soft_labels.py BUILD_FOLDER
 """
@@ -88,7 +88,7 @@ def check_smoothed():
     for name, ranks, words in (("ddp", 2, ["batch.micro=2"]), ("far", 1, ["--device", "far"])):
         found = train("smoothed-" + name, "mlp-jax", "", ranks, key, *words)
         check_close(found[0], wanted[0], 2e-5, name)
-    words = ["data.mix={mixup: 0.4, classes: 10}", key]
+    words = ["data.transform=[mixup: {alpha: 0.4, classes: 10}]", key]
     check_close(train("smoothed-mix-2", "mlp-jax", "", 2, "batch.micro=1", *words)[0],
                 train("smoothed-mix", "mlp-jax", "", 1, *words)[0], 2e-5, "mixed")
     texts = ["data={name: synthetic, vocabulary: 40, sequence: 8, samples: 12}",
@@ -105,7 +105,7 @@ def check_smoothed():
 
 def check_mixed():
     """Mixed samples are the same on any number of ranks and after a resume."""
-    mix = ["data.mix={mixup: 0.4, cutmix: 1, classes: 10}"]
+    mix = ["data.transform=[mixup: {alpha: 0.4, classes: 10}, cutmix: {alpha: 1}]"]
     plain = train("unmixed", "mnist-cnn", "")
     alone = train("mixed", "mnist-cnn", "", 1, *mix)
     for step, loss in alone[0].items():

@@ -1,5 +1,5 @@
-// Tests data.mix: what is drawn for a step, that samples are mixed with their partners by it, and
-// that neither ranks, micro-batches nor threads change the result.
+// Tests mixup and cutmix: what is drawn for a step, that samples are mixed with their partners by
+// it, and that neither ranks, micro-batches nor threads change the result.
 #include "data/loader.h"
 #include "data/mix.h"
 
@@ -13,6 +13,8 @@
 #include "support/dataset_cases.h"
 
 enum { SAMPLES = 23, GLOBAL = 9, CLASSES = 5, PIXELS = 3 * 8 * 6 };
+
+#define MIXUP "transform: [mixup: {alpha: 1, classes: 5}]"
 
 static const char DATA[] = "name: synthetic, shape: [3, 8, 6], samples: 23, classes: 5";
 
@@ -159,16 +161,18 @@ static void test_divisions(void **state) {
     static const struct {
         int64_t micro, replicas, workers;
     } rows[] = {{0, 2, 0}, {0, 4, 2}, {1, 3, 1}, {2, 2, 3}, {4, 1, 0}, {9, 1, 2}};
-    static const char *const mixes[] = {"mixup: 0.4", "cutmix: 1", "mixup: 0.4, cutmix: 1"};
+    static const char *const mixes[] = {"{mixup: {alpha: 0.4, classes: 5}}",
+                                        "{cutmix: {alpha: 1, classes: 5}}",
+                                        "{mixup: {alpha: 0.4, classes: 5}}, cutmix"};
     step_data *alone = malloc(3 * sizeof *alone), *others = malloc(3 * sizeof *others);
     for (size_t m = 0; m < sizeof mixes / sizeof *mixes; m++) {
-        tri_data_options options = fixture_options(
-            tri_arena_printf(fixture_arena, "%s, mix: {%s, classes: 5}", DATA, mixes[m]));
+        tri_data_options options =
+            fixture_options(tri_arena_printf(fixture_arena, "%s, transform: [%s]", DATA, mixes[m]));
         tri_dataset *dataset = opened(&options, TRI_DATA_TRAIN);
         assert_string_equal(tri_dataset_field(dataset, 1)->name, "soft_labels");
         memset(alone, 0, 3 * sizeof *alone);
         load(dataset, 0, 1, 0, false, alone);
-        check_mixed(dataset, &options.mix, alone);
+        check_mixed(dataset, tri_dataset_mix(dataset), alone);
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
             memset(others, 0, 3 * sizeof *others);
             load(dataset, rows[i].micro, rows[i].replicas, rows[i].workers, false, others);
@@ -182,8 +186,7 @@ static void test_divisions(void **state) {
 
 // An evaluation on the training samples, as with trainer.overfit_batches, does not mix them.
 static void test_as_stored(void **state) {
-    tri_data_options options =
-        fixture_options(tri_arena_printf(fixture_arena, "%s, mix: {mixup: 1, classes: 5}", DATA));
+    tri_data_options options = fixture_options(tri_arena_printf(fixture_arena, "%s, " MIXUP, DATA));
     tri_dataset *dataset = opened(&options, TRI_DATA_TRAIN);
     step_data *steps = calloc(3, sizeof *steps);
     float image[PIXELS], label[CLASSES];
@@ -199,8 +202,7 @@ static void test_as_stored(void **state) {
 
 // Labels of -100 become rows of zeros, which mix with nothing.
 static void test_left_out(void **state) {
-    tri_data_options options =
-        fixture_options(tri_arena_printf(fixture_arena, "%s, mix: {mixup: 1, classes: 5}", DATA));
+    tri_data_options options = fixture_options(tri_arena_printf(fixture_arena, "%s, " MIXUP, DATA));
     tri_dataset *dataset = opened(&options, TRI_DATA_TRAIN);
     tri_mix_draw draw = {.own = 0.25};
     float image[PIXELS] = {1}, other[PIXELS] = {3}, labels[CLASSES] = {0, 1}, none[CLASSES] = {0};
@@ -218,19 +220,33 @@ static void test_refuses(void **state) {
     static const struct {
         const char *yaml, *parts;
     } rows[] = {
-        {"name: synthetic, shape: [3, 8, 6], samples: 9, classes: 5, mix: {mixup: 1}",
-         "data.mix.classes"},
-        {"name: synthetic, shape: [3, 8, 6], samples: 99, classes: 5, mix: {mixup: 1, classes: 4}",
-         "data.mix.classes=4|4"},
-        {"name: synthetic, shape: [3, 8, 6], samples: 9, mix: {cutmix: 1, classes: 4}", "data.mix"},
-        {"name: synthetic, vocabulary: 9, samples: 9, mix: {cutmix: 1, classes: 4}", "data.mix"},
+        {"name: synthetic, shape: [3, 8, 6], samples: 9, classes: 5, transform: [mixup]",
+         "data.transform|classes"},
+        {"name: synthetic, shape: [3, 8, 6], samples: 99, classes: 5, transform: [mixup: {classes: "
+         "4}]",
+         "data.transform|classes: 4|4"},
+        {"name: synthetic, shape: [3, 8, 6], samples: 9, transform: [cutmix: {classes: 4}]",
+         "data.transform|cutmix"},
+        {"name: synthetic, vocabulary: 9, samples: 9, transform: [cutmix: {classes: 4}]",
+         "data.transform|cutmix"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         refuse(rows[i].yaml, TRI_DATA_TRAIN, TRI_BAD_INPUT, rows[i].parts);
     tri_data_options options;
-    assert_int_equal(fixture_try_options("{name: synthetic, mix: {mixup: -1}}", &options),
-                     TRI_BAD_INPUT);
-    message_check(tri_error_message(), "mixup|-1");
+    static const struct {
+        const char *list, *parts;
+    } lists[] = {
+        {"{mixup: -1}", "mixup|alpha|-1"},
+        {"mixup, mixup", "mixup"},
+        {"mixup, {cutmix: {probability: 0.5}}", "probability"},
+        {"{mixup: {classes: 4}}, {cutmix: {classes: 5}}", "classes"},
+    };
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        const char *yaml =
+            tri_arena_printf(fixture_arena, "{name: synthetic, transform: [%s]}", lists[i].list);
+        assert_int_equal(fixture_try_options(yaml, &options), TRI_BAD_INPUT);
+        message_check(tri_error_message(), lists[i].parts);
+    }
 }
 
 int main(void) {

@@ -19,8 +19,7 @@ static int setup(void **state) {
     return 0;
 }
 
-#define SOURCES(a, b)                                                                              \
-    "name: mixture, sources: [{name: idx, train: a" a "}, {name: idx, train: b" b "}]"
+#define SOURCES(a, b) "name: mixture, mix: [{name: idx, train: a" a "}, {name: idx, train: b" b "}]"
 
 // Counts, by sample of the source, how often an epoch has it; pixel 0 of sample i is 7 i. The
 // epoch's samples from `first` up to `end` are the source's.
@@ -103,18 +102,18 @@ static void test_named_splits(void **state) {
         assert_int_equal(tri_dataset_samples(dataset), rows[i].samples);
         tri_dataset_close(dataset);
     }
-    refuse(SOURCES("", ""), TRI_DATA_TEST, TRI_NOT_FOUND, "data.sources|test");
+    refuse(SOURCES("", ""), TRI_DATA_TEST, TRI_NOT_FOUND, "data.mix|test");
 }
 
 // What belongs to all sources is set for the whole, and what has no effect is refused.
 static void test_settings(void **state) {
-    static const char *const of_all[] = {"mix: {mixup: 1}",     "shapes: {images: [1, 2, 3]}",
+    static const char *const of_all[] = {"mix: [{name: idx}]",  "shapes: {images: [1, 2, 3]}",
                                          "transform: [resize]", "extra_fields: {x: f32}",
                                          "on_error: skip",      "val_fraction: 0.5"};
     static const char *const of_sources[] = {"train", "val", "test"};
     for (size_t i = 0; i < sizeof of_all / sizeof *of_all; i++)
-        refuse(tri_arena_printf(fixture_arena,
-                                "name: mixture, sources: [{name: idx, train: a, %s}]", of_all[i]),
+        refuse(tri_arena_printf(fixture_arena, "name: mixture, mix: [{name: idx, train: a, %s}]",
+                                of_all[i]),
                TRI_DATA_TRAIN, TRI_BAD_INPUT, "data");
     for (size_t i = 0; i < sizeof of_sources / sizeof *of_sources; i++)
         refuse(tri_arena_printf(fixture_arena, SOURCES("", "") ", %s: c", of_sources[i]),
@@ -124,7 +123,7 @@ static void test_settings(void **state) {
            "weight|source 2");
     fixture_put("text", "abcdefghij", 10);
     tri_data_options text =
-        fixture_options("name: mixture, sequence: 3, sources: [{name: tokens, train: text}]");
+        fixture_options("name: mixture, sequence: 3, mix: [{name: tokens, train: text}]");
     assert_true(tri_data_is_text(&text) && !tri_data_is_text(&(tri_data_options){.name = "idx"}));
     assert_true(tri_data_is_text(&(tri_data_options){.name = "jsonl"}));
     tri_dataset *dataset = opened(&text, TRI_DATA_TRAIN);
@@ -137,10 +136,10 @@ static void test_settings(void **state) {
 
 // Plans know the fields where all sources have known ones.
 static void test_described(void **state) {
-    tri_data_options known = fixture_options("transform: [resize: [4, 5]], name: mixture, sources: "
+    tri_data_options known = fixture_options("transform: [resize: [4, 5]], name: mixture, mix: "
                                              "[{name: imagefolder}, {name: webdataset}]"),
                      unknown = fixture_options("transform: [resize: [4, 5]], name: mixture, "
-                                               "sources: [{name: imagefolder}, {name: npy}]");
+                                               "mix: [{name: imagefolder}, {name: npy}]");
     tri_data_field fields[TRI_MAX_DATA_FIELDS];
     int count;
     bool is_guess;
@@ -153,18 +152,17 @@ static void test_described(void **state) {
 }
 
 static void test_refuses(void **state) {
-    refuse("name: mixture", TRI_DATA_TRAIN, TRI_BAD_INPUT, "data.sources");
-    refuse("name: mixture, sources: []", TRI_DATA_TRAIN, TRI_BAD_INPUT, "data.sources");
+    refuse("name: mixture", TRI_DATA_TRAIN, TRI_BAD_INPUT, "data.mix");
+    refuse("name: mixture, mix: []", TRI_DATA_TRAIN, TRI_BAD_INPUT, "data.mix");
     refuse(SOURCES(", weight: 0", ", weight: 1"), TRI_DATA_TRAIN, TRI_BAD_INPUT, "weight");
     refuse(SOURCES(", weight: 1", ""), TRI_DATA_TRAIN, TRI_BAD_INPUT, "weight");
     refuse(SOURCES(", limit: 3", ""), TRI_DATA_TRAIN, TRI_BAD_INPUT, "limit");
     refuse(SOURCES("", "") ", limit: 3", TRI_DATA_TRAIN, TRI_BAD_INPUT, "data.limit");
     refuse(SOURCES("", "") ", val_fraction: 0.5", TRI_DATA_VAL, TRI_BAD_INPUT, "val_fraction");
-    refuse("name: mixture, sources: [{name: nope}]", TRI_DATA_TRAIN, TRI_BAD_INPUT, "nope");
-    refuse("name: mixture, sources: [{name: idx, train: a}, {name: synthetic, samples: 3}]",
+    refuse("name: mixture, mix: [{name: nope}]", TRI_DATA_TRAIN, TRI_BAD_INPUT, "nope");
+    refuse("name: mixture, mix: [{name: idx, train: a}, {name: synthetic, samples: 3}]",
            TRI_DATA_TRAIN, TRI_BAD_INPUT, "source 2");
-    refuse("name: mixture, sources: [{name: idx, train: nope}]", TRI_DATA_TRAIN, TRI_NOT_FOUND,
-           "nope");
+    refuse("name: mixture, mix: [{name: idx, train: nope}]", TRI_DATA_TRAIN, TRI_NOT_FOUND, "nope");
 }
 
 int main(void) {

@@ -49,6 +49,7 @@ typedef enum tri_transform_role {
     TRI_TRANSFORM_COLOUR,   // what pixels look like; the images have to be bytes
     TRI_TRANSFORM_MIXED,    // either, by chance; the images have to be bytes
     TRI_TRANSFORM_VALUE,    // numbers, after pixels have become such
+    TRI_TRANSFORM_STEP,     // the samples of a step among each other; nothing of one alone
 } tri_transform_role;
 
 // One kind of transform. `params` is a struct that is read from the recipe by the table `options`.
@@ -69,6 +70,12 @@ typedef struct tri_transform_kind {
     void (*affine)(const void *params, int channel, float *shift, float *divisor);
 } tri_transform_kind;
 
+// The options of mixup and of cutmix.
+typedef struct tri_mixing_options {
+    double alpha, probability;
+    int64_t classes;
+} tri_mixing_options;
+
 // Every kind of transform: X(its word). The kind is tri_transform_WORD, its options are the table
 // tri_transform_WORD_table.
 #define TRI_TRANSFORM_LIST(X)                                                                      \
@@ -86,7 +93,9 @@ typedef struct tri_transform_kind {
     X(random_erasing)                                                                              \
     X(rand_augment)                                                                                \
     X(trivial_augment_wide)                                                                        \
-    X(normalize)
+    X(normalize)                                                                                   \
+    X(mixup)                                                                                       \
+    X(cutmix)
 
 #define X(word)                                                                                    \
     extern const tri_option_table tri_transform_##word##_table;                                    \

@@ -97,13 +97,41 @@ static tri_status parse_list(tri_arena *arena, const tri_tree *list, transform *
     return TRI_OK;
 }
 
-tri_status tri_transforms_check(const tri_tree *list) {
+// Adds how an entry, mixup or cutmix, mixes a step.
+static tri_status add_mixing(const tri_tree *entry, const transform *item, tri_mix_options *out) {
+    const tri_mixing_options *options = item->params;
+    bool is_mixup = item->kind == &tri_transform_mixup, is_second = out->mixup + out->cutmix > 0;
+    double *alpha = is_mixup ? &out->mixup : &out->cutmix;
+    if (*alpha > 0)
+        return tri_tree_fail(entry, "'%s' stands twice in data.transform",
+                             item->kind->options->section);
+    if (is_second && options->probability != out->probability)
+        return tri_tree_fail(entry, "mixup and cutmix need the same 'probability': each step that "
+                                    "is mixed takes one of them");
+    if (is_second && options->classes && out->classes && options->classes != out->classes)
+        return tri_tree_fail(entry, "mixup and cutmix need the same 'classes', the model's");
+    *alpha = options->alpha;
+    out->probability = options->probability;
+    if (options->classes) out->classes = options->classes;
+    return TRI_OK;
+}
+
+tri_status tri_transforms_mixing(const tri_tree *list, tri_mix_options *out) {
     tri_arena *arena = tri_arena_create(NULL, "transforms");
     transform items[MAX_TRANSFORMS] = {0};
     int count;
     tri_status status = parse_list(arena, list, items, &count);
+    *out = (tri_mix_options){0};
+    for (int i = 0; i < count && status == TRI_OK; i++)
+        if (items[i].kind->role == TRI_TRANSFORM_STEP)
+            status = add_mixing(list->items[i], &items[i], out);
     tri_arena_destroy(arena);
     return status;
+}
+
+tri_status tri_transforms_check(const tri_tree *list) {
+    tri_mix_options mixing;
+    return tri_transforms_mixing(list, &mixing);
 }
 
 // Applies the transforms of values to all 256 bytes, so that converting a pixel takes at most one

@@ -34,6 +34,15 @@ void tri_transform_memory_free(tri_transform_memory *memory);
 // The option tables of all transforms, each named after its transform; NULL at the end.
 extern const tri_option_table *const tri_transform_tables[];
 
+// How the samples of a training step are mixed (mix.h), by the list's mixup and cutmix.
+typedef struct tri_mix_options {
+    double mixup, cutmix; // alpha of the weights' distribution; 0: not mixed in this way
+    double probability;   // of a step to be mixed
+    int64_t classes;      // number of classes of soft labels that are made of labels
+} tri_mix_options;
+// TRI_BAD_INPUT: the list has a mistake, or mixup and cutmix contradict each other.
+tri_status tri_transforms_mixing(const tri_tree *list, tri_mix_options *out);
+
 // Checks the names and options of a list of transforms. TRI_BAD_INPUT: the message names file and
 // line.
 tri_status tri_transforms_check(const tri_tree *list);
