@@ -8,10 +8,13 @@ import gzip
 import io
 import json
 import os
+import resource
 import shutil
+import struct
 import sys
 import tarfile
 import tempfile
+import zlib
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
@@ -134,6 +137,62 @@ def check_links_are_not_followed():
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))
     expect_greys(dump_greys("data.train=link.tar", count=1), [3])
+
+
+def segment(marker, data):
+    return bytes([0xff, marker]) + struct.pack(">H", len(data) + 2) + data
+
+
+def many_scans(side, scans):
+    """A grey progressive JPEG. Each scan but the first takes 12 bytes, and says of all its blocks
+    at once that nothing changes: a decoder visits them all, in each scan."""
+    blocks = (side // 8) ** 2
+    assert blocks == 1 << 14
+    code = bytes([1] + [0] * 15) # one code of one bit
+    scan = segment(0xda, bytes([1, 1, 0, 1, 63, 0])) + b"\0\1" # 15 bits: a run of 1 << 14 blocks
+    return b"".join([b"\xff\xd8", segment(0xdb, b"\0" + b"\1" * 64),
+                     segment(0xc2, struct.pack(">BHHB", 8, side, side, 1) + b"\1\x11\0"),
+                     segment(0xc4, b"\0" + code + b"\0"), segment(0xc4, b"\x10" + code + b"\xe0"),
+                     segment(0xda, bytes([1, 1, 0, 0, 0, 0])) + bytes(blocks // 8),
+                     scan * scans, b"\xff\xd9"])
+
+
+def huge_png(side):
+    """A PNG of some bytes whose header promises side * side pixels."""
+    def chunk(name, data):
+        return (struct.pack(">I", len(data)) + name + data +
+                struct.pack(">I", zlib.crc32(name + data)))
+    return (b"\x89PNG\r\n\x1a\n" +
+            chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)) +
+            chunk(b"IDAT", zlib.compress(bytes(1000))) + chunk(b"IEND", b""))
+
+
+def check_hostile_images():
+    """Files that would take minutes or gigabytes to decode are damaged files: refused by name, or
+    left out, in bounded time and memory."""
+    few = many_scans(1024, 10)
+    for name, data in (("scans.jpg", many_scans(1024, 80000)), ("huge.png", huge_png(65500)),
+                       ("cut.jpg", few[:len(few) // 2])):
+        for file, content in (("a.pgm", grey(3)), (name, data)):
+            os.makedirs(path(f"of-{name}/1"), exist_ok=True)
+            with open(path(f"of-{name}/1/{file}"), "wb") as out:
+                out.write(content)
+        words = ("data.name=imagefolder", f"data.train=of-{name}")
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert name in dump(*words, transform="[{resize: [2, 3]}]", count=2, code=2), name
+        labels = dump(*words, "data.on_error=skip", transform="[{resize: [2, 3]}]",
+                      count=2)["labels"][1]
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert sorted(labels) == [-100, 0], (name, labels)
+        assert after.ru_utime - before.ru_utime < 5, (name, before, after)
+        assert after.ru_maxrss < 1 << 20, (name, after) # in KiB
+    with open(path("few.jpg"), "wb") as out:
+        out.write(few)
+    os.makedirs(path("fine/1"))
+    os.rename(path("few.jpg"), path("fine/1/few.jpg")) # so many scans are no damage
+    found = dump("data.name=imagefolder", "data.train=fine", transform="[{resize: [2, 3]}]",
+                 count=1)
+    assert found["labels"][1] == [0], found
 
 
 def not_used(*words, recipe=RECIPE):
@@ -295,7 +354,7 @@ def main():
     global folder
     with tempfile.TemporaryDirectory(prefix="trireme-kinds-") as folder:
         failed = check_all((check_webdataset, check_not_used, check_found_beside_the_recipe,
-                            check_webdataset_refuses,
+                            check_webdataset_refuses, check_hostile_images,
                             check_links_are_not_followed, check_hdf5, check_hdf5_links,
                             check_hdf5_names, check_hdf5_refuses, check_lmdb, check_lmdb_refuses))
     return 1 if failed else 0
