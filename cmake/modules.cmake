@@ -8,7 +8,10 @@ function(add_module name folder library)
   target_include_directories(module_${name} PRIVATE include src)
   target_compile_options(module_${name} PRIVATE -fvisibility=hidden)
   target_link_libraries(module_${name} PRIVATE ${library})
-  target_link_options(module_${name} PRIVATE LINKER:--no-undefined LINKER:--disable-new-dtags)
+  target_link_options(module_${name} PRIVATE LINKER:--disable-new-dtags)
+  if(NOT TRIREME_FUZZ) # there, what checks the code is in the program
+    target_link_options(module_${name} PRIVATE LINKER:--no-undefined)
+  endif()
   set_target_properties(module_${name} PROPERTIES OUTPUT_NAME ${name} PREFIX ""
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/trireme)
   set_target_properties(module_${name} PROPERTIES INSTALL_RPATH "\$ORIGIN/${name}")
