@@ -98,6 +98,9 @@ typedef struct tri_option {
     const char *help; // one line that describes the option
     tri_option_path path;
     tri_option_change change;
+    // The value is a list of maps with keys of the section to which the row belongs; where one has
+    // no `path`, that of the section holds. For paths and comparisons, which look into them.
+    bool holds_sections;
 } tri_option;
 
 // A variant: a named kind of a section (optimizer: sgd, adam …) with additional rows for the same

@@ -63,7 +63,8 @@ static const tri_option csv_rows[] = {
 static const tri_option mixture_rows[] = {
     TRI_OPTION_TREE(tri_data_options, mix, NULL,
                     "sources, each with its settings of 'data' and a weight: [{name: webdataset, "
-                    "train: a.tar, weight: 2}, ...]"),
+                    "train: a.tar, weight: 2}, ...]",
+                    .holds_sections = true),
 };
 
 static const tri_option synthetic_rows[] = {

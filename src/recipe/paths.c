@@ -82,6 +82,7 @@ typedef enum start {
 // The recipe whose paths are settled.
 typedef struct origin {
     tri_arena *arena;
+    const tri_option_table *table;
     tri_tree *root;
     const char *file;
     const char *folder;      // of `file`, with a slash at the end; NULL: the working directory
@@ -205,8 +206,38 @@ static tri_status settle_value(origin *o, const tri_option_entry *entry, tri_tre
     return TRI_OK;
 }
 
+tri_tree *tri_recipe_of_element(tri_arena *arena, const tri_tree *root, const char *key,
+                                int index) {
+    const char *section = tri_arena_printf(arena, "%.*s", (int)strcspn(key, "."), key);
+    const tri_tree *outer = tri_tree_get(root, section), *list = tri_tree_find(root, key);
+    const tri_tree *element = list->items[index];
+    if (element->kind != TRI_TREE_MAP) return NULL;
+    tri_tree *of = tri_tree_map(arena), *map = tri_tree_map(arena);
+    for (int i = 0; i < element->count; i++)
+        tri_tree_put(arena, map, element->items[i]->key, element->items[i]);
+    const tri_tree *path = tri_tree_get(outer, "path");
+    if (!tri_tree_is_null(path) && tri_tree_is_null(tri_tree_get(map, "path")))
+        tri_tree_put(arena, map, "path", tri_tree_copy(arena, path));
+    tri_tree_put(arena, of, section, map);
+    return of;
+}
+
+// How many elements of the list at this key are to be looked into.
+static int count_elements(const tri_tree *root, const tri_option_entry *entry) {
+    const tri_tree *list =
+        entry->row && entry->row->holds_sections ? tri_tree_find(root, entry->key) : NULL;
+    return list && list->kind == TRI_TREE_LIST ? list->count : 0;
+}
+
 static void visit(void *data, const tri_option_entry *entry) {
     origin *o = data;
+    for (int i = 0; i < count_elements(o->root, entry) && o->status == TRI_OK; i++) {
+        origin inner = *o;
+        inner.section = NULL;
+        inner.root = tri_recipe_of_element(o->arena, o->root, entry->key, i);
+        if (inner.root) tri_option_walk(o->table, visit, &inner);
+        o->status = inner.status;
+    }
     if (o->status != TRI_OK || !entry->row || entry->row->path == TRI_PATH_NONE) return;
     tri_tree *node = tri_tree_find(o->root, entry->key);
     if (!tri_tree_is_null(node)) o->status = settle_value(o, entry, node);
@@ -215,6 +246,7 @@ static void visit(void *data, const tri_option_entry *entry) {
 tri_status tri_recipe_settle_paths(tri_arena *arena, const tri_option_table *table, tri_tree *root,
                                    const char *file) {
     origin o = origin_of(arena, root, file);
+    o.table = table;
     tri_option_walk(table, visit, &o);
     tri_tree_remove(root, "recorded_in");
     return o.status;
@@ -242,6 +274,7 @@ static const char *complete(tri_arena *arena, const char *path) {
 
 typedef struct completion {
     tri_arena *arena;
+    const tri_option_table *table;
     tri_tree *root;
 } completion;
 
@@ -253,6 +286,10 @@ static void complete_value(const completion *c, const tri_option *row, tri_tree 
 
 static void visit_complete(void *data, const tri_option_entry *entry) {
     const completion *c = data;
+    for (int i = 0; i < count_elements(c->root, entry); i++) {
+        tri_tree *inner = tri_recipe_of_element(c->arena, c->root, entry->key, i);
+        if (inner) tri_recipe_complete_paths(c->arena, c->table, inner);
+    }
     if (!entry->row || entry->row->path == TRI_PATH_NONE) return;
     tri_tree *node = tri_tree_find(c->root, entry->key);
     if (tri_tree_is_null(node)) return;
@@ -260,7 +297,7 @@ static void visit_complete(void *data, const tri_option_entry *entry) {
 }
 
 void tri_recipe_complete_paths(tri_arena *arena, const tri_option_table *table, tri_tree *root) {
-    completion c = {arena, root};
+    completion c = {arena, table, root};
     tri_option_walk(table, visit_complete, &c);
 }
 

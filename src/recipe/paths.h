@@ -16,6 +16,9 @@
 // TRI_BAD_INPUT: a variable is not set.
 tri_status tri_recipe_settle_paths(tri_arena *arena, const tri_option_table *table, tri_tree *root,
                                    const char *file);
+// Makes a recipe that has element `index` of the list at `key`, whose row holds sections, in the
+// place of its section, with the same nodes. NULL: the element is no map.
+tri_tree *tri_recipe_of_element(tri_arena *arena, const tri_tree *root, const char *key, int index);
 // Settles one path that starts nowhere else.
 tri_status tri_recipe_settle_path(tri_arena *arena, tri_tree *node, const char *file);
 // Makes all paths in a recipe's tree absolute, except those that start at another option's folder.

@@ -312,6 +312,25 @@ typedef struct findings {
 
 static void compare(findings *f, const char *prefix, const tri_tree *a, const tri_tree *b);
 
+// Whether two values of a row that holds sections are lists of the same settings.
+static bool are_same_sections(findings *f, const tri_option *row, const char *key,
+                              const tri_tree *a, const tri_tree *b) {
+    bool lists = a && b && a->kind == TRI_TREE_LIST && b->kind == TRI_TREE_LIST;
+    if (!row || !row->holds_sections || !lists || a->count != b->count) return false;
+    int section = (int)strcspn(key, ".");
+    for (int i = 0; i < a->count; i++) {
+        findings inner = {.arena = f->arena,
+                          .later = f->later,
+                          .a = tri_recipe_of_element(f->arena, f->a, key, i),
+                          .b = tri_recipe_of_element(f->arena, f->b, key, i)};
+        if (!inner.a || !inner.b) return false;
+        compare(&inner, tri_arena_printf(f->arena, "%.*s.", section, key), inner.a->items[0],
+                inner.b->items[0]);
+        if (inner.count > 0) return false;
+    }
+    return true;
+}
+
 // Whether the recipe has changed the value of `key`, so that an older recipe of the same run may
 // have another one.
 static bool was_changed(const tri_recipe *recipe, const char *key) {
@@ -333,7 +352,8 @@ static void compare_entry(findings *f, const char *prefix, const char *key, cons
     if (both_maps)
         compare(f, tri_arena_printf(f->arena, "%s.", path), a, b);
     else if (!tri_tree_equal(a, b) &&
-             !tri_recipe_is_same_file(f->arena, row, path, f->a, a, f->b, b))
+             !tri_recipe_is_same_file(f->arena, row, path, f->a, a, f->b, b) &&
+             !are_same_sections(f, row, path, a, b))
         TRI_PUSH(f->arena, f->keys, f->count, f->capacity) = path;
 }
 

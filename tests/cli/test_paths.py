@@ -160,8 +160,32 @@ def check_object(folder):
     assert f"name: {place}/net.so\n" in text, text
 
 
+def check_sources(folder):
+    """Paths in the sources of a mixture are recorded, found and compared as all others."""
+    place, other = project(folder), os.path.join(folder, "other")
+    sources = ("data: {name: mixture, workers: 0, sources: [{name: tensors, train: data/train.st, "
+               "test: data/test.st}, {name: tensors, path: $SUB, train: train.st}]}")
+    with open(f"{place}/mix.yaml", "w", encoding="utf-8") as file:
+        file.write("".join(sources + "\n" if line.startswith("data:") else line
+                           for line in RECIPE.splitlines(True) if not line.startswith("init:")))
+    words = [TRIREME, "train", "mix.yaml", "--run-dir", f"{place}/runs/lt"]
+    run(words, cwd=place, env=variables(place))
+    assert f"train: {place}/data/train.st" in recorded(f"{place}/runs/lt")
+    assert evaluate(f"{place}/runs/lt", "/") == 32
+    # The recipe's folder and another spelling are the same data; another folder has others.
+    run([TRIREME, "train", f"{place}/mix.yaml", "--run-dir", f"{place}/runs/lt",
+         "trainer.max_steps=3"], cwd="/", env={**variables(place), "SUB": f"{place}/data/../data"})
+    assert steps(f"{place}/runs/lt") == 3
+    shutil.copytree(f"{place}/data", f"{other}/data")
+    check_refused([TRIREME, "train", f"{place}/mix.yaml", "--run-dir", f"{place}/runs/lt",
+                   "trainer.max_steps=4"], f"{other}/none", ["data.sources"], cwd=other,
+                  env=variables(place))
+    shutil.move(place, f"{folder}/new")
+    assert evaluate(f"{folder}/new/runs/lt", "/") == 32
+
+
 CHECKS = (check_from_elsewhere, check_one_folder, check_moved, check_other_spellings,
-          check_variables, check_object)
+          check_variables, check_object, check_sources)
 
 
 def alone(check):
