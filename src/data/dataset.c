@@ -578,6 +578,13 @@ void tri_dataset_keep_bytes(tri_dataset *dataset) {
 
 void tri_dataset_move_padding(tri_dataset *dataset) { dataset->moves_padding = true; }
 
+void tri_dataset_repeat_epoch(tri_dataset *dataset) { dataset->repeats_epoch = true; }
+
+int64_t tri_dataset_at_epoch(const tri_dataset *dataset, int64_t sample, int64_t epoch) {
+    if (!dataset->kind->at_epoch) return sample;
+    return dataset->kind->at_epoch(dataset, sample, dataset->repeats_epoch ? 0 : epoch);
+}
+
 int64_t tri_dataset_file_sample(const tri_dataset *dataset, int64_t sample) {
     const tri_validation_split *split = dataset->validation_split;
     if (!split) return sample;

@@ -139,6 +139,13 @@ void tri_dataset_keep_bytes(tri_dataset *dataset);
 // them, and positions begin at the first token of the text. To be called before any sample is read.
 void tri_dataset_move_padding(tri_dataset *dataset);
 
+// From now on every epoch has the samples of epoch 0. (Those of a mixture differ from epoch to
+// epoch.) To be called before any sample is read.
+void tri_dataset_repeat_epoch(tri_dataset *dataset);
+// The number of the sample that is number `sample` in an epoch: another one only in a mixture,
+// whose weights decide which ones an epoch has.
+int64_t tri_dataset_at_epoch(const tri_dataset *dataset, int64_t sample, int64_t epoch);
+
 // What one thread needs to read samples: decoders, and memory for a sample as it is stored and
 // between transforms. `dataset` must outlive it. TRI_NO_MEMORY.
 typedef struct tri_reader tri_reader;
@@ -150,6 +157,9 @@ void tri_reader_destroy(tri_reader *reader); // NULL allowed
 // data.on_error: skip, is left out: it becomes zeros with labels of -100, which losses and metrics
 // do not count.
 tri_status tri_reader_read(tri_reader *reader, int64_t sample, int64_t epoch, void *const *out);
+// From now on the reader takes numbers of all samples, of which each has one, and not those of an
+// epoch, in which a mixture leaves some out. For checks.
+void tri_reader_take_all(tri_reader *reader);
 // How many samples this reader has left out so far.
 int64_t tri_reader_left_out(const tri_reader *reader);
 // The same, but a damaged sample always ends with TRI_CORRUPT.

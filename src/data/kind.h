@@ -116,6 +116,7 @@ struct tri_dataset {
     const tri_dataset *owner;
     int64_t samples;
     bool moves_padding; // tri_dataset_move_padding was called
+    bool repeats_epoch; // tri_dataset_repeat_epoch was called
     tri_data_facts facts;
     // How many damaged samples were left out so far (data.on_error: skip).
     _Atomic int64_t *left_out;

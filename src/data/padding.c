@@ -36,6 +36,7 @@ typedef struct sample_buffer {
 
 static tri_status allocate(const tri_dataset *dataset, sample_buffer *out) {
     TRI_TRY(tri_reader_create(dataset, &out->reader));
+    tri_reader_take_all(out->reader);
     for (int i = 0; i < tri_dataset_field_count(dataset); i++)
         if (!(out->fields[i] = malloc(tri_dataset_field(dataset, i)->size_bytes)))
             return TRI_FAIL(TRI_NO_MEMORY, "data: no memory to check 'attention_mask'");

@@ -17,6 +17,7 @@ struct tri_reader {
     tri_buffer stored;
     size_t offsets[TRI_MAX_DATA_FIELDS]; // by field, in `stored`
     tri_transform_memory memory;
+    bool takes_all;   // tri_reader_take_all was called
     int64_t left_out; // how many samples tri_reader_read has left out
 };
 
@@ -133,8 +134,7 @@ tri_status tri_reader_try(tri_reader *reader, int64_t sample, int64_t epoch, voi
     const tri_dataset *dataset = reader->dataset;
     TRI_ASSERT(sample >= 0 && sample < dataset->samples);
     sample = tri_dataset_file_sample(dataset, sample);
-    int64_t stored = sample;
-    if (dataset->kind->at_epoch) stored = dataset->kind->at_epoch(dataset, sample, epoch);
+    int64_t stored = reader->takes_all ? sample : tri_dataset_at_epoch(dataset, sample, epoch);
     tri_sample_value values[TRI_MAX_DATA_FIELDS] = {0};
     for (int i = 0; i < dataset->field_count; i++)
         values[i].buffer = is_unchanged(&dataset->fields[i])
@@ -172,5 +172,7 @@ tri_status tri_reader_read(tri_reader *reader, int64_t sample, int64_t epoch, vo
     reader->left_out++;
     return TRI_OK;
 }
+
+void tri_reader_take_all(tri_reader *reader) { reader->takes_all = true; }
 
 int64_t tri_reader_left_out(const tri_reader *reader) { return reader->left_out; }

@@ -245,6 +245,7 @@ static tri_status allocate(stats *s, int64_t workers) {
     TRI_TRY(make_block(s, &s->total));
     for (int t = 0; is_complete && t < s->threads; t++) {
         TRI_TRY(tri_reader_create(dataset, &s->readers[t]));
+        tri_reader_take_all(s->readers[t]);
         for (int i = 0; i < tri_dataset_field_count(dataset); i++) {
             s->samples[t][i] = malloc(tri_dataset_field(dataset, i)->size_bytes);
             is_complete &= s->samples[t][i] != NULL;

@@ -116,7 +116,9 @@ static tri_status open_evaluated(tri_session *s, bool train) {
     bool has_test = tri_data_has(&recipe->data, TRI_DATA_TEST);
     if (train && recipe->trainer.overfit_batches.value > 0) { // evaluates on the training samples
         s->val_source = TRI_VAL_TRAINING;
-        return tri_dataset_open(&recipe->data, TRI_DATA_TRAIN, seed, &s->val_data);
+        TRI_TRY(tri_dataset_open(&recipe->data, TRI_DATA_TRAIN, seed, &s->val_data));
+        tri_dataset_repeat_epoch(s->val_data);
+        return TRI_OK;
     }
     if (train && has_val) {
         s->val_source = TRI_VAL_SPLIT;
@@ -136,6 +138,8 @@ static tri_status open_data(tri_session *s, const tri_session_request *r) {
     if (r->train)
         TRI_TRY(tri_dataset_open(&recipe->data, TRI_DATA_TRAIN, (uint64_t)recipe->seed,
                                  &s->train_data));
+    if (r->train && recipe->trainer.overfit_batches.value > 0)
+        tri_dataset_repeat_epoch(s->train_data);
     if (r->evaluate) TRI_TRY(open_evaluated(s, r->train));
     const tri_dataset *data = s->train_data ? s->train_data : s->val_data;
     s->field_count = tri_dataset_field_count(data);

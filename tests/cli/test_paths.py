@@ -163,7 +163,7 @@ def check_object(folder):
 def check_sources(folder):
     """Paths in the sources of a mixture are recorded, found and compared as all others."""
     place, other = project(folder), os.path.join(folder, "other")
-    sources = ("data: {name: mixture, workers: 0, sources: [{name: tensors, train: data/train.st, "
+    sources = ("data: {name: mixture, workers: 0, mix: [{name: tensors, train: data/train.st, "
                "test: data/test.st}, {name: tensors, path: $SUB, train: train.st}]}")
     with open(f"{place}/mix.yaml", "w", encoding="utf-8") as file:
         file.write("".join(sources + "\n" if line.startswith("data:") else line
@@ -178,7 +178,7 @@ def check_sources(folder):
     assert steps(f"{place}/runs/lt") == 3
     shutil.copytree(f"{place}/data", f"{other}/data")
     check_refused([TRIREME, "train", f"{place}/mix.yaml", "--run-dir", f"{place}/runs/lt",
-                   "trainer.max_steps=4"], f"{other}/none", ["data.sources"], cwd=other,
+                   "trainer.max_steps=4"], f"{other}/none", ["data.mix"], cwd=other,
                   env=variables(place))
     shutil.move(place, f"{folder}/new")
     assert evaluate(f"{folder}/new/runs/lt", "/") == 32

@@ -103,18 +103,18 @@ def kinds_of_text(folder, source):
                     f"data.tokenizer={tokenizer}"]
 
 
-def check_kind(folder, name, words, count=COUNT, size=8, recipe="mlp-jax"):
+def check_kind(folder, name, words, count=COUNT, size=8, recipe="mlp-jax", parts=None):
     one, many = (os.path.join(folder, f"{name}-{run}") for run in ("one", "many"))
     steps = -(-count // size)
     words = [*COMMON, f"batch.global={size}", *words]
     runs.run(runs.train(recipe, one, *words))
-    wanted, _ = samples.check_exactly_once(one, count, steps, EPOCHS)
+    wanted, _ = samples.check_exactly_once(one, count, steps, EPOCHS, parts)
     half = steps // 2
     for ranks, workers, more in ((3, 0, [f"trainer.max_steps={half}"]),
                                  (1, 3, [f"trainer.max_steps={steps + half}"]), (2, 2, [])):
         runs.run(runs.on_ranks(ranks, runs.train(recipe, many, *words,
                                                  f"data.workers={workers}", *more)))
-    got, replicas = samples.check_exactly_once(many, count, steps, EPOCHS)
+    got, replicas = samples.check_exactly_once(many, count, steps, EPOCHS, parts)
     assert replicas == [3, 1, 2], replicas
     assert got == wanted, f"{name}: a step took other samples than one rank's"
     runs.check_same(runs.losses(many), runs.losses(one), name)
@@ -145,7 +145,8 @@ def main():
             weight, kind, os.path.join(folder, kind), train) for weight, kind, train in (
                 (1, "hdf5", "train.h5"), (2, "webdataset", "train-000000.tar")))
         checks.append((folder, "mixture", ["data.name=mixture", f"data.mix=[{sources}]",
-                                       "data.transform=[resize: [4, 5]]"], 2 * COUNT))
+                                       "data.transform=[resize: [4, 5]]"], 2 * COUNT, 8,
+                       "mlp-jax", [(COUNT, 2 * COUNT // 3 + 1), (COUNT, 4 * COUNT // 3)]))
         module = os.path.join(os.path.dirname(runs.TRIREME), "../lib/trireme/parquet.so")
         if os.path.exists(module):
             checks.append((folder, "parquet", ["data.name=parquet",

@@ -1,4 +1,5 @@
 """What a run's sample log (log.samples) says: which samples each step took."""
+import collections
 import glob
 import json
 import os
@@ -42,10 +43,21 @@ def last_attempts(run_dir, steps):
     return latest
 
 
-def check_exactly_once(run_dir, samples, steps_per_epoch, epochs):
+def check_counts(seen, parts):
+    """Checks that each sample of a source comes as often as the others, or once more."""
+    counts, first = collections.Counter(seen), 0
+    for samples, part in parts:
+        often = [counts[i] for i in range(first, first + samples)]
+        assert sum(often) == part and max(often) - min(often) <= 1, (samples, part, often)
+        first += samples
+    assert len(seen) == sum(part for _, part in parts), len(seen)
+
+
+def check_exactly_once(run_dir, samples, steps_per_epoch, epochs, parts=None):
     """Checks that the lines of a step agree on the number of replicas, and that every epoch saw
-    each sample exactly once. Returns the samples of each step, and the numbers of replicas in the
-    order in which they changed."""
+    each sample exactly once or, of a mixture, each source its part: `parts` are the samples of
+    each source and how many an epoch has of them. Returns the samples of each step, and the
+    numbers of replicas in the order in which they changed."""
     latest = last_attempts(run_dir, epochs * steps_per_epoch)
     assert sorted(latest) == list(range(1, epochs * steps_per_epoch + 1)), "steps are missing"
     replicas, by_step = [], {}
@@ -60,6 +72,5 @@ def check_exactly_once(run_dir, samples, steps_per_epoch, epochs):
         for step in range(epoch * steps_per_epoch + 1, (epoch + 1) * steps_per_epoch + 1):
             assert {line["epoch"] for line in latest[step]} == {epoch}, f"step {step}"
             seen += by_step[step]
-        assert sorted(seen) == list(range(samples)), \
-            f"epoch {epoch}: {len(seen)} samples, {len(set(seen))} of {samples} different ones"
+        check_counts(seen, parts or [(samples, samples)])
     return by_step, replicas

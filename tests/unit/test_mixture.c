@@ -1,4 +1,5 @@
 // Tests data sets that are mixed of several sources: how often each sample comes, and when.
+#include "data/check.h"
 #include "data/dataset.h"
 
 #include <setjmp.h>
@@ -70,6 +71,29 @@ static void test_weights(void **state) {
     }
     for (int i = 0; i < FIRST; i++) assert_int_equal(all_a[i], EPOCHS * PART / FIRST);
     for (int i = 0; i < SECOND; i++) assert_int_equal(all_b[i], EPOCHS * (TOTAL - PART) / SECOND);
+    tri_dataset_close(dataset);
+}
+
+// Checks read every sample once, whatever the weights; a run on a few samples has those of epoch 0.
+static void test_epochs(void **state) {
+    tri_data_options options = fixture_options(SOURCES(", weight: 1", ", weight: 2"));
+    tri_data_report report;
+    assert_int_equal(tri_data_check(fixture_arena, &options, TRI_DATA_TRAIN, 1, &report), TRI_OK);
+    assert_int_equal(report.classes, FIRST);
+    for (int i = 0; i < FIRST; i++) assert_int_equal(report.class_counts[i], i < SECOND ? 2 : 1);
+    tri_dataset *dataset = opened(&options, TRI_DATA_TRAIN);
+    bool differs = false;
+    for (int i = 0; i < TOTAL; i++) {
+        float pixels[6];
+        int64_t stored = tri_dataset_at_epoch(dataset, i, 1);
+        assert_int_equal(fixture_read(dataset, 0, i, 1, pixels), TRI_OK);
+        assert_int_equal((int)(pixels[0] * 255.0f / 7.0f + 0.5f), stored % FIRST);
+        differs |= stored != tri_dataset_at_epoch(dataset, i, 0);
+    }
+    assert_true(differs);
+    tri_dataset_repeat_epoch(dataset);
+    for (int i = 0; i < TOTAL; i++)
+        assert_int_equal(tri_dataset_at_epoch(dataset, i, 1), tri_dataset_at_epoch(dataset, i, 0));
     tri_dataset_close(dataset);
 }
 
@@ -168,9 +192,9 @@ static void test_refuses(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all),          cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_other_splits), cmocka_unit_test(test_named_splits),
-        cmocka_unit_test(test_settings),     cmocka_unit_test(test_described),
-        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_epochs),       cmocka_unit_test(test_other_splits),
+        cmocka_unit_test(test_named_splits), cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_described),    cmocka_unit_test(test_refuses),
     };
     return cmocka_run_group_tests(tests, setup, fixture_teardown);
 }
