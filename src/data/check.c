@@ -81,7 +81,7 @@ static tri_status read_all(const tri_dataset *dataset, const char *split, damage
         report_classes(stats.class_counts, tri_dataset_classes(dataset, "labels"), out);
     out->lengths = stats.lengths;
     out->documents = tri_dataset_documents(dataset);
-    out->documents_left_out = tri_dataset_left_out(dataset);
+    out->documents_left_out = tri_dataset_documents_left_out(dataset);
     if (tri_dataset_warning(dataset, out->warnings[0], sizeof out->warnings[0]))
         out->warning_count++;
     warn_of_large(out);

@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -266,7 +267,7 @@ static tri_dataset *new_dataset(const tri_data_options *options, tri_data_split 
     tri_arena *arena = tri_arena_create(NULL, "dataset");
     tri_dataset *dataset = TRI_NEW(arena, tri_dataset);
     dataset->arena = arena;
-    dataset->left_out = tri_arena_alloc(arena, sizeof *dataset->left_out);
+    dataset->left_out = TRI_NEW(arena, tri_left_out);
     dataset->kind = kind_of(options);
     TRI_ASSERT(dataset->kind && "every variant of tri_data_table has a kind");
     dataset->options = options;
@@ -381,6 +382,7 @@ void tri_dataset_forget(tri_dataset *dataset) {
 
 void tri_dataset_close(tri_dataset *dataset) {
     if (!dataset) return;
+    tri_left_out_end(dataset->left_out, tri_data_split_name(dataset->split));
     if (!dataset->owner) dataset->kind->close(dataset);
     tri_arena_destroy(dataset->arena);
 }
@@ -504,9 +506,9 @@ void tri_data_facts_add(tri_dataset *mixture, const tri_dataset *source, int num
     to->describes_guess |= from->describes_guess;
     tri_data_lengths_add(&to->documents, &from->documents);
     if (!to->guessed) to->guessed = from->guessed;
-    atomic_fetch_add(mixture->left_out, atomic_load(source->left_out));
     for (int i = 0; i < from->file_count; i++) tri_dataset_note_file(mixture, from->files[i]);
     to->listing = tri_hash_bytes(to->listing, &from->listing, sizeof from->listing);
+    to->documents_left_out += from->documents_left_out;
     if (!from->rest) return;
     to->rest_is_usual = (to->rest_is_usual || !to->rest) && from->rest_is_usual;
     to->rest = tri_arena_printf(mixture->arena, "%s%ssource %d: %s", to->rest ? to->rest : "",
@@ -543,7 +545,13 @@ bool tri_dataset_has_ignored(const tri_dataset *dataset, const char *field) {
     return index != TRI_NO_FIELD && dataset->fields[index].has_ignored;
 }
 
-int64_t tri_dataset_left_out(const tri_dataset *dataset) { return atomic_load(dataset->left_out); }
+int64_t tri_dataset_left_out(const tri_dataset *dataset) {
+    return atomic_load(&dataset->left_out->count);
+}
+
+int64_t tri_dataset_documents_left_out(const tri_dataset *dataset) {
+    return dataset->facts.documents_left_out;
+}
 
 const tri_data_field *tri_dataset_field(const tri_dataset *dataset, int index) {
     TRI_ASSERT(index >= 0 && index < dataset->field_count);

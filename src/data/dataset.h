@@ -111,9 +111,10 @@ int64_t tri_dataset_classes(const tri_dataset *dataset, const char *field);
 bool tri_dataset_has_ignored(const tri_dataset *dataset, const char *field);
 // Whether damaged samples are left out (data.on_error: skip), by labels that losses ignore.
 bool tri_dataset_leaves_out(const tri_dataset *dataset);
-// How many damaged samples were left out so far (data.on_error: skip). One that is read in several
-// epochs counts each time.
+// How many damaged samples were left out so far (data.on_error: skip). Each counts once.
 int64_t tri_dataset_left_out(const tri_dataset *dataset);
+// How many damaged documents were left out when the text was packed (data.on_error: skip).
+int64_t tri_dataset_documents_left_out(const tri_dataset *dataset);
 
 // How the samples of each step are to be mixed; NULL: they are not, as in evaluation.
 const tri_mix_options *tri_dataset_mix(const tri_dataset *dataset);

@@ -5,8 +5,6 @@
 #include "data/pack.h"
 #include "data/windows.h"
 
-#include <stdatomic.h>
-
 static tri_status jsonl_open(tri_dataset *dataset) {
     tri_data_files files = {0};
     tri_pack pack;
@@ -16,7 +14,7 @@ static tri_status jsonl_open(tri_dataset *dataset) {
     if (dataset->options->tokenizer) tri_dataset_note_file(dataset, dataset->options->tokenizer);
     TRI_TRY(tri_pack_open(dataset->arena, dataset->options, (const char *const *)files.paths,
                           files.count, &pack));
-    atomic_store(dataset->left_out, pack.left_out);
+    dataset->facts.documents_left_out = pack.left_out;
     dataset->facts.documents = pack.documents;
     if (pack.tokens == 0) return TRI_FAIL(TRI_BAD_INPUT, "%s: has no documents", files.paths[0]);
     TRI_TRY(tri_tokens_open(pack.path, pack.type, tokens));

@@ -7,6 +7,7 @@
 #include "data/dataset.h"
 #include "data/fields.h"
 #include "data/kinds.h"
+#include "data/left_out.h"
 #include "data/names.h"
 #include "data/split.h"
 #include "data/transform/transform.h"
@@ -74,6 +75,7 @@ typedef struct tri_data_facts {
     const char **files;
     int file_count, file_capacity;
     uint64_t listing;
+    int64_t documents_left_out;
 } tri_data_facts;
 
 // A field as the files contain it and, in `field`, as the model gets it.
@@ -118,8 +120,7 @@ struct tri_dataset {
     bool moves_padding; // tri_dataset_move_padding was called
     bool repeats_epoch; // tri_dataset_repeat_epoch was called
     tri_data_facts facts;
-    // How many damaged samples were left out so far (data.on_error: skip).
-    _Atomic int64_t *left_out;
+    tri_left_out *left_out; // the damaged samples that were left out so far (data.on_error: skip)
     int field_count;
     tri_stored_field fields[TRI_MAX_DATA_FIELDS];
     void *state; // private data of the kind, such as its open files; set by tri_dataset_kind.open

@@ -1,6 +1,5 @@
 // Reads samples: calls the kind of data set, then converts and transforms each field.
 // Read next: kind.h (the kinds), transform/transform.h.
-#include "base/log.h"
 #include "data/convert.h"
 #include "data/kind.h"
 
@@ -130,11 +129,16 @@ tri_status tri_dataset_read(const tri_dataset *dataset, void *worker, int64_t sa
     return tri_status_context(TRI_IO, "a data file was changed while it was in use");
 }
 
+// The number of a sample among all those of the split.
+static int64_t number_of(const tri_reader *reader, int64_t sample, int64_t epoch) {
+    return reader->takes_all ? sample : tri_dataset_at_epoch(reader->dataset, sample, epoch);
+}
+
 tri_status tri_reader_try(tri_reader *reader, int64_t sample, int64_t epoch, void *const *out) {
     const tri_dataset *dataset = reader->dataset;
     TRI_ASSERT(sample >= 0 && sample < dataset->samples);
+    int64_t stored = tri_dataset_file_sample(dataset, number_of(reader, sample, epoch));
     sample = tri_dataset_file_sample(dataset, sample);
-    int64_t stored = reader->takes_all ? sample : tri_dataset_at_epoch(dataset, sample, epoch);
     tri_sample_value values[TRI_MAX_DATA_FIELDS] = {0};
     for (int i = 0; i < dataset->field_count; i++)
         values[i].buffer = is_unchanged(&dataset->fields[i])
@@ -149,11 +153,6 @@ tri_status tri_reader_try(tri_reader *reader, int64_t sample, int64_t epoch, voi
 
 // Fills the sample with zeros, and its labels with -100.
 static void leave_out(const tri_dataset *dataset, void *const *out) {
-    enum { MOST_NAMED = 10 };
-    int64_t before = atomic_fetch_add(dataset->left_out, 1);
-    if (before < MOST_NAMED)
-        tri_log_line(TRI_LOG_WARNING, "%s: left out%s", tri_error_message(),
-                     before + 1 == MOST_NAMED ? "; further ones are only counted" : "");
     for (int i = 0; i < dataset->field_count; i++) {
         const tri_data_field *field = &dataset->fields[i].field;
         memset(out[i], 0, field->size_bytes);
@@ -168,6 +167,7 @@ tri_status tri_reader_read(tri_reader *reader, int64_t sample, int64_t epoch, vo
     const tri_dataset *dataset = reader->dataset;
     tri_status status = tri_reader_try(reader, sample, epoch, out);
     if (status != TRI_CORRUPT || dataset->options->on_error != TRI_DATA_SKIP) return status;
+    tri_left_out_add(dataset->left_out, dataset->samples, number_of(reader, sample, epoch));
     leave_out(dataset, out);
     reader->left_out++;
     return TRI_OK;

@@ -3,6 +3,7 @@
 #include "train/fields.h"
 
 #include "base/log.h"
+#include "base/quantity.h"
 #include "data/padding.h"
 #include "nn/models/models.h"
 
@@ -28,6 +29,19 @@ static tri_status compare_two(const train_named_data *a, const train_named_data 
 tri_status train_fields_compare(const train_named_data *sets, int count) {
     for (int i = 1; i < count; i++) TRI_TRY(compare_two(&sets[0], &sets[i]));
     return TRI_OK;
+}
+
+void train_fields_warn_of_rest(const train_named_data *sets, int count) {
+    for (int i = 0; i < count; i++) {
+        bool is_usual;
+        const char *rest = tri_dataset_rest(sets[i].data, &is_usual);
+        if (rest && !is_usual)
+            tri_log_line(TRI_LOG_WARNING, "data: not used as %s samples: %s", sets[i].name, rest);
+        int64_t documents = tri_dataset_documents_left_out(sets[i].data);
+        if (documents > 0)
+            tri_log_line(TRI_LOG_WARNING, "data: %s of the %s text left out (data.on_error)",
+                         tri_counted(documents, "damaged document"), sets[i].name);
+    }
 }
 
 void train_fields_warn(const train_named_data *sets, int count) {

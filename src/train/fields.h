@@ -16,6 +16,8 @@ typedef struct train_named_data {
 
 // Checks that all data sets have the same fields, because they feed the same model.
 tri_status train_fields_compare(const train_named_data *sets, int count);
+// Warns of what the files of the data sets have and no sample uses.
+void train_fields_warn_of_rest(const train_named_data *sets, int count);
 // Logs a warning if images are stored as bytes in one data set and as other numbers in another one:
 // the model then gets numbers of different sizes, unless the others are divided by 255 already.
 void train_fields_warn(const train_named_data *sets, int count);

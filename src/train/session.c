@@ -74,21 +74,11 @@ static void warn_of_images(const tri_session *s) {
         tri_log_line(TRI_LOG_WARNING, "data: %s", advice);
 }
 
-// Logs what the files of the data sets have and no sample uses.
-static void warn_of_rest(const train_named_data *sets, int count) {
-    for (int i = 0; i < count; i++) {
-        bool is_usual;
-        const char *rest = tri_dataset_rest(sets[i].data, &is_usual);
-        if (rest && !is_usual)
-            tri_log_line(TRI_LOG_WARNING, "data: not used as %s samples: %s", sets[i].name, rest);
-    }
-}
-
 void tri_session_warn(const tri_session *s) {
     tri_field fields[TRI_MAX_DATA_FIELDS];
     int count, same = 0;
     train_named_data sets[SETS];
-    warn_of_rest(sets, list_data(s, sets));
+    train_fields_warn_of_rest(sets, list_data(s, sets));
     if (!s->train_data) return;
     warn_of_images(s);
     train_fields_warn(sets, list_data(s, sets));

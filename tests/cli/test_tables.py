@@ -221,6 +221,13 @@ def check_left_out():
                      "log.tensorboard=false"))
     for line in (3, 4, 6):
         assert f"d.csv:{line}:" in done.stderr, done.stderr
+    # Where not all are named, their number is.
+    put("many.csv", b"a,b,label\n1,2,0\n3,4,1\n" + b"1,x,1\n" * 13)
+    done = run(train("mlp-jax", path("many"), "data.name=csv", f"data.path={folder}",
+                     "data.train=many.csv", "data.on_error=skip", "batch.global=15",
+                     "trainer.max_epochs=1", "log.tensorboard=false"))
+    assert done.stderr.count("many.csv:") == 10, done.stderr
+    assert " 13 damaged samples" in done.stderr, done.stderr
 
 
 def golden(name):

@@ -71,6 +71,9 @@ def check_damaged(folder):
     done = runs.run(runs.on_ranks(2, [*words, "data.on_error=skip"]))
     for line in (101, 103):
         assert done.stderr.count(f"train.jsonl:{line}: ") == 1, done.stderr
+    # Later runs read the tokens that were made then, and say so, too.
+    done = runs.run([*words, "data.on_error=skip", "trainer.max_epochs=4"])
+    assert "2 damaged documents" in done.stderr, done.stderr
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ static void check_windows(const char *yaml, int64_t left_out) {
     if (try_open(TOKENIZER, 5, yaml, &dataset) != TRI_OK)
         fail_msg("%s: %s", yaml, tri_error_message());
     assert_int_equal(tri_dataset_samples(dataset), ids.count / 5);
-    assert_int_equal(tri_dataset_left_out(dataset), left_out);
+    assert_int_equal(tri_dataset_documents_left_out(dataset), left_out);
     tri_data_lengths lengths = tri_dataset_documents(dataset);
     assert_int_equal(lengths.count, COUNT);
     assert_int_equal(lengths.least, 0); // of the document without text
