@@ -2,12 +2,14 @@
 #include "data/files.h"
 
 #include "base/hash.h"
+#include "base/os.h"
 
 #include <ctype.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { MOST_FILES = 1 << 20 };
 
@@ -17,32 +19,50 @@ static void add(tri_dataset *dataset, const char *path, tri_data_files *out) {
     tri_dataset_note_file(dataset, copy);
 }
 
-// Adds all paths for which a pattern stands, in order: {000..123} counts, {a,b}, * and ? are those
-// of a shell.
-static tri_status expand(tri_dataset *dataset, const char *pattern, tri_data_files *out) {
-    const char *open = strchr(pattern, '{'), *dots = open ? strstr(open, "..") : NULL;
+// The path with a backslash before each character that patterns give a meaning.
+static char *escaped(tri_arena *arena, const char *path) {
+    char *out = tri_arena_alloc(arena, 2 * strlen(path) + 1), *at = out;
+    for (; *path; path++) {
+        if (strchr("*?[]{},~\\", *path)) *at++ = '\\';
+        *at++ = *path;
+    }
+    *at = 0;
+    return out;
+}
+
+// Adds all paths for which the pattern `name` in `folder` (NULL: it is the whole path) stands, in
+// order: {000..123} counts, {a,b}, * and ? are those of a shell. A file of that very name comes
+// first, and a folder has no patterns.
+static tri_status expand(tri_dataset *dataset, const char *folder, const char *name,
+                         tri_data_files *out) {
+    const char *open = strchr(name, '{'), *dots = open ? strstr(open, "..") : NULL;
     const char *close = open ? strchr(open, '}') : NULL;
+    const char *path = folder ? tri_dataset_path(dataset, name) : name;
     char *end;
+    if (!strpbrk(name, "*?[{") || tri_os.access(path, F_OK) == 0) {
+        add(dataset, path, out);
+        return TRI_OK;
+    }
     if (dots && close && dots < close && isdigit((unsigned char)open[1])) {
         int digits = (int)(dots - open - 1);
         int64_t first = strtoll(open + 1, &end, 10), last = strtoll(dots + 2, &end, 10);
         if (end != close || last < first || last - first >= MOST_FILES)
             return TRI_FAIL(TRI_BAD_INPUT, "%s: {FIRST..LAST} has to count up, at most to %d files",
-                            pattern, MOST_FILES);
+                            path, MOST_FILES);
         for (int64_t i = first; i <= last; i++)
-            TRI_TRY(expand(dataset,
-                           tri_arena_printf(dataset->arena, "%.*s%0*lld%s", (int)(open - pattern),
-                                            pattern, digits, (long long)i, close + 1),
+            TRI_TRY(expand(dataset, folder,
+                           tri_arena_printf(dataset->arena, "%.*s%0*lld%s", (int)(open - name),
+                                            name, digits, (long long)i, close + 1),
                            out));
         return TRI_OK;
     }
-    if (!strpbrk(pattern, "*?[{")) {
-        add(dataset, pattern, out);
-        return TRI_OK;
-    }
     glob_t found;
+    size_t within = strlen(path) - strlen(name); // the folder's part of the path
+    const char *pattern = tri_arena_printf(
+        dataset->arena, "%s%s",
+        escaped(dataset->arena, tri_arena_printf(dataset->arena, "%.*s", (int)within, path)), name);
     int result = glob(pattern, GLOB_BRACE, NULL, &found);
-    if (result != 0) return TRI_FAIL(TRI_NOT_FOUND, "%s: no file has such a name", pattern);
+    if (result != 0) return TRI_FAIL(TRI_NOT_FOUND, "%s: no file has such a name", path);
     for (size_t i = 0; i < found.gl_pathc; i++) add(dataset, found.gl_pathv[i], out);
     globfree(&found);
     return TRI_OK;
@@ -54,14 +74,14 @@ static tri_status add_pattern(tri_dataset *dataset, const tri_tree *node, tri_da
     if (!strncmp(node->text, "pipe:", 5) || strstr(node->text, "://"))
         return tri_tree_fail(node, "'%s' is not read: only files are, no commands and no addresses",
                              node->text);
-    return expand(dataset, tri_dataset_path(dataset, node->text), out);
+    return expand(dataset, dataset->options->path, node->text, out);
 }
 
 tri_status tri_data_files_find(tri_dataset *dataset, const char *example, tri_data_files *out) {
     const tri_tree *files = tri_dataset_files(dataset);
     bool is_training = dataset->file_split == TRI_DATA_TRAIN;
     if (!files && is_training && dataset->options->path)
-        return expand(dataset, dataset->options->path, out);
+        return expand(dataset, NULL, dataset->options->path, out);
     if (!files)
         return TRI_FAIL(is_training ? TRI_BAD_INPUT : TRI_NOT_FOUND, "data.%s is not set: %s",
                         is_training ? "train" : "test", example);

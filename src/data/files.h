@@ -11,9 +11,10 @@ typedef struct tri_data_files {
 } tri_data_files;
 
 // Finds all files for which the patterns stand, in their order: {000..123} counts; {a,b}, *, ? and
-// [ are those of a shell, sorted. Without data.train, data.path is the training file. `example`:
-// what data.train may be, for messages. TRI_BAD_INPUT, TRI_NOT_FOUND: a pattern is malformed, or
-// there is no such file.
+// [ are those of a shell, sorted. A file of that very name is taken for itself, and data.path has
+// no patterns beside the name of a file. Without data.train, data.path is the training file.
+// `example`: what data.train may be, for messages. TRI_BAD_INPUT, TRI_NOT_FOUND: a pattern is
+// malformed, or there is no such file.
 tri_status tri_data_files_find(tri_dataset *dataset, const char *example, tri_data_files *out);
 
 #endif

@@ -88,6 +88,18 @@ def check_webdataset():
         shutil.copyfileobj(plain, packed)
     expect_greys(dump_greys("data.train=[z.tgz, a-002.tar]", count=3), [3, 4, 5])
     expect_greys(dump_greys("data.train=a-000.tar", "--first=1", count=1), [2])
+    # What is there by its very name is no pattern, and the name of a folder never is.
+    for name in ("in1", "in[1]", "in{1,2}"):
+        os.mkdir(path(name))
+    shutil.copy(path("a-000.tar"), path("in1/t1.tar"))
+    for name in ("in[1]/t1.tar", "in[1]/t[1].tar", "in{1,2}/t{1..3}.tar"):
+        shutil.copy(path("a-002.tar"), path(name))
+    shutil.copy(path("a-000.tar"), path("in[1]/t1.tar"))
+    for place, name, greys in (("in[1]", "t[1].tar", [5]), ("in[1]", "t1.tar", [1, 2]),
+                               ("in[1]", "t*.tar", [1, 2, 5]), ("in{1,2}", "t{1..3}.tar", [5]),
+                               ("in{1,2}", "t?1*.tar", [5])):
+        expect_greys(dump_greys(f"data.path={path(place)}", f"data.train={name}",
+                                count=len(greys)), greys)
 
 
 def check_found_beside_the_recipe():
