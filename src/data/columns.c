@@ -92,10 +92,18 @@ static tri_status add_usual(const search *s) {
     } usual[] = {{"label", "labels"},   {"labels", "labels"},   {"class", "labels"},
                  {"target", "targets"}, {"targets", "targets"}, {"image", "images"},
                  {"images", "images"},  {"inputs", "inputs"},   {"input_ids", "input_ids"}};
-    for (int i = 0; i < s->count; i++)
-        for (size_t k = 0; k < sizeof usual / sizeof *usual; k++)
-            if (!strcmp(s->names[i], usual[k].column) && !has(s, usual[k].field))
-                TRI_TRY(add_one(s, usual[k].field, s->names[i]));
+    for (int i = 0; i < s->count; i++) {
+        for (size_t k = 0; k < sizeof usual / sizeof *usual; k++) {
+            if (strcmp(s->names[i], usual[k].column) != 0) continue;
+            // A second column of labels would be an input that tells the labels.
+            if (has(s, usual[k].field))
+                return TRI_FAIL(TRI_BAD_INPUT,
+                                "%s: its column '%s' is not the only one that is named as '%s' "
+                                "usually are: name the one in data.fields",
+                                s->path, s->names[i], usual[k].field);
+            TRI_TRY(add_one(s, usual[k].field, s->names[i]));
+        }
+    }
     if (s->out->count > 0) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
                     "%s: no column is named 'label' or 'target': name it, "
@@ -177,7 +185,7 @@ tri_shape tri_columns_shape(const tri_dataset *dataset, const tri_field_columns 
     tri_shapes declared;
     if (tri_shapes_read(dataset->options->shapes, &declared) == TRI_OK)
         for (int i = 0; i < declared.count; i++)
-            if (!strcmp(declared.names[i], field->row.name) &&
+            if (!strcmp(declared.names[i], field->row.name) && declared.shapes[i].dims[1] >= 0 &&
                 tri_shape_count(&declared.shapes[i]) == field->count)
                 return declared.shapes[i];
     if (!strcmp(field->row.name, "images")) return tri_shape_of(1, 1, field->count);

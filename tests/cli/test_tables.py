@@ -170,6 +170,8 @@ def check_refuses():
         put(name, data)
         words = ["data.fields={inputs: [a], labels: label}"] if name == "twice.csv" else []
         refused(f"data.train={name}", *words, parts=parts)
+    put("both.csv", b"a,label,class\n1,0,0\n")
+    refused("data.train=both.csv", parts=["both.csv", "'class'", "data.fields"])
     put("good.csv", good)
     refused("data.train=good.csv", "data.fields={labels: lable}", parts=["'lable'", "'label'"])
     refused("data.train=good.csv", "data.delimiter=ab", parts=["data.delimiter"])
