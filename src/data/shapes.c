@@ -2,7 +2,14 @@
 // stored sample.
 #include "data/shapes.h"
 
+#include "data/transform/transform.h"
+
 #include <string.h>
+
+// Height and width of images, where they differ from image to image.
+static bool may_vary(const tri_tree *entry, int axis, int64_t size) {
+    return size == TRI_ANY_SIZE && axis > 0 && entry->count == 3 && !strcmp(entry->key, "images");
+}
 
 static tri_status read_entry(const tri_tree *entry, tri_shape *out) {
     if (entry->kind != TRI_TREE_LIST)
@@ -13,7 +20,8 @@ static tri_status read_entry(const tri_tree *entry, tri_shape *out) {
                              entry->key, entry->count, TRI_MAX_RANK - 1);
     out->rank = entry->count;
     for (int i = 0; i < entry->count; i++)
-        if (!tri_tree_to_int(entry->items[i], &out->dims[i]) || out->dims[i] < 1 ||
+        if (!tri_tree_to_int(entry->items[i], &out->dims[i]) ||
+            (out->dims[i] < 1 && !may_vary(entry, i, out->dims[i])) ||
             out->dims[i] > TRI_MAX_SAMPLE_ELEMENTS)
             return tri_tree_fail(entry,
                                  "'data.shapes.%s' has to be a list of whole numbers from 1 "

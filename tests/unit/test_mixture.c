@@ -173,6 +173,19 @@ static void test_described(void **state) {
     assert_int_equal(fields[0].shape.dims[1], 4);
     assert_int_equal(tri_data_describe(&unknown, fields, &count, &is_guess), TRI_OK);
     assert_int_equal(count, 0);
+    // What `data check` prints of images whose sizes differ.
+    tri_data_options said =
+        fixture_options("transform: [resize: [4, 5]], name: mixture, sources: [{name: npy}], "
+                        "shapes: {images: [3, -1, -1], labels: []}");
+    assert_int_equal(tri_data_describe(&said, fields, &count, &is_guess), TRI_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(fields[0].shape.dims[1], 4);
+    static const char *const bad[] = {"images: [-1, 4, 4]", "inputs: [3, -1, -1]", "labels: [-1]"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(
+            fixture_try_options(
+                tri_arena_printf(fixture_arena, "{name: npy, shapes: {%s}}", bad[i]), &said),
+            TRI_BAD_INPUT);
 }
 
 static void test_refuses(void **state) {
