@@ -283,6 +283,23 @@ def check_killed():
             assert len(set(got)) == len(set(wanted)), kind
 
 
+def check_changed():
+    """A conversion that ended early goes on where data were repaired, and refuses other data."""
+    def put(name, value, pixels=6):
+        with open(path(f"changed/a/{name}.pgm"), "wb") as file:
+            file.write(b"P5 3 2 255\n" + bytes([value] * pixels))
+    os.makedirs(path("changed/a"))
+    words = ["data.name=imagefolder", f"data.path={path('changed')}"]
+    for name in range(4):
+        put(name, name + 1, 6 if name < 3 else 0)
+    assert "3.pgm" in convert("imagefolder", "changed-out", words, 2)
+    put(0, 9)
+    put(3, 4)
+    assert "other data" in convert("imagefolder", "changed-out", words, 2)
+    put(0, 1)
+    convert("imagefolder", "changed-out", words)
+
+
 def main():
     global folder
     if not HAS_PARQUET:
@@ -290,7 +307,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="trireme-convert-") as folder:
         failed = check_all((check_around, check_numbers, check_types, check_bytes,
                             check_image_files, check_mixture, check_classes, check_refuses,
-                            check_left_out, check_formats, check_killed))
+                            check_left_out, check_changed, check_formats, check_killed))
     return 1 if failed else 0
 
 

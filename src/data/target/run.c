@@ -9,11 +9,12 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NS_PER_MS = 1000000, MARK_MS = 500 };
+enum { NS_PER_MS = 1000000, MARK_MS = 500, HASH_DIGITS = 64 };
 
 static const tri_target_kind *const kinds[] = {
 #define X(word) &tri_target_##word,
@@ -143,7 +144,39 @@ static tri_status is_empty(const char *folder, bool *out) {
     return TRI_OK;
 }
 
+static void add_sample(EVP_MD_CTX *hash, const split *s, const tri_target_value *values) {
+    for (int i = 0; i < s->target.field_count; i++) {
+        const tri_target_value *value = &values[i];
+        size_t bytes = value->encoded ? value->encoded_bytes : s->target.fields[i].bytes;
+        TRI_ASSERT(EVP_DigestUpdate(hash, value->encoded ? value->encoded : value->data, bytes));
+    }
+}
+
+// Tells by the first and the last sample that are converted, and by the number of all, whether the
+// data are still the same. A damaged sample has no bytes.
+static tri_status hash_converted(const conversion *c, split *s, char out[HASH_DIGITS + 1]) {
+    uint8_t digest[HASH_DIGITS / 2];
+    int64_t converted = s->mark.samples, ends[] = {0, converted - 1};
+    EVP_MD_CTX *hash = EVP_MD_CTX_new();
+    tri_status status = TRI_OK;
+    TRI_ASSERT(hash && EVP_DigestInit_ex(hash, EVP_sha256(), NULL));
+    TRI_ASSERT(EVP_DigestUpdate(hash, &s->target.samples, sizeof s->target.samples));
+    for (int i = 0; i < 2 && converted > 0 && status == TRI_OK; i++) {
+        tri_target_value values[TRI_MAX_DATA_FIELDS];
+        status = read_sample(c, s, ends[i], values);
+        if (status == TRI_OK) add_sample(hash, s, values);
+        if (status == TRI_CORRUPT) status = TRI_OK;
+    }
+    TRI_ASSERT(EVP_DigestFinal_ex(hash, digest, NULL));
+    EVP_MD_CTX_free(hash);
+    for (int i = 0; i < HASH_DIGITS / 2; i++) snprintf(out + 2 * i, 3, "%02x", digest[i]);
+    return status;
+}
+
 static tri_status save_marks(conversion *c) {
+    char hashes[TRI_DATA_SPLITS][HASH_DIGITS + 1] = {""};
+    for (int i = 0; i < TRI_DATA_SPLITS; i++)
+        if (c->splits[i].dataset) TRI_TRY(hash_converted(c, &c->splits[i], hashes[i]));
     tri_arena *arena = tri_arena_create(NULL, "marks");
     tri_tree *map = tri_tree_map(arena);
     tri_tree_put_string(arena, map, "source", c->source);
@@ -151,6 +184,7 @@ static tri_status save_marks(conversion *c) {
         tri_tree *mark = tri_tree_list(arena);
         tri_tree_append(arena, mark, tri_tree_int(arena, c->splits[i].mark.samples));
         tri_tree_append(arena, mark, tri_tree_int(arena, c->splits[i].mark.bytes));
+        tri_tree_append(arena, mark, tri_tree_string(arena, hashes[i]));
         tri_tree_put(arena, map, tri_data_split_key((tri_data_split)i), mark);
     }
     const char *text = tri_json_emit(arena, map);
@@ -159,24 +193,33 @@ static tri_status save_marks(conversion *c) {
     return status;
 }
 
+static tri_status fail_other_data(const conversion *c) {
+    return TRI_FAIL(
+        TRI_BAD_INPUT,
+        "%s: has an unfinished conversion of other data, or to another kind: remove the "
+        "folder, or name another one",
+        c->folder);
+}
+
 // Reads how far an earlier conversion came.
 static tri_status load_marks(conversion *c) {
     tri_tree *map;
     TRI_TRY(tri_json_read_file(c->arena, c->progress_path, &map));
     const tri_tree *source = tri_tree_get(map, "source");
     if (!source || source->kind != TRI_TREE_SCALAR || strcmp(source->text, c->source) != 0)
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "%s: has an unfinished conversion of other data, or to another kind: "
-                        "remove the folder, or name another one",
-                        c->folder);
+        return fail_other_data(c);
     for (int i = 0; i < TRI_DATA_SPLITS; i++) {
         const tri_tree *mark = tri_tree_get(map, tri_data_split_key((tri_data_split)i));
         tri_target_mark *out = &c->splits[i].mark;
-        bool is_good = mark && mark->kind == TRI_TREE_LIST && mark->count == 2 &&
+        bool is_good = mark && mark->kind == TRI_TREE_LIST && mark->count == 3 &&
+                       mark->items[2]->kind == TRI_TREE_SCALAR &&
                        tri_tree_to_int(mark->items[0], &out->samples) &&
                        tri_tree_to_int(mark->items[1], &out->bytes) && out->samples >= 0 &&
                        out->samples <= c->splits[i].target.samples && out->bytes >= 0;
         if (!is_good) return TRI_FAIL(TRI_BAD_INPUT, "%s: is damaged", c->progress_path);
+        char hash[HASH_DIGITS + 1] = "";
+        if (c->splits[i].dataset) TRI_TRY(hash_converted(c, &c->splits[i], hash));
+        if (strcmp(hash, mark->items[2]->text) != 0) return fail_other_data(c);
     }
     return TRI_OK;
 }
