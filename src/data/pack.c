@@ -24,7 +24,7 @@ typedef struct pack_job {
 
 // Everything on which the packed text depends, beside its files.
 static tri_status settings_of(pack_job *job, const char **out) {
-    enum { TOKENIZER_BYTES = 256 << 20, HASH_BYTES = 32, VERSION = 3 };
+    enum { TOKENIZER_BYTES = 256 << 20, HASH_BYTES = 32, VERSION = 4 };
     char *tokenizer;
     size_t size;
     unsigned char hash[HASH_BYTES];

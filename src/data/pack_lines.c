@@ -199,6 +199,13 @@ static void tell(pack_lines *pack, const tri_lines *lines, int64_t file_bytes) {
                  (long long)pack->tokens);
 }
 
+// The first line of a file without the byte order mark that some programs write before it.
+static tokenizer_string without_mark(tokenizer_string line) {
+    enum { MARK_BYTES = 3 };
+    if (line.size < MARK_BYTES || memcmp(line.data, "\xef\xbb\xbf", MARK_BYTES) != 0) return line;
+    return (tokenizer_string){line.data + MARK_BYTES, line.size - MARK_BYTES};
+}
+
 static tri_status pack_all(pack_lines *pack, tri_lines *lines) {
     struct stat info = {0};
     tokenizer_string line;
@@ -207,6 +214,7 @@ static tri_status pack_all(pack_lines *pack, tri_lines *lines) {
     pack->batch->first_line = 1;
     for (;;) {
         TRI_TRY(tri_lines_next(lines, &line, &has_line));
+        if (has_line && lines->number == 1) line = without_mark(line);
         if (has_line) TRI_TRY(collect(pack->batch, line));
         if (has_line && pack->batch->text.size < BATCH_BYTES) continue;
         TRI_TRY(flush(pack, lines->path));

@@ -94,6 +94,13 @@ static void test_windows(void **state) {
     check_windows("train: [first.jsonl, second.jsonl]", 0);
     check_windows("train: '[fs][ie]*.jsonl'", 0);
     check_windows("train: all.jsonl", 0); // that was packed before
+    char *text, *marked;
+    size_t size;
+    assert_int_equal(tri_os_read_file(fixture_path("all.jsonl"), 1 << 20, &text, &size), TRI_OK);
+    marked = tri_arena_printf(fixture_arena, "\xef\xbb\xbf%.*s", (int)size, text);
+    fixture_put("marked.jsonl", marked, size + 3);
+    free(text);
+    check_windows("train: marked.jsonl", 0);
 }
 
 static tri_pack open_pack(const char *yaml, ino_t *inode) {
