@@ -120,7 +120,8 @@ tri_status tri_tar_list(const char *path, int fd, int64_t bytes,
         tri_archive_member found;
         status = l.module->next(l.reader, &found, &is_end, why);
         if (status != TRI_OK)
-            status = TRI_FAIL(status, "%s: damaged or no tar archive: %s", path, why);
+            status = TRI_FAIL(status, "%s: %s%s", path,
+                              status == TRI_CORRUPT ? "damaged or no tar archive: " : "", why);
         if (status != TRI_OK || is_end) break;
         status = visit_member(&l, &found, why);
     }

@@ -207,6 +207,30 @@ def check_hostile_images():
     assert found["labels"][1] == [0], found
 
 
+def check_bytes_elsewhere():
+    """Files whose bytes are with another member, or stored with gaps, are refused."""
+    with tarfile.open(path("hard.tar"), "w") as tar:
+        for name, data in sample("a", 1)[:2]:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+        info = tarfile.TarInfo("b.png")
+        info.type, info.linkname = tarfile.LNKTYPE, "a.png"
+        tar.addfile(info)
+    assert "'b.png'" in dump_refused("hard.tar")
+    with tarfile.open(path("gaps.tar"), "w", format=tarfile.PAX_FORMAT) as tar:
+        info = tarfile.TarInfo("a.pgm")
+        info.size, info.pax_headers = len(grey(1)), {
+            "GNU.sparse.size": "1000", "GNU.sparse.numblocks": "1",
+            "GNU.sparse.map": f"0,{len(grey(1))}"}
+        tar.addfile(info, io.BytesIO(grey(1)))
+    assert "'a.pgm'" in dump_refused("gaps.tar")
+
+
+def dump_refused(name):
+    return dump("data.name=webdataset", f"data.train={name}", count=1, code=2)
+
+
 def not_used(*words, recipe=RECIPE):
     """What `data check` and a run say of what no sample has, by split."""
     words = [recipe, f"data.path={folder}", *words]
@@ -367,7 +391,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="trireme-kinds-") as folder:
         failed = check_all((check_webdataset, check_not_used, check_found_beside_the_recipe,
                             check_webdataset_refuses, check_hostile_images,
-                            check_links_are_not_followed, check_hdf5, check_hdf5_links,
+                            check_links_are_not_followed, check_bytes_elsewhere, check_hdf5,
+                            check_hdf5_links,
                             check_hdf5_names, check_hdf5_refuses, check_lmdb, check_lmdb_refuses))
     return 1 if failed else 0
 

@@ -31,7 +31,8 @@ typedef struct tri_archive {
     // Opens the tar archive in file `fd`, from its start on.
     tri_status (*open)(int fd, tri_archive_reader **out, char *why);
     void (*close)(tri_archive_reader *reader);
-    // Finds the next member. *is_end: there is none.
+    // Finds the next member. *is_end: there is none. TRI_BAD_INPUT: its bytes do not lie there as
+    // the file has them, because it is a hard link or stored with gaps.
     tri_status (*next)(tri_archive_reader *reader, tri_archive_member *out, bool *is_end,
                        char *why);
     // Reads up to `size` of the first bytes of the member found last; *got: how many.

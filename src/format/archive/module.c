@@ -60,11 +60,18 @@ static tri_status next(tri_archive_reader *reader, tri_archive_member *out, bool
     if (*is_end) return TRI_OK;
     if (!is_good(result)) return fail(of(reader), why);
     const char *name = archive_entry_pathname(entry);
+    // Their bytes are not in the archive as the file has them, or with another member.
+    bool is_sparse = archive_entry_sparse_count(entry) > 0;
+    if (is_sparse || archive_entry_hardlink(entry)) {
+        snprintf(why, TRI_ARCHIVE_WHY_BYTES, "'%.200s' is %s: make it without %s", name ? name : "",
+                 is_sparse ? "stored with gaps" : "a hard link",
+                 is_sparse ? "tar --sparse" : "them, as tar --hard-dereference does");
+        return TRI_BAD_INPUT;
+    }
     *out = (tri_archive_member){.name = name ? name : "",
                                 .offset = archive_filter_bytes(of(reader), 0),
                                 .size = archive_entry_size(entry),
-                                .is_file = archive_entry_filetype(entry) == AE_IFREG &&
-                                           !archive_entry_hardlink(entry)};
+                                .is_file = archive_entry_filetype(entry) == AE_IFREG};
     return TRI_OK;
 }
 
