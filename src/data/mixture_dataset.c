@@ -89,16 +89,17 @@ static tri_status open_sources(tri_dataset *dataset) {
 }
 
 // Adds a field that all sources have.
-static tri_status add_field(tri_dataset *dataset, int field) {
+static tri_status add_field(tri_dataset *dataset, const char *name) {
     mixture_state *state = dataset->state;
-    const tri_stored_field *first = &state->sources[0].dataset->fields[field];
-    const char *name = first->field.name;
+    const tri_dataset *of_first_source = state->sources[0].dataset;
+    const tri_stored_field *first =
+        &of_first_source->fields[tri_dataset_find(of_first_source, name)];
+    int field = dataset->field_count;
     bool is_image = !strcmp(name, "images"), is_same = true;
     for (int i = 0; i < state->count; i++) {
         mixture_source *s = &state->sources[i];
         int own = s->fields[field] = tri_dataset_find(s->dataset, name);
-        if (own == TRI_NO_FIELD ||
-            s->dataset->field_count != state->sources[0].dataset->field_count)
+        if (own == TRI_NO_FIELD || s->dataset->field_count != of_first_source->field_count)
             return TRI_FAIL(TRI_BAD_INPUT,
                             "data.mix: source %d has other fields than source %d: '%s' or "
                             "others are not in both",
@@ -135,9 +136,14 @@ static tri_status add_field(tri_dataset *dataset, int field) {
     return TRI_OK;
 }
 
+// Adds all fields, in the order of their names, because the splits may begin with other sources.
 static tri_status add_fields(tri_dataset *dataset) {
     const mixture_state *state = dataset->state;
-    for (int i = 0; i < state->sources[0].dataset->field_count; i++) TRI_TRY(add_field(dataset, i));
+    const tri_dataset *first = state->sources[0].dataset;
+    const char *names[TRI_MAX_DATA_FIELDS];
+    for (int i = 0; i < first->field_count; i++) names[i] = first->fields[i].field.name;
+    const char **ordered = tri_dataset_field_order(dataset->arena, names, first->field_count);
+    for (int i = 0; i < first->field_count; i++) TRI_TRY(add_field(dataset, ordered[i]));
     return TRI_OK;
 }
 

@@ -47,6 +47,20 @@ def check_evaluates():
     check_refused([*words("no", "train: a", "train: b"), "data.val=c"], path("no"), ["data.val"])
 
 
+def check_order():
+    """Fields have one order, whichever source a split begins with."""
+    tensors.write(path("images"), {"images": ("U8", [5, 2, 4, 3], bytes(120)),
+                                   "labels": ("I64", [5], [0] * 5)})
+    file = os.path.abspath("tests/support/goldens/plain.h5")
+    sources = [f"{{name: hdf5, train: '{file}', fields: {{labels: group/y, images: images}}}}",
+               "{name: tensors, train: images, test: images}"]
+    for number, order in enumerate((sources, sources[::-1])):
+        run(train("mlp-jax", path(f"order-{number}"), "data.name=mixture",
+                  f"data.path={folder}", f"data.sources=[{', '.join(order)}]",
+                  "trainer.max_epochs=1", "log.tensorboard=false"))
+        assert entries(path(f"order-{number}"), "val")[-1]["samples"] == 5
+
+
 def check_overfits():
     """Epochs of the same few steps have the same samples, which the log names by their number."""
     run([*words("overfit", "weight: 1, train: a", "weight: 9, train: b"), "batch.global=5",
@@ -84,7 +98,7 @@ def main():
     global folder
     with tempfile.TemporaryDirectory(prefix="trireme-mixture-") as folder:
         put_tables()
-        failed = check_all((check_evaluates, check_overfits, check_padding))
+        failed = check_all((check_evaluates, check_order, check_overfits, check_padding))
     return 1 if failed else 0
 
 
