@@ -3,7 +3,6 @@
 // Read next: kind.h (the kinds), split.h (data.val_fraction), reader.c.
 #include "data/dataset.h"
 
-#include "base/hash.h"
 #include "data/convert.h"
 #include "data/kind.h"
 #include "data/shapes.h"
@@ -496,23 +495,6 @@ const char **tri_dataset_field_order(tri_arena *arena, const char *const *names,
 const char *tri_dataset_rest(const tri_dataset *dataset, bool *is_usual) {
     *is_usual = dataset->facts.rest_is_usual;
     return dataset->facts.rest;
-}
-
-void tri_data_facts_add(tri_dataset *mixture, const tri_dataset *source, int number) {
-    tri_data_facts *to = &mixture->facts;
-    const tri_data_facts *from = &source->facts;
-    to->is_decoded |= from->is_decoded;
-    to->has_fixed_fields &= from->has_fixed_fields;
-    to->describes_guess |= from->describes_guess;
-    tri_data_lengths_add(&to->documents, &from->documents);
-    if (!to->guessed) to->guessed = from->guessed;
-    for (int i = 0; i < from->file_count; i++) tri_dataset_note_file(mixture, from->files[i]);
-    to->listing = tri_hash_bytes(to->listing, &from->listing, sizeof from->listing);
-    to->documents_left_out += from->documents_left_out;
-    if (!from->rest) return;
-    to->rest_is_usual = (to->rest_is_usual || !to->rest) && from->rest_is_usual;
-    to->rest = tri_arena_printf(mixture->arena, "%s%ssource %d: %s", to->rest ? to->rest : "",
-                                to->rest ? "; " : "", number, from->rest);
 }
 
 const char *tri_dataset_guessed(const tri_dataset *dataset) { return dataset->facts.guessed; }

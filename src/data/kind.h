@@ -61,7 +61,7 @@ typedef struct tri_dataset_kind {
 } tri_dataset_kind;
 
 // What a data set has beside its samples. A mixture has what its sources have together
-// (tri_data_facts_add), so a new member belongs there, too.
+// (add_facts in mixture_dataset.c), so a new member belongs there, too.
 typedef struct tri_data_facts {
     // Of the kind; of a mixture, those of the sources' kinds.
     bool is_decoded, has_fixed_fields, describes_guess;
@@ -153,8 +153,6 @@ void tri_dataset_note_file(tri_dataset *dataset, const char *path);
 // none if the files alone say which. tri_dataset_forget ends it.
 tri_status tri_dataset_describe_stored(const tri_data_options *options, tri_dataset **out);
 void tri_dataset_forget(tri_dataset *dataset); // NULL allowed
-// Adds to a mixture's facts those of its source number `number`, counted from 1.
-void tri_data_facts_add(tri_dataset *mixture, const tri_dataset *source, int number);
 // Reads a sample by the kind. TRI_CORRUPT: it is damaged.
 tri_status tri_dataset_read(const tri_dataset *dataset, void *worker, int64_t sample,
                             tri_sample_value *values);

@@ -6,6 +6,7 @@
 // of them once more: those are the next ones of a fixed random order, which goes on from epoch to
 // epoch. All of that is computed from the seed and the epoch. Validation and test data are those of
 // all sources, once each.
+#include "base/hash.h"
 #include "base/philox.h"
 #include "base/quantity.h"
 #include "base/search.h"
@@ -63,6 +64,24 @@ static void divide(mixture_state *state, int64_t total, bool by_weight) {
     }
 }
 
+// Adds the facts of source number `number` to those of the mixture.
+static void add_facts(tri_dataset *mixture, const tri_dataset *source, int number) {
+    tri_data_facts *to = &mixture->facts;
+    const tri_data_facts *from = &source->facts;
+    to->is_decoded |= from->is_decoded;
+    to->has_fixed_fields &= from->has_fixed_fields;
+    to->describes_guess |= from->describes_guess;
+    tri_data_lengths_add(&to->documents, &from->documents);
+    if (!to->guessed) to->guessed = from->guessed;
+    for (int i = 0; i < from->file_count; i++) tri_dataset_note_file(mixture, from->files[i]);
+    to->listing = tri_hash_bytes(to->listing, &from->listing, sizeof from->listing);
+    to->documents_left_out += from->documents_left_out;
+    if (!from->rest) return;
+    to->rest_is_usual = (to->rest_is_usual || !to->rest) && from->rest_is_usual;
+    to->rest = tri_arena_printf(mixture->arena, "%s%ssource %d: %s", to->rest ? to->rest : "",
+                                to->rest ? "; " : "", number, from->rest);
+}
+
 // Opens the sources that have the split.
 static tri_status open_sources(tri_dataset *dataset) {
     mixture_state *state = dataset->state;
@@ -81,7 +100,7 @@ static tri_status open_sources(tri_dataset *dataset) {
         state->count++; // from here on mixture_close closes it
         s->samples = s->dataset->samples;
         dataset->samples += s->samples;
-        tri_data_facts_add(dataset, s->dataset, s->number);
+        add_facts(dataset, s->dataset, s->number);
     }
     if (state->count > 0) return TRI_OK;
     return TRI_FAIL(TRI_NOT_FOUND, "data.mix: no source has '%s'",
@@ -186,7 +205,7 @@ static tri_status mixture_describe(tri_dataset *dataset) {
         status = tri_dataset_describe_stored(&all[i].options, &s->dataset);
         if (status != TRI_OK) break;
         is_known &= s->dataset->field_count > 0;
-        tri_data_facts_add(dataset, s->dataset, s->number);
+        add_facts(dataset, s->dataset, s->number);
     }
     if (status == TRI_OK && is_known) status = add_fields(dataset);
     for (int i = 0; i < state->count; i++) tri_dataset_forget(state->sources[i].dataset);

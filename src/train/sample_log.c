@@ -71,10 +71,10 @@ void train_sample_log_note(train_sample_log *log, int64_t step, const tri_data_b
             "{\"step\":%" PRId64 ",\"epoch\":%" PRId64 ",\"replica\":%" PRId64
             ",\"replicas\":%" PRId64 ",\"from\":%" PRId64 ",\"samples\":[",
             step, batch->epoch, log->replica, log->replicas, log->from);
-    for (int64_t i = 0; i < batch->micro.size; i++)
-        fprintf(to, "%s%" PRId64, i ? "," : "",
-                tri_dataset_file_sample(log->data, tri_dataset_at_epoch(log->data, batch->samples[i],
-                                                                        batch->epoch)));
+    for (int64_t i = 0; i < batch->micro.size; i++) {
+        int64_t sample = tri_dataset_at_epoch(log->data, batch->samples[i], batch->epoch);
+        fprintf(to, "%s%" PRId64, i ? "," : "", tri_dataset_file_sample(log->data, sample));
+    }
     fputs("]}\n", to);
     fclose(to);
     if (tri_os_write_all(log->fd, text, size, log->path) != TRI_OK) give_up(log);

@@ -392,8 +392,8 @@ def main():
         failed = check_all((check_webdataset, check_not_used, check_found_beside_the_recipe,
                             check_webdataset_refuses, check_hostile_images,
                             check_links_are_not_followed, check_bytes_elsewhere, check_hdf5,
-                            check_hdf5_links,
-                            check_hdf5_names, check_hdf5_refuses, check_lmdb, check_lmdb_refuses))
+                            check_hdf5_links, check_hdf5_names, check_hdf5_refuses, check_lmdb,
+                            check_lmdb_refuses))
     return 1 if failed else 0
 
 

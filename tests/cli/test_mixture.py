@@ -56,7 +56,7 @@ def check_order():
                "{name: tensors, train: images, test: images}"]
     for number, order in enumerate((sources, sources[::-1])):
         run(train("mlp-jax", path(f"order-{number}"), "data.name=mixture",
-                  f"data.path={folder}", f"data.sources=[{', '.join(order)}]",
+                  f"data.path={folder}", f"data.mix=[{', '.join(order)}]",
                   "trainer.max_epochs=1", "log.tensorboard=false"))
         assert entries(path(f"order-{number}"), "val")[-1]["samples"] == 5
 

@@ -175,7 +175,7 @@ static void test_described(void **state) {
     assert_int_equal(count, 0);
     // What `data check` prints of images whose sizes differ.
     tri_data_options said =
-        fixture_options("transform: [resize: [4, 5]], name: mixture, sources: [{name: npy}], "
+        fixture_options("transform: [resize: [4, 5]], name: mixture, mix: [{name: npy}], "
                         "shapes: {images: [3, -1, -1], labels: []}");
     assert_int_equal(tri_data_describe(&said, fields, &count, &is_guess), TRI_OK);
     assert_int_equal(count, 2);
