@@ -142,9 +142,15 @@ tri_status checkpoint_weights_open(tri_arena *arena, const char *path, checkpoin
         return checkpoint_weights_open_file(arena, model, out);
     }
     bool is_there;
-    TRI_TRY(checkpoint_has(arena, real, INDEX, &is_there));
-    if (is_there) return open_index(arena, tri_arena_printf(arena, "%s/%s", real, INDEX), out);
+    bool has_index;
+    TRI_TRY(checkpoint_has(arena, real, INDEX, &has_index));
     TRI_TRY(checkpoint_has(arena, real, CHECKPOINT_MODEL_FILE, &is_there));
+    if (has_index && is_there)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: holds two sets of weights, %s and %s: name the one that is meant, "
+                        "or remove the other",
+                        path, CHECKPOINT_MODEL_FILE, INDEX);
+    if (has_index) return open_index(arena, tri_arena_printf(arena, "%s/%s", real, INDEX), out);
     if (is_there) return checkpoint_weights_open_file(arena, model, out);
     return TRI_FAIL(TRI_NOT_FOUND, "%s: holds no checkpoint, no %s and no %s", path,
                     CHECKPOINT_MODEL_FILE, INDEX);

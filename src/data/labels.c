@@ -16,10 +16,10 @@ static tri_status scan_chunk(tri_stored_field *field, const tri_labels_source *s
         bool is_ignored = numbers[i] == TRI_IGNORED_LABEL && !is_token;
         if (numbers[i] >= TRI_MAX_CLASSES || (numbers[i] < 0 && !is_ignored))
             return TRI_FAIL(
-                TRI_BAD_INPUT, "%s: '%s' of sample %lld is %lld, which is not a %s from 0%s",
+                TRI_BAD_INPUT, "%s: '%s' of sample %lld is %lld, which is not a %s from 0 to %d%s",
                 source->path, field->field.name, (long long)((first + i) / source->per_sample),
                 (long long)numbers[i], is_token ? "token: tokens count" : "class: classes count",
-                is_token ? "" : " (-100: leave the sample out of the loss)");
+                TRI_MAX_CLASSES - 1, is_token ? "" : " (-100: leave the sample out of the loss)");
         if (numbers[i] >= field->classes) field->classes = numbers[i] + 1;
         field->has_ignored |= is_ignored;
     }

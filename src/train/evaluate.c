@@ -36,6 +36,24 @@ static tri_status sum_left_out(const tri_session *s, int64_t own, int64_t *out) 
                                                 .label = "samples left out"});
 }
 
+// Finds how many samples of an evaluation count in its loss. Where each sample has one label, the
+// loss has counted them, without those whose label is ignored.
+static tri_status count_samples(const tri_session *s, const tri_dataset *data, int64_t given,
+                                int64_t left_out, const tri_step_output *sums, int64_t *out) {
+    const tri_graph *g = s->plan->graph;
+    const tri_node *loss = g->term_count == 0 ? tri_value_node(g, g->metrics[0].value) : NULL;
+    bool has_labels = loss && loss->op->labels;
+    *out = given;
+    if (has_labels && tri_value_get(g, loss->inputs[loss->op->labels - 1])->shape.rank == 1) {
+        *out = (int64_t)sums->count[0];
+        return TRI_OK;
+    }
+    if (!tri_dataset_leaves_out(data)) return TRI_OK;
+    TRI_TRY(sum_left_out(s, left_out, &left_out));
+    *out = given - left_out;
+    return TRI_OK;
+}
+
 // Warns of a metric that is not finite beside a finite loss: once in a run, because it would be the
 // same in each evaluation.
 static void warn_of_metric(const tri_session *s, tri_step_shape shape, const tri_step_output *sums,
@@ -71,7 +89,7 @@ tri_status train_run_evaluation(train_loop *loop, tri_session *session, tri_load
     bool tests = shape == TRI_STEP_TEST;
     const tri_sampler *sampler = tests ? &session->test_sampler : &session->val_sampler;
     tri_step_output sums;
-    int64_t left_out = 0;
+    int64_t samples;
     tri_arena *arena = tri_arena_create(NULL, "evaluation");
     train_feed feed = train_feed_make(arena, session, loader);
     tri_step_input input = {.shape = shape,
@@ -91,11 +109,10 @@ tri_status train_run_evaluation(train_loop *loop, tri_session *session, tri_load
         train_interrupt(loop, "by a signal");
         return TRI_OK;
     }
-    if (tri_dataset_leaves_out(tests ? session->test_data : session->val_data))
-        TRI_TRY(sum_left_out(session, feed.left_out, &left_out));
-    *out = (tri_evaluation){.is_known = true,
-                            .step = loop ? loop->progress.step : 0,
-                            .samples = tri_sampler_step_size(sampler, 0) - left_out};
+    TRI_TRY(count_samples(session, tests ? session->test_data : session->val_data,
+                          tri_sampler_step_size(sampler, 0), feed.left_out, &sums, &samples));
+    *out = (tri_evaluation){
+        .is_known = true, .step = loop ? loop->progress.step : 0, .samples = samples};
     for (int i = 0; i < session->plan->graph->metric_count; i++)
         out->mean[i] = train_mean(&sums, i);
     return warn_of_sums(loop, session, shape, &sums);

@@ -79,6 +79,8 @@ typedef struct train_loop {
 // or checkpoint of another run is rejected before anything is created, so that it stays unchanged.
 // Collective.
 tri_status train_restore(train_loop *loop);
+// Whether --resume names a checkpoint, from which each start goes on.
+bool train_resumes_by_path(const train_loop *loop);
 // Reports `changes` to the observer.
 void train_tell_changes(const train_loop *loop);
 // Rejects a run folder in which a symbolic link, a device or a pipe has the name of a file that the

@@ -2,10 +2,11 @@
 #include "train/numbering.h"
 
 #include "base/limits.h"
+#include "base/log.h"
 
 #include <string.h>
 
-static const char CLASSES[] = "classes", COLUMNS[] = "columns";
+static const char CLASSES[] = "classes", COLUMNS[] = "columns", STORED[] = "stored";
 
 // Adds a list of names to a map. Returns how many bytes they have.
 static size_t put_names(tri_arena *arena, tri_tree *map, const char *key,
@@ -32,6 +33,8 @@ tri_tree *train_numbering_tree(tri_arena *arena, const tri_dataset *data) {
         tri_tree *entry = tri_tree_map(arena);
         bytes += put_names(arena, entry, CLASSES, &names->classes);
         bytes += put_names(arena, entry, COLUMNS, &names->columns);
+        if (!strcmp(tri_dataset_field(data, i)->name, "images"))
+            tri_tree_put_string(arena, entry, STORED, tri_dtype_name(tri_dataset_stored(data, i)));
         if (entry->count > 0) tri_tree_put(arena, map, tri_dataset_field(data, i)->name, entry);
     }
     return map->count > 0 && bytes <= TRI_MAX_CHECKPOINT_NAMES ? map : NULL;
@@ -59,4 +62,17 @@ tri_status train_numbering_compare(tri_arena *arena, const tri_tree *kept, const
         TRI_TRY(tri_number_names_compare(field, path, &then, data_name, &now));
     }
     return TRI_OK;
+}
+
+void train_numbering_warn(const tri_tree *kept, const char *path, const tri_dataset *data,
+                          const char *data_name) {
+    int images = tri_dataset_find(data, "images");
+    const tri_tree *then = tri_tree_get(tri_tree_get(kept, "images"), STORED);
+    if (images == TRI_NO_FIELD || !then || then->kind != TRI_TREE_SCALAR) return;
+    tri_dtype now = tri_dataset_stored(data, images);
+    if (!strcmp(then->text, tri_dtype_name(TRI_U8)) == (now == TRI_U8)) return;
+    tri_log_line(TRI_LOG_WARNING,
+                 "data: the images of %s are %s, those that %s was trained on %s: bytes (U8) are "
+                 "divided by 255, other numbers are not",
+                 data_name, tri_dtype_name(now), path, then->text);
 }

@@ -11,12 +11,16 @@
 #define TRI_DATA_NAMES "data_names"
 
 // Makes the map that a checkpoint keeps: {labels: {classes: [cat, dog]}, inputs: {columns: [a,
-// b]}}. NULL: the data have no names, or more than a checkpoint has room for.
+// b]}}, and the type in which images are stored, {images: {stored: U8}}, because bytes are scaled.
+// NULL: the data have nothing of this, or more names than a checkpoint has room for.
 tri_tree *train_numbering_tree(tri_arena *arena, const tri_dataset *data);
 // Compares the map of the checkpoint `path` (NULL: it has none) with the names of `data`, which
 // messages call `data_name`. One list of classes may go on where the other ends. TRI_BAD_INPUT: the
 // same number means another class or column.
 tri_status train_numbering_compare(tri_arena *arena, const tri_tree *kept, const char *path,
                                    const tri_dataset *data, const char *data_name);
+// Logs a warning if the images were bytes and are none now, or the other way round.
+void train_numbering_warn(const tri_tree *kept, const char *path, const tri_dataset *data,
+                          const char *data_name);
 
 #endif

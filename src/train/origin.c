@@ -231,11 +231,12 @@ static tri_status compare_numbering(const tri_session *s, const char *folder, co
     if (tri_checkpoint_read_info(s->arena, folder, &info) != TRI_OK) return TRI_OK;
     const tri_tree *kept = tri_tree_get(info.training, TRI_DATA_NAMES);
     const tri_dataset *data = s->train_data ? s->train_data : s->val_data;
-    if (!s->train_data)
-        return train_numbering_compare(
-            s->arena, kept, path, data,
-            tri_arena_printf(s->arena, "the %s data", tri_val_source_names[s->val_source]));
-    if (train_numbering_compare(s->arena, kept, path, data, "the training data") != TRI_OK &&
+    const char *name = s->train_data ? "the training data"
+                                     : tri_arena_printf(s->arena, "the %s data",
+                                                        tri_val_source_names[s->val_source]);
+    if (s->identity.rank == 0) train_numbering_warn(kept, path, data, name);
+    if (!s->train_data) return train_numbering_compare(s->arena, kept, path, data, name);
+    if (train_numbering_compare(s->arena, kept, path, data, name) != TRI_OK &&
         s->identity.rank == 0)
         tri_log_line(TRI_LOG_WARNING, "%s: is this meant?", tri_error_message());
     return TRI_OK;

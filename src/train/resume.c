@@ -132,6 +132,8 @@ static tri_status compare_numbering(train_loop *loop, const char *path) {
     tri_progress *p = &loop->progress;
     TRI_TRY(train_numbering_compare(loop->arena, p->data_names, path, loop->session->train_data,
                                     "the training data"));
+    if (loop->session->identity.rank == 0)
+        train_numbering_warn(p->data_names, path, loop->session->train_data, "the training data");
     p->data_names = train_numbering_tree(loop->arena, loop->session->train_data);
     return TRI_OK;
 }
@@ -176,6 +178,11 @@ void train_tell_changes(const train_loop *loop) {
     }
 }
 
+bool train_resumes_by_path(const train_loop *loop) {
+    const char *resume = loop->request->resume;
+    return strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0;
+}
+
 // Restores the newest checkpoint, and verifies it while loading, which is faster than reading the
 // files twice. This is done only in a run of one rank, because several ranks would have to agree
 // beforehand which checkpoint is intact. A failure is not reported here: the caller then calls
@@ -194,7 +201,7 @@ static tri_status find_and_restore(train_loop *loop, const char **path) {
     tri_comm *comm = loop->session->comm;
     if (restore_first(loop, path)) return TRI_OK;
     tri_status status = tri_checkpoint_find(loop->arena, comm, r->run_dir, r->resume, path);
-    bool named = strcmp(r->resume, "auto") != 0 && strcmp(r->resume, "never") != 0;
+    bool named = train_resumes_by_path(loop);
     if (status != TRI_OK) return named ? tri_status_context(status, "--resume") : status;
     if (!*path) return TRI_OK;
     return tri_tell_and_agree(comm, restore(loop, *path, tri_checkpoint_load), "restored state");

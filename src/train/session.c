@@ -302,13 +302,13 @@ static const char *classes_advice(const tri_session *s, const tri_node *node, in
     return "";
 }
 
-// Notes that the model has outputs that no label of the training data ever names: it learns that
+// Notes that the model has outputs that no label of the data ever names: it learns that
 // they are never right, which is rarely what is wanted. Not of tokens, of which few texts have all.
 static void note_idle_outputs(tri_session *s, const tri_node *node, int64_t classes) {
     const char *advice = classes_advice(s, node, classes);
     if (*advice)
         s->idle_outputs = tri_arena_printf(
-            s->arena, "data: the train data has %s below %lld, but model %s has more outputs%s",
+            s->arena, "data: the data has %s below %lld, but model %s has more outputs%s",
             node->op->classes->of_data, (long long)classes, s->task->name, advice);
 }
 
@@ -316,22 +316,18 @@ static void note_idle_outputs(tri_session *s, const tri_node *node, int64_t clas
 // at the first step that contains one.
 static tri_status check_classes(tri_session *s) {
     const tri_graph *g = s->plan->graph;
-    const struct {
-        const tri_dataset *data;
-        const char *name;
-    } sets[] = {{s->train_data, tri_data_split_name(TRI_DATA_TRAIN)},
-                {s->val_data, val_name(s)},
-                {s->test_data, tri_data_split_name(TRI_DATA_TEST)}};
+    train_named_data sets[SETS];
+    int count = list_data(s, sets);
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
         const tri_op_classes *reads = node->op->classes;
         const char *field = reads ? field_of_numbers(g, node) : NULL;
         if (!field) continue;
         tri_op_signature signature = tri_node_signature(g, node);
-        int64_t known = reads->count(node->attr, &signature);
-        for (size_t k = 0; k < sizeof sets / sizeof *sets; k++) {
-            int64_t classes = sets[k].data ? tri_dataset_classes(sets[k].data, field) : 0;
-            bool has_ignored = sets[k].data && tri_dataset_has_ignored(sets[k].data, field);
+        int64_t known = reads->count(node->attr, &signature), most = 0;
+        for (int k = 0; k < count; k++) {
+            int64_t classes = tri_dataset_classes(sets[k].data, field);
+            bool has_ignored = tri_dataset_has_ignored(sets[k].data, field);
             if (has_ignored && !node->op->labels && !node->op->keeps_labels)
                 return TRI_FAIL(TRI_BAD_INPUT,
                                 "data: '%s' of the %s data has -100, which is for labels: model %s "
@@ -350,8 +346,9 @@ static tri_status check_classes(tri_session *s) {
                                 (long long)known, reads->of_model,
                                 classes_advice(s, node, classes));
             if (classes > 0) TRI_TRY(train_fields_check_guess(sets[k].data, field, known));
-            if (k == 0 && classes > 0 && classes < known) note_idle_outputs(s, node, classes);
+            if (classes > most) most = classes;
         }
+        if (s->train_data && most > 0 && most < known) note_idle_outputs(s, node, most);
     }
     return TRI_OK;
 }

@@ -380,9 +380,10 @@ static tri_status end_steps(train_loop *loop) {
         return TRI_FAIL(TRI_IO, "stopped %s at step %lld, and no checkpoint of it could be written",
                         cause, (long long)p->step);
     return TRI_FAIL(TRI_STOPPED,
-                    "stopped %s at step %lld, with a checkpoint: run the same command again to "
+                    "stopped %s at step %lld, with a checkpoint: run the same command again%s to "
                     "resume",
-                    cause, (long long)p->step);
+                    cause, (long long)p->step,
+                    train_resumes_by_path(loop) ? ", without --resume," : "");
 }
 
 static tri_status run_steps(train_loop *loop) {

@@ -118,6 +118,9 @@ def check_no_time(folder):
     runs.run(words, 75, env=environment)
     assert read(calls)[-1] == "scontrol requeue 77", read(calls)
     assert steps_of(run_dir) == 1
+    # With --resume PATH, the same command would begin there again.
+    done = runs.run([*words, "--resume", os.path.realpath(runs.last(run_dir))], 75, env=environment)
+    assert "without --resume" in done.stderr and steps_of(run_dir) == 2, done.stderr
 
 
 def check_failures(folder):

@@ -97,6 +97,16 @@ def check_types(folder):
         assert done.returncode == 0, done.stderr
         found = [line for line in done.stderr.splitlines() if "U8" in line and "F32" in line]
         assert len(found) == (train != test), (train, test, done.stderr)
+    # An evaluation knows what its weights were trained on.
+    words = ["recipes/mlp-jax.yaml", "data.name=tensors", f"data.path={folder}",
+             "data.train=bytes", "data.test=bytes", "batch.global=8"]
+    place = os.path.join(folder, "types")
+    done = run("train", *words, "trainer.max_steps=1", "--run-dir", place)
+    assert done.returncode == 0, done.stderr
+    for name in "bytes", "floats":
+        done = run("eval", *words, f"data.test={name}", "data.train=null", "--checkpoint", place)
+        found = [line for line in done.stderr.splitlines() if "U8" in line and "F32" in line]
+        assert done.returncode == 0 and len(found) == (name == "floats"), done
 
 
 def check_nothing_counts(folder):
@@ -121,7 +131,12 @@ def check_nothing_counts(folder):
     done = run("train", *words, "data.train=few", "data.test=few", "batch.global=1",
                "data.shuffle=false", "trainer.log_every_n_steps=1", "--run-dir", run_dir + "-few")
     assert done.returncode == 0 and "loss nan" in done.stderr, done
+    assert "test: loss" in done.stdout and "(1 sample)" in done.stdout, done.stdout
     assert "-nan" not in done.stderr, done.stderr
+    with open(os.path.join(folder, "nine"), "wb") as file:  # a class that no training sample has
+        file.write(packed([8, 1, 28, 28], 0.5, 9))
+    done = run("train", *words, "data.test=nine", "--run-dir", run_dir + "-nine")
+    assert done.returncode == 0 and "num_classes" not in done.stderr, done
     done = run("train", *words, "data.test=nan", "--run-dir", run_dir)
     assert done.returncode == 0 and "test: loss nan" in done.stdout, done
     assert done.stderr.count("of test sample 0 ") == 1, done.stderr

@@ -166,6 +166,9 @@ static void test_shards(void **state) {
         assert_int_equal(model.seen[0] + model.seen[1] + model.seen[2], 9 * 33 + 45 + 5);
     }
     index = in_run("model.safetensors.index.json");
+    ok(tri_checkpoint_write_weights(in_run("model.safetensors"), &source));
+    expect(load_model(run_dir, &model), TRI_BAD_INPUT, "two sets of weights");
+    assert_int_equal(unlink(in_run("model.safetensors")), 0);
     put_text(index, INDEX("model-00001-of-00002.safetensors", ""));
     expect(load_model(run_dir, &model), TRI_CORRUPT, "'conv1.bias' is not in model-00001");
     put_text(index, INDEX("../secret", ""));
