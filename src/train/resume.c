@@ -207,6 +207,17 @@ static tri_status find_and_restore(train_loop *loop, const char **path) {
     return tri_tell_and_agree(comm, restore(loop, *path, tri_checkpoint_load), "restored state");
 }
 
+// Says which values an earlier --resume-with has changed, because the command may show others.
+static void tell_kept_changes(const train_loop *loop) {
+    const tri_tree *began = loop->recipe->began_with;
+    const tri_tree *now = tri_recipe_tree(loop->arena, loop->recipe);
+    for (int i = 0; began && i < began->count; i++)
+        tri_log_line(TRI_LOG_INFO, "%s is %s since a --resume-with; the run began with %s",
+                     began->items[i]->key,
+                     tri_yaml_flow(loop->arena, tri_tree_find(now, began->items[i]->key)),
+                     tri_yaml_flow(loop->arena, began->items[i]));
+}
+
 tri_status train_restore(train_loop *loop) {
     const tri_train_request *r = loop->request;
     tri_session *s = loop->session;
@@ -224,9 +235,10 @@ tri_status train_restore(train_loop *loop) {
     if (loop->saves) TRI_TRY(find_and_restore(loop, &path));
     loop->resumed_from = path;
     if (path) {
-        if (s->identity.rank == 0)
-            tri_log_line(TRI_LOG_INFO, "resuming from %s, step %lld", path,
-                         (long long)loop->progress.step);
+        if (s->identity.rank != 0) return TRI_OK;
+        tri_log_line(TRI_LOG_INFO, "resuming from %s, step %lld", path,
+                     (long long)loop->progress.step);
+        tell_kept_changes(loop);
         return TRI_OK;
     }
     // All ranks fail if one of them failed; otherwise they would wait for that one in the first

@@ -11,6 +11,7 @@ import os
 import resource
 import shutil
 import struct
+import subprocess
 import sys
 import tarfile
 import tempfile
@@ -318,6 +319,18 @@ def check_hdf5_refuses():
     assert "c.h5" in dump(*words, count=1, code=2)
 
 
+TWO_LOSSES = """#include <trireme/trireme.h>
+static void build(tri_graph *g, const tri_batch *batch) {
+    tri_value x = tri_flatten(g, batch->images);
+    tri_value known = tri_cross_entropy(g, tri_linear(g, "class", x, 7), batch->labels);
+    tri_value same = tri_mse_loss(g, tri_linear(g, "same", x, 3 * 28 * 28), x);
+    tri_loss(g, tri_add(g, known, tri_weighted(g, same, 5)));
+}
+static const tri_task task = {.name = "two", .build = build};
+TRI_EXPORT_TASK(task)
+"""
+
+
 def lmdb_words(name):
     return "data.name=lmdb", f"data.train={os.path.abspath(GOLDENS)}/{name}.mdb"
 
@@ -365,9 +378,16 @@ def check_lmdb_refuses():
     with open(path("x.mdb"), "wb") as file:
         file.write(data[:at] + b"\xff" + data[at + 1:])
     assert "00000042" in dump(*words, count=1, code=2)
-    # A model that reads no labels cannot leave it out, nor one with batch norm.
-    for model in "autoencoder", "mnist-convnet":
-        done = run([TRIREME, "train", f"recipes/{model}.yaml", f"data.path={folder}", *words,
+    # A model that reads no labels cannot leave it out, nor one with batch norm, or with one loss
+    # more that reads none.
+    with open(path("two.c"), "w", encoding="ascii") as file:
+        file.write(TWO_LOSSES)
+    subprocess.run(["cc", "-shared", "-fPIC", "-I", "include", path("two.c"), "-o",
+                    path("two.so")], check=True)
+    for model, recipe in (("autoencoder", []), ("mnist-convnet", []),
+                          ("two", [f"model={{name: {path('two.so')}}}"])):
+        base = model if not recipe else "mlp-jax"
+        done = run([TRIREME, "train", f"recipes/{base}.yaml", *recipe, f"data.path={folder}", *words,
                     "data.transform=[{resize: [28, 28]}]", "data.on_error=skip",
                     f"--run-dir={path('run')}"], code=2)
         assert "data.on_error" in done.stderr and model in done.stderr, done.stderr

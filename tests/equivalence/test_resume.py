@@ -310,7 +310,8 @@ def check_resume_with(folder):
                   "trainer.gradient_clip_val=0.5", "--device", "cpu"]
         resume(8, *change)
         resume(10, *change)  # as a requeued job does
-        resume(12)
+        done = resume(12)
+        assert "optimizer.lr is 0.2 since a --resume-with" in done.stderr, done.stderr
         resume(14, "--resume-with=optimizer.lr=0.3")
         resume(16)
         done = resume(18, "optimizer.lr=0.4", code=2)
