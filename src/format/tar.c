@@ -103,10 +103,28 @@ static tri_status visit_member(const listing *l, const tri_archive_member *found
     return l->visit(l->context, &member, text);
 }
 
+// Refuses an archive that has more behind its end mark, as archives have that were joined by `cat`:
+// all members of the second one would be missing. `end`: of the last member.
+static tri_status check_rest(const char *path, int fd, int64_t end, int64_t bytes) {
+    static const uint8_t zeros[BLOCK_BYTES];
+    uint8_t block[BLOCK_BYTES];
+    for (int64_t at = (end + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
+         at <= bytes - BLOCK_BYTES; at += BLOCK_BYTES) {
+        TRI_TRY(tri_os_pread_all(fd, block, sizeof block, at, path));
+        if (memcmp(block, zeros, sizeof block) != 0)
+            return TRI_FAIL(TRI_CORRUPT,
+                            "%s: has data behind the end of the archive, at byte %lld: archives "
+                            "are not joined by cat; name each in data.train",
+                            path, (long long)at);
+    }
+    return TRI_OK;
+}
+
 tri_status tri_tar_list(const char *path, int fd, int64_t bytes,
                         bool (*wants_text)(const char *name), tri_tar_visit visit, void *context) {
     char why[TRI_ARCHIVE_WHY_BYTES];
     bool is_end = false;
+    int64_t end = 0; // of the latest member
     listing l = {.path = path,
                  .archive_bytes = bytes,
                  .wants_text = wants_text,
@@ -123,8 +141,9 @@ tri_status tri_tar_list(const char *path, int fd, int64_t bytes,
             status = TRI_FAIL(status, "%s: %s%s", path,
                               status == TRI_CORRUPT ? "damaged or no tar archive: " : "", why);
         if (status != TRI_OK || is_end) break;
+        end = found.offset + (found.size > 0 ? found.size : 0);
         status = visit_member(&l, &found, why);
     }
     l.module->close(l.reader);
-    return status;
+    return status == TRI_OK ? check_rest(path, fd, end, bytes) : status;
 }

@@ -123,6 +123,13 @@ def check_webdataset_refuses():
     assert "a.cls" in dump(*words, "data.train=word.tar", count=1, code=2)
     write_tar("half.tar", sample("a", 1) + sample("b", 2)[:1])
     assert "'b'" in dump(*words, "data.train=half.tar", count=1, code=2)
+    write_tar("first.tar", sample("a", 1))
+    write_tar("second.tar", sample("b", 2))
+    with open(path("joined.tar"), "wb") as file:
+        for name in "first.tar", "second.tar":
+            with open(path(name), "rb") as part:
+                file.write(part.read())
+    assert "joined.tar: has data behind" in dump(*words, "data.train=joined.tar", count=1, code=2)
     assert "nope" in dump(*words, "data.train=nope-*.tar", count=1, code=2)
     assert "pipe:" in dump(*words, "data.train=pipe:ls", count=1, code=2)
     write_tar("whole.tar", sample("a", 1) + [("b.jpg", bytes(5000))])
@@ -387,8 +394,8 @@ def check_lmdb_refuses():
     for model, recipe in (("autoencoder", []), ("mnist-convnet", []),
                           ("two", [f"model={{name: {path('two.so')}}}"])):
         base = model if not recipe else "mlp-jax"
-        done = run([TRIREME, "train", f"recipes/{base}.yaml", *recipe, f"data.path={folder}", *words,
-                    "data.transform=[{resize: [28, 28]}]", "data.on_error=skip",
+        done = run([TRIREME, "train", f"recipes/{base}.yaml", *recipe, f"data.path={folder}",
+                    *words, "data.transform=[{resize: [28, 28]}]", "data.on_error=skip",
                     f"--run-dir={path('run')}"], code=2)
         assert "data.on_error" in done.stderr and model in done.stderr, done.stderr
         assert done.stderr.count("\n") == 1 and not os.path.exists(path("run")), done.stderr

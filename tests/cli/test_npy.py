@@ -174,7 +174,8 @@ def check_refused():
         put("bad.npy", data)
         refused("data.train={inputs: bad.npy}", f"data.path={folder}", parts=["bad.npy", *parts])
     put("y.npy", array("<i8", "(3,)", struct.pack("<3q", 0, -5, 1)))
-    refused(f"data.train={{labels: {folder}/y.npy}}", parts=["sample 1 is -5", "not a class", "0 to "])
+    refused(f"data.train={{labels: {folder}/y.npy}}",
+            parts=["sample 1 is -5", "not a class", "0 to "])
     put("y.npy", array("<f4", "(3,)", bytes(12)))
     refused(f"data.train={{labels: {folder}/y.npy}}",
             parts=["F32", "does not convert to I64", "astype"])
