@@ -48,8 +48,8 @@ def grey(value):
     return b"P5 3 2 255\n" + bytes([value] * 6)
 
 
-def write_tar(name, members, form=tarfile.PAX_FORMAT, **how):
-    with tarfile.open(path(name), "w", format=form, **how) as tar:
+def write_tar(name, members, form=tarfile.PAX_FORMAT, mode="w"):
+    with tarfile.open(path(name), mode, format=form) as tar:
         for member, data in members:
             info = tarfile.TarInfo(member)
             info.size, info.mtime = len(data), 1.25
@@ -144,6 +144,34 @@ def check_webdataset_refuses():
         with open(path(name), "wb") as file:
             file.write(content)
         assert name in dump(*words, f"data.train={name}", count=1, code=2)
+
+
+def check_read_only():
+    """On a read-only mount nothing is written; the index and unpacked copies are kept elsewhere."""
+    data, cache = path("mount"), path("cache")
+    os.makedirs(data)
+    write_tar("mount/a.tar", sample("a", 1) + sample("b", 2))
+    write_tar("mount/c.tgz", sample("c", 3), mode="w:gz")
+    mount = ["unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--mount", "sh", "-c",
+             'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"', data]
+    if subprocess.run([*mount, "true"], capture_output=True, check=False).returncode != 0:
+        print("nothing can be mounted here, so no read-only mount is tested")
+        return
+    out = path("mounted.safetensors")
+    kept = None
+    for _ in range(2):
+        run([*mount, TRIREME, "data", "dump", RECIPE, "data.name=webdataset", f"data.path={data}",
+             "data.train=[a.tar, c.tgz]", "data.transform=[{resize: [2, 3]}]", "--count=3",
+             f"--out={out}"], env={**os.environ, "XDG_CACHE_HOME": cache})
+        found = {name: (tensor[1], tensors.numbers(tensor))
+                 for name, tensor in tensors.read(out).items()}
+        expect_greys(found, [1, 2, 3])
+        names = sorted(os.listdir(os.path.join(cache, "trireme")))
+        assert [name.rsplit(".", 1)[1] for name in names] == ["index", "tar"], names
+        state = [os.stat(os.path.join(cache, "trireme", name)).st_ino for name in names]
+        assert kept in (None, state), (kept, state)
+        kept = state
+    assert sorted(os.listdir(data)) == ["a.tar", "c.tgz"], os.listdir(data)
 
 
 def check_links_are_not_followed():
@@ -417,7 +445,7 @@ def main():
     global folder
     with tempfile.TemporaryDirectory(prefix="trireme-kinds-") as folder:
         failed = check_all((check_webdataset, check_not_used, check_found_beside_the_recipe,
-                            check_webdataset_refuses, check_hostile_images,
+                            check_webdataset_refuses, check_hostile_images, check_read_only,
                             check_links_are_not_followed, check_bytes_elsewhere, check_hdf5,
                             check_hdf5_links, check_hdf5_names, check_hdf5_refuses, check_lmdb,
                             check_lmdb_refuses))

@@ -258,6 +258,68 @@ static void test_threads_take_no_signals(void **state) {
     tri_loader_destroy(NULL);
 }
 
+static int64_t memory_bytes(void) {
+    long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%ld %ld", &pages, &resident), 2);
+    fclose(file);
+    return (int64_t)resident * sysconf(_SC_PAGESIZE);
+}
+
+// Writes an array of `count` rows of four bytes, which are zeros that take no room on the disk.
+static void put_hollow_array(const char *name, int64_t count) {
+    char head[128];
+    int length =
+        snprintf(head, sizeof head,
+                 "\x93NUMPY\x01%cv%c{'descr': '|u1', 'fortran_order': False, 'shape': (%lld, 4)}",
+                 0, 0, (long long)count);
+    memset(head + length, ' ', sizeof head - (size_t)length);
+    head[sizeof head - 1] = '\n';
+    fixture_put(name, head, sizeof head);
+    assert_int_equal(truncate(fixture_path(name), (off_t)sizeof head + 4 * count), 0);
+}
+
+// An epoch of ten billion samples takes no memory, in random order and from any place on.
+static void check_ten_billion(const char *yaml, int64_t samples) {
+    int64_t before = memory_bytes();
+    tri_data_options many = fixture_options(yaml);
+    tri_dataset *fixture = dataset;
+    assert_int_equal(tri_dataset_open(&many, TRI_DATA_TRAIN, 1, &dataset), TRI_OK);
+    assert_int_equal(tri_dataset_samples(dataset), samples);
+    tri_sampler sampler = sampler_of(64, 0, 2);
+    for (int place = 0; place < 3; place++) {
+        const tri_loader_options at = {
+            .workers = 1, .replica = 1, .epoch = 7 * place, .step = sampler.steps / 3 * place};
+        tri_loader *loader = loader_of(&sampler, at);
+        int64_t largest = 0;
+        for (int step = 0; step < 4; step++) {
+            const tri_data_batch *batch = next(loader);
+            for (int64_t i = 0; i < batch->micro.size; i++)
+                if (batch->samples[i] > largest) largest = batch->samples[i];
+            tri_loader_release(loader, batch);
+        }
+        assert_in_range(largest, samples / 2, samples - 1);
+        tri_loader_destroy(loader);
+    }
+    assert_true(memory_bytes() - before < 64 << 20); // a bit a sample would be 1192 MiB
+    tri_dataset_close(dataset);
+    dataset = fixture;
+}
+
+static void test_ten_billion(void **state) {
+    const int64_t many = INT64_C(10000000000);
+    put_hollow_array("hollow.npy", many);
+    check_ten_billion("name: npy, train: {inputs: hollow.npy}", many);
+    check_ten_billion("name: npy, train: {inputs: hollow.npy}, val_fraction: 0.1",
+                      many - many / 10);
+    check_ten_billion("name: synthetic, shape: [4], samples: 10000000000", many);
+    check_ten_billion(
+        "name: mixture, sources: [{name: npy, train: {inputs: hollow.npy}, weight: 1},"
+        " {name: npy, train: {inputs: hollow.npy}, weight: 3}]",
+        2 * many);
+}
+
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -268,6 +330,7 @@ int main(void) {
         TEST(test_errors_reach_the_caller),
         TEST(test_shortened_files),
         TEST(test_threads_take_no_signals),
+        TEST(test_ten_billion),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

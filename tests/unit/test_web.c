@@ -1,5 +1,6 @@
 // Tests the data set of tar archives: its index is kept and used, made again when it is stale or
 // damaged, and never believed; few archives are open at a time.
+#include "data/loader.h"
 #include "data/open_files.h"
 #include "format/tar_index.h"
 
@@ -12,6 +13,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -391,6 +393,63 @@ static void test_read_only(void **state) {
     only("mine/.r.tar.*.index");
 }
 
+static struct {
+    dev_t device;
+    ino_t inode;
+} archive_ids[2];
+static int64_t archive_bytes;
+
+static ssize_t archive_pread(int fd, void *data, size_t size, off_t offset) {
+    struct stat info;
+    ssize_t got = tri_os_system.pread(fd, data, size, offset);
+    assert_int_equal(fstat(fd, &info), 0);
+    for (int i = 0; i < 2; i++)
+        if (info.st_dev == archive_ids[i].device && info.st_ino == archive_ids[i].inode)
+            archive_bytes += got;
+    return got;
+}
+
+// In an epoch, each of two ranks reads the bytes of its own images from the archives, and no other.
+static void test_own_samples(void **state) {
+    enum { SAMPLES = 12, RANKS = 2, IMAGE_BYTES = 12 };
+    const int values[SAMPLES] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    put_tar("own-0.tar", values, 5);
+    put_tar("own-1.tar", values + 5, SAMPLES - 5);
+    for (int i = 0; i < 2; i++) {
+        struct stat info;
+        const char *name = tri_arena_printf(fixture_arena, "own-%d.tar", i);
+        assert_int_equal(stat(fixture_path(name), &info), 0);
+        archive_ids[i].device = info.st_dev;
+        archive_ids[i].inode = info.st_ino;
+    }
+    check_tars("own-*.tar", values, SAMPLES);
+    tri_os.pread = archive_pread;
+    for (int rank = 0; rank < RANKS; rank++) {
+        archive_bytes = 0;
+        tri_dataset *dataset = open_tars("own-*.tar");
+        assert_int_equal(archive_bytes, 0);
+        tri_sampler sampler;
+        tri_loader *loader;
+        const tri_data_batch *batch;
+        assert_int_equal(tri_sampler_make(
+                             &(tri_sampler_options){
+                                 .samples = SAMPLES, .global = 4, .replicas = RANKS, .seed = 1},
+                             &sampler),
+                         TRI_OK);
+        const tri_loader_options options = {.replica = rank, .end_epoch = 1};
+        assert_int_equal(tri_loader_create(dataset, &sampler, &options, &loader), TRI_OK);
+        for (;;) {
+            assert_int_equal(tri_loader_next(loader, &batch), TRI_OK);
+            if (!batch) break;
+            tri_loader_release(loader, batch);
+        }
+        assert_int_equal(archive_bytes, SAMPLES / RANKS * IMAGE_BYTES);
+        tri_loader_destroy(loader);
+        tri_dataset_close(dataset);
+    }
+    tri_os = tri_os_system;
+}
+
 // Processes that start at a time list the archives once.
 static void test_made_once(void **state) {
     enum { PROCESSES = 4 };
@@ -417,11 +476,11 @@ static void test_made_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kept),       cmocka_unit_test(test_stale),
-        cmocka_unit_test(test_compressed), cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_lies),       cmocka_unit_test(test_few_open),
-        cmocka_unit_test(test_open_files), cmocka_unit_test(test_read_only),
-        cmocka_unit_test(test_made_once),
+        cmocka_unit_test(test_kept),        cmocka_unit_test(test_stale),
+        cmocka_unit_test(test_compressed),  cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_lies),        cmocka_unit_test(test_few_open),
+        cmocka_unit_test(test_open_files),  cmocka_unit_test(test_read_only),
+        cmocka_unit_test(test_own_samples), cmocka_unit_test(test_made_once),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }
