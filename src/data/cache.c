@@ -119,15 +119,25 @@ void tri_cache_name(tri_arena *arena, const tri_cache_request *of, tri_cache *ou
         name_in(arena, own, false, of, out);
 }
 
-// Removes all files of this identity. The caller has the lock.
+static bool is_stale(const tri_cache *cache, const char *name) {
+    static const char temporary[] = ".tmp";
+    size_t length = strlen(cache->identity), folder = strlen(cache->folder) + 1,
+           stem = strlen(cache->stem + folder), end = strlen(name);
+    if (strncmp(name, cache->identity, length) != 0 || name[length] != '-') return false;
+    // On a network a host may not see yet what another one has made, and uses.
+    bool is_current = !strncmp(name, cache->stem + folder, stem);
+    return !is_current ||
+           (end > sizeof temporary - 1 && !strcmp(name + end - (sizeof temporary - 1), temporary));
+}
+
+// Removes files of this identity and of other states, and what killed processes have left. The
+// caller has the lock.
 static void remove_stale(const tri_cache *cache) {
-    size_t length = strlen(cache->identity);
     DIR *folder = opendir(cache->folder);
     if (!folder) return;
     for (struct dirent *entry; (entry = readdir(folder));) {
         char path[PATH_MAX];
-        if (strncmp(entry->d_name, cache->identity, length) != 0 || entry->d_name[length] != '-')
-            continue;
+        if (!is_stale(cache, entry->d_name)) continue;
         if (snprintf(path, sizeof path, "%s/%s", cache->folder, entry->d_name) < (int)sizeof path)
             tri_os.unlink(path);
     }

@@ -107,7 +107,7 @@ static tri_status open_checked(tri_open_files *files, const char *path, const tr
     *fd = open_one(files, path);
     if (*fd < 0) return tri_os_fail("open", path);
     tri_status status = tri_file_state_of_open(*fd, path, &found);
-    if (status == TRI_OK && !tri_file_state_equal(&found, state))
+    if (status == TRI_OK && state && !tri_file_state_equal(&found, state))
         status = TRI_FAIL(TRI_IO, "%s: was changed while it was in use", path);
     if (status != TRI_OK) tri_os.close(*fd);
     return status;

@@ -15,7 +15,8 @@ tri_status tri_open_files_create(tri_open_files **out);
 void tri_open_files_destroy(tri_open_files *files); // NULL allowed
 
 // Opens file number `file` at `path`, or finds it among those that are open. No other thread closes
-// *fd before tri_open_files_release. TRI_IO: the file is no longer in the state `state`.
+// *fd before tri_open_files_release. TRI_IO: the file is no longer in the state `state` (NULL: any
+// will do).
 tri_status tri_open_files_take(tri_open_files *files, int64_t file, const char *path,
                                const tri_file_state *state, int *fd);
 void tri_open_files_release(tri_open_files *files, int fd);

@@ -196,19 +196,15 @@ static tri_status locate(job *j, int archive, web_archive *out) {
     int64_t unpacked = j->out->samples.rows[archive].unpacked_bytes;
     copy c;
     bool found;
-    *out = (web_archive){j->paths[archive], j->states[archive], j->states[archive].size};
+    *out = (web_archive){j->paths[archive], &j->states[archive], j->states[archive].size};
     if (unpacked == 0) return TRI_OK;
     name_copy(j->arena, j, archive, &c);
     TRI_TRY(find_copy(&c, &found));
-    if (!found || c.bytes != unpacked) {
-        if (found) tri_os.close(c.fd);
+    if (found) tri_os.close(c.fd);
+    if (!found || c.bytes != unpacked)
         return TRI_FAIL(TRI_CORRUPT, "%s: is not there, or not whole", c.place.path);
-    }
-    tri_status status = tri_file_state_of_open(c.fd, c.place.path, &out->state);
-    tri_os.close(c.fd);
-    out->path = c.place.path;
-    out->archive_bytes = unpacked;
-    return status;
+    *out = (web_archive){c.place.path, NULL, unpacked};
+    return TRI_OK;
 }
 
 // Opens the index `fd` and checks all of it.

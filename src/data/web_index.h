@@ -9,8 +9,9 @@
 
 // Where the samples of an archive are read.
 typedef struct web_archive {
-    const char *path;      // of the archive, or of its unpacked copy
-    tri_file_state state;  // of that file
+    const char *path; // of the archive, or of its unpacked copy
+    // Of the archive; NULL: it is a copy, which another process may have made again, as it was.
+    const tri_file_state *state;
     int64_t archive_bytes; // how many bytes of it are the archive
 } web_archive;
 

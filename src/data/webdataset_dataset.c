@@ -70,7 +70,7 @@ static tri_status web_read(const tri_dataset *dataset, void *worker, int64_t num
         memcpy(values[LABELS].buffer, &sample.label, sizeof sample.label);
         values[LABELS].data = values[LABELS].buffer;
     }
-    TRI_TRY(tri_open_files_take(state->files, archive, from->path, &from->state, &fd));
+    TRI_TRY(tri_open_files_take(state->files, archive, from->path, from->state, &fd));
     tri_status status =
         tri_image_worker_decode(worker, fd, sample.offset, sample.size, name, &values[IMAGES]);
     tri_open_files_release(state->files, fd);
