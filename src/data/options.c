@@ -9,21 +9,22 @@
 
 #include <string.h>
 
-static const char *const token_types[] = {"auto", "u8", "u16", "u32", NULL};
-
-static const tri_option tokens_rows[] = {
-    TRI_OPTION_CHOICE(tri_data_options, dtype, "auto", token_types,
-                      "type of a token. auto: .bin and .u16 files are little-endian u16 (nanoGPT), "
-                      ".u32 files u32, Megatron's index (.idx) beside a .bin file and the header "
-                      "of llm.c name it, all others are text whose bytes are the tokens"),
-};
-
 // What is made of the data once, and kept.
 #define CACHE_ROW(what)                                                                            \
     TRI_OPTION_STRING(tri_data_options, cache, NULL,                                               \
                       "folder for " what ", which are made once; by default that of the data or, " \
                       "if nobody may write there, ~/.cache/trireme",                               \
                       .path = TRI_PATH_ANY, .change = TRI_CHANGE_FREELY)
+
+static const char *const token_types[] = {"auto", "u8", "u16", "u32", NULL};
+
+static const tri_option tokens_rows[] = {
+    CACHE_ROW("the largest tokens of large files"),
+    TRI_OPTION_CHOICE(tri_data_options, dtype, "auto", token_types,
+                      "type of a token. auto: .bin and .u16 files are little-endian u16 (nanoGPT), "
+                      ".u32 files u32, Megatron's index (.idx) beside a .bin file and the header "
+                      "of llm.c name it, all others are text whose bytes are the tokens"),
+};
 
 static const tri_option webdataset_rows[] = {
     CACHE_ROW("the index and the unpacked copies of compressed archives"),

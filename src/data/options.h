@@ -26,8 +26,8 @@ typedef struct tri_data_options {
     int64_t limit;       // only the first `limit` samples of the training files are used; 0: all
     int64_t sequence;    // for text: number of tokens in each sample
     const tri_tree *mix; // a list of sources, for the kind "mixture"; NULL: none
-    // For the kinds "jsonl" and "webdataset": the folder for what is made of the data once; NULL:
-    // where it can be.
+    // For the kinds "jsonl", "tokens" and "webdataset": the folder for what is made of the data
+    // once; NULL: where it can be.
     const char *cache;
     // The members below are for the kind "csv".
     const char *delimiter; // one character, or the word tab

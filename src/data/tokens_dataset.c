@@ -1,5 +1,6 @@
 // The data set "tokens" (data.name): a text as a sequence of tokens, in windows of data.sequence.
 #include "data/content.h"
+#include "data/largest.h"
 #include "data/windows.h"
 
 static tri_status tokens_open(tri_dataset *dataset) {
@@ -20,7 +21,11 @@ static tri_status tokens_open(tri_dataset *dataset) {
         TRI_TRY(tri_content_check(path, "tokens"));
     if (tokens->is_guessed) dataset->facts.guessed = path;
     tri_dataset_note_file(dataset, path);
-    return tri_windows_open(dataset, path, tokens, -1);
+    // With data.limit only a part is read.
+    int64_t largest = -1;
+    if (!training || options->limit == 0)
+        TRI_TRY(tri_largest_token(dataset->arena, options->cache, tokens, &largest));
+    return tri_windows_open(dataset, path, tokens, largest);
 }
 
 const tri_dataset_kind tri_dataset_tokens = {

@@ -3,6 +3,8 @@
 #include "data/dataset.h"
 #include "format/safetensors.h"
 
+#include <fcntl.h>
+#include <glob.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -331,6 +333,48 @@ static void test_tokens_of_megatron(void **state) {
     check_windows("name: tokens, train: meg.bin, dtype: u32, sequence: 15", 2, 15, 70000);
 }
 
+static int64_t read_bytes;
+
+static ssize_t counted_pread(int fd, void *data, size_t size, off_t offset) {
+    read_bytes += (int64_t)size;
+    return tri_os_system.pread(fd, data, size, offset);
+}
+
+// Of a large file the largest token is looked for once; a wrong one reaches no model.
+static void test_largest_is_kept(void **state) {
+    enum { BYTES = 65 << 20, HEAD_BYTES = 1 << 10 };
+    const uint16_t token = 777;
+    int64_t window[4];
+    tri_dataset *large;
+    tri_data_options options = fixture_options(tri_arena_printf(
+        fixture_arena, "name: tokens, train: large.bin, sequence: 4, cache: %s/kept",
+        fixture_folder));
+    fixture_put("large.bin", "", 0);
+    assert_int_equal(truncate(fixture_path("large.bin"), BYTES), 0);
+    int fd = open(fixture_path("large.bin"), O_WRONLY);
+    assert_int_equal(pwrite(fd, &token, sizeof token, BYTES / 2), sizeof token);
+    close(fd);
+    for (int turn = 0; turn < 2; turn++) {
+        tri_os.pread = counted_pread;
+        read_bytes = 0;
+        assert_int_equal(tri_dataset_open(&options, TRI_DATA_TRAIN, 1, &large), TRI_OK);
+        tri_os = tri_os_system;
+        if (turn == 0) assert_true(read_bytes >= BYTES);
+        if (turn == 1) assert_true(read_bytes <= HEAD_BYTES);
+        assert_int_equal(tri_dataset_classes(large, "input_ids"), token + 1);
+        tri_dataset_close(large);
+    }
+    glob_t found;
+    assert_int_equal(glob(fixture_path("kept/.large.bin.*.json"), 0, NULL, &found), 0);
+    assert_int_equal(found.gl_pathc, 1);
+    assert_int_equal(tri_os_replace_fleeting(found.gl_pathv[0], "{\"largest\": 5}", 14), TRI_OK);
+    globfree(&found);
+    assert_int_equal(tri_dataset_open(&options, TRI_DATA_TRAIN, 1, &large), TRI_OK);
+    assert_int_equal(fixture_read(large, 0, 0, 0, window), TRI_OK);
+    assert_int_equal(fixture_read(large, 0, BYTES / 16, 0, window), TRI_IO);
+    tri_dataset_close(large);
+}
+
 static void test_tokens_refused(void **state) {
     fixture_put("text.txt", "0123456789", 10);
     fixture_put("empty.txt", "", 0);
@@ -541,6 +585,7 @@ int main(void) {
         TEST(test_tokens),
         TEST(test_tokens_of_megatron),
         TEST(test_tokens_refused),
+        TEST(test_largest_is_kept),
         TEST(test_labels_beside_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
