@@ -314,10 +314,9 @@ static void test_ten_billion(void **state) {
     check_ten_billion("name: npy, train: {inputs: hollow.npy}, val_fraction: 0.1",
                       many - many / 10);
     check_ten_billion("name: synthetic, shape: [4], samples: 10000000000", many);
-    check_ten_billion(
-        "name: mixture, sources: [{name: npy, train: {inputs: hollow.npy}, weight: 1},"
-        " {name: npy, train: {inputs: hollow.npy}, weight: 3}]",
-        2 * many);
+    check_ten_billion("name: mixture, mix: [{name: npy, train: {inputs: hollow.npy}, weight: 1},"
+                      " {name: npy, train: {inputs: hollow.npy}, weight: 3}]",
+                      2 * many);
 }
 
 int main(void) {
