@@ -22,6 +22,7 @@ static const struct {
 };
 
 static const tri_dataset_kind *kind_of(const tri_data_options *options) {
+    if (options->tokenizer && !strcmp(options->name, "parquet")) return &tri_dataset_parquet_text;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i].name, options->name) == 0) return kinds[i].kind;
     return NULL;

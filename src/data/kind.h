@@ -160,5 +160,7 @@ tri_status tri_dataset_read(const tri_dataset *dataset, void *worker, int64_t sa
 #define TRI_DECLARE_KIND(word, rows, count, help) extern const tri_dataset_kind tri_dataset_##word;
 TRI_DATASET_KINDS(TRI_DECLARE_KIND)
 #undef TRI_DECLARE_KIND
+// The kind "parquet" where data.tokenizer is set: a column of text.
+extern const tri_dataset_kind tri_dataset_parquet_text;
 
 #endif

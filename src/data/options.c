@@ -47,6 +47,11 @@ static const tri_option parquet_rows[] = {
     TRI_OPTION_TREE(tri_data_options, fields, NULL,
                     "columns by field: {images: image, labels: label}, {inputs: [a, b]}; by "
                     "default those of such names"),
+    TRI_OPTION_STRING(tri_data_options, tokenizer, NULL,
+                      "tokenizer.json or tokenizer.model, which makes tokens of a column of text",
+                      .path = TRI_PATH_ANY),
+    TRI_OPTION_STRING(tri_data_options, field, "text", "with a tokenizer: the column of text"),
+    CACHE_ROW("the tokens"),
 };
 
 static const tri_option csv_rows[] = {
@@ -156,6 +161,9 @@ static bool is_name_list(const tri_tree *node) {
 // Checks data.fields. A field of a table may have several columns.
 static tri_status check_fields(const tri_data_options *data) {
     const tri_tree *fields = data->fields;
+    if (data->tokenizer && !tri_tree_is_null(fields))
+        return tri_tree_fail(fields, "'data.fields' has no effect with data.tokenizer, which takes "
+                                     "the column of data.field");
     bool is_table = data->name && (!strcmp(data->name, "csv") || !strcmp(data->name, "parquet"));
     bool is_map = tri_tree_is_null(fields) ||
                   (fields->kind == TRI_TREE_MAP && fields->count <= TRI_MAX_DATA_FIELDS);

@@ -36,8 +36,8 @@ typedef struct tri_data_options {
     const tri_tree *missing;
     // The members below are for the kind "tokens".
     tri_token_type dtype; // type of the token numbers in the files
-    // The members below are for the kind "jsonl".
-    const char *field;     // the key of a line's text
+    // The members below are for the kinds "jsonl" and "parquet".
+    const char *field;     // the key of a line's text, or the column
     const char *tokenizer; // path of a tokenizer.json or tokenizer.model
     // The members below are for the kind "synthetic".
     tri_ints shape; // shape of one sample

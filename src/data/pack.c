@@ -15,6 +15,7 @@ typedef struct pack_job {
     const tri_data_options *options;
     const char *const *paths;
     int count;
+    bool is_table;
     tri_tokenizer *tokenizer;
     uint32_t end;
     tri_cache cache;
@@ -107,11 +108,12 @@ static tri_status make(void *context) {
                         .tokenizer = job->tokenizer,
                         .end = job->end,
                         .is_short = out->type == TRI_TOKENS_U16,
+                        .is_plain = job->is_table,
                         .out = file.fd,
                         .out_path = out->path};
     tri_status status = pack_lines_begin(&lines);
     for (int i = 0; i < job->count && status == TRI_OK; i++)
-        status = pack_lines_file(&lines, job->paths[i]);
+        status = (job->is_table ? pack_rows_file : pack_lines_file)(&lines, job->paths[i]);
     out->tokens = lines.tokens;
     out->documents = lines.documents;
     out->left_out = lines.left_out;
@@ -134,8 +136,13 @@ static tri_status open_with(pack_job *job) {
 }
 
 tri_status tri_pack_open(tri_arena *arena, const tri_data_options *options,
-                         const char *const *paths, int count, tri_pack *out) {
-    pack_job job = {.arena = arena, .options = options, .paths = paths, .count = count, .out = out};
+                         const char *const *paths, int count, bool is_table, tri_pack *out) {
+    pack_job job = {.arena = arena,
+                    .options = options,
+                    .paths = paths,
+                    .count = count,
+                    .is_table = is_table,
+                    .out = out};
     *out = (tri_pack){0};
     if (!options->tokenizer)
         return TRI_FAIL(TRI_BAD_INPUT, "data.tokenizer is not set: a tokenizer.json or "

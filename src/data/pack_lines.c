@@ -1,5 +1,5 @@
-// Makes tokens of lines of JSON, batch by batch: the lines of a batch are divided among threads,
-// and their tokens are written in the order of the lines.
+// Makes tokens of documents, batch by batch: those of a batch are divided among threads, and their
+// tokens are written in the order of the documents.
 #include "data/pack_lines.h"
 
 #include "base/log.h"
@@ -14,10 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH_BYTES = 8 << 20, MOST_THREADS = 64, TELL_MS = 5000, MOST_NAMED = 10 };
+enum {
+    BATCH_BYTES = 8 << 20,
+    BATCH_DOCUMENTS = 1 << 20,
+    MOST_THREADS = 64,
+    TELL_MS = 5000,
+    MOST_NAMED = 10
+};
 
 typedef struct batch_line {
     size_t start, size;
+    bool is_missing;
 } batch_line;
 
 // What one thread makes of its share of a batch.
@@ -38,7 +45,7 @@ struct pack_batch {
     tokenizer_text text;
     batch_line *lines;
     size_t count, capacity;
-    int64_t first_line; // number of the batch's first line in its file
+    int64_t first_line; // number of the batch's first document in its file
     int threads;
     share shares[MOST_THREADS];
     tri_arena *arena; // of the lists of damaged lines
@@ -82,18 +89,27 @@ static bool reserve_ids(tri_token_ids *ids) {
     return true;
 }
 
-static tri_status encode_line(const pack_lines *pack, share *s, tokenizer_string line,
-                              const char **wrong) {
+// Finds the text of a document. False: it has none, and *wrong says why, or is NULL for a blank
+// line.
+static bool find_text(const pack_lines *pack, share *s, const batch_line *document,
+                      tokenizer_string line, tokenizer_string *out, const char **wrong) {
     const tokenizer_string field = {pack->options->field, strlen(pack->options->field)};
+    *wrong = document->is_missing ? "no text" : NULL;
+    *out = line;
+    if (pack->is_plain || *wrong) return !*wrong;
+    if (tri_jsonl_is_blank(line)) return false;
+    *wrong = tri_jsonl_field(line, field, &s->memory, out);
+    return !*wrong;
+}
+
+static tri_status encode_line(const pack_lines *pack, share *s, const batch_line *document,
+                              tokenizer_string line, const char **wrong) {
     tokenizer_string text;
     size_t before = s->ids.count;
-    *wrong = NULL;
-    if (tri_jsonl_is_blank(line)) return TRI_OK;
-    *wrong = tri_jsonl_field(line, field, &s->memory, &text);
-    if (*wrong) return TRI_OK;
+    if (!find_text(pack, s, document, line, &text, wrong)) return TRI_OK;
     TRI_TRY(tri_token_encode(s->encoder, text.data, text.size, &s->ids));
     if (s->memory.failed || !reserve_ids(&s->ids))
-        return TRI_FAIL(TRI_NO_MEMORY, "no memory for a line");
+        return TRI_FAIL(TRI_NO_MEMORY, "no memory for a document");
     int64_t length = (int64_t)(s->ids.count - before);
     tri_data_lengths_add(&s->documents, &(tri_data_lengths){1, length, length, length});
     s->ids.ids[s->ids.count++] = pack->end;
@@ -111,7 +127,7 @@ static void encode_share(struct pack_batch *batch, int index) {
     for (size_t i = first; i < end && s->status == TRI_OK; i++) {
         const char *wrong;
         tokenizer_string line = {batch->text.data + batch->lines[i].start, batch->lines[i].size};
-        s->status = encode_line(batch->pack, s, line, &wrong);
+        s->status = encode_line(batch->pack, s, &batch->lines[i], line, &wrong);
         if (s->status == TRI_OK && !wrong) continue;
         s->damaged[s->damaged_count] = batch->first_line + (int64_t)i;
         s->reasons[s->damaged_count++] = wrong;
@@ -125,17 +141,18 @@ static void encode_shares(void *context, int64_t first, int64_t end) {
 }
 
 static tri_status check_share(pack_lines *pack, const share *s, const char *path) {
+    const char *row = pack->is_plain ? " row " : "";
     for (int i = 0; i < s->damaged_count; i++) {
         long long line = (long long)s->damaged[i];
         if (s->status != TRI_OK && i + 1 == s->damaged_count)
-            return TRI_FAIL(s->status, "%s:%lld: %s", path, line, s->message);
+            return TRI_FAIL(s->status, "%s:%s%lld: %s", path, row, line, s->message);
         if (pack->options->on_error == TRI_DATA_REFUSE)
-            return TRI_FAIL(TRI_CORRUPT,
-                            "%s:%lld: has %s; data.on_error=skip leaves out such lines", path, line,
-                            s->reasons[i]);
+            return TRI_FAIL(TRI_CORRUPT, "%s:%s%lld: has %s; data.on_error=skip leaves out such %s",
+                            path, row, line, s->reasons[i], pack->is_plain ? "rows" : "lines");
         pack->left_out++;
         if (pack->left_out <= MOST_NAMED)
-            tri_log_line(TRI_LOG_WARNING, "%s:%lld: has %s: left out%s", path, line, s->reasons[i],
+            tri_log_line(TRI_LOG_WARNING, "%s:%s%lld: has %s: left out%s", path, row, line,
+                         s->reasons[i],
                          pack->left_out == MOST_NAMED ? "; further ones are only counted" : "");
     }
     return TRI_OK;
@@ -177,25 +194,25 @@ static tri_status flush(pack_lines *pack, const char *path) {
     return TRI_OK;
 }
 
-static tri_status collect(struct pack_batch *batch, tokenizer_string line) {
+static tri_status collect(struct pack_batch *batch, const char *text, size_t size,
+                          bool is_missing) {
     if (batch->count == batch->capacity) {
         size_t capacity = batch->capacity ? 2 * batch->capacity : 1024;
         batch_line *grown = realloc(batch->lines, capacity * sizeof *grown);
-        if (!grown) return TRI_FAIL(TRI_NO_MEMORY, "no memory for lines");
+        if (!grown) return TRI_FAIL(TRI_NO_MEMORY, "no memory for documents");
         batch->lines = grown;
         batch->capacity = capacity;
     }
-    batch->lines[batch->count++] = (batch_line){batch->text.size, line.size};
-    tokenizer_text_append(&batch->text, line.data, line.size);
+    batch->lines[batch->count++] = (batch_line){batch->text.size, size, is_missing};
+    tokenizer_text_append(&batch->text, text, size);
     return TRI_OK;
 }
 
-static void tell(pack_lines *pack, const tri_lines *lines, int64_t file_bytes) {
+static void tell(pack_lines *pack, const char *path, double done) {
     int64_t now = tri_os.monotonic_ns();
     if (now - pack->told_ns < (int64_t)TELL_MS * 1000000) return;
     pack->told_ns = now;
-    double done = file_bytes > 0 ? (double)lines->bytes_done / (double)file_bytes : 0;
-    tri_log_line(TRI_LOG_INFO, "packing %s: %.0f%%, %lld tokens", lines->path, 100 * done,
+    tri_log_line(TRI_LOG_INFO, "packing %s: %.0f%%, %lld tokens", path, 100 * done,
                  (long long)pack->tokens);
 }
 
@@ -206,20 +223,41 @@ static tokenizer_string without_mark(tokenizer_string line) {
     return (tokenizer_string){line.data + MARK_BYTES, line.size - MARK_BYTES};
 }
 
+void pack_lines_begin_file(pack_lines *pack, int64_t first) { pack->batch->first_line = first; }
+
+static tri_status add(pack_lines *pack, const char *path, const char *text, size_t size,
+                      bool is_missing, double done) {
+    struct pack_batch *batch = pack->batch;
+    TRI_TRY(collect(batch, text, size, is_missing));
+    if (batch->text.size < BATCH_BYTES && batch->count < BATCH_DOCUMENTS) return TRI_OK;
+    TRI_TRY(flush(pack, path));
+    tell(pack, path, done);
+    return TRI_OK;
+}
+
+tri_status pack_lines_add(pack_lines *pack, const char *path, const char *text, size_t size,
+                          double done) {
+    return add(pack, path, text, size, false, done);
+}
+
+tri_status pack_lines_add_missing(pack_lines *pack, const char *path, double done) {
+    return add(pack, path, "", 0, true, done);
+}
+
+tri_status pack_lines_end_file(pack_lines *pack, const char *path) { return flush(pack, path); }
+
 static tri_status pack_all(pack_lines *pack, tri_lines *lines) {
     struct stat info = {0};
     tokenizer_string line;
     bool has_line;
     if (fstat(lines->fd, &info) < 0) return tri_os_fail("look at", lines->path);
-    pack->batch->first_line = 1;
+    pack_lines_begin_file(pack, 1);
     for (;;) {
+        double done = info.st_size > 0 ? (double)lines->bytes_done / (double)info.st_size : 0;
         TRI_TRY(tri_lines_next(lines, &line, &has_line));
-        if (has_line && lines->number == 1) line = without_mark(line);
-        if (has_line) TRI_TRY(collect(pack->batch, line));
-        if (has_line && pack->batch->text.size < BATCH_BYTES) continue;
-        TRI_TRY(flush(pack, lines->path));
-        if (!has_line) return TRI_OK;
-        tell(pack, lines, info.st_size);
+        if (!has_line) return pack_lines_end_file(pack, lines->path);
+        if (lines->number == 1) line = without_mark(line);
+        TRI_TRY(pack_lines_add(pack, lines->path, line.data, line.size, done));
     }
 }
 

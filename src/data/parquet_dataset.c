@@ -6,7 +6,6 @@
 #include "base/quantity.h"
 #include "base/search.h"
 #include "data/columns.h"
-#include "data/content.h"
 #include "data/convert.h"
 #include "data/files.h"
 #include "data/image_worker.h"
@@ -88,8 +87,10 @@ static tri_status add_field(tri_dataset *dataset, int index) {
     bool is_text = cells.offsets && !state->is_encoded[index];
     state->module->free_cells(&cells);
     if (is_text)
-        return fail_column(state, &state->groups[0], field->columns[0], TRI_BAD_INPUT,
-                           "has text or bytes, and no numbers: data.fields names other columns");
+        return fail_column(
+            state, &state->groups[0], field->columns[0], TRI_BAD_INPUT,
+            "has text or bytes, and no numbers: data.fields names other columns, and "
+            "data.tokenizer makes tokens of a text");
     if (state->is_encoded[index]) {
         dtype = TRI_U8;
         shape = tri_shape_of(3, TRI_ANY_SIZE, TRI_ANY_SIZE);
@@ -211,14 +212,7 @@ static tri_status add_groups(tri_dataset *dataset, int source) {
 static tri_status open_source(tri_dataset *dataset, int index) {
     parquet_state *state = dataset->state;
     parquet_source *source = &state->sources[index];
-    char why[TRI_PARQUET_WHY_BYTES];
-    TRI_TRY(tri_os_check_file(source->path));
-    TRI_TRY(tri_content_check(source->path, "parquet"));
-    int fd;
-    TRI_TRY(tri_os_open_input(source->path, &fd)); // the library says less about what is wrong
-    tri_os.close(fd);
-    tri_status status = state->module->open(source->path, &source->file, why);
-    if (status != TRI_OK) return TRI_FAIL(status, "%s: %s", source->path, why);
+    TRI_TRY(tri_data_parquet_open(state->module, source->path, &source->file));
     int count = state->module->columns(source->file);
     const char **names = TRI_NEW_ARRAY(dataset->arena, const char *, count + 1);
     for (int i = 0; i < count; i++) names[i] = state->module->name(source->file, i);

@@ -1,5 +1,6 @@
 // Samples that are windows of one sequence of tokens: sample i is tokens i·T … i·T + T−1 with
-// T = data.sequence, as the field `input_ids`. What the kinds "tokens" and "jsonl" share.
+// T = data.sequence, as the field `input_ids`. What the kinds "tokens", "jsonl"
+// and "parquet" with a tokenizer share.
 #ifndef TRIREME_DATA_WINDOWS_H
 #define TRIREME_DATA_WINDOWS_H
 

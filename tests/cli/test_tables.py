@@ -287,9 +287,31 @@ def check_parquet_refuses():
     assert labels == [0, 1, 2, -100, -100, -100, 6], labels
 
 
+def check_parquet_text():
+    """A column of text becomes the tokens that lines of JSON with the same texts become."""
+    texts = ["The king", "", 'is "gone"\n', "caf\u00e9 and more"]
+    tokenizer = f"data.tokenizer={os.path.abspath(GOLDENS)}/tokenizers/gpt2.json"
+    words = [tokenizer, "data.sequence=3", f"data.cache={folder}"]
+    # text-0 has missing values, text-1 large strings, text-2 a dictionary and the texts twice.
+    put("texts.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in texts * 4).encode())
+    wanted = dump("data.train=texts.jsonl", *words, kind="jsonl", count=11)["input_ids"]
+    found = dump(golden("text-*"), *words, "data.on_error=skip", kind="parquet",
+                 count=11)["input_ids"]
+    assert found == wanted, (found, wanted)
+    done = run([TRIREME, "data", "stats", RECIPE, "data.name=parquet", golden("text-*"), *words,
+                "data.on_error=skip", "--json"])
+    train = json.loads(done.stdout)
+    assert train["documents"]["count"] == 16 and train["documents_left_out"] == 1, train
+    for more, parts in (([], ["text-0.parquet", "row 2"]),
+                        (["data.field=other"], ["text-0.parquet", "'other'", "int64"]),
+                        (["data.field=txt"], ["text-0.parquet", "'txt'", "'text'"]),
+                        (["data.fields={inputs: other}"], ["data.fields", "data.tokenizer"])):
+        refused(golden("text-*"), *words, *more, parts=parts, kind="parquet")
+
+
 def main():
     global folder
-    parquet = (check_parquet, check_parquet_refuses)
+    parquet = (check_parquet, check_parquet_refuses, check_parquet_text)
     if not os.path.exists(os.path.join(os.path.dirname(TRIREME), "../lib/trireme/parquet.so")):
         print("Parquet is left out: this build is without Arrow's library")
         parquet = (check_parquet_is_missing,)

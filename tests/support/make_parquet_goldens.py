@@ -46,3 +46,11 @@ write("bad", {
 for order in ("ab", "ba"):
     write(order, {**{name: pa.array([ord(name), 0], pa.int32()) for name in order},
                   "label": pa.array([0, 1], pa.int64())})
+
+texts = ["The king", "", 'is "gone"\n', "caf\u00e9 and more"]
+strings = pa.array(texts[:2] + [None] + texts[2:])
+write("text-0", {"text": strings, "other": pa.array(range(5))}, row_group_size=2)
+write("text-1", {"text": pa.array(texts, pa.large_string()), "other": pa.array(range(4))},
+      row_group_size=3, compression="zstd")
+write("text-2", {"text": pa.array(texts + texts).dictionary_encode(),
+                 "other": pa.array(range(8))}, row_group_size=5)

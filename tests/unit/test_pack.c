@@ -109,7 +109,7 @@ static tri_pack open_pack(const char *yaml, ino_t *inode) {
     const char *const paths[] = {fixture_path("kept.jsonl")};
     tri_pack pack;
     struct stat info;
-    if (tri_pack_open(fixture_arena, &options, paths, 1, &pack) != TRI_OK)
+    if (tri_pack_open(fixture_arena, &options, paths, 1, false, &pack) != TRI_OK)
         fail_msg("%s: %s", yaml, tri_error_message());
     assert_int_equal(stat(pack.path, &info), 0);
     assert_int_equal(info.st_size, 2 * pack.tokens);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <parquet/arrow/reader.h>
 #include <parquet/metadata.h>
+#include <string_view>
 
 struct tri_parquet_file {
     std::unique_ptr<parquet::arrow::FileReader> reader;
@@ -180,6 +181,7 @@ template <typename A> void copy_bytes(const A &array, tri_parquet_cells *out) {
 void free_cells(tri_parquet_cells *cells) {
     std::free(cells->data);
     std::free(cells->offsets);
+    std::free(cells->is_missing);
     *cells = {};
 }
 
@@ -205,8 +207,93 @@ tri_status read(tri_parquet_file *file, int group, int column, tri_parquet_cells
     return status;
 }
 
-const tri_parquet table = {open_file, close_file, columns, name,  groups, rows,
-                           read,      free_cells, create,  write, finish, release};
+// The text of a row; of a dictionary, the one that the row's number stands for.
+std::string_view text_of(const arrow::Array &array, int64_t row) {
+    switch (array.type_id()) {
+    case arrow::Type::STRING:
+        return static_cast<const arrow::StringArray &>(array).GetView(row);
+    case arrow::Type::LARGE_STRING:
+        return static_cast<const arrow::LargeStringArray &>(array).GetView(row);
+    case arrow::Type::STRING_VIEW:
+        return static_cast<const arrow::StringViewArray &>(array).GetView(row);
+    case arrow::Type::DICTIONARY: {
+        const auto &coded = static_cast<const arrow::DictionaryArray &>(array);
+        return text_of(*coded.dictionary(), coded.GetValueIndex(row));
+    }
+    default:
+        refuse(TRI_UNSUPPORTED, "has cells of type " + array.type()->ToString() + ", and no text");
+    }
+}
+
+bool has_text(const arrow::Array &array, int64_t row) {
+    if (array.IsNull(row)) return false;
+    if (array.type_id() != arrow::Type::DICTIONARY) return true;
+    const auto &coded = static_cast<const arrow::DictionaryArray &>(array);
+    return !coded.dictionary()->IsNull(coded.GetValueIndex(row));
+}
+
+void copy_texts(const arrow::ChunkedArray &chunks, tri_parquet_cells *out) {
+    int64_t bytes = 0, row = 0;
+    for (const auto &chunk : chunks.chunks()) {
+        check(chunk->ValidateFull());
+        for (int64_t i = 0; i < chunk->length(); i++)
+            if (has_text(*chunk, i)) bytes += static_cast<int64_t>(text_of(*chunk, i).size());
+    }
+    out->rows = chunks.length();
+    out->data = allocate(bytes);
+    out->offsets =
+        static_cast<int64_t *>(allocate((out->rows + 1) * static_cast<int64_t>(sizeof(int64_t))));
+    out->is_missing = static_cast<bool *>(allocate(out->rows));
+    int64_t at = 0;
+    for (const auto &chunk : chunks.chunks())
+        for (int64_t i = 0; i < chunk->length(); i++, row++) {
+            out->offsets[row] = at;
+            out->is_missing[row] = !has_text(*chunk, i);
+            if (out->is_missing[row]) continue;
+            auto text = text_of(*chunk, i);
+            std::memcpy(static_cast<char *>(out->data) + at, text.data(), text.size());
+            at += static_cast<int64_t>(text.size());
+        }
+    out->offsets[row] = at;
+}
+
+// Whether a column has texts, which is known before any is read.
+bool is_text(const arrow::DataType &type) {
+    if (type.id() == arrow::Type::DICTIONARY)
+        return is_text(*static_cast<const arrow::DictionaryType &>(type).value_type());
+    return type.id() == arrow::Type::STRING || type.id() == arrow::Type::LARGE_STRING ||
+           type.id() == arrow::Type::STRING_VIEW;
+}
+
+tri_status read_text(tri_parquet_file *file, int group, int column, tri_parquet_cells *out,
+                     char *why) {
+    *out = {};
+    tri_status status = guarded(why, [&] {
+        const auto &type = *file->schema->field(column)->type();
+        if (!is_text(type))
+            refuse(TRI_UNSUPPORTED, "has cells of type " + type.ToString() + ", and no text");
+        std::shared_ptr<arrow::Table> table;
+        check(file->reader->ReadRowGroup(group, leaves_of(file, column), &table));
+        if (table->num_rows() != rows(file, group)) refuse(TRI_CORRUPT, "lacks cells");
+        copy_texts(*table->column(0), out);
+    });
+    if (status != TRI_OK) free_cells(out);
+    return status;
+}
+
+const tri_parquet table = {.open = open_file,
+                           .close = close_file,
+                           .columns = columns,
+                           .name = name,
+                           .groups = groups,
+                           .rows = rows,
+                           .read = read,
+                           .read_text = read_text,
+                           .free_cells = free_cells,
+                           .create = create,
+                           .write = write,
+                           .finish = finish,
+                           .release = release};
 
 } // namespace
 } // namespace parquet_module

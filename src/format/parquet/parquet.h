@@ -5,11 +5,12 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <trireme/tensor.h>
 
 enum {
-    TRI_PARQUET_ABI = 2, // has to be raised with every change of this header
+    TRI_PARQUET_ABI = 3, // has to be raised with every change of this header
     TRI_PARQUET_WHY_BYTES = 512,
 };
 #define TRI_PARQUET_INTERFACE "parquet"
@@ -22,6 +23,7 @@ typedef struct tri_parquet_cells {
     int64_t rows;
     void *data;       // numbers: row after row; bytes: those of all rows
     int64_t *offsets; // bytes: where those of each row begin in `data`, [rows + 1]; NULL: numbers
+    bool *is_missing; // by row, of read_text: there is no text; NULL: all rows have one
     tri_dtype dtype;  // of numbers
     tri_shape shape;  // of the numbers of one row
 } tri_parquet_cells;
@@ -54,6 +56,9 @@ typedef struct tri_parquet {
     // Reads the cells of one column and row group. `out` is released by free_cells.
     tri_status (*read)(tri_parquet_file *file, int group, int column, tri_parquet_cells *out,
                        char *why);
+    // Reads the cells of a column of text, of which some may be missing.
+    tri_status (*read_text)(tri_parquet_file *file, int group, int column, tri_parquet_cells *out,
+                            char *why);
     void (*free_cells)(tri_parquet_cells *cells);
     // Begins a file; the descriptor stays the caller's.
     tri_status (*create)(int fd, const tri_parquet_column *columns, int count,
