@@ -203,6 +203,8 @@ def check_classes():
 def check_refuses():
     words = ["data.name=lmdb", f"data.train={GOLDENS}/encoded.mdb"]
     assert "webdataset" in convert("zip", "no", words, 2)
+    assert "--to tokens" in convert("jsonl", "no", words, 2)
+    assert "superclass" in convert("cifar100", "no", words, 2)
     assert "--to csv" in convert("csv", "no", words, 2)
     assert "nope" in convert("npy", "no", ["data.name=lmdb", "data.train=nope"], 2)
     assert not os.path.exists(path("no"))

@@ -49,7 +49,20 @@ static const tri_target_kind *find_kind(const char *name) {
     return NULL;
 }
 
+// Kinds that can be read and not be written, and why.
+static const struct {
+    const char *name, *why;
+} no_targets[] = {
+    {"jsonl", "it has texts, of which samples are the tokens: --to tokens keeps these"},
+    {"cifar100", "it has a superclass for each image, which no other kind has"},
+    {"mixture", "it has no files of its own: convert each of its sources"},
+    {"synthetic", "it has no files"},
+};
+
 static tri_status fail_kind(tri_arena *arena, const char *name) {
+    for (size_t i = 0; i < sizeof no_targets / sizeof *no_targets; i++)
+        if (!strcmp(no_targets[i].name, name))
+            return TRI_FAIL(TRI_BAD_INPUT, "--to %s: %s", name, no_targets[i].why);
     char *all = tri_arena_strdup(arena, "");
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         all = tri_arena_printf(arena, "%s%s%s", all, i ? ", " : "", kinds[i]->name);
