@@ -2,17 +2,17 @@
 // become [outer, reduced, inner]. A long reduction is cut into parts by the shapes alone, and the
 // parts are added in their order, so that the result does not depend on the number of threads.
 #include "device/cpu/scalar.h"
+#include "device/reduce_plan.h"
 
 #include <stdlib.h>
 
-enum { REDUCE_LANES = 64, REDUCE_PART = 1024, REDUCE_PARTS = 64, REDUCE_GRAIN = 1 << 14 };
+enum { REDUCE_LANES = 64, REDUCE_GRAIN = 1 << 14 };
 
 typedef struct reduce_state {
     const cpu_device *device;
-    int64_t kind;
+    tri_reduce_plan plan;
+    int64_t kind, tiles; // tiles: how many pieces of REDUCE_LANES elements the inner axis has
     bool bf16;
-    int64_t outer, reduced, inner, tiles; // tiles: how many pieces of the inner axis there are
-    int64_t parts, part;                  // number of parts of the reduced axis, and their size
     cpu_range range;
 } reduce_state;
 
@@ -72,16 +72,17 @@ CPU_SCALAR void reduce_items(const reduce_job *job, int64_t begin, int64_t end, 
                              int64_t kind) {
     const reduce_state *s = job->state;
     for (int64_t i = begin; i < end; i++) {
-        int64_t tile = i % s->tiles, part = i / s->tiles % s->parts,
-                outer = i / s->tiles / s->parts;
-        int64_t row = part * s->part, left = s->reduced - row, column = tile * REDUCE_LANES;
-        int64_t rows = left < s->part ? left : s->part, width = s->inner - column;
-        int64_t first = (outer * s->reduced + row) * s->inner + column;
-        float *to = job->to + (outer * s->parts + part) * s->inner + column;
-        if (s->inner == 1)
+        int64_t tile = i % s->tiles, part = i / s->tiles % s->plan.parts,
+                outer = i / s->tiles / s->plan.parts;
+        int64_t row = part * s->plan.part, left = s->plan.reduced - row,
+                column = tile * REDUCE_LANES;
+        int64_t rows = left < s->plan.part ? left : s->plan.part, width = s->plan.inner - column;
+        int64_t first = (outer * s->plan.reduced + row) * s->plan.inner + column;
+        float *to = job->to + (outer * s->plan.parts + part) * s->plan.inner + column;
+        if (s->plan.inner == 1)
             *to = reduce_row(job->x, bf16, kind, first, rows);
         else
-            reduce_rows(job->x, bf16, kind, first, rows, s->inner,
+            reduce_rows(job->x, bf16, kind, first, rows, s->plan.inner,
                         width < REDUCE_LANES ? width : REDUCE_LANES, to);
     }
 }
@@ -98,32 +99,11 @@ REDUCE(max_bf16, TRI_REDUCTION_MAX, true)
 REDUCE(min_f32, TRI_REDUCTION_MIN, false)
 REDUCE(min_bf16, TRI_REDUCTION_MIN, true)
 
-// Joins neighbouring axes to [outer, reduced, inner]. False: they do not become that, because
-// reduced axes and others alternate more often.
-static bool join_axes(const tri_shape *x, int64_t axes, reduce_state *s) {
-    int stage = 0; // 0: in the outer axes, 1: in the reduced ones, 2: in the inner ones
-    int64_t *sizes[] = {&s->outer, &s->reduced, &s->inner};
-    s->outer = s->reduced = s->inner = 1;
-    for (int i = 0; i < x->rank; i++) {
-        bool is_reduced = axes >> i & 1;
-        if (x->dims[i] == 1) continue;
-        if (is_reduced && stage == 2) return false;
-        stage = is_reduced ? 1 : stage == 1 ? 2 : stage;
-        *sizes[stage] *= x->dims[i];
-    }
-    s->tiles = (s->inner + REDUCE_LANES - 1) / REDUCE_LANES;
-    int64_t items = s->outer * s->tiles, parts = (s->reduced + REDUCE_PART - 1) / REDUCE_PART;
-    s->parts = items >= REDUCE_PARTS || parts < 1 ? 1 : parts < REDUCE_PARTS ? parts : REDUCE_PARTS;
-    s->part = (s->reduced + s->parts - 1) / s->parts;
-    return s->outer > 0 && s->reduced > 0 && s->inner > 0;
-}
-
 static bool reduce_supports(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node) {
-    reduce_state s = {0};
-    const tri_reduce_attr *attr = node->attr;
+    tri_reduce_plan plan;
     return cpu_is_float(device, graph, node) &&
-           join_axes(cpu_in_shape(graph, node, 0), attr->axes, &s);
+           tri_reduce_plan_make(graph, node, REDUCE_LANES, &plan);
 }
 
 static tri_status reduce_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -137,7 +117,8 @@ static tri_status reduce_prepare(tri_device *device, const tri_graph *graph, con
         [TRI_REDUCTION_MIN] = {min_f32_range, min_bf16_range},
     };
     kernel->state = s;
-    join_axes(cpu_in_shape(graph, node, 0), attr->axes, s);
+    tri_reduce_plan_make(graph, node, REDUCE_LANES, &s->plan);
+    s->tiles = (s->plan.inner + REDUCE_LANES - 1) / REDUCE_LANES;
     s->device = cpu_of(device);
     s->kind = attr->kind;
     s->bf16 = cpu_is_bf16(graph, node);
@@ -147,24 +128,25 @@ static tri_status reduce_prepare(tri_device *device, const tri_graph *graph, con
 
 static tri_status reduce_workspace(const tri_device_description *device, const tri_graph *graph,
                                    const tri_node *node, size_t *out) {
-    reduce_state s = {0};
-    join_axes(cpu_in_shape(graph, node, 0), ((const tri_reduce_attr *)node->attr)->axes, &s);
-    *out = (size_t)(s.outer * s.parts * s.inner) * sizeof(float);
+    tri_reduce_plan plan;
+    tri_reduce_plan_make(graph, node, REDUCE_LANES, &plan);
+    *out = (size_t)(plan.outer * plan.parts * plan.inner) * sizeof(float);
     return TRI_OK;
 }
 
 static tri_status reduce_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const reduce_state *s = kernel->state;
     reduce_job job = {s, args->in[0], args->workspace};
-    int64_t items = s->outer * s->parts * s->tiles;
-    int64_t size = s->part * (s->inner < REDUCE_LANES ? s->inner : REDUCE_LANES);
+    int64_t items = s->plan.outer * s->plan.parts * s->tiles;
+    int64_t size = s->plan.part * (s->plan.inner < REDUCE_LANES ? s->plan.inner : REDUCE_LANES);
     cpu_parallel(s->device, items, REDUCE_GRAIN / (size > 0 ? size : 1) + 1, s->range, &job);
-    for (int64_t o = 0; o < s->outer; o++)
-        for (int64_t i = 0; i < s->inner; i++) {
-            const float *from = job.to + o * s->parts * s->inner + i;
+    for (int64_t o = 0; o < s->plan.outer; o++)
+        for (int64_t i = 0; i < s->plan.inner; i++) {
+            const float *from = job.to + o * s->plan.parts * s->plan.inner + i;
             float sum = *from;
-            for (int64_t p = 1; p < s->parts; p++) sum = joined(s->kind, sum, from[p * s->inner]);
-            cpu_put(args->out[0], s->bf16, o * s->inner + i, sum);
+            for (int64_t p = 1; p < s->plan.parts; p++)
+                sum = joined(s->kind, sum, from[p * s->plan.inner]);
+            cpu_put(args->out[0], s->bf16, o * s->plan.inner + i, sum);
         }
     return TRI_OK;
 }

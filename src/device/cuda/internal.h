@@ -139,6 +139,8 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(leaky_relu)                                                                                  \
     X(activation_grad)                                                                             \
     X(add)                                                                                         \
+    X(map)                                                                                         \
+    X(reduce)                                                                                      \
     X(cast)                                                                                        \
     X(linear)                                                                                      \
     X(linear_grad_input)                                                                           \

@@ -9,6 +9,7 @@
 #include "device/cuda/params_comm.h"
 #include "device/cuda/params_image.h"
 #include "device/cuda/params_loss.h"
+#include "device/cuda/params_map.h"
 #include "device/cuda/params_move.h"
 #include "device/cuda/params_rows.h"
 #include "device/cuda/params_step.h"
@@ -30,6 +31,7 @@
     CUDA_STEP_KERNEL_LIST(X)                                                                       \
     CUDA_IMAGE_KERNEL_LIST(X)                                                                      \
     CUDA_MOVE_KERNEL_LIST(X)                                                                       \
+    CUDA_MAP_KERNEL_LIST(X)                                                                        \
     CUDA_COMM_KERNEL_LIST(X)                                                                       \
     X(clock)                                                                                       \
     X(trap)

@@ -1,0 +1,88 @@
+// The general ops on the GPU: how module/map.cu is launched.
+#include "device/cuda/internal.h"
+#include "device/map_plan.h"
+#include "device/reduce_plan.h"
+
+static bool map_supports(const tri_device_description *device, const tri_graph *graph,
+                         const tri_node *node) {
+    tri_dtype type = cuda_in_type(graph, node, 0);
+    return cuda_is_real(type) || type == TRI_F64;
+}
+
+// Inputs of the output's shape may have any layout, if it is the same one.
+static void map_layouts(const tri_device_description *device, const tri_graph *graph,
+                        const tri_node *node, tri_layout *in, tri_layout *out) {
+    bool flat = tri_map_is_flat(graph, node);
+    for (int k = 0; k < node->input_count && tri_value_is(node->inputs[k]); k++)
+        in[k] = flat ? in[0] : TRI_LAYOUT_PLAIN;
+    for (int k = 0; flat && k < ((const tri_map_attr *)node->attr)->formula.output_count; k++)
+        out[k] = in[0];
+}
+
+static tri_status map_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                              tri_kernel *kernel) {
+    cuda_map p = {.type = cuda_in_type(graph, node, 0)};
+    tri_map_plan_make(graph, node, &p.plan);
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status map_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_map p = *(const cuda_map *)kernel->state;
+    for (int k = 0; k < p.plan.formula.input_count; k++) p.in[k] = args->in[k];
+    for (int k = 0; k < p.plan.formula.output_count; k++) p.out[k] = args->out[k];
+    CUDA_LAUNCH(args->queue, map, p);
+    return TRI_OK;
+}
+
+const tri_kernel_def cuda_kernel_map = {.op = &tri_op_map,
+                                        .name = "steps",
+                                        .supports = map_supports,
+                                        .layouts = map_layouts,
+                                        .prepare = map_prepare,
+                                        .run = map_run,
+                                        .release = cuda_release};
+
+static bool reduce_supports(const tri_device_description *device, const tri_graph *graph,
+                            const tri_node *node) {
+    tri_reduce_plan plan;
+    return map_supports(device, graph, node) && tri_reduce_plan_make(graph, node, 1, &plan);
+}
+
+static tri_status reduce_workspace(const tri_device_description *device, const tri_graph *graph,
+                                   const tri_node *node, size_t *out) {
+    tri_reduce_plan plan;
+    tri_reduce_plan_make(graph, node, 1, &plan);
+    *out = (size_t)(plan.outer * plan.parts * plan.inner) * sizeof(double);
+    return TRI_OK;
+}
+
+static tri_status reduce_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                 tri_kernel *kernel) {
+    tri_reduce_plan plan;
+    tri_reduce_plan_make(graph, node, 1, &plan);
+    cuda_reduce p = {.kind = (int)((const tri_reduce_attr *)node->attr)->kind,
+                     .type = cuda_in_type(graph, node, 0),
+                     .outer = plan.outer,
+                     .reduced = plan.reduced,
+                     .inner = plan.inner,
+                     .parts = plan.parts,
+                     .part = plan.part};
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status reduce_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_reduce p = *(const cuda_reduce *)kernel->state;
+    p.x = args->in[0];
+    p.y = args->out[0];
+    p.room = args->workspace;
+    CUDA_LAUNCH(args->queue, reduce, p);
+    return TRI_OK;
+}
+
+const tri_kernel_def cuda_kernel_reduce = {.op = &tri_op_reduce,
+                                           .name = "parts",
+                                           .supports = reduce_supports,
+                                           .workspace = reduce_workspace,
+                                           .prepare = reduce_prepare,
+                                           .run = reduce_run,
+                                           .release = cuda_release};

@@ -1,0 +1,137 @@
+// The general kernels: a formula on each element (map), and reductions over axes (reduce). A map
+// reads each element of its inputs once and writes each of its outputs once; its steps run in
+// registers and the first-level cache, and all threads of a warp take the same branch.
+#include "device/cuda/module/gpu.h"
+
+#include <type_traits>
+
+namespace {
+
+#define MAP_POW(a, b) pow(a, b)
+#define MAP_ABS(a) fabs(a)
+#define MAP_FLOOR(a) floor(a)
+#define MAP_CEIL(a) ceil(a)
+#define MAP_ROUND(a) rint(a)
+#define MAP_SQRT(a) sqrt(a)
+#define MAP_EXP(a) exp(a)
+#define MAP_EXPM1(a) expm1(a)
+#define MAP_LOG(a) log(a)
+#define MAP_LOG1P(a) log1p(a)
+#define MAP_SIN(a) sin(a)
+#define MAP_COS(a) cos(a)
+#define MAP_ERF(a) erf(a)
+#define MAP_TANH(a) tanh(a)
+#define MAP_SIGMOID(a) (1 / (1 + exp(-(a))))
+
+template <typename W> GPU_DEVICE W step_value(int kind, W A, W B, W C) {
+    switch (kind) {
+#define X(name, arity, value)                                                                      \
+    case TRI_STEP_##name:                                                                          \
+        return value;
+        TRI_STEP_LIST(X)
+#undef X
+    default:
+        return A;
+    }
+}
+
+// The value of an input where the output has the element `i`.
+template <typename T, typename W> GPU_DEVICE W read_input(const cuda_map *p, int k, int64_t i) {
+    const tri_map_input *input = &p->plan.inputs[k];
+    const T *from = (const T *)p->in[k];
+    if (input->flat) return (W)gpu_get(from[i]);
+    int64_t index = input->offset, left = i;
+    for (int axis = p->plan.rank - 1; axis >= 0; axis--) {
+        int64_t size = p->plan.dims[axis], at = axis ? left % size : left;
+        left /= size;
+        if (at < input->first[axis] || at >= input->end[axis]) return 0;
+        index += at * input->strides[axis];
+    }
+    return (W)gpu_get(from[index]);
+}
+
+template <typename W> GPU_DEVICE W operand(const tri_map_plan *plan, const W *slots, int number) {
+    if (number >= TRI_OPERAND_CONSTANT)
+        return (W)plan->formula.constants[number - TRI_OPERAND_CONSTANT];
+    return slots[plan->slots[number]];
+}
+
+// `most`: how many slots there is room for.
+template <typename T, int most> GPU_KERNEL map(cuda_map p) {
+    typedef typename gpu_wide<T>::type W;
+    const tri_formula *f = &p.plan.formula;
+    for (int64_t i = gpu_thread(); i < p.plan.count; i += gpu_threads()) {
+        W slots[most];
+        for (int k = 0; k < f->input_count; k++)
+            slots[p.plan.slots[TRI_OPERAND_INPUT + k]] = read_input<T, W>(&p, k, i);
+        for (int t = 0; t < f->step_count; t++) {
+            tri_formula_step s = f->steps[t];
+            slots[p.plan.slots[t]] =
+                step_value<W>(s.kind, operand(&p.plan, slots, s.a), operand(&p.plan, slots, s.b),
+                              operand(&p.plan, slots, s.c));
+        }
+        for (int k = 0; k < f->output_count; k++)
+            gpu_put(&((T *)p.out[k])[i], operand(&p.plan, slots, f->outputs[k]));
+    }
+}
+
+template <typename W> GPU_DEVICE W joined(int kind, W A, W B) {
+    if (kind == CUDA_REDUCE_SUM) return A + B;
+    bool takes = kind == CUDA_REDUCE_MAX ? B > A : B < A;
+    return B != B || takes ? B : A; // NaN stays
+}
+
+// A thread reduces one part of the middle axis for one outer and one inner index. Neighbouring
+// threads take neighbouring inner indices.
+template <typename T> GPU_KERNEL reduce_parts(cuda_reduce p) {
+    typedef typename gpu_wide<T>::type W;
+    int64_t items = p.outer * p.parts * p.inner;
+    for (int64_t i = gpu_thread(); i < items; i += gpu_threads()) {
+        int64_t inner = i % p.inner, part = i / p.inner % p.parts, outer = i / p.inner / p.parts;
+        int64_t first = part * p.part,
+                end = first + p.part < p.reduced ? first + p.part : p.reduced;
+        const T *x = (const T *)p.x + (outer * p.reduced + first) * p.inner + inner;
+        W sum = first < end ? (W)gpu_get(*x) : (W)0;
+        for (int64_t r = first + 1; r < end; r++)
+            sum = joined<W>(p.kind, sum, (W)gpu_get(x[(r - first) * p.inner]));
+        ((W *)p.room)[i] = sum;
+    }
+}
+
+template <typename T> GPU_KERNEL join_parts(cuda_reduce p) {
+    typedef typename gpu_wide<T>::type W;
+    for (int64_t i = gpu_thread(); i < p.outer * p.inner; i += gpu_threads()) {
+        const W *room = (const W *)p.room + i / p.inner * p.parts * p.inner + i % p.inner;
+        W sum = room[0];
+        for (int64_t part = 1; part * p.part < p.reduced; part++)
+            sum = joined<W>(p.kind, sum, room[part * p.inner]);
+        gpu_put(&((T *)p.y)[i], sum);
+    }
+}
+
+} // namespace
+
+extern "C" tri_status cuda_launch_map(cuda_stream *stream, const cuda_map *p, char *why) {
+    enum { FEW = 12, MOST = TRI_FORMULA_STEPS + TRI_FORMULA_INPUTS };
+    if (p->plan.count == 0) return TRI_OK;
+    return gpu_with_float(p->type, [=](auto *type) {
+        typedef typename std::remove_pointer<decltype(type)>::type T;
+        int64_t blocks = gpu_blocks(stream, p->plan.count, GPU_BLOCK);
+        if (p->plan.slot_count <= FEW)
+            return gpu_launch(stream, map<T, FEW>, blocks, GPU_BLOCK, *p, why);
+        return gpu_launch(stream, map<T, MOST>, blocks, GPU_BLOCK, *p, why);
+    });
+}
+
+extern "C" tri_status cuda_launch_reduce(cuda_stream *stream, const cuda_reduce *p, char *why) {
+    if (p->outer * p->inner == 0) return TRI_OK;
+    return gpu_with_float(p->type, [=](auto *type) {
+        typedef typename std::remove_pointer<decltype(type)>::type T;
+        int64_t items = p->outer * p->parts * p->inner;
+        tri_status status = gpu_launch(stream, reduce_parts<T>,
+                                       gpu_blocks(stream, items, GPU_BLOCK), GPU_BLOCK, *p, why);
+        if (status != TRI_OK) return status;
+        int64_t blocks = gpu_blocks(stream, p->outer * p->inner, GPU_BLOCK);
+        return gpu_launch(stream, join_parts<T>, blocks, GPU_BLOCK, *p, why);
+    });
+}

@@ -1,0 +1,36 @@
+// The parameters of the kernels of the module `cuda` for the general ops: map and reduce.
+#ifndef TRIREME_DEVICE_CUDA_PARAMS_MAP_H
+#define TRIREME_DEVICE_CUDA_PARAMS_MAP_H
+
+#include "device/map_plan.h"
+
+#include <stdint.h>
+#include <trireme/tensor.h>
+
+#define CUDA_MAP_KERNEL_LIST(X)                                                                    \
+    X(map)                                                                                         \
+    X(reduce)
+
+// Computes the plan's formula on each element. All inputs and outputs have the type `type`: F32,
+// F64, F16 or BF16.
+typedef struct cuda_map {
+    tri_map_plan plan;
+    tri_dtype type;
+    const void *in[TRI_FORMULA_INPUTS];
+    void *out[TRI_FORMULA_OUTPUTS];
+} cuda_map;
+
+enum { CUDA_REDUCE_SUM, CUDA_REDUCE_MAX, CUDA_REDUCE_MIN }; // the values of tri_reduction
+
+// y [outer, inner] = the reduction over the middle axis of x [outer, reduced, inner], by
+// `kind`, CUDA_REDUCE_…. The middle axis is cut into parts by the shape alone; their results are in
+// `room` [outer, parts, inner], F32 (F64 if x is F64), and are joined in their order.
+typedef struct cuda_reduce {
+    int kind;
+    tri_dtype type; // of x and y
+    int64_t outer, reduced, inner, parts, part;
+    const void *x;
+    void *y, *room;
+} cuda_reduce;
+
+#endif
