@@ -381,6 +381,11 @@ tri_value tri_node_add(tri_graph *graph, const tri_op *op, const tri_value *inpu
     return node.outputs[0];
 }
 
+int tri_node_overwrites(const tri_op *op, const void *attr) {
+    if (op->may_overwrite && !op->may_overwrite(attr)) return -1;
+    return op->in_place - 1;
+}
+
 tri_value tri_node_output(const tri_graph *graph, tri_value value, int output) {
     const tri_node *node = tri_value_node(graph, value);
     if (!node || output >= node->output_count) return (tri_value){0};

@@ -86,6 +86,8 @@ typedef struct tri_op {
     // the op must allow it. The plan does it only if nothing reads that input later, and if output
     // 0 has the input's type, shape and layout.
     int in_place;
+    // Whether this holds for a node with these attributes; NULL: for all nodes.
+    bool (*may_overwrite)(const void *attr);
     size_t attr_bytes;
     // Ends with a field whose name is NULL; NULL: the op has no attributes.
     const tri_attr_field *attr_fields;
@@ -114,5 +116,9 @@ typedef struct tri_op {
     // estimated. NULL: one flop for each element of output 0; a view costs nothing.
     tri_cost (*cost)(const void *attr, const tri_op_signature *signature);
 } tri_op;
+
+// Index of the input over whose memory the node's output 0 may be written (tri_op.in_place); -1:
+// none.
+int tri_node_overwrites(const tri_op *op, const void *attr);
 
 #endif

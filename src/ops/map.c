@@ -111,17 +111,16 @@ static tri_value view_back(tri_graph *graph, const tri_node *node, const tri_map
     for (int i = 0; i < from.rank; i++)
         if (inverse->axis[i] < 0 && from.dims[i] != 1) sum.axes |= 1 << i;
     if (sum.axes) whole = ops_node(graph, node, &tri_op_reduce, &sum, whole, none, none, none);
-    // An index of x that no axis of the output moves has the gradient at that index alone.
+    // An index of x that no axis of the output moves has the gradient at that index alone: it is
+    // read along an axis of size 1, one that was summed or a new one.
     from = tri_value_shape(graph, whole);
-    for (int j = 0; j < shape.rank; j++) {
+    for (int j = 0, i = 0; j < shape.rank; j++) {
         if (view->axis[j] >= 0 || shape.dims[j] == 1) continue;
-        if (from.rank == TRI_MAX_RANK)
-            tri_graph_fail(graph, "%s: a view of so many axes has no gradient", node->name);
-        if (from.rank == TRI_MAX_RANK) return whole;
-        inverse->axis[from.rank] = (int8_t)j;
-        inverse->sign[from.rank] = 1;
-        inverse->start[from.rank] = -view->start[j];
-        from.dims[from.rank++] = 1;
+        while (i < from.rank && inverse->axis[i] >= 0) i++;
+        if (i == from.rank) from.dims[from.rank++] = 1;
+        inverse->axis[i] = (int8_t)j;
+        inverse->sign[i] = 1;
+        inverse->start[i] = -view->start[j];
     }
     tri_reshape_attr reshape = {.shape = from};
     whole = ops_node(graph, node, &tri_op_reshape, &reshape, whole, none, none, none);
@@ -181,6 +180,9 @@ static tri_cost map_cost(const void *attr, const tri_op_signature *s) {
     return (tri_cost){.flops = flops * (double)tri_shape_count(&s->out[0])};
 }
 
+// An input that is read by a view would be overwritten before all of it is read.
+static bool may_overwrite(const void *attr) { return ((const tri_map_attr *)attr)->viewed == 0; }
+
 static void print_formula(const void *at, FILE *out) { tri_formula_print(at, out); }
 
 static const tri_attr_field map_fields[] = {
@@ -199,6 +201,7 @@ const tri_op tri_op_map = {
     .optional_inputs = TRI_FORMULA_INPUTS - 1,
     .output_count = TRI_FORMULA_OUTPUTS,
     .in_place = 1,
+    .may_overwrite = may_overwrite,
     .attr_bytes = sizeof(tri_map_attr),
     .attr_fields = map_fields,
     .shape = map_shape,

@@ -105,7 +105,7 @@ static int shared_input(const locating *c, const tri_node *node, int at) {
     if (node->output_count == 0 || c->p->locations[node->outputs[0].id].kind != TRI_LOCATION_NONE)
         return -1;
     if (node->op->flags & TRI_OP_VIEW) return 0;
-    int k = node->op->in_place - 1;
+    int k = tri_node_overwrites(node->op, node->attr);
     if (k < 0 || !tri_value_is(node->inputs[k])) return -1;
     const tri_value_info *in = tri_value_get(g, node->inputs[k]);
     const tri_value_info *out = tri_value_get(g, node->outputs[0]);

@@ -279,6 +279,21 @@ static void test_shapes(void **state) {
     }
 }
 
+// A view reads elements other than the one that is written, so it must not write over its input.
+static void test_views_keep_their_input(void **state) {
+    tri_graph *g = op_graph_open(TRI_F64);
+    tri_value x = tri_input(g, "x", TRI_F64, tri_shape_of(5));
+    tri_value y = tri_flip(g, tri_square(g, x), 0);
+    tri_device *device = op_device_open(&tri_device_ref, 1);
+    op_session *session = op_session_open(g, device, true);
+    for (int i = 0; i < 5; i++) op_set(session, x, i, i);
+    op_run_ok(session);
+    for (int i = 0; i < 5; i++) assert_true(op_get(session, y, i) == (4 - i) * (4 - i));
+    op_session_close(session);
+    device->backend->close(device);
+    op_graph_close(g);
+}
+
 static double value_at(const tri_formula *f, double first, double second) {
     double values[UINT8_MAX + 1] = {0};
     values[TRI_OPERAND_INPUT] = first;
@@ -343,7 +358,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_functions),  cmocka_unit_test(test_differences),
         cmocka_unit_test(test_reductions), cmocka_unit_test(test_expressions),
-        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_shapes),     cmocka_unit_test(test_views_keep_their_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,11 +82,12 @@ static tri_value shared_input(const tri_graph *g, int index, bool in_place) {
     const tri_node *node = &g->nodes[index];
     tri_value none = {0};
     if (node->op->flags & TRI_OP_VIEW) return node->inputs[0];
-    if (!in_place || !node->op->in_place) return none;
-    tri_value input = node->inputs[node->op->in_place - 1];
+    int overwritten = tri_node_overwrites(node->op, node->attr);
+    if (!in_place || overwritten < 0) return none;
+    tri_value input = node->inputs[overwritten];
     const tri_value_info *in = tri_value_get(g, input), *out = tri_value_get(g, node->outputs[0]);
     for (int k = 0; k < node->input_count; k++) // the node must not read the value twice
-        if (k != node->op->in_place - 1 && node->inputs[k].id == input.id) return none;
+        if (k != overwritten && node->inputs[k].id == input.id) return none;
     bool same = in->dtype == out->dtype && tri_layout_equal(&in->layout, &out->layout) &&
                 tri_value_bytes(g, input) == tri_value_bytes(g, node->outputs[0]);
     return same && !read_after(g, input, index) ? input : none;
