@@ -4,6 +4,7 @@
 // reduced and updated together; a bucket is a contiguous range of a unit's parameters.
 // Read next, in the order of make_plan: arrange.c, program.c, flat.c, offload.c, step.c.
 #include "plan/plan.h"
+#include "plan/mixing.h"
 
 #include "comm/data.h"
 
@@ -271,6 +272,18 @@ static tri_status check_batch_norm(const tri_plan *plan, const tri_plan_request 
                     name);
 }
 
+static tri_status check_mixing(const tri_plan *plan, const tri_plan_request *request) {
+    bool is_given = request->micro > 0 && !request->micro_follows;
+    if (plan->replicas == 1 || is_given) return TRI_OK;
+    const tri_node *node = tri_plan_find_mixing(plan->arena, plan->graph);
+    if (!node) return TRI_OK;
+    return TRI_FAIL(
+        TRI_BAD_INPUT,
+        "block %s mixes samples (%s along their axis), so on several replicas batch.micro "
+        "has to be set, else the result would depend on how many there are",
+        plan->graph->blocks[node->block], node->op->name);
+}
+
 // Sums of several pipeline stages, or of statistics that lie on one stage of each replica, are
 // rounded in another order than those of one rank.
 static tri_status check_stages(const tri_plan *plan) {
@@ -347,6 +360,7 @@ static tri_status make_plan(tri_plan *plan, const tri_device_description *device
     for (int i = 1; i < plan->program_count; i++)
         TRI_TRY(check_alike(plan->programs[0], plan->programs[i]));
     TRI_TRY(check_batch_norm(plan, request));
+    TRI_TRY(check_mixing(plan, request));
     plan->flat =
         tri_flat_make(plan->arena, &(tri_flat_request){.graph = plan->graph,
                                                        .blocks_here = plan->stages.blocks_here,

@@ -26,7 +26,7 @@ LOOPED = PIPELINE + "strategy.schedule=looped strategy.stages_per_rank="
 INTERLEAVED = PIPELINE + "strategy.schedule=interleaved strategy.stages_per_rank="
 TINY = "data.shape=[1,12,12] " + SGD
 CNN = "recipes/mnist-cnn.yaml", "model.dropout=0.2 " + SGD
-MODELS = "odd", "wide", "pools"  # NAME_net.c
+MODELS = "odd", "wide", "pools", "functions"  # NAME_net.c
 FREEZE_FIRST, FREEZE_LAST = "optimizer.freeze=['conv*'] ", "optimizer.freeze=['fc*'] "
 FREEZE_ALL_BUT_ONE = "optimizer.freeze=['conv1.*','conv2.weight','fc*'] "
 
@@ -94,6 +94,16 @@ CASES = {
                                 "batch.global=12 trainer.precision=bf16-mixed",
                                 [(3, FSDP), (2, "strategy.mesh.tensor=2"),
                                  (2, PIPELINE + "batch.micro=3")]),
+    "functions": ("functions", TINY, "data.samples=21 data.test_samples=5 batch.global=12", [
+        (3, FSDP + "strategy.recompute=block"), (4, BUBBLES + "batch.micro=2"),
+        (2, "strategy.mesh.tensor=2"),
+        (2, PIPELINE + "batch.micro=3 --device far")]),
+    "functions in bf16": ("functions", TINY, "data.samples=21 data.test_samples=5 "
+                          "batch.global=12 trainer.precision=bf16-mixed",
+                          [(3, FSDP), (2, PIPELINE + "batch.micro=3")]),
+    "functions that mix samples": ("functions", TINY, "model.centre=true data.samples=21 "
+                                   "data.test_samples=4 batch.global=12 batch.micro=3 batch.eval=2",
+                                   [(3, FSDP), (2, PIPELINE)]),
 }
 
 
@@ -136,6 +146,16 @@ def check_case(folder, pool, what):
         done.result()
 
 
+def check_mixing(folder):
+    """Where the number of ranks would decide which samples are mixed, the run is refused."""
+    command = on_ranks(2, [TRIREME, "train", os.path.join(folder, "functions.yaml"), "--run-dir",
+                           os.path.join(folder, "mixing"), *SYNTHETIC, *TINY.split(),
+                           "model.centre=true", "data.samples=21", "batch.global=12"])
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "batch.micro" in done.stderr and "heads" in done.stderr, done
+    assert not os.path.exists(os.path.join(folder, "mixing")), "a run folder was made"
+
+
 def make_model(folder, name):
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + "_net.c")
     library = os.path.join(folder, name + ".so")
@@ -154,6 +174,7 @@ def main():
         for what in CASES:
             print(f"{what}: ", end="")
             timed(check_case, folder, pool, what)
+        check_mixing(folder)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,53 @@
+// Finds ops that mix the samples of a micro-batch. Their result depends on how a step is divided
+// into micro-batches, and so on the number of ranks if that decides it.
+#include "plan/mixing.h"
+
+#include "ops/ops.h"
+
+#include <string.h>
+
+typedef struct mixing {
+    const tri_graph *graph;
+    bool *from_data; // from_data[v]: value v depends on the samples, which its first axis counts
+} mixing;
+
+static const tri_shape *shape_of(const mixing *m, tri_value value) {
+    return &tri_value_get(m->graph, value)->shape;
+}
+
+// Whether map reads input k so that the first axis of the output is not that of the input.
+static bool view_mixes(const mixing *m, const tri_node *node, int k) {
+    const tri_map_attr *attr = node->attr;
+    const tri_shape *x = shape_of(m, node->inputs[k]), *out = shape_of(m, node->outputs[0]);
+    tri_map_view view = tri_map_view_of(attr, k, x, out);
+    if (x->rank == 0) return false; // made by an op that has mixed them before
+    bool same = view.axis[0] == 0 && view.sign[0] == 1 && view.start[0] == 0;
+    return x->dims[0] != 1 && (!same || x->dims[0] != out->dims[0]);
+}
+
+static bool mixes(const mixing *m, const tri_node *node) {
+    if (node->op == &tri_op_reduce)
+        return m->from_data[node->inputs[0].id] && ((const tri_reduce_attr *)node->attr)->axes & 1;
+    if (node->op == &tri_op_concat) return ((const tri_concat_attr *)node->attr)->dim == 0;
+    if (node->op != &tri_op_map) return false;
+    for (int k = 0; k < node->input_count; k++)
+        if (m->from_data[node->inputs[k].id] && view_mixes(m, node, k)) return true;
+    return false;
+}
+
+const tri_node *tri_plan_find_mixing(tri_arena *arena, const tri_graph *graph) {
+    mixing m = {graph, TRI_NEW_ARRAY(arena, bool, graph->value_count)};
+    for (int i = 0; i < graph->input_count; i++)
+        m.from_data[graph->inputs[i].value.id] = strcmp(graph->inputs[i].name, "position") != 0;
+    for (int i = 0; i < graph->node_count; i++) {
+        const tri_node *node = &graph->nodes[i];
+        bool depends = false;
+        if (node->phase != TRI_PHASE_FORWARD) continue;
+        for (int k = 0; k < node->input_count; k++)
+            depends = depends || m.from_data[node->inputs[k].id];
+        if (!depends) continue;
+        if (mixes(&m, node)) return node;
+        for (int k = 0; k < node->output_count; k++) m.from_data[node->outputs[k].id] = true;
+    }
+    return NULL;
+}

@@ -1,0 +1,38 @@
+// A model as a shared object, for test_odd.py: functions of elements, shapes and axes, in blocks
+// that pipelines divide. The option `centre` subtracts the mean over the samples, which mixes them.
+#include <trireme/trireme.h>
+
+static tri_value normalised(tri_graph *g, tri_value x, int axis) {
+    tri_value mean = tri_mean(g, x, &axis, 1, true);
+    tri_value centred = tri_sub(g, x, mean);
+    tri_value variance = tri_mean(g, tri_square(g, centred), &axis, 1, true);
+    return tri_map(g, "x, v -> x * rsqrt(v + 0.01)", centred, variance);
+}
+
+static void functions_net(tri_graph *g, const tri_batch *batch) {
+    int64_t n = batch->size;
+    tri_block(g, "rows");
+    tri_value x = tri_reshape(g, batch->images, tri_shape_of(n, 12, 12));
+    tri_value padded = tri_pad(g, tri_flip(g, x, 2), 1, 1, 1);
+    x = tri_add(g, tri_slice(g, padded, 1, 0, 12, 1), tri_slice(g, padded, 1, 2, 14, 1));
+    x = tri_silu(g, tri_linear(g, "rows", x, 16));
+    tri_split_layer(g, "rows", TRI_SPLIT_COLUMN);
+    tri_block(g, "columns");
+    x = normalised(g, tri_permute(g, x, (int[]){0, 2, 1}), 1);
+    x = tri_glu(g, tri_linear(g, "columns", x, 20), -1);
+    tri_split_layer(g, "columns", TRI_SPLIT_ROW);
+    tri_block(g, "heads");
+    tri_value heads = tri_reshape(g, x, tri_shape_of(n, 4, 4, 10));
+    tri_value largest = tri_amax(g, heads, (int[]){2}, 1, true);
+    heads = tri_map(g, "x, largest -> exp(x - largest)", heads, largest);
+    heads = tri_div(g, heads, tri_sum(g, heads, (int[]){2}, 1, true));
+    x = tri_flatten(g, tri_mul(g, tri_roll(g, heads, 1, 1), largest));
+    if (tri_model_bool(g, "centre", false)) x = tri_sub(g, x, tri_mean(g, x, (int[]){0}, 1, true));
+    tri_block(g, "head");
+    x = tri_map(g, "x > 0 ? log1p(x) : tanh(x)", x);
+    tri_loss(g, tri_cross_entropy(g, tri_linear(g, "head", tri_elu(g, x, 0.5), 10), batch->labels));
+}
+
+static const tri_task functions = {.name = "functions", .build = functions_net};
+
+TRI_EXPORT_TASK(functions)
