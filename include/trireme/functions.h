@@ -102,6 +102,42 @@ TRI_API_BEGIN
     tri_value tri_##name(tri_graph *graph, TRI_UNPACKED_ declared);
 TRI_FUNCTION_LIST(X)
 #undef X
+
+// X(…) as above: the losses tri_NAME, each the mean over all elements of what the expression has as
+// their terms (PyTorch's reduction "mean").
+#define TRI_LOSS_LIST(X) \
+    X(l1_loss, (tri_value prediction, tri_value target), (prediction, target), (), \
+      "p, t -> abs(p - t)", "The mean absolute error.") \
+    X(smooth_l1_loss, (tri_value prediction, tri_value target, double beta), \
+      (prediction, target), (beta, ), \
+      "p, t, beta = 1 -> abs(p - t) < beta ? 0.5 * (p - t) ^ 2 / beta : abs(p - t) - 0.5 * beta", \
+      "Squares of errors below `beta`, absolute values above.") \
+    X(huber_loss, (tri_value prediction, tri_value target, double delta), \
+      (prediction, target), (delta, ), \
+      "p, t, d = 1 -> abs(p - t) <= d ? 0.5 * (p - t) ^ 2 : d * (abs(p - t) - 0.5 * d)", \
+      "`delta` times smooth_l1_loss.") \
+    X(bce_loss, (tri_value probability, tri_value target), (probability, target), (), \
+      "p, t -> -(t * max(log(p), -100) + (1 - t) * max(log1p(-p), -100))", \
+      "Binary cross-entropy of probabilities; tri_binary_cross_entropy takes logits.") \
+    X(poisson_nll_loss, (tri_value log_rate, tri_value target), (log_rate, target), (), \
+      "p, t -> exp(p) - t * p", "Counts that are expected as e to the power log_rate.") \
+    X(kl_div_loss, (tri_value log_probability, tri_value target), \
+      (log_probability, target), (), \
+      "p, t -> t > 0 ? t * (log(t) - p) : 0 * p", \
+      "Kullback-Leibler divergence; the mean over elements, not over samples.") \
+    X(gaussian_nll_loss, (tri_value mean, tri_value target, tri_value variance), \
+      (mean, target, variance), (), \
+      "p, t, v -> 0.5 * (log(max(v, 1e-6)) + (p - t) ^ 2 / max(v, 1e-6))", \
+      "The likelihood of a normal distribution, without its constant.") \
+    X(soft_margin_loss, (tri_value score, tri_value target), (score, target), (), \
+      "p, t -> log1p(exp(-t * p))", "Logistic loss of targets -1 and 1.") \
+    X(hinge_loss, (tri_value score, tri_value target), (score, target), (), \
+      "p, t -> max(1 - t * p, 0)", "Hinge loss of targets -1 and 1.")
+
+#define X(name, declared, values, parameters, expression, doc) \
+    tri_value tri_##name(tri_graph *graph, TRI_UNPACKED_ declared);
+TRI_LOSS_LIST(X)
+#undef X
 // clang-format on
 
 // Computes an expression on each element of `count` values, at most 7. Before an arrow stand the
@@ -164,6 +200,9 @@ tri_value tri_glu(tri_graph *graph, tri_value x, int axis);
 tri_value tri_pixel_shuffle(tri_graph *graph, tri_value x, int64_t factor);
 // Pixels to channels: [N, C, H · r, W · r] → [N, C · r², H, W].
 tri_value tri_pixel_unshuffle(tri_graph *graph, tri_value x, int64_t factor);
+
+// A loss of your own: the mean of x, whose elements are the terms that a tri_map has computed.
+tri_value tri_mean_loss(tri_graph *graph, tri_value x);
 
 // The sum over the axes of x that are listed, `count` of them; a negative axis counts from the
 // last, and count 0 means all axes. keep: these axes stay, with the size 1; else they go.

@@ -107,6 +107,7 @@ typedef enum tri_activation {
                                  labels), memory for the scores of a chunk of rows */              \
     X(linear_cross_entropy_grad) /* x, weight, labels, seed, bias? -> dx, dweight, dbias,          \
                                     (sum, count), memory for the scores of a chunk of rows */      \
+    X(mean_loss)                 /* terms x -> (sum, count) */                                     \
     X(mse_loss)                  /* prediction, target -> (sum, count) */                          \
     X(mse_loss_grad)             /* prediction, target, seed -> d prediction */                    \
     X(binary_cross_entropy)      /* logits, target -> (sum, count) */                              \

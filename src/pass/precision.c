@@ -79,6 +79,7 @@ static const struct precision_row {
     {&tri_op_soft_nll_loss, PRECISION_FULL, 0},
     {&tri_op_one_hot, PRECISION_FULL, 0},
     {&tri_op_top_class, PRECISION_FULL, 0},
+    {&tri_op_mean_loss, PRECISION_FULL, 0},
     {&tri_op_mse_loss, PRECISION_FULL, 0},
     {&tri_op_binary_cross_entropy, PRECISION_FULL, 0},
     {&tri_op_relative_l2_loss, PRECISION_FULL, 0},

@@ -307,6 +307,7 @@ static const rule rules[] = {
     {.op = &tri_op_soft_nll_loss, .rewrite = rewrite_full},
     {.op = &tri_op_one_hot, .rewrite = rewrite_full},
     {.op = &tri_op_top_class, .rewrite = rewrite_full},
+    {.op = &tri_op_mean_loss, .rewrite = rewrite_full},
     {.op = &tri_op_mse_loss, .rewrite = rewrite_full},
     {.op = &tri_op_binary_cross_entropy, .rewrite = rewrite_full},
     {.op = &tri_op_relative_l2_loss, .rewrite = rewrite_full},

@@ -30,7 +30,10 @@ static void functions_net(tri_graph *g, const tri_batch *batch) {
     if (tri_model_bool(g, "centre", false)) x = tri_sub(g, x, tri_mean(g, x, (int[]){0}, 1, true));
     tri_block(g, "head");
     x = tri_map(g, "x > 0 ? log1p(x) : tanh(x)", x);
-    tri_loss(g, tri_cross_entropy(g, tri_linear(g, "head", tri_elu(g, x, 0.5), 10), batch->labels));
+    tri_value scores = tri_linear(g, "head", tri_elu(g, x, 0.5), 10);
+    tri_value again = tri_linear(g, "again", x, 144), images = tri_flatten(g, batch->images);
+    tri_loss(g, tri_add(g, tri_cross_entropy(g, scores, batch->labels),
+                        tri_weighted(g, tri_huber_loss(g, again, images, 0.5), 0.5)));
 }
 
 static const tri_task functions = {.name = "functions", .build = functions_net};

@@ -17,7 +17,7 @@ from make_torch_tables import project, wave
 
 POINTS = [-6, -3, -1, -0.5, -0.0, 0, 0.5, 1, 3, 6, 20.5, math.nan]
 SHAPES = [(3, 4), (4,), (3, 1)]
-ANY, POSITIVE = (0.1, 4), (1.5, 1.25)  # offset and factor of the waves
+ANY, POSITIVE, UNIT = (0.1, 4), (1.5, 1.25), (0.5, 0.4)  # offset and factor of the waves
 
 # name: (function, parameters, range of the inputs). PyTorch's own gradient of hardsigmoid has 1/6
 # in single precision only.
@@ -47,9 +47,26 @@ FUNCTIONS = {
     "softplus": (F.softplus, (1.5,), ANY), "hardtanh": (F.hardtanh, (-0.5, 3.0), ANY),
     "softshrink": (F.softshrink, (0.5,), ANY), "hardshrink": (F.hardshrink, (0.5,), ANY),
     "threshold": (F.threshold, (0.5, 0.25), ANY),
+    # Losses: the terms of their elements. Where PyTorch's own has no gradient of the target, its
+    # formula stands here.
+    "l1_loss": (lambda p, t: F.l1_loss(*torch.broadcast_tensors(p, t), reduction="none"), (), ANY),
+    "smooth_l1_loss": (lambda p, t, beta: F.smooth_l1_loss(
+        *torch.broadcast_tensors(p, t), reduction="none", beta=beta), (1.5,), ANY),
+    "huber_loss": (lambda p, t, delta: F.huber_loss(
+        *torch.broadcast_tensors(p, t), reduction="none", delta=delta), (1.5,), ANY),
+    "bce_loss": (lambda p, t: -(t * p.log() + (1 - t) * (1 - p).log()), (), UNIT),
+    "poisson_nll_loss": (lambda p, t: F.poisson_nll_loss(p, t, reduction="none"), (), ANY),
+    "kl_div_loss": (lambda p, t: F.kl_div(*torch.broadcast_tensors(p, t), reduction="none"), (),
+                    POSITIVE),
+    "gaussian_nll_loss": (lambda p, t, v: F.gaussian_nll_loss(
+        *torch.broadcast_tensors(p, t, v), reduction="none"), (), POSITIVE),
+    "soft_margin_loss": (lambda p, t: F.softplus(-t * p, threshold=50), (), ANY),
+    "hinge_loss": (lambda p, t: torch.relu(1 - t * p), (), ANY),
 }
 INPUTS = {"sub": 2, "mul": 2, "div": 2, "maximum": 2, "minimum": 2, "where": 3, "lerp": 3,
-          "less": 2, "equal": 2, "pow": 2}
+          "less": 2, "equal": 2, "pow": 2, "l1_loss": 2, "smooth_l1_loss": 2, "huber_loss": 2,
+          "bce_loss": 2, "poisson_nll_loss": 2, "kl_div_loss": 2, "gaussian_nll_loss": 3,
+          "soft_margin_loss": 2, "hinge_loss": 2}
 NO_POINTS = {"log", "log1p", "sqrt", "rsqrt", "reciprocal"}  # not defined at some of them
 
 

@@ -12,7 +12,10 @@ static const struct {
 #define X(name, declared, values, parameters, expression, doc) {expression, 0.3, 3},
     TRI_FUNCTION_LIST(X)
 #undef X
-        {"x", -1, 1},
+#define X(name, declared, values, parameters, expression, doc) {expression, 0.1, 0.9},
+        TRI_LOSS_LIST(X)
+#undef X
+            {"x", -1, 1},
     {"a, b, c -> a * b + c", -1, 1},
     {"x * sigmoid(1.702 * x)", -6, 6},
     {"a, b, c, d, e -> a * b + sin(c) * d / (1 + e * e) - tanh(a * d)", -2, 2},
@@ -93,4 +96,5 @@ void op_build_reduce(op_case *c) {
     if (op_chance(c, 20)) shape.dims[0] = op_draw(c, 30, 300);
     tri_value x = op_numbers(c, shape, -1, 1);
     tri_node_add(c->graph, &tri_op_reduce, &x, 1, &attr, "");
+    tri_node_add(c->graph, &tri_op_mean_loss, &x, 1, NULL, "");
 }

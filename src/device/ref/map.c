@@ -81,5 +81,16 @@ REF_BODY tri_status reduce_body(const ref_node *node, const tri_kernel_args *arg
     return TRI_OK;
 }
 
+REF_BODY tri_status mean_loss_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    ref_array x = ref_input(args, 0, f64);
+    int64_t count = ref_count(&node->s.in[0]);
+    double *loss = args->out[0], sum = 0;
+    for (int64_t i = 0; i < count; i++) sum += get(x, i);
+    loss[0] = sum;
+    loss[1] = (double)count;
+    return TRI_OK;
+}
+
 REF_KERNEL(map)
+REF_KERNEL(mean_loss)
 REF_SUMMING_KERNEL(reduce, tri_shape_count(&s->out[0]))
