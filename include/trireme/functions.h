@@ -11,6 +11,10 @@
 #include <trireme/api.h>
 #include <trireme/graph.h>
 
+#ifdef __cplusplus
+#include <initializer_list>
+#endif
+
 TRI_API_BEGIN
 
 // clang-format off

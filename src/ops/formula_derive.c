@@ -56,6 +56,8 @@ static void add_extreme(derivation *d, const tri_formula_step *s, int g) {
 
 // a^b: b · a^(b - 1) for a, and a^b · log(a) for b, which is 0 where a is 0.
 static void add_power(derivation *d, const tri_formula_step *s, int y, int g) {
+    double exponent;
+    if (tri_formula_is_constant(d->maker.formula, s->b, &exponent) && exponent == 0) return;
     if (s->a < TRI_OPERAND_CONSTANT) {
         int less = step(d, TRI_STEP_sub, s->b, constant(d, 1));
         int slope = step(d, TRI_STEP_mul, s->b, step(d, TRI_STEP_pow, s->a, less));

@@ -63,11 +63,12 @@ def run(*words, folder=None):
 
 
 def declared():
-    """The functions that the public headers declare."""
+    """The functions that the public headers declare, also by rows of lists: X(NAME, …)."""
     found = set()
     for header in HEADERS:
         with open(os.path.join(INCLUDE, "trireme", header), encoding="utf-8") as f:
             text = f.read()
+        found |= {f"tri_{name}" for name in re.findall(r"\bX\((\w+), \(tri_value", text)}
         text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text.replace("\\\n", ""), flags=re.S)
         text = re.sub(r"^\s*#[^\n]*", "", text, flags=re.M)
         found |= set(re.findall(r"^[\w \t]+?[ *](tri_\w+)\([^{}]*?\)[^{};]*;", text, flags=re.M))

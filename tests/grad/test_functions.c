@@ -179,6 +179,10 @@ static void test_reductions(void **state) {
             tri_value x = trained(&s, "x", tri_shape_of(3, 1, 4));
             check(&s, distance(&s, sum_of(s.graph, (tri_reduction)kind, axes, x)));
         }
+    subject sums = begin(); // broadcasts as all functions of elements
+    tri_value wide = trained(&sums, "a", tri_shape_of(3, 2)),
+              row = trained(&sums, "b", tri_shape_of(2));
+    check(&sums, distance(&sums, tri_pow_scalar(sums.graph, tri_add(sums.graph, wide, row), 2)));
     subject s = begin(); // a mean without its axis, a variance, and extremes that are equal
     tri_value x = trained(&s, "x", tri_shape_of(2, 5));
     tri_value mean = tri_mean(s.graph, x, (int[]){-1}, 1, true);
@@ -314,6 +318,36 @@ static void test_views_keep_their_input(void **state) {
     op_graph_close(g);
 }
 
+// Of two outputs the first may be written over the input of which the second is a copy, as in the
+// derivative of b - a.
+static void test_outputs_over_an_input(void **state) {
+    tri_map_attr attr = {0};
+    int uses[TRI_FORMULA_INPUTS];
+    bool given[TRI_FORMULA_OUTPUTS] = {true}, wanted[TRI_FORMULA_INPUTS] = {true, true};
+    bool differs[TRI_FORMULA_INPUTS];
+    tri_formula difference;
+    assert_int_equal(tri_formula_parse("a, b -> b - a", NULL, &difference), TRI_OK);
+    assert_int_equal(tri_formula_derive(&difference, given, wanted, &attr.formula, uses, differs),
+                     TRI_OK);
+    assert_true(attr.formula.input_count == 1 && attr.formula.output_count == 2);
+    const tri_device_backend *backends[] = {&tri_device_ref, &tri_device_cpu};
+    for (int i = 0; i < 2; i++) {
+        tri_graph *g = op_graph_open(TRI_F32);
+        tri_value x = tri_input(g, "x", TRI_F32, tri_shape_of(300)), dy = tri_neg(g, x);
+        tri_value da = tri_node_add(g, &tri_op_map, &dy, 1, &attr, "");
+        tri_device *device = op_device_open(backends[i], 1);
+        op_session *session = op_session_open(g, device, true);
+        for (int k = 0; k < 300; k++) op_set(session, x, k, k);
+        op_run_ok(session);
+        tri_value db = tri_node_output(g, da, 1);
+        for (int k = 0; k < 300; k++)
+            assert_true(op_get(session, da, k) == k && op_get(session, db, k) == -k);
+        op_session_close(session);
+        device->backend->close(device);
+        op_graph_close(g);
+    }
+}
+
 static double value_at(const tri_formula *f, double first, double second) {
     double values[UINT8_MAX + 1] = {0};
     values[TRI_OPERAND_INPUT] = first;
@@ -383,6 +417,7 @@ int main(void) {
         cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_losses),
         cmocka_unit_test(test_views_keep_their_input),
+        cmocka_unit_test(test_outputs_over_an_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

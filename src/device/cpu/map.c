@@ -137,7 +137,8 @@ static void map_tile(const map_job *job, float *tiles, int64_t begin, int64_t co
         operands[i] = out;
         functions[t->kind][s->level](out, operands[t->a], operands[t->b], operands[t->c], count);
     }
-    for (int k = 0; k < f->output_count; k++) {
+    // Output 0 may lie over input 0, which another output may still have to be copied from.
+    for (int k = f->output_count - 1; k >= 0; k--) {
         const float *from = operands[f->outputs[k]];
         for (int64_t i = 0; i < count; i++) cpu_put(job->args->out[k], s->bf16, begin + i, from[i]);
     }
