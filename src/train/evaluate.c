@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/quantity.h"
+#include "tensor/half.h"
 #include "train/compare.h"
 #include "train/loop.h"
 #include "train/origin.h"
@@ -42,11 +43,14 @@ static tri_status count_samples(const tri_session *s, const tri_dataset *data, i
                                 int64_t left_out, const tri_step_output *sums, int64_t *out) {
     const tri_graph *g = s->plan->graph;
     const tri_node *loss = g->term_count == 0 ? tri_value_node(g, g->metrics[0].value) : NULL;
-    bool has_labels = loss && loss->op->labels;
     *out = given;
-    if (has_labels && tri_value_get(g, loss->inputs[loss->op->labels - 1])->shape.rank == 1) {
-        *out = (int64_t)sums->count[0];
-        return TRI_OK;
+    if (loss && loss->op->labels) {
+        const tri_value_info *labels = tri_value_get(g, loss->inputs[loss->op->labels - 1]);
+        bool is_soft = tri_dtype_is_float(labels->dtype); // a number for each class
+        if (labels->shape.rank == (is_soft ? 2 : 1)) {
+            *out = (int64_t)sums->count[0];
+            return TRI_OK;
+        }
     }
     if (!tri_dataset_leaves_out(data)) return TRI_OK;
     TRI_TRY(sum_left_out(s, left_out, &left_out));

@@ -52,7 +52,8 @@ def train(name, model, data, ranks=1, *words, code=0):
     if code:
         return done.stderr.splitlines()
     with open(os.path.join(place, "metrics.jsonl"), encoding="utf-8") as file:
-        accuracy = [line["accuracy"] for line in map(json.loads, file) if "accuracy" in line]
+        accuracy = [(line["accuracy"], line["samples"]) for line in map(json.loads, file)
+                    if "accuracy" in line]
     return losses(place), accuracy
 
 
