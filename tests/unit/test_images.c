@@ -98,6 +98,7 @@ static void test_refuses(void **state) {
         {"P6 2 2", 6, "cut off"},
         {"P6 2 2 255\n12345678901", 22, "cut off"},
         {"P6 0 2 255\n", 12, "0 x 2"},
+        {"\xff\xd8\xff\xe2\x0c\x58 cut off", 14, "damaged JPEG"},
     };
     tri_image_decoder *decoder;
     assert_int_equal(tri_image_decoder_create(&decoder), TRI_OK);

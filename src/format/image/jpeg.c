@@ -47,12 +47,15 @@ static void convert_cmyk(const image_job *job) {
 }
 
 static tri_status decode(image_job *job) {
-    int width, height, subsampling, space;
+    int width = 0, height = 0, subsampling = 0, space = 0;
     if (!job->state) TRI_TRY(create(&job->state));
     if (tjDecompressHeader3(job->state, job->bytes, job->size, &width, &height, &subsampling,
                             &space) != 0 &&
         !is_harmless(job))
         return fail(job);
+    // Of a file that ends in its header the library tells no size, and no error.
+    if (width == 0)
+        return TRI_FAIL(TRI_CORRUPT, "%s: damaged JPEG: it ends in its header", job->name);
     TRI_TRY(image_begin(job, width, height));
     bool is_cmyk = space == TJCS_CMYK || space == TJCS_YCCK;
     // LIMITSCANS: a progressive file of some kilobytes could have so many scans that decoding takes
