@@ -141,7 +141,7 @@ tri_value tri_reshape(tri_graph *graph, tri_value x, tri_shape shape);
 // last. The values' other axes must agree. [N, 3, H, W] and [N, 5, H, W] along axis 1 →
 // [N, 8, H, W].
 tri_value tri_concat(tri_graph *graph, const tri_value *values, int count, int axis);
-// a + b: two tensors of one shape, or two losses (then their means are added).
+// a + b: two tensors, which are broadcast to one shape, or two losses (then their means are added).
 tri_value tri_add(tri_graph *graph, tri_value a, tri_value b);
 // The logarithm of softmax over the last axis.
 tri_value tri_log_softmax(tri_graph *graph, tri_value x);

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <trireme/functions.h>
 #include <trireme/nn.h>
 
 // Joins "conv1" and "weight" to "conv1.weight", the name that PyTorch gives the parameter.
@@ -367,6 +368,8 @@ tri_value tri_add(tri_graph *graph, tri_value a, tri_value b) {
     bool both = tri_value_is(a) && tri_value_is(b);
     if (both && (tri_value_is_loss(graph, a) || tri_value_is_loss(graph, b)))
         return tri_loss_combine(graph, a, 1, b);
+    tri_shape of_a = tri_value_shape(graph, a), of_b = tri_value_shape(graph, b);
+    if (both && !tri_shape_equal(&of_a, &of_b)) return tri_map(graph, "a, b -> a + b", a, b);
     return tri_node_add(graph, &tri_op_add, (tri_value[]){a, b}, 2, NULL, "");
 }
 
