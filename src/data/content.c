@@ -123,6 +123,8 @@ static bool is_readable(const content *found, const char *kind) {
     // file is recognised.
     if (!strcmp(kind, "tokens"))
         return found == &json || found == &table || found == &pickle || found == &idx;
+    // A damaged line of JSON is reported by its number.
+    if (!strcmp(kind, "jsonl")) return found == &json || found == &table;
     return false;
 }
 

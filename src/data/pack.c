@@ -4,6 +4,7 @@
 #include "base/os.h"
 #include "base/tree.h"
 #include "data/cache.h"
+#include "data/content.h"
 #include "data/pack_lines.h"
 
 #include <openssl/evp.h>
@@ -103,6 +104,8 @@ static tri_status make(void *context) {
     pack_job *job = context;
     tri_pack *out = job->out;
     tri_os_replacement file;
+    for (int i = 0; i < job->count && !job->is_table; i++)
+        TRI_TRY(tri_content_check(job->paths[i], "jsonl"));
     TRI_TRY(tri_os_replacement_begin(out->path, &file));
     pack_lines lines = {.options = job->options,
                         .tokenizer = job->tokenizer,

@@ -243,6 +243,8 @@ static void test_damaged(void **state) {
     check_refused(TOKENIZER, 5, "train: empty.jsonl", TRI_BAD_INPUT, "empty.jsonl");
     check_refused(TOKENIZER, 500, "train: odd.jsonl, on_error: skip", TRI_BAD_INPUT, "odd.jsonl");
     check_refused("none.json", 5, "train: all.jsonl", TRI_NOT_FOUND, "none.json");
+    fixture_put("packed.jsonl.gz", "\x1f\x8b\x08\0\0\0\0\0", 8);
+    check_refused(TOKENIZER, 5, "train: packed.jsonl.gz, on_error: skip", TRI_BAD_INPUT, "gzip");
 }
 
 int main(void) {
