@@ -3,25 +3,16 @@
 #include "data/largest.h"
 #include "data/windows.h"
 
-#include <string.h>
-
 // Looks at the begin of a file whose type was guessed by its name for what contradicts the guess:
-// u32 that are read as u16 have a 0 at every second place, and numbers that are read as text have
-// bytes 0, which text has not.
+// u32 that are read as u16 have a 0 at every second place. Text may be any bytes.
 static tri_status check_guess(tri_arena *arena, const tri_tokens *tokens) {
     enum { LOOK = 1 << 15, FEWEST = 32 };
     int64_t count = tokens->count < LOOK ? tokens->count : LOOK;
     uint16_t *words = tri_arena_alloc(arena, (size_t)LOOK * sizeof *words);
-    uint8_t *bytes = (uint8_t *)words;
-    if (tokens->dtype == TRI_U32) return TRI_OK;
+    if (tokens->dtype != TRI_U16) return TRI_OK;
     TRI_TRY(tri_tokens_read(tokens, 0, count, words));
-    if (tokens->dtype == TRI_U8 && memchr(bytes, 0, (size_t)count))
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "%s: has bytes 0, so it is no text: set data.dtype to u16, u32 or u8",
-                        tokens->path);
     bool odd = false, even = false; // a token there is not 0
-    for (int64_t i = 0; tokens->dtype == TRI_U16 && i < count; i++)
-        *(i % 2 ? &odd : &even) |= words[i] != 0;
+    for (int64_t i = 0; i < count; i++) *(i % 2 ? &odd : &even) |= words[i] != 0;
     if (odd || !even || count < FEWEST) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
                     "%s: every second u16 is 0, as in a file of u32: set data.dtype to u32, or to "

@@ -381,7 +381,6 @@ static void test_tokens_refused(void **state) {
     fixture_put("odd.bin", "0123456", 7);
     put_numbers("huge.u32", 4, 8, 3000000000u);
     put_numbers("wide.bin", 4, 40, 500);
-    put_numbers("numbers.dat", 2, 40, 100);
     put_headed("lies.bin", 20240520, 1, 10, 2, 9);
     put_headed("later.bin", 20240520, 2, 9, 2, 9);
     put_headed("hollow.bin", 20240520, 1, 0, 2, 0);
@@ -396,7 +395,6 @@ static void test_tokens_refused(void **state) {
         {"train: text.txt, sequence: 11", TRI_BAD_INPUT, "text.txt|10 tokens"},
         {"train: odd.bin, sequence: 2", TRI_BAD_INPUT, "odd.bin|7 bytes"},
         {"train: wide.bin, sequence: 2", TRI_BAD_INPUT, "wide.bin|data.dtype|u32"},
-        {"train: numbers.dat, sequence: 2", TRI_BAD_INPUT, "numbers.dat|data.dtype"},
         {"train: text.txt, dtype: u32, sequence: 2", TRI_BAD_INPUT, "text.txt|10 bytes"},
         {"train: huge.u32, sequence: 2", TRI_BAD_INPUT, "huge.u32|token 3000000007"},
         {"train: lies.bin, sequence: 2", TRI_CORRUPT, "lies.bin|10 tokens"},
