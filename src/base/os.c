@@ -313,12 +313,18 @@ tri_status tri_os_replace_fleeting(const char *path, const void *data, size_t si
     return tri_os_replacement_end(&file, tri_os_write_all(file.fd, data, size, path));
 }
 
+bool tri_os_is_temporary(const char *entry) {
+    size_t length = strlen(entry), end = 1 + TEMPORARY_DIGITS + sizeof TEMPORARY_END - 1;
+    if (length <= end) return false;
+    const char *digits = entry + length - end + 1;
+    return digits[-1] == '.' && strspn(digits, "0123456789abcdef") == TEMPORARY_DIGITS &&
+           !strcmp(digits + TEMPORARY_DIGITS, TEMPORARY_END);
+}
+
 bool tri_os_is_temporary_of(const char *entry, const char *name) {
     size_t length = strlen(name);
-    if (strncmp(entry, name, length) != 0 || entry[length] != '.') return false;
-    const char *digits = entry + length + 1;
-    return strspn(digits, "0123456789abcdef") == TEMPORARY_DIGITS &&
-           !strcmp(digits + TEMPORARY_DIGITS, TEMPORARY_END);
+    return !strncmp(entry, name, length) && entry[length] == '.' && tri_os_is_temporary(entry) &&
+           strlen(entry) == length + 1 + TEMPORARY_DIGITS + sizeof TEMPORARY_END - 1;
 }
 
 int tri_os_open_or_create(const char *path, int flags, mode_t mode) {

@@ -107,6 +107,8 @@ tri_status tri_os_replace_file(const char *path, const void *data, size_t size);
 // As tri_os_replace_file, but syncs nothing, which is faster: for files that need not survive a
 // crash of the system.
 tri_status tri_os_replace_fleeting(const char *path, const void *data, size_t size);
+// True if `entry` is the name of a temporary file of tri_os_replacement_begin.
+bool tri_os_is_temporary(const char *entry);
 // True if `entry` is the name of a temporary file for `name`. A killed process may have left it,
 // and the next process removes it.
 bool tri_os_is_temporary_of(const char *entry, const char *name);

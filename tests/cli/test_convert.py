@@ -254,8 +254,12 @@ def check_formats():
 def check_killed():
     """A conversion that is killed goes on from its mark, and the result is that of a whole one."""
     count = 30000
-    put_arrays("many.st", {"labels": ("I64", [], bytes(8 * count)),
-                           "images": ("U8", [1, 4, 4], noise(16 * count))}, count)
+    images = noise(16 * count)
+
+    def put(labels):
+        put_arrays("many.st", {"labels": ("I64", [], labels), "images": ("U8", [1, 4, 4], images)},
+                   count)
+    put(bytes(8 * count))
     words = ["data.name=tensors", f"data.train={path('many.st')}"]
     wanted = samples(words, count)
     for kind in ("webdataset", "lmdb", "npy", "npz", *PARQUET):
@@ -274,7 +278,18 @@ def check_killed():
         if not os.path.exists(os.path.join(out, ".convert.json")):
             print(f"  {kind}: complete before it could be killed")
             shutil.rmtree(out)
+        else:  # of a process that was killed before it could rename it
+            with open(os.path.join(out, "train-000000.0123456789abcdef.tmp"), "wb"):
+                pass
+            with open(os.path.join(out, ".convert.json"), encoding="utf-8") as file:
+                done = json.load(file)["train"][0]
+            one = (1).to_bytes(8, "little")
+            put(bytes(8) + one * (done - 2) + bytes(8 * (count - done + 1)))  # in the middle
+            assert done < 3 or "other data" in convert(kind, f"killed-{kind}", words, 2)
+            put(bytes(8 * count))
         found = convert(kind, f"killed-{kind}", words)
+        left = [name for name in os.listdir(out) if name.endswith(".tmp")]
+        assert not left, f"{kind}: {left}"
         if kind in ("npy", "npz", "parquet"):
             assert samples(found, count) == wanted, kind
         else:

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NS_PER_MS = 1000000, MARK_MS = 500, HASH_DIGITS = 64 };
+enum { NS_PER_MS = 1000000, MARK_MS = 500, HASH_DIGITS = 64, HASHED_SAMPLES = 8 };
 
 static const tri_target_kind *const kinds[] = {
 #define X(word) &tri_target_##word,
@@ -165,18 +165,20 @@ static void add_sample(EVP_MD_CTX *hash, const split *s, const tri_target_value 
     }
 }
 
-// Tells by the first and the last sample that are converted, and by the number of all, whether the
-// data are still the same. A damaged sample has no bytes.
+// Tells by some of the samples that are converted, the first and the last among them, and by the
+// number of all, whether the data are still the same. A damaged sample has no bytes.
 static tri_status hash_converted(const conversion *c, split *s, char out[HASH_DIGITS + 1]) {
     uint8_t digest[HASH_DIGITS / 2];
-    int64_t converted = s->mark.samples, ends[] = {0, converted - 1};
+    int64_t converted = s->mark.samples;
+    int64_t looks = converted < HASHED_SAMPLES ? converted : HASHED_SAMPLES;
     EVP_MD_CTX *hash = EVP_MD_CTX_new();
     tri_status status = TRI_OK;
     TRI_ASSERT(hash && EVP_DigestInit_ex(hash, EVP_sha256(), NULL));
     TRI_ASSERT(EVP_DigestUpdate(hash, &s->target.samples, sizeof s->target.samples));
-    for (int i = 0; i < 2 && converted > 0 && status == TRI_OK; i++) {
+    for (int64_t i = 0; i < looks && status == TRI_OK; i++) {
         tri_target_value values[TRI_MAX_DATA_FIELDS];
-        status = read_sample(c, s, ends[i], values);
+        int64_t sample = looks > 1 ? (converted - 1) * i / (looks - 1) : 0;
+        status = read_sample(c, s, sample, values);
         if (status == TRI_OK) add_sample(hash, s, values);
         if (status == TRI_CORRUPT) status = TRI_OK;
     }
@@ -237,10 +239,25 @@ static tri_status load_marks(conversion *c) {
     return TRI_OK;
 }
 
+// Removes the temporary files of a conversion that was killed before it could rename them.
+static void remove_temporaries(const conversion *c) {
+    char path[PATH_MAX];
+    DIR *list = opendir(c->folder);
+    for (struct dirent *entry; list && (entry = readdir(list));)
+        if (tri_os_is_temporary(entry->d_name) &&
+            snprintf(path, sizeof path, "%s/%s", c->folder, entry->d_name) < (int)sizeof path)
+            tri_os.unlink(path);
+    if (list) closedir(list);
+}
+
 static tri_status prepare_folder(conversion *c) {
     bool is_begun, is_free;
     TRI_TRY(tri_os_exists(c->progress_path, &is_begun));
-    if (is_begun) return load_marks(c);
+    if (is_begun) {
+        TRI_TRY(load_marks(c));
+        remove_temporaries(c);
+        return TRI_OK;
+    }
     TRI_TRY(is_empty(c->folder, &is_free));
     if (!is_free) return TRI_FAIL(TRI_BAD_INPUT, "%s: is not empty: name a new folder", c->folder);
     TRI_TRY(tri_os_make_folders(c->folder));
