@@ -2,26 +2,11 @@
 // reads each element of its inputs once and writes each of its outputs once; its steps run in
 // registers and the first-level cache, and all threads of a warp take the same branch.
 #include "device/cuda/module/gpu.h"
+#include "ops/formula_math.h"
 
 #include <type_traits>
 
 namespace {
-
-#define MAP_POW(a, b) pow(a, b)
-#define MAP_ABS(a) fabs(a)
-#define MAP_FLOOR(a) floor(a)
-#define MAP_CEIL(a) ceil(a)
-#define MAP_ROUND(a) rint(a)
-#define MAP_SQRT(a) sqrt(a)
-#define MAP_EXP(a) exp(a)
-#define MAP_EXPM1(a) expm1(a)
-#define MAP_LOG(a) log(a)
-#define MAP_LOG1P(a) log1p(a)
-#define MAP_SIN(a) sin(a)
-#define MAP_COS(a) cos(a)
-#define MAP_ERF(a) erf(a)
-#define MAP_TANH(a) tanh(a)
-#define MAP_SIGMOID(a) (1 / (1 + exp(-(a))))
 
 template <typename W> GPU_DEVICE W step_value(int kind, W A, W B, W C) {
     switch (kind) {

@@ -1,0 +1,24 @@
+// The functions by which the steps of a formula (formula.h) are computed with the standard library:
+// in F64 where this is C, and in the type of their operands where it is C++.
+#ifndef TRIREME_OPS_FORMULA_MATH_H
+#define TRIREME_OPS_FORMULA_MATH_H
+
+#include <math.h>
+
+#define MAP_POW(a, b) pow(a, b)
+#define MAP_ABS(a) fabs(a)
+#define MAP_FLOOR(a) floor(a)
+#define MAP_CEIL(a) ceil(a)
+#define MAP_ROUND(a) rint(a)
+#define MAP_SQRT(a) sqrt(a)
+#define MAP_EXP(a) exp(a)
+#define MAP_EXPM1(a) expm1(a)
+#define MAP_LOG(a) log(a)
+#define MAP_LOG1P(a) log1p(a)
+#define MAP_SIN(a) sin(a)
+#define MAP_COS(a) cos(a)
+#define MAP_ERF(a) erf(a)
+#define MAP_TANH(a) tanh(a)
+#define MAP_SIGMOID(a) (1 / (1 + exp(-(a))))
+
+#endif
