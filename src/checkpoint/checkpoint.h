@@ -231,8 +231,8 @@ tri_status tri_checkpoint_load_whole(tri_arena *arena, const char *path,
 // have the same values. Fails as tri_checkpoint_load does.
 tri_status tri_checkpoint_load_weights(const char *path, const tri_state_sink *model);
 // Mixes into *hash what the path of tri_checkpoint_load_weights holds, without reading all of it:
-// the hashes of a checkpoint, or parts of each file. Whoever reads other weights there gets another
-// hash.
+// the hashes of a checkpoint, or parts of each file. So two ranks that find other weights at the
+// path get different hashes.
 tri_status tri_checkpoint_hash_weights(const char *path, uint64_t *hash);
 // Writes one .safetensors file atomically: to a temporary file, which is synced and then renamed,
 // so that nobody ever sees a half-written file.

@@ -388,7 +388,7 @@ def glossary(tree):
                     yield GLOSSARY, number, f"'{term}' is defined on line {terms[term]} already"
                 terms[term] = number
     names = [(re.compile(rf"(?<![A-Za-z])(?:{p})(?![A-Za-z])"), why) for p, why in BANNED_NAMES]
-    prose = [(re.compile(rf"\b(?:{p})\b"), why) for p, why in BANNED_PROSE]
+    prose = [(re.compile(rf"\b(?:{p})\b", re.I), why) for p, why in BANNED_PROSE]
     # One look for all, where nearly no text has any of them.
     any_name, any_prose = (re.compile("|".join(p for p, _ in banned))
                            for banned in (BANNED_NAMES, BANNED_PROSE))
