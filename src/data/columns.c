@@ -137,11 +137,12 @@ static tri_status find_fields(const search *s, const tri_tree *fields) {
     return add_others(s);
 }
 
-// Notes the names of the columns that the table chooses, and not data.fields.
+// Notes the names of the columns.
 static void name_columns(const search *s, const tri_tree *fields) {
     for (int i = 0; i < s->out->count; i++) {
         tri_field_columns *field = &s->out->fields[i];
-        if (!tri_tree_is_null(fields) && tri_tree_get(fields, field->row.name)) continue;
+        field->names.columns_are_chosen =
+            !tri_tree_is_null(fields) && tri_tree_get(fields, field->row.name);
         const char **names = TRI_NEW_ARRAY(s->dataset->arena, const char *, field->count);
         for (int k = 0; k < field->count; k++)
             names[k] = tri_arena_strdup(s->dataset->arena, s->names[field->columns[k]]);
@@ -177,8 +178,7 @@ tri_status tri_columns_compare(const tri_columns *known, const char *known_path,
 }
 
 void tri_columns_name_fields(tri_dataset *dataset, const tri_columns *columns) {
-    for (int i = 0; i < columns->count; i++)
-        dataset->fields[i].names.columns = columns->fields[i].names.columns;
+    for (int i = 0; i < columns->count; i++) dataset->fields[i].names = columns->fields[i].names;
 }
 
 tri_shape tri_columns_shape(const tri_dataset *dataset, const tri_field_columns *field) {

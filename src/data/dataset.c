@@ -499,6 +499,7 @@ const char *tri_dataset_rest(const tri_dataset *dataset, bool *is_usual) {
 }
 
 const char *tri_dataset_guessed(const tri_dataset *dataset) { return dataset->facts.guessed; }
+const char *tri_dataset_doubt(const tri_dataset *dataset) { return dataset->facts.doubt; }
 
 tri_data_lengths tri_dataset_documents(const tri_dataset *dataset) {
     return dataset->facts.documents;

@@ -95,6 +95,8 @@ const tri_data_field *tri_dataset_field(const tri_dataset *dataset, int index);
 tri_dtype tri_dataset_stored(const tri_dataset *dataset, int index);
 // A file of tokens whose type follows from its name alone; NULL: there is none.
 const char *tri_dataset_guessed(const tri_dataset *dataset);
+// What to warn of: a sentence about what can hardly be meant; NULL: nothing.
+const char *tri_dataset_doubt(const tri_dataset *dataset);
 // True if the kind of data set determines the fields (as idx always has images and labels), and
 // not a file that the user wrote for this model.
 bool tri_dataset_has_fixed_fields(const tri_dataset *dataset);

@@ -18,7 +18,10 @@ static tri_status open_documents(tri_dataset *dataset, const char *example, bool
     dataset->facts.documents = pack.documents;
     if (pack.tokens == 0) return TRI_FAIL(TRI_BAD_INPUT, "%s: has no documents", files.paths[0]);
     TRI_TRY(tri_tokens_open(pack.path, pack.type, tokens));
-    return tri_windows_open(dataset, files.paths[0], tokens, pack.largest);
+    TRI_TRY(tri_windows_open(dataset, files.paths[0], tokens, pack.largest));
+    for (int i = 0; i < dataset->field_count; i++)
+        dataset->fields[i].names.tokenizer = pack.tokenizer;
+    return TRI_OK;
 }
 
 static tri_status open_lines(tri_dataset *dataset) {

@@ -70,6 +70,7 @@ typedef struct tri_data_facts {
     bool rest_is_usual;
     tri_data_lengths documents; // see tri_dataset_documents
     const char *guessed;        // see tri_dataset_guessed
+    const char *doubt;          // see tri_dataset_doubt
     // What tri_dataset_hash_files hashes: files (tri_dataset_note_file), and the names of those
     // that are too many to be read.
     const char **files;

@@ -132,6 +132,9 @@ static tri_status add_field(tri_dataset *dataset, const char *name) {
         snprintf(of_first, sizeof of_first, "source %d", state->sources[0].number);
         snprintf(of_this, sizeof of_this, "data.mix: source %d", s->number);
         TRI_TRY(tri_number_names_compare(name, of_first, &first->names, of_this, &other->names));
+        if (!dataset->facts.doubt)
+            dataset->facts.doubt = tri_number_names_doubt(dataset->arena, of_first, &first->names,
+                                                          of_this, &other->names);
         if (!fits)
             return TRI_FAIL(TRI_BAD_INPUT,
                             "data.mix: '%s' of source %d has another type or shape than that of "

@@ -22,10 +22,24 @@ static tri_status compare_classes(const char *field, const char *a_name, const t
                     b_name, field, lacks ? "no" : "the", lacks ? a->items[i] : b->items[i], a_name);
 }
 
+bool tri_number_names_differ(const tri_number_names *a, const tri_number_names *b) {
+    return a->columns.count > 0 && b->columns.count > 0 && !is_same(&a->columns, &b->columns);
+}
+
+const char *tri_number_names_doubt(tri_arena *arena, const char *a_name, const tri_number_names *a,
+                                   const char *b_name, const tri_number_names *b) {
+    if (!a->tokenizer || !b->tokenizer || !strcmp(a->tokenizer, b->tokenizer)) return NULL;
+    return tri_arena_printf(arena,
+                            "%s: data.tokenizer has another content than that of %s: one number "
+                            "may mean two tokens",
+                            b_name, a_name);
+}
+
 tri_status tri_number_names_compare(const char *field, const char *a_name,
                                     const tri_number_names *a, const char *b_name,
                                     const tri_number_names *b) {
-    if (a->columns.count > 0 && b->columns.count > 0 && !is_same(&a->columns, &b->columns))
+    bool is_chosen = a->columns_are_chosen || b->columns_are_chosen;
+    if (!is_chosen && tri_number_names_differ(a, b))
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: its columns for '%s' are others than those of %s, or in another "
                         "order: name them in data.fields",

@@ -24,32 +24,36 @@ typedef struct pack_job {
     tri_pack *out;
 } pack_job;
 
-// Everything on which the packed text depends, beside its files.
-static tri_status settings_of(pack_job *job, const char **out) {
-    enum { TOKENIZER_BYTES = 256 << 20, HASH_BYTES = 32, VERSION = 4 };
+static tri_status hash_tokenizer(pack_job *job) {
+    enum { TOKENIZER_BYTES = 256 << 20, HASH_BYTES = 32 };
     char *tokenizer;
     size_t size;
     unsigned char hash[HASH_BYTES];
     TRI_TRY(tri_os_read_file(job->options->tokenizer, TOKENIZER_BYTES, &tokenizer, &size));
     TRI_ASSERT(EVP_Digest(tokenizer, size, hash, NULL, EVP_sha256(), NULL));
     free(tokenizer);
-    *out = tri_arena_printf(job->arena, "packed text %d %u %d %s ", VERSION, job->end,
-                            job->options->on_error, job->options->field);
+    job->out->tokenizer = "";
     for (int i = 0; i < HASH_BYTES; i++)
-        *out = tri_arena_printf(job->arena, "%s%02x", *out, hash[i]);
+        job->out->tokenizer = tri_arena_printf(job->arena, "%s%02x", job->out->tokenizer, hash[i]);
     return TRI_OK;
 }
 
+// Everything on which the packed text depends, beside its files.
+static const char *settings_of(const pack_job *job) {
+    enum { VERSION = 4 };
+    return tri_arena_printf(job->arena, "packed text %d %u %d %s %s", VERSION, job->end,
+                            job->options->on_error, job->options->field, job->out->tokenizer);
+}
+
 static tri_status name_files(pack_job *job) {
-    const char *settings;
     tri_file_state *states = TRI_NEW_ARRAY(job->arena, tri_file_state, job->count);
     for (int i = 0; i < job->count; i++) TRI_TRY(tri_file_state_of(job->paths[i], &states[i]));
-    TRI_TRY(settings_of(job, &settings));
+    TRI_TRY(hash_tokenizer(job));
     bool is_short = tri_tokenizer_size(job->tokenizer) <= UINT16_MAX + 1;
     job->out->type = is_short ? TRI_TOKENS_U16 : TRI_TOKENS_U32;
     tri_cache_name(job->arena,
                    &(tri_cache_request){.folder = job->options->cache,
-                                        .settings = settings,
+                                        .settings = settings_of(job),
                                         .suffix = is_short ? ".u16" : ".u32",
                                         .paths = job->paths,
                                         .states = states,

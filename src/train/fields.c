@@ -45,6 +45,8 @@ void train_fields_warn_of_rest(const train_named_data *sets, int count) {
 }
 
 void train_fields_warn(const train_named_data *sets, int count) {
+    const char *doubt = tri_dataset_doubt(sets[0].data);
+    if (doubt) tri_log_line(TRI_LOG_WARNING, "%s", doubt);
     int images = tri_dataset_find(sets[0].data, "images");
     if (images == TRI_NO_FIELD) return;
     tri_dtype first = tri_dataset_stored(sets[0].data, images);

@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-static const char CLASSES[] = "classes", COLUMNS[] = "columns", STORED[] = "stored";
+static const char CLASSES[] = "classes", COLUMNS[] = "columns", TOKENIZER[] = "tokenizer",
+                  STORED[] = "stored";
 
 // Adds a list of names to a map. Returns how many bytes they have.
 static size_t put_names(tri_arena *arena, tri_tree *map, const char *key,
@@ -33,6 +34,7 @@ tri_tree *train_numbering_tree(tri_arena *arena, const tri_dataset *data) {
         tri_tree *entry = tri_tree_map(arena);
         bytes += put_names(arena, entry, CLASSES, &names->classes);
         bytes += put_names(arena, entry, COLUMNS, &names->columns);
+        if (names->tokenizer) tri_tree_put_string(arena, entry, TOKENIZER, names->tokenizer);
         if (!strcmp(tri_dataset_field(data, i)->name, "images"))
             tri_tree_put_string(arena, entry, STORED, tri_dtype_name(tri_dataset_stored(data, i)));
         if (entry->count > 0) tri_tree_put(arena, map, tri_dataset_field(data, i)->name, entry);
@@ -48,15 +50,24 @@ static tri_strings read_names(tri_arena *arena, const tri_tree *list) {
     return (tri_strings){names, count};
 }
 
+static const char *text_of(const tri_tree *node) {
+    return node && node->kind == TRI_TREE_SCALAR ? node->text : NULL;
+}
+
+// What the checkpoint keeps of a field; all empty: nothing.
+static tri_number_names kept_of(tri_arena *arena, const tri_tree *kept, const char *field) {
+    const tri_tree *entry = tri_tree_get(kept, field);
+    return (tri_number_names){.classes = read_names(arena, tri_tree_get(entry, CLASSES)),
+                              .columns = read_names(arena, tri_tree_get(entry, COLUMNS)),
+                              .tokenizer = text_of(tri_tree_get(entry, TOKENIZER))};
+}
+
 tri_status train_numbering_compare(tri_arena *arena, const tri_tree *kept, const char *path,
                                    const tri_dataset *data, const char *data_name) {
     for (int i = 0; kept && i < tri_dataset_field_count(data); i++) {
         const char *field = tri_dataset_field(data, i)->name;
-        const tri_tree *entry = tri_tree_get(kept, field);
-        if (!entry) continue;
-        tri_number_names now = *tri_dataset_names(data, i),
-                         then = {read_names(arena, tri_tree_get(entry, CLASSES)),
-                                 read_names(arena, tri_tree_get(entry, COLUMNS))};
+        if (!tri_tree_get(kept, field)) continue;
+        tri_number_names now = *tri_dataset_names(data, i), then = kept_of(arena, kept, field);
         int both = now.classes.count < then.classes.count ? now.classes.count : then.classes.count;
         if (both > 0) now.classes.count = then.classes.count = both;
         TRI_TRY(tri_number_names_compare(field, path, &then, data_name, &now));
@@ -64,8 +75,34 @@ tri_status train_numbering_compare(tri_arena *arena, const tri_tree *kept, const
     return TRI_OK;
 }
 
-void train_numbering_warn(const tri_tree *kept, const char *path, const tri_dataset *data,
-                          const char *data_name) {
+static const char *joined(tri_arena *arena, const tri_strings *names) {
+    enum { MOST = 8 };
+    const char *text = names->items[0];
+    for (int i = 1; i < names->count && i < MOST; i++)
+        text = tri_arena_printf(arena, "%s, %s", text, names->items[i]);
+    return names->count > MOST ? tri_arena_printf(arena, "%s, ...", text) : text;
+}
+
+static void warn_of_names(tri_arena *arena, const tri_tree *kept, const char *path,
+                          const tri_dataset *data, const char *data_name) {
+    for (int i = 0; kept && i < tri_dataset_field_count(data); i++) {
+        const char *field = tri_dataset_field(data, i)->name;
+        const tri_number_names *now = tri_dataset_names(data, i),
+                               then = kept_of(arena, kept, field);
+        const char *doubt = tri_number_names_doubt(arena, path, &then, data_name, now);
+        if (doubt) tri_log_line(TRI_LOG_WARNING, "%s", doubt);
+        if (now->columns_are_chosen && tri_number_names_differ(&then, now))
+            tri_log_line(
+                TRI_LOG_WARNING,
+                "data.fields chooses the columns %s for '%s', but %s was trained on %s: is "
+                "this meant?",
+                joined(arena, &now->columns), field, path, joined(arena, &then.columns));
+    }
+}
+
+void train_numbering_warn(tri_arena *arena, const tri_tree *kept, const char *path,
+                          const tri_dataset *data, const char *data_name) {
+    warn_of_names(arena, kept, path, data, data_name);
     int images = tri_dataset_find(data, "images");
     const tri_tree *then = tri_tree_get(tri_tree_get(kept, "images"), STORED);
     if (images == TRI_NO_FIELD || !then || then->kind != TRI_TREE_SCALAR) return;

@@ -11,7 +11,8 @@
 #define TRI_DATA_NAMES "data_names"
 
 // Makes the map that a checkpoint keeps: {labels: {classes: [cat, dog]}, inputs: {columns: [a,
-// b]}}, and the type in which images are stored, {images: {stored: U8}}, because bytes are scaled.
+// b]}}, the hash of the tokenizer's file, {input_ids: {tokenizer: 9f2c…}}, and the type in which
+// images are stored, {images: {stored: U8}}, because bytes are scaled.
 // NULL: the data have nothing of this, or more names than a checkpoint has room for.
 tri_tree *train_numbering_tree(tri_arena *arena, const tri_dataset *data);
 // Compares the map of the checkpoint `path` (NULL: it has none) with the names of `data`, which
@@ -19,8 +20,9 @@ tri_tree *train_numbering_tree(tri_arena *arena, const tri_dataset *data);
 // same number means another class or column.
 tri_status train_numbering_compare(tri_arena *arena, const tri_tree *kept, const char *path,
                                    const tri_dataset *data, const char *data_name);
-// Logs a warning if the images were bytes and are none now, or the other way round.
-void train_numbering_warn(const tri_tree *kept, const char *path, const tri_dataset *data,
-                          const char *data_name);
+// Logs a warning if the images were bytes and are none now, or the other way round; if data.fields
+// now chooses columns of other names; and if the tokenizer is another file.
+void train_numbering_warn(tri_arena *arena, const tri_tree *kept, const char *path,
+                          const tri_dataset *data, const char *data_name);
 
 #endif

@@ -234,7 +234,7 @@ static tri_status compare_numbering(const tri_session *s, const char *folder, co
     const char *name = s->train_data ? "the training data"
                                      : tri_arena_printf(s->arena, "the %s data",
                                                         tri_val_source_names[s->val_source]);
-    if (s->identity.rank == 0) train_numbering_warn(kept, path, data, name);
+    if (s->identity.rank == 0) train_numbering_warn(s->arena, kept, path, data, name);
     if (!s->train_data) return train_numbering_compare(s->arena, kept, path, data, name);
     if (train_numbering_compare(s->arena, kept, path, data, name) != TRI_OK &&
         s->identity.rank == 0)

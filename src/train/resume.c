@@ -133,7 +133,8 @@ static tri_status compare_numbering(train_loop *loop, const char *path) {
     TRI_TRY(train_numbering_compare(loop->arena, p->data_names, path, loop->session->train_data,
                                     "the training data"));
     if (loop->session->identity.rank == 0)
-        train_numbering_warn(p->data_names, path, loop->session->train_data, "the training data");
+        train_numbering_warn(loop->arena, p->data_names, path, loop->session->train_data,
+                             "the training data");
     p->data_names = train_numbering_tree(loop->arena, loop->session->train_data);
     return TRI_OK;
 }

@@ -6,6 +6,7 @@ usage: test_origin.py BUILD_FOLDER
 """
 import json
 import os
+import shutil
 import sys
 import tempfile
 
@@ -71,8 +72,8 @@ def check_config():
         run(train("llama-tiny", place, *LLAMA, f"init={folder}"))
 
 
-def warnings(words):
-    return [line for line in run(words).stderr.splitlines() if "trained with" in line]
+def warnings(words, text="trained with"):
+    return [line for line in run(words).stderr.splitlines() if text in line]
 
 
 def check_recipe():
@@ -153,6 +154,46 @@ def check_column_names():
         run([*evaluate, f"data.test={folder}/same.csv"])
         done = run([*evaluate, f"data.test={folder}/turned.csv"], 2)
         assert done.stderr.count("\n") == 1 and "'inputs'" in done.stderr, done.stderr
+        # Columns that the recipe names may have other names, but not without a word.
+        for names, warns in ("a, b", False), ("b, a", True):
+            found = warnings([*evaluate, f"data.test={folder}/turned.csv",
+                              f"data.fields={{labels: label, inputs: [{names}]}}"],
+                             "data.fields")
+            assert len(found) == warns and (not warns or "b, a for 'inputs'" in found[0]), found
+
+
+def check_tokenizers():
+    """A number stands for another token if the tokenizer is another one."""
+    with tempfile.TemporaryDirectory(prefix="trireme-origin-") as folder:
+        with open(os.path.join(folder, "tokenizer_config.json"), "w", encoding="ascii") as file:
+            json.dump({"eos_token": "<s>"}, file)
+        for name, order in ("one", ["<s>", "a", "b"]), ("other", ["<s>", "b", "a"]):
+            with open(os.path.join(folder, f"{name}.json"), "w", encoding="ascii") as file:
+                json.dump({"model": {"type": "WordLevel", "unk_token": "<s>",
+                                     "vocab": {word: i for i, word in enumerate(order)}},
+                           "pre_tokenizer": {"type": "Whitespace"},
+                           "added_tokens": [{"id": 0, "content": "<s>", "special": True}]}, file)
+            os.makedirs(os.path.join(folder, name))
+            with open(os.path.join(folder, name, "text.jsonl"), "w", encoding="ascii") as file:
+                file.write('{"text": "a b b a"}\n' * 8)
+        one = f"{{name: jsonl, train: one/text.jsonl, sequence: 4, tokenizer: {folder}/one.json}}"
+        other = one.replace("one", "other")
+        words = [*LLAMA, "data={workers: 0}", f"data.path={folder}", "data.sequence=4"]
+        single = ["data.name=jsonl", "data.train=one/text.jsonl", "data.test=one/text.jsonl",
+                  f"data.tokenizer={folder}/same.json"]
+        place = os.path.join(folder, "run")
+        for run_dir, mix, warns in (place, f"{one}, {one}", 0), (f"{place}2", f"{one}, {other}", 1):
+            found = warnings(train("llama-tiny", run_dir, *words, "data.name=mixture",
+                                   f"data.mix=[{mix}]"), "tokenizer")
+            assert len(found) == warns and all("source 2" in line for line in found), found
+        for epochs, tokenizer, warns in (2, "one", 0), (3, "other", 1):
+            shutil.copyfile(os.path.join(folder, f"{tokenizer}.json"),
+                            os.path.join(folder, "same.json"))
+            found = warnings(train("llama-tiny", f"{place}3", *words, *single,
+                                   f"trainer.max_epochs={epochs}"), "tokenizer")
+            assert len(found) == warns, found
+        found = warnings([TRIREME, "eval", "--checkpoint", f"{place}3"], "tokenizer")
+        assert not found, found
 
 
 def check_held_back():
@@ -196,4 +237,5 @@ def check_held_back():
 
 if __name__ == "__main__":
     sys.exit(1 if check_all((check_config, check_recipe, check_class_names,
-                             check_column_names, check_held_back)) else 0)
+                             check_column_names, check_tokenizers,
+                             check_held_back)) else 0)
