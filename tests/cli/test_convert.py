@@ -146,6 +146,10 @@ def check_bytes():
         assert samples(words, count) == wanted == samples(words, count, "test"), kind
         assert samples(convert("npz", f"of-{kind}", words), count) == wanted, kind
     assert "data.train=train.u32" in words and "data.sequence=12" in words, words
+    words = [TRIREME, "data", "convert", RECIPE, *words, "--to", "tokens", "data.test=null"]
+    assert "not converted" not in run([*words, "--out", path("all")]).stderr
+    done = run([*words, "data.sequence=11", "--out", path("cut")])
+    assert "train: not converted: 5 tokens" in done.stderr, done.stderr
     put_arrays("ids.st", {"input_ids": ("I64", [2], struct.pack("<2q", 7, 65535))}, 1)
     assert "data.train=train.u16" in convert("tokens", "short", [
         "data.name=tensors", f"data.train={path('ids.st')}"])

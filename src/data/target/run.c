@@ -31,6 +31,7 @@ typedef struct split {
     tri_target target;
     tri_target_mark mark;
     int64_t left_out;
+    const char *rest; // what the files have and no sample uses; NULL: nothing
 } split;
 
 typedef struct conversion {
@@ -129,6 +130,7 @@ static tri_status open_split(conversion *c, int index) {
         .classes = tri_dataset_classes(dataset, "labels"),
         .tokens = tri_dataset_classes(dataset, "input_ids"),
         .field_count = dataset->field_count};
+    if (dataset->facts.rest) s->rest = tri_arena_strdup(c->arena, dataset->facts.rest);
     bool is_encoded = false;
     for (int i = 0; i < dataset->field_count; i++) {
         const tri_stored_field *stored = &dataset->fields[i];
@@ -310,10 +312,15 @@ static tri_status write_all(conversion *c) {
 }
 
 static void tell_left_out(const conversion *c) {
-    for (int i = 0; i < TRI_DATA_SPLITS; i++)
-        if (c->splits[i].left_out > 0)
-            tri_log_line(TRI_LOG_WARNING, "%s: %s left out", tri_data_split_key((tri_data_split)i),
-                         tri_counted(c->splits[i].left_out, "damaged sample"));
+    for (int i = 0; i < TRI_DATA_SPLITS; i++) {
+        const split *s = &c->splits[i];
+        const char *name = tri_data_split_key((tri_data_split)i);
+        if (s->left_out > 0)
+            tri_log_line(TRI_LOG_WARNING, "%s: %s left out", name,
+                         tri_counted(s->left_out, "damaged sample"));
+        // Whatever reads the copy later cannot see what it lacks.
+        if (s->rest) tri_log_line(TRI_LOG_WARNING, "%s: not converted: %s", name, s->rest);
+    }
 }
 
 // The section `data` of a recipe that reads the result.
