@@ -154,8 +154,11 @@ tri_value tri_log_softmax(tri_graph *graph, tri_value x);
 // with the largest label, and rows whose labels are all 0 are left out.
 // The recipe's loss.label_smoothing spreads a part of each label evenly over the classes, in
 // training and in evaluation, as PyTorch's CrossEntropyLoss does. A network with several of these
-// losses reports only the accuracy of the first one, and none of them if it has a metric of this
-// name already: so it declares the accuracies that it wants by tri_metric, before the losses.
+// losses reports only the accuracy of the one that is called first, and none of them if it has a
+// metric of this name already: so it declares the accuracies that it wants by tri_metric, before
+// the losses. C does not say which argument of a call is computed first: a loss that is written
+// into the call of another function, as in tri_add(g, tri_cross_entropy(…), tri_nll_loss(…)), may
+// be the second one.
 
 // The metric of how often the largest of scores [.., K] is the label's (or that of the largest soft
 // label); what the losses leave out does not count. While the graph is built for training it is
