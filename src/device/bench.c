@@ -64,18 +64,13 @@ static void fill(const tri_value_info *info, void *host, int64_t count, uint64_t
     }
 }
 
+static bool is_view(const tri_node *node) { return node->op->flags & TRI_OP_VIEW; }
+
+// Allocates and fills a value. A view gets no memory of its own.
 static tri_status make_value(bench *b, int id, uint64_t *state) {
     const tri_value_info *info = &b->graph->values[id];
-    const tri_value_info *viewed = NULL;
     if (info->kind == TRI_VALUE_NONE) return TRI_OK;
-    if (info->kind == TRI_VALUE_RESULT) {
-        const tri_node *node = &b->graph->nodes[info->node];
-        if (node->op->flags & TRI_OP_VIEW) viewed = &b->graph->values[node->inputs[0].id];
-    }
-    if (viewed) {
-        b->data[id] = b->data[viewed - b->graph->values];
-        return TRI_OK;
-    }
+    if (info->kind == TRI_VALUE_RESULT && is_view(&b->graph->nodes[info->node])) return TRI_OK;
     size_t bytes = (size_t)tri_value_bytes(b->graph, (tri_value){.id = (uint32_t)id});
     TRI_TRY(b->device->backend->alloc(b->device, bytes, &b->data[id]));
     if (info->kind == TRI_VALUE_RESULT) return TRI_OK;
@@ -114,7 +109,9 @@ static tri_status prepare(bench *b) {
     uint64_t state = 1;
     for (int id = 0; id < g->value_count; id++) TRI_TRY(make_value(b, id, &state));
     for (int i = 0; i < g->node_count; i++) {
-        TRI_TRY(tri_kernel_make(b->device, g, &g->nodes[i], &b->kernels[i]));
+        const tri_node *node = &g->nodes[i];
+        if (is_view(node)) b->data[node->outputs[0].id] = b->data[node->inputs[0].id];
+        TRI_TRY(tri_kernel_make(b->device, g, node, &b->kernels[i]));
         TRI_TRY(prepare_direct(b, i));
         need_workspace(&b->kernels[i], &workspace);
         need_workspace(&b->direct[i].kernel, &workspace);

@@ -190,6 +190,19 @@ def check_names_in_json():
     assert 'a "b" \\\n' in layers, layers
 
 
+def check_reshaped_images():
+    """What a convolution makes lies in blocks of channels, and is reshaped as a plain tensor."""
+    images = GOOD.replace("tri_flatten(g, batch->images)", "tri_flatten(g, x)").replace(
+        "    tri_value x", """    tri_conv2d_options wide = {.channels = 16, .kernel = 1};
+    tri_value x = tri_conv2d(g, "conv", batch->images, wide);
+    x = tri_layer_norm(g, "norm", x, (tri_layer_norm_options){.axes = 3});
+    tri_value y""").replace("(g, x, batch->labels)", "(g, y, batch->labels)")
+    compile_object("images", images)
+    with open("recipe.yaml", "w", encoding="ascii") as file:
+        file.write(f"name: task\nmodel: {{name: ./images.so}}\n{SYNTHETIC}")
+    run([TRIREME, "bench", "kernels", "recipe.yaml", "--seconds", "0.01"])
+
+
 def check_told():
     for words in (["train", "--help"], ["train", "--keys", "model.name"], ["manual"]):
         text = " ".join(run([TRIREME, *words]).stdout.split())
@@ -200,4 +213,5 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="trireme-object-") as place:
         os.chdir(place)
         sys.exit(1 if check_all([check_objects, check_programs, check_files, check_paths,
-                                 check_options, check_names_in_json, check_told]) else 0)
+                                 check_options, check_names_in_json, check_reshaped_images,
+                                 check_told]) else 0)
