@@ -92,7 +92,11 @@ const char *tri_rate_text(double value, const char *unit) {
 const char *tri_counted(int64_t count, const char *noun) {
     const char *number = tri_grouped((double)count);
     char *out = next_buffer();
-    snprintf(out, BUFFER_BYTES, "%s %s%s", number, noun, count == 1 ? "" : "s");
+    int stem = (int)strlen(noun);
+    bool in_is = stem > 2 && !strcmp(noun + stem - 2, "is"); // one axis, two axes
+    const char *ending = count == 1 ? "" : in_is ? "es" : "s";
+    snprintf(out, BUFFER_BYTES, "%s %.*s%s", number, count != 1 && in_is ? stem - 2 : stem, noun,
+             ending);
     return out;
 }
 

@@ -13,6 +13,8 @@ static void test_counted(void **state) {
     (void)state;
     assert_string_equal(tri_counted(0, "rank"), "0 ranks");
     assert_string_equal(tri_counted(1, "rank"), "1 rank");
+    assert_string_equal(tri_counted(1, "axis"), "1 axis");
+    assert_string_equal(tri_counted(4, "axis"), "4 axes");
     assert_string_equal(tri_counted(1199882, "rank"), "1,199,882 ranks");
 }
 
