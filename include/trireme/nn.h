@@ -89,11 +89,34 @@ tri_value tri_rms_norm(tri_graph *graph, const char *name, tri_value x, double e
 typedef struct tri_layer_norm_options {
     double eps; // added to the variance; 0 means 1e-5
     bool plain; // true: the layer has neither weight nor bias
+    int axes;   // how many of the last axes are normalised together; 0 means 1
 } tri_layer_norm_options;
 
-// Layer norm: x [.., D] is normalised over the last axis. weight and bias [D].
+// Layer norm: x [.., D] is normalised over the last axis, or over several. weight and bias have the
+// sizes of these axes, [D].
 tri_value tri_layer_norm(tri_graph *graph, const char *name, tri_value x,
                          tri_layer_norm_options options);
+
+typedef struct tri_group_norm_options {
+    int64_t groups; // must divide the channels
+    double eps;     // added to the variance; 0 means 1e-5
+    bool plain;     // true: the layer has neither weight nor bias
+} tri_group_norm_options;
+
+// Group norm: x [N, C, …] is normalised over each sample's C / groups neighbouring channels and all
+// their pixels. weight and bias [C].
+tri_value tri_group_norm(tri_graph *graph, const char *name, tri_value x,
+                         tri_group_norm_options options);
+
+typedef struct tri_instance_norm_options {
+    double eps;  // added to the variance; 0 means 1e-5
+    bool affine; // true: the layer has weight and bias [C]; PyTorch's InstanceNorm has none either
+} tri_instance_norm_options;
+
+// Instance norm: each channel of each sample of x [N, C, …] is normalised over its pixels, in
+// training and in evaluation.
+tri_value tri_instance_norm(tri_graph *graph, const char *name, tri_value x,
+                            tri_instance_norm_options options);
 
 // Rotary position embedding of x [N, T, H, D], D even, at positions t = 0 to T − 1. Elements i and
 // i + D/2 are rotated by the angle t·theta^(−2i/D), as in Hugging Face's Llama.

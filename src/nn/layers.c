@@ -1,5 +1,6 @@
 // The layers, activations and shape operations of nn.h: each adds its parameters and nodes to the
 // graph.
+#include "nn/layers.h"
 #include "base/limits.h"
 #include "base/philox.h"
 #include "base/quantity.h"
@@ -11,14 +12,11 @@
 #include <trireme/functions.h>
 #include <trireme/nn.h>
 
-// Joins "conv1" and "weight" to "conv1.weight", the name that PyTorch gives the parameter.
-static const char *join(tri_graph *g, const char *layer, const char *parameter) {
+const char *nn_parameter_name(tri_graph *g, const char *layer, const char *parameter) {
     return tri_name(g, "%s.%s", layer, parameter);
 }
 
-// PyTorch's default for linear layers and convolutions: Kaiming uniform with a = √5, which is
-// uniform in ±1/√fan_in, for the weight and for the bias.
-static tri_init fan_in_uniform(int64_t fan_in) {
+tri_init nn_fan_in_uniform(int64_t fan_in) {
     double bound = fan_in > 0 ? 1.0 / sqrt((double)fan_in) : 0;
     return (tri_init){.kind = TRI_INIT_UNIFORM, .a = -bound, .b = bound};
 }
@@ -43,15 +41,16 @@ tri_value tri_linear_with(tri_graph *graph, const char *name, tri_value x, tri_l
         return (tri_value){0};
     }
     int64_t in = shape.dims[shape.rank - 1];
-    tri_init init = o.std > 0 ? normal(o.std) : fan_in_uniform(in), zero = {0};
-    const char *weight_name = o.weight ? o.weight : join(graph, name, "weight");
+    tri_init init = o.std > 0 ? normal(o.std) : nn_fan_in_uniform(in), zero = {0};
+    const char *weight_name = o.weight ? o.weight : nn_parameter_name(graph, name, "weight");
     tri_value weight = tri_parameter(graph, weight_name, tri_shape_of(o.features, in), init);
     if (o.weight && graph->status == TRI_OK)
-        graph->parameters[tri_value_get(graph, weight)->index].alias = join(graph, name, "weight");
+        graph->parameters[tri_value_get(graph, weight)->index].alias =
+            nn_parameter_name(graph, name, "weight");
     tri_value bias = {0};
     if (!o.no_bias)
-        bias = tri_parameter(graph, join(graph, name, "bias"), tri_shape_of(o.features),
-                             o.std > 0 ? zero : init);
+        bias = tri_parameter(graph, nn_parameter_name(graph, name, "bias"),
+                             tri_shape_of(o.features), o.std > 0 ? zero : init);
     tri_linear_attr attr = {.axes = 1};
     return tri_node_add(graph, &tri_op_linear, (tri_value[]){x, weight, bias}, 3, &attr, name);
 }
@@ -60,167 +59,15 @@ tri_value tri_linear(tri_graph *graph, const char *name, tri_value x, int64_t fe
     return tri_linear_with(graph, name, x, (tri_linear_options){.features = features});
 }
 
-static int64_t or_one(int64_t value) { return value ? value : 1; }
-
-tri_value tri_conv2d(tri_graph *graph, const char *name, tri_value x, tri_conv2d_options o) {
-    if (!tri_layer_begin(graph, name)) return (tri_value){0};
-    if (!tri_graph_check_input(graph, "conv2d", name, x)) return x;
-    tri_shape shape = tri_value_shape(graph, x);
-    int64_t groups = or_one(o.groups), stride = or_one(o.stride), dilation = or_one(o.dilation);
-    if (shape.rank != 4 || o.channels < 1 || o.kernel < 1 || groups < 1 || shape.dims[1] % groups ||
-        o.channels % groups) {
-        char text[128];
-        tri_graph_fail(graph,
-                       "conv2d %s: needs [N, C, H, W] with C and channels divisible by groups, "
-                       "not %s with channels %lld, kernel %lld, groups %lld",
-                       name, tri_shape_text(&shape, text, sizeof text), (long long)o.channels,
-                       (long long)o.kernel, (long long)groups);
-        return (tri_value){0};
-    }
-    int64_t in = shape.dims[1] / groups;
-    tri_init init = fan_in_uniform(in * o.kernel * o.kernel);
-    tri_value weight = tri_parameter(graph, join(graph, name, "weight"),
-                                     tri_shape_of(o.channels, in, o.kernel, o.kernel), init);
-    tri_value bias = {0};
-    if (!o.no_bias)
-        bias = tri_parameter(graph, join(graph, name, "bias"), tri_shape_of(o.channels), init);
-    tri_conv2d_attr attr = {.stride = {stride, stride},
-                            .padding = {o.padding, o.padding},
-                            .dilation = {dilation, dilation},
-                            .groups = groups,
-                            .direct = graph->options.direct_convolution};
-    return tri_node_add(graph, &tri_op_conv2d, (tri_value[]){x, weight, bias}, 3, &attr, name);
-}
-
-tri_value tri_max_pool2d(tri_graph *graph, tri_value x, tri_pool2d_options o) {
-    int64_t stride = o.stride ? o.stride : o.kernel;
-    tri_max_pool2d_attr attr = {.kernel = {o.kernel, o.kernel},
-                                .stride = {stride, stride},
-                                .padding = {o.padding, o.padding}};
-    return one_input(graph, &tri_op_max_pool2d, x, &attr, "");
-}
-
-tri_value tri_avg_pool2d(tri_graph *graph, tri_value x, tri_pool2d_options o) {
-    int64_t stride = o.stride ? o.stride : o.kernel;
-    tri_avg_pool2d_attr attr = {.kernel = {o.kernel, o.kernel},
-                                .stride = {stride, stride},
-                                .padding = {o.padding, o.padding}};
-    return one_input(graph, &tri_op_avg_pool2d, x, &attr, "");
-}
-
-tri_value tri_adaptive_avg_pool2d(tri_graph *graph, tri_value x, int64_t size) {
-    if (size < 1)
-        tri_graph_fail(graph, "adaptive_avg_pool2d: the size must be at least 1, not %lld",
-                       (long long)size);
-    tri_avg_pool2d_attr attr = {.out = {size, size}};
-    return one_input(graph, &tri_op_avg_pool2d, x, &attr, "");
-}
-
-tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
-                         tri_batch_norm_options o) {
-    if (!tri_layer_begin(graph, name)) return (tri_value){0};
-    if (!tri_graph_check_input(graph, "batch_norm", name, x)) return x;
-    tri_shape shape = tri_value_shape(graph, x);
-    if (shape.rank < 2) {
-        tri_graph_fail(graph, "batch_norm %s: needs [N, C, ...]", name);
-        return (tri_value){0};
-    }
-    if (!(o.momentum >= 0 && o.momentum <= 1) || !(o.eps >= 0 && isfinite(o.eps))) {
-        tri_graph_fail(graph,
-                       "batch_norm %s: momentum must lie in [0, 1] and eps be at least 0, not %g "
-                       "and %g",
-                       name, o.momentum, o.eps);
-        return (tri_value){0};
-    }
-    // Statistics count the samples of the first axis, which a step has as a whole.
-    int64_t samples = tri_graph_samples(graph);
-    if (samples > 0 && shape.dims[0] != samples) {
-        char text[128];
-        tri_graph_fail(graph,
-                       "batch_norm %s: the first axis of %s has to be the %s of a micro-batch; "
-                       "what else is to be averaged comes behind the channels: [N, C, ...]",
-                       name, tri_shape_text(&shape, text, sizeof text),
-                       tri_counted(samples, "sample"));
-        return (tri_value){0};
-    }
-    double momentum = o.momentum > 0 ? o.momentum : 0.1;
-    tri_batch_norm_attr attr = {.eps = o.eps > 0 ? o.eps : 1e-5};
-    tri_shape channels = tri_shape_of(shape.dims[1]);
-    tri_init zero = {.kind = TRI_INIT_ZERO}, one = {.kind = TRI_INIT_CONSTANT, .a = 1};
-    tri_dtype type = graph->options.dtype;
-    tri_value weight = tri_parameter(graph, join(graph, name, "weight"), channels, one);
-    tri_value bias = tri_parameter(graph, join(graph, name, "bias"), channels, zero);
-    tri_value mean = tri_parameter_of_role(graph, join(graph, name, "running_mean"), type, channels,
-                                           zero, TRI_ROLE_STATISTIC, momentum);
-    tri_value var = tri_parameter_of_role(graph, join(graph, name, "running_var"), type, channels,
-                                          one, TRI_ROLE_STATISTIC, momentum);
-    tri_parameter_of_role(graph, join(graph, name, "num_batches_tracked"), TRI_I64, (tri_shape){0},
-                          zero, TRI_ROLE_COUNTER, 0);
-    if (!graph->options.training)
-        return tri_node_add(graph, &tri_op_batch_norm_inference,
-                            (tri_value[]){x, weight, bias, mean, var}, 5, &attr, name);
-    tri_value y =
-        tri_node_add(graph, &tri_op_batch_norm, (tri_value[]){x, weight, bias}, 3, &attr, name);
-    if (graph->status != TRI_OK) return y;
-    int mean_index = tri_value_get(graph, mean)->index,
-        var_index = tri_value_get(graph, var)->index;
-    if (tri_value_is(tri_gradient_of(graph, mean_index))) {
-        tri_graph_fail(graph,
-                       "batch_norm %s: used twice, but it has only one running mean and variance",
-                       name);
-        return y;
-    }
-    // Outputs 3 and 4 are the micro-batch's means and variances, times its number of samples. They
-    // take the place of gradients of the running statistics: they are summed over micro-batches and
-    // ranks together with the gradients, and the update then moves the running statistics towards
-    // the means of these sums.
-    tri_gradient_add(graph, mean_index, tri_node_output(graph, y, 3));
-    tri_gradient_add(graph, var_index, tri_node_output(graph, y, 4));
-    return y;
-}
-
-// The shape [D] of x [.., D], which the weights of norms have. It is an error of the graph if x has
-// no axis.
-static tri_shape last_axis(tri_graph *g, const char *layer, const char *name, tri_value x) {
-    tri_shape shape = tri_value_shape(g, x);
-    if (!tri_graph_check_input(g, layer, name, x)) return shape;
-    if (shape.rank > 0) return tri_shape_of(shape.dims[shape.rank - 1]);
-    tri_graph_fail(g, "%s %s: needs an input with an axis", layer, name);
-    return shape;
-}
-
 tri_value tri_embedding(tri_graph *graph, const char *name, tri_value ids,
                         tri_embedding_options o) {
     if (o.tokens < 1 || o.features < 1)
         tri_graph_fail(graph, "embedding %s: needs tokens and features > 0", name);
     if (!tri_layer_begin(graph, name)) return (tri_value){0};
     tri_value weight =
-        tri_parameter(graph, join(graph, name, "weight"), tri_shape_of(o.tokens, o.features),
-                      normal(o.std > 0 ? o.std : 1));
+        tri_parameter(graph, nn_parameter_name(graph, name, "weight"),
+                      tri_shape_of(o.tokens, o.features), normal(o.std > 0 ? o.std : 1));
     return tri_node_add(graph, &tri_op_embedding, (tri_value[]){ids, weight}, 2, NULL, name);
-}
-
-tri_value tri_rms_norm(tri_graph *graph, const char *name, tri_value x, double eps) {
-    if (!tri_layer_begin(graph, name)) return (tri_value){0};
-    tri_init one = {.kind = TRI_INIT_CONSTANT, .a = 1};
-    tri_shape width = last_axis(graph, "rms_norm", name, x);
-    tri_value weight = tri_parameter(graph, join(graph, name, "weight"), width, one);
-    return tri_node_add(graph, &tri_op_rms_norm, (tri_value[]){x, weight}, 2,
-                        &(tri_norm_attr){.eps = eps}, name);
-}
-
-tri_value tri_layer_norm(tri_graph *graph, const char *name, tri_value x,
-                         tri_layer_norm_options o) {
-    if (!tri_layer_begin(graph, name)) return (tri_value){0};
-    tri_init one = {.kind = TRI_INIT_CONSTANT, .a = 1}, zero = {0};
-    tri_shape width = last_axis(graph, "layer_norm", name, x);
-    tri_value in[] = {x, {0}, {0}};
-    if (!o.plain) {
-        in[1] = tri_parameter(graph, join(graph, name, "weight"), width, one);
-        in[2] = tri_parameter(graph, join(graph, name, "bias"), width, zero);
-    }
-    return tri_node_add(graph, &tri_op_layer_norm, in, 3,
-                        &(tri_norm_attr){.eps = o.eps > 0 ? o.eps : 1e-5}, name);
 }
 
 tri_value tri_rotary(tri_graph *graph, tri_value x, double theta) {

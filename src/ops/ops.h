@@ -86,6 +86,8 @@ typedef enum tri_activation {
     X(layer_norm)             /* x, weight?, bias? -> y, mean, inv_std */                          \
     X(layer_norm_grad)        /* x, dy, mean, inv_std, weight?, sum? (added to dx) -> dx, dweight, \
                                  dbias */                                                          \
+    X(group_norm)             /* x [N, C, ..], weight?, bias? -> y, mean, inv_std of each group */ \
+    X(group_norm_grad)        /* x, dy, mean, inv_std, weight? -> dx, dweight, dbias */            \
     X(rotary)                 /* x [N, T, H, D] -> y */                                            \
     X(attention)              /* q [N, T, H, D], k, v [N, S, K, D] -> y, log_sum_exp [N, H, T] */  \
     X(attention_grad)         /* q, k, v, y, dy, log_sum_exp -> dq, dk, dv */                      \
@@ -291,6 +293,11 @@ typedef struct tri_norm_attr {
     // If not 0: the half type (a tri_dtype) that y has although x is F32; 0: y has the type of x.
     int64_t narrow;
 } tri_norm_attr;
+
+typedef struct tri_group_norm_attr {
+    tri_norm_attr norm;
+    int64_t groups; // of neighbouring channels; each group of a sample is normalised alone
+} tri_group_norm_attr;
 
 typedef struct tri_rotary_attr {
     double theta;

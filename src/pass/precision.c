@@ -67,6 +67,7 @@ static const struct precision_row {
     {&tri_op_batch_norm_shared, PRECISION_NORM, offsetof(tri_batch_norm_shared_attr, norm.narrow)},
     {&tri_op_rms_norm, PRECISION_NORM, offsetof(tri_norm_attr, narrow)},
     {&tri_op_layer_norm, PRECISION_NORM, offsetof(tri_norm_attr, narrow)},
+    {&tri_op_group_norm, PRECISION_NORM, offsetof(tri_group_norm_attr, norm.narrow)},
     {&tri_op_cross_entropy, PRECISION_ANY, 0},
     {&tri_op_accuracy, PRECISION_ANY, 0},
     {&tri_op_row_max, PRECISION_ANY, 0},

@@ -295,6 +295,7 @@ static const rule rules[] = {
     {.op = &tri_op_avg_pool2d, .rewrite = rewrite_full},
     {.op = &tri_op_batch_norm, .rewrite = rewrite_full},
     {.op = &tri_op_batch_norm_inference, .rewrite = rewrite_full},
+    {.op = &tri_op_group_norm, .rewrite = rewrite_full},
     {.op = &tri_op_cast, .rewrite = rewrite_full},
     {.op = &tri_op_add_bias, .rewrite = rewrite_full},
     {.op = &tri_op_concat, .rewrite = rewrite_full},

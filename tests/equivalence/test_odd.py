@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Unusual runs have one rank's result too: steps and evaluations of one sample, replicas that never
 have a sample, frozen stages, half types with a loss scale, blocks without parameters, values that
-skip stages, weights that three stages share, a hundred values between two stages, pools and gates.
+skip stages, weights that three stages share, a hundred values between two stages, pools and gates,
+layers of images.
 
 usage: test_odd.py BUILD_FOLDER
 """
@@ -26,7 +27,7 @@ LOOPED = PIPELINE + "strategy.schedule=looped strategy.stages_per_rank="
 INTERLEAVED = PIPELINE + "strategy.schedule=interleaved strategy.stages_per_rank="
 TINY = "data.shape=[1,12,12] " + SGD
 CNN = "recipes/mnist-cnn.yaml", "model.dropout=0.2 " + SGD
-MODELS = "odd", "wide", "pools", "functions"  # NAME_net.c
+MODELS = "odd", "wide", "pools", "functions", "layers"  # NAME_net.c
 FREEZE_FIRST, FREEZE_LAST = "optimizer.freeze=['conv*'] ", "optimizer.freeze=['fc*'] "
 FREEZE_ALL_BUT_ONE = "optimizer.freeze=['conv1.*','conv2.weight','fc*'] "
 
@@ -101,6 +102,12 @@ CASES = {
     "functions in bf16": ("functions", TINY, "data.samples=21 data.test_samples=5 "
                           "batch.global=12 trainer.precision=bf16-mixed",
                           [(3, FSDP), (2, PIPELINE + "batch.micro=3")]),
+    "layers": ("layers", TINY, "data.samples=21 data.test_samples=5 batch.global=12", [
+        (3, FSDP + "strategy.recompute=block"), (4, BUBBLES + "batch.micro=2"),
+        (2, "strategy.mesh.tensor=2"), (2, PIPELINE + "batch.micro=3 --device far")]),
+    "layers in bf16": ("layers", TINY, "data.samples=21 data.test_samples=5 batch.global=12 "
+                       "trainer.precision=bf16-mixed",
+                       [(3, FSDP), (2, PIPELINE + "batch.micro=3")]),
     "functions that mix samples": ("functions", TINY, "model.centre=true data.samples=21 "
                                    "data.test_samples=4 batch.global=12 batch.micro=3 batch.eval=2",
                                    [(3, FSDP), (2, PIPELINE)]),

@@ -121,6 +121,7 @@ def evaluate(function, parameters, inputs, weights):
 
 
 def print_functions():
+    print("#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n")
     print(f"static const double torch_points[] = {braces(POINTS)};\n")
     print("typedef struct torch_function {\n    const char *name;\n    double offset, factor;")
     print("    double parameters[2], y[2], dx[3][2];\n    bool has_points;")
@@ -142,29 +143,34 @@ def print_functions():
     print("};\n")
 
 
-def print_shapes():
-    print("typedef struct torch_shape {\n    const char *name;\n    int rank, y_rank;")
-    print("    int64_t x[6], to[6];\n    double y[2], dx[2];\n} torch_shape;")
-    print("static const torch_shape torch_shapes[] = {")
-    for name, (function, shape) in SHAPE_FUNCTIONS.items():
-        y, dx = evaluate(function, (), [wave(1, *shape)], lambda y: wave(9, *y.shape))
-        print(f'    {{"{name}", {len(shape)}, {y.dim()}, {whole(shape)}, {whole(y.shape)}, '
-              f'{braces(project(y))}, {braces(project(dx[0]))}}},')
+def print_cases(table, cases):
+    """Functions of x and of parameters of their own. name: (function, shapes of x and of the
+    parameters)."""
+    print(f"static const torch_case {table}[] = {{")
+    for name, (function, *shapes) in cases.items():
+        inputs = [wave(k + 1, *shape) for k, shape in enumerate(shapes)]
+        y, d = evaluate(function, (), inputs, lambda y: wave(9, *y.shape))
+        of_parameters = ", ".join(braces(project(gradient)) for gradient in d[1:])
+        print(f'    {{"{name}", {len(shapes[0])}, {y.dim()}, {len(shapes) - 1}, '
+              f'{whole(shapes[0])}, {whole(y.shape)}, {braces(project(y))}, '
+              f'{braces(project(d[0]))}, {{{of_parameters or "{0}"}}}}},')
     print("};\n")
 
 
-def main():
-    of_shapes = sys.argv[1:] == ["shapes"]
-    guard = f"TRIREME_TESTS_{'SHAPE' if of_shapes else 'FUNCTION'}_TABLES_H"
+def print_header(name, maker, contents):
     version = torch.__version__.split("+")[0]
-    print(f"// Made by make_function_tables.py; PyTorch {version}, float64.")
-    print(f"#ifndef {guard}\n#define {guard}\n")
-    print("#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n")
-    if of_shapes:
-        print_shapes()
-    else:
-        print_functions()
+    print(f"// Made by {maker}; PyTorch {version}, float64.")
+    print(f"#ifndef TRIREME_TESTS_{name}_H\n#define TRIREME_TESTS_{name}_H\n")
+    contents()
     print("#endif")
+
+
+def main():
+    if sys.argv[1:] == ["shapes"]:
+        print_header("SHAPE_TABLES", "make_function_tables.py", lambda: print_cases(
+            "torch_shapes", SHAPE_FUNCTIONS))
+    else:
+        print_header("FUNCTION_TABLES", "make_function_tables.py", print_functions)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 // and its gradients with finite differences; and checks expressions, broadcasting and reductions.
 #include "device/cpu/cpu.h"
 #include "grad/function_tables.h"
+#include "support/torch_check.h"
+
 #include "grad/shape_tables.h"
-#include "support/gradient_check.h"
 
 #include <trireme/functions.h>
 
@@ -39,13 +40,6 @@ static tri_value add_map(tri_graph *g, const char *expression, const double *par
     if (tri_formula_parse(expression, parameters, &attr.formula) != TRI_OK)
         fail_msg("%s", tri_error_message());
     return tri_node_add(g, &tri_op_map, in, attr.formula.input_count, &attr, "");
-}
-
-static void fill_wave(op_session *session, tri_value value, double k, double factor,
-                      double offset) {
-    for (int64_t i = 0; i < op_count(session, value); i++)
-        op_set(session, value, i,
-               sin(0.9 * (double)i + 0.013 * (double)(i * i) + k) * factor + offset);
 }
 
 static void near(const char *name, double got, double want) {
@@ -209,7 +203,7 @@ static void test_losses(void **state) {
     op_graph_close(g);
 }
 
-// What each row of torch_shapes is here.
+// What each row of torch_shapes is here: the function of x.
 static tri_value shaped(tri_graph *g, const char *name, tri_value x) {
 #define CASE(text, value)                                                                          \
     if (!strcmp(name, text)) return value;
@@ -245,61 +239,10 @@ static tri_value shaped(tri_graph *g, const char *name, tri_value x) {
     return x;
 }
 
-static tri_shape shape_of(int rank, const int64_t *dims) {
-    tri_shape shape = {.rank = rank};
-    for (int i = 0; i < rank; i++) shape.dims[i] = dims[i];
-    return shape;
-}
-
-// Compares y, and the gradient of x where that of y is a wave.
-static void compare_shape(const torch_shape *torch, const tri_device_backend *backend,
-                          tri_dtype dtype, double allowed) {
-    tri_graph *g = op_graph_open(dtype);
-    tri_value x = tri_parameter(g, "x", shape_of(torch->rank, torch->x), (tri_init){0});
-    tri_value y = shaped(g, torch->name, x);
-    tri_shape want = shape_of(torch->y_rank, torch->to), got = tri_value_shape(g, y);
-    if (!tri_shape_equal(&want, &got)) fail_msg("%s: has another shape", torch->name);
-    tri_value wave = tri_input(g, "wave", dtype, got), zero = tri_input(g, "zero", dtype, got);
-    tri_value product = tri_map(g, "y, wave -> y * wave", y, wave);
-    tri_loss(g, tri_node_add(g, &tri_op_mse_loss, (tri_value[]){product, zero}, 2, NULL, ""));
-    const char *message = "";
-    if (tri_graph_status(g, &message) != TRI_OK) fail_msg("%s: %s", torch->name, message);
-    if (tri_pass_autodiff(g) != TRI_OK) fail_msg("%s: %s", torch->name, tri_error_message());
-    tri_device *device = op_device_open(backend, 1);
-    op_session *session = op_session_open(g, device, false);
-    fill_wave(session, x, 1, 1, 0);
-    fill_wave(session, wave, 9, 1, 0);
-    op_set(session, g->scalars[TRI_SCALAR_SEED], 0, 1);
-    // The squared distance to `zero` has the gradient 2 · (product - zero) · wave with respect to
-    // y; with zero = product - 1/2 that is the wave.
-    for (int64_t i = 0; i < op_count(session, zero); i++) op_set(session, zero, i, 0);
-    op_run_ok(session);
-    for (int64_t i = 0; i < op_count(session, zero); i++)
-        op_set(session, zero, i, op_get(session, product, i) - 0.5);
-    op_run_ok(session);
-    double cosine[2] = {0}, squares[2] = {0};
-    tri_value values[] = {y, g->gradients[0].value};
-    for (int k = 0; k < 2; k++)
-        for (int64_t i = 0; i < op_count(session, values[k]); i++) {
-            double v = op_get(session, values[k], i);
-            cosine[k] += v * cos(1.7 * (double)i + 0.3);
-            squares[k] += v * v;
-        }
-    const double *wanted[] = {torch->y, torch->dx};
-    for (int k = 0; k < 2; k++)
-        if (!(fabs(cosine[k] - wanted[k][0]) <= allowed * (1 + fabs(wanted[k][0]))) ||
-            !(fabs(squares[k] - wanted[k][1]) <= allowed * (1 + fabs(wanted[k][1]))))
-            fail_msg("%s: %s: got %.9g %.9g, PyTorch has %.9g %.9g", torch->name,
-                     k ? "gradient" : "value", cosine[k], squares[k], wanted[k][0], wanted[k][1]);
-    op_session_close(session);
-    device->backend->close(device);
-    op_graph_close(g);
-}
-
 static void test_shapes(void **state) {
     for (size_t i = 0; i < COUNT(torch_shapes); i++) {
-        compare_shape(&torch_shapes[i], &tri_device_ref, TRI_F64, 1e-10);
-        compare_shape(&torch_shapes[i], &tri_device_cpu, TRI_F32, 1e-4);
+        torch_check(&torch_shapes[i], shaped, &tri_device_ref, TRI_F64, 1e-10);
+        torch_check(&torch_shapes[i], shaped, &tri_device_cpu, TRI_F32, 1e-4);
     }
 }
 

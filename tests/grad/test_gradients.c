@@ -324,6 +324,22 @@ static void test_norms(void **state) {
         }
 }
 
+static void test_group_norm(void **state) {
+    const tri_shape shapes[] = {tri_shape_of(2, 6, 3), tri_shape_of(1, 2, 1, 1, 4),
+                                tri_shape_of(3, 2)};
+    for (int i = 0; i < 3; i++)
+        for (int64_t groups = 1; groups <= shapes[i].dims[1]; groups++) {
+            if (shapes[i].dims[1] % groups != 0) continue;
+            subject s = begin();
+            tri_group_norm_attr attr = {.norm.eps = 1e-2, .groups = groups};
+            tri_shape channels = tri_shape_of(shapes[i].dims[1]);
+            tri_value in[3] = {trained(&s, "x", shapes[i])};
+            if (groups != 2) in[1] = trained(&s, "weight", channels);
+            if (groups != 2) in[2] = trained(&s, "bias", channels);
+            check(&s, distance(&s, tri_node_add(s.graph, &tri_op_group_norm, in, 3, &attr, "")));
+        }
+}
+
 // The backward pass computes cheap values again instead of keeping them from the forward pass, once
 // for all nodes of the block that read them. For example, it keeps only the statistics of a norm
 // and computes the norm's output again. A value that another block reads is kept.
@@ -458,6 +474,7 @@ static void test_all_covered(void **state) {
         &tri_op_embedding,
         &tri_op_rms_norm,
         &tri_op_layer_norm,
+        &tri_op_group_norm,
         &tri_op_rotary,
         &tri_op_attention,
         &tri_op_cast,
@@ -510,6 +527,7 @@ int main(void) {
         cmocka_unit_test(test_tied),
         cmocka_unit_test(test_recomputed),
         cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_group_norm),
         cmocka_unit_test(test_rotary),
         cmocka_unit_test(test_attention),
         cmocka_unit_test(test_gated),

@@ -293,6 +293,15 @@ static void test_norms(void **state) {
     REFUSED(layer_norm_grad, &a, "inv_std|F32|F64", F(4, 3), F(4, 3), F(4), D(4));
     REFUSED(layer_norm_grad, &a, "mean|[4]|[3]", F(4, 3), F(4, 3), F(3), F(4));
     REFUSED(layer_norm_grad, &a, "weight|[3]|[4]", F(4, 3), F(4, 3), F(4), F(4), F(4));
+    tri_group_norm_attr groups = {.norm = a, .groups = 2}, five = {.norm = a, .groups = 5};
+    REFUSED(group_norm, &five, "5|[2, 4, 3]", F(2, 4, 3));
+    REFUSED(group_norm, &groups, "[4]", F(4));
+    REFUSED(group_norm, &groups, "axis|2|empty", F(2, 4, 0));
+    REFUSED(group_norm, &groups, "weight|bias", F(2, 4), F(4));
+    REFUSED(group_norm, &groups, "bias|[4]|[2]", F(2, 4), F(4), F(2));
+    REFUSED(group_norm_grad, &groups, "dy|[2, 4]|[4, 4]", F(2, 4), F(4, 4), F(2, 2), F(2, 2));
+    REFUSED(group_norm_grad, &groups, "inv_std|[2, 2]|[2, 4]", F(2, 4), F(2, 4), F(2, 2), F(2, 4));
+    REFUSED(group_norm_grad, &groups, "weight|F32|F64", F(2, 4), F(2, 4), F(2, 2), F(2, 2), D(4));
 }
 
 static void test_attention(void **state) {

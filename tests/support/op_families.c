@@ -401,6 +401,20 @@ static void build_norm(op_case *c) {
     op_add(c, &tri_op_layer_norm_grad, (tri_value[]){x, dy, mean, inv, weight, sum}, &a);
 }
 
+static void build_group_norm(op_case *c) {
+    tri_group_norm_attr a = {.norm.eps = 1e-5, .groups = op_draw(c, 1, 4)};
+    tri_shape shape = op_image(c, op_draw(c, 1, 4), a.groups * op_channels(c), 1);
+    if (op_chance(c, 30)) shape.rank = 2, shape.dims[2] = shape.dims[3] = 0;
+    tri_shape groups = tri_shape_of(shape.dims[0], a.groups),
+              channels = tri_shape_of(shape.dims[1]);
+    tri_value x = norm_input(c, shape, &a.norm.narrow), dy = numbers(c, shape);
+    tri_value weight = op_wide_unit(c, channels), bias = op_wide_unit(c, channels);
+    tri_value mean = op_wide(c, groups, -0.5, 0.5), inv = op_wide(c, groups, 0.5, 2);
+    if (op_chance(c, 30)) weight = bias = (tri_value){0};
+    op_add(c, &tri_op_group_norm, (tri_value[]){x, weight, bias}, &a);
+    op_add(c, &tri_op_group_norm_grad, (tri_value[]){x, dy, mean, inv, weight}, &a);
+}
+
 static void build_rotary(op_case *c) {
     tri_shape x = tri_shape_of(op_draw(c, 1, 3), op_draw(c, 1, 40), op_draw(c, 1, 8),
                                2 * (op_chance(c, 60) ? 16 * op_draw(c, 1, 4) : op_draw(c, 1, 20)));
@@ -524,6 +538,10 @@ const op_family op_families[] = {
     {.name = "embedding", .build = build_embedding, .tolerance = 1e-5},
     {.name = "bytes", .build = build_normalize_bytes, .tolerance = 1e-30},
     {.name = "norm", .build = build_norm, .tolerance = 1e-5},
+    {.name = "group_norm",
+     .build = build_group_norm,
+     .tolerance = 1e-5,
+     .not_finite = OP_INFINITY_SPREADS},
     {.name = "rotary", .build = build_rotary, .tolerance = 1e-5},
     {.name = "attention",
      .build = build_attention,

@@ -212,6 +212,8 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(rms_norm_grad_rows)                                                                          \
     X(layer_norm_rows)                                                                             \
     X(layer_norm_grad_rows)                                                                        \
+    X(group_norm_planes)                                                                           \
+    X(group_norm_grad_planes)                                                                      \
     X(rotary_rows)                                                                                 \
     X(silu_mul_flat)                                                                               \
     X(silu_mul_grad_flat)                                                                          \

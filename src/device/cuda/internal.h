@@ -149,6 +149,8 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(rms_norm_grad)                                                                               \
     X(layer_norm)                                                                                  \
     X(layer_norm_grad)                                                                             \
+    X(group_norm)                                                                                  \
+    X(group_norm_grad)                                                                             \
     X(embedding)                                                                                   \
     X(embedding_grad_weight)                                                                       \
     X(next_token)                                                                                  \

@@ -14,6 +14,8 @@
 #define CUDA_ROW_KERNEL_LIST(X)                                                                    \
     X(row_norm)                                                                                    \
     X(row_norm_grad)                                                                               \
+    X(group_norm)                                                                                  \
+    X(group_norm_grad)                                                                             \
     X(embedding)                                                                                   \
     X(token_order)                                                                                 \
     X(row_starts)                                                                                  \
@@ -63,6 +65,28 @@ static inline int64_t cuda_row_norm_blocks(int64_t rows, int64_t width) {
     if (blocks < few) blocks = rows < few ? rows : few;
     return blocks;
 }
+
+// For each group of channels of a sample, y = (x - mean) * inv * weight + bias, as row_norm does
+// for rows, but with a weight for each channel. A group is `group` channels of `inner` elements.
+typedef struct cuda_group_norm {
+    int64_t samples, channels, group, inner;
+    float eps;
+    tri_dtype x_type, y_type;
+    const void *x;
+    const float *weight, *bias; // [channels]; NULL: the norm has none
+    void *y;
+    float *mean, *inv; // [samples, groups]
+} cuda_group_norm;
+
+// The gradient of group_norm. dx may be the memory of dy.
+typedef struct cuda_group_norm_grad {
+    int64_t samples, channels, group, inner;
+    tri_dtype x_type, y_type; // x_type is the type of x and dx; y_type that of dy
+    const void *x, *dy;
+    const float *mean, *inv, *weight;
+    void *dx;
+    float *dweight, *dbias; // [samples, channels]: sums over a sample's pixels
+} cuda_group_norm_grad;
 
 // Tokens, and the rows of the table that this rank has: `first` to first + rows - 1 of `total`. A
 // token that is not below `total` is an error.

@@ -1,0 +1,25 @@
+// A model as a shared object, for test_odd.py: layers of image networks beside those of
+// pools_net.c, in blocks that pipelines divide.
+#include <trireme/trireme.h>
+
+static void layers_net(tri_graph *g, const tri_batch *batch) {
+    tri_block(g, "first");
+    tri_value x = tri_conv2d(g, "c1", batch->images,
+                             (tri_conv2d_options){.channels = 32, .kernel = 3, .padding = 1});
+    x = tri_silu(g, tri_group_norm(g, "n1", x, (tri_group_norm_options){.groups = 4}));
+    tri_block(g, "second");
+    x = tri_conv2d(g, "c2", x, (tri_conv2d_options){.channels = 6, .kernel = 3, .stride = 2});
+    x = tri_instance_norm(g, "n2", x, (tri_instance_norm_options){.affine = true});
+    tri_block(g, "third");
+    x = tri_layer_norm(g, "n3", tri_tanh(g, x), (tri_layer_norm_options){.axes = 3});
+    tri_block(g, "head");
+    x = tri_gelu(g, tri_linear(g, "up", tri_flatten(g, x), 16));
+    tri_split_layer(g, "up", TRI_SPLIT_COLUMN);
+    x = tri_linear(g, "down", x, 10);
+    tri_split_layer(g, "down", TRI_SPLIT_ROW);
+    tri_loss(g, tri_cross_entropy(g, x, batch->labels));
+}
+
+static const tri_task layers = {.name = "layers", .build = layers_net};
+
+TRI_EXPORT_TASK(layers)
