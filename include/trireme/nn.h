@@ -31,20 +31,39 @@ typedef struct tri_linear_options {
 tri_value tri_linear_with(tri_graph *graph, const char *name, tri_value x,
                           tri_linear_options options);
 
-typedef struct tri_conv2d_options {
+// What all convolutions take. The lists have a number for each axis: 3 of [D, H, W], 2 of [H, W].
+typedef struct tri_conv_options {
     int64_t channels; // number of channels of the output
-    int64_t kernel;   // height and width
+    int64_t kernel;   // size along every axis
     int64_t stride;   // 0 means 1
     int64_t padding;  // zeros on every side
     int64_t dilation; // 0 means 1
-    int64_t groups;   // 0 means 1
+    int64_t groups;   // 0 means 1; as many as channels: a depthwise convolution
     bool no_bias;
-} tri_conv2d_options;
+    bool same; // instead of `padding`: as many zeros as give the output the size of x; stride 1
+    // Where axes differ: the numbers of each axis, of which 0 means the one for all, above.
+    int64_t kernels[3], strides[3], dilations[3];
+    int64_t pads[3][2]; // zeros before and after each axis, besides `padding`
+    // Of a transpose: by how much its output is larger, besides; less than stride or dilation.
+    int64_t output_padding, output_paddings[3]; // for every axis; for each axis, besides
+} tri_conv_options;
+typedef tri_conv_options tri_conv2d_options;
 
 // A convolution of images. x [N, C, H, W] → [N, channels, H', W'] with H' = (H + 2·padding −
 // dilation·(kernel − 1) − 1) / stride + 1, where the quotient is rounded down; weight [channels, C
 // / groups, kernel, kernel].
-tri_value tri_conv2d(tri_graph *graph, const char *name, tri_value x, tri_conv2d_options options);
+tri_value tri_conv2d(tri_graph *graph, const char *name, tri_value x, tri_conv_options options);
+// A convolution of sequences. x [N, C, L] → [N, channels, L'].
+tri_value tri_conv1d(tri_graph *graph, const char *name, tri_value x, tri_conv_options options);
+
+// A transposed convolution of images, PyTorch's ConvTranspose2d: the gradient of a convolution with
+// respect to its input. x [N, C, H, W] → [N, channels, H', W'] with H' = (H − 1)·stride − 2·padding
+// + dilation·(kernel − 1) + 1 + output_padding; weight [C, channels / groups, kernel, kernel].
+tri_value tri_conv_transpose2d(tri_graph *graph, const char *name, tri_value x,
+                               tri_conv_options options);
+// The same of sequences. x [N, C, L] → [N, channels, L'].
+tri_value tri_conv_transpose1d(tri_graph *graph, const char *name, tri_value x,
+                               tri_conv_options options);
 
 typedef struct tri_pool2d_options {
     int64_t kernel;

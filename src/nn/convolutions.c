@@ -1,38 +1,228 @@
-// The layers that convolve.
+// The layers that convolve, in one to three dimensions, and their transposes. All are built of the
+// op conv2d and its gradient: one dimension is two with a height of 1, and the taps of a depth are
+// channels. A transpose is the gradient of a convolution with respect to its input.
 #include "nn/layers.h"
 #include "ops/ops.h"
 
+#include <inttypes.h>
+#include <trireme/functions.h>
 #include <trireme/nn.h>
+
+// A layer with the numbers of its axes: depth, height and width, of which a layer with fewer axes
+// has the last ones.
+typedef struct conv {
+    tri_graph *graph;
+    const char *layer, *name;
+    int axes;
+    bool transposed, direct;
+    tri_shape x; // as the layer gets it, [N, C, …]
+    int64_t in, out, groups;
+    // more: what a transpose adds to its result's size.
+    int64_t kernel[3], stride[3], dilation[3], pads[3][2], more[3];
+    int64_t size[3], result[3]; // of x and of the result
+} conv;
 
 static int64_t or_one(int64_t value) { return value ? value : 1; }
 
-tri_value tri_conv2d(tri_graph *graph, const char *name, tri_value x, tri_conv2d_options o) {
-    if (!tri_layer_begin(graph, name)) return (tri_value){0};
-    if (!tri_graph_check_input(graph, "conv2d", name, x)) return x;
-    tri_shape shape = tri_value_shape(graph, x);
-    int64_t groups = or_one(o.groups), stride = or_one(o.stride), dilation = or_one(o.dilation);
-    if (shape.rank != 4 || o.channels < 1 || o.kernel < 1 || groups < 1 || shape.dims[1] % groups ||
-        o.channels % groups) {
-        char text[128];
-        tri_graph_fail(graph,
-                       "conv2d %s: needs [N, C, H, W] with C and channels divisible by groups, "
-                       "not %s with channels %lld, kernel %lld, groups %lld",
-                       name, tri_shape_text(&shape, text, sizeof text), (long long)o.channels,
-                       (long long)o.kernel, (long long)groups);
-        return (tri_value){0};
+// Sets the numbers of axis i, of which `o` has those of the layer's axis number k.
+static void set_axis(conv *c, int i, int k, const tri_conv_options *o) {
+    c->kernel[i] = o->kernels[k] ? o->kernels[k] : o->kernel;
+    c->stride[i] = or_one(o->strides[k] ? o->strides[k] : o->stride);
+    c->dilation[i] = or_one(o->dilations[k] ? o->dilations[k] : o->dilation);
+    c->size[i] = c->x.dims[2 + k];
+    for (int side = 0; side < 2; side++) c->pads[i][side] = o->padding + o->pads[k][side];
+    c->more[i] = o->output_padding + o->output_paddings[k];
+    if (!o->same) return;
+    int64_t reach = c->dilation[i] * (c->kernel[i] - 1);
+    c->pads[i][0] = reach / 2;
+    c->pads[i][1] = reach - reach / 2;
+}
+
+static bool in_range(int64_t value, int64_t least) {
+    return value >= least && value <= TRI_MAX_WINDOW;
+}
+
+// Checks the numbers of axis i and computes the size of the result along it.
+static bool check_axis(conv *c, int i) {
+    int64_t kernel = c->kernel[i], stride = c->stride[i], dilation = c->dilation[i];
+    const int64_t *pads = c->pads[i];
+    if (!in_range(kernel, 1) || !in_range(stride, 1) || !in_range(dilation, 1) ||
+        !in_range(pads[0], 0) || !in_range(pads[1], 0) || !in_range(c->more[i], 0)) {
+        tri_graph_fail(c->graph,
+                       "%s %s: kernel, stride and dilation must be 1 to %d and padding 0 to %d, "
+                       "not %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 " and %" PRId64,
+                       c->layer, c->name, TRI_MAX_WINDOW, TRI_MAX_WINDOW, kernel, stride, dilation,
+                       pads[0], pads[1]);
+        return false;
     }
-    int64_t in = shape.dims[1] / groups;
-    tri_init init = nn_fan_in_uniform(in * o.kernel * o.kernel);
-    tri_value weight = tri_parameter(graph, nn_parameter_name(graph, name, "weight"),
-                                     tri_shape_of(o.channels, in, o.kernel, o.kernel), init);
-    tri_value bias = {0};
-    if (!o.no_bias)
-        bias = tri_parameter(graph, nn_parameter_name(graph, name, "bias"),
-                             tri_shape_of(o.channels), init);
-    tri_conv2d_attr attr = {.stride = {stride, stride},
-                            .padding = {o.padding, o.padding},
-                            .dilation = {dilation, dilation},
-                            .groups = groups,
-                            .direct = graph->options.direct_convolution};
-    return tri_node_add(graph, &tri_op_conv2d, (tri_value[]){x, weight, bias}, 3, &attr, name);
+    int64_t reach = dilation * (kernel - 1) + 1, around = pads[0] + pads[1];
+    bool wide = c->more[i] > 0 && c->more[i] >= stride && c->more[i] >= dilation;
+    if (wide || (c->more[i] > 0 && !c->transposed)) {
+        tri_graph_fail(c->graph,
+                       "%s %s: an output padding of %" PRId64 " needs a transpose with a larger "
+                       "stride or dilation",
+                       c->layer, c->name, c->more[i]);
+        return false;
+    }
+    c->result[i] = c->transposed ? (c->size[i] - 1) * stride - around + reach + c->more[i]
+                   : c->size[i] + around < reach ? 0
+                                                 : (c->size[i] + around - reach) / stride + 1;
+    if (c->size[i] >= 1 && c->result[i] >= 1) return true;
+    tri_graph_fail(c->graph,
+                   "%s %s: a kernel of %" PRId64 " with dilation %" PRId64
+                   " has no result of %" PRId64 " with padding %" PRId64 " and %" PRId64,
+                   c->layer, c->name, kernel, dilation, c->size[i], pads[0], pads[1]);
+    return false;
+}
+
+// Begins a layer of x. False: the graph has failed, or there is nothing to do.
+static bool begin(conv *c, const char *layer, tri_value x, int axes, const tri_conv_options *o) {
+    static const char *const shapes[] = {"[N, C, L]", "[N, C, H, W]", "[N, C, D, H, W]"};
+    char text[128];
+    if (!tri_layer_begin(c->graph, c->name)) return false;
+    if (!tri_graph_check_input(c->graph, layer, c->name, x)) return false;
+    c->layer = layer;
+    c->axes = axes;
+    c->x = tri_value_shape(c->graph, x);
+    c->groups = or_one(o->groups);
+    c->in = c->x.dims[1];
+    c->out = o->channels;
+    c->direct = c->graph->options.direct_convolution;
+    if (c->x.rank != axes + 2 || c->in < 1 || c->out < 1 || c->groups < 1 || c->in % c->groups ||
+        c->out % c->groups || (o->same && (c->transposed || o->padding))) {
+        tri_graph_fail(c->graph,
+                       "%s %s: needs %s with C and channels divisible by groups, and padding only "
+                       "without `same`, not %s with channels %" PRId64 ", groups %" PRId64
+                       ", padding %" PRId64,
+                       layer, c->name, shapes[axes - 1], tri_shape_text(&c->x, text, sizeof text),
+                       c->out, c->groups, o->padding);
+        return false;
+    }
+    for (int i = 0; i < 3; i++) {
+        c->kernel[i] = c->stride[i] = c->dilation[i] = c->size[i] = c->result[i] = 1;
+        if (i < 3 - axes) continue;
+        set_axis(c, i, i - (3 - axes), o);
+        if (!check_axis(c, i)) return false;
+        if (o->same && c->stride[i] != 1) {
+            tri_graph_fail(c->graph, "%s %s: `same` needs a stride of 1", layer, c->name);
+            return false;
+        }
+    }
+    return true;
+}
+
+// Makes weight [out, in / groups, …] (of a transpose [in, out / groups, …]) and bias. The initial
+// numbers follow PyTorch, which takes axis 1 of the weight for the inputs also in a transpose.
+static void make_parameters(const conv *c, bool no_bias, tri_value *weight, tri_value *bias) {
+    tri_shape shape = {.rank = c->axes + 2};
+    shape.dims[0] = c->transposed ? c->in : c->out;
+    shape.dims[1] = (c->transposed ? c->out : c->in) / c->groups;
+    int64_t fan_in = shape.dims[1];
+    for (int k = 0; k < c->axes; k++) {
+        shape.dims[2 + k] = c->kernel[3 - c->axes + k];
+        fan_in *= shape.dims[2 + k];
+    }
+    tri_init init = nn_fan_in_uniform(fan_in);
+    *weight = tri_parameter(c->graph, nn_parameter_name(c->graph, c->name, "weight"), shape, init);
+    *bias = (tri_value){0};
+    if (!no_bias)
+        *bias = tri_parameter(c->graph, nn_parameter_name(c->graph, c->name, "bias"),
+                              tri_shape_of(c->out), init);
+}
+
+static int64_t least_pad(const conv *c, int i) {
+    return c->pads[i][0] < c->pads[i][1] ? c->pads[i][0] : c->pads[i][1];
+}
+
+static tri_conv2d_attr attr_of(const conv *c) {
+    return (tri_conv2d_attr){.stride = {c->stride[1], c->stride[2]},
+                             .padding = {least_pad(c, 1), least_pad(c, 2)},
+                             .dilation = {c->dilation[1], c->dilation[2]},
+                             .groups = c->groups,
+                             .direct = c->direct};
+}
+
+// Convolves images. What one side is padded more than the other is padded first.
+static tri_value convolve(const conv *c, tri_value x, tri_value weight, tri_value bias) {
+    for (int i = 1; i < 3; i++)
+        if (c->pads[i][0] != c->pads[i][1])
+            x = tri_pad(c->graph, x, i + 1, c->pads[i][0] - least_pad(c, i),
+                        c->pads[i][1] - least_pad(c, i));
+    tri_conv2d_attr attr = attr_of(c);
+    return tri_node_add(c->graph, &tri_op_conv2d, (tri_value[]){x, weight, bias}, 3, &attr,
+                        c->name);
+}
+
+// The transpose of `convolve`, which makes images of `channels` channels. Where the result has more
+// elements than the convolution's padding and stride explain, all of them are computed, without
+// padding, and then cut.
+static tri_value spread(const conv *c, tri_value x, tri_value weight, int64_t channels) {
+    tri_conv2d_grad_attr attr = {.conv = attr_of(c)};
+    attr.shape = tri_shape_of(tri_value_shape(c->graph, x).dims[0], channels, 0, 0);
+    int64_t first[2], size[2];
+    for (int k = 0; k < 2; k++) {
+        int i = k + 1;
+        bool alike = c->pads[i][0] == c->pads[i][1] && c->more[i] < c->stride[i];
+        size[k] = c->result[i];
+        first[k] = alike ? 0 : c->pads[i][0];
+        attr.shape.dims[2 + k] = size[k];
+        if (alike) continue;
+        attr.conv.padding[k] = 0;
+        attr.shape.dims[2 + k] =
+            (c->size[i] - 1) * c->stride[i] + c->dilation[i] * (c->kernel[i] - 1) + 1;
+    }
+    tri_value y = tri_node_add(c->graph, &tri_op_conv2d_grad_input, (tri_value[]){x, weight}, 2,
+                               &attr, c->name);
+    for (int k = 0; k < 2; k++)
+        if (first[k] != 0 || size[k] != attr.shape.dims[2 + k])
+            y = tri_pad(c->graph, y, 2 + k, -first[k], size[k] + first[k] - attr.shape.dims[2 + k]);
+    return y;
+}
+
+static tri_value with_bias(const conv *c, tri_value y, tri_value bias) {
+    if (!tri_value_is(bias)) return y;
+    bias = tri_reshape(c->graph, bias, tri_shape_of(c->out, 1, 1));
+    return tri_map(c->graph, "y, bias -> y + bias", y, bias);
+}
+
+// The shape of images [n, channels, H, W] without the height, if the layer has one axis only.
+static tri_shape as_layer(const conv *c, int64_t channels, const int64_t *size) {
+    if (c->axes == 1) return tri_shape_of(c->x.dims[0], channels, size[2]);
+    return tri_shape_of(c->x.dims[0], channels, size[1], size[2]);
+}
+
+// A layer of one or two axes.
+static tri_value flat(const conv *c, tri_value x, bool no_bias) {
+    tri_value weight, bias;
+    make_parameters(c, no_bias, &weight, &bias);
+    if (c->axes == 1) {
+        tri_shape w = tri_value_shape(c->graph, weight);
+        weight = tri_reshape(c->graph, weight, tri_shape_of(w.dims[0], w.dims[1], 1, c->kernel[2]));
+        x = tri_reshape(c->graph, x, tri_shape_of(c->x.dims[0], c->in, 1, c->size[2]));
+    }
+    tri_value y = c->transposed ? with_bias(c, spread(c, x, weight, c->out), bias)
+                                : convolve(c, x, weight, bias);
+    return c->axes == 1 ? tri_reshape(c->graph, y, as_layer(c, c->out, c->result)) : y;
+}
+
+tri_value tri_conv1d(tri_graph *graph, const char *name, tri_value x, tri_conv_options o) {
+    conv c = {.graph = graph, .name = name};
+    return begin(&c, "conv1d", x, 1, &o) ? flat(&c, x, o.no_bias) : (tri_value){0};
+}
+
+tri_value tri_conv2d(tri_graph *graph, const char *name, tri_value x, tri_conv_options o) {
+    conv c = {.graph = graph, .name = name};
+    return begin(&c, "conv2d", x, 2, &o) ? flat(&c, x, o.no_bias) : (tri_value){0};
+}
+
+tri_value tri_conv_transpose1d(tri_graph *graph, const char *name, tri_value x,
+                               tri_conv_options o) {
+    conv c = {.graph = graph, .name = name, .transposed = true};
+    return begin(&c, "conv_transpose1d", x, 1, &o) ? flat(&c, x, o.no_bias) : (tri_value){0};
+}
+
+tri_value tri_conv_transpose2d(tri_graph *graph, const char *name, tri_value x,
+                               tri_conv_options o) {
+    conv c = {.graph = graph, .name = name, .transposed = true};
+    return begin(&c, "conv_transpose2d", x, 2, &o) ? flat(&c, x, o.no_bias) : (tri_value){0};
 }

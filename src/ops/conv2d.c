@@ -107,6 +107,21 @@ static void conv2d_gradient(tri_graph *graph, const tri_node *node, const tri_va
     }
 }
 
+// As a layer, the op is a transposed convolution.
+static void conv2d_grad_input_gradient(tri_graph *graph, const tri_node *node,
+                                       const tri_value *out_grads, const bool *wanted,
+                                       tri_value *in_grads) {
+    tri_conv2d_grad_attr attr = *(const tri_conv2d_grad_attr *)node->attr;
+    tri_value none = {0}, x = node->inputs[0], weight = node->inputs[1], dy = out_grads[0];
+    if (!tri_value_is(dy)) return;
+    if (wanted[0])
+        in_grads[0] = ops_node(graph, node, &tri_op_conv2d, &attr.conv, dy, weight, none, none);
+    if (!wanted[1]) return;
+    attr.shape = tri_value_shape(graph, weight);
+    attr.has_bias = false;
+    in_grads[1] = ops_node(graph, node, &tri_op_conv2d_grad_weight, &attr, dy, x, none, none);
+}
+
 // Computes the cost: for each element of y, a multiplication and an addition for each of the
 // C / groups · KH · KW weights of its channel.
 static tri_cost conv2d_flops(const tri_shape *y, const tri_shape *weight) {
@@ -170,6 +185,7 @@ const tri_op tri_op_conv2d_grad_input = {
     .attr_bytes = sizeof(tri_conv2d_grad_attr),
     .attr_fields = conv2d_grad_fields,
     .shape = conv2d_grad_input_shape,
+    .gradient = conv2d_grad_input_gradient,
     .cost = conv2d_grad_input_cost,
 };
 

@@ -35,6 +35,7 @@ static const struct precision_row {
     size_t narrow; // for a norm: offset of the attribute that holds the type of its output
 } rows[] = {
     {&tri_op_conv2d, PRECISION_HALF, 0},
+    {&tri_op_conv2d_grad_input, PRECISION_HALF, 0},
     {&tri_op_linear, PRECISION_HALF, 0},
     {&tri_op_add_bias, PRECISION_BIAS, 0},
     {&tri_op_attention, PRECISION_HALF, 0},

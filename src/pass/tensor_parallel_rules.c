@@ -291,6 +291,7 @@ static const rule rules[] = {
     {.op = &tri_op_layer_norm, .streams = 1, .axes = ROWS},
     // These ops have no rule for slices, so every rank computes them on whole tensors.
     {.op = &tri_op_conv2d, .rewrite = rewrite_full},
+    {.op = &tri_op_conv2d_grad_input, .rewrite = rewrite_full},
     {.op = &tri_op_max_pool2d, .rewrite = rewrite_full},
     {.op = &tri_op_avg_pool2d, .rewrite = rewrite_full},
     {.op = &tri_op_batch_norm, .rewrite = rewrite_full},

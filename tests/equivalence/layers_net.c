@@ -8,10 +8,16 @@ static void layers_net(tri_graph *g, const tri_batch *batch) {
                              (tri_conv2d_options){.channels = 32, .kernel = 3, .padding = 1});
     x = tri_silu(g, tri_group_norm(g, "n1", x, (tri_group_norm_options){.groups = 4}));
     tri_block(g, "second");
-    x = tri_conv2d(g, "c2", x, (tri_conv2d_options){.channels = 6, .kernel = 3, .stride = 2});
+    x = tri_conv2d(g, "depth", x, (tri_conv_options){.channels = 32, .kernel = 3, .groups = 32});
+    x = tri_conv2d(g, "c2", x, (tri_conv_options){.channels = 6, .kernels = {2, 3}, .same = true});
     x = tri_instance_norm(g, "n2", x, (tri_instance_norm_options){.affine = true});
     tri_block(g, "third");
     x = tri_layer_norm(g, "n3", tri_tanh(g, x), (tri_layer_norm_options){.axes = 3});
+    x = tri_conv_transpose2d(g, "up2", x,
+                             (tri_conv_options){.channels = 3, .kernel = 2, .stride = 2});
+    tri_shape rows = tri_value_shape(g, x);
+    x = tri_reshape(g, x, tri_shape_of(batch->size, rows.dims[1] * rows.dims[2], rows.dims[3]));
+    x = tri_conv1d(g, "rows", x, (tri_conv_options){.channels = 5, .kernel = 3, .padding = 1});
     tri_block(g, "head");
     x = tri_gelu(g, tri_linear(g, "up", tri_flatten(g, x), 16));
     tri_split_layer(g, "up", TRI_SPLIT_COLUMN);

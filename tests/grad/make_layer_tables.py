@@ -21,6 +21,22 @@ def instance_norm(x, *affine):
     return F.instance_norm(x, None, None, *affine)
 
 
+def conv(axes, *padded, **options):
+    """A convolution; `padded` pads the input first."""
+    function = (F.conv1d, F.conv2d, F.conv3d)[axes - 1]
+    return lambda x, *parameters: function(F.pad(x, padded), *parameters, **options)
+
+
+def transpose(axes, **options):
+    function = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[axes - 1]
+    return lambda x, *parameters: function(x, *parameters, **options)
+
+
+def dilated_transpose(x, weight, bias):
+    return F.conv_transpose2d(x, weight, bias, padding=(1, 0), output_padding=(1, 2),
+                              dilation=(2, 3))
+
+
 # name: (function, shapes of x and of the parameters)
 LAYERS = {
     "group_norm": (group_norm(3), (2, 6, 5, 3), (6,), (6,)),
@@ -34,6 +50,27 @@ LAYERS = {
     "layer_norm of two axes": (layer_norm(2), (3, 5, 4), (5, 4), (5, 4)),
     "layer_norm of three axes": (layer_norm(3), (2, 3, 1, 7), (3, 1, 7), (3, 1, 7)),
     "layer_norm plain": (layer_norm(2), (2, 3, 3, 2)),
+    "conv2d rectangular": (conv(2, stride=(2, 1), padding=(0, 2), dilation=(1, 2)),
+                           (2, 3, 7, 9), (4, 3, 3, 2), (4,)),
+    "conv2d pads": (conv(2, 1, 0, 0, 3, groups=2), (2, 4, 5, 4), (6, 2, 3, 3), (6,)),
+    "conv2d same": (conv(2, padding="same", dilation=(1, 3)), (1, 2, 6, 5), (3, 2, 4, 2), (3,)),
+    "conv2d depthwise": (conv(2, padding=1, stride=2, groups=5), (2, 5, 6, 7), (5, 1, 3, 3), (5,)),
+    "conv2d depthwise of blocks": (conv(2, padding=1, groups=32), (2, 32, 6, 9), (32, 1, 3, 3),
+                                   (32,)),
+    "conv2d depthwise multiplied": (conv(2, padding=(2, 0), groups=3), (1, 3, 8, 6),
+                                    (6, 1, 5, 1)),
+    "conv2d one pixel": (conv(2, padding=1), (1, 1, 1, 1), (1, 1, 3, 3), (1,)),
+    "conv1d": (conv(1, stride=2, padding=3, dilation=2), (2, 3, 11), (4, 3, 3), (4,)),
+    "conv1d depthwise": (conv(1, 3, 0, groups=4), (2, 4, 6), (4, 1, 4)),
+    "conv_transpose2d": (transpose(2, stride=2, padding=1, output_padding=1), (2, 3, 4, 5),
+                         (3, 4, 3, 3), (4,)),
+    "conv_transpose2d rectangular": (transpose(2, stride=(3, 1), padding=(0, 2), dilation=(1, 2),
+                                               groups=2), (1, 4, 3, 6), (4, 3, 2, 3), (6,)),
+    "conv_transpose2d of blocks": (transpose(2, stride=2), (1, 32, 4, 5), (32, 16, 2, 2), (16,)),
+    "conv_transpose2d dilated": (dilated_transpose, (2, 2, 3, 4), (2, 3, 3, 2), (3,)),
+    "conv_transpose2d depthwise": (transpose(2, stride=2, groups=3), (1, 3, 3, 2), (3, 1, 4, 4)),
+    "conv_transpose1d": (transpose(1, stride=3, padding=1, output_padding=2), (2, 4, 5),
+                         (4, 2, 4), (2,)),
 }
 
 

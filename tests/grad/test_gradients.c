@@ -324,6 +324,19 @@ static void test_norms(void **state) {
         }
 }
 
+// The gradient of a convolution with respect to its input is a layer too, the transpose.
+static void test_conv_transpose2d(void **state) {
+    const tri_conv_options options[] = {
+        {.channels = 4, .kernel = 3, .stride = 2, .padding = 1, .output_padding = 1, .groups = 2},
+        {.channels = 2, .kernels = {1, 2}, .strides = {3, 1}, .dilation = 2, .no_bias = true},
+    };
+    for (int i = 0; i < 2; i++) {
+        subject s = begin();
+        tri_value x = trained(&s, "x", tri_shape_of(2, 2, 3, 4));
+        check(&s, distance(&s, tri_conv_transpose2d(s.graph, "conv", x, options[i])));
+    }
+}
+
 static void test_group_norm(void **state) {
     const tri_shape shapes[] = {tri_shape_of(2, 6, 3), tri_shape_of(1, 2, 1, 1, 4),
                                 tri_shape_of(3, 2)};
@@ -475,6 +488,7 @@ static void test_all_covered(void **state) {
         &tri_op_rms_norm,
         &tri_op_layer_norm,
         &tri_op_group_norm,
+        &tri_op_conv2d_grad_input,
         &tri_op_rotary,
         &tri_op_attention,
         &tri_op_cast,
@@ -528,6 +542,7 @@ int main(void) {
         cmocka_unit_test(test_recomputed),
         cmocka_unit_test(test_norms),
         cmocka_unit_test(test_group_norm),
+        cmocka_unit_test(test_conv_transpose2d),
         cmocka_unit_test(test_rotary),
         cmocka_unit_test(test_attention),
         cmocka_unit_test(test_gated),

@@ -25,6 +25,33 @@ static tri_value layer(tri_graph *g, const char *name, tri_value x) {
     CASE("layer_norm of two axes", LAYER_NORM(.axes = 2))
     CASE("layer_norm of three axes", LAYER_NORM(.axes = 3))
     CASE("layer_norm plain", LAYER_NORM(.axes = 2, .plain = true))
+#define CONV(axes, number, size, ...)                                                              \
+    tri_conv##axes##d(g, "l", x,                                                                   \
+                      (tri_conv_options){.channels = number, .kernel = size, __VA_ARGS__})
+#define TRANSPOSE(axes, number, size, ...)                                                         \
+    tri_conv_transpose##axes##d(                                                                   \
+        g, "l", x, (tri_conv_options){.channels = number, .kernel = size, __VA_ARGS__})
+    CASE("conv2d rectangular",
+         CONV(2, 4, 0, .kernels = {3, 2}, .strides = {2}, .pads[1] = {2, 2}, .dilations = {1, 2}))
+    CASE("conv2d pads", CONV(2, 6, 3, .groups = 2, .pads = {{0, 3}, {1, 0}}))
+    CASE("conv2d same", CONV(2, 3, 0, .kernels = {4, 2}, .dilations[1] = 3, .same = true))
+    CASE("conv2d depthwise", CONV(2, 5, 3, .stride = 2, .padding = 1, .groups = 5))
+    CASE("conv2d depthwise of blocks", CONV(2, 32, 3, .padding = 1, .groups = 32))
+    CASE("conv2d depthwise multiplied",
+         CONV(2, 6, 0, .kernels = {5, 1}, .pads[0] = {2, 2}, .groups = 3, .no_bias = true))
+    CASE("conv2d one pixel", CONV(2, 1, 3, .padding = 1))
+    CASE("conv1d", CONV(1, 4, 3, .stride = 2, .padding = 3, .dilation = 2))
+    CASE("conv1d depthwise", CONV(1, 4, 4, .pads[0] = {3, 0}, .groups = 4, .no_bias = true))
+    CASE("conv_transpose2d", TRANSPOSE(2, 4, 3, .stride = 2, .padding = 1, .output_padding = 1))
+    CASE("conv_transpose2d rectangular",
+         TRANSPOSE(2, 6, 0, .kernels = {2, 3}, .strides = {3}, .pads[1] = {2, 2}, .dilations[1] = 2,
+                   .groups = 2))
+    CASE("conv_transpose2d of blocks", TRANSPOSE(2, 16, 2, .stride = 2))
+    CASE("conv_transpose2d dilated", TRANSPOSE(2, 3, 0, .kernels = {3, 2}, .pads[0] = {1, 1},
+                                               .output_paddings = {1, 2}, .dilations = {2, 3}))
+    CASE("conv_transpose2d depthwise",
+         TRANSPOSE(2, 3, 4, .stride = 2, .groups = 3, .no_bias = true))
+    CASE("conv_transpose1d", TRANSPOSE(1, 2, 4, .stride = 3, .padding = 1, .output_padding = 2))
     fail_msg("there is no case for %s", name);
     return x;
 }
@@ -68,10 +95,34 @@ static void test_norms_refuse(void **state) {
     REFUSED("layer_norm l|eps|inf", tri_shape_of(2, 6), LAYER_NORM(.eps = INFINITY));
 }
 
+static void test_convolutions_refuse(void **state) {
+    tri_shape image = tri_shape_of(2, 4, 5, 6);
+    REFUSED("conv2d l|[2, 4, 5]|[N, C, H, W]", tri_shape_of(2, 4, 5), CONV(2, 4, 3));
+    REFUSED("conv2d l|groups 3", image, CONV(2, 6, 3, .groups = 3));
+    REFUSED("conv2d l|channels 0", image, CONV(2, 0, 3));
+    REFUSED("conv2d l|kernel|0", image, CONV(2, 4, 0));
+    REFUSED("conv2d l|kernel|-1", image, CONV(2, 4, 0, .kernels = {3, -1}));
+    REFUSED("conv2d l|padding|-1", image, CONV(2, 4, 3, .pads[1] = {0, -1}));
+    REFUSED("conv2d l|1048577", image, CONV(2, 4, 3, .stride = 1048577));
+    REFUSED("conv2d l|kernel of 7|of 5", image, CONV(2, 4, 7));
+    REFUSED("conv2d l|output padding of 1", image, CONV(2, 4, 3, .stride = 2, .output_padding = 1));
+    REFUSED("conv2d l|`same`|stride", image, CONV(2, 4, 3, .stride = 2, .same = true));
+    REFUSED("conv2d l|`same`|padding 1", image, CONV(2, 4, 3, .padding = 1, .same = true));
+    REFUSED("conv2d l|of 0", tri_shape_of(2, 4, 0, 6), CONV(2, 4, 3, .padding = 2));
+    REFUSED("conv1d l|[N, C, L]", image, CONV(1, 4, 3));
+    REFUSED("conv_transpose2d l|output padding of 2", image,
+            TRANSPOSE(2, 4, 3, .stride = 2, .output_padding = 2));
+    REFUSED("conv_transpose2d l|no result", tri_shape_of(2, 4, 1, 1),
+            TRANSPOSE(2, 4, 3, .padding = 2));
+    REFUSED("conv_transpose2d l|of 0", tri_shape_of(2, 4, 0, 6), TRANSPOSE(2, 4, 3));
+    REFUSED("conv_transpose2d l|`same`", image, TRANSPOSE(2, 4, 3, .same = true));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layers),
         cmocka_unit_test(test_norms_refuse),
+        cmocka_unit_test(test_convolutions_refuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,9 +20,10 @@ typedef struct torch_case {
 
 static inline void fill_wave(op_session *session, tri_value value, double k, double factor,
                              double offset) {
-    for (int64_t i = 0; i < op_count(session, value); i++)
-        op_set(session, value, i,
-               sin(0.9 * (double)i + 0.013 * (double)(i * i) + k) * factor + offset);
+    for (int64_t i = 0; i < op_count(session, value); i++) {
+        double x = (double)i;
+        op_set(session, value, i, sin(0.9 * x + 0.013 * x * x + k) * factor + offset);
+    }
 }
 
 static inline tri_shape torch_shape_of(int rank, const int64_t *dims) {
