@@ -205,6 +205,12 @@ tri_value tri_pixel_shuffle(tri_graph *graph, tri_value x, int64_t factor);
 // Pixels to channels: [N, C, H · r, W · r] → [N, C · r², H, W].
 tri_value tri_pixel_unshuffle(tri_graph *graph, tri_value x, int64_t factor);
 
+// The product of matrices, as torch.matmul: a [.., M, K] times b [.., K, N] is [.., M, N]. The axes
+// before are broadcast. A value of one axis is a row on the left and a column on the right, and
+// this axis goes. A transposed or permuted operand, such as tri_transpose(g, k, -1, -2), is read
+// where it lies and not copied.
+tri_value tri_matmul(tri_graph *graph, tri_value a, tri_value b);
+
 // A loss of your own: the mean of x, whose elements are the terms that a tri_map has computed.
 tri_value tri_mean_loss(tri_graph *graph, tri_value x);
 

@@ -48,6 +48,7 @@ typedef enum tri_activation {
     X(linear)                 /* x, weight, bias? -> y; sums over the last attr.axes axes of x */  \
     X(linear_grad_input)      /* dy, weight -> dx of attr.shape */                                 \
     X(linear_grad_weight)     /* x, dy -> dweight, dbias (shape [0] if there is no bias) */        \
+    X(matmul)                 /* a [.., M, K], b [.., K, N] -> y [.., M, N], with broadcasting */  \
     X(relu)                   /* x -> y */                                                         \
     X(leaky_relu)             /* x -> y */                                                         \
     X(sigmoid)                /* x -> y */                                                         \
@@ -200,6 +201,21 @@ typedef struct tri_linear_grad_attr {
     bool has_bias;
     bool wide; // linear_grad_input: dx is one term of a sum over ranks, so it is F32
 } tri_linear_grad_attr;
+
+// The operands of matmul; in arrays of the attributes and of plans they stand in this order.
+enum { TRI_MATMUL_A, TRI_MATMUL_B, TRI_MATMUL_Y, TRI_MATMUL_OPERANDS };
+
+// The attributes of matmul. Operands may lie in memory with their axes in another order, such as
+// transposed, so that no copy is needed: axis i of operand k, as the product takes it, is axis
+// axes[k][i] of the tensor.
+typedef struct tri_matmul_attr {
+    int64_t permuted; // bit k: operand k has the order axes[k]; else its axes lie as they are taken
+    int8_t axes[TRI_MATMUL_OPERANDS][TRI_MAX_RANK];
+    bool wide; // y is a term of a sum: it is F32 even if a and b are of a half type
+} tri_matmul_attr;
+
+// Which axis of its tensor is axis i of operand k.
+int tri_matmul_axis(const tri_matmul_attr *attr, int k, int i);
 
 typedef struct tri_leaky_relu_attr {
     double slope;

@@ -37,6 +37,7 @@ static const struct precision_row {
     {&tri_op_conv2d, PRECISION_HALF, 0},
     {&tri_op_conv2d_grad_input, PRECISION_HALF, 0},
     {&tri_op_linear, PRECISION_HALF, 0},
+    {&tri_op_matmul, PRECISION_HALF, 0},
     {&tri_op_add_bias, PRECISION_BIAS, 0},
     {&tri_op_attention, PRECISION_HALF, 0},
     {&tri_op_embedding, PRECISION_GATHER, 0},

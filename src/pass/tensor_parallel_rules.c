@@ -300,6 +300,7 @@ static const rule rules[] = {
     {.op = &tri_op_cast, .rewrite = rewrite_full},
     {.op = &tri_op_add_bias, .rewrite = rewrite_full},
     {.op = &tri_op_concat, .rewrite = rewrite_full},
+    {.op = &tri_op_matmul, .rewrite = rewrite_full},
     {.op = &tri_op_map, .rewrite = rewrite_full},
     {.op = &tri_op_reduce, .rewrite = rewrite_full},
     {.op = &tri_op_log_softmax, .rewrite = rewrite_full},

@@ -25,13 +25,25 @@ static bool view_mixes(const mixing *m, const tri_node *node, int k) {
     return x->dims[0] != 1 && (!same || x->dims[0] != out->dims[0]);
 }
 
+// Whether the first axis of operand k of a matmul is summed over, or does not become that of y.
+static bool product_mixes(const mixing *m, const tri_node *node, int k) {
+    const tri_matmul_attr *attr = node->attr;
+    const tri_shape *x = shape_of(m, node->inputs[k]);
+    int summed = k == TRI_MATMUL_A ? x->rank - 1 : x->rank - 2, first = 0;
+    while (tri_matmul_axis(attr, k, first) != 0) first++;
+    if (x->dims[0] == 1) return false;
+    return first == summed || tri_matmul_axis(attr, TRI_MATMUL_Y, first) != 0;
+}
+
 static bool mixes(const mixing *m, const tri_node *node) {
     if (node->op == &tri_op_reduce)
         return m->from_data[node->inputs[0].id] && ((const tri_reduce_attr *)node->attr)->axes & 1;
     if (node->op == &tri_op_concat) return ((const tri_concat_attr *)node->attr)->dim == 0;
-    if (node->op != &tri_op_map) return false;
+    if (node->op != &tri_op_map && node->op != &tri_op_matmul) return false;
     for (int k = 0; k < node->input_count; k++)
-        if (m->from_data[node->inputs[k].id] && view_mixes(m, node, k)) return true;
+        if (m->from_data[node->inputs[k].id] &&
+            (node->op == &tri_op_map ? view_mixes : product_mixes)(m, node, k))
+            return true;
     return false;
 }
 

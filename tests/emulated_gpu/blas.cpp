@@ -36,6 +36,8 @@ struct matrix {
     cudaDataType_t type;
     uint64_t rows, columns;
     int64_t leading;
+    int32_t count; // how many such matrices there are, and how many elements they lie apart
+    int64_t step;
 };
 
 struct preference {
@@ -89,8 +91,17 @@ cublasStatus_t set_operation(cublasLtMatmulDesc_t handle, cublasLtMatmulDescAttr
 cublasStatus_t create_matrix(cublasLtMatrixLayout_t *out, cudaDataType_t type, uint64_t rows,
                              uint64_t columns, int64_t leading) {
     if (leading < (int64_t)rows) return CUBLAS_STATUS_INVALID_VALUE;
-    *out = (cublasLtMatrixLayout_t) new matrix{type, rows, columns, leading};
+    *out = (cublasLtMatrixLayout_t) new matrix{type, rows, columns, leading, 1, 0};
     return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t set_matrix(cublasLtMatrixLayout_t handle, cublasLtMatrixLayoutAttribute_t which,
+                          const void *value, size_t size_bytes) {
+    matrix *x = of<matrix>(handle);
+    if (which == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT) return take(&x->count, value, size_bytes);
+    if (which == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET)
+        return take(&x->step, value, size_bytes);
+    return CUBLAS_STATUS_INVALID_VALUE;
 }
 
 cublasStatus_t create_preference(cublasLtMatmulPreference_t *out) {
@@ -127,7 +138,9 @@ bool fits(const operation *x, const matrix *a, const matrix *b, const matrix *c)
     if (x->epilogue == CUBLASLT_EPILOGUE_BGRADB && x->bias_type != c->type) return false;
     return rows_of(a, x->first) == c->rows && columns_of(b, x->second) == c->columns &&
            columns_of(a, x->first) == rows_of(b, x->second) && a->type == b->type &&
-           (a->type == c->type || wide) && !(wide && has_bias);
+           a->count == c->count && b->count == c->count &&
+           (c->count == 1 || c->step >= (int64_t)c->rows) && (a->type == c->type || wide) &&
+           !(wide && has_bias);
 }
 
 // Returns the alignment of the bias in bytes, at most 256, as the heuristic takes it from the
@@ -210,6 +223,11 @@ void compute(uint64_t algorithm, const operation *x, const matrix *a, const void
     }
 }
 
+// The matrix number i of those that the description counts.
+void *part(const matrix *x, const void *data, int32_t i) {
+    return (char *)(uintptr_t)data + i * x->step * (x->type == CUDA_R_32F ? 4 : 2);
+}
+
 // What the epilogue BGRADB does: writes the sums of the second operand over k, one for each column
 // of the result, to x->bias.
 void sum_columns(uint64_t algorithm, const operation *x, const matrix *b, const void *b_data) {
@@ -244,7 +262,9 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t operation_handle,
     emulated_push((cuda_stream *)stream, [=] {
         memset(workspace, 0xff, WORKSPACE_BYTES);
         if (x.epilogue == CUBLASLT_EPILOGUE_BGRADB) sum_columns(algorithm, &x, second, b_data);
-        compute(algorithm, &x, first, a_data, second, b_data, factor, result, d_data);
+        for (int32_t i = 0; i < result->count; i++)
+            compute(algorithm, &x, first, part(first, a_data, i), second, part(second, b_data, i),
+                    factor, result, part(result, d_data, i));
     });
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -261,6 +281,7 @@ const emulated_function functions[] = {{"GetStatusName", (void *)name_of},
                                        {"MatmulDescCreate", (void *)create_operation},
                                        {"MatmulDescSetAttribute", (void *)set_operation},
                                        {"MatrixLayoutCreate", (void *)create_matrix},
+                                       {"MatrixLayoutSetAttribute", (void *)set_matrix},
                                        {"MatmulPreferenceCreate", (void *)create_preference},
                                        {"MatmulPreferenceSetAttribute", (void *)set_preference},
                                        {"MatmulPreferenceDestroy", (void *)destroy_preference},

@@ -503,6 +503,7 @@ static void test_all_covered(void **state) {
         &tri_op_mean_loss, // grad/test_functions
         &tri_op_map,       // grad/test_functions
         &tri_op_reduce,    // grad/test_functions
+        &tri_op_matmul,    // grad/test_products
         &tri_op_copy_to,
         &tri_op_split,
         &tri_op_rechunk,

@@ -304,6 +304,20 @@ static void test_norms(void **state) {
     REFUSED(group_norm_grad, &groups, "weight|F32|F64", F(2, 4), F(2, 4), F(2, 2), F(2, 2), D(4));
 }
 
+static void test_matmul(void **state) {
+    tri_matmul_attr order = {.permuted = 2, .axes = {{0}, {0, 0, 1}}};
+    tri_matmul_attr batch = {.permuted = 4, .axes = {{0}, {0}, {2, 0, 1}}};
+    REFUSED(matmul, NULL, "input 1|F32|F64", F(2, 3), D(3, 2));
+    REFUSED(matmul, NULL, "2|axes", F(3), F(3, 2));
+    REFUSED(matmul, NULL, "2|axes", F(2, 3), F(1, 3, 2));
+    REFUSED(matmul, NULL, "a [2, 3]|b [2, 3]", F(2, 3), F(2, 3));
+    REFUSED(matmul, NULL, "a [2, 4, 3]|b [3, 3, 4]", F(2, 4, 3), F(3, 3, 4));
+    REFUSED(matmul, NULL, "no elements", F(0, 3), F(3, 2));
+    REFUSED(matmul, NULL, "no elements", F(2, 0), F(0, 2));
+    REFUSED(matmul, &order, "operand 1|order", F(1, 2, 3), F(1, 3, 2));
+    REFUSED(matmul, &batch, "operand 2|order", F(1, 2, 3), F(1, 3, 2));
+}
+
 static void test_attention(void **state) {
     tri_attention_attr a = {.scale = 1, .causal = true};
     tri_rotary_attr turn = {.theta = 10000};
@@ -541,6 +555,7 @@ int main(void) {
         cmocka_unit_test(test_batch_norm),
         cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_attention),
         cmocka_unit_test(test_gated),
         cmocka_unit_test(test_halves),

@@ -497,6 +497,7 @@ static void build_reorder(op_case *c) {
 const op_family op_families[] = {
     {.name = "map", .build = op_build_map, .tolerance = 1e-5},
     {.name = "reduce", .build = op_build_reduce, .tolerance = 1e-5},
+    {.name = "matmul", .build = op_build_matmul, .tolerance = 1e-5},
     {.name = "conv2d",
      .build = op_build_conv2d,
      .tolerance = 1e-4,

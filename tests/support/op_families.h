@@ -40,6 +40,7 @@ void op_build_conv2d_first(op_case *c);
 // Defined in op_families_map.c.
 void op_build_map(op_case *c);
 void op_build_reduce(op_case *c);
+void op_build_matmul(op_case *c);
 // Defined in op_families_training.c.
 void op_build_update(op_case *c);
 void op_build_step_numbers(op_case *c);

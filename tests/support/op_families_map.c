@@ -1,5 +1,5 @@
 // Builds random graphs of the general ops: functions of elements, with inputs that are broadcast,
-// and their gradients; and reductions.
+// and products of matrices, both with their gradients; and reductions.
 #include "support/op_families.h"
 
 #include <trireme/functions.h>
@@ -97,4 +97,48 @@ void op_build_reduce(op_case *c) {
     tri_value x = op_numbers(c, shape, -1, 1);
     tri_node_add(c->graph, &tri_op_reduce, &x, 1, &attr, "");
     tri_node_add(c->graph, &tri_op_mean_loss, &x, 1, NULL, "");
+}
+
+// Draws an order of axes whose last one in memory is an axis of the matrix.
+static void draw_order(op_case *c, int rank, int k, tri_matmul_attr *attr) {
+    int8_t *axes = attr->axes[k];
+    int last = rank - 1 - (int)op_draw(c, 0, 1);
+    for (int i = 0; i < rank; i++) axes[i] = (int8_t)i;
+    if (op_chance(c, 30)) return;
+    attr->permuted |= (int64_t)1 << k;
+    for (int i = rank - 1; i > 0; i--) {
+        int other = (int)op_draw(c, 0, i);
+        int8_t axis = axes[i];
+        axes[i] = axes[other];
+        axes[other] = axis;
+    }
+    for (int i = 0; i < rank; i++) {
+        if (axes[i] != rank - 1) continue;
+        axes[i] = axes[last];
+        axes[last] = (int8_t)(rank - 1);
+        return;
+    }
+}
+
+void op_build_matmul(op_case *c) {
+    static const int64_t sizes[] = {1, 2, 3, 5, 8, 16, 17, 64, 70, 130};
+    tri_matmul_attr attr = {.wide = op_chance(c, 20)};
+    tri_shape shapes[2] = {{.rank = (int)op_draw(c, 2, 5)}};
+    int rank = shapes[1].rank = shapes[0].rank;
+    int64_t m = sizes[op_draw(c, 0, 9)], n = sizes[op_draw(c, 0, 9)], k = sizes[op_draw(c, 0, 9)];
+    for (int i = 0; i < TRI_MATMUL_OPERANDS; i++) draw_order(c, rank, i, &attr);
+    for (int i = 0; i < rank; i++) {
+        int64_t size = op_draw(c, 1, rank > 3 ? 3 : 5);
+        for (int x = 0; x < 2; x++) shapes[x].dims[attr.axes[x][i]] = op_chance(c, 25) ? 1 : size;
+    }
+    shapes[0].dims[attr.axes[0][rank - 2]] = m;
+    shapes[0].dims[attr.axes[0][rank - 1]] = k;
+    shapes[1].dims[attr.axes[1][rank - 2]] = k;
+    shapes[1].dims[attr.axes[1][rank - 1]] = n;
+    tri_value in[] = {op_numbers(c, shapes[0], -1, 1), op_numbers(c, shapes[1], -1, 1)};
+    tri_value y = tri_node_add(c->graph, &tri_op_matmul, in, 2, &attr, "");
+    tri_value out_grads[] = {op_numbers(c, tri_value_shape(c->graph, y), -1, 1)};
+    tri_value in_grads[2] = {{0}};
+    tri_node node = *tri_value_node(c->graph, y);
+    node.op->gradient(c->graph, &node, out_grads, (bool[]){true, true}, in_grads);
 }

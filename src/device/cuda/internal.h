@@ -123,6 +123,9 @@ void cuda_layouts_of_images(const tri_device_description *device, const tri_grap
 // they are not known before. cuda_release frees the copy.
 tri_status cuda_prepare(tri_kernel *kernel, const void *state, size_t size_bytes);
 void cuda_release(tri_kernel *kernel);
+// NVIDIA recommends this workspace size for cuBLAS on Hopper. One such buffer serves all kernels of
+// a rank.
+enum { CUDA_PRODUCT_WORKSPACE_BYTES = 32 << 20 };
 // Decides how the columns of x [rows, columns] are summed, and how many bytes of workspace this
 // takes.
 cuda_column_sums cuda_column_sums_of(int64_t rows, int64_t columns, tri_dtype type);
@@ -145,6 +148,7 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(linear)                                                                                      \
     X(linear_grad_input)                                                                           \
     X(linear_grad_weight)                                                                          \
+    X(matmul)                                                                                      \
     X(rms_norm)                                                                                    \
     X(rms_norm_grad)                                                                               \
     X(layer_norm)                                                                                  \

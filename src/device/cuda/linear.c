@@ -65,17 +65,13 @@ static linear_state state_of(const tri_graph *graph, const tri_node *node) {
     return state;
 }
 
-// NVIDIA recommends this workspace size for cuBLAS on Hopper. One such buffer serves all kernels of
-// a rank.
-enum { PRODUCT_WORKSPACE_BYTES = 32 << 20 };
-
 // Computes the size of a product's workspace. The bias' gradient is summed after the product, so
 // the product and this sum use the same memory.
 static tri_status workspace(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, size_t *out) {
     linear_state state = state_of(graph, node);
     size_t sums = state.sums_bias ? cuda_column_sums_bytes(&state.sums) : 0;
-    *out = device->features & CUDA_HAS_PRODUCTS ? PRODUCT_WORKSPACE_BYTES : 0;
+    *out = device->features & CUDA_HAS_PRODUCTS ? CUDA_PRODUCT_WORKSPACE_BYTES : 0;
     if (*out < sums) *out = sums;
     return TRI_OK;
 }

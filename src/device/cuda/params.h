@@ -74,12 +74,16 @@ typedef struct cuda_column_sums {
     float *sums, *room; // room [slices, columns], needed if there is more than one slice
 } cuda_column_sums;
 
-// A product of row-major, densely packed matrices: c = activation(a · b + bias), or a · b is added
-// to c. c is [m, n]; a is [m, k], or [k, m] if it is transposed; b is [k, n], or [n, k]. Sums are
-// in F32 (in F64 if the inputs are F64).
+// A product of row-major matrices: c = activation(a · b + bias), or a · b is added to c. c is [m,
+// n]; a is [m, k], or [k, m] if it is transposed; b is [k, n], or [n, k]. Sums are in F32 (in F64
+// if the inputs are F64).
 typedef struct cuda_product {
     int64_t m, n, k;
     bool transpose_a, transpose_b;
+    // Distances between the rows in memory, in elements; 0: the matrix is densely packed.
+    int64_t a_row, b_row, c_row;
+    // If above 1: so many products, whose matrices lie a_step, b_step and c_step elements apart.
+    int64_t count, a_step, b_step, c_step;
     tri_dtype in_type, out_type; // in_type: type of a, b and the bias; out_type: type of c
     int activation;              // tri_activation
     float slope;                 // slope of leaky ReLU; 0 for ReLU

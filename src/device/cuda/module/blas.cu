@@ -33,6 +33,7 @@ namespace {
     X(MatmulDescCreate)                                                                            \
     X(MatmulDescSetAttribute)                                                                      \
     X(MatrixLayoutCreate)                                                                          \
+    X(MatrixLayoutSetAttribute)                                                                    \
     X(MatmulPreferenceCreate)                                                                      \
     X(MatmulPreferenceSetAttribute)                                                                \
     X(MatmulPreferenceDestroy)                                                                     \
@@ -66,11 +67,12 @@ const library *blas() {
 }
 
 // What the choice of an algorithm depends on: sizes, transpositions, types, TF32, activation,
-// whether there is a bias or the gradient of one, the alignment of all operands, and the size of
-// the workspace, because an algorithm may need more than another product of the same shape has. A
-// product that is added to c runs by the same algorithm as one that overwrites c.
+// whether there is a bias or the gradient of one, the alignment of all operands, the size of the
+// workspace, because an algorithm may need more than another product of the same shape has, and how
+// the matrices lie. A product that is added to c runs by the same algorithm as one that overwrites
+// c.
 typedef std::tuple<int64_t, int64_t, int64_t, bool, bool, int, int, bool, int, bool, bool, uint32_t,
-                   int64_t>
+                   int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>
     product_key;
 
 // A product that is ready to run. It lives as long as the process, because choosing its algorithm
@@ -98,13 +100,17 @@ cudaDataType_t type_of(tri_dtype dtype) {
 uint32_t alignment_of(const cuda_product *p) {
     uintptr_t all = (uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->c | (uintptr_t)p->bias |
                     (uintptr_t)p->bias_grad.sums | 256;
+    if (p->count > 1) // the matrices behind the first one too
+        all |= (uintptr_t)(p->a_step | p->b_step) * (p->in_type == TRI_F32 ? 4 : 2) |
+               (uintptr_t)p->c_step * (p->out_type == TRI_F32 ? 4 : 2);
     return (uint32_t)(all & -all); // the largest power of 2 that divides all of them, up to 256
 }
 
 product_key key_of(const cuda_product *p) {
     return product_key(p->m, p->n, p->k, p->transpose_a, p->transpose_b, (int)p->in_type,
                        (int)p->out_type, p->tf32, p->activation, p->bias != nullptr,
-                       p->bias_grad.sums != nullptr, alignment_of(p), p->workspace_bytes);
+                       p->bias_grad.sums != nullptr, alignment_of(p), p->workspace_bytes, p->a_row,
+                       p->b_row, p->c_row, p->count, p->a_step, p->b_step, p->c_step);
 }
 
 cublasLtEpilogue_t epilogue_of(const cuda_product *p) {
@@ -137,19 +143,27 @@ bool describe_operation(const library *l, const cuda_product *p, prepared *x) {
            (!bias || (SET(BIAS_DATA_TYPE, bias_type) && SET(BIAS_POINTER, bias)));
 }
 
-bool describe_matrix(const library *l, tri_dtype dtype, int64_t rows, int64_t columns,
-                     cublasLtMatrixLayout_t *out) {
-    return l->MatrixLayoutCreate(out, type_of(dtype), (uint64_t)rows, (uint64_t)columns, rows) ==
-           CUBLAS_STATUS_SUCCESS;
+// Describes `count` matrices that lie `step` elements apart; `line`: the distance between columns.
+bool describe_matrix(const library *l, tri_dtype dtype, int64_t rows, int64_t columns, int64_t line,
+                     int64_t count, int64_t step, cublasLtMatrixLayout_t *out) {
+    int32_t batch = (int32_t)count;
+    if (l->MatrixLayoutCreate(out, type_of(dtype), (uint64_t)rows, (uint64_t)columns, line) !=
+        CUBLAS_STATUS_SUCCESS)
+        return false;
+    return count == 1 ||
+           (l->MatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
+                                        sizeof batch) == CUBLAS_STATUS_SUCCESS &&
+            l->MatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step,
+                                        sizeof step) == CUBLAS_STATUS_SUCCESS);
 }
 
 // Describes the three matrices to cuBLASLt, with rows and columns as column-major code sees them.
 bool describe_matrices(const library *l, const cuda_product *p, prepared *x) {
     return describe_matrix(l, p->in_type, p->transpose_b ? p->k : p->n,
-                           p->transpose_b ? p->n : p->k, &x->a) &&
+                           p->transpose_b ? p->n : p->k, p->b_row, p->count, p->b_step, &x->a) &&
            describe_matrix(l, p->in_type, p->transpose_a ? p->m : p->k,
-                           p->transpose_a ? p->k : p->m, &x->b) &&
-           describe_matrix(l, p->out_type, p->n, p->m, &x->c);
+                           p->transpose_a ? p->k : p->m, p->a_row, p->count, p->a_step, &x->b) &&
+           describe_matrix(l, p->out_type, p->n, p->m, p->c_row, p->count, p->c_step, &x->c);
 }
 
 // Asks the heuristic for algorithms, the best first. Returns how many there are.
@@ -205,14 +219,18 @@ cublasStatus_t multiply(const library *l, blas_state *state, prepared *x, cuda_s
 // Makes the key (a line of text) under which the choice of an algorithm for this product lies in a
 // file: all that the choice depends on.
 std::string line_of(const library *l, cuda_stream *stream, const cuda_product *p) {
-    char text[256];
-    snprintf(text, sizeof text,
-             "; cuBLASLt %zu; product 1: m %lld n %lld k %lld, transposed %d %d, types %d %d, tf32 "
-             "%d, activation %d, bias %d %d, aligned %u, workspace %lld",
-             l->GetVersion(), (long long)p->m, (long long)p->n, (long long)p->k, p->transpose_a,
-             p->transpose_b, (int)p->in_type, (int)p->out_type, p->tf32, p->activation,
-             p->bias != nullptr, p->bias_grad.sums != nullptr, alignment_of(p),
-             (long long)p->workspace_bytes);
+    char text[512];
+    snprintf(
+        text, sizeof text,
+        "; cuBLASLt %zu; product 2: m %lld n %lld k %lld, transposed %d %d, types %d %d, tf32 "
+        "%d, activation %d, bias %d %d, aligned %u, workspace %lld, rows %lld %lld %lld, count "
+        "%lld, steps %lld %lld %lld",
+        l->GetVersion(), (long long)p->m, (long long)p->n, (long long)p->k, p->transpose_a,
+        p->transpose_b, (int)p->in_type, (int)p->out_type, p->tf32, p->activation,
+        p->bias != nullptr, p->bias_grad.sums != nullptr, alignment_of(p),
+        (long long)p->workspace_bytes, (long long)p->a_row, (long long)p->b_row,
+        (long long)p->c_row, (long long)p->count, (long long)p->a_step, (long long)p->b_step,
+        (long long)p->c_step);
     return vendor_device_name(stream) + text;
 }
 
@@ -296,7 +314,8 @@ bool vendor_product(cuda_stream *stream, const cuda_product *params, bool *sums_
                     tri_status *status, char *why) {
     const library *l = blas();
     // Activation 0 is none, and 1 is ReLU. cuBLASLt has no epilogue with leaky ReLU (2).
-    bool takes = params->activation <= 1 && params->m > 0 && params->n > 0 && params->k > 0;
+    bool takes = params->activation <= 1 && params->m > 0 && params->n > 0 && params->k > 0 &&
+                 params->count <= INT32_MAX;
     blas_state *state = l && takes ? state_of(l, vendor_device(stream)) : nullptr;
     if (!state) return false;
     std::lock_guard<std::mutex> guard(state->lock);

@@ -16,12 +16,14 @@ enum { TILE = 64, DEPTH = 16, OWN = 4, THREADS = (TILE / OWN) * (TILE / OWN) };
 enum { LINE = TILE + 4 };
 
 // Returns element (row, column) of the matrix x [rows, columns], which lies in memory row by row
-// or, if `transposed`, column by column; 0 outside of the matrix.
+// or, if `transposed`, column by column, in lines that are `line` elements apart; 0 outside of the
+// matrix.
 template <typename T>
-GPU_DEVICE typename gpu_wide<T>::type element(const void *x, bool transposed, int64_t rows,
-                                              int64_t columns, int64_t row, int64_t column) {
+GPU_DEVICE typename gpu_wide<T>::type element(const T *x, bool transposed, int64_t line,
+                                              int64_t rows, int64_t columns, int64_t row,
+                                              int64_t column) {
     if (row >= rows || column >= columns) return 0;
-    return gpu_get(((const T *)x)[transposed ? column * rows + row : row * columns + column]);
+    return gpu_get(x[transposed ? column * line + row : row * line + column]);
 }
 
 // Computes the product. Writes sizeof(O) bytes for each element of c. Reads k / 32 elements of a
@@ -31,8 +33,10 @@ template <typename T, typename O> GPU_KERNEL product(cuda_product p) {
     typedef typename gpu_wide<T>::type W;
     GPU_SHARED(W, a_tile, DEPTH * LINE);
     GPU_SHARED(W, b_tile, DEPTH * LINE);
-    int64_t columns = (p.n + TILE - 1) / TILE;
-    int64_t row = blockIdx.x / columns * TILE, column = blockIdx.x % columns * TILE;
+    int64_t columns = (p.n + TILE - 1) / TILE, blocks = (p.m + TILE - 1) / TILE * columns;
+    int64_t item = blockIdx.x / blocks, block = blockIdx.x % blocks;
+    int64_t row = block / columns * TILE, column = block % columns * TILE;
+    const T *a = (const T *)p.a + item * p.a_step, *b = (const T *)p.b + item * p.b_step;
     int own_row = (int)threadIdx.x / (TILE / OWN) * OWN;
     int own_column = (int)threadIdx.x % (TILE / OWN) * OWN;
     W sums[OWN][OWN] = {};
@@ -45,9 +49,9 @@ template <typename T, typename O> GPU_KERNEL product(cuda_product p) {
             int b_column = p.transpose_b ? i / DEPTH : i % TILE;
             int b_k = p.transpose_b ? i % DEPTH : i / TILE;
             a_tile[a_k * LINE + a_row] =
-                element<T>(p.a, p.transpose_a, p.m, p.k, row + a_row, k + a_k);
+                element(a, p.transpose_a, p.a_row, p.m, p.k, row + a_row, k + a_k);
             b_tile[b_k * LINE + b_column] =
-                element<T>(p.b, p.transpose_b, p.k, p.n, k + b_k, column + b_column);
+                element(b, p.transpose_b, p.b_row, p.k, p.n, k + b_k, column + b_column);
         }
         gpu_barrier();
         for (int d = 0; d < DEPTH; d++)
@@ -61,7 +65,7 @@ template <typename T, typename O> GPU_KERNEL product(cuda_product p) {
         for (int j = 0; j < OWN; j++) {
             int64_t r = row + own_row + i, c = column + own_column + j;
             if (r >= p.m || c >= p.n) continue;
-            O *at = &((O *)p.c)[r * p.n + c];
+            O *at = &((O *)p.c)[item * p.c_step + r * p.c_row + c];
             W other = p.bias ? (W)gpu_get(((const T *)p.bias)[c]) : p.adds ? (W)gpu_get(*at) : (W)0;
             gpu_put(at, gpu_activate<W>(p.activation, (W)p.slope, sums[i][j] + other));
         }
@@ -70,7 +74,7 @@ template <typename T, typename O> GPU_KERNEL product(cuda_product p) {
 
 template <typename T, typename O>
 tri_status launch(cuda_stream *stream, T *, O *, const cuda_product *p, char *why) {
-    int64_t blocks = (p->m + TILE - 1) / TILE * ((p->n + TILE - 1) / TILE);
+    int64_t blocks = (p->m + TILE - 1) / TILE * ((p->n + TILE - 1) / TILE) * p->count;
     return gpu_launch(stream, product<T, O>, blocks, THREADS, *p, why);
 }
 
@@ -146,9 +150,16 @@ extern "C" tri_status cuda_launch_column_sums(cuda_stream *stream, const cuda_co
     return status == TRI_OK ? launch_sums(stream, &all, why) : status;
 }
 
-extern "C" tri_status cuda_launch_product(cuda_stream *stream, const cuda_product *p, char *why) {
+extern "C" tri_status cuda_launch_product(cuda_stream *stream, const cuda_product *given,
+                                          char *why) {
     bool sums_bias = false;
     tri_status status;
+    cuda_product whole = *given;
+    const cuda_product *p = &whole;
+    if (whole.a_row == 0) whole.a_row = p->transpose_a ? p->m : p->k;
+    if (whole.b_row == 0) whole.b_row = p->transpose_b ? p->k : p->n;
+    if (whole.c_row == 0) whole.c_row = p->n;
+    if (whole.count == 0) whole.count = 1;
     if (!vendor_product(stream, p, &sums_bias, &status, why))
         status = gpu_with_output(p->in_type, p->out_type, [=](auto *in, auto *out) {
             return launch(stream, in, out, p, why);

@@ -1,0 +1,71 @@
+// Which graphs mix the samples of a micro-batch (plan/mixing.h).
+#include "plan/mixing.h"
+#include "support/op_session.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <trireme/trireme.h>
+
+#include <cmocka.h>
+
+// The value whose node is looked at, from x and y, which have 4 samples, and w, a parameter.
+typedef tri_value build(tri_graph *g, tri_value x, tri_value y, tri_value w);
+
+static tri_value batched(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_matmul(g, x, tri_transpose(g, y, 1, 2));
+}
+static tri_value by_weight(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_matmul(g, x, w);
+}
+static tri_value rows(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_matmul(g, tri_reshape(g, x, tri_shape_of(4, 12)),
+                      tri_reshape(g, w, tri_shape_of(12, 1)));
+}
+static tri_value summed(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    x = tri_reshape(g, x, tri_shape_of(4, 12));
+    return tri_matmul(g, tri_transpose(g, x, 0, 1), tri_reshape(g, y, tri_shape_of(4, 12)));
+}
+static tri_value against_all(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    x = tri_reshape(g, x, tri_shape_of(4, 12));
+    return tri_matmul(g, x, tri_transpose(g, tri_reshape(g, y, tri_shape_of(4, 12)), 0, 1));
+}
+static tri_value left(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_matmul(g, w, x);
+}
+static tri_value mean(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_mean(g, x, (int[]){0}, 1, true);
+}
+static tri_value permuted(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_transpose(g, x, 0, 1);
+}
+
+static void test_mixing(void **state) {
+    static const struct {
+        const char *name;
+        build *build;
+        bool mixes;
+    } cases[] = {
+        {"batched", batched, false}, {"by_weight", by_weight, false},
+        {"rows", rows, false},       {"left", left, false},
+        {"summed", summed, true},    {"against_all", against_all, true},
+        {"mean", mean, true},        {"permuted", permuted, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tri_graph *g = op_graph_open(TRI_F32);
+        tri_value x = tri_input(g, "x", TRI_F32, tri_shape_of(4, 3, 4));
+        tri_value y = tri_input(g, "y", TRI_F32, tri_shape_of(4, 3, 4));
+        tri_value w = tri_parameter(g, "w", tri_shape_of(4, 3), (tri_init){0});
+        cases[i].build(g, x, y, w);
+        const char *message = "";
+        if (tri_graph_status(g, &message) != TRI_OK) fail_msg("%s: %s", cases[i].name, message);
+        if ((tri_plan_find_mixing(g->arena, g) != NULL) != cases[i].mixes)
+            fail_msg("%s: is found to %s samples", cases[i].name, cases[i].mixes ? "keep" : "mix");
+        op_graph_close(g);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mixing)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
