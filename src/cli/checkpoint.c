@@ -29,7 +29,7 @@ static tri_status write_initial(const cli_context *context, tri_arena *arena,
         tri_comm_close(comm);
         return opened;
     }
-    tri_optimizer optimizer = {.op = &tri_op_sgd};
+    tri_optimizer optimizer = {.op = &tri_op_sgd, .attrs = {{.sgd = {.lr_factor = 1}}}};
     // Initial weights do not depend on ranks or batches, so the plan of one rank with a small step
     // is enough.
     tri_strategy_options alone = {.name = TRI_STRATEGY_SINGLE};

@@ -112,12 +112,13 @@ static tri_status choose_device(tri_arena *arena, const tri_site *site, const cl
 
 // Rejects, as far as possible without the data, what every rank of the job would reject when it
 // starts, so that the job does not wait in a queue in vain.
-static tri_status check_recipe(const tri_recipe *r, const tri_task *task, int ranks) {
+static tri_status check_recipe(tri_arena *arena, const tri_recipe *r, const tri_task *task,
+                               int ranks) {
     tri_optimizer optimizer;
     tri_mesh mesh;
     tri_batch_options batch;
     TRI_TRY(tri_task_find(r, task, &task));
-    TRI_TRY(tri_optimizer_make(&r->optimizer, &optimizer));
+    TRI_TRY(tri_optimizer_make(arena, &r->optimizer, &optimizer));
     TRI_TRY(tri_session_make_mesh(r, ranks, &mesh));
     int64_t replicas = tri_mesh_replicas(&mesh);
     TRI_TRY(tri_recipe_settle_batch(r, replicas, &batch));
@@ -189,7 +190,7 @@ static tri_status submit(tri_arena *arena, const cli_context *context, const cli
     fill_command(arena, a, device.name, &request);
     TRI_TRY(tri_job_make(arena, &request, &job));
     int ranks = (int)(job.nodes * job.ranks_per_node);
-    TRI_TRY(check_recipe(&recipe, context->task, ranks));
+    TRI_TRY(check_recipe(arena, &recipe, context->task, ranks));
     TRI_TRY(check_plan(arena, context, &recipe, device.planned, ranks));
     tri_recipe_log_notes(&recipe);
     if (site.closed) cli_warn("%s was shut down in %s", site.title, site.closed);

@@ -95,6 +95,32 @@ static tri_status add_statistics(tri_engine *e, int unit) {
     return TRI_OK;
 }
 
+// Adds the kernels that update a bucket: one for each group of parameters in it, whose attributes
+// differ.
+static tri_status add_updates(tri_engine *e, int unit, tri_bucket_kind bucket) {
+    const tri_graph *g = e->plan->graph;
+    const tri_flat *flat = &e->plan->flat;
+    const tri_optimizer *o = &e->optimizer;
+    const tri_flat_bucket *b = &flat->units[unit].buckets[bucket];
+    int64_t start = b->own * e->plan->sharing.shard, end = start + b->own;
+    for (int group = 0; group <= o->group_count && b->own > 0; group++) {
+        // The group's parameters are followed by those of a later group, or by padding.
+        int64_t from = b->elements, to = b->elements;
+        for (int i = 0; i < g->parameter_count; i++) {
+            const tri_flat_parameter *p = &flat->parameters[i];
+            if (p->unit != unit || p->bucket != bucket) continue;
+            int of = g->parameters[i].group;
+            if (of == group && p->offset < from) from = p->offset;
+            if (of > group && p->offset < to) to = p->offset;
+        }
+        if (from < start) from = start;
+        if (to > end) to = end;
+        TRI_TRY(add_step_kernel(e, o->op, &o->attrs[group], o->state_count, unit, bucket,
+                                from - start, to - from));
+    }
+    return TRI_OK;
+}
+
 static tri_status add_cast(tri_engine *e, engine_range_kernels *list, int unit,
                            tri_bucket_kind bucket) {
     int64_t own = e->plan->flat.units[unit].buckets[bucket].own;
@@ -139,10 +165,7 @@ tri_status engine_make_range_kernels(tri_engine *e) {
             TRI_TRY(add_cast(e, &e->casts, u, bucket));
             if (on_host && tri_bucket_is_trained(bucket))
                 TRI_TRY(add_cast(e, &e->host.casts, u, bucket));
-            if (tri_bucket_is_trained(bucket))
-                TRI_TRY(add_step_kernel(e, e->optimizer.op, &e->optimizer.attr,
-                                        e->optimizer.state_count, u, bucket, 0,
-                                        flat->units[u].buckets[bucket].own));
+            if (tri_bucket_is_trained(bucket)) TRI_TRY(add_updates(e, u, bucket));
         }
         TRI_TRY(add_statistics(e, u));
     }

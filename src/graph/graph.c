@@ -271,22 +271,50 @@ static bool trains_anything(const tri_graph *graph) {
     return false;
 }
 
-tri_status tri_graph_freeze(tri_graph *graph, const char *const *patterns, int count) {
-    for (int k = 0; k < count; k++) {
-        bool any = false;
-        for (int i = 0; i < graph->parameter_count; i++) {
-            tri_parameter_info *p = &graph->parameters[i];
-            bool trained = p->role == TRI_ROLE_TRAINED || p->role == TRI_ROLE_FROZEN;
-            if (!trained || fnmatch(patterns[k], p->name, 0) != 0) continue;
-            p->role = TRI_ROLE_FROZEN;
-            any = true;
-        }
-        if (!any)
-            return TRI_FAIL(TRI_BAD_INPUT, "optimizer.freeze: '%s' matches no parameter",
-                            patterns[k]);
+// Puts the parameters that match the pattern into the group, unless an earlier group has them.
+// Returns how many match.
+static int match_group(tri_graph *graph, const tri_parameter_group *group, int number,
+                       const char *pattern, int *taken) {
+    int matched = 0;
+    for (int i = 0; i < graph->parameter_count; i++) {
+        tri_parameter_info *p = &graph->parameters[i];
+        bool is_trained = p->role == TRI_ROLE_TRAINED || p->role == TRI_ROLE_FROZEN;
+        if (!is_trained || fnmatch(pattern, p->name, 0) != 0) continue;
+        matched++;
+        if (p->group != 0 && p->group != number) continue;
+        p->group = number;
+        if (group->frozen) p->role = TRI_ROLE_FROZEN;
+        ++*taken;
     }
-    if (count > 0 && !trains_anything(graph))
-        return TRI_FAIL(TRI_BAD_INPUT, "optimizer.freeze leaves no parameter to train");
+    return matched;
+}
+
+static tri_status fill_group(tri_graph *graph, const tri_parameter_group *group, int number) {
+    int matched = 0, taken = 0;
+    const char *mistyped = NULL;
+    for (int k = 0; k < group->match.count; k++) {
+        int found = match_group(graph, group, number, group->match.items[k], &taken);
+        if (found == 0 && !mistyped) mistyped = group->match.items[k];
+        matched += found;
+    }
+    if (mistyped && (group->needs_all || matched == 0))
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: '%s' matches no parameter", group->key, mistyped);
+    if (taken == 0)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: the group of '%s' gets no parameter: earlier ones have all that it "
+                        "matches, and the first that matches holds",
+                        group->key, group->match.items[0]);
+    return TRI_OK;
+}
+
+tri_status tri_graph_group(tri_graph *graph, const tri_parameter_group *groups, int count) {
+    const char *freezing = NULL;
+    for (int k = 0; k < count; k++) {
+        TRI_TRY(fill_group(graph, &groups[k], k + 1));
+        if (groups[k].frozen) freezing = groups[k].key;
+    }
+    if (freezing && !trains_anything(graph))
+        return TRI_FAIL(TRI_BAD_INPUT, "%s leaves no parameter to train", freezing);
     return TRI_OK;
 }
 

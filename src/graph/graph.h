@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/index.h"
+#include "base/option.h"
 #include "base/status.h"
 #include "graph/op.h"
 #include "tensor/layout.h"
@@ -77,7 +78,7 @@ typedef struct tri_init {
 
 typedef enum tri_parameter_role {
     TRI_ROLE_TRAINED, // updated by the optimizer
-    TRI_ROLE_FROZEN,  // trainable, but this run does not change it (tri_graph_freeze)
+    TRI_ROLE_FROZEN,  // trainable, but this run does not change it (tri_graph_group)
     // A running average of batch norm. Its "gradient", which is summed over micro-batches and
     // ranks, is the mean or variance in a micro-batch times the number of its samples.
     TRI_ROLE_STATISTIC,
@@ -116,6 +117,7 @@ typedef struct tri_parameter_info {
     bool layout_chosen; // false until the layout pass chose one
     tri_init init;
     double momentum; // of a statistic: new = (1 − momentum) · old + momentum · mean over the step
+    int group;       // see tri_graph_group
     int block;
     tri_value value;
     int previous_of_layer; // the parameter of the same layer that was added before it; -1: none
@@ -340,10 +342,19 @@ tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dt
                                 tri_shape shape, tri_init init, tri_parameter_role role,
                                 double momentum);
 
-// Freezes every trained parameter whose name matches a pattern (`*` and `?`, as fnmatch). Call it
-// before autodiff, which makes no gradients of frozen parameters. TRI_BAD_INPUT: a pattern matches
-// no parameter (it is probably mistyped), or nothing is left to train.
-tri_status tri_graph_freeze(tri_graph *graph, const char *const *patterns, int count);
+// Parameters that the optimizer treats alike, chosen by name.
+typedef struct tri_parameter_group {
+    const char *key;   // of the recipe, for messages
+    tri_strings match; // patterns of names (`*` and `?`, as fnmatch)
+    bool needs_all;    // each pattern has to match a parameter, and not only one of them
+    bool frozen;       // the parameters are not trained
+} tri_parameter_group;
+
+// Sets `group` of every trained parameter to the number, from 1, of the first group that matches
+// its name; without one it is 0. Freezes the parameters of frozen groups. Call it before autodiff,
+// which makes no gradients of frozen parameters. TRI_BAD_INPUT: a pattern matches no parameter (it
+// is probably mistyped), a group gets none, or nothing is left to train.
+tri_status tri_graph_group(tri_graph *graph, const tri_parameter_group *groups, int count);
 // Adds an entry to graph->gradients: what the current block contributes to the parameter's
 // gradient.
 void tri_gradient_add(tri_graph *graph, int parameter, tri_value value);

@@ -4,53 +4,77 @@
 
 #include <string.h>
 
-static void make_sgd(const tri_optimizer_options *o, tri_optimizer *out) {
-    out->op = &tri_op_sgd;
-    out->attr.sgd = (tri_sgd_attr){.momentum = o->momentum,
-                                   .dampening = o->dampening,
-                                   .weight_decay = o->weight_decay,
-                                   .nesterov = o->nesterov};
-    out->state_count = o->momentum != 0;
-    out->state_names[0] = "momentum_buffer";
+// What a group of parameters has for itself.
+typedef struct own_numbers {
+    double lr_factor, weight_decay;
+} own_numbers;
+
+static tri_optimizer_attr sgd_attr(const tri_optimizer_options *o, own_numbers own) {
+    return (tri_optimizer_attr){.sgd = {.lr_factor = own.lr_factor,
+                                        .momentum = o->momentum,
+                                        .dampening = o->dampening,
+                                        .weight_decay = own.weight_decay,
+                                        .nesterov = o->nesterov}};
 }
 
-static void make_adam(const tri_optimizer_options *o, tri_optimizer *out) {
-    out->op = &tri_op_adam;
-    out->attr.adam = (tri_adam_attr){.beta1 = o->betas.items[0],
-                                     .beta2 = o->betas.items[1],
-                                     .eps = o->eps,
-                                     .weight_decay = o->weight_decay};
-    out->state_count = 2;
-    out->state_names[0] = "exp_avg";
-    out->state_names[1] = "exp_avg_sq";
+static tri_optimizer_attr adam_attr(const tri_optimizer_options *o, own_numbers own) {
+    return (tri_optimizer_attr){.adam = {.lr_factor = own.lr_factor,
+                                         .beta1 = o->betas.items[0],
+                                         .beta2 = o->betas.items[1],
+                                         .eps = o->eps,
+                                         .weight_decay = own.weight_decay}};
 }
 
-static void make_adamw(const tri_optimizer_options *o, tri_optimizer *out) {
-    make_adam(o, out);
-    out->attr.adam.decoupled = true;
+static tri_optimizer_attr adamw_attr(const tri_optimizer_options *o, own_numbers own) {
+    tri_optimizer_attr attr = adam_attr(o, own);
+    attr.adam.decoupled = true;
+    return attr;
 }
 
-static void make_adadelta(const tri_optimizer_options *o, tri_optimizer *out) {
-    out->op = &tri_op_adadelta;
-    out->attr.adadelta =
-        (tri_adadelta_attr){.rho = o->rho, .eps = o->eps, .weight_decay = o->weight_decay};
-    out->state_count = 2;
-    out->state_names[0] = "square_avg";
-    out->state_names[1] = "acc_delta";
+static tri_optimizer_attr adadelta_attr(const tri_optimizer_options *o, own_numbers own) {
+    return (tri_optimizer_attr){.adadelta = {.lr_factor = own.lr_factor,
+                                             .rho = o->rho,
+                                             .eps = o->eps,
+                                             .weight_decay = own.weight_decay}};
 }
 
 static const struct {
     const char *name;
-    void (*make)(const tri_optimizer_options *options, tri_optimizer *out);
+    const tri_op *op;
+    tri_optimizer_attr (*attr)(const tri_optimizer_options *options, own_numbers own);
+    const char *states[TRI_MAX_OPTIMIZER_STATES];
 } rows[] = {
-    {"sgd", make_sgd}, {"adam", make_adam}, {"adamw", make_adamw}, {"adadelta", make_adadelta}};
+    {"sgd", &tri_op_sgd, sgd_attr, {"momentum_buffer"}}, // if it has momentum
+    {"adam", &tri_op_adam, adam_attr, {"exp_avg", "exp_avg_sq"}},
+    {"adamw", &tri_op_adam, adamw_attr, {"exp_avg", "exp_avg_sq"}},
+    {"adadelta", &tri_op_adadelta, adadelta_attr, {"square_avg", "acc_delta"}},
+};
 
-tri_status tri_optimizer_make(const tri_optimizer_options *options, tri_optimizer *out) {
+tri_status tri_optimizer_make(tri_arena *arena, const tri_optimizer_options *options,
+                              tri_optimizer *out) {
+    tri_optimizer_group groups[TRI_MAX_OPTIMIZER_GROUPS];
+    int row = 0, count, rows_count = sizeof rows / sizeof *rows;
     memset(out, 0, sizeof *out);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (strcmp(rows[i].name, options->name) != 0) continue;
-        rows[i].make(options, out);
-        return TRI_OK;
+    while (row < rows_count && strcmp(rows[row].name, options->name) != 0) row++;
+    if (row == rows_count)
+        return TRI_FAIL(TRI_UNSUPPORTED, "optimizer.name: there is no optimizer '%s'",
+                        options->name);
+    TRI_TRY(tri_optimizer_groups_read(arena, options, groups, &count));
+    out->op = rows[row].op;
+    bool has_states = out->op != &tri_op_sgd || options->momentum != 0;
+    for (int i = 0; i < TRI_MAX_OPTIMIZER_STATES && has_states && rows[row].states[i]; i++)
+        out->state_names[out->state_count++] = rows[row].states[i];
+    out->attrs[0] = rows[row].attr(options, (own_numbers){1, options->weight_decay});
+    out->groups = TRI_NEW_ARRAY(arena, tri_parameter_group, TRI_MAX_PARAMETER_GROUPS);
+    if (options->freeze.count > 0)
+        out->groups[out->group_count++] = (tri_parameter_group){
+            .key = "optimizer.freeze", .match = options->freeze, .needs_all = true, .frozen = true};
+    for (int i = 0; i < count; i++) {
+        const tri_optimizer_group *g = &groups[i];
+        out->groups[out->group_count++] = (tri_parameter_group){
+            .key = "optimizer.groups", .match = g->match, .frozen = g->frozen};
+        out->attrs[out->group_count] =
+            rows[row].attr(options, (own_numbers){g->lr_factor, g->weight_decay});
     }
-    return TRI_FAIL(TRI_UNSUPPORTED, "optimizer.name: there is no optimizer '%s'", options->name);
+    return TRI_OK;
 }

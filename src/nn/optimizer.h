@@ -7,21 +7,32 @@
 #include "nn/options.h"
 #include "ops/ops.h"
 
-enum { TRI_MAX_OPTIMIZER_STATES = 2 };
+enum {
+    TRI_MAX_OPTIMIZER_STATES = 2,
+    TRI_MAX_PARAMETER_GROUPS = TRI_MAX_OPTIMIZER_GROUPS + 1 // and one of optimizer.freeze
+};
+
+typedef union tri_optimizer_attr {
+    tri_sgd_attr sgd;
+    tri_adam_attr adam;
+    tri_adadelta_attr adadelta;
+} tri_optimizer_attr;
 
 typedef struct tri_optimizer {
     const tri_op *op;
-    union {
-        tri_sgd_attr sgd;
-        tri_adam_attr adam;
-        tri_adadelta_attr adadelta;
-    } attr;
+    // The groups of parameters, and the op's attributes by tri_parameter_info.group, which is 0 for
+    // parameters of no group.
+    tri_parameter_group *groups;
+    int group_count;
+    tri_optimizer_attr attrs[TRI_MAX_PARAMETER_GROUPS + 1];
     // States per parameter; each is F32, has the parameter's shape and starts as zero.
     int state_count;
     const char *state_names[TRI_MAX_OPTIMIZER_STATES]; // PyTorch's: "exp_avg", …
 } tri_optimizer;
 
-// Makes the optimizer that the options name. TRI_UNSUPPORTED if there is none of that name.
-tri_status tri_optimizer_make(const tri_optimizer_options *options, tri_optimizer *out);
+// Makes the optimizer that the options name; `arena` gets what it points to. TRI_UNSUPPORTED if
+// there is none of that name.
+tri_status tri_optimizer_make(tri_arena *arena, const tri_optimizer_options *options,
+                              tri_optimizer *out);
 
 #endif

@@ -4,13 +4,72 @@
 
 #include "nn/models/models.h"
 
+#include <string.h>
+
 #define S tri_optimizer_options
 
 static const tri_option common_rows[] = {
     TRI_OPTION_NAME(S, name, "adadelta", "the optimizer"),
     TRI_OPTION_STRINGS(S, freeze, "[]",
                        "parameters that are not trained, by name; * and ? match as in file names"),
+    TRI_OPTION_TREE(S, groups, NULL,
+                    "settings of parameters by name: [{match: [\"*.bias\", \"*norm*\"], "
+                    "weight_decay: 0}, {match: \"head.*\", lr_factor: 10}, {match: \"layer1.*\", "
+                    "frozen: true}]; the first that matches holds"),
 };
+
+static const tri_option group_rows[] = {
+    TRI_OPTION_STRINGS(tri_optimizer_group, match, "[]", "patterns of names"),
+    TRI_OPTION_FLOAT(tri_optimizer_group, lr_factor, "1", 1e-9, 1e9, "factor of the learning rate"),
+    TRI_OPTION_FLOAT(tri_optimizer_group, weight_decay, NULL, 0, 1e6, "as optimizer.weight_decay"),
+    TRI_OPTION_BOOL(tri_optimizer_group, frozen, "false", "the parameters are not trained"),
+};
+static const tri_option_table group_table =
+    TRI_OPTION_TABLE("optimizer.groups", tri_optimizer_group, group_rows, "one group");
+
+static tri_status read_group(tri_arena *arena, const tri_tree *entry, tri_optimizer_group *out) {
+    if (entry->kind != TRI_TREE_MAP)
+        return tri_tree_fail(entry, "a group of 'optimizer.groups' has to be a map: {match: "
+                                    "\"head.*\", lr_factor: 10}");
+    tri_tree *map = tri_tree_map(arena);
+    map->file = entry->file;
+    map->line = entry->line;
+    for (int i = 0; i < entry->count; i++) {
+        const tri_tree *item = entry->items[i];
+        tri_tree *value = tri_tree_copy(arena, item);
+        bool is_one = !strcmp(item->key, "match") && item->kind == TRI_TREE_SCALAR;
+        if (is_one) {
+            value = tri_tree_list(arena);
+            tri_tree_append(arena, value, tri_tree_copy(arena, item));
+        }
+        tri_tree_put(arena, map, item->key, value);
+    }
+    TRI_TRY(tri_option_decode(arena, &group_table, map, out));
+    if (out->match.count == 0)
+        return tri_tree_fail(entry, "a group of 'optimizer.groups' has no 'match': patterns of the "
+                                    "names of its parameters");
+    if (out->frozen && (tri_tree_get(entry, "lr_factor") || tri_tree_get(entry, "weight_decay")))
+        return tri_tree_fail(entry, "'lr_factor' and 'weight_decay' have no effect on a frozen "
+                                    "group of 'optimizer.groups'");
+    return TRI_OK;
+}
+
+tri_status tri_optimizer_groups_read(tri_arena *arena, const tri_optimizer_options *options,
+                                     tri_optimizer_group *out, int *count) {
+    const tri_tree *list = options->groups;
+    *count = 0;
+    if (tri_tree_is_null(list)) return TRI_OK;
+    if (list->kind != TRI_TREE_LIST || list->count > TRI_MAX_OPTIMIZER_GROUPS)
+        return tri_tree_fail(list, "'optimizer.groups' has to be a list of at most %d groups",
+                             TRI_MAX_OPTIMIZER_GROUPS);
+    for (int i = 0; i < list->count; i++) {
+        TRI_TRY(read_group(arena, list->items[i], &out[i]));
+        if (!tri_tree_get(list->items[i], "weight_decay"))
+            out[i].weight_decay = options->weight_decay;
+    }
+    *count = list->count;
+    return TRI_OK;
+}
 
 static const tri_option sgd_rows[] = {
     TRI_OPTION_FLOAT(S, lr, "1e-3", 0, 1e6, "learning rate", .change = TRI_CHANGE_ON_ORDER),
@@ -67,7 +126,12 @@ static tri_status check_optimizer(const void *options, const tri_tree *map) {
     for (int i = 0; i < o->betas.count; i++)
         if (o->betas.items[i] >= 1)
             return tri_tree_fail(betas, "'optimizer.betas' have to be less than 1");
-    return TRI_OK;
+    tri_optimizer_group groups[TRI_MAX_OPTIMIZER_GROUPS];
+    int count;
+    tri_arena *arena = tri_arena_create(NULL, "groups");
+    tri_status status = tri_optimizer_groups_read(arena, o, groups, &count);
+    tri_arena_destroy(arena);
+    return status;
 }
 
 const tri_option_table tri_optimizer_table = TRI_OPTION_TABLE(

@@ -16,8 +16,24 @@ typedef struct tri_optimizer_options {
     double eps;                 // for adam, adamw and adadelta
     double rho;                 // for adadelta
     double weight_decay;
-    tri_strings freeze; // parameters whose names match one of these patterns are not trained
+    tri_strings freeze;     // parameters whose names match one of these patterns are not trained
+    const tri_tree *groups; // see tri_optimizer_groups_read; NULL: none
 } tri_optimizer_options;
+
+enum { TRI_MAX_OPTIMIZER_GROUPS = 16 };
+
+// One entry of optimizer.groups: settings of the parameters whose names match one of the patterns.
+typedef struct tri_optimizer_group {
+    tri_strings match;
+    double lr_factor; // of the learning rate
+    double weight_decay;
+    bool frozen;
+} tri_optimizer_group;
+
+// Reads optimizer.groups into out[0 … *count - 1], which has TRI_MAX_OPTIMIZER_GROUPS elements.
+// TRI_BAD_INPUT: an entry has an unknown key or a bad value.
+tri_status tri_optimizer_groups_read(tri_arena *arena, const tri_optimizer_options *options,
+                                     tri_optimizer_group *out, int *count);
 
 // Defaults are PyTorch's (https://pytorch.org/docs/stable/optim.html), so that scripts can be
 // carried over unchanged.

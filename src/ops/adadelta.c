@@ -4,7 +4,7 @@
 
 static tri_status adadelta_shape(const void *attr, tri_op_signature *s) {
     const tri_adadelta_attr *a = attr;
-    TRI_TRY(ops_update_shape("adadelta", s));
+    TRI_TRY(ops_optimizer_shape("adadelta", a->lr_factor, s));
     if (!(a->rho >= 0 && a->rho <= 1))
         return TRI_FAIL(TRI_BAD_INPUT, "adadelta: rho must be 0 to 1, not %g", a->rho);
     if (!(a->eps >= 0) || !(a->weight_decay >= 0))
@@ -19,6 +19,7 @@ static tri_cost adadelta_cost(const void *attr, const tri_op_signature *s) {
 }
 
 static const tri_attr_field adadelta_fields[] = {
+    OPS_FIELD(TRI_ATTR_FLOAT, tri_adadelta_attr, lr_factor),
     OPS_FIELD(TRI_ATTR_FLOAT, tri_adadelta_attr, rho),
     OPS_FIELD(TRI_ATTR_FLOAT, tri_adadelta_attr, eps),
     OPS_FIELD(TRI_ATTR_FLOAT, tri_adadelta_attr, weight_decay),

@@ -4,7 +4,7 @@
 
 static tri_status adam_shape(const void *attr, tri_op_signature *s) {
     const tri_adam_attr *a = attr;
-    TRI_TRY(ops_update_shape("adam", s));
+    TRI_TRY(ops_optimizer_shape("adam", a->lr_factor, s));
     if (!(a->beta1 >= 0 && a->beta1 < 1) || !(a->beta2 >= 0 && a->beta2 < 1))
         return TRI_FAIL(TRI_BAD_INPUT, "adam: betas must be at least 0 and below 1, not %g and %g",
                         a->beta1, a->beta2);
@@ -20,6 +20,7 @@ static tri_cost adam_cost(const void *attr, const tri_op_signature *s) {
 }
 
 static const tri_attr_field adam_fields[] = {
+    OPS_FIELD(TRI_ATTR_FLOAT, tri_adam_attr, lr_factor),
     OPS_FIELD(TRI_ATTR_FLOAT, tri_adam_attr, beta1),
     OPS_FIELD(TRI_ATTR_FLOAT, tri_adam_attr, beta2),
     OPS_FIELD(TRI_ATTR_FLOAT, tri_adam_attr, eps),

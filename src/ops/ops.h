@@ -433,19 +433,20 @@ typedef struct tri_nll_loss_grad_attr {
     int64_t dtype;   // the type of dx, a tri_dtype
 } tri_nll_loss_grad_attr;
 
+// lr_factor of an optimizer's op: the factor of the step's learning rate, above 0.
 typedef struct tri_sgd_attr {
-    double momentum, dampening, weight_decay;
+    double lr_factor, momentum, dampening, weight_decay;
     bool nesterov;
 } tri_sgd_attr;
 
 typedef struct tri_adam_attr {
-    double beta1, beta2, eps, weight_decay;
+    double lr_factor, beta1, beta2, eps, weight_decay;
     // True: weight decay shrinks the parameter itself (AdamW); false: it is added to the gradient.
     bool decoupled;
 } tri_adam_attr;
 
 typedef struct tri_adadelta_attr {
-    double rho, eps, weight_decay;
+    double lr_factor, rho, eps, weight_decay;
 } tri_adadelta_attr;
 
 typedef struct tri_sum_of_squares_attr {

@@ -3,6 +3,7 @@
 // gradients of its inputs. rules.h describes the functions.
 #include "ops/rules.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "tensor/half.h"
@@ -247,4 +248,10 @@ tri_status ops_update_shape(const char *op, tri_op_signature *s) {
         TRI_TRY(ops_want_shape(op, "the state", &s->in[i], s->in[0]));
     }
     return TRI_OK;
+}
+
+tri_status ops_optimizer_shape(const char *op, double lr_factor, tri_op_signature *s) {
+    if (!(lr_factor > 0 && isfinite(lr_factor)))
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: lr_factor must be above 0, not %g", op, lr_factor);
+    return ops_update_shape(op, s);
 }

@@ -126,5 +126,7 @@ tri_cost ops_cost_per_input(const tri_op_signature *s, double per_element);
 // The shape rule of all optimizer updates. Their inputs are param, grad, step scalars (numbers of
 // the step, such as the learning rate) and optimizer states.
 tri_status ops_update_shape(const char *op, tri_op_signature *s);
+// The same for an optimizer, with its factor of the learning rate.
+tri_status ops_optimizer_shape(const char *op, double lr_factor, tri_op_signature *s);
 
 #endif

@@ -4,7 +4,7 @@
 
 static tri_status sgd_shape(const void *attr, tri_op_signature *s) {
     const tri_sgd_attr *a = attr;
-    TRI_TRY(ops_update_shape("sgd", s));
+    TRI_TRY(ops_optimizer_shape("sgd", a->lr_factor, s));
     if (!(a->momentum >= 0) || !(a->weight_decay >= 0))
         return TRI_FAIL(TRI_BAD_INPUT,
                         "sgd: momentum and weight_decay must be at least 0, not %g and %g",
@@ -24,6 +24,7 @@ static tri_cost sgd_cost(const void *attr, const tri_op_signature *s) {
 }
 
 static const tri_attr_field sgd_fields[] = {
+    OPS_FIELD(TRI_ATTR_FLOAT, tri_sgd_attr, lr_factor),
     OPS_FIELD(TRI_ATTR_FLOAT, tri_sgd_attr, momentum),
     OPS_FIELD(TRI_ATTR_FLOAT, tri_sgd_attr, dampening),
     OPS_FIELD(TRI_ATTR_FLOAT, tri_sgd_attr, weight_decay),

@@ -78,12 +78,11 @@ static readers find_readers(tri_arena *arena, const tri_graph *g) {
     return r;
 }
 
-static void append(tri_flat *flat, const tri_graph *g, int64_t alignment, int parameter, int unit) {
+static void append(tri_flat *flat, const tri_graph *g, int64_t alignment, int parameter) {
     const tri_parameter_info *info = &g->parameters[parameter];
     tri_flat_parameter *p = &flat->parameters[parameter];
-    p->unit = unit;
     p->bucket = bucket_of(g, info);
-    tri_flat_bucket *bucket = &flat->units[unit].buckets[p->bucket];
+    tri_flat_bucket *bucket = &flat->units[p->unit].buckets[p->bucket];
     p->offset = bucket->elements;
     p->elements = tri_layout_elements(&info->layout, &info->shape);
     bucket->elements += round_up(p->elements, alignment);
@@ -136,6 +135,7 @@ tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request) {
     int64_t alignment = request->alignment / 2; // in elements of a half type, of 2 bytes each
     if (alignment < TRI_FLAT_ALIGNMENT) alignment = TRI_FLAT_ALIGNMENT;
     readers r = find_readers(arena, g);
+    int last_group = 0;
     for (int b = 0; b < blocks; b++) {
         flat.units[b].name = g->blocks[b];
         flat.units[b].here = request->blocks_here[b];
@@ -154,8 +154,14 @@ tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request) {
             unit = flat.unit_count++;
             flat.units[unit] = (tri_flat_unit){.name = p->name, .here = here};
         }
-        append(&flat, g, alignment, i, unit);
+        flat.parameters[i].unit = unit;
+        if (p->group > last_group) last_group = p->group;
     }
+    // Group by group, so that one kernel updates all parameters of a group in a bucket.
+    for (int group = 0; group <= last_group; group++)
+        for (int i = 0; i < count; i++)
+            if (flat.parameters[i].unit >= 0 && g->parameters[i].group == group)
+                append(&flat, g, alignment, i);
     list_units(arena, &r, &flat);
     int64_t grain = request->is_chunked ? TRI_FLAT_CHUNK : alignment;
     for (int u = 0; u < flat.unit_count; u++)

@@ -9,6 +9,7 @@
 //     bucket     | weight | bias |pad|   elements      all of it, padding included
 //     shards     |    0    |    1    |   own           elements of one shard
 //
+// Inside a bucket, parameters lie in the order of their groups (tri_graph_group).
 // Inside a bucket, a parameter's gradient and its optimizer states have the parameter's offset.
 #ifndef TRIREME_PLAN_FLAT_H
 #define TRIREME_PLAN_FLAT_H

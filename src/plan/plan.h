@@ -71,8 +71,8 @@ typedef struct tri_plan_request {
     bool deterministic;   // true: results have the same bits on any number of ranks
     tri_comm_choice comm; // the network or shared memory that connects the ranks
     int optimizer_states;
-    const char *const *freeze; // patterns of the names of parameters that are not trained
-    int freeze_count;
+    const tri_parameter_group *groups; // of parameters: see tri_graph_group
+    int group_count;
     int64_t loader_batches; // for how many micro-batches the loader has buffers in memory
     // With TRI_RECOMPUTE_FIT, how many blocks are recomputed, from the first on; set by
     // tri_plan_create.

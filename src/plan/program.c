@@ -85,7 +85,7 @@ static void find_adds(tri_program *p, bool wanted) {
 
 static tri_status make_graph(tri_program *p, const tri_program_request *request) {
     TRI_TRY(tri_model_build(p->arena, request->model, p->batch, &p->graph));
-    TRI_TRY(tri_graph_freeze(p->graph, request->freeze, request->freeze_count));
+    TRI_TRY(tri_graph_group(p->graph, request->groups, request->group_count));
     if (request->mesh)
         TRI_TRY(tri_pass_tensor_parallel(p->arena, p->graph, request->mesh, request->rank,
                                          &request->tensor_parallel, &p->graph));

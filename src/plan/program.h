@@ -87,9 +87,9 @@ typedef struct tri_program_request {
     // micro-batches. The numbers are then added in another order, and so rounded differently, than
     // if each micro-batch's gradients are first computed on their own and then added.
     bool adds_in_place;
-    bool splits_backward;      // the backward pass is divided into the phases BACKWARD and WEIGHT
-    const char *const *freeze; // patterns of the names of parameters that are not trained
-    int freeze_count;
+    bool splits_backward; // the backward pass is divided into the phases BACKWARD and WEIGHT
+    const tri_parameter_group *groups; // of parameters: see tri_graph_group
+    int group_count;
     // The mesh whose ranks share layers (tensor parallelism); NULL: each layer is on one rank.
     const tri_mesh *mesh;
     int rank;

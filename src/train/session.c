@@ -216,8 +216,8 @@ void tri_session_plan_request(const tri_recipe *recipe, const tri_batch_options 
                               .sync_batchnorm = recipe->trainer.sync_batchnorm,
                               .deterministic = recipe->trainer.deterministic,
                               .comm = recipe->comm.backend,
-                              .freeze = recipe->optimizer.freeze.items,
-                              .freeze_count = recipe->optimizer.freeze.count,
+                              .groups = optimizer->groups,
+                              .group_count = optimizer->group_count,
                               .optimizer_states = optimizer->state_count,
                               .loader_batches = tri_loader_batches(&loader)};
 }
@@ -255,7 +255,7 @@ static tri_status make_plan(tri_session *s) {
     s->model.task = s->task;
     s->model.fields = s->fields;
     s->model.field_count = s->field_count;
-    TRI_TRY(tri_optimizer_make(&s->recipe->optimizer, &s->optimizer));
+    TRI_TRY(tri_optimizer_make(s->arena, &s->recipe->optimizer, &s->optimizer));
     tri_plan_request request;
     tri_session_plan_request(s->recipe, &s->recipe->batch, &s->model, &s->optimizer, &request);
     request.mesh = s->mesh;

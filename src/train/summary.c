@@ -84,8 +84,7 @@ void train_show_summary(train_loop *loop) {
     // graph is built once more.
     tri_status status = tri_model_build(arena, &s->model, batch, &g);
     if (status == TRI_OK)
-        status = tri_graph_freeze(g, s->recipe->optimizer.freeze.items,
-                                  s->recipe->optimizer.freeze.count);
+        status = tri_graph_group(g, s->optimizer.groups, s->optimizer.group_count);
     int width = 5;
     for (int b = 0; status == TRI_OK && b < g->block_count; b++)
         if ((int)strlen(g->blocks[b]) > width) width = (int)strlen(g->blocks[b]);

@@ -30,6 +30,9 @@ CNN = "recipes/mnist-cnn.yaml", "model.dropout=0.2 " + SGD
 MODELS = "odd", "wide", "pools", "functions", "layers"  # NAME_net.c
 FREEZE_FIRST, FREEZE_LAST = "optimizer.freeze=['conv*'] ", "optimizer.freeze=['fc*'] "
 FREEZE_ALL_BUT_ONE = "optimizer.freeze=['conv1.*','conv2.weight','fc*'] "
+GROUPS = ('optimizer.momentum=0.9 optimizer.weight_decay=0.1 optimizer.groups=['
+          '{"match":["conv1.weight","fc2.bias"],"frozen":true},{"match":"*.bias","weight_decay":0},'
+          '{"match":"fc*","lr_factor":0.25,"weight_decay":0.5}] ')
 
 # Recipe (or one of MODELS), what all share, and ways to divide it: ranks and settings.
 CASES = {
@@ -60,6 +63,13 @@ CASES = {
                            [(2, PIPELINE + "batch.micro=2"), (4, BUBBLES + "batch.micro=2"),
                             (3, FSDP), (3, "strategy.name=zero1"),
                             (2, LOOPED + "2 batch.micro=2")]),
+    "groups of parameters": (*CNN, GROUPS + "data.samples=20 data.test_samples=2 batch.global=8", [
+        (2, PIPELINE + "batch.micro=2"), (7, FSDP), (2, FSDP + "strategy.offload=parameters"),
+        (3, "strategy.name=zero1 strategy.offload_step=host strategy.offload=optimizer"),
+        (2, "strategy.mesh.tensor=2"), (2, "strategy.name=zero2 --device far")]),
+    "groups of parameters in bf16": (
+        *CNN, GROUPS + "data.samples=20 data.test_samples=2 batch.global=8 "
+        "trainer.precision=bf16-mixed", [(3, FSDP), (4, BUBBLES + "batch.micro=2")]),
     "one bias trained": (*CNN, FREEZE_ALL_BUT_ONE + "data.samples=20 data.test_samples=2 "
                          "batch.global=8 trainer.gradient_clip_val=0.01",
                          [(4, BUBBLES + "batch.micro=2"), (3, FSDP), (4, "strategy.name=zero2"),

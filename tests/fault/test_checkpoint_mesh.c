@@ -81,6 +81,7 @@ static void open_rig(rig *r, const cell *c, const tri_task *task, tri_comm *comm
     *r = (rig){.arena = tri_arena_create(NULL, "test")};
     CHECK_OK(tri_device_cpu.open(&(tri_device_config){.threads = 1}, &r->device));
     CHECK_OK(tri_optimizer_make(
+        r->arena,
         &(tri_optimizer_options){.name = "adamw", .lr = 0.01, .betas = {betas, 2}, .eps = 1e-8},
         &r->optimizer));
     int count = 0;

@@ -200,11 +200,11 @@ def transformer():
 
 def optimizers():
     """A parameter of 5 elements after updates 1 and 4. It begins as wave(1), and the gradient of
-    update t is wave(10 + t)."""
+    update t is wave(10 + t). The rate is the step's times the factor of the parameter's group."""
     sgd, adam = torch.optim.SGD, torch.optim.Adam
     adamw, adadelta = torch.optim.AdamW, torch.optim.Adadelta
     cases = [
-        ("sgd", sgd, dict(lr=0.1), "{.sgd = {0}}"),
+        ("sgd", sgd, dict(lr=0.1), "{.sgd = {.momentum = 0}}"),
         ("sgd", sgd, dict(lr=0.1, momentum=0.9, dampening=0.3, weight_decay=0.02),
          "{.sgd = {.momentum = 0.9, .dampening = 0.3, .weight_decay = 0.02}}"),
         ("sgd", sgd, dict(lr=0.1, momentum=0.8, nesterov=True, weight_decay=0.01),
@@ -226,7 +226,9 @@ def optimizers():
     print("        tri_adadelta_attr adadelta;\n    } attr;")
     print("    double first[5], last[5];\n} torch_update;")
     print("static const torch_update torch_updates[] = {")
-    for name, kind, options, attr in cases:
+    for i, (name, kind, options, attr) in enumerate(cases):
+        factor = (1, 0.5, 4)[i % 3]
+        attr = attr.replace("= {", f"= {{.lr_factor = {factor}, ", 1)
         p = torch.nn.Parameter(wave(1, 5))
         optimizer = kind([p], **options)
         after = []
@@ -234,7 +236,8 @@ def optimizers():
             p.grad = wave(10 + t, 5)
             optimizer.step()
             after.append(p.detach().tolist())
-        print(row([f'"{name}"', number(options["lr"]), attr, braces(after[0]), braces(after[3])]))
+        print(row([f'"{name}"', number(options["lr"] / factor), attr, braces(after[0]),
+                   braces(after[3])]))
     print("};\n")
 
 

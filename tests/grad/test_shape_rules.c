@@ -355,7 +355,7 @@ static void test_halves(void **state) {
     tri_linear_attr linear = {.axes = 1};
     tri_norm_attr norm = {.eps = 1e-5}, narrow = {.eps = 1e-5, .narrow = TRI_BF16};
     tri_batch_norm_attr batch = {.eps = 1e-5, .narrow = TRI_F16};
-    tri_sgd_attr sgd = {0};
+    tri_sgd_attr sgd = {.lr_factor = 1};
     REFUSED(linear, &linear, "input|1|BF16|F32", B(2, 3), F(4, 3));
     REFUSED(linear, &linear, "input|1|BF16|F16", B(2, 3), H(4, 3));
     REFUSED(add, NULL, "BF16|F16|sum", B(2), H(2));
@@ -374,27 +374,29 @@ static void test_halves(void **state) {
 }
 
 static void test_updates(void **state) {
-    tri_sgd_attr sgd = {.momentum = 0.9};
-    tri_adam_attr adam = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
-    tri_adadelta_attr adadelta = {.rho = 0.9, .eps = 1e-6};
+    tri_sgd_attr sgd = {.lr_factor = 1, .momentum = 0.9};
+    tri_adam_attr adam = {.lr_factor = 1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    tri_adadelta_attr adadelta = {.lr_factor = 1, .rho = 0.9, .eps = 1e-6};
     tri_moving_average_attr average = {.momentum = 2};
     REFUSED(sgd, &sgd, "momentum|momentum|0.9", F(5), F(5), STEP);
     REFUSED(sgd, &sgd, "gradient|[5]|[6]", F(5), F(6), STEP, F(5));
     REFUSED(sgd, &sgd, "scalars|F64|F32", F(5), F(5), F(8), F(5));
     REFUSED(sgd, &sgd, "scalars|[8]|[7]", F(5), F(5), D(7), F(5));
     REFUSED(sgd, &sgd, "state|F32|F64", F(5), F(5), STEP, D(5));
-    sgd = (tri_sgd_attr){.momentum = 0.9, .dampening = 0.1, .nesterov = true};
+    sgd = (tri_sgd_attr){.lr_factor = 1, .momentum = 0.9, .dampening = 0.1, .nesterov = true};
     REFUSED(sgd, &sgd, "nesterov|momentum|0|dampening|0.9|0.1", F(5), F(5), STEP, F(5));
-    sgd = (tri_sgd_attr){.weight_decay = -1};
+    sgd.lr_factor = 0;
+    REFUSED(sgd, &sgd, "lr_factor|0", F(5), F(5), STEP, F(5));
+    sgd = (tri_sgd_attr){.lr_factor = 1, .weight_decay = -1};
     REFUSED(sgd, &sgd, "momentum|weight_decay|0|0|-1", F(5), F(5), STEP);
     REFUSED(adam, &adam, "state|[5]|[4]", F(5), F(5), STEP, F(5), F(4));
     adam.beta2 = 1;
     REFUSED(adam, &adam, "betas|0|1|0.9|1", F(5), F(5), STEP, F(5), F(5));
-    adam = (tri_adam_attr){.eps = -1};
+    adam = (tri_adam_attr){.lr_factor = 1, .eps = -1};
     REFUSED(adam, &adam, "eps|weight_decay|0|-1|0", F(5), F(5), STEP, F(5), F(5));
     adadelta.rho = 1.1;
     REFUSED(adadelta, &adadelta, "rho|0|1|1.1", F(5), F(5), STEP, F(5), F(5));
-    adadelta = (tri_adadelta_attr){.rho = 0.9, .weight_decay = -2};
+    adadelta = (tri_adadelta_attr){.lr_factor = 1, .rho = 0.9, .weight_decay = -2};
     REFUSED(adadelta, &adadelta, "eps|weight_decay|0|0|-2", F(5), F(5), STEP, F(5), F(5));
     REFUSED(moving_average, &average, "momentum|0|1|2", F(5), F(5), STEP);
 }

@@ -5,6 +5,7 @@ tensors that are small enough to commit.
 Data and weights are not stored but computed: element i of the tensor NAME is a hash of (NAME, i).
 A golden is the expected result of one model with one optimizer: PyTorch's, in double precision.
 """
+import fnmatch
 import array
 import json
 import math
@@ -28,10 +29,24 @@ OPTIMIZERS = {
     "adam": {"name": "adam", "lr": 1e-3, "weight_decay": 1e-3},
     "adamw": {"name": "adamw", "lr": 1e-3, "betas": [0.9, 0.95], "weight_decay": 0.1},
     "adadelta": {"name": "adadelta", "lr": 1.0},
+    "groups": {"name": "adamw", "lr": 2.5e-4, "betas": [0.9, 0.95], "weight_decay": 0.1, "groups": [
+        {"match": ["fc2.bias", "layer1.1.*", "*.v_proj.*", "*.2.weight"], "frozen": True},
+        {"match": ["*.bias", "*norm*"], "weight_decay": 0},
+        {"match": ["*fc*.weight", "encoder*", "*.up_proj.*", "*embed*"], "lr_factor": 4}]},
 }
 # The optimizers of those models that are not run with all of them.
+USUAL = tuple(name for name in OPTIMIZERS if name != "groups")
 CHOICE = {"llama-tiny": ("adamw",), "llama-small": ("adamw", "sgd"),
-          "llama-tied": ("adamw",)}
+          "llama-tied": ("adamw", "groups"), "mnist-cnn": USUAL, "denoise-cnn": USUAL}
+
+
+def group_of(name, options):
+    """The settings of a parameter: those of the first group of the optimizer that matches."""
+    groups = [g for g in options.get("groups", ())
+              if any(fnmatch.fnmatchcase(name, pattern) for pattern in g["match"])]
+    return {"lr_factor": 1, "weight_decay": options.get("weight_decay", 0), "frozen": False,
+            **(groups[0] if groups else {})}
+
 
 # TOKENS: the number of tokens in a sample. LLAMA: the models' sizes, under their names in Hugging
 # Face's config.json. llama-tiny has the sizes of the recipe of that name. In llama-small all heads

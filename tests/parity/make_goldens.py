@@ -240,12 +240,26 @@ def tensors_of(net):
     return {name: t.reshape(-1).tolist() for name, t in net.state_dict().items()}
 
 
+def make_optimizer(net, options):
+    parameters = net.parameters()
+    if "groups" in options:
+        settings = {name: formula.group_of(name, options) for name, _ in net.named_parameters()}
+        parameters = []
+        for name, parameter in net.named_parameters():
+            own = settings[name]
+            parameter.requires_grad_(not own["frozen"])
+            if not own["frozen"]:
+                parameters.append({"params": [parameter], "weight_decay": own["weight_decay"],
+                                   "lr": own["lr_factor"] * options["lr"]})
+    given = {key: value for key, value in options.items() if key not in ("name", "groups")}
+    return CLASSES[options["name"]](parameters, **given)
+
+
 def train(model, options, weights, data, dtype, shuffled=False):
     """Returns the loss of each step, computed before the step's update, and the tensors after the
     last step."""
     net = build(model, weights).to(dtype)
-    options = dict(options)
-    optimizer = CLASSES[options.pop("name")](net.parameters(), **options)
+    optimizer = make_optimizer(net, options)
     losses = []
     for batch in batches(model, data, dtype, shuffled):
         optimizer.zero_grad()

@@ -10,12 +10,16 @@
 void op_build_update(op_case *c) {
     tri_shape shape = tri_shape_of(op_chance(c, 50) ? op_draw(c, 1, 40) : op_draw(c, 100, 5000));
     double decay = op_chance(c, 50) ? 0.01 : 0;
-    tri_sgd_attr sgd = {.momentum = 0.9, .weight_decay = decay, .nesterov = op_chance(c, 30)};
+    double factor = op_chance(c, 50) ? 1 : 0.3;
+    tri_sgd_attr sgd = {.lr_factor = factor, .momentum = 0.9, .weight_decay = decay};
+    sgd.nesterov = op_chance(c, 30);
     if (!sgd.nesterov && op_chance(c, 50)) sgd.dampening = 0.5;
     if (!sgd.nesterov && op_chance(c, 30)) sgd.momentum = 0;
-    tri_adam_attr adam = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = decay};
+    tri_adam_attr adam = {
+        .lr_factor = factor, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = decay};
     adam.decoupled = op_chance(c, 50);
-    tri_adadelta_attr adadelta = {.rho = 0.9, .eps = 1e-6, .weight_decay = decay};
+    tri_adadelta_attr adadelta = {
+        .lr_factor = factor, .rho = 0.9, .eps = 1e-6, .weight_decay = decay};
     tri_value in[] = {op_wide_unit(c, shape), op_wide_unit(c, shape),
                       op_step_scalars(c, (int)op_draw(c, 1, 3), op_chance(c, 15)),
                       op_wide(c, shape, 0, 1), op_wide(c, shape, 0, 1)};

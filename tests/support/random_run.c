@@ -111,7 +111,9 @@ static void draw_strategy(random_run *r, draws *d) {
 
 static void draw_request(random_run *r, draws *d) {
     enum { MICRO = 4 };
-    static const char *const freeze[] = {"l1.*"};
+    static const char *const frozen[] = {"l1.*"};
+    static const tri_parameter_group groups[] = {
+        {.key = "groups", .match = {frozen, 1}, .frozen = true}};
     int replicas = tri_mesh_replicas(&r->mesh), most = r->mesh.size[TRI_AXIS_PIPELINE] > 1 ? 5 : 4;
     int batches = replicas * (1 + draw(d, most)) + draw(d, replicas);
     int64_t samples = MICRO * batches - draw(d, 3);
@@ -124,8 +126,8 @@ static void draw_request(random_run *r, draws *d) {
         .eval_micro = MICRO,
         .deterministic = axes && draw(d, 4) == 0,
         .optimizer_states = r->optimizer.state_count,
-        .freeze = freeze,
-        .freeze_count = r->block_count > 2 && draw(d, 4) == 0,
+        .groups = groups,
+        .group_count = r->block_count > 2 && draw(d, 4) == 0,
         .loader_batches = 1};
     // Layers whose sums several stages make are refused in a deterministic pipeline.
     bool is_exact = r->request.deterministic && r->mesh.size[TRI_AXIS_PIPELINE] > 1;
@@ -150,7 +152,7 @@ void random_run_make(uint64_t seed, const tri_device_description *near,
     draws d = {.seed = seed};
     tri_optimizer_options optimizer = {
         .name = "adamw", .lr = 0.01, .eps = 1e-6, .betas = {(double *)(uintptr_t)betas, 2}};
-    check(tri_optimizer_make(&optimizer, &out->optimizer), out);
+    check(tri_optimizer_make(out->arena, &optimizer, &out->optimizer), out);
     draw_strategy(out, &d);
     draw_network(out, &d);
     draw_request(out, &d);

@@ -47,7 +47,8 @@ static tri_graph *make_graph(const chunk_case *c) {
     tri_loss(g, loss);
     if (tri_graph_status(g, &message) != TRI_OK) fail_msg("%s", message);
     const char *frozen = "weight";
-    if (c->is_frozen) assert_int_equal(tri_graph_freeze(g, &frozen, 1), TRI_OK);
+    tri_parameter_group group = {.key = "groups", .match = {&frozen, 1}, .frozen = true};
+    if (c->is_frozen) assert_int_equal(tri_graph_group(g, &group, 1), TRI_OK);
     assert_int_equal(
         tri_pass_precision(g, c->bf16 ? TRI_PRECISION_BF16_MIXED : TRI_PRECISION_32_TRUE), TRI_OK);
     if (c->training) assert_int_equal(tri_pass_autodiff(g), TRI_OK);

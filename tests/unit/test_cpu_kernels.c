@@ -245,16 +245,22 @@ static void compare_update(const tri_op *op, const void *attr, int states, doubl
 }
 
 static void test_updates(void **state) {
-    static const tri_sgd_attr sgd[] = {{0},
-                                       {.momentum = 0.9, .weight_decay = 1e-2},
-                                       {.momentum = 0.9, .nesterov = true},
-                                       {.momentum = 0.8, .dampening = 0.1}};
+    static const tri_sgd_attr sgd[] = {{.lr_factor = 1},
+                                       {.lr_factor = 0.5, .momentum = 0.9, .weight_decay = 1e-2},
+                                       {.lr_factor = 0.5, .momentum = 0.9, .nesterov = true},
+                                       {.lr_factor = 0.5, .momentum = 0.8, .dampening = 0.1}};
     static const tri_adam_attr adam[] = {
-        {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
-        {.beta1 = 0.8, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.1},
-        {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1, .decoupled = true}};
-    static const tri_adadelta_attr adadelta[] = {{.rho = 0.9, .eps = 1e-6},
-                                                 {.rho = 0.8, .eps = 1e-6, .weight_decay = 0.1}};
+        {.lr_factor = 0.5, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
+        {.lr_factor = 0.5, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.1},
+        {.lr_factor = 0.5,
+         .beta1 = 0.9,
+         .beta2 = 0.999,
+         .eps = 1e-8,
+         .weight_decay = 0.1,
+         .decoupled = true}};
+    static const tri_adadelta_attr adadelta[] = {
+        {.lr_factor = 0.5, .rho = 0.9, .eps = 1e-6},
+        {.lr_factor = 0.5, .rho = 0.8, .eps = 1e-6, .weight_decay = 0.1}};
     const tri_shape shapes[] = {tri_shape_of(1), tri_shape_of(7, 5), tri_shape_of(128, 300)};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int form = 0; form < 4; form++) {
@@ -275,7 +281,7 @@ static void test_updates(void **state) {
 static void test_subnormal_states(void **state) {
     enum { COUNT = 40000 };
     static float parameter[COUNT], gradient[COUNT], first[COUNT], second[COUNT];
-    static const tri_adam_attr adam = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    static const tri_adam_attr adam = {.lr_factor = 1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
     double step[TRI_STEP_SCALAR_COUNT] = {
         [TRI_STEP_LR] = 0.1, [TRI_STEP_GRADIENT_SCALE] = 1, [TRI_STEP_UPDATE] = 1000};
     for (int i = 0; i < COUNT; i++) {

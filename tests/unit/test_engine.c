@@ -155,7 +155,7 @@ static void open_rig(rig *r, const tri_device_backend *backend, const tri_task *
     double betas[] = {0.9, 0.999};
     tri_optimizer_options options = {
         .name = optimizer, .lr = 0.01, .rho = 0.9, .eps = 1e-6, .betas = {betas, 2}};
-    check(tri_optimizer_make(&options, &r->optimizer));
+    check(tri_optimizer_make(r->arena, &options, &r->optimizer));
     tri_model_request model = {
         .task = task, .fields = r->fields, .field_count = r->field_count, .options = {.seed = 1}};
     tri_strategy_options alone = {

@@ -114,7 +114,8 @@ static int train(int model_index, bool recompute, float *out) {
                                 .step_samples = {[TRI_STEP_FULL] = SAMPLES},
                                 .micro = 4};
     tri_optimizer optimizer;
-    check(tri_optimizer_make(&(tri_optimizer_options){.name = "sgd", .lr = 0.1}, &optimizer));
+    check(
+        tri_optimizer_make(arena, &(tri_optimizer_options){.name = "sgd", .lr = 0.1}, &optimizer));
     request.optimizer_states = optimizer.state_count;
     tri_device *device;
     tri_comm *comm;

@@ -81,7 +81,7 @@ static void open_rig(rig *r, const tri_device_backend *backend) {
     check(tri_comm_self_open(&r->comm));
     tri_optimizer optimizer;
     tri_optimizer_options options = {.name = "adadelta", .lr = 0.5, .rho = 0.9, .eps = 1e-6};
-    check(tri_optimizer_make(&options, &optimizer));
+    check(tri_optimizer_make(r->arena, &options, &optimizer));
     tri_model_request model = {
         .task = &task, .fields = fields, .field_count = 2, .options = {.seed = 1}};
     tri_strategy_options alone = {.name = TRI_STRATEGY_SINGLE, .recompute_every = 1};

@@ -100,13 +100,13 @@ static tri_status update_prepare(tri_device *device, const tri_graph *graph, con
     return TRI_OK;
 }
 
-static update_job job_of(const tri_kernel_args *args, int inputs) {
+static update_job job_of(const tri_kernel_args *args, int inputs, double lr_factor) {
     const double *step = args->in[2];
     return (update_job){.param = args->in[0],
                         .grad = args->in[1],
                         .state1 = inputs > 3 ? args->in[3] : NULL,
                         .state2 = inputs > 4 ? args->in[4] : NULL,
-                        .lr = (float)step[TRI_STEP_LR],
+                        .lr = (float)(step[TRI_STEP_LR] * lr_factor),
                         .scale = (float)step[TRI_STEP_GRADIENT_SCALE],
                         .first = step[TRI_STEP_UPDATE] <= 1,
                         .shrink = 1};
@@ -134,7 +134,7 @@ static void update(const update_state *state, const tri_kernel_args *args, cpu_r
 static tri_status sgd_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const update_state *state = kernel->state;
     const tri_sgd_attr *attr = &state->attr.sgd;
-    update_job job = job_of(args, 4);
+    update_job job = job_of(args, 4, attr->lr_factor);
     job.decay = (float)attr->weight_decay;
     job.momentum = (float)attr->momentum;
     job.damping = (float)(1 - attr->dampening);
@@ -147,13 +147,13 @@ static tri_status adam_run(const tri_kernel *kernel, const tri_kernel_args *args
     const update_state *state = kernel->state;
     const tri_adam_attr *attr = &state->attr.adam;
     const double *step = args->in[2];
-    double t = step[TRI_STEP_UPDATE];
-    update_job job = job_of(args, 5);
+    double t = step[TRI_STEP_UPDATE], lr = step[TRI_STEP_LR] * attr->lr_factor;
+    update_job job = job_of(args, 5, attr->lr_factor);
     if (attr->decoupled)
-        job.shrink = (float)(1 - step[TRI_STEP_LR] * attr->weight_decay);
+        job.shrink = (float)(1 - lr * attr->weight_decay);
     else
         job.decay = (float)attr->weight_decay;
-    job.lr = (float)(step[TRI_STEP_LR] / (1 - pow(attr->beta1, t)));
+    job.lr = (float)(lr / (1 - pow(attr->beta1, t)));
     job.root = (float)(1 / sqrt(1 - pow(attr->beta2, t)));
     job.beta1 = (float)attr->beta1;
     job.beta2 = (float)attr->beta2;
@@ -167,7 +167,7 @@ static tri_status adam_run(const tri_kernel *kernel, const tri_kernel_args *args
 static tri_status adadelta_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const update_state *state = kernel->state;
     const tri_adadelta_attr *attr = &state->attr.adadelta;
-    update_job job = job_of(args, 5);
+    update_job job = job_of(args, 5, attr->lr_factor);
     job.decay = (float)attr->weight_decay;
     job.beta1 = (float)attr->rho;
     job.rest1 = (float)(1 - attr->rho);

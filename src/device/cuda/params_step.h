@@ -45,7 +45,7 @@ typedef struct cuda_update {
     // CUDA_SGD: the momentum is Nesterov's. CUDA_ADAM: weight decay shrinks the parameter itself
     // (AdamW), instead of being added to the gradient.
     bool nesterov_or_decoupled;
-    double number[CUDA_RULE_NUMBERS], weight_decay;
+    double number[CUDA_RULE_NUMBERS], lr_factor, weight_decay;
     int64_t count;
     const double *step; // the step scalars
     float *param;

@@ -15,6 +15,7 @@ static cuda_update update_of(const tri_node *node) {
         return (cuda_update){.rule = CUDA_SGD,
                              .nesterov_or_decoupled = a->nesterov,
                              .number = {a->momentum, a->dampening},
+                             .lr_factor = a->lr_factor,
                              .weight_decay = a->weight_decay};
     }
     if (node->op == &tri_op_adam) {
@@ -22,12 +23,15 @@ static cuda_update update_of(const tri_node *node) {
         return (cuda_update){.rule = CUDA_ADAM,
                              .nesterov_or_decoupled = a->decoupled,
                              .number = {a->beta1, a->beta2, a->eps},
+                             .lr_factor = a->lr_factor,
                              .weight_decay = a->weight_decay};
     }
     if (node->op == &tri_op_adadelta) {
         const tri_adadelta_attr *a = node->attr;
-        return (cuda_update){
-            .rule = CUDA_ADADELTA, .number = {a->rho, a->eps}, .weight_decay = a->weight_decay};
+        return (cuda_update){.rule = CUDA_ADADELTA,
+                             .number = {a->rho, a->eps},
+                             .lr_factor = a->lr_factor,
+                             .weight_decay = a->weight_decay};
     }
     const tri_moving_average_attr *a = node->attr;
     return (cuda_update){.rule = CUDA_MOVING_AVERAGE, .number = {a->momentum}};

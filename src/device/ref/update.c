@@ -29,7 +29,7 @@ REF_BODY tri_status sgd_body(const ref_node *node, const tri_kernel_args *args, 
             put(buffer, i, b);
             g = a->nesterov ? g + a->momentum * b : b;
         }
-        put(param, i, get(param, i) - step[TRI_STEP_LR] * g);
+        put(param, i, get(param, i) - step[TRI_STEP_LR] * a->lr_factor * g);
     }
     return TRI_OK;
 }
@@ -41,7 +41,7 @@ REF_BODY tri_status adam_body(const ref_node *node, const tri_kernel_args *args,
     ref_array grad = ref_input(args, 1, f64);
     const double *step = args->in[2];
     if (step[TRI_STEP_SKIP] != 0) return TRI_OK;
-    double lr = step[TRI_STEP_LR];
+    double lr = step[TRI_STEP_LR] * a->lr_factor;
     double correction1 = 1 - pow(a->beta1, step[TRI_STEP_UPDATE]);
     double correction2 = sqrt(1 - pow(a->beta2, step[TRI_STEP_UPDATE]));
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++) {
@@ -73,7 +73,7 @@ REF_BODY tri_status adadelta_body(const ref_node *node, const tri_kernel_args *a
         double delta = sqrt(get(acc_delta, i) + a->eps) / sqrt(square + a->eps) * g;
         put(square_avg, i, square);
         put(acc_delta, i, a->rho * get(acc_delta, i) + (1 - a->rho) * delta * delta);
-        put(param, i, get(param, i) - step[TRI_STEP_LR] * delta);
+        put(param, i, get(param, i) - step[TRI_STEP_LR] * a->lr_factor * delta);
     }
     return TRI_OK;
 }

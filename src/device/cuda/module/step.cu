@@ -26,8 +26,8 @@ struct rule_numbers {
 
 GPU_DEVICE rule_numbers numbers_of(const cuda_update &p) {
     rule_numbers n = {};
-    double update = p.step[TRI_STEP_UPDATE];
-    n.lr = (float)p.step[TRI_STEP_LR];
+    double update = p.step[TRI_STEP_UPDATE], lr = p.step[TRI_STEP_LR] * p.lr_factor;
+    n.lr = (float)lr;
     n.scale = (float)p.step[TRI_STEP_GRADIENT_SCALE];
     n.decay = (float)p.weight_decay;
     n.shrink = 1;
@@ -41,10 +41,10 @@ GPU_DEVICE rule_numbers numbers_of(const cuda_update &p) {
         n.rest2 = update <= 1 ? 1 : n.rest2;
     } else if (p.rule == CUDA_ADAM) {
         if (p.nesterov_or_decoupled) {
-            n.shrink = (float)(1 - p.step[TRI_STEP_LR] * p.weight_decay);
+            n.shrink = (float)(1 - lr * p.weight_decay);
             n.decay = 0;
         }
-        n.lr = (float)(p.step[TRI_STEP_LR] / (1 - pow(p.number[CUDA_ADAM_BETA1], update)));
+        n.lr = (float)(lr / (1 - pow(p.number[CUDA_ADAM_BETA1], update)));
         n.root = (float)(1 / sqrt(1 - pow(p.number[CUDA_ADAM_BETA2], update)));
         n.eps = (float)p.number[CUDA_ADAM_EPS];
     } else if (p.rule == CUDA_ADADELTA) {
