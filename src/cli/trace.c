@@ -37,8 +37,9 @@ static void print_text(const char *path, const tri_trace_sums *s) {
                s->span_s > 0 ? 100 * s->ranks[i].waiting_s / s->span_s : 0);
     printf("\nlongest gaps of compute lanes\n%-6s %12s %12s   between\n", "rank", "at ms", "ms");
     for (int i = 0; i < s->gap_count; i++)
-        printf("%-6d %12.3f %12.3f   %s and %s\n", s->gaps[i].rank, s->gaps[i].begin_s * 1e3,
-               s->gaps[i].seconds * 1e3, s->gaps[i].before, s->gaps[i].after);
+        printf("%-6d %12.3f %12.3f   %s and %s%s%s\n", s->gaps[i].rank, s->gaps[i].begin_s * 1e3,
+               s->gaps[i].seconds * 1e3, s->gaps[i].before, s->gaps[i].after,
+               *s->gaps[i].wait ? ": " : "", s->gaps[i].wait);
 }
 
 static tri_tree *sums_tree(tri_arena *arena, const tri_trace_sums *s, const tri_trace_sum *sums,
@@ -79,6 +80,7 @@ static void print_json(tri_arena *arena, const tri_trace_sums *s) {
         tri_tree_put(arena, gap, "seconds", tri_tree_double(arena, s->gaps[i].seconds));
         tri_tree_put(arena, gap, "before", tri_tree_string(arena, s->gaps[i].before));
         tri_tree_put(arena, gap, "after", tri_tree_string(arena, s->gaps[i].after));
+        tri_tree_put(arena, gap, "wait", tri_tree_string(arena, s->gaps[i].wait));
         tri_tree_append(arena, gaps, gap);
     }
     tri_tree_put(arena, map, "gaps", gaps);
@@ -110,9 +112,10 @@ const cli_command cli_trace = {
     .arguments = "FILE",
     .help = "Sum up a trace: time by action and rank, waiting, the longest gaps.",
     .flags = flags,
-    .more = "FILE was written by train --trace or bench train --trace. An action's time leaves out "
-            "the\n"
-            "actions inside it; percentages are of the time of all ranks.\n",
+    .more =
+        "FILE was written by train --trace or bench train --trace. An action's time leaves out\n"
+        "the actions inside it; percentages are of the time of all ranks. A rank waits in WAIT,\n"
+        "for other ranks or its device, and between its actions.\n",
     .examples = "trireme trace run.json\n"
                 "trireme trace run.json --json\n",
     .run = run};

@@ -3,6 +3,7 @@
 // communicator) is a thread, or several threads if its actions overlap.
 #include "observe/trace_sums.h"
 
+#include "base/ledger.h"
 #include "base/os.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_GAPS = 10, MOST_RANKS = 1 << 20 };
+enum { MOST_GAPS = 10, MOST_RANKS = 1 << 20, MOST_DEPTH = 64 };
 
 typedef struct event {
     int rank, thread;
@@ -80,15 +81,14 @@ static bool same_thread(const event *a, const event *b) {
 // Computes each event's time without the time of the events nested in it, so that sums over events
 // count no time twice. The events are sorted, and any two of one thread are nested or disjoint.
 static void find_own_time(event *events, int count) {
-    enum { DEPTH = 64 };
-    int stack[DEPTH], depth = 0;
+    int stack[MOST_DEPTH], depth = 0;
     for (int i = 0; i < count; i++) {
         event *e = &events[i];
         while (depth > 0 && (!same_thread(&events[stack[depth - 1]], e) ||
                              events[stack[depth - 1]].end <= e->begin))
             depth--;
         if (depth > 0) events[stack[depth - 1]].self -= e->end - e->begin;
-        if (depth < DEPTH) stack[depth++] = i;
+        if (depth < MOST_DEPTH) stack[depth++] = i;
     }
 }
 
@@ -156,38 +156,66 @@ static int computing_thread(const reading *r, int first) {
     return 0;
 }
 
-// Sums up the actions of each rank's compute thread, and finds the gaps between these actions. All
-// time within an action counts as computing, also if the action waits.
+// The compute thread of one rank, from its first event to its last.
+typedef struct walk {
+    const event *open[MOST_DEPTH]; // the actions that have begun and not ended, the outermost first
+    int depth;
+    double at;           // µs: what is before this time is summed up
+    double covered;      // µs: when the rank last computed
+    const event *before; // what it then did; NULL: nothing yet
+    const event *wait;   // the longest WAIT since then; NULL: none
+    double zero;
+    tri_trace_rank *rank;
+} walk;
+
+// Goes on to the time `end`. Until then the rank was in the innermost action that is open. It
+// computed, unless that action is a WAIT.
+static void walk_to(walk *w, double end, tri_trace_sums *out) {
+    const event *e = w->open[w->depth - 1];
+    if (end <= w->at) return;
+    if (!strcmp(e->kind, TRI_LEDGER_WAIT)) {
+        if (!w->wait || w->wait->self < e->self) w->wait = e;
+    } else {
+        if (w->before && w->at > w->covered)
+            note_gap(out, (tri_trace_gap){.rank = e->rank,
+                                          .begin_s = (w->covered - w->zero) * 1e-6,
+                                          .seconds = (w->at - w->covered) * 1e-6,
+                                          .before = w->before->name,
+                                          .after = e->name,
+                                          .wait = w->wait ? w->wait->name : ""});
+        w->rank->busy_s += (end - w->at) * 1e-6;
+        w->covered = end;
+        w->before = e;
+        w->wait = NULL;
+    }
+    w->at = end;
+}
+
+// Ends the actions that end before `time`.
+static void end_until(walk *w, double time, tri_trace_sums *out) {
+    for (; w->depth > 0 && w->open[w->depth - 1]->end <= time; w->depth--)
+        walk_to(w, w->open[w->depth - 1]->end, out);
+}
+
+// Sums up the actions of each rank's compute thread, and finds the gaps in which it computes
+// nothing: between actions, and in WAIT.
 static void sum_ranks(const reading *r, double zero, tri_trace_sums *out) {
     int capacity = 0;
     out->gaps = TRI_NEW_ARRAY(r->arena, tri_trace_gap, MOST_GAPS);
-    const event *before = NULL;
-    double covered = 0;
-    int thread = 0;
-    for (int i = 0; i < r->count; i++) {
-        const event *e = &r->events[i];
-        bool is_new = out->rank_count == 0 || out->ranks[out->rank_count - 1].rank != e->rank;
-        if (is_new) {
-            TRI_PUSH(r->arena, out->ranks, out->rank_count, capacity) =
-                (tri_trace_rank){.rank = e->rank};
-            before = NULL;
-            covered = zero;
-            thread = computing_thread(r, i);
+    for (int i = 0; i < r->count;) {
+        int rank = r->events[i].rank, thread = computing_thread(r, i);
+        TRI_PUSH(r->arena, out->ranks, out->rank_count, capacity) = (tri_trace_rank){.rank = rank};
+        walk w = {.zero = zero, .at = zero, .rank = &out->ranks[out->rank_count - 1]};
+        for (; i < r->count && r->events[i].rank == rank; i++) {
+            const event *e = &r->events[i];
+            if (e->thread != thread) continue;
+            end_until(&w, e->begin, out);
+            if (w.depth > 0) walk_to(&w, e->begin, out);
+            if (e->begin > w.at) w.at = e->begin;
+            if (w.depth < MOST_DEPTH) w.open[w.depth++] = e;
         }
-        if (e->thread != thread) continue;
-        tri_trace_rank *rank = &out->ranks[out->rank_count - 1];
-        if (before && e->begin > covered)
-            note_gap(out, (tri_trace_gap){e->rank, (covered - zero) * 1e-6,
-                                          (e->begin - covered) * 1e-6, before->name, e->name});
-        if (e->end > covered) {
-            rank->busy_s += (e->end - (e->begin > covered ? e->begin : covered)) * 1e-6;
-            covered = e->end;
-            before = e;
-        }
-    }
-    for (int i = 0; i < out->rank_count; i++) {
-        double waiting = out->span_s - out->ranks[i].busy_s;
-        out->ranks[i].waiting_s = waiting > 0 ? waiting : 0;
+        end_until(&w, INFINITY, out);
+        w.rank->waiting_s = fmax(out->span_s - w.rank->busy_s, 0);
     }
 }
 

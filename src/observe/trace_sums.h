@@ -22,12 +22,13 @@ typedef struct tri_trace_rank {
     double busy_s, waiting_s; // computing, and waiting; together they are the span of the trace
 } tri_trace_rank;
 
-// A gap between two actions of a rank, in which the rank computes nothing. It could be shorter if
-// computation and communication overlapped better.
+// A gap in which a rank computes nothing: between two actions, or in one or several WAITs. It could
+// be shorter if computation and communication overlapped better.
 typedef struct tri_trace_gap {
     int rank;
     double begin_s, seconds;
-    const char *before, *after; // the actions before and after the gap
+    const char *before, *after; // what the rank computed before and after the gap
+    const char *wait;           // the longest WAIT in it, such as "WAIT RECV"; "": there is none
 } tri_trace_gap;
 
 typedef struct tri_trace_sums {

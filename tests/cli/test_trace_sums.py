@@ -46,30 +46,36 @@ def check_known():
         event(0, 0, 0, 400, "FORWARD a"), event(0, 0, 50, 100, "INPUT"),
         event(0, 0, 600, 400, "BACKWARD a"),
         event(0, 64, 100, 300, "REDUCE a", bytes=12), event(0, 65, 200, 300, "REDUCE b", bytes=30),
-        # Rank 1: begins late, waits 700.
-        event(1, 0, 100, 100, "FORWARD a"), event(1, 0, 900, 100, "BACKWARD a")]})
+        # Rank 1: begins late, waits 700: 20 between actions, then in two WAITs. It waits another 60
+        # inside BACKWARD.
+        event(1, 0, 100, 100, "FORWARD a"), event(1, 0, 220, 80, "WAIT SEND"),
+        event(1, 0, 300, 600, "WAIT RECV"), event(1, 0, 900, 100, "BACKWARD a"),
+        event(1, 0, 920, 60, "WAIT NORM")]})
     found = json.loads(sums(path, "--json"))
-    assert math.isclose(found["span_s"], 1e-3) and found["events"] == 7
+    assert math.isclose(found["span_s"], 1e-3) and found["events"] == 10
     kinds = {(row["name"], row["lane"]): row for row in found["actions"]}
-    for key, (count, seconds, moved) in {("BACKWARD", "compute"): (2, 500e-6, 0),
+    for key, (count, seconds, moved) in {("BACKWARD", "compute"): (2, 440e-6, 0),
                                          ("FORWARD", "compute"): (2, 400e-6, 0),
                                          ("INPUT", "compute"): (1, 100e-6, 0),
+                                         ("WAIT", "compute"): (3, 740e-6, 0),
                                          ("REDUCE", "shard"): (2, 600e-6, 42)}.items():
         row = kinds.pop(key)
         assert row["count"] == count and row["bytes"] == moved, row
         assert math.isclose(row["seconds"], seconds) and math.isclose(row["share"], seconds / 2e-3)
     assert not kinds
-    assert {row["name"] for row in found["names"]} == {"FORWARD a", "BACKWARD a", "INPUT",
-                                                       "REDUCE a", "REDUCE b"}
+    assert {row["name"] for row in found["names"]} == {
+        "FORWARD a", "BACKWARD a", "INPUT", "REDUCE a", "REDUCE b", "WAIT SEND", "WAIT RECV",
+        "WAIT NORM"}
     assert [row["rank"] for row in found["ranks"]] == [0, 1]
-    for row, busy in zip(found["ranks"], (800e-6, 200e-6)):
+    for row, busy in zip(found["ranks"], (800e-6, 140e-6)):
         assert math.isclose(row["busy_s"], busy) and math.isclose(row["waiting_s"], 1e-3 - busy)
-    assert [(gap["rank"], gap["before"], gap["after"]) for gap in found["gaps"]] == [
-        (1, "FORWARD a", "BACKWARD a"), (0, "FORWARD a", "BACKWARD a")]
+    assert [(gap["rank"], gap["before"], gap["after"], gap["wait"]) for gap in found["gaps"]] == [
+        (1, "FORWARD a", "BACKWARD a", "WAIT RECV"), (0, "FORWARD a", "BACKWARD a", ""),
+        (1, "BACKWARD a", "BACKWARD a", "WAIT NORM")]
     assert math.isclose(found["gaps"][0]["seconds"], 700e-6)
     assert math.isclose(found["gaps"][1]["begin_s"], 400e-6)
     text = sums(path)
-    assert "7 actions of 2 ranks in 1.00 ms" in text and "longest gaps" in text, text
+    assert "10 actions of 2 ranks in 1.00 ms" in text and "longest gaps" in text, text
 
 
 def check_real():
