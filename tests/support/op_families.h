@@ -37,6 +37,7 @@ static inline int64_t op_window(int64_t in, int64_t kernel, int64_t stride, int6
 void op_build_conv2d(op_case *c);
 void op_build_conv2d_grad(op_case *c);
 void op_build_conv2d_first(op_case *c);
+void op_build_depthwise(op_case *c);
 // Defined in op_families_map.c.
 void op_build_map(op_case *c);
 void op_build_reduce(op_case *c);

@@ -71,3 +71,29 @@ void op_build_conv2d_first(op_case *c) {
     tri_conv2d_grad_attr grad = {.conv = a, .shape = w, .has_bias = true};
     op_add(c, &tri_op_conv2d_grad_weight, (tri_value[]){xv, dy}, &grad);
 }
+
+// Each channel has its own kernel. Some images are so large that they are computed in bands.
+void op_build_depthwise(op_case *c) {
+    int64_t channels = op_channels(c), size = op_chance(c, 20) ? 60 : op_draw(c, 1, 20);
+    tri_conv2d_attr a = {.groups = channels, .slope = 0.25, .activation = op_draw(c, 0, 2)};
+    tri_shape x = tri_shape_of(op_draw(c, 1, 3), channels, size, op_draw(c, 1, size)), y = x;
+    tri_shape w = tri_shape_of(channels, 1, op_draw(c, 1, 7), op_draw(c, 1, 7));
+    for (int i = 0; i < 2; i++) {
+        a.stride[i] = op_chance(c, 50) ? 1 : op_draw(c, 1, 4);
+        a.dilation[i] = op_chance(c, 70) ? 1 : op_draw(c, 1, 3);
+        a.padding[i] = op_draw(c, 0, 8);
+        int64_t reach = a.dilation[i] * (w.dims[2 + i] - 1) + 1;
+        if (x.dims[2 + i] + 2 * a.padding[i] < reach) x.dims[2 + i] = reach;
+        y.dims[2 + i] =
+            op_window(x.dims[2 + i], w.dims[2 + i], a.stride[i], a.padding[i], a.dilation[i]);
+    }
+    tri_value xv = numbers(c, x), wv = numbers(c, w), dy = numbers(c, y);
+    tri_value in[] = {xv, wv,
+                      op_chance(c, 50) ? numbers(c, tri_shape_of(channels)) : (tri_value){0}};
+    op_add(c, &tri_op_conv2d, in, &a);
+    tri_conv2d_grad_attr grad = {.conv = a, .shape = w, .has_bias = op_chance(c, 50)};
+    op_add(c, &tri_op_conv2d_grad_weight, (tri_value[]){xv, dy}, &grad);
+    grad.shape = x;
+    grad.has_bias = false;
+    op_add(c, &tri_op_conv2d_grad_input, (tri_value[]){dy, wv}, &grad);
+}
