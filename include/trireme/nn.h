@@ -185,8 +185,12 @@ tri_value tri_reshape(tri_graph *graph, tri_value x, tri_shape shape);
 tri_value tri_concat(tri_graph *graph, const tri_value *values, int count, int axis);
 // a + b: two tensors, which are broadcast to one shape, or two losses (then their means are added).
 tri_value tri_add(tri_graph *graph, tri_value a, tri_value b);
+// Softmax over an axis: exp(x) / the sum of exp(x); a negative axis counts from the last.
+tri_value tri_softmax(tri_graph *graph, tri_value x, int axis);
 // The logarithm of softmax over the last axis.
 tri_value tri_log_softmax(tri_graph *graph, tri_value x);
+// The logarithm of softmax over any axis.
+tri_value tri_log_softmax_along(tri_graph *graph, tri_value x, int axis);
 
 // A loss is F64 [2]: its sum over the samples (or elements) and their count, so that the sums of
 // several ranks and micro-batches can be added before the division. The classification losses take

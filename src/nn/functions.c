@@ -5,6 +5,7 @@
 #include "ops/ops.h"
 
 #include <trireme/functions.h>
+#include <trireme/nn.h>
 
 static tri_value map_of(tri_graph *graph, const char *name, const char *expression,
                         const tri_value *values, int count, const double *parameters) {
@@ -86,6 +87,24 @@ static tri_value reduce(tri_graph *graph, const char *name, tri_reduction kind, 
         if (!(attr.axes >> i & 1)) left.dims[left.rank++] = shape.dims[i];
     if (keep || attr.axes == 0) return y;
     return tri_node_add(graph, &tri_op_reshape, &y, 1, &(tri_reshape_attr){.shape = left}, "");
+}
+
+static tri_value softmax(tri_graph *graph, const tri_op *op, tri_value x, int axis) {
+    int64_t bits = 0;
+    tri_softmax_attr attr = {0};
+    if (!tri_graph_check_input(graph, op->name, NULL, x)) return x;
+    tri_shape shape = tri_value_shape(graph, x);
+    if (!bits_of(graph, op->name, &shape, &axis, 1, &bits)) return x;
+    attr.behind = shape.rank - 1 - (axis < 0 ? axis + shape.rank : axis);
+    return tri_node_add(graph, op, &x, 1, &attr, "");
+}
+
+tri_value tri_softmax(tri_graph *graph, tri_value x, int axis) {
+    return softmax(graph, &tri_op_softmax, x, axis);
+}
+
+tri_value tri_log_softmax_along(tri_graph *graph, tri_value x, int axis) {
+    return softmax(graph, &tri_op_log_softmax, x, axis);
 }
 
 tri_value tri_sum(tri_graph *graph, tri_value x, const int *axes, int count, bool keep) {

@@ -78,7 +78,9 @@ typedef enum tri_activation {
     X(cast)                   /* x -> x converted to the type attr.dtype */                        \
     X(add_bias)               /* x [.., F], bias [F] -> x + bias */                                \
     X(add_bias_grad)          /* dy -> dbias */                                                    \
-    X(log_softmax)            /* x -> y, over the last axis */                                     \
+    X(softmax)                /* x -> y, over an axis */                                           \
+    X(softmax_grad)           /* y, dy -> dx */                                                    \
+    X(log_softmax)            /* x -> y, over an axis */                                           \
     X(log_softmax_grad)       /* y, dy -> dx */                                                    \
     X(embedding)              /* ids [..], weight [V, D] -> y [.., D] */                           \
     X(embedding_grad_weight)  /* ids, dy -> dweight of attr.shape */                               \
@@ -216,6 +218,12 @@ typedef struct tri_matmul_attr {
 
 // Which axis of its tensor is axis i of operand k.
 int tri_matmul_axis(const tri_matmul_attr *attr, int k, int i);
+
+// The attributes of softmax, log_softmax and their gradients. The axis is the one that has `behind`
+// axes behind it; 0: the last.
+typedef struct tri_softmax_attr {
+    int64_t behind;
+} tri_softmax_attr;
 
 typedef struct tri_leaky_relu_attr {
     double slope;

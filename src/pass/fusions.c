@@ -102,7 +102,8 @@ static bool flatten_into_linear(const tri_graph *graph, tri_node *node, tri_node
 // -log_softmax(x)[label] is the cross-entropy of x, so the loss can read x itself instead of
 // log_softmax(x). So can accuracy, because log_softmax keeps the order of the scores.
 static bool log_softmax_into_loss(const tri_graph *graph, tri_node *node, tri_node *producer) {
-    if (producer->block != node->block) return false;
+    const tri_softmax_attr *softmax = producer->attr;
+    if (producer->block != node->block || softmax->behind != 0) return false;
     if (node->op == &tri_op_nll_loss) node->op = &tri_op_cross_entropy;
     node->inputs[0] = producer->inputs[0];
     return true;

@@ -77,6 +77,7 @@ static const struct precision_row {
     {&tri_op_vocab_parallel_cross_entropy, PRECISION_ANY, 0},
     {&tri_op_vocab_parallel_argmax, PRECISION_ANY, 0},
     {&tri_op_vocab_parallel_accuracy, PRECISION_ANY, 0},
+    {&tri_op_softmax, PRECISION_FULL, 0},
     {&tri_op_log_softmax, PRECISION_FULL, 0},
     {&tri_op_nll_loss, PRECISION_FULL, 0},
     {&tri_op_soft_nll_loss, PRECISION_FULL, 0},

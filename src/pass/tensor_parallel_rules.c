@@ -303,6 +303,7 @@ static const rule rules[] = {
     {.op = &tri_op_matmul, .rewrite = rewrite_full},
     {.op = &tri_op_map, .rewrite = rewrite_full},
     {.op = &tri_op_reduce, .rewrite = rewrite_full},
+    {.op = &tri_op_softmax, .rewrite = rewrite_full},
     {.op = &tri_op_log_softmax, .rewrite = rewrite_full},
     {.op = &tri_op_next_token, .rewrite = rewrite_full},
     {.op = &tri_op_normalize_bytes, .rewrite = rewrite_full},

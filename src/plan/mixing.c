@@ -35,7 +35,14 @@ static bool product_mixes(const mixing *m, const tri_node *node, int k) {
     return first == summed || tri_matmul_axis(attr, TRI_MATMUL_Y, first) != 0;
 }
 
+static bool sums_samples(const mixing *m, const tri_node *node) {
+    const tri_shape *x = shape_of(m, node->inputs[0]);
+    return x->rank - 1 == ((const tri_softmax_attr *)node->attr)->behind && x->dims[0] != 1;
+}
+
 static bool mixes(const mixing *m, const tri_node *node) {
+    if (node->op == &tri_op_softmax || node->op == &tri_op_log_softmax)
+        return sums_samples(m, node);
     if (node->op == &tri_op_reduce)
         return m->from_data[node->inputs[0].id] && ((const tri_reduce_attr *)node->attr)->axes & 1;
     if (node->op == &tri_op_concat) return ((const tri_concat_attr *)node->attr)->dim == 0;

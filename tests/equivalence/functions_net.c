@@ -27,6 +27,7 @@ static void functions_net(tri_graph *g, const tri_batch *batch) {
     heads = tri_map(g, "x, largest -> exp(x - largest)", heads, largest);
     heads = tri_div(g, heads, tri_sum(g, heads, (int[]){2}, 1, true));
     tri_value likeness = tri_matmul(g, heads, tri_transpose(g, heads, -1, -2));
+    likeness = tri_softmax(g, tri_log_softmax_along(g, likeness, 2), -1);
     heads = tri_add(g, heads, tri_matmul(g, likeness, heads));
     x = tri_flatten(g, tri_mul(g, tri_roll(g, heads, 1, 1), largest));
     if (tri_model_bool(g, "centre", false)) x = tri_sub(g, x, tri_mean(g, x, (int[]){0}, 1, true));

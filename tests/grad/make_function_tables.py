@@ -98,6 +98,12 @@ SHAPE_FUNCTIONS = {
     "amax": (lambda x: x.amax((1, 2)), (2, 3, 4)),
     "amin": (lambda x: x.amin(0), (4, 3)),
     "variance": (lambda x: ((x - x.mean(1, keepdim=True)) ** 2).mean(1), (3, 7)),
+    "softmax": (lambda x: x.softmax(-1), (3, 70)),
+    "softmax over rows": (lambda x: x.softmax(1), (2, 5, 3)),
+    "softmax over the first axis": (lambda x: x.softmax(0), (70, 65)),
+    "softmax of one element": (lambda x: x.softmax(1), (2, 1, 3)),
+    "log_softmax": (lambda x: x.log_softmax(-1), (3, 70)),
+    "log_softmax over rows": (lambda x: x.log_softmax(-2), (2, 5, 3)),
 }
 
 

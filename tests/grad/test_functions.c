@@ -234,6 +234,12 @@ static tri_value shaped(tri_graph *g, const char *name, tri_value x) {
     CASE("amin", tri_amin(g, x, (int[]){0}, 1, false))
     CASE("variance", tri_mean(g, tri_square(g, tri_sub(g, x, tri_mean(g, x, (int[]){1}, 1, true))),
                               (int[]){1}, 1, false))
+    CASE("softmax", tri_softmax(g, x, -1))
+    CASE("softmax over rows", tri_softmax(g, x, 1))
+    CASE("softmax over the first axis", tri_softmax(g, x, 0))
+    CASE("softmax of one element", tri_softmax(g, x, 1))
+    CASE("log_softmax", tri_log_softmax(g, x))
+    CASE("log_softmax over rows", tri_log_softmax_along(g, x, -2))
 #undef CASE
     fail_msg("there is no case for %s", name);
     return x;

@@ -242,6 +242,14 @@ static void test_log_softmax(void **state) {
     s = begin();
     x = trained(&s, "x", tri_shape_of(2, 1));
     check(&s, distance(&s, tri_node_add(s.graph, &tri_op_log_softmax, &x, 1, NULL, "")));
+    for (int axis = 0; axis < 3; axis++) {
+        s = begin();
+        x = trained(&s, "x", tri_shape_of(3, 2, 4));
+        check(&s, distance(&s, tri_softmax(s.graph, x, axis)));
+        s = begin();
+        x = trained(&s, "x", tri_shape_of(3, 2, 4));
+        check(&s, distance(&s, tri_log_softmax_along(s.graph, x, axis)));
+    }
 }
 
 static void check_classes(const tri_op *op, tri_shape labels) {
@@ -483,6 +491,7 @@ static void test_all_covered(void **state) {
         &tri_op_vocab_parallel_cross_entropy,
         &tri_op_reshape,
         &tri_op_concat,
+        &tri_op_softmax,
         &tri_op_log_softmax,
         &tri_op_embedding,
         &tri_op_rms_norm,

@@ -214,6 +214,11 @@ static void test_losses(void **state) {
     tri_nll_loss_grad_attr grad = {.shape = tri_shape_of(4, 3), .dtype = TRI_F32};
     REFUSED(log_softmax, NULL, "x|[]|axis|sum", POINT);
     REFUSED(log_softmax_grad, NULL, "dy|[4, 3]|[3, 4]", F(4, 3), F(3, 4));
+    tri_softmax_attr second = {.behind = 1}, beyond = {.behind = 2};
+    REFUSED(softmax, &beyond, "x|[4, 3]|axis|2", F(4, 3));
+    REFUSED(softmax, &second, "x|[0, 3]|axis|1", F(0, 3));
+    REFUSED(softmax, NULL, "x|F32|I64", L(4));
+    REFUSED(softmax_grad, &second, "dy|[4, 3]|[3, 4]", F(4, 3), F(3, 4));
     tri_soft_labels_attr none = {.smoothing = 0}, much = {.smoothing = 1.5};
     REFUSED(soft_nll_loss, &none, "soft labels|[4, 3]|[4]", F(4, 3), F(4));
     REFUSED(soft_nll_loss, &none, "scores|F32|I64", L(4, 3), L(4, 3));

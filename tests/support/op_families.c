@@ -267,13 +267,17 @@ static void build_dropout(op_case *c) {
     op_add(c, op_chance(c, 50) ? &tri_op_dropout : &tri_op_dropout_grad, in, &a);
 }
 
-static void build_log_softmax(op_case *c) {
+static void build_softmax(op_case *c) {
     tri_shape shape = any_shape(c);
+    tri_softmax_attr attr = {.behind = op_chance(c, 40) ? 0 : op_draw(c, 0, shape.rank - 1)};
+    if (op_chance(c, 20)) shape.dims[op_draw(c, 0, shape.rank - 1)] = op_draw(c, 60, 300);
     tri_value y = op_numbers(c, shape, -4, 0), dy = numbers(c, shape);
+    bool is_log = op_chance(c, 50);
     if (op_chance(c, 50))
-        op_add(c, &tri_op_log_softmax, &y, NULL);
+        op_add(c, is_log ? &tri_op_log_softmax : &tri_op_softmax, &y, &attr);
     else
-        op_add(c, &tri_op_log_softmax_grad, (tri_value[]){y, dy}, NULL);
+        op_add(c, is_log ? &tri_op_log_softmax_grad : &tri_op_softmax_grad, (tri_value[]){y, dy},
+               &attr);
 }
 
 static void build_class_loss(op_case *c) {
@@ -534,7 +538,7 @@ const op_family op_families[] = {
      .tolerance = 2e-5,
      .not_finite = OP_INFINITY_SPREADS},
     {.name = "dropout", .build = build_dropout, .tolerance = 1e-6},
-    {.name = "log_softmax", .build = build_log_softmax, .tolerance = 1e-5},
+    {.name = "softmax", .build = build_softmax, .tolerance = 1e-5},
     {.name = "class losses", .build = build_class_loss, .tolerance = 1e-5},
     {.name = "linear with cross-entropy",
      .build = build_linear_cross_entropy,

@@ -39,6 +39,12 @@ static tri_value mean(tri_graph *g, tri_value x, tri_value y, tri_value w) {
 static tri_value permuted(tri_graph *g, tri_value x, tri_value y, tri_value w) {
     return tri_transpose(g, x, 0, 1);
 }
+static tri_value of_samples(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_softmax(g, x, 0);
+}
+static tri_value of_rows(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_log_softmax_along(g, x, 1);
+}
 
 static void test_mixing(void **state) {
     static const struct {
@@ -46,10 +52,16 @@ static void test_mixing(void **state) {
         build *build;
         bool mixes;
     } cases[] = {
-        {"batched", batched, false}, {"by_weight", by_weight, false},
-        {"rows", rows, false},       {"left", left, false},
-        {"summed", summed, true},    {"against_all", against_all, true},
-        {"mean", mean, true},        {"permuted", permuted, true},
+        {"batched", batched, false},
+        {"by_weight", by_weight, false},
+        {"rows", rows, false},
+        {"left", left, false},
+        {"summed", summed, true},
+        {"against_all", against_all, true},
+        {"of_samples", of_samples, true},
+        {"of_rows", of_rows, false},
+        {"mean", mean, true},
+        {"permuted", permuted, true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tri_graph *g = op_graph_open(TRI_F32);

@@ -227,6 +227,10 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(sigmoid_grad_flat)                                                                           \
     X(tanh_flat)                                                                                   \
     X(tanh_grad_flat)                                                                              \
+    X(softmax_axis)                                                                                \
+    X(softmax_grad_axis)                                                                           \
+    X(log_softmax_axis)                                                                            \
+    X(log_softmax_grad_axis)                                                                       \
     X(soft_nll_loss_rows)                                                                          \
     X(soft_nll_loss_grad_rows)                                                                     \
     X(cross_entropy_rows)                                                                          \

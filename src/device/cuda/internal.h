@@ -171,8 +171,14 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(tanh_grad)                                                                                   \
     X(attention)                                                                                   \
     X(attention_grad)                                                                              \
+    X(softmax)                                                                                     \
+    X(softmax_grad)                                                                                \
     X(log_softmax)                                                                                 \
     X(log_softmax_grad)                                                                            \
+    X(softmax_columns)                                                                             \
+    X(softmax_grad_columns)                                                                        \
+    X(log_softmax_columns)                                                                         \
+    X(log_softmax_grad_columns)                                                                    \
     X(cross_entropy)                                                                               \
     X(cross_entropy_grad)                                                                          \
     X(nll_loss)                                                                                    \

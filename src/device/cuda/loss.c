@@ -16,6 +16,8 @@ typedef struct class_row {
 } class_row;
 
 static const class_row class_rows[] = {
+    {&tri_op_softmax, CUDA_SOFTMAX, 0, -1, -1, -1, -1, -1, false, false},
+    {&tri_op_softmax_grad, CUDA_SOFTMAX_GRAD, 0, 1, -1, -1, -1, -1, false, false},
     {&tri_op_log_softmax, CUDA_LOG_SOFTMAX, 0, -1, -1, -1, -1, -1, false, false},
     {&tri_op_log_softmax_grad, CUDA_LOG_SOFTMAX_GRAD, 0, 1, -1, -1, -1, -1, false, false},
     {&tri_op_cross_entropy, CUDA_CROSS_ENTROPY, 0, -1, 1, -1, -1, -1, true, false},
@@ -55,6 +57,11 @@ static const tri_value_info *scores_of(const tri_graph *graph, const tri_node *n
 static bool supports(const tri_device_description *device, const tri_graph *graph,
                      const tri_node *node) {
     return cuda_is_real(scores_of(graph, node)->dtype);
+}
+
+static bool softmax_supports(const tri_device_description *device, const tri_graph *graph,
+                             const tri_node *node) {
+    return ((const tri_softmax_attr *)node->attr)->behind == 0 && supports(device, graph, node);
 }
 
 static int64_t rows_of(const tri_value_info *scores) {
@@ -151,14 +158,16 @@ static tri_status slice_run(const tri_kernel *kernel, const tri_kernel_args *arg
     return TRI_OK;
 }
 
-#define CLASSES(identifier)                                                                        \
+#define CLASSES_IF(identifier, supports_function)                                                  \
     const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
                                                      .name = "class-rows",                         \
-                                                     .supports = supports,                         \
+                                                     .supports = supports_function,                \
                                                      .workspace = class_workspace,                 \
                                                      .prepare = class_prepare,                     \
                                                      .run = class_run,                             \
                                                      .release = cuda_release};
+#define CLASSES(identifier) CLASSES_IF(identifier, supports)
+#define SOFTMAX(identifier) CLASSES_IF(identifier, softmax_supports)
 #define SLICE(identifier)                                                                          \
     const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
                                                      .name = "loss-sum",                           \
@@ -166,8 +175,10 @@ static tri_status slice_run(const tri_kernel *kernel, const tri_kernel_args *arg
                                                      .prepare = slice_prepare,                     \
                                                      .run = slice_run,                             \
                                                      .release = cuda_release};
-CLASSES(log_softmax)
-CLASSES(log_softmax_grad)
+SOFTMAX(softmax)
+SOFTMAX(softmax_grad)
+SOFTMAX(log_softmax)
+SOFTMAX(log_softmax_grad)
 CLASSES(cross_entropy)
 CLASSES(cross_entropy_grad)
 CLASSES(nll_loss)

@@ -10,12 +10,15 @@
 
 #define CUDA_LOSS_KERNEL_LIST(X)                                                                   \
     X(class_rows)                                                                                  \
+    X(softmax_columns)                                                                             \
     X(distance)                                                                                    \
     X(loss_sum)
 
 // The functions of a row of scores. Each comment names the members of cuda_class_rows that the
 // function reads and, behind the arrow, the one that it writes; x is the scores.
 typedef enum cuda_class_function {
+    CUDA_SOFTMAX,            // x -> y
+    CUDA_SOFTMAX_GRAD,       // x (the output of softmax), dy -> y; y may be the memory of dy
     CUDA_LOG_SOFTMAX,        // x -> y
     CUDA_LOG_SOFTMAX_GRAD,   // x (the output of log_softmax), dy -> y; y may be the memory of dy
     CUDA_CROSS_ENTROPY,      // x, labels -> terms
@@ -61,6 +64,16 @@ typedef struct cuda_class_rows {
     float smoothing;          // of soft labels
     struct cuda_fault *fault; // where the kernel describes an invalid label
 } cuda_class_rows;
+
+// Softmax, or its logarithm, of x [outer, count, inner] over the middle axis. dy not NULL: its
+// gradient, where x is its output; y may be the memory of dy.
+typedef struct cuda_softmax_columns {
+    bool is_log;
+    tri_dtype type;
+    int64_t outer, count, inner;
+    const void *x, *dy;
+    void *y;
+} cuda_softmax_columns;
 
 // Losses that sum over all elements of predictions and targets: `count` elements in each of
 // `samples` samples. The elements of each sample are cut into `slices`. CUDA_RELATIVE_L2 makes one

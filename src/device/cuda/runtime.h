@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 enum {
-    CUDA_RUNTIME_ABI = 15, // has to be raised with every change of this header or of params.h
+    CUDA_RUNTIME_ABI = 16, // has to be raised with every change of this header or of params.h
     CUDA_WHY_BYTES = 512,
     CUDA_NCCL_ID_BYTES = 128,
 };

@@ -21,33 +21,6 @@ REF_BODY double log_sum(ref_array x, int64_t count) {
     return largest + log(sum);
 }
 
-REF_BODY tri_status log_softmax_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    const tri_shape *shape = &node->s.in[0];
-    int64_t classes = ref_classes(shape), rows = ref_count(shape) / classes;
-    ref_array x = ref_input(args, 0, f64);
-    ref_array y = ref_output(args, 0, f64);
-    for (int64_t r = 0; r < rows; r++, x = ref_from(x, classes), y = ref_from(y, classes)) {
-        double norm = log_sum(x, classes);
-        for (int64_t k = 0; k < classes; k++) put(y, k, get(x, k) - norm);
-    }
-    return TRI_OK;
-}
-
-REF_BODY tri_status log_softmax_grad_body(const ref_node *node, const tri_kernel_args *args,
-                                          bool f64) {
-    const tri_shape *shape = &node->s.in[0];
-    int64_t classes = ref_classes(shape), rows = ref_count(shape) / classes;
-    ref_array y = ref_input(args, 0, f64), dy = ref_input(args, 1, f64);
-    ref_array dx = ref_output(args, 0, f64);
-    for (int64_t r = 0; r < rows;
-         r++, y = ref_from(y, classes), dy = ref_from(dy, classes), dx = ref_from(dx, classes)) {
-        double sum = 0;
-        for (int64_t k = 0; k < classes; k++) sum += get(dy, k);
-        for (int64_t k = 0; k < classes; k++) put(dx, k, get(dy, k) - exp(get(y, k)) * sum);
-    }
-    return TRI_OK;
-}
-
 // Computes the term that one row of scores, whose label is `label`, adds to the sum over rows.
 typedef double row_term(ref_array row, int64_t classes, int64_t label);
 
@@ -486,8 +459,6 @@ REF_BODY tri_status linear_cross_entropy_grad_body(const ref_node *node,
     return TRI_OK;
 }
 
-REF_KERNEL(log_softmax)
-REF_KERNEL(log_softmax_grad)
 REF_KERNEL(nll_loss)
 REF_KERNEL(nll_loss_grad)
 REF_KERNEL(soft_nll_loss)

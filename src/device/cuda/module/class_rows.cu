@@ -197,6 +197,10 @@ GPU_DEVICE void reduce_row(const cuda_class_rows &p, int64_t r, float *scratch, 
     }
 }
 
+template <int function>
+constexpr bool is_softmax = function == CUDA_SOFTMAX || function == CUDA_SOFTMAX_GRAD ||
+                            function == CUDA_LOG_SOFTMAX || function == CUDA_LOG_SOFTMAX_GRAD;
+
 // Computes, for row r, one of the functions that make another row from a row, such as log-softmax.
 template <int function, typename T, typename access>
 GPU_DEVICE void map_row(const cuda_class_rows &p, int64_t r, float *scratch) {
@@ -204,8 +208,7 @@ GPU_DEVICE void map_row(const cuda_class_rows &p, int64_t r, float *scratch) {
     scores<T> row = row_of<T>(p, r), dy = row;
     dy.x = (const T *)p.dy + r * p.width;
     T *y = (T *)p.y + r * p.width;
-    bool reads_labels = function != CUDA_LOG_SOFTMAX && function != CUDA_LOG_SOFTMAX_GRAD &&
-                        function != CUDA_SOFT_NLL_GRAD;
+    bool reads_labels = !is_softmax<function> && function != CUDA_SOFT_NLL_GRAD;
     int64_t label = reads_labels ? label_of(p, r) : 0;
     bool counts = label != p.ignored;
     if (function == CUDA_SOFT_NLL_GRAD) counts = has_labels<access>(row, scratch);
@@ -217,9 +220,20 @@ GPU_DEVICE void map_row(const cuda_class_rows &p, int64_t r, float *scratch) {
     if (function == CUDA_LOG_SOFTMAX || function == CUDA_CROSS_ENTROPY_GRAD) {
         softmax s = softmax_of<access>(row, scratch);
         norm = s.largest + logf(s.sum);
+    } else if (function == CUDA_SOFTMAX) {
+        softmax s = softmax_of<access>(row, scratch);
+        norm = s.largest;
+        sum = 1 / s.sum;
     } else if (function == CUDA_LOG_SOFTMAX_GRAD) {
         for_each<access>(dy, [&](int64_t, const float(&at)[n]) {
             for (int k = 0; k < n; k++) sum += at[k];
+        });
+        sum = sum_of(row.team, sum, scratch);
+    } else if (function == CUDA_SOFTMAX_GRAD) {
+        for_each<access>(dy, [&](int64_t first, const float(&at)[n]) {
+            float of_y[n];
+            access::read(row.x + first, of_y);
+            for (int k = 0; k < n; k++) sum += of_y[k] * at[k];
         });
         sum = sum_of(row.team, sum, scratch);
     } else if (function == CUDA_SLICE_GRAD) {
@@ -231,10 +245,13 @@ GPU_DEVICE void map_row(const cuda_class_rows &p, int64_t r, float *scratch) {
          first += (int64_t)row.team.count * n) {
         float x[n] = {}, d[n] = {};
         if (function != CUDA_NLL_GRAD && function != CUDA_ONE_HOT) access::read(row.x + first, x);
-        if (function == CUDA_LOG_SOFTMAX_GRAD) access::read(dy.x + first, d);
+        if (function == CUDA_LOG_SOFTMAX_GRAD || function == CUDA_SOFTMAX_GRAD)
+            access::read(dy.x + first, d);
         for (int k = 0; k < n; k++) {
             float hit = first + k == label ? 1 : 0;
             if (function == CUDA_LOG_SOFTMAX) x[k] -= norm;
+            if (function == CUDA_SOFTMAX) x[k] = expf(x[k] - norm) * sum;
+            if (function == CUDA_SOFTMAX_GRAD) x[k] *= d[k] - sum;
             if (function == CUDA_LOG_SOFTMAX_GRAD) x[k] = d[k] - expf(x[k]) * sum;
             if (function == CUDA_CROSS_ENTROPY_GRAD) x[k] = seed * (expf(x[k] - norm) - hit);
             if (function == CUDA_SLICE_GRAD) x[k] = seed * (expf(x[k] - norm) * sum - hit);
@@ -249,9 +266,8 @@ GPU_DEVICE void map_row(const cuda_class_rows &p, int64_t r, float *scratch) {
 
 template <int function>
 constexpr bool makes_rows =
-    function == CUDA_LOG_SOFTMAX || function == CUDA_LOG_SOFTMAX_GRAD ||
-    function == CUDA_CROSS_ENTROPY_GRAD || function == CUDA_NLL_GRAD || function == CUDA_ONE_HOT ||
-    function == CUDA_SOFT_NLL_GRAD || function == CUDA_SLICE_GRAD;
+    is_softmax<function> || function == CUDA_CROSS_ENTROPY_GRAD || function == CUDA_NLL_GRAD ||
+    function == CUDA_ONE_HOT || function == CUDA_SOFT_NLL_GRAD || function == CUDA_SLICE_GRAD;
 
 template <int function, typename T, typename access> GPU_KERNEL class_rows(cuda_class_rows p) {
     GPU_SHARED(float, scratch, MAX_WARPS);
@@ -289,6 +305,10 @@ extern "C" tri_status cuda_launch_class_rows(cuda_stream *stream, const cuda_cla
                                              char *why) {
     if (p->rows == 0) return TRI_OK;
     switch (p->function) {
+    case CUDA_SOFTMAX:
+        return launch<CUDA_SOFTMAX>(stream, p, why);
+    case CUDA_SOFTMAX_GRAD:
+        return launch<CUDA_SOFTMAX_GRAD>(stream, p, why);
     case CUDA_LOG_SOFTMAX:
         return launch<CUDA_LOG_SOFTMAX>(stream, p, why);
     case CUDA_LOG_SOFTMAX_GRAD:
