@@ -142,12 +142,23 @@ tri_value tri_instance_norm(tri_graph *graph, const char *name, tri_value x,
 tri_value tri_rotary(tri_graph *graph, tri_value x, double theta);
 
 typedef struct tri_attention_options {
-    bool causal;  // a query sees no later keys
+    // A query sees no later keys. The last query stands where the last key does, also if T < S
+    // (PyTorch's is_causal lets the first ones stand side by side).
+    bool causal;
     double scale; // 0 means 1 / √D
+    // Both are broadcast to [N, H, T, S], and may be none. `bias` is added to the scores. Where
+    // `mask` is 0, a query does not see a key. The result for a query that sees no key, or whose
+    // scores are all −∞, is 0, as in PyTorch since 2.5.
+    tri_value bias, mask;
+    // In training, the probability with which a probability of softmax is set to zero, by
+    // tri_dropout, of which the recipe's model.dropout replaces the rate if it is above 0 here.
+    double dropout;
 } tri_attention_options;
 
-// Attention, softmax(scale·q·kᵀ)·v for each head. q [N, T, H, D], k and v [N, S, K, D] → [N, T, H,
-// D]. H is a multiple of K: groups of H / K query heads share a key and a value head.
+// Attention, softmax(scale·q·kᵀ + bias)·v for each head. q [N, T, H, D], k and v [N, S, K, D] → [N,
+// T, H, D]; v may also have heads of another size than D. H is a multiple of K: groups of H / K
+// query heads share a key and a value head. Keys and values of another sequence make it
+// cross-attention. Without bias, mask and dropout, one kernel computes it and keeps no scores.
 tri_value tri_attention(tri_graph *graph, const char *name, tri_value q, tri_value k, tri_value v,
                         tri_attention_options options);
 

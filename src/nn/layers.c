@@ -74,14 +74,6 @@ tri_value tri_rotary(tri_graph *graph, tri_value x, double theta) {
     return one_input(graph, &tri_op_rotary, x, &(tri_rotary_attr){.theta = theta}, "");
 }
 
-tri_value tri_attention(tri_graph *graph, const char *name, tri_value q, tri_value k, tri_value v,
-                        tri_attention_options o) {
-    if (!tri_layer_begin(graph, name)) return (tri_value){0};
-    tri_attention_attr attr = {.scale = o.scale, .causal = o.causal};
-    if (o.scale == 0) attr.scale = 1 / sqrt((double)tri_value_shape(graph, q).dims[3]);
-    return tri_node_add(graph, &tri_op_attention, (tri_value[]){q, k, v}, 3, &attr, name);
-}
-
 tri_value tri_gelu(tri_graph *graph, tri_value x) {
     return one_input(graph, &tri_op_gelu, x, &(tri_gelu_attr){0}, "");
 }

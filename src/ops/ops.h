@@ -220,9 +220,12 @@ typedef struct tri_matmul_attr {
 int tri_matmul_axis(const tri_matmul_attr *attr, int k, int i);
 
 // The attributes of softmax, log_softmax and their gradients. The axis is the one that has `behind`
-// axes behind it; 0: the last.
+// axes behind it; 0: the last. The others are for softmax over the last axis.
 typedef struct tri_softmax_attr {
     int64_t behind;
+    // Of x [.., T, S], row t has only elements 0 to t + S - T, and the others of y are 0.
+    bool causal;
+    bool empty; // a row whose elements are all -infinity becomes 0; false: NaN
 } tri_softmax_attr;
 
 typedef struct tri_leaky_relu_attr {

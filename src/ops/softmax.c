@@ -14,6 +14,19 @@ static tri_status axis_rule(const char *op, const void *attr, tri_op_signature *
     return TRI_OK;
 }
 
+// Checks what only softmax over the last axis has.
+static tri_status last_rule(const char *op, const void *attr, const tri_op_signature *s) {
+    const tri_softmax_attr *a = attr;
+    const tri_shape *x = &s->in[0];
+    char got[160];
+    if ((a->causal || a->empty) && a->behind != 0)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: causal and empty rows need the last axis", op);
+    if (a->causal && (x->rank < 2 || x->dims[x->rank - 1] < x->dims[x->rank - 2]))
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: causal rows need at least as many columns, but x is %s",
+                        op, tri_shape_text(x, got, sizeof got));
+    return TRI_OK;
+}
+
 static tri_status grad_rule(const char *op, const void *attr, tri_op_signature *s) {
     TRI_TRY(ops_want_one_type(op, s, 0, 2));
     TRI_TRY(axis_rule(op, attr, s));
@@ -22,7 +35,8 @@ static tri_status grad_rule(const char *op, const void *attr, tri_op_signature *
 
 static tri_status softmax_shape(const void *attr, tri_op_signature *s) {
     TRI_TRY(ops_want_float("softmax", "x", s->in_type[0]));
-    return axis_rule("softmax", attr, s);
+    TRI_TRY(axis_rule("softmax", attr, s));
+    return last_rule("softmax", attr, s);
 }
 
 static tri_status log_softmax_shape(const void *attr, tri_op_signature *s) {
@@ -60,15 +74,23 @@ static const tri_attr_field softmax_fields[] = {
     {0},
 };
 
+static const tri_attr_field softmax_row_fields[] = {
+    OPS_FIELD(TRI_ATTR_INT, tri_softmax_attr, behind),
+    OPS_FIELD(TRI_ATTR_BOOL, tri_softmax_attr, causal),
+    OPS_FIELD(TRI_ATTR_BOOL, tri_softmax_attr, empty),
+    {0},
+};
+
 const tri_op tri_op_softmax = {
     .name = "softmax",
     .doc = "x -> y: exp(x - max) / (sum of exp(x - max)), over the axis that has `behind` axes "
-           "behind it",
+           "behind it; causal: row t of [.., T, S] has only elements 0 to t + S - T; empty: rows "
+           "of -infinity become 0",
     .input_count = 1,
     .output_count = 1,
     .in_place = 1,
     .attr_bytes = sizeof(tri_softmax_attr),
-    .attr_fields = softmax_fields,
+    .attr_fields = softmax_row_fields,
     .shape = softmax_shape,
     .gradient = softmax_gradient,
     .cost = forward_cost,

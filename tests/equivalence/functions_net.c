@@ -29,6 +29,12 @@ static void functions_net(tri_graph *g, const tri_batch *batch) {
     tri_value likeness = tri_matmul(g, heads, tri_transpose(g, heads, -1, -2));
     likeness = tri_softmax(g, tri_log_softmax_along(g, likeness, 2), -1);
     heads = tri_add(g, heads, tri_matmul(g, likeness, heads));
+    tri_value bias = tri_reshape(g, tri_linear(g, "bias", tri_flatten(g, likeness), 16),
+                                 tri_shape_of(n, 1, 4, 4));
+    tri_attention_options options = {
+        .bias = bias, .mask = tri_map(g, "bias > -1", bias), .causal = true, .dropout = 0.1};
+    tri_value queries = tri_slice(g, heads, 3, 0, 4, 1);
+    heads = tri_add(g, heads, tri_attention(g, "attend", queries, likeness, heads, options));
     x = tri_flatten(g, tri_mul(g, tri_roll(g, heads, 1, 1), largest));
     if (tri_model_bool(g, "centre", false)) x = tri_sub(g, x, tri_mean(g, x, (int[]){0}, 1, true));
     tri_block(g, "head");

@@ -39,6 +39,7 @@ static tri_value product(tri_graph *g, const char *name, tri_value x) {
 
 static void test_torch(void **state) {
     for (size_t i = 0; i < COUNT(torch_products); i++) {
+        if (strncmp(torch_products[i].name, "matmul", 6) != 0) continue; // test_attention.c has it
         torch_check(&torch_products[i], product, &tri_device_ref, TRI_F64, 1e-10);
         torch_check(&torch_products[i], product, &tri_device_cpu, TRI_F32, 1e-4);
     }

@@ -218,6 +218,10 @@ static void test_losses(void **state) {
     REFUSED(softmax, &beyond, "x|[4, 3]|axis|2", F(4, 3));
     REFUSED(softmax, &second, "x|[0, 3]|axis|1", F(0, 3));
     REFUSED(softmax, NULL, "x|F32|I64", L(4));
+    tri_softmax_attr rows = {.behind = 1, .causal = true}, causal = {.causal = true};
+    REFUSED(softmax, &rows, "causal|last axis", F(4, 4));
+    REFUSED(softmax, &causal, "causal|[4, 3]", F(4, 3));
+    REFUSED(softmax, &causal, "causal|[4]", F(4));
     REFUSED(softmax_grad, &second, "dy|[4, 3]|[3, 4]", F(4, 3), F(3, 4));
     tri_soft_labels_attr none = {.smoothing = 0}, much = {.smoothing = 1.5};
     REFUSED(soft_nll_loss, &none, "soft labels|[4, 3]|[4]", F(4, 3), F(4));

@@ -272,8 +272,12 @@ static void build_softmax(op_case *c) {
     tri_softmax_attr attr = {.behind = op_chance(c, 40) ? 0 : op_draw(c, 0, shape.rank - 1)};
     if (op_chance(c, 20)) shape.dims[op_draw(c, 0, shape.rank - 1)] = op_draw(c, 60, 300);
     tri_value y = op_numbers(c, shape, -4, 0), dy = numbers(c, shape);
-    bool is_log = op_chance(c, 50);
-    if (op_chance(c, 50))
+    bool is_log = op_chance(c, 50), forward = op_chance(c, 50);
+    if (forward && !is_log && attr.behind == 0) {
+        attr.empty = op_chance(c, 50);
+        attr.causal = shape.rank > 1 && shape.dims[shape.rank - 1] >= shape.dims[shape.rank - 2];
+    }
+    if (forward)
         op_add(c, is_log ? &tri_op_log_softmax : &tri_op_softmax, &y, &attr);
     else
         op_add(c, is_log ? &tri_op_log_softmax_grad : &tri_op_softmax_grad, (tri_value[]){y, dy},

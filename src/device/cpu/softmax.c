@@ -11,7 +11,8 @@ enum { SOFTMAX_GRAIN = 1 << 11 }; // elements that are worth a thread of their o
 typedef struct softmax_state {
     const cpu_device *device;
     int64_t outer, count, inner; // x is [outer, count, inner]
-    bool is_log, bf16;
+    int64_t queries; // of causal rows: how many follow one another; 0: rows are not causal
+    bool is_log, empty, bf16;
 } softmax_state;
 
 typedef struct softmax_job {
@@ -21,20 +22,20 @@ typedef struct softmax_job {
 } softmax_job;
 
 // Computes y of a row from its largest number and the sum of its exponentials.
-CPU_SCALAR void finish_row(const softmax_state *s, const void *x, void *y, bool bf16, float largest,
-                           float sum) {
+CPU_SCALAR void finish_row(const softmax_state *s, const void *x, int64_t count, void *y, bool bf16,
+                           float largest, float sum) {
     float less = logf(sum), factor = 1 / sum;
     if (s->is_log) {
 #pragma GCC ivdep
-        for (int64_t k = 0; k < s->count; k++)
+        for (int64_t k = 0; k < count; k++)
             cpu_put(y, bf16, k, cpu_get(x, bf16, k) - largest - less);
     } else if (bf16) {
 #pragma GCC ivdep
-        for (int64_t k = 0; k < s->count; k++)
+        for (int64_t k = 0; k < count; k++)
             cpu_put(y, bf16, k, cpu_exp_scalar(cpu_get(x, bf16, k) - largest) * factor);
     } else { // y has the exponentials
 #pragma GCC ivdep
-        for (int64_t k = 0; k < s->count; k++) ((float *)y)[k] *= factor;
+        for (int64_t k = 0; k < count; k++) ((float *)y)[k] *= factor;
     }
 }
 
@@ -44,10 +45,13 @@ CPU_BODY rows_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     for (int64_t r = begin; r < end; r++) {
         const void *x = cpu_row(job->x, bf16, r * s->count);
         void *y = (char *)job->out + r * s->count * (bf16 ? 2 : 4);
-        float largest = cpu_largest_of_row(x, s->count, bf16);
+        int64_t count = s->queries ? r % s->queries + 1 + s->count - s->queries : s->count;
+        float largest = cpu_largest_of_row(x, count, bf16);
         float *keeps = bf16 || s->is_log ? NULL : y;
-        float sum = cpu_exp_sum_of_row(x, s->count, bf16, largest, keeps);
-        finish_row(s, x, y, bf16, largest, sum);
+        if (s->empty && largest == -INFINITY && !cpu_row_has_nan(x, count, bf16)) count = 0;
+        float sum = cpu_exp_sum_of_row(x, count, bf16, largest, keeps);
+        finish_row(s, x, count, y, bf16, largest, sum);
+        for (int64_t k = count; k < s->count; k++) cpu_put(y, bf16, k, 0);
     }
 }
 CPU_TYPED_RANGES(rows)
@@ -155,14 +159,17 @@ CPU_TYPED_RANGES(columns_grad)
 
 static tri_status softmax_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                   tri_kernel *kernel) {
+    const tri_softmax_attr *attr = node->attr;
     const tri_shape *x = cpu_in_shape(graph, node, 0);
-    int axis = x->rank - 1 - (int)((const tri_softmax_attr *)node->attr)->behind;
+    int axis = x->rank - 1 - (int)attr->behind;
     softmax_state *s = calloc(1, sizeof *s);
     if (!s) return TRI_FAIL(TRI_NO_MEMORY, "no memory for softmax");
     *s = (softmax_state){.device = cpu_of(device),
                          .outer = 1,
                          .count = x->dims[axis],
                          .inner = 1,
+                         .queries = attr->causal ? x->dims[axis - 1] : 0,
+                         .empty = attr->empty,
                          .is_log = node->op == &tri_op_log_softmax ||
                                    node->op == &tri_op_log_softmax_grad,
                          .bf16 = cpu_is_bf16(graph, node)};

@@ -99,6 +99,11 @@ static tri_status class_prepare(tri_device *device, const tri_graph *graph, cons
     }
     if (p->function == CUDA_SOFT_NLL || p->function == CUDA_SOFT_NLL_GRAD)
         p->smoothing = (float)((const tri_soft_labels_attr *)node->attr)->smoothing;
+    if (p->function == CUDA_SOFTMAX) {
+        const tri_softmax_attr *a = node->attr;
+        p->queries = a->causal ? scores->shape.dims[scores->shape.rank - 2] : 0;
+        p->empty = a->empty;
+    }
     if (state.row->seed >= 0) p->seed_type = cuda_in_type(graph, node, state.row->seed);
     state.sum = (cuda_loss_sum){
         .term = CUDA_TERMS, .count = p->rows, .ignored = p->ignored, .fault = p->fault};

@@ -60,8 +60,12 @@ typedef struct cuda_class_rows {
     void *y;
     double *terms; // [rows]: what each row adds to the loss; 0 for an ignored label
     float *row_results;
-    int64_t *row_labels;      // [rows]
-    float smoothing;          // of soft labels
+    int64_t *row_labels; // [rows]
+    float smoothing;     // of soft labels
+    // CUDA_SOFTMAX. Not 0: rows are causal, `queries` of them belong together, and row t of these
+    // has only its first t + 1 + width - queries scores. `empty`: a row of -infinity becomes 0.
+    int64_t queries;
+    bool empty;
     struct cuda_fault *fault; // where the kernel describes an invalid label
 } cuda_class_rows;
 

@@ -23,6 +23,13 @@ static int64_t column_at(const softmax_sizes *z, int64_t c) {
     return c / z->inner * z->inner * z->count + c % z->inner;
 }
 
+// How many elements of column c count.
+static int64_t visible_of(const ref_node *node, const softmax_sizes *z, int64_t c) {
+    const tri_softmax_attr *a = (const void *)node->attr;
+    int64_t rows = a->causal ? node->s.in[0].dims[node->s.in[0].rank - 2] : 1;
+    return a->causal ? c % rows + 1 + z->count - rows : z->count;
+}
+
 REF_BODY tri_status forward(const ref_node *node, const tri_kernel_args *args, bool f64,
                             bool is_log) {
     softmax_sizes z = sizes_of(node);
@@ -30,10 +37,15 @@ REF_BODY tri_status forward(const ref_node *node, const tri_kernel_args *args, b
         ref_array x = ref_from(ref_input(args, 0, f64), column_at(&z, c));
         ref_array y = ref_from(ref_output(args, 0, f64), column_at(&z, c));
         double largest = get(x, 0), sum = 0;
-        for (int64_t k = 1; k < z.count; k++)
+        int64_t visible = visible_of(node, &z, c), empty = 0;
+        for (int64_t k = 1; k < visible; k++)
             if (get(x, k * z.inner) > largest) largest = get(x, k * z.inner);
-        for (int64_t k = 0; k < z.count; k++) sum += exp(get(x, k * z.inner) - largest);
-        for (int64_t k = 0; k < z.count; k++) {
+        for (int64_t k = 0; k < visible; k++) sum += exp(get(x, k * z.inner) - largest);
+        for (int64_t k = 0; k < visible; k++) empty += get(x, k * z.inner) == -INFINITY;
+        if (((const tri_softmax_attr *)(const void *)node->attr)->empty && empty == visible)
+            visible = 0;
+        for (int64_t k = visible; k < z.count; k++) put(y, k * z.inner, 0);
+        for (int64_t k = 0; k < visible; k++) {
             double less = get(x, k * z.inner) - largest;
             put(y, k * z.inner, is_log ? less - log(sum) : exp(less) / sum);
         }

@@ -67,12 +67,14 @@ struct softmax {
     float largest, sum;
 };
 
+// `visible`: only so many of the row's scores count.
 template <typename access, typename T>
-GPU_DEVICE softmax softmax_of(const scores<T> &row, float *scratch) {
+GPU_DEVICE softmax softmax_of(const scores<T> &row, int64_t visible, float *scratch) {
     constexpr int n = access::count;
     softmax own = {-INFINITY, 0};
-    for_each<access>(row, [&](int64_t, const float(&at)[n]) {
-        float best = own.largest;
+    for_each<access>(row, [&](int64_t first, const float(&of_row)[n]) {
+        float best = own.largest, at[n];
+        for (int k = 0; k < n; k++) at[k] = first + k < visible ? of_row[k] : -INFINITY;
         for (int k = 0; k < n; k++) best = gpu_larger(at[k], best);
         if (best == -INFINITY) return;
         own.sum *= expf(own.largest - best);
@@ -186,7 +188,7 @@ GPU_DEVICE void reduce_row(const cuda_class_rows &p, int64_t r, float *scratch, 
         double term = 0;
         if (label != p.ignored && function == CUDA_NLL) term = -(double)gpu_get(row.x[label]);
         if (label != p.ignored && function == CUDA_CROSS_ENTROPY) {
-            softmax s = softmax_of<access>(row, scratch);
+            softmax s = softmax_of<access>(row, p.width, scratch);
             term = (double)logf(s.sum) + ((double)s.largest - (double)gpu_get(row.x[label]));
         }
         if (label != p.ignored && function == CUDA_ACCURACY) {
@@ -211,6 +213,7 @@ GPU_DEVICE void map_row(const cuda_class_rows &p, int64_t r, float *scratch) {
     bool reads_labels = !is_softmax<function> && function != CUDA_SOFT_NLL_GRAD;
     int64_t label = reads_labels ? label_of(p, r) : 0;
     bool counts = label != p.ignored;
+    int64_t visible = p.width;
     if (function == CUDA_SOFT_NLL_GRAD) counts = has_labels<access>(row, scratch);
     float seed = !counts ? 0
                  : (reads_labels && function != CUDA_ONE_HOT) || function == CUDA_SOFT_NLL_GRAD
@@ -218,12 +221,14 @@ GPU_DEVICE void map_row(const cuda_class_rows &p, int64_t r, float *scratch) {
                      : 1,
           norm = 0, sum = 0;
     if (function == CUDA_LOG_SOFTMAX || function == CUDA_CROSS_ENTROPY_GRAD) {
-        softmax s = softmax_of<access>(row, scratch);
+        softmax s = softmax_of<access>(row, p.width, scratch);
         norm = s.largest + logf(s.sum);
     } else if (function == CUDA_SOFTMAX) {
-        softmax s = softmax_of<access>(row, scratch);
+        visible = p.queries ? r % p.queries + 1 + p.width - p.queries : p.width;
+        softmax s = softmax_of<access>(row, visible, scratch);
         norm = s.largest;
         sum = 1 / s.sum;
+        if (p.empty && norm == -INFINITY) visible = 0;
     } else if (function == CUDA_LOG_SOFTMAX_GRAD) {
         for_each<access>(dy, [&](int64_t, const float(&at)[n]) {
             for (int k = 0; k < n; k++) sum += at[k];
@@ -250,7 +255,7 @@ GPU_DEVICE void map_row(const cuda_class_rows &p, int64_t r, float *scratch) {
         for (int k = 0; k < n; k++) {
             float hit = first + k == label ? 1 : 0;
             if (function == CUDA_LOG_SOFTMAX) x[k] -= norm;
-            if (function == CUDA_SOFTMAX) x[k] = expf(x[k] - norm) * sum;
+            if (function == CUDA_SOFTMAX) x[k] = first + k < visible ? expf(x[k] - norm) * sum : 0;
             if (function == CUDA_SOFTMAX_GRAD) x[k] *= d[k] - sum;
             if (function == CUDA_LOG_SOFTMAX_GRAD) x[k] = d[k] - expf(x[k]) * sum;
             if (function == CUDA_CROSS_ENTROPY_GRAD) x[k] = seed * (expf(x[k] - norm) - hit);
