@@ -185,6 +185,7 @@ static tri_status softmax_run(const tri_kernel *kernel, const tri_kernel_args *a
         kernel->def->op == &tri_op_softmax_grad || kernel->def->op == &tri_op_log_softmax_grad;
     softmax_job job = {
         .state = s, .x = args->in[0], .dy = is_gradient ? args->in[1] : NULL, .out = args->out[0]};
+    if (s->inner == 0) return TRI_OK; // x has no elements
     int64_t tiles = s->inner == 1 ? 1 : (s->inner + CLASS_LANES - 1) / CLASS_LANES;
     int64_t width = s->inner < CLASS_LANES ? s->inner : CLASS_LANES;
     cpu_range range = s->inner == 1 ? is_gradient ? rows_grad_range(s->device, s->bf16)
