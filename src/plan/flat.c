@@ -173,6 +173,7 @@ tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request) {
             int width = tri_bucket_is_half((tri_bucket_kind)k) ? TRI_FLAT_HALF : TRI_FLAT_STORED;
             bucket->offset = reserve(&flat.elements[width], bucket->elements);
             bucket->own_offset = reserve(&flat.own_elements[width], bucket->own);
+            if (!request->trains) continue;
             if (tri_bucket_has_gradients((tri_bucket_kind)k)) {
                 bucket->gradient_offset = reserve(&flat.gradient_elements, bucket->elements);
                 bucket->gradient_own_offset = reserve(&flat.gradient_own_elements, bucket->own);

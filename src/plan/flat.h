@@ -110,6 +110,7 @@ typedef struct tri_flat_request {
     const bool *blocks_here; // blocks_here[b]: this rank computes block b
     int shards;
     bool is_chunked; // shards are multiples of TRI_FLAT_CHUNK elements
+    bool trains;     // false: nothing is trained, so there are no gradients and no states
     // In memory, each parameter and each shard starts at a multiple of this many bytes, whether the
     // buffer is F32 or of a half type.
     int64_t alignment;

@@ -348,6 +348,12 @@ tri_status tri_plan_describe(tri_plan *plan, const tri_plan_request *request) {
     return TRI_OK;
 }
 
+static bool has_training_step(const tri_plan_request *request) {
+    for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++)
+        if (tri_step_trains((tri_step_shape)i) && request->step_samples[i] > 0) return true;
+    return false;
+}
+
 static tri_status make_plan(tri_plan *plan, const tri_device_description *device,
                             const tri_plan_request *request) {
     TRI_TRY(tri_comm_data_check(request->comm, device->backend));
@@ -363,6 +369,7 @@ static tri_status make_plan(tri_plan *plan, const tri_device_description *device
     TRI_TRY(check_mixing(plan, request));
     plan->flat =
         tri_flat_make(plan->arena, &(tri_flat_request){.graph = plan->graph,
+                                                       .trains = has_training_step(request),
                                                        .blocks_here = plan->stages.blocks_here,
                                                        .shards = plan->sharing.shards,
                                                        .is_chunked = plan->deterministic,

@@ -170,11 +170,25 @@ def check_limits():
     assert not os.path.exists(none)
 
 
+def check_memory():
+    """An evaluation needs no memory for gradients and the optimizer's states. (A rank's process
+    alone is counted as 8 MiB.)"""
+    run_dir = os.path.join(folder, "memory")
+    words = ["model.hidden_size=128", "model.num_hidden_layers=4", "data.limit=2",
+             "data.sequence=8", "trainer.max_steps=1", "batch.global=1", "batch.eval=1",
+             "log.tensorboard=false", "trainer.limit_val_batches=1"]
+    run(train("llama-tiny", run_dir, *words))
+    limited = "strategy.memory=15MB"  # 3.4 MB of weights, as many of gradients, twice of states
+    done = run(train("llama-tiny", run_dir + "2", *words, limited), code=2)
+    assert "strategy.memory" in done.stderr, done.stderr
+    run([TRIREME, "eval", "--checkpoint", run_dir, limited])
+
+
 def main():
     global folder
     with tempfile.TemporaryDirectory(prefix="trireme-validation-") as folder:
         failed = check_all((check_ranks, check_resume, check_killed_test,
-                            check_test_data_decide_nothing, check_limits))
+                            check_test_data_decide_nothing, check_limits, check_memory))
     return 1 if failed else 0
 
 
