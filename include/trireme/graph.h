@@ -74,7 +74,8 @@ void tri_loss(tri_graph *graph, tri_value loss);
 // Declares a metric: F64 [2], a sum over samples and their count. Evaluation reports sum / count
 // under `name`. It is a pair because sums and counts of several ranks can be added, and means
 // cannot. While the graph is built for training, `metric` may be none: the metric is then computed
-// in evaluation only.
+// in evaluation only. `name` has 1 to 63 bytes and no control characters, and is none of the keys
+// that an evaluation has beside its metrics: loss, kind, step, epoch, samples, evaluated_on.
 void tri_metric(tri_graph *graph, const char *name, tri_value metric);
 
 // Returns the shape of a value, so that a model can choose sizes that depend on the data. It has

@@ -84,6 +84,7 @@ enum {
     // Steps issued to a device while the results of an earlier step are not read yet.
     TRI_MAX_STEPS_AHEAD = 1,
     TRI_MAX_METRICS = 16,        // metrics of one model
+    TRI_MAX_METRIC_BYTES = 64,   // a metric's name, with the byte that ends it
     TRI_MAX_ZIP_MEMBERS = 65535, // files in one zip archive, such as arrays in a .npz file
     // The checksum of an array in a zip archive is verified when the array is opened, unless the
     // array is larger than this.

@@ -96,9 +96,31 @@ static void push_metric(tri_graph *g, tri_metric_info metric) {
     find_sources(g);
 }
 
+// What a line of metrics.jsonl, an evaluation in state.json and `eval --json` have beside metrics.
+static const char *const taken_names[] = {"loss",  "kind",    "step",
+                                          "epoch", "samples", "evaluated_on"};
+
+// Checks a name under which a model's own metric is shown and written.
+static bool takes_metric_name(tri_graph *g, const char *name) {
+    if (!tri_graph_takes_name(g, "metric", name)) return false;
+    size_t bytes = strlen(name);
+    bool is_plain = bytes > 0 && bytes < TRI_MAX_METRIC_BYTES;
+    for (const char *c = name; *c; c++)
+        is_plain = is_plain && (unsigned char)*c >= ' ' && *c != 0x7f;
+    if (!is_plain)
+        tri_graph_fail(g, "the name of a metric must have 1 to %d bytes and no control characters",
+                       TRI_MAX_METRIC_BYTES - 1);
+    for (size_t i = 0; i < sizeof taken_names / sizeof *taken_names; i++)
+        if (!strcmp(name, taken_names[i]))
+            tri_graph_fail(g,
+                           "a metric is named '%s', which each evaluation writes itself: give it "
+                           "another name",
+                           name);
+    return g->status == TRI_OK;
+}
+
 void tri_metric(tri_graph *graph, const char *name, tri_value metric) {
-    if (!tri_graph_takes_name(graph, "metric", name) ||
-        !tri_graph_takes_value(graph, "metric", name, metric))
+    if (!takes_metric_name(graph, name) || !tri_graph_takes_value(graph, "metric", name, metric))
         return;
     if ((!graph->options.training || tri_value_is(metric)) && !is_pair(graph, metric)) {
         tri_graph_fail(graph, "'%s' is not a metric: it must be F64 [2], (sum, count)%s", name,

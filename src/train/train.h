@@ -51,7 +51,7 @@ typedef struct tri_train_result {
     bool has_best;
     int64_t best_step;
     double best_value;
-    char names[TRI_MAX_METRICS][64]; // names of the metrics in `val`
+    char names[TRI_MAX_METRICS][TRI_MAX_METRIC_BYTES]; // names of the metrics in `val`
     // The test data were evaluated at the end of the run.
     bool has_test;
     double test_loss, test[TRI_MAX_METRICS]; // `test` has the metrics in the order of `names`

@@ -186,7 +186,7 @@ static tri_graph *build_pooled(const pool_case *c) {
     x = tri_linear(g, "fc", tri_flatten(g, x), 5);
     tri_value loss = tri_mse_loss(g, x, tri_input(g, "target", TRI_F32, tri_value_shape(g, x)));
     if (c->evaluates)
-        tri_metric(g, "loss", loss);
+        tri_metric(g, "mean", loss);
     else
         tri_loss(g, loss);
     return g;

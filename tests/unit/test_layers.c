@@ -310,15 +310,34 @@ static void test_accuracies(void **state) {
     }
 }
 
+// A metric cannot have the name of another key of an evaluation, nor one that breaks a line.
+static void test_metric_names(void **state) {
+    static const char long_name[] =
+        "a23456789012345678901234567890123456789012345678901234567890abcd";
+    static const struct {
+        const char *name, *parts; // parts of the message; NULL: the name is taken
+    } cases[] = {{"loss", "'loss'"},   {"kind", "'kind'"},       {"step", "'step'"},
+                 {"epoch", "'epoch'"}, {"samples", "'samples'"}, {"evaluated_on", "'evaluated_on'"},
+                 {"", "1|63"},         {"a\nb", "1|63"},         {"a\x7f", "1|63"},
+                 {long_name, "1|63"},  {long_name + 1, NULL},    {"Steps \xc3\xa9/s", NULL}};
+    for (size_t i = 0; i < 2 * (sizeof cases / sizeof *cases); i++) {
+        tri_graph *g = graph_of(i % 2);
+        tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 8));
+        tri_metric(g, cases[i / 2].name, tri_mse_loss(g, x, x));
+        const char *message;
+        tri_status wanted = cases[i / 2].parts ? TRI_BAD_INPUT : TRI_OK;
+        assert_int_equal(tri_graph_status(g, &message), wanted);
+        if (wanted != TRI_OK) message_check(message, cases[i / 2].parts);
+        tri_graph_destroy(g);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_name_twice),
-                                       cmocka_unit_test(test_shared),
-                                       cmocka_unit_test(test_reshape),
-                                       cmocka_unit_test(test_avg_pool2d),
-                                       cmocka_unit_test(test_soft_labels),
-                                       cmocka_unit_test(test_concat),
-                                       cmocka_unit_test(test_values_of_no_graph),
-                                       cmocka_unit_test(test_accuracies),
-                                       cmocka_unit_test(test_first_axis)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_metric_names), cmocka_unit_test(test_a_name_twice),
+        cmocka_unit_test(test_shared),       cmocka_unit_test(test_reshape),
+        cmocka_unit_test(test_avg_pool2d),   cmocka_unit_test(test_soft_labels),
+        cmocka_unit_test(test_concat),       cmocka_unit_test(test_values_of_no_graph),
+        cmocka_unit_test(test_accuracies),   cmocka_unit_test(test_first_axis)};
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }
