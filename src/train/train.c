@@ -284,14 +284,17 @@ void train_interrupt(train_loop *loop, const char *cause) {
     if (!loop->interruption) loop->interruption = cause;
 }
 
-// Adds a step's loss to those of the metric train_loss. With a loss scale, a step that overflows
-// changes nothing, so it does not count.
-static void add_loss(tri_progress *p, const tri_step_output *out) {
+// Adds the loss of a step of so many samples to those of the metric train_loss. A weighted sum of
+// losses has no count of its own, so it counts by the samples. A loss that is not finite, as where
+// a scaled one overflows, is left out.
+static void add_loss(train_loop *loop, const tri_step_output *out, int64_t samples) {
+    tri_progress *p = &loop->progress;
     bool was_evaluated = p->val.is_known && p->val.step == p->step;
     if (p->step_in_epoch == 0 || was_evaluated) p->loss_sum = p->loss_count = 0;
     if (!isfinite(out->sum[0])) return;
-    p->loss_sum += out->sum[0];
-    p->loss_count += out->count[0];
+    double each = loop->session->plan->graph->term_count > 0 ? (double)samples : 1;
+    p->loss_sum += each * out->sum[0];
+    p->loss_count += each * out->count[0];
 }
 
 // Waits for the oldest step in flight, and handles its results: logs them, takes over the loss
@@ -311,8 +314,9 @@ static tri_status collect_step(train_loop *loop) {
     note_time(loop, before, waited);
     const char *slow = tri_straggler_look(loop->straggler, p->step + 1);
     if (slow) tri_log_line(TRI_LOG_WARNING, "%s", slow);
-    p->samples += s->plan->steps[shape_of(loop, 0)].samples;
-    add_loss(p, &out);
+    int64_t samples = s->plan->steps[shape_of(loop, 0)].samples;
+    p->samples += samples;
+    add_loss(loop, &out, samples);
     p->step++;
     p->step_in_epoch++;
     loop->train_loss = train_mean(&out, 0);

@@ -142,6 +142,13 @@ def check_terms(folder):
                                             "cross_entropy_3", "mse_loss_2")]
     total = sum(w * t for w, t in zip((1, 0.3, 0.7, 0.7, 0.175), terms))
     assert abs(total - float(line["loss"])) < 1e-6 * total, line
+    # train_loss: the mean over the last epoch's samples, of which its last step has fewer.
+    epoch = [float(losses(place)[step]) for step in (4, 5, 6)]
+    with open(os.path.join(last(place), "state.json"), encoding="utf-8") as file:
+        found = json.load(file)["training"]["train_loss"]
+    assert found["count"] == SAMPLES, found
+    close([found["sum"] / SAMPLES], [(8 * epoch[0] + 8 * epoch[1] + 3 * epoch[2]) / SAMPLES], 1e-6,
+          "train_loss")
 
 
 def check_again(folder):
