@@ -251,13 +251,15 @@ static const char *find_statistic(const tri_graph *graph) {
     return NULL;
 }
 
+// A plan that only evaluates is not checked, because batch norm then reads the running statistics.
 static tri_status check_batch_norm(const tri_plan *plan, const tri_plan_request *request) {
     const char *name = find_statistic(plan->graph);
-    if (!name) return TRI_OK;
+    int64_t full = request->step_samples[TRI_STEP_FULL],
+            tail = request->step_samples[TRI_STEP_TAIL];
+    if (!name || (full == 0 && tail == 0)) return TRI_OK;
     if (request->sync_batchnorm && request->micro > 0)
         return TRI_FAIL(TRI_BAD_INPUT, "trainer.sync_batchnorm and batch.micro exclude each other: "
                                        "batch norm is over a step or over a micro-batch");
-    int64_t tail = request->step_samples[TRI_STEP_TAIL];
     if (request->sync_batchnorm && tail > 0 && tail < plan->replicas)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "trainer.sync_batchnorm: an epoch's last step has %s for %d "

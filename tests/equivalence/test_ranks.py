@@ -106,6 +106,11 @@ def check_statistics(folder):
         found = [line for line in map(json.loads, done.stdout.splitlines())
                  if line["name"] == "layer1.1.running_mean"]
         assert len(found) == 1 and found[0]["relative_l2"] <= 1e-5, f"micro {micro}: {found}"
+    # An evaluation reads them, so that it needs no setting to be the same on several ranks.
+    found = [json.loads(run(on_ranks(ranks, [TRIREME, "eval", "--checkpoint", whole, "--json"]))
+                        .stdout) for ranks in (1, 3)]
+    assert found[0]["samples"] == found[1]["samples"] == 4
+    assert abs(found[0]["loss"] - found[1]["loss"]) < 1e-6, found
 
 
 def check_same_ranks_same_bits(folder):
