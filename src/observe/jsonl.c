@@ -60,10 +60,8 @@ static tri_tree *train_line(tri_arena *arena, const tri_train_event *e) {
     put_number(arena, map, "grad_norm", e->grad_norm, TRI_FLOAT_DIGITS);
     tri_tree_put_int(arena, map, "samples", e->samples);
     put_number(arena, map, "samples_per_s", e->samples_per_s, 6);
-    if (e->mfu > 0) {
-        put_number(arena, map, "mfu", e->mfu, 4);
-        put_number(arena, map, "mbu", e->mbu, 4);
-    }
+    if (e->mfu > 0) put_number(arena, map, "mfu", e->mfu, 4);
+    if (e->mbu > 0) put_number(arena, map, "mbu", e->mbu, 4);
     tri_tree_put(arena, map, "wall_s", seconds_tree(arena, e->wall_s));
     return map;
 }

@@ -27,7 +27,7 @@ typedef struct tri_run_info {
     int metric_count;
     // The seconds that one sample would take at the peak of all ranks together: for its arithmetic
     // alone, and for reading and writing memory alone. MFU = samples/s × arithmetic_s, and MBU =
-    // samples/s × traffic_s. 0: the peak is not known.
+    // samples/s × traffic_s. 0: that peak is not known.
     double arithmetic_s, traffic_s;
 } tri_run_info;
 

@@ -95,15 +95,15 @@ static void write_eta(const progress *p, int64_t step, char *text, size_t size) 
 }
 
 // Writes "  data 3%  MFU 52.0%  memory 31.0%": how much of the time training waited for data, from
-// 1% on, and the fractions of the device's peak of arithmetic and of memory bandwidth, if the peak
+// 1% on, and the fractions of the device's peak of arithmetic and of memory bandwidth, each if it
 // is known.
 static void write_use(const tri_train_event *e, char *text, size_t size) {
     int used = 0;
     text[0] = 0;
     if (e->data_share >= 0.01) used = snprintf(text, size, "  data %.0f%%", 100 * e->data_share);
     if (e->mfu > 0)
-        snprintf(text + used, size - (size_t)used, "  MFU %.1f%%  memory %.1f%%", 100 * e->mfu,
-                 100 * e->mbu);
+        used += snprintf(text + used, size - (size_t)used, "  MFU %.1f%%", 100 * e->mfu);
+    if (e->mbu > 0) snprintf(text + used, size - (size_t)used, "  memory %.1f%%", 100 * e->mbu);
 }
 
 static void write_count(char *text, size_t size, int64_t value, int64_t total) {

@@ -75,16 +75,17 @@ static tri_status tensorboard_open(const tri_run_info *info, void **state) {
 }
 
 static tri_status write_train(tri_event_writer *writer, const tri_train_event *e) {
-    const tri_event_scalar scalars[] = {
+    tri_event_scalar scalars[7] = {
         {"train/loss", (float)e->loss},
         {"train/lr", (float)e->lr},
         {"train/grad_norm", (float)e->grad_norm},
         {"train/samples_per_s", (float)e->samples_per_s},
         {"epoch", (float)e->epoch},
-        {"train/mfu", (float)e->mfu}, // mfu and mbu only if the device's peak is known
-        {"train/mbu", (float)e->mbu},
     };
-    return tri_event_scalars(writer, e->step, scalars, e->mfu > 0 ? 7 : 5);
+    int count = 5; // and those of which the device's peak is known
+    if (e->mfu > 0) scalars[count++] = (tri_event_scalar){"train/mfu", (float)e->mfu};
+    if (e->mbu > 0) scalars[count++] = (tri_event_scalar){"train/mbu", (float)e->mbu};
+    return tri_event_scalars(writer, e->step, scalars, count);
 }
 
 static tri_status write_val(tri_event_writer *writer, const char *kind, const tri_val_event *e) {

@@ -49,19 +49,22 @@ static void report_unlogged(const train_loop *loop) {
         (long long)last, (long long)every);
 }
 
-// Gets the peak rates of one rank's device, in flops and bytes of memory per second: the user's,
-// from environment variables, or those that the device's maker states. False: not known.
-static bool read_peak(const tri_session *s, tri_rates *out) {
+// Finds how many seconds a sample takes at the peak of all ranks' devices: the user's, of one rank,
+// from environment variables, or that of the device's maker. 0: the peak is not known.
+static void find_least_times(const tri_session *s, tri_run_info *info) {
     double flops = 0, bytes = 0;
     const char *from;
-    *out = tri_rates_of(&s->device->description, &from);
+    tri_rates peak = tri_rates_of(&s->device->description, &from);
+    bool is_stated = strcmp(from, "assumed") != 0;
     // tri_main has refused variables that are no rates.
     (void)tri_variable_rate(NULL, "TRIREME_PEAK_FLOPS", &flops);
     (void)tri_variable_rate(NULL, "TRIREME_PEAK_BANDWIDTH", &bytes);
-    if (flops > 0) out->flops_per_s = out->half_flops_per_s = flops;
-    if (bytes > 0) out->memory_bytes_per_s = bytes;
-    bool is_known = strcmp(from, "assumed") != 0 || (flops > 0 && bytes > 0);
-    return is_known && out->flops_per_s > 0 && out->memory_bytes_per_s > 0;
+    if (flops > 0) peak.flops_per_s = peak.half_flops_per_s = flops;
+    if (bytes > 0) peak.memory_bytes_per_s = bytes;
+    tri_least_seconds least;
+    tri_estimate_least(s->plan, &peak, &least);
+    if (is_stated || flops > 0) info->arithmetic_s = least.arithmetic / s->mesh.ranks;
+    if (is_stated || bytes > 0) info->traffic_s = least.traffic / s->mesh.ranks;
 }
 
 static void open_observer(train_loop *loop) {
@@ -81,13 +84,7 @@ static void open_observer(train_loop *loop) {
                            .log_every_n_steps = loop->recipe->trainer.log_every_n_steps,
                            .metrics = names,
                            .metric_count = g->metric_count - 1};
-    tri_rates peak;
-    if (read_peak(s, &peak)) {
-        tri_least_seconds least;
-        tri_estimate_least(s->plan, &peak, &least);
-        info->arithmetic_s = least.arithmetic / s->mesh.ranks;
-        info->traffic_s = least.traffic / s->mesh.ranks;
-    }
+    find_least_times(s, info);
     const tri_event_sink *sinks[TRI_MAX_SINKS];
     tri_log_options log = loop->recipe->log;
     log.progress = log.progress && !loop->request->quiet;

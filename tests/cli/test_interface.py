@@ -258,14 +258,22 @@ def check_run_directory(folder):
 def check_use_of_peak(folder):
     """The fractions of the peak, where that is known: 784-512-512-10 has 668,672 weights; forward
     and backward pass take 6 operations for each, without the gradient of the input."""
-    used = os.path.join(folder, "used")
-    os.environ.update(TRIREME_PEAK_FLOPS="50e9", TRIREME_PEAK_BANDWIDTH="1e12")
-    try:
-        said = run("train", RECIPE, *TINY, "--run-dir", used).stderr
-    finally:
-        del os.environ["TRIREME_PEAK_FLOPS"], os.environ["TRIREME_PEAK_BANDWIDTH"]
+    def use(**peaks):
+        place = os.path.join(folder, "used-" + "-".join(peaks))
+        os.environ.update(peaks)
+        try:
+            said = run("train", RECIPE, *TINY, "--run-dir", place).stderr
+        finally:
+            for name in peaks:
+                del os.environ[name]
+        return said, metrics(place, "train")
+    for peak, key, text in (("FLOPS", "mfu", "  MFU "), ("BANDWIDTH", "mbu", "  memory ")):
+        said, lines = use(**{f"TRIREME_PEAK_{peak}": "50e9"})
+        assert lines and {"mfu", "mbu"} & {*lines[0]} == {key}, lines
+        assert text in said and ("  MFU " in said) + ("  memory " in said) == 1, said
+    said, lines = use(TRIREME_PEAK_FLOPS="50e9", TRIREME_PEAK_BANDWIDTH="1e12")
     operations = 6 * (784 * 512 + 512 * 512 + 512 * 10) - 2 * 784 * 512
-    for entry in metrics(used, "train"):
+    for entry in lines:
         assert list(entry)[7:] == ["samples_per_s", "mfu", "mbu", "wall_s"], entry
         mfu = entry["samples_per_s"] * operations / 50e9
         assert abs(entry["mfu"] - mfu) < 0.03 * mfu + 1e-4, (entry, mfu)
