@@ -26,5 +26,8 @@ static inline uint64_t tri_hash_text(uint64_t hash, const char *text) {
 // files of any size cost little: two versions of data or weights differ nearly everywhere.
 enum { TRI_HASH_BLOCK_BYTES = 1 << 14, TRI_HASH_FILE_BLOCKS = 256 };
 tri_status tri_hash_file(const char *path, int blocks, uint64_t *hash);
+// The same for each of these files, with at most 2 * TRI_HASH_FILE_BLOCKS blocks in all: of many
+// files, some are read. What is no file is left out.
+tri_status tri_hash_files(const char *const *paths, int count, uint64_t *hash);
 
 #endif

@@ -1,6 +1,7 @@
 // Names files that are made of the data, and lets one process make them.
 #include "data/cache.h"
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/os.h"
 
@@ -87,8 +88,15 @@ static void add_path(digest *d, const char *folder, const char *path) {
     digest_add(d, path, strlen(path) + 1);
 }
 
+static tri_status hash_content(const tri_cache_request *of, uint64_t *out) {
+    *out = TRI_HASH_OF_NOTHING;
+    if (of->blocks == 0) return tri_hash_files(of->paths, of->count, out);
+    for (int i = 0; i < of->count; i++) TRI_TRY(tri_hash_file(of->paths[i], of->blocks, out));
+    return TRI_OK;
+}
+
 static void name_in(tri_arena *arena, const char *folder, bool is_beside,
-                    const tri_cache_request *of, tri_cache *out) {
+                    const tri_cache_request *of, uint64_t content, tri_cache *out) {
     uint8_t identity[TRI_CACHE_KEY_BYTES];
     char identity_digits[NAME_DIGITS + 1], state_digits[NAME_DIGITS + 1];
     const char *slash = strrchr(of->paths[0], '/');
@@ -99,6 +107,7 @@ static void name_in(tri_arena *arena, const char *folder, bool is_beside,
     digest_end(&of_identity, identity);
     digest_add(&of_all, identity, sizeof identity);
     for (int i = 0; i < of->count; i++) digest_add(&of_all, &of->states[i], sizeof *of->states);
+    digest_add(&of_all, &content, sizeof content);
     digest_end(&of_all, out->key);
     out->folder = folder;
     out->identity = tri_arena_printf(arena, ".%s.%s", slash ? slash + 1 : of->paths[0],
@@ -106,17 +115,25 @@ static void name_in(tri_arena *arena, const char *folder, bool is_beside,
     out->stem = tri_arena_printf(arena, "%s/%s-%s", folder, out->identity,
                                  digits_of(out->key, state_digits));
     out->path = tri_arena_printf(arena, "%s%s", out->stem, of->suffix);
+    out->lock = tri_arena_printf(arena, "%s/%s.lock", folder, out->identity);
 }
 
-void tri_cache_name(tri_arena *arena, const tri_cache_request *of, tri_cache *out) {
+// Another user has made it and keeps it from this one. A folder with the sticky bit would not even
+// let it be replaced.
+static bool is_kept_away(const char *path, int mode) {
+    return tri_os.access(path, F_OK) == 0 && tri_os.access(path, mode) != 0;
+}
+
+tri_status tri_cache_name(tri_arena *arena, const tri_cache_request *of, tri_cache *out) {
     const char *beside = folder_above(arena, of->paths[0]), *own = own_folder(arena);
-    if (of->folder) {
-        name_in(arena, of->folder, false, of, out);
-        return;
-    }
-    name_in(arena, beside, true, of, out);
-    if (own && tri_os.access(beside, W_OK) != 0 && tri_os.access(out->path, R_OK) != 0)
-        name_in(arena, own, false, of, out);
+    uint64_t content;
+    TRI_TRY(hash_content(of, &content));
+    name_in(arena, of->folder ? of->folder : beside, !of->folder, of, content, out);
+    if (of->folder || !own || tri_os.access(out->path, R_OK) == 0) return TRI_OK;
+    if (tri_os.access(beside, W_OK) != 0 || is_kept_away(out->path, R_OK) ||
+        is_kept_away(out->lock, W_OK))
+        name_in(arena, own, false, of, content, out);
+    return TRI_OK;
 }
 
 static bool is_stale(const tri_cache *cache, const char *name) {
@@ -158,13 +175,13 @@ static void wait_for_lock(const tri_cache *cache, int fd, bool *has_lock) {
     *has_lock = true;
 }
 
-// Opens and locks the file `path`. Another process may have removed it before the lock was there:
+// Opens and locks the lock's file. Another process may have removed it before the lock was there:
 // then it is no lock against those that come later, and is opened again.
-static tri_status take_lock(const tri_cache *cache, const char *path, int *fd, bool *has_lock) {
+static tri_status take_lock(const tri_cache *cache, int *fd, bool *has_lock) {
     for (;;) {
         struct stat info;
-        *fd = tri_os_open_or_create(path, O_RDWR | O_CLOEXEC, 0666);
-        if (*fd < 0) return tri_os_fail("create", path);
+        *fd = tri_os_open_or_create(cache->lock, O_RDWR | O_CLOEXEC, 0666);
+        if (*fd < 0) return tri_os_fail("create", cache->lock);
         wait_for_lock(cache, *fd, has_lock);
         if (!*has_lock || fstat(*fd, &info) < 0 || info.st_nlink > 0) return TRI_OK;
         tri_os.close(*fd);
@@ -172,16 +189,12 @@ static tri_status take_lock(const tri_cache *cache, const char *path, int *fd, b
 }
 
 tri_status tri_cache_once(const tri_cache *cache, const tri_cache_maker *maker) {
-    char lock[PATH_MAX];
     int fd;
     bool found = false, has_lock = false;
     TRI_TRY(maker->find(maker->context, &found));
     if (found) return TRI_OK;
-    if (snprintf(lock, sizeof lock, "%s/%s.lock", cache->folder, cache->identity) >=
-        (int)sizeof lock)
-        return TRI_FAIL(TRI_BAD_INPUT, "%s: the path is too long", cache->path);
     tri_status status = tri_os_make_folders(cache->folder);
-    if (status == TRI_OK) status = take_lock(cache, lock, &fd, &has_lock);
+    if (status == TRI_OK) status = take_lock(cache, &fd, &has_lock);
     if (status != TRI_OK)
         return tri_status_context(status, "a folder is needed for what is made of the data "
                                           "(data.cache)");
@@ -190,7 +203,7 @@ tri_status tri_cache_once(const tri_cache *cache, const tri_cache_maker *maker) 
         if (has_lock) remove_stale(cache);
         status = maker->make(maker->context);
     }
-    tri_os.unlink(lock);
+    tri_os.unlink(cache->lock);
     tri_os.close(fd);
     return status;
 }

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// By what a change of a file is noticed.
+// By what a change of a file is noticed while it is in use.
 typedef struct tri_file_state {
     int64_t size, seconds, nanoseconds; // its size and time of modification
 } tri_file_state;
@@ -30,21 +30,26 @@ typedef struct tri_cache_request {
     const char *const *paths;     // of the files of which it is made
     const tri_file_state *states; // of these
     int count;
+    int blocks; // of each file are compared; 0: as many as tri_hash_files takes
 } tri_cache_request;
 
 // Where such a file lies: FOLDER/.NAME.IDENTITY-STATE and the suffix. NAME is that of the first
 // file of which it is made. IDENTITY is a hash of the files' paths and of the settings, STATE one
-// of the files' states: a file of the same identity and another state is stale.
+// of the files' states and of parts of their content, since all files of an image may have one
+// time. A file of the same identity and another state is stale. Numbers that only one host or mount
+// gives to a file (inode, device, time of its last change of status) have no part in it: such a
+// file is copied along with its data, packed into images, and shared.
 typedef struct tri_cache {
     const char *path, *stem;          // the stem is the path without the suffix
+    const char *lock;                 // is locked while the file is made
     const char *folder, *identity;    // FOLDER; .NAME.IDENTITY
     uint8_t key[TRI_CACHE_KEY_BYTES]; // a hash of all on which the content depends
 } tri_cache;
 
 // Finds the place of the file. FOLDER is data.cache or, if that is not set, the folder of the first
-// file or, if nobody may write there and it is not there yet, the user's own folder for such files
-// ($XDG_CACHE_HOME/trireme or ~/.cache/trireme).
-void tri_cache_name(tri_arena *arena, const tri_cache_request *of, tri_cache *out);
+// file or the user's own folder for such files ($XDG_CACHE_HOME/trireme or ~/.cache/trireme): where
+// the file is not there yet and nobody may write, or where another user keeps it from this one.
+tri_status tri_cache_name(tri_arena *arena, const tri_cache_request *of, tri_cache *out);
 
 // `find` looks whether the file is there and complete. `make` makes it.
 typedef struct tri_cache_maker {

@@ -8,7 +8,6 @@
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MOST_FILES = 1 << 20 };
@@ -97,17 +96,8 @@ void tri_dataset_note_file(tri_dataset *dataset, const char *path) {
         TRI_PUSH(dataset->arena, facts->files, facts->file_count, facts->file_capacity) = path;
 }
 
-// Many files have few blocks each, but at least their first and their last ones.
 tri_status tri_dataset_hash_files(const tri_dataset *dataset, uint64_t *hash) {
     const tri_data_facts *facts = &dataset->facts;
-    int blocks = facts->file_count > 0 ? TRI_HASH_FILE_BLOCKS / facts->file_count : 0;
-    int every = facts->file_count / TRI_HASH_FILE_BLOCKS + 1; // so that few of many are opened
     *hash = tri_hash_bytes(*hash, &facts->listing, sizeof facts->listing);
-    for (int i = 0; i < facts->file_count; i++) {
-        struct stat info; // a folder, such as that of an LMDB database, is not read
-        if (stat(facts->files[i], &info) != 0 || !S_ISREG(info.st_mode)) continue;
-        *hash = tri_hash_bytes(*hash, &info.st_size, sizeof info.st_size);
-        if (i % every == 0) TRI_TRY(tri_hash_file(facts->files[i], blocks < 2 ? 2 : blocks, hash));
-    }
-    return TRI_OK;
+    return tri_hash_files(facts->files, facts->file_count, hash);
 }

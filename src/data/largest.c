@@ -50,7 +50,7 @@ tri_status tri_largest_token(tri_arena *arena, const char *cache, const tri_toke
     *out = -1;
     TRI_TRY(tri_file_state_of_open(tokens->fd, path, &state));
     if (state.size < TRI_LARGEST_KEPT_BYTES) return TRI_OK;
-    tri_cache_name(
+    TRI_TRY(tri_cache_name(
         arena,
         &(tri_cache_request){.folder = cache,
                              .settings = tri_arena_printf(arena, "largest token 1 %s %lld",
@@ -60,7 +60,7 @@ tri_status tri_largest_token(tri_arena *arena, const char *cache, const tri_toke
                              .paths = &path,
                              .states = &state,
                              .count = 1},
-        &place);
+        &place));
     j.path = place.path;
     if (tri_cache_once(&place, &(tri_cache_maker){find, make, &j}) != TRI_OK)
         tri_log_line(TRI_LOG_DEBUG, "%s: the largest token is not kept", tri_error_message());

@@ -51,14 +51,14 @@ static tri_status name_files(pack_job *job) {
     TRI_TRY(hash_tokenizer(job));
     bool is_short = tri_tokenizer_size(job->tokenizer) <= UINT16_MAX + 1;
     job->out->type = is_short ? TRI_TOKENS_U16 : TRI_TOKENS_U32;
-    tri_cache_name(job->arena,
-                   &(tri_cache_request){.folder = job->options->cache,
-                                        .settings = settings_of(job),
-                                        .suffix = is_short ? ".u16" : ".u32",
-                                        .paths = job->paths,
-                                        .states = states,
-                                        .count = job->count},
-                   &job->cache);
+    TRI_TRY(tri_cache_name(job->arena,
+                           &(tri_cache_request){.folder = job->options->cache,
+                                                .settings = settings_of(job),
+                                                .suffix = is_short ? ".u16" : ".u32",
+                                                .paths = job->paths,
+                                                .states = states,
+                                                .count = job->count},
+                           &job->cache));
     job->out->path = job->cache.path;
     job->info = tri_arena_printf(job->arena, "%s.json", job->cache.stem);
     return TRI_OK;

@@ -18,7 +18,7 @@ typedef struct tri_pack {
 } tri_pack;
 
 // Finds the packed text of these files (is_table: Parquet files), or makes it. It belongs to their
-// sizes and times of modification, the tokenizer, data.field and data.on_error: if one of them
+// sizes, times and content, the tokenizer, data.field and data.on_error: if one of them
 // changes, the text is packed again. If several ranks need it at a time, one makes it and the
 // others wait. TRI_BAD_INPUT: a line is damaged (data.on_error: refuse); the message names file and
 // line.

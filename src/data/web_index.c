@@ -46,16 +46,17 @@ typedef struct copy {
     int64_t bytes; // of the archive in it
 } copy;
 
-static void name_copy(tri_arena *arena, const job *j, int archive, copy *out) {
+static tri_status name_copy(tri_arena *arena, const job *j, int archive, copy *out) {
     *out = (copy){.path = j->paths[archive], .from = -1, .fd = -1};
-    tri_cache_name(arena,
-                   &(tri_cache_request){.folder = j->cache,
-                                        .settings = "unpacked archive 1",
-                                        .suffix = ".tar",
-                                        .paths = &j->paths[archive],
-                                        .states = &j->states[archive],
-                                        .count = 1},
-                   &out->place);
+    return tri_cache_name(arena,
+                          &(tri_cache_request){.folder = j->cache,
+                                               .settings = "unpacked archive 1",
+                                               .suffix = ".tar",
+                                               .paths = &j->paths[archive],
+                                               .states = &j->states[archive],
+                                               .count = 1,
+                                               .blocks = 2}, // the last one has a checksum of all
+                          &out->place);
 }
 
 static tri_status find_copy(void *context, bool *found) {
@@ -84,7 +85,7 @@ static tri_status make_copy(void *context) {
 
 static tri_status list_compressed(const job *j, int archive, int from, part *p) {
     copy c;
-    name_copy(p->list.arena, j, archive, &c);
+    TRI_TRY(name_copy(p->list.arena, j, archive, &c));
     c.from = from;
     tri_status status = tri_cache_once(&c.place, &(tri_cache_maker){find_copy, make_copy, &c});
     if (status == TRI_NO_SPACE)
@@ -198,7 +199,7 @@ static tri_status locate(job *j, int archive, web_archive *out) {
     bool found;
     *out = (web_archive){j->paths[archive], &j->states[archive], j->states[archive].size};
     if (unpacked == 0) return TRI_OK;
-    name_copy(j->arena, j, archive, &c);
+    TRI_TRY(name_copy(j->arena, j, archive, &c));
     TRI_TRY(find_copy(&c, &found));
     if (found) tri_os.close(c.fd);
     if (!found || c.bytes != unpacked)
@@ -262,14 +263,14 @@ tri_status web_index_open(tri_arena *arena, const char *cache, const char *const
     *out = (web_index){.samples.fd = -1, .archives = TRI_NEW_ARRAY(arena, web_archive, count)};
     j.states = TRI_NEW_ARRAY(arena, tri_file_state, count);
     for (int i = 0; i < count; i++) TRI_TRY(tri_file_state_of(paths[i], &j.states[i]));
-    tri_cache_name(arena,
-                   &(tri_cache_request){.folder = cache,
-                                        .settings = "index of archives 1",
-                                        .suffix = ".index",
-                                        .paths = paths,
-                                        .states = j.states,
-                                        .count = count},
-                   &j.place);
+    TRI_TRY(tri_cache_name(arena,
+                           &(tri_cache_request){.folder = cache,
+                                                .settings = "index of archives 1",
+                                                .suffix = ".index",
+                                                .paths = paths,
+                                                .states = j.states,
+                                                .count = count},
+                           &j.place));
     tri_status status = tri_cache_once(&j.place, &(tri_cache_maker){find, make, &j});
     if (status == TRI_OK || j.is_bad || status == TRI_NO_MEMORY) return status;
     tri_log_line(TRI_LOG_INFO,

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utime.h>
 
 #include <cmocka.h>
 
@@ -166,40 +167,50 @@ static int count_opened(const char *train, const int *values, int count, bool re
     return at_start;
 }
 
-// A later start opens no archive before it reads a sample of it.
+// A later start opens archives only to notice changes, before it reads a sample of it.
 static void test_kept(void **state) {
     const int values[] = {1, 2, 3, 4, 5};
     put_tar("k-0.tar", values, 2);
     put_tar("k-1.tar", values + 2, 3);
+    assert_int_equal(count_opened("k-*.tar", values, 5, true), 2 + 2);
+    assert_int_equal(count_opened("k-*.tar", values, 5, false), 2);
+    assert_int_equal(opened_archives, 2);
     assert_int_equal(count_opened("k-*.tar", values, 5, true), 2);
-    assert_int_equal(count_opened("k-*.tar", values, 5, false), 0);
-    assert_int_equal(opened_archives, 0);
-    assert_int_equal(count_opened("k-*.tar", values, 5, true), 0);
     // Another list of archives has another index.
     check_tars("[k-1.tar, k-0.tar]", (const int[]){3, 4, 5, 1, 2}, 5);
-    assert_int_equal(count_opened("k-*.tar", values, 5, false), 0);
+    assert_int_equal(count_opened("k-*.tar", values, 5, false), 2);
 }
 
-// An archive that has changed is listed again, and the former index is gone.
+// An archive that has changed is listed again, and the former index is gone. In an image all files
+// may have one time, and tar pads, so that size and time do not tell it.
 static void test_stale(void **state) {
     const int values[] = {1, 2, 3, 4, 5}, others[] = {9, 8, 3, 4, 5};
     put_tar("s-0.tar", values, 2);
     put_tar("s-1.tar", values + 2, 3);
     check_tars("s-*.tar", values, 5);
     const char *index = only(".s-0.tar.*.index");
-    put_tar("s-0.tar", others, 2);
-    check_tars("s-*.tar", others, 5);
-    assert_string_not_equal(only(".s-0.tar.*.index"), index);
+    const struct utimbuf times = {1, 1};
+    for (int turn = 0; turn < 2; turn++) {
+        put_tar("s-0.tar", turn ? values : others, 2);
+        assert_int_equal(utime(fixture_path("s-0.tar"), &times), 0);
+        check_tars("s-*.tar", turn ? values : others, 5);
+        assert_string_not_equal(only(".s-0.tar.*.index"), index);
+        index = only(".s-0.tar.*.index");
+    }
 }
+
+// How often a start opens one archive and one that is compressed. To notice changes: both for the
+// index and the latter for its copy. The first start also lists both, which needs the copy's name.
+enum { OPENED_LATER = 3, OPENED_FIRST = OPENED_LATER + 3 };
 
 // A compressed archive is unpacked once; its copy is used until it changes, or the copy does.
 static void test_compressed(void **state) {
     const int values[] = {1, 2, 3, 4, 5}, others[] = {9, 8, 7};
     put_gzip("z.tgz", values, 3);
     put_tar("z.tar", values + 3, 2);
-    assert_int_equal(count_opened("[z.tgz, z.tar]", values, 5, true), 2);
+    assert_int_equal(count_opened("[z.tgz, z.tar]", values, 5, true), OPENED_FIRST);
     const char *copy = only(".z.tgz.*.tar");
-    assert_int_equal(count_opened("[z.tgz, z.tar]", values, 5, false), 0);
+    assert_int_equal(count_opened("[z.tgz, z.tar]", values, 5, false), OPENED_LATER);
     check_tars("z.tgz", values, 3); // by another index, and the same copy
     assert_string_equal(only(".z.tgz.*.tar"), copy);
     assert_int_equal(truncate(copy, 1024), 0);
@@ -431,9 +442,8 @@ static void test_own_samples(void **state) {
     check_tars("own-*.tar", values, SAMPLES);
     tri_os.pread = archive_pread;
     for (int rank = 0; rank < RANKS; rank++) {
-        archive_bytes = 0;
         tri_dataset *dataset = open_tars("own-*.tar");
-        assert_int_equal(archive_bytes, 0);
+        archive_bytes = 0;
         tri_sampler sampler;
         tri_loader *loader;
         const tri_data_batch *batch;
@@ -476,7 +486,7 @@ static void test_made_once(void **state) {
         sum += opened;
     }
     for (int i = 0; i < PROCESSES; i++) assert_true(wait(NULL) > 0);
-    assert_int_equal(sum, 2);
+    assert_int_equal(sum, OPENED_FIRST + (PROCESSES - 1) * OPENED_LATER);
     close(out[0]);
 }
 
