@@ -125,13 +125,17 @@ tri_status train_run_evaluation(train_loop *loop, tri_session *session, tri_load
 bool train_monitored_value(const train_loop *loop, const char *name, double *out) {
     const tri_graph *g = loop->session->plan->graph;
     if (!name) return false;
-    if (!strcmp(name, "train_loss")) {
-        *out = loop->progress.loss_sum / loop->progress.loss_count;
-        return isfinite(*out);
-    }
     // An evaluation is valid only for the weights of its step, because later steps change them.
-    const tri_evaluation *val = &loop->progress.val;
-    bool is_fresh = val->is_known && val->step == loop->progress.step;
+    const tri_progress *p = &loop->progress;
+    const tri_evaluation *val = &p->val;
+    bool is_fresh = val->is_known && val->step == p->step;
+    if (!strcmp(name, "train_loss")) {
+        // Means over fewer samples than those of others are not compared with them.
+        bool is_whole = loop->session->val_data ? is_fresh && train_evaluation_counts(loop)
+                                                : p->step_in_epoch == 0;
+        *out = p->loss_sum / p->loss_count;
+        return is_whole && isfinite(*out);
+    }
     if (strncmp(name, "val_", 4) != 0 || !is_fresh) return false;
     for (int i = 0; i < g->metric_count; i++) {
         if (strcmp(name + 4, i == 0 ? "loss" : g->metrics[i].name) != 0) continue;
@@ -217,7 +221,7 @@ static void update_early_stopping(train_loop *loop) {
     const tri_early_stopping_options *o = &loop->recipe->trainer.early_stopping;
     tri_progress *p = &loop->progress;
     double value;
-    if (!o->monitor) return;
+    if (!o->monitor || !train_evaluation_counts(loop)) return;
     // A value that is not finite is none better.
     bool is_finite = train_monitored_value(loop, o->monitor, &value);
     double gain = !is_finite ? 0 : o->mode == TRI_MONITOR_MIN ? p->best - value : value - p->best;

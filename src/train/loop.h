@@ -119,6 +119,10 @@ void train_start_again(train_loop *loop);
 // the one whose results were read last. Before the end of a Slurm job, train_job_ends stops the run
 // early enough to leave time for that evaluation.
 bool train_evaluation_is_due(const train_loop *loop, int64_t ahead);
+// Defined in train.c. Whether the recipe demands an evaluation after the latest step. That of a
+// run's end may come before: it is not counted in early stopping, and does not begin the mean of
+// train_loss again, since neither would be so had the run gone on.
+bool train_evaluation_counts(const train_loop *loop);
 // Defined in train.c. Whether a checkpoint is due after the step that comes `ahead` steps after the
 // one whose results were read last.
 bool train_checkpoint_is_due(const train_loop *loop, int64_t ahead);

@@ -33,8 +33,8 @@ typedef struct tri_progress {
     bool evaluation_due;
     tri_evaluation val;  // the latest
     tri_evaluation test; // of the test data, at the end of the run
-    // Sum and count of the training losses since the latest evaluation or, if that is later, the
-    // begin of the epoch: their mean is the metric train_loss.
+    // Sum and count of the training losses since the latest evaluation that counts or, if that is
+    // later, the begin of the epoch: their mean is the metric train_loss.
     double loss_sum, loss_count;
 } tri_progress;
 

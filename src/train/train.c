@@ -123,23 +123,37 @@ typedef struct train_due {
     bool epoch_ends, run_ends;
 } train_due;
 
-// Finds what is due after the step that comes `ahead` steps after the one whose results were read
-// last.
-static train_due due_after(const train_loop *loop, int64_t ahead) {
+// Whether the recipe demands an evaluation after `step` steps, `step_in_epoch` of them in the
+// epoch.
+static bool is_evaluated(const train_loop *loop, int64_t epoch, int64_t step,
+                         int64_t step_in_epoch) {
     const tri_trainer_options *t = &loop->recipe->trainer;
-    const tri_checkpoint_options *c = &loop->recipe->checkpoint;
-    const tri_progress *p = &loop->progress;
-    int64_t step = p->step + ahead, step_in_epoch = p->step_in_epoch + ahead;
-    train_due due = {.epoch_ends = step_in_epoch == loop->steps_per_epoch,
-                     .run_ends = loop->stop || (loop->last_step >= 0 && step >= loop->last_step)};
     int64_t interval = t->val_check_interval.is_fraction
                            ? (int64_t)(t->val_check_interval.value * (double)loop->steps_per_epoch)
                            : (int64_t)t->val_check_interval.value;
     int64_t within = interval >= loop->steps_per_epoch && !t->val_check_interval.is_fraction
                          ? step
                          : step_in_epoch;
-    bool evaluate = is_due(within, interval > 0 ? interval : 1) &&
-                    is_due(p->epoch + 1, t->check_val_every_n_epoch);
+    return is_due(within, interval > 0 ? interval : 1) &&
+           is_due(epoch + 1, t->check_val_every_n_epoch);
+}
+
+bool train_evaluation_counts(const train_loop *loop) {
+    const tri_progress *p = &loop->progress;
+    bool has_ended = p->step_in_epoch == 0; // an epoch, with the latest step
+    return is_evaluated(loop, p->epoch - has_ended, p->step,
+                        has_ended ? loop->steps_per_epoch : p->step_in_epoch);
+}
+
+// Finds what is due after the step that comes `ahead` steps after the one whose results were read
+// last.
+static train_due due_after(const train_loop *loop, int64_t ahead) {
+    const tri_checkpoint_options *c = &loop->recipe->checkpoint;
+    const tri_progress *p = &loop->progress;
+    int64_t step = p->step + ahead, step_in_epoch = p->step_in_epoch + ahead;
+    train_due due = {.epoch_ends = step_in_epoch == loop->steps_per_epoch,
+                     .run_ends = loop->stop || (loop->last_step >= 0 && step >= loop->last_step)};
+    bool evaluate = is_evaluated(loop, p->epoch, step, step_in_epoch);
     // A run ends with an evaluation, so that its result is that of the final weights.
     due.evaluation = (evaluate || due.run_ends) && loop->session->val_data;
     due.checkpoint = is_due(step, c->every_n_steps) ||
@@ -286,7 +300,7 @@ void train_interrupt(train_loop *loop, const char *cause) {
 // a scaled one overflows, is left out.
 static void add_loss(train_loop *loop, const tri_step_output *out, int64_t samples) {
     tri_progress *p = &loop->progress;
-    bool was_evaluated = p->val.is_known && p->val.step == p->step;
+    bool was_evaluated = p->val.is_known && p->val.step == p->step && train_evaluation_counts(loop);
     if (p->step_in_epoch == 0 || was_evaluated) p->loss_sum = p->loss_count = 0;
     if (!isfinite(out->sum[0])) return;
     double each = loop->session->plan->graph->term_count > 0 ? (double)samples : 1;

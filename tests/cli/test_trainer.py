@@ -233,6 +233,11 @@ def check_early_stopping():
     assert "complete already" in done.stdout and "patience" in done.stdout, done.stdout
     train(*still, "trainer.early_stopping.patience=4", run_dir=run_dir)
     assert len(metrics(run_dir, "val")) == 5, "it goes on where the patience was raised"
+    # Evaluations of a run's end in mid-epoch are not counted when it goes on.
+    for steps in (1, 2, 3, 50):
+        pieces, _ = train(*still, "trainer.early_stopping.patience=2", f"trainer.max_steps={steps}",
+                          **({} if steps == 1 else {"run_dir": pieces}))
+    assert metrics(pieces, "val")[-1]["step"] == 12, metrics(pieces, "val")
     learning = ["trainer.max_epochs=5", "trainer.overfit_batches=2",
                 "trainer.early_stopping.patience=1"]
     for monitor, more, epochs in (("val_loss", [], 5), ("val_loss", ["min_delta=9"], 2),
@@ -288,8 +293,8 @@ def check_checkpoints():
 
 
 def train_losses(run_dir):
-    """By step, what train_loss is there: the mean over the samples since the epoch began or, if
-    that is later, since the last evaluation."""
+    """By evaluated step, what train_loss is there: the mean over the samples since the epoch began
+    or, if that is later, since the last evaluation."""
     evaluated = {e["step"] for e in metrics(run_dir, "val")}
     found, total, count, before = {}, 0, 0, 0
     for e in metrics(run_dir, "train"):
@@ -299,23 +304,31 @@ def train_losses(run_dir):
         before = e["samples"]
         total, count = total + samples * e["loss"], count + samples
         found[e["step"]] = total / count
-    return found
+    return {step: value for step, value in found.items() if step in evaluated}
 
 
 def check_train_loss():
     words = ["checkpoint.monitor=train_loss", "checkpoint.save_top_k=-1",
              "checkpoint.every_n_steps=1", "optimizer.lr=1.2"]
-    for more in ([], ["trainer.val_check_interval=0.5"], ["trainer.check_val_every_n_epoch=2"]):
+    for more, steps in (([], {4, 8}), (["trainer.val_check_interval=0.5"], {2, 4, 6, 8}),
+                        (["trainer.check_val_every_n_epoch=2"], {8})):
         run_dir, _ = train(*words, *more)
         ranked = monitored(run_dir)
         means = train_losses(run_dir)
-        assert set(ranked) == set(means) == set(range(1, 9)), ranked
+        assert set(ranked) == set(means) == steps, ranked
         for step, value in means.items():
             assert math.isclose(ranked[step], value, rel_tol=1e-6), (more, step, ranked, means)
     # What a checkpoint within an epoch has of the sum is added to, to the bit.
     train(*words, *more, "--resume", os.path.join(run_dir, "checkpoints", "step-00000006"),
           run_dir=run_dir)
     assert monitored(run_dir) == ranked
+    # The evaluation of a run's end in mid-epoch has no mean that others could be compared with, and
+    # does not begin that of a run that goes on. Without evaluations it is that of the epoch.
+    whole, _ = train(*words, "trainer.limit_val_batches=0")
+    pieces, _ = train(*words, "trainer.max_steps=6")
+    assert set(monitored(pieces)) == {4} and 6 in {e["step"] for e in metrics(pieces, "val")}
+    train(*words, run_dir=pieces)
+    assert monitored(pieces) == monitored(whole) and set(monitored(whole)) == {4, 8}
 
 
 def monitored(run_dir):
@@ -324,7 +337,9 @@ def monitored(run_dir):
     found = {}
     for step in checkpoints(run_dir)[0]:
         with open(os.path.join(home, f"step-{step:08}", "state.json"), encoding="utf-8") as file:
-            found[step] = json.load(file)["monitor"]["value"]
+            monitor = json.load(file)["monitor"]
+            if monitor.get("value") is not None:
+                found[step] = monitor["value"]
     return found
 
 
