@@ -57,13 +57,10 @@ static tri_status batch_norm_shape(const void *attr, tri_op_signature *s) {
     TRI_TRY(channels(op, s, a->eps, &c));
     TRI_TRY(ops_want_shape(op, "weight", &s->in[1], tri_shape_of(c)));
     TRI_TRY(ops_want_shape(op, "bias", &s->in[2], tri_shape_of(c)));
-    // The running variance is unbiased: a sum of squared deviations, divided by the number of
-    // values minus one, which must not be 0.
-    if (c < 1 || tri_shape_count(&s->in[0]) / c < 2)
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "%s: training needs more than 1 value per channel, but x is %s; use larger "
-                        "micro-batches",
-                        op, tri_shape_text(&s->in[0], x, sizeof x));
+    // A plan refuses 1 value per channel, where this op is not replaced by one over all replicas.
+    if (tri_shape_count(&s->in[0]) < 1)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: x is %s and has no values", op,
+                        tri_shape_text(&s->in[0], x, sizeof x));
     TRI_TRY(ops_batch_norm_shape(op, a, &s->in[0], &s->out[0]));
     for (int i = 1; i < 5; i++) {
         s->out[i] = tri_shape_of(c);

@@ -251,6 +251,41 @@ static const char *find_statistic(const tri_graph *graph) {
     return NULL;
 }
 
+// Finds a batch norm over one value per channel. The running variance is unbiased: a sum of squared
+// deviations, divided by the number of values minus one, which must not be 0. One over all replicas
+// (sync_batchnorm) is another op, and has a sample of each.
+static const tri_node *find_single_value(const tri_graph *graph) {
+    for (int i = 0; i < graph->node_count; i++) {
+        const tri_node *node = &graph->nodes[i];
+        if (node->op != &tri_op_batch_norm) continue;
+        const tri_shape *x = &tri_value_get(graph, node->inputs[0])->shape;
+        if (tri_shape_count(x) == x->dims[1]) return node;
+    }
+    return NULL;
+}
+
+static tri_status check_values(const tri_plan *plan, const tri_plan_request *request) {
+    for (int i = 0; i < plan->program_count; i++) {
+        const tri_program *program = plan->programs[i];
+        const tri_node *node = program->training ? find_single_value(program->graph) : NULL;
+        if (!node) continue;
+        bool is_full = false; // in each step, and not only in the last one of an epoch
+        const tri_step_plan *full = &plan->steps[TRI_STEP_FULL];
+        for (int k = 0; k < full->rounds; k++)
+            is_full = is_full || full->round_items[k].program == program;
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "batch norm (block %s) needs more than 1 value per channel in training, "
+                        "but %s (%s) has 1; set %s",
+                        program->graph->blocks[node->block],
+                        is_full ? "a micro-batch" : "the last micro-batch of an epoch",
+                        tri_counted(program->batch, "sample"),
+                        !is_full             ? "data.drop_last, or another batch.global"
+                        : request->micro > 0 ? "another batch.micro"
+                                             : "a larger batch.global");
+    }
+    return TRI_OK;
+}
+
 // A plan that only evaluates is not checked, because batch norm then reads the running statistics.
 static tri_status check_batch_norm(const tri_plan *plan, const tri_plan_request *request) {
     const char *name = find_statistic(plan->graph);
@@ -265,6 +300,7 @@ static tri_status check_batch_norm(const tri_plan *plan, const tri_plan_request 
                         "trainer.sync_batchnorm: an epoch's last step has %s for %d "
                         "replicas; set data.drop_last, or another batch.global",
                         tri_counted(tail, "sample"), plan->replicas);
+    TRI_TRY(check_values(plan, request));
     bool is_given = request->micro > 0 && !request->micro_follows;
     if (plan->replicas == 1 || is_given || request->sync_batchnorm) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,

@@ -69,8 +69,16 @@ typedef struct rig {
     tri_status status;
 } rig;
 
-static void open_rig(rig *r, void (*build)(tri_graph *g, const tri_batch *batch),
-                     tri_strategy_options options, int pipeline, int rank) {
+static void norms(tri_graph *g, const tri_batch *batch) {
+    tri_block(g, "first");
+    tri_value x = tri_linear(g, "first", tri_flatten(g, batch->inputs), 3);
+    x = tri_batch_norm(g, "norm", x, (tri_batch_norm_options){0});
+    tri_loss(g, tri_mse_loss(g, tri_linear(g, "second", x, 2), batch->targets));
+}
+
+// Makes the plan of a model by what the request has beside it.
+static void open_plan(rig *r, void (*build)(tri_graph *g, const tri_batch *batch),
+                      tri_strategy_options options, tri_plan_request request) {
     const tri_task task = {.name = "odd", .build = build};
     const tri_field fields[] = {{"inputs", TRI_F32, {2, {2, 2}}}, {"targets", TRI_F32, {1, {2}}}};
     tri_model_request model = {
@@ -78,14 +86,19 @@ static void open_rig(rig *r, void (*build)(tri_graph *g, const tri_batch *batch)
     *r = (rig){.arena = tri_arena_create(NULL, "test")};
     assert_int_equal(tri_device_ref.open(&(tri_device_config){.threads = 1}, &r->device), TRI_OK);
     options.recompute_every = options.stages_per_rank = 1;
-    tri_plan_request request = {.model = &model,
-                                .options = &options,
-                                .mesh = {.size = {pipeline, 1, 1, 1}, .ranks = pipeline},
-                                .rank = rank,
-                                .step_samples = {[TRI_STEP_FULL] = 7, [TRI_STEP_EVALUATE] = 4},
-                                .micro = 2,
-                                .eval_micro = 4};
+    request.model = &model;
+    request.options = &options;
+    request.eval_micro = 4;
     r->status = tri_plan_create(r->arena, &r->device->description, &request, &r->plan);
+}
+
+static void open_rig(rig *r, void (*build)(tri_graph *g, const tri_batch *batch),
+                     tri_strategy_options options, int pipeline, int rank) {
+    open_plan(r, build, options,
+              (tri_plan_request){.mesh = {.size = {pipeline, 1, 1, 1}, .ranks = pipeline},
+                                 .rank = rank,
+                                 .step_samples = {[TRI_STEP_FULL] = 7, [TRI_STEP_EVALUATE] = 4},
+                                 .micro = 2});
 }
 
 static void close_rig(rig *r) {
@@ -132,6 +145,37 @@ static void test_many_shared_weights(void **state) {
     }
 }
 
+// Batch norm needs two values: of a micro-batch or, if it is synchronised, of a step.
+static void test_batch_norm_values(void **state) {
+    (void)state;
+    static const struct {
+        int replicas;
+        bool is_synchronised;
+        int64_t full, tail, micro;
+        const char *advice; // NULL: the plan is made
+    } cases[] = {{1, false, 4, 1, 0, "data.drop_last"},
+                 {1, false, 5, 0, 2, "batch.micro"},
+                 {1, false, 1, 0, 0, "batch.global"},
+                 {1, false, 4, 2, 2, NULL},
+                 {2, true, 2, 0, 0, NULL},
+                 {2, true, 4, 3, 0, NULL},
+                 {1, true, 4, 1, 0, "data.drop_last"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rig r;
+        int replicas = cases[i].replicas;
+        tri_plan_request request = {
+            .mesh = {.size = {1, 1, 1, 1}, .ranks = replicas},
+            .step_samples = {[TRI_STEP_FULL] = cases[i].full, [TRI_STEP_TAIL] = cases[i].tail},
+            .micro = cases[i].micro,
+            .sync_batchnorm = cases[i].is_synchronised};
+        request.mesh.size[TRI_AXIS_REPLICATE] = replicas;
+        open_plan(&r, norms, (tri_strategy_options){.name = TRI_STRATEGY_DDP}, request);
+        assert_int_equal(r.status, cases[i].advice ? TRI_BAD_INPUT : TRI_OK);
+        if (cases[i].advice) assert_non_null(strstr(tri_error_message(), cases[i].advice));
+        close_rig(&r);
+    }
+}
+
 static double seconds_of_plan(int blocks) {
     double best = 1e9;
     for (int i = 0; i < 3; i++) {
@@ -167,8 +211,8 @@ static void test_deep_models(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_view_of_an_input),
-                                       cmocka_unit_test(test_many_shared_weights),
-                                       cmocka_unit_test(test_deep_models)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_view_of_an_input), cmocka_unit_test(test_many_shared_weights),
+        cmocka_unit_test(test_batch_norm_values), cmocka_unit_test(test_deep_models)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
