@@ -91,6 +91,10 @@ typedef struct tri_checkpoint_save_request {
     // How many bytes this rank may allocate for a snapshot (tri_checkpoint_save_begin), a second
     // copy of what the rank writes. 0: the save takes no snapshot; then all ranks must pass 0.
     int64_t snapshot_bytes;
+    // Called on rank 0 before anything is written: makes sure that the run folder is there. NULL:
+    // nothing is to be done.
+    tri_status (*prepare)(void *context);
+    void *prepare_context;
     // Called on rank 0 before the commit: returns TRI_OK if the processes of this run may commit,
     // else an error, with which the save fails. They may not if they have lost a rank, or if the
     // run was started again, so that other processes have replaced them. NULL: the save always

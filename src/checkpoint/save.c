@@ -157,6 +157,7 @@ static tri_status create_file(const char *path, int64_t size_bytes) {
 // Rank 0 creates the hidden folder and its files with their full size, so that each rank can write
 // its chunks at their offsets.
 static tri_status prepare(save *s) {
+    if (s->request.prepare) TRI_TRY(s->request.prepare(s->request.prepare_context));
     const char *name = checkpoint_step_name(s->arena, s->request.step);
     const char *hidden = checkpoint_hidden(s->arena, s->home, "tmp", name);
     if (snprintf(s->hidden, sizeof s->hidden, "%s", hidden) >= (int)sizeof s->hidden - 64)

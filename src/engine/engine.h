@@ -52,7 +52,7 @@ typedef struct tri_carried {
     int64_t updates; // how many steps have changed the parameters
 } tri_carried;
 
-enum { TRI_MAX_CALLER_NUMBERS = 6 };
+enum { TRI_MAX_CALLER_NUMBERS = 7 };
 
 typedef struct tri_step_input {
     tri_step_shape shape;

@@ -145,6 +145,25 @@ bool train_monitored_value(const train_loop *loop, const char *name, double *out
     return false;
 }
 
+bool train_is_evaluated(const train_loop *loop, int64_t epoch, int64_t step,
+                        int64_t step_in_epoch) {
+    const tri_trainer_options *t = &loop->recipe->trainer;
+    int64_t steps = loop->steps_per_epoch, interval;
+    bool is_fraction = t->val_check_interval.is_fraction;
+    interval = (int64_t)(t->val_check_interval.value * (is_fraction ? (double)steps : 1));
+    int64_t within = interval >= steps && !is_fraction ? step : step_in_epoch;
+    bool is_due = within % (interval > 0 ? interval : 1) == 0;
+    return is_due && t->check_val_every_n_epoch > 0 &&
+           (epoch + 1) % t->check_val_every_n_epoch == 0;
+}
+
+bool train_evaluation_counts(const train_loop *loop) {
+    const tri_progress *p = &loop->progress;
+    bool has_ended = p->step_in_epoch == 0; // an epoch, with the latest step
+    return train_is_evaluated(loop, p->epoch - has_ended, p->step,
+                              has_ended ? loop->steps_per_epoch : p->step_in_epoch);
+}
+
 static tri_status check_monitor(const train_loop *loop, const char *key, const char *name) {
     const tri_graph *g = loop->session->plan->graph;
     const char *known[TRI_MAX_METRICS + 1] = {"train_loss", "val_loss"};

@@ -80,6 +80,30 @@ static tri_status leave_other_history(const train_loop *loop) {
     return TRI_OK;
 }
 
+tri_status train_keep_folder(train_loop *loop) {
+    const char *dir = loop->request->run_dir;
+    if (!train_lock_lost_folder(loop->lock)) return TRI_OK;
+    loop->lost_folder = train_lock_find_folder(loop->lock, loop->arena);
+    tri_log_line(TRI_LOG_WARNING,
+                 "%s: was removed or renamed while the run went on, and is made again for the "
+                 "checkpoint of step %lld; what was in it is %s",
+                 dir, (long long)loop->progress.step, loop->lost_folder);
+    train_lock_release(loop->lock);
+    loop->lock = NULL;
+    loop->resumed_from = NULL; // whatever came after it is not here
+    return train_open_folder(loop);
+}
+
+tri_status train_check_folder(train_loop *loop) {
+    if (!loop->lost_folder && train_lock_lost_folder(loop->lock))
+        loop->lost_folder = train_lock_find_folder(loop->lock, loop->arena);
+    if (!loop->lost_folder) return TRI_OK;
+    return TRI_FAIL(TRI_IO,
+                    "%s: was removed or renamed while the run went on; the run is complete at step "
+                    "%lld, but what was in the folder, such as metrics.jsonl, is %s",
+                    loop->request->run_dir, (long long)loop->progress.step, loop->lost_folder);
+}
+
 tri_status train_open_folder(train_loop *loop) {
     const char *dir = loop->request->run_dir;
     char path[PATH_MAX];

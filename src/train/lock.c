@@ -31,11 +31,14 @@ typedef struct record {
 
 struct train_lock {
     char path[PATH_MAX];
+    const char *run_dir;
     int fd;
-    bool is_locked;       // this process holds the kernel's lock on the file
-    record own;           // describes this process
-    record taker;         // if is_lost: the process that has taken over the lock
-    _Atomic bool is_lost; // another process has taken over the lock
+    int folder;               // the open run folder
+    bool is_locked;           // this process holds the kernel's lock on the file
+    record own;               // describes this process
+    record taker;             // if is_lost: the process that has taken over the lock
+    _Atomic bool is_lost;     // another process has taken over the lock
+    _Atomic bool has_noticed; // that the folder is not at its path any more
     pthread_t thread;
     bool has_thread, ends; // ends: the thread has to end
     pthread_mutex_t mutex;
@@ -214,7 +217,7 @@ static void beat(train_lock *lock) {
         atomic_store(&lock->is_lost, true);
         return;
     }
-    // A failure needs no report: if the folder was removed, writing to the run fails too.
+    if (train_lock_lost_folder(lock)) atomic_store(&lock->has_noticed, true);
     tri_os.touch(lock->fd);
 }
 
@@ -247,6 +250,8 @@ tri_status train_lock_take(const char *run_dir, train_lock **out, bool *held) {
     train_lock *lock = calloc(1, sizeof *lock);
     if (!lock) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for its lock", run_dir);
     lock->fd = -1;
+    lock->run_dir = run_dir;
+    lock->folder = tri_os.open(run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     tri_process_self(&lock->own.holder);
     tri_process_write(&lock->own.holder, lock->own.text);
     tri_status status = TRI_OK;
@@ -255,6 +260,7 @@ tri_status train_lock_take(const char *run_dir, train_lock **out, bool *held) {
     if (status == TRI_OK) status = take(lock, run_dir, held);
     if (status != TRI_OK) {
         if (lock->fd >= 0) tri_os.close(lock->fd);
+        if (lock->folder >= 0) tri_os.close(lock->folder);
         free(lock);
         return status;
     }
@@ -272,6 +278,25 @@ tri_status train_lock_check(train_lock *lock) {
                     tri_seconds_text(TRI_LOCK_WATCH_MS * 1e-3), lock->path);
 }
 
+bool train_lock_lost_folder(train_lock *lock) {
+    struct stat here, there;
+    if (!lock || fstat(lock->folder, &here) < 0) return false;
+    if (stat(lock->run_dir, &there) < 0) return errno == ENOENT || errno == ENOTDIR;
+    return here.st_ino != there.st_ino || here.st_dev != there.st_dev;
+}
+
+bool train_lock_noticed_loss(train_lock *lock) { return lock && atomic_load(&lock->has_noticed); }
+
+const char *train_lock_find_folder(const train_lock *lock, tri_arena *arena) {
+    struct stat info;
+    char link[64], path[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", lock->folder);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length <= 0 || fstat(lock->folder, &info) < 0 || info.st_nlink == 0) return "lost";
+    path[length] = 0;
+    return lstat(path, &info) == 0 ? tri_arena_printf(arena, "in %s", path) : "lost";
+}
+
 void train_lock_release(train_lock *lock) {
     if (!lock) return;
     if (lock->has_thread) {
@@ -286,5 +311,6 @@ void train_lock_release(train_lock *lock) {
     // Removes the file while the lock is held, so that it cannot be a new file of another process.
     if (!atomic_load(&lock->is_lost) && is_at_its_path(lock)) tri_os.unlink(lock->path);
     tri_os.close(lock->fd);
+    if (lock->folder >= 0) tri_os.close(lock->folder);
     free(lock);
 }

@@ -20,6 +20,7 @@
 #ifndef TRIREME_TRAIN_LOCK_H
 #define TRIREME_TRAIN_LOCK_H
 
+#include "base/arena.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -34,6 +35,13 @@ tri_status train_lock_take(const char *run_dir, train_lock **out, bool *held);
 // because two runs in one folder would mix their files. TRI_IO: another process has taken over the
 // folder. `lock` NULL: there is nothing to check.
 tri_status train_lock_check(train_lock *lock);
+// Whether the folder is not at its path any more: it was removed, or renamed. A file system that
+// does not answer tells nothing. `lock` NULL: it is not known.
+bool train_lock_lost_folder(train_lock *lock);
+// Whether that was so when this process last touched the lock's file, which costs nothing to ask.
+bool train_lock_noticed_loss(train_lock *lock);
+// Such a folder's place now, as text: "in PATH", or "lost".
+const char *train_lock_find_folder(const train_lock *lock, tri_arena *arena);
 // Releases the lock and removes its file. NULL allowed.
 void train_lock_release(train_lock *lock);
 

@@ -73,6 +73,8 @@ typedef struct train_loop {
     bool has_warned_overlap, has_warned_memory;
     // The same of an evaluation whose loss, or another metric beside a finite loss, is not finite.
     bool has_warned_not_finite, has_warned_metric;
+    // The run folder was removed or renamed: where it is now. On rank 0; NULL: it was not.
+    const char *lost_folder;
 } train_loop;
 
 // Defined in resume.c. Restores the checkpoint to resume from, or initializes the weights. A folder
@@ -94,6 +96,11 @@ bool train_folder_has(const train_loop *loop, const char *name);
 // Defined in folder.c. Makes and locks the run folder of a new run, or takes over that of a resumed
 // one, and writes its recipe.yaml. On ranks other than 0 it does nothing; not collective.
 tri_status train_open_folder(train_loop *loop);
+// Defined in folder.c. Makes the run folder again if it was removed or renamed since this process
+// has opened it: a checkpoint has to lie beside its recipe. Reports it. For rank 0.
+tri_status train_keep_folder(train_loop *loop);
+// Defined in folder.c. Fails if the folder of this complete run was removed or renamed.
+tri_status train_check_folder(train_loop *loop);
 // Defined in folder.c. If any rank sees a run in the folder, waits for a limited time until this
 // host sees it too. A network file system may show files late on some hosts, and if rank 0
 // did not see the run, it would begin a new one there. Collective.
@@ -119,7 +126,10 @@ void train_start_again(train_loop *loop);
 // the one whose results were read last. Before the end of a Slurm job, train_job_ends stops the run
 // early enough to leave time for that evaluation.
 bool train_evaluation_is_due(const train_loop *loop, int64_t ahead);
-// Defined in train.c. Whether the recipe demands an evaluation after the latest step. That of a
+// Defined in evaluate.c. Whether the recipe demands an evaluation after `step` steps, of which
+// `step_in_epoch` are in the epoch.
+bool train_is_evaluated(const train_loop *loop, int64_t epoch, int64_t step, int64_t step_in_epoch);
+// Defined in evaluate.c. Whether the recipe demands one after the latest step. That of a
 // run's end may come before: it is not counted in early stopping, and does not begin the mean of
 // train_loss again, since neither would be so had the run gone on.
 bool train_evaluation_counts(const train_loop *loop);

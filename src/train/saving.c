@@ -58,6 +58,8 @@ void train_abandon_saving(train_loop *loop) {
     loop->saving = NULL;
 }
 
+static tri_status prepare(void *loop) { return train_keep_folder(loop); }
+
 static tri_status admit(void *health) { return tri_health_admit(health); }
 
 static tri_checkpoint_monitor monitor_of(const train_loop *loop) {
@@ -84,6 +86,8 @@ static tri_status begin_saving(train_loop *loop, bool behind) {
             .save_top_k = o->save_top_k,
             .comm = loop->session->comm->size > 1 ? loop->session->comm : NULL,
             .snapshot_bytes = behind ? snapshot_limit_bytes(loop) : 0,
+            .prepare = prepare,
+            .prepare_context = loop,
             .admit = admit,
             .admit_context = loop->session->health,
             .worked_s = &loop->saving_worked_s,

@@ -34,6 +34,7 @@ enum {
     SHARED_TIME_IS_UP,
     SHARED_TIME_TO_SAVE,
     SHARED_SAVING,
+    SHARED_LOST_FOLDER,
     SHARED_DATA_S // seconds for which the loader made the rank wait
 };
 
@@ -123,28 +124,6 @@ typedef struct train_due {
     bool epoch_ends, run_ends;
 } train_due;
 
-// Whether the recipe demands an evaluation after `step` steps, `step_in_epoch` of them in the
-// epoch.
-static bool is_evaluated(const train_loop *loop, int64_t epoch, int64_t step,
-                         int64_t step_in_epoch) {
-    const tri_trainer_options *t = &loop->recipe->trainer;
-    int64_t interval = t->val_check_interval.is_fraction
-                           ? (int64_t)(t->val_check_interval.value * (double)loop->steps_per_epoch)
-                           : (int64_t)t->val_check_interval.value;
-    int64_t within = interval >= loop->steps_per_epoch && !t->val_check_interval.is_fraction
-                         ? step
-                         : step_in_epoch;
-    return is_due(within, interval > 0 ? interval : 1) &&
-           is_due(epoch + 1, t->check_val_every_n_epoch);
-}
-
-bool train_evaluation_counts(const train_loop *loop) {
-    const tri_progress *p = &loop->progress;
-    bool has_ended = p->step_in_epoch == 0; // an epoch, with the latest step
-    return is_evaluated(loop, p->epoch - has_ended, p->step,
-                        has_ended ? loop->steps_per_epoch : p->step_in_epoch);
-}
-
 // Finds what is due after the step that comes `ahead` steps after the one whose results were read
 // last.
 static train_due due_after(const train_loop *loop, int64_t ahead) {
@@ -153,7 +132,7 @@ static train_due due_after(const train_loop *loop, int64_t ahead) {
     int64_t step = p->step + ahead, step_in_epoch = p->step_in_epoch + ahead;
     train_due due = {.epoch_ends = step_in_epoch == loop->steps_per_epoch,
                      .run_ends = loop->stop || (loop->last_step >= 0 && step >= loop->last_step)};
-    bool evaluate = is_evaluated(loop, p->epoch, step, step_in_epoch);
+    bool evaluate = train_is_evaluated(loop, p->epoch, step, step_in_epoch);
     // A run ends with an evaluation, so that its result is that of the final weights.
     due.evaluation = (evaluate || due.run_ends) && loop->session->val_data;
     due.checkpoint = is_due(step, c->every_n_steps) ||
@@ -200,6 +179,7 @@ static void share_decisions(train_loop *loop, double numbers[TRI_MAX_CALLER_NUMB
     loop->data_s = data_s;
     if (loop->session->identity.rank != 0) return;
     numbers[SHARED_JOB_ENDS] += train_job_ends(loop);
+    numbers[SHARED_LOST_FOLDER] = loop->lost_folder || train_lock_noticed_loss(loop->lock);
     numbers[SHARED_TIME_IS_UP] = loop->recipe->trainer.max_time > 0 &&
                                  now - loop->started_s >= loop->recipe->trainer.max_time;
     numbers[SHARED_TIME_TO_SAVE] = interval > 0 && now - loop->saved_s >= interval;
@@ -283,6 +263,8 @@ static void take_decisions(train_loop *loop, const double sums[TRI_MAX_CALLER_NU
     loop->job_ends = loop->job_ends || sums[SHARED_JOB_ENDS] > 0;
     if (sums[SHARED_SIGNAL] > 0) train_interrupt(loop, "by a signal");
     if (loop->job_ends) train_interrupt(loop, "before the job's time is over");
+    if (sums[SHARED_LOST_FOLDER] > 0)
+        train_interrupt(loop, "because its folder was removed or renamed");
     if (sums[SHARED_TIME_IS_UP] == 0) return;
     // Without another limit, max_time is what completes the run.
     if (loop->last_step < 0)
@@ -386,7 +368,7 @@ static tri_status end_steps(train_loop *loop) {
                         (long long)p->step);
     if (complete) loop->interruption = NULL;
     if (complete) TRI_TRY(train_test(loop));
-    if (!loop->interruption) return TRI_OK;
+    if (!loop->interruption) return train_check_folder(loop);
     const char *cause = loop->interruption;
     if (!loop->saves)
         return TRI_FAIL(TRI_IO, "stopped %s at step %lld; fast_dev_run saves nothing", cause,

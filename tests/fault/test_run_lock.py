@@ -6,6 +6,7 @@ usage: test_run_lock.py BUILD_FOLDER
 """
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -60,6 +61,35 @@ def check_second(folder):
         assert steps == sorted(set(steps)), "steps are there twice"
         run([TRIREME, "checkpoint", "verify", place])
         assert not os.path.exists(os.path.join(place, ".lock"))
+
+
+def check_lost(folder):
+    """If the folder is removed or renamed in mid-run, it is made again for a checkpoint with its
+    recipe, which a line says, and the run ends with the code of one that is to be started again."""
+    for ranks in (1, 2):
+        place, other = os.path.join(folder, f"lost-{ranks}"), os.path.join(folder, f"found-{ranks}")
+        child, _ = begin(place, ranks)
+        if ranks == 1:
+            os.rename(place, other)
+        else:
+            os.rename(place, other)  # at once; the run writes in it while it is removed
+            shutil.rmtree(other)
+        _, err, code = finish(child)
+        assert code == 75, f"{code}: {err}"
+        where = f"in {other}" if ranks == 1 else "lost"
+        assert err.count(f"{place}: was removed or renamed") == 1 and where in err, err
+        assert "because its folder was removed or renamed" in err, err
+        run([TRIREME, "eval", "--checkpoint", place])
+        assert "step-" in os.path.realpath(last(place))
+    # Of a run that ends meanwhile, and saves nothing, too.
+    place = os.path.join(folder, "lost-end")
+    child = start(train("mlp-jax", place, *ENDLESS, "checkpoint.every_n_steps=0",
+                        "checkpoint.every_n_epochs=0", "checkpoint.save_last=false",
+                        "trainer.max_epochs=-1", "trainer.max_time=2"))
+    assert wait_for(lambda: losses(place), "steps", child=child), finish(child)
+    shutil.rmtree(place)
+    _, err, code = finish(child)
+    assert code in (1, 75) and "removed or renamed" in err, f"{code}: {err}"
 
 
 def check_at_once(folder):
@@ -148,7 +178,7 @@ def check_refused_input(folder):
 
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-lock-") as folder:
-        sys.exit(check_all((check_second, check_at_once, check_readers, check_killed,
+        sys.exit(check_all((check_second, check_lost, check_at_once, check_readers, check_killed,
                             check_leftovers, check_restart, check_refused_input), folder))
 
 
