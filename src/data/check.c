@@ -2,6 +2,8 @@
 // likely mistakes, such as images of bytes that are stored in another type.
 #include "data/check.h"
 
+#include "data/repeated.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -85,6 +87,9 @@ static tri_status read_all(const tri_dataset *dataset, const char *split, damage
     if (tri_dataset_warning(dataset, out->warnings[0], sizeof out->warnings[0]))
         out->warning_count++;
     warn_of_large(out);
+    const char *repeated = tri_dataset_find_repeated(damages->arena, &dataset, 1);
+    if (repeated && out->warning_count < TRI_CHECK_WARNINGS)
+        snprintf(out->warnings[out->warning_count++], sizeof *out->warnings, "%s", repeated);
     return TRI_OK;
 }
 

@@ -87,8 +87,11 @@ tri_status tri_dataset_find_path(tri_dataset *dataset, const char *what, const c
     bool is_training = dataset->file_split == TRI_DATA_TRAIN;
     const char *name = tri_dataset_file(dataset);
     *out = name ? tri_dataset_path(dataset, name) : is_training ? dataset->options->path : NULL;
-    if (*out) tri_dataset_note_file(dataset, *out);
-    if (*out) return TRI_OK;
+    if (*out) {
+        tri_dataset_note_file(dataset, *out);
+        tri_dataset_note_source(dataset, *out);
+        return TRI_OK;
+    }
     return TRI_FAIL(TRI_NOT_FOUND, "data.%s is not set: %s",
                     tri_data_split_key(dataset->file_split), what);
 }

@@ -16,6 +16,7 @@ static void add(tri_dataset *dataset, const char *path, tri_data_files *out) {
     const char *copy = tri_arena_strdup(dataset->arena, path);
     TRI_PUSH(dataset->arena, out->paths, out->count, out->capacity) = copy;
     tri_dataset_note_file(dataset, copy);
+    tri_dataset_note_source(dataset, copy);
 }
 
 // The path with a backslash before each character that patterns give a meaning.
@@ -94,6 +95,11 @@ void tri_dataset_note_file(tri_dataset *dataset, const char *path) {
     bool is_again = facts->file_count > 0 && !strcmp(facts->files[facts->file_count - 1], path);
     if (!is_again)
         TRI_PUSH(dataset->arena, facts->files, facts->file_count, facts->file_capacity) = path;
+}
+
+void tri_dataset_note_source(tri_dataset *dataset, const char *path) {
+    tri_data_facts *facts = &dataset->facts;
+    TRI_PUSH(dataset->arena, facts->sources, facts->source_count, facts->source_capacity) = path;
 }
 
 tri_status tri_dataset_hash_files(const tri_dataset *dataset, uint64_t *hash) {

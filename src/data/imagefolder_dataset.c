@@ -164,7 +164,10 @@ static tri_status find_root(tri_dataset *dataset, const char **out) {
     const char *name = tri_dataset_file(dataset);
     bool is_training = dataset->file_split == TRI_DATA_TRAIN;
     *out = name ? tri_dataset_path(dataset, name) : is_training ? training_root(dataset) : NULL;
-    if (*out) return TRI_OK;
+    if (*out) {
+        tri_dataset_note_source(dataset, *out);
+        return TRI_OK;
+    }
     return TRI_FAIL(TRI_NOT_FOUND, "data.test is not set: the folder with a folder for each class");
 }
 

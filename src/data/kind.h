@@ -76,6 +76,9 @@ typedef struct tri_data_facts {
     const char **files;
     int file_count, file_capacity;
     uint64_t listing;
+    // The files or folders that the recipe names for the split, as often as it does.
+    const char **sources;
+    int source_count, source_capacity;
     int64_t documents_left_out;
 } tri_data_facts;
 
@@ -149,6 +152,8 @@ tri_status tri_dataset_find_path(tri_dataset *dataset, const char *what, const c
 
 // Notes that samples are read from this file, or made with its help.
 void tri_dataset_note_file(tri_dataset *dataset, const char *path);
+// Adds a path to facts.sources. The path is used as it is.
+void tri_dataset_note_source(tri_dataset *dataset, const char *path);
 
 // Makes a data set that has only the fields that follow from the options (`describe`); there are
 // none if the files alone say which. tri_dataset_forget ends it.

@@ -185,6 +185,7 @@ static tri_status npy_open(tri_dataset *dataset) {
                             "%s: names one array: name its field, and those of the others: "
                             "data.train='{images: %s, labels: y.npy}'",
                             files->text, files->text);
+        tri_dataset_note_source(dataset, path);
         return add_archive(dataset, path);
     }
     if (files->count == 0) return tri_tree_fail(files, "names no files: {images: x.npy, ...}");

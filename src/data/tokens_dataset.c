@@ -41,6 +41,7 @@ static tri_status tokens_open(tri_dataset *dataset) {
         dataset->facts.guessed = path;
     }
     tri_dataset_note_file(dataset, path);
+    tri_dataset_note_source(dataset, path);
     // With data.limit only a part is read.
     int64_t largest = -1;
     if (!training || options->limit == 0)

@@ -6,6 +6,7 @@
 #include "train/session.h"
 
 #include "base/log.h"
+#include "data/repeated.h"
 #include "device/choose.h"
 #include "nn/models/models.h"
 #include "plan/fit.h"
@@ -78,10 +79,15 @@ void tri_session_warn(const tri_session *s) {
     tri_field fields[TRI_MAX_DATA_FIELDS];
     int count, same = 0;
     train_named_data sets[SETS];
-    train_fields_warn_of_rest(sets, list_data(s, sets));
+    int set_count = list_data(s, sets);
+    train_fields_warn_of_rest(sets, set_count);
     if (!s->train_data) return;
+    const tri_dataset *opened[SETS];
+    for (int i = 0; i < set_count; i++) opened[i] = sets[i].data;
+    const char *repeated = tri_dataset_find_repeated(s->arena, opened, set_count);
+    if (repeated) tri_log_line(TRI_LOG_WARNING, "%s", repeated);
     warn_of_images(s);
-    train_fields_warn(sets, list_data(s, sets));
+    train_fields_warn(sets, set_count);
     if (known_fields(s->recipe, s->task, fields, &count) != TRI_OK || count == 0) return;
     for (int i = 0; i < count; i++)
         for (int k = 0; k < s->field_count; k++)

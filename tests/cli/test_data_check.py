@@ -164,6 +164,8 @@ def check_damaged():
     even = list(range(0, 44, 2))
     expect_damaged("imagefolder", [f"data.train={folder}/tree", crop], even, ["a/00.pgm"], 44)
     expect_damaged("webdataset", [f"data.train={tar}", crop], even, ["images.tar"], 44)
+    twice = report(f"data.train=[images.tar,{tar}]", crop, "data.on_error=skip", kind="webdataset")
+    assert ["images.tar twice" in w for w in twice[0]["warnings"]] == [True], twice[0]["warnings"]
     with open(os.path.join(folder, "data_batch_1.bin"), "wb") as file:
         for i in range(5):
             file.write(bytes([200 if i in (1, 4) else i]) + bytes([9] * 3072))

@@ -109,6 +109,24 @@ def check_types(folder):
         assert done.returncode == 0 and len(found) == (name == "floats"), done
 
 
+def check_repeated(folder):
+    """One file in two splits is worth a warning, whatever its path; a part of a split is none."""
+    images, labels = ("U8", 1, [8, 1, 28, 28]), ("I64", 8, [8])
+    for name in ("one", "other"):
+        write_tensors(os.path.join(folder, name), {"images": images, "labels": labels})
+    os.symlink("one", os.path.join(folder, "link"))
+    for more, warned in ((["data.test=link"], "data.train and data.test both have"),
+                         (["data.val=one", "data.test=other"], "data.train and data.val both have"),
+                         (["data.test=other"], None), (["data.val_fraction=0.5"], None),
+                         (["data.test=one", "trainer.overfit_batches=1"], None)):
+        done = run("train", "recipes/mlp-jax.yaml", "data.name=tensors", f"data.path={folder}",
+                   "data.train=one", "trainer.fast_dev_run=1", "batch.global=4", *more)
+        assert done.returncode == 0, done.stderr
+        found = [line for line in done.stderr.splitlines() if "both have" in line]
+        assert len(found) == (warned is not None), (more, done.stderr)
+        assert all(warned in line and folder in line for line in found), found
+
+
 def check_nothing_counts(folder):
     """Labels that are all left out are refused; what is no number is null in JSON, and no best."""
     with open(os.path.join(folder, "none"), "wb") as file:
@@ -321,6 +339,7 @@ with tempfile.TemporaryDirectory() as temporary:
     check_classes(temporary)
     check_other_kinds()
     check_types(temporary)
+    check_repeated(temporary)
     check_nothing_counts(temporary)
     check_empty_step(temporary)
     check_tokens(temporary)
