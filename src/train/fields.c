@@ -4,7 +4,9 @@
 
 #include "base/log.h"
 #include "base/quantity.h"
+#include "data/ordered.h"
 #include "data/padding.h"
+#include "data/repeated.h"
 #include "nn/models/models.h"
 
 #include <string.h>
@@ -44,7 +46,20 @@ void train_fields_warn_of_rest(const train_named_data *sets, int count) {
     }
 }
 
+// Warns of files that splits share, and of classes that data.limit leaves out.
+static void warn_of_samples(const train_named_data *sets, int count) {
+    tri_arena *arena = tri_arena_create(NULL, "warnings");
+    const tri_dataset **opened = TRI_NEW_ARRAY(arena, const tri_dataset *, count);
+    for (int i = 0; i < count; i++) opened[i] = sets[i].data;
+    const char *found[] = {tri_dataset_find_repeated(arena, opened, count),
+                           tri_dataset_find_ordered(arena, sets[0].data)};
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++)
+        if (found[i]) tri_log_line(TRI_LOG_WARNING, "%s", found[i]);
+    tri_arena_destroy(arena);
+}
+
 void train_fields_warn(const train_named_data *sets, int count) {
+    warn_of_samples(sets, count);
     const char *doubt = tri_dataset_doubt(sets[0].data);
     if (doubt) tri_log_line(TRI_LOG_WARNING, "%s", doubt);
     int images = tri_dataset_find(sets[0].data, "images");

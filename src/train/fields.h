@@ -20,6 +20,8 @@ tri_status train_fields_compare(const train_named_data *sets, int count);
 void train_fields_warn_of_rest(const train_named_data *sets, int count);
 // Logs a warning if images are stored as bytes in one data set and as other numbers in another one:
 // the model then gets numbers of different sizes, unless the others are divided by 255 already.
+// Also warns of files that two sets have, and of classes that data.limit leaves out of the first
+// set, that of training.
 void train_fields_warn(const train_named_data *sets, int count);
 // Checks the data sets against the model and its graph, which the session trains or evaluates.
 // TRI_BAD_INPUT: the model does not read a field, or reads more of a damaged sample that is left

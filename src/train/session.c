@@ -6,7 +6,6 @@
 #include "train/session.h"
 
 #include "base/log.h"
-#include "data/repeated.h"
 #include "device/choose.h"
 #include "nn/models/models.h"
 #include "plan/fit.h"
@@ -79,15 +78,10 @@ void tri_session_warn(const tri_session *s) {
     tri_field fields[TRI_MAX_DATA_FIELDS];
     int count, same = 0;
     train_named_data sets[SETS];
-    int set_count = list_data(s, sets);
-    train_fields_warn_of_rest(sets, set_count);
+    train_fields_warn_of_rest(sets, list_data(s, sets));
     if (!s->train_data) return;
-    const tri_dataset *opened[SETS];
-    for (int i = 0; i < set_count; i++) opened[i] = sets[i].data;
-    const char *repeated = tri_dataset_find_repeated(s->arena, opened, set_count);
-    if (repeated) tri_log_line(TRI_LOG_WARNING, "%s", repeated);
     warn_of_images(s);
-    train_fields_warn(sets, set_count);
+    train_fields_warn(sets, list_data(s, sets));
     if (known_fields(s->recipe, s->task, fields, &count) != TRI_OK || count == 0) return;
     for (int i = 0; i < count; i++)
         for (int k = 0; k < s->field_count; k++)
@@ -312,6 +306,7 @@ static const char *classes_advice(const tri_session *s, const tri_node *node, in
 // they are never right, which is rarely what is wanted. Not of tokens, of which few texts have all.
 static void note_idle_outputs(tri_session *s, const tri_node *node, int64_t classes) {
     const char *advice = classes_advice(s, node, classes);
+    if (*advice && s->recipe->data.limit > 0) advice = "; data.limit leaves few samples";
     if (*advice)
         s->idle_outputs = tri_arena_printf(
             s->arena, "data: the data has %s below %lld, but model %s has more outputs%s",

@@ -93,6 +93,26 @@ def check_warnings():
     assert "does not fit" in lines[1], done.stderr
 
 
+def check_order():
+    """What data.limit leaves of data in the order of their classes is worth a line of the run."""
+    for name, labels in (("sorted", [0] * 9 + [1] * 7), ("mixed", [0, 1] * 8)):
+        for i, label in enumerate(labels):
+            place = os.path.join(folder, name, "ab"[label])
+            os.makedirs(place, exist_ok=True)
+            with open(os.path.join(place, f"{i}.pgm"), "wb") as file:
+                file.write(b"P5 4 4 255\n" + bytes([i] * 16))
+        write_tensors(name + ".st", images=("U8", [16, 1, 2, 2], [7] * 64),
+                      labels=("I64", [16], labels))
+    crop = "data.transform=[{center_crop: 4}]"
+    for kind, name, limit, found in (("imagefolder", "sorted", 9, 1), ("imagefolder", "sorted", 10, 0),
+                                     ("imagefolder", "sorted", 4, 0), ("tensors", "mixed.st", 9, 0)):
+        done = run([TRIREME, "train", RECIPE, f"data.name={kind}", f"data.train={folder}/{name}",
+                    f"data.limit={limit}", "batch.global=2", "trainer.fast_dev_run=1",
+                    *([crop] if kind == "imagefolder" else [])])
+        assert done.stderr.count("order of their classes: those of class 0 of 2") == found, done
+        assert "set model.num_classes" not in done.stderr, done.stderr
+
+
 def check_bad():
     """Exit code 1 if the data were read and have such values, 2 if they could not be read."""
     for value in (math.nan, math.inf, -math.inf):
@@ -258,7 +278,7 @@ def check_stats_of_others():
 def main():
     global folder
     with tempfile.TemporaryDirectory(prefix="trireme-check-") as folder:
-        failed = check_all((check_shown, check_warnings, check_bad, check_damaged,
+        failed = check_all((check_shown, check_warnings, check_order, check_bad, check_damaged,
                             check_stats, check_stats_of_others))
     return 1 if failed else 0
 
