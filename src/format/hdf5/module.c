@@ -15,6 +15,14 @@ struct tri_hdf5_array {
     hsize_t dims[TRI_MAX_RANK];
 };
 
+// The library asks for a lock on each file, also one that is only read, and fails where the file
+// system has none. Data that nobody writes need none. Only the variable, which the library reads at
+// its first call, reaches the files behind links and of virtual arrays, too; what the user sets
+// stays.
+__attribute__((constructor)) static void go_without_locks(void) {
+    (void)setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);
+}
+
 // Keeps the message of the innermost failure, which says most.
 static herr_t innermost(unsigned depth, const H5E_error2_t *error, void *why) {
     if (depth == 0 && error->desc) snprintf(why, TRI_HDF5_WHY_BYTES, "%s", error->desc);
