@@ -111,9 +111,25 @@ static tri_status add_usual(const search *s) {
                     s->path, s->names[s->count - 1]);
 }
 
+// Refuses the numbers of rows that pandas and R write beside the columns: in data in the order of
+// their classes they tell the class.
+static tri_status refuse_row_numbers(const search *s) {
+    static const char *const names[] = {"", "Unnamed: 0", "__index_level_0__"};
+    for (int i = 0; i < s->count; i++)
+        for (size_t k = 0; k < sizeof names / sizeof *names && !s->is_used[i]; k++)
+            if (!strcmp(s->names[i], names[k]))
+                return TRI_FAIL(TRI_BAD_INPUT,
+                                "%s: its column %d, '%s', would be an input, but is what pandas "
+                                "names the number of a row: write the file without it "
+                                "(index=False), or name the inputs, data.fields='{inputs: [...]}'",
+                                s->path, i + 1, s->names[i]);
+    return TRI_OK;
+}
+
 // The columns that belong to no field are the inputs.
 static tri_status add_others(const search *s) {
     int count = 0, *columns;
+    TRI_TRY(refuse_row_numbers(s));
     for (int i = 0; i < s->count; i++) count += !s->is_used[i];
     if (count == 0 && has_own(s)) return TRI_OK;
     if (count == 0) return TRI_FAIL(TRI_BAD_INPUT, "%s: no column is left for inputs", s->path);

@@ -165,11 +165,15 @@ def check_refuses():
         "header.csv": (b"a,b,label\n\n", ["header.csv", "no samples"]),
         "twice.csv": (b"a,a,label\n1,2,0\n", ["twice.csv"]),
         "none.csv": (b"a,b,c\n1,2,0\n", ["none.csv", "data.fields"]),
+        "index.csv": (b",a,label\n0,2,0\n", ["index.csv", "column 1", "index=False"]),
+        "again.csv": (b"a,Unnamed: 0,label\n2,0,0\n", ["again.csv", "'Unnamed: 0'", "data.fields"]),
     }
     for name, (data, parts) in rows.items():
         put(name, data)
         words = ["data.fields={inputs: [a], labels: label}"] if name == "twice.csv" else []
         refused(f"data.train={name}", *words, parts=parts)
+    found = dump("data.train=index.csv", "data.fields={inputs: [a], labels: label}", count=1)
+    assert found["inputs"] == ([1, 1], [2]), found
     put("both.csv", b"a,label,class\n1,0,0\n")
     refused("data.train=both.csv", parts=["both.csv", "'class'", "data.fields"])
     put("good.csv", good)
