@@ -1,4 +1,5 @@
-// Warns before a run's first step of settings that do not fit its length.
+// Warns before a run's first step of settings that do not fit its length, and of schedules that
+// cannot be meant.
 #include "base/log.h"
 #include "base/quantity.h"
 #include "recipe/steps.h"
@@ -41,8 +42,21 @@ static void warn_early_schedule(const train_loop *loop) {
             tri_counted(end, "update"), (long long)loop->rate.total_updates, last, key);
 }
 
+// Warns of a lowest rate above the highest one: it was taken for a factor.
+static void warn_inverted(const train_loop *loop) {
+    double least, most;
+    const char *key = tri_rate_inverted(&loop->rate, &least, &most);
+    if (key && most > 0)
+        tri_log_line(
+            TRI_LOG_WARNING,
+            "schedule.%s=%g is above %g, the schedule's highest learning rate, which turns it "
+            "upside down: %s is a learning rate, and no factor",
+            key, least, most, key);
+}
+
 void train_warn_of_length(const train_loop *loop) {
     warn_endless_warmup(loop);
     warn_default_epochs(loop);
     warn_early_schedule(loop);
+    warn_inverted(loop);
 }

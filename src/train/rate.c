@@ -180,6 +180,23 @@ tri_status tri_rate_check(const tri_rate *rate) {
     return TRI_OK;
 }
 
+const char *tri_rate_inverted(const tri_rate *rate, double *least, double *most) {
+    const tri_schedule_options *o = rate->schedule;
+    const struct {
+        const char *name, *key;
+        double least;
+    } lows[] = {{"cosine", "eta_min", o->eta_min},
+                {"warmup", "warmup_min_lr", o->warmup_min_lr},
+                {"warmup-decay", "warmup_min_lr", o->warmup_min_lr},
+                {"triangle", "min_lr", o->min_lr}};
+    *most = o->max_lr > 0 ? o->max_lr : rate->lr;
+    for (size_t i = 0; i < sizeof lows / sizeof *lows; i++) {
+        *least = lows[i].least;
+        if (!strcmp(o->name, lows[i].name) && *least > *most) return lows[i].key;
+    }
+    return NULL;
+}
+
 static int64_t warmup_of(const tri_rate *rate) {
     const tri_amount *steps = &rate->schedule->warmup_steps;
     return (int64_t)(steps->is_fraction ? steps->value * (double)rate->total_updates

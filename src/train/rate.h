@@ -19,6 +19,9 @@ tri_status tri_rate_check(const tri_rate *rate);
 // If the warm-up is as long as the run or longer, returns its length in updates, for a warning:
 // the learning rate then only rises. Else returns 0.
 int64_t tri_rate_endless_warmup(const tri_rate *rate);
+// If the schedule's lowest rate is above its highest one, returns the former's key, and both, for a
+// warning. Else returns NULL.
+const char *tri_rate_inverted(const tri_rate *rate, double *least, double *most);
 // If the schedule ends before the run, and leaves it a rate below a hundredth of the peak, returns
 // after how many updates it ends, for a warning. *key: the key with its length; *last: that rate.
 // Else returns 0.

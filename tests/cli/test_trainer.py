@@ -440,6 +440,8 @@ def check_schedules():
         done = train("schedule.name=cosine", f"schedule.warmup_steps={length}")[1]
         lines = [line for line in done.stderr.splitlines() if "warm-up" in line]
         assert len(lines) == len(told) and all(map(str.__contains__, lines, told)), done.stderr
+    done = train("schedule.name=cosine", "schedule.eta_min=0.3", "trainer.max_steps=1")[1]
+    assert done.stderr.count("schedule.eta_min=0.3 is above 0.2,") == 1, done.stderr
     # A run that is interrupted has the same rates after it.
     whole = ["schedule.name=cosine", "schedule.every=step", "schedule.T_max=8"]
     run_dir, _ = train(*whole, "trainer.max_steps=3")

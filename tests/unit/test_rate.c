@@ -95,6 +95,27 @@ static void test_warms_up_to_where_the_schedule_begins(void **state) {
             }
 }
 
+static void test_upside_down(void **state) {
+    (void)state;
+    static const struct {
+        tri_schedule_options o;
+        const char *key;
+    } rows[] = {{{.name = "constant"}, NULL},
+                {{.name = "cosine", .eta_min = 0.5}, NULL},
+                {{.name = "cosine", .eta_min = 0.6}, "eta_min"},
+                {{.name = "triangle", .min_lr = 0.6, .max_lr = 0.7}, NULL},
+                {{.name = "triangle", .min_lr = 0.4, .max_lr = 0.3}, "min_lr"},
+                {{.name = "warmup", .warmup_min_lr = 0.6}, "warmup_min_lr"},
+                {{.name = "warmup-decay", .warmup_min_lr = 0.6}, "warmup_min_lr"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double least, most;
+        tri_rate rate = {.schedule = &rows[i].o, .lr = 0.5, .steps_per_epoch = 1};
+        const char *key = tri_rate_inverted(&rate, &least, &most);
+        assert_int_equal(key != NULL, rows[i].key != NULL);
+        if (key) assert_string_equal(key, rows[i].key);
+    }
+}
+
 static void test_refuses_an_end_that_is_not_there(void **state) {
     (void)state;
     static const char *const reaching[] = {"linear", "cosine", "onecycle", "warmup-decay",
@@ -258,6 +279,7 @@ int main(void) {
         cmocka_unit_test(test_follows_epochs_whatever_was_skipped),
         cmocka_unit_test(test_warms_up_to_where_the_schedule_begins),
         cmocka_unit_test(test_follows_deepspeeds_schedulers),
+        cmocka_unit_test(test_upside_down),
         cmocka_unit_test(test_refuses_an_end_that_is_not_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
