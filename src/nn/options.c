@@ -10,8 +10,10 @@
 
 static const tri_option common_rows[] = {
     TRI_OPTION_NAME(S, name, "adadelta", "the optimizer"),
-    TRI_OPTION_STRINGS(S, freeze, "[]",
-                       "parameters that are not trained, by name; * and ? match as in file names"),
+    TRI_OPTION_STRINGS(
+        S, freeze, "[]",
+        "parameters that are not trained, by name; * and ? match as in file names; batch "
+        "norm's running statistics go on changing"),
     TRI_OPTION_TREE(S, groups, NULL,
                     "settings of parameters by name: [{match: [\"*.bias\", \"*norm*\"], "
                     "weight_decay: 0}, {match: \"head.*\", lr_factor: 10}, {match: \"layer1.*\", "

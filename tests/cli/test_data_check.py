@@ -104,8 +104,8 @@ def check_order():
         write_tensors(name + ".st", images=("U8", [16, 1, 2, 2], [7] * 64),
                       labels=("I64", [16], labels))
     crop = "data.transform=[{center_crop: 4}]"
-    for kind, name, limit, found in (("imagefolder", "sorted", 9, 1), ("imagefolder", "sorted", 10, 0),
-                                     ("imagefolder", "sorted", 4, 0), ("tensors", "mixed.st", 9, 0)):
+    rows = [("imagefolder", "sorted", limit, limit == 9) for limit in (4, 9, 10)]
+    for kind, name, limit, found in (*rows, ("tensors", "mixed.st", 9, False)):
         done = run([TRIREME, "train", RECIPE, f"data.name={kind}", f"data.train={folder}/{name}",
                     f"data.limit={limit}", "batch.global=2", "trainer.fast_dev_run=1",
                     *([crop] if kind == "imagefolder" else [])])
