@@ -5,6 +5,8 @@
 #include "recipe/steps.h"
 #include "train/loop.h"
 
+enum { LOOKED_AT = 10000000 }; // steps
+
 static void warn_endless_warmup(const train_loop *loop) {
     int64_t length = tri_rate_endless_warmup(&loop->rate), total = loop->rate.total_updates;
     if (length > 0 && loop->saves) // a run with fast_dev_run is short on purpose
@@ -54,9 +56,36 @@ static void warn_inverted(const train_loop *loop) {
             key, least, most, key);
 }
 
+// Warns of a run that will not write its weights.
+static void warn_nothing_saved(const train_loop *loop) {
+    const tri_checkpoint_options *c = &loop->recipe->checkpoint;
+    bool is_due = c->every_n_steps > 0 || c->every_n_epochs > 0 || c->train_time_interval > 0;
+    if (loop->saves && !is_due && !c->save_last && c->save_top_k <= 0)
+        tri_log_line(TRI_LOG_WARNING,
+                     "the run writes no checkpoint, unless a signal ends it: its weights are lost; "
+                     "checkpoint.save_last=true keeps those of its end");
+}
+
+// Warns of early stopping in a run that makes no evaluation that counts for it.
+static void warn_late_stop(const train_loop *loop) {
+    const tri_trainer_options *t = &loop->recipe->trainer;
+    int64_t end = loop->last_step, epoch = loop->steps_per_epoch, step = 1;
+    if (!t->early_stopping.monitor || !loop->saves || end <= 0 || end > LOOKED_AT) return;
+    while (step <= end &&
+           !train_is_evaluated(loop, (step - 1) / epoch, step, (step - 1) % epoch + 1))
+        step++;
+    if (step > end)
+        tri_log_line(TRI_LOG_WARNING,
+                     "trainer.early_stopping has no effect: the run of %s ends before its first "
+                     "evaluation (trainer.val_check_interval, check_val_every_n_epoch)",
+                     tri_counted(end, "step"));
+}
+
 void train_warn_of_length(const train_loop *loop) {
     warn_endless_warmup(loop);
     warn_default_epochs(loop);
     warn_early_schedule(loop);
     warn_inverted(loop);
+    warn_nothing_saved(loop);
+    warn_late_stop(loop);
 }

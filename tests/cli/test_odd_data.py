@@ -76,6 +76,7 @@ def check_classes(folder):
         done = run(*words, "model.num_classes=2")
         assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done
         assert "model.num_classes=3" in done.stderr and not os.path.exists(words[-1]), done
+        assert "from 0" in done.stderr, done  # the labels may have been numbered from 1
 
 
 def check_other_kinds():

@@ -233,10 +233,13 @@ def check_early_stopping():
     assert "complete already" in done.stdout and "patience" in done.stdout, done.stdout
     train(*still, "trainer.early_stopping.patience=4", run_dir=run_dir)
     assert len(metrics(run_dir, "val")) == 5, "it goes on where the patience was raised"
-    # Evaluations of a run's end in mid-epoch are not counted when it goes on.
+    # A run that ends before its first evaluation says so. Those of a run's end in mid-epoch are not
+    # counted when it goes on.
     for steps in (1, 2, 3, 50):
-        pieces, _ = train(*still, "trainer.early_stopping.patience=2", f"trainer.max_steps={steps}",
-                          **({} if steps == 1 else {"run_dir": pieces}))
+        pieces, done = train(*still, "trainer.early_stopping.patience=2",
+                             f"trainer.max_steps={steps}",
+                             **({} if steps == 1 else {"run_dir": pieces}))
+        assert done.stderr.count("early_stopping has no effect") == (steps < 4), done.stderr
     assert metrics(pieces, "val")[-1]["step"] == 12, metrics(pieces, "val")
     learning = ["trainer.max_epochs=5", "trainer.overfit_batches=2",
                 "trainer.early_stopping.patience=1"]
@@ -280,8 +283,8 @@ def check_checkpoints():
     found, _ = checkpoints(train("checkpoint.save_top_k=-1", "trainer.max_epochs=5",
                                  "checkpoint.every_n_epochs=2")[0])
     assert found == [8, 16, 20], found
-    found, _ = checkpoints(train(*every, "checkpoint.save_last=false")[0])
-    assert found == [], found
+    run_dir, done = train(*every, "checkpoint.save_last=false")
+    assert checkpoints(run_dir)[0] == [] and "writes no checkpoint" in done.stderr, done.stderr
     found, _ = checkpoints(train(*every, "checkpoint.train_time_interval=0.3", "trainer.max_time=1",
                                  "trainer.max_epochs=-1", "checkpoint.save_last=false")[0])
     assert 1 <= len(found) <= 4, found
