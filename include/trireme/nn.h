@@ -65,20 +65,56 @@ tri_value tri_conv_transpose2d(tri_graph *graph, const char *name, tri_value x,
 tri_value tri_conv_transpose1d(tri_graph *graph, const char *name, tri_value x,
                                tri_conv_options options);
 
-typedef struct tri_pool2d_options {
-    int64_t kernel;
+// A convolution of volumes. x [N, C, D, H, W] → [N, channels, D', H', W']; a depth of the kernel of
+// at most 64.
+tri_value tri_conv3d(tri_graph *graph, const char *name, tri_value x, tri_conv_options options);
+// A transposed convolution of volumes. x [N, C, D, H, W] → [N, channels, D', H', W'].
+tri_value tri_conv_transpose3d(tri_graph *graph, const char *name, tri_value x,
+                               tri_conv_options options);
+
+// What all pools take. The lists have a number for each axis, as those of tri_conv_options.
+typedef struct tri_pool_options {
+    int64_t kernel;  // at most 255 for a maximum
     int64_t stride;  // 0 means as many as `kernel`
     int64_t padding; // on every side, at most kernel / 2; padding never counts as a maximum
-} tri_pool2d_options;
+    // Where axes differ: the numbers of each axis, of which 0 means the one for all, above.
+    int64_t kernels[3], strides[3];
+    int64_t pads[3];      // besides `padding`
+    bool exclude_padding; // of means: zeros of the padding do not count; in PyTorch they do
+} tri_pool_options;
+typedef tri_pool_options tri_pool2d_options;
 
 // The largest element of each window. x [N, C, H, W] → [N, C, H', W'], H' as in tri_conv2d.
-tri_value tri_max_pool2d(tri_graph *graph, tri_value x, tri_pool2d_options options);
+tri_value tri_max_pool2d(tri_graph *graph, tri_value x, tri_pool_options options);
+// The same of sequences. x [N, C, L] → [N, C, L'].
+tri_value tri_max_pool1d(tri_graph *graph, tri_value x, tri_pool_options options);
+// The same of volumes. x [N, C, D, H, W] → [N, C, D', H', W'].
+tri_value tri_max_pool3d(tri_graph *graph, tri_value x, tri_pool_options options);
 // The mean of each window. x [N, C, H, W] → [N, C, H', W'], H' as in tri_conv2d. Zeros of the
-// padding count, as in PyTorch.
-tri_value tri_avg_pool2d(tri_graph *graph, tri_value x, tri_pool2d_options options);
+// padding count, as in PyTorch, unless `exclude_padding` is set.
+tri_value tri_avg_pool2d(tri_graph *graph, tri_value x, tri_pool_options options);
+// The same of sequences. x [N, C, L] → [N, C, L'].
+tri_value tri_avg_pool1d(tri_graph *graph, tri_value x, tri_pool_options options);
+// The same of volumes. x [N, C, D, H, W] → [N, C, D', H', W'].
+tri_value tri_avg_pool3d(tri_graph *graph, tri_value x, tri_pool_options options);
 // Divides each channel into a grid of size × size windows and takes the mean of each: x [N, C, H,
 // W] → [N, C, size, size], PyTorch's AdaptiveAvgPool2d. Size 1 is the mean of the whole channel.
 tri_value tri_adaptive_avg_pool2d(tri_graph *graph, tri_value x, int64_t size);
+// The same for one to three axes, with a number of windows for each in `sizes`, of which 0 leaves
+// the axis as it is: tri_adaptive_avg_pool(g, x, (int64_t[]){7, 5}).
+tri_value tri_adaptive_avg_pool(tri_graph *graph, tri_value x, const int64_t *sizes);
+// The largest element of each window. Windows have at most 255 elements along an axis.
+tri_value tri_adaptive_max_pool(tri_graph *graph, tri_value x, const int64_t *sizes);
+
+typedef struct tri_interpolate_options {
+    int64_t sizes[3];   // of each axis behind the channels; 0: as `factor` says
+    int64_t factor;     // how many times as many elements; 0 means 1
+    bool linear;        // between neighbours: linear, bilinear or trilinear; false: the nearest
+    bool align_corners; // with `linear`: the elements at the borders keep their places
+} tri_interpolate_options;
+
+// Resizes sequences, images or volumes, x [N, C, …], as PyTorch's interpolate.
+tri_value tri_interpolate(tri_graph *graph, tri_value x, tri_interpolate_options options);
 
 typedef struct tri_batch_norm_options {
     double momentum; // running = (1 − momentum)·running + momentum·batch; 0 means 0.1

@@ -181,7 +181,8 @@ static tri_value spread(const conv *c, tri_value x, tri_value weight, int64_t ch
 
 static tri_value with_bias(const conv *c, tri_value y, tri_value bias) {
     if (!tri_value_is(bias)) return y;
-    bias = tri_reshape(c->graph, bias, tri_shape_of(c->out, 1, 1));
+    tri_shape shape = c->axes == 3 ? tri_shape_of(c->out, 1, 1, 1) : tri_shape_of(c->out, 1, 1);
+    bias = tri_reshape(c->graph, bias, shape);
     return tri_map(c->graph, "y, bias -> y + bias", y, bias);
 }
 
@@ -225,4 +226,79 @@ tri_value tri_conv_transpose2d(tri_graph *graph, const char *name, tri_value x,
                                tri_conv_options o) {
     conv c = {.graph = graph, .name = name, .transposed = true};
     return begin(&c, "conv_transpose2d", x, 2, &o) ? flat(&c, x, o.no_bias) : (tri_value){0};
+}
+
+enum { MOST_DEPTH = 64 }; // the largest kernel along the depth
+
+// The frames of x [N, D, C, …] that tap `tap` of the depth reads, as many as the result has.
+static tri_value frames_of(const conv *c, tri_value x, int64_t tap) {
+    tri_graph *g = c->graph;
+    int64_t stride = c->stride[0], first = tap * c->dilation[0] - c->pads[0][0];
+    int64_t length = c->result[0] * stride;
+    x = tri_pad(g, x, 1, -first, first + length - c->size[0]);
+    if (stride == 1) return x;
+    tri_shape from = tri_value_shape(g, x);
+    tri_shape rows =
+        tri_shape_of(from.dims[0], c->result[0], stride, from.dims[2], from.dims[3], from.dims[4]);
+    return tri_select(g, tri_reshape(g, x, rows), 2, 0);
+}
+
+// The transpose of frames_of: puts the frames of x [N, D, C, H · W] where the tap has read them.
+static tri_value frames_to(const conv *c, tri_value x, int64_t tap) {
+    tri_graph *g = c->graph;
+    tri_shape from = tri_value_shape(g, x);
+    int64_t stride = c->stride[0], before = tap * c->dilation[0] - c->pads[0][0];
+    if (stride > 1) {
+        x = tri_pad(g, tri_unsqueeze(g, x, 2), 2, 0, stride - 1);
+        from.dims[1] *= stride;
+        x = tri_reshape(g, x, from);
+    }
+    return tri_pad(g, x, 1, before, c->result[0] - from.dims[1] - before);
+}
+
+// A layer of three axes, as one of images: frames are samples, and the taps of the depth channels.
+static tri_value volume(const conv *c, tri_value x, bool no_bias) {
+    static const int frames_first[] = {0, 2, 1, 3, 4}; // and back
+    tri_graph *g = c->graph;
+    tri_value weight, bias, parts[MOST_DEPTH];
+    int64_t taps = c->kernel[0], n = c->x.dims[0], h = c->result[1], w = c->result[2];
+    if (taps > MOST_DEPTH) {
+        tri_graph_fail(g, "%s %s: a kernel of three axes has a depth of at most %d, not %" PRId64,
+                       c->layer, c->name, MOST_DEPTH, taps);
+        return x;
+    }
+    make_parameters(c, no_bias, &weight, &bias);
+    tri_shape shape = tri_value_shape(g, weight);
+    weight = tri_reshape(
+        g, weight, tri_shape_of(shape.dims[0], shape.dims[1] * taps, c->kernel[1], c->kernel[2]));
+    x = tri_permute(g, x, frames_first);
+    if (!c->transposed) {
+        for (int64_t t = 0; t < taps; t++) parts[t] = tri_unsqueeze(g, frames_of(c, x, t), 3);
+        x = tri_concat(g, parts, (int)taps, 3); // [N, D', C, taps, H, W]
+        x = tri_reshape(g, x, tri_shape_of(n * c->result[0], c->in * taps, c->size[1], c->size[2]));
+        x = convolve(c, x, weight, bias);
+        x = tri_reshape(g, x, tri_shape_of(n, c->result[0], c->out, h, w));
+        return tri_permute(g, x, frames_first);
+    }
+    x = tri_reshape(g, x, tri_shape_of(n * c->size[0], c->in, c->size[1], c->size[2]));
+    x = spread(c, x, weight, c->out * taps);
+    x = tri_reshape(g, x, tri_shape_of(n, c->size[0], c->out, taps, h * w));
+    tri_value sum = {0};
+    for (int64_t t = 0; t < taps; t++) {
+        tri_value part = frames_to(c, tri_select(g, x, 3, t), t);
+        sum = t == 0 ? part : tri_add(g, sum, part);
+    }
+    sum = tri_reshape(g, sum, tri_shape_of(n, c->result[0], c->out, h, w));
+    return with_bias(c, tri_permute(g, sum, frames_first), bias);
+}
+
+tri_value tri_conv3d(tri_graph *graph, const char *name, tri_value x, tri_conv_options o) {
+    conv c = {.graph = graph, .name = name};
+    return begin(&c, "conv3d", x, 3, &o) ? volume(&c, x, o.no_bias) : (tri_value){0};
+}
+
+tri_value tri_conv_transpose3d(tri_graph *graph, const char *name, tri_value x,
+                               tri_conv_options o) {
+    conv c = {.graph = graph, .name = name, .transposed = true};
+    return begin(&c, "conv_transpose3d", x, 3, &o) ? volume(&c, x, o.no_bias) : (tri_value){0};
 }

@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "graph/graph.h"
 #include "ops/formula.h"
+#include "ops/interpolate_axis.h"
 #include "ops/loss_scale.h"
 #include "ops/pool_window.h"
 #include "tensor/pixels.h"
@@ -60,6 +61,8 @@ typedef enum tri_activation {
     X(max_pool2d_grad)        /* index, dy -> dx */                                                \
     X(avg_pool2d)             /* x -> y */                                                         \
     X(avg_pool2d_grad)        /* dy -> dx */                                                       \
+    X(interpolate)            /* x -> y, resized along attr.axis */                                \
+    X(interpolate_grad)       /* dy -> dx */                                                       \
     X(batch_norm)             /* x, weight, bias -> y, mean, inv_std, mean_sum, var_sum, index */  \
     X(batch_norm_inference)   /* x, weight, bias, running_mean, running_var -> y */                \
     X(batch_norm_grad)        /* x, mask, dy, weight, mean, inv_std -> dx, dweight, dbias */       \
@@ -267,6 +270,16 @@ void ops_avg_window(const tri_avg_pool2d_attr *attr, int axis, int64_t in, int64
                     int64_t *begin, int64_t *end);
 int64_t ops_avg_divisor(const tri_avg_pool2d_attr *attr, const int64_t begin[2],
                         const int64_t end[2]);
+
+typedef struct tri_interpolate_attr {
+    int64_t axis, size; // the size of y along the axis
+    bool linear;        // between two neighbours; false: the nearest element
+    bool align_corners; // the first and the last elements keep their places
+    tri_shape x_shape;  // only for interpolate_grad: the shape of x
+} tri_interpolate_attr;
+
+// How the axis of x is resized.
+interpolate_axis ops_interpolate_axis(const tri_interpolate_attr *attr, const tri_shape *x);
 
 typedef struct tri_batch_norm_attr {
     double eps;

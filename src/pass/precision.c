@@ -49,6 +49,7 @@ static const struct precision_row {
     {&tri_op_tanh, PRECISION_FOLLOW, 0},
     {&tri_op_max_pool2d, PRECISION_FOLLOW, 0},
     {&tri_op_avg_pool2d, PRECISION_FOLLOW, 0},
+    {&tri_op_interpolate, PRECISION_FOLLOW, 0},
     {&tri_op_dropout, PRECISION_FOLLOW, 0},
     {&tri_op_gelu, PRECISION_FOLLOW, 0},
     {&tri_op_silu_mul, PRECISION_FOLLOW, 0},

@@ -294,6 +294,7 @@ static const rule rules[] = {
     {.op = &tri_op_conv2d_grad_input, .rewrite = rewrite_full},
     {.op = &tri_op_max_pool2d, .rewrite = rewrite_full},
     {.op = &tri_op_avg_pool2d, .rewrite = rewrite_full},
+    {.op = &tri_op_interpolate, .rewrite = rewrite_full},
     {.op = &tri_op_batch_norm, .rewrite = rewrite_full},
     {.op = &tri_op_batch_norm_inference, .rewrite = rewrite_full},
     {.op = &tri_op_group_norm, .rewrite = rewrite_full},

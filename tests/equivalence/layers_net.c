@@ -15,6 +15,14 @@ static void layers_net(tri_graph *g, const tri_batch *batch) {
     x = tri_layer_norm(g, "n3", tri_tanh(g, x), (tri_layer_norm_options){.axes = 3});
     x = tri_conv_transpose2d(g, "up2", x,
                              (tri_conv_options){.channels = 3, .kernel = 2, .stride = 2});
+    x = tri_interpolate(g, x, (tri_interpolate_options){.sizes = {14, 17}, .linear = true});
+    tri_shape volume = tri_value_shape(g, x);
+    tri_value frames = tri_reshape(g, x, tri_shape_of(batch->size, 1, 3, 14, 17));
+    frames = tri_conv3d(g, "frames", frames, (tri_conv_options){.channels = 2, .kernel = 2});
+    frames =
+        tri_conv_transpose3d(g, "back", frames, (tri_conv_options){.channels = 1, .kernel = 2});
+    x = tri_add(g, x, tri_reshape(g, frames, volume));
+    x = tri_adaptive_max_pool(g, x, (const int64_t[]){7, 4});
     tri_shape rows = tri_value_shape(g, x);
     x = tri_reshape(g, x, tri_shape_of(batch->size, rows.dims[1] * rows.dims[2], rows.dims[3]));
     x = tri_conv1d(g, "rows", x, (tri_conv_options){.channels = 5, .kernel = 3, .padding = 1});

@@ -32,6 +32,15 @@ def transpose(axes, **options):
     return lambda x, *parameters: function(x, *parameters, **options)
 
 
+def pool(kind, axes, *arguments, **options):
+    function = getattr(F, f"{kind}_pool{axes}d")
+    return lambda x: function(x, *arguments, **options)
+
+
+def resize(size, mode, align=None):
+    return lambda x: F.interpolate(x, size, mode=mode, align_corners=align)
+
+
 def dilated_transpose(x, weight, bias):
     return F.conv_transpose2d(x, weight, bias, padding=(1, 0), output_padding=(1, 2),
                               dilation=(2, 3))
@@ -71,6 +80,38 @@ LAYERS = {
     "conv_transpose2d depthwise": (transpose(2, stride=2, groups=3), (1, 3, 3, 2), (3, 1, 4, 4)),
     "conv_transpose1d": (transpose(1, stride=3, padding=1, output_padding=2), (2, 4, 5),
                          (4, 2, 4), (2,)),
+    "conv3d": (conv(3, padding=1), (2, 2, 3, 4, 5), (3, 2, 3, 3, 3), (3,)),
+    "conv3d strides": (conv(3, stride=(2, 1, 2), padding=(2, 0, 1), dilation=(2, 1, 1), groups=2),
+                       (1, 4, 5, 3, 4), (2, 2, 3, 2, 3), (2,)),
+    "conv3d flat": (conv(3, padding=(0, 1, 1)), (1, 2, 3, 3, 3), (2, 2, 1, 3, 3)),
+    "conv3d deep": (conv(3, 0, 0, 0, 0, 9, 1), (1, 1, 3, 2, 2), (2, 1, 10, 1, 1), (2,)),
+    "conv_transpose3d": (transpose(3, stride=2, padding=1, output_padding=1), (1, 2, 2, 3, 4),
+                         (2, 3, 3, 3, 3), (3,)),
+    "conv_transpose3d groups": (transpose(3, stride=(3, 1, 2), dilation=(2, 1, 1), groups=2),
+                                (2, 4, 2, 2, 1), (4, 1, 2, 3, 1)),
+    "max_pool1d": (pool("max", 1, 3, 2, 1), (2, 3, 8)),
+    "max_pool2d rectangular": (pool("max", 2, (3, 2), (1, 2), (1, 0)), (2, 3, 5, 7)),
+    "max_pool2d large": (pool("max", 2, (17, 18), 1), (1, 2, 19, 18)),
+    "max_pool3d": (pool("max", 3, (2, 3, 2), (2, 1, 3), (1, 1, 0)), (1, 2, 4, 5, 6)),
+    "avg_pool1d": (pool("avg", 1, 4, 3, 2), (2, 3, 9)),
+    "avg_pool2d rectangular": (pool("avg", 2, (2, 3), (2, 1), (0, 1)), (2, 3, 6, 4)),
+    "avg_pool2d inside": (pool("avg", 2, 3, 2, 1, count_include_pad=False), (1, 2, 6, 5)),
+    "avg_pool3d": (pool("avg", 3, (3, 2, 2), (1, 2, 1), (1, 1, 0)), (1, 2, 3, 4, 5)),
+    "avg_pool3d inside": (pool("avg", 3, 3, 2, 1, count_include_pad=False), (1, 2, 4, 3, 5)),
+    "adaptive_avg_pool1d": (pool("adaptive_avg", 1, 4), (2, 3, 7)),
+    "adaptive_avg_pool2d": (pool("adaptive_avg", 2, (3, 8)), (2, 3, 7, 5)),
+    "adaptive_avg_pool3d": (pool("adaptive_avg", 3, (2, 3, None)), (1, 2, 5, 4, 3)),
+    "adaptive_max_pool1d": (pool("adaptive_max", 1, 3), (2, 3, 9)),
+    "adaptive_max_pool2d": (pool("adaptive_max", 2, (3, 7)), (2, 3, 7, 5)),
+    "adaptive_max_pool3d": (pool("adaptive_max", 3, (1, 3, 2)), (1, 2, 5, 4, 6)),
+    "interpolate nearest": (resize((7, 3), "nearest"), (2, 3, 4, 5)),
+    "interpolate nearest of one": (resize(5, "nearest"), (2, 3, 1)),
+    "interpolate linear": (resize(8, "linear", False), (2, 3, 5)),
+    "interpolate bilinear": (resize((7, 3), "bilinear", False), (2, 3, 4, 8)),
+    "interpolate bilinear twice": (resize((8, 10), "bilinear", False), (1, 2, 4, 5)),
+    "interpolate bilinear aligned": (resize((7, 3), "bilinear", True), (2, 3, 4, 8)),
+    "interpolate aligned to one": (resize((1, 9), "bilinear", True), (1, 2, 4, 1)),
+    "interpolate trilinear": (resize((3, 5, 2), "trilinear", False), (1, 2, 4, 3, 5)),
 }
 
 

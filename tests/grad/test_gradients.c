@@ -345,6 +345,18 @@ static void test_conv_transpose2d(void **state) {
     }
 }
 
+static void test_interpolate(void **state) {
+    for (int64_t axis = 0; axis < 3; axis++)
+        for (int64_t size = 1; size <= 9; size += 2)
+            for (int kind = 0; kind < 3; kind++) {
+                subject s = begin();
+                tri_interpolate_attr attr = {axis, size, kind > 0, kind == 2, {0}};
+                tri_value x = trained(&s, "x", tri_shape_of(2, 4, 1));
+                check(&s,
+                      distance(&s, tri_node_add(s.graph, &tri_op_interpolate, &x, 1, &attr, "")));
+            }
+}
+
 static void test_group_norm(void **state) {
     const tri_shape shapes[] = {tri_shape_of(2, 6, 3), tri_shape_of(1, 2, 1, 1, 4),
                                 tri_shape_of(3, 2)};
@@ -497,6 +509,7 @@ static void test_all_covered(void **state) {
         &tri_op_rms_norm,
         &tri_op_layer_norm,
         &tri_op_group_norm,
+        &tri_op_interpolate,
         &tri_op_conv2d_grad_input,
         &tri_op_rotary,
         &tri_op_attention,
@@ -552,6 +565,7 @@ int main(void) {
         cmocka_unit_test(test_recomputed),
         cmocka_unit_test(test_norms),
         cmocka_unit_test(test_group_norm),
+        cmocka_unit_test(test_interpolate),
         cmocka_unit_test(test_conv_transpose2d),
         cmocka_unit_test(test_rotary),
         cmocka_unit_test(test_attention),

@@ -7,6 +7,47 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
+// Layers without parameters.
+static tri_value pooled(tri_graph *g, const char *name, tri_value x) {
+#define CASE(text, value)                                                                          \
+    if (!strcmp(name, text)) return value;
+#define POOL(kind, axes, ...) tri_##kind##_pool##axes##d(g, x, (tri_pool_options){__VA_ARGS__})
+#define ADAPTIVE(kind, ...) tri_adaptive_##kind##_pool(g, x, (const int64_t[]){__VA_ARGS__})
+#define RESIZE(...) tri_interpolate(g, x, (tri_interpolate_options){__VA_ARGS__})
+    CASE("max_pool1d", POOL(max, 1, .kernel = 3, .stride = 2, .padding = 1))
+    CASE("max_pool2d rectangular",
+         POOL(max, 2, .kernels = {3, 2}, .strides = {1, 2}, .pads = {1, 0}))
+    CASE("max_pool2d large", POOL(max, 2, .kernels = {17, 18}, .stride = 1))
+    CASE("max_pool3d", POOL(max, 3, .kernels = {2, 3, 2}, .strides = {2, 1, 3}, .pads = {1, 1, 0}))
+    CASE("avg_pool1d", POOL(avg, 1, .kernel = 4, .stride = 3, .padding = 2))
+    CASE("avg_pool2d rectangular",
+         POOL(avg, 2, .kernels = {2, 3}, .strides = {2, 1}, .pads = {0, 1}))
+    CASE("avg_pool2d inside",
+         POOL(avg, 2, .kernel = 3, .stride = 2, .padding = 1, .exclude_padding = true))
+    CASE("avg_pool3d", POOL(avg, 3, .kernels = {3, 2, 2}, .strides = {1, 2, 1}, .pads = {1, 1, 0}))
+    CASE("avg_pool3d inside",
+         POOL(avg, 3, .kernel = 3, .stride = 2, .padding = 1, .exclude_padding = true))
+    CASE("adaptive_avg_pool1d", ADAPTIVE(avg, 4))
+    CASE("adaptive_avg_pool2d", ADAPTIVE(avg, 3, 8))
+    CASE("adaptive_avg_pool3d", ADAPTIVE(avg, 2, 3, 0))
+    CASE("adaptive_max_pool1d", ADAPTIVE(max, 3))
+    CASE("adaptive_max_pool2d", ADAPTIVE(max, 3, 7))
+    CASE("adaptive_max_pool3d", ADAPTIVE(max, 1, 3, 2))
+    CASE("interpolate nearest", RESIZE(.sizes = {7, 3}))
+    CASE("interpolate nearest of one", RESIZE(.factor = 5))
+    CASE("interpolate linear", RESIZE(.sizes = {8}, .linear = true))
+    CASE("interpolate bilinear", RESIZE(.sizes = {7, 3}, .linear = true))
+    CASE("interpolate bilinear twice", RESIZE(.factor = 2, .linear = true))
+    CASE("interpolate bilinear aligned",
+         RESIZE(.sizes = {7, 3}, .linear = true, .align_corners = true))
+    CASE("interpolate aligned to one",
+         RESIZE(.sizes = {1, 9}, .linear = true, .align_corners = true))
+    CASE("interpolate trilinear", RESIZE(.sizes = {3, 5, 2}, .linear = true))
+#undef CASE
+    fail_msg("there is no case for %s", name);
+    return x;
+}
+
 // What each row of torch_layers is here: the layer, called "l", of x.
 static tri_value layer(tri_graph *g, const char *name, tri_value x) {
 #define CASE(text, value)                                                                          \
@@ -52,8 +93,16 @@ static tri_value layer(tri_graph *g, const char *name, tri_value x) {
     CASE("conv_transpose2d depthwise",
          TRANSPOSE(2, 3, 4, .stride = 2, .groups = 3, .no_bias = true))
     CASE("conv_transpose1d", TRANSPOSE(1, 2, 4, .stride = 3, .padding = 1, .output_padding = 2))
-    fail_msg("there is no case for %s", name);
-    return x;
+    CASE("conv3d", CONV(3, 3, 3, .padding = 1))
+    CASE("conv3d strides", CONV(3, 2, 0, .kernels = {3, 2, 3}, .strides = {2, 1, 2}, .groups = 2,
+                                .pads = {{2, 2}, {0}, {1, 1}}, .dilations[0] = 2))
+    CASE("conv3d flat",
+         CONV(3, 2, 3, .kernels[0] = 1, .pads = {{0}, {1, 1}, {1, 1}}, .no_bias = true))
+    CASE("conv3d deep", CONV(3, 2, 1, .kernels[0] = 10, .pads[0] = {9, 1}))
+    CASE("conv_transpose3d", TRANSPOSE(3, 3, 3, .stride = 2, .padding = 1, .output_padding = 1))
+    CASE("conv_transpose3d groups", TRANSPOSE(3, 2, 0, .kernels = {2, 3, 1}, .strides = {3, 1, 2},
+                                              .dilations[0] = 2, .groups = 2, .no_bias = true))
+    return pooled(g, name, x);
 }
 
 static void test_layers(void **state) {
@@ -118,11 +167,28 @@ static void test_convolutions_refuse(void **state) {
     REFUSED("conv_transpose2d l|`same`", image, TRANSPOSE(2, 4, 3, .same = true));
 }
 
+static void test_pools_refuse(void **state) {
+    tri_shape image = tri_shape_of(2, 4, 5, 6);
+    REFUSED("max_pool1d|[2, 4, 5, 6]", image, POOL(max, 1, .kernel = 2));
+    REFUSED("max_pool2d|kernel|0", image, POOL(max, 2, .stride = 1));
+    REFUSED("max_pool2d|256", tri_shape_of(1, 1, 300, 2), POOL(max, 2, .kernels = {256, 1}));
+    REFUSED("avg_pool2d|padding|-1", image, POOL(avg, 2, .kernel = 2, .padding = -1));
+    REFUSED("avg_pool3d|[2, 4, 0, 5, 6]", tri_shape_of(2, 4, 0, 5, 6), POOL(avg, 3, .kernel = 1));
+    REFUSED("adaptive_avg_pool|-1", image, ADAPTIVE(avg, 2, -1));
+    REFUSED("adaptive_max_pool|[2, 4]", tri_shape_of(2, 4), ADAPTIVE(max, 2));
+    REFUSED("adaptive_max_pool|256|1000", tri_shape_of(1, 1, 1000), ADAPTIVE(max, 300));
+    REFUSED("interpolate|-2", image, RESIZE(.factor = -2));
+    REFUSED("interpolate|-3", image, RESIZE(.sizes = {4, -3}));
+    REFUSED("interpolate|align_corners", image, RESIZE(.factor = 2, .align_corners = true));
+    REFUSED("interpolate|1048577", image, RESIZE(.sizes = {1048577, 4}));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layers),
         cmocka_unit_test(test_norms_refuse),
         cmocka_unit_test(test_convolutions_refuse),
+        cmocka_unit_test(test_pools_refuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -302,6 +302,12 @@ static void test_norms(void **state) {
     REFUSED(layer_norm_grad, &a, "inv_std|F32|F64", F(4, 3), F(4, 3), F(4), D(4));
     REFUSED(layer_norm_grad, &a, "mean|[4]|[3]", F(4, 3), F(4, 3), F(3), F(4));
     REFUSED(layer_norm_grad, &a, "weight|[3]|[4]", F(4, 3), F(4, 3), F(4), F(4), F(4));
+    tri_interpolate_attr wide = {.axis = 1, .size = 6, .x_shape = tri_shape_of(2, 4)};
+    tri_interpolate_attr none_left = {.axis = 1}, no_axis = {.axis = 2, .size = 6};
+    REFUSED(interpolate, &no_axis, "axis|2", F(2, 4));
+    REFUSED(interpolate, &none_left, "0 elements|4", F(2, 4));
+    REFUSED(interpolate, &wide, "6|of 0", F(2, 0));
+    REFUSED(interpolate_grad, &wide, "dy|[2, 6]|[2, 4]", F(2, 4));
     tri_group_norm_attr groups = {.norm = a, .groups = 2}, five = {.norm = a, .groups = 5};
     REFUSED(group_norm, &five, "5|[2, 4, 3]", F(2, 4, 3));
     REFUSED(group_norm, &groups, "[4]", F(4));

@@ -526,6 +526,7 @@ const op_family op_families[] = {
      .tolerance = 1e-5,
      .rounds_on_gpu = true,
      .not_finite = OP_NOT_FINITE_SPREADS},
+    {.name = "interpolate", .build = op_build_interpolate, .tolerance = 1e-5},
     {.name = "linear", .build = build_linear, .tolerance = 1e-5},
     {.name = "linear_grad", .build = build_linear_grad, .tolerance = 1e-5},
     {.name = "linear on many rows", .build = build_linear_rows, .tolerance = 1e-5},

@@ -38,6 +38,7 @@ void op_build_conv2d(op_case *c);
 void op_build_conv2d_grad(op_case *c);
 void op_build_conv2d_first(op_case *c);
 void op_build_depthwise(op_case *c);
+void op_build_interpolate(op_case *c);
 // Defined in op_families_map.c.
 void op_build_map(op_case *c);
 void op_build_reduce(op_case *c);

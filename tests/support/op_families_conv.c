@@ -97,3 +97,14 @@ void op_build_depthwise(op_case *c) {
     grad.has_bias = false;
     op_add(c, &tri_op_conv2d_grad_input, (tri_value[]){dy, wv}, &grad);
 }
+
+void op_build_interpolate(op_case *c) {
+    tri_shape x = op_image(c, op_draw(c, 1, 3), op_channels(c), 1), y = x;
+    tri_interpolate_attr a = {.axis = op_draw(c, 0, 3), .size = op_draw(c, 1, 30), .x_shape = x};
+    a.linear = op_chance(c, 60);
+    a.align_corners = a.linear && op_chance(c, 50);
+    y.dims[a.axis] = a.size;
+    tri_value xv = numbers(c, x), dy = numbers(c, y);
+    op_add(c, &tri_op_interpolate, &xv, &a);
+    op_add(c, &tri_op_interpolate_grad, &dy, &a);
+}

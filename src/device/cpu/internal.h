@@ -245,6 +245,8 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(max_pool2d_grad_blocked)                                                                     \
     X(avg_pool2d_blocked)                                                                          \
     X(avg_pool2d_grad_blocked)                                                                     \
+    X(interpolate_rows)                                                                            \
+    X(interpolate_grad_rows)                                                                       \
     X(avg_pool2d_planes)                                                                           \
     X(avg_pool2d_grad_planes)                                                                      \
     X(batch_norm_blocked)                                                                          \

@@ -207,6 +207,8 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(max_pool2d_grad)                                                                             \
     X(avg_pool2d)                                                                                  \
     X(avg_pool2d_grad)                                                                             \
+    X(interpolate)                                                                                 \
+    X(interpolate_grad)                                                                            \
     X(batch_norm)                                                                                  \
     X(batch_norm_inference)                                                                        \
     X(batch_norm_grad)                                                                             \

@@ -7,6 +7,7 @@
 #define TRIREME_DEVICE_CUDA_PARAMS_IMAGE_H
 
 #include "base/kernel_inline.h"
+#include "ops/interpolate_axis.h"
 #include "ops/pool_window.h"
 #include "tensor/pixels.h"
 
@@ -23,6 +24,7 @@
     X(avg_pool_grad)                                                                               \
     X(batch_norm)                                                                                  \
     X(dropout)                                                                                     \
+    X(interpolate)                                                                                 \
     X(normalize_bytes)
 
 // A thread block of our own kernel for convolutions computes this many rows and this many columns
@@ -239,5 +241,16 @@ typedef struct cuda_normalize_bytes {
     const uint8_t *x;
     float *y;
 } cuda_normalize_bytes;
+
+// y [outer, axis.out, inner] from x [outer, axis.in, inner], resized along the axis; `gradient`: x
+// is the gradient of the resized tensor, and y [outer, axis.in, inner] that of the other.
+typedef struct cuda_interpolate {
+    int64_t outer, inner;
+    interpolate_axis axis;
+    bool gradient;
+    tri_dtype type;
+    const void *x;
+    void *y;
+} cuda_interpolate;
 
 #endif
