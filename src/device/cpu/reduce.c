@@ -1,6 +1,7 @@
 // The op reduce: sums and extremes over axes. Neighbouring axes are joined, so that most tensors
-// become [outer, reduced, inner]. A long reduction is cut into parts by the shapes alone, and the
-// parts are added in their order, so that the result does not depend on the number of threads.
+// become [outer, reduced, inner], or several of these (repeats), which are reduced too. A long
+// reduction is cut into parts by the shapes alone, and the parts are added in their order, so that
+// the result does not depend on the number of threads.
 #include "device/cpu/scalar.h"
 #include "device/reduce_plan.h"
 
@@ -19,7 +20,7 @@ typedef struct reduce_state {
 typedef struct reduce_job {
     const reduce_state *state;
     const void *x;
-    float *to; // [outer, parts, inner]
+    float *to; // [repeats, outer, parts, inner]
 } reduce_job;
 
 CPU_SCALAR float joined(int64_t kind, float a, float b) {
@@ -103,7 +104,7 @@ static bool reduce_supports(const tri_device_description *device, const tri_grap
                             const tri_node *node) {
     tri_reduce_plan plan;
     return cpu_is_float(device, graph, node) &&
-           tri_reduce_plan_make(graph, node, REDUCE_LANES, &plan);
+           tri_reduce_plan_make(graph, node, REDUCE_LANES, true, &plan);
 }
 
 static tri_status reduce_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -117,7 +118,7 @@ static tri_status reduce_prepare(tri_device *device, const tri_graph *graph, con
         [TRI_REDUCTION_MIN] = {min_f32_range, min_bf16_range},
     };
     kernel->state = s;
-    tri_reduce_plan_make(graph, node, REDUCE_LANES, &s->plan);
+    tri_reduce_plan_make(graph, node, REDUCE_LANES, true, &s->plan);
     s->tiles = (s->plan.inner + REDUCE_LANES - 1) / REDUCE_LANES;
     s->device = cpu_of(device);
     s->kind = attr->kind;
@@ -129,23 +130,25 @@ static tri_status reduce_prepare(tri_device *device, const tri_graph *graph, con
 static tri_status reduce_workspace(const tri_device_description *device, const tri_graph *graph,
                                    const tri_node *node, size_t *out) {
     tri_reduce_plan plan;
-    tri_reduce_plan_make(graph, node, REDUCE_LANES, &plan);
-    *out = (size_t)(plan.outer * plan.parts * plan.inner) * sizeof(float);
+    tri_reduce_plan_make(graph, node, REDUCE_LANES, true, &plan);
+    *out = (size_t)(plan.repeats * plan.outer * plan.parts * plan.inner) * sizeof(float);
     return TRI_OK;
 }
 
 static tri_status reduce_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const reduce_state *s = kernel->state;
     reduce_job job = {s, args->in[0], args->workspace};
-    int64_t items = s->plan.outer * s->plan.parts * s->tiles;
+    int64_t items = s->plan.repeats * s->plan.outer * s->plan.parts * s->tiles;
     int64_t size = s->plan.part * (s->plan.inner < REDUCE_LANES ? s->plan.inner : REDUCE_LANES);
     cpu_parallel(s->device, items, REDUCE_GRAIN / (size > 0 ? size : 1) + 1, s->range, &job);
+    int64_t row = s->plan.parts * s->plan.inner;
     for (int64_t o = 0; o < s->plan.outer; o++)
         for (int64_t i = 0; i < s->plan.inner; i++) {
-            const float *from = job.to + o * s->plan.parts * s->plan.inner + i;
-            float sum = *from;
-            for (int64_t p = 1; p < s->plan.parts; p++)
-                sum = joined(s->kind, sum, from[p * s->plan.inner]);
+            float sum = start_of(s->kind);
+            for (int64_t r = 0; r < s->plan.repeats; r++)
+                for (int64_t p = 0; p < s->plan.parts; p++)
+                    sum = joined(s->kind, sum,
+                                 job.to[(r * s->plan.outer + o) * row + p * s->plan.inner + i]);
             cpu_put(args->out[0], s->bf16, o * s->plan.inner + i, sum);
         }
     return TRI_OK;

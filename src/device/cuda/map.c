@@ -45,13 +45,13 @@ const tri_kernel_def cuda_kernel_map = {.op = &tri_op_map,
 static bool reduce_supports(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node) {
     tri_reduce_plan plan;
-    return map_supports(device, graph, node) && tri_reduce_plan_make(graph, node, 1, &plan);
+    return map_supports(device, graph, node) && tri_reduce_plan_make(graph, node, 1, false, &plan);
 }
 
 static tri_status reduce_workspace(const tri_device_description *device, const tri_graph *graph,
                                    const tri_node *node, size_t *out) {
     tri_reduce_plan plan;
-    tri_reduce_plan_make(graph, node, 1, &plan);
+    tri_reduce_plan_make(graph, node, 1, false, &plan);
     *out = (size_t)(plan.outer * plan.parts * plan.inner) * sizeof(double);
     return TRI_OK;
 }
@@ -59,7 +59,7 @@ static tri_status reduce_workspace(const tri_device_description *device, const t
 static tri_status reduce_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                  tri_kernel *kernel) {
     tri_reduce_plan plan;
-    tri_reduce_plan_make(graph, node, 1, &plan);
+    tri_reduce_plan_make(graph, node, 1, false, &plan);
     cuda_reduce p = {.kind = (int)((const tri_reduce_attr *)node->attr)->kind,
                      .type = cuda_in_type(graph, node, 0),
                      .outer = plan.outer,
