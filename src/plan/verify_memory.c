@@ -1,13 +1,7 @@
 // Verifies that memory is used again only after everything that used it before, in whatever way the
-// schedule's lanes (computation, communicators, …) overtake each other.
-//
-// A lane starts its actions in the order of the list; all lanes but ALONG and BACK, which carry
-// messages between stages, also finish them in that order. In such a lane an action begins after
-// the previous action of the lane, and in any lane after the actions on which it depends. So for
-// each action it is enough to know one number for each lane that finishes in order: the latest
-// action of that lane that is done before the action begins. All earlier actions of the lane are
-// done too. In ALONG and BACK a message is done before an action if the action depends on it,
-// directly or through other actions.
+// schedule's lanes (computation, communicators, …) overtake each other. A buffer is a range of a
+// heap that some of the step's actions use. Read next: verify_values.c.
+#include "plan/precedence.h"
 #include "plan/step_memory.h"
 
 #include <string.h>
@@ -40,12 +34,7 @@ typedef struct check {
     tri_arena *arena;
     const tri_schedule *s;
     const tri_step_memory *memory;
-    // done[action · TRI_LANE_COUNT + lane]: the latest action of the lane (compute, a communicator,
-    // …) that is done before this action begins; -1: none.
-    int *done;
-    // By action: the list of the actions that depend on it, as the index of its first entry in
-    // `links`; -1: none.
-    int *dependents;
+    const tri_precedence *precedence;
     buffer_uses *buffers;
     link *links;
     int link_count, link_capacity;
@@ -53,8 +42,6 @@ typedef struct check {
     occupant *occupants[TRI_HEAP_COUNT];
     int occupant_count[TRI_HEAP_COUNT], occupant_capacity[TRI_HEAP_COUNT];
 } check;
-
-static bool is_in_order(tri_lane lane) { return lane != TRI_LANE_ALONG && lane != TRI_LANE_BACK; }
 
 static tri_lane lane_of(const check *c, int action) {
     return tri_action_lane(c->s->actions[action].kind);
@@ -65,64 +52,19 @@ static void push(check *c, int index, int *list) {
     *list = c->link_count - 1;
 }
 
-// Records that `other`, and all actions that are done before it, are done before `action`.
-static void add_done(check *c, int action, int other) {
-    int *mine = &c->done[action * TRI_LANE_COUNT], *its = &c->done[other * TRI_LANE_COUNT];
-    for (int lane = 0; lane < TRI_LANE_COUNT; lane++)
-        if (its[lane] > mine[lane]) mine[lane] = its[lane];
-    tri_lane lane = lane_of(c, other);
-    if (is_in_order(lane) && other > mine[lane]) mine[lane] = other;
-}
-
-static void find_done(check *c) {
-    int actions = c->s->count, latest[TRI_LANE_COUNT];
-    c->done = TRI_NEW_ARRAY(c->arena, int, (int64_t)actions *TRI_LANE_COUNT);
-    c->dependents = TRI_NEW_ARRAY(c->arena, int, actions);
-    for (int lane = 0; lane < TRI_LANE_COUNT; lane++) latest[lane] = -1;
-    for (int i = 0; i < actions * TRI_LANE_COUNT; i++) c->done[i] = -1;
-    for (int i = 0; i < actions; i++) {
-        const tri_action *a = &c->s->actions[i];
-        tri_lane lane = tri_action_lane(a->kind);
-        c->dependents[i] = -1;
-        for (int d = 0; d < a->dependency_count; d++) {
-            int other = c->s->dependencies[a->first_dependency + d];
-            add_done(c, i, other);
-            if (!is_in_order(lane_of(c, other))) push(c, i, &c->dependents[other]);
-        }
-        if (is_in_order(lane) && latest[lane] >= 0) add_done(c, i, latest[lane]);
-        latest[lane] = i;
-    }
-}
-
-static bool is_before(const check *c, int action, int later) {
-    if (action >= later) return action == later;
-    tri_lane lane = lane_of(c, action);
-    if (is_in_order(lane)) return c->done[later * TRI_LANE_COUNT + (int)lane] >= action;
-    for (int i = c->dependents[action]; i >= 0; i = c->links[i].next)
-        if (is_before(c, c->links[i].index, later)) return true;
-    return false;
-}
-
-static tri_status unordered(const check *c, int action, int other, const char *rule) {
-    const tri_action *a = &c->s->actions[action], *b = &c->s->actions[other];
-    return TRI_FAIL(TRI_INTERNAL,
-                    "schedule: action %d (%s %d, round %d) %s action %d (%s %d, round %d)", action,
-                    tri_action_name(a->kind), a->subject, a->round, rule, other,
-                    tri_action_name(b->kind), b->subject, b->round);
-}
-
 // Checks that all actions that used `earlier`, a buffer that had the same memory before, are done
 // before this action. In a lane that finishes in order (all but ALONG and BACK), it is enough to
 // check the latest of them.
 static tri_status check_after(const check *c, const buffer_uses *earlier, int action) {
     const char *rule = "uses the memory of, and does not wait for,";
     for (int lane = 0; lane < TRI_LANE_COUNT; lane++)
-        if (is_in_order((tri_lane)lane) && earlier->by_lane[lane] >= 0 &&
-            !is_before(c, earlier->by_lane[lane], action))
-            return unordered(c, action, earlier->by_lane[lane], rule);
+        if (tri_lane_is_in_order((tri_lane)lane) && earlier->by_lane[lane] >= 0 &&
+            !tri_precedes(c->precedence, earlier->by_lane[lane], action))
+            return tri_precedence_broken(c->precedence, action, rule, earlier->by_lane[lane]);
     for (int i = earlier->latest; i >= 0; i = c->links[i].next)
-        if (!is_in_order(lane_of(c, c->links[i].index)) && !is_before(c, c->links[i].index, action))
-            return unordered(c, action, c->links[i].index, rule);
+        if (!tri_lane_is_in_order(lane_of(c, c->links[i].index)) &&
+            !tri_precedes(c->precedence, c->links[i].index, action))
+            return tri_precedence_broken(c->precedence, action, rule, c->links[i].index);
     return TRI_OK;
 }
 
@@ -169,8 +111,9 @@ static tri_status follow_use(check *c, int action, int index) {
         begin_buffer(c, index);
     }
     if (b->is_replaced)
-        return unordered(c, action, b->first, "uses memory that is no longer that of");
-    if (b->first == action || !is_before(c, b->first, action))
+        return tri_precedence_broken(c->precedence, action, "uses memory that is no longer that of",
+                                     b->first);
+    if (b->first == action || !tri_precedes(c->precedence, b->first, action))
         for (int i = b->earlier_buffers; i >= 0; i = c->links[i].next)
             TRI_TRY(check_after(c, &c->buffers[c->links[i].index], action));
     b->by_lane[lane_of(c, action)] = action;
@@ -192,8 +135,10 @@ static tri_status follow(check *c) {
 
 tri_status tri_step_memory_verify(const tri_step_memory *memory, const tri_schedule *schedule) {
     tri_arena *arena = tri_arena_create(NULL, "check of memory");
-    check c = {.arena = arena, .s = schedule, .memory = memory};
-    find_done(&c);
+    check c = {.arena = arena,
+               .s = schedule,
+               .memory = memory,
+               .precedence = tri_precedence_make(arena, schedule)};
     tri_status status = follow(&c);
     tri_arena_destroy(arena);
     return status;
