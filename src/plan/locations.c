@@ -9,11 +9,16 @@
 
 #include <stdlib.h>
 
+enum { NO_STAGE = -1, SEVERAL_STAGES = -2 }; // see locating.read_in
+
 typedef struct locating {
     tri_program *p;
     const tri_program_request *request;
     int *last_use;  // last_use[v]: the last node that reads value v; 0: node 0 or none
     uint32_t *home; // home[v]: the value whose memory value v shares, or v
+    // read_in[v]: the only stage whose nodes read value v or one that shares its memory; or else
+    // NO_STAGE or SEVERAL_STAGES.
+    int *read_in;
     int segment_count;
     // For each value v with home[v] == v, the segments that read or write its memory:
     // touch_count[v] entries of `touches` from first_touch[v] on, ascending. An entry is 2 ·
@@ -86,6 +91,28 @@ static bool may_reach_back(const locating *c, const tri_node *node, const tri_no
     return !is_recomputed(c, node) && !made_again;
 }
 
+static int stage_of(const locating *c, const tri_node *node) {
+    return c->request->stages ? c->request->stages[node->block] : 0;
+}
+
+static void add_stage(int *known, int stage) {
+    if (stage == NO_STAGE || *known == stage) return;
+    *known = *known == NO_STAGE ? stage : SEVERAL_STAGES;
+}
+
+// Whether the node may write its output over the memory with value `root`, as far as stages send
+// each other values: the graph's order does not say when a SEND reads a value, and when a RECV
+// writes it. So only nodes of this stage may read what lies there. And if another stage has made
+// it, the output may not leave this stage, because the other stage may need the memory, from which
+// it has sent, for the output too.
+static bool may_cross(const locating *c, const tri_node *node, uint32_t root) {
+    const tri_graph *g = c->p->graph;
+    int stage = stage_of(c, node), reader = c->read_in[node->outputs[0].id];
+    if (c->read_in[root] != stage) return false;
+    return stage_of(c, &g->nodes[g->values[root].node]) == stage || reader == stage ||
+           reader == NO_STAGE;
+}
+
 // Whether the node may write over the memory of `value`: that memory holds an activation, and
 // nothing in it is read after node `at`.
 static bool may_overwrite(const locating *c, const tri_node *node, tri_value value, int at) {
@@ -93,7 +120,7 @@ static bool may_overwrite(const locating *c, const tri_node *node, tri_value val
     uint32_t root = c->home[value.id];
     return g->values[root].kind == TRI_VALUE_RESULT &&
            c->p->locations[root].kind == TRI_LOCATION_NONE && c->last_use[root] <= at &&
-           c->last_use[value.id] <= at &&
+           c->last_use[value.id] <= at && may_cross(c, node, root) &&
            may_reach_back(c, node, &g->nodes[g->values[root].node]) &&
            may_reach_back(c, node, &g->nodes[g->values[value.id].node]);
 }
@@ -137,16 +164,17 @@ static int last_read(const locating *c, int i, tri_value value) {
     return i;
 }
 
-// Finds for each value the value whose memory it shares (`home`), and the node that reads that
-// memory last (`last_use`).
-static void find_homes(locating *c) {
+// Finds for each value the node that reads its memory last (`last_use`), and the stage of all nodes
+// that read it (`read_in`).
+static void find_uses(locating *c) {
     const tri_graph *g = c->p->graph;
-    for (int i = 0; i < g->value_count; i++) c->home[i] = (uint32_t)i;
+    for (int i = 0; i < g->value_count; i++) c->read_in[i] = NO_STAGE;
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
         for (int k = 0; k < node->input_count; k++) {
             int use = last_read(c, i, node->inputs[k]), *last = &c->last_use[node->inputs[k].id];
             if (*last < use) *last = use;
+            add_stage(&c->read_in[node->inputs[k].id], stage_of(c, node));
         }
     }
     // A node that reads a view reads the memory of the view's input, so that memory is in use as
@@ -156,7 +184,14 @@ static void find_homes(locating *c) {
         if (!(node->op->flags & TRI_OP_VIEW)) continue;
         int view = c->last_use[node->outputs[0].id], *base = &c->last_use[node->inputs[0].id];
         if (view > *base) *base = view;
+        add_stage(&c->read_in[node->inputs[0].id], c->read_in[node->outputs[0].id]);
     }
+}
+
+// Finds for each value the value whose memory it shares (`home`).
+static void find_homes(locating *c) {
+    const tri_graph *g = c->p->graph;
+    for (int i = 0; i < g->value_count; i++) c->home[i] = (uint32_t)i;
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
         int k = shared_input(c, node, i);
@@ -165,6 +200,7 @@ static void find_homes(locating *c) {
         c->home[node->outputs[0].id] = root;
         int use = c->last_use[node->outputs[0].id];
         if (use > c->last_use[root]) c->last_use[root] = use;
+        add_stage(&c->read_in[root], c->read_in[node->outputs[0].id]);
     }
 }
 
@@ -367,7 +403,9 @@ void tri_program_assign_locations(tri_program *program, const tri_program_reques
                   .request = request,
                   .last_use = TRI_NEW_ARRAY(program->arena, int, g->value_count),
                   .home = TRI_NEW_ARRAY(program->arena, uint32_t, g->value_count),
+                  .read_in = TRI_NEW_ARRAY(program->arena, int, g->value_count),
                   .segment_count = g->block_count * TRI_PHASE_COUNT};
+    find_uses(&c);
     find_homes(&c);
     find_touches(&c);
     locate_activations(&c);

@@ -42,6 +42,7 @@ static tri_status find_program(tri_plan *plan, const tri_device_description *dev
         .batch = batch,
         .recompute = recompute,
         .blocks_here = plan->stages.blocks_here,
+        .stages = plan->stages.of_block,
         .adds_in_place = !plan->deterministic,
         .splits_backward = plan->order->splits_backward,
         .groups = request->groups,

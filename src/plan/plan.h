@@ -248,6 +248,10 @@ tri_host_step_bytes tri_plan_host_step_bytes(const tri_plan *plan, int unit);
 // planned before.
 tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
                               tri_step_shape shape);
+// Checks that no action of the step finds another value in memory than the one that it reads, where
+// values share memory. TRI_INTERNAL: the message names two actions that no dependency orders, or
+// that stand in the wrong order. Defined in verify_values.c.
+tri_status tri_step_values_verify(const tri_step_plan *step);
 // How many bytes this rank's communicators need for themselves. *nccl_estimate: how many bytes NCCL
 // allocates in addition, estimated; 0 without NCCL.
 int64_t tri_plan_communicator_bytes(const tri_plan *plan, int64_t *nccl_estimate);

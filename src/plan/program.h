@@ -83,6 +83,7 @@ typedef struct tri_program_request {
     const bool *recompute;
     // blocks_here[b]: this rank runs block b and needs its kernels; NULL: all blocks.
     const bool *blocks_here;
+    const int *stages; // stages[b]: the stage of the pipeline that runs block b; NULL: there is one
     // Kernels that can do so add the gradients that they compute directly to those of earlier
     // micro-batches. The numbers are then added in another order, and so rounded differently, than
     // if each micro-batch's gradients are first computed on their own and then added.

@@ -142,5 +142,6 @@ tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
                                    step->memory.wait_count);
     // Again, now with the dependencies, which tri_schedule_make did not have.
     TRI_TRY(tri_schedule_verify(&step->schedule, &step->request));
-    return tri_step_memory_verify(&step->memory, &step->schedule);
+    TRI_TRY(tri_step_memory_verify(&step->memory, &step->schedule));
+    return tri_step_values_verify(step);
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Unusual runs have one rank's result too: steps and evaluations of one sample, replicas that never
 have a sample, frozen stages, half types with a loss scale, blocks without parameters, values that
-skip stages, weights that three stages share, a hundred values between two stages, pools and gates,
-layers of images.
+skip stages, branches, weights that three stages share, a hundred values between two stages, pools
+and gates, layers of images.
 
 usage: test_odd.py BUILD_FOLDER
 """
@@ -27,7 +27,7 @@ LOOPED = PIPELINE + "strategy.schedule=looped strategy.stages_per_rank="
 INTERLEAVED = PIPELINE + "strategy.schedule=interleaved strategy.stages_per_rank="
 TINY = "data.shape=[1,12,12] " + SGD
 CNN = "recipes/mnist-cnn.yaml", "model.dropout=0.2 " + SGD
-MODELS = "odd", "wide", "pools", "functions", "layers"  # NAME_net.c
+MODELS = "odd", "branches", "wide", "pools", "functions", "layers"  # NAME_net.c
 FREEZE_FIRST, FREEZE_LAST = "optimizer.freeze=['conv*'] ", "optimizer.freeze=['fc*'] "
 FREEZE_ALL_BUT_ONE = "optimizer.freeze=['conv1.*','conv2.weight','fc*'] "
 GROUPS = ('optimizer.momentum=0.9 optimizer.weight_decay=0.1 optimizer.groups=['
@@ -91,6 +91,14 @@ CASES = {
          "strategy.stages=[head]"),
         (2, PIPELINE + "batch.micro=2 strategy.stages=[first]"),
         (3, PIPELINE + "batch.micro=2 strategy.stages=[third,loss]")]),
+    "branches": ("branches", TINY, "data.samples=9 data.test_samples=4 batch.global=5 "
+                 "batch.micro=1 batch.eval=1", [
+                     (2, INTERLEAVED + "2 strategy.stages=[long1,short,loss]"),
+                     (2, LOOPED + "2 strategy.stages=[long1,short,loss]"),
+                     (2, LOOPED + "3 --device far"), (2, INTERLEAVED + "3 batch.micro=2"),
+                     (3, INTERLEAVED + "2 strategy.recompute=block"), (2, PIPELINE),
+                     (4, PIPELINE + "strategy.schedule=gpipe"), (4, BUBBLES),
+                     (4, PIPELINE + "strategy.stages=[short,loss,penalty]")]),
     "an odd model in bf16": ("odd", TINY, "data.samples=21 data.test_samples=5 batch.global=12 "
                              "trainer.precision=bf16-mixed",
                              [(3, FSDP), (4, BUBBLES + "batch.micro=2"),

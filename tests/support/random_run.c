@@ -61,15 +61,22 @@ static tri_value add_layer(tri_graph *g, tri_value x, int block) {
 }
 
 static void build(tri_graph *g, const tri_batch *batch) {
-    tri_value x = batch->inputs, first = {0};
-    for (int b = 0; b + 1 < building->block_count; b++) {
+    tri_value outputs[RANDOM_RUN_BLOCKS], x = batch->inputs;
+    bool is_read[RANDOM_RUN_BLOCKS] = {false};
+    int head = building->block_count - 1;
+    for (int b = 0; b < head; b++) {
+        int reads = building->reads[b], adds = building->adds[b];
         tri_block(g, tri_name(g, "block%d", b));
-        x = add_layer(g, x, b);
+        x = add_layer(g, b > 0 ? outputs[reads] : x, b);
+        if (b > 0) is_read[reads] = true;
         if (b > 0 && building->reads_inputs[b]) x = tri_add(g, x, batch->inputs);
-        if (b > 1 && building->reads_first[b]) x = tri_add(g, x, first);
-        if (b == 0) first = x;
+        if (adds >= 0) x = tri_add(g, x, outputs[adds]);
+        if (adds >= 0) is_read[adds] = true;
+        outputs[b] = x;
     }
     tri_block(g, "head");
+    for (int b = 0; b + 1 < head; b++)
+        if (!is_read[b]) x = tri_add(g, x, outputs[b]);
     x = tri_linear(g, "head", x, RANDOM_RUN_TARGETS);
     tri_loss(g, tri_mse_loss(g, x, batch->targets));
 }
@@ -80,10 +87,13 @@ static void draw_network(random_run *r, draws *d) {
     int least = stages > 2 ? stages : 2;
     r->width = widths[draw(d, 3)];
     r->block_count = least + draw(d, RANDOM_RUN_BLOCKS - least + 1);
+    // What the blocks read is drawn apart, so that all other draws of a seed stay what they are.
+    draws apart = {.seed = d->seed, .at = 1000};
     for (int b = 0; b < r->block_count; b++) {
         r->layers[b] = b == 0 ? LINEAR : draw(d, LAYER_COUNT);
         r->reads_inputs[b] = draw(d, 4) == 0;
-        r->reads_first[b] = draw(d, 3) == 0;
+        r->adds[b] = draw(d, 3) == 0 && b > 1 ? draw(&apart, b) : -1;
+        r->reads[b] = b > 1 && draw(&apart, 3) == 0 ? draw(&apart, b) : b - 1;
     }
 }
 

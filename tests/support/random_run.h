@@ -20,8 +20,11 @@ typedef struct random_run {
     // The network. Every layer has `width` inputs and outputs.
     int block_count, width;
     int layers[RANDOM_RUN_BLOCKS];
-    // By block: whether it also reads the network's inputs, and the output of the first block.
-    bool reads_inputs[RANDOM_RUN_BLOCKS], reads_first[RANDOM_RUN_BLOCKS];
+    // By block: whether it also reads the network's inputs, the earlier block whose output it
+    // reads, and one whose output it adds to its own (-1: none). So networks branch, and values
+    // skip blocks. The last block reads, besides, the outputs that no block between reads.
+    bool reads_inputs[RANDOM_RUN_BLOCKS];
+    int reads[RANDOM_RUN_BLOCKS], adds[RANDOM_RUN_BLOCKS];
 
     tri_optimizer optimizer;
     // By rank: the plan for a device whose work is done when a call returns, and the plan for one
