@@ -21,7 +21,8 @@ typedef struct tri_op_signature {
 } tri_op_signature;
 
 typedef struct tri_cost {
-    double flops; // multiplications and additions
+    double flops;    // multiplications and additions
+    double repeated; // those of them that compute again what the forward pass has computed
 } tri_cost;
 
 // The types of attributes; an attribute is a setting of an op, such as a stride. tri_attr_field

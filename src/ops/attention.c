@@ -78,8 +78,9 @@ static tri_cost attention_cost(const void *attr, const tri_op_signature *s) {
     return products(attr, s, 2);
 }
 
+// One of the five products makes the scores again, which the forward pass does not keep.
 static tri_cost attention_grad_cost(const void *attr, const tri_op_signature *s) {
-    return products(attr, s, 5);
+    return (tri_cost){.flops = products(attr, s, 5).flops, .repeated = products(attr, s, 1).flops};
 }
 
 static const tri_attr_field attention_fields[] = {

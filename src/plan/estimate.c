@@ -60,10 +60,11 @@ static double collective_seconds(const tri_graph *g, const tri_node *node, const
            rates->link_bytes_per_s;
 }
 
-static double arithmetic_seconds(const tri_graph *g, const tri_node *node, const tri_rates *rates) {
+static double arithmetic_seconds(const tri_graph *g, const tri_node *node, double flops,
+                                 const tri_rates *rates) {
     bool half = node->input_count > 0 && tri_value_is(node->inputs[0]) &&
                 tri_dtype_is_half(tri_value_get(g, node->inputs[0])->dtype);
-    return tri_node_cost(g, node).flops / (half ? rates->half_flops_per_s : rates->flops_per_s);
+    return flops / (half ? rates->half_flops_per_s : rates->flops_per_s);
 }
 
 static double traffic_seconds(const tri_graph *g, const tri_node *node, const tri_rates *rates) {
@@ -78,7 +79,8 @@ static double traffic_seconds(const tri_graph *g, const tri_node *node, const tr
 static double node_seconds(const tri_graph *g, const tri_node *node, const tri_rates *rates) {
     if (node->op->flags & TRI_OP_VIEW) return 0;
     if (node->op->flags & TRI_OP_COLLECTIVE) return collective_seconds(g, node, rates);
-    double compute = arithmetic_seconds(g, node, rates), move = traffic_seconds(g, node, rates);
+    double compute = arithmetic_seconds(g, node, tri_node_cost(g, node).flops, rates);
+    double move = traffic_seconds(g, node, rates);
     return compute > move ? compute : move;
 }
 
@@ -89,7 +91,8 @@ void tri_estimate_least(const tri_plan *plan, const tri_rates *rates, tri_least_
     *out = (tri_least_seconds){0};
     for (int i = 0; i < g->node_count; i++) {
         if (g->nodes[i].op->flags & (TRI_OP_VIEW | TRI_OP_COLLECTIVE)) continue;
-        out->arithmetic += arithmetic_seconds(g, &g->nodes[i], rates);
+        tri_cost cost = tri_node_cost(g, &g->nodes[i]);
+        out->arithmetic += arithmetic_seconds(g, &g->nodes[i], cost.flops - cost.repeated, rates);
         out->traffic += traffic_seconds(g, &g->nodes[i], rates);
     }
     for (int u = 0; u < plan->flat.unit_count; u++)

@@ -134,8 +134,10 @@ void tri_program_destroy(tri_program *program) {
 double tri_program_flops(const tri_program *program, int block, tri_phase phase) {
     tri_segment s = program->segments[block][phase];
     double flops = 0;
-    for (int i = s.first; i < s.end; i++)
-        flops += tri_node_cost(program->graph, &program->graph->nodes[i]).flops;
+    for (int i = s.first; i < s.end; i++) {
+        tri_cost cost = tri_node_cost(program->graph, &program->graph->nodes[i]);
+        flops += cost.flops - cost.repeated;
+    }
     return flops;
 }
 

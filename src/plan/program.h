@@ -134,7 +134,8 @@ tri_status tri_program_create(tri_arena *parent, const tri_device_description *d
                               const tri_program_request *request, tri_program **out);
 void tri_program_destroy(tri_program *program); // NULL allowed
 
-// Counts the flops of one run of a block's segment. Estimates and benchmarks use them.
+// Counts the flops of one run of a block's segment, without those that are only repeated: what the
+// model needs. Estimates and benchmarks use them.
 double tri_program_flops(const tri_program *program, int block, tri_phase phase);
 // Lists the values that one stage makes and another reads. A value that several stages read is
 // listed once for each of them, because it is sent to each. stages[b] is the stage of block b.

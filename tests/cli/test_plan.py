@@ -140,6 +140,12 @@ def check_rates():
     far, near = (plan_json(LLAMA, "--ranks", "4", "--link", rate)["estimate"]
                  for rate in ("10M", "10G"))
     assert far["step_s"] > 2 * near["step_s"], (far, near)
+    # Attention, nearly all of a layer of so many tokens, needs two products forward, four backward.
+    # The one that makes its scores again is none of the model's.
+    found = plan_json(LLAMA, "data.sequence=16384", "model.max_position_embeddings=16384")
+    layer = next(row for row in found["blocks"] if row["name"] == "layers.0")
+    assert layer["forward_flops"] > 7e10, layer
+    assert 1.98 < layer["backward_flops"] / layer["forward_flops"] < 2.02, layer
     for flag, text in (("--flops", "fast"), ("--link", "0"), ("--bandwidth", "-1G")):
         assert flag in plan(LLAMA, flag, text, code=2).stderr
 
