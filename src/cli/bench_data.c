@@ -11,6 +11,7 @@
 #include "recipe/batch.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,11 +58,16 @@ static void print_data_rate(const char *format, const tri_data_rate *r, bool jso
     tri_arena_destroy(arena);
 }
 
-static const tri_data_rate *fewest_workers_above(const tri_data_rate *rates, int count,
-                                                 double samples_per_s) {
+// Finds the fewest workers that load nearly as fast as the best number of them. None (0) is no
+// answer: without workers the thread that computes loads, so that training waits however fast it
+// loads.
+static const tri_data_rate *find_enough(const tri_data_rate *rates, int count) {
+    double best = 0;
+    for (int i = 0; i < count; i++)
+        if (rates[i].workers > 0) best = fmax(best, rates[i].samples_per_s);
     const tri_data_rate *found = NULL;
     for (int i = 0; i < count; i++)
-        if (rates[i].samples_per_s >= samples_per_s &&
+        if (rates[i].workers > 0 && rates[i].samples_per_s >= 0.9 * best &&
             !(found && found->workers < rates[i].workers))
             found = &rates[i];
     return found;
@@ -70,13 +76,13 @@ static const tri_data_rate *fewest_workers_above(const tri_data_rate *rates, int
 // Says how many workers are enough, and what else would help if all cores read. The last of the
 // rates is that of the recipe.
 static void advise(const tri_data_rate *rates, int count) {
-    const tri_data_rate *now = &rates[count - 1];
-    double best = 0;
-    for (int i = 0; i < count; i++)
-        if (rates[i].samples_per_s > best) best = rates[i].samples_per_s;
-    const tri_data_rate *enough = fewest_workers_above(rates, count, 0.9 * best);
+    const tri_data_rate *now = &rates[count - 1], *enough = find_enough(rates, count);
     double gain = enough->samples_per_s / now->samples_per_s;
-    if (gain > 1.1)
+    if (now->workers == 0)
+        printf("data.workers=%lld loads while the model computes; with the recipe's 0 training "
+               "waits %s for each micro-batch\n",
+               (long long)enough->workers, tri_duration_text(now->time_us * 1e-6));
+    else if (gain > 1.1)
         printf("data.workers=%lld loads %.1f times as fast as the recipe's %lld\n",
                (long long)enough->workers, gain, (long long)now->workers);
     else

@@ -26,7 +26,10 @@ for workers in 0 1 2; do
         fail "bench data has no $workers: $(cat "$folder/bench")"
 done
 "$trireme" bench data "$recipe" --seconds 0.02 data.workers=1 >"$folder/bench"
-grep -q '^data.workers=' "$folder/bench" || fail "no advice: $(cat "$folder/bench")"
+grep -q '^data.workers=[1-9]' "$folder/bench" || fail "no advice: $(cat "$folder/bench")"
+"$trireme" bench data "$recipe" --seconds 0.02 data.workers=0 >"$folder/bench"
+grep -q "^data.workers=[1-9].* recipe's 0 .* for each micro-batch" "$folder/bench" ||
+    fail "no workers are advised: $(cat "$folder/bench")"
 
 # Exit code 2, one line that has the words, and no run folder.
 refused() {
