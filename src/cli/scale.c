@@ -370,7 +370,8 @@ const cli_command cli_scale = {
         "most.\n"
         "Nothing is saved. The global batch is the recipe's; with --weak it is that of the first\n"
         "number of ranks, and grows with the others.\n",
-    .examples = "trireme scale recipes/mnist-cnn.yaml batch.micro=16 --ranks 1,2,8,64\n"
+    .examples = "trireme scale recipes/mnist-cnn.yaml batch.global=512 batch.micro=8 --ranks "
+                "1,2,8,64\n"
                 "trireme scale recipes/mlp-jax.yaml --weak --ranks 1,2,4 --svg weak.svg\n"
                 "srun --nodes 4 --ntasks-per-node 2 trireme scale recipes/mlp-jax.yaml --json\n",
     .run = run};

@@ -179,8 +179,34 @@ def check_manual(page):
     assert not done.stderr, done.stderr
 
 
+FEW = ("data.name=synthetic data.shape=[1,28,28] data.classes=10 data.samples=128 "
+       "data.test_samples=16 data.workers=0")
+STEPS = f"{FEW} batch.global=8 batch.micro=4 trainer.max_steps=2 log.tensorboard=false"
+# What examples of a command get so that they end soon, in the order in which they are run: some
+# read what others write. Commands that only measure or need other programs are left out.
+ADDED = {"train": STEPS, "checkpoint": "", "eval": FEW, "plan": "", "submit": "--device cpu",
+         "scale": f"{FEW} --seconds 0.02", "data": FEW, "version": ""}
+LEFT_OUT = (" | ", "<", ">", "srun", "--measure", "data get", "convert", "--keys", "--list", "path=")
+
+
+def check_examples(examples, folder):
+    """The examples of the help do what they show."""
+    os.symlink(os.path.abspath("recipes"), os.path.join(folder, "recipes"))
+    path = f"{os.path.dirname(TRIREME)}:{os.environ['PATH']}"
+    for command, added in ADDED.items():
+        run = [line for line in examples[command] if not any(word in line for word in LEFT_OUT)]
+        assert run, command
+        for line in run:
+            more = added if "checkpoint runs" not in line else ""
+            done = subprocess.run(["sh", "-c", f"{line} {more}"], cwd=folder, capture_output=True,
+                                  text=True, check=False, env={**os.environ, "PATH": path,
+                                                               "OMP_NUM_THREADS": "1"})
+            assert done.returncode == 0, f"{line}: {done.stderr}"
+
+
 def check_help():
-    """Every command teaches by an example, and its examples' flags exist."""
+    """Every command teaches by an example. Returns the examples."""
+    found = {}
     commands = [line.split()[0] for line in trireme("--help").splitlines()
                 if line.startswith("  ") and not line.startswith("  trireme")]
     assert len(commands) >= 10, commands
@@ -189,10 +215,12 @@ def check_help():
         assert text.startswith(f"usage: trireme {command}"), text
         examples = text.partition("for example\n")[2].splitlines()
         assert examples and all(f" {command}" in line for line in examples), text
+        found[command] = examples
         assert max(map(len, text.splitlines())) <= 110 or command == "run", text
     some = trireme("train", "--keys", "optimizer")
     assert "optimizer.betas = [0.9, 0.999]" in some and "trainer" not in some, some
     assert "trainer.max_epochs = 3" in trireme("train", "--keys")
+    return found
 
 
 def main():
@@ -219,7 +247,8 @@ def main():
                 zsh.close()
         left_out = [shell for shell in scripts if not shutil.which(shell)]
     check_manual(trireme("manual"))
-    check_help()
+    with tempfile.TemporaryDirectory(prefix="trireme-examples-") as folder:
+        check_examples(check_help(), folder)
     texts = {"trireme.bash": scripts["bash"], "_trireme": scripts["zsh"],
              "trireme.fish": scripts["fish"], "trireme.1": trireme("manual")}
     for name, text in texts.items():
