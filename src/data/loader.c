@@ -37,6 +37,7 @@ struct tri_loader {
     tri_sampler sampler;
     tri_loader_options options;
     int64_t steps; // how many steps an epoch has
+    bool is_empty; // the replica has no sample in any step
 
     pthread_mutex_t lock;
     pthread_cond_t ready, freed;
@@ -65,7 +66,8 @@ typedef struct worker {
 } worker;
 
 static bool at_end(const tri_loader *loader, const cursor *at) {
-    return loader->options.end_epoch > 0 && at->epoch >= loader->options.end_epoch;
+    return loader->is_empty ||
+           (loader->options.end_epoch > 0 && at->epoch >= loader->options.end_epoch);
 }
 
 static int64_t rounds_of(const tri_loader *loader, int64_t step) {
@@ -74,12 +76,23 @@ static int64_t rounds_of(const tri_loader *loader, int64_t step) {
                                   options->replicas);
 }
 
+static tri_micro_batch micro_batch_at(const tri_loader *loader, const cursor *at) {
+    const tri_sampler_options *options = &loader->sampler.options;
+    return tri_micro_batch_of(tri_sampler_step_size(&loader->sampler, at->step), options->micro,
+                              options->replicas, loader->options.replica, at->round);
+}
+
 static void advance(const tri_loader *loader, cursor *at) {
     if (++at->round < rounds_of(loader, at->step)) return;
     at->round = 0;
     if (++at->step < loader->steps) return;
     at->step = 0;
     at->epoch++;
+}
+
+// Leaves out the micro-batches of this replica that have no samples.
+static void skip_empty(const tri_loader *loader, cursor *at) {
+    while (!at_end(loader, at) && micro_batch_at(loader, at).size == 0) advance(loader, at);
 }
 
 static void field_places(const tri_loader *loader, const buffer *target, int64_t i, void **out) {
@@ -101,7 +114,7 @@ static tri_status mix_samples(const tri_loader *loader, buffer *target, int64_t 
     const tri_mix_options *options = mix_of(loader);
     const tri_data_batch *batch = &target->batch;
     tri_mix_draw draw;
-    if (!options || batch->micro.size == 0) return TRI_OK;
+    if (!options) return TRI_OK;
     int images = tri_dataset_find(dataset, "images");
     if (!tri_mix_of_step(options, tri_dataset_seed(dataset), batch->epoch, batch->step,
                          &tri_dataset_field(dataset, images)->shape, &draw))
@@ -143,14 +156,11 @@ static tri_status read_samples(const tri_loader *loader, buffer *target, int64_t
 }
 
 static void fill(const tri_loader *loader, buffer *target, cursor at, int64_t thread) {
-    const tri_sampler_options *options = &loader->sampler.options;
-    int64_t size = tri_sampler_step_size(&loader->sampler, at.step);
     tri_data_batch *batch = &target->batch;
     batch->epoch = at.epoch;
     batch->step = at.step;
     batch->round = at.round;
-    batch->micro = tri_micro_batch_of(size, options->micro, options->replicas,
-                                      loader->options.replica, at.round);
+    batch->micro = micro_batch_at(loader, &at);
     target->status = read_samples(loader, target, thread);
     if (target->status != TRI_OK)
         snprintf(target->message, TRI_MESSAGE_MAX_BYTES, "%s", tri_error_message());
@@ -168,6 +178,7 @@ static buffer *claim_next(tri_loader *loader, cursor *at) {
             loader->free_count--;
             *at = loader->next_cursor;
             advance(loader, &loader->next_cursor);
+            skip_empty(loader, &loader->next_cursor);
             loader->next_fill++;
             return target;
         }
@@ -383,6 +394,9 @@ tri_status tri_loader_create(const tri_dataset *dataset, const tri_sampler *samp
     TRI_ASSERT(options->replica >= 0 && options->replica < sampler->options.replicas);
     TRI_ASSERT(options->workers >= 0 && options->workers <= TRI_MAX_WORKERS);
     TRI_ASSERT(options->step < loader->steps && options->round < rounds_of(loader, options->step));
+    // The first micro-batch of the first step is one of the largest.
+    loader->is_empty = micro_batch_at(loader, &(cursor){0}).size == 0;
+    skip_empty(loader, &loader->next_cursor);
     loader->buffer_count = loader->free_count = tri_loader_batches(options);
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->ready, NULL);

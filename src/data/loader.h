@@ -34,8 +34,7 @@ typedef struct tri_loader_options {
 } tri_loader_options;
 
 // One micro-batch. `round` is its number among the micro-batches of this replica in the step. In
-// the last round some replicas may have no samples left. They get a micro-batch of size 0, so that
-// all replicas have the same number of rounds.
+// the last round some replicas may have no samples left: their loaders leave that round out.
 typedef struct tri_data_batch {
     int64_t epoch, step, round;
     tri_micro_batch micro;  // the micro-batch: its index and position in the step, and its size

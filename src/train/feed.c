@@ -37,20 +37,13 @@ tri_status train_feed_end(train_feed *feed, tri_status status) {
     return status == TRI_OK ? released : TRI_FAIL(status, "%s", why);
 }
 
-// Appends the loader's next micro-batch that has samples to feed->held. In the last step of an
-// epoch, which may be smaller, some micro-batches of a replica may have no samples; these go back
-// to the loader, and the engine does not get them.
+// Appends the loader's next micro-batch to feed->held.
 static tri_status hold_next(train_feed *feed) {
-    for (;;) {
-        const tri_data_batch *batch;
-        TRI_TRY(tri_loader_next(feed->loader, &batch));
-        TRI_ASSERT(batch);
-        if (batch->micro.size > 0) {
-            feed->held[feed->held_count++] = batch;
-            return TRI_OK;
-        }
-        tri_loader_release(feed->loader, batch);
-    }
+    const tri_data_batch *batch;
+    TRI_TRY(tri_loader_next(feed->loader, &batch));
+    TRI_ASSERT(batch);
+    feed->held[feed->held_count++] = batch;
+    return TRI_OK;
 }
 
 static void describe(const train_feed *feed, const tri_data_batch *batch, tri_engine_batch *out) {
