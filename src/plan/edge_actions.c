@@ -4,9 +4,11 @@
 // unit of time and backward two: every rank computes these times for all ranks, as whole numbers.
 // With that order ranks can never wait for each other in a circle: of all messages not yet sent,
 // the one that is ready first waits only for earlier compute actions, and those only for earlier
-// messages. An edge is the values that one block makes and a block of another stage reads; they are
-// sent as one message for each micro-batch. A stage is a run of blocks; a pipeline rank is a rank's
-// number along the pipeline. Read next: step_memory.c.
+// messages. A RECV may also have to wait for memory, and so for a SEND that stands before it in the
+// list. So no SEND of the other lane may stand there unless it is ready earlier. An edge is the
+// values that one block makes and a block of another stage reads; they are sent as one message for
+// each micro-batch. A stage is a run of blocks; a pipeline rank is a rank's number along the
+// pipeline. Read next: step_memory.c.
 #include "plan/compute_actions.h"
 
 #include "base/search.h"
@@ -198,8 +200,10 @@ typedef struct index_of_actions {
     // By block and micro-batch: the index of FORWARD (of[ALONG]) and of BACKWARD or BACKWARD_INPUT
     // (of[BACK]).
     int *of[2];
-    // By action: when it begins, in units of the ideal time (forward of a stage takes one).
+    // By action: when it begins, in units of the ideal time (forward of a stage takes one). The
+    // actions of a stage for one micro-batch, a run, begin together.
     int64_t *start;
+    int *first_sender; // by the first action of a run: the run's first action that makes a message
     int count;
 } index_of_actions;
 
@@ -209,8 +213,10 @@ static void index_actions(tri_arena *arena, const clock_work *c, const tri_sched
     for (int way = ALONG; way <= BACK; way++)
         p->of[way] = TRI_NEW_ARRAY(arena, int, (size_t)r->block_count *(size_t)r->rounds);
     p->start = TRI_NEW_ARRAY(arena, int64_t, compute->count);
+    p->first_sender = TRI_NEW_ARRAY(arena, int, compute->count);
     p->count = compute->count;
     for (int i = 0; i < compute->count; i++) {
+        p->first_sender[i] = compute->count;
         const tri_action *a = &compute->actions[i];
         direction way = direction_of(a->kind);
         p->start[i] = c->start[clock_index(r, way, r->blocks[a->subject].stage, a->round)];
@@ -232,8 +238,7 @@ static int first_from(const index_of_actions *p, int64_t time) {
 // the first compute action that begins at or after the time when the value is ready (on the ideal
 // machine of clock_work), because much earlier it would only take memory. It never stands later
 // than the action that needs the value.
-static void add_edge(const clock_work *c, const index_of_actions *p, int number, timed *out,
-                     int *count) {
+static void add_edge(const clock_work *c, index_of_actions *p, int number, timed *out, int *count) {
     const tri_schedule_request *r = c->request;
     const tri_edge *edge = &r->edges[number];
     int from = edge->from_stage % r->pipeline, to = edge->to_stage % r->pipeline;
@@ -252,24 +257,62 @@ static void add_edge(const clock_work *c, const index_of_actions *p, int number,
         int own = p->of[way][block * r->rounds + round];
         int due = first_from(p, t->ready);
         t->action.before = sends ? own + 1 : due < own ? due : own;
+        int *first_sender = &p->first_sender[first_from(p, p->start[own])];
+        if (sends && own < *first_sender) *first_sender = own;
     }
+}
+
+static bool is_send(const timed *t) {
+    return t->action.kind == TRI_ACTION_SEND_ALONG || t->action.kind == TRI_ACTION_SEND_BACK;
 }
 
 // Moves the receives of a lane (all messages along the pipeline, or all back) to earlier insertion
 // points. First, none may stand later than the lane's next action, because a lane starts its
 // actions in the order of the list. Then each receive moves up by one more compute action, so that
-// it is under way when its value gets ready. It never moves past the lane's previous action.
-static void settle_lane(timed *items, int count) {
+// it is under way when its value gets ready, and if there are SENDs of the same run, before the
+// action that makes the first of them. It never moves past the lane's previous action.
+static void settle_lane(const index_of_actions *p, timed *items, int count) {
     for (int i = count - 2; i >= 0; i--) {
         int limit = items[i + 1].action.before;
         if (items[i].action.before > limit) items[i].action.before = limit;
     }
     for (int i = 0; i < count; i++) {
-        tri_action_kind kind = items[i].action.kind;
-        bool sends = kind == TRI_ACTION_SEND_ALONG || kind == TRI_ACTION_SEND_BACK;
-        int limit = i ? items[i - 1].action.before : 0;
-        if (!sends && items[i].action.before > limit) items[i].action.before--;
+        int limit = i ? items[i - 1].action.before : 0, *before = &items[i].action.before;
+        if (is_send(&items[i]) || *before <= limit) continue;
+        int first_sender = p->first_sender[first_from(p, p->start[*before - 1])];
+        *before = first_sender < *before ? first_sender : *before - 1;
+        if (*before < limit) *before = limit;
     }
+}
+
+static int compare_places(const void *x, const void *y) {
+    const timed *a = x, *b = y;
+    if (a->action.before != b->action.before) return a->action.before < b->action.before ? -1 : 1;
+    return compare(x, y);
+}
+
+// Checks that no SEND stands before a RECV of the other lane that is ready earlier or at the same
+// time. Then nothing that waits for memory can make ranks wait for each other for ever.
+static tri_status check_order(tri_arena *arena, const clock_work *c, const timed *items,
+                              int count) {
+    timed *sorted = TRI_NEW_ARRAY(arena, timed, count);
+    if (count) memcpy(sorted, items, (size_t)count * sizeof *items);
+    if (count) qsort(sorted, (size_t)count, sizeof *sorted, compare_places);
+    int64_t sent[2] = {-1, -1}; // the latest time of the SENDs so far: along, back
+    for (int i = 0; i < count; i++) {
+        bool back = tri_action_lane(sorted[i].action.kind) == TRI_LANE_BACK;
+        if (is_send(&sorted[i])) {
+            sent[back] = sorted[i].ready;
+        } else if (sent[!back] >= sorted[i].ready) {
+            return TRI_FAIL(TRI_INTERNAL,
+                            "schedule: order %s: on pipeline rank %d edge %d, round %d is received "
+                            "after what is sent later",
+                            c->request->order ? c->request->order->name : "of evaluation",
+                            c->request->pipeline_rank, sorted[i].action.edge,
+                            sorted[i].action.round);
+        }
+    }
+    return TRI_OK;
 }
 
 tri_status tri_edge_actions_find(tri_arena *arena, const tri_schedule_request *request,
@@ -288,8 +331,9 @@ tri_status tri_edge_actions_find(tri_arena *arena, const tri_schedule_request *r
     if (*count) qsort(items, (size_t)*count, sizeof *items, compare);
     int along = 0;
     while (along < *count && tri_action_lane(items[along].action.kind) == TRI_LANE_ALONG) along++;
-    settle_lane(items, along);
-    settle_lane(items + along, *count - along);
+    settle_lane(&p, items, along);
+    settle_lane(&p, items + along, *count - along);
+    TRI_TRY(check_order(arena, &c, items, *count));
     *out = TRI_NEW_ARRAY(arena, tri_edge_action, *count);
     for (int i = 0; i < *count; i++) (*out)[i] = items[i].action;
     return TRI_OK;

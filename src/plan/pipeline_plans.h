@@ -14,7 +14,7 @@ typedef struct tri_pipeline_plans {
 } tri_pipeline_plans;
 
 // Makes the plans. Ignores `request->rank`: the plans are for the ranks that have the most samples,
-// because these need the most memory and time.
+// because these need the most memory and time. TRI_UNSUPPORTED: a rank would wait for ever.
 tri_status tri_pipeline_plans_create(tri_arena *arena, const tri_device_description *device,
                                      const tri_plan_request *request, tri_pipeline_plans *out);
 void tri_pipeline_plans_destroy(tri_pipeline_plans *pipeline);

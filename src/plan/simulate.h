@@ -32,8 +32,8 @@ tri_execution tri_execute(const tri_mesh *mesh, const tri_simulated_rank *ranks)
 
 // Returns the seconds until the last action of the last rank has ended; ranks[i] is rank i of the
 // mesh. *bubble: the fraction of that time in which ranks wait instead of computing. The schedules
-// must have dependencies, and no rank may wait for ever in them: see tri_schedule_verify_ranks, by
-// which tests check this.
+// must have dependencies, and no rank may wait for ever in them: tri_pipeline_plans_create checks
+// this, and so does tri_schedule_verify_ranks.
 double tri_simulate(const tri_mesh *mesh, const tri_simulated_rank *ranks, double *bubble);
 
 #endif

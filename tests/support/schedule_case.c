@@ -64,26 +64,31 @@ static tri_unit *make_units(tri_arena *arena, const tri_schedule_block *blocks, 
     return units;
 }
 
-static void add_edge(tri_edge *edges, int *count, int from, int to, int per_stage) {
-    edges[(*count)++] = (tri_edge){.from_stage = from,
-                                   .to_stage = to,
-                                   .from_block = from * per_stage + per_stage - 1,
-                                   .to_block = to * per_stage,
+static void add_edge(tri_edge *edges, int *count, int from_block, int to_block, int per_stage) {
+    int from_stage = from_block / per_stage, to_stage = to_block / per_stage;
+    edges[(*count)++] = (tri_edge){.from_stage = from_stage,
+                                   .to_stage = to_stage,
+                                   .from_block = from_block,
+                                   .to_block = to_block,
                                    .bytes = 8};
-    edges[(*count)++] = (tri_edge){.from_stage = to,
-                                   .to_stage = from,
-                                   .from_block = to * per_stage,
-                                   .to_block = from * per_stage + per_stage - 1,
+    edges[(*count)++] = (tri_edge){.from_stage = to_stage,
+                                   .to_stage = from_stage,
+                                   .from_block = to_block,
+                                   .to_block = from_block,
                                    .back = true,
                                    .bytes = 8};
 }
 
 static tri_edge *make_edges(tri_arena *arena, const schedule_case *c, int stages, int *count) {
-    tri_edge *edges = TRI_NEW_ARRAY(arena, tri_edge, 4 * stages);
+    int per_stage = or_one(c->blocks_per_stage);
+    tri_edge *edges = TRI_NEW_ARRAY(arena, tri_edge, 6 * stages);
     *count = 0;
     for (int v = 0; v + 1 < stages; v++) {
-        add_edge(edges, count, v, v + 1, or_one(c->blocks_per_stage));
-        if (c->skips && v > 0) add_edge(edges, count, 0, v + 1, or_one(c->blocks_per_stage));
+        int first = v * per_stage, next = first + per_stage;
+        add_edge(edges, count, next - 1, next, per_stage);
+        if (c->skips && v > 0) add_edge(edges, count, per_stage - 1, next, per_stage);
+        if (c->skips && per_stage > 1)
+            add_edge(edges, count, first, next + per_stage - 1, per_stage);
     }
     return edges;
 }

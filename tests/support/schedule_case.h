@@ -17,8 +17,10 @@ typedef struct schedule_case {
     // master weights do. evaluates: the schedules are of an evaluation, not of training.
     bool deterministic, reshards, offloads, offloads_masters, evaluates;
     bool steps_on_host; // the host runs the optimizer
-    bool skips;         // the first stage sends values to every later stage, not only to the next
-    bool recompute;     // every other block is recomputed
+    // The first stage sends values to every later stage, not only to the next; and of stages of
+    // several blocks, the first block sends values to the last block of the next stage.
+    bool skips;
+    bool recompute; // every other block is recomputed
     int prefetch;
     bool takes_ahead;
 } schedule_case;
