@@ -10,31 +10,37 @@
 
 #include <string.h>
 
-// Finds what each block costs, so that stages can be cut: the flops of its FORWARD for one sample,
-// from a graph that no pass has changed. No device is needed for that.
-static tri_status find_costs(tri_plan *plan, const tri_plan_request *request, double **costs,
-                             const tri_graph **out) {
-    const tri_plan *reuse_graphs_of = request->reuse_graphs_of;
-    // Another rank's plan has found the costs of the blocks already. They are the same on every
-    // rank.
-    if (reuse_graphs_of) {
-        *out = reuse_graphs_of->graph;
-        *costs = TRI_NEW_ARRAY(plan->arena, double, reuse_graphs_of->block_count);
-        for (int b = 0; b < reuse_graphs_of->block_count; b++)
-            (*costs)[b] = reuse_graphs_of->blocks[b].forward_flops;
-        return TRI_OK;
+// The samples of the plain graphs. Two: batch norm refuses to train on one that has only one value
+// per channel.
+enum { PLAIN_BATCH = 2 };
+
+// Builds the graphs of training and of evaluation that no pass changes (plan->plain_graphs). No
+// device is needed for that. Another rank's plan may have built them already.
+static tri_status build_plain_graphs(tri_plan *plan, const tri_plan_request *request) {
+    for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) {
+        bool training = tri_step_trains((tri_step_shape)i);
+        if (request->step_samples[i] == 0 || plan->plain_graphs[training]) continue;
+        if (request->reuse_graphs_of) {
+            plan->plain_graphs[training] = request->reuse_graphs_of->plain_graphs[training];
+            continue;
+        }
+        tri_model_request model = *request->model;
+        model.options.training = training;
+        tri_graph *g;
+        TRI_TRY(tri_model_build(plan->arena, &model, PLAIN_BATCH, &g));
+        plan->plain_graphs[training] = g;
     }
-    tri_model_request model = *request->model;
-    model.options.training = request->step_samples[TRI_STEP_FULL] > 0;
-    // Two samples: batch norm refuses to train on one that has only one value per channel.
-    int64_t batch = 2;
-    tri_graph *g;
-    TRI_TRY(tri_model_build(plan->arena, &model, batch, &g));
-    *out = g;
-    *costs = TRI_NEW_ARRAY(plan->arena, double, g->block_count);
-    for (int i = 0; i < g->node_count; i++)
-        (*costs)[g->nodes[i].block] += tri_node_cost(g, &g->nodes[i]).flops / (double)batch;
+    if (!plan->plain_graphs[true] && !plan->plain_graphs[false])
+        return TRI_FAIL(TRI_BAD_INPUT, "there is no step to plan");
     return TRI_OK;
+}
+
+// Finds what each block costs, so that stages can be cut: the flops of its FORWARD for one sample.
+static double *find_costs(const tri_plan *plan, const tri_graph *g) {
+    double *costs = TRI_NEW_ARRAY(plan->arena, double, g->block_count);
+    for (int i = 0; i < g->node_count; i++)
+        costs[g->nodes[i].block] += tri_node_cost(g, &g->nodes[i]).flops / (double)PLAIN_BATCH;
+    return costs;
 }
 
 static tri_status cut_stages(tri_plan *plan, const tri_plan_request *request, const double *costs,
@@ -161,9 +167,10 @@ tri_status tri_plan_arrange(tri_plan *plan, const tri_plan_request *request) {
     TRI_TRY(find_groups(plan, request));
     tri_plan_find_offload_set(plan, request);
     TRI_TRY(find_order(plan, request));
-    double *costs;
-    const tri_graph *g;
-    TRI_TRY(find_costs(plan, request, &costs, &g));
+    TRI_TRY(build_plain_graphs(plan, request));
+    const tri_graph *g =
+        plan->plain_graphs[true] ? plan->plain_graphs[true] : plan->plain_graphs[false];
+    const double *costs = find_costs(plan, g);
     plan->block_count = g->block_count;
     TRI_TRY(cut_stages(plan, request, costs, g));
     plan->blocks = TRI_NEW_ARRAY(plan->arena, tri_schedule_block, g->block_count);

@@ -65,16 +65,26 @@ static void add_reader(tri_arena *arena, readers *r, int parameter, int block) {
     r->last[parameter] = r->count;
 }
 
-static readers find_readers(tri_arena *arena, const tri_graph *g) {
-    readers r = {.first = TRI_NEW_ARRAY(arena, int, g->parameter_count),
-                 .last = TRI_NEW_ARRAY(arena, int, g->parameter_count)};
+static void add_readers(tri_arena *arena, readers *r, const tri_graph *g) {
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
         for (int k = 0; k < node->input_count; k++) {
             const tri_value_info *info = tri_value_get(g, node->inputs[k]);
-            if (info->kind == TRI_VALUE_PARAMETER) add_reader(arena, &r, info->index, node->block);
+            if (info->kind == TRI_VALUE_PARAMETER) add_reader(arena, r, info->index, node->block);
         }
     }
+}
+
+// A pass may have removed nodes whose outputs nothing needs in training, but in evaluation, or on
+// ranks that do not train, they are there. So all graphs count: every rank has to find the same
+// readers, and no program may read a parameter that is not gathered for its block.
+static readers find_readers(tri_arena *arena, const tri_flat_request *request) {
+    const tri_graph *g = request->graph;
+    readers r = {.first = TRI_NEW_ARRAY(arena, int, g->parameter_count),
+                 .last = TRI_NEW_ARRAY(arena, int, g->parameter_count)};
+    add_readers(arena, &r, g);
+    for (int i = 0; i < 2 && request->plain_graphs; i++)
+        if (request->plain_graphs[i]) add_readers(arena, &r, request->plain_graphs[i]);
     return r;
 }
 
@@ -134,7 +144,7 @@ tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request) {
                      .half_dtype = TRI_F32};
     int64_t alignment = request->alignment / 2; // in elements of a half type, of 2 bytes each
     if (alignment < TRI_FLAT_ALIGNMENT) alignment = TRI_FLAT_ALIGNMENT;
-    readers r = find_readers(arena, g);
+    readers r = find_readers(arena, request);
     int last_group = 0;
     for (int b = 0; b < blocks; b++) {
         flat.units[b].name = g->blocks[b];

@@ -106,7 +106,10 @@ typedef struct tri_flat {
 } tri_flat;
 
 typedef struct tri_flat_request {
-    const tri_graph *graph;  // the graph, after the layout pass
+    const tri_graph *graph; // the graph, after the layout pass
+    // Graphs that no pass has changed (tri_plan.plain_graphs): a parameter that several blocks read
+    // in any of them is shared. NULL: only `graph` counts.
+    const tri_graph *const *plain_graphs;
     const bool *blocks_here; // blocks_here[b]: this rank computes block b
     int shards;
     bool is_chunked; // shards are multiples of TRI_FLAT_CHUNK elements

@@ -409,6 +409,7 @@ static tri_status make_plan(tri_plan *plan, const tri_device_description *device
     plan->flat =
         tri_flat_make(plan->arena, &(tri_flat_request){.graph = plan->graph,
                                                        .trains = has_training_step(request),
+                                                       .plain_graphs = plan->plain_graphs,
                                                        .blocks_here = plan->stages.blocks_here,
                                                        .shards = plan->sharing.shards,
                                                        .is_chunked = plan->deterministic,

@@ -170,6 +170,9 @@ struct tri_plan {
     // Graph of the first program. It is used for what the graphs of all programs have in common:
     // parameters, blocks, metrics.
     const tri_graph *graph;
+    // The graphs of evaluation and of training ([training]) that no pass has changed: all ranks
+    // have the same. NULL: the run has no such steps.
+    const tri_graph *plain_graphs[2];
     int block_count;
     tri_schedule_block *blocks;
     tri_flat flat;

@@ -27,7 +27,7 @@ LOOPED = PIPELINE + "strategy.schedule=looped strategy.stages_per_rank="
 INTERLEAVED = PIPELINE + "strategy.schedule=interleaved strategy.stages_per_rank="
 TINY = "data.shape=[1,12,12] " + SGD
 CNN = "recipes/mnist-cnn.yaml", "model.dropout=0.2 " + SGD
-MODELS = "odd", "branches", "wide", "pools", "functions", "layers"  # NAME_net.c
+MODELS = "odd", "branches", "early", "wide", "pools", "functions", "layers"  # NAME_net.c
 FREEZE_FIRST, FREEZE_LAST = "optimizer.freeze=['conv*'] ", "optimizer.freeze=['fc*'] "
 FREEZE_ALL_BUT_ONE = "optimizer.freeze=['conv1.*','conv2.weight','fc*'] "
 GROUPS = ('optimizer.momentum=0.9 optimizer.weight_decay=0.1 optimizer.groups=['
@@ -99,6 +99,15 @@ CASES = {
                      (3, INTERLEAVED + "2 strategy.recompute=block"), (2, PIPELINE),
                      (4, PIPELINE + "strategy.schedule=gpipe"), (4, BUBBLES),
                      (4, PIPELINE + "strategy.stages=[short,loss,penalty]")]),
+    "an early exit": ("early", TINY, "data.samples=21 data.test_samples=5 batch.global=12 "
+                      "batch.micro=2", [
+                          (3, FSDP), (2, "strategy.name=zero2"), (2, PIPELINE),
+                          (3, BUBBLES + "strategy.recompute=block"), (2, INTERLEAVED + "2"),
+                          (2, "trainer.deterministic=true strategy.name=fsdp")]),
+    "an exit at the end": ("early", TINY, "model.early=2 data.samples=21 data.test_samples=5 "
+                           "batch.global=12 batch.micro=2", [
+                               (3, FSDP), (3, PIPELINE), (2, BUBBLES),
+                               (4, FSDP + "strategy.mesh.pipeline=2"), (2, LOOPED + "2")]),
     "an odd model in bf16": ("odd", TINY, "data.samples=21 data.test_samples=5 batch.global=12 "
                              "trainer.precision=bf16-mixed",
                              [(3, FSDP), (4, BUBBLES + "batch.micro=2"),
@@ -181,6 +190,17 @@ def check_mixing(folder):
     assert not os.path.exists(os.path.join(folder, "mixing")), "a run folder was made"
 
 
+def check_exits(folder):
+    """A head of which only a metric reads the scores does not change what is trained."""
+    own = "data.samples=21 data.test_samples=5 batch.global=12 batch.micro=2 model.early="
+    wanted = None
+    for where in 0, 1, 2:
+        place = execute(folder, f"exit{where}", 1, ("early", TINY, own + str(where), []), "")
+        got = losses(place), losses(place, "val")
+        wanted = wanted or got
+        assert got == wanted, (where, got, wanted)
+
+
 def make_model(folder, name):
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + "_net.c")
     library = os.path.join(folder, name + ".so")
@@ -200,6 +220,7 @@ def main():
             print(f"{what}: ", end="")
             timed(check_case, folder, pool, what)
         check_mixing(folder)
+        check_exits(folder)
 
 
 if __name__ == "__main__":
