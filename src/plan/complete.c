@@ -256,7 +256,7 @@ static void put_sum(work *w, int unit, int first, int end) {
 // several stages of this rank read the unit, actions of two micro-batches may alternate.
 static void put_sums(work *w, int unit) {
     const tri_schedule_request *r = w->request;
-    bool by_round = tri_schedule_scatters_rounds(r), scattered = false;
+    bool by_round = tri_schedule_scatters_rounds_of(r, unit), scattered = false;
     int first = w->first_use[unit], end = w->first_use[unit + 1], last = -1;
     for (int i = first; i < end; i++)
         if (completes_gradients(&w->compute.actions[w->uses[i]])) last = i;

@@ -305,6 +305,11 @@ bool tri_schedule_releases(const tri_schedule_request *request);
 bool tri_schedule_scatters(const tri_schedule_request *request);
 // Whether gradients are scattered after every micro-batch.
 bool tri_schedule_scatters_rounds(const tri_schedule_request *request);
+// Whether gradients of this unit are. Statistics of a deterministic pipeline are not: several
+// FORWARDs may come between two BACKWARDs, so that a SCATTER after each of these would add sums of
+// several micro-batches. As no other replica adds to them, one sum over the step has the same bits
+// as that of one rank.
+bool tri_schedule_scatters_rounds_of(const tri_schedule_request *request, int unit);
 
 // Makes a schedule: the compute actions in the sequence that request->order writes, and around them
 // the actions that the strategy demands, and those that send values between stages. The schedule is

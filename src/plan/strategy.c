@@ -85,3 +85,8 @@ bool tri_schedule_scatters_rounds(const tri_schedule_request *request) {
     bool shards = request->strategy->shards_gradients && request->shard > 1;
     return request->deterministic || shards;
 }
+
+bool tri_schedule_scatters_rounds_of(const tri_schedule_request *request, int unit) {
+    bool alone = request->deterministic && request->pipeline > 1 && request->shard == 1;
+    return tri_schedule_scatters_rounds(request) && !(alone && request->units[unit].has_statistics);
+}

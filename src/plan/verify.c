@@ -131,7 +131,8 @@ static tri_status add_to_gradients(check *c) {
         u->holds[source] = true;
         if (source != TRI_GRADIENT_REST) continue;
         REQUIRE(!u->reduced && !u->tied && !u->downloaded, "comes after the unit was reduced");
-        REQUIRE(!tri_schedule_scatters_rounds(r) || u->round < 0 || u->round == c->action->round,
+        REQUIRE(!tri_schedule_scatters_rounds_of(r, b->units[k]) || u->round < 0 ||
+                    u->round == c->action->round,
                 "mixes two rounds in gradients that every round scatters");
         u->round = c->action->round;
         u->contributions++;
@@ -270,7 +271,8 @@ static tri_status follow_gradients(check *c) {
     case TRI_ACTION_SCATTER:
         REQUIRE(tri_schedule_scatters(r) && !closed, "is not wanted, or too late");
         REQUIRE(holds_all(c, a->subject), "scatters gradients that are not there");
-        REQUIRE(tri_schedule_scatters_rounds(r) || u->contributions == c->expected[a->subject],
+        REQUIRE(tri_schedule_scatters_rounds_of(r, a->subject) ||
+                    u->contributions == c->expected[a->subject],
                 "scatters gradients that are not complete");
         REQUIRE(a->accumulate == u->scattered, "adds to what is not there, or loses some");
         u->scattered = true;

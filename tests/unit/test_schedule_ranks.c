@@ -248,10 +248,50 @@ static void test_waits(void **state) {
             }
 }
 
+// Checks that a deterministic pipeline adds the statistics of micro-batches one by one: a SCATTER
+// that adds to earlier sums brings the statistics of one micro-batch at most.
+static void check_statistics(const schedule_case *c, const tri_schedule_request *r,
+                             const tri_schedule *s) {
+    int *held = TRI_NEW_ARRAY(s->arena, int, r->unit_count);
+    for (int i = 0; i < s->count; i++) {
+        const tri_action *a = &s->actions[i];
+        if (a->kind == TRI_ACTION_FORWARD)
+            for (int k = 0; k < r->blocks[a->subject].unit_count; k++)
+                held[r->blocks[a->subject].units[k]]++;
+        if (a->kind != TRI_ACTION_SCATTER) continue;
+        if (r->units[a->subject].has_statistics && a->accumulate && held[a->subject] > 1)
+            fail_msg("%s: SCATTER of unit %d adds the sum of %d micro-batches",
+                     schedule_case_text(c), a->subject, held[a->subject]);
+        held[a->subject] = 0;
+    }
+}
+
+static void test_statistics_one_by_one(void **state) {
+    (void)state;
+    for (int o = 0; tri_orders[o]; o++)
+        for (int i = 0; i < 36; i++) {
+            schedule_case c = {.strategy = "pipeline",
+                               .order = tri_orders[o]->name,
+                               .pipeline = 2 + i % 3,
+                               .stages_per_rank = tri_orders[o]->loops_over_stages ? 1 + i % 4 : 1,
+                               .blocks_per_stage = 1 + i % 3,
+                               .micro_batches = 1 + i,
+                               .deterministic = true};
+            schedule_set set;
+            schedule_set_make(&c, &set);
+            for (int rank = 0; rank < set.mesh.ranks; rank++)
+                check_statistics(&c, &set.requests[rank], &set.schedules[rank]);
+            schedule_set_destroy(&set);
+        }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_combination), cmocka_unit_test(test_many_ranks),
-        cmocka_unit_test(test_shared_layers),     cmocka_unit_test(test_bubbles),
-        cmocka_unit_test(test_in_flight),         cmocka_unit_test(test_waits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_combination),
+                                       cmocka_unit_test(test_many_ranks),
+                                       cmocka_unit_test(test_shared_layers),
+                                       cmocka_unit_test(test_bubbles),
+                                       cmocka_unit_test(test_in_flight),
+                                       cmocka_unit_test(test_waits),
+                                       cmocka_unit_test(test_statistics_one_by_one)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
