@@ -171,6 +171,20 @@ static tri_status finish(parallel_pass *pass) {
     return tri_graph_verify(to);
 }
 
+static bool *find_made_of_parameters(tri_arena *arena, const tri_graph *g) {
+    bool *found = TRI_NEW_ARRAY(arena, bool, g->value_count);
+    for (int i = 0; i < g->parameter_count; i++)
+        if (tri_value_is(g->parameters[i].value)) found[g->parameters[i].value.id] = true;
+    for (int i = 0; i < g->node_count; i++) {
+        const tri_node *node = &g->nodes[i];
+        bool is_made = node->input_count > 0;
+        for (int k = 0; k < node->input_count; k++)
+            is_made = is_made && (!tri_value_is(node->inputs[k]) || found[node->inputs[k].id]);
+        for (int k = 0; k < node->output_count; k++) found[node->outputs[k].id] = is_made;
+    }
+    return found;
+}
+
 tri_status tri_pass_tensor_parallel(tri_arena *arena, const tri_graph *graph, const tri_mesh *mesh,
                                     int rank, const tri_tensor_parallel_options *options,
                                     tri_graph **out) {
@@ -191,6 +205,7 @@ tri_status tri_pass_tensor_parallel(tri_arena *arena, const tri_graph *graph, co
         .splits = TRI_NEW_ARRAY(to->arena, tri_split, graph->parameter_count),
         .partial = TRI_NEW_ARRAY(to->arena, bool, graph->parameter_count),
         .complete = TRI_NEW_ARRAY(to->arena, bool, graph->parameter_count),
+        .of_parameters = find_made_of_parameters(to->arena, graph),
     };
     TRI_TRY(choose_splits(&pass));
     TRI_TRY(copy_sources(&pass));

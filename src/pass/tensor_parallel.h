@@ -46,6 +46,7 @@ typedef struct parallel_pass {
     // some reader computes all of its gradient. Both together are an error, because the sum over
     // ranks would count the complete one several times.
     bool *partial, *complete;
+    bool *of_parameters; // of_parameters[v]: value v is a parameter, or made of parameters alone
     // For scores that are sliced along the classes, a collective computes the maximum of each row
     // over all ranks. `scores`: the value of the old graph for which this was done last. `max`: the
     // value of the new graph that holds the maxima of its rows. They are kept because the loss and
@@ -80,8 +81,8 @@ void parallel_set(parallel_pass *pass, tri_value from, tri_value value,
 // the sum. *placement, that of the sum, is replicated or, with strategy.sequence_parallel, sliced
 // along the sequence.
 tri_value parallel_sum(parallel_pass *pass, tri_value partial, parallel_placement *placement);
-// If `from` of the old graph is a parameter, records whether the node that reads it computes all of
-// its gradient or, if `partial` is set, one term of it.
+// If `from` of the old graph is a parameter, or made of parameters alone, records for these whether
+// the node that reads it computes all of its gradient or, if `partial` is set, one term of it.
 void parallel_note_use(parallel_pass *pass, tri_value from, bool partial);
 // Gets the split of a parameter's layer; TRI_SPLIT_NONE for values that are no parameters.
 tri_split parallel_split_of(const parallel_pass *pass, tri_value parameter);

@@ -35,9 +35,11 @@ static tri_shape full_shape(const parallel_pass *pass, tri_value value) {
 static void rewrite_replicated(parallel_pass *pass, const tri_node *node) {
     tri_value in[TRI_MAX_INPUTS];
     parallel_placement placement = PARALLEL_REPLICATED;
+    // What is made of parameters alone, as a reshaped weight, has the uses of its result.
+    bool is_use = node->output_count == 0 || !pass->of_parameters[node->outputs[0].id];
     for (int k = 0; k < node->input_count; k++) {
         in[k] = parallel_ask(pass, node->inputs[k], PARALLEL_REPLICATED);
-        parallel_note_use(pass, node->inputs[k], false);
+        if (is_use) parallel_note_use(pass, node->inputs[k], false);
         placement.gathered =
             placement.gathered || parallel_placement_of(pass, node->inputs[k]).gathered;
     }

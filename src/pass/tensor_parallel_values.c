@@ -78,9 +78,14 @@ tri_value parallel_sum(parallel_pass *pass, tri_value partial, parallel_placemen
 }
 
 void parallel_note_use(parallel_pass *pass, tri_value from, bool partial) {
+    if (!pass->of_parameters[from.id]) return;
     const tri_value_info *info = tri_value_get(pass->from, from);
-    if (info->kind == TRI_VALUE_PARAMETER)
+    if (info->kind == TRI_VALUE_PARAMETER) {
         (partial ? pass->partial : pass->complete)[info->index] = true;
+        return;
+    }
+    const tri_node *node = tri_value_node(pass->from, from);
+    for (int k = 0; k < node->input_count; k++) parallel_note_use(pass, node->inputs[k], partial);
 }
 
 tri_split parallel_split_of(const parallel_pass *pass, tri_value parameter) {

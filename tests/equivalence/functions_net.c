@@ -37,6 +37,12 @@ static void functions_net(tri_graph *g, const tri_batch *batch) {
     heads = tri_add(g, heads, tri_attention(g, "attend", queries, likeness, heads, options));
     x = tri_flatten(g, tri_mul(g, tri_roll(g, heads, 1, 1), largest));
     if (tri_model_bool(g, "centre", false)) x = tri_sub(g, x, tri_mean(g, x, (int[]){0}, 1, true));
+    tri_block(g, "norms");
+    tri_value wide = tri_reshape(g, tri_linear(g, "wide", x, 24), tri_shape_of(n, 4, 3, 2));
+    tri_split_layer(g, "wide", TRI_SPLIT_COLUMN);
+    wide = tri_layer_norm(g, "norms", wide, (tri_layer_norm_options){.axes = 2});
+    x = tri_add(g, x, tri_linear(g, "narrow", tri_flatten(g, wide), 160));
+    tri_split_layer(g, "narrow", TRI_SPLIT_ROW);
     tri_block(g, "head");
     x = tri_map(g, "x > 0 ? log1p(x) : tanh(x)", x);
     tri_value scores = tri_linear(g, "head", tri_elu(g, x, 0.5), 10);
