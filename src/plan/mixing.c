@@ -8,6 +8,7 @@
 
 typedef struct mixing {
     const tri_graph *graph;
+    int64_t samples;
     bool *from_data; // from_data[v]: value v depends on the samples, which its first axis counts
 } mixing;
 
@@ -40,7 +41,24 @@ static bool sums_samples(const mixing *m, const tri_node *node) {
     return x->rank - 1 == ((const tri_softmax_attr *)node->attr)->behind && x->dims[0] != 1;
 }
 
+// Whether the op computes with the last axis as a whole, and this is the only one.
+static bool spans_samples(const mixing *m, const tri_node *node) {
+    int axes = 0;
+    if (node->op == &tri_op_layer_norm || node->op == &tri_op_rms_norm) axes = 1;
+    if (node->op == &tri_op_linear) axes = (int)((const tri_linear_attr *)node->attr)->axes;
+    return axes > 0 && m->from_data[node->inputs[0].id] &&
+           shape_of(m, node->inputs[0])->rank <= axes;
+}
+
+// Whether the first axis of a reshaped value does not begin with the samples any more.
+static bool moves_samples(const mixing *m, const tri_node *node) {
+    const tri_shape *y = shape_of(m, node->outputs[0]);
+    return y->rank == 0 || y->dims[0] % m->samples != 0;
+}
+
 static bool mixes(const mixing *m, const tri_node *node) {
+    if (node->op == &tri_op_reshape) return moves_samples(m, node);
+    if (spans_samples(m, node)) return true;
     if (node->op == &tri_op_softmax || node->op == &tri_op_log_softmax)
         return sums_samples(m, node);
     if (node->op == &tri_op_reduce)
@@ -54,8 +72,8 @@ static bool mixes(const mixing *m, const tri_node *node) {
     return false;
 }
 
-const tri_node *tri_plan_find_mixing(tri_arena *arena, const tri_graph *graph) {
-    mixing m = {graph, TRI_NEW_ARRAY(arena, bool, graph->value_count)};
+const tri_node *tri_plan_find_mixing(tri_arena *arena, const tri_graph *graph, int64_t samples) {
+    mixing m = {graph, samples, TRI_NEW_ARRAY(arena, bool, graph->value_count)};
     for (int i = 0; i < graph->input_count; i++)
         m.from_data[graph->inputs[i].value.id] = strcmp(graph->inputs[i].name, "position") != 0;
     for (int i = 0; i < graph->node_count; i++) {

@@ -314,13 +314,19 @@ static tri_status check_batch_norm(const tri_plan *plan, const tri_plan_request 
 static tri_status check_mixing(const tri_plan *plan, const tri_plan_request *request) {
     bool is_given = request->micro > 0 && !request->micro_follows;
     if (plan->replicas == 1 || is_given) return TRI_OK;
-    const tri_node *node = tri_plan_find_mixing(plan->arena, plan->graph);
+    // A number of samples that is hardly the size of another axis tells axes apart.
+    enum { SAMPLES = 13 };
+    tri_model_request model = *request->model;
+    tri_graph *graph;
+    model.options.training = plan->programs[0]->training;
+    TRI_TRY(tri_model_build(plan->arena, &model, SAMPLES, &graph));
+    const tri_node *node = tri_plan_find_mixing(plan->arena, graph, SAMPLES);
     if (!node) return TRI_OK;
     return TRI_FAIL(
         TRI_BAD_INPUT,
         "block %s mixes samples (%s along their axis), so on several replicas batch.micro "
         "has to be set, else the result would depend on how many there are",
-        plan->graph->blocks[node->block], node->op->name);
+        graph->blocks[node->block], node->op->name);
 }
 
 // Sums of several pipeline stages, or of statistics that lie on one stage of each replica, are

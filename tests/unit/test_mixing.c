@@ -46,6 +46,20 @@ static tri_value of_rows(tri_graph *g, tri_value x, tri_value y, tri_value w) {
     return tri_log_softmax_along(g, x, 1);
 }
 
+static tri_value moved(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_reshape(g, x, tri_shape_of(1, 4, 12));
+}
+static tri_value tokens(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_reshape(g, tri_softmax(g, tri_reshape(g, x, tri_shape_of(12, 4)), 1),
+                       tri_shape_of(4, 3, 4));
+}
+static tri_value whole(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_layer_norm(g, "norm", x, (tri_layer_norm_options){.axes = 3, .plain = true});
+}
+static tri_value rest(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_layer_norm(g, "norm", x, (tri_layer_norm_options){.axes = 2, .plain = true});
+}
+
 static void test_mixing(void **state) {
     static const struct {
         const char *name;
@@ -62,6 +76,10 @@ static void test_mixing(void **state) {
         {"of_rows", of_rows, false},
         {"mean", mean, true},
         {"permuted", permuted, true},
+        {"moved", moved, true},
+        {"tokens", tokens, false},
+        {"whole", whole, true},
+        {"rest", rest, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tri_graph *g = op_graph_open(TRI_F32);
@@ -71,7 +89,7 @@ static void test_mixing(void **state) {
         cases[i].build(g, x, y, w);
         const char *message = "";
         if (tri_graph_status(g, &message) != TRI_OK) fail_msg("%s: %s", cases[i].name, message);
-        if ((tri_plan_find_mixing(g->arena, g) != NULL) != cases[i].mixes)
+        if ((tri_plan_find_mixing(g->arena, g, 4) != NULL) != cases[i].mixes)
             fail_msg("%s: is found to %s samples", cases[i].name, cases[i].mixes ? "keep" : "mix");
         op_graph_close(g);
     }
