@@ -38,6 +38,7 @@ static tri_status read_group(tri_arena *arena, const tri_tree *entry, tri_optimi
     map->line = entry->line;
     for (int i = 0; i < entry->count; i++) {
         const tri_tree *item = entry->items[i];
+        if (tri_tree_is_null(item)) continue; // as if it were not there
         tri_tree *value = tri_tree_copy(arena, item);
         bool is_one = !strcmp(item->key, "match") && item->kind == TRI_TREE_SCALAR;
         if (is_one) {
@@ -50,7 +51,7 @@ static tri_status read_group(tri_arena *arena, const tri_tree *entry, tri_optimi
     if (out->match.count == 0)
         return tri_tree_fail(entry, "a group of 'optimizer.groups' has no 'match': patterns of the "
                                     "names of its parameters");
-    if (out->frozen && (tri_tree_get(entry, "lr_factor") || tri_tree_get(entry, "weight_decay")))
+    if (out->frozen && (tri_tree_get(map, "lr_factor") || tri_tree_get(map, "weight_decay")))
         return tri_tree_fail(entry, "'lr_factor' and 'weight_decay' have no effect on a frozen "
                                     "group of 'optimizer.groups'");
     return TRI_OK;
@@ -66,7 +67,7 @@ tri_status tri_optimizer_groups_read(tri_arena *arena, const tri_optimizer_optio
                              TRI_MAX_OPTIMIZER_GROUPS);
     for (int i = 0; i < list->count; i++) {
         TRI_TRY(read_group(arena, list->items[i], &out[i]));
-        if (!tri_tree_get(list->items[i], "weight_decay"))
+        if (tri_tree_is_null(tri_tree_get(list->items[i], "weight_decay")))
             out[i].weight_decay = options->weight_decay;
     }
     *count = list->count;
