@@ -1,6 +1,7 @@
 // The layers that convolve, in one to three dimensions, and their transposes. All are built of the
 // op conv2d and its gradient: one dimension is two with a height of 1, and the taps of a depth are
 // channels. A transpose is the gradient of a convolution with respect to its input.
+#include "base/quantity.h"
 #include "nn/layers.h"
 #include "ops/ops.h"
 
@@ -75,6 +76,18 @@ static bool check_axis(conv *c, int i) {
     return false;
 }
 
+// Whether `o` has numbers for axes that the layer has not, or paddings beside `same`.
+static bool has_idle_numbers(const tri_conv_options *o, int axes) {
+    for (int k = 0; k < 3; k++) {
+        bool pads = o->pads[k][0] || o->pads[k][1];
+        if (o->same && pads) return true;
+        if (k >= axes &&
+            (pads || o->kernels[k] || o->strides[k] || o->dilations[k] || o->output_paddings[k]))
+            return true;
+    }
+    return false;
+}
+
 // Begins a layer of x. False: the graph has failed, or there is nothing to do.
 static bool begin(conv *c, const char *layer, tri_value x, int axes, const tri_conv_options *o) {
     static const char *const shapes[] = {"[N, C, L]", "[N, C, H, W]", "[N, C, D, H, W]"};
@@ -96,6 +109,13 @@ static bool begin(conv *c, const char *layer, tri_value x, int axes, const tri_c
                        ", padding %" PRId64,
                        layer, c->name, shapes[axes - 1], tri_shape_text(&c->x, text, sizeof text),
                        c->out, c->groups, o->padding);
+        return false;
+    }
+    if (has_idle_numbers(o, axes)) {
+        tri_graph_fail(c->graph,
+                       "%s %s: its options have numbers without effect: pads beside `same`, or "
+                       "those of more than %s",
+                       layer, c->name, tri_counted(axes, "axis"));
         return false;
     }
     for (int i = 0; i < 3; i++) {
