@@ -69,7 +69,7 @@ void tri_share_layer(tri_graph *graph, const char *name);
 // losses: `tri_add(g, a, tri_weighted(g, b, 0.5))`. A loss is the mean over all samples (elements,
 // labels) of a step, so that it does not depend on the number of ranks or micro-batches; a sum of
 // losses is the sum of these means, as in PyTorch. Evaluation also reports each term of a sum as a
-// metric, by the name of its op.
+// metric, by the name of its function: huber_loss.
 void tri_loss(tri_graph *graph, tri_value loss);
 // Declares a metric: F64 [2], a sum over samples and their count. Evaluation reports sum / count
 // under `name`. It is a pair because sums and counts of several ranks can be added, and means

@@ -181,10 +181,11 @@ static bool has_same_labels(const tri_loss_term *a, const tri_loss_term *b) {
 }
 
 static const char *name_of_term(tri_graph *g, tri_value loss) {
-    const char *op = tri_value_node(g, loss)->op->name, *name = op;
+    const tri_node *node = tri_value_node(g, loss);
+    const char *own = *node->name ? node->name : node->op->name, *name = own;
     for (int again = 2, i = 0; i < g->metric_count; i++) {
         if (strcmp(g->metrics[i].name, name) != 0) continue;
-        name = tri_name(g, "%s_%d", op, again++);
+        name = tri_name(g, "%s_%d", own, again++);
         i = -1;
     }
     return name;

@@ -45,16 +45,20 @@ tri_value tri_map_values(tri_graph *graph, const char *expression, const tri_val
 TRI_FUNCTION_LIST(X)
 #undef X
 
-tri_value tri_mean_loss(tri_graph *graph, tri_value x) {
-    if (!tri_graph_check_input(graph, "mean_loss", NULL, x)) return x;
-    return tri_node_add(graph, &tri_op_mean_loss, &x, 1, NULL, "");
+// The name is that of the metric if the loss is one of a sum.
+static tri_value mean_of(tri_graph *graph, const char *name, tri_value x) {
+    if (!tri_graph_check_input(graph, name, NULL, x)) return x;
+    return tri_node_add(graph, &tri_op_mean_loss, &x, 1, NULL, name);
 }
+
+tri_value tri_mean_loss(tri_graph *graph, tri_value x) { return mean_of(graph, "mean_loss", x); }
 
 #define X(name, declared, values, parameters, expression, doc)                                     \
     tri_value tri_##name(tri_graph *graph, TRI_UNPACKED_ declared) {                               \
         const tri_value given[] = {TRI_UNPACKED_ values};                                          \
-        return tri_mean_loss(graph, map_of(graph, #name, expression, given, COUNT(given),          \
-                                           (const double[]){TRI_UNPACKED_ parameters 0}));         \
+        return mean_of(graph, #name,                                                               \
+                       map_of(graph, #name, expression, given, COUNT(given),                       \
+                              (const double[]){TRI_UNPACKED_ parameters 0}));                      \
     }
 TRI_LOSS_LIST(X)
 #undef X

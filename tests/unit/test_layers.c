@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include <trireme/functions.h>
 #include <trireme/nn.h>
 
 #include <cmocka.h>
@@ -310,6 +311,26 @@ static void test_accuracies(void **state) {
     }
 }
 
+// The losses of a sum are named by their functions, also those that a formula computes.
+static void test_names_of_losses(void **state) {
+    static const char *const names[] = {"loss",      "huber_loss", "l1_loss",
+                                        "l1_loss_2", "mse_loss",   "mean_loss"};
+    for (int training = 0; training < 2; training++) {
+        tri_graph *g = graph_of(training);
+        tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 8));
+        tri_value y = tri_linear(g, "a", x, 8), z = tri_linear(g, "b", x, 8);
+        tri_value sum = tri_add(g, tri_huber_loss(g, y, x, 1), tri_l1_loss(g, y, x));
+        sum = tri_add(g, sum, tri_l1_loss(g, z, x));
+        sum = tri_add(g, sum, tri_mse_loss(g, y, x));
+        tri_loss(g, tri_add(g, sum, tri_mean_loss(g, tri_map(g, "y * y", z))));
+        const char *message;
+        if (tri_graph_status(g, &message) != TRI_OK) fail_msg("%s", message);
+        assert_int_equal(g->metric_count, sizeof names / sizeof *names);
+        for (int i = 0; i < g->metric_count; i++) assert_string_equal(g->metrics[i].name, names[i]);
+        tri_graph_destroy(g);
+    }
+}
+
 // A metric cannot have the name of another key of an evaluation, nor one that breaks a line.
 static void test_metric_names(void **state) {
     static const char long_name[] =
@@ -333,11 +354,16 @@ static void test_metric_names(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_metric_names), cmocka_unit_test(test_a_name_twice),
-        cmocka_unit_test(test_shared),       cmocka_unit_test(test_reshape),
-        cmocka_unit_test(test_avg_pool2d),   cmocka_unit_test(test_soft_labels),
-        cmocka_unit_test(test_concat),       cmocka_unit_test(test_values_of_no_graph),
-        cmocka_unit_test(test_accuracies),   cmocka_unit_test(test_first_axis)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_metric_names),
+                                       cmocka_unit_test(test_names_of_losses),
+                                       cmocka_unit_test(test_a_name_twice),
+                                       cmocka_unit_test(test_shared),
+                                       cmocka_unit_test(test_reshape),
+                                       cmocka_unit_test(test_avg_pool2d),
+                                       cmocka_unit_test(test_soft_labels),
+                                       cmocka_unit_test(test_concat),
+                                       cmocka_unit_test(test_values_of_no_graph),
+                                       cmocka_unit_test(test_accuracies),
+                                       cmocka_unit_test(test_first_axis)};
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }
