@@ -60,8 +60,9 @@ static void print_json(const tri_train_request *request, const tri_train_result 
                      tri_tree_digits(arena, r->best_value, TRI_FLOAT_DIGITS));
         tri_tree_put(arena, map, "best", best);
     }
-    tri_tree_put(arena, map, "evaluated_on",
-                 tri_tree_string(arena, tri_val_source_names[r->val_source]));
+    tri_tree_put(
+        arena, map, "evaluated_on",
+        tri_tree_string(arena, tri_val_source_names[r->has_val ? r->val_source : TRI_VAL_NONE]));
     printf("%s\n", tri_json_emit(arena, map));
     tri_arena_destroy(arena);
 }

@@ -42,7 +42,8 @@ enum {
 // to look at.
 static void report_unlogged(const train_loop *loop) {
     int64_t every = loop->recipe->trainer.log_every_n_steps, last = loop->last_step;
-    if (!loop->saves || last < 0 || last / every > loop->progress.step / every) return;
+    if (!loop->saves || last <= loop->progress.step || last / every > loop->progress.step / every)
+        return;
     tri_observe_message(
         loop->observer,
         "no training loss will be logged: the run ends at step %lld, before the "

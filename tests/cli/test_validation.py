@@ -150,8 +150,12 @@ def check_limits():
     assert [line["samples"] for line in entries(run_dir, "val")] == [8, 8, 8]
     assert [line["samples"] for line in entries(run_dir, "test")] == [8]
     run_dir = os.path.join(folder, "off")
-    run(train(RECIPE, run_dir, *held, "trainer.limit_val_batches=0"))
+    done = run(train(RECIPE, run_dir, *held, "trainer.limit_val_batches=0", "--json"))
     assert not entries(run_dir, "val") and not entries(run_dir, "test")
+    assert json.loads(done.stdout)["evaluated_on"] == "nothing", done
+    # Without a step there is no curve that another setting could give.
+    done = run(train(RECIPE, run_dir + "-0", *held, "trainer.max_steps=0"))
+    assert "log_every_n_steps" not in done.stderr, done
     done = run(train(RECIPE, os.path.join(folder, "dry"), *held, "trainer.fast_dev_run=true"))
     assert "test: loss" in done.stdout and KEPT not in done.stdout, done.stdout
     done = run(train(RECIPE, os.path.join(folder, "overfit"), *held, "trainer.overfit_batches=1",
