@@ -138,7 +138,7 @@ def check_resume_with_another_rate(folder):
     words = ["train", recipe, "checkpoint.monitor=train_loss"]
     run([TRIREME, *words, "--run-dir", place])
     refused([*words, "--run-dir", place, "optimizer.lr=0.5"], "differs in optimizer.lr;",
-            "another --run-dir", f"init={place}/checkpoints/last")
+            "(optimizer.lr=", "another --run-dir", f"init={place}/checkpoints/last")
     run([TRIREME, *words, "--run-dir", place + "-2", "optimizer.lr=0.5",
          f"init={place}/checkpoints/last"])
 
