@@ -186,7 +186,8 @@ STEPS = f"{FEW} batch.global=8 batch.micro=4 trainer.max_steps=2 log.tensorboard
 # read what others write. Commands that only measure or need other programs are left out.
 ADDED = {"train": STEPS, "checkpoint": "", "eval": FEW, "plan": "", "submit": "--device cpu",
          "scale": f"{FEW} --seconds 0.02", "data": FEW, "version": ""}
-LEFT_OUT = (" | ", "<", ">", "srun", "--measure", "data get", "convert", "--keys", "--list", "path=")
+LEFT_OUT = (" | ", "<", ">", "srun", "--measure", "data get", "convert", "--keys", "--list",
+            "path=")
 
 
 def check_examples(examples, folder):
