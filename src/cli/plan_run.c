@@ -37,18 +37,31 @@ static void size_checkpoint(const plan_view *v, plan_run *run) {
     }
 }
 
+static int64_t common_divisor(int64_t a, int64_t b) {
+    return b == 0 ? a : common_divisor(b, a % b);
+}
+
+// How many steps of the run are followed by a save. One for which several settings ask is one.
+static int64_t count_saves(const tri_checkpoint_options *c, const plan_run *run) {
+    int64_t a = c->every_n_steps, b = 0, both = 0;
+    if (c->every_n_epochs > 0 && c->every_n_epochs <= run->steps / run->steps_per_epoch)
+        b = c->every_n_epochs * run->steps_per_epoch;
+    if (a > 0 && b > 0) both = run->steps / b / (a / common_divisor(a, b));
+    bool last =
+        run->steps > 0 && ((a > 0 && run->steps % a == 0) || (b > 0 && run->steps % b == 0));
+    return (a > 0 ? run->steps / a : 0) + (b > 0 ? run->steps / b : 0) - both +
+           (c->save_last && !last);
+}
+
 // The largest number of checkpoints that are on disk at one time: after a save the save_top_k best,
 // the newest and TRI_CHECKPOINT_SPARES before it, and then the one that the next save is writing.
 // -1: not known. It decides how much space on disk the run needs.
 static int64_t most_checkpoints(const plan_view *v, const plan_run *run) {
     const tri_checkpoint_options *c = &v->recipe->checkpoint;
     int64_t most = c->save_top_k < 0 ? -1 : c->save_top_k + 1 + TRI_CHECKPOINT_SPARES + 1;
-    int64_t saved = 0;
     if (v->recipe->trainer.fast_dev_run > 0) return 0;
     if (run->steps < 0 || run->steps_per_epoch <= 0) return most;
-    if (c->every_n_steps > 0) saved += run->steps / c->every_n_steps;
-    if (c->every_n_epochs > 0) saved += run->steps / run->steps_per_epoch / c->every_n_epochs;
-    saved += c->save_last;
+    int64_t saved = count_saves(c, run);
     return most >= 0 && most < saved ? most : saved;
 }
 

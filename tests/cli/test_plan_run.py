@@ -75,6 +75,20 @@ def check_disk():
             assert len(kept) + 1 <= length["checkpoints"] == top + 3, (kept, length)
 
 
+def check_all_kept():
+    """Of a step for which several settings ask there is one checkpoint."""
+    for more in ([], ["checkpoint.every_n_steps=2"], ["checkpoint.every_n_steps=4",
+                 "checkpoint.every_n_epochs=2", "trainer.max_steps=11"]):
+        words = [*SMALL, "data.samples=48", "trainer.max_epochs=6", "checkpoint.save_top_k=-1",
+                 *more]
+        length = json.loads(plan(*words, "--json"))["run"]
+        with tempfile.TemporaryDirectory(prefix="trireme-plan-run-") as folder:
+            run([TRIREME, "train", "recipes/mlp-jax.yaml", "--run-dir", folder, *words])
+            kept = [name for name in os.listdir(os.path.join(folder, "checkpoints"))
+                    if name.startswith("step-")]
+        assert length["checkpoints"] == len(kept), (more, length, kept)
+
+
 def check_dropout():
     """A rate of dropout has an effect only in a model with such layers."""
     for model, rate, warns in (("mlp-jax", 0.5, True), ("mlp-jax", 0, False),
@@ -88,4 +102,5 @@ def check_dropout():
 
 
 if __name__ == "__main__":
-    sys.exit(1 if check_all([check_length, check_unknown, check_disk, check_dropout]) else 0)
+    sys.exit(1 if check_all([check_length, check_unknown, check_disk, check_all_kept,
+                            check_dropout]) else 0)
