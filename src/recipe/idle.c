@@ -84,6 +84,7 @@ static const struct {
     {"trainer.check_val_every_n_epoch", evaluates, "trainer.limit_val_batches is 0"},
     {"trainer.num_sanity_val_steps", evaluates, "trainer.limit_val_batches is 0"},
     {"trainer.limit_train_batches", uses_all_batches, "trainer.overfit_batches replaces it"},
+    {"checkpoint.monitor", saves_best, "checkpoint.save_top_k is 0"},
     {"checkpoint.mode", saves_best, "checkpoint.save_top_k is 0"},
     {"optimizer.dampening", has_momentum, "optimizer.momentum is 0"},
     {"schedule.decay_rate", decays, "schedule.decay_steps is 0"},

@@ -128,8 +128,18 @@ tri_status tri_task_graph_options(tri_arena *arena, const tri_recipe *recipe,
     return TRI_OK;
 }
 
-void tri_task_warn_idle(const tri_task_options *context, const char *model) {
+static bool has_statistics(const tri_graph *graph) {
+    for (int i = 0; i < graph->parameter_count; i++)
+        if (graph->parameters[i].role == TRI_ROLE_STATISTIC) return true;
+    return false;
+}
+
+void tri_task_warn_idle(const tri_task_options *context, const tri_recipe *recipe,
+                        const tri_graph *graph, const char *model) {
     double rate;
+    if (recipe->trainer.sync_batchnorm && !has_statistics(graph))
+        tri_log_line(TRI_LOG_WARNING, "trainer.sync_batchnorm has no effect: %s has no batch norm",
+                     model);
     if (tri_tree_to_double(tri_tree_get(context->map, DROPOUT), &rate) && rate > 0 &&
         !was_asked(context, DROPOUT))
         tri_log_line(TRI_LOG_WARNING, "model.dropout has no effect: %s has no dropout layer",

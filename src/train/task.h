@@ -35,8 +35,10 @@ tri_status tri_task_graph_options(tri_arena *arena, const tri_recipe *recipe,
 // model asks. TRI_BAD_INPUT: the model did not ask for an option of the recipe; the message names
 // it and the nearest one for which the model did ask.
 tri_status tri_task_check_options(const tri_task_options *context, const char *model);
-// Logs a warning if the recipe sets a rate of dropout, which every model accepts, and the model has
-// no dropout layer. Only one rank calls it, after a graph was built.
-void tri_task_warn_idle(const tri_task_options *context, const char *model);
+// Logs a warning for each setting that needs a layer which the model lacks: a rate of dropout,
+// which every model accepts, and trainer.sync_batchnorm. Only one rank calls it, with a graph of
+// the model.
+void tri_task_warn_idle(const tri_task_options *context, const tri_recipe *recipe,
+                        const tri_graph *graph, const char *model);
 
 #endif

@@ -89,18 +89,22 @@ def check_all_kept():
         assert length["checkpoints"] == len(kept), (more, length, kept)
 
 
-def check_dropout():
-    """A rate of dropout has an effect only in a model with such layers."""
-    for model, rate, warns in (("mlp-jax", 0.5, True), ("mlp-jax", 0, False),
-                               ("mnist-convnet", 0.5, True), ("mnist-cnn", 0.5, False)):
-        words = [f"recipes/{model}.yaml", *SMALL, "data.samples=16", f"model.dropout={rate}"]
+def check_layers():
+    """Settings that have an effect only in a model with such layers."""
+    drop, sync = "model.dropout", "trainer.sync_batchnorm"
+    for model, key, value, warns in (("mlp-jax", drop, 0.5, True), ("mlp-jax", drop, 0, False),
+                                     ("mnist-convnet", drop, 0.5, True),
+                                     ("mnist-cnn", drop, 0.5, False),
+                                     ("mlp-jax", sync, "true", True),
+                                     ("mnist-convnet", sync, "true", False)):
+        words = [f"recipes/{model}.yaml", *SMALL, "data.samples=16", f"{key}={value}"]
         for command in (["plan"], ["train", "trainer.fast_dev_run=1"]):
             done = run([TRIREME, command[0], *words, *command[1:]])
-            found = [line for line in done.stderr.splitlines() if "model.dropout" in line]
+            found = [line for line in done.stderr.splitlines() if key in line]
             assert len(found) == warns, (words, command, done.stderr)
             assert not found or model in found[0], found
 
 
 if __name__ == "__main__":
     sys.exit(1 if check_all([check_length, check_unknown, check_disk, check_all_kept,
-                            check_dropout]) else 0)
+                            check_layers]) else 0)
