@@ -55,9 +55,12 @@ static void end_at_start(int number) {
 
 static void remember(int number) {
     int saved_errno = errno;
-    if (!has_started) end_at_start(number);
-    if (number == SIGINT && seen == SIGINT) end_by(number);
-    if (number == SIGINT)
+    // A signal that ends the process does so when this handler returns.
+    if (!has_started)
+        end_at_start(number);
+    else if (number == SIGINT && seen == SIGINT)
+        end_by(number);
+    else if (number == SIGINT)
         tell("Ctrl-C: waiting for ", awaited, ", then for a checkpoint; Ctrl-C again ends at once");
     seen = number;
     errno = saved_errno;

@@ -187,9 +187,11 @@ def check_places(folder):
             check_place(folder, whole, ranks, what, sent)
     check_place(folder, os.path.join(folder, "placed-1"), 1, "an epoch's evaluation",
                 signal.SIGKILL)
-    # Before there is a checkpoint, a signal ends the process at once.
-    stop_at(train("mlp-jax", os.path.join(folder, "early"), *PLACED),
-            f"-1,planning,1,{int(signal.SIGTERM)}", -signal.SIGTERM)
+    # Before there is a checkpoint, a signal ends the process at once, which then waits for nothing.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        done = stop_at(train("mlp-jax", os.path.join(folder, "early"), *PLACED),
+                       f"-1,planning,1,{int(number)}", -number)
+        assert "waiting" not in done.stderr, done.stderr
     assert not os.path.exists(os.path.join(folder, "early"))
 
 
