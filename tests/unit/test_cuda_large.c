@@ -152,9 +152,14 @@ static void test_update(void **state) {
     double step[TRI_STEP_SCALAR_COUNT] = {0};
     float *param = reserve(LARGE), *grad = reserve(LARGE);
     param[LARGE - 1] = 5, grad[LARGE - 1] = 2, param[0] = 1, grad[0] = 4;
-    step[TRI_STEP_LR] = 0.5;
+    step[TRI_STEP_LR] = 0.25;
     step[TRI_STEP_GRADIENT_SCALE] = 1;
-    cuda_update p = {.rule = CUDA_SGD, .count = LARGE, .step = step, .param = param, .grad = grad};
+    cuda_update p = {.rule = CUDA_SGD,
+                     .lr_factor = 2,
+                     .count = LARGE,
+                     .step = step,
+                     .param = param,
+                     .grad = grad};
     finish(runtime->update(stream, &p, why));
     assert_true(param[LARGE - 1] == 4 && param[0] == -1);
     drop(param, LARGE), drop(grad, LARGE);
