@@ -223,6 +223,23 @@ tri_value tri_mean(tri_graph *graph, tri_value x, const int *axes, int count, bo
 tri_value tri_amax(tri_graph *graph, tri_value x, const int *axes, int count, bool keep);
 // The smallest element over axes, which are given as for tri_sum; equal ones share the gradient.
 tri_value tri_amin(tri_graph *graph, tri_value x, const int *axes, int count, bool keep);
+// The variance over axes, which are given as for tri_sum: the sum of the squared distances from the
+// mean, divided by the number of elements less `correction` (torch.var takes 1).
+tri_value tri_var(tri_graph *graph, tri_value x, const int *axes, int count, int64_t correction,
+                  bool keep);
+// The standard deviation, the root of tri_var; where it is 0, its gradient is 0.
+tri_value tri_std(tri_graph *graph, tri_value x, const int *axes, int count, int64_t correction,
+                  bool keep);
+// The logarithm of the sum of exp(x) over axes, which are given as for tri_sum; exp(x) may be too
+// large or too small for a number.
+tri_value tri_logsumexp(tri_graph *graph, tri_value x, const int *axes, int count, bool keep);
+// The Euclidean norm over axes, which are given as for tri_sum; where it is 0, its gradient is 0.
+tri_value tri_norm(tri_graph *graph, tri_value x, const int *axes, int count, bool keep);
+// x divided by its Euclidean norm along an axis, or by `eps` (0: 1e-12) where that is larger.
+tri_value tri_normalize(tri_graph *graph, tri_value x, int axis, double eps);
+// The cosine of the angle between a and b along an axis, which goes. Norms below `eps` (0: 1e-8)
+// count as that.
+tri_value tri_cosine_similarity(tri_graph *graph, tri_value a, tri_value b, int axis, double eps);
 
 TRI_API_END
 

@@ -129,3 +129,58 @@ tri_value tri_amax(tri_graph *graph, tri_value x, const int *axes, int count, bo
 tri_value tri_amin(tri_graph *graph, tri_value x, const int *axes, int count, bool keep) {
     return reduce(graph, "amin", TRI_REDUCTION_MIN, x, axes, count, keep);
 }
+
+// The same without the axes, which have the size 1.
+static tri_value without(tri_graph *graph, tri_value x, const int *axes, int count, bool keep) {
+    return keep ? x : reduce(graph, "sum", TRI_REDUCTION_SUM, x, axes, count, false);
+}
+
+tri_value tri_var(tri_graph *graph, tri_value x, const int *axes, int count, int64_t correction,
+                  bool keep) {
+    tri_value mean = tri_mean(graph, x, axes, count, true);
+    tri_value squares = tri_map(graph, "x, mean -> (x - mean) * (x - mean)", x, mean);
+    tri_value sum = tri_sum(graph, squares, axes, count, keep);
+    tri_shape from = tri_value_shape(graph, x), to = tri_value_shape(graph, mean);
+    if (graph->status != TRI_OK) return sum;
+    int64_t of_each = tri_shape_count(&from) / (tri_shape_count(&to) ? tri_shape_count(&to) : 1);
+    if (correction < 0 || of_each <= correction) {
+        tri_graph_fail(graph, "var: a correction of %lld needs more than %s", (long long)correction,
+                       tri_counted(of_each, "element"));
+        return sum;
+    }
+    return tri_mul_scalar(graph, sum, 1 / (double)(of_each - correction));
+}
+
+// The root of what is not negative, with the gradient 0 at 0.
+#define ROOT_OF "s -> s > 0 ? sqrt(s) : 0"
+
+tri_value tri_std(tri_graph *graph, tri_value x, const int *axes, int count, int64_t correction,
+                  bool keep) {
+    return tri_map(graph, ROOT_OF, tri_var(graph, x, axes, count, correction, keep));
+}
+
+tri_value tri_norm(tri_graph *graph, tri_value x, const int *axes, int count, bool keep) {
+    return tri_map(graph, ROOT_OF, tri_sum(graph, tri_square(graph, x), axes, count, keep));
+}
+
+tri_value tri_logsumexp(tri_graph *graph, tri_value x, const int *axes, int count, bool keep) {
+    // Less the largest, if that is finite.
+    tri_value most =
+        tri_map(graph, "m -> m - m == 0 ? m : 0", tri_amax(graph, x, axes, count, true));
+    tri_value parts = tri_map(graph, "x, m -> exp(x - m)", x, most);
+    tri_value sum = tri_sum(graph, parts, axes, count, true);
+    return without(graph, tri_map(graph, "s, m -> log(s) + m", sum, most), axes, count, keep);
+}
+
+tri_value tri_normalize(tri_graph *graph, tri_value x, int axis, double eps) {
+    tri_value in[] = {x, tri_sum(graph, tri_square(graph, x), &axis, 1, true)};
+    return map_of(graph, "normalize", "x, s, eps = 1 -> x / max(s > 0 ? sqrt(s) : 0, eps)", in, 2,
+                  (const double[]){eps > 0 ? eps : 1e-12});
+}
+
+tri_value tri_cosine_similarity(tri_graph *graph, tri_value a, tri_value b, int axis, double eps) {
+    tri_value in[] = {tri_sum(graph, tri_mul(graph, a, b), &axis, 1, false),
+                      tri_norm(graph, a, &axis, 1, false), tri_norm(graph, b, &axis, 1, false)};
+    return map_of(graph, "cosine_similarity", "p, a, b, eps = 1 -> p / (max(a, eps) * max(b, eps))",
+                  in, 3, (const double[]){eps > 0 ? eps : 1e-8});
+}

@@ -234,6 +234,17 @@ static tri_value shaped(tri_graph *g, const char *name, tri_value x) {
     CASE("amin", tri_amin(g, x, (int[]){0}, 1, false))
     CASE("variance", tri_mean(g, tri_square(g, tri_sub(g, x, tri_mean(g, x, (int[]){1}, 1, true))),
                               (int[]){1}, 1, false))
+    CASE("var", tri_var(g, x, (int[]){0, 2}, 2, 1, false))
+    CASE("std", tri_std(g, x, (int[]){-1}, 1, 1, true))
+    CASE("std of all", tri_std(g, x, NULL, 0, 0, false))
+    CASE("logsumexp", tri_logsumexp(g, x, (int[]){0, 2}, 2, false))
+    CASE("logsumexp of large ones",
+         tri_logsumexp(g, tri_mul_scalar(g, x, 1e4), (int[]){1}, 1, true))
+    CASE("norm", tri_norm(g, x, (int[]){1}, 1, false))
+    CASE("normalize", tri_normalize(g, x, 0, 0))
+    CASE("normalize small", tri_normalize(g, x, -1, 100))
+    CASE("cosine_similarity",
+         tri_cosine_similarity(g, x, tri_add_scalar(g, tri_flip(g, x, 2), 1), 1, 0))
     CASE("softmax", tri_softmax(g, x, -1))
     CASE("softmax over rows", tri_softmax(g, x, 1))
     CASE("softmax over the first axis", tri_softmax(g, x, 0))
@@ -250,6 +261,15 @@ static void test_shapes(void **state) {
         torch_check(&torch_shapes[i], shaped, &tri_device_ref, TRI_F64, 1e-10);
         torch_check(&torch_shapes[i], shaped, &tri_device_cpu, TRI_F32, 1e-4);
     }
+}
+
+static void test_too_few_for_a_variance(void **state) {
+    tri_graph *g = op_graph_open(TRI_F64);
+    const char *message = "";
+    tri_var(g, tri_input(g, "x", TRI_F64, tri_shape_of(3, 1)), (int[]){1}, 1, 1, false);
+    assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
+    assert_non_null(strstr(message, "correction of 1"));
+    op_graph_close(g);
 }
 
 // A view reads elements other than the one that is written, so it must not write over its input.
@@ -378,6 +398,7 @@ int main(void) {
         cmocka_unit_test(test_reductions),
         cmocka_unit_test(test_expressions),
         cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_too_few_for_a_variance),
         cmocka_unit_test(test_losses),
         cmocka_unit_test(test_views_keep_their_input),
         cmocka_unit_test(test_outputs_over_an_input),
