@@ -50,11 +50,14 @@ const char *tri_dataset_find_ordered(tri_arena *arena, const tri_dataset *datase
         if (labels[i] < labels[i - 1]) return NULL;
     int64_t first = labels[0], last = labels[count - 1];
     if (last - first + 1 >= classes) return NULL;
+    const char *found = first == last
+                            ? tri_arena_printf(arena, "class %lld", (long long)first)
+                            : tri_arena_printf(arena, "the classes %lld to %lld, in their order",
+                                               (long long)first, (long long)last);
     return tri_arena_printf(
         arena,
-        "data.limit=%lld takes the first samples, which lie in the order of their classes: those "
-        "of %s %lld%s of %lld; trainer.limit_train_batches takes samples of all of them",
-        (long long)dataset->options->limit, first == last ? "class" : "the classes",
-        (long long)first, first == last ? "" : tri_arena_printf(arena, " to %lld", (long long)last),
-        (long long)classes);
+        "data.limit=%lld takes the first samples; the %d of them that were looked at are of %s, of "
+        "%lld: if the data lie in the order of their classes, trainer.limit_train_batches takes "
+        "samples of all",
+        (long long)dataset->options->limit, count, found, (long long)classes);
 }

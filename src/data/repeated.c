@@ -45,24 +45,29 @@ static int list_files(tri_arena *arena, const tri_dataset *const *sets, int coun
 
 const char *tri_dataset_find_repeated(tri_arena *arena, const tri_dataset *const *sets, int count) {
     item *items;
-    const item *first = NULL, *again = NULL; // the pair that comes first in the recipe
-    int found = list_files(arena, sets, count, &items), repeated = 0;
+    // Of both sorts of pairs, within a split and of two splits, the one that comes first in the
+    // recipe, and how many there are.
+    const item *firsts[2] = {NULL}, *agains[2] = {NULL};
+    int found = list_files(arena, sets, count, &items), repeated[2] = {0};
     if (found < 2) return NULL;
     qsort(items, (size_t)found, sizeof *items, compare);
     for (int i = 1; i < found; i++) {
         const item *a = &items[i - 1], *b = &items[i];
         bool is_mixture = a->set == b->set && !strcmp(sets[a->set]->options->name, "mixture");
         if (!is_same(a, b) || is_mixture) continue;
-        repeated++;
-        if (again && again->place < b->place) continue;
-        first = a;
-        again = b;
+        int sort = a->set != b->set;
+        repeated[sort]++;
+        if (agains[sort] && agains[sort]->place < b->place) continue;
+        firsts[sort] = a;
+        agains[sort] = b;
     }
+    int sort = agains[1] ? 1 : 0; // a file of two splits is worse
+    const item *first = firsts[sort], *again = agains[sort];
     if (!again) return NULL;
-    const char *others = repeated > 1 ? tri_arena_printf(arena, ", and %s more that %s repeated",
-                                                         tri_counted(repeated - 1, "file"),
-                                                         repeated > 2 ? "are" : "is")
-                                      : "";
+    const char *others =
+        repeated[sort] > 1
+            ? tri_arena_printf(arena, ", and %s more", tri_counted(repeated[sort] - 1, "file"))
+            : "";
     const char *key = tri_data_split_key(sets[first->set]->split);
     if (first->set == again->set)
         return tri_arena_printf(arena,

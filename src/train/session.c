@@ -306,7 +306,6 @@ static const char *classes_advice(const tri_session *s, const tri_node *node, in
 // they are never right, which is rarely what is wanted. Not of tokens, of which few texts have all.
 static void note_idle_outputs(tri_session *s, const tri_node *node, int64_t classes) {
     const char *advice = classes_advice(s, node, classes);
-    if (*advice && s->recipe->data.limit > 0) advice = "; data.limit leaves few samples";
     if (*advice)
         s->idle_outputs = tri_arena_printf(
             s->arena, "data: the data has %s below %lld, but model %s has more outputs%s",
