@@ -292,12 +292,15 @@ static int match_group(tri_graph *graph, const tri_parameter_group *group, int n
 static tri_status fill_group(tri_graph *graph, const tri_parameter_group *group, int number) {
     int matched = 0, taken = 0;
     const char *mistyped = NULL;
+    bool needs_all = group->needs_all; // or a whole name matches nothing
     for (int k = 0; k < group->match.count; k++) {
         int found = match_group(graph, group, number, group->match.items[k], &taken);
-        if (found == 0 && !mistyped) mistyped = group->match.items[k];
+        bool is_name = !strpbrk(group->match.items[k], "*?[");
+        if (found == 0 && (!mistyped || is_name)) mistyped = group->match.items[k];
+        needs_all = needs_all || (found == 0 && is_name);
         matched += found;
     }
-    if (mistyped && (group->needs_all || matched == 0))
+    if (mistyped && (needs_all || matched == 0))
         return TRI_FAIL(TRI_BAD_INPUT, "%s: '%s' matches no parameter", group->key, mistyped);
     if (taken == 0)
         return TRI_FAIL(TRI_BAD_INPUT,

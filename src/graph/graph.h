@@ -346,7 +346,7 @@ tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dt
 typedef struct tri_parameter_group {
     const char *key;   // of the recipe, for messages
     tri_strings match; // patterns of names (`*` and `?`, as fnmatch)
-    bool needs_all;    // each pattern has to match a parameter, and not only one of them
+    bool needs_all;    // each pattern has to match a parameter, and not only one and whole names
     bool frozen;       // the parameters are not trained
 } tri_parameter_group;
 

@@ -14,10 +14,11 @@ static const tri_option common_rows[] = {
         S, freeze, "[]",
         "parameters that are not trained, by name; * and ? match as in file names; batch "
         "norm's running statistics go on changing"),
-    TRI_OPTION_TREE(S, groups, NULL,
-                    "settings of parameters by name: [{match: [\"*.bias\", \"*norm*\"], "
-                    "weight_decay: 0}, {match: \"head.*\", lr_factor: 10}, {match: \"layer1.*\", "
-                    "frozen: true}]; the first that matches holds"),
+    TRI_OPTION_TREE(
+        S, groups, NULL,
+        "settings of parameters by name: [{match: [\"*.bias\", \"*norm*\"], "
+        "weight_decay: 0}, {match: \"head.*\", lr_factor: 10}, {match: \"layer1.*\", "
+        "frozen: true}]; the first that matches holds; a name without * or ? has to match"),
 };
 
 static const tri_option group_rows[] = {

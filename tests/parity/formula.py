@@ -30,7 +30,7 @@ OPTIMIZERS = {
     "adamw": {"name": "adamw", "lr": 1e-3, "betas": [0.9, 0.95], "weight_decay": 0.1},
     "adadelta": {"name": "adadelta", "lr": 1.0},
     "groups": {"name": "adamw", "lr": 2.5e-4, "betas": [0.9, 0.95], "weight_decay": 0.1, "groups": [
-        {"match": ["fc2.bias", "layer1.1.*", "*.v_proj.*", "*.2.weight"], "frozen": True},
+        {"match": ["fc2.b*", "layer1.1.*", "*.v_proj.*", "*.2.weight"], "frozen": True},
         {"match": ["*.bias", "*norm*"], "weight_decay": 0},
         {"match": ["*fc*.weight", "encoder*", "*.up_proj.*", "*embed*"], "lr_factor": 4}]},
 }
