@@ -314,13 +314,16 @@ static tri_status check_batch_norm(const tri_plan *plan, const tri_plan_request 
 static tri_status check_mixing(const tri_plan *plan, const tri_plan_request *request) {
     bool is_given = request->micro > 0 && !request->micro_follows;
     if (plan->replicas == 1 || is_given) return TRI_OK;
-    // A number of samples that is hardly the size of another axis tells axes apart.
-    enum { SAMPLES = 13 };
+    // A number of samples that is hardly the size of another axis tells axes apart. Where the model
+    // cannot have it, as one that takes pairs of samples, its own graph has to do.
+    int64_t samples = 13;
     tri_model_request model = *request->model;
-    tri_graph *graph;
+    tri_graph *built;
     model.options.training = plan->programs[0]->training;
-    TRI_TRY(tri_model_build(plan->arena, &model, SAMPLES, &graph));
-    const tri_node *node = tri_plan_find_mixing(plan->arena, graph, SAMPLES);
+    bool is_built = tri_model_build(plan->arena, &model, samples, &built) == TRI_OK;
+    const tri_graph *graph = is_built ? built : plan->graph;
+    if (!is_built) samples = plan->programs[0]->batch;
+    const tri_node *node = tri_plan_find_mixing(plan->arena, graph, samples);
     if (!node) return TRI_OK;
     return TRI_FAIL(
         TRI_BAD_INPUT,
