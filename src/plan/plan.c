@@ -311,18 +311,29 @@ static tri_status check_batch_norm(const tri_plan *plan, const tri_plan_request 
                     name);
 }
 
+// Builds the model's graph for a number of samples that is hardly the size of another axis, so that
+// axes can be told apart. Some models need an even number, or one that 3 divides. The plan's own
+// graph if the model can have none of these.
+static const tri_graph *graph_of_many(const tri_plan *plan, const tri_plan_request *request,
+                                      int64_t *samples) {
+    static const int factors[] = {1, 2, 8, 64, 3};
+    enum { PRIME = 1009 };
+    tri_model_request model = *request->model;
+    model.options.training = plan->programs[0]->training;
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
+        tri_graph *graph;
+        *samples = (int64_t)factors[i] * PRIME;
+        if (tri_model_build(plan->arena, &model, *samples, &graph) == TRI_OK) return graph;
+    }
+    *samples = plan->programs[0]->batch;
+    return plan->graph;
+}
+
 static tri_status check_mixing(const tri_plan *plan, const tri_plan_request *request) {
     bool is_given = request->micro > 0 && !request->micro_follows;
     if (plan->replicas == 1 || is_given) return TRI_OK;
-    // A number of samples that is hardly the size of another axis tells axes apart. Where the model
-    // cannot have it, as one that takes pairs of samples, its own graph has to do.
-    int64_t samples = 13;
-    tri_model_request model = *request->model;
-    tri_graph *built;
-    model.options.training = plan->programs[0]->training;
-    bool is_built = tri_model_build(plan->arena, &model, samples, &built) == TRI_OK;
-    const tri_graph *graph = is_built ? built : plan->graph;
-    if (!is_built) samples = plan->programs[0]->batch;
+    int64_t samples;
+    const tri_graph *graph = graph_of_many(plan, request, &samples);
     const tri_node *node = tri_plan_find_mixing(plan->arena, graph, samples);
     if (!node) return TRI_OK;
     return TRI_FAIL(
