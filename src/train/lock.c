@@ -217,7 +217,7 @@ static void beat(train_lock *lock) {
         atomic_store(&lock->is_lost, true);
         return;
     }
-    if (train_lock_lost_folder(lock)) atomic_store(&lock->has_noticed, true);
+    atomic_store(&lock->has_noticed, train_lock_lost_folder(lock));
     tri_os.touch(lock->fd);
 }
 
@@ -285,7 +285,10 @@ bool train_lock_lost_folder(train_lock *lock) {
     return here.st_ino != there.st_ino || here.st_dev != there.st_dev;
 }
 
-bool train_lock_noticed_loss(train_lock *lock) { return lock && atomic_load(&lock->has_noticed); }
+bool train_lock_noticed_loss(train_lock *lock) {
+    // A second look, as a file system may have answered wrongly once.
+    return lock && atomic_load(&lock->has_noticed) && train_lock_lost_folder(lock);
+}
 
 const char *train_lock_find_folder(const train_lock *lock, tri_arena *arena) {
     struct stat info;
