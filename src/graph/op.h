@@ -76,6 +76,38 @@ typedef enum tri_op_flags {
     TRI_OP_RECOMPUTABLE = 32,
 } tri_op_flags;
 
+// In which types an op of the forward pass reads and writes when the graph is computed in a half
+// type (BF16 or F16; pass/precision.c). Sums over many terms, and differences of nearly equal
+// numbers, need F32, because a half type has few digits. The ops of gradients need no class: their
+// types follow from those of the values that they read.
+typedef enum tri_precision_class {
+    TRI_PRECISION_FULL,   // reads and writes F32
+    TRI_PRECISION_HALF,   // reads and writes half types, sums in F32
+    TRI_PRECISION_FOLLOW, // writes the type of its inputs; if they differ, the wider one
+    // Reads its input x in the type that x has, weights and means in F32; writes a half type if all
+    // readers need that.
+    TRI_PRECISION_NORM,
+    TRI_PRECISION_ANY,   // reads any types, computes in F32
+    TRI_PRECISION_CARRY, // copies its input, mostly between ranks, in the type that it has
+    // Reads its input x in the type that x has; rounds the bias to a half type first, as a linear
+    // layer does.
+    TRI_PRECISION_BIAS,
+    // Copies rows of a parameter in the type that the parameter has. Readers that accept both types
+    // get the copies as F32.
+    TRI_PRECISION_GATHER,
+} tri_precision_class;
+
+// Bits for axes of an op's inputs: the first axis, those in the middle, and the last.
+typedef enum tri_op_axes {
+    TRI_AXES_FIRST = 1,
+    TRI_AXES_MIDDLE = 2,
+    TRI_AXES_LAST = 4,
+    TRI_AXES_ROWS = TRI_AXES_FIRST | TRI_AXES_MIDDLE,
+    TRI_AXES_ANY = TRI_AXES_ROWS | TRI_AXES_LAST,
+} tri_op_axes;
+
+// A field that a row leaves out is 0, which is always right: such an op is computed in F32, and
+// every rank computes all of it.
 typedef struct tri_op {
     const char *name;
     const char *doc;     // one line that says what the op computes, with a formula or a source
@@ -92,6 +124,15 @@ typedef struct tri_op {
     size_t attr_bytes;
     // Ends with a field whose name is NULL; NULL: the op has no attributes.
     const tri_attr_field *attr_fields;
+    tri_precision_class precision;
+    size_t narrow; // for a norm: offset of the attribute that holds the type of its output
+    // What ranks that divide layers (strategy.mesh.tensor) may do with the op. If one of the first
+    // `streams` inputs is sliced along an axis that `axes` has, all of these inputs are sliced in
+    // this way, and so is the output: each rank computes its slice alone. Further inputs, such as
+    // the weight of a norm, are replicated. If none of these inputs is sliced along such an axis,
+    // every rank computes the op on full tensors.
+    int streams;
+    unsigned axes;
     // Sets out and out_type, or returns TRI_FAIL(TRI_BAD_INPUT, …) saying which shape does not fit.
     tri_status (*shape)(const void *attr, tri_op_signature *signature);
     // Adds nodes that compute the gradients of the inputs from the gradients of the outputs, and

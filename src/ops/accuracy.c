@@ -16,5 +16,6 @@ const tri_op tri_op_accuracy = {
         "number of labels; label -100 is left out of both",
     .input_count = 2,
     .output_count = 1,
+    .precision = TRI_PRECISION_ANY,
     .shape = accuracy_shape,
 };

@@ -30,6 +30,9 @@ const tri_op tri_op_add = {
     .input_count = 2,
     .output_count = 1,
     .in_place = 1,
+    .precision = TRI_PRECISION_ANY,
+    .streams = 2,
+    .axes = TRI_AXES_ANY,
     .shape = add_shape,
     .gradient = add_gradient,
 };

@@ -39,6 +39,7 @@ const tri_op tri_op_add_bias = {
     .input_count = 2,
     .output_count = 1,
     .in_place = 1,
+    .precision = TRI_PRECISION_BIAS,
     .shape = add_bias_shape,
     .gradient = add_bias_gradient,
     .cost = add_bias_cost,

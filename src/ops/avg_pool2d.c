@@ -118,6 +118,7 @@ const tri_op tri_op_avg_pool2d = {
            "ceil((i+1)*H/out)",
     .input_count = 1,
     .output_count = 1,
+    .precision = TRI_PRECISION_FOLLOW,
     .attr_bytes = sizeof(tri_avg_pool2d_attr),
     .attr_fields = avg_pool2d_fields,
     .shape = avg_pool2d_shape,

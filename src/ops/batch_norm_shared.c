@@ -146,6 +146,7 @@ const tri_op tri_op_batch_norm_moments = {
            "deviations from it of each, N",
     .input_count = 1,
     .output_count = 1,
+    .precision = TRI_PRECISION_ANY,
     .shape = moments_shape,
     .cost = moments_cost,
 };
@@ -158,6 +159,8 @@ const tri_op tri_op_batch_norm_shared = {
            "and var_sum are this one's N times them",
     .input_count = 4,
     .output_count = 6,
+    .precision = TRI_PRECISION_NORM,
+    .narrow = offsetof(tri_batch_norm_shared_attr, norm.narrow),
     .attr_bytes = sizeof(tri_batch_norm_shared_attr),
     .attr_fields = shared_fields,
     .shape = shared_shape,

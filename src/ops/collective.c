@@ -221,6 +221,7 @@ const tri_op tri_op_all_reduce = {
            "through",
     .flags = TRI_OP_COLLECTIVE,
     .in_place = 1,
+    .precision = TRI_PRECISION_CARRY,
     .shape = all_reduce_shape,
     .gradient = all_reduce_gradient,
 };
@@ -231,6 +232,7 @@ const tri_op tri_op_all_gather = {
     .doc = "x -> y: every rank's x in rank order along axis `dim`; the gradient is cut, or summed "
            "and cut where it is partial",
     .flags = TRI_OP_COLLECTIVE,
+    .precision = TRI_PRECISION_CARRY,
     .shape = all_gather_shape,
     .gradient = all_gather_gradient,
 };
@@ -241,6 +243,7 @@ const tri_op tri_op_reduce_scatter = {
     .doc = "x -> y: slice `index` along axis `dim` of the sum of every rank's x; the gradient is "
            "gathered",
     .flags = TRI_OP_COLLECTIVE,
+    .precision = TRI_PRECISION_CARRY,
     .shape = reduce_scatter_shape,
     .gradient = reduce_scatter_gradient,
 };
@@ -251,6 +254,7 @@ const tri_op tri_op_copy_to = {
     .doc = "x -> x: read by every rank for its slice of what follows; the gradient is the sum of "
            "every rank's",
     .flags = TRI_OP_VIEW,
+    .precision = TRI_PRECISION_CARRY,
     .shape = copy_to_shape,
     .gradient = copy_to_gradient,
 };
@@ -260,6 +264,7 @@ const tri_op tri_op_split = {
     .name = "split",
     .doc = "x -> y: slice `index` of `slices` of x along axis `dim`; the gradient is gathered from "
            "all ranks, or zero outside the slice where it is partial",
+    .precision = TRI_PRECISION_CARRY,
     .shape = split_shape,
     .gradient = split_gradient,
 };
@@ -277,6 +282,7 @@ const tri_op tri_op_rechunk = {
            "along another",
     .input_count = 1,
     .output_count = 1,
+    .precision = TRI_PRECISION_CARRY,
     .attr_bytes = sizeof(tri_rechunk_attr),
     .attr_fields = rechunk_fields,
     .shape = rechunk_shape,

@@ -80,6 +80,7 @@ const tri_op tri_op_concat = {
     .input_count = TRI_MAX_INPUTS,
     .optional_inputs = TRI_MAX_INPUTS - 1,
     .output_count = 1,
+    .precision = TRI_PRECISION_FOLLOW,
     .attr_bytes = sizeof(tri_concat_attr),
     .attr_fields = concat_fields,
     .shape = concat_shape,

@@ -40,6 +40,7 @@ const tri_op tri_op_cross_entropy = {
     .flags = TRI_OP_LOSS,
     .labels = 2,
     .classes = &ops_label_classes,
+    .precision = TRI_PRECISION_ANY,
     .shape = cross_entropy_shape,
     .gradient = cross_entropy_gradient,
     .cost = cross_entropy_cost,

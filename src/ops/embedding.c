@@ -86,6 +86,7 @@ const tri_op tri_op_embedding = {
            "or to total - 1, where the weight is a part of the table and other rows give 0",
     .input_count = 2,
     .output_count = 1,
+    .precision = TRI_PRECISION_GATHER,
     .attr_bytes = sizeof(tri_embedding_attr),
     .attr_fields = embedding_fields,
     .classes = &tokens,

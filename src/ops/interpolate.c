@@ -74,6 +74,7 @@ const tri_op tri_op_interpolate = {
         "between the two next to its place, PyTorch's interpolate along one axis",
     .input_count = 1,
     .output_count = 1,
+    .precision = TRI_PRECISION_FOLLOW,
     .attr_bytes = sizeof(tri_interpolate_attr),
     .attr_fields = interpolate_fields,
     .shape = interpolate_shape,

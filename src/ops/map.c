@@ -202,6 +202,7 @@ const tri_op tri_op_map = {
     .output_count = TRI_FORMULA_OUTPUTS,
     .in_place = 1,
     .may_overwrite = may_overwrite,
+    .precision = TRI_PRECISION_FOLLOW,
     .attr_bytes = sizeof(tri_map_attr),
     .attr_fields = map_fields,
     .shape = map_shape,

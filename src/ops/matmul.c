@@ -143,6 +143,7 @@ const tri_op tri_op_matmul = {
            "matrix",
     .input_count = 2,
     .output_count = 1,
+    .precision = TRI_PRECISION_HALF,
     .attr_bytes = sizeof(tri_matmul_attr),
     .attr_fields = matmul_fields,
     .shape = matmul_shape,

@@ -102,6 +102,7 @@ const tri_op tri_op_max_pool2d = {
     .optional_inputs = 1,
     .output_count = 2,
     .flags = TRI_OP_RANDOM,
+    .precision = TRI_PRECISION_FOLLOW,
     .attr_bytes = sizeof(tri_max_pool2d_attr),
     .attr_fields = max_pool2d_fields,
     .shape = max_pool2d_shape,

@@ -20,6 +20,7 @@ const tri_op tri_op_reorder = {
     .doc = "x -> y: the same tensor in the layout of the output; padding becomes 0",
     .input_count = 1,
     .output_count = 1,
+    .precision = TRI_PRECISION_FOLLOW,
     .shape = reorder_shape,
     .gradient = reorder_gradient,
     .cost = reorder_cost,

@@ -29,6 +29,7 @@ const tri_op tri_op_reshape = {
     .input_count = 1,
     .output_count = 1,
     .flags = TRI_OP_VIEW,
+    .precision = TRI_PRECISION_FOLLOW,
     .attr_bytes = sizeof(tri_reshape_attr),
     .shape = reshape_shape,
     .gradient = reshape_gradient,

@@ -119,6 +119,7 @@ const tri_op tri_op_row_max = {
     .doc = "x [.., K] -> y [..]: the largest of the last axis",
     .input_count = 1,
     .output_count = 1,
+    .precision = TRI_PRECISION_ANY,
     .shape = row_max_shape,
 };
 
@@ -129,6 +130,7 @@ const tri_op tri_op_vocab_parallel_softmax = {
         "scores [.., K] of classes first to first + K - 1, labels [..], max [..] -> sums [.., 2]: "
         "the sum of exp(score - max), and score - max of the label if it is among them, else 0",
     .input_count = 3,
+    .precision = TRI_PRECISION_ANY,
     .shape = vocab_parallel_softmax_shape,
 };
 
@@ -148,6 +150,7 @@ const tri_op tri_op_vocab_parallel_cross_entropy = {
     .flags = TRI_OP_LOSS,
     .labels = 2,
     .classes = &all_classes,
+    .precision = TRI_PRECISION_ANY,
     .shape = vocab_parallel_cross_entropy_shape,
     .gradient = vocab_parallel_cross_entropy_gradient,
 };
@@ -170,6 +173,7 @@ const tri_op tri_op_vocab_parallel_argmax = {
         "has it, or minus the number of classes where none of the slice has; the largest y over "
         "all slices is minus the first class of all",
     .input_count = 2,
+    .precision = TRI_PRECISION_ANY,
     .shape = vocab_parallel_argmax_shape,
 };
 
@@ -180,5 +184,6 @@ const tri_op tri_op_vocab_parallel_accuracy = {
         "y of vocab_parallel_argmax over all slices, labels -> F64 [2]: how many are the label's, "
         "number of labels; label -100 is left out of both",
     .input_count = 2,
+    .precision = TRI_PRECISION_ANY,
     .shape = vocab_parallel_accuracy_shape,
 };

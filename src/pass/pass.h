@@ -78,10 +78,4 @@ tri_status tri_pass_split_backward(tri_graph *graph);
 // which it is kept between steps. Inserts a reorder where a kernel needs to read another layout.
 tri_status tri_pass_layout(tri_graph *graph, const tri_device_description *device);
 
-// Whether the table in tensor_parallel_rules.c, or the one in precision.c, has a row for the op.
-// Every op that a model can use needs a row in both. The row may say that ranks cannot divide the
-// op, or that it stays F32.
-bool tri_pass_tensor_parallel_has(const tri_op *op);
-bool tri_pass_precision_has(const tri_op *op);
-
 #endif

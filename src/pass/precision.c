@@ -1,106 +1,10 @@
 // The precision pass: decides which values of a graph are of a half type (BF16 or F16), and inserts
-// casts. One table gives the class of every op of the forward pass: in which types the op reads and
-// writes.
+// casts. The class of an op, in its row, says in which types the op reads and writes.
 #include "ops/ops.h"
 #include "pass/pass.h"
 #include "tensor/half.h"
 
-#include <stddef.h>
 #include <string.h>
-
-// In which types an op reads and writes when the graph is computed in a half type. Sums over many
-// terms stay in F32, because a half type has few digits.
-typedef enum precision_class {
-    PRECISION_FULL, // reads and writes F32; also the class of ops without a row in the table below
-    PRECISION_HALF, // reads and writes half types, sums in F32
-    PRECISION_FOLLOW, // writes the type of its inputs; if they differ, the wider one
-    // Reads its input x in the type that x has, weights and means in F32; writes a half type if all
-    // readers need that.
-    PRECISION_NORM,
-    PRECISION_ANY,   // reads any types, computes in F32
-    PRECISION_CARRY, // copies its input, mostly between ranks, in the type that it has
-    // Reads its input x in the type that x has; rounds the bias to a half type first, as a linear
-    // layer does.
-    PRECISION_BIAS,
-    // Copies rows of a parameter in the type that the parameter has. Readers that accept both types
-    // get the copies as F32.
-    PRECISION_GATHER,
-} precision_class;
-
-// In which type each op of the forward pass computes. Backward nodes need no rows: their types
-// follow from those of the values that they read.
-static const struct precision_row {
-    const tri_op *op;
-    precision_class class;
-    size_t narrow; // for a norm: offset of the attribute that holds the type of its output
-} rows[] = {
-    {&tri_op_conv2d, PRECISION_HALF, 0},
-    {&tri_op_conv2d_grad_input, PRECISION_HALF, 0},
-    {&tri_op_linear, PRECISION_HALF, 0},
-    {&tri_op_matmul, PRECISION_HALF, 0},
-    {&tri_op_add_bias, PRECISION_BIAS, 0},
-    {&tri_op_attention, PRECISION_HALF, 0},
-    {&tri_op_embedding, PRECISION_GATHER, 0},
-    {&tri_op_map, PRECISION_FOLLOW, 0},
-    {&tri_op_reduce, PRECISION_FULL, 0},
-    {&tri_op_relu, PRECISION_FOLLOW, 0},
-    {&tri_op_leaky_relu, PRECISION_FOLLOW, 0},
-    {&tri_op_sigmoid, PRECISION_FOLLOW, 0},
-    {&tri_op_tanh, PRECISION_FOLLOW, 0},
-    {&tri_op_max_pool2d, PRECISION_FOLLOW, 0},
-    {&tri_op_avg_pool2d, PRECISION_FOLLOW, 0},
-    {&tri_op_interpolate, PRECISION_FOLLOW, 0},
-    {&tri_op_dropout, PRECISION_FOLLOW, 0},
-    {&tri_op_gelu, PRECISION_FOLLOW, 0},
-    {&tri_op_silu_mul, PRECISION_FOLLOW, 0},
-    {&tri_op_rotary, PRECISION_FOLLOW, 0},
-    {&tri_op_reshape, PRECISION_FOLLOW, 0},
-    {&tri_op_concat, PRECISION_FOLLOW, 0},
-    {&tri_op_split, PRECISION_CARRY, 0},
-    {&tri_op_rechunk, PRECISION_CARRY, 0},
-    {&tri_op_copy_to, PRECISION_CARRY, 0},
-    {&tri_op_all_reduce, PRECISION_CARRY, 0},
-    {&tri_op_all_gather, PRECISION_CARRY, 0},
-    {&tri_op_reduce_scatter, PRECISION_CARRY, 0},
-    {&tri_op_reorder, PRECISION_FOLLOW, 0},
-    {&tri_op_add, PRECISION_ANY, 0}, // can add F32 and a half type without a cast
-    {&tri_op_batch_norm, PRECISION_NORM, offsetof(tri_batch_norm_attr, narrow)},
-    {&tri_op_batch_norm_inference, PRECISION_NORM, offsetof(tri_batch_norm_attr, narrow)},
-    {&tri_op_batch_norm_moments, PRECISION_ANY, 0},
-    {&tri_op_batch_norm_shared, PRECISION_NORM, offsetof(tri_batch_norm_shared_attr, norm.narrow)},
-    {&tri_op_rms_norm, PRECISION_NORM, offsetof(tri_norm_attr, narrow)},
-    {&tri_op_layer_norm, PRECISION_NORM, offsetof(tri_norm_attr, narrow)},
-    {&tri_op_group_norm, PRECISION_NORM, offsetof(tri_group_norm_attr, norm.narrow)},
-    {&tri_op_cross_entropy, PRECISION_ANY, 0},
-    {&tri_op_accuracy, PRECISION_ANY, 0},
-    {&tri_op_row_max, PRECISION_ANY, 0},
-    {&tri_op_vocab_parallel_softmax, PRECISION_ANY, 0},
-    {&tri_op_vocab_parallel_cross_entropy, PRECISION_ANY, 0},
-    {&tri_op_vocab_parallel_argmax, PRECISION_ANY, 0},
-    {&tri_op_vocab_parallel_accuracy, PRECISION_ANY, 0},
-    {&tri_op_softmax, PRECISION_FULL, 0},
-    {&tri_op_log_softmax, PRECISION_FULL, 0},
-    {&tri_op_nll_loss, PRECISION_FULL, 0},
-    {&tri_op_soft_nll_loss, PRECISION_FULL, 0},
-    {&tri_op_one_hot, PRECISION_FULL, 0},
-    {&tri_op_top_class, PRECISION_FULL, 0},
-    {&tri_op_mean_loss, PRECISION_FULL, 0},
-    {&tri_op_mse_loss, PRECISION_FULL, 0},
-    {&tri_op_binary_cross_entropy, PRECISION_FULL, 0},
-    {&tri_op_relative_l2_loss, PRECISION_FULL, 0},
-    {&tri_op_next_token, PRECISION_FULL, 0},
-    {&tri_op_normalize_bytes, PRECISION_FULL, 0},
-    {&tri_op_cast, PRECISION_FULL, 0},
-};
-
-static const struct precision_row *row_of(const tri_op *op) {
-    static const struct precision_row full = {0};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].op == op) return &rows[i];
-    return &full;
-}
-
-bool tri_pass_precision_has(const tri_op *op) { return row_of(op)->op == op; }
 
 static const struct {
     tri_dtype half; // 0: nothing is computed in a half type
@@ -138,11 +42,11 @@ typedef struct precision {
 
 // Whether `node` computes with its inputs in the half type, even where they are given as F32.
 static bool reads_half(const precision *p, const tri_node *node) {
-    switch (row_of(node->op)->class) {
-    case PRECISION_HALF:
+    switch (node->op->precision) {
+    case TRI_PRECISION_HALF:
         return true;
-    case PRECISION_FOLLOW:
-    case PRECISION_CARRY:
+    case TRI_PRECISION_FOLLOW:
+    case TRI_PRECISION_CARRY:
         return p->values[node->outputs[0].id].narrows;
     default:
         return false;
@@ -172,8 +76,8 @@ static void type_parameters(precision *p) {
             g->values[g->parameters[i].value.id].dtype = p->half;
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
-        precision_class class = row_of(node->op)->class;
-        if (class != PRECISION_HALF && class != PRECISION_BIAS) continue;
+        tri_precision_class class = node->op->precision;
+        if (class != TRI_PRECISION_HALF && class != TRI_PRECISION_BIAS) continue;
         for (int k = 0; k < node->input_count; k++) {
             tri_value_info *info = &g->values[node->inputs[k].id];
             if (info->kind != TRI_VALUE_PARAMETER || info->dtype != TRI_F32) continue;
@@ -193,24 +97,24 @@ static tri_dtype wanted_type(const precision *p, const tri_node *node, int k) {
     const tri_node *maker = tri_value_node(p->graph, node->inputs[k]);
     bool data = tri_value_get(p->graph, node->inputs[k])->kind == TRI_VALUE_INPUT ||
                 (maker && maker->op == &tri_op_normalize_bytes);
-    switch (row_of(node->op)->class) {
-    case PRECISION_FULL:
+    switch (node->op->precision) {
+    case TRI_PRECISION_FULL:
         return TRI_F32;
-    case PRECISION_HALF:
+    case TRI_PRECISION_HALF:
         return p->half;
-    case PRECISION_NORM:
+    case TRI_PRECISION_NORM:
         return k > 0 ? TRI_F32 : p->all ? p->half : there;
-    case PRECISION_FOLLOW:
+    case TRI_PRECISION_FOLLOW:
         for (int i = 0; i < node->input_count && !p->all; i++)
             if (tri_value_is(node->inputs[i]) && type_of(p, node->inputs[i]) == TRI_F32)
                 return TRI_F32;
         return p->half;
-    case PRECISION_CARRY:
+    case TRI_PRECISION_CARRY:
         return there;
-    case PRECISION_BIAS:
+    case TRI_PRECISION_BIAS:
         return tri_value_get(p->graph, node->inputs[0])->dtype;
-    case PRECISION_ANY:
-    case PRECISION_GATHER:
+    case TRI_PRECISION_ANY:
+    case TRI_PRECISION_GATHER:
         break;
     }
     return p->all && data ? p->half : there;
@@ -237,25 +141,24 @@ static void mark_sums(precision *p, const tri_node *node) {
     const precision_value *x = &p->values[node->inputs[0].id];
     bool sums = node->op == &tri_op_all_reduce || node->op == &tri_op_reduce_scatter;
     if (node->op == &tri_op_linear) y->is_term = ((const tri_linear_attr *)node->attr)->wide;
-    if (row_of(node->op)->class == PRECISION_CARRY) y->is_term = x->is_term && !sums;
+    if (node->op->precision == TRI_PRECISION_CARRY) y->is_term = x->is_term && !sums;
     y->is_sum = (x->is_term && sums) || (x->is_sum && node->op == &tri_op_add_bias);
 }
 
 // Sets the types of the node's outputs. They follow from the types in which it reads its inputs.
 static tri_status type_node(precision *p, tri_node *node) {
     tri_graph *g = p->graph;
-    const struct precision_row *row = row_of(node->op);
     tri_op_signature s = tri_node_signature(g, node);
     for (int k = 0; k < node->input_count; k++)
         if (is_cast(p, node, k)) s.in_type[k] = wanted_type(p, node, k);
-    if (row->class == PRECISION_NORM && s.in_type[0] == TRI_F32 &&
+    if (node->op->precision == TRI_PRECISION_NORM && s.in_type[0] == TRI_F32 &&
         p->values[node->outputs[0].id].narrows)
-        set_narrow(p, node, row->narrow);
+        set_narrow(p, node, node->op->narrow);
     mark_sums(p, node);
     TRI_TRY(node->op->shape(node->attr, &s));
     for (int k = 0; k < node->output_count; k++)
         g->values[node->outputs[k].id].dtype = s.out_type[k];
-    if (row->class == PRECISION_GATHER && !p->all && s.out_type[0] == p->half)
+    if (node->op->precision == TRI_PRECISION_GATHER && !p->all && s.out_type[0] == p->half)
         p->values[node->outputs[0].id].wide = true;
     return TRI_OK;
 }

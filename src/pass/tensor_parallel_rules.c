@@ -1,32 +1,24 @@
-// How the tensor-parallel pass rewrites the nodes of each op, as one table, so that a new op needs
-// only a row. The pass makes the graph of one rank: a value of the new graph is all of a value of
-// the model's graph (replicated) or one slice of it. A linear layer that is split by columns makes
-// a slice of the outputs on each rank; one that is split by rows reads a slice of the inputs.
+// How the tensor-parallel pass rewrites the nodes of each op: by the op's row, or by a rule of its
+// own where ranks communicate or attributes depend on the slice. The pass makes the graph of one
+// rank: a value of the new graph is all of a value of the model's graph (replicated) or one slice
+// of it. A linear layer that is split by columns makes a slice of the outputs on each rank; one
+// that is split by rows reads a slice of the inputs.
 #include "pass/tensor_parallel.h"
 
 #include <string.h>
 
-// Bits for axes of an op's inputs: the first axis, those in the middle, and the last. An op has the
-// bits of those axes along which its inputs may be sliced so that each rank computes its slice of
-// the output alone, without communication.
-enum { FIRST = 1, MIDDLE = 2, LAST = 4, ROWS = FIRST | MIDDLE, ANY = ROWS | LAST };
-
-typedef struct rule rule;
-struct rule {
+// How the nodes of one op are rewritten, where its row (tri_op.streams and tri_op.axes) does not
+// say it all.
+typedef struct rule {
     const tri_op *op;
-    // Rewrites a node by a rule of this op's own. NULL: `follow` rewrites it, by `streams` and
-    // `axes`.
-    void (*rewrite)(parallel_pass *pass, const tri_node *node, const rule *row);
-    // If one of the first `streams` inputs is sliced along an axis that `axes` allows, all of these
-    // inputs are sliced in this way, and so is the output. Further inputs, such as the weight of a
-    // norm, are replicated. If none of these inputs is sliced along such an axis, every rank
-    // computes the op on full tensors.
-    int streams;
-    unsigned axes;
+    // Rewrites a node by a rule of this op's own. NULL: `follow` rewrites it, by the op's row.
+    void (*rewrite)(parallel_pass *pass, const tri_node *node);
     // Changes attributes that depend on the slice, which lies along axis `dim` of the first input's
     // full shape. NULL: no attribute does.
     void (*edit)(const parallel_pass *pass, const tri_shape *full, int dim, void *attr);
-};
+} rule;
+
+static const rule *find_rule(const tri_op *op);
 
 static tri_shape full_shape(const parallel_pass *pass, tri_value value) {
     return tri_value_shape(pass->from, value);
@@ -46,37 +38,35 @@ static void rewrite_replicated(parallel_pass *pass, const tri_node *node) {
     parallel_emit(pass, node, in, node->attr, placement);
 }
 
-static void rewrite_full(parallel_pass *pass, const tri_node *node, const rule *row) {
-    rewrite_replicated(pass, node);
+static bool allows(const tri_op *op, const tri_shape *shape, int dim) {
+    unsigned axis = dim == 0 ? TRI_AXES_FIRST : TRI_AXES_MIDDLE;
+    if (dim == shape->rank - 1) axis = dim == 0 ? TRI_AXES_FIRST | TRI_AXES_LAST : TRI_AXES_LAST;
+    return (op->axes & axis) == axis;
 }
 
-static bool allows(const rule *row, const tri_shape *shape, int dim) {
-    unsigned axis = dim == 0 ? FIRST : MIDDLE;
-    if (dim == shape->rank - 1) axis = dim == 0 ? FIRST | LAST : LAST;
-    return (row->axes & axis) == axis;
-}
-
-static void follow(parallel_pass *pass, const tri_node *node, const rule *row) {
+static void follow(parallel_pass *pass, const tri_node *node) {
     tri_value in[TRI_MAX_INPUTS];
     tri_shape full = full_shape(pass, node->inputs[0]);
     int dim = -1;
-    for (int k = 0; k < row->streams; k++) {
+    for (int k = 0; k < node->op->streams; k++) {
         parallel_placement is = parallel_placement_of(pass, node->inputs[k]);
-        if (dim < 0 && is.kind == TRI_PLACEMENT_SLICED && allows(row, &full, is.dim)) dim = is.dim;
+        if (dim < 0 && is.kind == TRI_PLACEMENT_SLICED && allows(node->op, &full, is.dim))
+            dim = is.dim;
     }
     if (dim < 0) {
         rewrite_replicated(pass, node);
         return;
     }
     for (int k = 0; k < node->input_count; k++) {
-        bool stream = k < row->streams;
+        bool stream = k < node->op->streams;
         in[k] = parallel_ask(pass, node->inputs[k],
                              stream ? parallel_sliced(dim) : PARALLEL_REPLICATED);
         if (!stream) parallel_note_use(pass, node->inputs[k], true);
     }
     void *attr = tri_arena_alloc(pass->to->arena, node->op->attr_bytes);
     if (node->op->attr_bytes) memcpy(attr, node->attr, node->op->attr_bytes);
-    if (row->edit) row->edit(pass, &full, dim, attr);
+    const rule *row = find_rule(node->op);
+    if (row && row->edit) row->edit(pass, &full, dim, attr);
     parallel_emit(pass, node, in, attr, parallel_sliced(dim));
 }
 
@@ -96,12 +86,12 @@ static void edit_rotary(const parallel_pass *pass, const tri_shape *full, int di
         a->first += full->dims[1] / pass->tensor_parallel.slices * pass->tensor_parallel.index;
 }
 
-static void rewrite_linear(parallel_pass *pass, const tri_node *node, const rule *row) {
+static void rewrite_linear(parallel_pass *pass, const tri_node *node) {
     tri_graph *g = pass->to;
     tri_split split = parallel_split_of(pass, node->inputs[1]);
     int last = full_shape(pass, node->inputs[0]).rank - 1;
     if (split == TRI_SPLIT_NONE) {
-        follow(pass, node, row);
+        follow(pass, node);
         return;
     }
     tri_value in[3] = {{0}, pass->values[node->inputs[1].id], pass->values[node->inputs[2].id]};
@@ -132,7 +122,7 @@ static void rewrite_linear(parallel_pass *pass, const tri_node *node, const rule
 
 // Rewrites an embedding whose vocabulary is sliced. Each rank looks up those ids that belong to its
 // own slice and gives zeros for all others. So the sum over ranks is the embedding.
-static void rewrite_embedding(parallel_pass *pass, const tri_node *node, const rule *row) {
+static void rewrite_embedding(parallel_pass *pass, const tri_node *node) {
     if (parallel_split_of(pass, node->inputs[1]) == TRI_SPLIT_NONE) {
         rewrite_replicated(pass, node);
         return;
@@ -159,7 +149,7 @@ static int reshaped_axis(const tri_shape *from, int dim, const tri_shape *to, in
     return -1;
 }
 
-static void rewrite_reshape(parallel_pass *pass, const tri_node *node, const rule *row) {
+static void rewrite_reshape(parallel_pass *pass, const tri_node *node) {
     parallel_placement is = parallel_placement_of(pass, node->inputs[0]);
     tri_shape from = full_shape(pass, node->inputs[0]), to = full_shape(pass, node->outputs[0]);
     if (is.kind != TRI_PLACEMENT_SLICED) {
@@ -194,7 +184,7 @@ static tri_value heads_for(parallel_pass *pass, tri_value keys) {
     return tri_node_add(pass->to, &tri_op_split, &copy, 1, &attr, "");
 }
 
-static void rewrite_attention(parallel_pass *pass, const tri_node *node, const rule *row) {
+static void rewrite_attention(parallel_pass *pass, const tri_node *node) {
     parallel_placement q = parallel_placement_of(pass, node->inputs[0]);
     int64_t heads = full_shape(pass, node->inputs[0]).dims[2];
     int64_t keys = full_shape(pass, node->inputs[1]).dims[2], slices = pass->tensor_parallel.slices;
@@ -208,7 +198,7 @@ static void rewrite_attention(parallel_pass *pass, const tri_node *node, const r
         return;
     }
     if (q.kind != TRI_PLACEMENT_SLICED || q.dim != 2) {
-        follow(pass, node, row);
+        follow(pass, node);
         return;
     }
     tri_value in[3] = {parallel_ask(pass, node->inputs[0], q), heads_for(pass, node->inputs[1]),
@@ -239,7 +229,7 @@ static bool in_classes(const parallel_pass *pass, tri_value scores, tri_classes_
     return is.kind == TRI_PLACEMENT_SLICED && is.dim == full.rank - 1;
 }
 
-static void rewrite_cross_entropy(parallel_pass *pass, const tri_node *node, const rule *row) {
+static void rewrite_cross_entropy(parallel_pass *pass, const tri_node *node) {
     tri_graph *g = pass->to;
     tri_classes_attr classes;
     if (!in_classes(pass, node->inputs[0], &classes)) {
@@ -256,7 +246,7 @@ static void rewrite_cross_entropy(parallel_pass *pass, const tri_node *node, con
     parallel_set(pass, node->outputs[0], loss, PARALLEL_REPLICATED);
 }
 
-static void rewrite_accuracy(parallel_pass *pass, const tri_node *node, const rule *row) {
+static void rewrite_accuracy(parallel_pass *pass, const tri_node *node) {
     tri_graph *g = pass->to;
     tri_classes_attr classes;
     if (!in_classes(pass, node->inputs[0], &classes)) {
@@ -274,65 +264,14 @@ static void rewrite_accuracy(parallel_pass *pass, const tri_node *node, const ru
 }
 
 static const rule rules[] = {
-    {.op = &tri_op_linear, .rewrite = rewrite_linear, .streams = 1, .axes = ROWS},
+    {.op = &tri_op_linear, .rewrite = rewrite_linear},
     {.op = &tri_op_embedding, .rewrite = rewrite_embedding},
     {.op = &tri_op_reshape, .rewrite = rewrite_reshape},
-    {.op = &tri_op_attention, .rewrite = rewrite_attention, .streams = 3, .axes = FIRST},
+    {.op = &tri_op_attention, .rewrite = rewrite_attention},
     {.op = &tri_op_cross_entropy, .rewrite = rewrite_cross_entropy},
     {.op = &tri_op_accuracy, .rewrite = rewrite_accuracy},
-    {.op = &tri_op_relu, .streams = 1, .axes = ANY},
-    {.op = &tri_op_leaky_relu, .streams = 1, .axes = ANY},
-    {.op = &tri_op_sigmoid, .streams = 1, .axes = ANY},
-    {.op = &tri_op_tanh, .streams = 1, .axes = ANY},
-    {.op = &tri_op_gelu, .streams = 1, .axes = ANY},
-    {.op = &tri_op_silu_mul, .streams = 2, .axes = ANY},
-    {.op = &tri_op_add, .streams = 2, .axes = ANY},
-    {.op = &tri_op_dropout, .streams = 1, .axes = MIDDLE | LAST, .edit = edit_dropout},
-    {.op = &tri_op_rotary, .streams = 1, .axes = ROWS, .edit = edit_rotary},
-    {.op = &tri_op_rms_norm, .streams = 1, .axes = ROWS},
-    {.op = &tri_op_layer_norm, .streams = 1, .axes = ROWS},
-    // These ops have no rule for slices, so every rank computes them on whole tensors.
-    {.op = &tri_op_conv2d, .rewrite = rewrite_full},
-    {.op = &tri_op_conv2d_grad_input, .rewrite = rewrite_full},
-    {.op = &tri_op_max_pool2d, .rewrite = rewrite_full},
-    {.op = &tri_op_avg_pool2d, .rewrite = rewrite_full},
-    {.op = &tri_op_interpolate, .rewrite = rewrite_full},
-    {.op = &tri_op_batch_norm, .rewrite = rewrite_full},
-    {.op = &tri_op_batch_norm_inference, .rewrite = rewrite_full},
-    {.op = &tri_op_group_norm, .rewrite = rewrite_full},
-    {.op = &tri_op_cast, .rewrite = rewrite_full},
-    {.op = &tri_op_add_bias, .rewrite = rewrite_full},
-    {.op = &tri_op_concat, .rewrite = rewrite_full},
-    {.op = &tri_op_matmul, .rewrite = rewrite_full},
-    {.op = &tri_op_map, .rewrite = rewrite_full},
-    {.op = &tri_op_reduce, .rewrite = rewrite_full},
-    {.op = &tri_op_softmax, .rewrite = rewrite_full},
-    {.op = &tri_op_log_softmax, .rewrite = rewrite_full},
-    {.op = &tri_op_next_token, .rewrite = rewrite_full},
-    {.op = &tri_op_normalize_bytes, .rewrite = rewrite_full},
-    {.op = &tri_op_nll_loss, .rewrite = rewrite_full},
-    {.op = &tri_op_soft_nll_loss, .rewrite = rewrite_full},
-    {.op = &tri_op_one_hot, .rewrite = rewrite_full},
-    {.op = &tri_op_top_class, .rewrite = rewrite_full},
-    {.op = &tri_op_mean_loss, .rewrite = rewrite_full},
-    {.op = &tri_op_mse_loss, .rewrite = rewrite_full},
-    {.op = &tri_op_binary_cross_entropy, .rewrite = rewrite_full},
-    {.op = &tri_op_relative_l2_loss, .rewrite = rewrite_full},
-    // Ops that no model uses, because this pass or a later one adds them.
-    {.op = &tri_op_batch_norm_moments, .rewrite = rewrite_full},
-    {.op = &tri_op_batch_norm_shared, .rewrite = rewrite_full},
-    {.op = &tri_op_row_max, .rewrite = rewrite_full},
-    {.op = &tri_op_vocab_parallel_softmax, .rewrite = rewrite_full},
-    {.op = &tri_op_vocab_parallel_cross_entropy, .rewrite = rewrite_full},
-    {.op = &tri_op_vocab_parallel_argmax, .rewrite = rewrite_full},
-    {.op = &tri_op_vocab_parallel_accuracy, .rewrite = rewrite_full},
-    {.op = &tri_op_copy_to, .rewrite = rewrite_full},
-    {.op = &tri_op_split, .rewrite = rewrite_full},
-    {.op = &tri_op_rechunk, .rewrite = rewrite_full},
-    {.op = &tri_op_reorder, .rewrite = rewrite_full},
-    {.op = &tri_op_all_reduce, .rewrite = rewrite_full},
-    {.op = &tri_op_all_gather, .rewrite = rewrite_full},
-    {.op = &tri_op_reduce_scatter, .rewrite = rewrite_full},
+    {.op = &tri_op_dropout, .edit = edit_dropout},
+    {.op = &tri_op_rotary, .edit = edit_rotary},
 };
 
 static const rule *find_rule(const tri_op *op) {
@@ -340,8 +279,6 @@ static const rule *find_rule(const tri_op *op) {
         if (rules[i].op == op) return &rules[i];
     return NULL;
 }
-
-bool tri_pass_tensor_parallel_has(const tri_op *op) { return find_rule(op) != NULL; }
 
 static void share_batch_norm(parallel_pass *pass, const tri_node *node) {
     tri_value in[3];
@@ -356,13 +293,13 @@ static void share_batch_norm(parallel_pass *pass, const tri_node *node) {
 
 void parallel_rewrite(parallel_pass *pass, const tri_node *node) {
     bool shared = pass->options->sync_batch_norm && pass->replicas.slices > 1;
-    const rule *row = pass->tensor_parallel.slices > 1 ? find_rule(node->op) : NULL;
+    const rule *row = find_rule(node->op);
     if (shared && node->op == &tri_op_batch_norm)
         share_batch_norm(pass, node);
-    else if (row)
-        (row->rewrite ? row->rewrite : follow)(pass, node, row);
-    else
+    else if (pass->tensor_parallel.slices == 1)
         rewrite_replicated(pass, node);
+    else
+        (row && row->rewrite ? row->rewrite : follow)(pass, node);
 }
 
 int parallel_parameter_axis(const tri_op *op, int input, tri_split split) {
