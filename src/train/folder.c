@@ -82,16 +82,24 @@ static tri_status leave_other_history(const train_loop *loop) {
 
 tri_status train_keep_folder(train_loop *loop) {
     const char *dir = loop->request->run_dir;
-    if (!train_lock_lost_folder(loop->lock)) return TRI_OK;
-    loop->lost_folder = train_lock_find_folder(loop->lock, loop->arena);
+    if (train_lock_lost_folder(loop->lock)) {
+        loop->lost_folder = train_lock_find_folder(loop->lock, loop->arena);
+        train_lock_release(loop->lock);
+        loop->lock = NULL;
+    }
+    if (!loop->lost_folder || loop->lock) return TRI_OK;
+    loop->resumed_from = NULL; // whatever came after it is not here
+    if (train_open_folder(loop) != TRI_OK)
+        return TRI_FAIL(TRI_IO,
+                        "%s: was removed or renamed while the run went on; what was in it is %s, "
+                        "and step %lld cannot be saved: %s",
+                        dir, loop->lost_folder, (long long)loop->progress.step,
+                        tri_error_message());
     tri_log_line(TRI_LOG_WARNING,
                  "%s: was removed or renamed while the run went on, and is made again for the "
                  "checkpoint of step %lld; what was in it is %s",
                  dir, (long long)loop->progress.step, loop->lost_folder);
-    train_lock_release(loop->lock);
-    loop->lock = NULL;
-    loop->resumed_from = NULL; // whatever came after it is not here
-    return train_open_folder(loop);
+    return TRI_OK;
 }
 
 tri_status train_check_folder(train_loop *loop) {

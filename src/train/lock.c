@@ -212,12 +212,15 @@ static tri_status take(train_lock *lock, const char *run_dir, bool *held) {
 static void beat(train_lock *lock) {
     struct timespec touched;
     record now;
-    if (look(lock->path, &touched, &now) && now.text[0] && strcmp(now.text, lock->own.text) != 0) {
+    // A lock in another folder of the same path is that folder's; this one's is where it was moved.
+    bool is_moved = train_lock_lost_folder(lock);
+    atomic_store(&lock->has_noticed, is_moved);
+    if (!is_moved && look(lock->path, &touched, &now) && now.text[0] &&
+        strcmp(now.text, lock->own.text) != 0) {
         lock->taker = now;
         atomic_store(&lock->is_lost, true);
         return;
     }
-    atomic_store(&lock->has_noticed, train_lock_lost_folder(lock));
     tri_os.touch(lock->fd);
 }
 

@@ -92,6 +92,24 @@ def check_lost(folder):
     assert code in (1, 75) and "removed or renamed" in err, f"{code}: {err}"
 
 
+def check_replaced(folder):
+    """If another run begins in the place of a renamed folder, both keep what is theirs: the first
+    ends with a line that names the folder's new place and the other run."""
+    place, moved = os.path.join(folder, "replaced"), os.path.join(folder, "moved")
+    first, _ = begin(place)
+    os.kill(holder(place)["pid"], signal.SIGSTOP)  # until the other run has begun
+    os.rename(place, moved)
+    second, pid = begin(place)
+    os.kill(holder(moved)["pid"], signal.SIGCONT)
+    _, err, code = finish(first)
+    assert code == 1 and f"what was in it is in {moved}" in err and "taken over" not in err, err
+    assert f"in use by pid {pid}" in err, f"{code}: {err}"
+    assert holder(place)["pid"] == pid and second.poll() is None, finish(second)
+    end(second)
+    steps = [entry["step"] for entry in entries(place, "train")]
+    assert steps == sorted(set(steps)), "steps are there twice"
+
+
 def check_at_once(folder):
     """Of several runs that create the same folder at the same moment, one trains; the others are
     refused."""
@@ -178,8 +196,9 @@ def check_refused_input(folder):
 
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-lock-") as folder:
-        sys.exit(check_all((check_second, check_lost, check_at_once, check_readers, check_killed,
-                            check_leftovers, check_restart, check_refused_input), folder))
+        sys.exit(check_all((check_second, check_lost, check_replaced, check_at_once, check_readers,
+                            check_killed, check_leftovers, check_restart,
+                            check_refused_input), folder))
 
 
 if __name__ == "__main__":
