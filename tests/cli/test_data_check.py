@@ -104,10 +104,12 @@ def check_order():
         write_tensors(name + ".st", images=("U8", [16, 1, 2, 2], [7] * 64),
                       labels=("I64", [16], labels))
     crop = "data.transform=[{center_crop: 4}]"
-    rows = [("imagefolder", "sorted", limit, limit == 9) for limit in (4, 9, 10)]
-    for kind, name, limit, found in (*rows, ("tensors", "mixed.st", 9, False)):
+    rows = [("imagefolder", "sorted", limit, limit == 9, 0) for limit in (4, 9, 10)]
+    for kind, name, limit, found, fraction in (*rows, ("imagefolder", "sorted", 9, True, 0.1),
+                                               ("tensors", "mixed.st", 9, False, 0)):
         done = run([TRIREME, "train", RECIPE, f"data.name={kind}", f"data.train={folder}/{name}",
-                    f"data.limit={limit}", "batch.global=2", "trainer.fast_dev_run=1",
+                    f"data.limit={limit}", f"data.val_fraction={fraction}", "batch.global=2",
+                    "trainer.fast_dev_run=1",
                     *([crop] if kind == "imagefolder" else [])])
         assert done.stderr.count("looked at are of class 0, of 2") == found, done
 
