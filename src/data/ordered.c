@@ -44,8 +44,7 @@ const char *tri_dataset_find_ordered(tri_arena *arena, const tri_dataset *datase
     int count = dataset->samples < MOST ? (int)dataset->samples : MOST,
         field = find_labels(dataset);
     // Of the samples that data.val_fraction leaves, which keep the data's order, too.
-    int64_t total =
-        dataset->validation_split ? dataset->validation_split->total : dataset->samples;
+    int64_t total = dataset->validation_split ? dataset->validation_split->total : dataset->samples;
     bool is_cut = dataset->options->limit > 0 && total == dataset->options->limit;
     if (!is_cut || field < 0 || count < LEAST || classes < 2) return NULL;
     if (!read_labels(dataset, field, count, labels)) return NULL;

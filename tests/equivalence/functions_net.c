@@ -1,5 +1,7 @@
 // A model as a shared object, for test_odd.py: functions of elements, shapes and axes, in blocks
-// that pipelines divide. The option `centre` subtracts the mean over the samples, which mixes them.
+// that pipelines divide. Two options mix the samples: `centre` subtracts their mean, and `across`
+// reads numbers of all samples as a row, by a shape that any number of samples but a prime may
+// have.
 #include <trireme/trireme.h>
 
 static tri_value normalised(tri_graph *g, tri_value x, int axis) {
@@ -37,6 +39,11 @@ static void functions_net(tri_graph *g, const tri_batch *batch) {
     heads = tri_add(g, heads, tri_attention(g, "attend", queries, likeness, heads, options));
     x = tri_flatten(g, tri_mul(g, tri_roll(g, heads, 1, 1), largest));
     if (tri_model_bool(g, "centre", false)) x = tri_sub(g, x, tri_mean(g, x, (int[]){0}, 1, true));
+    if (tri_model_bool(g, "across", false)) {
+        tri_value rows = tri_reshape(g, tri_slice(g, x, 1, 0, 26, 1), tri_shape_of(26, n));
+        rows = tri_reshape(g, tri_softmax(g, rows, 1), tri_shape_of(n, 26));
+        x = tri_add(g, x, tri_pad(g, rows, 1, 0, 160 - 26));
+    }
     tri_block(g, "norms");
     tri_value wide = tri_reshape(g, tri_linear(g, "wide", x, 24), tri_shape_of(n, 4, 3, 2));
     tri_split_layer(g, "wide", TRI_SPLIT_COLUMN);

@@ -182,12 +182,14 @@ def check_case(folder, pool, what):
 
 def check_mixing(folder):
     """Where the number of ranks would decide which samples are mixed, the run is refused."""
-    command = on_ranks(2, [TRIREME, "train", os.path.join(folder, "functions.yaml"), "--run-dir",
-                           os.path.join(folder, "mixing"), *SYNTHETIC, *TINY.split(),
-                           "model.centre=true", "data.samples=21", "batch.global=12"])
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "batch.micro" in done.stderr and "heads" in done.stderr, done
-    assert not os.path.exists(os.path.join(folder, "mixing")), "a run folder was made"
+    place = os.path.join(folder, "mixing")
+    for option in "centre", "across":
+        command = on_ranks(2, [TRIREME, "train", os.path.join(folder, "functions.yaml"),
+                               "--run-dir", place, *SYNTHETIC, *TINY.split(),
+                               f"model.{option}=true", "data.samples=21", "batch.global=12"])
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and "batch.micro" in done.stderr and "heads" in done.stderr, done
+        assert not os.path.exists(place), "a run folder was made"
 
 
 def check_exits(folder):
