@@ -13,8 +13,8 @@
 typedef struct parallel_placement {
     tri_placement kind;
     int dim; // for SLICED: the axis along which the value is cut
-    // The value, or one from which it was computed, was gathered for a reshape, because no axis of
-    // the reshape's output could be sliced instead. An example is a reshape to attention heads
+    // The value, or one whose elements it has, was gathered for a reshape, because no axis of the
+    // reshape's output could be sliced instead. An example is a reshape to attention heads
     // whose number is no multiple of the number of ranks: attention then fails with a message.
     bool gathered;
 } parallel_placement;

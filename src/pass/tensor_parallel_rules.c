@@ -24,6 +24,14 @@ static tri_shape full_shape(const parallel_pass *pass, tri_value value) {
     return tri_value_shape(pass->from, value);
 }
 
+// Whether the node's result has the elements of input k, each by itself: not if it is a sum of
+// several of them, as a layer's is.
+static bool keeps_elements(const parallel_pass *pass, const tri_node *node, int k) {
+    if (node->output_count == 0 || !tri_value_is(node->inputs[k])) return false;
+    tri_shape in = full_shape(pass, node->inputs[k]), out = full_shape(pass, node->outputs[0]);
+    return node->op != &tri_op_linear && tri_shape_count(&in) == tri_shape_count(&out);
+}
+
 static void rewrite_replicated(parallel_pass *pass, const tri_node *node) {
     tri_value in[TRI_MAX_INPUTS];
     parallel_placement placement = PARALLEL_REPLICATED;
@@ -32,8 +40,8 @@ static void rewrite_replicated(parallel_pass *pass, const tri_node *node) {
     for (int k = 0; k < node->input_count; k++) {
         in[k] = parallel_ask(pass, node->inputs[k], PARALLEL_REPLICATED);
         if (is_use) parallel_note_use(pass, node->inputs[k], false);
-        placement.gathered =
-            placement.gathered || parallel_placement_of(pass, node->inputs[k]).gathered;
+        if (parallel_placement_of(pass, node->inputs[k]).gathered && keeps_elements(pass, node, k))
+            placement.gathered = true;
     }
     parallel_emit(pass, node, in, node->attr, placement);
 }

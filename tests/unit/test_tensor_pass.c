@@ -218,6 +218,26 @@ static tri_graph *attention(int64_t heads, int64_t keys, int64_t tokens) {
     return g;
 }
 
+// Queries of one head that a whole layer makes of what a sliced layer has made: a reshape between
+// the two gathers that, and every rank computes the attention.
+static void test_gathered(void **state) {
+    tri_graph *g = op_graph_open(TRI_F32), *out;
+    tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(2, 4)), in[3];
+    x = tri_linear(g, "up", x, 18);
+    tri_split_layer(g, "up", TRI_SPLIT_COLUMN);
+    x = tri_reshape(g, x, tri_shape_of(2, 3, 6));
+    for (int i = 0; i < 3; i++)
+        in[i] =
+            tri_reshape(g, tri_linear(g, tri_name(g, "in%d", i), x, 4), tri_shape_of(2, 3, 1, 4));
+    x = tri_attention(g, "attention", in[0], in[1], in[2], (tri_attention_options){0});
+    tri_loss(g, tri_mse_loss(g, x, tri_input(g, "targets", TRI_F32, tri_value_shape(g, x))));
+    tri_mesh mesh = mesh_of(2);
+    assert_int_equal(tri_pass_tensor_parallel(NULL, g, &mesh, 1, &as_annotated, &out), TRI_OK);
+    assert_int_equal(count_op(out, &tri_op_all_gather), 1);
+    tri_graph_destroy(out);
+    op_graph_close(g);
+}
+
 static tri_graph *convolution(void) {
     tri_graph *g = op_graph_open(TRI_F32);
     tri_value x = tri_input(g, "images", TRI_F32, tri_shape_of(2, 2, 4, 4));
@@ -289,6 +309,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_print),    cmocka_unit_test(test_classes),
         cmocka_unit_test(test_again),    cmocka_unit_test(test_one_slice),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_slices)};
+        cmocka_unit_test(test_gathered), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_slices)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
