@@ -9,6 +9,7 @@
 
 #include <trireme/api.h>
 #include <trireme/graph.h>
+#include <trireme/parameters.h>
 
 TRI_API_BEGIN
 
@@ -25,6 +26,7 @@ typedef struct tri_linear_options {
     // If above 0: the weight starts with normal(0, std), and the bias with 0. If 0: both start by
     // PyTorch's default rules.
     double std;
+    tri_init weight_init, bias_init; // how they start, in place of these rules (parameters.h)
 } tri_linear_options;
 
 // A fully connected layer with options: no bias, tied weights, other initial weights.
@@ -46,6 +48,7 @@ typedef struct tri_conv_options {
     int64_t pads[3][2]; // zeros before and after each axis, besides `padding`
     // Of a transpose: by how much its output is larger, besides; less than stride or dilation.
     int64_t output_padding, output_paddings[3]; // for every axis; for each axis, besides
+    tri_init weight_init, bias_init;            // see parameters.h
 } tri_conv_options;
 typedef tri_conv_options tri_conv2d_options;
 
@@ -119,6 +122,7 @@ tri_value tri_interpolate(tri_graph *graph, tri_value x, tri_interpolate_options
 typedef struct tri_batch_norm_options {
     double momentum; // running = (1 − momentum)·running + momentum·batch; 0 means 0.1
     double eps;      // added to the variance; 0 means 1e-5
+    tri_init weight_init, bias_init; // in place of 1 and 0
 } tri_batch_norm_options;
 
 // Batch norm: each channel of x [N, C, …] is normalised over the micro-batch (over the whole step
@@ -129,7 +133,8 @@ tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
 
 typedef struct tri_embedding_options {
     int64_t tokens, features;
-    double std; // the weight starts with normal(0, std); 0 means 1
+    double std;           // the weight starts with normal(0, std); 0 means 1
+    tri_init weight_init; // in place of that: see parameters.h
 } tri_embedding_options;
 
 // An embedding: looks up rows of a table. ids I64 [..], each 0 to tokens − 1 → [.., features];
@@ -142,9 +147,10 @@ tri_value tri_embedding(tri_graph *graph, const char *name, tri_value ids,
 tri_value tri_rms_norm(tri_graph *graph, const char *name, tri_value x, double eps);
 
 typedef struct tri_layer_norm_options {
-    double eps; // added to the variance; 0 means 1e-5
-    bool plain; // true: the layer has neither weight nor bias
-    int axes;   // how many of the last axes are normalised together; 0 means 1
+    double eps;                      // added to the variance; 0 means 1e-5
+    bool plain;                      // true: the layer has neither weight nor bias
+    int axes;                        // how many of the last axes are normalised together; 0 means 1
+    tri_init weight_init, bias_init; // in place of 1 and 0
 } tri_layer_norm_options;
 
 // Layer norm: x [.., D] is normalised over the last axis, or over several. weight and bias have the
@@ -153,9 +159,10 @@ tri_value tri_layer_norm(tri_graph *graph, const char *name, tri_value x,
                          tri_layer_norm_options options);
 
 typedef struct tri_group_norm_options {
-    int64_t groups; // must divide the channels
-    double eps;     // added to the variance; 0 means 1e-5
-    bool plain;     // true: the layer has neither weight nor bias
+    int64_t groups;                  // must divide the channels
+    double eps;                      // added to the variance; 0 means 1e-5
+    bool plain;                      // true: the layer has neither weight nor bias
+    tri_init weight_init, bias_init; // in place of 1 and 0
 } tri_group_norm_options;
 
 // Group norm: x [N, C, …] is normalised over each sample's C / groups neighbouring channels and all
@@ -166,6 +173,7 @@ tri_value tri_group_norm(tri_graph *graph, const char *name, tri_value x,
 typedef struct tri_instance_norm_options {
     double eps;  // added to the variance; 0 means 1e-5
     bool affine; // true: the layer has weight and bias [C]; PyTorch's InstanceNorm has none either
+    tri_init weight_init, bias_init; // in place of 1 and 0
 } tri_instance_norm_options;
 
 // Instance norm: each channel of each sample of x [N, C, …] is normalised over its pixels, in

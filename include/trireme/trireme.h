@@ -6,6 +6,7 @@
 #include <trireme/functions.h>
 #include <trireme/graph.h>
 #include <trireme/nn.h>
+#include <trireme/parameters.h>
 #include <trireme/status.h>
 #include <trireme/task.h>
 #include <trireme/tensor.h>

@@ -62,7 +62,7 @@ static tri_status make_engine(tri_engine *e, tri_comm *world) {
     TRI_TRY(engine_make_flights(e));
     engine_list_tensors(e);
     engine_find_parts(e);
-    return TRI_OK;
+    return engine_make_constants(e);
 }
 
 tri_status tri_engine_create(const tri_engine_config *config, tri_engine **out) {

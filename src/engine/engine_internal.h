@@ -506,6 +506,7 @@ int engine_next_flight(const tri_engine *engine);
 
 // Defined in state.c.
 void engine_list_tensors(tri_engine *engine);
+tri_status engine_make_constants(tri_engine *engine); // writes the values of tri_constant
 // Copies what tri_engine_write has left in the staging memory to where it belongs. Writes are
 // collected there because the next tensor often lies in the same bucket.
 tri_status engine_flush_staging(tri_engine *engine);

@@ -9,8 +9,8 @@
 // All of this happens between steps. Read next: checkpoint/manifest.c when saving; train/scale.c
 // when resuming.
 #include "base/parallel.h"
-#include "base/philox.h"
 #include "engine/engine_internal.h"
+#include "engine/initial.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,16 +21,20 @@ static tri_shape full_shape(const tri_parameter_info *p) {
     return p->slice.count ? p->slice.full : p->shape;
 }
 
+static tri_engine_tensor describe(const tri_graph *g, int parameter) {
+    const tri_parameter_info *p = &g->parameters[parameter];
+    return (tri_engine_tensor){p->name,   p->dtype,          full_shape(p), p->role,
+                               parameter, TRI_STATE_MASTERS, p->alias};
+}
+
 void engine_list_tensors(tri_engine *e) {
     const tri_graph *g = e->plan->graph;
     e->tensors.model = TRI_NEW_ARRAY(e->arena, tri_engine_tensor, g->parameter_count);
     e->tensors.optimizer =
         TRI_NEW_ARRAY(e->arena, tri_engine_tensor, g->parameter_count * e->optimizer.state_count);
-    for (int i = 0; i < g->parameter_count; i++) {
-        const tri_parameter_info *p = &g->parameters[i];
-        e->tensors.model[e->tensors.model_count++] = (tri_engine_tensor){
-            p->name, p->dtype, full_shape(p), p->role, i, TRI_STATE_MASTERS, p->alias};
-    }
+    for (int i = 0; i < g->parameter_count; i++)
+        if (g->parameters[i].role != TRI_ROLE_CONSTANT)
+            e->tensors.model[e->tensors.model_count++] = describe(g, i);
     for (int s = 0; s < e->optimizer.state_count; s++)
         for (int i = 0; i < g->parameter_count; i++) {
             const tri_parameter_info *p = &g->parameters[i];
@@ -275,28 +279,10 @@ tri_status tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor,
 // Initial weights of this rank's slice of a parameter, which threads fill together.
 typedef struct initial {
     const tri_parameter_info *parameter;
-    uint64_t key;
+    engine_initial values;
     int64_t first; // the first element that is wanted, of the slice
     float *to;     // the slice, in its layout
 } initial;
-
-// Makes `count` elements of the full parameter, from element `first` on.
-static void make_values(const tri_init *init, uint64_t key, int64_t first, int64_t count,
-                        float *out) {
-    float a = (float)init->a, b = (float)init->b;
-    switch (init->kind) {
-    case TRI_INIT_ZERO:
-    case TRI_INIT_CONSTANT:
-        for (int64_t i = 0; i < count; i++) out[i] = init->kind == TRI_INIT_CONSTANT ? a : 0;
-        return;
-    case TRI_INIT_UNIFORM:
-        tri_philox_init_uniforms(key, (uint64_t)first, count, a, b, out);
-        return;
-    case TRI_INIT_NORMAL:
-        tri_philox_init_normals(key, (uint64_t)first, count, a, b, out);
-        return;
-    }
-}
 
 // Makes `count` elements of the slice, from element `first` on. Runs of them lie side by side in
 // the full parameter.
@@ -306,8 +292,8 @@ static void make_slice(const initial *f, int64_t first, int64_t count, float *ou
     for (int64_t i = 0, some; i < count; i += some) {
         some = run - (first + i) % run;
         if (some > count - i) some = count - i;
-        make_values(&p->init, f->key, tri_parameter_full_index(&p->slice, &p->shape, first + i),
-                    some, out + i);
+        engine_initial_make(&f->values, tri_parameter_full_index(&p->slice, &p->shape, first + i),
+                            some, out + i);
     }
 }
 
@@ -337,23 +323,38 @@ static void range_to_fill(const tri_engine *e, const tri_engine_tensor *tensor, 
     if (*end > start + own) *end = start + own;
 }
 
-tri_status tri_engine_initialize(tri_engine *engine, uint64_t seed) {
+static tri_status initialize_tensor(tri_engine *e, const tri_engine_tensor *tensor, uint64_t seed) {
     enum { GRAIN = 16384 }; // making so many elements takes longer than starting a thread
-    int threads = tri_parallel_threads();
+    const tri_parameter_info *p = parameter_of(e, tensor);
+    if (tensor->role == TRI_ROLE_COUNTER || !holds(e, tensor)) return TRI_OK;
+    initial f = {.parameter = p};
+    int64_t end;
+    range_to_fill(e, tensor, &f.first, &end);
+    if (f.first >= end) return TRI_OK;
+    TRI_TRY(address_of_slice(e, tensor, &f.to));
+    TRI_TRY(engine_initial_begin(p, seed, &f.values));
+    tri_parallel_for(tri_parallel_threads(), end - f.first, GRAIN, fill_range, &f);
+    engine_initial_end(&f.values);
+    return TRI_OK;
+}
+
+tri_status tri_engine_initialize(tri_engine *engine, uint64_t seed) {
     engine->is_stale = true;
     for (int i = 0; i < engine->tensors.model_count; i++) {
-        const tri_engine_tensor *tensor = &engine->tensors.model[i];
-        const tri_parameter_info *p = parameter_of(engine, tensor);
-        engine->tensors.counters[tensor->parameter] = 0;
-        if (tensor->role == TRI_ROLE_COUNTER || !holds(engine, tensor)) continue;
-        initial f = {.parameter = p, .key = tri_philox_key(seed, p->name)};
-        int64_t end;
-        range_to_fill(engine, tensor, &f.first, &end);
-        if (f.first >= end) continue;
-        TRI_TRY(address_of_slice(engine, tensor, &f.to));
-        tri_parallel_for(threads, end - f.first, GRAIN, fill_range, &f);
+        engine->tensors.counters[engine->tensors.model[i].parameter] = 0;
+        TRI_TRY(initialize_tensor(engine, &engine->tensors.model[i], seed));
     }
     return engine_flush_staging(engine);
+}
+
+tri_status engine_make_constants(tri_engine *e) {
+    const tri_graph *g = e->plan->graph;
+    for (int i = 0; i < g->parameter_count; i++) {
+        if (g->parameters[i].role != TRI_ROLE_CONSTANT) continue;
+        tri_engine_tensor tensor = describe(g, i);
+        TRI_TRY(initialize_tensor(e, &tensor, 0));
+    }
+    return engine_flush_staging(e);
 }
 
 void tri_engine_count_update(tri_engine *engine) {

@@ -260,11 +260,6 @@ tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dt
     return value;
 }
 
-tri_value tri_parameter(tri_graph *graph, const char *name, tri_shape shape, tri_init init) {
-    return tri_parameter_of_role(graph, name, graph->options.dtype, shape, init, TRI_ROLE_TRAINED,
-                                 0);
-}
-
 static bool trains_anything(const tri_graph *graph) {
     for (int i = 0; i < graph->parameter_count; i++)
         if (graph->parameters[i].role == TRI_ROLE_TRAINED) return true;

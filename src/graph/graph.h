@@ -18,6 +18,7 @@
 
 #include <stdio.h>
 #include <trireme/graph.h>
+#include <trireme/parameters.h>
 
 typedef enum tri_phase {
     TRI_PHASE_FORWARD,
@@ -63,26 +64,15 @@ struct tri_node {
     const void *attr; // the op's attributes: op->attr_bytes bytes
 };
 
-typedef enum tri_init_kind {
-    TRI_INIT_ZERO,
-    TRI_INIT_CONSTANT,
-    TRI_INIT_UNIFORM,
-    TRI_INIT_NORMAL
-} tri_init_kind;
-
-typedef struct tri_init {
-    tri_init_kind kind;
-    // A constant fills with a; uniform draws from [a, b); normal has mean a, standard deviation b.
-    double a, b;
-} tri_init;
-
 typedef enum tri_parameter_role {
     TRI_ROLE_TRAINED, // updated by the optimizer
     TRI_ROLE_FROZEN,  // trainable, but this run does not change it (tri_graph_group)
     // A running average of batch norm. Its "gradient", which is summed over micro-batches and
     // ranks, is the mean or variance in a micro-batch times the number of its samples.
     TRI_ROLE_STATISTIC,
-    TRI_ROLE_COUNTER, // I64 scalar: number of updates (num_batches_tracked); read by no node
+    TRI_ROLE_BUFFER,   // checkpoints have it, and no step changes it (tri_register_buffer)
+    TRI_ROLE_CONSTANT, // its values are in the graph alone (tri_constant)
+    TRI_ROLE_COUNTER,  // I64 scalar: number of updates (num_batches_tracked); read by no node
 } tri_parameter_role;
 
 // How the ranks of the tensor-parallel axis hold a value or a parameter. The placement decides
@@ -115,7 +105,7 @@ typedef struct tri_parameter_info {
     tri_shape shape;
     tri_layout layout;  // the layout in which the parameter is stored between steps
     bool layout_chosen; // false until the layout pass chose one
-    tri_init init;
+    tri_init init;      // as the layer has it: see tri_init_resolve
     double momentum; // of a statistic: new = (1 − momentum) · old + momentum · mean over the step
     int group;       // see tri_graph_group
     int block;
@@ -335,12 +325,18 @@ bool tri_graph_takes_name(tri_graph *graph, const char *what, const char *name);
 // Every layer calls this first. Notes the layer's name, and fails the graph if another layer has
 // that name, unless tri_share_layer was called for it. Returns false if the graph has failed.
 bool tri_layer_begin(tri_graph *graph, const char *name);
-// Adds a trained parameter to the current block. If the graph already has a parameter with this
-// name and shape, returns its value instead: so layers share parameters.
-tri_value tri_parameter(tri_graph *graph, const char *name, tri_shape shape, tri_init init);
+// Adds a parameter to the current block. If the graph already has a parameter with this name, shape
+// and role, returns its value instead: so layers share parameters.
 tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dtype,
                                 tri_shape shape, tri_init init, tri_parameter_role role,
                                 double momentum);
+
+// Reduces how a parameter of shape `shape` begins to CONSTANT (with `value`), VALUES, UNIFORM,
+// NORMAL, TRUNC_NORMAL, ORTHOGONAL or IDENTITY, with all numbers that these need. TRI_BAD_INPUT:
+// the shape does not fit, or a number is impossible.
+tri_status tri_init_resolve(const tri_init *init, const tri_shape *shape, tri_init *out);
+// Copies `init` with its values, those of a parameter of shape `shape`, into the arena.
+tri_init tri_init_copy(tri_arena *arena, const tri_init *init, const tri_shape *shape);
 
 // Parameters that the optimizer treats alike, chosen by name.
 typedef struct tri_parameter_group {

@@ -133,7 +133,8 @@ static bool begin(conv *c, const char *layer, tri_value x, int axes, const tri_c
 
 // Makes weight [out, in / groups, …] (of a transpose [in, out / groups, …]) and bias. The initial
 // numbers follow PyTorch, which takes axis 1 of the weight for the inputs also in a transpose.
-static void make_parameters(const conv *c, bool no_bias, tri_value *weight, tri_value *bias) {
+static void make_parameters(const conv *c, const tri_conv_options *o, tri_value *weight,
+                            tri_value *bias) {
     tri_shape shape = {.rank = c->axes + 2};
     shape.dims[0] = c->transposed ? c->in : c->out;
     shape.dims[1] = (c->transposed ? c->out : c->in) / c->groups;
@@ -143,11 +144,12 @@ static void make_parameters(const conv *c, bool no_bias, tri_value *weight, tri_
         fan_in *= shape.dims[2 + k];
     }
     tri_init init = nn_fan_in_uniform(fan_in);
-    *weight = tri_parameter(c->graph, nn_parameter_name(c->graph, c->name, "weight"), shape, init);
+    *weight = tri_parameter(c->graph, nn_parameter_name(c->graph, c->name, "weight"), shape,
+                            nn_init_or(o->weight_init, init));
     *bias = (tri_value){0};
-    if (!no_bias)
+    if (!o->no_bias)
         *bias = tri_parameter(c->graph, nn_parameter_name(c->graph, c->name, "bias"),
-                              tri_shape_of(c->out), init);
+                              tri_shape_of(c->out), nn_init_or(o->bias_init, init));
 }
 
 static int64_t least_pad(const conv *c, int i) {
@@ -213,9 +215,9 @@ static tri_shape as_layer(const conv *c, int64_t channels, const int64_t *size) 
 }
 
 // A layer of one or two axes.
-static tri_value flat(const conv *c, tri_value x, bool no_bias) {
+static tri_value flat(const conv *c, tri_value x, const tri_conv_options *o) {
     tri_value weight, bias;
-    make_parameters(c, no_bias, &weight, &bias);
+    make_parameters(c, o, &weight, &bias);
     if (c->axes == 1) {
         tri_shape w = tri_value_shape(c->graph, weight);
         weight = tri_reshape(c->graph, weight, tri_shape_of(w.dims[0], w.dims[1], 1, c->kernel[2]));
@@ -228,24 +230,24 @@ static tri_value flat(const conv *c, tri_value x, bool no_bias) {
 
 tri_value tri_conv1d(tri_graph *graph, const char *name, tri_value x, tri_conv_options o) {
     conv c = {.graph = graph, .name = name};
-    return begin(&c, "conv1d", x, 1, &o) ? flat(&c, x, o.no_bias) : (tri_value){0};
+    return begin(&c, "conv1d", x, 1, &o) ? flat(&c, x, &o) : (tri_value){0};
 }
 
 tri_value tri_conv2d(tri_graph *graph, const char *name, tri_value x, tri_conv_options o) {
     conv c = {.graph = graph, .name = name};
-    return begin(&c, "conv2d", x, 2, &o) ? flat(&c, x, o.no_bias) : (tri_value){0};
+    return begin(&c, "conv2d", x, 2, &o) ? flat(&c, x, &o) : (tri_value){0};
 }
 
 tri_value tri_conv_transpose1d(tri_graph *graph, const char *name, tri_value x,
                                tri_conv_options o) {
     conv c = {.graph = graph, .name = name, .transposed = true};
-    return begin(&c, "conv_transpose1d", x, 1, &o) ? flat(&c, x, o.no_bias) : (tri_value){0};
+    return begin(&c, "conv_transpose1d", x, 1, &o) ? flat(&c, x, &o) : (tri_value){0};
 }
 
 tri_value tri_conv_transpose2d(tri_graph *graph, const char *name, tri_value x,
                                tri_conv_options o) {
     conv c = {.graph = graph, .name = name, .transposed = true};
-    return begin(&c, "conv_transpose2d", x, 2, &o) ? flat(&c, x, o.no_bias) : (tri_value){0};
+    return begin(&c, "conv_transpose2d", x, 2, &o) ? flat(&c, x, &o) : (tri_value){0};
 }
 
 enum { MOST_DEPTH = 64 }; // the largest kernel along the depth
@@ -277,7 +279,7 @@ static tri_value frames_to(const conv *c, tri_value x, int64_t tap) {
 }
 
 // A layer of three axes, as one of images: frames are samples, and the taps of the depth channels.
-static tri_value volume(const conv *c, tri_value x, bool no_bias) {
+static tri_value volume(const conv *c, tri_value x, const tri_conv_options *o) {
     static const int frames_first[] = {0, 2, 1, 3, 4}; // and back
     tri_graph *g = c->graph;
     tri_value weight, bias, parts[MOST_DEPTH];
@@ -287,7 +289,7 @@ static tri_value volume(const conv *c, tri_value x, bool no_bias) {
                        c->layer, c->name, MOST_DEPTH, taps);
         return x;
     }
-    make_parameters(c, no_bias, &weight, &bias);
+    make_parameters(c, o, &weight, &bias);
     tri_shape shape = tri_value_shape(g, weight);
     weight = tri_reshape(
         g, weight, tri_shape_of(shape.dims[0], shape.dims[1] * taps, c->kernel[1], c->kernel[2]));
@@ -314,11 +316,11 @@ static tri_value volume(const conv *c, tri_value x, bool no_bias) {
 
 tri_value tri_conv3d(tri_graph *graph, const char *name, tri_value x, tri_conv_options o) {
     conv c = {.graph = graph, .name = name};
-    return begin(&c, "conv3d", x, 3, &o) ? volume(&c, x, o.no_bias) : (tri_value){0};
+    return begin(&c, "conv3d", x, 3, &o) ? volume(&c, x, &o) : (tri_value){0};
 }
 
 tri_value tri_conv_transpose3d(tri_graph *graph, const char *name, tri_value x,
                                tri_conv_options o) {
     conv c = {.graph = graph, .name = name, .transposed = true};
-    return begin(&c, "conv_transpose3d", x, 3, &o) ? volume(&c, x, o.no_bias) : (tri_value){0};
+    return begin(&c, "conv_transpose3d", x, 3, &o) ? volume(&c, x, &o) : (tri_value){0};
 }

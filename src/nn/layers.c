@@ -18,7 +18,12 @@ const char *nn_parameter_name(tri_graph *g, const char *layer, const char *param
 
 tri_init nn_fan_in_uniform(int64_t fan_in) {
     double bound = fan_in > 0 ? 1.0 / sqrt((double)fan_in) : 0;
-    return (tri_init){.kind = TRI_INIT_UNIFORM, .a = -bound, .b = bound};
+    if (bound == 0) return (tri_init){0};
+    return (tri_init){.kind = TRI_INIT_UNIFORM, .low = -bound, .high = bound};
+}
+
+tri_init nn_init_or(tri_init given, tri_init otherwise) {
+    return given.kind == TRI_INIT_DEFAULT ? otherwise : given;
 }
 
 static tri_value one_input(tri_graph *g, const tri_op *op, tri_value x, const void *attr,
@@ -26,7 +31,7 @@ static tri_value one_input(tri_graph *g, const tri_op *op, tri_value x, const vo
     return tri_node_add(g, op, &x, 1, attr, name);
 }
 
-static tri_init normal(double std) { return (tri_init){.kind = TRI_INIT_NORMAL, .b = std}; }
+static tri_init normal(double std) { return (tri_init){.kind = TRI_INIT_NORMAL, .std = std}; }
 
 tri_value tri_linear_with(tri_graph *graph, const char *name, tri_value x, tri_linear_options o) {
     if (!tri_layer_begin(graph, name)) return (tri_value){0};
@@ -43,14 +48,16 @@ tri_value tri_linear_with(tri_graph *graph, const char *name, tri_value x, tri_l
     int64_t in = shape.dims[shape.rank - 1];
     tri_init init = o.std > 0 ? normal(o.std) : nn_fan_in_uniform(in), zero = {0};
     const char *weight_name = o.weight ? o.weight : nn_parameter_name(graph, name, "weight");
-    tri_value weight = tri_parameter(graph, weight_name, tri_shape_of(o.features, in), init);
+    tri_value weight = tri_parameter(graph, weight_name, tri_shape_of(o.features, in),
+                                     nn_init_or(o.weight_init, init));
     if (o.weight && graph->status == TRI_OK)
         graph->parameters[tri_value_get(graph, weight)->index].alias =
             nn_parameter_name(graph, name, "weight");
     tri_value bias = {0};
     if (!o.no_bias)
-        bias = tri_parameter(graph, nn_parameter_name(graph, name, "bias"),
-                             tri_shape_of(o.features), o.std > 0 ? zero : init);
+        bias =
+            tri_parameter(graph, nn_parameter_name(graph, name, "bias"), tri_shape_of(o.features),
+                          nn_init_or(o.bias_init, o.std > 0 ? zero : init));
     tri_linear_attr attr = {.axes = 1};
     return tri_node_add(graph, &tri_op_linear, (tri_value[]){x, weight, bias}, 3, &attr, name);
 }
@@ -64,9 +71,9 @@ tri_value tri_embedding(tri_graph *graph, const char *name, tri_value ids,
     if (o.tokens < 1 || o.features < 1)
         tri_graph_fail(graph, "embedding %s: needs tokens and features > 0", name);
     if (!tri_layer_begin(graph, name)) return (tri_value){0};
-    tri_value weight =
-        tri_parameter(graph, nn_parameter_name(graph, name, "weight"),
-                      tri_shape_of(o.tokens, o.features), normal(o.std > 0 ? o.std : 1));
+    tri_value weight = tri_parameter(graph, nn_parameter_name(graph, name, "weight"),
+                                     tri_shape_of(o.tokens, o.features),
+                                     nn_init_or(o.weight_init, normal(o.std > 0 ? o.std : 1)));
     return tri_node_add(graph, &tri_op_embedding, (tri_value[]){ids, weight}, 2, NULL, name);
 }
 

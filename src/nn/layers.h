@@ -11,4 +11,7 @@ const char *nn_parameter_name(tri_graph *graph, const char *layer, const char *p
 // uniform in ±1/√fan_in, for the weight and for the bias.
 tri_init nn_fan_in_uniform(int64_t fan_in);
 
+// How a parameter of a layer begins: as the layer's options say, or else by the layer's default.
+tri_init nn_init_or(tri_init given, tri_init otherwise);
+
 #endif

@@ -8,7 +8,19 @@
 #include <math.h>
 #include <trireme/nn.h>
 
-static const tri_init zero = {.kind = TRI_INIT_ZERO}, one = {.kind = TRI_INIT_CONSTANT, .a = 1};
+static const tri_init zero = {.kind = TRI_INIT_ZEROS}, one = {.kind = TRI_INIT_ONES};
+
+typedef struct affine {
+    tri_value weight, bias;
+} affine;
+
+// Makes the weight and the bias of a norm, one number for each element of `shape`.
+static affine make_affine(tri_graph *g, const char *name, tri_shape shape, tri_init weight,
+                          tri_init bias) {
+    return (affine){
+        tri_parameter(g, nn_parameter_name(g, name, "weight"), shape, nn_init_or(weight, one)),
+        tri_parameter(g, nn_parameter_name(g, name, "bias"), shape, nn_init_or(bias, zero))};
+}
 
 tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
                          tri_batch_norm_options o) {
@@ -41,9 +53,7 @@ tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
     tri_batch_norm_attr attr = {.eps = o.eps > 0 ? o.eps : 1e-5};
     tri_shape channels = tri_shape_of(shape.dims[1]);
     tri_dtype type = graph->options.dtype;
-    tri_value weight =
-        tri_parameter(graph, nn_parameter_name(graph, name, "weight"), channels, one);
-    tri_value bias = tri_parameter(graph, nn_parameter_name(graph, name, "bias"), channels, zero);
+    affine own = make_affine(graph, name, channels, o.weight_init, o.bias_init);
     tri_value mean = tri_parameter_of_role(graph, nn_parameter_name(graph, name, "running_mean"),
                                            type, channels, zero, TRI_ROLE_STATISTIC, momentum);
     tri_value var = tri_parameter_of_role(graph, nn_parameter_name(graph, name, "running_var"),
@@ -52,9 +62,9 @@ tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
                           (tri_shape){0}, zero, TRI_ROLE_COUNTER, 0);
     if (!graph->options.training)
         return tri_node_add(graph, &tri_op_batch_norm_inference,
-                            (tri_value[]){x, weight, bias, mean, var}, 5, &attr, name);
-    tri_value y =
-        tri_node_add(graph, &tri_op_batch_norm, (tri_value[]){x, weight, bias}, 3, &attr, name);
+                            (tri_value[]){x, own.weight, own.bias, mean, var}, 5, &attr, name);
+    tri_value y = tri_node_add(graph, &tri_op_batch_norm, (tri_value[]){x, own.weight, own.bias}, 3,
+                               &attr, name);
     if (graph->status != TRI_OK) return y;
     int mean_index = tri_value_get(graph, mean)->index,
         var_index = tri_value_get(graph, var)->index;
@@ -98,9 +108,8 @@ static bool check_eps(tri_graph *g, const char *layer, const char *name, double 
 }
 
 // Adds the op that normalises the last axis of x.
-static tri_value normalised(tri_graph *g, const char *name, tri_value x, tri_value weight,
-                            tri_value bias, double eps) {
-    return tri_node_add(g, &tri_op_layer_norm, (tri_value[]){x, weight, bias}, 3,
+static tri_value normalised(tri_graph *g, const char *name, tri_value x, affine own, double eps) {
+    return tri_node_add(g, &tri_op_layer_norm, (tri_value[]){x, own.weight, own.bias}, 3,
                         &(tri_norm_attr){.eps = eps > 0 ? eps : 1e-5}, name);
 }
 
@@ -121,20 +130,19 @@ tri_value tri_layer_norm(tri_graph *graph, const char *name, tri_value x,
     tri_shape width = tri_shape_of(tri_shape_count(&widths));
     rows.dims[rows.rank++] = width.dims[0];
     for (int i = rows.rank; i < TRI_MAX_RANK; i++) rows.dims[i] = 0;
-    tri_value in[2] = {{0}};
-    if (!o.plain) {
-        in[0] = tri_parameter(graph, nn_parameter_name(graph, name, "weight"), widths, one);
-        in[1] = tri_parameter(graph, nn_parameter_name(graph, name, "bias"), widths, zero);
-    }
-    if (axes == 1) return normalised(graph, name, x, in[0], in[1], o.eps);
-    for (int i = 0; i < 2 && !o.plain; i++) in[i] = tri_reshape(graph, in[i], width);
-    x = normalised(graph, name, tri_reshape(graph, x, rows), in[0], in[1], o.eps);
+    affine own = {{0}, {0}};
+    if (!o.plain) own = make_affine(graph, name, widths, o.weight_init, o.bias_init);
+    if (axes == 1) return normalised(graph, name, x, own, o.eps);
+    if (!o.plain)
+        own = (affine){tri_reshape(graph, own.weight, width), tri_reshape(graph, own.bias, width)};
+    x = normalised(graph, name, tri_reshape(graph, x, rows), own, o.eps);
     return tri_reshape(graph, x, shape);
 }
 
 // A norm over the channels of each of `groups` groups and their pixels.
 static tri_value grouped(tri_graph *g, const char *layer, const char *name, tri_value x,
-                         int64_t groups, double eps, bool plain) {
+                         tri_group_norm_options o) {
+    int64_t groups = o.groups;
     char text[128];
     tri_shape shape = tri_value_shape(g, x), channels = tri_shape_of(shape.dims[1]);
     bool fits = shape.rank >= 2 && groups >= 1 && shape.dims[1] % groups == 0;
@@ -145,21 +153,19 @@ static tri_value grouped(tri_graph *g, const char *layer, const char *name, tri_
                        layer, name, tri_shape_text(&shape, text, sizeof text), groups);
         return x;
     }
-    if (!check_eps(g, layer, name, eps)) return x;
-    tri_value in[] = {x, {0}, {0}};
-    if (!plain) {
-        in[1] = tri_parameter(g, nn_parameter_name(g, name, "weight"), channels, one);
-        in[2] = tri_parameter(g, nn_parameter_name(g, name, "bias"), channels, zero);
-    }
-    tri_group_norm_attr attr = {.norm.eps = eps > 0 ? eps : 1e-5, .groups = groups};
-    return tri_node_add(g, &tri_op_group_norm, in, 3, &attr, name);
+    if (!check_eps(g, layer, name, o.eps)) return x;
+    affine own = {{0}, {0}};
+    if (!o.plain) own = make_affine(g, name, channels, o.weight_init, o.bias_init);
+    tri_group_norm_attr attr = {.norm.eps = o.eps > 0 ? o.eps : 1e-5, .groups = groups};
+    return tri_node_add(g, &tri_op_group_norm, (tri_value[]){x, own.weight, own.bias}, 3, &attr,
+                        name);
 }
 
 tri_value tri_group_norm(tri_graph *graph, const char *name, tri_value x,
                          tri_group_norm_options o) {
     if (!tri_layer_begin(graph, name)) return (tri_value){0};
     if (!tri_graph_check_input(graph, "group_norm", name, x)) return x;
-    return grouped(graph, "group_norm", name, x, o.groups, o.eps, o.plain);
+    return grouped(graph, "group_norm", name, x, o);
 }
 
 tri_value tri_instance_norm(tri_graph *graph, const char *name, tri_value x,
@@ -168,5 +174,10 @@ tri_value tri_instance_norm(tri_graph *graph, const char *name, tri_value x,
     if (!tri_graph_check_input(graph, "instance_norm", name, x)) return x;
     tri_shape shape = tri_value_shape(graph, x);
     int64_t channels = shape.rank < 2 ? 0 : shape.dims[1];
-    return grouped(graph, "instance_norm", name, x, channels, o.eps, !o.affine);
+    return grouped(graph, "instance_norm", name, x,
+                   (tri_group_norm_options){.groups = channels,
+                                            .eps = o.eps,
+                                            .plain = !o.affine,
+                                            .weight_init = o.weight_init,
+                                            .bias_init = o.bias_init});
 }

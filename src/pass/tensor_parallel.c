@@ -126,6 +126,7 @@ static tri_status copy_sources(parallel_pass *pass) {
             any = true;
         }
         to->block = p.block;
+        p.init = tri_init_copy(to->arena, &p.init, &from->parameters[i].shape);
         p.value = tri_parameter_of_role(to, p.name, p.dtype, p.shape, p.init, p.role, p.momentum);
         if (to->status != TRI_OK) break;
         to->parameters[i] = p;

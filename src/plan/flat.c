@@ -33,7 +33,7 @@ static bool is_half(const tri_graph *g, const tri_parameter_info *p) {
 
 static tri_bucket_kind bucket_of(const tri_graph *g, const tri_parameter_info *p) {
     if (p->role == TRI_ROLE_STATISTIC) return TRI_BUCKET_STATISTIC;
-    if (p->role == TRI_ROLE_FROZEN)
+    if (p->role != TRI_ROLE_TRAINED)
         return is_half(g, p) ? TRI_BUCKET_FROZEN_HALF : TRI_BUCKET_FROZEN;
     if (p->slice.count) return is_half(g, p) ? TRI_BUCKET_SLICED_HALF : TRI_BUCKET_SLICED;
     if (p->has_partial_gradient)
@@ -157,7 +157,7 @@ tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request) {
         int unit = p->block, reading = 0;
         bool here = false;
         for (int k = r.first[i]; k > 0; k = r.items[k - 1].next) {
-            reading++;
+            if (reading++ == 0) unit = r.items[k - 1].block;
             here = here || request->blocks_here[r.items[k - 1].block];
         }
         if (reading > 1) {

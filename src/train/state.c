@@ -34,9 +34,11 @@ static bool is_wanted(void *context, int tensor) {
     return tri_engine_wants(view->engine, &view->tensors[tensor]);
 }
 
-// Training can begin without running statistics, evaluation cannot; neither reads counters.
+// Training can begin without running statistics and buffers, evaluation cannot; neither reads
+// counters.
 static bool may_lack(tri_parameter_role role, bool evaluates) {
-    return role == TRI_ROLE_COUNTER || (role == TRI_ROLE_STATISTIC && !evaluates);
+    bool is_buffer = role == TRI_ROLE_STATISTIC || role == TRI_ROLE_BUFFER;
+    return role == TRI_ROLE_COUNTER || (is_buffer && !evaluates);
 }
 
 static void make_view(tri_arena *arena, tri_engine *engine, const tri_engine_tensor *tensors,

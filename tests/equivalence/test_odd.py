@@ -2,7 +2,7 @@
 """Unusual runs have one rank's result too: steps and evaluations of one sample, replicas that never
 have a sample, frozen stages, half types with a loss scale, blocks without parameters, values that
 skip stages, branches, weights that three stages share, a hundred values between two stages, pools
-and gates, layers of images.
+and gates, layers of images, parameters of the model's own.
 
 usage: test_odd.py BUILD_FOLDER
 """
@@ -15,6 +15,7 @@ import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import tensors  # noqa: E402
 from runs import (SYNTHETIC, TRIREME, check_close, last, losses, on_ranks, run,  # noqa: E402
                   timed)
 
@@ -27,7 +28,7 @@ LOOPED = PIPELINE + "strategy.schedule=looped strategy.stages_per_rank="
 INTERLEAVED = PIPELINE + "strategy.schedule=interleaved strategy.stages_per_rank="
 TINY = "data.shape=[1,12,12] " + SGD
 CNN = "recipes/mnist-cnn.yaml", "model.dropout=0.2 " + SGD
-MODELS = "odd", "branches", "early", "wide", "pools", "functions", "layers"  # NAME_net.c
+MODELS = "odd", "branches", "early", "wide", "pools", "functions", "layers", "own"  # NAME_net.c
 FREEZE_FIRST, FREEZE_LAST = "optimizer.freeze=['conv*'] ", "optimizer.freeze=['fc*'] "
 FREEZE_ALL_BUT_ONE = "optimizer.freeze=['conv1.*','conv2.weight','fc*'] "
 GROUPS = ('optimizer.momentum=0.9 optimizer.weight_decay=0.1 optimizer.groups=['
@@ -135,6 +136,10 @@ CASES = {
     "layers in bf16": ("layers", TINY, "data.samples=21 data.test_samples=5 batch.global=12 "
                        "trainer.precision=bf16-mixed",
                        [(3, FSDP), (2, PIPELINE + "batch.micro=3")]),
+    "parameters of its own": ("own", TINY, "data.samples=21 data.test_samples=5 batch.global=12 "
+                              'optimizer.groups=[{"match":"scale","lr_factor":2}]', [
+        (3, FSDP + "strategy.recompute=block"), (3, BUBBLES + "batch.micro=2"),
+        (2, "strategy.mesh.tensor=2"), (2, FSDP + "strategy.offload=parameters --device far")]),
     "functions that mix samples": ("functions", TINY, "model.centre=true data.samples=21 "
                                    "data.test_samples=4 batch.global=12 batch.micro=3 batch.eval=2",
                                    [(3, FSDP), (2, PIPELINE)]),
@@ -203,6 +208,28 @@ def check_exits(folder):
         assert got == wanted, (where, got, wanted)
 
 
+def check_own(folder):
+    """Checkpoints have parameters and buffers, not constants, which resume and evaluation have all
+    the same. `init` may lack a buffer, and nothing else."""
+    case = "own", TINY, "data.samples=21 data.test_samples=5 batch.global=12", []
+    whole, halves = (execute(folder, name, 1, case, words) for name, words in (
+        ("own-whole", ""), ("own-halves", "trainer.max_epochs=1")))
+    saved = tensors.read(os.path.join(last(whole), "model.safetensors"))
+    assert "class_token" in saved and "fixed" in saved and "waves" not in saved, list(saved)
+    recipe = os.path.join(folder, "own.yaml")
+    words = [recipe, *SYNTHETIC, *TINY.split(), *case[2].split()]
+    done = run([TRIREME, "eval", *words, "--checkpoint", last(whole), "--json"], None)
+    assert abs(json.loads(done.stdout)["loss"] - float(losses(whole, "val")[4])) < 1e-6, done.stdout
+    execute(folder, "own-halves", 1, case, "")
+    assert losses(halves) == losses(whole), (losses(halves), losses(whole))
+    for lacks, code in ("fixed", 0), ("scale", 2):
+        file = os.path.join(folder, lacks + ".safetensors")
+        tensors.write(file, {name: saved[name] for name in saved if name != lacks})
+        done = run([TRIREME, "train", *words, f"init={file}", "trainer.max_steps=1", "--run-dir",
+                    os.path.join(folder, "own-" + lacks)], code)
+        assert code == 0 or lacks in done.stderr, done.stderr
+
+
 def make_model(folder, name):
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + "_net.c")
     library = os.path.join(folder, name + ".so")
@@ -223,6 +250,7 @@ def main():
             timed(check_case, folder, pool, what)
         check_mixing(folder)
         check_exits(folder)
+        check_own(folder)
 
 
 if __name__ == "__main__":

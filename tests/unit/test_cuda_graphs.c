@@ -49,8 +49,9 @@ static void check(tri_status status) {
 // copied into the memory of the parameter's gradient, from the GPU to the GPU: a CUDA graph may
 // contain such a copy.
 static tri_value linear_of_reshaped(tri_graph *g, tri_value x) {
-    tri_value weight = tri_parameter(g, "reshaped.weight", (tri_shape){3, {5, 2, 10}},
-                                     (tri_init){.kind = TRI_INIT_UNIFORM, .a = -0.5, .b = 0.5});
+    tri_value weight =
+        tri_parameter(g, "reshaped.weight", (tri_shape){3, {5, 2, 10}},
+                      (tri_init){.kind = TRI_INIT_UNIFORM, .low = -0.5, .high = 0.5});
     weight = tri_reshape(g, weight, (tri_shape){2, {10, 10}});
     const tri_value inputs[] = {x, weight, {0}};
     return tri_node_add(g, &tri_op_linear, inputs, 3, &(tri_linear_attr){.axes = 1}, "reshaped");

@@ -1,0 +1,132 @@
+// Draws initial values by the rules of parameters.h. An element depends on the seed, the
+// parameter's name and its index in the whole parameter, so that every rank can make those that it
+// keeps.
+#include "engine/initial.h"
+
+#include "base/parallel.h"
+#include "base/philox.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+// The inverse of the error function, by Newton's method from S. Winitzki's approximation ("A handy
+// approximation for the error function and its inverse", 2008).
+static double inverse_erf(double y) {
+    double a = 0.147, half = log((1 - y) * (1 + y)) / 2, middle = 2 / (M_PI * a) + half;
+    if (!(fabs(y) < 1)) return copysign(HUGE_VAL, y);
+    double x = copysign(sqrt(sqrt(middle * middle - half * 2 / a) - middle), y);
+    for (int i = 0; i < 3; i++) x -= (erf(x) - y) * exp(x * x) * sqrt(M_PI) / 2;
+    return x;
+}
+
+static double normal_below(double x) { return erfc(-x * M_SQRT1_2) / 2; }
+
+// Turns uniform numbers in [0, 1) into those of a normal distribution that is cut at low and high.
+static void truncate_normal(const tri_init *init, int64_t count, float *out) {
+    double below = normal_below((init->low - init->mean) / init->std);
+    double upto = normal_below((init->high - init->mean) / init->std);
+    for (int64_t i = 0; i < count; i++) {
+        double p = below + (upto - below) * ((double)out[i] + 0x1p-25);
+        double x = init->mean + init->std * M_SQRT2 * inverse_erf(2 * p - 1);
+        out[i] = (float)fmin(fmax(x, init->low), init->high);
+    }
+}
+
+void engine_initial_make(const engine_initial *initial, int64_t first, int64_t count, float *out) {
+    const tri_init *init = &initial->init;
+    int64_t columns = initial->columns, rows = initial->rows;
+    switch (init->kind) {
+    case TRI_INIT_UNIFORM:
+        tri_philox_init_uniforms(initial->key, (uint64_t)first, count, (float)init->low,
+                                 (float)init->high, out);
+        return;
+    case TRI_INIT_NORMAL:
+        tri_philox_init_normals(initial->key, (uint64_t)first, count, (float)init->mean,
+                                (float)init->std, out);
+        return;
+    case TRI_INIT_TRUNC_NORMAL:
+        tri_philox_init_uniforms(initial->key, (uint64_t)first, count, 0, 1, out);
+        truncate_normal(init, count, out);
+        return;
+    case TRI_INIT_ORTHOGONAL:
+        for (int64_t i = 0; i < count; i++) {
+            int64_t row = (first + i) / columns, column = (first + i) % columns;
+            double v =
+                initial->vectors[rows < columns ? row * columns + column : column * rows + row];
+            out[i] = (float)(init->gain * v);
+        }
+        return;
+    case TRI_INIT_IDENTITY:
+        for (int64_t i = 0; i < count; i++) out[i] = (first + i) / columns == (first + i) % columns;
+        return;
+    case TRI_INIT_VALUES:
+        for (int64_t i = 0; i < count; i++) out[i] = init->values[first + i];
+        return;
+    default: // CONSTANT: tri_init_resolve leaves no others
+        for (int64_t i = 0; i < count; i++) out[i] = (float)init->value;
+        return;
+    }
+}
+
+// The vectors that are made orthogonal to each other, of which number `done` is finished.
+typedef struct orthogonal {
+    double *vectors;
+    int64_t length, done;
+} orthogonal;
+
+// The sum in eight terms, which a compiler may keep in vector registers.
+static double dot(const double *a, const double *b, int64_t length) {
+    enum { TERMS = 8 };
+    double terms[TERMS] = {0}, sum = 0;
+    int64_t i = 0;
+    for (; i + TERMS <= length; i += TERMS)
+        for (int k = 0; k < TERMS; k++) terms[k] += a[i + k] * b[i + k];
+    for (; i < length; i++) sum += a[i] * b[i];
+    for (int k = 0; k < TERMS; k++) sum += terms[k];
+    return sum;
+}
+
+// Takes from later vectors what they have of the finished one.
+static void remove_finished(void *context, int64_t first, int64_t end) {
+    const orthogonal *o = context;
+    const double *unit = o->vectors + o->done * o->length;
+    for (int64_t j = o->done + 1 + first; j < o->done + 1 + end; j++) {
+        double *v = o->vectors + j * o->length, part = dot(unit, v, o->length);
+        for (int64_t i = 0; i < o->length; i++) v[i] -= part * unit[i];
+    }
+}
+
+// Makes the vectors by the modified Gram-Schmidt process from normal numbers. This is PyTorch's
+// rule, a QR decomposition in which R has a positive diagonal. Every sum is in one order, so that
+// the number of threads changes nothing.
+static tri_status make_orthogonal(engine_initial *e) {
+    int64_t rows = e->rows, columns = e->columns;
+    bool by_rows = rows < columns;
+    int64_t count = by_rows ? rows : columns, length = by_rows ? columns : rows;
+    orthogonal o = {.length = length};
+    o.vectors = e->vectors = malloc((size_t)(rows * columns) * sizeof(double) + 1);
+    if (!o.vectors) return TRI_FAIL(TRI_NO_MEMORY, "no memory for an orthogonal matrix");
+    for (int64_t i = 0; i < rows * columns; i++)
+        o.vectors[by_rows ? i : i % columns * rows + i / columns] =
+            (double)tri_philox_init_normal(e->key, (uint64_t)i, 0, 1);
+    for (o.done = 0; o.done < count; o.done++) {
+        double *v = o.vectors + o.done * length, size = sqrt(dot(v, v, length));
+        for (int64_t i = 0; i < length; i++) v[i] = size > 0 ? v[i] / size : 0;
+        tri_parallel_for(tri_parallel_threads(), count - o.done - 1, 1 + (1 << 18) / length,
+                         remove_finished, &o);
+    }
+    return TRI_OK;
+}
+
+tri_status engine_initial_begin(const tri_parameter_info *parameter, uint64_t seed,
+                                engine_initial *out) {
+    const tri_parameter_info *p = parameter;
+    const tri_shape *shape = p->slice.count ? &p->slice.full : &p->shape;
+    *out = (engine_initial){.key = tri_philox_key(seed, p->name), .rows = 1, .columns = 1};
+    TRI_TRY(tri_init_resolve(&p->init, shape, &out->init));
+    if (shape->rank > 0) out->rows = shape->dims[0];
+    for (int i = 1; i < shape->rank; i++) out->columns *= shape->dims[i];
+    return out->init.kind == TRI_INIT_ORTHOGONAL ? make_orthogonal(out) : TRI_OK;
+}
+
+void engine_initial_end(engine_initial *initial) { free(initial->vectors); }
