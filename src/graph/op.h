@@ -106,6 +106,13 @@ typedef enum tri_op_axes {
     TRI_AXES_ANY = TRI_AXES_ROWS | TRI_AXES_LAST,
 } tri_op_axes;
 
+// How ranks that divide layers (strategy.mesh.tensor) share a node, of which each has a slice.
+typedef struct tri_op_slices {
+    int64_t count, index;   // how many slices there are, and the number of this rank's one
+    int in[TRI_MAX_INPUTS]; // the axis along which each input is sliced; -1: it is replicated
+    int out;                // the axis along which the outputs are sliced
+} tri_op_slices;
+
 // A field that a row leaves out is 0, which is always right: such an op is computed in F32, and
 // every rank computes all of it.
 typedef struct tri_op {
@@ -126,13 +133,19 @@ typedef struct tri_op {
     const tri_attr_field *attr_fields;
     tri_precision_class precision;
     size_t narrow; // for a norm: offset of the attribute that holds the type of its output
-    // What ranks that divide layers (strategy.mesh.tensor) may do with the op. If one of the first
-    // `streams` inputs is sliced along an axis that `axes` has, all of these inputs are sliced in
-    // this way, and so is the output: each rank computes its slice alone. Further inputs, such as
-    // the weight of a norm, are replicated. If none of these inputs is sliced along such an axis,
-    // every rank computes the op on full tensors.
+    // What ranks that divide layers may do with the op. If one of the first `streams` inputs is
+    // sliced along an axis that `axes` has, all of these inputs are sliced in this way, and so is
+    // the output: each rank computes its slice alone. Further inputs, such as the weight of a norm,
+    // are replicated. If none of these inputs is sliced along such an axis, every rank computes the
+    // op on full tensors.
     int streams;
     unsigned axes;
+    // For an op of which this is not all. Input `input`, of the full shapes and types in `full`, is
+    // sliced along axis `dim`. `slices` says what `streams` and `axes` make of it; the rule
+    // corrects it, and changes `attr`, a copy of the node's, to the attributes of the slice. false:
+    // the op cannot be sliced in this way.
+    bool (*slice)(int input, int dim, const tri_op_signature *full, void *attr,
+                  tri_op_slices *slices);
     // Sets out and out_type, or returns TRI_FAIL(TRI_BAD_INPUT, …) saying which shape does not fit.
     tri_status (*shape)(const void *attr, tri_op_signature *signature);
     // Adds nodes that compute the gradients of the inputs from the gradients of the outputs, and

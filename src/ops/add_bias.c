@@ -33,6 +33,12 @@ static tri_cost add_bias_cost(const void *attr, const tri_op_signature *s) {
     return ops_cost_per_input(s, 1);
 }
 
+static bool add_bias_slice(int input, int dim, const tri_op_signature *full, void *attr,
+                           tri_op_slices *slices) {
+    slices->in[1] = dim == full->in[0].rank - 1 ? 0 : -1;
+    return true;
+}
+
 const tri_op tri_op_add_bias = {
     .name = "add_bias",
     .doc = "x [.., F], bias [F] -> y: x + bias, in every row",
@@ -40,6 +46,9 @@ const tri_op tri_op_add_bias = {
     .output_count = 1,
     .in_place = 1,
     .precision = TRI_PRECISION_BIAS,
+    .streams = 1,
+    .axes = TRI_AXES_ANY,
+    .slice = add_bias_slice,
     .shape = add_bias_shape,
     .gradient = add_bias_gradient,
     .cost = add_bias_cost,

@@ -74,6 +74,11 @@ static const tri_attr_field concat_grad_fields[] = {
     {0},
 };
 
+static bool concat_slice(int input, int dim, const tri_op_signature *full, void *attr,
+                         tri_op_slices *slices) {
+    return dim != ((const tri_concat_attr *)attr)->dim;
+}
+
 const tri_op tri_op_concat = {
     .name = "concat",
     .doc = "a, b?, ... (up to 8) -> y: one after the other along axis dim; their other axes agree",
@@ -81,6 +86,9 @@ const tri_op tri_op_concat = {
     .optional_inputs = TRI_MAX_INPUTS - 1,
     .output_count = 1,
     .precision = TRI_PRECISION_FOLLOW,
+    .streams = TRI_MAX_INPUTS,
+    .axes = TRI_AXES_ANY,
+    .slice = concat_slice,
     .attr_bytes = sizeof(tri_concat_attr),
     .attr_fields = concat_fields,
     .shape = concat_shape,

@@ -47,6 +47,18 @@ static const tri_attr_field dropout_fields[] = {
     {0},
 };
 
+// Tells dropout which elements of a full sample the slice has, so that the slices together have the
+// mask that one rank would draw.
+static bool dropout_slice(int input, int dim, const tri_op_signature *full, void *attr,
+                          tri_op_slices *slices) {
+    tri_dropout_attr *a = attr;
+    a->stride = 1;
+    for (int i = dim; i < full->in[0].rank; i++) a->stride *= full->in[0].dims[i];
+    a->run = a->stride / slices->count;
+    a->first = a->run * slices->index;
+    return true;
+}
+
 const tri_op tri_op_dropout = {
     .name = "dropout",
     .doc = "x [N, ...], position -> y: x / (1 - p) where Philox(key, step, position of the sample, "
@@ -58,6 +70,7 @@ const tri_op tri_op_dropout = {
     .precision = TRI_PRECISION_FOLLOW,
     .streams = 1,
     .axes = TRI_AXES_MIDDLE | TRI_AXES_LAST,
+    .slice = dropout_slice,
     .attr_bytes = sizeof(tri_dropout_attr),
     .attr_fields = dropout_fields,
     .shape = dropout_shape,

@@ -78,6 +78,17 @@ static const tri_attr_field group_norm_fields[] = {
     {0},
 };
 
+// Ranks share samples or groups.
+static bool group_norm_slice(int input, int dim, const tri_op_signature *full, void *attr,
+                             tri_op_slices *slices) {
+    tri_group_norm_attr *a = attr;
+    if (dim == 0) return true;
+    if (dim > 1 || a->groups % slices->count) return false;
+    a->groups /= slices->count;
+    slices->in[1] = slices->in[2] = 0;
+    return true;
+}
+
 const tri_op tri_op_group_norm = {
     .name = "group_norm",
     .doc = "x [N, C, ..], weight [C]?, bias [C]? -> y, mean [N, groups], inv_std [N, groups]: y = "
@@ -90,6 +101,9 @@ const tri_op tri_op_group_norm = {
     .in_place = 1,
     .precision = TRI_PRECISION_NORM,
     .narrow = offsetof(tri_group_norm_attr, norm.narrow),
+    .streams = 1,
+    .axes = TRI_AXES_ROWS,
+    .slice = group_norm_slice,
     .attr_bytes = sizeof(tri_group_norm_attr),
     .attr_fields = group_norm_fields,
     .shape = group_norm_shape,

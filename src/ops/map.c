@@ -193,6 +193,33 @@ static const tri_attr_field map_fields[] = {
     {0},
 };
 
+// The axis of input k that runs along axis `along` of the output. -1: none, the input is repeated.
+// -2: one does, but in another order or from another start, so that slices do not fit each other.
+static int axis_along(const tri_map_attr *attr, int k, const tri_op_signature *full, int along) {
+    const tri_shape *x = &full->in[k], *out = &full->out[0];
+    tri_map_view view = tri_map_view_of(attr, k, x, out);
+    for (int j = 0; j < x->rank; j++) {
+        if (view.axis[j] != along) continue;
+        bool whole = view.sign[j] == 1 && view.start[j] == 0 && x->dims[j] == out->dims[along];
+        return whole ? j : -2;
+    }
+    return -1;
+}
+
+static bool map_slice(int input, int dim, const tri_op_signature *full, void *attr,
+                      tri_op_slices *slices) {
+    tri_map_attr *a = attr;
+    tri_map_view view = tri_map_view_of(a, input, &full->in[input], &full->out[0]);
+    slices->out = view.axis[dim];
+    if (slices->out < 0) return false;
+    for (int k = 0; k < a->formula.input_count; k++) {
+        slices->in[k] = axis_along(a, k, full, slices->out);
+        if (slices->in[k] < -1) return false;
+    }
+    if (a->expands) a->shape.dims[slices->out] /= slices->count;
+    return true;
+}
+
 const tri_op tri_op_map = {
     .name = "map",
     .doc = "a, ... -> y, ...: a formula on each element of the inputs, which are broadcast to one "
@@ -203,6 +230,9 @@ const tri_op tri_op_map = {
     .in_place = 1,
     .may_overwrite = may_overwrite,
     .precision = TRI_PRECISION_FOLLOW,
+    .streams = TRI_FORMULA_INPUTS,
+    .axes = TRI_AXES_ANY,
+    .slice = map_slice,
     .attr_bytes = sizeof(tri_map_attr),
     .attr_fields = map_fields,
     .shape = map_shape,

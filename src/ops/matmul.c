@@ -136,6 +136,19 @@ static const tri_attr_field matmul_fields[] = {
     {0},
 };
 
+// Ranks share batch axes, the rows of a or the columns of b, not the axis that is summed.
+static bool matmul_slice(int input, int dim, const tri_op_signature *full, void *attr,
+                         tri_op_slices *slices) {
+    const tri_matmul_attr *a = attr;
+    int rank = full->in[0].rank, other = input == TRI_MATMUL_A ? TRI_MATMUL_B : TRI_MATMUL_A, i = 0;
+    while (tri_matmul_axis(a, input, i) != dim) i++;
+    if (i == (input == TRI_MATMUL_A ? rank - 1 : rank - 2)) return false;
+    int beside = tri_matmul_axis(a, other, i);
+    slices->in[other] = i < rank - 2 && full->in[other].dims[beside] != 1 ? beside : -1;
+    slices->out = tri_matmul_axis(a, TRI_MATMUL_Y, i);
+    return true;
+}
+
 const tri_op tri_op_matmul = {
     .name = "matmul",
     .doc = "a [.., M, K], b [.., K, N] -> y [.., M, N]: the product of matrices; the axes before "
@@ -144,6 +157,9 @@ const tri_op tri_op_matmul = {
     .input_count = 2,
     .output_count = 1,
     .precision = TRI_PRECISION_HALF,
+    .streams = 2,
+    .axes = TRI_AXES_ANY,
+    .slice = matmul_slice,
     .attr_bytes = sizeof(tri_matmul_attr),
     .attr_fields = matmul_fields,
     .shape = matmul_shape,

@@ -58,12 +58,20 @@ static tri_cost reduce_cost(const void *attr, const tri_op_signature *s) {
     return ops_cost_per_input(s, 1);
 }
 
+static bool reduce_slice(int input, int dim, const tri_op_signature *full, void *attr,
+                         tri_op_slices *slices) {
+    return !(((const tri_reduce_attr *)attr)->axes >> dim & 1);
+}
+
 const tri_op tri_op_reduce = {
     .name = "reduce",
     .doc = "x -> y: the sum (kind 0), the largest (1) or the smallest (2) over the axes whose bits "
            "are set; these keep the size 1",
     .input_count = 1,
     .output_count = 1,
+    .streams = 1,
+    .axes = TRI_AXES_ANY,
+    .slice = reduce_slice,
     .attr_bytes = sizeof(tri_reduce_attr),
     .attr_fields = reduce_fields,
     .shape = reduce_shape,

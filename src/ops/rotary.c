@@ -45,6 +45,13 @@ static const tri_attr_field rotary_fields[] = {
     {0},
 };
 
+static bool rotary_slice(int input, int dim, const tri_op_signature *full, void *attr,
+                         tri_op_slices *slices) {
+    tri_rotary_attr *a = attr;
+    if (dim == 1) a->first += full->in[0].dims[1] / slices->count * slices->index;
+    return true;
+}
+
 const tri_op tri_op_rotary = {
     .name = "rotary",
     .doc = "x [N, T, H, D] -> y: the pair (x[i], x[i + D/2]) turned by the angle (first + t) * "
@@ -55,6 +62,7 @@ const tri_op tri_op_rotary = {
     .precision = TRI_PRECISION_FOLLOW,
     .streams = 1,
     .axes = TRI_AXES_ROWS,
+    .slice = rotary_slice,
     .attr_bytes = sizeof(tri_rotary_attr),
     .attr_fields = rotary_fields,
     .shape = rotary_shape,

@@ -81,6 +81,14 @@ static const tri_attr_field softmax_row_fields[] = {
     {0},
 };
 
+// Ranks share the rows, not a row. Which columns a causal row has depends on its number.
+static bool softmax_slice(int input, int dim, const tri_op_signature *full, void *attr,
+                          tri_op_slices *slices) {
+    const tri_softmax_attr *a = attr;
+    int axis = full->in[0].rank - 1 - (int)a->behind;
+    return dim != axis && !(a->causal && dim == axis - 1);
+}
+
 const tri_op tri_op_softmax = {
     .name = "softmax",
     .doc = "x -> y: exp(x - max) / (sum of exp(x - max)), over the axis that has `behind` axes "
@@ -89,6 +97,9 @@ const tri_op tri_op_softmax = {
     .input_count = 1,
     .output_count = 1,
     .in_place = 1,
+    .streams = 1,
+    .axes = TRI_AXES_ANY,
+    .slice = softmax_slice,
     .attr_bytes = sizeof(tri_softmax_attr),
     .attr_fields = softmax_row_fields,
     .shape = softmax_shape,
@@ -115,6 +126,9 @@ const tri_op tri_op_log_softmax = {
     .input_count = 1,
     .output_count = 1,
     .in_place = 1,
+    .streams = 1,
+    .axes = TRI_AXES_ANY,
+    .slice = softmax_slice,
     .attr_bytes = sizeof(tri_softmax_attr),
     .attr_fields = softmax_fields,
     .shape = log_softmax_shape,

@@ -140,11 +140,10 @@ static tri_status copy_sources(parallel_pass *pass) {
                     (long long)pass->tensor_parallel.slices);
 }
 
-// Gets the new graph's value for a loss, metric or statistic of the old graph. Every rank has the
-// whole value, because no rule slices losses, metrics or statistics.
-static tri_value replicated_value(const parallel_pass *pass, tri_value from) {
-    TRI_ASSERT(parallel_placement_of(pass, from).kind == TRI_PLACEMENT_REPLICATED);
-    return pass->values[from.id];
+// Gets the new graph's value for a loss, metric or statistic of the old graph, which every rank has
+// whole.
+static tri_value replicated_value(parallel_pass *pass, tri_value from) {
+    return parallel_ask(pass, from, PARALLEL_REPLICATED);
 }
 
 static tri_status finish(parallel_pass *pass) {

@@ -1,24 +1,11 @@
 // How the tensor-parallel pass rewrites the nodes of each op: by the op's row, or by a rule of its
-// own where ranks communicate or attributes depend on the slice. The pass makes the graph of one
+// own where ranks communicate. The pass makes the graph of one
 // rank: a value of the new graph is all of a value of the model's graph (replicated) or one slice
 // of it. A linear layer that is split by columns makes a slice of the outputs on each rank; one
 // that is split by rows reads a slice of the inputs.
 #include "pass/tensor_parallel.h"
 
 #include <string.h>
-
-// How the nodes of one op are rewritten, where its row (tri_op.streams and tri_op.axes) does not
-// say it all.
-typedef struct rule {
-    const tri_op *op;
-    // Rewrites a node by a rule of this op's own. NULL: `follow` rewrites it, by the op's row.
-    void (*rewrite)(parallel_pass *pass, const tri_node *node);
-    // Changes attributes that depend on the slice, which lies along axis `dim` of the first input's
-    // full shape. NULL: no attribute does.
-    void (*edit)(const parallel_pass *pass, const tri_shape *full, int dim, void *attr);
-} rule;
-
-static const rule *find_rule(const tri_op *op);
 
 static tri_shape full_shape(const parallel_pass *pass, tri_value value) {
     return tri_value_shape(pass->from, value);
@@ -52,46 +39,48 @@ static bool allows(const tri_op *op, const tri_shape *shape, int dim) {
     return (op->axes & axis) == axis;
 }
 
+// Whether the node can be shared because its input k is sliced. Sets how, and the attributes of the
+// slice.
+static bool find_slices(const parallel_pass *pass, const tri_node *node, int k,
+                        tri_op_slices *slices, void *attr) {
+    parallel_placement is = parallel_placement_of(pass, node->inputs[k]);
+    tri_op_signature full = tri_node_signature(pass->from, node);
+    if (is.kind != TRI_PLACEMENT_SLICED || !allows(node->op, &full.in[k], is.dim)) return false;
+    *slices = (tri_op_slices){
+        .count = pass->tensor_parallel.slices, .index = pass->tensor_parallel.index, .out = is.dim};
+    for (int i = 0; i < TRI_MAX_INPUTS; i++) slices->in[i] = i < node->op->streams ? is.dim : -1;
+    if (node->op->attr_bytes) memcpy(attr, node->attr, node->op->attr_bytes);
+    return !node->op->slice || node->op->slice(k, is.dim, &full, attr, slices);
+}
+
+// Gets the input k of a node of which the ranks have slices, and notes how it is used. One that
+// every rank reads whole gets one term of its gradient from each.
+static tri_value shared_input(parallel_pass *pass, const tri_node *node, int k, int dim) {
+    tri_value from = node->inputs[k];
+    // Ranks sum the gradient of an op's weights once a step.
+    bool is_weight = k >= node->op->streams;
+    parallel_placement whole = {.kind = is_weight ? TRI_PLACEMENT_REPLICATED
+                                                  : TRI_PLACEMENT_PARTIAL_GRADIENT};
+    if (!tri_value_is(from)) return from;
+    parallel_note_use(pass, from, dim < 0 && is_weight);
+    return parallel_ask(pass, from, dim < 0 ? whole : parallel_sliced(dim));
+}
+
+// Rewrites a node by its op's row: each rank computes a slice, if one of the inputs is sliced so
+// that the op allows it, or else the whole.
 static void follow(parallel_pass *pass, const tri_node *node) {
     tri_value in[TRI_MAX_INPUTS];
-    tri_shape full = full_shape(pass, node->inputs[0]);
-    int dim = -1;
-    for (int k = 0; k < node->op->streams; k++) {
-        parallel_placement is = parallel_placement_of(pass, node->inputs[k]);
-        if (dim < 0 && is.kind == TRI_PLACEMENT_SLICED && allows(node->op, &full, is.dim))
-            dim = is.dim;
-    }
-    if (dim < 0) {
+    tri_op_slices slices;
+    void *attr = tri_arena_alloc(pass->to->arena, node->op->attr_bytes);
+    bool found = false;
+    for (int k = 0; k < node->op->streams && k < node->input_count && !found; k++)
+        found = find_slices(pass, node, k, &slices, attr);
+    if (!found) {
         rewrite_replicated(pass, node);
         return;
     }
-    for (int k = 0; k < node->input_count; k++) {
-        bool stream = k < node->op->streams;
-        in[k] = parallel_ask(pass, node->inputs[k],
-                             stream ? parallel_sliced(dim) : PARALLEL_REPLICATED);
-        if (!stream) parallel_note_use(pass, node->inputs[k], true);
-    }
-    void *attr = tri_arena_alloc(pass->to->arena, node->op->attr_bytes);
-    if (node->op->attr_bytes) memcpy(attr, node->attr, node->op->attr_bytes);
-    const rule *row = find_rule(node->op);
-    if (row && row->edit) row->edit(pass, &full, dim, attr);
-    parallel_emit(pass, node, in, attr, parallel_sliced(dim));
-}
-
-// Tells dropout which elements of a full sample this rank's slice has, so that the slices together
-// have the mask that one rank would draw.
-static void edit_dropout(const parallel_pass *pass, const tri_shape *full, int dim, void *attr) {
-    tri_dropout_attr *a = attr;
-    a->stride = 1;
-    for (int i = dim; i < full->rank; i++) a->stride *= full->dims[i];
-    a->run = a->stride / pass->tensor_parallel.slices;
-    a->first = a->run * pass->tensor_parallel.index;
-}
-
-static void edit_rotary(const parallel_pass *pass, const tri_shape *full, int dim, void *attr) {
-    tri_rotary_attr *a = attr;
-    if (dim == 1)
-        a->first += full->dims[1] / pass->tensor_parallel.slices * pass->tensor_parallel.index;
+    for (int k = 0; k < node->input_count; k++) in[k] = shared_input(pass, node, k, slices.in[k]);
+    parallel_emit(pass, node, in, attr, parallel_sliced(slices.out));
 }
 
 static void rewrite_linear(parallel_pass *pass, const tri_node *node) {
@@ -271,21 +260,26 @@ static void rewrite_accuracy(parallel_pass *pass, const tri_node *node) {
     parallel_set(pass, node->outputs[0], made, PARALLEL_REPLICATED);
 }
 
-static const rule rules[] = {
-    {.op = &tri_op_linear, .rewrite = rewrite_linear},
-    {.op = &tri_op_embedding, .rewrite = rewrite_embedding},
-    {.op = &tri_op_reshape, .rewrite = rewrite_reshape},
-    {.op = &tri_op_attention, .rewrite = rewrite_attention},
-    {.op = &tri_op_cross_entropy, .rewrite = rewrite_cross_entropy},
-    {.op = &tri_op_accuracy, .rewrite = rewrite_accuracy},
-    {.op = &tri_op_dropout, .edit = edit_dropout},
-    {.op = &tri_op_rotary, .edit = edit_rotary},
+// The ops that the ranks share by rules of their own.
+static const struct rule {
+    const tri_op *op;
+    void (*rewrite)(parallel_pass *pass, const tri_node *node);
+} rules[] = {
+    {&tri_op_linear, rewrite_linear},
+    {&tri_op_embedding, rewrite_embedding},
+    {&tri_op_reshape, rewrite_reshape},
+    {&tri_op_attention, rewrite_attention},
+    {&tri_op_cross_entropy, rewrite_cross_entropy},
+    {&tri_op_accuracy, rewrite_accuracy},
 };
 
-static const rule *find_rule(const tri_op *op) {
+static void rewrite(parallel_pass *pass, const tri_node *node) {
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (rules[i].op == op) return &rules[i];
-    return NULL;
+        if (rules[i].op == node->op) {
+            rules[i].rewrite(pass, node);
+            return;
+        }
+    follow(pass, node);
 }
 
 static void share_batch_norm(parallel_pass *pass, const tri_node *node) {
@@ -301,13 +295,12 @@ static void share_batch_norm(parallel_pass *pass, const tri_node *node) {
 
 void parallel_rewrite(parallel_pass *pass, const tri_node *node) {
     bool shared = pass->options->sync_batch_norm && pass->replicas.slices > 1;
-    const rule *row = find_rule(node->op);
     if (shared && node->op == &tri_op_batch_norm)
         share_batch_norm(pass, node);
     else if (pass->tensor_parallel.slices == 1)
         rewrite_replicated(pass, node);
     else
-        (row && row->rewrite ? row->rewrite : follow)(pass, node);
+        rewrite(pass, node);
 }
 
 int parallel_parameter_axis(const tri_op *op, int input, tri_split split) {

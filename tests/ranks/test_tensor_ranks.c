@@ -12,6 +12,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <trireme/functions.h>
 #include <trireme/nn.h>
 
 #include <cmocka.h>
@@ -26,7 +27,8 @@ typedef struct test_case {
     bool sequence;
     int keys; // the number of heads of keys and values, for Llama
     bool tied;
-    int ranks[4]; // the numbers of ranks to run with; 0 ends the list
+    int ranks[4];  // the numbers of ranks to run with; 0 ends the list
+    bool is_local; // no rank gathers a value in the forward pass
 } test_case;
 
 enum { SAMPLES = 2, TOKENS = 8, WIDTH = 16, HEADS = 4, HEAD = 4, VOCABULARY = 24 };
@@ -98,7 +100,39 @@ static void build_gpt(tri_graph *g) {
     tri_loss(g, tri_cross_entropy(g, x, tri_next_token(g, ids)));
 }
 
+// Functions of elements, sums, products and norms of what a layer that is split by columns makes,
+// with weights and values that all ranks have: each rank computes them on its columns alone. With
+// slices of the sequence, some follow on what a layer that is split by rows makes.
+static void build_functions(tri_graph *g) {
+    tri_init init = {.kind = TRI_INIT_ONES};
+    const int turned[] = {0, 2, 1}, by_head[] = {0, 2, 1, 3};
+    tri_block(g, "first");
+    tri_value x = tri_input(g, "inputs", TRI_F64, tri_shape_of(SAMPLES, TOKENS, WIDTH));
+    tri_value mix = tri_softmax(g, tri_linear(g, "mix", x, TOKENS), -1), halves[2];
+    tri_value w = tri_parameter(g, "w", tri_shape_of(WIDTH), init);
+    tri_value s = tri_parameter(g, "s", tri_shape_of(1), init);
+    x = split_linear(g, "a", x, WIDTH, TRI_SPLIT_COLUMN);
+    x = tri_map(g, "x, w, s -> w * x * exp(-s * x * x)", x, w, s);
+    x = tri_sub(g, x, tri_mean(g, x, (int[]){1}, 1, true));
+    x = tri_matmul(g, mix, x);
+    x = tri_add(g, x, tri_softmax(g, x, 1));
+    x = tri_permute(g, x, turned);
+    x = tri_group_norm(g, "norm", x, (tri_group_norm_options){.groups = 4});
+    for (int i = 0; i < 2; i++) halves[i] = tri_slice(g, x, 2, i * 4, i * 4 + 4, 1);
+    x = tri_concat(g, (tri_value[]){halves[1], halves[0]}, 2, 2);
+    x = tri_permute(g, tri_matmul(g, x, mix), turned);
+    x = tri_permute(g, tri_reshape(g, x, tri_shape_of(SAMPLES, TOKENS, HEADS, HEAD)), by_head);
+    x = tri_matmul(g, tri_softmax(g, tri_matmul(g, x, tri_transpose(g, x, 2, 3)), -1), x);
+    x = tri_reshape(g, tri_permute(g, x, by_head), tri_shape_of(SAMPLES, TOKENS, WIDTH));
+    tri_block(g, "second");
+    x = split_linear(g, "b", x, WIDTH, TRI_SPLIT_ROW);
+    x = tri_add(g, tri_map(g, "x, w, s -> x * w - s", x, w, s), tri_log_softmax(g, x));
+    classify(g, tri_matmul(g, x, tri_transpose(g, x, 1, 2)));
+}
+
 static const test_case cases[] = {
+    {"functions", build_functions, .ranks = {2, 4}, .is_local = true},
+    {"functions, sequence", build_functions, .sequence = true, .ranks = {2, 4}},
     {"mlp", build_mlp, .ranks = {2, 3, 4}},
     {"mlp, one column", build_mlp, "{fc2: none, fc3: column}", .ranks = {2, 4}},
     {"mlp, rows", build_mlp, "{fc1: row, fc3: row, 'fc2': none}", .ranks = {2}},
@@ -276,6 +310,8 @@ static void rank_body(tri_comm *comm, ranks_table *table, void *argument) {
             tri_pass_tensor_parallel(NULL, graph, &mesh, comm->rank, &options, &local);
         if (status != TRI_OK) fprintf(stderr, "%s: %s\n", test->name, tri_error_message());
         CHECK_OK(status);
+        for (int i = 0; i < local->node_count && test->is_local; i++)
+            CHECK(local->nodes[i].op != &tri_op_all_gather);
         run one = start(graph, NULL, 0, test->name), part = start(local, comm, 0, test->name);
         compare(test, comm, &one, &part);
         stop(&one);
