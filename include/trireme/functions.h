@@ -68,6 +68,8 @@ TRI_API_BEGIN
     X(sin, (tri_value x), (x), (), "sin(x)", "The sine.") \
     X(cos, (tri_value x), (x), (), "cos(x)", "The cosine.") \
     X(erf, (tri_value x), (x), (), "erf(x)", "The error function.") \
+    X(sigmoid, (tri_value x), (x), (), "sigmoid(x)", "1 / (1 + exp(-x)).") \
+    X(tanh, (tri_value x), (x), (), "tanh(x)", "The hyperbolic tangent.") \
     X(relu6, (tri_value x), (x), (), "x <= 0 ? 0 : x >= 6 ? 6 : x", "ReLU, at most 6.") \
     X(silu, (tri_value x), (x), (), "x * sigmoid(x)", "SiLU, also called swish.") \
     X(quick_gelu, (tri_value x), (x), (), "x * sigmoid(1.702 * x)", "GELU as CLIP has it.") \

@@ -8,6 +8,7 @@
 #define TRIREME_NN_H
 
 #include <trireme/api.h>
+#include <trireme/functions.h>
 #include <trireme/graph.h>
 #include <trireme/parameters.h>
 
@@ -221,10 +222,6 @@ tri_value tri_next_token(tri_graph *graph, tri_value ids);
 tri_value tri_relu(tri_graph *graph, tri_value x);
 // Leaky ReLU: x where x > 0, else slope·x.
 tri_value tri_leaky_relu(tri_graph *graph, tri_value x, double slope);
-// The logistic sigmoid: σ(x) = 1 / (1 + exp(−x)).
-tri_value tri_sigmoid(tri_graph *graph, tri_value x);
-// The hyperbolic tangent.
-tri_value tri_tanh(tri_graph *graph, tri_value x);
 // Dropout: sets an element to zero with probability p and divides the others by 1 − p, so that the
 // mean stays; evaluation returns x. The random numbers depend on the name, so that two layers have
 // different masks. The first axis has to be that of the samples, each in one or several rows. The

@@ -106,14 +106,6 @@ tri_value tri_leaky_relu(tri_graph *graph, tri_value x, double slope) {
     return one_input(graph, &tri_op_leaky_relu, x, &(tri_leaky_relu_attr){slope}, "");
 }
 
-tri_value tri_sigmoid(tri_graph *graph, tri_value x) {
-    return one_input(graph, &tri_op_sigmoid, x, NULL, "");
-}
-
-tri_value tri_tanh(tri_graph *graph, tri_value x) {
-    return one_input(graph, &tri_op_tanh, x, NULL, "");
-}
-
 tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p) {
     p = tri_model_float(graph, "dropout", p); // one rate for all layers, if the recipe has it
     if (p < 0 || p >= 1)

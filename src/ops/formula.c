@@ -96,19 +96,23 @@ static int simplify(tri_formula_maker *maker, tri_step_kind kind, int a, int b, 
     return -1;
 }
 
+// Puts the operands of a sum or product in order, so that equal steps have equal bytes.
+static void order(tri_formula_step *s) {
+    uint8_t a = s->a;
+    if ((s->kind != TRI_STEP_add && s->kind != TRI_STEP_mul) || s->a <= s->b) return;
+    s->a = s->b;
+    s->b = a;
+}
+
 int tri_formula_step_add(tri_formula_maker *maker, tri_step_kind kind, int a, int b, int c) {
     tri_formula *p = maker->formula;
     if (maker->error) return a;
     int found = simplify(maker, kind, a, b, c);
     if (found >= 0) return found;
-    if ((kind == TRI_STEP_add || kind == TRI_STEP_mul) && b < a) {
-        int swap = a;
-        a = b;
-        b = swap;
-    }
     tri_formula_step step = {.kind = (uint8_t)kind, .a = (uint8_t)a};
     if (kinds[kind].arity > 1) step.b = (uint8_t)b;
     if (kinds[kind].arity > 2) step.c = (uint8_t)c;
+    order(&step);
     for (int i = 0; i < p->step_count; i++)
         if (!memcmp(&p->steps[i], &step, sizeof step)) return i;
     if (p->step_count == maker->most_steps) {
@@ -134,7 +138,7 @@ static void renumber(void *context, uint8_t *operand) {
     *operand = ((const uint8_t *)context)[*operand];
 }
 
-void tri_formula_sweep(tri_formula *p, int uses[TRI_FORMULA_INPUTS]) {
+void tri_formula_sweep(tri_formula *p, int first, int uses[TRI_FORMULA_INPUTS]) {
     bool needed[UINT8_MAX + 1] = {false};
     uint8_t number[UINT8_MAX + 1] = {0};
     for (int i = 0; i < p->output_count; i++) needed[p->outputs[i]] = true;
@@ -149,7 +153,8 @@ void tri_formula_sweep(tri_formula *p, int uses[TRI_FORMULA_INPUTS]) {
         number[i] = (uint8_t)steps;
         p->steps[steps++] = p->steps[i];
     }
-    for (int i = 0; i < p->input_count; i++) {
+    for (int k = 0; k < p->input_count; k++) {
+        int i = (first + k) % p->input_count;
         if (!needed[TRI_OPERAND_INPUT + i]) continue;
         number[TRI_OPERAND_INPUT + i] = (uint8_t)(TRI_OPERAND_INPUT + inputs);
         uses[inputs++] = i;
@@ -161,10 +166,12 @@ void tri_formula_sweep(tri_formula *p, int uses[TRI_FORMULA_INPUTS]) {
     }
     memset(&p->steps[steps], 0, sizeof p->steps - (size_t)steps * sizeof *p->steps);
     for (int i = constants; i < TRI_FORMULA_CONSTANTS; i++) p->constants[i] = 0;
+    for (int i = p->output_count; i < TRI_FORMULA_OUTPUTS; i++) p->outputs[i] = 0;
     p->step_count = (uint8_t)steps;
     p->input_count = (uint8_t)inputs;
     p->constant_count = (uint8_t)constants;
     each_operand(p, renumber, number);
+    for (int i = 0; i < p->step_count; i++) order(&p->steps[i]);
 }
 
 static void print_operand(const tri_formula *p, int operand, FILE *out) {

@@ -90,12 +90,14 @@ double tri_step_value(tri_step_kind kind, double a, double b, double c);
 // of the text. TRI_BAD_INPUT: the message quotes the expression and the place.
 tri_status tri_formula_parse(const char *expression, const double *values, tri_formula *out);
 
-// Makes the formula of the derivative. Its inputs are those of `f`, then the gradients of those
-// outputs of `f` for which has_gradient is true. Its outputs are the gradients of the inputs k with
-// wanted[k], in their order, for which *differs* says that there is one: an input on which no
-// output depends smoothly has none. At most TRI_FORMULA_OUTPUTS inputs may be wanted.
-// uses[i]: which input of the derivative was kept as its input number i; inputs that it does not
-// read are left out. The number of outputs is 0 if there is no gradient at all.
+// Makes the formula of the derivative. It may read the gradients of those outputs of `f` for which
+// has_gradient is true, the inputs of `f`, and its outputs: these where fewer
+// values have to be kept so, or no input, as for a sigmoid. Its outputs are the gradients of the
+// inputs k with wanted[k], in their order, for which *differs* says that there is one: an input on
+// which no output depends smoothly has none. At most TRI_FORMULA_OUTPUTS inputs may be wanted.
+// uses[i]: what its input number i is, by a number that counts the inputs of `f`, then all its
+// outputs, then the gradients. Gradients come first, since a result may be written over the first
+// input. The number of outputs is 0 if there is no gradient at all.
 // TRI_BAD_INPUT: the derivative is too long for a formula.
 tri_status tri_formula_derive(const tri_formula *f, const bool *has_gradient, const bool *wanted,
                               tri_formula *out, int uses[TRI_FORMULA_INPUTS], bool *differs);
@@ -118,7 +120,8 @@ int tri_formula_constant(tri_formula_maker *maker, double value);
 int tri_formula_step_add(tri_formula_maker *maker, tri_step_kind kind, int a, int b, int c);
 // Whether the operand is a constant, and which.
 bool tri_formula_is_constant(const tri_formula *formula, int operand, double *value);
-// Removes steps, constants and inputs that no output needs. uses[i] as in tri_formula_derive.
-void tri_formula_sweep(tri_formula *formula, int uses[TRI_FORMULA_INPUTS]);
+// Removes steps, constants and inputs that no output needs, and has the inputs begin with input
+// `first`; those in front of it come last. uses[i]: which input was kept as number i.
+void tri_formula_sweep(tri_formula *formula, int first, int uses[TRI_FORMULA_INPUTS]);
 
 #endif

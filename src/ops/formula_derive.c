@@ -2,6 +2,8 @@
 // the last to the first, and adds to each operand what the step's gradient contributes to it.
 #include "ops/formula.h"
 
+#include <string.h>
+
 enum { NONE = -1 }; // a gradient that is 0 everywhere: the operand does not matter
 
 typedef struct derivation {
@@ -151,15 +153,33 @@ static void derive_step(derivation *d, int y) {
     }
 }
 
-tri_status tri_formula_derive(const tri_formula *f, const bool *has_gradient, const bool *wanted,
-                              tri_formula *out, int uses[TRI_FORMULA_INPUTS], bool *differs) {
+// Has the steps of the derivative read the outputs of `f` as inputs, instead of computing them
+// again.
+static void read_outputs(const tri_formula *f, tri_formula *out) {
+    for (int k = 0; k < f->output_count; k++) {
+        uint8_t computed = f->outputs[k];
+        uint8_t given = (uint8_t)(TRI_OPERAND_INPUT + f->input_count + k);
+        if (computed >= TRI_OPERAND_INPUT) continue;
+        for (int i = f->step_count; i < out->step_count; i++) {
+            tri_formula_step *s = &out->steps[i];
+            uint8_t *operands[] = {&s->a, &s->b, &s->c};
+            for (int j = 0; j < tri_step_arity((tri_step_kind)s->kind); j++)
+                if (*operands[j] == computed) *operands[j] = given;
+        }
+    }
+}
+
+// Makes the derivative with the given number of outputs of `f` as inputs: all or none.
+static tri_status derive(const tri_formula *f, const bool *has_gradient, const bool *wanted,
+                         int given, tri_formula *out, int uses[TRI_FORMULA_INPUTS], bool *differs) {
     derivation d = {.f = f, .maker = {.formula = out, .most_steps = TRI_FORMULA_STEPS}};
     *out = *f; // the derivative begins with the steps of f itself
     out->output_count = 0;
+    out->input_count = (uint8_t)(f->input_count + given);
     for (int i = 0; i < TRI_OPERAND_CONSTANT; i++) d.gradients[i] = NONE;
     for (int k = 0; k < f->output_count; k++) {
         if (!has_gradient[k]) continue;
-        if (out->input_count == TRI_FORMULA_INPUTS)
+        if (out->input_count >= TRI_FORMULA_INPUTS)
             return TRI_FAIL(TRI_BAD_INPUT, "map: its derivative has too many inputs");
         add_to(&d, f->outputs[k], TRI_OPERAND_INPUT + out->input_count++);
     }
@@ -170,6 +190,33 @@ tri_status tri_formula_derive(const tri_formula *f, const bool *has_gradient, co
         if (differs[k]) out->outputs[out->output_count++] = (uint8_t)gradient;
     }
     if (d.maker.error) return TRI_FAIL(TRI_BAD_INPUT, "map: of the derivative: %s", d.maker.error);
-    tri_formula_sweep(out, uses);
+    if (given) read_outputs(f, out);
+    tri_formula_sweep(out, f->input_count + given, uses);
+    for (int i = 0; i < out->input_count; i++)
+        if (uses[i] >= f->input_count && !given) uses[i] += f->output_count;
+    return TRI_OK;
+}
+
+// How many of the values below number `end` the derivative reads.
+static int count_read(const tri_formula *derivative, const int *uses, int end) {
+    int count = 0;
+    for (int i = 0; i < derivative->input_count; i++) count += uses[i] < end;
+    return count;
+}
+
+tri_status tri_formula_derive(const tri_formula *f, const bool *has_gradient, const bool *wanted,
+                              tri_formula *out, int uses[TRI_FORMULA_INPUTS], bool *differs) {
+    tri_formula other;
+    int other_uses[TRI_FORMULA_INPUTS], gradients = 0;
+    TRI_TRY(derive(f, has_gradient, wanted, 0, out, uses, differs));
+    for (int k = 0; k < f->output_count; k++) gradients += has_gradient[k];
+    if (f->input_count + f->output_count + gradients > TRI_FORMULA_INPUTS) return TRI_OK;
+    TRI_TRY(derive(f, has_gradient, wanted, f->output_count, &other, other_uses, differs));
+    int values = f->input_count + f->output_count, before = count_read(out, uses, values);
+    int fewer = before - count_read(&other, other_uses, values);
+    if (fewer < 0 || (fewer == 0 && count_read(&other, other_uses, f->input_count) > 0))
+        return TRI_OK;
+    *out = other;
+    memcpy(uses, other_uses, sizeof other_uses);
     return TRI_OK;
 }

@@ -293,7 +293,7 @@ tri_status tri_formula_parse(const char *expression, const double *values, tri_f
                         (int)(p.error_at - expression) + 1, p.error);
     out->outputs[0] = (uint8_t)made;
     int inputs = out->input_count;
-    tri_formula_sweep(out, uses);
+    tri_formula_sweep(out, 0, uses);
     if (out->input_count != inputs)
         return TRI_FAIL(TRI_BAD_INPUT, "map \"%s\": its value does not depend on every input",
                         expression);

@@ -132,12 +132,13 @@ static void map_gradient(tri_graph *graph, const tri_node *node, const tri_value
                          const bool *wanted, tri_value *in_grads) {
     const tri_map_attr *a = node->attr;
     bool has_gradient[TRI_FORMULA_OUTPUTS];
-    tri_value given[TRI_FORMULA_INPUTS], in[TRI_FORMULA_INPUTS];
-    int inputs = a->formula.input_count, count = inputs;
-    for (int k = 0; k < inputs; k++) given[k] = node->inputs[k];
+    tri_value given[TRI_FORMULA_INPUTS + 2 * TRI_FORMULA_OUTPUTS], in[TRI_FORMULA_INPUTS];
+    int inputs = a->formula.input_count, count = 0;
+    for (int k = 0; k < inputs; k++) given[count++] = node->inputs[k];
+    for (int k = 0; k < a->formula.output_count; k++) given[count++] = node->outputs[k];
     for (int k = 0; k < a->formula.output_count; k++) {
         has_gradient[k] = tri_value_is(out_grads[k]);
-        if (has_gradient[k] && count < TRI_FORMULA_INPUTS) given[count++] = out_grads[k];
+        if (has_gradient[k]) given[count++] = out_grads[k];
     }
     // One node has few outputs, so each takes as many inputs as it has outputs.
     for (int first = 0; first < inputs; first += TRI_FORMULA_OUTPUTS) {

@@ -52,10 +52,6 @@ typedef enum tri_activation {
     X(matmul)                 /* a [.., M, K], b [.., K, N] -> y [.., M, N], with broadcasting */  \
     X(relu)                   /* x -> y */                                                         \
     X(leaky_relu)             /* x -> y */                                                         \
-    X(sigmoid)                /* x -> y */                                                         \
-    X(sigmoid_grad)           /* y (the output of sigmoid), dy -> dx */                            \
-    X(tanh)                   /* x -> y */                                                         \
-    X(tanh_grad)              /* y (the output of tanh), dy -> dx */                               \
     X(activation_grad)        /* y (an activation's output, whose sign is read), dy -> dx */       \
     X(max_pool2d)             /* x, position? -> y, index (U8) */                                  \
     X(max_pool2d_grad)        /* index, dy -> dx */                                                \

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Writes tests/grad/function_tables.h and shape_tables.h: what PyTorch computes, in float64, for
-each row of TRI_FUNCTION_LIST and for functions of shapes, value and gradients.
+"""Writes tests/grad/function_tables.h, loss_tables.h and shape_tables.h: what PyTorch computes, in
+float64, for each row of TRI_FUNCTION_LIST and TRI_LOSS_LIST and for functions of shapes, value and
+gradients.
 
 usage: make_function_tables.py > function_tables.h
-       make_function_tables.py shapes > shape_tables.h       then clang-format -i on both
+       make_function_tables.py losses > loss_tables.h
+       make_function_tables.py shapes > shape_tables.h       then clang-format -i on all
 Needs python3-torch. The inputs are waves that the C test computes itself, of the shapes [3, 4],
 [4] and [3, 1]; of each tensor two numbers are stored, as in make_torch_tables.py. Functions of one
 input are also stored at single points, where most of them have a bend.
@@ -38,6 +40,7 @@ FUNCTIONS = {
     "exp": (torch.exp, (), ANY), "expm1": (torch.expm1, (), ANY),
     "log": (torch.log, (), POSITIVE), "log1p": (torch.log1p, (), POSITIVE),
     "sin": (torch.sin, (), ANY), "cos": (torch.cos, (), ANY), "erf": (torch.erf, (), ANY),
+    "sigmoid": (torch.sigmoid, (), ANY), "tanh": (torch.tanh, (), ANY),
     "relu6": (F.relu6, (), ANY), "silu": (F.silu, (), ANY),
     "quick_gelu": (lambda x: x * torch.sigmoid(1.702 * x), (), ANY), "mish": (F.mish, (), ANY),
     "softsign": (F.softsign, (), ANY), "tanhshrink": (F.tanhshrink, (), ANY),
@@ -135,14 +138,11 @@ def evaluate(function, parameters, inputs, weights):
     return y.detach(), [x.grad if x.grad is not None else torch.zeros_like(x) for x in inputs]
 
 
-def print_functions():
-    print("#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n")
-    print(f"static const double torch_points[] = {braces(POINTS)};\n")
-    print("typedef struct torch_function {\n    const char *name;\n    double offset, factor;")
-    print("    double parameters[2], y[2], dx[3][2];\n    bool has_points;")
-    print(f"    double at_points[{len(POINTS)}], slopes[{len(POINTS)}];\n}} torch_function;")
-    print("static const torch_function torch_functions[] = {")
+def print_rows(table, losses):
+    print(f"static const torch_function {table}[] = {{")
     for name, (function, parameters, (offset, factor)) in FUNCTIONS.items():
+        if name.endswith("_loss") != losses:
+            continue
         count = INPUTS.get(name, 1)
         inputs = [wave(k + 1, *SHAPES[k]) * factor + offset for k in range(count)]
         y, dx = evaluate(function, parameters, inputs, lambda y: wave(9, *y.shape))
@@ -156,6 +156,15 @@ def print_functions():
               f'{"true" if len(points[0]) > 1 else "false"}, '
               f'{braces(points[0])}, {braces(points[1])}}},')
     print("};\n")
+
+
+def print_functions():
+    print("#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n")
+    print(f"static const double torch_points[] = {braces(POINTS)};\n")
+    print("typedef struct torch_function {\n    const char *name;\n    double offset, factor;")
+    print("    double parameters[2], y[2], dx[3][2];\n    bool has_points;")
+    print(f"    double at_points[{len(POINTS)}], slopes[{len(POINTS)}];\n}} torch_function;")
+    print_rows("torch_functions", False)
 
 
 def print_cases(table, cases):
@@ -184,6 +193,9 @@ def main():
     if sys.argv[1:] == ["shapes"]:
         print_header("SHAPE_TABLES", "make_function_tables.py", lambda: print_cases(
             "torch_shapes", SHAPE_FUNCTIONS))
+    elif sys.argv[1:] == ["losses"]:
+        print_header("LOSS_TABLES", "make_function_tables.py",
+                     lambda: print_rows("torch_losses", True))
     else:
         print_header("FUNCTION_TABLES", "make_function_tables.py", print_functions)
 

@@ -173,8 +173,6 @@ def transformer():
         "gelu": F.gelu(gate),
         "gelu_tanh": F.gelu(gate, approximate="tanh"),
         "silu_mul": F.silu(gate) * up,
-        "sigmoid": torch.sigmoid(gate),
-        "tanh": torch.tanh(gate),
         "concat": torch.cat([wave(1, 2, 3, 4), wave(2, 2, 1, 4), wave(3, 2, 1, 4)], 1),
     }
     for name, y in tables.items():

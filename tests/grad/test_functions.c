@@ -1,9 +1,11 @@
-// Compares every row of TRI_FUNCTION_LIST with PyTorch, value and gradients (function_tables.h),
-// and its gradients with finite differences; and checks expressions, broadcasting and reductions.
+// Compares every row of TRI_FUNCTION_LIST with PyTorch, value and gradients (function_tables.h
+// and loss_tables.h), and its gradients with finite differences; and checks expressions,
+// broadcasting and reductions.
 #include "device/cpu/cpu.h"
 #include "grad/function_tables.h"
 #include "support/torch_check.h"
 
+#include "grad/loss_tables.h"
 #include "grad/shape_tables.h"
 
 #include <trireme/functions.h>
@@ -30,7 +32,9 @@ static int commas(const char *text) {
 static const torch_function *torch_of(const char *name) {
     for (size_t i = 0; i < COUNT(torch_functions); i++)
         if (!strcmp(torch_functions[i].name, name)) return &torch_functions[i];
-    fail_msg("function_tables.h has no row for %s", name);
+    for (size_t i = 0; i < COUNT(torch_losses); i++)
+        if (!strcmp(torch_losses[i].name, name)) return &torch_losses[i];
+    fail_msg("neither function_tables.h nor loss_tables.h has a row for %s", name);
     return NULL;
 }
 
@@ -331,6 +335,35 @@ static void test_outputs_over_an_input(void **state) {
     }
 }
 
+// What the gradient of a function of one input reads beside that of its output: the output where
+// this is enough, so that the input need not be kept, else the input. Each of those that the device
+// cpu has compiled is recognised by its formula.
+static void test_what_gradients_read(void **state) {
+    static const struct {
+        const char *text;
+        bool reads_output, is_compiled;
+    } cases[] = {{"sigmoid(x)", true, true},
+                 {"tanh(x)", true, true},
+                 {"exp(x)", true, false},
+                 {"2 * tanh(3 * x)", false, false},
+                 {"x * sigmoid(x)", false, false}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        tri_graph *g = op_graph_open(TRI_F32);
+        tri_value x = tri_parameter(g, "x", tri_shape_of(7), (tri_init){0});
+        tri_value y = tri_map(g, cases[i].text, x);
+        tri_loss(g, tri_mean_loss(g, y));
+        assert_int_equal(tri_pass_autodiff(g), TRI_OK);
+        const tri_node *node = tri_value_node(g, tri_gradient_of(g, 0));
+        assert_true(node->op == &tri_op_map && !tri_value_is(node->inputs[2]));
+        assert_int_equal(node->inputs[1].id, cases[i].reads_output ? y.id : x.id);
+        tri_device *device = op_device_open(&tri_device_cpu, 1);
+        const tri_kernel_def *kernel = tri_device_select(&device->description, g, node);
+        assert_int_equal(strcmp(kernel->name, "compiled") == 0, cases[i].is_compiled);
+        device->backend->close(device);
+        op_graph_close(g);
+    }
+}
+
 static double value_at(const tri_formula *f, double first, double second) {
     double values[UINT8_MAX + 1] = {0};
     values[TRI_OPERAND_INPUT] = first;
@@ -402,6 +435,7 @@ int main(void) {
         cmocka_unit_test(test_losses),
         cmocka_unit_test(test_views_keep_their_input),
         cmocka_unit_test(test_outputs_over_an_input),
+        cmocka_unit_test(test_what_gradients_read),
         cmocka_unit_test(test_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

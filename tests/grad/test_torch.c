@@ -367,8 +367,6 @@ static void test_layers(void **state) {
     check_waves(&tri_op_gelu, gate, gate, 1, &exact, 4, torch_gelu);
     check_waves(&tri_op_gelu, gate, gate, 1, &approximate, 4, torch_gelu_tanh);
     check_waves(&tri_op_silu_mul, gate, gate, 2, NULL, 4, torch_silu_mul);
-    check_waves(&tri_op_sigmoid, gate, gate, 1, NULL, 4, torch_sigmoid);
-    check_waves(&tri_op_tanh, gate, gate, 1, NULL, 4, torch_tanh);
     check_waves(&tri_op_concat, tri_shape_of(2, 3, 4), tri_shape_of(2, 1, 4), 3,
                 &(tri_concat_attr){.dim = 1}, 1, torch_concat);
 }

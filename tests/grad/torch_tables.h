@@ -98,8 +98,6 @@ static const double torch_rotary[] = {2.4859986839876376, 116.9642891915787};
 static const double torch_gelu[] = {12.937017826775305, 149.5118598972423};
 static const double torch_gelu_tanh[] = {12.936836982572197, 149.5253096630439};
 static const double torch_silu_mul[] = {6.244338934253484, 51.64771570723691};
-static const double torch_sigmoid[] = {3.401780766742762, 15.450859146922019};
-static const double torch_tanh[] = {6.870729411862716, 30.538591175471495};
 static const double torch_concat[] = {1.677991787735859, 19.515768314698274};
 static const double torch_cross_entropy_tokens = 20.48636126220454;
 

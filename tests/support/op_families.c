@@ -460,15 +460,6 @@ static void build_gated(op_case *c) {
     }
 }
 
-static void build_sigmoid(op_case *c) {
-    tri_shape shape = any_shape(c);
-    tri_value x = op_numbers(c, shape, -8, 8), dy = numbers(c, shape);
-    bool is_tanh = op_chance(c, 50);
-    tri_value y = op_numbers(c, shape, is_tanh ? -1 : 0, 1);
-    op_add(c, is_tanh ? &tri_op_tanh : &tri_op_sigmoid, &x, NULL);
-    op_add(c, is_tanh ? &tri_op_tanh_grad : &tri_op_sigmoid_grad, (tri_value[]){y, dy}, NULL);
-}
-
 static void build_distance_loss(op_case *c) {
     tri_shape shape = op_chance(c, 30) ? op_image(c, 3, 1, 1) : any_shape(c);
     tri_value in[] = {numbers(c, shape), numbers(c, shape), tri_scalar(c->graph, TRI_SCALAR_SEED)};
@@ -565,7 +556,6 @@ const op_family op_families[] = {
      .half_tolerance = 0.01,
      .not_finite = OP_NOT_FINITE_SPREADS},
     {.name = "gated", .build = build_gated, .tolerance = 1e-5},
-    {.name = "sigmoid", .build = build_sigmoid, .tolerance = 1e-6},
     {.name = "distance losses", .build = build_distance_loss, .tolerance = 1e-5},
     {.name = "updates", .build = op_build_update, .tolerance = 1e-5},
     {.name = "numbers of a step", .build = op_build_step_numbers, .tolerance = 1e-12},

@@ -1,5 +1,4 @@
-// Activations that need an exponential (gelu, silu(gate) · up, sigmoid and tanh) and their
-// gradients.
+// Activations that need an exponential (gelu and silu(gate) · up) and their gradients.
 #include "device/cpu/functions.h"
 
 #include <stdlib.h>
@@ -13,9 +12,8 @@ typedef struct gated_state {
 } gated_state;
 
 typedef struct gated_job {
-    // Inputs of the ops. gelu, sigmoid and tanh read only a = x. The gradient of gelu reads a = x
-    // and b = dy; those of sigmoid and tanh read a = y and b = dy. silu_mul reads a = gate and b =
-    // up; its gradient also reads dy.
+    // Inputs of the ops. gelu reads only a = x. The gradient of gelu reads a = x and b = dy.
+    // silu_mul reads a = gate and b = up; its gradient also reads dy.
     const void *a, *b, *dy;
     void *out, *out2;
     bool tanh;
@@ -99,42 +97,6 @@ CPU_BODY gelu_grad_typed(void *context, int64_t begin, int64_t end, bool bf16) {
 }
 CPU_TYPED_RANGES(gelu_grad)
 
-CPU_BODY sigmoid_typed(void *context, int64_t begin, int64_t end, bool bf16) {
-    const gated_job job = *(const gated_job *)context;
-#pragma GCC ivdep
-    for (int64_t i = begin; i < end; i++)
-        cpu_put(job.out, bf16, i, cpu_sigmoid_scalar(cpu_get(job.a, bf16, i)));
-}
-CPU_TYPED_RANGES(sigmoid)
-
-CPU_BODY sigmoid_grad_typed(void *context, int64_t begin, int64_t end, bool bf16) {
-    const gated_job job = *(const gated_job *)context;
-#pragma GCC ivdep
-    for (int64_t i = begin; i < end; i++) {
-        float y = cpu_get(job.a, bf16, i);
-        cpu_put(job.out, bf16, i, cpu_get(job.b, bf16, i) * y * (1 - y));
-    }
-}
-CPU_TYPED_RANGES(sigmoid_grad)
-
-CPU_BODY tanh_typed(void *context, int64_t begin, int64_t end, bool bf16) {
-    const gated_job job = *(const gated_job *)context;
-#pragma GCC ivdep
-    for (int64_t i = begin; i < end; i++)
-        cpu_put(job.out, bf16, i, cpu_tanh_scalar(cpu_get(job.a, bf16, i)));
-}
-CPU_TYPED_RANGES(tanh)
-
-CPU_BODY tanh_grad_typed(void *context, int64_t begin, int64_t end, bool bf16) {
-    const gated_job job = *(const gated_job *)context;
-#pragma GCC ivdep
-    for (int64_t i = begin; i < end; i++) {
-        float y = cpu_get(job.a, bf16, i);
-        cpu_put(job.out, bf16, i, cpu_get(job.b, bf16, i) * (1 - y * y));
-    }
-}
-CPU_TYPED_RANGES(tanh_grad)
-
 static tri_status gated_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                 tri_kernel *kernel) {
     gated_state *state = calloc(1, sizeof *state);
@@ -174,7 +136,3 @@ GATED_KERNEL(silu_mul, 2, 1)
 GATED_KERNEL(silu_mul_grad, 3, 2)
 GATED_KERNEL(gelu, 1, 1)
 GATED_KERNEL(gelu_grad, 2, 1)
-GATED_KERNEL(sigmoid, 1, 1)
-GATED_KERNEL(sigmoid_grad, 2, 1)
-GATED_KERNEL(tanh, 1, 1)
-GATED_KERNEL(tanh_grad, 2, 1)

@@ -223,10 +223,6 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(silu_mul_grad_flat)                                                                          \
     X(gelu_flat)                                                                                   \
     X(gelu_grad_flat)                                                                              \
-    X(sigmoid_flat)                                                                                \
-    X(sigmoid_grad_flat)                                                                           \
-    X(tanh_flat)                                                                                   \
-    X(tanh_grad_flat)                                                                              \
     X(softmax_axis)                                                                                \
     X(softmax_grad_axis)                                                                           \
     X(log_softmax_axis)                                                                            \
@@ -262,6 +258,7 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(leaky_relu_flat)                                                                             \
     X(activation_grad_flat)                                                                        \
     X(reduce_axes)                                                                                 \
+    X(map_compiled)                                                                                \
     X(map_tiles)                                                                                   \
     X(add_flat)                                                                                    \
     X(concat_runs)                                                                                 \

@@ -1,6 +1,7 @@
 // The op map: a formula on each element. It is computed a tile at a time, some hundred elements
 // that stay in the cache: each step of the formula is a loop over the tile, compiled for each
 // instruction set. Threads share the tiles.
+#include "device/cpu/map.h"
 #include "device/cpu/functions.h"
 #include "device/map_plan.h"
 
@@ -183,21 +184,20 @@ static tri_status map_run(const tri_kernel *kernel, const tri_kernel_args *args)
 
 static void map_release(tri_kernel *kernel) { free(kernel->state); }
 
-// Inputs of the output's shape may have any layout, if it is the same one.
-static void map_layouts(const tri_device_description *device, const tri_graph *graph,
-                        const tri_node *node, tri_layout *in, tri_layout *out) {
-    if (tri_map_is_flat(graph, node)) {
-        cpu_layouts_of_first(device, graph, node, in, out);
-        return;
-    }
-    for (int k = 0; k < node->input_count; k++) in[k] = TRI_LAYOUT_PLAIN;
+void cpu_map_layouts(const tri_device_description *device, const tri_graph *graph,
+                     const tri_node *node, tri_layout *in, tri_layout *out) {
+    const tri_formula *f = &((const tri_map_attr *)node->attr)->formula;
+    bool flat = tri_map_is_flat(graph, node);
+    tri_layout layout = flat ? in[f->input_count - 1] : TRI_LAYOUT_PLAIN;
+    for (int k = 0; k < f->input_count; k++) in[k] = layout;
+    for (int k = 0; k < f->output_count; k++) out[k] = layout;
 }
 
 const tri_kernel_def cpu_map_tiles = {
     .op = &tri_op_map,
     .name = "tiles",
     .supports = cpu_is_float,
-    .layouts = map_layouts,
+    .layouts = cpu_map_layouts,
     .workspace = map_workspace,
     .prepare = map_prepare,
     .run = map_run,

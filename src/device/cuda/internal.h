@@ -165,10 +165,6 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(silu_mul_grad)                                                                               \
     X(gelu)                                                                                        \
     X(gelu_grad)                                                                                   \
-    X(sigmoid)                                                                                     \
-    X(sigmoid_grad)                                                                                \
-    X(tanh)                                                                                        \
-    X(tanh_grad)                                                                                   \
     X(attention)                                                                                   \
     X(attention_grad)                                                                              \
     X(softmax)                                                                                     \

@@ -9,14 +9,14 @@ static bool map_supports(const tri_device_description *device, const tri_graph *
     return cuda_is_real(type) || type == TRI_F64;
 }
 
-// Inputs of the output's shape may have any layout, if it is the same one.
+// Inputs of the output's shape may have any layout, if it is the same one: that of the last input.
+// In a gradient this is a value of the forward pass, whose layout suits the kernels beside it.
 static void map_layouts(const tri_device_description *device, const tri_graph *graph,
                         const tri_node *node, tri_layout *in, tri_layout *out) {
-    bool flat = tri_map_is_flat(graph, node);
-    for (int k = 0; k < node->input_count && tri_value_is(node->inputs[k]); k++)
-        in[k] = flat ? in[0] : TRI_LAYOUT_PLAIN;
-    for (int k = 0; flat && k < ((const tri_map_attr *)node->attr)->formula.output_count; k++)
-        out[k] = in[0];
+    const tri_formula *f = &((const tri_map_attr *)node->attr)->formula;
+    tri_layout layout = tri_map_is_flat(graph, node) ? in[f->input_count - 1] : TRI_LAYOUT_PLAIN;
+    for (int k = 0; k < f->input_count; k++) in[k] = layout;
+    for (int k = 0; k < f->output_count; k++) out[k] = layout;
 }
 
 static tri_status map_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,

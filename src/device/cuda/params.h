@@ -42,10 +42,6 @@ typedef enum cuda_function {
     CUDA_RELU,            // x -> y
     CUDA_LEAKY_RELU,      // x -> y
     CUDA_ACTIVATION_GRAD, // y, dy -> dx of ReLU or leaky ReLU
-    CUDA_SIGMOID,         // x -> y
-    CUDA_SIGMOID_GRAD,    // y, dy -> dx
-    CUDA_TANH,            // x -> y
-    CUDA_TANH_GRAD,       // y, dy -> dx
     CUDA_GELU,            // x -> y
     CUDA_GELU_GRAD,       // x, dy -> dx
     CUDA_GELU_TANH,       // x -> y, GELU approximated by tanh

@@ -12,10 +12,6 @@ static const pointwise_row rows[] = {
     {&tri_op_relu, CUDA_RELU},
     {&tri_op_leaky_relu, CUDA_LEAKY_RELU},
     {&tri_op_activation_grad, CUDA_ACTIVATION_GRAD},
-    {&tri_op_sigmoid, CUDA_SIGMOID},
-    {&tri_op_sigmoid_grad, CUDA_SIGMOID_GRAD},
-    {&tri_op_tanh, CUDA_TANH},
-    {&tri_op_tanh_grad, CUDA_TANH_GRAD},
     {&tri_op_gelu, CUDA_GELU},
     {&tri_op_gelu_grad, CUDA_GELU_GRAD},
     {&tri_op_silu_mul, CUDA_SILU_MUL},
@@ -103,10 +99,6 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
 POINTWISE(relu)
 POINTWISE(leaky_relu)
 POINTWISE(activation_grad)
-POINTWISE(sigmoid)
-POINTWISE(sigmoid_grad)
-POINTWISE(tanh)
-POINTWISE(tanh_grad)
 POINTWISE(gelu)
 POINTWISE(gelu_grad)
 POINTWISE(silu_mul)

@@ -139,42 +139,8 @@ REF_BODY tri_status silu_mul_grad_body(const ref_node *node, const tri_kernel_ar
     return TRI_OK;
 }
 
-REF_BODY tri_status sigmoid_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    ref_array x = ref_input(args, 0, f64), y = ref_output(args, 0, f64);
-    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
-        put(y, i, 1 / (1 + exp(-get(x, i))));
-    return TRI_OK;
-}
-
-REF_BODY tri_status sigmoid_grad_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    ref_array y = ref_input(args, 0, f64), dy = ref_input(args, 1, f64);
-    ref_array dx = ref_output(args, 0, f64);
-    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
-        put(dx, i, get(dy, i) * get(y, i) * (1 - get(y, i)));
-    return TRI_OK;
-}
-
-REF_BODY tri_status tanh_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    ref_array x = ref_input(args, 0, f64), y = ref_output(args, 0, f64);
-    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
-        put(y, i, tanh(get(x, i)));
-    return TRI_OK;
-}
-
-REF_BODY tri_status tanh_grad_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    ref_array y = ref_input(args, 0, f64), dy = ref_input(args, 1, f64);
-    ref_array dx = ref_output(args, 0, f64);
-    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
-        put(dx, i, get(dy, i) * (1 - get(y, i) * get(y, i)));
-    return TRI_OK;
-}
-
 REF_KERNEL(relu)
 REF_KERNEL(leaky_relu)
-REF_KERNEL(sigmoid)
-REF_KERNEL(sigmoid_grad)
-REF_KERNEL(tanh)
-REF_KERNEL(tanh_grad)
 REF_KERNEL(activation_grad)
 REF_KERNEL(add)
 REF_KERNEL(add_bias)

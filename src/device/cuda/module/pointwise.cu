@@ -36,14 +36,6 @@ template <typename W> GPU_DEVICE W gelu_slope(W x, bool tanh_form) {
 
 template <typename W> GPU_DEVICE W compute(int function, W a, W b, W slope) {
     switch (function) {
-    case CUDA_SIGMOID:
-        return 1 / (1 + exp(-a));
-    case CUDA_SIGMOID_GRAD:
-        return b * a * (1 - a);
-    case CUDA_TANH:
-        return tanh(a);
-    case CUDA_TANH_GRAD:
-        return b * (1 - a * a);
     case CUDA_GELU:
     case CUDA_GELU_TANH:
         return a * normal_cdf(a, function == CUDA_GELU_TANH);
@@ -136,10 +128,6 @@ extern "C" tri_status cuda_launch_pointwise(cuda_stream *stream, const cuda_poin
         ALIKE(CUDA_RELU)
         ALIKE(CUDA_LEAKY_RELU)
         ALIKE(CUDA_ACTIVATION_GRAD)
-        ALIKE(CUDA_SIGMOID)
-        ALIKE(CUDA_SIGMOID_GRAD)
-        ALIKE(CUDA_TANH)
-        ALIKE(CUDA_TANH_GRAD)
         ALIKE(CUDA_GELU)
         ALIKE(CUDA_GELU_GRAD)
         ALIKE(CUDA_GELU_TANH)
