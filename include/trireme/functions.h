@@ -138,7 +138,10 @@ TRI_FUNCTION_LIST(X)
     X(soft_margin_loss, (tri_value score, tri_value target), (score, target), (), \
       "p, t -> log1p(exp(-t * p))", "Logistic loss of targets -1 and 1.") \
     X(hinge_loss, (tri_value score, tri_value target), (score, target), (), \
-      "p, t -> max(1 - t * p, 0)", "Hinge loss of targets -1 and 1.")
+      "p, t -> max(1 - t * p, 0)", "Hinge loss of targets -1 and 1.") \
+    X(multilabel_soft_margin_loss, (tri_value score, tri_value target), (score, target), (), \
+      "p, t -> max(p, 0) - p * t + log1p(exp(-abs(p)))", \
+      "Logistic loss of each class, with targets 0 and 1.")
 
 #define X(name, declared, values, parameters, expression, doc) \
     tri_value tri_##name(tri_graph *graph, TRI_UNPACKED_ declared);

@@ -5,6 +5,7 @@
 #include <trireme/api.h>
 #include <trireme/functions.h>
 #include <trireme/graph.h>
+#include <trireme/losses.h>
 #include <trireme/nn.h>
 #include <trireme/parameters.h>
 #include <trireme/status.h>

@@ -40,8 +40,7 @@ static tri_status count_labels(tri_engine *e, double *counts) {
             // term->labels is an index into the graph's inputs. It is also the index of the field,
             // because the graph's first inputs are the data's fields.
             if (term->has_labels)
-                counts[i] +=
-                    (double)tri_loss_count_labels(g, term, batch.size, batch.fields[term->labels]);
+                counts[i] += tri_loss_count_labels(g, term, batch.size, batch.fields[term->labels]);
         }
     }
     return TRI_OK;

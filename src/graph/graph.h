@@ -142,7 +142,15 @@ typedef struct tri_loss_term {
     bool has_labels;    // the divisor is the number of labels that are not ignored
     // Index of the graph's input that holds the labels or from which `maker` makes them; -1: none.
     int labels;
-    const tri_op *maker; // the op that makes the labels from that input; NULL: the input holds them
+    // The op that makes the labels from that input, with its attributes; NULL: the input holds
+    // them.
+    const tri_op *maker;
+    const void *maker_attr;
+    // The weights of the classes, by whose sum over the labels the loss is divided; NULL: each
+    // label counts 1.
+    const float *weights;
+    int64_t classes;
+    bool are_counts; // the input holds the numbers by whose sum the loss is divided, in F32
 } tri_loss_term;
 
 typedef struct tri_metric_info {

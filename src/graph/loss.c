@@ -137,30 +137,38 @@ void tri_metric_copy(tri_graph *to, const tri_metric_info *metric, tri_value val
     push_metric(to, copy);
 }
 
-// Finds how labels can be counted before the step. Returns the index of a graph's input: either the
-// input is the labels, and *maker is NULL, or one op makes the labels from the input, and *maker is
-// that op, whose count_labels counts them. -1: the labels cannot be counted before the step.
-static int find_labels(const tri_graph *g, tri_value labels, const tri_op **maker) {
-    *maker = NULL;
-    for (;;) {
-        const tri_value_info *info = tri_value_get(g, labels);
-        if (info->kind == TRI_VALUE_INPUT) return info->index;
+// Finds how labels can be counted before the step: sets labels, maker and weights of the term. The
+// labels are an input of the graph, or one op makes them from an input, and its label_at knows
+// them; another op may give each label the weight of its class. If there is no such input, labels
+// stays -1.
+static void find_labels(const tri_graph *g, tri_value labels, tri_loss_term *term) {
+    while (tri_value_get(g, labels)->kind != TRI_VALUE_INPUT) {
         const tri_node *node = tri_value_node(g, labels);
-        if (!node) return -1;
-        if (!(node->op->flags & TRI_OP_VIEW) && !node->op->keeps_labels) {
-            if (!node->op->count_labels || *maker) return -1;
-            *maker = node->op;
+        if (!node) return;
+        const tri_op *op = node->op;
+        if (op->label_weights) {
+            const tri_value_info *weights = tri_value_get(g, node->inputs[op->label_weights - 1]);
+            if (weights->kind != TRI_VALUE_PARAMETER || term->maker || term->weights) return;
+            term->weights = g->parameters[weights->index].init.values;
+            term->classes = weights->shape.dims[0];
+            if (g->parameters[weights->index].role != TRI_ROLE_CONSTANT) return;
+        } else if (!(op->flags & TRI_OP_VIEW) && !op->keeps_labels) {
+            if (!op->label_at || term->maker) return;
+            term->maker = op;
+            term->maker_attr = node->attr;
         }
         labels = node->inputs[0];
     }
+    term->labels = tri_value_get(g, labels)->index;
 }
 
 static tri_loss_term make_term(tri_graph *g, tri_value loss, double weight) {
     const tri_node *node = tri_value_node(g, loss);
     tri_loss_term term = {.weight = weight, .labels = -1};
     if (node->op->labels) {
-        term.labels = find_labels(g, node->inputs[node->op->labels - 1], &term.maker);
+        find_labels(g, node->inputs[node->op->labels - 1], &term);
         term.has_labels = true;
+        term.are_counts = node->op->sums_labels && !term.weights;
         return term;
     }
     tri_op_signature s = tri_node_signature(g, node);
@@ -177,7 +185,9 @@ static tri_loss_term make_term(tri_graph *g, tri_value loss, double weight) {
 
 static bool has_same_labels(const tri_loss_term *a, const tri_loss_term *b) {
     return a->has_labels && b->has_labels && a->labels >= 0 && a->labels == b->labels &&
-           a->maker == b->maker;
+           a->maker == b->maker && a->are_counts == b->are_counts && !a->weights && !b->weights &&
+           (!a->maker || !a->maker->attr_bytes ||
+            !memcmp(a->maker_attr, b->maker_attr, a->maker->attr_bytes));
 }
 
 static const char *name_of_term(tri_graph *g, tri_value loss) {
@@ -255,14 +265,23 @@ static int64_t count_soft_rows(const tri_shape *shape, const float *labels) {
     return count;
 }
 
-int64_t tri_loss_count_labels(const tri_graph *graph, const tri_loss_term *term, int64_t size,
-                              const void *labels) {
+// What one label adds to the count.
+static double weight_of(const tri_loss_term *term, int64_t label) {
+    if (!term->weights) return label != TRI_IGNORED_LABEL;
+    return label >= 0 && label < term->classes ? (double)term->weights[label] : 0;
+}
+
+double tri_loss_count_labels(const tri_graph *graph, const tri_loss_term *term, int64_t size,
+                             const void *labels) {
     const tri_value_info *info = tri_value_get(graph, graph->inputs[term->labels].value);
     tri_shape shape = info->shape;
     shape.dims[0] = size;
-    if (info->dtype == TRI_F32) return count_soft_rows(&shape, labels);
-    if (term->maker) return term->maker->count_labels(&shape, labels);
-    int64_t count = 0, all = tri_shape_count(&shape);
-    for (int64_t i = 0; i < all; i++) count += ((const int64_t *)labels)[i] != TRI_IGNORED_LABEL;
-    return count;
+    double sum = 0;
+    if (info->dtype == TRI_F32 && !term->are_counts) return (double)count_soft_rows(&shape, labels);
+    for (int64_t i = 0, all = tri_shape_count(&shape); i < all; i++)
+        sum += info->dtype == TRI_F32 ? (double)((const float *)labels)[i]
+               : term->maker
+                   ? weight_of(term, term->maker->label_at(term->maker_attr, &shape, labels, i))
+                   : weight_of(term, ((const int64_t *)labels)[i]);
+    return sum;
 }

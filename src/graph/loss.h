@@ -12,9 +12,9 @@ tri_value tri_loss_combine(tri_graph *graph, tri_value a, double weight, tri_val
 // the metric's value in `to`. Passes that write a new graph from an old one use it.
 void tri_metric_copy(tri_graph *to, const tri_metric_info *metric, tri_value value);
 // Counts the labels of a micro-batch of `size` samples that enter the loss: all but the ignored
-// ones. `labels` points to the field of the micro-batch that holds the labels, or from which an op
-// makes them, as next_token makes them from tokens.
-int64_t tri_loss_count_labels(const tri_graph *graph, const tri_loss_term *term, int64_t size,
-                              const void *labels);
+// ones, each with the weight of its class. `labels` points to the field of the micro-batch that
+// holds the labels, or from which an op makes them, as next_token makes them from tokens.
+double tri_loss_count_labels(const tri_graph *graph, const tri_loss_term *term, int64_t size,
+                             const void *labels);
 
 #endif

@@ -159,11 +159,17 @@ typedef struct tri_op {
     // ignored. 0: the count depends on shapes alone, and `count` computes it.
     int labels;
     int64_t (*count)(const tri_op_signature *signature);
-    // For an op that makes labels from its only input: counts on the host how many of these labels
-    // are not ignored. `input` points to the elements of that input.
-    int64_t (*count_labels)(const tri_shape *shape, const int64_t *input);
+    // For an op that makes labels from its only input: returns label number `index` of those that
+    // it makes from `input`, on the host, so that labels can be counted before a step.
+    int64_t (*label_at)(const void *attr, const tri_shape *shape, const int64_t *input,
+                        int64_t index);
     // For an op that makes labels of another form from its first input: the same ones are ignored.
     bool keeps_labels;
+    // For an op that makes the weights of labels: index + 1 of the input with a weight for each
+    // class, a constant. The count of a loss on them is the sum of the weights. 0: it makes none.
+    int label_weights;
+    // For a loss that is divided by the sum of the numbers in input `labels`.
+    bool sums_labels;
     // For an op that reads class or token numbers: how many classes or tokens there are, so that
     // data with larger numbers can be rejected. NULL: the op reads none.
     const tri_op_classes *classes;

@@ -14,4 +14,14 @@ tri_init nn_fan_in_uniform(int64_t fan_in);
 // How a parameter of a layer begins: as the layer's options say, or else by the layer's default.
 tri_init nn_init_or(tri_init given, tri_init otherwise);
 
+// Defined in losses.c. The recipe's loss.label_smoothing, of which the caller makes use.
+double nn_take_smoothing(tri_graph *graph);
+// The loss on labels of which a part is spread over all classes.
+tri_value nn_smoothed_loss(tri_graph *graph, tri_value log_probabilities, tri_value labels,
+                           double smoothing);
+// Adds the metric "accuracy", unless the network has one. Training reports only the loss, so there
+// the metric is declared but not computed, which saves time. It has to be declared because the
+// graphs of training and evaluation must have the same metrics.
+void nn_report_accuracy(tri_graph *graph, tri_value scores, tri_value labels);
+
 #endif

@@ -1,6 +1,7 @@
 // The losses of nn.h, and the metric "accuracy" that goes with those on labels. Each adds its node
 // to the graph of the model that calls it.
 #include "graph/loss.h"
+#include "nn/layers.h"
 #include "ops/ops.h"
 #include "tensor/half.h"
 
@@ -13,10 +14,7 @@ static bool is_soft(const tri_graph *g, tri_value labels) {
            tri_dtype_is_float(tri_value_get(g, labels)->dtype);
 }
 
-// Adds the metric "accuracy", unless the network has one. Training reports only the loss, so there
-// the metric is declared but not computed, which saves time. It has to be declared because the
-// graphs of training and evaluation must have the same metrics.
-static void report_accuracy(tri_graph *g, tri_value scores, tri_value labels) {
+void nn_report_accuracy(tri_graph *g, tri_value scores, tri_value labels) {
     for (int i = 0; i < g->metric_count; i++)
         if (!strcmp(g->metrics[i].name, "accuracy")) return;
     tri_metric(g, "accuracy", tri_accuracy(g, scores, labels));
@@ -39,7 +37,7 @@ static tri_value soft_loss(tri_graph *g, tri_value log_probabilities, tri_value 
     tri_soft_labels_attr attr = {.smoothing = smoothing};
     tri_value in[] = {log_probabilities, soft_labels};
     tri_value loss = tri_node_add(g, &tri_op_soft_nll_loss, in, 2, &attr, "");
-    report_accuracy(g, log_probabilities, soft_labels);
+    nn_report_accuracy(g, log_probabilities, soft_labels);
     return loss;
 }
 
@@ -48,42 +46,45 @@ tri_value tri_soft_cross_entropy(tri_graph *graph, tri_value logits, tri_value s
     return soft_loss(graph, tri_log_softmax(graph, logits), soft_labels, label_smoothing);
 }
 
-// The recipe's loss.label_smoothing, of which the caller makes use.
-static double take_smoothing(tri_graph *g) {
+double nn_take_smoothing(tri_graph *g) {
     if (g->options.label_smoothing > 0) g->smooths_labels = true;
     return g->options.label_smoothing;
 }
 
-// The loss on labels of which a part is spread over all classes.
-static tri_value smoothed_loss(tri_graph *g, tri_value log_probabilities, tri_value labels) {
+tri_value nn_smoothed_loss(tri_graph *g, tri_value log_probabilities, tri_value labels,
+                           double smoothing) {
     if (g->status != TRI_OK) return (tri_value){0};
     const tri_value_info *scores = tri_value_get(g, log_probabilities);
     int rank = scores->shape.rank;
     tri_one_hot_attr attr = {.classes = rank > 0 ? scores->shape.dims[rank - 1] : 0,
                              .dtype = scores->dtype};
-    tri_soft_labels_attr smoothing = {.smoothing = take_smoothing(g)};
+    tri_soft_labels_attr spread = {.smoothing = smoothing};
     tri_value in[] = {log_probabilities, tri_node_add(g, &tri_op_one_hot, &labels, 1, &attr, "")};
-    tri_value loss = tri_node_add(g, &tri_op_soft_nll_loss, in, 2, &smoothing, "");
-    report_accuracy(g, log_probabilities, labels);
-    return loss;
+    return tri_node_add(g, &tri_op_soft_nll_loss, in, 2, &spread, "");
 }
 
 tri_value tri_nll_loss(tri_graph *graph, tri_value log_probabilities, tri_value labels) {
     if (is_soft(graph, labels))
-        return soft_loss(graph, log_probabilities, labels, take_smoothing(graph));
-    if (graph->options.label_smoothing > 0) return smoothed_loss(graph, log_probabilities, labels);
-    tri_value loss = pair_loss(graph, &tri_op_nll_loss, log_probabilities, labels);
-    report_accuracy(graph, log_probabilities, labels);
+        return soft_loss(graph, log_probabilities, labels, nn_take_smoothing(graph));
+    double smoothing = nn_take_smoothing(graph);
+    tri_value loss = smoothing > 0 ? nn_smoothed_loss(graph, log_probabilities, labels, smoothing)
+                                   : pair_loss(graph, &tri_op_nll_loss, log_probabilities, labels);
+    nn_report_accuracy(graph, log_probabilities, labels);
     return loss;
 }
 
 tri_value tri_cross_entropy(tri_graph *graph, tri_value logits, tri_value labels) {
     if (is_soft(graph, labels))
-        return tri_soft_cross_entropy(graph, logits, labels, take_smoothing(graph));
-    if (graph->options.label_smoothing > 0)
-        return smoothed_loss(graph, tri_log_softmax(graph, logits), labels);
+        return tri_soft_cross_entropy(graph, logits, labels, nn_take_smoothing(graph));
+    double smoothing = nn_take_smoothing(graph);
+    if (smoothing > 0) {
+        tri_value scores = tri_log_softmax(graph, logits);
+        tri_value loss = nn_smoothed_loss(graph, scores, labels, smoothing);
+        nn_report_accuracy(graph, scores, labels);
+        return loss;
+    }
     tri_value loss = pair_loss(graph, &tri_op_cross_entropy, logits, labels);
-    report_accuracy(graph, logits, labels);
+    nn_report_accuracy(graph, logits, labels);
     return loss;
 }
 

@@ -8,17 +8,10 @@ static tri_status mean_loss_shape(const void *attr, tri_op_signature *s) {
     return TRI_OK;
 }
 
-// Each term has the gradient `seed`.
 static void mean_loss_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                                const bool *wanted, tri_value *in_grads) {
-    tri_value none = {0};
-    tri_map_attr spread = {.expands = true, .shape = tri_value_shape(graph, node->inputs[0])};
-    if (!wanted[0] || !tri_value_is(out_grads[0])) return;
-    if (tri_formula_parse("seed", NULL, &spread.formula) != TRI_OK)
-        tri_graph_fail(graph, "%s", tri_error_message());
-    tri_value gradient =
-        ops_node(graph, node, &tri_op_map, &spread, out_grads[0], none, none, none);
-    in_grads[0] = ops_gradient_as(graph, node, node->inputs[0], gradient);
+    if (wanted[0] && tri_value_is(out_grads[0]))
+        in_grads[0] = ops_spread_seed(graph, node, node->inputs[0], out_grads[0]);
 }
 
 static int64_t mean_loss_count(const tri_op_signature *s) { return tri_shape_count(&s->in[0]); }

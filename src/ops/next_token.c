@@ -1,5 +1,5 @@
 // Defines the op that makes the labels of a language model: the label of each token is the token
-// after it. This file has the op's shape rule, and how its labels are counted.
+// after it. This file has the op's shape rule, and the rule by which the host counts its labels.
 #include "ops/rules.h"
 
 static tri_status next_token_shape(const void *attr, tri_op_signature *s) {
@@ -9,11 +9,9 @@ static tri_status next_token_shape(const void *attr, tri_op_signature *s) {
     return TRI_OK;
 }
 
-static int64_t next_token_count(const tri_shape *shape, const int64_t *ids) {
-    int64_t count = 0, tokens = shape->dims[1];
-    for (int64_t n = 0; n < shape->dims[0]; n++)
-        for (int64_t t = 1; t < tokens; t++) count += ids[n * tokens + t] != TRI_IGNORED_LABEL;
-    return count;
+static int64_t next_token_label(const void *attr, const tri_shape *shape, const int64_t *ids,
+                                int64_t index) {
+    return (index + 1) % shape->dims[1] ? ids[index + 1] : TRI_IGNORED_LABEL;
 }
 
 const tri_op tri_op_next_token = {
@@ -23,5 +21,5 @@ const tri_op tri_op_next_token = {
     .output_count = 1,
     .in_place = 1,
     .shape = next_token_shape,
-    .count_labels = next_token_count,
+    .label_at = next_token_label,
 };

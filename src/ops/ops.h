@@ -112,6 +112,11 @@ typedef enum tri_activation {
     X(linear_cross_entropy_grad) /* x, weight, labels, seed, bias? -> dx, dweight, dbias,          \
                                     (sum, count), memory for the scores of a chunk of rows */      \
     X(mean_loss)                 /* terms x -> (sum, count) */                                     \
+    X(ratio_loss)                /* terms, counts -> (sum, count) */                               \
+    X(label_weights)             /* labels [..], weights [K] -> the label's weight [..] */         \
+    X(ignore_label)              /* labels -> labels, of which attr.label are -100 */              \
+    X(ctc_loss)                  /* log-probabilities, targets, lengths? -> (sum, count) */        \
+    X(ctc_loss_grad)             /* log-probabilities, targets, seed, lengths? -> dx */            \
     X(mse_loss)                  /* prediction, target -> (sum, count) */                          \
     X(mse_loss_grad)             /* prediction, target, seed -> d prediction */                    \
     X(binary_cross_entropy)      /* logits, target -> (sum, count) */                              \
@@ -447,6 +452,15 @@ typedef struct tri_one_hot_attr {
     int64_t classes;
     int64_t dtype; // the type of the soft labels, a tri_dtype
 } tri_one_hot_attr;
+
+typedef struct tri_ignore_label_attr {
+    int64_t label; // becomes TRI_IGNORED_LABEL
+} tri_ignore_label_attr;
+
+typedef struct tri_ctc_loss_attr {
+    int64_t blank;
+    bool zero_infinity; // an impossible target has the loss 0 and no gradient
+} tri_ctc_loss_attr;
 
 typedef struct tri_nll_loss_grad_attr {
     tri_shape shape; // the shape of dx, [.., K]

@@ -255,3 +255,12 @@ tri_status ops_optimizer_shape(const char *op, double lr_factor, tri_op_signatur
         return TRI_FAIL(TRI_BAD_INPUT, "%s: lr_factor must be above 0, not %g", op, lr_factor);
     return ops_update_shape(op, s);
 }
+
+tri_value ops_spread_seed(tri_graph *graph, const tri_node *node, tri_value terms, tri_value seed) {
+    tri_value none = {0};
+    tri_map_attr spread = {.expands = true, .shape = tri_value_shape(graph, terms)};
+    if (tri_formula_parse("seed", NULL, &spread.formula) != TRI_OK)
+        tri_graph_fail(graph, "%s", tri_error_message());
+    tri_value gradient = ops_node(graph, node, &tri_op_map, &spread, seed, none, none, none);
+    return ops_gradient_as(graph, node, terms, gradient);
+}

@@ -110,6 +110,9 @@ tri_value ops_gradient_as(tri_graph *graph, const tri_node *node, tri_value valu
 tri_value ops_node(tri_graph *graph, const tri_node *node, const tri_op *op, const void *attr,
                    tri_value a, tri_value b, tri_value c, tri_value d);
 
+// The gradient of a loss that is the sum of `terms`: the loss seed for each of them.
+tri_value ops_spread_seed(tri_graph *graph, const tri_node *node, tri_value terms, tri_value seed);
+
 // Sums x over the axes along which a value of shape `shape` was repeated to make the shape of x,
 // and returns a value of that shape: what broadcasting does to gradients.
 tri_value ops_sum_to(tri_graph *graph, const tri_node *node, tri_value x, tri_shape shape);

@@ -284,7 +284,7 @@ static const char *field_of_numbers(const tri_graph *g, const tri_node *node) {
         const tri_value_info *info = tri_value_get(g, value);
         if (info->kind == TRI_VALUE_INPUT) return g->inputs[info->index].name;
         const tri_node *maker = tri_value_node(g, value);
-        if (!maker || !(maker->op->flags & TRI_OP_VIEW || maker->op->count_labels)) return NULL;
+        if (!maker || !(maker->op->flags & TRI_OP_VIEW || maker->op->label_at)) return NULL;
         value = maker->inputs[0];
     }
 }

@@ -140,6 +140,12 @@ CASES = {
                               'optimizer.groups=[{"match":"scale","lr_factor":2}]', [
         (3, FSDP + "strategy.recompute=block"), (3, BUBBLES + "batch.micro=2"),
         (2, "strategy.mesh.tensor=2"), (2, FSDP + "strategy.offload=parameters --device far")]),
+    "parameters of its own in bf16": ("own", TINY, "data.samples=21 data.test_samples=5 "
+                                      "batch.global=12 trainer.precision=bf16-mixed",
+                                      [(3, FSDP), (2, PIPELINE + "batch.micro=3")]),
+    "weights of classes": ("own", TINY, "model.alone=true data.samples=21 data.test_samples=5 "
+                           "batch.global=12", [
+        (3, "strategy.name=zero2 batch.micro=2"), (2, PIPELINE + "batch.micro=3")]),
     "functions that mix samples": ("functions", TINY, "model.centre=true data.samples=21 "
                                    "data.test_samples=4 batch.global=12 batch.micro=3 batch.eval=2",
                                    [(3, FSDP), (2, PIPELINE)]),

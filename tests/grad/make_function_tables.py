@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes tests/grad/function_tables.h, loss_tables.h and shape_tables.h: what PyTorch computes, in
+"""Writes tests/grad/function_tables.h, function_losses.h and shape_tables.h: what PyTorch computes, in
 float64, for each row of TRI_FUNCTION_LIST and TRI_LOSS_LIST and for functions of shapes, value and
 gradients.
 
 usage: make_function_tables.py > function_tables.h
-       make_function_tables.py losses > loss_tables.h
+       make_function_tables.py losses > function_losses.h
        make_function_tables.py shapes > shape_tables.h       then clang-format -i on all
 Needs python3-torch. The inputs are waves that the C test computes itself, of the shapes [3, 4],
 [4] and [3, 1]; of each tensor two numbers are stored, as in make_torch_tables.py. Functions of one
@@ -65,11 +65,13 @@ FUNCTIONS = {
         *torch.broadcast_tensors(p, t, v), reduction="none"), (), POSITIVE),
     "soft_margin_loss": (lambda p, t: F.softplus(-t * p, threshold=50), (), ANY),
     "hinge_loss": (lambda p, t: torch.relu(1 - t * p), (), ANY),
+    "multilabel_soft_margin_loss": (lambda p, t: F.binary_cross_entropy_with_logits(
+        *torch.broadcast_tensors(p, t), reduction="none"), (), ANY),
 }
 INPUTS = {"sub": 2, "mul": 2, "div": 2, "maximum": 2, "minimum": 2, "where": 3, "lerp": 3,
           "less": 2, "equal": 2, "pow": 2, "l1_loss": 2, "smooth_l1_loss": 2, "huber_loss": 2,
           "bce_loss": 2, "poisson_nll_loss": 2, "kl_div_loss": 2, "gaussian_nll_loss": 3,
-          "soft_margin_loss": 2, "hinge_loss": 2}
+          "soft_margin_loss": 2, "hinge_loss": 2, "multilabel_soft_margin_loss": 2}
 NO_POINTS = {"log", "log1p", "sqrt", "rsqrt", "reciprocal"}  # not defined at some of them
 
 
@@ -194,7 +196,7 @@ def main():
         print_header("SHAPE_TABLES", "make_function_tables.py", lambda: print_cases(
             "torch_shapes", SHAPE_FUNCTIONS))
     elif sys.argv[1:] == ["losses"]:
-        print_header("LOSS_TABLES", "make_function_tables.py",
+        print_header("FUNCTION_LOSSES", "make_function_tables.py",
                      lambda: print_rows("torch_losses", True))
     else:
         print_header("FUNCTION_TABLES", "make_function_tables.py", print_functions)

@@ -1,11 +1,11 @@
 // Compares every row of TRI_FUNCTION_LIST with PyTorch, value and gradients (function_tables.h
-// and loss_tables.h), and its gradients with finite differences; and checks expressions,
+// and function_losses.h), and its gradients with finite differences; and checks expressions,
 // broadcasting and reductions.
 #include "device/cpu/cpu.h"
 #include "grad/function_tables.h"
 #include "support/torch_check.h"
 
-#include "grad/loss_tables.h"
+#include "grad/function_losses.h"
 #include "grad/shape_tables.h"
 
 #include <trireme/functions.h>
@@ -34,7 +34,7 @@ static const torch_function *torch_of(const char *name) {
         if (!strcmp(torch_functions[i].name, name)) return &torch_functions[i];
     for (size_t i = 0; i < COUNT(torch_losses); i++)
         if (!strcmp(torch_losses[i].name, name)) return &torch_losses[i];
-    fail_msg("neither function_tables.h nor loss_tables.h has a row for %s", name);
+    fail_msg("neither function_tables.h nor function_losses.h has a row for %s", name);
     return NULL;
 }
 

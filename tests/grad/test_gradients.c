@@ -516,10 +516,12 @@ static void test_all_covered(void **state) {
         &tri_op_mse_loss,
         &tri_op_binary_cross_entropy,
         &tri_op_relative_l2_loss,
-        &tri_op_mean_loss, // grad/test_functions
-        &tri_op_map,       // grad/test_functions
-        &tri_op_reduce,    // grad/test_functions
-        &tri_op_matmul,    // grad/test_products
+        &tri_op_mean_loss,  // grad/test_functions
+        &tri_op_ratio_loss, // grad/test_losses
+        &tri_op_ctc_loss,   // grad/test_losses
+        &tri_op_map,        // grad/test_functions
+        &tri_op_reduce,     // grad/test_functions
+        &tri_op_matmul,     // grad/test_products
         &tri_op_copy_to,
         &tri_op_split,
         &tri_op_rechunk,
