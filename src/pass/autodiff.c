@@ -42,12 +42,24 @@ static tri_value as_stored(tri_graph *g, int parameter, tri_value gradient) {
     return tri_node_add(g, &tri_op_cast, &gradient, 1, &attr, "");
 }
 
-static void accumulate(autodiff *a, tri_value value, tri_value gradient) {
+// A parameter's gradient has memory of its own, which the block that reads the parameter writes. A
+// gradient rule that hands on the gradient of its output, as that of an addition does, has made no
+// such value: another block may have made it, or others may read it too. Then a copy is the
+// gradient. `before` is the number of nodes before the rule.
+static tri_value as_own(tri_graph *g, int before, tri_value gradient) {
+    const tri_node *maker = tri_value_node(g, gradient);
+    while (maker && maker->op->flags & TRI_OP_VIEW) maker = tri_value_node(g, maker->inputs[0]);
+    if (maker && maker - g->nodes >= before) return gradient;
+    return tri_node_add(g, &tri_op_reorder, &gradient, 1, NULL, "");
+}
+
+// Adds what the rule of a node has found for its input `value` to that value's gradient.
+static void accumulate(autodiff *a, int before, tri_value value, tri_value gradient) {
     if (!tri_value_is(value) || !tri_value_is(gradient) || !a->wanted[value.id]) return;
     const tri_value_info *info = tri_value_get(a->graph, value);
     tri_value *sum = &a->grads[value.id];
     if (info->kind == TRI_VALUE_PARAMETER) {
-        gradient = as_stored(a->graph, info->index, gradient);
+        gradient = as_own(a->graph, before, as_stored(a->graph, info->index, gradient));
         sum = contribution(a->graph, info->index);
         if (!sum) {
             tri_gradient_add(a->graph, info->index, gradient);
@@ -69,8 +81,9 @@ static void differentiate(autodiff *a, tri_node node) {
     if (!any || !node.op->gradient) return;
     for (int k = 0; k < node.input_count; k++) wanted[k] = a->wanted[node.inputs[k].id];
     a->graph->block = node.block;
+    int before = a->graph->node_count;
     node.op->gradient(a->graph, &node, out, wanted, in);
-    for (int k = 0; k < node.input_count; k++) accumulate(a, node.inputs[k], in[k]);
+    for (int k = 0; k < node.input_count; k++) accumulate(a, before, node.inputs[k], in[k]);
 }
 
 static tri_status check_gradients(const tri_graph *g) {

@@ -26,8 +26,11 @@ static void own_net(tri_graph *g, const tri_batch *batch) {
     tri_value token = tri_parameter(g, "class_token", tri_shape_of(1, 1, WIDTH), truncated);
     token = tri_expand(g, token, tri_shape_of(n, 1, WIDTH));
     x = tri_concat(g, (tri_value[]){token, x}, 2, 1);
-    tri_value learned = tri_parameter(g, "embed.positions", tri_shape_of(1, TOKENS, WIDTH),
-                                      (tri_init){.kind = TRI_INIT_NORMAL, .std = 0.1});
+    tri_init small = {.kind = TRI_INIT_NORMAL, .std = 0.1};
+    tri_value learned = tri_add(
+        g, tri_parameter(g, "embed.positions", tri_shape_of(1, TOKENS, WIDTH), small),
+        tri_reshape(g, tri_parameter(g, "embed.offsets", tri_shape_of(TOKENS * WIDTH), small),
+                    tri_shape_of(1, TOKENS, WIDTH)));
     x = tri_add(g, tri_add(g, x, positions(g)), learned);
     tri_value scale = tri_parameter(g, "scale", tri_shape_of(WIDTH),
                                     (tri_init){.kind = TRI_INIT_CONSTANT, .value = 0.5});

@@ -145,7 +145,7 @@ CASES = {
                                       [(3, FSDP), (2, PIPELINE + "batch.micro=3")]),
     "weights of classes": ("own", TINY, "model.alone=true data.samples=21 data.test_samples=5 "
                            "batch.global=12", [
-        (3, "strategy.name=zero2 batch.micro=2"), (2, PIPELINE + "batch.micro=3")]),
+        (3, "strategy.name=zero2 batch.micro=1"), (2, PIPELINE + "batch.micro=3")]),
     "functions that mix samples": ("functions", TINY, "model.centre=true data.samples=21 "
                                    "data.test_samples=4 batch.global=12 batch.micro=3 batch.eval=2",
                                    [(3, FSDP), (2, PIPELINE)]),
