@@ -44,7 +44,7 @@ static tri_status count_samples(const tri_session *s, const tri_dataset *data, i
     const tri_graph *g = s->plan->graph;
     const tri_node *loss = g->term_count == 0 ? tri_value_node(g, g->metrics[0].value) : NULL;
     *out = given;
-    if (loss && loss->op->labels) {
+    if (loss && loss->op->labels && !loss->op->sums_labels) {
         const tri_value_info *labels = tri_value_get(g, loss->inputs[loss->op->labels - 1]);
         bool is_soft = tri_dtype_is_float(labels->dtype); // a number for each class
         if (labels->shape.rank == (is_soft ? 2 : 1)) {

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "device/choose.h"
 #include "nn/models/models.h"
+#include "ops/ops.h"
 #include "plan/fit.h"
 #include "recipe/batch.h"
 #include "recipe/steps.h"
@@ -277,14 +278,17 @@ static tri_status make_plan(tri_session *s) {
 
 // Finds the field of the data whose numbers (labels or tokens) the node reads, either directly or
 // after ops that make labels from them; NULL: there is none. With this the numbers can be compared
-// with the model's classes.
-static const char *field_of_numbers(const tri_graph *g, const tri_node *node) {
+// with the `known` classes of the model. NULL too if a number that is no class stands for labels
+// that are left out: what the data have as their largest number says nothing then.
+static const char *field_of_numbers(const tri_graph *g, const tri_node *node, int64_t known) {
     tri_value value = node->inputs[node->op->labels ? node->op->labels - 1 : 0];
     for (;;) {
         const tri_value_info *info = tri_value_get(g, value);
         if (info->kind == TRI_VALUE_INPUT) return g->inputs[info->index].name;
         const tri_node *maker = tri_value_node(g, value);
         if (!maker || !(maker->op->flags & TRI_OP_VIEW || maker->op->label_at)) return NULL;
+        const tri_ignore_label_attr *ignores = maker->attr;
+        if (maker->op == &tri_op_ignore_label && ignores->label >= known) return NULL;
         value = maker->inputs[0];
     }
 }
@@ -321,10 +325,11 @@ static tri_status check_classes(tri_session *s) {
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
         const tri_op_classes *reads = node->op->classes;
-        const char *field = reads ? field_of_numbers(g, node) : NULL;
-        if (!field) continue;
+        if (!reads) continue;
         tri_op_signature signature = tri_node_signature(g, node);
         int64_t known = reads->count(node->attr, &signature), most = 0;
+        const char *field = field_of_numbers(g, node, known);
+        if (!field) continue;
         for (int k = 0; k < count; k++) {
             int64_t classes = tri_dataset_classes(sets[k].data, field);
             bool has_ignored = tri_dataset_has_ignored(sets[k].data, field);

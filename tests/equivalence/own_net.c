@@ -49,7 +49,7 @@ static void own_net(tri_graph *g, const tri_batch *batch) {
     // Classes with weights, of which one is left out, alone or beside a loss with another count.
     float weights[CLASSES];
     for (int k = 0; k < CLASSES; k++) weights[k] = (float)(k % 4) / 2;
-    tri_value labels = tri_ignore_label(g, batch->labels, 7);
+    tri_value labels = tri_ignore_label(g, batch->labels, tri_model_int(g, "ignored", 7));
     tri_value loss = tri_cross_entropy_with(
         g, scores, labels,
         (tri_label_loss_options){.class_weights = weights, .label_smoothing = 0.1});

@@ -229,6 +229,9 @@ def check_own(folder):
     assert abs(json.loads(done.stdout)["loss"] - float(losses(whole, "val")[4])) < 1e-6, done.stdout
     execute(folder, "own-halves", 1, case, "")
     assert losses(halves) == losses(whole), (losses(halves), losses(whole))
+    for ignored, code in (10, 0), (11, 2):  # of 11 labels of a model with 10 classes
+        run([TRIREME, "train", *words, "data.classes=11", f"model.ignored={ignored}",
+             "trainer.max_steps=1", "--run-dir", os.path.join(folder, f"ignored-{ignored}")], code)
     for lacks, code in ("fixed", 0), ("scale", 2):
         file = os.path.join(folder, lacks + ".safetensors")
         tensors.write(file, {name: saved[name] for name in saved if name != lacks})
