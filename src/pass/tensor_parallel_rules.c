@@ -137,12 +137,14 @@ static void rewrite_embedding(parallel_pass *pass, const tri_node *node) {
 
 // Finds how slices continue through a reshape: the axis of `to` whose slices have the same elements
 // as the slices along axis `dim` of `from`. The axes before it must have as many elements in both
-// shapes, and its size must be divisible by the number of slices. -1: there is no such axis.
+// shapes, and its size must be divisible by the number of slices. The first axis, that of the
+// samples, is not cut if it was not before: else the graph for one sample, whose first axis has the
+// size 1, would be another than that for several. -1: there is no such axis.
 static int reshaped_axis(const tri_shape *from, int dim, const tri_shape *to, int64_t slices) {
     int64_t outside = 1, here = 1;
     for (int i = 0; i < dim; i++) outside *= from->dims[i];
     for (int i = 0; i < to->rank; here *= to->dims[i++])
-        if (here == outside && to->dims[i] % slices == 0) return i;
+        if (here == outside && to->dims[i] % slices == 0 && (i > 0 || dim == 0)) return i;
     return -1;
 }
 

@@ -78,6 +78,12 @@ static tri_status check_alike(const tri_program *first, const tri_program *secon
         return TRI_FAIL(TRI_BAD_INPUT,
                         "the model has other blocks, parameters or metrics for another batch size "
                         "or in evaluation: its build function must not do that");
+    for (int i = 0; first->training && second->training && i < a->parameter_count; i++)
+        if (a->parameters[i].has_partial_gradient != b->parameters[i].has_partial_gradient)
+            return TRI_FAIL(TRI_UNSUPPORTED,
+                            "strategy.mesh.tensor: the layer of %s is divided for one size of "
+                            "micro-batch and not for another: set it to none in strategy.tensor",
+                            a->parameters[i].name);
     for (int i = 0; i < a->parameter_count; i++)
         TRI_ASSERT(tri_layout_equal(&a->parameters[i].layout, &b->parameters[i].layout) ||
                    !b->parameters[i].layout_chosen);

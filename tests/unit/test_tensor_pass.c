@@ -238,6 +238,30 @@ static void test_gathered(void **state) {
     op_graph_close(g);
 }
 
+// Rows that are parts of samples, behind slices along the sequence: for one sample their axis
+// begins where the sequence did, and the layer of the rows is still whole on every rank, as for
+// several.
+static void test_one_sample(void **state) {
+    tri_tensor_parallel_options options = {.sequence_parallel = true};
+    tri_mesh mesh = mesh_of(2);
+    for (int64_t n = 1; n <= 3; n++) {
+        tri_graph *g = op_graph_open(TRI_F32), *out;
+        tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(n, 6, 4));
+        x = tri_linear(g, "down", x, 4);
+        tri_split_layer(g, "down", TRI_SPLIT_ROW);
+        x = tri_linear(g, "rows", tri_reshape(g, x, tri_shape_of(n * 6, 4)), 2);
+        x = tri_reshape(g, x, tri_shape_of(n, 6, 2));
+        tri_loss(g, tri_mse_loss(g, x, tri_input(g, "targets", TRI_F32, tri_value_shape(g, x))));
+        assert_int_equal(tri_pass_tensor_parallel(NULL, g, &mesh, 1, &options, &out), TRI_OK);
+        assert_int_equal(count_op(out, &tri_op_all_gather), 1);
+        for (int i = 0; i < out->parameter_count; i++)
+            if (!strncmp(out->parameters[i].name, "rows", 4))
+                assert_false(out->parameters[i].has_partial_gradient);
+        tri_graph_destroy(out);
+        op_graph_close(g);
+    }
+}
+
 static tri_graph *convolution(void) {
     tri_graph *g = op_graph_open(TRI_F32);
     tri_value x = tri_input(g, "images", TRI_F32, tri_shape_of(2, 2, 4, 4));
@@ -309,7 +333,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_print),    cmocka_unit_test(test_classes),
         cmocka_unit_test(test_again),    cmocka_unit_test(test_one_slice),
-        cmocka_unit_test(test_gathered), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_slices)};
+        cmocka_unit_test(test_gathered), cmocka_unit_test(test_one_sample),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_slices)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
