@@ -159,14 +159,8 @@ static tri_status finish(parallel_pass *pass) {
     to->first_term = from->first_term;
     to->term_count = from->term_count;
     to->counting = from->counting;
-    for (int i = 0; i < from->parameter_count; i++) {
-        if (pass->partial[i] && pass->complete[i])
-            return TRI_FAIL(TRI_UNSUPPORTED,
-                            "strategy.mesh.tensor: parameter %s is used both by a layer that the "
-                            "ranks divide and by one that they do not",
-                            from->parameters[i].name);
+    for (int i = 0; i < from->parameter_count; i++)
         to->parameters[i].has_partial_gradient = pass->partial[i];
-    }
     to->block = from->block;
     return tri_graph_verify(to);
 }
@@ -185,10 +179,23 @@ static bool *find_made_of_parameters(tri_arena *arena, const tri_graph *g) {
     return found;
 }
 
-tri_status tri_pass_tensor_parallel(tri_arena *arena, const tri_graph *graph, const tri_mesh *mesh,
-                                    int rank, const tri_tensor_parallel_options *options,
-                                    tri_graph **out) {
-    if (graph->status != TRI_OK) return TRI_FAIL(graph->status, "%s", graph->message);
+// Sets whole[p] for each parameter p of which one node has computed one term of its gradient and
+// another all of it. Returns whether there is one.
+static bool find_whole(const parallel_pass *pass, bool *whole) {
+    bool found = false;
+    for (int i = 0; i < pass->from->parameter_count; i++) {
+        if (!pass->partial[i] || !pass->complete[i]) continue;
+        TRI_ASSERT(!whole[i]);
+        found = whole[i] = true;
+    }
+    return found;
+}
+
+// Makes one rank's graph. *again: the gradients of some parameters would be terms at one reader and
+// complete at another. These parameters are then noted in `whole`, and nothing is made.
+static tri_status rewrite(tri_arena *arena, const tri_graph *graph, const tri_mesh *mesh, int rank,
+                          const tri_tensor_parallel_options *options, bool *whole, bool *again,
+                          tri_graph **out) {
     tri_graph *to = tri_graph_create(arena, &graph->options);
     parallel_pass pass = {
         .from = graph,
@@ -205,6 +212,7 @@ tri_status tri_pass_tensor_parallel(tri_arena *arena, const tri_graph *graph, co
         .splits = TRI_NEW_ARRAY(to->arena, tri_split, graph->parameter_count),
         .partial = TRI_NEW_ARRAY(to->arena, bool, graph->parameter_count),
         .complete = TRI_NEW_ARRAY(to->arena, bool, graph->parameter_count),
+        .whole = whole,
         .of_parameters = find_made_of_parameters(to->arena, graph),
     };
     TRI_TRY(choose_splits(&pass));
@@ -215,7 +223,21 @@ tri_status tri_pass_tensor_parallel(tri_arena *arena, const tri_graph *graph, co
         parallel_rewrite(&pass, &graph->nodes[i]);
     }
     if (to->status != TRI_OK) return TRI_FAIL(to->status, "%s", to->message);
+    *again = find_whole(&pass, whole);
+    if (*again) {
+        tri_graph_destroy(to);
+        return TRI_OK;
+    }
     TRI_TRY(finish(&pass));
     *out = to;
+    return TRI_OK;
+}
+
+tri_status tri_pass_tensor_parallel(tri_arena *arena, const tri_graph *graph, const tri_mesh *mesh,
+                                    int rank, const tri_tensor_parallel_options *options,
+                                    tri_graph **out) {
+    if (graph->status != TRI_OK) return TRI_FAIL(graph->status, "%s", graph->message);
+    bool *whole = TRI_NEW_ARRAY(graph->arena, bool, graph->parameter_count), again = true;
+    while (again) TRI_TRY(rewrite(arena, graph, mesh, rank, options, whole, &again, out));
     return TRI_OK;
 }

@@ -43,9 +43,9 @@ typedef struct parallel_pass {
     parallel_placement *placements; // placements[v]: the placement of values[v]
     tri_split *splits;              // splits[p]: the split of parameter p's layer
     // partial[p]: some reader of parameter p computes only one term of its gradient. complete[p]:
-    // some reader computes all of its gradient. Both together are an error, because the sum over
-    // ranks would count the complete one several times.
-    bool *partial, *complete;
+    // some reader computes all of its gradient. Never both, because the sum over ranks would count
+    // the complete one several times: whole[p] says that all readers have to compute all of it.
+    bool *partial, *complete, *whole;
     bool *of_parameters; // of_parameters[v]: value v is a parameter, or made of parameters alone
     // For scores that are sliced along the classes, a collective computes the maximum of each row
     // over all ranks. `scores`: the value of the old graph for which this was done last. `max`: the
@@ -78,12 +78,16 @@ void parallel_emit(parallel_pass *pass, const tri_node *node, const tri_value *i
 void parallel_set(parallel_pass *pass, tri_value from, tri_value value,
                   parallel_placement placement);
 // Adds the op that sums `partial`, this rank's term, over the tensor-parallel ranks, and returns
-// the sum. *placement, that of the sum, is replicated or, with strategy.sequence_parallel, sliced
-// along the sequence.
-tri_value parallel_sum(parallel_pass *pass, tri_value partial, parallel_placement *placement);
+// the sum. *placement, that of the sum, is replicated or, with strategy.sequence_parallel and
+// unless `whole` is set, sliced along the sequence.
+tri_value parallel_sum(parallel_pass *pass, tri_value partial, bool whole,
+                       parallel_placement *placement);
 // If `from` of the old graph is a parameter, or made of parameters alone, records for these whether
 // the node that reads it computes all of its gradient or, if `partial` is set, one term of it.
 void parallel_note_use(parallel_pass *pass, tri_value from, bool partial);
+// Whether `from` is a parameter, or made of parameters, whose readers have to compute all of its
+// gradient.
+bool parallel_is_whole(const parallel_pass *pass, tri_value from);
 // Gets the split of a parameter's layer; TRI_SPLIT_NONE for values that are no parameters.
 tri_split parallel_split_of(const parallel_pass *pass, tri_value parameter);
 

@@ -75,7 +75,10 @@ static void follow(parallel_pass *pass, const tri_node *node) {
     bool found = false;
     for (int k = 0; k < node->op->streams && k < node->input_count && !found; k++)
         found = find_slices(pass, node, k, &slices, attr);
-    if (!found) {
+    bool whole = false;
+    for (int k = node->op->streams; k < node->input_count; k++)
+        whole = whole || parallel_is_whole(pass, node->inputs[k]);
+    if (!found || whole) {
         rewrite_replicated(pass, node);
         return;
     }
@@ -101,7 +104,7 @@ static void rewrite_linear(parallel_pass *pass, const tri_node *node) {
     // Each rank has a slice of the features, so it computes one term of the sum over the features.
     // The bias is added once, to the sum.
     parallel_placement placement;
-    tri_value bias = in[2];
+    tri_value bias = in[2], bias_of = node->inputs[2];
     // The fusions that change `axes` and `activation` run after this pass.
     TRI_ASSERT(((const tri_linear_attr *)node->attr)->axes == 1);
     TRI_ASSERT(((const tri_linear_attr *)node->attr)->activation == TRI_ACTIVATION_NONE);
@@ -109,10 +112,10 @@ static void rewrite_linear(parallel_pass *pass, const tri_node *node) {
     tri_linear_attr attr = *(const tri_linear_attr *)node->attr;
     attr.wide = true;
     tri_value y = tri_node_add(g, node->op, in, 2, &attr, node->name);
-    y = parallel_sum(pass, y, &placement);
+    y = parallel_sum(pass, y, parallel_is_whole(pass, bias_of), &placement);
     if (tri_value_is(bias)) {
         y = tri_node_add(g, &tri_op_add_bias, (tri_value[]){y, bias}, 2, NULL, node->name);
-        parallel_note_use(pass, node->inputs[2], placement.kind == TRI_PLACEMENT_SLICED);
+        parallel_note_use(pass, bias_of, placement.kind == TRI_PLACEMENT_SLICED);
     }
     parallel_set(pass, node->outputs[0], y, placement);
 }
@@ -132,7 +135,7 @@ static void rewrite_embedding(parallel_pass *pass, const tri_node *node) {
                                .total = total};
     parallel_placement placement;
     tri_value y = tri_node_add(pass->to, node->op, in, 2, &attr, node->name);
-    parallel_set(pass, node->outputs[0], parallel_sum(pass, y, &placement), placement);
+    parallel_set(pass, node->outputs[0], parallel_sum(pass, y, false, &placement), placement);
 }
 
 // Finds how slices continue through a reshape: the axis of `to` whose slices have the same elements

@@ -58,14 +58,15 @@ void parallel_emit(parallel_pass *pass, const tri_node *node, const tri_value *i
         parallel_set(pass, node->outputs[k], tri_node_output(pass->to, made, k), placement);
 }
 
-tri_value parallel_sum(parallel_pass *pass, tri_value partial, parallel_placement *placement) {
+tri_value parallel_sum(parallel_pass *pass, tri_value partial, bool whole,
+                       parallel_placement *placement) {
     tri_graph *g = pass->to;
     tri_collective_attr attr = pass->tensor_parallel;
     tri_shape shape = tri_value_shape(g, partial);
     *placement = PARALLEL_REPLICATED;
     // Only values of shape [N, T, …] have a sequence, of T tokens, along which ranks can slice
     // them.
-    if (!pass->options->sequence_parallel || shape.rank < 3)
+    if (!pass->options->sequence_parallel || whole || shape.rank < 3)
         return tri_node_add(g, &tri_op_all_reduce, &partial, 1, &attr, "");
     if (shape.dims[1] % attr.slices)
         tri_graph_fail(g,
@@ -86,6 +87,17 @@ void parallel_note_use(parallel_pass *pass, tri_value from, bool partial) {
     }
     const tri_node *node = tri_value_node(pass->from, from);
     for (int k = 0; k < node->input_count; k++) parallel_note_use(pass, node->inputs[k], partial);
+}
+
+bool parallel_is_whole(const parallel_pass *pass, tri_value from) {
+    if (!pass->of_parameters[from.id]) return false;
+    const tri_value_info *info = tri_value_get(pass->from, from);
+    if (info->kind == TRI_VALUE_PARAMETER) return pass->whole[info->index];
+    const tri_node *node = tri_value_node(pass->from, from);
+    bool is_whole = false;
+    for (int k = 0; k < node->input_count; k++)
+        is_whole = is_whole || parallel_is_whole(pass, node->inputs[k]);
+    return is_whole;
 }
 
 tri_split parallel_split_of(const parallel_pass *pass, tri_value parameter) {

@@ -262,6 +262,37 @@ static void test_one_sample(void **state) {
     }
 }
 
+// Layers that share a weight, of which only the first two read slices along the sequence: as the
+// third one reads whole tensors, all do. So does a bias of a row layer.
+static void test_shared(void **state) {
+    tri_tensor_parallel_options options = {.sequence_parallel = true};
+    tri_mesh mesh = mesh_of(2);
+    for (int others = 0; others < 2; others++) {
+        tri_graph *g = op_graph_open(TRI_F32), *out;
+        tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(3, 6, 4));
+        tri_share_layer(g, "shared");
+        tri_share_layer(g, "down");
+        tri_value y = tri_linear(g, "down", x, 4);
+        tri_split_layer(g, "down", TRI_SPLIT_ROW);
+        for (int i = 0; i < 2; i++) y = tri_linear(g, "shared", y, 4);
+        y = tri_reshape(g, y, tri_shape_of(3, 24));
+        if (others) {
+            tri_value flat = tri_reshape(g, x, tri_shape_of(18, 4));
+            flat = tri_linear(g, "shared", tri_linear(g, "down", flat, 4), 4);
+            y = tri_add(g, y, tri_reshape(g, flat, tri_shape_of(3, 24)));
+        }
+        tri_loss(g, tri_mse_loss(g, y, tri_input(g, "targets", TRI_F32, tri_shape_of(3, 24))));
+        assert_int_equal(tri_pass_tensor_parallel(NULL, g, &mesh, 1, &options, &out), TRI_OK);
+        for (int i = 0; i < out->parameter_count; i++) {
+            const tri_parameter_info *p = &out->parameters[i];
+            bool follows = strcmp(p->name, "down.weight") != 0; // that one is sliced
+            assert_int_equal(p->has_partial_gradient, follows && !others);
+        }
+        tri_graph_destroy(out);
+        op_graph_close(g);
+    }
+}
+
 static tri_graph *convolution(void) {
     tri_graph *g = op_graph_open(TRI_F32);
     tri_value x = tri_input(g, "images", TRI_F32, tri_shape_of(2, 2, 4, 4));
@@ -334,6 +365,7 @@ int main(void) {
         cmocka_unit_test(test_print),    cmocka_unit_test(test_classes),
         cmocka_unit_test(test_again),    cmocka_unit_test(test_one_slice),
         cmocka_unit_test(test_gathered), cmocka_unit_test(test_one_sample),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_slices)};
+        cmocka_unit_test(test_shared),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_slices)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
