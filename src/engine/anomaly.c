@@ -18,6 +18,20 @@ static double number_at(tri_dtype dtype, const void *values, int64_t i) {
     return (double)tri_half_to_float(dtype, ((const uint16_t *)values)[i]);
 }
 
+// Whether the model means some elements of the value to be infinite: the scores of keys that the
+// mask of an attention hides are -infinity, a constant of the formula that makes them.
+static bool has_infinity(const tri_graph *g, tri_value value) {
+    const tri_node *node = tri_value_node(g, value);
+    if (!node) return false;
+    if (node->op->flags & TRI_OP_VIEW || node->op == &tri_op_cast || node->op == &tri_op_reorder)
+        return has_infinity(g, node->inputs[0]);
+    if (node->op != &tri_op_map) return false;
+    const tri_formula *formula = &((const tri_map_attr *)node->attr)->formula;
+    for (int i = 0; i < formula->constant_count; i++)
+        if (isinf(formula->constants[i])) return true;
+    return false;
+}
+
 // Finds the first element of a value, in row-major order, that is not finite. *at is its index, and
 // *found is the number; *at is -1 if all elements are finite. Padding, with which a layout fills up
 // its blocks, is not checked, because no result depends on it.
@@ -28,6 +42,7 @@ static tri_status find_in(const tri_engine *e, const tri_graph *g, tri_value val
     if (!memory || !tri_dtype_is_float(info->dtype)) return TRI_OK;
     size_t bytes = (size_t)tri_value_bytes(g, value), element = tri_dtype_bytes(info->dtype);
     int64_t count = tri_shape_count(&info->shape);
+    bool may_be_infinite = has_infinity(g, value);
     char *stored = malloc(bytes + (size_t)count * element + 1), *plain = stored + bytes;
     if (!stored) return TRI_FAIL(TRI_NO_MEMORY, "no memory for trainer.detect_anomaly");
     tri_status status = tri_queue_read(e->queue, stored, memory, bytes);
@@ -35,7 +50,7 @@ static tri_status find_in(const tri_engine *e, const tri_graph *g, tri_value val
         tri_layout_to_plain(&info->layout, &info->shape, element, stored, plain, 0, count);
     for (int64_t i = 0; status == TRI_OK && i < count && *at < 0; i++) {
         *found = number_at(info->dtype, plain, i);
-        if (!isfinite(*found)) *at = i;
+        if (isnan(*found) || (isinf(*found) && !may_be_infinite)) *at = i;
     }
     free(stored);
     return status;

@@ -24,6 +24,13 @@ static void build(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "first");
     tri_value x = tri_linear_with(g, "fc1", batch->inputs, (tri_linear_options){
         .features = 4, .std = tri_model_float(g, "std", 0)});
+    if (tri_model_bool(g, "masked", false)) {
+        tri_value heads = tri_reshape(g, x, tri_shape_of(batch->size, 4, 1, 1));
+        tri_value mask = tri_map(g, "x > 0", tri_reshape(g, batch->inputs,
+                                                         tri_shape_of(batch->size, 1, 1, 4)));
+        x = tri_flatten(g, tri_attention(g, "attend", heads, heads, heads,
+                                         (tri_attention_options){.mask = mask}));
+    }
     tri_block(g, "second");
     tri_loss(g, tri_mse_loss(g, tri_linear(g, "fc2", x, 4), batch->targets));
 }
@@ -100,6 +107,18 @@ def check_forward():
         line = train(ordinary(6.7e38), "--device", device, "model.std=4")
         assert "step 1: the forward pass of block first: linear fc1 made " in line, line
         assert "inf at element" in line or "nan at element" in line, line
+
+
+def check_masked():
+    """The scores of keys that a mask hides are infinite, as they are meant to be; what else is not
+    finite is found as without a mask."""
+    for words in [], ["trainer.precision=bf16-mixed"], ["strategy.recompute=block"]:
+        train(ordinary(), "model.masked=true", *words, code=0)
+    line = train(ordinary(6.7e38), "model.masked=true", "model.std=4")
+    assert "block first: linear fc1 made " in line, line
+    line = train(ordinary(), "model.masked=true", write_weights(fc2_bias=float("nan")),
+                 "trainer.detect_anomaly=false")
+    assert "reads the parameter fc2.bias, which is nan" in line, line
 
 
 def check_backward():
@@ -206,8 +225,8 @@ def main():
                    f"data: {{name: tensors, train: {folder}/data.safetensors, shuffle: false}}\n"
                    f"batch: {{global: {SAMPLES}}}\noptimizer: {{name: sgd, lr: 0.1}}\n"
                    "trainer: {max_steps: 2}\nlog: {tensorboard: false}\n")
-    return check_all([check_data, check_step, check_overflow, check_forward, check_backward,
-                      check_parameter, check_without, check_scaled,
+    return check_all([check_data, check_step, check_overflow, check_forward, check_masked,
+                      check_backward, check_parameter, check_without, check_scaled,
                       check_nothing_found])
 
 
