@@ -15,7 +15,8 @@ same to the reader, who does not see the comment: it has PATH and TEXT between `
 Code that the tree has already (a guide may explain something that exists) is taken out first. The
 commands are the fenced `sh` blocks. All guides share one copy, so that it is built and checked
 once. Sources of which the guides change nothing, and no header that they include, are not compiled
-again: their objects are those of BUILD_FOLDER.
+again: their objects are those of BUILD_FOLDER. A header counts as unchanged if it only lists more
+ops, for sources that do not read the list: for them it declares names that they do not use.
 """
 import glob
 import os
@@ -36,10 +37,15 @@ MARKED = re.compile(r"^<!-- (new|append|insert): (\S+)"
 KEPT = tuple(f"{target}.dir/" for target in (
     "CMakeFiles/rooms", "tests/CMakeFiles/test_support",
     "tests/emulated_gpu/CMakeFiles/emulated_gpu"))
+# The list of ops, and its rows. Sources that make something of it have its name; headers only
+# declare what it names.
+LIST = "TRI_OP_LIST"
+ROWS = re.compile(r"^    X\(\w+\).*\n", re.M)
 # What checks the whole tree, to which all guides have been applied.
 CHECKS = ("python3 tests/tidy/test_tidy.py",)
 # What the copy's build starts in place of the compiler: it copies an object that the folder READY
-# has, and writes the list of headers, which the build asks for.
+# has, and writes the list of headers, which the build asks for. Nobody debugs the rest, so it is
+# compiled without what debuggers read.
 LAUNCHER = """#!/bin/sh
 for word; do
     case $before in
@@ -50,7 +56,7 @@ for word; do
     before=$word
 done
 ready=READY/$object
-[ -n "$headers" ] && [ -e "$ready" ] || exec "$@"
+[ -n "$headers" ] && [ -e "$ready" ] || exec "$@" -g0
 cp "$ready" "$object" && echo "$object: $source" >"$headers"
 """
 
@@ -131,9 +137,17 @@ def objects_of(build):
             yield lines[0].split(":")[0], paths
 
 
+def less_rows(text):
+    return ROWS.sub("", text)
+
+
 def same(path, folder):
+    """Whether the copy's file is the tree's: all of it, and all but the rows of LIST."""
     copy = os.path.join(folder, path)
-    return os.path.exists(path) and os.path.exists(copy) and read(path) == read(copy)
+    if not os.path.exists(path) or not os.path.exists(copy):
+        return False, False
+    old, new = read(path), read(copy)
+    return old == new, old == new or f"define {LIST}" in old and less_rows(old) == less_rows(new)
 
 
 def keep_objects(folder, build):
@@ -145,7 +159,8 @@ def keep_objects(folder, build):
         for path in own:
             if path not in known:
                 known[path] = same(path, folder)
-        if own and all(known[path] for path in own):
+        lists = any(LIST in read(path) for path in own if path.endswith(".c"))
+        if own and all(known[path][not lists] for path in own):
             os.makedirs(os.path.dirname(os.path.join(ready, made)), exist_ok=True)
             shutil.copy(os.path.join(build, made), os.path.join(ready, made))
             count += 1
@@ -178,6 +193,9 @@ def self_test():
         assert apply(folder, "test", text) == 4
         assert read(os.path.join(folder, "a.c")) == "two\none\nnew\nend\n"
         assert read(os.path.join(folder, "b", "c.c")) == "all\n"
+        rows = f"#define {LIST}(X) \\\n" + "    X(old) /* x */ \\\n" * 2 + "int after;\n"
+        more = rows.replace("old", "new", 1)
+        assert less_rows(more) == less_rows(rows) != less_rows(rows + "    int x;\n"), more
         for place, why in (("In `a.c`, after the line `absent`:", "has no line with"),
                            ("", "lacks '`a.c`'"), ("In `a.c`:", "lacks 'after the '"),
                            ("In `a.c`, after the last line:", "lacks '`absent`'")):
