@@ -26,8 +26,9 @@ struct far_queue {
     pthread_cond_t more, less; // more: signalled when work was added; less: when work was done
     far_work ring[RING];       // work n is ring[n mod RING]
     uint64_t issued, done;     // since the start: how many items were issued, and how many are done
-    bool stops;                // the thread ends once all work is done
-    tri_status status;         // TRI_OK, or the first failure; work after a failure is not done
+    uint64_t awaited;  // `less` is signalled once so many are done; UINT64_MAX: no one waits
+    bool stops;        // the thread ends once all work is done
+    tri_status status; // TRI_OK, or the first failure; work after a failure is not done
     char message[TRI_MESSAGE_MAX_BYTES];
 };
 
@@ -58,10 +59,21 @@ static void *work_off(void *context) {
             snprintf(q->message, sizeof q->message, "%s", tri_error_message());
         }
         q->done++;
-        pthread_cond_broadcast(&q->less);
+        if (q->done >= q->awaited) {
+            q->awaited = UINT64_MAX; // those that still wait say so again
+            pthread_cond_broadcast(&q->less);
+        }
     }
     pthread_mutex_unlock(&q->lock);
     return NULL;
+}
+
+// Waits until so many items are done. The caller holds the lock.
+static void await(far_queue *q, uint64_t number) {
+    while (q->done < number) {
+        if (number < q->awaited) q->awaited = number;
+        pthread_cond_wait(&q->less, &q->lock);
+    }
 }
 
 // Returns the first failure of the queue's work, or TRI_OK. After a failure every call returns it,
@@ -77,6 +89,7 @@ tri_status far_queue_open(tri_device *device, tri_device *inner, far_delays dela
     if (!q) return TRI_FAIL(TRI_NO_MEMORY, "device far: no memory");
     q->head.device = device;
     q->delays = delays;
+    q->awaited = UINT64_MAX;
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->more, NULL);
     pthread_cond_init(&q->less, NULL);
@@ -109,7 +122,7 @@ void far_queue_close(tri_queue *head) {
 tri_status far_queue_push(tri_queue *head, const far_work *work) {
     far_queue *q = queue_of(head);
     pthread_mutex_lock(&q->lock);
-    while (q->issued - q->done == RING) pthread_cond_wait(&q->less, &q->lock);
+    if (q->issued >= RING) await(q, q->issued - RING + 1);
     q->ring[q->issued++ % RING] = *work;
     pthread_cond_signal(&q->more);
     tri_status status = outcome(q);
@@ -120,7 +133,7 @@ tri_status far_queue_push(tri_queue *head, const far_work *work) {
 static tri_status wait_for(void *source, uint64_t number) {
     far_queue *q = source;
     pthread_mutex_lock(&q->lock);
-    while (q->done < number) pthread_cond_wait(&q->less, &q->lock);
+    await(q, number);
     tri_status status = outcome(q);
     pthread_mutex_unlock(&q->lock);
     return status;
