@@ -18,16 +18,27 @@ static void describe(const tri_comm *comm, const tri_comm_op *from, staged_op *t
     to->host.waits_at_once = false;
 }
 
-// Gives each operation its range of the group's host memory.
-static tri_status take_memory(staged_group *g) {
-    size_t bytes = 0;
+static size_t bytes_of(const staged_group *g) {
+    size_t bytes = 64;
     for (int i = 0; i < g->op_count; i++)
         bytes += aligned(g->ops[i].send_bytes) + aligned(g->ops[i].recv_bytes);
-    g->memory = aligned_alloc(64, bytes ? bytes : 64);
-    if (!g->memory)
+    return bytes;
+}
+
+// Gives the group host memory, that of an earlier group if it is large enough, and each operation
+// its range of it.
+static tri_status take_memory(staged_group *g, const staged_route *route) {
+    size_t bytes = bytes_of(g);
+    if (bytes <= route->spare->bytes) {
+        g->memory = *route->spare;
+        *route->spare = (staged_memory){0};
+    } else {
+        g->memory = (staged_memory){aligned_alloc(64, bytes), bytes};
+    }
+    if (!g->memory.begin)
         return TRI_FAIL(TRI_NO_MEMORY, "no memory for %zu bytes on their way to other ranks",
                         bytes);
-    char *at = g->memory;
+    char *at = g->memory.begin;
     for (int i = 0; i < g->op_count; i++) {
         staged_op *op = &g->ops[i];
         op->host.send = at;
@@ -36,6 +47,15 @@ static tri_status take_memory(staged_group *g) {
         at += aligned(op->recv_bytes);
     }
     return TRI_OK;
+}
+
+// Leaves the memory of a group that is done to the next one, if it is larger than what is there:
+// memory that is new to the process costs it a fault for each page.
+static void leave_memory(staged_group *g, const staged_route *route) {
+    if (g->memory.bytes <= route->spare->bytes) return;
+    free(route->spare->begin);
+    *route->spare = g->memory;
+    g->memory = (staged_memory){0};
 }
 
 tri_status staged_group_make(const tri_comm *comm, const tri_comm_op *ops, int count,
@@ -53,11 +73,6 @@ tri_status staged_group_make(const tri_comm *comm, const tri_comm_op *ops, int c
         describe(comm, &ops[i], &g->ops[i]);
         g->is_messages = g->is_messages && tri_comm_kind_is_message(ops[i].kind);
     }
-    tri_status status = take_memory(g);
-    if (status != TRI_OK) {
-        staged_group_free(g);
-        return status;
-    }
     *out = g;
     return TRI_OK;
 }
@@ -65,7 +80,7 @@ tri_status staged_group_make(const tri_comm *comm, const tri_comm_op *ops, int c
 void staged_group_free(staged_group *g) {
     if (!g) return;
     free(g->ops);
-    free(g->memory);
+    free(g->memory.begin);
     free(g);
 }
 
@@ -74,6 +89,7 @@ static tri_status copy_out(staged_group *g, const staged_route *route) {
     // Fails if the work for which the group had to wait has failed. All that work has ended before
     // the group leaves the state QUEUED, so tri_ticket_wait returns at once.
     for (int i = 0; i < g->base.after_count; i++) TRI_TRY(tri_ticket_wait(&g->base.after[i]));
+    TRI_TRY(take_memory(g, route));
     for (int i = 0; i < g->op_count; i++) {
         staged_op *op = &g->ops[i];
         if (op->send_bytes)
@@ -106,6 +122,12 @@ static tri_status copy_in(staged_group *g, const staged_route *route) {
     return device->record(route->in, &g->copies);
 }
 
+static tri_status finish(staged_group *g, const staged_route *route) {
+    TRI_TRY(tri_ticket_wait(&g->copies));
+    leave_memory(g, route);
+    return TRI_OK;
+}
+
 static bool is_ready(const staged_group *g, const staged_route *route, bool may_begin,
                      bool may_travel) {
     switch (g->state) {
@@ -129,12 +151,10 @@ tri_status staged_group_advance(staged_group *g, const staged_route *route, bool
         [STAGED_QUEUED] = copy_out,
         [STAGED_COPIES_OUT] = travel,
         [STAGED_TRAVELS] = copy_in,
+        [STAGED_COPIES_IN] = finish,
     };
     while (is_ready(g, route, may_begin, may_travel)) {
-        if (g->state == STAGED_COPIES_IN)
-            TRI_TRY(tri_ticket_wait(&g->copies));
-        else
-            TRI_TRY(steps[g->state](g, route));
+        TRI_TRY(steps[g->state](g, route));
         g->state++;
         *moved = true;
     }

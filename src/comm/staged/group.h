@@ -22,6 +22,11 @@ typedef struct staged_op {
     bool adds; // the operation adds to `recv`, so the old contents of `recv` are copied out too
 } staged_op;
 
+typedef struct staged_memory { // of the host
+    char *begin;
+    size_t bytes;
+} staged_memory;
+
 typedef struct staged_group {
     threaded_group base;
     staged_state state;
@@ -30,7 +35,7 @@ typedef struct staged_group {
     int op_count;
     tri_ticket copies;     // in the states COPIES_OUT and COPIES_IN: the copies that are in flight
     tri_comm_ticket inner; // in the state TRAVELS: the group on the inner communicator
-    char *memory;          // the host memory that the operations use
+    staged_memory memory;  // what the operations use, once copies are under way
 } staged_group;
 
 tri_status staged_group_make(const tri_comm *comm, const tri_comm_op *ops, int count,
@@ -42,7 +47,8 @@ void staged_group_free(staged_group *group);
 // host. All groups of a communicator share one staged_route.
 typedef struct staged_route {
     tri_comm *inner;
-    tri_queue *out, *in; // queues of the device: for copies out of its memory, and into it
+    tri_queue *out, *in;  // queues of the device: for copies out of its memory, and into it
+    staged_memory *spare; // of a group that is done, for the next one
 } staged_route;
 
 // Advances the group as far as possible without waiting, because one thread serves all groups.

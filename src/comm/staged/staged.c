@@ -12,6 +12,7 @@
 typedef struct staged_comm {
     threaded_comm base;
     staged_route route;
+    staged_memory spare;
     // What the thread has found, in its current pass over the queue, about the operation groups
     // that precede the one that it advances:
     bool alone;         // true: all of these groups are done
@@ -64,6 +65,7 @@ static void staged_close(tri_comm *comm) {
     // threaded_end frees the groups.
     tri_comm_close(c->route.inner);
     threaded_end(&c->base);
+    free(c->spare.begin);
     free(c);
 }
 
@@ -73,7 +75,7 @@ static unsigned staged_abilities(const tri_comm *comm) {
            TRI_COMM_DEVICE_MEMORY;
 }
 
-// Returns 0, because each operation group allocates its own host memory, which a plan cannot count.
+// Returns 0, because operation groups allocate host memory when they begin, which no plan counts.
 static int64_t staged_scratch_bytes(int ranks, bool is_private) { return 0; }
 
 static const tri_comm_backend staged_backend = {
@@ -96,6 +98,7 @@ tri_status tri_comm_staged_open(tri_comm *inner, tri_device *device, tri_comm **
     }
     threaded_init(&c->base, &staged_kind, &staged_backend, inner, device);
     c->route.inner = inner;
+    c->route.spare = &c->spare;
     tri_status status = tri_queue_open(device, &c->route.out);
     if (status == TRI_OK) status = tri_queue_open(device, &c->route.in);
     if (status == TRI_OK) status = threaded_run(&c->base);
