@@ -280,7 +280,8 @@ void engine_set_slots(tri_engine *e, const tri_action *a) {
 static void look_for_cancel(tri_engine *e) {
     const tri_step_input *in = e->run.input;
     if (e->run.is_cancelled || !in->is_cancelled || e->detects_anomaly) return;
-    e->run.is_cancelled = !tri_step_trains(in->shape) && in->is_cancelled(in->context);
+    e->run.is_cancelled =
+        !tri_step_trains(in->shape) && in->is_cancelled(in->context, e->run.cancel_numbers);
 }
 
 // Issues the schedule of a step. Actions of the compute lane are issued one after the other.

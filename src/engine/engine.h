@@ -70,10 +70,10 @@ typedef struct tri_step_input {
     // Whether to cut this evaluation short: asked on each rank between the actions of blocks, until
     // it returns true. From then on this rank computes nothing more, but takes part in what the
     // ranks still exchange, so that no rank has to wait. The evaluation's sums are then wrong on
-    // all ranks. They learn of it by caller_sums[0], which counts the ranks that cut it short; the
-    // caller leaves caller_numbers[0] 0. NULL: the step runs to its end. Training steps and the
+    // all ranks. They learn of it by caller_sums, to which `numbers`, as is_cancelled has set them,
+    // are added in place of caller_numbers. NULL: the step runs to its end. Training steps and the
     // search for anomalies do not ask.
-    bool (*is_cancelled)(void *context);
+    bool (*is_cancelled)(void *context, double numbers[TRI_MAX_CALLER_NUMBERS]);
     // Gets the next micro-batch of this rank's replica. It stays valid until it is released.
     tri_status (*next)(void *context, tri_engine_batch *out);
     // Called when the oldest micro-batch that `next` has given is no longer read, so that the

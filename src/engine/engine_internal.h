@@ -305,6 +305,7 @@ typedef struct engine_run {
     tri_phase anomaly_phase; // of the op that made or read that value
     // The evaluation that is being issued was cut short (tri_step_input.is_cancelled).
     bool is_cancelled;
+    double cancel_numbers[TRI_MAX_CALLER_NUMBERS];
 } engine_run;
 
 struct tri_engine {

@@ -103,10 +103,10 @@ tri_status engine_send_results(tri_engine *e, engine_flight *flight) {
     const engine_numbers *n = &e->numbers;
     const tri_device_backend *device = e->device->backend;
     if (!tri_step_trains(flight->shape)) {
-        const double cancelled = 1;
         if (e->detects_anomaly) TRI_TRY(engine_agree_on_anomaly(e));
         if (e->run.is_cancelled)
-            TRI_TRY(device->copy_in(e->queue, n->caller_numbers, &cancelled, sizeof cancelled));
+            TRI_TRY(device->copy_in(e->queue, n->caller_numbers, e->run.cancel_numbers,
+                                    sizeof e->run.cancel_numbers));
         TRI_TRY(engine_sum_over_step(e, false));
     }
     TRI_TRY(device->copy_out(e->queue, flight->results, n->sums,

@@ -19,8 +19,9 @@ const char *const tri_val_source_names[] = {[TRI_VAL_NONE] = "nothing",
                                             [TRI_VAL_TEST] = "test",
                                             [TRI_VAL_TRAINING] = "training"};
 
-static bool has_signal(void *context) {
+static bool has_signal(void *context, double numbers[TRI_MAX_CALLER_NUMBERS]) {
     (void)context;
+    train_share_signals(numbers);
     return tri_signals_seen() != 0;
 }
 
@@ -109,10 +110,8 @@ tri_status train_run_evaluation(train_loop *loop, tri_session *session, tri_load
     tri_signals_wait_for(earlier);
     tri_arena_destroy(arena);
     if (status != TRI_OK) return status;
-    if (sums.caller_sums[0] > 0) {
-        train_interrupt(loop, "by a signal");
-        return TRI_OK;
-    }
+    if (loop) train_take_signals(loop, sums.caller_sums);
+    if (loop && loop->interruption) return TRI_OK;
     TRI_TRY(count_samples(session, tests ? session->test_data : session->val_data,
                           tri_sampler_step_size(sampler, 0), feed.left_out, &sums, &samples));
     *out = (tri_evaluation){

@@ -147,6 +147,11 @@ tri_status train_check_monitors(const train_loop *loop);
 // Defined in train.c. Ends this process once nothing is in flight, unless it ends for an earlier
 // cause. All ranks have to call it in the same step.
 void train_interrupt(train_loop *loop, const char *cause);
+// Defined in train.c. train_share_signals writes what this rank knows of signals into the numbers
+// that ranks add up; train_take_signals decides by the sums whether this process ends, and whether
+// because its job does.
+void train_share_signals(double numbers[TRI_MAX_CALLER_NUMBERS]);
+void train_take_signals(train_loop *loop, const double sums[TRI_MAX_CALLER_NUMBERS]);
 // Defined in evaluate.c. Makes the evaluation that is due (tri_progress.evaluation_due), reports
 // the result, decides about early stopping, and ranks the weights among the checkpoints. If a
 // signal cuts the evaluation short, it stays due, and this process ends. Collective.

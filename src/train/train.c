@@ -169,11 +169,15 @@ static tri_status finish_step(train_loop *loop) {
     return train_evaluate_if_due(loop);
 }
 
+void train_share_signals(double numbers[TRI_MAX_CALLER_NUMBERS]) {
+    numbers[SHARED_SIGNAL] = tri_signals_seen() != 0;
+    numbers[SHARED_JOB_ENDS] = tri_signals_seen() == SIGUSR1;
+}
+
 static void share_decisions(train_loop *loop, double numbers[TRI_MAX_CALLER_NUMBERS]) {
     double now = tri_os_seconds();
     double interval = loop->recipe->checkpoint.train_time_interval;
-    numbers[SHARED_SIGNAL] = tri_signals_seen() != 0;
-    numbers[SHARED_JOB_ENDS] = tri_signals_seen() == SIGUSR1;
+    train_share_signals(numbers);
     numbers[SHARED_SAVING] = train_saving_ready(loop);
     double data_s = 1e-9 * (double)tri_loader_waited_ns(loop->train_loader);
     numbers[SHARED_DATA_S] = data_s - loop->data_s;
@@ -259,10 +263,14 @@ static tri_status report_failure(const train_loop *loop, const tri_step_output *
     return TRI_FAIL(status, "%s", why);
 }
 
-// Decides by the sums over all ranks (share_decisions) whether this process ends.
-static void take_decisions(train_loop *loop, const double sums[TRI_MAX_CALLER_NUMBERS]) {
+void train_take_signals(train_loop *loop, const double sums[TRI_MAX_CALLER_NUMBERS]) {
     loop->job_ends = loop->job_ends || sums[SHARED_JOB_ENDS] > 0;
     if (sums[SHARED_SIGNAL] > 0) train_interrupt(loop, "by a signal");
+}
+
+// Decides by the sums over all ranks (share_decisions) whether this process ends.
+static void take_decisions(train_loop *loop, const double sums[TRI_MAX_CALLER_NUMBERS]) {
+    train_take_signals(loop, sums);
     if (loop->job_ends) train_interrupt(loop, "before the job's time is over");
     if (sums[SHARED_LOST_FOLDER] > 0)
         train_interrupt(loop, "because its folder was removed or renamed");

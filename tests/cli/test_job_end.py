@@ -5,6 +5,7 @@ which note how they were called; tests/cluster/test_job_end.py asks a real Slurm
 usage: test_job_end.py BUILD_FOLDER
 """
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -82,6 +83,27 @@ def check_requeue(folder):
     assert f"step {at}" in again.stderr, again.stderr
 
 
+def check_evaluation(folder):
+    """Slurm's signal that comes while an evaluation runs means the same: the job goes back, also if
+    another rank than the first got it."""
+    for rank in 0, 1:
+        environment, calls = fake_slurm(folder, left(600))
+        run_dir = os.path.join(folder, f"evaluation-{rank}")
+        command = runs.train("mlp-jax", run_dir, *WORDS, "trainer.on_timeout=requeue",
+                             "data.samples=8", "trainer.limit_val_batches=1.0", "batch.eval=100",
+                             "data.test_samples=1000000", "trainer.log_every_n_steps=1")
+        children = runs.start_ranks(command, 2, PATH=environment["PATH"], SLURM_JOB_ID="77")
+        try:
+            assert runs.wait_for(lambda at=run_dir: runs.losses(at), "a step", child=children[0])
+            children[rank].send_signal(signal.SIGUSR1)
+            _, err, code = runs.finish(children[0])
+        finally:
+            runs.end_all(children)
+        assert code == 75 and "job 77 goes back into the queue" in err, err
+        assert read(calls)[-1] == "scontrol requeue 77", read(calls)
+        assert steps_of(run_dir) == 1
+
+
 def check_chain(folder):
     shown = "JobId=77 Partition=gpu Account=(null) QOS=normal TimeLimit=00:10:00 NumNodes=2"
     environment, calls = fake_slurm(
@@ -144,7 +166,8 @@ def main():
     for name in [name for name in os.environ if name.startswith("SLURM_")]:
         del os.environ[name]
     with tempfile.TemporaryDirectory() as folder:
-        return runs.check_all([check_stops, check_longer, check_requeue, check_chain, check_array,
+        return runs.check_all([check_stops, check_longer, check_requeue, check_evaluation,
+                               check_chain, check_array,
                                check_no_time, check_failures], folder)
 
 
