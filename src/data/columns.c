@@ -3,6 +3,7 @@
 
 #include "base/option.h"
 #include "data/shapes.h"
+#include "data/unused.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -140,6 +141,25 @@ static tri_status add_others(const search *s) {
     return TRI_OK;
 }
 
+// Where `inputs` are named, as which a file's other columns would be used: takes the other columns
+// that are named as fields, and looks at the rest.
+static tri_status see_unused(const search *s) {
+    tri_arena *arena = s->dataset->arena;
+    const char **others = TRI_NEW_ARRAY(arena, const char *, s->count), *taken[TRI_MAX_DATA_FIELDS];
+    int count = 0;
+    tri_field_row row;
+    for (int i = 0; i < s->count; i++) {
+        if (s->is_used[i]) continue;
+        if (tri_field_find(s->dataset->options->extra_fields, s->names[i], &row))
+            TRI_TRY(add_one(s, s->names[i], s->names[i]));
+        else
+            others[count++] = tri_arena_strdup(arena, s->names[i]);
+    }
+    for (int i = 0; i < s->out->count; i++) taken[i] = s->out->fields[i].row.name;
+    return tri_data_unused(s->dataset, s->path, "column", &(tri_strings){others, count},
+                           &(tri_strings){taken, s->out->count});
+}
+
 static int compare_fields(const void *a, const void *b) {
     return strcmp(((const tri_field_columns *)a)->row.name,
                   ((const tri_field_columns *)b)->row.name);
@@ -149,8 +169,8 @@ static tri_status find_fields(const search *s, const tri_tree *fields) {
     if (tri_tree_is_null(fields)) TRI_TRY(add_usual(s));
     for (int i = 0; !tri_tree_is_null(fields) && i < fields->count; i++)
         TRI_TRY(add_entry(s, fields->items[i]));
-    if (has(s, "inputs") || has(s, "images") || has(s, "input_ids")) return TRI_OK;
-    return add_others(s);
+    if (!has(s, "inputs") && !has(s, "images") && !has(s, "input_ids")) return add_others(s);
+    return tri_tree_is_null(fields) ? see_unused(s) : TRI_OK;
 }
 
 // Notes the names of the columns.

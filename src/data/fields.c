@@ -1,7 +1,6 @@
 // The table of fields that the program knows, and the rows that a recipe adds to it.
 #include "data/fields.h"
 
-#include "base/limits.h"
 #include "base/option.h"
 
 #include <ctype.h>
@@ -34,7 +33,15 @@ static const char *const names[] = {
 #undef ROW
 };
 
-const char *tri_field_name(int index) { return index < ROW_COUNT ? names[index] : NULL; }
+_Static_assert(ROW_COUNT + TRI_MAX_DATA_FIELDS == TRI_MAX_FIELD_NAMES, "a list has all names");
+
+int tri_field_list(const tri_tree *extra_fields, const char *out[TRI_MAX_FIELD_NAMES]) {
+    int count = 0;
+    for (; count < ROW_COUNT; count++) out[count] = names[count];
+    for (int i = 0; !tri_tree_is_null(extra_fields) && i < extra_fields->count; i++)
+        out[count++] = extra_fields->items[i]->key;
+    return count;
+}
 
 const char *tri_field_names(void) {
 #define ROW(word, ...) ", " #word
@@ -91,12 +98,8 @@ bool tri_field_find(const tri_tree *extra_fields, const char *name, tri_field_ro
 }
 
 tri_status tri_field_fail_name(const tri_tree *extra_fields, const char *source, const char *name) {
-    const char *known[ROW_COUNT + TRI_MAX_DATA_FIELDS];
-    int count = 0;
-    for (; count < ROW_COUNT; count++) known[count] = names[count];
-    for (int i = 0; !tri_tree_is_null(extra_fields) && i < extra_fields->count; i++)
-        known[count++] = extra_fields->items[i]->key;
-    const char *nearest = tri_option_nearest(name, known, count);
+    const char *known[TRI_MAX_FIELD_NAMES];
+    const char *nearest = tri_option_nearest(name, known, tri_field_list(extra_fields, known));
     if (nearest)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: '%s' is not an input of a model (%s); did you mean '%s'? If it is a "

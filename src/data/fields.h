@@ -4,6 +4,7 @@
 #ifndef TRIREME_DATA_FIELDS_H
 #define TRIREME_DATA_FIELDS_H
 
+#include "base/limits.h"
 #include "base/tree.h"
 
 #include <trireme/tensor.h>
@@ -29,8 +30,9 @@ bool tri_field_find(const tri_tree *extra_fields, const char *name, tri_field_ro
 // Returns TRI_BAD_INPUT because `source` (a file or an option) has a field `name` that is neither
 // in the table nor in the recipe. The message lists the known fields.
 tri_status tri_field_fail_name(const tri_tree *extra_fields, const char *source, const char *name);
-// The name of row `index` of the table; NULL: there are no more.
-const char *tri_field_name(int index);
+enum { TRI_MAX_FIELD_NAMES = 8 + TRI_MAX_DATA_FIELDS };
+// Lists the names in the table and in data.extra_fields; returns their number.
+int tri_field_list(const tri_tree *extra_fields, const char *out[TRI_MAX_FIELD_NAMES]);
 // The names in the table, for messages: "images, labels, …".
 const char *tri_field_names(void);
 // Checks data.extra_fields. TRI_BAD_INPUT: the message names file and line.

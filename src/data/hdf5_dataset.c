@@ -8,6 +8,7 @@
 #include "data/content.h"
 #include "data/kind.h"
 #include "data/labels.h"
+#include "data/unused.h"
 #include "format/hdf5/hdf5.h"
 
 #include <fcntl.h>
@@ -117,13 +118,46 @@ static tri_status add_field(tri_dataset *dataset, const char *field_name, const 
     return scan_labels(dataset, state, state->count - 1);
 }
 
-// Without data.fields: every field of the table that is an array of this name.
+// Lists what the root group of the file has.
+static tri_status list_names(tri_dataset *dataset, tri_strings *out) {
+    const hdf5_state *state = dataset->state;
+    char why[TRI_HDF5_WHY_BYTES], *text;
+    pthread_mutex_lock(&library);
+    tri_status status = state->module->list(state->path, &text, why);
+    pthread_mutex_unlock(&library);
+    if (status != TRI_OK) return TRI_FAIL(status, "%s: %s", state->path, why);
+    const char **names = NULL;
+    int count = 0, capacity = 0;
+    for (const char *name = text; *name; name += strlen(name) + 1)
+        TRI_PUSH(dataset->arena, names, count, capacity) = tri_arena_strdup(dataset->arena, name);
+    free(text);
+    *out = (tri_strings){names, count};
+    return TRI_OK;
+}
+
+// Without data.fields: what the file names as a field is one, and has to be an array.
 static tri_status add_usual(tri_dataset *dataset) {
     const hdf5_state *state = dataset->state;
-    for (int i = 0; tri_field_name(i); i++) {
-        tri_status status = add_field(dataset, tri_field_name(i), tri_field_name(i));
-        if (status != TRI_NOT_FOUND) TRI_TRY(status);
+    const char *fields[TRI_MAX_FIELD_NAMES], *taken[TRI_MAX_DATA_FIELDS];
+    int field_count = tri_field_list(dataset->options->extra_fields, fields), others = 0;
+    tri_strings names;
+    TRI_TRY(list_names(dataset, &names));
+    const char **unused = TRI_NEW_ARRAY(dataset->arena, const char *, names.count + 1);
+    for (int i = 0; i < names.count; i++) {
+        int at = 0;
+        while (at < field_count && strcmp(fields[at], names.items[i]) != 0) at++;
+        if (at == field_count) {
+            unused[others++] = names.items[i];
+            continue;
+        }
+        if (state->count == TRI_MAX_DATA_FIELDS)
+            return TRI_FAIL(TRI_BAD_INPUT, "%s: more than %d fields", state->path,
+                            TRI_MAX_DATA_FIELDS);
+        taken[state->count] = fields[at];
+        TRI_TRY(add_field(dataset, fields[at], fields[at]));
     }
+    TRI_TRY(tri_data_unused(dataset, state->path, "member", &(tri_strings){unused, others},
+                            &(tri_strings){taken, state->count}));
     if (state->count > 0) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
                     "%s: has no array that is named as a model input (%s): name them, "

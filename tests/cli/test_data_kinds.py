@@ -349,6 +349,29 @@ def check_hdf5_names():
         assert found["labels"] == ([6], expected), (name, found)
 
 
+def check_hdf5_named():
+    """Without data.fields, what a file names as a field is read or refused; the rest is told."""
+    for name in ("linked", "grouped", "plain"):
+        shutil.copy(f"{GOLDENS}/{name}.h5", path(name + ".h5"))
+    words = ("data.name=hdf5", "data.test=null", "data.train=linked.h5")
+    assert dump(*words, count=6)["labels"] == ([6], [0, 1, 2, 3, 0, 1])
+    rest = [json.loads(run([TRIREME, "data", "check", RECIPE, f"data.path={folder}", *words,
+                            "data.transform=[]", "--json"]).stdout)["not_used"]]
+    assert ["1 member" in line and "'words'" in line for line in rest] == [True], rest
+    os.remove(path("plain.h5"))
+    gone = dump(*words, count=6, code=2)
+    assert "'labels'" in gone and "plain.h5" in gone, gone
+    assert "'labels'" in dump(*words[:2], "data.train=grouped.h5", count=6, code=2)
+    with open(path("linked.h5"), "rb") as file:
+        whole = file.read()
+    for near in (b"Labels", b"lables"):
+        with open(path("linked.h5"), "wb") as file:
+            file.write(whole.replace(b"labels", near))
+        refused = dump(*words, count=6, code=2)
+        assert near.decode() in refused and "'labels'" in refused, refused
+        assert list(dump(*words, "data.fields={images: images}", count=6)) == ["images"]
+
+
 def check_hdf5_refuses():
     shutil.copy(f"{GOLDENS}/chunks.h5", path("c.h5"))
     words = ("data.name=hdf5", "data.train=c.h5")
@@ -452,8 +475,8 @@ def main():
         failed = check_all((check_webdataset, check_not_used, check_found_beside_the_recipe,
                             check_webdataset_refuses, check_hostile_images, check_read_only,
                             check_links_are_not_followed, check_bytes_elsewhere, check_hdf5,
-                            check_hdf5_links, check_hdf5_names, check_hdf5_refuses, check_lmdb,
-                            check_lmdb_refuses))
+                            check_hdf5_links, check_hdf5_names, check_hdf5_named,
+                            check_hdf5_refuses, check_lmdb, check_lmdb_refuses))
     return 1 if failed else 0
 
 

@@ -103,6 +103,21 @@ def check_fields():
                                      "labels": ([2], [7, 0])}
 
 
+def check_unused():
+    """Beside `inputs`, columns named as fields are read, misspelt ones refused, others told."""
+    put_csv("own.csv", [["inputs", "label", "targets", "note"], [1, 1, 0.5, 7], [2, 1, 1, 7]])
+    found = dump("data.train=own.csv", count=2)
+    assert found == {"inputs": ([2, 1], [1, 2]), "labels": ([2], [1, 1]),
+                     "targets": ([2, 1], [0.5, 1])}, found
+    own = "data.extra_fields={note: f32}"
+    assert dump("data.train=own.csv", own, count=2) == {**found, "note": ([2], [7, 7])}
+    report = json.loads(run([TRIREME, "data", "check", RECIPE, "data.name=csv", "data.test=null",
+                             f"data.train={path('own.csv')}", "--json"]).stdout)
+    assert report["not_used"].startswith("1 column, ") and "'note'" in report["not_used"], report
+    put_csv("near.csv", [["inputs", "soft_label", "lable"], [1, 0, 1]])
+    refused("data.train=near.csv", parts=["near.csv", "'soft_label'", "'soft_labels'"])
+
+
 def check_normalize():
     """`normalize` takes a mean and a standard deviation of each column, which `data check` has."""
     put_csv("t.csv", flowers(40, 1))
@@ -320,9 +335,9 @@ def main():
         print("Parquet is left out: this build is without Arrow's library")
         parquet = (check_parquet_is_missing,)
     with tempfile.TemporaryDirectory(prefix="trireme-tables-") as folder:
-        failed = check_all((check_written_by_python, check_fields, check_normalize, check_learns,
-                            check_missing, check_refuses, check_mixture, check_left_out,
-                            *parquet))
+        failed = check_all((check_written_by_python, check_fields, check_unused, check_normalize,
+                            check_learns, check_missing, check_refuses, check_mixture,
+                            check_left_out, *parquet))
     return 1 if failed else 0
 
 

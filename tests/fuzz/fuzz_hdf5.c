@@ -1,4 +1,4 @@
-// Opens arbitrary bytes as an HDF5 file, and reads from its arrays.
+// Opens arbitrary bytes as an HDF5 file, lists what it has, and reads from its arrays.
 #include "base/module.h"
 #include "format/hdf5/hdf5.h"
 
@@ -27,10 +27,19 @@ static void read_array(const tri_hdf5 *module, const char *path, const char *nam
     module->close(array);
 }
 
+static void list_names(const tri_hdf5 *module, const char *path) {
+    char why[TRI_HDF5_WHY_BYTES] = "", *names;
+    if (module->list(path, &names, why) == TRI_OK)
+        free(names);
+    else
+        TRI_ASSERT(*why && !names);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *path = memory_file(data, size);
     const void *table;
     TRI_ASSERT(tri_module_load("hdf5", TRI_HDF5_INTERFACE, TRI_HDF5_ABI, &table) == TRI_OK);
+    list_names(table, path);
     read_array(table, path, "images");
     read_array(table, path, "group/y");
     return 0;

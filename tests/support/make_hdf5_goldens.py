@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes small HDF5 files for cli/test_data_kinds to tests/support/goldens: the same arrays in one
 piece, in compressed chunks, and with the bytes of each number in the other order; labels whose
-numbers have names; and a file that leads to the arrays of another one.
+numbers have names; and files that lead to the arrays of another one, or have more than fields.
 
 usage: tests/support/make_hdf5_goldens.py    (needs python3-h5py)
 """
@@ -37,3 +37,12 @@ with h5py.File(os.path.join(FOLDER, "links.h5"), "w") as file:
     layout = h5py.VirtualLayout(images.shape, images.dtype)
     layout[:] = h5py.VirtualSource("plain.h5", "images", images.shape, images.dtype)
     file.create_virtual_dataset("virtual", layout)
+
+for name in ("linked", "grouped"):
+    with h5py.File(os.path.join(FOLDER, name + ".h5"), "w") as file:
+        file.create_dataset("images", data=images[:, :, :1, :1])
+        file.create_dataset("words", data=np.array([b"a"] * 6))
+        if name == "linked":
+            file["labels"] = h5py.ExternalLink("plain.h5", "group/y")
+        else:
+            file.create_group("labels")

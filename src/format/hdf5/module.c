@@ -181,6 +181,21 @@ static void close_array(tri_hdf5_array *a) {
     free(a);
 }
 
+// Says why there is no array of this name: what has it may be a group, or a link to nothing.
+static tri_status fail_open(hid_t file, const char *name, char *why) {
+    enum { SHOWN = 400 };
+    char inner[TRI_HDF5_WHY_BYTES];
+    fail(TRI_BAD_INPUT, inner, "not found"); // before the next calls forget it
+    if (H5Oexists_by_name(file, name, H5P_DEFAULT) > 0)
+        return refuse(why, "it is a group, and no array");
+    if (H5Lexists(file, name, H5P_DEFAULT) > 0) {
+        snprintf(why, TRI_HDF5_WHY_BYTES, "it is a link that leads nowhere: %.*s", SHOWN, inner);
+        return TRI_BAD_INPUT;
+    }
+    snprintf(why, TRI_HDF5_WHY_BYTES, "%s", inner);
+    return TRI_NOT_FOUND;
+}
+
 static tri_status open_array(const char *path, const char *name, tri_hdf5_array **out,
                              tri_hdf5_info *info, char *why) {
     tri_hdf5_array *a = calloc(1, sizeof *a);
@@ -191,13 +206,45 @@ static tri_status open_array(const char *path, const char *name, tri_hdf5_array 
     tri_status status = a->file < 0 ? fail(TRI_CORRUPT, why, "it is no HDF5 file") : TRI_OK;
     if (status == TRI_OK) {
         a->array = H5Dopen2(a->file, name, H5P_DEFAULT);
-        if (a->array < 0) status = fail(TRI_NOT_FOUND, why, "there is no such array");
+        if (a->array < 0) status = fail_open(a->file, name, why);
     }
     if (status == TRI_OK) status = describe(a, info, why);
     if (status == TRI_OK)
         *out = a;
     else
         close_array(a);
+    return status;
+}
+
+typedef struct name_list {
+    char *text;
+    size_t size;
+} name_list;
+
+static herr_t add_name(hid_t group, const char *name, const H5L_info_t *link, void *context) {
+    name_list *list = context;
+    size_t bytes = strlen(name) + 1;
+    char *text = realloc(list->text, list->size + bytes + 1);
+    if (!text) return -1;
+    memcpy(text + list->size, name, bytes);
+    list->text = text;
+    list->size += bytes;
+    text[list->size] = 0;
+    return 0;
+}
+
+static tri_status list_names(const char *path, char **out, char *why) {
+    name_list list = {.text = calloc(1, 1)};
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    tri_status status = TRI_OK;
+    if (file < 0)
+        status = fail(TRI_CORRUPT, why, "it is no HDF5 file");
+    else if (!list.text || H5Literate(file, H5_INDEX_NAME, H5_ITER_INC, NULL, add_name, &list) < 0)
+        status = fail(TRI_CORRUPT, why, "its arrays cannot be listed");
+    if (file >= 0) H5Fclose(file);
+    if (status != TRI_OK) free(list.text);
+    *out = status == TRI_OK ? list.text : NULL;
     return status;
 }
 
@@ -289,7 +336,10 @@ static tri_status create(const char *path, bool is_new, const char *const *names
     return status;
 }
 
-static const tri_hdf5 table = {
-    .open = open_array, .close = close_array, .read = read_array, .create = create};
+static const tri_hdf5 table = {.open = open_array,
+                               .close = close_array,
+                               .list = list_names,
+                               .read = read_array,
+                               .create = create};
 
 TRI_MODULE(TRI_HDF5_INTERFACE, TRI_HDF5_ABI, "hdf5", &table);
