@@ -372,6 +372,44 @@ def check_hdf5_named():
         assert list(dump(*words, "data.fields={images: images}", count=6)) == ["images"]
 
 
+def check_hdf5_lacking():
+    """What the library would read as zeros, because it is not there, is refused, unless a fill
+    value was chosen; raw data lie beside their file, whatever the working directory has."""
+    for name in ("lacking", "short"):
+        shutil.copy(f"{GOLDENS}/{name}.h5", path(name + ".h5"))
+    words = ("data.name=hdf5", "data.train=lacking.h5")
+    expected = [i * 7 % 256 for i in range(6 * 2 * 4 * 3)]
+
+    def pixels(name):
+        found = dump(*words, f"data.fields={{images: {name}}}", count=6)["images"][1]
+        return [round(pixel * 255, 3) for pixel in found]
+
+    for name, parts in (("never", "never written"), ("half", "4 of its 8 chunks"),
+                        ("part", "'half'"), ("gap", "96 of its 144"), ("long", "short.h5"),
+                        ("raw", "raw.bin")):
+        refused = dump(*words, f"data.fields={{images: {name}}}", count=6, code=2)
+        assert "lacking.h5" in refused and f"'{name}'" in refused and parts in refused, refused
+    assert pixels("whole") == expected
+    assert pixels("meant") == expected[:96] + [0] * 48
+    with open(path("raw.bin"), "wb") as file:
+        file.write(bytes(expected))
+    os.mkdir(path("elsewhere"))
+    with open(path("elsewhere/raw.bin"), "wb") as file:
+        file.write(bytes(144))
+    os.environ["HDF5_EXTFILE_PREFIX"] = path("elsewhere")
+    assert pixels("raw") == [0] * 144
+    del os.environ["HDF5_EXTFILE_PREFIX"]
+    out = path("raw.safetensors")
+    run([TRIREME, "data", "dump", os.path.abspath(RECIPE), f"data.path={folder}", *words,
+         "data.fields={images: raw}", "data.transform=[]", "--count=6", f"--out={out}"],
+        cwd=path("elsewhere"))
+    assert [round(pixel * 255, 3) for pixel in tensors.numbers(tensors.read(out)["images"])
+            ] == expected
+    os.truncate(path("raw.bin"), 143)
+    refused = dump(*words, "data.fields={images: raw}", count=6, code=2)
+    assert "raw.bin" in refused and "143" in refused, refused
+
+
 def check_hdf5_refuses():
     shutil.copy(f"{GOLDENS}/chunks.h5", path("c.h5"))
     words = ("data.name=hdf5", "data.train=c.h5")
@@ -476,7 +514,8 @@ def main():
                             check_webdataset_refuses, check_hostile_images, check_read_only,
                             check_links_are_not_followed, check_bytes_elsewhere, check_hdf5,
                             check_hdf5_links, check_hdf5_names, check_hdf5_named,
-                            check_hdf5_refuses, check_lmdb, check_lmdb_refuses))
+                            check_hdf5_lacking, check_hdf5_refuses, check_lmdb,
+                            check_lmdb_refuses))
     return 1 if failed else 0
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes small HDF5 files for cli/test_data_kinds to tests/support/goldens: the same arrays in one
 piece, in compressed chunks, and with the bytes of each number in the other order; labels whose
-numbers have names; and files that lead to the arrays of another one, or have more than fields.
+numbers have names; and files that lead to the arrays of another one, have more than fields, or lack
+data.
 
 usage: tests/support/make_hdf5_goldens.py    (needs python3-h5py)
 """
@@ -46,3 +47,18 @@ for name in ("linked", "grouped"):
             file["labels"] = h5py.ExternalLink("plain.h5", "group/y")
         else:
             file.create_group("labels")
+
+with h5py.File(os.path.join(FOLDER, "lacking.h5"), "w") as file:
+    file.create_dataset("raw", images.shape, "u1", external=[("raw.bin", 0, images.nbytes)])
+    file.create_dataset("never", images.shape, "u1")
+    for name, fill, written in (("half", None, 4), ("meant", 0, 4), ("whole", None, 6)):
+        array = file.create_dataset(name, images.shape, "u1", chunks=(4, 2, 3, 2), fillvalue=fill,
+                                    compression="gzip")
+        array[:written] = images[:written]
+    for name, source, taken in (("gap", "whole", 4), ("part", "half", 6), ("long", "images", 6)):
+        layout = h5py.VirtualLayout(images.shape, images.dtype)
+        layout[:taken] = h5py.VirtualSource("." if name != "long" else "short.h5", source,
+                                            images.shape, images.dtype)[:taken]
+        file.create_virtual_dataset(name, layout)
+with h5py.File(os.path.join(FOLDER, "short.h5"), "w") as file:
+    file.create_dataset("images", data=images[:3])

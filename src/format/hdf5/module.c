@@ -1,6 +1,7 @@
 // The module `hdf5`: reads arrays (data sets, in HDF5's words) by libhdf5.
 #include "base/module.h"
 #include "format/hdf5/hdf5.h"
+#include "format/hdf5/storage.h"
 
 #include <hdf5.h>
 #include <limits.h>
@@ -15,12 +16,14 @@ struct tri_hdf5_array {
     hsize_t dims[TRI_MAX_RANK];
 };
 
-// The library asks for a lock on each file, also one that is only read, and fails where the file
-// system has none. Data that nobody writes need none. Only the variable, which the library reads at
-// its first call, reaches the files behind links and of virtual arrays, too; what the user sets
-// stays.
-__attribute__((constructor)) static void go_without_locks(void) {
+// Settings of the library by its variables, which it reads at its first call, because they alone
+// reach the files behind links and of virtual arrays, too. What the user sets stays. Locks: it asks
+// for one on each file, also one that is only read, and fails where the file system has none; data
+// that nobody writes need none. Prefix: it looks for raw data in files of their own in the working
+// directory, where another file may have that name, and not beside the array's file.
+__attribute__((constructor)) static void set_variables(void) {
     (void)setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);
+    (void)setenv("HDF5_EXTFILE_PREFIX", "${ORIGIN}", 0);
 }
 
 // Keeps the message of the innermost failure, which says most.
@@ -115,44 +118,6 @@ static bool is_own(const tri_hdf5_array *a) {
            H5Fget_name(a->array, of_array, sizeof of_array) == size && !strcmp(own, of_array);
 }
 
-// Whether a file of a virtual array has the array `name`. `from`: the file with the virtual array,
-// beside which others are looked for.
-static bool has_source(const char *from, const char *file, const char *name) {
-    char path[2 * PATH_MAX];
-    const char *slash = strrchr(from, '/');
-    snprintf(path, sizeof path, "%.*s%s", slash ? (int)(slash + 1 - from) : 0, from, file);
-    if (!strcmp(file, ".")) snprintf(path, sizeof path, "%s", from);
-    const char *found = file[0] == '/' || access(path, F_OK) != 0 ? file : path;
-    hid_t source = H5Fopen(found, H5F_ACC_RDONLY, H5P_DEFAULT);
-    hid_t array = source < 0 ? H5I_INVALID_HID : H5Dopen2(source, name, H5P_DEFAULT);
-    if (array >= 0) H5Dclose(array);
-    if (source >= 0) H5Fclose(source);
-    return array >= 0;
-}
-
-// Refuses a virtual array of which a part is not there: the library would read it as zeros.
-static tri_status check_sources(const tri_hdf5_array *a, char *why) {
-    char from[PATH_MAX], file[PATH_MAX], name[PATH_MAX];
-    hid_t properties = H5Dget_create_plist(a->array);
-    size_t count = 0;
-    tri_status status = TRI_OK;
-    if (properties >= 0 && H5Pget_layout(properties) == H5D_VIRTUAL)
-        H5Pget_virtual_count(properties, &count);
-    for (size_t i = 0; i < count && status == TRI_OK; i++) {
-        bool is_named = H5Fget_name(a->array, from, sizeof from) >= 0 &&
-                        H5Pget_virtual_filename(properties, i, file, sizeof file) >= 0 &&
-                        H5Pget_virtual_dsetname(properties, i, name, sizeof name) >= 0;
-        if (is_named && has_source(from, file, name)) continue;
-        snprintf(why, TRI_HDF5_WHY_BYTES,
-                 "it is virtual, and its part '%.200s' of %.200s is not "
-                 "there",
-                 is_named ? name : "?", is_named ? file : "?");
-        status = TRI_BAD_INPUT;
-    }
-    if (properties >= 0) H5Pclose(properties);
-    return status;
-}
-
 // Finds where elements lie that the file has as memory has them, without gaps.
 static int64_t find_offset(const tri_hdf5_array *a, hid_t type) {
     hid_t properties = H5Dget_create_plist(a->array);
@@ -170,8 +135,8 @@ static tri_status describe(tri_hdf5_array *a, tri_hdf5_info *info, char *why) {
     info->offset = a->memory_type < 0 ? -1 : find_offset(a, type);
     H5Tclose(type);
     if (a->memory_type < 0) return refuse(why, "its elements are no numbers of 1 to 8 bytes");
-    tri_status status = check_sources(a, why);
-    return status == TRI_OK ? read_shape(a, &info->shape, why) : status;
+    tri_status status = read_shape(a, &info->shape, why);
+    return status == TRI_OK ? hdf5_check_storage(a->array, why) : status;
 }
 
 static void close_array(tri_hdf5_array *a) {
@@ -186,14 +151,16 @@ static tri_status fail_open(hid_t file, const char *name, char *why) {
     enum { SHOWN = 400 };
     char inner[TRI_HDF5_WHY_BYTES];
     fail(TRI_BAD_INPUT, inner, "not found"); // before the next calls forget it
-    if (H5Oexists_by_name(file, name, H5P_DEFAULT) > 0)
+    hid_t group = H5Gopen2(file, name, H5P_DEFAULT);
+    if (group >= 0) {
+        H5Gclose(group);
         return refuse(why, "it is a group, and no array");
-    if (H5Lexists(file, name, H5P_DEFAULT) > 0) {
-        snprintf(why, TRI_HDF5_WHY_BYTES, "it is a link that leads nowhere: %.*s", SHOWN, inner);
-        return TRI_BAD_INPUT;
     }
-    snprintf(why, TRI_HDF5_WHY_BYTES, "%s", inner);
-    return TRI_NOT_FOUND;
+    bool is_there = H5Oexists_by_name(file, name, H5P_DEFAULT) > 0,
+         is_link = H5Lexists(file, name, H5P_DEFAULT) > 0;
+    snprintf(why, TRI_HDF5_WHY_BYTES, "%s%.*s",
+             is_link && !is_there ? "it is a link that leads nowhere: " : "", SHOWN, inner);
+    return is_there || is_link ? TRI_BAD_INPUT : TRI_NOT_FOUND;
 }
 
 static tri_status open_array(const char *path, const char *name, tri_hdf5_array **out,
