@@ -87,9 +87,11 @@ static tri_status read_all(const tri_dataset *dataset, const char *split, damage
     if (tri_dataset_warning(dataset, out->warnings[0], sizeof out->warnings[0]))
         out->warning_count++;
     warn_of_large(out);
-    const char *repeated = tri_dataset_find_repeated(damages->arena, &dataset, 1);
-    if (repeated && out->warning_count < TRI_CHECK_WARNINGS)
-        snprintf(out->warnings[out->warning_count++], sizeof *out->warnings, "%s", repeated);
+    const char *found[] = {tri_dataset_find_repeated(damages->arena, &dataset, 1),
+                           tri_dataset_doubt(dataset)};
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++)
+        if (found[i] && out->warning_count < TRI_CHECK_WARNINGS)
+            snprintf(out->warnings[out->warning_count++], sizeof *out->warnings, "%s", found[i]);
     return TRI_OK;
 }
 

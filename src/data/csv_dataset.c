@@ -206,6 +206,43 @@ static tri_status read_missing(tri_dataset *dataset, csv_state *state) {
     return TRI_OK;
 }
 
+// Whether the first line is a sample rather than a header: most of it are numbers, and not such as
+// number the columns or name years, which are whole and grow.
+static bool looks_like_sample(char *const *texts, int count) {
+    int numbers = 0;
+    bool grows = true;
+    double number, last = -1;
+    for (int i = 0; i < count; i++) {
+        if (!tri_csv_number(texts[i], &number)) continue;
+        grows = grows && is_whole(number) && number > last;
+        last = number;
+        numbers++;
+    }
+    return 2 * numbers > count && !grows;
+}
+
+// Finds the columns of the fields. A header that looks like a sample is worth a warning; without
+// it, the names of columns in the message would mislead.
+static tri_status find_columns(tri_dataset *dataset, csv_state *state, char *const *texts) {
+    bool is_doubtful = dataset->options->header && looks_like_sample(texts, state->column_count);
+    tri_status status = tri_columns_find(dataset, state->path, state->column_names,
+                                         state->column_count, &state->columns);
+    if (!is_doubtful) return status;
+    if (status != TRI_OK)
+        return TRI_FAIL(status,
+                        "%s: its first line has to name the columns, but looks like a sample "
+                        "('%.40s', ...): if it is one, set data.header=false, and "
+                        "data.fields='{labels: %d}' or another column's number",
+                        state->path, texts[0], state->column_count - 1);
+    if (state == dataset->state) // and not that of the training data, for another split
+        dataset->facts.doubt = tri_arena_printf(
+            dataset->arena,
+            "%s: its first line names the columns, but looks like a sample ('%.40s', ...): if it "
+            "is one, set data.header=false",
+            state->path, texts[0]);
+    return TRI_OK;
+}
+
 // Learns the columns from the first record.
 static tri_status read_header(csv_pass *pass, const tri_csv_record *record) {
     csv_state *state = pass->state;
@@ -225,7 +262,7 @@ static tri_status read_header(csv_pass *pass, const tri_csv_record *record) {
     state->column_names = names;
     state->column_count = count;
     TRI_TRY(read_missing(pass->dataset, state));
-    return tri_columns_find(pass->dataset, state->path, names, count, &state->columns);
+    return find_columns(pass->dataset, state, pass->fields);
 }
 
 // The file of the training data; NULL: the recipe does not name it.

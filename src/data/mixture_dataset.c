@@ -73,6 +73,7 @@ static void add_facts(tri_dataset *mixture, const tri_dataset *source, int numbe
     to->describes_guess |= from->describes_guess;
     tri_data_lengths_add(&to->documents, &from->documents);
     if (!to->guessed) to->guessed = from->guessed;
+    if (!to->doubt) to->doubt = from->doubt;
     for (int i = 0; i < from->file_count; i++) tri_dataset_note_file(mixture, from->files[i]);
     for (int i = 0; i < from->source_count; i++) tri_dataset_note_source(mixture, from->sources[i]);
     to->listing = tri_hash_bytes(to->listing, &from->listing, sizeof from->listing);

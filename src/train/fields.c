@@ -60,8 +60,15 @@ static void warn_of_samples(const train_named_data *sets, int count) {
 
 void train_fields_warn(const train_named_data *sets, int count) {
     warn_of_samples(sets, count);
-    const char *doubt = tri_dataset_doubt(sets[0].data);
-    if (doubt) tri_log_line(TRI_LOG_WARNING, "%s", doubt);
+    for (int i = 0; i < count; i++) {
+        const char *doubt = tri_dataset_doubt(sets[i].data);
+        bool is_said = false; // of another split of the same files
+        for (int k = 0; doubt && k < i; k++) {
+            const char *other = tri_dataset_doubt(sets[k].data);
+            is_said |= other && !strcmp(doubt, other);
+        }
+        if (doubt && !is_said) tri_log_line(TRI_LOG_WARNING, "%s", doubt);
+    }
     int images = tri_dataset_find(sets[0].data, "images");
     if (images == TRI_NO_FIELD) return;
     tri_dtype first = tri_dataset_stored(sets[0].data, images);

@@ -118,6 +118,33 @@ def check_unused():
     refused("data.train=near.csv", parts=["near.csv", "'soft_label'", "'soft_labels'"])
 
 
+def check_no_header():
+    """A first line that looks like a sample is not taken for names without a word."""
+    rows = [[5.1, 3.5, 1.4, 0.2, 0], [7.0, 3.2, 4.7, 1.4, 1], [6.3, 3.3, 6.0, 2.5, 2]]
+    names = {"label": [["label", *range(4)]], "year": [["label", 1990, 1995, 2000, 2005]]}
+    for name, lines in {"number": rows, "name": [[*row[:4], "n" + str(row[4])] for row in rows],
+                        **{name: head + rows for name, head in names.items()}}.items():
+        put_csv(name + ".csv", lines)
+    for name in ("number", "name"):
+        refused(f"data.train={name}.csv", parts=[name + ".csv", "data.header=false", "labels: 4"])
+    refused("data.train=number.csv", "data.fields={labels: 4}", parts=["data.header=false"])
+
+    def warnings(name, *words):
+        done = run([TRIREME, "data", "check", RECIPE, "data.name=csv", "data.test=null", "--json",
+                    f"data.train={path(name)}.csv", *words])
+        return json.loads(done.stdout).get("warnings", [])
+
+    found = warnings("number", "data.fields={labels: 0}")
+    assert ["data.header=false" in line for line in found] == [True], found
+    assert warnings("number", "data.header=false", "data.fields={labels: 4}") == []
+    done = run(train("mlp-jax", path("w"), "data.name=csv", f"data.path={folder}",
+                     "data.train=number.csv", "data.test=number.csv", "data.fields={labels: 0}",
+                     "model.num_classes=3", "trainer.fast_dev_run=1"))
+    assert done.stderr.count("data.header=false") == 1, done.stderr
+    for name in ("label", "year"):
+        assert warnings(name, "data.on_error=skip") == [], name
+
+
 def check_normalize():
     """`normalize` takes a mean and a standard deviation of each column, which `data check` has."""
     put_csv("t.csv", flowers(40, 1))
@@ -335,9 +362,9 @@ def main():
         print("Parquet is left out: this build is without Arrow's library")
         parquet = (check_parquet_is_missing,)
     with tempfile.TemporaryDirectory(prefix="trireme-tables-") as folder:
-        failed = check_all((check_written_by_python, check_fields, check_unused, check_normalize,
-                            check_learns, check_missing, check_refuses, check_mixture,
-                            check_left_out, *parquet))
+        failed = check_all((check_written_by_python, check_fields, check_unused, check_no_header,
+                            check_normalize, check_learns, check_missing, check_refuses,
+                            check_mixture, check_left_out, *parquet))
     return 1 if failed else 0
 
 
