@@ -35,6 +35,7 @@ typedef struct csv_state {
     const char *const *column_names;
     int column_count;
     double *missing; // by column: what missing values become; NaN: they are refused
+    bool *has_words; // by column: words that stand for missing values are names of classes
     tri_columns columns;
     label_form form;
     class_names names;
@@ -185,11 +186,21 @@ static tri_status split(const csv_state *state, char *text, int64_t size, int64_
                     tri_counted(count, "field"), tri_counted(state->column_count, "column"));
 }
 
+static bool is_label_column(const csv_state *state, int column) {
+    for (int i = 0; i < state->columns.count; i++) {
+        const tri_field_columns *field = &state->columns.fields[i];
+        for (int k = 0; is_label(field) && k < field->count; k++)
+            if (field->columns[k] == column) return true;
+    }
+    return false;
+}
+
 // Reads what data.missing says about each column.
 static tri_status read_missing(tri_dataset *dataset, csv_state *state) {
     const tri_tree *rule = dataset->options->missing;
     double all = NAN;
     state->missing = TRI_NEW_ARRAY(dataset->arena, double, state->column_count);
+    state->has_words = TRI_NEW_ARRAY(dataset->arena, bool, state->column_count);
     tri_tree_to_double(rule, &all);
     for (int i = 0; i < state->column_count; i++) state->missing[i] = all;
     if (!rule || rule->kind != TRI_TREE_MAP) return TRI_OK;
@@ -202,6 +213,12 @@ static tri_status read_missing(tri_dataset *dataset, csv_state *state) {
             return tri_tree_fail(rule->items[i], "'data.missing': %s has no column '%s'",
                                  state->path, rule->items[i]->key);
         tri_tree_to_double(rule->items[i], &state->missing[column]);
+        state->has_words[column] = tri_data_missing_is_class(rule->items[i]);
+        if (state->has_words[column] && !is_label_column(state, column))
+            return tri_tree_fail(rule->items[i],
+                                 "'data.missing': column '%s' has no labels, so no class is there: "
+                                 "give a number",
+                                 rule->items[i]->key);
     }
     return TRI_OK;
 }
@@ -261,8 +278,8 @@ static tri_status read_header(csv_pass *pass, const tri_csv_record *record) {
             pass->dataset->options->header ? pass->fields[i] : tri_arena_printf(arena, "%d", i);
     state->column_names = names;
     state->column_count = count;
-    TRI_TRY(read_missing(pass->dataset, state));
-    return find_columns(pass->dataset, state, pass->fields);
+    TRI_TRY(find_columns(pass->dataset, state, pass->fields));
+    return read_missing(pass->dataset, state);
 }
 
 // The file of the training data; NULL: the recipe does not name it.
@@ -288,6 +305,15 @@ static tri_status see_form(csv_pass *pass, const char *text) {
                     state->path);
 }
 
+static tri_status check_label(const csv_state *state, int64_t line, int column, const char *text) {
+    bool is_blank = !text[strspn(text, " \t")];
+    if (!tri_csv_is_missing(text) || (state->has_words[column] && !is_blank)) return TRI_OK;
+    return fail_value(state, line, column, text,
+                      is_blank ? "missing"
+                               : "missing; if it is the name of a class, data.missing='{COLUMN: "
+                                 "class}'");
+}
+
 // Looks at the labels of a record before they are read: their form, and the names of new classes.
 static tri_status see_labels(csv_pass *pass, const tri_csv_record *record) {
     csv_state *state = pass->state;
@@ -296,8 +322,7 @@ static tri_status see_labels(csv_pass *pass, const tri_csv_record *record) {
         for (int k = 0; is_label(field) && k < field->count; k++) {
             const char *text = pass->fields[field->columns[k]];
             double number;
-            if (tri_csv_is_missing(text))
-                return fail_value(state, record->line, field->columns[k], text, "missing");
+            TRI_TRY(check_label(state, record->line, field->columns[k], text));
             if (state->form == LABELS_UNKNOWN) TRI_TRY(see_form(pass, text));
             if (state->form == LABELS_NAMES && !state->names.classes &&
                 !tri_csv_number(text, &number))

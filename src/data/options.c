@@ -63,7 +63,7 @@ static const tri_option csv_rows[] = {
                     "the first line names the columns; false: their names are 0, 1, ..."),
     TRI_OPTION_TREE(tri_data_options, missing, "refuse",
                     "empty fields, NA and NaN: refuse, or the number that they become, or such "
-                    "numbers by column: {age: 29.7}"),
+                    "numbers by column: {age: 29.7}; class: NA is a label's name"),
 };
 
 static const tri_option mixture_rows[] = {
@@ -177,6 +177,10 @@ static tri_status check_fields(const tri_data_options *data) {
                          TRI_MAX_DATA_FIELDS, is_table ? ", or lists of them" : "");
 }
 
+bool tri_data_missing_is_class(const tri_tree *value) {
+    return value->kind == TRI_TREE_SCALAR && !strcmp(value->text, "class");
+}
+
 // Checks the options of tables as text.
 static tri_status check_table(const tri_data_options *data) {
     const tri_tree *missing = data->missing;
@@ -189,10 +193,12 @@ static tri_status check_table(const tri_data_options *data) {
                    missing->kind == TRI_TREE_MAP ||
                    (missing->kind == TRI_TREE_SCALAR && !strcmp(missing->text, "refuse"));
     for (int i = 0; is_rule && missing && missing->kind == TRI_TREE_MAP && i < missing->count; i++)
-        is_rule = tri_tree_to_double(missing->items[i], &number);
+        is_rule = tri_tree_to_double(missing->items[i], &number) ||
+                  tri_data_missing_is_class(missing->items[i]);
     if (is_rule) return TRI_OK;
     return tri_tree_fail(missing, "'data.missing' has to be refuse, a number, or a map from "
-                                  "columns to numbers: {age: 29.7}");
+                                  "columns to numbers, or of labels to class: {age: 29.7, "
+                                  "country: class}");
 }
 
 static tri_status check(const void *options, const tri_tree *map) {

@@ -32,7 +32,8 @@ typedef struct tri_data_options {
     // The members below are for the kind "csv".
     const char *delimiter; // one character, or the word tab
     bool header;           // the first record names the columns
-    // `refuse`, a number that stands for missing values, or a map from columns to such numbers.
+    // `refuse`, a number that stands for missing values, or a map from columns to such numbers or,
+    // for labels that are names, to `class` (tri_data_missing_is_class): NA is one of them.
     const tri_tree *missing;
     // The members below are for the kind "tokens".
     tri_token_type dtype; // type of the token numbers in the files
@@ -46,6 +47,9 @@ typedef struct tri_data_options {
     int64_t classes;
     int64_t vocabulary; // not 0: a sample is `sequence` token numbers, all below `vocabulary`
 } tri_data_options;
+
+// Whether a value of the map `missing` is the word `class`.
+bool tri_data_missing_is_class(const tri_tree *value);
 
 extern const tri_option_table tri_data_table;
 

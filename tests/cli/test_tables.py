@@ -185,6 +185,13 @@ def check_missing():
     refused("data.train=m.csv", "data.missing=zero", parts=["data.missing"])
     assert dump("data.train=m.csv", "data.missing={age: 9.5, fare: -1}",
                 count=3)["inputs"][1] == [9.5, 1, 3, -1, 4, 2]
+    put("na.csv", b"a,label\n1,US\n2,NA\n3,None\n")
+    refused("data.train=na.csv", "data.missing=0", parts=["na.csv:3", "'NA'", "class}"])
+    assert dump("data.train=na.csv", "data.missing={label: class}",
+                count=3)["labels"][1] == [2, 0, 1]
+    refused("data.train=na.csv", "data.missing={a: class}", parts=["'a'"])
+    put("blank.csv", b"a,label\n1,NA\n2,\n")
+    refused("data.train=blank.csv", "data.missing={label: class}", parts=["blank.csv:3"])
     assert dump("data.train=m.csv", "data.missing=0", count=3)["inputs"][1] == [0, 1, 3, 0, 4, 2]
 
 
