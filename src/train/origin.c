@@ -32,7 +32,6 @@ static const struct {
     {"model_type", {"llama", "mistral"}},
     {"hidden_act", {"silu", "swish"}},
     {"mlp_bias", {"false"}},
-    {"sliding_window", {"none"}},
 };
 
 typedef struct comparison {
@@ -110,6 +109,32 @@ static void compare_fixed(comparison *c, const char *key, const tri_tree *node,
     c->is_possible = false;
 }
 
+// How many tokens a sample of the session has; 0: its data are no tokens.
+static int64_t tokens_of(const tri_session *s) {
+    const tri_dataset *data = s->train_data ? s->train_data : s->val_data;
+    int field = data ? tri_dataset_find(data, "input_ids") : TRI_NO_FIELD;
+    return field == TRI_NO_FIELD ? 0 : tri_dataset_field(data, field)->shape.dims[0];
+}
+
+// A window over which attention reaches back changes nothing in samples that it covers. Where a
+// Mistral's config.json leaves the key out, it is Hugging Face's default.
+static void compare_window(comparison *c, int64_t tokens) {
+    const tri_tree *window = tri_tree_get(c->config, "sliding_window"),
+                   *type = tri_tree_get(c->config, "model_type");
+    int64_t reach;
+    bool is_mistral = type && type->kind == TRI_TREE_SCALAR && !strcmp(type->text, "mistral");
+    if (!window && is_mistral) window = tri_tree_plain(c->arena, "4096");
+    if (tri_tree_is_null(window)) return;
+    if (tri_tree_to_int(window, &reach) && tokens > 0 && reach >= tokens) return;
+    const char *here = !tokens ? "none"
+                               : tri_arena_printf(c->arena,
+                                                  "none, which is the same for samples of at most "
+                                                  "that many tokens: data.sequence, now %lld",
+                                                  (long long)tokens);
+    add(c, "sliding_window", tri_yaml_flow(c->arena, window), here, "the model");
+    c->is_possible = false;
+}
+
 static tri_status compare_config(const tri_session *s, const tri_option_table *table,
                                  const tri_tree *config, const char *file) {
     static const char *const plain_rope[] = {"default"};
@@ -126,6 +151,7 @@ static tri_status compare_config(const tri_session *s, const tri_option_table *t
     const tri_tree *rope = rope_of(config), *type = tri_tree_get(rope, "rope_type");
     if (!type) type = tri_tree_get(rope, "type");
     compare_fixed(&c, "rope_type", type, plain_rope, 1);
+    compare_window(&c, tokens_of(s));
     if (!*c.differences) return TRI_OK;
     if (!c.is_possible)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: model %s cannot be this one: %s", file, s->task->name,

@@ -32,7 +32,9 @@ def without(*keys):
 
 
 ALIKE = [CONFIG, without("rope_theta", "rope_scaling", "head_dim", "mlp_bias"),
-         {**without("rope_theta"), "rope_parameters": {"rope_theta": 1e4, "rope_type": "default"}}]
+         {**without("rope_theta"), "rope_parameters": {"rope_theta": 1e4, "rope_type": "default"}},
+         {**CONFIG, "sliding_window": 256, "model_type": "mistral"},
+         {**CONFIG, "model_type": "mistral"}]
 # The values that differ, and what the message has to name.
 OTHER = [({"rope_theta": 500000.0, "rms_norm_eps": 1e-5},
           ["rope_theta 500000 ", "10000", "rms_norm_eps", "model.rope_theta=500000",
@@ -45,7 +47,8 @@ OTHER = [({"rope_theta": 500000.0, "rms_norm_eps": 1e-5},
          ({"rope_scaling": {"type": "linear", "factor": 2.0}}, ["rope_type linear "]),
          ({"hidden_act": "gelu", "rope_theta": 5e5}, ["hidden_act gelu ", "rope_theta 500000 "]),
          ({"attention_bias": True}, ["attention_bias true ", "false", "model.attention_bias=true"]),
-         ({"sliding_window": 4096, "model_type": "mistral"}, ["sliding_window 4096 "])]
+         ({"sliding_window": 255, "model_type": "mistral"},
+          ["sliding_window 255 ", "data.sequence", "256"])]
 
 
 def check_config():
