@@ -13,6 +13,7 @@
 #ifndef TRIREME_CHECKPOINT_CHECKPOINT_H
 #define TRIREME_CHECKPOINT_CHECKPOINT_H
 
+#include "base/option.h"
 #include "base/tree.h"
 #include "comm/comm.h"
 
@@ -232,8 +233,11 @@ tri_status tri_checkpoint_load_whole(tri_arena *arena, const char *path,
 // Reads initial weights by name, from a .safetensors file (recognised by its content), the index of
 // a sharded one, a folder with either, or a checkpoint. Buffers may be missing. F16, BF16 and F64
 // are converted if the sink's tensor is F32. A tensor may be there under its alias too, if both
-// have the same values. Fails as tri_checkpoint_load does.
-tri_status tri_checkpoint_load_weights(const char *path, const tri_state_sink *model);
+// have the same values. Fails as tri_checkpoint_load does. `ignore`: patterns (`*` and `?`, as
+// fnmatch) of tensors that are left out on both sides, so that the sink's stay as they are; NULL:
+// none, and the message does not advise any. TRI_BAD_INPUT, too: a pattern that matches nothing.
+tri_status tri_checkpoint_load_weights(const char *path, const tri_strings *ignore,
+                                       const tri_state_sink *model);
 // Mixes into *hash what the path of tri_checkpoint_load_weights holds, without reading all of it:
 // the hashes of a checkpoint, or parts of each file. So two ranks that find other weights at the
 // path get different hashes.

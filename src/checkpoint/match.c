@@ -38,20 +38,34 @@ static const char *nearest(tri_arena *arena, const char *name, const named *know
     return near ? tri_arena_printf(arena, "; the nearest is '%s'", near) : "";
 }
 
-static tri_status check_shape(const char *path, const tri_safetensors_entry *entry,
-                              const tri_state_tensor *wanted) {
-    if (tri_shape_equal(&entry->shape, &wanted->shape)) return TRI_OK;
+// What does not match: a list that grows while it fits into a message, and the number of all.
+typedef struct findings {
+    tri_arena *arena;
+    const char *text;
+    int count, listed;
+} findings;
+
+static void add(findings *f, const char *finding) {
+    enum { MOST_BYTES = TRI_MESSAGE_MAX_BYTES * 2 / 3 };
+    if (f->count++ > 0 && strlen(f->text) + strlen(finding) > MOST_BYTES) return;
+    f->text = f->listed++ ? tri_arena_printf(f->arena, "%s; %s", f->text, finding) : finding;
+}
+
+static void compare_shape(findings *f, const tri_safetensors_entry *entry,
+                          const tri_state_tensor *wanted) {
+    if (tri_shape_equal(&entry->shape, &wanted->shape)) return;
     char there[128], here[128];
-    return TRI_FAIL(TRI_BAD_INPUT, "%s: tensor '%s' is %s there, but %s in the model", path,
-                    entry->name, tri_shape_text(&entry->shape, there, sizeof there),
-                    tri_shape_text(&wanted->shape, here, sizeof here));
+    add(f, tri_arena_printf(f->arena, "tensor '%s' is %s there, but %s in the model", entry->name,
+                            tri_shape_text(&entry->shape, there, sizeof there),
+                            tri_shape_text(&wanted->shape, here, sizeof here)));
 }
 
 tri_status checkpoint_match(tri_arena *arena, const char *path,
                             const tri_safetensors_entry *entries, int count,
-                            const tri_state_sink *sink, bool may_lack, int **out) {
+                            const tri_state_sink *sink, const bool *may_lack, int **out) {
     named *there = TRI_NEW_ARRAY(arena, named, count);
     named *here = TRI_NEW_ARRAY(arena, named, sink->count);
+    findings found = {.arena = arena};
     for (int i = 0; i < count; i++) there[i] = (named){entries[i].name, i};
     for (int i = 0; i < sink->count; i++) here[i] = (named){sink->tensors[i].name, i};
     qsort(there, (size_t)count, sizeof *there, compare);
@@ -59,19 +73,24 @@ tri_status checkpoint_match(tri_arena *arena, const char *path,
 
     for (int i = 0; i < sink->count; i++) {
         const tri_state_tensor *tensor = &sink->tensors[i];
-        if (find(there, count, tensor->name) || (may_lack && tensor->may_lack)) continue;
-        return TRI_FAIL(TRI_BAD_INPUT, "%s: has no tensor '%s'%s", path, tensor->name,
-                        nearest(arena, tensor->name, there, count));
+        if (find(there, count, tensor->name) || (may_lack && may_lack[i])) continue;
+        add(&found, tri_arena_printf(arena, "has no tensor '%s'%s", tensor->name,
+                                     nearest(arena, tensor->name, there, count)));
     }
     int *targets = TRI_NEW_ARRAY(arena, int, count);
     for (int i = 0; i < count; i++) {
         const named *wanted = find(here, sink->count, entries[i].name);
-        if (!wanted)
-            return TRI_FAIL(TRI_BAD_INPUT, "%s: the model has no tensor '%s'%s", path,
-                            entries[i].name, nearest(arena, entries[i].name, here, sink->count));
-        TRI_TRY(check_shape(path, &entries[i], &sink->tensors[wanted->index]));
+        if (!wanted) {
+            add(&found, tri_arena_printf(arena, "the model has no tensor '%s'%s", entries[i].name,
+                                         nearest(arena, entries[i].name, here, sink->count)));
+            continue;
+        }
+        compare_shape(&found, &entries[i], &sink->tensors[wanted->index]);
         targets[i] = wanted->index;
     }
     *out = targets;
-    return TRI_OK;
+    if (found.count == 0) return TRI_OK;
+    if (found.listed == found.count) return TRI_FAIL(TRI_BAD_INPUT, "%s: %s", path, found.text);
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: %s; and %d more", path, found.text,
+                    found.count - found.listed);
 }

@@ -160,7 +160,7 @@ static tri_status read_file(reading *r, const checkpoint_manifest *manifest) {
     if (r->sink) {
         int *targets;
         TRI_TRY(checkpoint_match(r->arena, r->path, r->entries, tri_safetensors_count(r->open),
-                                 r->sink, false, &targets));
+                                 r->sink, NULL, &targets));
         r->targets = targets;
         TRI_TRY(check_dtypes(r));
     }

@@ -23,11 +23,11 @@ tri_status checkpoint_verify_chunks(tri_arena *arena, const char *folder, int ra
 
 // Pairs the tensors of a file with those of a sink by name, because their orders may differ:
 // entries[i] of the file belongs to the sink's tensor number (*out)[i]. TRI_BAD_INPUT: the shapes
-// of a pair differ, or a tensor has no partner; then the message suggests the nearest name. With
-// `may_lack` the file may lack tensors of which the sink says so (such as running_mean). The caller
-// compares the dtypes.
+// of a pair differ, or a tensor has no partner; the message lists all such, with the nearest names.
+// may_lack (NULL: none may) says which of the sink's tensors the file may lack. The caller compares
+// the dtypes.
 tri_status checkpoint_match(tri_arena *arena, const char *path,
                             const tri_safetensors_entry *entries, int count,
-                            const tri_state_sink *sink, bool may_lack, int **out);
+                            const tri_state_sink *sink, const bool *may_lack, int **out);
 
 #endif

@@ -10,6 +10,7 @@
 #include "checkpoint/verify.h"
 #include "tensor/half.h"
 
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -202,7 +203,7 @@ static tri_status check_dtype(const checkpoint_weights *w, int index, tri_dtype 
 
 // Whether a tensor may be in the file although the model does not have it: older Llama files
 // contain the frequencies of rotary embeddings, which this program computes.
-static bool is_ignored(const char *name) { return ends_with(name, "rotary_emb.inv_freq"); }
+static bool is_unneeded(const char *name) { return ends_with(name, "rotary_emb.inv_freq"); }
 
 enum { ELEMENTS_AT_ONCE = TRI_CHECKPOINT_CHUNK_BYTES / sizeof(double) };
 
@@ -277,17 +278,40 @@ static int target_of_alias(const tri_state_sink *model, const char *name) {
     return found;
 }
 
-// Leaves out what the model does not need, and settles aliases.
-static tri_status choose(tri_arena *arena, const tri_state_sink *model, checkpoint_weights *w,
-                         char *buffer) {
+static bool matches(const tri_strings *patterns, const char *name) {
+    for (int i = 0; i < patterns->count; i++)
+        if (fnmatch(patterns->items[i], name, 0) == 0) return true;
+    return false;
+}
+
+// Refuses a pattern that matches nothing: it is misspelt.
+static tri_status check_patterns(const tri_strings *ignore, const tri_state_sink *model,
+                                 const checkpoint_weights *w) {
+    for (int i = 0; i < ignore->count; i++) {
+        const tri_strings one = {&ignore->items[i], 1};
+        bool is_used = false;
+        for (int k = 0; k < model->count; k++) is_used |= matches(&one, model->tensors[k].name);
+        for (int k = 0; k < w->count; k++) is_used |= matches(&one, w->entries[k].name);
+        if (!is_used)
+            return TRI_FAIL(TRI_BAD_INPUT, "ignore: '%s' matches no tensor of the model or of %s",
+                            ignore->items[i], w->path);
+    }
+    return TRI_OK;
+}
+
+// Leaves out what the model does not need, or is ignored, and settles aliases.
+static tri_status choose(tri_arena *arena, const tri_state_sink *model, const tri_strings *ignore,
+                         checkpoint_weights *w, char *buffer) {
     checkpoint_weights chosen = *w;
     chosen.count = 0;
     chosen.entries = TRI_NEW_ARRAY(arena, tri_safetensors_entry, w->count);
     chosen.files = TRI_NEW_ARRAY(arena, const tri_safetensors *, w->count);
     for (int i = 0; i < w->count; i++) {
-        if (is_ignored(w->entries[i].name)) continue;
-        bool is_double = false;
-        int target = target_of_alias(model, w->entries[i].name);
+        const char *name = w->entries[i].name;
+        int target = target_of_alias(model, name);
+        bool is_double = false, is_left = target != CHECKPOINT_NO_ENTRY &&
+                                          matches(ignore, model->tensors[target].name);
+        if (is_unneeded(name) || matches(ignore, name) || is_left) continue;
         if (target != CHECKPOINT_NO_ENTRY)
             TRI_TRY(settle_alias(w, i, model, target, buffer, &is_double));
         if (is_double) continue;
@@ -301,23 +325,40 @@ static tri_status choose(tri_arena *arena, const tri_state_sink *model, checkpoi
     return TRI_OK;
 }
 
-static tri_status load_weights(tri_arena *arena, const char *path, const tri_state_sink *model,
-                               checkpoint_weights *w, char *buffer) {
+// Finds the tensor of the model for each one that is chosen.
+static tri_status match(tri_arena *arena, const tri_state_sink *model, const tri_strings *ignore,
+                        const checkpoint_weights *w, int **targets) {
+    bool *may_lack = TRI_NEW_ARRAY(arena, bool, model->count);
+    for (int i = 0; i < model->count; i++)
+        may_lack[i] =
+            model->tensors[i].may_lack || (ignore && matches(ignore, model->tensors[i].name));
+    tri_status status =
+        checkpoint_match(arena, w->path, w->entries, w->count, model, may_lack, targets);
+    if (status == TRI_OK || !ignore) return status;
+    return TRI_FAIL(status, "%s; init.ignore=[PATTERN, ...] leaves tensors as they are without it",
+                    tri_arena_strdup(arena, tri_error_message()));
+}
+
+static tri_status load_weights(tri_arena *arena, const char *path, const tri_strings *ignore,
+                               const tri_state_sink *model, checkpoint_weights *w, char *buffer) {
+    static const tri_strings none = {NULL, 0};
     TRI_TRY(checkpoint_weights_open(arena, path, w));
     int *targets;
-    TRI_TRY(choose(arena, model, w, buffer));
-    TRI_TRY(checkpoint_match(arena, w->path, w->entries, w->count, model, true, &targets));
+    if (ignore) TRI_TRY(check_patterns(ignore, model, w));
+    TRI_TRY(choose(arena, model, ignore ? ignore : &none, w, buffer));
+    TRI_TRY(match(arena, model, ignore, w, &targets));
     for (int i = 0; i < w->count; i++) TRI_TRY(check_dtype(w, i, model->tensors[targets[i]].dtype));
     for (int i = 0; i < w->count; i++) TRI_TRY(load_tensor(w, i, model, targets[i], buffer));
     return TRI_OK;
 }
 
-tri_status tri_checkpoint_load_weights(const char *path, const tri_state_sink *model) {
+tri_status tri_checkpoint_load_weights(const char *path, const tri_strings *ignore,
+                                       const tri_state_sink *model) {
     char *buffer = malloc(4 * (size_t)TRI_CHECKPOINT_CHUNK_BYTES);
     if (!buffer) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for a chunk of it", path);
     tri_arena *arena = tri_arena_create(NULL, "weights");
     checkpoint_weights weights;
-    tri_status status = load_weights(arena, path, model, &weights, buffer);
+    tri_status status = load_weights(arena, path, ignore, model, &weights, buffer);
     checkpoint_weights_close(&weights);
     tri_arena_destroy(arena);
     free(buffer);

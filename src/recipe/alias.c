@@ -75,3 +75,20 @@ tri_status tri_recipe_settle_strategy(tri_arena *arena, tri_tree *root) {
     tri_tree_put(arena, strategy, "offload", value);
     return TRI_OK;
 }
+
+void tri_recipe_lengthen_init(tri_arena *arena, tri_tree *root) {
+    const tri_tree *init = tri_tree_get(root, "init");
+    if (tri_tree_is_null(init) || init->kind != TRI_TREE_SCALAR) return;
+    tri_tree *map = tri_tree_map(arena);
+    map->file = init->file;
+    map->line = init->line;
+    tri_tree_put(arena, map, "path", tri_tree_copy(arena, init));
+    tri_tree_put(arena, root, "init", map);
+}
+
+void tri_recipe_shorten_init(tri_arena *arena, tri_tree *root) {
+    const tri_tree *init = tri_tree_get(root, "init"), *ignore = tri_tree_get(init, "ignore"),
+                   *path = tri_tree_get(init, "path");
+    if (ignore && ignore->count > 0) return;
+    tri_tree_put(arena, root, "init", path ? tri_tree_copy(arena, path) : tri_tree_null(arena));
+}

@@ -1,5 +1,5 @@
-// Accepts strategies under their names in other systems ("deepspeed_stage_3", …), so that recipes
-// can be carried over from there.
+// Other spellings of a recipe. Accepts strategies under their names in other systems
+// ("deepspeed_stage_3", …), so that recipes can be carried over from there.
 #ifndef TRIREME_RECIPE_ALIAS_H
 #define TRIREME_RECIPE_ALIAS_H
 
@@ -9,5 +9,9 @@
 // name, and sets strategy.offload if the alias implies it. TRI_BAD_INPUT: the recipe sets another
 // strategy.offload, or names a hybrid strategy without strategy.mesh.shard or replicate.
 tri_status tri_recipe_settle_strategy(tri_arena *arena, tri_tree *root);
+// `init: PATH` is short for `init: {path: PATH}`. Each of these makes one of the other; a map that
+// has more than the path stays.
+void tri_recipe_lengthen_init(tri_arena *arena, tri_tree *root);
+void tri_recipe_shorten_init(tri_arena *arena, tri_tree *root);
 
 #endif

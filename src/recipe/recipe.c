@@ -17,16 +17,33 @@
 #include <string.h>
 
 #define R tri_recipe
+#define S tri_start_options
+
+static const tri_option start_rows[] = {
+    TRI_OPTION_STRING(S, path, NULL,
+                      "a safetensors file, the index of a model in several, or the folder of a "
+                      "model or run; `init: PATH` is short for it",
+                      .path = TRI_PATH_ANY),
+    TRI_OPTION_STRINGS(S, ignore, "[]",
+                       "tensors that are not taken from there, by name, such as those of a new "
+                       "head; * and ? match as in file names"),
+};
+
+static tri_status check_start(const void *options, const tri_tree *map) {
+    const tri_start_options *start = options;
+    if (start->path || start->ignore.count == 0) return TRI_OK;
+    return tri_tree_fail(map, "'init.ignore' has no effect without 'init.path'");
+}
+
+static const tri_option_table start_table =
+    TRI_OPTION_TABLE("init", S, start_rows, "initial weights", .check = check_start);
 
 static const tri_option rows[] = {
     TRI_OPTION_STRING(R, name, NULL, "name of the run; not set: the model's name",
                       .change = TRI_CHANGE_FREELY),
     TRI_OPTION_INT(R, seed, "1", 0, 9.2e18, "seed of initial weights, sample order and dropout"),
     TRI_OPTION_NESTED(R, model, tri_model_options, &tri_model_table, "the network to train"),
-    TRI_OPTION_STRING(R, init, NULL,
-                      "initial weights: a safetensors file, the index of a model in several, or "
-                      "the folder of a model or run",
-                      .path = TRI_PATH_ANY),
+    TRI_OPTION_NESTED(R, init, tri_start_options, &start_table, "initial weights"),
     TRI_OPTION_NESTED(R, data, tri_data_options, &tri_data_table, "the data to train on"),
     TRI_OPTION_NESTED(R, batch, tri_batch_options, &tri_batch_table, "samples per step"),
     TRI_OPTION_NESTED(R, loss, tri_loss_options, &tri_loss_table, "the loss"),
@@ -82,6 +99,7 @@ static tri_status apply_overrides(tri_arena *arena, tri_tree *root, const char *
         const char *note = tri_recipe_replaced_note(arena, root, overrides[i]);
         if (note) all[notes->count++] = note;
         TRI_TRY(tri_tree_override(arena, root, overrides[i]));
+        tri_recipe_lengthen_init(arena, root); // init=PATH, which init.ignore=… may follow
     }
     notes->items = all;
     return TRI_OK;
@@ -235,6 +253,7 @@ static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
     tri_deepspeed deepspeed;
     tri_recipe_dropped dropped = {{NULL}};
     TRI_TRY(merge_deepspeed(arena, root, file, overrides, count, &dropped, &deepspeed));
+    tri_recipe_lengthen_init(arena, root);
     TRI_TRY(apply_overrides(arena, root, overrides, count, &dropped, &deepspeed.notes));
     TRI_TRY(tri_recipe_settle_paths(arena, &tri_recipe_table, root, file));
     TRI_TRY(tri_recipe_settle_strategy(arena, root));
@@ -295,11 +314,14 @@ char *tri_recipe_record(tri_arena *arena, const tri_recipe *recipe, const char *
     tri_recipe_complete_paths(arena, &tri_recipe_table, root);
     if (realpath(run_dir, real))
         tri_tree_put(arena, root, "recorded_in", tri_tree_string(arena, real));
+    tri_recipe_shorten_init(arena, root);
     return tri_yaml_emit(arena, root);
 }
 
 char *tri_recipe_emit(tri_arena *arena, const tri_recipe *recipe) {
-    return tri_yaml_emit(arena, tri_recipe_tree(arena, recipe));
+    tri_tree *root = tri_recipe_tree(arena, recipe);
+    tri_recipe_shorten_init(arena, root);
+    return tri_yaml_emit(arena, root);
 }
 
 typedef struct findings {

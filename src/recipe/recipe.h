@@ -12,11 +12,17 @@
 #include "plan/options.h"
 #include "recipe/trainer.h"
 
+// Initial weights.
+typedef struct tri_start_options {
+    const char *path;   // file or folder; NULL: none
+    tri_strings ignore; // patterns of names of tensors that are not taken from there
+} tri_start_options;
+
 typedef struct tri_recipe {
     const char *name; // name of the run; the model's name if the recipe has none
     int64_t seed;
     tri_model_options model;
-    const char *init; // file or folder with initial weights; NULL: none
+    tri_start_options init;
     tri_data_options data;
     tri_batch_options batch;
     tri_loss_options loss;

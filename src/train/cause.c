@@ -119,7 +119,7 @@ tri_status train_name_cause(train_loop *loop) {
     const char *advice = why + length;
     // Before the first update, the training is not to blame for the weights.
     if (loop->progress.step == 0 && where && strstr(where, "reads the parameter"))
-        advice = loop->recipe->init ? "; the weights of init have it" : "";
+        advice = loop->recipe->init.path ? "; the weights of init have it" : "";
     snprintf(message, sizeof message, "%s%s%s", fact, where ? where : "", advice);
     return TRI_FAIL(TRI_NOT_FINITE, "%s", message);
 }

@@ -362,7 +362,8 @@ static tri_status evaluate(tri_session *s, const tri_eval_request *request, tri_
                                   request->checkpoint, "--checkpoint"));
     tri_ledger_mark loading = tri_ledger_enter(s->comm->ledger, "loading the weights", NULL);
     tri_status loaded = train_check_origin(s, request->task, request->checkpoint);
-    if (loaded == TRI_OK) loaded = tri_checkpoint_load_weights(request->checkpoint, &model.sink);
+    if (loaded == TRI_OK)
+        loaded = tri_checkpoint_load_weights(request->checkpoint, NULL, &model.sink);
     tri_ledger_end(s->comm->ledger, loading);
     if (loaded != TRI_OK) return tri_status_context(loaded, "--checkpoint");
     tri_loader *loader;

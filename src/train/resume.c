@@ -252,12 +252,13 @@ tri_status train_restore(train_loop *loop) {
     // step.
     tri_status status = tri_engine_initialize(s->engine, (uint64_t)loop->recipe->seed);
     TRI_TRY(tri_tell_and_agree(s->comm, status, "initial weights"));
-    if (!loop->recipe->init) return TRI_OK;
-    TRI_TRY(train_compare_weights(&(train_ranks){s->arena, s->comm, s->host_claims},
-                                  loop->recipe->init, "init"));
-    status = train_check_origin(s, r->task, loop->recipe->init);
+    const tri_start_options *init = &loop->recipe->init;
+    if (!init->path) return TRI_OK;
+    TRI_TRY(train_compare_weights(&(train_ranks){s->arena, s->comm, s->host_claims}, init->path,
+                                  "init"));
+    status = train_check_origin(s, r->task, init->path);
     if (status == TRI_OK)
-        status = tri_checkpoint_load_weights(loop->recipe->init, &loop->model.sink);
+        status = tri_checkpoint_load_weights(init->path, &init->ignore, &loop->model.sink);
     if (status != TRI_OK) status = tri_status_context(status, "init");
     return tri_tell_and_agree(s->comm, status, "init");
 }

@@ -12,7 +12,8 @@ import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import SYNTHETIC, TRIREME, check_all, check_refused, run, train  # noqa: E402
+from runs import SYNTHETIC, TRIREME, check_all, check_refused, on_ranks, run, train  # noqa: E402
+import tensors  # noqa: E402
 
 LLAMA = ["model.vocab_size=256", "model.hidden_size=16", "model.intermediate_size=16",
          "model.num_hidden_layers=1", "model.num_attention_heads=4", "model.num_key_value_heads=2",
@@ -73,6 +74,35 @@ def check_config():
         with open(config, "w", encoding="ascii") as file:
             json.dump({"rope_theta": 1}, file)
         run(train("llama-tiny", place, *LLAMA, f"init={folder}"))
+
+
+def check_ignore():
+    """init.ignore keeps the fresh values of a new head, on any ranks; without it, all tensors that
+    do not fit are named."""
+    with tempfile.TemporaryDirectory(prefix="trireme-ignore-") as folder:
+        old, fresh, place = (os.path.join(folder, name) for name in ("old.st", "new.st", "run"))
+        words = [*SYNTHETIC, "data.samples=8", "batch.global=4", "trainer.max_steps=1",
+                 "optimizer={name: sgd, lr: 0}", "trainer.limit_val_batches=0"]
+        head = [*words, "model.num_classes=12", "data.classes=12"]
+        for out, more in (old, [*words, "seed=5"]), (fresh, head):
+            run([TRIREME, "checkpoint", "init", "recipes/mlp-jax.yaml", *more, "--out", out])
+        check_refused(train("mlp-jax", place, *head, f"init={old}"), place,
+                      ["init: ", "'fc3.bias' is [10]", "'fc3.weight' is [10, ", "init.ignore"])
+        unused = f"init={{path: {old}, ignore: [fc3.*, fc4*]}}"
+        check_refused(train("mlp-jax", place, *head, unused), place, ["init: ", "'fc4*'"])
+        check_refused(train("mlp-jax", place, *head, "init.ignore=[fc3.*]"), place, ["init.path"])
+        old_tensors, fresh_tensors = tensors.read(old), tensors.read(fresh)
+        for ranks, strategy in (1, "single"), (2, "fsdp"):
+            at = f"{place}{ranks}"
+            start = train("mlp-jax", at, *head, f"init={old}", "init.ignore=[fc3.*]",
+                          f"strategy.name={strategy}")
+            run(on_ranks(ranks, start))
+            got = tensors.read(os.path.join(at, "checkpoints", "last", "model.safetensors"))
+            for name, tensor in got.items():
+                wanted = (fresh_tensors if name.startswith("fc3.") else old_tensors)[name]
+                assert tensors.numbers(tensor) == tensors.numbers(wanted), name
+        run(train("mlp-jax", at, *head, f"init={old}", "init.ignore=[fc3.*]",
+                  "strategy.name=single", "trainer.max_steps=2"))  # the recorded recipe is the same
 
 
 def warnings(words, text="trained with"):
@@ -239,6 +269,6 @@ def check_held_back():
 
 
 if __name__ == "__main__":
-    sys.exit(1 if check_all((check_config, check_recipe, check_class_names,
+    sys.exit(1 if check_all((check_config, check_ignore, check_recipe, check_class_names,
                              check_column_names, check_tokenizers,
                              check_held_back)) else 0)

@@ -42,7 +42,7 @@ static void has_the_documented_defaults(void **state) {
     tri_recipe r = recipe(BASE, NULL);
     assert_string_equal(r.name, "net");
     assert_int_equal(r.seed, 1);
-    assert_null(r.init);
+    assert_null(r.init.path);
     assert_true(r.data.shuffle && !r.data.drop_last && r.data.workers == 2 && r.data.limit == 0);
     assert_true(r.batch.global == 64 && r.batch.micro == 0 && r.batch.eval == 0);
     assert_string_equal(r.optimizer.name, "adadelta");
@@ -99,7 +99,7 @@ static void takes_lists_and_model_options(void **state) {
                                "trainer.fast_dev_run=true", "trainer.max_time=00:01:00:00"));
     assert_int_equal(r.data.transform->count, 0);
     assert_string_equal(tri_tree_get(r.model.options, "dropout")->text, "0");
-    assert_null(r.init);
+    assert_null(r.init.path);
     assert_string_equal(r.name, "my run");
     assert_true(r.trainer.fast_dev_run == 1 && r.trainer.max_time == 3600);
     r = recipe(BASE, OVER("model.name=./lib/two-layer.so"));
@@ -126,9 +126,18 @@ static void resolves_to_itself(void **state) {
     tri_recipe again = recipe(text, NULL);
     assert_string_equal(tri_recipe_emit(arena, &again), text);
     assert_int_equal(tri_recipe_differences(arena, &r, &again).count, 0);
-    assert_string_equal(again.init, "12");
+    assert_string_equal(again.init.path, "12");
     assert_non_null(strstr(text, "  betas: [0.9, 0.999]\n"));
     assert_null(strstr(text, "  momentum: "));
+    assert_non_null(strstr(text, "init: \"12\"\n"));
+    r = recipe(BASE "init: {path: a, ignore: [x]}\n", OVER("init.ignore=['fc.*', b]"));
+    text = tri_recipe_emit(arena, &r);
+    again = recipe(text, NULL);
+    assert_string_equal(again.init.path, "a");
+    assert_int_equal(again.init.ignore.count, 2);
+    assert_string_equal(tri_recipe_emit(arena, &again), text);
+    r = recipe(BASE "init: {path: a, ignore: [x]}\n", OVER("init=b"));
+    assert_true(!strcmp(r.init.path, "b") && r.init.ignore.count == 0);
 }
 
 static void names_what_defines_a_run(void **state) {
