@@ -51,6 +51,9 @@ static tri_status expand(tri_arena *arena, const tri_tree *node, const char **ou
     if (at[0] == '~' && (at[1] == '/' || !at[1]) && home) done = home, at++;
     for (const char *dollar; (dollar = strchr(at, '$'));) {
         bool braced = dollar[1] == '{';
+        if (begins(dollar, "${oc.env:"))
+            return tri_tree_fail(node, "'%s': write ${NAME} for Hydra's ${oc.env:NAME}",
+                                 node->text);
         const char *name = dollar + 1 + braced;
         size_t length = 0;
         while (isalnum((unsigned char)name[length]) || name[length] == '_') length++;

@@ -138,6 +138,8 @@ def check_variables(folder):
     del env["SUB"]
     done = run([*words, "--run-dir", "new"], 2, cwd=place, env=env)
     assert done.stderr.count("\n") == 1 and "lt.yaml:3" in done.stderr and "SUB" in done.stderr
+    done = run([*words, "data.train=${oc.env:HERE}/x", "--run-dir", "new"], 2, cwd=place, env=env)
+    assert done.stderr.count("\n") == 1 and "${NAME}" in done.stderr, done.stderr
     assert not os.path.exists(f"{place}/new")
     os.rename(f"{place}/data", f"{place}/$SUB")
     run([*words, "--run-dir", "new", "data.train=$SUB/train.st", "data.test=$SUB/test.st",
