@@ -109,7 +109,9 @@ static tri_status add_usual(const search *s) {
     return TRI_FAIL(TRI_BAD_INPUT,
                     "%s: no column is named 'label' or 'target': name it, "
                     "data.fields='{labels: %s}', or {targets: ...} for regression",
-                    s->path, s->names[s->count - 1]);
+                    s->path,
+                    tri_yaml_flow(s->dataset->arena,
+                                  tri_tree_string(s->dataset->arena, s->names[s->count - 1])));
 }
 
 // Refuses the numbers of rows that pandas and R write beside the columns: in data in the order of

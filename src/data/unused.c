@@ -24,7 +24,8 @@ tri_status tri_data_unused(tri_dataset *dataset, const char *path, const char *w
             return TRI_FAIL(TRI_BAD_INPUT,
                             "%s: its %s '%s' would not be used: if it is the field '%s', name all "
                             "fields in data.fields='{%s: %s, ...}'; if not, name the others there",
-                            path, word, name, field, field, name);
+                            path, word, name, field, field,
+                            tri_yaml_flow(dataset->arena, tri_tree_string(dataset->arena, name)));
     }
     if (names->count > 0 && !dataset->facts.rest)
         dataset->facts.rest = tri_arena_printf(
