@@ -314,18 +314,30 @@ static tri_status check_label(const csv_state *state, int64_t line, int column, 
                                  "class}'");
 }
 
-// Looks at the labels of a record before they are read: their form, and the names of new classes.
+// Looks at the labels of a record before they are read: their form is that of the first one.
 static tri_status see_labels(csv_pass *pass, const tri_csv_record *record) {
     csv_state *state = pass->state;
     for (int i = 0; i < state->columns.count; i++) {
         const tri_field_columns *field = &state->columns.fields[i];
         for (int k = 0; is_label(field) && k < field->count; k++) {
             const char *text = pass->fields[field->columns[k]];
-            double number;
             TRI_TRY(check_label(state, record->line, field->columns[k], text));
             if (state->form == LABELS_UNKNOWN) TRI_TRY(see_form(pass, text));
-            if (state->form == LABELS_NAMES && !state->names.classes &&
-                !tri_csv_number(text, &number))
+        }
+    }
+    return TRI_OK;
+}
+
+// Adds the names of the classes of a record that is a sample: one that is left out has none.
+static tri_status add_names(csv_pass *pass) {
+    csv_state *state = pass->state;
+    if (state->form != LABELS_NAMES || state->names.classes) return TRI_OK;
+    for (int i = 0; i < state->columns.count; i++) {
+        const tri_field_columns *field = &state->columns.fields[i];
+        for (int k = 0; is_label(field) && k < field->count; k++) {
+            const char *text = pass->fields[field->columns[k]];
+            double number;
+            if (!tri_csv_number(text, &number))
                 TRI_TRY(add_name(pass->dataset->arena, &state->names, text));
         }
     }
@@ -360,11 +372,13 @@ static tri_status check_record(csv_pass *pass, const tri_csv_record *record) {
     tri_dataset *dataset = pass->dataset;
     TRI_TRY(split(state, record->text, record->size, record->line, pass->fields));
     TRI_TRY(see_labels(pass, record));
-    if (pass->names_only) return TRI_OK;
-    for (int i = 0; i < state->columns.count; i++)
+    // Where names alone are wanted, other values matter if they decide what is left out.
+    bool reads = !pass->names_only || dataset->options->on_error == TRI_DATA_SKIP;
+    for (int i = 0; i < state->columns.count && reads; i++)
         TRI_TRY(read_field(state, &state->columns.fields[i], record->line, pass->fields,
                            pass->values[i].buffer));
-    for (int i = 0; i < state->columns.count; i++)
+    TRI_TRY(add_names(pass));
+    for (int i = 0; i < state->columns.count && !pass->names_only; i++)
         if (dataset->fields[i].field.dtype == TRI_I64)
             count_labels(dataset, i, pass->values[i].buffer);
     return TRI_OK;
@@ -373,11 +387,13 @@ static tri_status check_record(csv_pass *pass, const tri_csv_record *record) {
 static tri_status add_fields(csv_pass *pass) {
     csv_state *state = pass->state;
     tri_dataset *dataset = pass->dataset;
-    for (int i = 0; i < state->columns.count && !pass->names_only; i++) {
+    for (int i = 0; i < state->columns.count; i++) {
         const tri_field_columns *field = &state->columns.fields[i];
+        size_t bytes = (size_t)field->count * tri_dtype_bytes(field->row.dtype);
+        pass->values[i].buffer = tri_arena_alloc(dataset->arena, bytes);
+        if (pass->names_only) continue;
         tri_shape shape = tri_columns_shape(dataset, field);
         TRI_TRY(tri_dataset_add(dataset, state->path, field->row.name, field->row.dtype, &shape));
-        pass->values[i].buffer = tri_arena_alloc(dataset->arena, dataset->fields[i].stored_bytes);
     }
     return TRI_OK;
 }

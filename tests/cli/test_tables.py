@@ -114,6 +114,8 @@ def check_unused():
     report = json.loads(run([TRIREME, "data", "check", RECIPE, "data.name=csv", "data.test=null",
                              f"data.train={path('own.csv')}", "--json"]).stdout)
     assert report["not_used"].startswith("1 column, ") and "'note'" in report["not_used"], report
+    put_csv("space.csv", [["a", " kind"], [1, 0]])
+    refused("data.train=space.csv", parts=['labels: " kind"'])
     put_csv("near.csv", [["inputs", "soft_label", "lable"], [1, 0, 1]])
     refused("data.train=near.csv", parts=["near.csv", "'soft_label'", "'soft_labels'"])
 
@@ -276,6 +278,12 @@ def check_left_out():
                      "log.tensorboard=false"))
     for line in (3, 4, 6):
         assert f"d.csv:{line}:" in done.stderr, done.stderr
+    # The class of a line that is left out is none, in the numbers of other splits, too.
+    put("c.csv", b"a,label\n1,n\n2,m\nbad,a\n")
+    put("e.csv", b"a,label\n1,m\n2,n\nx,a\n")
+    words = ["data.train=c.csv", "data.test=e.csv", "data.on_error=skip"]
+    assert dump(*words, count=3)["labels"][1] == [1, 0, -100]
+    assert dump(*words, "--split=test", count=3)["labels"][1] == [0, 1, -100]
     # Where not all are named, their number is.
     put("many.csv", b"a,b,label\n1,2,0\n3,4,1\n" + b"1,x,1\n" * 13)
     done = run(train("mlp-jax", path("many"), "data.name=csv", f"data.path={folder}",
