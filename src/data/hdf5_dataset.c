@@ -11,7 +11,6 @@
 #include "data/unused.h"
 #include "format/hdf5/hdf5.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,8 +182,7 @@ static tri_status hdf5_open(tri_dataset *dataset) {
     TRI_TRY(tri_dataset_find_path(dataset, "the HDF5 file with the samples", &state->path));
     TRI_TRY(tri_os_check_file(state->path));
     TRI_TRY(tri_content_check(state->path, "hdf5"));
-    state->fd = tri_os.open(state->path, O_RDONLY | O_CLOEXEC, 0);
-    if (state->fd < 0) return tri_os_fail("open", state->path);
+    TRI_TRY(tri_os_open_input(state->path, &state->fd));
     TRI_TRY(tri_module_load("hdf5", TRI_HDF5_INTERFACE, TRI_HDF5_ABI, &table));
     state->module = table;
     return open_fields(dataset);

@@ -415,6 +415,12 @@ def check_hdf5_refuses():
     words = ("data.name=hdf5", "data.train=c.h5")
     assert "'nope'" in dump(*words, "data.fields={images: nope}", count=1, code=2)
     assert "'words'" in dump(*words, "data.fields={images: words}", count=1, code=2)
+    shutil.copy(f"{GOLDENS}/lzf.h5", path("lzf.h5"))
+    refused = dump(words[0], "data.train=lzf.h5", count=1, code=2)
+    assert "lzf.h5" in refused and "'images'" in refused and "gzip" in refused, refused
+    with open(path("pointer.h5"), "w", encoding="ascii") as file:
+        file.write("version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\n")
+    assert "git lfs pull" in dump(words[0], "data.train=pointer.h5", count=1, code=2)
     with open(path("c.h5"), "r+b") as file:
         file.truncate(900)
     assert "c.h5" in dump(*words, count=1, code=2)

@@ -60,5 +60,7 @@ with h5py.File(os.path.join(FOLDER, "lacking.h5"), "w") as file:
         layout[:taken] = h5py.VirtualSource("." if name != "long" else "short.h5", source,
                                             images.shape, images.dtype)[:taken]
         file.create_virtual_dataset(name, layout)
+with h5py.File(os.path.join(FOLDER, "lzf.h5"), "w") as file:
+    file.create_dataset("images", data=images[:, :, :1, :1], compression="lzf")
 with h5py.File(os.path.join(FOLDER, "short.h5"), "w") as file:
     file.create_dataset("images", data=images[:3])

@@ -43,6 +43,25 @@ static bool has_chosen_fill(const storage *s) {
     return fill == H5D_FILL_VALUE_USER_DEFINED;
 }
 
+// Refuses a filter that this library lacks, such as h5py's own compression, lzf.
+static tri_status check_filters(const storage *s) {
+    int count = H5Pget_nfilters(s->properties);
+    for (int i = 0; i < count; i++) {
+        char name[64] = "";
+        unsigned flags, config;
+        size_t values = 0;
+        H5Z_filter_t filter = H5Pget_filter2(s->properties, (unsigned)i, &flags, &values, NULL,
+                                             sizeof name - 1, name, &config);
+        if (filter < 0 || H5Zfilter_avail(filter) > 0) continue;
+        return refuse(s,
+                      "its filter %s (number %d) is not in the HDF5 library here: write the array "
+                      "again with compression='gzip', or set HDF5_PLUGIN_PATH to the filter's "
+                      "folder",
+                      *name ? name : "without a name", (int)filter);
+    }
+    return TRI_OK;
+}
+
 static tri_status check_chunks(const storage *s) {
     hsize_t dims[H5S_MAX_RANK], chunk[H5S_MAX_RANK], all = 1, written = 0;
     hid_t space = H5Dget_space(s->array);
@@ -182,6 +201,8 @@ static tri_status check(const storage *s) {
     H5D_space_status_t status = H5D_SPACE_STATUS_ALLOCATED;
     if (layout == H5D_VIRTUAL) return check_virtual(s);
     if (raw > 0) return check_raw(s, raw);
+    tri_status filters = check_filters(s);
+    if (filters != TRI_OK) return filters;
     if (has_chosen_fill(s)) return TRI_OK;
     if (layout == H5D_CHUNKED) return check_chunks(s);
     H5Dget_space_status(s->array, &status);
