@@ -349,9 +349,12 @@ static tri_status check_classes(tri_session *s) {
                                 "data: the %s data has %s up to %lld, but model %s has %lld %s%s%s",
                                 sets[k].name, reads->of_data, (long long)classes - 1, s->task->name,
                                 (long long)known, reads->of_model, classes_advice(s, node, classes),
-                                node->op->labels && classes == known + 1
+                                !node->op->labels ? ""
+                                : classes == known + 1
                                     ? "; labels have to count from 0, and not from 1"
-                                    : "");
+                                : classes == 256 ? "; if 255 stands for no class, write -100, "
+                                                   "which the loss leaves out"
+                                                 : "");
             if (classes > 0) TRI_TRY(train_fields_check_guess(sets[k].data, field, known));
             if (classes > most) most = classes;
         }

@@ -278,6 +278,8 @@ def check_left_out():
                      "log.tensorboard=false"))
     for line in (3, 4, 6):
         assert f"d.csv:{line}:" in done.stderr, done.stderr
+    put("void.csv", b"a,label\n1,0\n2,255\n")
+    refused("data.train=void.csv", parts=["255", "-100"])
     # The class of a line that is left out is none, in the numbers of other splits, too.
     put("c.csv", b"a,label\n1,n\n2,m\nbad,a\n")
     put("e.csv", b"a,label\n1,m\n2,n\nx,a\n")
