@@ -205,7 +205,9 @@ static tri_status search_fitting(plan_view *v, const cli_arguments *a) {
 static tri_status show_plan(plan_view *v, const cli_arguments *a) {
     tri_recipe_log_notes(v->recipe);
     tri_recipe_warn_idle(v->recipe, &v->request.mesh);
-    tri_task_warn_idle(&v->task_options, v->recipe, v->pipeline.plans[0]->graph, v->task->name);
+    const tri_graph *graph = v->pipeline.plans[0]->graph;
+    tri_task_warn_idle(&v->task_options, v->recipe, graph, v->task->name);
+    tri_task_warn_idle_patterns(v->request.groups, v->request.group_count, graph);
     if (cli_has(a, "disk") && v->recipe->strategy.offload == TRI_OFFLOAD_NONE)
         cli_warn("--disk has no effect: strategy.offload is none");
     TRI_TRY(cli_check_output("svg", cli_value(a, "svg"), a->words[0]));

@@ -266,6 +266,11 @@ static bool trains_anything(const tri_graph *graph) {
     return false;
 }
 
+static bool is_matched(const tri_parameter_info *p, const char *pattern) {
+    bool is_trained = p->role == TRI_ROLE_TRAINED || p->role == TRI_ROLE_FROZEN;
+    return is_trained && fnmatch(pattern, p->name, 0) == 0;
+}
+
 // Puts the parameters that match the pattern into the group, unless an earlier group has them.
 // Returns how many match.
 static int match_group(tri_graph *graph, const tri_parameter_group *group, int number,
@@ -273,8 +278,7 @@ static int match_group(tri_graph *graph, const tri_parameter_group *group, int n
     int matched = 0;
     for (int i = 0; i < graph->parameter_count; i++) {
         tri_parameter_info *p = &graph->parameters[i];
-        bool is_trained = p->role == TRI_ROLE_TRAINED || p->role == TRI_ROLE_FROZEN;
-        if (!is_trained || fnmatch(pattern, p->name, 0) != 0) continue;
+        if (!is_matched(p, pattern)) continue;
         matched++;
         if (p->group != 0 && p->group != number) continue;
         p->group = number;
@@ -314,6 +318,12 @@ tri_status tri_graph_group(tri_graph *graph, const tri_parameter_group *groups, 
     if (freezing && !trains_anything(graph))
         return TRI_FAIL(TRI_BAD_INPUT, "%s leaves no parameter to train", freezing);
     return TRI_OK;
+}
+
+bool tri_graph_has_match(const tri_graph *graph, const char *pattern) {
+    for (int i = 0; i < graph->parameter_count; i++)
+        if (is_matched(&graph->parameters[i], pattern)) return true;
+    return false;
 }
 
 void tri_gradient_add(tri_graph *graph, int parameter, tri_value value) {

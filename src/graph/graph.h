@@ -359,6 +359,8 @@ typedef struct tri_parameter_group {
 // which makes no gradients of frozen parameters. TRI_BAD_INPUT: a pattern matches no parameter (it
 // is probably mistyped), a group gets none, or nothing is left to train.
 tri_status tri_graph_group(tri_graph *graph, const tri_parameter_group *groups, int count);
+// Whether a group's pattern matches a parameter, be it one that another group has.
+bool tri_graph_has_match(const tri_graph *graph, const char *pattern);
 // Adds an entry to graph->gradients: what the current block contributes to the parameter's
 // gradient.
 void tri_gradient_add(tri_graph *graph, int parameter, tri_value value);

@@ -18,7 +18,8 @@ static const tri_option common_rows[] = {
         S, groups, NULL,
         "settings of parameters by name: [{match: [\"*.bias\", \"*norm*\"], "
         "weight_decay: 0}, {match: \"head.*\", lr_factor: 10}, {match: \"layer1.*\", "
-        "frozen: true}]; the first that matches holds; a name without * or ? has to match"),
+        "frozen: true}]; the first that matches holds; a name without * or ? has to match, and a "
+        "pattern beside others that matches none is warned of"),
 };
 
 static const tri_option group_rows[] = {

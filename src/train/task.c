@@ -146,6 +146,17 @@ void tri_task_warn_idle(const tri_task_options *context, const tri_recipe *recip
                      model);
 }
 
+void tri_task_warn_idle_patterns(const tri_parameter_group *groups, int count,
+                                 const tri_graph *graph) {
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < groups[i].match.count; k++)
+            if (!tri_graph_has_match(graph, groups[i].match.items[k]))
+                tri_log_line(TRI_LOG_WARNING,
+                             "%s: '%s' has no effect: it matches no parameter's name (trireme plan "
+                             "RECIPE --show graph prints them)",
+                             groups[i].key, groups[i].match.items[k]);
+}
+
 tri_status tri_task_check_options(const tri_task_options *context, const char *model) {
     for (int i = 0; context->map && i < context->map->count; i++) {
         const tri_tree *entry = context->map->items[i];

@@ -506,6 +506,8 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
             tri_recipe_log_notes(loop->recipe);
             tri_recipe_warn_idle(loop->recipe, &s->mesh);
             tri_task_warn_idle(&s->task_options, loop->recipe, s->plan->graph, s->task->name);
+            tri_task_warn_idle_patterns(s->optimizer.groups, s->optimizer.group_count,
+                                        s->plan->graph);
             train_warn_of_length(loop);
             tri_session_warn(loop->session);
         }

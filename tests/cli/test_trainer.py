@@ -224,6 +224,15 @@ def check_other_length():
         assert [entry["epoch"] for entry in metrics(run_dir, "val")] == [0, 1, 2, 3]
 
 
+def check_group_patterns():
+    """A pattern that matches nothing, beside others that do, is named; one that matches is not."""
+    for pattern, count in (("*norm*", 1), ("*.weight", 0)):
+        _, done = train("trainer.max_steps=1", "trainer.limit_val_batches=0", 'optimizer.groups='
+                        f'[{{"match": ["*.bias", "{pattern}"], "weight_decay": 0}}]')
+        lines = [line for line in done.stderr.splitlines() if "optimizer.groups: '*" in line]
+        assert len(lines) == count and all(pattern in line for line in lines), done.stderr
+
+
 def check_early_stopping():
     still = ["optimizer.lr=0", "trainer.max_epochs=9", "trainer.early_stopping.monitor=val_loss"]
     run_dir, done = train(*still, "trainer.early_stopping.patience=2")
@@ -504,8 +513,8 @@ def main():
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory(prefix="trireme-trainer-") as folder:
         failed = check_all((check_length, check_epochs_of_rates, check_early_ends, check_limits,
-                            check_trials, check_early_stopping, check_other_length,
-                            check_checkpoints, check_train_loss, check_best,
+                            check_trials, check_group_patterns, check_early_stopping,
+                            check_other_length, check_checkpoints, check_train_loss, check_best,
                             check_best_of_samples, check_result, check_closed_pipe,
                             check_schedules, check_clipping, check_accumulation, check_refused))
     return 1 if failed else 0
