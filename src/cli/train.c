@@ -258,9 +258,10 @@ const cli_command cli_train = {
     .help = "Train a recipe's model.",
     .flags = train_flags,
     .more =
-        "Ctrl-C, SIGTERM, SIGUSR1 and a closed terminal save a checkpoint and end the run with "
-        "exit "
-        "code\n75; the same command resumes it. --resume-with resumes it with other values of the "
+        "Ctrl-C, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU and a closed terminal save a checkpoint and "
+        "end "
+        "the run\nwith exit code 75; the same command resumes it. --resume-with resumes it with "
+        "other values of the "
         "keys that\n--keys marks so. A recipe may name a shared object as its model. That is code "
         "which runs with\nyour rights, so read recipes of other people before you train them.\n",
     .examples =

@@ -296,6 +296,7 @@ static tri_status prepare_signals(run *r, launch_options *options) {
     sigaddset(&r->handled, SIGCHLD);
     sigaddset(&r->handled, SIGUSR1);
     sigaddset(&r->handled, SIGUSR2);
+    sigaddset(&r->handled, SIGXCPU);
     signal(SIGCHLD, SIG_DFL); // if it were ignored, waitid could not report how workers ended
     sigprocmask(SIG_BLOCK, &r->handled, &r->mask);
     r->signal_fd = signalfd(-1, &r->handled, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -76,8 +76,8 @@ static const flag flags[] = {
      "print which CPUs each worker gets, as a table and as masks; without PROGRAM, nothing else"},
     {"signals-to-handle", 0, SIGNAL_NAMES, FIELD(signals), "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
      "NAME,…",
-     "signals that end the run and are passed on to the workers; SIGUSR1 and SIGUSR2 are only "
-     "passed on"},
+     "signals that end the run and are passed on to the workers; SIGUSR1, SIGUSR2 and SIGXCPU are "
+     "only passed on"},
     {"shutdown-timeout", 0, SECONDS, FIELD(shutdown_s), "30", "SECONDS",
      "time for workers to end after a signal (at most 5 after a failure); then they are "
      "killed"},

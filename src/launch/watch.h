@@ -11,7 +11,8 @@ typedef struct launch_watch {
     launch_worker *workers;
     int count;
     launch_console *consoles; // the launcher's standard output and standard error
-    int signal_fd;            // receives SIGCHLD, SIGUSR1, SIGUSR2 and the signals that end the run
+    int signal_fd; // receives SIGCHLD, the signals that are only passed on, and those that end the
+                   // run
     // The signal that ends the run; 0: none. Either the launcher got it, perhaps before it started
     // the workers, and passes it on as a request to end. Or it is a signal that the launcher passed
     // on for other purposes, and that ended a worker because the worker has no handler for it.

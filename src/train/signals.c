@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 static volatile sig_atomic_t seen, has_started;
-static const int watched[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
+// Signals by which batch systems announce the end of a job's time.
+static const int announcing[] = {SIGUSR1, SIGUSR2, SIGXCPU};
+static const int watched[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGXCPU, SIGHUP};
 enum { WATCHED = sizeof watched / sizeof *watched, LINE_BYTES = 256 };
 static struct sigaction before[WATCHED];
 static bool watching, tells;
@@ -86,6 +88,12 @@ void tri_signals_watch_start(const char *last, void (*end)(int code), bool who_t
 void tri_signals_watch(void) { has_started = 1; }
 
 int tri_signals_seen(void) { return seen; }
+
+bool tri_signals_job_ends(void) {
+    for (size_t i = 0; i < sizeof announcing / sizeof *announcing; i++)
+        if (announcing[i] == seen) return true;
+    return false;
+}
 
 const char *tri_signals_wait_for(const char *what) {
     const char *earlier = awaited;

@@ -1,5 +1,7 @@
-// Signals that ask a run to end: SIGTERM, SIGINT, SIGUSR1, and SIGHUP unless it was ignored. While
-// the run trains, their handler only records the signal, so that the run can end with a checkpoint:
+// Signals that ask a run to end: SIGTERM, SIGINT, those by which batch systems announce the end of
+// a job's time (SIGUSR1; SIGUSR2: LSF's run limit, Grid Engine's -notify, OAR; SIGXCPU: limits of
+// processor time), and SIGHUP unless it was ignored. While the run trains, their handler only
+// records the signal, so that the run can end with a checkpoint:
 // the training loop looks at it after each step, and an evaluation between its blocks. Before that,
 // while data are opened, a plan is made and a checkpoint is loaded, there is nothing to save, so
 // the handler ends the process at once.
@@ -19,6 +21,8 @@ void tri_signals_watch_start(const char *last, void (*end)(int code), bool tells
 void tri_signals_watch(void);
 // Gets the latest signal that was received; 0: none.
 int tri_signals_seen(void);
+// Whether that signal announces the end of the job's time.
+bool tri_signals_job_ends(void);
 // Sets what the first SIGINT says that it waits for, such as "the running step", and returns what
 // was set before. The text must be a constant.
 const char *tri_signals_wait_for(const char *what);

@@ -171,7 +171,7 @@ static tri_status finish_step(train_loop *loop) {
 
 void train_share_signals(double numbers[TRI_MAX_CALLER_NUMBERS]) {
     numbers[SHARED_SIGNAL] = tri_signals_seen() != 0;
-    numbers[SHARED_JOB_ENDS] = tri_signals_seen() == SIGUSR1;
+    numbers[SHARED_JOB_ENDS] = tri_signals_job_ends();
 }
 
 static void share_decisions(train_loop *loop, double numbers[TRI_MAX_CALLER_NUMBERS]) {

@@ -60,9 +60,9 @@ typedef struct tri_train_result {
 
 // Trains. TRI_OK: the run is complete. TRI_STOPPED: a signal or the end of the job's time stopped
 // it, and a checkpoint was saved. Other status: the run failed, and earlier checkpoints are
-// unchanged. Bad input is rejected before anything is created. SIGTERM, SIGINT, SIGUSR1 and SIGHUP
-// stay caught until the caller calls tri_signals_unwatch, so that a late signal does not end the
-// process before the result is printed.
+// unchanged. Bad input is rejected before anything is created. The signals of signals.h stay caught
+// until the caller calls tri_signals_unwatch, so that a late signal does not end the process before
+// the result is printed.
 tri_status tri_train(const tri_train_request *request, tri_train_result *out);
 
 typedef struct tri_eval_request {

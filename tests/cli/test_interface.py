@@ -334,7 +334,8 @@ def check_stopped(folder):
     stopped = os.path.join(folder, "stopped")
     command = [TRIREME, "train", RECIPE, *TINY, "trainer.max_epochs=2000", "data.samples=4000",
                "checkpoint.every_n_epochs=1000", "--run-dir", stopped]
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU,
+                   signal.SIGHUP):
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                  text=True)
         deadline, seen = time.monotonic() + 60, 0

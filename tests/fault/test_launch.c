@@ -317,10 +317,10 @@ static void signals_are_passed_on(void **state) {
     long pids[2];
     char path[128];
     snprintf(path, sizeof path, "%s/pids", folder);
-    const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
-    for (int i = 0; i < 4; i++) {
-        pid_t pid =
-            START(WORKERS(2), "sh", "-c", "trap 'exit 75' TERM INT HUP USR1; " WAIT_LOOP, folder);
+    const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        pid_t pid = START(WORKERS(2), "sh", "-c",
+                          "trap 'exit 75' TERM INT HUP USR1 USR2 XCPU; " WAIT_LOOP, folder);
         wait_for_pids(pids, 2);
         kill(pid, numbers[i]);
         assert_int_equal(wait_code(pid), 75);

@@ -99,8 +99,8 @@ def check_left_group(_):
 def check_no_handler(_):
     """The launcher passes on a signal that it gets. If this ends a worker that has no handler for
     it, the run ends with the exit code of that signal, and is not restarted."""
-    for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
-        for script in ("exec sleep 300", "test $RANK = 0 || exec sleep 300; trap '' USR1 USR2; "
+    for number in (signal.SIGUSR1, signal.SIGXCPU, signal.SIGTERM):
+        for script in ("exec sleep 300", "test $RANK = 0 || exec sleep 300; trap '' USR1 XCPU; "
                                          "while :; do sleep 0.1; done"):
             child = launch(script, "--max-restarts", "2")
             wait_for(lambda: len(children(child.pid)) == 3, "the workers", child=child)
