@@ -20,6 +20,11 @@ extern char **environ;
 
 enum { OUT, ERR, STREAMS, ERROR_BYTES = 512 };
 
+// Signals that a batch system sends to all processes of a job. The program runs with them blocked:
+// a job that asks to be put back into the queue is sent SIGTERM before the program that asked has
+// its answer.
+static const int of_jobs[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
+
 typedef struct command {
     char *const *argv;
     pid_t pid;
@@ -40,14 +45,15 @@ static tri_status start(command *c, int timeout_ms) {
     }
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
-    sigset_t none;
-    sigemptyset(&none);
+    sigset_t ending;
+    sigemptyset(&ending);
+    for (size_t i = 0; i < sizeof of_jobs / sizeof *of_jobs; i++) sigaddset(&ending, of_jobs[i]);
     posix_spawn_file_actions_init(&files);
     posix_spawnattr_init(&attributes);
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&files, ends[OUT][1], STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&files, ends[ERR][1], STDERR_FILENO);
-    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigmask(&attributes, &ending);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
     int error = posix_spawnp(&c->pid, c->argv[0], &files, &attributes, c->argv, environ);
     posix_spawnattr_destroy(&attributes);
@@ -123,7 +129,7 @@ static tri_status end(command *c, bool in_time) {
     char *line = c->text[ERR];
     line[strcspn(line, "\n")] = 0;
     if (WIFSIGNALED(how))
-        return TRI_FAIL(TRI_IO, "%s was ended by signal %d", c->argv[0], WTERMSIG(how));
+        return TRI_FAIL(TRI_TIMEOUT, "%s was ended by signal %d", c->argv[0], WTERMSIG(how));
     return TRI_FAIL(TRI_IO, "%s ended with exit code %d%s%s", c->argv[0], WEXITSTATUS(how),
                     *line ? ": " : "", line);
 }

@@ -79,7 +79,13 @@ void train_start_again(train_loop *loop) {
         if (status == TRI_OK)
             tri_log_line(TRI_LOG_INFO, "job %s follows when job %s has ended", next.id, d->job.id);
     }
-    if (status != TRI_OK)
+    if (status == TRI_TIMEOUT)
+        tri_log_line(
+            TRI_LOG_ERROR,
+            "whether job %s is started again is not known: %s; look with 'squeue --me' before you "
+            "submit it once more: two jobs must not train into one run folder",
+            d->job.id, tri_error_message());
+    else if (status != TRI_OK)
         tri_log_line(
             TRI_LOG_ERROR,
             "job %s is not started again: %s; submit it once more, the run goes on from its "

@@ -68,10 +68,21 @@ tri_status train_slurm_seconds_left(const train_slurm_job *job, double *out) {
                     job->id, text);
 }
 
-tri_status train_slurm_requeue(const train_slurm_job *job) {
+// Whether Slurm says that the job does not run any more.
+static bool has_left(const train_slurm_job *job) {
     char text[256];
+    char *const argv[] = {"squeue", "-h", "-j", (char *)job->id, "-o", "%T", NULL};
+    return tri_command_run(argv, TRI_SLURM_ANSWER_MS, text, sizeof text) == TRI_OK &&
+           isupper((unsigned char)*text) && strncmp(text, "RUNNING", 7) != 0;
+}
+
+tri_status train_slurm_requeue(const train_slurm_job *job) {
+    char text[256], message[TRI_MESSAGE_MAX_BYTES];
     char *const argv[] = {"scontrol", "requeue", (char *)job->id, NULL};
-    return tri_command_run(argv, TRI_SLURM_ANSWER_MS, text, sizeof text);
+    tri_status status = tri_command_run(argv, TRI_SLURM_ANSWER_MS, text, sizeof text);
+    if (status != TRI_TIMEOUT) return status;
+    snprintf(message, sizeof message, "%s", tri_error_message());
+    return has_left(job) ? TRI_OK : TRI_FAIL(TRI_TIMEOUT, "%s", message);
 }
 
 // Finds the value of NAME in "… NAME=VALUE …", the form in which scontrol prints a job. False: it

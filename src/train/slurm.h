@@ -20,10 +20,10 @@ tri_status train_slurm_seconds_left(const train_slurm_job *job, double *out);
 // such as UNLIMITED.
 bool train_slurm_read_time(const char *text, double *seconds);
 // Puts the job back into the queue, under the same number. Slurm then ends all processes of the
-// job, so this function may not return.
+// job, so this function may not return. TRI_TIMEOUT: whether it is in the queue is not known.
 tri_status train_slurm_requeue(const train_slurm_job *job);
 // Submits the job's batch script once more, as a new job that starts when this one has ended.
-// `next` gets the new job's number.
+// `next` gets the new job's number. TRI_TIMEOUT: whether it was submitted is not known.
 tri_status train_slurm_chain(const train_slurm_job *job, train_slurm_job *next);
 
 #endif

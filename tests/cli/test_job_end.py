@@ -162,13 +162,26 @@ def check_failures(folder):
     assert "trainer.on_timeout has no effect" in done.stderr, done.stderr
 
 
+def check_killed_command(folder):
+    """The command that asks for the requeue is killed: the job's state says what has become of it,
+    and no advice puts two jobs on one folder."""
+    for state, told in (("COMPLETING", False), ("RUNNING", True), ("", True)):
+        environment, calls = fake_slurm(
+            folder, f'case "$*" in *%T*) echo {state};; *) {left(1)};; esac', "kill -KILL $$")
+        done = runs.run(runs.train("mlp-jax", os.path.join(folder, f"killed-{state}"), *WORDS,
+                                   "trainer.on_timeout=requeue"), 75, env=environment)
+        assert "%T" in read(calls)[-1], read(calls)
+        assert ("job 77 is started again is not known" in done.stderr) == told, done.stderr
+        assert "is not started again" not in done.stderr, done.stderr
+
+
 def main():
     for name in [name for name in os.environ if name.startswith("SLURM_")]:
         del os.environ[name]
     with tempfile.TemporaryDirectory() as folder:
         return runs.check_all([check_stops, check_longer, check_requeue, check_evaluation,
-                               check_chain, check_array,
-                               check_no_time, check_failures], folder)
+                               check_chain, check_array, check_no_time, check_failures,
+                               check_killed_command], folder)
 
 
 if __name__ == "__main__":

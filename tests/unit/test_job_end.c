@@ -133,6 +133,14 @@ static void test_commands(void **state) {
     assert_int_equal(tri_command_run((char *[]){"sleep", "20", NULL}, 100, out, sizeof out),
                      TRI_TIMEOUT);
     assert_string_equal(tri_error_message(), "sleep does not answer");
+    // Signals by which a job is asked to end do not end it; what is killed may have done its work.
+    char *const asked[] = {"sh", "-c", "kill -TERM $$; kill -INT $$; kill -USR2 $$; echo yes",
+                           NULL};
+    assert_int_equal(tri_command_run(asked, 5000, out, sizeof out), TRI_OK);
+    assert_string_equal(out, "yes\n");
+    char *const killed[] = {"sh", "-c", "kill -KILL $$", NULL};
+    assert_int_equal(tri_command_run(killed, 5000, out, sizeof out), TRI_TIMEOUT);
+    assert_string_equal(tri_error_message(), "sh was ended by signal 9");
     // The command has closed its output, but still runs.
     char *const silent[] = {"sh", "-c", "exec >&- 2>&-; sleep 20", NULL};
     assert_int_equal(tri_command_run(silent, 100, out, sizeof out), TRI_TIMEOUT);
