@@ -9,7 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIGNAL_BEFORE_END_S = 120, LINE_COLUMNS = 96, FIRST_PORT = 20000, PORTS = 10000 };
+// How long before the job's end Slurm sends SIGUSR1: SIGNAL_BEFORE_END_S, or a tenth of a shorter
+// time. Slurm may send it a minute earlier, so a job of less than SIGNAL_LEAST_TIME_S would be
+// ended when it has just begun; it only has what the run asks Slurm for.
+enum { SIGNAL_BEFORE_END_S = 120, SIGNAL_PART = 10, SIGNAL_LEAST_TIME_S = 300 };
+enum { LINE_COLUMNS = 96, FIRST_PORT = 20000, PORTS = 10000 };
 
 // A script that is being written.
 typedef struct script {
@@ -87,7 +91,11 @@ static void write_options(script *s) {
     put_setting(s, "--output=%%x-%%j.log");
     put_setting(s, "--open-mode=append");
     put_setting(s, "--requeue");
-    put_setting(s, "--signal=USR1@%d", SIGNAL_BEFORE_END_S);
+    if (job->time_s >= SIGNAL_LEAST_TIME_S)
+        put_setting(s, "--signal=USR1@%lld",
+                    (long long)(job->time_s < SIGNAL_PART * SIGNAL_BEFORE_END_S
+                                    ? job->time_s / SIGNAL_PART
+                                    : SIGNAL_BEFORE_END_S));
 }
 
 static void write_variables(script *s, const tri_tree *map) {

@@ -95,6 +95,15 @@ def check_every_site(folder):
     check_shell(folder, texts)
 
 
+def check_signal(_):
+    """The signal before the end leaves a job most of its time, although Slurm may send it a minute
+    early; a job that is too short for that has none."""
+    (generic,) = [site for site in sites() if site["name"] == "generic"]
+    for minutes, lead in ((1, None), (4, None), (5, 30), (19, 114), (20, 120), (59, 120)):
+        asked = options(script(generic, "--time", f"00:{minutes:02}:00"))
+        assert asked.get("signal") == (f"USR1@{lead}" if lead else None), (minutes, asked)
+
+
 def check_list(_):
     found = {site["name"]: site for site in sites()}
     for name in ("lumi-g", "frontier", "perlmutter", "marenostrum5", "juwels-booster", "leonardo",
@@ -312,6 +321,7 @@ if __name__ == "__main__":
     assert shutil.which("shellcheck"), "no shellcheck: scripts/install-deps --test installs it"
     with tempfile.TemporaryDirectory(prefix="trireme-submit-") as place:
         os.environ.update(with_modules(tempfile.mkdtemp(dir=place), "cuda", "hip"))
-        sys.exit(check_all([check_list, check_known_facts, check_every_site, check_refused,
-                            check_devices, check_own_profile, check_submission, check_no_data],
+        sys.exit(check_all([check_list, check_signal, check_known_facts, check_every_site,
+                            check_refused, check_devices, check_own_profile, check_submission,
+                            check_no_data],
                            place))
