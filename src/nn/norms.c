@@ -69,9 +69,12 @@ tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
     int mean_index = tri_value_get(graph, mean)->index,
         var_index = tri_value_get(graph, var)->index;
     if (tri_value_is(tri_gradient_of(graph, mean_index))) {
-        tri_graph_fail(graph,
-                       "batch_norm %s: used twice, but it has only one running mean and variance",
-                       name);
+        tri_graph_fail(
+            graph,
+            "batch_norm %s: used twice, but it has only one running mean and variance: "
+            "give each use a name of its own, or normalise both inputs at once, joined by "
+            "tri_concat behind the channels; group and layer norms can be shared",
+            name);
         return y;
     }
     // Outputs 3 and 4 are the micro-batch's means and variances, times its number of samples. They

@@ -90,6 +90,21 @@ static void test_shared(void **state) {
     check_shared(true);
 }
 
+// Batch norm has running statistics, of one use: the message says what to do instead.
+static void test_shared_batch_norm(void **state) {
+    tri_graph *g = graph_of(true);
+    tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 8));
+    tri_share_layer(g, "bn");
+    tri_batch_norm(g, "bn", tri_batch_norm(g, "bn", x, (tri_batch_norm_options){0}),
+                   (tri_batch_norm_options){0});
+    const char *message;
+    assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
+    assert_non_null(strstr(message, "batch_norm bn: used twice"));
+    assert_non_null(strstr(message, "a name of its own"));
+    assert_non_null(strstr(message, "tri_concat"));
+    tri_graph_destroy(g);
+}
+
 enum { CALLS = 25 };
 
 // Makes call number i of a list of functions that take a value, with a value `bad` that the graph
@@ -358,6 +373,7 @@ int main(void) {
                                        cmocka_unit_test(test_names_of_losses),
                                        cmocka_unit_test(test_a_name_twice),
                                        cmocka_unit_test(test_shared),
+                                       cmocka_unit_test(test_shared_batch_norm),
                                        cmocka_unit_test(test_reshape),
                                        cmocka_unit_test(test_avg_pool2d),
                                        cmocka_unit_test(test_soft_labels),
