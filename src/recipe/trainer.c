@@ -145,8 +145,10 @@ static const tri_option linear_rows[] = {
     TRI_OPTION_CHOICE(S, every, "step", units, "unit of total_iters; step: updates"),
 };
 static const tri_option cosine_rows[] = {
-    TRI_OPTION_INT(S, T_max, "0", 0, 1e15,
-                   "when the rate reaches its minimum; 0: at the end of the run"),
+    TRI_OPTION_INT(
+        S, T_max, "0", 0, 1e15,
+        "when the rate reaches its minimum, after which it rises again; 0: at the end of "
+        "the run"),
     TRI_OPTION_FLOAT(S, eta_min, "0", 0, 1e6, "the smallest learning rate"),
     TRI_OPTION_CHOICE(S, every, "epoch", units, "unit of T_max; step: updates"),
 };

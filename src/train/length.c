@@ -31,17 +31,17 @@ static void warn_default_epochs(const train_loop *loop) {
         tri_counted(steps, "step"), (long long)t->max_steps, (long long)t->max_epochs);
 }
 
-// Warns if the schedule ends long before the run, with a rate with which nothing is learned.
+// Warns if the schedule ends long before the run, with a rate with which nothing is learned or one
+// that rises again.
 static void warn_early_schedule(const train_loop *loop) {
-    double last;
-    const char *key;
-    int64_t end = tri_rate_early_end(&loop->rate, &key, &last);
-    if (end > 0 && loop->saves)
-        tri_log_line(
-            TRI_LOG_WARNING,
-            "the schedule ends after %s, but the run has %lld: the learning rate stays at %g "
-            "for the rest; schedule.%s=0 lasts until the end of the run",
-            tri_counted(end, "update"), (long long)loop->rate.total_updates, last, key);
+    tri_rate_end end;
+    if (tri_rate_ends_early(&loop->rate, &end) && loop->saves)
+        tri_log_line(TRI_LOG_WARNING,
+                     "the schedule ends after %s, but the run has %lld: the learning rate %s %g; "
+                     "schedule.%s=0 lasts until the end of the run",
+                     tri_counted(end.update, "update"), (long long)loop->rate.total_updates,
+                     end.rises ? "then rises again to" : "stays for the rest at", end.rate,
+                     end.key);
 }
 
 // Warns of a lowest rate above the highest one: it was taken for a factor.

@@ -227,19 +227,26 @@ double tri_rate_at(const tri_rate *rate, int64_t update, int64_t epoch) {
     return rows[row].rate(&in);
 }
 
-int64_t tri_rate_early_end(const tri_rate *rate, const char **key, double *last) {
+static double rate_in_epochs(const tri_rate *rate, int64_t update) {
+    return tri_rate_at(rate, update, update / rate->steps_per_epoch);
+}
+
+bool tri_rate_ends_early(const tri_rate *rate, tri_rate_end *out) {
     const tri_schedule_options *o = rate->schedule;
     rate_length until;
-    if (rate->total_updates <= 0 || !find_length(o, &until) || until.length == 0) return 0;
+    if (rate->total_updates <= 0 || !find_length(o, &until) || until.length == 0) return false;
     bool warms_up = rows[row_of(o)].warms_up, by_epoch = !warms_up && o->every == TRI_EVERY_EPOCH;
-    int64_t end = until.length;
-    if (by_epoch && __builtin_mul_overflow(end, rate->steps_per_epoch, &end)) return 0;
-    if (!by_epoch && !warms_up) end += warmup_of(rate);
-    if (end >= rate->total_updates) return 0;
-    int64_t final = rate->total_updates - 1;
-    double peak = o->max_lr > 0 ? o->max_lr : rate->lr;
-    *key = until.key;
-    *last = tri_rate_at(rate, final, final / rate->steps_per_epoch);
-    // Beyond T_max the rate of cosine rises again, as PyTorch's does.
-    return strcmp(o->name, "cosine") != 0 && *last < peak / 100 ? end : 0;
+    int64_t length = until.length;
+    if (by_epoch && __builtin_mul_overflow(length, rate->steps_per_epoch, &length)) return false;
+    int64_t end = by_epoch || warms_up ? length : length + warmup_of(rate);
+    if (end >= rate->total_updates) return false;
+    // Beyond T_max the rate of cosine rises again, as PyTorch's does, until twice T_max.
+    bool rises = !strcmp(o->name, "cosine");
+    int64_t last = rate->total_updates - 1;
+    if (rises && last - end > length) last = end + length;
+    *out = (tri_rate_end){
+        .update = end, .key = until.key, .rises = rises, .rate = rate_in_epochs(rate, last)};
+    double least = rises ? rate_in_epochs(rate, end) : 0,
+           peak = o->max_lr > 0 ? o->max_lr : rate->lr;
+    return (out->rate - least > peak / 100) == rises;
 }

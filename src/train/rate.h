@@ -22,10 +22,16 @@ int64_t tri_rate_endless_warmup(const tri_rate *rate);
 // If the schedule's lowest rate is above its highest one, returns the former's key, and both, for a
 // warning. Else returns NULL.
 const char *tri_rate_inverted(const tri_rate *rate, double *least, double *most);
-// If the schedule ends before the run, and leaves it a rate below a hundredth of the peak, returns
-// after how many updates it ends, for a warning. *key: the key with its length; *last: that rate.
-// Else returns 0.
-int64_t tri_rate_early_end(const tri_rate *rate, const char **key, double *last);
+typedef struct tri_rate_end {
+    int64_t update;  // after how many updates the schedule ends
+    const char *key; // of its length
+    bool rises;      // the rate rises again after it
+    double rate;     // the rate of the rest of the run, or the highest to which it rises again
+} tri_rate_end;
+
+// Whether the schedule ends before the run, and leaves it a rate below a hundredth of the peak or,
+// as cosine does beyond T_max, one that rises again. For a warning.
+bool tri_rate_ends_early(const tri_rate *rate, tri_rate_end *out);
 // The learning rate of update `update` in epoch `epoch`, both counted from 0. Steps that changed
 // nothing are no updates but belong to an epoch, so neither number follows from the other.
 double tri_rate_at(const tri_rate *rate, int64_t update, int64_t epoch);

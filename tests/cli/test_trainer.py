@@ -132,6 +132,13 @@ def check_early_ends():
         assert not warnings(f"schedule.name={name}", f"schedule.{key}=8", part="the schedule ends")
     assert not warnings("schedule.name=linear", "schedule.total_iters=5",
                         "schedule.end_factor=0.5", part="the schedule ends")
+    cosine = ["schedule.name=cosine", "schedule.every=step"]
+    for length, most in ((3, 0.2), (5, 0.1 - 0.1 * math.cos(2 * math.pi / 5)), (7, 0), (8, 0)):
+        lines = warnings(*cosine, f"schedule.T_max={length}", part="the schedule ends")
+        assert len(lines) == bool(most), (length, lines)
+        assert not most or f"rises again to {most:g}; schedule.T_max=0" in lines[0], lines
+    assert len(warnings("schedule.name=cosine", "schedule.T_max=1", "trainer.max_epochs=3",
+                        part="the schedule ends after 4 updates")) == 1
 
 
 def check_epochs_of_rates():
