@@ -58,9 +58,12 @@ static const tri_option trainer_rows[] = {
     TRI_OPTION_AMOUNT(T, limit_train_batches, "1.0", "training steps per epoch"),
     TRI_OPTION_AMOUNT(T, limit_val_batches, "1.0", "micro-batches per evaluation; 0: no evaluation",
                       .change = TRI_CHANGE_FREELY),
-    TRI_OPTION_AMOUNT(T, val_check_interval, "1.0",
-                      "evaluate whenever this fraction of an epoch, or this many steps, are done",
-                      .change = TRI_CHANGE_FREELY),
+    TRI_OPTION_AMOUNT(
+        T, val_check_interval, "1.0",
+        "evaluate whenever this fraction of an epoch, or this many steps, are done; "
+        "both count from each epoch's beginning, steps of more than an epoch from the "
+        "run's",
+        .change = TRI_CHANGE_FREELY),
     TRI_OPTION_INT(T, check_val_every_n_epoch, "1", 1, 1e9, "evaluate only in every n-th epoch",
                    .change = TRI_CHANGE_FREELY),
     TRI_OPTION_INT(T, accumulate_grad_batches, "1", 1, 1e9,
