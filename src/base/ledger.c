@@ -18,6 +18,8 @@
 
 const char TRI_LEDGER_WAIT[] = "WAIT";
 const char TRI_LEDGER_ISSUE[] = "ISSUE";
+const char TRI_LEDGER_COMMIT[] = "COMMIT";
+const char TRI_LEDGER_METRICS[] = "writing metrics";
 
 // What happens to an action of the compute lane (lane 0) that is still open when the next step
 // begins. An action of a step's schedule is closed: its step failed and did not end it. An action

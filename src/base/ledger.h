@@ -35,6 +35,10 @@ extern const char TRI_LEDGER_WAIT[];
 // The kind of an action that only issues work to a device. Its time is not the time of the work,
 // which the device measures itself.
 extern const char TRI_LEDGER_ISSUE[];
+// The kinds of actions of the computing thread that rank 0 alone has: it commits checkpoints and
+// writes metrics, and the others wait.
+extern const char TRI_LEDGER_COMMIT[];
+extern const char TRI_LEDGER_METRICS[];
 
 typedef struct tri_ledger_event {
     // Number of the event: events are numbered from 1, in the order in which they begin. 0: this

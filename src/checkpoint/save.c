@@ -371,11 +371,27 @@ static tri_status allocate(save *s) {
     return TRI_OK;
 }
 
+static tri_ledger *ledger_of_commit(const save *s) {
+    const tri_comm *comm = s->request.comm;
+    return comm && comm->rank == 0 ? comm->ledger : NULL;
+}
+
+// Enters what only rank 0 does for a checkpoint, inside of the ledger's action of saving it.
+static tri_ledger_mark enter_commit(const save *s) {
+    return tri_ledger_enter(ledger_of_commit(s), TRI_LEDGER_COMMIT, "a checkpoint");
+}
+
+static void leave_commit(const save *s, tri_ledger_mark mark) {
+    tri_ledger_end(ledger_of_commit(s), mark);
+}
+
 static tri_status begin(save *s) {
     tri_comm *comm = s->request.comm;
     int64_t begun_ns = tri_os.monotonic_ns();
     tri_status status = plan(s);
+    tri_ledger_mark preparing = enter_commit(s);
     if (status == TRI_OK && checkpoint_rank(comm) == 0) status = prepare(s);
+    leave_commit(s, preparing);
     TRI_TRY(checkpoint_agree(comm, status));
     TRI_TRY(checkpoint_broadcast(comm, s->hidden, sizeof s->hidden));
     TRI_TRY(allocate(s));
@@ -436,14 +452,18 @@ tri_status tri_checkpoint_save_advance(tri_pending_save *s, bool *ended) {
     if (status != TRI_OK || s->is_committing) return close_save(s, status);
     *ended = false;
     s->is_committing = true;
+    tri_ledger_mark committing = enter_commit(s);
     begin_stage(s, checkpoint_rank(s->request.comm) == 0 ? commit_and_publish : NULL);
+    leave_commit(s, committing);
     return TRI_OK;
 }
 
 tri_status tri_checkpoint_save_finish(tri_pending_save *s) {
     tri_status status = TRI_OK;
     for (bool ended = false; !ended;) {
+        tri_ledger_mark committing = s->is_committing ? enter_commit(s) : (tri_ledger_mark){0};
         join(s);
+        if (s->is_committing) leave_commit(s, committing);
         status = tri_checkpoint_save_advance(s, &ended);
     }
     return status;

@@ -19,6 +19,15 @@ enum {
     STRIDE_MS = 200,
 };
 
+// What rank 0 alone does says nothing about the rank: it is not compared, but told by itself.
+static const struct {
+    const char *kind, *advice;
+} alone[] = {
+    {TRI_LEDGER_COMMIT, "save less often, or to a faster disk"},
+    {TRI_LEDGER_METRICS, "log less often, or to a faster disk"},
+};
+enum { ALONE = sizeof alone / sizeof *alone };
+
 // All actions of one kind that one rank has run: how many, and their time.
 typedef struct straggler_work {
     double count, busy_s;
@@ -52,6 +61,7 @@ struct tri_straggler {
     // was smallest so far; 0: none yet.
     double *best_s;
     straggler_rank *ranks;
+    bool has_told[ALONE];
     char line[512];
 };
 
@@ -189,11 +199,17 @@ typedef struct straggler_case { // how a rank's times compare with what is expec
     bool has_peers;
 } straggler_case;
 
+static bool is_of_rank_0(const char *kind) {
+    for (int i = 0; i < ALONE; i++)
+        if (!strcmp(alone[i].kind, kind)) return true;
+    return false;
+}
+
 static straggler_case judge(tri_straggler *s, int rank) {
     straggler_case c = {.kind = -1};
     for (int k = 0; k < s->kinds; k++) {
         double count, mean = mean_s(s, rank, k, &count);
-        if (count == 0) continue;
+        if (count == 0 || is_of_rank_0(s->names[k])) continue;
         bool has_peers = false;
         double expected = expected_s(s, rank, k, &has_peers), excess = count * (mean - expected);
         c.busy_s += count * mean;
@@ -252,6 +268,26 @@ static bool has_changed(straggler_rank *r, bool is_other) {
     return r->changed > WINDOW_STRIDES * ((INT64_C(1) << doublings) - 1);
 }
 
+// Tells once for which work of rank 0 the others wait.
+static const char *report_alone(tri_straggler *s) {
+    const straggler_moment *from = &s->moments[0], *to = &s->moments[WINDOW_STRIDES];
+    for (int i = 0; i < ALONE; i++) {
+        int kind = kind_named(s, alone[i].kind);
+        if (kind < 0 || s->has_told[i]) continue;
+        double count, busy = mean_s(s, 0, kind, &count) * count;
+        double percent = 100 * busy / (to->time_s - from->time_s);
+        if (percent <= TRI_STRAGGLER_PERCENT) continue;
+        s->has_told[i] = true;
+        snprintf(
+            s->line, sizeof s->line,
+            "rank 0 was in %s for %.0f%% of the last %lld steps, and the others waited for it: "
+            "%s",
+            alone[i].kind, percent, (long long)(to->step - from->step), alone[i].advice);
+        return s->line;
+    }
+    return NULL;
+}
+
 static const char *compare(tri_straggler *s) {
     double worst = 0;
     int slowest = -1;
@@ -280,7 +316,8 @@ static const char *compare(tri_straggler *s) {
                  ring_of(s, r)->host);
         line = s->line;
     }
-    return slowest < 0 ? line : report(s, slowest, &worst_case, worst);
+    if (slowest >= 0) return report(s, slowest, &worst_case, worst);
+    return line ? line : report_alone(s);
 }
 
 const char *tri_straggler_look(tri_straggler *s, int64_t step) {

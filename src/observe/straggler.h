@@ -5,7 +5,8 @@
 // run, and how long they took. Waits are not counted. The expected time of a rank's actions in a
 // window of the last steps is the median of its peers (ranks that do the same work,
 // tri_ledger_set_peers) or, for a rank without peers, its own best time. The time that a rank takes
-// beyond this is time in which the others wait.
+// beyond this is time in which the others wait. What rank 0 alone does is not compared; where it
+// takes more than TRI_STRAGGLER_PERCENT of the time, one line says so.
 #ifndef TRIREME_OBSERVE_STRAGGLER_H
 #define TRIREME_OBSERVE_STRAGGLER_H
 

@@ -240,7 +240,7 @@ static void report_step(const train_loop *loop, const tri_step_output *out, bool
     const tri_progress *p = &loop->progress;
     int64_t samples = fails ? loop->session->plan->steps[shape_of(loop, 0)].samples : 0;
     tri_ledger *ledger = loop->session->comm->ledger;
-    tri_ledger_mark writing = tri_ledger_enter(ledger, "writing metrics", NULL);
+    tri_ledger_mark writing = tri_ledger_enter(ledger, TRI_LEDGER_METRICS, NULL);
     tri_observe_train(loop->observer, (tri_train_event){.step = p->step + fails,
                                                         .epoch = p->epoch,
                                                         .loss = train_mean(out, 0),

@@ -68,6 +68,8 @@ def check_ranks(folder, ranks):
         compute = lanes["compute"]
         kinds = {event["cat"] for event in compute}
         assert {"FORWARD", "BACKWARD", "NORM", "STEP", "loading data"} <= kinds, kinds
+        # What rank 0 alone does for a checkpoint is apart, so that ranks can be compared.
+        assert "SAVE" in kinds and ("COMMIT" in kinds) == (ranks > 1 and rank == 0), (rank, kinds)
         steps = sum(event["cat"] == "NORM" for event in compute)
         assert steps == 10, steps
         assert all(event["args"]["round"] >= 0 for event in compute if event["cat"] == "FORWARD")

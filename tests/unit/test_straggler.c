@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 // The ledger of rank SKEWED numbers the kinds of actions in another way than those of other ranks.
-enum { RANKS = 4, SKEWED = 1 };
+enum { RANKS = 4, SKEWED = 1, KINDS = 5 };
 
 static tri_ledger_ring rings[RANKS];
 // The latest actions of the last rank, if tells_every_ns is not 0. The search for stragglers reads
@@ -27,15 +27,15 @@ static const tri_comm_backend backend = {.name = "fake", .ledger_of = ring_of};
 static tri_comm world = {.backend = &backend, .rank = 0, .size = RANKS};
 
 static int set_up(void **state) {
-    static const char *const names[2][4] = {{"FORWARD", "BACKWARD", "WAIT", "STEP"},
-                                            {"WAIT", "STEP", "FORWARD", "BACKWARD"}};
+    static const char *const names[2][KINDS] = {{"FORWARD", "BACKWARD", "WAIT", "STEP", "COMMIT"},
+                                                {"WAIT", "STEP", "FORWARD", "BACKWARD", "COMMIT"}};
     memset(rings, 0, sizeof rings);
     tells_every_ns = 0;
     for (int r = 0; r < RANKS; r++) {
-        for (int k = 0; k < 4; k++)
+        for (int k = 0; k < KINDS; k++)
             snprintf(rings[r].kind_names[k], sizeof rings[r].kind_names[k], "%s",
                      names[r == SKEWED][k]);
-        atomic_store(&rings[r].kinds, 4);
+        atomic_store(&rings[r].kinds, KINDS);
         snprintf(rings[r].host, sizeof rings[r].host, "n%d", r / 2);
     }
     world.size = RANKS;
@@ -56,7 +56,7 @@ static tri_ledger_ring *ring_to_write(int rank) {
 
 static void did(int rank, const char *kind, int count, double each_ms) {
     tri_ledger_ring *ring = ring_to_write(rank);
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < KINDS; k++) {
         if (strcmp(ring->kind_names[k], kind) != 0) continue;
         atomic_fetch_add(&ring->totals[k].count, count);
         atomic_fetch_add(&ring->totals[k].busy_ns, (int64_t)(count * each_ms * 1e6));
@@ -173,6 +173,25 @@ static void test_not_named(void **state) {
     tri_straggler_destroy(s);
 }
 
+// What rank 0 alone does makes no slow rank of it; if it takes much time, one line says what helps.
+static void test_rank_0_alone(void **state) {
+    tri_straggler *s = tri_straggler_create(&world);
+    int64_t step = 0;
+    int lines = 0;
+    for (int i = 0; i < 1000; i++) {
+        did(0, "COMMIT", 1, i < 500 ? 1 : 20);
+        clock_ns += i < 500 ? 1000000 : 20000000;
+        const char *line = run(s, &step, 1, alike, even);
+        if (!line) continue;
+        lines++;
+        assert_true(i >= 500);
+        expect(line, "rank 0 was in COMMIT for ");
+        expect(line, "save less often");
+    }
+    assert_int_equal(lines, 1);
+    tri_straggler_destroy(s);
+}
+
 // Stages of a pipeline do different work. A rank that is alone in its stage is compared with its
 // own past.
 static void test_stages(void **state) {
@@ -239,6 +258,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_how_much, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_in_turns, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_not_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_rank_0_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stages, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_short_steps, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_old_news, set_up, tear_down),
