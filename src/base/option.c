@@ -330,6 +330,8 @@ static tri_status fail_unknown(const context *c, const tri_option_variant *varia
     for (int i = 0; i < table->count; i++)
         if (table->rows[i].type != TRI_OPTION_IS_REST) known[used++] = table->rows[i].key;
     for (int i = 0; variant && i < variant->count; i++) known[used++] = variant->rows[i].key;
+    if (!strcmp(node->key, "<<"))
+        return tri_tree_fail(node, "YAML's merge key << is not supported: write its keys out");
     const char *near = tri_option_nearest(node->key, known, used);
     const char *of = c->variant ? tri_arena_printf(c->arena, " of %s", c->variant) : "";
     if (near)

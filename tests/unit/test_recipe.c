@@ -213,6 +213,7 @@ static const refusal refusals[] = {
     {"", "strategy.mesh.replicate=0",
      "override|strategy.mesh.replicate=0|strategy.mesh.replicate|auto|1|65536|0"},
     {"", "batch.global=sixty", "override|batch.global=sixty|batch.global|auto|1|16777216|sixty"},
+    {"optimizer: {<<: {lr: 1}}", NULL, "r.yaml:3|merge key|<<"},
     {"optimizer: {name: sdg}", NULL, "r.yaml:3|optimizer.name|sgd|adam|adamw|adadelta|sdg|sgd"},
     {"optimizer: {name: sgd, nesterov: true}", NULL,
      "r.yaml:3|optimizer.nesterov|momentum|dampening"},
