@@ -210,6 +210,61 @@ tri_value tri_pixel_shuffle(tri_graph *graph, tri_value x, int64_t factor);
 // Pixels to channels: [N, C, H · r, W · r] → [N, C · r², H, W].
 tri_value tri_pixel_unshuffle(tri_graph *graph, tri_value x, int64_t factor);
 
+// Functions of indices, which are I64, numbers from 0, and come from the data or from a function
+// that makes them. An index that the axis does not have ends the run with a message, exit code 2. A
+// negative axis counts from the last. Sums are added in the order of the index, whatever the number
+// of threads.
+
+// Elements of x along an axis by their numbers, as torch.gather: for an index of 3 axes and axis 1,
+// y[i][j][k] = x[i][index[i][j][k]][k]. y has the shape of `index`, which along the other axes may
+// be smaller than x.
+tri_value tri_gather(tri_graph *graph, tri_value x, int axis, tri_value index);
+// The same as torch.take_along_dim: axes of size 1 of x and the index, other than `axis`, are
+// repeated. Of the index, all axes before `axis`, or all behind it, have the sizes of x's or 1.
+tri_value tri_take_along(tri_graph *graph, tri_value x, int axis, tri_value index);
+// The elements along an axis that a vector of indices [K] names, for all other axes alike, as
+// torch.index_select.
+tri_value tri_index_select(tri_graph *graph, tri_value x, int axis, tri_value index);
+// x, of which along an axis the elements that the index names are replaced by the source's, as
+// torch.scatter: x[i][index[i][j][k]][k] = source[i][j][k]. Of equal indices the last one wins, and
+// only it has a gradient. Along the other axes the index has the sizes of x's.
+tri_value tri_scatter(tri_graph *graph, tri_value x, int axis, tri_value index, tri_value source);
+// The same, with the source added to x, as torch.scatter_add.
+tri_value tri_scatter_add(tri_graph *graph, tri_value x, int axis, tri_value index,
+                          tri_value source);
+// The same, with the larger one of x and the source, as torch.scatter_reduce with "amax"; equal
+// ones share the gradient.
+tri_value tri_scatter_amax(tri_graph *graph, tri_value x, int axis, tri_value index,
+                           tri_value source);
+// x with the source added to what a vector of indices [K] names along an axis, as torch.index_add.
+tri_value tri_index_add(tri_graph *graph, tri_value x, int axis, tri_value index, tri_value source);
+
+// Where along an axis the largest element of x is, I64; of equal ones the first, as in PyTorch, and
+// NaN counts as the largest. keep: the axis stays, with the size 1; else it goes.
+tri_value tri_argmax(tri_graph *graph, tri_value x, int axis, bool keep);
+// The same for the smallest element; NaN counts as the smallest.
+tri_value tri_argmin(tri_graph *graph, tri_value x, int axis, bool keep);
+// The elements of x along an axis in ascending or descending order, as torch.sort with stable=True:
+// equal ones stay in their order, and NaN counts as the largest. *index becomes which elements of x
+// they are, I64 of the same shape; NULL: that is not wanted.
+tri_value tri_sort(tri_graph *graph, tri_value x, int axis, bool descending, tri_value *index);
+// The `count` largest or smallest elements along an axis, in that order, as torch.topk. *index as
+// for tri_sort; of equal elements the first ones are taken.
+tri_value tri_topk(tri_graph *graph, tri_value x, int64_t count, int axis, bool largest,
+                   tri_value *index);
+
+// The sum of all elements up to each one along an axis, as torch.cumsum.
+tri_value tri_cumsum(tri_graph *graph, tri_value x, int axis);
+// The product of all elements up to each one; its gradient is right with zeros among them too.
+tri_value tri_cumprod(tri_graph *graph, tri_value x, int axis);
+// The largest element up to each one, of which *index becomes the place, of equal ones the last;
+// NULL: that is not wanted.
+tri_value tri_cummax(tri_graph *graph, tri_value x, int axis, tri_value *index);
+// The smallest element up to each one, with *index as for tri_cummax.
+tri_value tri_cummin(tri_graph *graph, tri_value x, int axis, tri_value *index);
+// The logarithm of the sum of exp(x) of all elements up to each one, as torch.logcumsumexp.
+tri_value tri_logcumsumexp(tri_graph *graph, tri_value x, int axis);
+
 // The product of matrices, as torch.matmul: a [.., M, K] times b [.., K, N] is [.., M, N]. The axes
 // before are broadcast. A value of one axis is a row on the left and a column on the right, and
 // this axis goes. A transposed or permuted operand, such as tri_transpose(g, k, -1, -2), is read
@@ -228,6 +283,12 @@ tri_value tri_mean(tri_graph *graph, tri_value x, const int *axes, int count, bo
 tri_value tri_amax(tri_graph *graph, tri_value x, const int *axes, int count, bool keep);
 // The smallest element over axes, which are given as for tri_sum; equal ones share the gradient.
 tri_value tri_amin(tri_graph *graph, tri_value x, const int *axes, int count, bool keep);
+// The product over axes, which are given as for tri_sum.
+tri_value tri_prod(tri_graph *graph, tri_value x, const int *axes, int count, bool keep);
+// 1 if an element over axes, which are given as for tri_sum, is not 0, else 0; no gradient.
+tri_value tri_any(tri_graph *graph, tri_value x, const int *axes, int count, bool keep);
+// 1 if no element over axes, which are given as for tri_sum, is 0, else 0; no gradient.
+tri_value tri_all(tri_graph *graph, tri_value x, const int *axes, int count, bool keep);
 // The variance over axes, which are given as for tri_sum: the sum of the squared distances from the
 // mean, divided by the number of elements less `correction` (torch.var takes 1).
 tri_value tri_var(tri_graph *graph, tri_value x, const int *axes, int count, int64_t correction,

@@ -130,6 +130,20 @@ tri_value tri_amin(tri_graph *graph, tri_value x, const int *axes, int count, bo
     return reduce(graph, "amin", TRI_REDUCTION_MIN, x, axes, count, keep);
 }
 
+tri_value tri_prod(tri_graph *graph, tri_value x, const int *axes, int count, bool keep) {
+    return reduce(graph, "prod", TRI_REDUCTION_PROD, x, axes, count, keep);
+}
+
+tri_value tri_any(tri_graph *graph, tri_value x, const int *axes, int count, bool keep) {
+    x = tri_map(graph, "x != 0", x);
+    return reduce(graph, "any", TRI_REDUCTION_MAX, x, axes, count, keep);
+}
+
+tri_value tri_all(tri_graph *graph, tri_value x, const int *axes, int count, bool keep) {
+    x = tri_map(graph, "x != 0", x);
+    return reduce(graph, "all", TRI_REDUCTION_MIN, x, axes, count, keep);
+}
+
 // The same without the axes, which have the size 1.
 static tri_value without(tri_graph *graph, tri_value x, const int *axes, int count, bool keep) {
     return keep ? x : reduce(graph, "sum", TRI_REDUCTION_SUM, x, axes, count, false);

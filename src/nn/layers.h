@@ -1,4 +1,5 @@
-// What the files of layers share: names of parameters and PyTorch's default initial weights.
+// What the files of layers share: names of parameters, PyTorch's default initial weights, and
+// numbers of axes.
 #ifndef TRIREME_NN_LAYERS_H
 #define TRIREME_NN_LAYERS_H
 
@@ -23,5 +24,8 @@ tri_value nn_smoothed_loss(tri_graph *graph, tri_value log_probabilities, tri_va
 // the metric is declared but not computed, which saves time. It has to be declared because the
 // graphs of training and evaluation must have the same metrics.
 void nn_report_accuracy(tri_graph *graph, tri_value scores, tri_value labels);
+// Finds the number of an axis of `rank`; a negative one counts from the last. -1: there is none,
+// and the graph has failed.
+int nn_axis(tri_graph *graph, const char *name, int axis, int rank);
 
 #endif

@@ -2,6 +2,7 @@
 // lists them.
 #include "base/quantity.h"
 #include "graph/graph.h"
+#include "nn/layers.h"
 #include "ops/ops.h"
 
 #include <inttypes.h>
@@ -38,8 +39,7 @@ static tri_value end(const view *v) {
     return tri_node_add(v->graph, &tri_op_map, &v->x, 1, &v->attr, "");
 }
 
-// Finds the number of an axis of `rank`. -1: there is none, and the graph has failed.
-static int axis_of(tri_graph *graph, const char *name, int axis, int rank) {
+int nn_axis(tri_graph *graph, const char *name, int axis, int rank) {
     int found = axis < 0 ? axis + rank : axis;
     if (found >= 0 && found < rank) return found;
     tri_graph_fail(graph, "%s: axis %d is none of %s", name, axis, tri_counted(rank, "axis"));
@@ -51,7 +51,7 @@ tri_value tri_permute(tri_graph *graph, tri_value x, const int *axes) {
     bool used[TRI_MAX_RANK] = {false};
     if (!begin(&v, graph, "permute", x)) return x;
     for (int i = 0; i < v.from.rank; i++) {
-        int axis = axis_of(graph, v.name, axes[i], v.from.rank);
+        int axis = nn_axis(graph, v.name, axes[i], v.from.rank);
         if (axis >= 0 && used[axis])
             tri_graph_fail(graph, "permute: axis %d is there twice", axes[i]);
         if (axis < 0 || used[axis]) return x;
@@ -65,7 +65,7 @@ tri_value tri_permute(tri_graph *graph, tri_value x, const int *axes) {
 tri_value tri_transpose(tri_graph *graph, tri_value x, int first, int second) {
     int axes[TRI_MAX_RANK], rank = tri_value_shape(graph, x).rank;
     if (!tri_graph_check_input(graph, "transpose", NULL, x)) return x;
-    int a = axis_of(graph, "transpose", first, rank), b = axis_of(graph, "transpose", second, rank);
+    int a = nn_axis(graph, "transpose", first, rank), b = nn_axis(graph, "transpose", second, rank);
     if (a < 0 || b < 0) return x;
     for (int i = 0; i < rank; i++) axes[i] = i == a ? b : i == b ? a : i;
     return tri_permute(graph, x, axes);
@@ -76,7 +76,7 @@ static tri_value window(tri_graph *graph, const char *name, tri_value x, int axi
                         int64_t size) {
     view v;
     if (!begin(&v, graph, name, x)) return x;
-    if ((axis = axis_of(graph, name, axis, v.from.rank)) < 0) return x;
+    if ((axis = nn_axis(graph, name, axis, v.from.rank)) < 0) return x;
     if (size < 1) {
         tri_graph_fail(graph, "%s: nothing is left of axis %d", name, axis);
         return x;
@@ -89,7 +89,7 @@ static tri_value window(tri_graph *graph, const char *name, tri_value x, int axi
 tri_value tri_pad(tri_graph *graph, tri_value x, int axis, int64_t before, int64_t after) {
     tri_shape shape = tri_value_shape(graph, x);
     if (!tri_graph_check_input(graph, "pad", NULL, x)) return x;
-    if ((axis = axis_of(graph, "pad", axis, shape.rank)) < 0) return x;
+    if ((axis = nn_axis(graph, "pad", axis, shape.rank)) < 0) return x;
     return window(graph, "pad", x, axis, -before, shape.dims[axis] + before + after);
 }
 
@@ -97,7 +97,7 @@ tri_value tri_slice(tri_graph *graph, tri_value x, int axis, int64_t first, int6
                     int64_t step) {
     tri_shape shape = tri_value_shape(graph, x);
     if (!tri_graph_check_input(graph, "slice", NULL, x)) return x;
-    if ((axis = axis_of(graph, "slice", axis, shape.rank)) < 0) return x;
+    if ((axis = nn_axis(graph, "slice", axis, shape.rank)) < 0) return x;
     int64_t size = shape.dims[axis];
     if (first < 0) first += size;
     if (last <= 0) last += size;
@@ -126,7 +126,7 @@ tri_value tri_slice(tri_graph *graph, tri_value x, int axis, int64_t first, int6
 tri_value tri_select(tri_graph *graph, tri_value x, int axis, int64_t index) {
     view v;
     if (!begin(&v, graph, "select", x)) return x;
-    if ((axis = axis_of(graph, v.name, axis, v.from.rank)) < 0) return x;
+    if ((axis = nn_axis(graph, v.name, axis, v.from.rank)) < 0) return x;
     int64_t size = v.from.dims[axis], at = index < 0 ? index + size : index;
     if (at < 0 || at >= size) {
         tri_graph_fail(graph, "select: axis %d of %s has no index %" PRId64, axis,
@@ -146,7 +146,7 @@ tri_value tri_select(tri_graph *graph, tri_value x, int axis, int64_t index) {
 tri_value tri_flip(tri_graph *graph, tri_value x, int axis) {
     view v;
     if (!begin(&v, graph, "flip", x)) return x;
-    if ((axis = axis_of(graph, v.name, axis, v.from.rank)) < 0) return x;
+    if ((axis = nn_axis(graph, v.name, axis, v.from.rank)) < 0) return x;
     v.attr.views[0].sign[axis] = -1;
     v.attr.views[0].start[axis] = v.from.dims[axis] - 1;
     return end(&v);
@@ -155,7 +155,7 @@ tri_value tri_flip(tri_graph *graph, tri_value x, int axis) {
 tri_value tri_roll(tri_graph *graph, tri_value x, int axis, int64_t shift) {
     tri_shape shape = tri_value_shape(graph, x);
     if (!tri_graph_check_input(graph, "roll", NULL, x)) return x;
-    if ((axis = axis_of(graph, "roll", axis, shape.rank)) < 0) return x;
+    if ((axis = nn_axis(graph, "roll", axis, shape.rank)) < 0) return x;
     int64_t size = shape.dims[axis], left = size ? ((-shift) % size + size) % size : 0;
     if (left == 0) return x;
     tri_value parts[] = {tri_slice(graph, x, axis, left, 0, 1),
@@ -180,7 +180,7 @@ static tri_shape inserted(tri_shape shape, int axis, int64_t size) {
 tri_value tri_unsqueeze(tri_graph *graph, tri_value x, int axis) {
     tri_shape shape = tri_value_shape(graph, x);
     if (!tri_graph_check_input(graph, "unsqueeze", NULL, x)) return x;
-    if ((axis = axis_of(graph, "unsqueeze", axis, shape.rank + 1)) < 0) return x;
+    if ((axis = nn_axis(graph, "unsqueeze", axis, shape.rank + 1)) < 0) return x;
     if (shape.rank == TRI_MAX_RANK) {
         tri_graph_fail(graph, "unsqueeze: there are %d axes at most", TRI_MAX_RANK);
         return x;
@@ -191,7 +191,7 @@ tri_value tri_unsqueeze(tri_graph *graph, tri_value x, int axis) {
 tri_value tri_squeeze(tri_graph *graph, tri_value x, int axis) {
     tri_shape shape = tri_value_shape(graph, x);
     if (!tri_graph_check_input(graph, "squeeze", NULL, x)) return x;
-    if ((axis = axis_of(graph, "squeeze", axis, shape.rank)) < 0) return x;
+    if ((axis = nn_axis(graph, "squeeze", axis, shape.rank)) < 0) return x;
     if (shape.dims[axis] != 1) {
         tri_graph_fail(graph, "squeeze: axis %d has %s, not one", axis,
                        tri_counted(shape.dims[axis], "element"));
@@ -207,7 +207,7 @@ static tri_value repeat(tri_graph *graph, const char *name, tri_value x, int axi
                         int at) {
     tri_shape shape = tri_value_shape(graph, x), joined = shape;
     if (!tri_graph_check_input(graph, name, NULL, x)) return x;
-    if ((axis = axis_of(graph, name, axis, shape.rank)) < 0) return x;
+    if ((axis = nn_axis(graph, name, axis, shape.rank)) < 0) return x;
     if (count < 1 || shape.rank == TRI_MAX_RANK) {
         tri_graph_fail(graph, "%s: needs a count of at least 1 and less than %d axes", name,
                        TRI_MAX_RANK);
@@ -240,7 +240,7 @@ tri_value tri_stack(tri_graph *graph, const tri_value *values, int count, int ax
 tri_value tri_chunk(tri_graph *graph, tri_value x, int axis, int64_t parts, int64_t index) {
     tri_shape shape = tri_value_shape(graph, x);
     if (!tri_graph_check_input(graph, "chunk", NULL, x)) return x;
-    if ((axis = axis_of(graph, "chunk", axis, shape.rank)) < 0) return x;
+    if ((axis = nn_axis(graph, "chunk", axis, shape.rank)) < 0) return x;
     if (parts < 1 || shape.dims[axis] % parts != 0 || index < 0 || index >= parts) {
         tri_graph_fail(graph, "chunk: axis %d of %s has no part %" PRId64 " of %" PRId64, axis,
                        tri_counted(shape.dims[axis], "element"), index, parts);

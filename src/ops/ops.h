@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "graph/graph.h"
+#include "ops/axis_ops.h"
 #include "ops/formula.h"
 #include "ops/interpolate_axis.h"
 #include "ops/loss_scale.h"
@@ -74,41 +75,47 @@ typedef enum tri_activation {
     X(add)                    /* a, b -> a + b */                                                  \
     X(map)                    /* a, ... -> y, ...: attr.formula, with broadcasting */              \
     X(reduce)                 /* x -> sums or extremes over attr.axes, which keep the size 1 */    \
-    X(cast)                   /* x -> x converted to the type attr.dtype */                        \
-    X(add_bias)               /* x [.., F], bias [F] -> x + bias */                                \
-    X(add_bias_grad)          /* dy -> dbias */                                                    \
-    X(softmax)                /* x -> y, over an axis */                                           \
-    X(softmax_grad)           /* y, dy -> dx */                                                    \
-    X(log_softmax)            /* x -> y, over an axis */                                           \
-    X(log_softmax_grad)       /* y, dy -> dx */                                                    \
-    X(embedding)              /* ids [..], weight [V, D] -> y [.., D] */                           \
-    X(embedding_grad_weight)  /* ids, dy -> dweight of attr.shape */                               \
-    X(rms_norm)               /* x, weight -> y, inv_rms */                                        \
-    X(rms_norm_grad)          /* x, dy, weight, inv_rms, sum? (added to dx) -> dx, dweight */      \
-    X(layer_norm)             /* x, weight?, bias? -> y, mean, inv_std */                          \
-    X(layer_norm_grad)        /* x, dy, mean, inv_std, weight?, sum? (added to dx) -> dx, dweight, \
-                                 dbias */                                                          \
-    X(group_norm)             /* x [N, C, ..], weight?, bias? -> y, mean, inv_std of each group */ \
-    X(group_norm_grad)        /* x, dy, mean, inv_std, weight? -> dx, dweight, dbias */            \
-    X(rotary)                 /* x [N, T, H, D] -> y */                                            \
-    X(attention)              /* q [N, T, H, D], k, v [N, S, K, D] -> y, log_sum_exp [N, H, T] */  \
-    X(attention_grad)         /* q, k, v, y, dy, log_sum_exp -> dq, dk, dv */                      \
-    X(gelu)                   /* x -> y */                                                         \
-    X(gelu_grad)              /* x, dy -> dx */                                                    \
-    X(silu_mul)               /* gate, up -> silu(gate) * up */                                    \
-    X(silu_mul_grad)          /* gate, up, dy -> dgate, dup */                                     \
-    X(next_token)             /* ids [N, T] -> labels [N, T]: for each token the next one */       \
-    X(normalize_bytes)        /* x U8 [N, C, ..] -> y F32; attributes: tri_pixel_scale */          \
-    X(nll_loss)               /* log-probabilities [.., K], labels [..] -> (sum, count) */         \
-    X(nll_loss_grad)          /* labels, seed -> dx [.., K] */                                     \
-    X(soft_nll_loss)          /* log-probabilities, soft labels [.., K] -> (sum, count) */         \
-    X(soft_nll_loss_grad)     /* soft labels, seed -> dx */                                        \
-    X(one_hot)                /* labels [..] -> soft labels [.., K] */                             \
-    X(top_class)              /* soft labels [.., K] -> labels [..], the largest */                \
-    X(cross_entropy)          /* logits [.., K], labels [..] -> (sum, count) */                    \
-    X(cross_entropy_grad)     /* logits, labels, seed -> dx */                                     \
-    X(linear_cross_entropy)   /* x, weight, labels, bias? -> (sum, count), accuracy (hits,         \
-                                 labels), memory for the scores of a chunk of rows */              \
+    X(gather)                 /* index, x -> y, elements along attr.axis by their numbers */       \
+    X(scatter)                /* index, source, base? -> y of attr.shape */                        \
+    X(argmax)                 /* x -> I64, where along attr.axis the first largest one is */       \
+    X(sort)                  /* x -> y, index I64: along attr.axis in order, attr.count of them */ \
+    X(scan)                  /* x -> y, index I64: running sums or extremes along attr.axis */     \
+    X(scan_grad)             /* x, y, dy -> dx */                                                  \
+    X(cast)                  /* x -> x converted to the type attr.dtype */                         \
+    X(add_bias)              /* x [.., F], bias [F] -> x + bias */                                 \
+    X(add_bias_grad)         /* dy -> dbias */                                                     \
+    X(softmax)               /* x -> y, over an axis */                                            \
+    X(softmax_grad)          /* y, dy -> dx */                                                     \
+    X(log_softmax)           /* x -> y, over an axis */                                            \
+    X(log_softmax_grad)      /* y, dy -> dx */                                                     \
+    X(embedding)             /* ids [..], weight [V, D] -> y [.., D] */                            \
+    X(embedding_grad_weight) /* ids, dy -> dweight of attr.shape */                                \
+    X(rms_norm)              /* x, weight -> y, inv_rms */                                         \
+    X(rms_norm_grad)         /* x, dy, weight, inv_rms, sum? (added to dx) -> dx, dweight */       \
+    X(layer_norm)            /* x, weight?, bias? -> y, mean, inv_std */                           \
+    X(layer_norm_grad)       /* x, dy, mean, inv_std, weight?, sum? (added to dx) -> dx, dweight,  \
+                                dbias */                                                           \
+    X(group_norm)            /* x [N, C, ..], weight?, bias? -> y, mean, inv_std of each group */  \
+    X(group_norm_grad)       /* x, dy, mean, inv_std, weight? -> dx, dweight, dbias */             \
+    X(rotary)                /* x [N, T, H, D] -> y */                                             \
+    X(attention)             /* q [N, T, H, D], k, v [N, S, K, D] -> y, log_sum_exp [N, H, T] */   \
+    X(attention_grad)        /* q, k, v, y, dy, log_sum_exp -> dq, dk, dv */                       \
+    X(gelu)                  /* x -> y */                                                          \
+    X(gelu_grad)             /* x, dy -> dx */                                                     \
+    X(silu_mul)              /* gate, up -> silu(gate) * up */                                     \
+    X(silu_mul_grad)         /* gate, up, dy -> dgate, dup */                                      \
+    X(next_token)            /* ids [N, T] -> labels [N, T]: for each token the next one */        \
+    X(normalize_bytes)       /* x U8 [N, C, ..] -> y F32; attributes: tri_pixel_scale */           \
+    X(nll_loss)              /* log-probabilities [.., K], labels [..] -> (sum, count) */          \
+    X(nll_loss_grad)         /* labels, seed -> dx [.., K] */                                      \
+    X(soft_nll_loss)         /* log-probabilities, soft labels [.., K] -> (sum, count) */          \
+    X(soft_nll_loss_grad)    /* soft labels, seed -> dx */                                         \
+    X(one_hot)               /* labels [..] -> soft labels [.., K] */                              \
+    X(top_class)             /* soft labels [.., K] -> labels [..], the largest */                 \
+    X(cross_entropy)         /* logits [.., K], labels [..] -> (sum, count) */                     \
+    X(cross_entropy_grad)    /* logits, labels, seed -> dx */                                      \
+    X(linear_cross_entropy)  /* x, weight, labels, bias? -> (sum, count), accuracy (hits,          \
+                                labels), memory for the scores of a chunk of rows */               \
     X(linear_cross_entropy_grad) /* x, weight, labels, seed, bias? -> dx, dweight, dbias,          \
                                     (sum, count), memory for the scores of a chunk of rows */      \
     X(mean_loss)                 /* terms x -> (sum, count) */                                     \
@@ -420,7 +427,8 @@ tri_map_view tri_map_view_of(const tri_map_attr *attr, int k, const tri_shape *x
 typedef enum tri_reduction {
     TRI_REDUCTION_SUM,
     TRI_REDUCTION_MAX,
-    TRI_REDUCTION_MIN
+    TRI_REDUCTION_MIN,
+    TRI_REDUCTION_PROD
 } tri_reduction;
 
 typedef struct tri_reduce_attr {

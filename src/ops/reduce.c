@@ -1,32 +1,41 @@
-// Defines the op reduce: sums and extremes over any axes of a tensor, with its shape rule and
-// gradient rule. The reduced axes keep the size 1, so that the result fits the input again.
+// Defines the op reduce: sums, products and extremes over any axes of a tensor, with its shape rule
+// and gradient rule. The reduced axes keep the size 1, so that the result fits the input again.
 #include "ops/rules.h"
 
 static tri_status reduce_shape(const void *attr, tri_op_signature *s) {
     const tri_reduce_attr *a = attr;
     TRI_TRY(ops_want_float("reduce", "x", s->in_type[0]));
-    if (a->kind < TRI_REDUCTION_SUM || a->kind > TRI_REDUCTION_MIN)
+    if (a->kind < TRI_REDUCTION_SUM || a->kind > TRI_REDUCTION_PROD)
         return TRI_FAIL(TRI_BAD_INPUT, "reduce: there is no reduction %" PRId64, a->kind);
     if (a->axes < 0 || a->axes >> s->in[0].rank)
         return TRI_FAIL(TRI_BAD_INPUT, "reduce: x has %d axes", s->in[0].rank);
     ops_like_first(s);
     for (int i = 0; i < s->in[0].rank; i++) {
         if (!(a->axes >> i & 1)) continue;
-        if (s->in[0].dims[i] == 0 && a->kind != TRI_REDUCTION_SUM)
+        if (s->in[0].dims[i] == 0 && (a->kind == TRI_REDUCTION_MAX || a->kind == TRI_REDUCTION_MIN))
             return TRI_FAIL(TRI_BAD_INPUT, "reduce: axis %d is empty, it has no extreme", i);
         s->out[0].dims[i] = 1;
     }
     return TRI_OK;
 }
 
-// Adds a node of map with this expression.
-static tri_value add_map(tri_graph *graph, const tri_node *node, const char *expression,
-                         tri_shape shape, tri_value a, tri_value b, tri_value c) {
-    tri_map_attr attr = {.expands = true, .shape = shape};
-    if (tri_formula_parse(expression, NULL, &attr.formula) != TRI_OK)
-        tri_graph_fail(graph, "%s", tri_error_message());
-    tri_value in[] = {a, b, c};
-    return tri_node_add(graph, &tri_op_map, in, attr.formula.input_count, &attr, node->name);
+// Of a product: the product of all other factors. Of those that are 0, one alone has a gradient.
+static tri_value product_gradient(tri_graph *graph, const tri_node *node, tri_value dy) {
+    tri_value x = node->inputs[0], none = {0};
+    tri_shape shape = tri_value_shape(graph, x);
+    tri_reduce_attr attr = *(const tri_reduce_attr *)node->attr;
+    tri_value others = ops_map(graph, node, "x == 0 ? 1 : x", shape, x, none, none);
+    others = ops_node(graph, node, &tri_op_reduce, &attr, others, none, none, none);
+    tri_value zeros = ops_map(graph, node, "x == 0", shape, x, none, none);
+    attr.kind = TRI_REDUCTION_SUM;
+    zeros = ops_node(graph, node, &tri_op_reduce, &attr, zeros, none, none, none);
+    tri_shape small = tri_value_shape(graph, zeros);
+    tri_value whole = ops_map(graph, node, "others, zeros, dy -> zeros == 0 ? others * dy : 0",
+                              small, others, zeros, dy);
+    tri_value alone = ops_map(graph, node, "others, zeros, dy -> zeros == 1 ? others * dy : 0",
+                              small, others, zeros, dy);
+    return ops_map(graph, node, "x, whole, alone -> x == 0 ? alone : whole / x", shape, x, whole,
+                   alone);
 }
 
 static void reduce_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
@@ -36,16 +45,20 @@ static void reduce_gradient(tri_graph *graph, const tri_node *node, const tri_va
     tri_shape shape = tri_value_shape(graph, x);
     if (!wanted[0] || !tri_value_is(out_grads[0])) return;
     if (a->kind == TRI_REDUCTION_SUM) {
-        in_grads[0] = add_map(graph, node, "dy", shape, out_grads[0], none, none);
+        in_grads[0] = ops_map(graph, node, "dy", shape, out_grads[0], none, none);
+        return;
+    }
+    if (a->kind == TRI_REDUCTION_PROD) {
+        in_grads[0] = product_gradient(graph, node, out_grads[0]);
         return;
     }
     // Equal extremes share the gradient, as in PyTorch's amax.
-    tri_value equal = add_map(graph, node, "x, y -> x == y", shape, x, y, none);
+    tri_value equal = ops_map(graph, node, "x, y -> x == y", shape, x, y, none);
     tri_reduce_attr sum = {.kind = TRI_REDUCTION_SUM, .axes = a->axes};
     tri_value count = ops_node(graph, node, &tri_op_reduce, &sum, equal, none, none, none);
-    tri_value share = add_map(graph, node, "dy, count -> dy / count", tri_value_shape(graph, y),
+    tri_value share = ops_map(graph, node, "dy, count -> dy / count", tri_value_shape(graph, y),
                               out_grads[0], count, none);
-    in_grads[0] = add_map(graph, node, "x, y, dy -> x == y ? dy : 0", shape, x, y, share);
+    in_grads[0] = ops_map(graph, node, "x, y, dy -> x == y ? dy : 0", shape, x, y, share);
 }
 
 static const tri_attr_field reduce_fields[] = {
@@ -65,8 +78,9 @@ static bool reduce_slice(int input, int dim, const tri_op_signature *full, void 
 
 const tri_op tri_op_reduce = {
     .name = "reduce",
-    .doc = "x -> y: the sum (kind 0), the largest (1) or the smallest (2) over the axes whose bits "
-           "are set; these keep the size 1",
+    .doc =
+        "x -> y: the sum (kind 0), the largest (1), the smallest (2) or the product (3) over the "
+        "axes whose bits are set; these keep the size 1",
     .input_count = 1,
     .output_count = 1,
     .streams = 1,

@@ -185,6 +185,15 @@ tri_value ops_node(tri_graph *graph, const tri_node *node, const tri_op *op, con
     return tri_node_add(graph, op, inputs, count, attr, node->name);
 }
 
+tri_value ops_map(tri_graph *graph, const tri_node *node, const char *expression, tri_shape shape,
+                  tri_value a, tri_value b, tri_value c) {
+    tri_map_attr attr = {.expands = true, .shape = shape};
+    if (tri_formula_parse(expression, NULL, &attr.formula) != TRI_OK)
+        tri_graph_fail(graph, "%s", tri_error_message());
+    tri_value in[] = {a, b, c};
+    return tri_node_add(graph, &tri_op_map, in, attr.formula.input_count, &attr, node->name);
+}
+
 tri_value ops_activation_gradient(tri_graph *graph, const tri_node *node, int64_t activation,
                                   double slope, tri_value y, tri_value dy) {
     if (activation == TRI_ACTIVATION_NONE) return dy;

@@ -50,6 +50,8 @@ tri_status ops_want_norm_gradient(const char *op, int64_t narrow, int sum,
 // 0, so that the output has the sign of the input: activation_grad reads that sign.
 tri_status ops_want_activation(const char *op, int64_t activation, double slope);
 
+// Checks that x has the axis.
+tri_status ops_want_axis(const char *op, int64_t axis, const tri_shape *x);
 // Checks that x, which is input 0, has a last axis that is not empty.
 tri_status ops_want_last_axis(const char *op, const tri_op_signature *s);
 // The shape of input 0 without its last axis, and the shape of that axis alone.
@@ -112,6 +114,9 @@ tri_value ops_node(tri_graph *graph, const tri_node *node, const tri_op *op, con
 
 // The gradient of a loss that is the sum of `terms`: the loss seed for each of them.
 tri_value ops_spread_seed(tri_graph *graph, const tri_node *node, tri_value terms, tri_value seed);
+// Adds a node of map with this expression of up to three values, which are broadcast to `shape`.
+tri_value ops_map(tri_graph *graph, const tri_node *node, const char *expression, tri_shape shape,
+                  tri_value a, tri_value b, tri_value c);
 
 // Sums x over the axes along which a value of shape `shape` was repeated to make the shape of x,
 // and returns a value of that shape: what broadcasting does to gradients.

@@ -56,6 +56,24 @@ static bool moves_samples(const mixing *m, const tri_node *node) {
     return y->rank == 0 || y->dims[0] % m->samples != 0;
 }
 
+// Whether elements of different samples are taken: rows of x by their numbers. Where x is a
+// parameter, the samples' indices name its rows, and nothing is mixed.
+static bool gather_mixes(const mixing *m, const tri_node *node) {
+    const tri_shape *x = shape_of(m, node->inputs[1]);
+    return m->from_data[node->inputs[1].id] && ((const tri_gather_attr *)node->attr)->axis == 0 &&
+           x->dims[0] != 1;
+}
+
+// The axis along which the op computes with all elements together; -1: it is none of these ops.
+static int64_t axis_of(const tri_node *node) {
+    if (node->op == &tri_op_concat) return ((const tri_concat_attr *)node->attr)->dim;
+    if (node->op == &tri_op_scatter) return ((const tri_scatter_attr *)node->attr)->axis;
+    if (node->op == &tri_op_argmax) return ((const tri_argmax_attr *)node->attr)->axis;
+    if (node->op == &tri_op_sort) return ((const tri_sort_attr *)node->attr)->axis;
+    if (node->op == &tri_op_scan) return ((const tri_scan_attr *)node->attr)->axis;
+    return -1;
+}
+
 static bool mixes(const mixing *m, const tri_node *node) {
     if (node->op == &tri_op_reshape) return moves_samples(m, node);
     if (spans_samples(m, node)) return true;
@@ -63,7 +81,8 @@ static bool mixes(const mixing *m, const tri_node *node) {
         return sums_samples(m, node);
     if (node->op == &tri_op_reduce)
         return m->from_data[node->inputs[0].id] && ((const tri_reduce_attr *)node->attr)->axes & 1;
-    if (node->op == &tri_op_concat) return ((const tri_concat_attr *)node->attr)->dim == 0;
+    if (node->op == &tri_op_gather) return gather_mixes(m, node);
+    if (axis_of(node) == 0) return true;
     if (node->op != &tri_op_map && node->op != &tri_op_matmul) return false;
     for (int k = 0; k < node->input_count; k++)
         if (m->from_data[node->inputs[k].id] &&

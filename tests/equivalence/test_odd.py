@@ -2,7 +2,7 @@
 """Unusual runs have one rank's result too: steps and evaluations of one sample, replicas that never
 have a sample, frozen stages, half types with a loss scale, blocks without parameters, values that
 skip stages, branches, weights that three stages share, a hundred values between two stages, pools
-and gates, layers of images, parameters of the model's own.
+and gates, layers of images, parameters of the model's own, indices that go from stage to stage.
 
 usage: test_odd.py BUILD_FOLDER
 """
@@ -28,7 +28,8 @@ LOOPED = PIPELINE + "strategy.schedule=looped strategy.stages_per_rank="
 INTERLEAVED = PIPELINE + "strategy.schedule=interleaved strategy.stages_per_rank="
 TINY = "data.shape=[1,12,12] " + SGD
 CNN = "recipes/mnist-cnn.yaml", "model.dropout=0.2 " + SGD
-MODELS = "odd", "branches", "early", "wide", "pools", "functions", "layers", "own"  # NAME_net.c
+MODELS = ("odd", "branches", "early", "wide", "pools", "functions", "layers", "own",
+          "indexing")  # NAME_net.c
 FREEZE_FIRST, FREEZE_LAST = "optimizer.freeze=['conv*'] ", "optimizer.freeze=['fc*'] "
 FREEZE_ALL_BUT_ONE = "optimizer.freeze=['conv1.*','conv2.weight','fc*'] "
 GROUPS = ('optimizer.momentum=0.9 optimizer.weight_decay=0.1 optimizer.groups=['
@@ -146,6 +147,9 @@ CASES = {
     "weights of classes": ("own", TINY, "model.alone=true data.samples=21 data.test_samples=5 "
                            "batch.global=12", [
         (3, "strategy.name=zero2 batch.micro=1"), (2, PIPELINE + "batch.micro=3")]),
+    "indexing": ("indexing", TINY, "data.samples=21 data.test_samples=5 batch.global=12", [
+        (3, FSDP + "strategy.recompute=block"), (4, BUBBLES + "batch.micro=2"),
+        (2, "strategy.mesh.tensor=2"), (2, PIPELINE + "batch.micro=3 --device far")]),
     "functions that mix samples": ("functions", TINY, "model.centre=true data.samples=21 "
                                    "data.test_samples=4 batch.global=12 batch.micro=3 batch.eval=2",
                                    [(3, FSDP), (2, PIPELINE)]),

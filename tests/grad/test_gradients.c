@@ -522,6 +522,10 @@ static void test_all_covered(void **state) {
         &tri_op_map,        // grad/test_functions
         &tri_op_reduce,     // grad/test_functions
         &tri_op_matmul,     // grad/test_products
+        &tri_op_gather,     // grad/test_indexing
+        &tri_op_scatter,    // grad/test_indexing
+        &tri_op_sort,       // grad/test_indexing
+        &tri_op_scan,       // grad/test_indexing
         &tri_op_copy_to,
         &tri_op_split,
         &tri_op_rechunk,

@@ -378,6 +378,17 @@ static void refuse_token(const tri_device_backend *backend, const tri_op *op, in
     refuse_at(backend, g, ids, token, op, "position 1");
 }
 
+// An index of 4 elements, whether they are taken or put there.
+static void refuse_index(const tri_device_backend *backend, const tri_op *op, int64_t index) {
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_shape shape = tri_shape_of(4, 2);
+    tri_scatter_attr attr = {.kind = TRI_SCATTER_ADD, .shape = shape};
+    tri_value in[2] = {tri_input(g, "index", TRI_I64, shape),
+                       tri_input(g, "numbers", TRI_F32, shape)};
+    tri_node_add(g, op, in, 2, op == &tri_op_gather ? NULL : (void *)&attr, "");
+    refuse_at(backend, g, in[0], index, op, "position 1");
+}
+
 void op_compare_bad_labels(const tri_device_backend *backend) {
     static const tri_op *const ops[] = {&tri_op_nll_loss,      &tri_op_nll_loss_grad,
                                         &tri_op_cross_entropy, &tri_op_cross_entropy_grad,
@@ -389,5 +400,7 @@ void op_compare_bad_labels(const tri_device_backend *backend) {
     for (size_t k = 0; k < sizeof labels / sizeof *labels; k++) {
         refuse_token(backend, &tri_op_embedding, labels[k]);
         refuse_token(backend, &tri_op_embedding_grad_weight, labels[k]);
+        refuse_index(backend, &tri_op_gather, labels[k]);
+        refuse_index(backend, &tri_op_scatter, labels[k]);
     }
 }

@@ -138,7 +138,8 @@ void op_compare_all(const tri_device_backend *backend, int threads, tri_dtype dt
 void op_compare_not_finite(const tri_device_backend *backend, tri_dtype dtype, uint64_t seed,
                            int rounds);
 // Every loss and metric of the device must refuse a label that is not a class, and the embedding a
-// token that is not in the vocabulary, with TRI_BAD_INPUT.
+// token that is not in the vocabulary, and gather and scatter an index that the axis does not have,
+// with TRI_BAD_INPUT.
 void op_compare_bad_labels(const tri_device_backend *backend);
 
 #endif

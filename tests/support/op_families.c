@@ -496,6 +496,10 @@ static void build_reorder(op_case *c) {
 const op_family op_families[] = {
     {.name = "map", .build = op_build_map, .tolerance = 1e-5},
     {.name = "reduce", .build = op_build_reduce, .tolerance = 1e-5},
+    {.name = "gather", .build = op_build_gather, .tolerance = 1e-5},
+    {.name = "scatter", .build = op_build_scatter, .tolerance = 1e-5},
+    {.name = "order", .build = op_build_order, .tolerance = 1e-5},
+    {.name = "scan", .build = op_build_scan, .tolerance = 1e-5},
     {.name = "matmul", .build = op_build_matmul, .tolerance = 1e-5},
     {.name = "conv2d",
      .build = op_build_conv2d,

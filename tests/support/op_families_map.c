@@ -95,10 +95,11 @@ void op_build_map(op_case *c) {
 
 void op_build_reduce(op_case *c) {
     tri_shape shape = draw_shape(c);
-    tri_reduce_attr attr = {.kind = op_draw(c, TRI_REDUCTION_SUM, TRI_REDUCTION_MIN),
+    tri_reduce_attr attr = {.kind = op_draw(c, TRI_REDUCTION_SUM, TRI_REDUCTION_PROD),
                             .axes = op_draw(c, 0, (1 << shape.rank) - 1)};
     if (op_chance(c, 20)) shape.dims[0] = op_draw(c, 30, 300);
-    tri_value x = op_numbers(c, shape, -1, 1);
+    bool is_product = attr.kind == TRI_REDUCTION_PROD;
+    tri_value x = op_numbers(c, shape, is_product ? 0.98 : -1, is_product ? 1.02 : 1);
     tri_node_add(c->graph, &tri_op_reduce, &x, 1, &attr, "");
     tri_node_add(c->graph, &tri_op_mean_loss, &x, 1, NULL, "");
 }

@@ -59,6 +59,33 @@ static tri_value whole(tri_graph *g, tri_value x, tri_value y, tri_value w) {
 static tri_value rest(tri_graph *g, tri_value x, tri_value y, tri_value w) {
     return tri_layer_norm(g, "norm", x, (tri_layer_norm_options){.axes = 2, .plain = true});
 }
+static tri_value taken(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_gather(g, x, 1, tri_input(g, "index", TRI_I64, tri_shape_of(4, 2, 4)));
+}
+static tri_value taken_from_samples(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_index_select(g, x, 0, tri_input(g, "index", TRI_I64, tri_shape_of(4)));
+}
+static tri_value taken_from_rows(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_index_select(g, w, 0, tri_input(g, "index", TRI_I64, tri_shape_of(4)));
+}
+static tri_value added_to_rows(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_scatter_add(g, x, 2, tri_input(g, "index", TRI_I64, tri_shape_of(4, 3, 4)), y);
+}
+static tri_value added_to_samples(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_scatter_add(g, x, 0, tri_input(g, "index", TRI_I64, tri_shape_of(4, 3, 4)), y);
+}
+static tri_value sorted(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_cumsum(g, tri_sort(g, x, 1, false, NULL), 2);
+}
+static tri_value sorted_samples(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_topk(g, x, 2, 0, true, NULL);
+}
+static tri_value running(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_cumsum(g, x, 0);
+}
+static tri_value largest(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_argmax(g, x, 0, true);
+}
 
 static void test_mixing(void **state) {
     static const struct {
@@ -80,6 +107,15 @@ static void test_mixing(void **state) {
         {"tokens", tokens, false},
         {"whole", whole, true},
         {"rest", rest, false},
+        {"taken", taken, false},
+        {"sorted", sorted, false},
+        {"sorted_samples", sorted_samples, true},
+        {"running", running, true},
+        {"largest", largest, true},
+        {"taken_from_samples", taken_from_samples, true},
+        {"taken_from_rows", taken_from_rows, false},
+        {"added_to_rows", added_to_rows, false},
+        {"added_to_samples", added_to_samples, true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tri_graph *g = op_graph_open(TRI_F32);

@@ -212,6 +212,12 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(attention_grad_blocks)                                                                       \
     X(embedding_rows)                                                                              \
     X(embedding_grad_weight_rows)                                                                  \
+    X(gather_rows)                                                                                 \
+    X(scatter_rows)                                                                                \
+    X(argmax_columns)                                                                              \
+    X(sort_pairs)                                                                                  \
+    X(scan_columns)                                                                                \
+    X(scan_grad_columns)                                                                           \
     X(rms_norm_rows)                                                                               \
     X(rms_norm_grad_rows)                                                                          \
     X(layer_norm_rows)                                                                             \

@@ -1,7 +1,7 @@
-// The op reduce: sums and extremes over axes. Neighbouring axes are joined, so that most tensors
-// become [outer, reduced, inner], or several of these (repeats), which are reduced too. A long
-// reduction is cut into parts by the shapes alone, and the parts are added in their order, so that
-// the result does not depend on the number of threads.
+// The op reduce: sums, products and extremes over axes. Neighbouring axes are joined, so that most
+// tensors become [outer, reduced, inner], or several of these (repeats), which are reduced too. A
+// long reduction is cut into parts by the shapes alone, and the parts are added in their order, so
+// that the result does not depend on the number of threads.
 #include "device/cpu/scalar.h"
 #include "device/reduce_plan.h"
 
@@ -25,14 +25,16 @@ typedef struct reduce_job {
 
 CPU_SCALAR float joined(int64_t kind, float a, float b) {
     if (kind == TRI_REDUCTION_SUM) return a + b;
+    if (kind == TRI_REDUCTION_PROD) return a * b;
     float more = kind == TRI_REDUCTION_MAX ? (b > a ? b : a) : (b < a ? b : a);
     return b != b ? b : more; // NaN stays
 }
 
 CPU_SCALAR float start_of(int64_t kind) {
-    return kind == TRI_REDUCTION_SUM   ? 0
-           : kind == TRI_REDUCTION_MAX ? -__builtin_inff()
-                                       : __builtin_inff();
+    return kind == TRI_REDUCTION_SUM    ? 0
+           : kind == TRI_REDUCTION_PROD ? 1
+           : kind == TRI_REDUCTION_MAX  ? -__builtin_inff()
+                                        : __builtin_inff();
 }
 
 // Reduces `count` elements that lie one after the other, in REDUCE_LANES interleaved sums.
@@ -99,6 +101,8 @@ REDUCE(max_f32, TRI_REDUCTION_MAX, false)
 REDUCE(max_bf16, TRI_REDUCTION_MAX, true)
 REDUCE(min_f32, TRI_REDUCTION_MIN, false)
 REDUCE(min_bf16, TRI_REDUCTION_MIN, true)
+REDUCE(prod_f32, TRI_REDUCTION_PROD, false)
+REDUCE(prod_bf16, TRI_REDUCTION_PROD, true)
 
 static bool reduce_supports(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node) {
@@ -116,6 +120,7 @@ static tri_status reduce_prepare(tri_device *device, const tri_graph *graph, con
         [TRI_REDUCTION_SUM] = {sum_f32_range, sum_bf16_range},
         [TRI_REDUCTION_MAX] = {max_f32_range, max_bf16_range},
         [TRI_REDUCTION_MIN] = {min_f32_range, min_bf16_range},
+        [TRI_REDUCTION_PROD] = {prod_f32_range, prod_bf16_range},
     };
     kernel->state = s;
     tri_reduce_plan_make(graph, node, REDUCE_LANES, true, &s->plan);

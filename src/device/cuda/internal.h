@@ -144,6 +144,12 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(add)                                                                                         \
     X(map)                                                                                         \
     X(reduce)                                                                                      \
+    X(gather)                                                                                      \
+    X(scatter)                                                                                     \
+    X(argmax)                                                                                      \
+    X(sort)                                                                                        \
+    X(scan)                                                                                        \
+    X(scan_grad)                                                                                   \
     X(cast)                                                                                        \
     X(linear)                                                                                      \
     X(linear_grad_input)                                                                           \

@@ -8,6 +8,7 @@
 #include "device/cuda/params_attention.h"
 #include "device/cuda/params_comm.h"
 #include "device/cuda/params_image.h"
+#include "device/cuda/params_index.h"
 #include "device/cuda/params_loss.h"
 #include "device/cuda/params_map.h"
 #include "device/cuda/params_move.h"
@@ -32,6 +33,7 @@
     CUDA_IMAGE_KERNEL_LIST(X)                                                                      \
     CUDA_MOVE_KERNEL_LIST(X)                                                                       \
     CUDA_MAP_KERNEL_LIST(X)                                                                        \
+    CUDA_INDEX_KERNEL_LIST(X)                                                                      \
     CUDA_COMM_KERNEL_LIST(X)                                                                       \
     X(clock)                                                                                       \
     X(trap)

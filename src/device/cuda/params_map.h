@@ -20,7 +20,8 @@ typedef struct cuda_map {
     void *out[TRI_FORMULA_OUTPUTS];
 } cuda_map;
 
-enum { CUDA_REDUCE_SUM, CUDA_REDUCE_MAX, CUDA_REDUCE_MIN }; // the values of tri_reduction
+// The values of tri_reduction.
+enum { CUDA_REDUCE_SUM, CUDA_REDUCE_MAX, CUDA_REDUCE_MIN, CUDA_REDUCE_PROD };
 
 // y [outer, inner] = the reduction over the middle axis of x [outer, reduced, inner], by
 // `kind`, CUDA_REDUCE_…. The middle axis is cut into parts by the shape alone; their results are in

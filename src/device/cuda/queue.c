@@ -8,6 +8,7 @@
 
 #include "base/thread.h"
 #include "device/queue.h"
+#include "device/ref/node.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -115,6 +116,8 @@ static tri_status fault_of(const cuda_device *device) {
                         "token %" PRId64 " at position %" PRId64
                         " of the micro-batch is not in the vocabulary: tokens are 0 to %" PRId64,
                         fault->value, fault->index, fault->limit - 1);
+    case CUDA_FAULT_INDEX:
+        return ref_refuse_index(fault->value, fault->index, fault->limit);
     default:
         return TRI_OK;
     }

@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 enum {
-    CUDA_RUNTIME_ABI = 16, // has to be raised with every change of this header or of params.h
+    CUDA_RUNTIME_ABI = 17, // has to be raised with every change of this header or of params.h
     CUDA_WHY_BYTES = 512,
     CUDA_NCCL_ID_BYTES = 128,
 };
@@ -46,19 +46,20 @@ typedef struct cuda_properties {
     char missing[CUDA_WHY_BYTES];
 } cuda_properties;
 
-// A fault is an invalid label or token in a kernel's input. A kernel cannot return an error, so the
-// first kernel that finds a fault describes it in the cuda_fault below, `kind` last. The cuda_fault
-// lies in pinned memory of the host.
+// A fault is an invalid label, token or index in a kernel's input. A kernel cannot return an error,
+// so the first kernel that finds a fault describes it in the cuda_fault below, `kind` last. The
+// cuda_fault lies in pinned memory of the host.
 typedef enum cuda_fault_kind {
     CUDA_NO_FAULT,
     CUDA_FAULT_LABEL,
     CUDA_FAULT_TOKEN,
+    CUDA_FAULT_INDEX,     // of an axis
     CUDA_FAULT_TAKEN = -1 // a kernel is filling in the cuda_fault just now
 } cuda_fault_kind;
 
 typedef struct cuda_fault {
     int32_t kind; // cuda_fault_kind
-    // The label or token; its position in the micro-batch; valid ones are 0 to limit - 1.
+    // The label, token or index; its position in the micro-batch; valid ones are 0 to limit - 1.
     int64_t value, index, limit;
 } cuda_fault;
 

@@ -65,16 +65,17 @@ REF_BODY tri_status reduce_body(const ref_node *node, const tri_kernel_args *arg
     double *sums = args->workspace;
     static const tri_map_attr broadcast = {.viewed = 0};
     walk to = {.out = in, .in = out, .view = tri_map_view_of(&broadcast, 0, out, in)};
-    double start = a->kind == TRI_REDUCTION_MAX   ? -INFINITY
-                   : a->kind == TRI_REDUCTION_MIN ? INFINITY
-                                                  : 0;
-    for (int64_t i = 0, count = ref_count(out); i < count; i++) sums[i] = start;
+    static const struct {
+        tri_step_kind step;
+        double start;
+    } rows[] = {[TRI_REDUCTION_SUM] = {TRI_STEP_add, 0},
+                [TRI_REDUCTION_MAX] = {TRI_STEP_max, -INFINITY},
+                [TRI_REDUCTION_MIN] = {TRI_STEP_min, INFINITY},
+                [TRI_REDUCTION_PROD] = {TRI_STEP_mul, 1}};
+    for (int64_t i = 0, count = ref_count(out); i < count; i++) sums[i] = rows[a->kind].start;
     for (int64_t i = 0, count = ref_count(in); i < count; i++) {
         double value = get(x, i), *sum = &sums[walk_index(&to)];
-        tri_step_kind kind = a->kind == TRI_REDUCTION_MAX   ? TRI_STEP_max
-                             : a->kind == TRI_REDUCTION_MIN ? TRI_STEP_min
-                                                            : TRI_STEP_add;
-        *sum = tri_step_value(kind, *sum, value, 0);
+        *sum = tri_step_value(rows[a->kind].step, *sum, value, 0);
         walk_on(&to);
     }
     for (int64_t i = 0, count = ref_count(out); i < count; i++) put(y, i, sums[i]);

@@ -62,3 +62,17 @@ tri_status ref_check_token(int64_t token, int64_t index, int64_t tokens) {
                     " of the micro-batch is not in the vocabulary: tokens are 0 to %" PRId64,
                     token, index, tokens - 1);
 }
+
+tri_status ref_refuse_index(int64_t index, int64_t at, int64_t size) {
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "index %" PRId64 " at position %" PRId64
+                    " of the micro-batch is outside of the axis that it indexes: indices are 0 to "
+                    "%" PRId64,
+                    index, at, size - 1);
+}
+
+tri_status ref_check_indices(const int64_t *indices, int64_t count, int64_t size) {
+    for (int64_t i = 0; i < count; i++)
+        if (indices[i] < 0 || indices[i] >= size) return ref_refuse_index(indices[i], i, size);
+    return TRI_OK;
+}

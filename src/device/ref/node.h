@@ -121,4 +121,10 @@ tri_status ref_check_label(int64_t label, int64_t sample, int64_t classes);
 // TRI_BAD_INPUT if the token is not one of 0 to `tokens` - 1.
 tri_status ref_check_token(int64_t token, int64_t index, int64_t tokens);
 
+// Checks `count` indices before they are used. Returns TRI_BAD_INPUT if one of them is not one of 0
+// to `size` - 1.
+tri_status ref_check_indices(const int64_t *indices, int64_t count, int64_t size);
+// The failure for an index that is none of 0 to `size` - 1.
+tri_status ref_refuse_index(int64_t index, int64_t at, int64_t size);
+
 #endif

@@ -62,6 +62,7 @@ template <typename T, int most> GPU_KERNEL map(cuda_map p) {
 
 template <typename W> GPU_DEVICE W joined(int kind, W A, W B) {
     if (kind == CUDA_REDUCE_SUM) return A + B;
+    if (kind == CUDA_REDUCE_PROD) return A * B;
     bool takes = kind == CUDA_REDUCE_MAX ? B > A : B < A;
     return B != B || takes ? B : A; // NaN stays
 }

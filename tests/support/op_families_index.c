@@ -1,0 +1,83 @@
+// Builds random graphs of the ops that work along one axis by the numbers of its elements, with
+// their gradients.
+#include "support/op_families.h"
+
+#include <trireme/functions.h>
+
+static tri_shape draw_shape(op_case *c) {
+    tri_shape shape = {.rank = (int)op_draw(c, 1, 4)};
+    for (int i = 0; i < shape.rank; i++) shape.dims[i] = op_draw(c, 1, 7);
+    if (op_chance(c, 20)) shape.dims[op_draw(c, 0, shape.rank - 1)] = op_draw(c, 60, 300);
+    return shape;
+}
+
+// Adds the gradients of all inputs of the node that made y, whose further outputs have none.
+static void add_gradients(op_case *c, tri_value y) {
+    tri_value out_grads[TRI_MAX_OUTPUTS] = {op_numbers(c, tri_value_shape(c->graph, y), -1, 1)};
+    tri_value in_grads[TRI_MAX_INPUTS] = {{0}};
+    bool wanted[TRI_MAX_INPUTS];
+    for (int k = 0; k < TRI_MAX_INPUTS; k++) wanted[k] = true;
+    tri_node node = *tri_value_node(c->graph, y); // nodes may move while more are added
+    node.op->gradient(c->graph, &node, out_grads, wanted, in_grads);
+}
+
+// Draws an index for a tensor of this shape: for all other axes, or for none of those on a side.
+static tri_value draw_index(op_case *c, tri_shape shape, int64_t axis, int64_t count) {
+    int64_t size = shape.dims[axis];
+    bool shared[2] = {op_chance(c, 30), op_chance(c, 40)};
+    for (int i = 0; i < shape.rank; i++)
+        if (i != axis && shared[i > axis]) shape.dims[i] = 1;
+    shape.dims[axis] = count;
+    return op_tokens(c, shape, size);
+}
+
+void op_build_gather(op_case *c) {
+    tri_shape shape = draw_shape(c);
+    int64_t axis = op_draw(c, 0, shape.rank - 1), count = op_draw(c, 1, 12);
+    if (op_chance(c, 10)) count = 500;
+    tri_gather_attr attr = {.axis = axis};
+    tri_value in[] = {draw_index(c, shape, axis, count), op_numbers(c, shape, -1, 1)};
+    add_gradients(c, tri_node_add(c->graph, &tri_op_gather, in, 2, &attr, ""));
+    tri_value numbers[] = {in[0], op_labels(c, shape, 1000)}; // integers are copied too
+    tri_node_add(c->graph, &tri_op_gather, numbers, 2, &attr, "");
+}
+
+void op_build_scatter(op_case *c) {
+    tri_shape shape = draw_shape(c), from = shape;
+    tri_scatter_attr attr = {.kind = op_draw(c, TRI_SCATTER_SET, TRI_SCATTER_MAX),
+                             .axis = op_draw(c, 0, shape.rank - 1),
+                             .shape = shape};
+    from.dims[attr.axis] = op_chance(c, 10) ? 500 : op_draw(c, 1, 12);
+    tri_value in[3] = {draw_index(c, shape, attr.axis, from.dims[attr.axis]),
+                       op_numbers(c, from, -1, 1)};
+    if (attr.kind == TRI_SCATTER_MAX || op_chance(c, 60)) in[2] = op_numbers(c, shape, -1, 1);
+    tri_value y = tri_node_add(c->graph, &tri_op_scatter, in, 3, &attr, "");
+    if (tri_value_is(in[2])) add_gradients(c, y);
+}
+
+// Numbers of which some may be equal, because they are rounded.
+static tri_value some_equal(op_case *c, tri_shape shape) {
+    tri_value x = op_numbers(c, shape, -2, 2);
+    return op_chance(c, 50) ? tri_round(c->graph, x) : x;
+}
+
+void op_build_order(op_case *c) {
+    tri_shape shape = draw_shape(c);
+    tri_argmax_attr argmax = {op_draw(c, 0, shape.rank - 1), op_chance(c, 50)};
+    int64_t size = shape.dims[argmax.axis];
+    tri_sort_attr sort = {argmax.axis, op_chance(c, 50) ? size : op_draw(c, 1, size),
+                          op_chance(c, 50)};
+    tri_value x = some_equal(c, shape);
+    tri_node_add(c->graph, &tri_op_argmax, &x, 1, &argmax, "");
+    add_gradients(c, tri_node_add(c->graph, &tri_op_sort, &x, 1, &sort, ""));
+}
+
+void op_build_scan(op_case *c) {
+    tri_shape shape = draw_shape(c);
+    tri_scan_attr attr = {.kind = op_draw(c, TRI_SCAN_SUM, TRI_SCAN_LOGSUMEXP),
+                          .axis = op_draw(c, 0, shape.rank - 1)};
+    attr.reverse = attr.kind == TRI_SCAN_SUM && op_chance(c, 50);
+    bool is_product = attr.kind == TRI_SCAN_PROD;
+    tri_value x = is_product ? op_numbers(c, shape, 0.5, 1.5) : some_equal(c, shape);
+    add_gradients(c, tri_node_add(c->graph, &tri_op_scan, &x, 1, &attr, ""));
+}
