@@ -169,6 +169,13 @@ tri_value tri_map_values(tri_graph *graph, const char *expression, const tri_val
                    (int)(sizeof((const tri_value[]){__VA_ARGS__}) / sizeof(tri_value)))
 #endif
 
+// x in another type: F32, in which networks compute (or whatever trainer.precision makes of it), or
+// I64, I32 or U8. Integers, such as token ids and what tri_argmax and tri_sort make, may also be
+// compared, added and multiplied, exactly and in their own type, by tri_map and the functions of
+// shapes; comparisons yield 1 or 0 of that type. All values of one call need one type. From F32 to
+// an integer the part behind the point goes.
+tri_value tri_cast(tri_graph *graph, tri_value x, tri_dtype dtype);
+
 // Functions of shapes. They read their input by strides; where its elements keep their order it is
 // not copied at all. A negative axis counts from the last. As in every layer, the first axis of
 // what comes from the data has to stay that of the samples.
@@ -220,7 +227,7 @@ tri_value tri_pixel_unshuffle(tri_graph *graph, tri_value x, int64_t factor);
 // be smaller than x.
 tri_value tri_gather(tri_graph *graph, tri_value x, int axis, tri_value index);
 // The same as torch.take_along_dim: axes of size 1 of x and the index, other than `axis`, are
-// repeated. Of the index, all axes before `axis`, or all behind it, have the sizes of x's or 1.
+// repeated.
 tri_value tri_take_along(tri_graph *graph, tri_value x, int axis, tri_value index);
 // The elements along an axis that a vector of indices [K] names, for all other axes alike, as
 // torch.index_select.

@@ -130,6 +130,17 @@ tri_value tri_amin(tri_graph *graph, tri_value x, const int *axes, int count, bo
     return reduce(graph, "amin", TRI_REDUCTION_MIN, x, axes, count, keep);
 }
 
+tri_value tri_cast(tri_graph *graph, tri_value x, tri_dtype dtype) {
+    if (!tri_graph_check_input(graph, "cast", NULL, x)) return x;
+    if (dtype != TRI_F32 && dtype != TRI_I64 && dtype != TRI_I32 && dtype != TRI_U8) {
+        tri_graph_fail(graph, "cast: takes F32, I64, I32 or U8, not %s", tri_dtype_name(dtype));
+        return x;
+    }
+    tri_cast_attr attr = {.dtype = dtype == TRI_F32 ? graph->options.dtype : dtype};
+    if (tri_value_get(graph, x)->dtype == (tri_dtype)attr.dtype) return x;
+    return tri_node_add(graph, &tri_op_cast, &x, 1, &attr, "");
+}
+
 tri_value tri_prod(tri_graph *graph, tri_value x, const int *axes, int count, bool keep) {
     return reduce(graph, "prod", TRI_REDUCTION_PROD, x, axes, count, keep);
 }

@@ -35,6 +35,16 @@ tri_value tri_gather(tri_graph *graph, tri_value x, int axis, tri_value index) {
     return gather(graph, "", cut_to(graph, x, axis, tri_value_shape(graph, index)), axis, index);
 }
 
+// Whether the axes from `first` to `end` - 1 of an index have x's sizes in part only, and else 1.
+static bool is_partly_shared(const tri_shape *x, const tri_shape *index, int first, int end) {
+    bool some_one = false, some_more = false;
+    for (int i = first; i < end; i++) {
+        some_one = some_one || (index->dims[i] == 1 && x->dims[i] != 1);
+        some_more = some_more || index->dims[i] != 1;
+    }
+    return some_one && some_more;
+}
+
 tri_value tri_take_along(tri_graph *graph, tri_value x, int axis, tri_value index) {
     if ((axis = begin(graph, "take_along", x, axis, index)) < 0) return x;
     tri_shape shape = tri_value_shape(graph, x), wider = tri_value_shape(graph, index);
@@ -43,6 +53,12 @@ tri_value tri_take_along(tri_graph *graph, tri_value x, int axis, tri_value inde
         if (i == axis || shape.dims[i] != 1 || wider.dims[i] == 1) continue;
         shape.dims[i] = wider.dims[i];
         expands = true;
+    }
+    if (shape.rank == wider.rank && (is_partly_shared(&shape, &wider, 0, axis) ||
+                                     is_partly_shared(&shape, &wider, axis + 1, shape.rank))) {
+        tri_shape full = shape;
+        full.dims[axis] = wider.dims[axis];
+        index = tri_expand(graph, index, full);
     }
     return gather(graph, "", expands ? tri_expand(graph, x, shape) : x, axis, index);
 }

@@ -2,10 +2,21 @@
 // pass for mixed precision (pass/precision.c), a rewrite of the graph, adds this op.
 #include "ops/rules.h"
 
+#include "tensor/half.h"
+
+static bool is_number(tri_dtype dtype) {
+    return tri_dtype_is_float(dtype) || dtype == TRI_I64 || dtype == TRI_I32 || dtype == TRI_U8;
+}
+
 static tri_status cast_shape(const void *attr, tri_op_signature *s) {
     const tri_cast_attr *a = attr;
-    TRI_TRY(ops_want_float("cast", "x", s->in_type[0]));
-    TRI_TRY(ops_want_float("cast", "y", (tri_dtype)a->dtype));
+    for (int side = 0; side < 2; side++) {
+        tri_dtype dtype = side ? (tri_dtype)a->dtype : s->in_type[0];
+        if (!is_number(dtype))
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "cast: %s must be F32, F64, F16, BF16, I64, I32 or U8, but is %s",
+                            side ? "y" : "x", tri_dtype_name(dtype));
+    }
     s->out[0] = s->in[0];
     s->out_type[0] = (tri_dtype)a->dtype;
     return TRI_OK;
@@ -13,6 +24,8 @@ static tri_status cast_shape(const void *attr, tri_op_signature *s) {
 
 static void cast_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                           const bool *wanted, tri_value *in_grads) {
+    tri_dtype from = tri_value_get(graph, node->inputs[0])->dtype;
+    if (!tri_dtype_is_float(from)) return; // an integer has no gradient
     if (wanted[0]) in_grads[0] = ops_gradient_as(graph, node, node->inputs[0], out_grads[0]);
 }
 
@@ -23,7 +36,9 @@ static const tri_attr_field cast_fields[] = {
 
 const tri_op tri_op_cast = {
     .name = "cast",
-    .doc = "x -> y: the same numbers in the type `dtype`, rounded to nearest, ties to even",
+    .doc =
+        "x -> y: the same numbers in the type `dtype`; a floating one rounds to nearest, ties to "
+        "even, an integer towards 0",
     .input_count = 1,
     .output_count = 1,
     .streams = 1,

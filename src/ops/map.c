@@ -1,6 +1,7 @@
 // Defines the op map, which computes a formula on each element of its inputs: its shape rule,
 // gradient rule and cost. The gradient is a map again, by the derivative of the formula, followed
 // by a sum over the axes along which an input was repeated.
+#include "ops/formula_integer.h"
 #include "ops/rules.h"
 
 static tri_status broadcast(const tri_shape *x, tri_shape *out) {
@@ -51,6 +52,27 @@ static tri_status check_view(const tri_map_view *view, const tri_shape *x, const
     return TRI_OK;
 }
 
+// Checks a formula on integers: all of its steps have to have integer results.
+static tri_status want_integers(const tri_formula *formula, const tri_op_signature *s, int inputs) {
+    char name[32];
+    for (int i = 1; i < inputs; i++) {
+        snprintf(name, sizeof name, "input %d", i);
+        TRI_TRY(ops_want_type("map", name, s->in_type[i], s->in_type[0]));
+    }
+    for (int t = 0; t < formula->step_count; t++)
+        if (!formula_is_integer(formula->steps[t].kind))
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "map: `%s` is not computed with integers: make them F32 (tri_cast)",
+                            tri_step_name((tri_step_kind)formula->steps[t].kind));
+    for (int k = 0; k < formula->constant_count; k++) {
+        double number = formula->constants[k];
+        if (!(number >= -0x1p63 && number < 0x1p63) || number != (double)(int64_t)number)
+            return TRI_FAIL(TRI_BAD_INPUT, "map: %g is no integer, but the inputs are %s", number,
+                            tri_dtype_name(s->in_type[0]));
+    }
+    return TRI_OK;
+}
+
 static tri_status map_shape(const void *attr, tri_op_signature *s) {
     const tri_map_attr *a = attr;
     char want[160], got[160];
@@ -60,7 +82,10 @@ static tri_status map_shape(const void *attr, tri_op_signature *s) {
     if (a->formula.input_count != inputs)
         return TRI_FAIL(TRI_BAD_INPUT, "map: the formula has %d inputs, but there are %d",
                         a->formula.input_count, inputs);
-    TRI_TRY(ops_want_one_type("map", s, 0, inputs));
+    if (s->in_type[0] == TRI_I64 || s->in_type[0] == TRI_I32 || s->in_type[0] == TRI_U8)
+        TRI_TRY(want_integers(&a->formula, s, inputs));
+    else
+        TRI_TRY(ops_want_one_type("map", s, 0, inputs));
     for (int i = 0; i < inputs; i++)
         if (a->expands && a->viewed >> i & 1)
             TRI_TRY(check_view(&a->views[i], &s->in[i], &shape));

@@ -1,5 +1,6 @@
 // A model as a shared object, for test_odd.py: elements by their numbers, order and running sums,
-// in blocks that pipelines divide, so that indices go from stage to stage.
+// in blocks that pipelines divide, so that indices go from stage to stage. The option `offset` is
+// added to indices, so that some may be none.
 #include <trireme/trireme.h>
 
 static void indexing_net(tri_graph *g, const tri_batch *batch) {
@@ -9,6 +10,7 @@ static void indexing_net(tri_graph *g, const tri_batch *batch) {
     x = tri_tanh(g, tri_linear(g, "rows", x, 16));
     tri_split_layer(g, "rows", TRI_SPLIT_COLUMN);
     tri_value most = tri_topk(g, x, 4, 1, true, &index);
+    index = tri_add_scalar(g, index, (double)tri_model_int(g, "offset", 0));
     tri_block(g, "taken");
     tri_value sums = tri_gather(g, tri_cumsum(g, x, 1), 1, index);
     most = tri_linear(g, "taken", tri_add(g, most, sums), 16);
@@ -25,6 +27,8 @@ static void indexing_net(tri_graph *g, const tri_batch *batch) {
     tri_value scores = tri_linear(g, "head", tri_flatten(g, tri_map(g, "tanh(0.2 * x)", x)), 10);
     tri_value labels = tri_reshape(g, batch->labels, tri_shape_of(n, 1));
     tri_value own = tri_gather(g, tri_log_softmax(g, scores), 1, labels);
+    tri_value is_first = tri_cast(g, tri_map(g, "l -> l < 4", labels), TRI_F32);
+    own = tri_map(g, "own, is_first -> own * (1 + 0.5 * is_first)", own, is_first);
     tri_loss(g, tri_mean_loss(g, tri_neg(g, own)));
 }
 

@@ -208,6 +208,18 @@ def check_mixing(folder):
         assert not os.path.exists(place), "a run folder was made"
 
 
+def check_indices(folder):
+    """An index that an axis does not have ends the run with one line, wherever it is found."""
+    for device in "cpu", "far":
+        command = [TRIREME, "train", os.path.join(folder, "indexing.yaml"), "--device", device,
+                   "--run-dir", os.path.join(folder, "indices-" + device), *SYNTHETIC, *TINY.split(),
+                   "model.offset=9", "data.samples=21", "batch.global=12"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        lines = done.stderr.splitlines()
+        found = [line for line in lines if "index" in line and "0 to 11" in line]
+        assert done.returncode == 2 and len(found) == 1, done
+
+
 def check_exits(folder):
     """A head of which only a metric reads the scores does not change what is trained."""
     own = "data.samples=21 data.test_samples=5 batch.global=12 batch.micro=2 model.early="
@@ -263,6 +275,7 @@ def main():
             print(f"{what}: ", end="")
             timed(check_case, folder, pool, what)
         check_mixing(folder)
+        check_indices(folder)
         check_exits(folder)
         check_own(folder)
 

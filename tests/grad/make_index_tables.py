@@ -37,6 +37,8 @@ CASES = {
     "take_along of rows": (lambda x: torch.take_along_dim(x, index(4, 2, 3, 1), 1), (2, 4, 3)),
     "take_along of an expanded x": (lambda x: torch.take_along_dim(x, index(4, 3, 3, 2), 1),
                                     (3, 4, 1)),
+    "take_along of a partly shared index": (
+        lambda x: torch.take_along_dim(x, index(2, 1, 3, 3, 1), 2), (2, 3, 2, 2)),
     "index_select": (lambda x: torch.index_select(x, 0, index(5, 7)), (5, 3)),
     "index_select in the middle": (lambda x: torch.index_select(x, -2, index(4, 3)), (2, 4, 3)),
     # Its indices are distinct, because PyTorch's gradient is right only then.

@@ -57,6 +57,8 @@ static tri_value indexed(tri_graph *g, const char *name, tri_value x) {
     CASE("take_along of rows", tri_take_along(g, x, 1, numbers(g, 4, tri_shape_of(2, 3, 1))))
     CASE("take_along of an expanded x",
          tri_take_along(g, x, 1, numbers(g, 4, tri_shape_of(3, 3, 2))))
+    CASE("take_along of a partly shared index",
+         tri_take_along(g, x, 2, numbers(g, 2, tri_shape_of(1, 3, 3, 1))))
     CASE("index_select", tri_index_select(g, x, 0, numbers(g, 5, tri_shape_of(7))))
     CASE("index_select in the middle", tri_index_select(g, x, -2, numbers(g, 4, tri_shape_of(3))))
     CASE("scatter", tri_scatter(g, x, 1, tri_input(g, "distinct", TRI_I64, tri_shape_of(3, 2)),

@@ -378,8 +378,8 @@ static void test_halves(void **state) {
     REFUSED(layer_norm_grad, &norm, "input|1|BF16|F32", B(4, 3), F(4, 3), F(4), F(4));
     REFUSED(batch_norm, &batch, "F16|BF16", B(4, 3), F(3), F(3));
     REFUSED(batch_norm_grad, &batch, "y|F16|F32", F(4, 3), F(4, 3), F(4, 3), F(3), F(3), F(3));
-    REFUSED(cast, &(tri_cast_attr){TRI_I64}, "y|F32|F64|F16|BF16|I64", F(2));
-    REFUSED(cast, &(tri_cast_attr){TRI_F32}, "x|F32|F64|F16|BF16|I64", L(2));
+    REFUSED(cast, &(tri_cast_attr){TRI_U16}, "y|F32|F64|F16|BF16|I64|I32|U8|U16", F(2));
+    REFUSED(cast, &(tri_cast_attr){TRI_F32}, "x|F32|F64|F16|BF16|I64|I32|U8|BOOL", OF(TRI_BOOL, 2));
     REFUSED(cross_entropy_grad, NULL, "seed|F32|F64|BF16", B(4, 3), L(4), B(1));
     REFUSED(sgd, &sgd, "parameter|F32|F64|BF16", B(5), F(5), STEP);
 }

@@ -81,3 +81,20 @@ void op_build_scan(op_case *c) {
     tri_value x = is_product ? op_numbers(c, shape, 0.5, 1.5) : some_equal(c, shape);
     add_gradients(c, tri_node_add(c->graph, &tri_op_scan, &x, 1, &attr, ""));
 }
+
+// Formulas on integers, also read by views, and casts to and from them.
+void op_build_integers(op_case *c) {
+    tri_shape shape = draw_shape(c);
+    tri_graph *g = c->graph;
+    tri_value a = op_tokens(c, shape, 300), b = op_labels(c, shape, 300);
+    tri_value y = tri_map(g, "a, b -> a * b + max(a, b) - (a < b ? 3 : -b) * (a == 7)", a, b);
+    int axis = (int)op_draw(c, 0, shape.rank - 1);
+    y = tri_sub(g, tri_flip(g, y, axis), tri_slice(g, tri_pad(g, a, axis, 1, 0), axis, 0, -1, 1));
+    tri_value narrow = tri_cast(g, y, TRI_I32), byte = tri_cast(g, narrow, TRI_U8);
+    tri_mul(g, narrow, narrow);
+    tri_map(g, "x -> x * 3 + !x", byte);
+    tri_cast_attr number = {.dtype = c->dtype}, whole = {.dtype = TRI_I64};
+    tri_value x = op_numbers(c, shape, -1000, 1000);
+    op_add(c, &tri_op_cast, &byte, &number);
+    op_add(c, &tri_op_cast, &x, &whole);
+}

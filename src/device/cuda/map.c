@@ -3,10 +3,17 @@
 #include "device/map_plan.h"
 #include "device/reduce_plan.h"
 
+static bool reads_numbers(const tri_device_description *device, const tri_graph *graph,
+                          const tri_node *node) {
+    tri_dtype type = cuda_in_type(graph, node, 0);
+    return cuda_is_real(type) || type == TRI_F64;
+}
+
 static bool map_supports(const tri_device_description *device, const tri_graph *graph,
                          const tri_node *node) {
     tri_dtype type = cuda_in_type(graph, node, 0);
-    return cuda_is_real(type) || type == TRI_F64;
+    return reads_numbers(device, graph, node) || type == TRI_I64 || type == TRI_I32 ||
+           type == TRI_U8;
 }
 
 // Inputs of the output's shape may have any layout, if it is the same one: that of the last input.
@@ -45,7 +52,7 @@ const tri_kernel_def cuda_kernel_map = {.op = &tri_op_map,
 static bool reduce_supports(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node) {
     tri_reduce_plan plan;
-    return map_supports(device, graph, node) && tri_reduce_plan_make(graph, node, 1, false, &plan);
+    return reads_numbers(device, graph, node) && tri_reduce_plan_make(graph, node, 1, false, &plan);
 }
 
 static tri_status reduce_workspace(const tri_device_description *device, const tri_graph *graph,

@@ -1,5 +1,8 @@
 // The general ops: formulas on elements (map), sums and extremes over axes (reduce).
+#include "ops/formula_integer.h"
+
 #include "device/ref/node.h"
+#include "tensor/half.h"
 
 #include <math.h>
 
@@ -30,16 +33,47 @@ static int64_t walk_index(const walk *w) {
     return index;
 }
 
+static void make_walks(const ref_node *node, walk *walks) {
+    const tri_map_attr *a = (const void *)node->attr;
+    for (int k = 0; k < a->formula.input_count; k++)
+        walks[k] = (walk){.out = &node->s.out[0],
+                          .in = &node->s.in[k],
+                          .view = tri_map_view_of(a, k, &node->s.in[k], &node->s.out[0])};
+}
+
+static tri_status map_integers(const ref_node *node, const tri_kernel_args *args) {
+    const tri_formula *p = &((const tri_map_attr *)(const void *)node->attr)->formula;
+    tri_dtype dtype = node->s.in_type[0];
+    int64_t values[UINT8_MAX + 1];
+    walk walks[TRI_FORMULA_INPUTS];
+    make_walks(node, walks);
+    for (int k = 0; k < p->constant_count; k++)
+        values[TRI_OPERAND_CONSTANT + k] = (int64_t)p->constants[k];
+    for (int64_t i = 0, count = ref_count(&node->s.out[0]); i < count; i++) {
+        for (int k = 0; k < p->input_count; k++) {
+            int64_t index = walk_index(&walks[k]);
+            values[TRI_OPERAND_INPUT + k] =
+                index < 0 ? 0 : ref_get_integer(dtype, args->in[k], index);
+            walk_on(&walks[k]);
+        }
+        for (int t = 0; t < p->step_count; t++) {
+            const tri_formula_step *s = &p->steps[t];
+            values[t] = formula_integer_step(s->kind, values[s->a], values[s->b], values[s->c]);
+        }
+        for (int k = 0; k < p->output_count; k++)
+            ref_put_integer(dtype, args->out[k], i, values[p->outputs[k]]);
+    }
+    return TRI_OK;
+}
+
 REF_BODY tri_status map_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     const tri_map_attr *a = (const void *)node->attr;
     const tri_formula *p = &a->formula;
     const tri_shape *shape = &node->s.out[0];
     double values[UINT8_MAX + 1];
     walk walks[TRI_FORMULA_INPUTS];
-    for (int k = 0; k < p->input_count; k++)
-        walks[k] = (walk){.out = shape,
-                          .in = &node->s.in[k],
-                          .view = tri_map_view_of(a, k, &node->s.in[k], shape)};
+    if (!tri_dtype_is_float(node->s.in_type[0])) return map_integers(node, args);
+    make_walks(node, walks);
     for (int k = 0; k < p->constant_count; k++) values[TRI_OPERAND_CONSTANT + k] = p->constants[k];
     for (int64_t i = 0, count = ref_count(shape); i < count; i++) {
         for (int k = 0; k < p->input_count; k++) {

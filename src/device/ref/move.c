@@ -3,6 +3,7 @@
 
 #include "tensor/half.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { MOVE_CHUNK = 1024 };
@@ -63,7 +64,9 @@ const tri_kernel_def ref_copy_to = {.op = &tri_op_copy_to,
 static double read_number(tri_dtype dtype, const void *from, int64_t i) {
     if (dtype == TRI_F64) return ((const double *)from)[i];
     if (dtype == TRI_F32) return (double)((const float *)from)[i];
-    return (double)tri_half_to_float(dtype, ((const uint16_t *)from)[i]);
+    if (tri_dtype_is_half(dtype))
+        return (double)tri_half_to_float(dtype, ((const uint16_t *)from)[i]);
+    return (double)ref_get_integer(dtype, from, i);
 }
 
 static void write_number(tri_dtype dtype, void *to, int64_t i, double number) {
@@ -71,15 +74,25 @@ static void write_number(tri_dtype dtype, void *to, int64_t i, double number) {
         ((double *)to)[i] = number;
     else if (dtype == TRI_F32)
         ((float *)to)[i] = (float)number;
-    else
+    else if (tri_dtype_is_half(dtype))
         ((uint16_t *)to)[i] = tri_float_to_half(dtype, (float)number);
+    else // what has no room becomes the nearest one that has, and NaN 0
+        ref_put_integer(dtype, to, i,
+                        number >= 0x1p63    ? INT64_MAX
+                        : number <= -0x1p63 ? INT64_MIN
+                        : isnan(number)     ? 0
+                                            : (int64_t)number);
 }
 
 static tri_status cast_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;
-    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
-        write_number(node->s.out_type[0], args->out[0], i,
-                     read_number(node->s.in_type[0], args->in[0], i));
+    tri_dtype from = node->s.in_type[0], to = node->s.out_type[0];
+    bool integers = !tri_dtype_is_float(from) && !tri_dtype_is_float(to);
+    int64_t count = ref_count(&node->s.in[0]);
+    for (int64_t i = 0; integers && i < count; i++)
+        ref_put_integer(to, args->out[0], i, ref_get_integer(from, args->in[0], i));
+    for (int64_t i = 0; !integers && i < count; i++)
+        write_number(to, args->out[0], i, read_number(from, args->in[0], i));
     return TRI_OK;
 }
 

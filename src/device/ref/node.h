@@ -57,6 +57,21 @@ REF_BODY void put(ref_array y, int64_t i, double number) {
         ((float *)y.at)[i] = (float)number;
 }
 
+// Read and write an element of an integer type: I64, I32 or U8. What has no room wraps.
+static inline int64_t ref_get_integer(tri_dtype dtype, const void *from, int64_t i) {
+    if (dtype == TRI_I64) return ((const int64_t *)from)[i];
+    return dtype == TRI_I32 ? ((const int32_t *)from)[i] : ((const uint8_t *)from)[i];
+}
+
+static inline void ref_put_integer(tri_dtype dtype, void *to, int64_t i, int64_t number) {
+    if (dtype == TRI_I64)
+        ((int64_t *)to)[i] = number;
+    else if (dtype == TRI_I32)
+        ((int32_t *)to)[i] = (int32_t)number;
+    else
+        ((uint8_t *)to)[i] = (uint8_t)number;
+}
+
 // Defines the kernel ref_<op> from the function <op>_body.
 #define REF_KERNEL(op_name) REF_KERNEL_WITH(op_name, NULL)
 

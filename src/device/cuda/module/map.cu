@@ -2,22 +2,40 @@
 // reads each element of its inputs once and writes each of its outputs once; its steps run in
 // registers and the first-level cache, and all threads of a warp take the same branch.
 #include "device/cuda/module/gpu.h"
+#include "ops/formula_integer.h"
 #include "ops/formula_math.h"
 
 #include <type_traits>
 
+// Integers are computed with in 64 bits.
+template <> struct gpu_wide<int64_t> { typedef int64_t type; };
+template <> struct gpu_wide<int32_t> { typedef int64_t type; };
+template <> struct gpu_wide<uint8_t> { typedef int64_t type; };
+
 namespace {
 
+using ::gpu_get;
+using ::gpu_put;
+GPU_DEVICE int64_t gpu_get(int64_t x) { return x; }
+GPU_DEVICE int64_t gpu_get(int32_t x) { return x; }
+GPU_DEVICE int64_t gpu_get(uint8_t x) { return x; }
+GPU_DEVICE void gpu_put(int64_t *to, int64_t x) { *to = x; }
+GPU_DEVICE void gpu_put(int32_t *to, int64_t x) { *to = (int32_t)x; }
+GPU_DEVICE void gpu_put(uint8_t *to, int64_t x) { *to = (uint8_t)x; }
+
 template <typename W> GPU_DEVICE W step_value(int kind, W A, W B, W C) {
-    switch (kind) {
+    if constexpr (std::is_integral<W>::value)
+        return formula_integer_step(kind, A, B, C);
+    else
+        switch (kind) {
 #define X(name, arity, value)                                                                      \
     case TRI_STEP_##name:                                                                          \
         return value;
-        TRI_STEP_LIST(X)
+            TRI_STEP_LIST(X)
 #undef X
-    default:
-        return A;
-    }
+        default:
+            return A;
+        }
 }
 
 // The value of an input where the output has the element `i`.
@@ -100,13 +118,17 @@ template <typename T> GPU_KERNEL join_parts(cuda_reduce p) {
 extern "C" tri_status cuda_launch_map(cuda_stream *stream, const cuda_map *p, char *why) {
     enum { FEW = 12, MOST = TRI_FORMULA_STEPS + TRI_FORMULA_INPUTS };
     if (p->plan.count == 0) return TRI_OK;
-    return gpu_with_float(p->type, [=](auto *type) {
+    auto launch = [=](auto *type) {
         typedef typename std::remove_pointer<decltype(type)>::type T;
         int64_t blocks = gpu_blocks(stream, p->plan.count, GPU_BLOCK);
         if (p->plan.slot_count <= FEW)
             return gpu_launch(stream, map<T, FEW>, blocks, GPU_BLOCK, *p, why);
         return gpu_launch(stream, map<T, MOST>, blocks, GPU_BLOCK, *p, why);
-    });
+    };
+    if (p->type == TRI_I64) return launch((int64_t *)nullptr);
+    if (p->type == TRI_I32) return launch((int32_t *)nullptr);
+    if (p->type == TRI_U8) return launch((uint8_t *)nullptr);
+    return gpu_with_float(p->type, launch);
 }
 
 extern "C" tri_status cuda_launch_reduce(cuda_stream *stream, const cuda_reduce *p, char *why) {

@@ -1,0 +1,151 @@
+// Values of integers: formulas and functions of shapes on them, which are exact above 2^53, casts,
+// and what they refuse.
+#include "device/cpu/cpu.h"
+#include "support/gradient_check.h"
+#include "support/message.h"
+
+#include <trireme/functions.h>
+
+static const tri_device_backend *const backends[] = {&tri_device_ref, &tri_device_cpu};
+static const int64_t large = ((int64_t)1 << 53) + 1; // what F64 has no number for
+
+static void test_exact(void **state) {
+    for (int b = 0; b < 2; b++) {
+        tri_graph *g = op_graph_open(TRI_F32);
+        tri_value x = tri_input(g, "x", TRI_I64, tri_shape_of(5)),
+                  y = tri_input(g, "y", TRI_I64, tri_shape_of(5));
+        tri_value is_equal = tri_equal(g, x, y), is_less = tri_less(g, y, x);
+        tri_value sum = tri_map(g, "x, y -> max(x, y) * 2 - (x > 0 ? 1 : -x)", x, y);
+        tri_value both = tri_map(g, "x, y -> x >= 0 && !(y < 4)", x, y);
+        tri_value number = tri_cast(g, is_equal, TRI_F32), back = tri_cast(g, number, TRI_I64);
+        tri_device *device = op_device_open(backends[b], 1);
+        op_session *session = op_session_open(g, device, false);
+        const int64_t xs[] = {large, 3, -4, 0, large - 1}, ys[] = {large - 1, 3, 5, 0, large};
+        memcpy(op_host(session, x), xs, sizeof xs);
+        memcpy(op_host(session, y), ys, sizeof ys);
+        op_run_ok(session);
+        const int64_t equal[] = {0, 1, 0, 1, 0}, less[] = {1, 0, 0, 0, 0};
+        const int64_t sums[] = {2 * large - 1, 5, 10 - 4, 0, 2 * large - 1};
+        const int64_t all[] = {1, 0, 0, 0, 1};
+        assert_memory_equal(op_host(session, is_equal), equal, sizeof equal);
+        assert_memory_equal(op_host(session, is_less), less, sizeof less);
+        assert_memory_equal(op_host(session, sum), sums, sizeof sums);
+        assert_memory_equal(op_host(session, both), all, sizeof all);
+        assert_memory_equal(op_host(session, back), equal, sizeof equal);
+        for (int i = 0; i < 5; i++) assert_true(op_get(session, number, i) == (double)equal[i]);
+        op_session_close(session);
+        device->backend->close(device);
+        op_graph_close(g);
+    }
+}
+
+// A number becomes the integer next to 0; one without room the nearest, and in U8 it wraps.
+static void test_casts(void **state) {
+    for (int b = 0; b < 2; b++) {
+        tri_graph *g = op_graph_open(TRI_F32);
+        tri_value x = tri_input(g, "x", TRI_F32, tri_shape_of(6));
+        tri_value whole = tri_cast(g, x, TRI_I64), byte = tri_cast(g, whole, TRI_U8);
+        tri_value half = tri_cast(g, tri_cast(g, byte, TRI_I32), TRI_F32);
+        assert_int_equal(tri_cast(g, whole, TRI_I64).id, whole.id);
+        tri_device *device = op_device_open(backends[b], 1);
+        op_session *session = op_session_open(g, device, false);
+        const float xs[] = {2.75F, -2.75F, 300, 1e30F, -INFINITY, NAN};
+        memcpy(op_host(session, x), xs, sizeof xs);
+        op_run_ok(session);
+        const int64_t wholes[] = {2, -2, 300, INT64_MAX, INT64_MIN, 0};
+        const uint8_t bytes[] = {2, 254, 44, 255, 0, 0};
+        assert_memory_equal(op_host(session, whole), wholes, sizeof wholes);
+        assert_memory_equal(op_host(session, byte), bytes, sizeof bytes);
+        for (int i = 0; i < 6; i++) assert_true(op_get(session, half, i) == bytes[i]);
+        op_session_close(session);
+        device->backend->close(device);
+        op_graph_close(g);
+    }
+}
+
+// Functions of shapes, and uses: one-hot vectors and masks of what is not padding.
+static void test_shapes(void **state) {
+    for (int b = 0; b < 2; b++) {
+        tri_graph *g = op_graph_open(TRI_F32);
+        tri_value ids = tri_input(g, "ids", TRI_I64, tri_shape_of(2, 3)),
+                  classes = tri_input(g, "classes", TRI_I64, tri_shape_of(4));
+        tri_value moved = tri_transpose(g, tri_pad(g, tri_flip(g, ids, 1), 1, 1, 0), 0, 1);
+        tri_value hot = tri_cast(g, tri_equal(g, tri_unsqueeze(g, ids, -1), classes), TRI_F32);
+        tri_value mask = tri_map(g, "id -> id != 0", tri_slice(g, ids, 1, 1, 0, 1));
+        tri_device *device = op_device_open(backends[b], 1);
+        op_session *session = op_session_open(g, device, false);
+        const int64_t id[] = {3, 1, 0, 2, 0, 3}, numbers[] = {0, 1, 2, 3};
+        memcpy(op_host(session, ids), id, sizeof id);
+        memcpy(op_host(session, classes), numbers, sizeof numbers);
+        op_run_ok(session);
+        const int64_t want[] = {0, 0, 0, 3, 1, 0, 3, 2}, masks[] = {1, 0, 0, 1};
+        assert_memory_equal(op_host(session, moved), want, sizeof want);
+        assert_memory_equal(op_host(session, mask), masks, sizeof masks);
+        for (int i = 0; i < 24; i++) assert_true(op_get(session, hot, i) == (id[i / 4] == i % 4));
+        op_session_close(session);
+        device->backend->close(device);
+        op_graph_close(g);
+    }
+}
+
+// An integer that depends on a parameter, such as where its largest elements are, has no gradient,
+// whatever is computed with it.
+static void test_no_gradient(void **state) {
+    subject s = begin();
+    tri_value x = trained(&s, "x", tri_shape_of(2, 5)), index, y;
+    y = tri_topk(s.graph, x, 3, 1, true, &index);
+    index = tri_map(s.graph, "i -> max(i, 1) - 1", index);
+    y = tri_map(s.graph, "y, i -> y * (i + 1)", y, tri_cast(s.graph, index, TRI_F32));
+    y = tri_add(s.graph, y, tri_gather(s.graph, x, 1, index));
+    check(&s, distance(&s, y));
+}
+
+static void refused(tri_graph *g, const char *parts) {
+    const char *message = "";
+    assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
+    message_check(message, parts);
+    op_graph_close(g);
+}
+
+static void test_refusals(void **state) {
+    static const struct {
+        const char *expression, *parts;
+    } cases[] = {
+        {"x, y -> x / y", "map|div|integers|tri_cast"},
+        {"x, y -> x + exp(y)", "map|exp|integers"},
+        {"x, y -> x + 0.5 * y", "map|0.5|integer|I64"},
+        {"x, y -> x + 1e30 * y", "map|1e+30|integer|I64"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tri_graph *g = op_graph_open(TRI_F32);
+        tri_value x = tri_input(g, "x", TRI_I64, tri_shape_of(3));
+        tri_map(g, cases[i].expression, x, tri_input(g, "y", TRI_I64, tri_shape_of(3)));
+        refused(g, cases[i].parts);
+    }
+    static const tri_dtype mixed[][2] = {
+        {TRI_I64, TRI_F32}, {TRI_F32, TRI_I64}, {TRI_I64, TRI_U8}, {TRI_I32, TRI_I64}};
+    for (int i = 0; i < 4; i++) {
+        tri_graph *g = op_graph_open(TRI_F32);
+        char parts[64];
+        tri_value x = tri_input(g, "x", mixed[i][0], tri_shape_of(3));
+        tri_mul(g, x, tri_input(g, "y", mixed[i][1], tri_shape_of(3)));
+        snprintf(parts, sizeof parts, "map|input 1|%s|%s", tri_dtype_name(mixed[i][0]),
+                 tri_dtype_name(mixed[i][1]));
+        refused(g, parts);
+    }
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_cast(g, tri_input(g, "x", TRI_F32, tri_shape_of(3)), TRI_BF16);
+    refused(g, "cast|F32|I64|BF16");
+    g = op_graph_open(TRI_F32);
+    tri_cast(g, tri_input(g, "x", TRI_BOOL, tri_shape_of(3)), TRI_F32);
+    refused(g, "cast|x|U8|BOOL");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exact),    cmocka_unit_test(test_casts),
+        cmocka_unit_test(test_shapes),   cmocka_unit_test(test_no_gradient),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
