@@ -272,6 +272,13 @@ tri_value tri_cummin(tri_graph *graph, tri_value x, int axis, tri_value *index);
 // The logarithm of the sum of exp(x) of all elements up to each one, as torch.logcumsumexp.
 tri_value tri_logcumsumexp(tri_graph *graph, tri_value x, int axis);
 
+// The numbers 0 to count - 1, I64 [count], as torch.arange: a triangular mask of T rows is
+// tri_map(g, "i, j -> j <= i", tri_unsqueeze(g, t, 1), t) with t = tri_arange(g, T).
+tri_value tri_arange(tri_graph *graph, int64_t count);
+// Windows of `size` elements along an axis, each `step` behind the one before, as Tensor.unfold:
+// the axis counts the windows, and a new last axis has their elements.
+tri_value tri_unfold(tri_graph *graph, tri_value x, int axis, int64_t size, int64_t step);
+
 // The product of matrices, as torch.matmul: a [.., M, K] times b [.., K, N] is [.., M, N]. The axes
 // before are broadcast. A value of one axis is a row on the left and a column on the right, and
 // this axis goes. A transposed or permuted operand, such as tri_transpose(g, k, -1, -2), is read

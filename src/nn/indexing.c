@@ -189,3 +189,38 @@ tri_value tri_cummin(tri_graph *graph, tri_value x, int axis, tri_value *index) 
 tri_value tri_logcumsumexp(tri_graph *graph, tri_value x, int axis) {
     return scan(graph, "logcumsumexp", TRI_SCAN_LOGSUMEXP, x, axis, NULL);
 }
+
+tri_value tri_arange(tri_graph *graph, int64_t count) {
+    enum { MOST = 1 << 24 }; // so many numbers F32 has exactly
+    if (graph->status != TRI_OK || count < 1 || count > MOST) {
+        tri_graph_fail(graph, "arange: takes 1 to %d numbers, not %lld", MOST, (long long)count);
+        return (tri_value){0};
+    }
+    float *numbers = tri_arena_alloc(graph->arena, (size_t)count * sizeof *numbers);
+    for (int64_t i = 0; i < count; i++) numbers[i] = (float)i;
+    const char *name = tri_name(graph, "arange.%d.%lld", graph->block, (long long)count);
+    return tri_cast(graph, tri_constant(graph, name, tri_shape_of(count), numbers), TRI_I64);
+}
+
+tri_value tri_unfold(tri_graph *graph, tri_value x, int axis, int64_t size, int64_t step) {
+    if (!tri_graph_check_input(graph, "unfold", NULL, x)) return x;
+    tri_shape shape = tri_value_shape(graph, x), windows = {.rank = shape.rank + 1};
+    if ((axis = nn_axis(graph, "unfold", axis, shape.rank)) < 0) return x;
+    if (size < 1 || size > shape.dims[axis] || step < 1 || shape.rank == TRI_MAX_RANK) {
+        tri_graph_fail(graph, "unfold: axis %d of %s has no windows of %lld in steps of %lld", axis,
+                       tri_counted(shape.dims[axis], "element"), (long long)size, (long long)step);
+        return x;
+    }
+    int64_t count = (shape.dims[axis] - size) / step + 1;
+    tri_value first = tri_mul_scalar(graph, tri_arange(graph, count), (double)step);
+    tri_value index = tri_add(graph, tri_unsqueeze(graph, first, 1), tri_arange(graph, size));
+    x = tri_index_select(graph, x, axis, tri_reshape(graph, index, tri_shape_of(count * size)));
+    int order[TRI_MAX_RANK], last = windows.rank - 1;
+    for (int i = 0; i < windows.rank; i++) {
+        windows.dims[i] = i <= axis ? shape.dims[i] : shape.dims[i - 1];
+        order[i] = i <= axis ? i : i < last ? i + 1 : axis + 1;
+    }
+    windows.dims[axis] = count;
+    windows.dims[axis + 1] = size;
+    return tri_permute(graph, tri_reshape(graph, x, windows), order);
+}

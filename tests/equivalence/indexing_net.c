@@ -16,6 +16,10 @@ static void indexing_net(tri_graph *g, const tri_batch *batch) {
     most = tri_linear(g, "taken", tri_add(g, most, sums), 16);
     x = tri_scatter_add(g, x, 1, index, most);
     x = tri_scatter(g, x, 1, tri_argmax(g, x, 1, true), tri_slice(g, most, 1, 0, 1, 1));
+    tri_value windows = tri_unfold(g, x, 2, 6, 2), t = tri_arange(g, 6);
+    tri_value seen = tri_cast(g, tri_map(g, "i, j -> j <= i", tri_unsqueeze(g, t, 1), t), TRI_F32);
+    tri_value sums_of = tri_sum(g, tri_mul(g, windows, seen), (int[]){2, 3}, 2, false);
+    x = tri_add(g, x, tri_mul_scalar(g, tri_unsqueeze(g, sums_of, -1), 0.05));
     tri_block(g, "ordered");
     x = tri_linear(g, "ordered", tri_sort(g, x, 2, true, NULL), 8);
     tri_split_layer(g, "ordered", TRI_SPLIT_COLUMN);

@@ -212,8 +212,8 @@ def check_indices(folder):
     """An index that an axis does not have ends the run with one line, wherever it is found."""
     for device in "cpu", "far":
         command = [TRIREME, "train", os.path.join(folder, "indexing.yaml"), "--device", device,
-                   "--run-dir", os.path.join(folder, "indices-" + device), *SYNTHETIC, *TINY.split(),
-                   "model.offset=9", "data.samples=21", "batch.global=12"]
+                   "--run-dir", os.path.join(folder, "indices-" + device), *SYNTHETIC,
+                   *TINY.split(), "model.offset=9", "data.samples=21", "batch.global=12"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         lines = done.stderr.splitlines()
         found = [line for line in lines if "index" in line and "0 to 11" in line]

@@ -50,6 +50,9 @@ CASES = {
     "scatter_amax": (lambda x, s: x.scatter_reduce(1, index(4, 2, 6), s, "amax"), (2, 4), (2, 6)),
     "scatter_amax of equal ones": (
         lambda x, s: (0 * x).scatter_reduce(0, index(3, 6), s.clamp(min=0), "amax"), (3,), (6,)),
+    "unfold": (lambda x: x.unfold(1, 3, 2), (2, 8, 3)),
+    "unfold of the last axis": (lambda x: x.unfold(-1, 4, 1), (2, 6)),
+    "triangle": (lambda x: x * torch.ones(4, 4, dtype=x.dtype).tril(), (2, 4, 4)),
     "prod": (lambda x: x.prod(1), (2, 4, 3)),
     "prod of all": (lambda x: x.prod(), (2, 3)),
     "prod with zeros": (lambda x: (x * HOLES).prod(1, keepdim=True), (3, 4)),

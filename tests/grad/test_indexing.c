@@ -46,6 +46,11 @@ static tri_value with_zeros(tri_graph *g, tri_value x) {
     return tri_mul(g, x, tri_input(g, "holes", tri_value_get(g, x)->dtype, tri_shape_of(3, 4)));
 }
 
+static tri_value triangle(tri_graph *g, int64_t size) {
+    tri_value t = tri_arange(g, size);
+    return tri_cast(g, tri_map(g, "i, j -> j <= i", tri_unsqueeze(g, t, 1), t), TRI_F32);
+}
+
 // What each row of torch_indexings is here: the function of x.
 static tri_value indexed(tri_graph *g, const char *name, tri_value x) {
 #define CASE(text, value)                                                                          \
@@ -74,6 +79,9 @@ static tri_value indexed(tri_graph *g, const char *name, tri_value x) {
                           tri_clamp(g, source(g, tri_shape_of(6)), 0, 9)))
     CASE("index_add",
          tri_index_add(g, x, 0, numbers(g, 4, tri_shape_of(6)), source(g, tri_shape_of(6, 3))))
+    CASE("unfold", tri_unfold(g, x, 1, 3, 2))
+    CASE("unfold of the last axis", tri_unfold(g, x, -1, 4, 1))
+    CASE("triangle", tri_mul(g, x, triangle(g, 4)))
     CASE("prod", tri_prod(g, x, (int[]){1}, 1, false))
     CASE("prod of all", tri_prod(g, x, NULL, 0, false))
     CASE("prod with zeros", tri_prod(g, with_zeros(g, x), (int[]){1}, 1, true))
@@ -255,6 +263,12 @@ static void test_refusals(void **state) {
     tri_value in[] = {input(g, TRI_I64, shape), input(g, TRI_F32, shape)};
     tri_node_add(g, &tri_op_scatter, in, 2, &attr, "");
     refused(g, "scatter|maximum|base");
+    g = op_graph_open(TRI_F32);
+    tri_unfold(g, input(g, TRI_F32, shape), 1, 5, 1);
+    refused(g, "unfold|axis 1|4 elements|5");
+    g = op_graph_open(TRI_F32);
+    tri_arange(g, 0);
+    refused(g, "arange|1|0");
     g = op_graph_open(TRI_F32);
     tri_argmax(g, input(g, TRI_F32, tri_shape_of(2, 0)), 1, false);
     refused(g, "argmax|axis 1|empty");
