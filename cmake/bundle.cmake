@@ -27,10 +27,9 @@ add_bundled(trireme ${PROGRAM_SOURCES} $<TARGET_OBJECTS:rooms>)
 # What tests/gpu/test-gpu runs beside the program. They take from the rooms what they need.
 if(BUILDS_TESTS)
   pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
-  add_library(bundled_support OBJECT EXCLUDE_FROM_ALL tests/support/op_compare.c
-    tests/support/op_families.c tests/support/op_families_conv.c
-    tests/support/op_families_map.c
-    tests/support/op_families_training.c tests/support/op_session.c)
+  file(GLOB families CONFIGURE_DEPENDS tests/support/op_families*.c)
+  add_library(bundled_support OBJECT EXCLUDE_FROM_ALL ${families} tests/support/op_compare.c
+    tests/support/op_session.c)
   set(programs bundled_support)
   set(BUNDLED_FIRST -Wl,--as-needed $<TARGET_FILE:trireme_static> PkgConfig::CMOCKA)
   foreach(test device cuda_failure cuda_graphs cuda_images cuda_libraries cuda_nccl cuda_ops

@@ -15,7 +15,7 @@
 // step is limited, because each takes time.
 static inline bool null_train_takes(const tri_recipe *r) {
     enum { MOST_ROUNDS = 64 };
-    bool has_files = r->init || strcmp(r->data.name, "synthetic") != 0 ||
+    bool has_files = r->init.path || strcmp(r->data.name, "synthetic") != 0 ||
                      strchr(r->model.name, '/') || r->strategy.offload != TRI_OFFLOAD_NONE;
     bool is_long = r->batch.micro > 0 && r->batch.global / r->batch.micro > MOST_ROUNDS;
     return !has_files && !is_long && r->trainer.accumulate_grad_batches <= MOST_ROUNDS;
