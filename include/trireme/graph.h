@@ -78,6 +78,12 @@ void tri_loss(tri_graph *graph, tri_value loss);
 // that an evaluation has beside its metrics: loss, kind, step, epoch, samples, evaluated_on.
 void tri_metric(tri_graph *graph, const char *name, tri_value metric);
 
+// Names an output of the model, such as "logits": a tensor that layers made, with a row for each
+// sample of the micro-batch. `trireme predict` writes it; training and evaluation do not keep it.
+// Losses and metrics are left out where only outputs are asked for, so that the data need no
+// labels. `name` is not empty.
+void tri_output(tri_graph *graph, const char *name, tri_value value);
+
 // Returns the shape of a value, so that a model can choose sizes that depend on the data. It has
 // rank 0 after an error, and for a value that the graph does not have.
 tri_shape tri_value_shape(const tri_graph *graph, tri_value value);

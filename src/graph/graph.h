@@ -165,6 +165,12 @@ typedef struct tri_metric_info {
     int source;
 } tri_metric_info;
 
+// A value that tri_output has named.
+typedef struct tri_output_info {
+    const char *name;
+    tri_value value;
+} tri_output_info;
+
 enum { TRI_MAX_LOSS_TERMS = 8 };
 
 typedef struct tri_weighted_sum {
@@ -232,6 +238,9 @@ typedef enum tri_precision {
 typedef struct tri_graph_options {
     uint64_t seed;
     bool training;
+    // The graph is built for the model's outputs (tri_output), which other graphs do not keep, and
+    // not for its loss: tri_model_build drops losses and metrics. Not together with `training`.
+    bool predicts;
     // Type of parameters and activations, where `precision` does not narrow them: TRI_F32 (0), or
     // TRI_F64, in which tests compute on the reference device `ref`.
     tri_dtype dtype;
@@ -288,6 +297,8 @@ struct tri_graph {
     int block;       // block of the nodes that are added from now on; -1: no block has begun
     tri_value scalars[TRI_SCALAR_KIND_COUNT];
     bool smooths_labels; // a loss has made use of options.label_smoothing
+    tri_output_info *outputs;
+    int output_count, output_capacity;
 };
 
 // Makes a graph. The graph and all that it holds live in a child arena of `parent`.
@@ -303,6 +314,8 @@ tri_value tri_node_add(tri_graph *graph, const tri_op *op, const tri_value *inpu
 tri_value tri_node_output(const tri_graph *graph, tri_value value, int output);
 
 tri_value tri_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_shape shape);
+// Adds an entry to graph->outputs without checks, for passes that write a new graph.
+void tri_output_add(tri_graph *graph, const char *name, tri_value value);
 // Finds the input of that name; the value none if there is no such input.
 tri_value tri_input_find(const tri_graph *graph, const char *name);
 // Returns the size of the micro-batches for which the graph is built, in samples: the first axis of

@@ -122,7 +122,8 @@ static bool takes_metric_name(tri_graph *g, const char *name) {
 void tri_metric(tri_graph *graph, const char *name, tri_value metric) {
     if (!takes_metric_name(graph, name) || !tri_graph_takes_value(graph, "metric", name, metric))
         return;
-    if ((!graph->options.training || tri_value_is(metric)) && !is_pair(graph, metric)) {
+    bool is_computed = !graph->options.training && !graph->options.predicts;
+    if ((is_computed || tri_value_is(metric)) && !is_pair(graph, metric)) {
         tri_graph_fail(graph, "'%s' is not a metric: it must be F64 [2], (sum, count)%s", name,
                        tri_value_is_loss(graph, metric) ? "; of a sum of losses, name each" : "");
         return;

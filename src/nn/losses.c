@@ -8,6 +8,10 @@
 #include <string.h>
 #include <trireme/nn.h>
 
+tri_value nn_stand_in(tri_graph *g, tri_value prediction) {
+    return tri_node_add(g, &tri_op_mean_loss, &prediction, 1, NULL, "");
+}
+
 // Soft labels are numbers for each class, and not the number of one class.
 static bool is_soft(const tri_graph *g, tri_value labels) {
     return tri_value_is(labels) && labels.id < (uint32_t)g->value_count &&
@@ -22,18 +26,20 @@ void nn_report_accuracy(tri_graph *g, tri_value scores, tri_value labels) {
 
 tri_value tri_accuracy(tri_graph *graph, tri_value scores, tri_value labels) {
     tri_value in[] = {scores, labels};
-    if (tri_training(graph)) return (tri_value){0};
+    if (tri_training(graph) || graph->options.predicts) return (tri_value){0};
     if (is_soft(graph, labels))
         in[1] = tri_node_add(graph, &tri_op_top_class, &labels, 1, NULL, "");
     return tri_node_add(graph, &tri_op_accuracy, in, 2, NULL, "");
 }
 
 static tri_value pair_loss(tri_graph *g, const tri_op *op, tri_value a, tri_value b) {
+    if (g->options.predicts) return nn_stand_in(g, a);
     return tri_node_add(g, op, (tri_value[]){a, b}, 2, NULL, "");
 }
 
 static tri_value soft_loss(tri_graph *g, tri_value log_probabilities, tri_value soft_labels,
                            double smoothing) {
+    if (g->options.predicts) return nn_stand_in(g, log_probabilities);
     tri_soft_labels_attr attr = {.smoothing = smoothing};
     tri_value in[] = {log_probabilities, soft_labels};
     tri_value loss = tri_node_add(g, &tri_op_soft_nll_loss, in, 2, &attr, "");
@@ -53,6 +59,7 @@ double nn_take_smoothing(tri_graph *g) {
 
 tri_value nn_smoothed_loss(tri_graph *g, tri_value log_probabilities, tri_value labels,
                            double smoothing) {
+    if (g->options.predicts) return nn_stand_in(g, log_probabilities);
     if (g->status != TRI_OK) return (tri_value){0};
     const tri_value_info *scores = tri_value_get(g, log_probabilities);
     int rank = scores->shape.rank;

@@ -21,6 +21,7 @@ tri_value tri_ratio_loss(tri_graph *graph, tri_value terms, tri_value counts) {
 
 tri_value tri_ignore_label(tri_graph *graph, tri_value labels, int64_t ignored) {
     tri_ignore_label_attr attr = {.label = ignored};
+    if (graph->options.predicts && !tri_value_is(labels)) return labels;
     return tri_node_add(graph, &tri_op_ignore_label, &labels, 1, &attr, "");
 }
 
@@ -67,6 +68,7 @@ static tri_value weighted_nll(tri_graph *g, const char *name, tri_value scores, 
 
 static tri_value weighted_loss(tri_graph *g, const char *name, tri_value scores, tri_value labels,
                                tri_label_loss_options o) {
+    if (g->options.predicts) return nn_stand_in(g, scores);
     if (!tri_graph_check_input(g, name, NULL, scores) ||
         !tri_graph_check_input(g, name, NULL, labels))
         return (tri_value){0};
@@ -113,6 +115,7 @@ tri_value tri_cross_entropy_with(tri_graph *graph, tri_value logits, tri_value l
 tri_value tri_cosine_embedding_loss(tri_graph *graph, tri_value a, tri_value b, tri_value target,
                                     double margin) {
     int last = -1;
+    if (graph->options.predicts) return nn_stand_in(graph, a);
     if (!tri_graph_check_input(graph, "cosine_embedding_loss", NULL, a)) return a;
     tri_value product = tri_sum(graph, tri_mul(graph, a, b), &last, 1, false);
     tri_value of_a = tri_sum(graph, tri_square(graph, a), &last, 1, false);
@@ -126,6 +129,7 @@ tri_value tri_cosine_embedding_loss(tri_graph *graph, tri_value a, tri_value b, 
 
 tri_value tri_hinge_embedding_loss(tri_graph *graph, tri_value distance, tri_value target,
                                    double margin) {
+    if (graph->options.predicts) return nn_stand_in(graph, distance);
     const char *formula =
         tri_name(graph, "p, t -> (t != -1 ? p : 0) + (t != 1 ? max(%.17g - p, 0) : 0)", margin);
     return mean_of(graph, "hinge_embedding_loss", tri_map(graph, formula, distance, target));
@@ -133,6 +137,7 @@ tri_value tri_hinge_embedding_loss(tri_graph *graph, tri_value distance, tri_val
 
 tri_value tri_margin_ranking_loss(tri_graph *graph, tri_value a, tri_value b, tri_value target,
                                   double margin) {
+    if (graph->options.predicts) return nn_stand_in(graph, a);
     const char *formula = tri_name(graph, "a, b, t -> max(%.17g - t * (a - b), 0)", margin);
     return mean_of(graph, "margin_ranking_loss", tri_map(graph, formula, a, b, target));
 }
@@ -161,6 +166,7 @@ tri_value tri_triplet_margin_loss(tri_graph *graph, tri_value anchor, tri_value 
 
 tri_value tri_poisson_nll_loss_with(tri_graph *graph, tri_value prediction, tri_value target,
                                     tri_poisson_options o) {
+    if (graph->options.predicts) return nn_stand_in(graph, prediction);
     const char *terms = o.rates
                             ? tri_name(graph, "p - t * log(p + %.17g)", o.eps > 0 ? o.eps : 1e-8)
                             : "exp(p) - t * p";
@@ -171,6 +177,7 @@ tri_value tri_poisson_nll_loss_with(tri_graph *graph, tri_value prediction, tri_
 
 tri_value tri_kl_div_loss_with(tri_graph *graph, tri_value log_probability, tri_value target,
                                tri_kl_div_options o) {
+    if (graph->options.predicts) return nn_stand_in(graph, log_probability);
     const char *formula =
         o.log_target ? "p, t -> exp(t) * (t - p)" : "p, t -> t > 0 ? t * (log(t) - p) : 0 * p";
     tri_value terms = tri_map(graph, formula, log_probability, target);
@@ -182,6 +189,7 @@ tri_value tri_kl_div_loss_with(tri_graph *graph, tri_value log_probability, tri_
 
 tri_value tri_ctc_loss(tri_graph *graph, tri_value log_probabilities, tri_value targets,
                        tri_ctc_options o) {
+    if (graph->options.predicts) return nn_stand_in(graph, log_probabilities);
     tri_ctc_loss_attr attr = {.blank = o.blank, .zero_infinity = o.zero_infinity};
     tri_value in[] = {log_probabilities, targets, o.input_lengths, o.target_lengths};
     return tri_node_add(graph, &tri_op_ctc_loss, in, 4, &attr, "");

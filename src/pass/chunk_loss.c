@@ -23,7 +23,7 @@ typedef struct replaced_nodes {
 typedef struct chunking {
     tri_graph *graph;
     const tri_device_description *device;
-    int *uses;     // uses[v]: how many nodes, metrics and gradients read value v
+    int *uses;     // uses[v]: how many nodes, metrics, outputs and gradients read value v
     bool *dropped; // dropped[i]: node i has been replaced
 } chunking;
 
@@ -32,6 +32,7 @@ static void count_uses(chunking *c) {
     for (int i = 0; i < g->node_count; i++)
         for (int k = 0; k < g->nodes[i].input_count; k++) c->uses[g->nodes[i].inputs[k].id]++;
     for (int i = 0; i < g->metric_count; i++) c->uses[g->metrics[i].value.id]++;
+    for (int i = 0; i < g->output_count; i++) c->uses[g->outputs[i].value.id]++;
     for (int i = 0; i < g->gradient_count; i++) c->uses[g->gradients[i].value.id]++;
 }
 

@@ -12,7 +12,7 @@ typedef struct rewrite {
     const tri_device_description *device;
     tri_fusion_time time;
     tri_value *instead; // instead[v]: the value that replaced value v, or v itself
-    int *uses;          // uses[v]: how many nodes, metrics and gradients read value v
+    int *uses;          // uses[v]: how many nodes, metrics, outputs and gradients read value v
 } rewrite;
 
 static tri_value current(const rewrite *w, tri_value value) {
@@ -25,6 +25,7 @@ static void count_uses(rewrite *w) {
     for (int i = 0; i < g->node_count; i++)
         for (int k = 0; k < g->nodes[i].input_count; k++) w->uses[g->nodes[i].inputs[k].id]++;
     for (int i = 0; i < g->metric_count; i++) w->uses[g->metrics[i].value.id]++;
+    for (int i = 0; i < g->output_count; i++) w->uses[g->outputs[i].value.id]++;
     for (int i = 0; i < g->gradient_count; i++) w->uses[g->gradients[i].value.id]++;
 }
 
@@ -140,6 +141,8 @@ tri_status tri_pass_fuse(tri_graph *graph, const tri_device_description *device,
     }
     for (int i = 0; i < graph->metric_count; i++)
         graph->metrics[i].value = current(&w, graph->metrics[i].value);
+    for (int i = 0; i < graph->output_count; i++)
+        graph->outputs[i].value = current(&w, graph->outputs[i].value);
     for (int i = 0; i < graph->gradient_count; i++)
         graph->gradients[i].value = current(&w, graph->gradients[i].value);
     return tri_pass_sweep(graph);

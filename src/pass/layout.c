@@ -76,6 +76,18 @@ static void layout_gradients(relayout *r, const tri_node *node) {
         }
 }
 
+// Reorders what the node makes of the model's outputs to plain rows, as the host reads them.
+static void layout_outputs(relayout *r, const tri_node *node) {
+    tri_graph *g = r->graph;
+    for (int i = 0; i < g->output_count; i++)
+        for (int k = 0; k < node->output_count; k++)
+            if (node->outputs[k].id == g->outputs[i].value.id &&
+                !tri_layout_is_plain(&g->values[node->outputs[k].id].layout)) {
+                g->outputs[i].value = reorder(r, node->outputs[k], &TRI_LAYOUT_PLAIN);
+                break;
+            }
+}
+
 static void find_gradients(relayout *r) {
     const tri_graph *g = r->graph;
     r->gradient_of = TRI_NEW_ARRAY(g->arena, int, g->value_count);
@@ -104,6 +116,7 @@ tri_status tri_pass_layout(tri_graph *graph, const tri_device_description *devic
         graph->pending_node_count = count - i - 1;
         TRI_TRY(layout_node(&r, nodes[i]));
         layout_gradients(&r, &nodes[i]);
+        layout_outputs(&r, &nodes[i]);
     }
     graph->pending_nodes = NULL;
     graph->phase = phase;

@@ -53,7 +53,8 @@ typedef enum tri_fusion_time {
 // that tensors have when this pass runs. `device` NULL: every fusion is applied. Ends with a sweep.
 tri_status tri_pass_fuse(tri_graph *graph, const tri_device_description *device,
                          tri_fusion_time time);
-// Drops nodes whose outputs no node, metric or gradient reads, so that no kernel computes them.
+// Drops nodes whose outputs no node, metric, output of the model or gradient reads, so that no
+// kernel computes them.
 tri_status tri_pass_sweep(tri_graph *graph);
 // Decides by the table in precision.c in which type each value is computed, and inserts casts. A
 // parameter that kernels read in a half type is still stored in the type tri_parameter_info.dtype:

@@ -1,10 +1,11 @@
-// The sweep: removes nodes whose outputs no node, metric or gradient reads. Other passes leave such
-// nodes behind, because it is simpler to remove all of them here.
+// The sweep: removes nodes whose outputs no node, metric, output of the model or gradient reads.
+// Other passes leave such nodes behind, because it is simpler to remove all of them here.
 #include "pass/pass.h"
 
 // Marks the nodes that stay: those whose outputs are read, and those that change memory.
 static void mark(const tri_graph *g, bool *live) {
     for (int i = 0; i < g->metric_count; i++) live[g->metrics[i].value.id] = true;
+    for (int i = 0; i < g->output_count; i++) live[g->outputs[i].value.id] = true;
     for (int i = 0; i < g->gradient_count; i++) live[g->gradients[i].value.id] = true;
     for (int i = g->node_count - 1; i >= 0; i--) {
         const tri_node *node = &g->nodes[i];

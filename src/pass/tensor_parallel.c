@@ -146,6 +146,15 @@ static tri_value replicated_value(parallel_pass *pass, tri_value from) {
     return parallel_ask(pass, from, PARALLEL_REPLICATED);
 }
 
+// Gathers what the node makes of the model's outputs, so that each rank has whole rows.
+static void gather_outputs(parallel_pass *pass, const tri_node *node) {
+    for (int i = 0; i < pass->from->output_count; i++)
+        for (int k = 0; k < node->output_count; k++)
+            if (node->outputs[k].id == pass->from->outputs[i].value.id)
+                tri_output_add(pass->to, pass->from->outputs[i].name,
+                               parallel_ask(pass, node->outputs[k], PARALLEL_REPLICATED));
+}
+
 static tri_status finish(parallel_pass *pass) {
     const tri_graph *from = pass->from;
     tri_graph *to = pass->to;
@@ -221,6 +230,7 @@ static tri_status rewrite(tri_arena *arena, const tri_graph *graph, const tri_me
         to->block = graph->nodes[i].block;
         to->phase = graph->nodes[i].phase;
         parallel_rewrite(&pass, &graph->nodes[i]);
+        gather_outputs(&pass, &graph->nodes[i]);
     }
     if (to->status != TRI_OK) return TRI_FAIL(to->status, "%s", to->message);
     *again = find_whole(&pass, whole);

@@ -30,6 +30,13 @@ int tri_capture_find(tri_arena *arena, const tri_schedule *schedule, const bool 
     return count;
 }
 
+// Whether the action copies outputs of the model to the host, each time to other memory.
+static bool makes_outputs(const tri_program *p, int block) {
+    for (int i = 0; i < p->graph->output_count; i++)
+        if (tri_value_node(p->graph, p->graph->outputs[i].value)->block == block) return true;
+    return false;
+}
+
 static bool allows_segment(const tri_program *p, int block, tri_phase phase) {
     tri_segment s = p->segments[block][phase];
     for (int i = s.first; i < s.end; i++) {
@@ -58,7 +65,7 @@ bool tri_capture_allows(const tri_plan *plan, const tri_step_plan *step, const t
     if (kind == TRI_ACTION_NORM) return plan->mesh.ranks == 1;
     if (tri_action_subject(kind) != TRI_SUBJECT_BLOCK) return true;
     const tri_program *p = step->round_items[action->round].program;
-    if (!p || reads_alternating(step, action)) return false;
+    if (!p || reads_alternating(step, action) || makes_outputs(p, action->subject)) return false;
     bool forward = kind == TRI_ACTION_FORWARD || kind == TRI_ACTION_RECOMPUTE;
     bool input = kind == TRI_ACTION_BACKWARD || kind == TRI_ACTION_BACKWARD_INPUT;
     bool weight = kind == TRI_ACTION_BACKWARD || kind == TRI_ACTION_BACKWARD_WEIGHT;

@@ -177,6 +177,14 @@ static void find_uses(locating *c) {
             add_stage(&c->read_in[node->inputs[k].id], stage_of(c, node));
         }
     }
+    // The host gets an output of the model after the segment that makes it, so no node of that
+    // segment may use its memory again.
+    for (int i = 0; i < g->output_count; i++) {
+        const tri_node *maker = tri_value_node(g, g->outputs[i].value);
+        int end = maker ? c->p->segments[maker->block][maker->phase].end : 0;
+        int *last = &c->last_use[g->outputs[i].value.id];
+        if (*last < end) *last = end;
+    }
     // A node that reads a view reads the memory of the view's input, so that memory is in use as
     // long as the view.
     for (int i = g->node_count - 1; i >= 0; i--) {

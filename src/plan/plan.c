@@ -186,6 +186,18 @@ static tri_status squares_workspace(const tri_plan *plan, size_t *out) {
     return status;
 }
 
+bool tri_plan_hands_over(const tri_plan *plan, const tri_node *node) {
+    return plan->stages.blocks_here[node->block] &&
+           tri_mesh_coordinate(&plan->mesh, plan->rank, TRI_AXIS_TENSOR_PARALLEL) == 0;
+}
+
+static void size_outputs(tri_plan *plan, const tri_program *program) {
+    const tri_graph *g = program->graph;
+    for (int i = 0; i < g->output_count; i++)
+        if (tri_plan_hands_over(plan, tri_value_node(g, g->outputs[i].value)))
+            raise_to(&plan->output_bytes, tri_value_bytes(g, g->outputs[i].value));
+}
+
 static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
     const int64_t f32 = (int64_t)sizeof(float),
                   half = (int64_t)tri_dtype_bytes(plan->flat.half_dtype);
@@ -199,6 +211,7 @@ static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
         if (!plan->sharing.packs_scratch) raise_to(&plan->sizes.scratch_bytes, p->scratch_bytes);
         raise_to(&plan->sizes.workspace_bytes, p->workspace_bytes);
         raise_to(&plan->sizes.result_bytes, p->result_bytes);
+        size_outputs(plan, p);
     }
     size_t squares;
     TRI_TRY(squares_workspace(plan, &squares));
@@ -240,7 +253,8 @@ static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
         .optimizer = f32 * (states - offloaded_states),
         .activations = heap + 2 * plan->sizes.heap_bytes[TRI_HEAP_INPUTS] +
                        plan->sizes.scratch_bytes + plan->sizes.result_bytes,
-        .workspace = plan->sizes.workspace_bytes + batches * input_bytes + TRI_PROGRAM_BYTES,
+        .workspace = plan->sizes.workspace_bytes + batches * input_bytes +
+                     TRI_OUTPUT_COPIES * plan->output_bytes + TRI_PROGRAM_BYTES,
         .communication =
             plan->sizes.heap_bytes[TRI_HEAP_STATE] + f32 * staging_elements(plan) + communicators,
         .nccl_estimate = nccl_estimate,

@@ -85,7 +85,8 @@ typedef struct tri_plan_request {
 // Bytes that one rank holds while it trains. `communication`: gathered parameters, gradients that
 // are to be scattered, the memory through which initial weights and checkpoints pass, and what
 // communicators need for themselves (tri_comm_scratch_bytes). `workspace`: what kernels need while
-// they run, the loader's batches, and the process itself (TRI_PROGRAM_BYTES).
+// they run, the loader's batches, the host's copies of outputs, and the process itself
+// (TRI_PROGRAM_BYTES).
 typedef struct tri_memory_plan {
     int64_t parameters, gradients, optimizer, activations, workspace, communication, peak;
     int64_t nccl_estimate; // memory that NCCL allocates for itself, estimated; part of the peak
@@ -182,6 +183,7 @@ struct tri_plan {
     tri_step_plan steps[TRI_STEP_SHAPE_COUNT];
     tri_plan_sizes sizes;
     tri_memory_plan memory;
+    int64_t output_bytes; // the largest output of the model that this rank hands over
 };
 
 // Makes the plan of one rank. `request->reuse_graphs_of` must outlive the plan. TRI_BAD_INPUT: some
@@ -193,6 +195,12 @@ void tri_plan_destroy(tri_plan *plan); // NULL allowed
 
 // How many micro-batches at most are being copied to the device at one time.
 enum { TRI_TAKEN_BATCHES = 2 };
+
+// Whether this rank hands over the outputs of the model that the program's node makes: it computes
+// the block and, of the ranks that share layers and all have the whole output, is the first.
+bool tri_plan_hands_over(const tri_plan *plan, const tri_node *node);
+// How many outputs of the model may be on their way to the host, each with memory of its own.
+enum { TRI_OUTPUT_COPIES = 2 };
 
 // How many micro-batches of training data the loader must keep because the engine may still read
 // them: 1, or TRI_TAKEN_BATCHES on a device that works asynchronously (takes_ahead). If the labels

@@ -16,6 +16,24 @@ static void batch_input(tri_graph *g, const tri_field *field, int64_t batch) {
     tri_input(g, field->name, field->dtype, shape);
 }
 
+// Checks that the model declares what this program is for, its loss or its outputs, and drops the
+// loss and the metrics of a program for outputs.
+static tri_status keep_asked(tri_graph *g, const char *model) {
+    if (!g->options.predicts) {
+        if (g->metric_count == 0 || strcmp(g->metrics[0].name, "loss") != 0)
+            return TRI_FAIL(TRI_BAD_INPUT, "model %s: declares no loss: it must call tri_loss",
+                            model);
+        return TRI_OK;
+    }
+    if (g->output_count == 0)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "model %s: names no outputs: its build function must call tri_output",
+                        model);
+    g->metric_count = g->term_count = 0;
+    g->counting = TRI_COUNT_BEHIND;
+    return tri_pass_sweep(g);
+}
+
 tri_status tri_model_build(tri_arena *arena, const tri_model_request *request, int64_t batch,
                            tri_graph **out) {
     tri_graph *g = tri_graph_create(arena, &request->options);
@@ -25,10 +43,8 @@ tri_status tri_model_build(tri_arena *arena, const tri_model_request *request, i
     if (g->status != TRI_OK)
         return TRI_FAIL(g->status, "model %s: %s", request->task->name, g->message);
     TRI_TRY(tri_graph_verify(g));
-    if (g->metric_count == 0 || strcmp(g->metrics[0].name, "loss") != 0)
-        return TRI_FAIL(TRI_BAD_INPUT, "model %s: declares no loss: it must call tri_loss",
-                        request->task->name);
-    if (g->options.label_smoothing > 0 && !g->smooths_labels)
+    TRI_TRY(keep_asked(g, request->task->name));
+    if (g->options.label_smoothing > 0 && !g->smooths_labels && !g->options.predicts)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "loss.label_smoothing=%g: the loss of model %s is no cross-entropy of "
                         "labels, and has none to smooth",

@@ -156,6 +156,12 @@ static tri_status follow_segment(check *c, const tri_action *a, tri_phase phase)
         for (int k = 0; k < node->output_count; k++)
             TRI_TRY(use(c, a->round, node->outputs[k], true));
     }
+    // At the end of the segment, its outputs of the model are copied to the host.
+    for (int i = 0; i < p->graph->output_count; i++) {
+        const tri_node *maker = tri_value_node(p->graph, p->graph->outputs[i].value);
+        if (maker && maker->block == a->subject && maker->phase == phase)
+            TRI_TRY(use(c, a->round, p->graph->outputs[i].value, false));
+    }
     return TRI_OK;
 }
 

@@ -22,6 +22,7 @@ static void mnist_cnn(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "fc2");
     x = tri_log_softmax(g, tri_linear(g, "fc2", x, model_classes(g, &model_mnist_cnn_options)));
     tri_split_layer(g, "fc2", TRI_SPLIT_ROW);
+    tri_output(g, "logits", x);
     tri_loss(g, tri_nll_loss(g, x, model_labels(batch)));
 }
 
@@ -45,6 +46,7 @@ static void mnist_convnet(tri_graph *g, const tri_batch *batch) {
     x = convnet_layer(g, "layer2.0", "layer2.1", x, 32);
     tri_block(g, "fc");
     x = tri_linear(g, "fc", tri_flatten(g, x), model_classes(g, &model_mnist_convnet_options));
+    tri_output(g, "logits", x);
     tri_loss(g, tri_cross_entropy(g, x, model_labels(batch)));
 }
 
@@ -84,6 +86,7 @@ static void denoise_cnn(tri_graph *g, const tri_batch *batch) {
     }
     tri_block(g, "conv_out");
     x = denoise_layer(g, "conv_out.0", x, 1);
+    tri_output(g, "outputs", x);
     tri_loss(g, tri_mse_loss(g, x, batch->targets));
 }
 

@@ -163,6 +163,7 @@ static void llama(tri_graph *g, const tri_batch *batch) {
                              .weight = c.tie_word_embeddings ? "model.embed_tokens.weight" : NULL,
                              .std = c.initializer_range});
     if (!c.tie_word_embeddings) tri_split_layer(g, "lm_head", TRI_SPLIT_COLUMN);
+    tri_output(g, "logits", logits);
     // As in Hugging Face's models, labels belong to the tokens at their own positions, and are
     // shifted here.
     tri_value labels = batch->labels.id ? batch->labels : batch->input_ids;

@@ -14,6 +14,7 @@ static void autoencoder(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "decoder");
     x = tri_relu(g, tri_linear(g, "decoder.0", x, 64));
     x = tri_linear(g, "decoder.2", x, pixels);
+    tri_output(g, "outputs", x);
     tri_loss(g, tri_mse_loss(g, x, images));
 }
 
@@ -30,6 +31,7 @@ static void mlp_jax(tri_graph *g, const tri_batch *batch) {
     x = tri_relu(g, tri_linear(g, "fc2", x, 512));
     tri_block(g, "fc3");
     x = tri_linear(g, "fc3", x, model_classes(g, &model_mlp_jax_options));
+    tri_output(g, "logits", x);
     tri_loss(g, tri_cross_entropy(g, x, model_labels(batch)));
 }
 
