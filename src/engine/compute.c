@@ -210,12 +210,24 @@ static tri_status close_gradients(tri_engine *e) {
     return TRI_OK;
 }
 
+// Copies the outputs of the model that the block has made to the host.
+static tri_status send_outputs(tri_engine *e, const tri_program *p, int block) {
+    const tri_graph *g = p->graph;
+    for (int i = 0; i < g->output_count; i++) {
+        const tri_node *maker = tri_value_node(g, g->outputs[i].value);
+        if (maker->block == block && tri_plan_hands_over(e->plan, maker))
+            TRI_TRY(engine_send_output(e, p, i, address(e, p, g->outputs[i].value)));
+    }
+    return TRI_OK;
+}
+
 tri_status engine_run_compute(tri_engine *e, const tri_action *a) {
     const tri_program *p = e->run.step->round_items[a->round].program;
     e->run.round = a->round;
     TRI_TRY(open_gradients(e, a));
     if (a->kind == TRI_ACTION_FORWARD || a->kind == TRI_ACTION_RECOMPUTE)
         TRI_TRY(run_segment(e, p, a, TRI_PHASE_FORWARD));
+    if (a->kind == TRI_ACTION_FORWARD) TRI_TRY(send_outputs(e, p, a->subject));
     if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_INPUT)
         TRI_TRY(run_segment(e, p, a, TRI_PHASE_BACKWARD));
     if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_WEIGHT)

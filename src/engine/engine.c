@@ -46,6 +46,7 @@ static tri_status make_engine(tri_engine *e, tri_comm *world) {
     TRI_ASSERT(e->optimizer.state_count == e->plan->optimizer_states);
     TRI_TRY(tri_queue_open(e->device, &e->queue));
     TRI_TRY(engine_open_takes(e));
+    TRI_TRY(engine_open_outputs(e));
     TRI_TRY(engine_prepare_kernels(e));
     TRI_TRY(engine_open_storage(e, world->ledger));
     TRI_TRY(engine_open_host(e));
@@ -117,6 +118,7 @@ void tri_engine_destroy(tri_engine *engine) {
     engine_release_numbers(engine);
     engine_release_times(engine);
     engine_release_flights(engine);
+    engine_close_outputs(engine);
     if (engine->groups.memory) engine_release(engine);
     engine_close_groups(engine);
     tri_arena_destroy(engine->arena);
@@ -363,6 +365,7 @@ static tri_status issue(tri_engine *engine, const tri_step_input *input) {
     TRI_TRY(engine_begin_numbers(engine));
     if (tri_step_trains(input->shape)) TRI_TRY(engine_write_seeds(engine));
     TRI_TRY(run_schedule(engine));
+    TRI_TRY(engine_finish_outputs(engine));
     TRI_TRY(engine_send_results(engine, flight));
     if (!engine->run.is_cancelled) engine->was_issued[input->shape] = true;
     flights->count++;
@@ -382,6 +385,6 @@ tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_
 void tri_engine_abandon(tri_engine *engine) {
     engine_stop_groups(engine);
     finish_queues(engine);
-    engine->takes.copy_count = 0;
+    engine->takes.copy_count = engine->outputs.count = 0;
     engine->flights.count = 0;
 }

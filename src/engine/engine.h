@@ -52,6 +52,15 @@ typedef struct tri_carried {
     int64_t updates; // how many steps have changed the parameters
 } tri_carried;
 
+// The rows of one output of the model (graph->outputs) for a micro-batch, in plain layout.
+typedef struct tri_output_rows {
+    int output;          // index of the output
+    int64_t first, size; // the micro-batch's first sample in the step, and its number of samples
+    tri_dtype dtype;
+    tri_shape shape; // [size, …]
+    const void *data;
+} tri_output_rows;
+
 enum { TRI_MAX_CALLER_NUMBERS = 7 };
 
 typedef struct tri_step_input {
@@ -85,6 +94,10 @@ typedef struct tri_step_input {
     // count the labels of the step before the step begins (TRI_COUNT_AHEAD); else it may be NULL.
     tri_status (*look)(void *context, int64_t ahead, tri_engine_batch *out);
     void *context;
+    // Takes the rows of an output of the model, on the rank that hands them over: each row on one
+    // rank. They are valid during the call. The program has outputs only if it was planned for them
+    // (tri_graph_options.predicts). NULL: the caller needs none.
+    tri_status (*output)(void *context, const tri_output_rows *rows);
 } tri_step_input;
 
 typedef struct tri_step_output {

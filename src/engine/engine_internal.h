@@ -26,6 +26,7 @@
 #include "base/ticket.h"
 #include "device/queue.h"
 #include "engine/engine.h"
+#include "engine/handover.h"
 #include "engine/storage.h"
 
 // The pointers of one node's inputs and outputs, collected for one call of its kernel.
@@ -344,6 +345,7 @@ struct tri_engine {
     engine_times times;
     engine_captures captures;
     bool detects_anomaly;
+    engine_outputs outputs;
 };
 
 // These functions return where this rank's range of a bucket lies: its masters, the gradients that

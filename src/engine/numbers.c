@@ -174,7 +174,8 @@ tri_status engine_make_numbers(tri_engine *e) {
     int64_t most_rows = 0;
     bool trains = false;
     n->graph = tri_graph_create(e->arena, &(tri_graph_options){.training = true});
-    n->width = engine_metric_offset(plan->graph->metric_count);
+    // A program without a loss has no metrics; its sums have the caller's numbers only.
+    n->width = engine_metric_offset(plan->graph->metric_count > 0 ? plan->graph->metric_count : 1);
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) {
         int64_t rows = row_count(e, &plan->steps[i]);
         if (plan->steps[i].samples == 0) continue;
