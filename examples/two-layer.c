@@ -10,7 +10,9 @@ static void two_layer_net(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "hidden");
     tri_value x = tri_relu(g, tri_linear(g, "fc1", tri_flatten(g, batch->images), 512));
     tri_block(g, "head");
-    tri_loss(g, tri_cross_entropy(g, tri_linear(g, "fc2", x, 10), batch->labels));
+    x = tri_linear(g, "fc2", x, 10);
+    tri_output(g, "logits", x);
+    tri_loss(g, tri_cross_entropy(g, x, batch->labels));
 }
 
 static const tri_task two_layer = {.name = "two-layer", .build = two_layer_net};

@@ -55,8 +55,9 @@ typedef struct cli_command {
     int (*run)(const cli_context *context, int argc, char **argv);
 } cli_command;
 
-extern const cli_command cli_train, cli_eval, cli_run, cli_submit, cli_plan, cli_bench, cli_data,
-    cli_checkpoint, cli_completion, cli_manual, cli_preflight, cli_scale, cli_trace, cli_version;
+extern const cli_command cli_train, cli_eval, cli_predict, cli_run, cli_submit, cli_plan, cli_bench,
+    cli_data, cli_checkpoint, cli_completion, cli_manual, cli_preflight, cli_scale, cli_trace,
+    cli_version;
 // The list of commands; ends with NULL.
 extern const cli_command *const cli_commands[];
 extern const tri_backends cli_backends;
@@ -112,6 +113,13 @@ int cli_fail_printed(tri_status status, const char *message);
 // is written; or its name is that of another format. `flag` names the output for the message.
 // `input`: the recipe's path; NULL: there is none.
 tri_status cli_check_output(const char *flag, const char *output, const char *input);
+// Loads the recipe that the first word names. If there is no word, or it is an override such as
+// batch.micro=8, loads the recipe of the run to which the checkpoint (--checkpoint) belongs.
+tri_status cli_load_evaluated(tri_arena *arena, const cli_context *context, const cli_arguments *a,
+                              tri_recipe *out);
+// Warns that the device null computes nothing. To be called after the run, because bad input should
+// be reported in a single line.
+void cli_warn_of_null(const cli_arguments *a, const char *consequence);
 #define CLI_DEVICE_FLAG(words)                                                                     \
     { "device", "auto|cpu|cuda|ref|null|far", words, 0 }
 // Reads the value of --seconds; if the text is NULL, *out is `otherwise`.

@@ -178,9 +178,7 @@ static int print_keys(const cli_context *context, const cli_arguments *a) {
     return 0;
 }
 
-// Warns that the device null computes nothing. The warning comes after the run, because bad input
-// should be reported in a single line.
-static void warn_of_null(const cli_arguments *a, const char *consequence) {
+void cli_warn_of_null(const cli_arguments *a, const char *consequence) {
     tri_device_description device;
     const char *name = cli_value(a, "device");
     if (!name || tri_device_describe(cli_backends.devices, name, &device) != TRI_OK) return;
@@ -238,7 +236,7 @@ static int run_train(const cli_context *context, int argc, char **argv) {
     }
     if (status == TRI_OK) status = tri_train(&request, &result);
     if (status == TRI_OK && result.rank == 0) {
-        warn_of_null(&a, "neither losses nor checkpoints mean anything");
+        cli_warn_of_null(&a, "neither losses nor checkpoints mean anything");
         if (cli_has(&a, "json"))
             print_json(&request, &result);
         else
@@ -294,9 +292,7 @@ static tri_status recipe_of_run(tri_arena *arena, const char *path, const char *
     return TRI_OK;
 }
 
-// Loads the recipe that the first word names. If there is no word, or it is an override such as
-// batch.micro=8, loads the recipe of the run to which the checkpoint belongs.
-static tri_status load_recipe(tri_arena *arena, const cli_context *context, const cli_arguments *a,
+tri_status cli_load_evaluated(tri_arena *arena, const cli_context *context, const cli_arguments *a,
                               tri_recipe *out) {
     const char *checkpoint = cli_value(a, "checkpoint");
     const char *const *words = (const char *const *)a->words;
@@ -309,8 +305,8 @@ static tri_status load_recipe(tri_arena *arena, const cli_context *context, cons
     if (!path)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "--checkpoint: %s is not in a run folder, so its recipe is not known: name "
-                        "it, trireme eval RECIPE --checkpoint PATH",
-                        checkpoint);
+                        "it, trireme %s RECIPE --checkpoint PATH",
+                        checkpoint, a->command->name);
     return tri_recipe_load(arena, path, words + is_named, a->count - is_named,
                            context->task ? context->task->name : NULL, out);
 }
@@ -328,7 +324,7 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
     if (!cli_has(&a, "checkpoint")) return cli_usage(&cli_eval, "eval: --checkpoint is missing");
     tri_arena *arena = tri_arena_create(NULL, "command");
     tri_recipe recipe;
-    tri_status status = load_recipe(arena, context, &a, &recipe);
+    tri_status status = cli_load_evaluated(arena, context, &a, &recipe);
     tri_train_result r;
     int cores;
     if (status == TRI_OK) status = cli_bind_rank(&cores);
@@ -342,7 +338,7 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
             &r);
     }
     if (status == TRI_OK && r.rank == 0) {
-        warn_of_null(&a, "the results mean nothing");
+        cli_warn_of_null(&a, "the results mean nothing");
         bool json = cli_has(&a, "json");
         tri_tree *map = tri_tree_map(arena);
         tri_tree_put(arena, map, "loss", tri_tree_digits(arena, r.val_loss, TRI_FLOAT_DIGITS));

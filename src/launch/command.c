@@ -56,7 +56,7 @@ static tri_status find_program(tri_arena *arena, const char *name, const char **
     if (!*out && !strcmp(name, "trireme") && tri_program_start(self))
         *out = tri_arena_strdup(arena, self);
     if (*out) return TRI_OK;
-    static const char *const commands[] = {"train", "eval", "bench"};
+    static const char *const commands[] = {"train", "eval", "predict", "bench"};
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         if (!strcmp(name, commands[i]))
             return TRI_FAIL(TRI_NOT_FOUND,

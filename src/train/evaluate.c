@@ -355,17 +355,20 @@ void train_fill_result(const tri_session *session, const tri_progress *progress,
     }
 }
 
-static tri_status evaluate(tri_session *s, const tri_eval_request *request, tri_train_result *out) {
+tri_status train_load_weights(tri_session *s, const tri_task *task, const char *checkpoint) {
     tri_state_view model;
     tri_state_view_model(s->arena, s->engine, true, &model);
-    TRI_TRY(train_compare_weights(&(train_ranks){s->arena, s->comm, s->host_claims},
-                                  request->checkpoint, "--checkpoint"));
+    TRI_TRY(train_compare_weights(&(train_ranks){s->arena, s->comm, s->host_claims}, checkpoint,
+                                  "--checkpoint"));
     tri_ledger_mark loading = tri_ledger_enter(s->comm->ledger, "loading the weights", NULL);
-    tri_status loaded = train_check_origin(s, request->task, request->checkpoint);
-    if (loaded == TRI_OK)
-        loaded = tri_checkpoint_load_weights(request->checkpoint, NULL, &model.sink);
+    tri_status loaded = train_check_origin(s, task, checkpoint);
+    if (loaded == TRI_OK) loaded = tri_checkpoint_load_weights(checkpoint, NULL, &model.sink);
     tri_ledger_end(s->comm->ledger, loading);
-    if (loaded != TRI_OK) return tri_status_context(loaded, "--checkpoint");
+    return loaded == TRI_OK ? TRI_OK : tri_status_context(loaded, "--checkpoint");
+}
+
+static tri_status evaluate(tri_session *s, const tri_eval_request *request, tri_train_result *out) {
+    TRI_TRY(train_load_weights(s, request->task, request->checkpoint));
     tri_loader *loader;
     TRI_TRY(tri_session_val_loader(s, &loader));
     tri_progress progress = {.step = 0};

@@ -123,7 +123,8 @@ static bool has_statistics(const tri_graph *g) {
 static tri_status check_left_out(const tri_dataset *data, bool trains, const tri_task *task,
                                  const tri_graph *graph) {
     const char *why = NULL;
-    if (!tri_dataset_leaves_out(data)) return TRI_OK;
+    // Without a loss, the rows of these samples mean nothing, which the caller says.
+    if (!tri_dataset_leaves_out(data) || graph->options.predicts) return TRI_OK;
     if (!reads_labels(data, graph))
         why = "reads no labels, so that its loss cannot leave out a damaged sample";
     else if (!losses_count_labels(graph))
@@ -147,7 +148,10 @@ tri_status train_fields_check(const train_named_data *sets, int count, bool trai
         const char *name = tri_dataset_field(sets[0].data, i)->name;
         if (is_read(graph, graph->inputs[i].value) || declares(task, name)) continue;
         if (tri_dataset_has_fixed_fields(sets[0].data)) continue;
-        if (strcmp(name, "attention_mask") != 0 || !tri_model_is_causal(task))
+        bool is_padding = !strcmp(name, "attention_mask") && tri_model_is_causal(task);
+        // A graph without losses need not read what the model's losses read.
+        if (graph->options.predicts && !is_padding) continue;
+        if (!is_padding)
             return TRI_FAIL(TRI_BAD_INPUT,
                             "data: model %s does not read '%s': leave it out of the data, or use a "
                             "model that reads it",

@@ -244,6 +244,10 @@ void train_sample_log_close(train_sample_log *log);
 // output shapes and parameters.
 void train_show_summary(train_loop *loop);
 
+// Defined in evaluate.c. Loads the weights of --checkpoint into the session's model, after checking
+// that all ranks see the same ones and that they fit the recipe. Collective.
+tri_status train_load_weights(tri_session *session, const tri_task *task, const char *checkpoint);
+
 // Defined in feed.c. Brings micro-batches from a loader to an engine, and gives their memory back
 // to the loader once the engine has copied them.
 typedef struct train_feed {

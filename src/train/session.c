@@ -162,7 +162,7 @@ static tri_status make_evaluation(tri_session *s, tri_dataset **data, tri_sample
     if (most == 0 && t->limit_val_batches.value > 0) most = micro;
     if (t->fast_dev_run > 0 && t->fast_dev_run < batches && t->fast_dev_run * micro < most)
         most = t->fast_dev_run * micro;
-    if (most >= samples) return TRI_OK;
+    if (most >= samples || s->predicts) return TRI_OK;
     if (most == 0) { // limit_val_batches is 0: nothing is evaluated
         tri_dataset_close(*data);
         *data = NULL;
@@ -253,6 +253,7 @@ static void plan_evaluation(const tri_dataset *data, const tri_sampler *sampler,
 
 static tri_status make_plan(tri_session *s) {
     TRI_TRY(tri_task_graph_options(s->arena, s->recipe, &s->task_options, &s->model.options));
+    s->model.options.predicts = s->predicts;
     s->model.task = s->task;
     s->model.fields = s->fields;
     s->model.field_count = s->field_count;
@@ -504,7 +505,7 @@ static tri_status open_session(tri_session *s, const tri_session_request *r) {
 tri_status tri_session_open(const tri_session_request *request, tri_session **out) {
     tri_arena *arena = tri_arena_create(NULL, "session");
     tri_session *s = TRI_NEW(arena, tri_session);
-    *s = (tri_session){.arena = arena, .recipe = request->recipe};
+    *s = (tri_session){.arena = arena, .recipe = request->recipe, .predicts = request->predict};
     tri_status status = open_session(s, request);
     if (status == TRI_OK) {
         *out = s;

@@ -44,6 +44,9 @@ typedef struct tri_session_request {
     // plan evaluations.
     bool train, evaluate;
     bool alone; // one rank without a network, even if the environment describes several ranks
+    // With `evaluate` and without `train`: plan the model's outputs for all samples of the data,
+    // instead of its loss and metrics.
+    bool predict;
     // A communicator of the session's ranks, which the caller closes. NULL: the session connects
     // all ranks of the job itself.
     tri_comm *comm;
@@ -73,6 +76,7 @@ typedef struct tri_session {
     const char *idle_outputs;
     tri_comm *comm;
     bool borrows_comm;
+    bool predicts;      // the plan is for the model's outputs
     tri_health *health; // NULL: the ranks use only shared memory
     tri_liveness *liveness;
     tri_device *device;

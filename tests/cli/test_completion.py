@@ -184,8 +184,8 @@ FEW = ("data.name=synthetic data.shape=[1,28,28] data.classes=10 data.samples=12
 STEPS = f"{FEW} batch.global=8 batch.micro=4 trainer.max_steps=2 log.tensorboard=false"
 # What examples of a command get so that they end soon, in the order in which they are run: some
 # read what others write. Commands that only measure or need other programs are left out.
-ADDED = {"train": STEPS, "checkpoint": "", "eval": FEW, "plan": "", "submit": "--device cpu",
-         "scale": f"{FEW} --seconds 0.02", "data": FEW, "version": ""}
+ADDED = {"train": STEPS, "checkpoint": "", "eval": FEW, "predict": FEW, "plan": "",
+         "submit": "--device cpu", "scale": f"{FEW} --seconds 0.02", "data": FEW, "version": ""}
 LEFT_OUT = (" | ", "<", ">", "srun", "--measure", "data get", "convert", "--keys", "--list",
             "path=")
 

@@ -97,12 +97,13 @@ def train(run_dir, *more, code=0):
 
 def check_commands(folder):
     listed = run("--help").stdout
-    for command in ("train", "eval", "run", "plan", "bench", "data", "checkpoint", "submit",
-                    "preflight", "version"):
+    for command in ("train", "eval", "predict", "run", "plan", "bench", "data", "checkpoint",
+                    "submit", "preflight", "version"):
         assert re.search(rf"^  {command} ", listed, re.M), command
         assert run(command, "--help").stdout.startswith(f"usage: trireme {command}")
     for command, flags in (("train", ("run-dir", "resume", "device", "json")),
                            ("eval", ("checkpoint", "json")),
+                           ("predict", ("checkpoint", "out")),
                            ("plan", ("ranks", "mesh", "show", "json")),
                            ("bench", ("op", "sizes", "json")),
                            ("preflight", ("run-dir", "json")),

@@ -7,9 +7,11 @@ usage: test_torch_weights.py BUILD_FOLDER
 Skipped where PyTorch is not installed (Debian: python3-torch python3-numpy). PyTorch initialises
 each model by its own rules; Trireme trains ten steps from these weights with a learning rate too
 small to move any of them. Its losses have to be PyTorch's. The weights that it saves have to be the
-same numbers as before, and load_state_dict(strict=True) has to accept them.
+same numbers as before, and load_state_dict(strict=True) has to accept them. What `trireme predict`
+writes has to be what PyTorch's network returns.
 """
 import os
+import subprocess
 import sys
 import tempfile
 
@@ -27,6 +29,7 @@ except ImportError as missing:
     sys.exit(77)
 
 STILL = {"name": "sgd", "lr": 1e-30}
+OUTPUT_LIMIT = 1e-5  # of outputs in F32, as a fraction of the largest
 STILL_LIMIT = 1e-20  # only weights that are exactly zero can move by so small a learning rate
 
 
@@ -38,6 +41,32 @@ def watch(model, weights, data, dtype):
         losses = [make_goldens.loss_of(model, net, batch).item()
                   for batch in make_goldens.batches(model, data, dtype)]
     return losses, make_goldens.tensors_of(net)
+
+
+def check_outputs(program, model, net, data, folder):
+    """Compares what `trireme predict` writes with what the network returns for the same data in
+    F64. Returns what is wrong, in words."""
+    path = f"{folder}/outputs.safetensors"
+    done = subprocess.run([program, "predict", "--checkpoint", f"{folder}/run", "--out", path,
+                           f"data.test={folder}/data.safetensors", "batch.eval=8"],
+                          capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        return [f"predict: exit code {done.returncode}: {done.stderr.strip()}"]
+    fields = {"denoise-cnn": "inputs", **{name: "input_ids" for name in formula.LLAMA}}
+    batch = make_goldens.to_torch(data[fields.get(model, "images")])
+    with torch.no_grad():
+        wide = net.double()(batch.double() if batch.is_floating_point() else batch)
+    net.float()
+    (name, entry), = formula.read_safetensors(path).items()
+    found = make_goldens.to_torch(entry).double()
+    wrong = []
+    if name != ("outputs" if model in ("denoise-cnn", "autoencoder") else "logits"):
+        wrong.append(f"the output is called {name}")
+    if found.shape != wide.shape:
+        wrong.append(f"the {name} are {list(found.shape)}, not {list(wide.shape)}")
+    elif not (found - wide).abs().max() <= OUTPUT_LIMIT * wide.abs().max():
+        wrong.append(f"the {name} differ by {(found - wide).abs().max():.3g}")
+    return wrong
 
 
 def check(program, model, folder):
@@ -68,6 +97,7 @@ def check(program, model, folder):
         elif any(abs(a - b) > STILL_LIMIT for a, b in zip(saved[name][2], values)):
             wrong.append(f"{name} changed")
     net = make_goldens.build(model, saved).eval()  # fails if a name or shape differs
+    wrong += check_outputs(program, model, net, data, folder)
     with torch.no_grad():
         loss = make_goldens.loss_of(model, net, {n: make_goldens.to_torch(t)
                                                  for n, t in data.items()})

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""`trireme predict` writes what a model computes of the test data, a row for each sample in their
+order: by one rank or several, without labels, completely or not at all.
+
+usage: test_predict.py BUILD_FOLDER
+"""
+import json
+import math
+import os
+import resource
+import signal
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import tensors  # noqa: E402
+from runs import TRIREME, check_all, finish, on_ranks, run, start, wait_for  # noqa: E402
+
+SAMPLES = 21
+DATA = ["data.name=synthetic", "data.samples=40", f"data.test_samples={SAMPLES}", "data.classes=10",
+        "data.shape=[1,28,28]", "data.workers=0", "batch.eval=4", "batch.micro=4"]
+LLAMA = ["model.hidden_size=16", "model.intermediate_size=16", "model.num_hidden_layers=2",
+         "data.name=synthetic", "data.samples=16", f"data.test_samples={SAMPLES}",
+         "data.workers=0", "data.sequence=8", "data.vocabulary=256", "batch.eval=4",
+         "batch.micro=4"]
+
+
+def recipe(model):
+    return [f"recipes/{model}.yaml", *(LLAMA if model == "llama-tiny" else DATA)]
+
+
+def weights(folder, model):
+    path = f"{folder}/{model}-weights.safetensors"
+    if not os.path.exists(path):
+        run([TRIREME, "checkpoint", "init", *recipe(model), "--out", path])
+    return path
+
+
+def command(folder, model, *words, out="logits.safetensors"):
+    return [TRIREME, "predict", *recipe(model), "--checkpoint", weights(folder, model), "--out",
+            f"{folder}/{out}", *words]
+
+
+def content(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def check_nothing_written(folder, name):
+    assert not [entry for entry in os.listdir(folder) if entry.startswith(name)], name
+
+
+def check_eval(folder):
+    """The logits and the labels give the loss and the accuracy of `trireme eval`; log_softmax of
+    mnist-cnn is what its loss reads."""
+    for model in ("mlp-jax", "mnist-cnn", "mnist-convnet"):
+        said = run(command(folder, model, "trainer.limit_val_batches=1")).stdout
+        assert f"logits [{SAMPLES}, 10]" in said, said
+        run([TRIREME, "data", "dump", *recipe(model), "--split", "test", "--count", str(SAMPLES),
+             "--out", f"{folder}/data.safetensors"])
+        found = tensors.read(f"{folder}/logits.safetensors")
+        assert list(found) == ["logits"] and found["logits"][:2] == ("F32", [SAMPLES, 10]), found
+        values = tensors.numbers(found["logits"])
+        labels = tensors.numbers(tensors.read(f"{folder}/data.safetensors")["labels"])
+        rows = [values[10 * i:10 * i + 10] for i in range(SAMPLES)]
+        right = sum(row.index(max(row)) == label for row, label in zip(rows, labels))
+        loss = sum(math.log(sum(math.exp(x) for x in row)) - row[label]
+                   for row, label in zip(rows, labels)) / SAMPLES
+        told = json.loads(run([TRIREME, "eval", *recipe(model), "--checkpoint",
+                               weights(folder, model), "--json"]).stdout)
+        assert told["samples"] == SAMPLES and abs(told["accuracy"] - right / SAMPLES) < 1e-6, told
+        assert abs(told["loss"] - loss) < 1e-5, (told, loss)
+
+
+def check_ranks(folder):
+    """Ranks write the file of one rank: each row once, and the same bytes unless they share
+    layers, whose sums are rounded in another order. A device whose work is done later, too."""
+    for model in ("mlp-jax", "llama-tiny"):
+        run(command(folder, model))
+        whole = content(f"{folder}/logits.safetensors")
+        for words in ([], ["strategy.name=fsdp"], ["strategy.mesh.pipeline=2"]):
+            run(on_ranks(2, command(folder, model, *words, out="ranks.safetensors")))
+            assert content(f"{folder}/ranks.safetensors") == whole, (model, words)
+        run(command(folder, model, "--device", "far", out="far.safetensors"))
+        assert content(f"{folder}/far.safetensors") == whole, model
+        run(on_ranks(2, command(folder, model, "strategy.mesh.tensor=2",
+                                *(["strategy.tensor={fc1: column, fc2: row}"]
+                                  if model == "mlp-jax" else []), out="ranks.safetensors")))
+        own = tensors.read(f"{folder}/logits.safetensors")["logits"]
+        sliced = tensors.read(f"{folder}/ranks.safetensors")["logits"]
+        assert sliced[:2] == own[:2], sliced[:2]
+        apart = max(abs(a - b) for a, b in zip(tensors.numbers(own), tensors.numbers(sliced)))
+        assert 0 < apart < 1e-5, apart
+
+
+def check_without_labels(folder):
+    """Data without labels have the same logits as with them. Half types are written as F32."""
+    run([TRIREME, "data", "dump", *recipe("mlp-jax"), "--split", "test", "--count", "9", "--out",
+         f"{folder}/test.safetensors"])
+    data = tensors.read(f"{folder}/test.safetensors")
+    found = []
+    for name in ("with", "without"):
+        path = f"{folder}/{name}.safetensors"
+        tensors.write(path, data)
+        data.pop("labels", None)
+        run([TRIREME, "predict", "recipes/mlp-jax.yaml", "data.name=tensors", f"data.train={path}",
+             f"data.test={path}", "--checkpoint", weights(folder, "mlp-jax"), "--out",
+             f"{folder}/logits.safetensors"])
+        found.append(tensors.read(f"{folder}/logits.safetensors")["logits"])
+    assert found[0] == found[1] and found[0][1] == [9, 10], found
+    run(command(folder, "mlp-jax", "trainer.precision=bf16-mixed", out="half.safetensors"))
+    half = tensors.read(f"{folder}/half.safetensors")["logits"]
+    apart = [abs(a - b) for a, b in zip(tensors.numbers(half), tensors.numbers(found[0]))]
+    assert half[0] == "F32" and 0 < max(apart[:90]) < 0.02, max(apart)
+
+
+def check_run_folder(folder):
+    """Without a recipe, that of the run is used. A network whose loss compares images has
+    `outputs`."""
+    words = ["data.name=synthetic", "data.samples=8", "data.test_samples=3",
+             "data.shape=[1,28,28]", "data.classes=10", "data.workers=0", "log.tensorboard=false",
+             "batch.global=8", "trainer.max_epochs=1"]
+    run([TRIREME, "train", "recipes/autoencoder.yaml", *words, "--run-dir", f"{folder}/run"])
+    path = f"{folder}/run.safetensors"
+    run([TRIREME, "predict", "--checkpoint", f"{folder}/run", "--out", path])
+    found = tensors.read(path)
+    assert list(found) == ["outputs"] and found["outputs"][1] == [3, 784], found.keys()
+
+
+def check_refused(folder):
+    """One line and code 2 for bad input; nothing is written, and no file of another kind is
+    replaced."""
+    full = command(folder, "mlp-jax", out="new.safetensors")
+    flags = {name: full.index(name) for name in ("--checkpoint", "--out")}
+    for name, at in flags.items():
+        done = run(full[:at] + full[at + 2:], 2)
+        assert name in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    done = run([word.replace(weights(folder, "mlp-jax"), f"{folder}/none") for word in full], None)
+    assert done.returncode and "none" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    check_nothing_written(folder, "new.safetensors")
+    for name in ("notes.txt", "recipe.npy"):
+        with open(f"{folder}/{name}", "w", encoding="utf-8") as file:
+            file.write("some text that a user wrote")
+        done = run(command(folder, "mlp-jax", out=name), 2)
+        assert name in done.stderr and "--out" in done.stderr, done.stderr
+        assert content(f"{folder}/{name}") == b"some text that a user wrote"
+    done = run(command(folder, "mlp-jax", out="no/such/folder"), None)
+    assert done.returncode and "no/such/folder" in done.stderr, done.stderr
+
+
+def check_full_disk(folder):
+    """A file that cannot be written whole is not written, by one rank and by several; a file of
+    that name stays."""
+    small = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))  # noqa: E731
+    with open(f"{folder}/kept.safetensors", "wb") as file:
+        file.write(b"\x02\0\0\0\0\0\0\0{}")
+    done = run(command(folder, "mlp-jax", out="kept.safetensors"), 1, preexec_fn=small)
+    assert "kept.safetensors" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert content(f"{folder}/kept.safetensors") == b"\x02\0\0\0\0\0\0\0{}"
+    assert len([e for e in os.listdir(folder) if e.startswith("kept")]) == 1, os.listdir(folder)
+    # On a full file system the ranks find out only when they write their rows.
+    disk = f"{folder}/disk"
+    os.mkdir(disk)
+    mount = ["unshare", "-m", "sh", "-c",
+             'mount -t tmpfs -o size=16k t "$0" || exit 77; "$@"; code=$?; ls -A "$0"; exit $code',
+             disk]
+    for ranks in (1, 2):
+        done = run([*mount, *on_ranks(ranks, command(folder, "mlp-jax", "data.test_samples=2000",
+                                                     out="disk/new.safetensors"))], None)
+        if "mount" in done.stderr or "unshare" in done.stderr:
+            print("check_full_disk: no file system can be mounted here")
+            return
+        assert done.returncode == 1 and "No space left" in done.stderr, done.stderr
+        assert done.stdout == "", done.stdout
+
+
+def check_signal(folder):
+    """A signal ends it as every program, and leaves no unfinished file."""
+    words = command(folder, "mlp-jax", "data.test_samples=400000", "batch.eval=1000",
+                    out="cut.safetensors")
+    child = start(words)
+    wait_for(lambda: any(e.startswith("cut.safetensors") for e in os.listdir(folder)),
+             "the unfinished file", child=child)
+    child.send_signal(signal.SIGTERM)
+    finish(child)
+    assert child.returncode == -signal.SIGTERM, child.returncode
+    check_nothing_written(folder, "cut.safetensors")
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="trireme-predict-") as folder:
+        return check_all([check_eval, check_ranks, check_without_labels, check_run_folder,
+                          check_refused, check_full_disk, check_signal], folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
