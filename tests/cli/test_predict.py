@@ -94,6 +94,20 @@ def check_ranks(folder):
         assert 0 < apart < 1e-5, apart
 
 
+def check_gpu(folder):
+    """An emulated GPU, whose layouts and memory are its own, computes what the CPU does."""
+    modules = os.path.join(os.path.abspath(sys.argv[1]), "lib", "emulated")
+    for model in ("mlp-jax", "mnist-convnet"):
+        run(command(folder, model))
+        run(command(folder, model, "--device", "cuda", out="gpu.safetensors"),
+            env={**os.environ, "TRIREME_MODULES": modules})
+        own, gpu = (tensors.read(f"{folder}/{name}.safetensors")["logits"]
+                    for name in ("logits", "gpu"))
+        assert gpu[:2] == own[:2], gpu[:2]
+        apart = max(abs(a - b) for a, b in zip(tensors.numbers(own), tensors.numbers(gpu)))
+        assert apart < 1e-5, apart
+
+
 def check_without_labels(folder):
     """Data without labels have the same logits as with them. Half types are written as F32."""
     run([TRIREME, "data", "dump", *recipe("mlp-jax"), "--split", "test", "--count", "9", "--out",
@@ -190,8 +204,8 @@ def check_signal(folder):
 
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-predict-") as folder:
-        return check_all([check_eval, check_ranks, check_without_labels, check_run_folder,
-                          check_refused, check_full_disk, check_signal], folder)
+        return check_all([check_eval, check_ranks, check_gpu, check_without_labels,
+                          check_run_folder, check_refused, check_full_disk, check_signal], folder)
 
 
 if __name__ == "__main__":
