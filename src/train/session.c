@@ -8,10 +8,10 @@
 #include "base/log.h"
 #include "device/choose.h"
 #include "nn/models/models.h"
-#include "ops/ops.h"
 #include "plan/fit.h"
 #include "recipe/batch.h"
 #include "recipe/steps.h"
+#include "train/classes.h"
 #include "train/compare.h"
 #include "train/fields.h"
 #include "train/tell.h"
@@ -277,93 +277,6 @@ static tri_status make_plan(tri_session *s) {
     return tri_task_check_options(&s->task_options, s->task->name);
 }
 
-// Finds the field of the data whose numbers (labels or tokens) the node reads, either directly or
-// after ops that make labels from them; NULL: there is none. With this the numbers can be compared
-// with the `known` classes of the model. NULL too if a number that is no class stands for labels
-// that are left out: what the data have as their largest number says nothing then.
-static const char *field_of_numbers(const tri_graph *g, const tri_node *node, int64_t known) {
-    tri_value value = node->inputs[node->op->labels ? node->op->labels - 1 : 0];
-    for (;;) {
-        const tri_value_info *info = tri_value_get(g, value);
-        if (info->kind == TRI_VALUE_INPUT) return g->inputs[info->index].name;
-        const tri_node *maker = tri_value_node(g, value);
-        if (!maker || !(maker->op->flags & TRI_OP_VIEW || maker->op->label_at)) return NULL;
-        const tri_ignore_label_attr *ignores = maker->attr;
-        if (maker->op == &tri_op_ignore_label && ignores->label >= known) return NULL;
-        value = maker->inputs[0];
-    }
-}
-
-// Returns what to do if the labels of the data have another number of classes than the model has
-// outputs: text for a message; "" if the model has no option for it.
-static const char *classes_advice(const tri_session *s, const tri_node *node, int64_t classes) {
-    static const char option[] = "num_classes";
-    const tri_option_table *table = NULL;
-    for (const tri_option_table *const *t = tri_model_tables; *t; t++)
-        if (!strcmp((*t)->section, s->task->name)) table = *t;
-    for (int i = 0; node->op->labels && table && i < table->count; i++)
-        if (!strcmp(table->rows[i].key, option))
-            return tri_arena_printf(s->arena, "; set model.%s=%lld", option, (long long)classes);
-    return "";
-}
-
-// Notes that the model has outputs that no label of the data ever names: it learns that
-// they are never right, which is rarely what is wanted. Not of tokens, of which few texts have all.
-static void note_idle_outputs(tri_session *s, const tri_node *node, int64_t classes) {
-    const char *advice = classes_advice(s, node, classes);
-    if (*advice)
-        s->idle_outputs = tri_arena_printf(
-            s->arena, "data: the data has %s below %lld, but model %s has more outputs%s",
-            node->op->classes->of_data, (long long)classes, s->task->name, advice);
-}
-
-// Rejects data with labels or tokens for which the model has no class. Otherwise the run would fail
-// at the first step that contains one.
-static tri_status check_classes(tri_session *s) {
-    const tri_graph *g = s->plan->graph;
-    train_named_data sets[SETS];
-    int count = list_data(s, sets);
-    for (int i = 0; i < g->node_count; i++) {
-        const tri_node *node = &g->nodes[i];
-        const tri_op_classes *reads = node->op->classes;
-        if (!reads) continue;
-        tri_op_signature signature = tri_node_signature(g, node);
-        int64_t known = reads->count(node->attr, &signature), most = 0;
-        const char *field = field_of_numbers(g, node, known);
-        if (!field) continue;
-        for (int k = 0; k < count; k++) {
-            int64_t classes = tri_dataset_classes(sets[k].data, field);
-            bool has_ignored = tri_dataset_has_ignored(sets[k].data, field);
-            if (has_ignored && !node->op->labels && !node->op->keeps_labels)
-                return TRI_FAIL(TRI_BAD_INPUT,
-                                "data: '%s' of the %s data has -100, which is for labels: model %s "
-                                "looks these numbers up in a table (%s)",
-                                field, sets[k].name, s->task->name, node->op->name);
-            if (classes == 0 && has_ignored)
-                return TRI_FAIL(
-                    TRI_BAD_INPUT,
-                    "data: every label of the %s data is -100, so that no sample counts "
-                    "in the loss; give the samples their classes",
-                    sets[k].name);
-            if (classes > known)
-                return TRI_FAIL(TRI_BAD_INPUT,
-                                "data: the %s data has %s up to %lld, but model %s has %lld %s%s%s",
-                                sets[k].name, reads->of_data, (long long)classes - 1, s->task->name,
-                                (long long)known, reads->of_model, classes_advice(s, node, classes),
-                                !node->op->labels ? ""
-                                : classes == known + 1
-                                    ? "; labels have to count from 0, and not from 1"
-                                : classes == 256 ? "; if 255 stands for no class, write -100, "
-                                                   "which the loss leaves out"
-                                                 : "");
-            if (classes > 0) TRI_TRY(train_fields_check_guess(sets[k].data, field, known));
-            if (classes > most) most = classes;
-        }
-        if (s->train_data && most > 0 && most < known) note_idle_outputs(s, node, most);
-    }
-    return TRI_OK;
-}
-
 // Tells the other ranks about this rank's host, so that all know which ranks are on the same host.
 static tri_status exchange_hosts(tri_session *s) {
     int ranks = s->comm->size;
@@ -439,9 +352,13 @@ static tri_status open_data_and_plan(tri_session *s, const tri_session_request *
     if (status == TRI_BAD_INPUT && s->identity.rank == 0) warn_of_images(s);
     TRI_TRY(status);
     train_named_data sets[SETS];
-    TRI_TRY(train_fields_check(sets, list_data(s, sets), s->train_data != NULL, s->task,
-                               s->plan->graph));
-    return check_classes(s);
+    int count = list_data(s, sets);
+    TRI_TRY(train_fields_check(sets, count, s->train_data != NULL, s->task, s->plan->graph));
+    train_classes classes = {s->arena, s->task, s->plan->graph};
+    const char *idle = NULL;
+    TRI_TRY(train_check_classes(&classes, sets, count, &idle));
+    if (s->train_data && idle) s->idle_outputs = idle;
+    return TRI_OK;
 }
 
 // Limits the session to the ranks of `comm`, because `trireme scale` trains on one number of ranks
