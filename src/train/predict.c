@@ -28,9 +28,10 @@ typedef struct predicting {
     tri_data_progress progress;
 } predicting;
 
-static bool has_signal(void *context) {
+static bool has_signal(void *context, double numbers[TRI_MAX_CALLER_NUMBERS]) {
     (void)context;
-    return tri_signals_seen() != 0;
+    numbers[0] = tri_signals_seen() != 0;
+    return numbers[0] != 0;
 }
 
 static bool is_half(tri_dtype dtype) { return dtype == TRI_BF16 || dtype == TRI_F16; }
