@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/grad/function_tables.h, function_losses.h and shape_tables.h: what PyTorch computes, in
-float64, for each row of TRI_FUNCTION_LIST and TRI_LOSS_LIST and for functions of shapes, value and
-gradients.
+"""Writes tests/grad/function_tables.h, function_losses.h and shape_tables.h: what PyTorch
+computes, in float64, for each row of TRI_FUNCTION_LIST and TRI_LOSS_LIST and for functions of
+shapes, value and gradients.
 
 usage: make_function_tables.py > function_tables.h
        make_function_tables.py losses > function_losses.h
