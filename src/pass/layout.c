@@ -17,13 +17,22 @@ typedef struct relayout {
     int *gradient_of, *next_gradient;
 } relayout;
 
+// Whether a node in the current phase and block can read what this one makes. A stage of a pipeline
+// runs its backward pass without waiting for the forward passes of later stages.
+static bool is_in_reach(const tri_graph *g, tri_value made) {
+    const tri_node *maker = tri_value_node(g, made);
+    return maker->phase != TRI_PHASE_FORWARD || maker->block <= g->block;
+}
+
 // Adds a node that reorders `value` to `layout`, in the current phase and block, and returns its
-// output. If the latest reorder of `value` was to the same layout, returns the output of that node.
+// output. If the latest reorder of `value` was to the same layout, returns the output of that node,
+// unless a later block's forward pass has made it.
 static tri_value reorder(relayout *r, tri_value value, const tri_layout *layout) {
     tri_graph *g = r->graph;
     if ((int)value.id < r->reordered_count && tri_value_is(r->reordered[value.id])) {
         tri_value made = r->reordered[value.id];
-        if (tri_layout_equal(&g->values[made.id].layout, layout)) return made;
+        if (tri_layout_equal(&g->values[made.id].layout, layout) && is_in_reach(g, made))
+            return made;
     }
     tri_value made = tri_node_add(g, &tri_op_reorder, &value, 1, NULL, "");
     if (!tri_value_is(made)) return made;

@@ -71,6 +71,21 @@ static char *text_of(const tri_graph *g, bool dot) {
     return text;
 }
 
+// A stage of a pipeline runs its backward pass before those of the stages in front of it, so what a
+// backward pass reads must not come from the forward pass of a later block.
+static void check_order(const tri_graph *g, const char *model) {
+    for (int i = 0; i < g->node_count; i++) {
+        const tri_node *node = &g->nodes[i];
+        for (int k = 0; k < node->input_count; k++) {
+            const tri_node *maker =
+                tri_value_is(node->inputs[k]) ? tri_value_node(g, node->inputs[k]) : NULL;
+            if (maker && maker->phase == TRI_PHASE_FORWARD && maker->block > node->block)
+                fail_msg("%s: %s of block %s reads %s of the later block %s", model, node->op->name,
+                         g->blocks[node->block], maker->op->name, g->blocks[maker->block]);
+        }
+    }
+}
+
 static char *rewrite(const tri_task *task, const tri_device *device, int64_t batch, bool training,
                      bool dot) {
     tri_arena *arena = tri_arena_create(NULL, "test");
@@ -97,6 +112,7 @@ static char *rewrite(const tri_task *task, const tri_device *device, int64_t bat
     assert_int_equal(count_useless(g), 0);
     check(tri_pass_layout(g, &device->description), task->name, "layout");
     check(tri_graph_verify(g), task->name, "layout");
+    check_order(g, task->name);
     for (int i = 0; i < g->node_count; i++)
         assert_non_null(tri_device_select(&device->description, g, &g->nodes[i]));
     assert_int_equal(tri_graph_trained_count(g), trained);
@@ -200,6 +216,39 @@ static void test_verify(void **state) {
     tri_arena_destroy(arena);
 }
 
+static tri_value image(tri_graph *g, const char *name, const tri_batch *batch) {
+    tri_value x = tri_linear(g, name, tri_flatten(g, batch->images), 16 * 4 * 4);
+    return tri_reshape(g, x, tri_shape_of(batch->size, 16, 4, 4));
+}
+
+static void copied_later(tri_graph *g, const tri_batch *batch) {
+    tri_conv_options options = {.channels = 16, .kernel = 3, .padding = 1};
+    tri_block(g, "first");
+    tri_value a = image(g, "fc1", batch), b = image(g, "fc2", batch);
+    tri_block(g, "second");
+    tri_value x = tri_map(g, "a, b, c -> a * b + c", a, tri_conv2d(g, "conv1", b, options), b);
+    tri_block(g, "third");
+    x = tri_add(g, tri_conv2d(g, "conv2", x, options), tri_conv2d(g, "conv3", a, options));
+    tri_loss(g, tri_cross_entropy(g, tri_linear(g, "out", tri_flatten(g, x), 10), batch->labels));
+}
+
+// The second block reorders what the first has made; the first one's backward pass needs that too.
+static void test_copies_of_later_blocks(void **state) {
+    (void)state;
+    tri_task task = tri_model_mnist_cnn;
+    task.build = copied_later;
+    tri_device *device;
+    check(tri_device_cpu.open(&(tri_device_config){.threads = 1}, &device), "", "open");
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    tri_graph *g = build(arena, &task, 4, true);
+    check(tri_pass_autodiff(g), "copied_later", "autodiff");
+    check(tri_pass_sweep(g), "copied_later", "sweep");
+    check(tri_pass_layout(g, &device->description), "copied_later", "layout");
+    check_order(g, "copied_later");
+    tri_arena_destroy(arena);
+    device->backend->close(device);
+}
+
 static void no_loss(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "only");
     tri_linear(g, "fc", tri_flatten(g, batch->images), 10);
@@ -266,8 +315,11 @@ static void test_row_without_a_word(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_models), cmocka_unit_test(test_homes), cmocka_unit_test(test_verify),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_row_without_a_word)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_models),
+                                       cmocka_unit_test(test_homes),
+                                       cmocka_unit_test(test_verify),
+                                       cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_copies_of_later_blocks),
+                                       cmocka_unit_test(test_row_without_a_word)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
