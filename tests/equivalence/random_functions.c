@@ -122,16 +122,6 @@ static tri_shape fitting(net *n, tri_shape shape) {
     return shape;
 }
 
-// Data in this shape, to the bit as they are.
-static tri_value data_as(net *n, tri_shape shape) {
-    tri_graph *g = n->graph;
-    tri_value data = net_data(n);
-    if (net_shape(n, data).rank > 2) data = tri_flatten(g, data);
-    int64_t has = net_elements(n, data), needs = tri_shape_count(&shape) / shape.dims[0];
-    if (needs > has) data = tri_repeat(g, data, 1, (needs + has - 1) / has);
-    return tri_reshape(g, tri_slice(g, data, 1, 0, needs, 1), shape);
-}
-
 tri_value net_formula(net *n, tri_value x) {
     char text[400];
     int length, values = (int)net_draw(n, 1, 4);
@@ -141,8 +131,8 @@ tri_value net_formula(net *n, tri_value x) {
     if (shape.rank < 2) return net_function(n, x);
     for (int i = 1; i < values; i++) {
         bool is_data = has_data && i + 1 == values;
-        in[i] =
-            is_data ? data_as(n, fitting(n, shape)) : net_to(n, net_value(n), fitting(n, shape));
+        in[i] = is_data ? net_data_as(n, fitting(n, shape))
+                        : net_to(n, net_value(n), fitting(n, shape));
     }
     static const char *const begins[] = {"a -> a * 0.5", "a, b -> a * 0.5 - 0.3 * b",
                                          "a, b, c -> a + (b - c) / 4",
@@ -181,8 +171,9 @@ static tri_value both(net *n, tri_value x) {
     case 8:
         return tri_pow(g, tri_map(g, "x -> 0.4 + abs(tanh(x))", x), tri_tanh(g, y));
     default:
-        return tri_where(g, tri_less(g, data_as(n, shape), tri_mul_scalar(g, data_as(n, shape), 2)),
-                         x, y);
+        return tri_where(
+            g, tri_less(g, net_data_as(n, shape), tri_mul_scalar(g, net_data_as(n, shape), 2)), x,
+            y);
     }
 }
 

@@ -206,6 +206,80 @@ static tri_value pair(net *n, tri_value x) {
     return y;
 }
 
+// A value of which ranks that divide layers have slices, along its axis 2.
+static tri_value slices(net *n, tri_value x, int64_t parts, int64_t width) {
+    tri_graph *g = n->graph;
+    const char *name = net_name(n);
+    tri_value y = tri_linear(g, name, x, parts * width);
+    tri_split_layer(g, name, TRI_SPLIT_COLUMN);
+    return tri_reshape(g, y, tri_shape_of(n->batch->size, net_shape(n, x).dims[1], parts, width));
+}
+
+// A value like it, which ranks have slices of or not.
+static tri_value another(net *n, tri_value x, tri_shape shape) {
+    return net_chance(n, 60) ? slices(n, x, shape.dims[2], shape.dims[3])
+                             : net_to(n, net_value(n), shape);
+}
+
+// What ranks may compute on slices, or have to gather them for. `x` is where the values come from,
+// y [N, T, parts, width] what is made of it.
+static tri_value on_slices(net *n, tri_value x, tri_value y) {
+    tri_graph *g = n->graph;
+    tri_shape shape = net_shape(n, y);
+    int axis = (int)net_draw(n, 1, 3);
+    switch (net_draw(n, 0, 9)) {
+    case 0:
+        return tri_map(g, "a, b -> tanh(a) * b + 0.3 * a", y, another(n, x, shape));
+    case 1:
+        return tri_softmax(g, y, axis);
+    case 2:
+        return tri_add(g, y, tri_log_softmax_along(g, another(n, x, shape), axis));
+    case 3:
+        return tri_mul(g, y, tri_sum(g, net_tamed(n, another(n, x, shape)), &axis, 1, true));
+    case 4:
+        return tri_sub(g, y, tri_amax(g, another(n, x, shape), &axis, 1, true));
+    case 5: // scores of each part, and what they weight
+        return tri_matmul(g, tri_softmax(g, tri_matmul(g, y, tri_transpose(g, y, -1, -2)), -1),
+                          another(n, x, shape));
+    case 6:
+        return tri_transpose(
+            g,
+            tri_matmul(g, tri_softmax(g, tri_transpose(g, y, 1, 3), net_chance(n, 50) ? 1 : -1),
+                       tri_parameter(g, net_name(n), tri_shape_of(shape.dims[1], shape.dims[1]),
+                                     (tri_init){.kind = TRI_INIT_NORMAL, .std = 0.3})),
+            1, 3);
+    case 7: // the parts as channels
+        y = tri_reshape(g, y, tri_shape_of(shape.dims[0] * shape.dims[1], shape.dims[2], -1));
+        y = tri_group_norm(
+            g, net_name(n), y,
+            (tri_group_norm_options){.groups = net_chance(n, 50) ? shape.dims[2] : 2, .eps = 0.1});
+        return tri_reshape(g, y, shape);
+    case 8:
+        return net_chance(n, 50) ? tri_rms_norm(g, net_name(n), y, 0.1)
+                                 : tri_cumsum(g, tri_softmax(g, y, axis), (int)net_draw(n, 1, 3));
+    default: // a part for all, and each part by itself
+        return tri_add(g, y, tri_slice(g, another(n, x, shape), axis, 0, 1, 1));
+    }
+}
+
+static tri_value sliced(net *n, tri_value x) {
+    tri_graph *g = n->graph;
+    static const int64_t counts[] = {2, 4, 4, 12};
+    int64_t parts = counts[net_draw(n, 0, 3)], width = net_draw(n, 1, 3);
+    int64_t steps = net_draw(n, 1, 3);
+    x = net_as(n, x, 3);
+    tri_shape shape = net_shape(n, x);
+    if (shape.dims[1] * parts * width > NET_ELEMENTS / 2 || shape.dims[2] > 60)
+        return (tri_value){0};
+    tri_value y = slices(n, x, parts, width);
+    for (int64_t i = 0; i < steps; i++) y = on_slices(n, x, y);
+    if (net_chance(n, 30)) return net_tamed(n, y);
+    const char *name = net_name(n);
+    y = tri_linear(g, name, tri_reshape(g, y, tri_shape_of(shape.dims[0], shape.dims[1], -1)), 3);
+    if (net_chance(n, 80)) tri_split_layer(g, name, TRI_SPLIT_ROW);
+    return y;
+}
+
 // Layers of which several share their parameters, in several blocks.
 static tri_value shared(net *n, tri_value x) {
     tri_graph *g = n->graph;
@@ -326,5 +400,6 @@ static tri_value joined(net *n, tri_value x) {
 }
 
 const net_primitive net_layers[] = {
-    conv1d, conv2d, conv2d,    conv3d,    transposed, pool, resized, norm, norm, linear, pair, pair,
-    shared, matmul, attention, attention, dropout,    rows, joined,  own,  own,  scale,  NULL};
+    conv1d, conv2d, conv2d, conv3d, transposed, pool,      resized,   norm,    norm,
+    linear, pair,   pair,   shared, matmul,     attention, attention, dropout, rows,
+    joined, own,    own,    scale,  sliced,     sliced,    NULL};

@@ -15,6 +15,7 @@ static uint64_t next(uint64_t *state) { // splitmix64
 }
 
 int64_t net_draw(net *n, int64_t low, int64_t high) {
+    if (high < low) return low; // after an error of the graph
     return low + (int64_t)(next(&n->state) % (uint64_t)(high - low + 1));
 }
 
@@ -54,6 +55,15 @@ int64_t net_elements(const net *n, tri_value x) {
 static void add(net *n, tri_value x) {
     if (n->value_count == NET_VALUES) return;
     n->values[n->value_count++] = x;
+}
+
+tri_value net_data_as(net *n, tri_shape shape) {
+    tri_graph *g = n->graph;
+    tri_value data = net_data(n);
+    if (net_shape(n, data).rank > 2) data = tri_flatten(g, data);
+    int64_t has = net_elements(n, data), needs = tri_shape_count(&shape) / shape.dims[0];
+    if (needs > has) data = tri_repeat(g, data, 1, (needs + has - 1) / has);
+    return tri_reshape(g, tri_slice(g, data, 1, 0, needs, 1), shape);
 }
 
 tri_value net_as(net *n, tri_value x, int rank) {
@@ -146,7 +156,9 @@ static void begin_block(net *n) {
 }
 
 static tri_value draw_primitive(net *n, tri_value x) {
-    const net_primitive *list = net_chance(n, 55) ? net_layers : net_functions;
+    const net_primitive *list = net_chance(n, 50)   ? net_layers
+                                : net_chance(n, 60) ? net_functions
+                                                    : net_indices;
     if (n->mixes && net_chance(n, 12)) list = net_mixers;
     int count = 0;
     while (list[count]) count++;
@@ -188,72 +200,6 @@ static tri_value features(net *n) {
     return tri_tanh(g, sum);
 }
 
-static tri_value scores(net *n, tri_value h, tri_shape shape) {
-    int64_t elements = tri_shape_count(&shape) / shape.dims[0];
-    return tri_reshape(n->graph, net_linear(n, h, elements), shape);
-}
-
-// A loss on targets: numbers of any size. Some losses take numbers from 0 to 1, or -1 and 1.
-static tri_value target_loss(net *n, tri_value h) {
-    tri_graph *g = n->graph;
-    tri_value t = n->batch->targets;
-    tri_shape shape = net_shape(n, t);
-    tri_value p = scores(n, h, shape), unit = tri_map(g, "t -> sin(3 * t) ^ 2", t);
-    tri_value sign = tri_map(g, "t -> t > 0.4 ? 1 : -1", t);
-    switch (net_draw(n, 0, 11)) {
-    case 0:
-        return tri_mse_loss(g, p, t);
-    case 1:
-        return tri_l1_loss(g, p, t);
-    case 2:
-        return tri_smooth_l1_loss(g, p, t, 0.7);
-    case 3:
-        return tri_huber_loss(g, p, t, 0.5);
-    case 4:
-        return tri_bce_loss(g, tri_sigmoid(g, p), unit);
-    case 5:
-        return tri_poisson_nll_loss(g, tri_tanh(g, p), unit);
-    case 6:
-        return tri_kl_div_loss(g, tri_log_softmax(g, p), tri_softmax(g, t, -1));
-    case 7:
-        return tri_gaussian_nll_loss(g, p, t,
-                                     tri_map(g, "x -> 0.2 + log1p(exp(x))", scores(n, h, shape)));
-    case 8:
-        return tri_soft_margin_loss(g, p, sign);
-    case 9:
-        return tri_hinge_loss(g, p, sign);
-    case 10:
-        return tri_binary_cross_entropy(g, p, unit);
-    default:
-        return tri_relative_l2_loss(g, p, t);
-    }
-}
-
-// The loss of labels: one for each sample, or one for each of some tokens.
-static tri_value label_loss(net *n, tri_value h, tri_value labels, int64_t classes) {
-    tri_graph *g = n->graph;
-    tri_shape shape = net_shape(n, labels);
-    shape.dims[shape.rank++] = classes;
-    tri_value s;
-    if (shape.rank == 2) {
-        const char *name = net_name(n);
-        s = tri_linear(g, name, h, classes);
-        if (classes % 2 == 0 && net_chance(n, 50)) tri_split_layer(g, name, TRI_SPLIT_COLUMN);
-    } else {
-        s = scores(n, h, shape);
-        if (net_chance(n, 50)) s = net_linear(n, s, classes);
-    }
-    if (net_chance(n, 30)) tri_metric(g, net_name(n), tri_accuracy(g, s, labels));
-    if (net_chance(n, 30)) return tri_nll_loss(g, tri_log_softmax(g, s), labels);
-    return tri_cross_entropy(g, s, labels);
-}
-
-static tri_value soft_loss(net *n, tri_value h, tri_value labels) {
-    tri_value s = scores(n, h, net_shape(n, labels));
-    if (net_chance(n, 50)) return tri_soft_cross_entropy(n->graph, s, labels, 0.1);
-    return tri_cross_entropy(n->graph, s, labels);
-}
-
 static void add_loss(net *n, tri_value *sum, tri_value loss) {
     if (loss.id == 0) return;
     if (sum->id || net_chance(n, 20)) loss = tri_weighted(n->graph, loss, 0.5);
@@ -266,12 +212,14 @@ static void add_losses(net *n, int64_t classes, int64_t tokens) {
     tri_value h = features(n), sum = {0}, none = {0};
     tri_value soft = tri_batch_field(batch, "soft_labels");
     if (net_chance(n, 30)) begin_block(n);
-    if (batch->labels.id) add_loss(n, &sum, label_loss(n, h, batch->labels, classes));
-    if (soft.id) add_loss(n, &sum, soft_loss(n, h, soft));
+    if (batch->labels.id) add_loss(n, &sum, net_label_loss(n, h, batch->labels, classes));
+    if (soft.id) add_loss(n, &sum, net_soft_loss(n, h, soft));
     if (net_chance(n, 30)) begin_block(n);
-    if (batch->targets.id) add_loss(n, &sum, target_loss(n, h));
+    if (batch->targets.id) add_loss(n, &sum, net_target_loss(n, h));
     if (batch->input_ids.id && net_chance(n, 50))
-        add_loss(n, &sum, label_loss(n, h, tri_next_token(g, batch->input_ids), tokens));
+        add_loss(n, &sum, net_label_loss(n, h, tri_next_token(g, batch->input_ids), tokens));
+    tri_value mask = tri_batch_field(batch, "attention_mask");
+    if (mask.id && net_chance(n, 50)) add_loss(n, &sum, net_masked_loss(n, h, mask));
     if (sum.id == 0 || net_chance(n, 30)) {
         tri_value penalty = tri_mean_loss(g, tri_map(g, "x -> x * x", net_tamed(n, net_value(n))));
         if (net_chance(n, 30)) tri_metric(g, "penalty", tri_training(g) ? none : penalty);

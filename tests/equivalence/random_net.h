@@ -28,6 +28,8 @@ bool net_chance(net *n, int percent);
 // One of the values, mostly of the last ones.
 tri_value net_value(net *n);
 tri_value net_data(net *n);
+// Data in this shape, to the bit as they are.
+tri_value net_data_as(net *n, tri_shape shape);
 // A name that no layer has.
 const char *net_name(net *n);
 
@@ -47,9 +49,16 @@ tri_value net_function(net *n, tri_value x);
 // A random formula of up to four values that are broadcast to x.
 tri_value net_formula(net *n, tri_value x);
 
+// Losses, of the features h.
+tri_value net_target_loss(net *n, tri_value h);
+tri_value net_label_loss(net *n, tri_value h, tri_value labels, int64_t classes);
+tri_value net_soft_loss(net *n, tri_value h, tri_value labels);
+tri_value net_masked_loss(net *n, tri_value h, tri_value mask);
+
 // Adds a primitive. None: there was nothing that fits.
 typedef tri_value (*net_primitive)(net *n, tri_value x);
 extern const net_primitive net_layers[], net_functions[]; // a NULL ends each list
-extern const net_primitive net_mixers[];                  // they mix the samples of a micro-batch
+extern const net_primitive net_indices[];
+extern const net_primitive net_mixers[]; // they mix the samples of a micro-batch
 
 #endif

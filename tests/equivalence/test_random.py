@@ -51,11 +51,17 @@ class Differs(AssertionError):
 REFUSALS = ("do not divide over strategy.mesh.tensor", "no layer of the model is divided",
             "does not divide into", "cannot share attention",
             "trainer.deterministic with ", "trainer.deterministic needs strategy.mesh.pipeline: 1",
-            "an epoch's last step has ", "more than 1 value per channel")
+            "has none to smooth", "an epoch's last step has ", "more than 1 value per channel")
 
 
 class LeftOut(Exception):
     """A network that cannot be compared: why."""
+
+
+def leave_out(done, refusals):
+    for text in refusals:
+        if done.returncode == 2 and text in done.stderr:
+            raise LeftOut(f"refused, {text.strip()}")
 
 
 def execute(network, folder, name, way, more=()):
@@ -66,8 +72,7 @@ def execute(network, folder, name, way, more=()):
     done = subprocess.run(["timeout", "-k", "5", "100", *on_ranks(way.ranks, words)], check=False,
                           capture_output=True, text=True, env={**os.environ, **way.env})
     refusals = (*REFUSALS, "mixes samples") if way.kind == "mixing" else REFUSALS
-    if done.returncode == 2 and any(text in done.stderr for text in refusals):
-        raise LeftOut("refused")
+    leave_out(done, refusals)
     if done.returncode:
         raise Differs(f"exit code {done.returncode}: {done.stderr[-1500:]}")
     return place
@@ -134,6 +139,7 @@ class Bench:
         network.start = os.path.join(folder, "start.safetensors")
         done = subprocess.run([TRIREME, "checkpoint", "init", network.recipe, *network.words(),
                                "--out", network.start], capture_output=True, text=True, check=False)
+        leave_out(done, REFUSALS)
         if done.returncode:
             raise Differs(f"checkpoint init: {done.stderr}")
         network.draw_groups(sorted(name for name in tensors.read(network.start)
@@ -213,8 +219,7 @@ class Bench:
                                                    *self.network.words(), *way.words]),
                               capture_output=True, text=True, check=False,
                               env={**os.environ, **way.env})
-        if done.returncode == 2 and any(text in done.stderr for text in REFUSALS):
-            raise LeftOut("refused")
+        leave_out(done, REFUSALS)
         if done.returncode:
             raise Differs(f"eval: {done.stderr}")
         mine, other = json.loads(done.stdout), entries(wanted, "val")[-1]
@@ -323,7 +328,8 @@ def check_seed(folder, seed, count):
 
 
 def make_model(folder):
-    sources = [os.path.join(HERE, f"random_{part}.c") for part in ("net", "layers", "functions")]
+    sources = [os.path.join(HERE, f"random_{part}.c")
+               for part in ("net", "layers", "functions", "indices", "losses")]
     subprocess.run(["cc", "-Wall", "-Werror", "-shared", "-fPIC", "-Iinclude", *sources, "-o",
                     os.path.join(folder, "random.so")], check=True)
 
