@@ -172,8 +172,8 @@ tri_value tri_map_values(tri_graph *graph, const char *expression, const tri_val
 // x in another type: F32, in which networks compute (or whatever trainer.precision makes of it), or
 // I64, I32 or U8. Integers, such as token ids and what tri_argmax and tri_sort make, may also be
 // compared, added and multiplied, exactly and in their own type, by tri_map and the functions of
-// shapes; comparisons yield 1 or 0 of that type. All values of one call need one type. From F32 to
-// an integer the part behind the point goes.
+// shapes; comparisons yield 1 or 0 of that type. All values of one call need one type, and numbers
+// in an expression have to be below 2^53. From F32 to an integer the part behind the point goes.
 tri_value tri_cast(tri_graph *graph, tri_value x, tri_dtype dtype);
 
 // Functions of shapes. They read their input by strides; where its elements keep their order it is

@@ -66,8 +66,10 @@ static tri_status want_integers(const tri_formula *formula, const tri_op_signatu
                             tri_step_name((tri_step_kind)formula->steps[t].kind));
     for (int k = 0; k < formula->constant_count; k++) {
         double number = formula->constants[k];
-        if (!(number >= -0x1p63 && number < 0x1p63) || number != (double)(int64_t)number)
-            return TRI_FAIL(TRI_BAD_INPUT, "map: %g is no integer, but the inputs are %s", number,
+        // Numbers of formulas are F64: from 2^53 on they may be others than those written.
+        if (!(number > -0x1p53 && number < 0x1p53) || number != (double)(int64_t)number)
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "map: %.17g is no integer below 2^53, but the inputs are %s", number,
                             tri_dtype_name(s->in_type[0]));
     }
     return TRI_OK;

@@ -115,6 +115,7 @@ static void test_refusals(void **state) {
         {"x, y -> x + exp(y)", "map|exp|integers"},
         {"x, y -> x + 0.5 * y", "map|0.5|integer|I64"},
         {"x, y -> x + 1e30 * y", "map|1e+30|integer|I64"},
+        {"x, y -> x == 9007199254740993 ? x : y", "map|9007199254740992|integer|2^53|I64"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tri_graph *g = op_graph_open(TRI_F32);
