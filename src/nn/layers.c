@@ -6,6 +6,7 @@
 #include "base/quantity.h"
 #include "graph/loss.h"
 #include "ops/ops.h"
+#include "tensor/half.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -209,7 +210,9 @@ tri_value tri_add(tri_graph *graph, tri_value a, tri_value b) {
     if (both && (tri_value_is_loss(graph, a) || tri_value_is_loss(graph, b)))
         return tri_loss_combine(graph, a, 1, b);
     tri_shape of_a = tri_value_shape(graph, a), of_b = tri_value_shape(graph, b);
-    if (both && !tri_shape_equal(&of_a, &of_b)) return tri_map(graph, "a, b -> a + b", a, b);
+    bool integers = both && !tri_dtype_is_float(tri_value_get(graph, a)->dtype);
+    if (integers || (both && !tri_shape_equal(&of_a, &of_b)))
+        return tri_map(graph, "a, b -> a + b", a, b);
     return tri_node_add(graph, &tri_op_add, (tri_value[]){a, b}, 2, NULL, "");
 }
 

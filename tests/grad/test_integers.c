@@ -16,7 +16,7 @@ static void test_exact(void **state) {
                   y = tri_input(g, "y", TRI_I64, tri_shape_of(5));
         tri_value is_equal = tri_equal(g, x, y), is_less = tri_less(g, y, x);
         tri_value sum = tri_map(g, "x, y -> max(x, y) * 2 - (x > 0 ? 1 : -x)", x, y);
-        tri_value both = tri_map(g, "x, y -> x >= 0 && !(y < 4)", x, y);
+        tri_value both = tri_map(g, "x, y -> x >= 0 && !(y < 4)", x, y), added = tri_add(g, x, y);
         tri_value number = tri_cast(g, is_equal, TRI_F32), back = tri_cast(g, number, TRI_I64);
         tri_device *device = op_device_open(backends[b], 1);
         op_session *session = op_session_open(g, device, false);
@@ -26,10 +26,11 @@ static void test_exact(void **state) {
         op_run_ok(session);
         const int64_t equal[] = {0, 1, 0, 1, 0}, less[] = {1, 0, 0, 0, 0};
         const int64_t sums[] = {2 * large - 1, 5, 10 - 4, 0, 2 * large - 1};
-        const int64_t all[] = {1, 0, 0, 0, 1};
+        const int64_t all[] = {1, 0, 0, 0, 1}, adds[] = {2 * large - 1, 6, 1, 0, 2 * large - 1};
         assert_memory_equal(op_host(session, is_equal), equal, sizeof equal);
         assert_memory_equal(op_host(session, is_less), less, sizeof less);
         assert_memory_equal(op_host(session, sum), sums, sizeof sums);
+        assert_memory_equal(op_host(session, added), adds, sizeof adds);
         assert_memory_equal(op_host(session, both), all, sizeof all);
         assert_memory_equal(op_host(session, back), equal, sizeof equal);
         for (int i = 0; i < 5; i++) assert_true(op_get(session, number, i) == (double)equal[i]);
