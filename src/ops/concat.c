@@ -6,7 +6,7 @@ static tri_status concat_shape(const void *attr, tri_op_signature *s) {
     const tri_concat_attr *a = attr;
     int64_t sum = 0;
     char x_text[160], y_text[160];
-    TRI_TRY(ops_want_one_type("concat", s, 0, s->input_count));
+    TRI_TRY(ops_want_types("concat", s, 1, s->input_count, s->in_type[0]));
     if (a->dim < 0 || a->dim >= s->in[0].rank)
         return TRI_FAIL(TRI_BAD_INPUT, "concat: input 0 %s has no axis %" PRId64,
                         tri_shape_text(&s->in[0], x_text, sizeof x_text), a->dim);

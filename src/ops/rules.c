@@ -45,8 +45,8 @@ tri_status ops_want_type(const char *op, const char *tensor, tri_dtype dtype, tr
                     tri_dtype_name(wanted), tri_dtype_name(dtype));
 }
 
-static tri_status want_inputs(const char *op, const tri_op_signature *s, int first, int end,
-                              tri_dtype dtype) {
+tri_status ops_want_types(const char *op, const tri_op_signature *s, int first, int end,
+                          tri_dtype dtype) {
     for (int i = first; i < end; i++) {
         if (!s->present[i]) continue;
         char name[32];
@@ -60,7 +60,7 @@ tri_status ops_want_one_type(const char *op, const tri_op_signature *s, int firs
     char name[32];
     snprintf(name, sizeof name, "input %d", first);
     TRI_TRY(ops_want_float(op, name, s->in_type[first]));
-    return want_inputs(op, s, first + 1, end, s->in_type[first]);
+    return ops_want_types(op, s, first + 1, end, s->in_type[first]);
 }
 
 tri_status ops_want_target(const char *op, const tri_op_signature *s) {
@@ -72,7 +72,7 @@ tri_status ops_want_target(const char *op, const tri_op_signature *s) {
 tri_dtype ops_accumulator_type(tri_dtype dtype) { return dtype == TRI_F64 ? TRI_F64 : TRI_F32; }
 
 tri_status ops_want_accumulators(const char *op, const tri_op_signature *s, int first, int end) {
-    return want_inputs(op, s, first, end, ops_accumulator_type(s->in_type[0]));
+    return ops_want_types(op, s, first, end, ops_accumulator_type(s->in_type[0]));
 }
 
 tri_status ops_narrow_type(const char *op, int64_t narrow, tri_dtype x, tri_dtype *y) {

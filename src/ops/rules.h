@@ -29,6 +29,9 @@ tri_status ops_want_type(const char *op, const char *tensor, tri_dtype dtype, tr
 // The type in which means, sums and gradients of parameters are kept for numbers of type `dtype`:
 // F32 for F32 and narrower types, F64 for F64.
 tri_dtype ops_accumulator_type(tri_dtype dtype);
+// Checks that all present inputs from `first` to `end` - 1 have this type.
+tri_status ops_want_types(const char *op, const tri_op_signature *s, int first, int end,
+                          tri_dtype dtype);
 // Checks that all present inputs from `first` to `end` - 1 have the type of input `first`, and that
 // it is a floating type.
 tri_status ops_want_one_type(const char *op, const tri_op_signature *s, int first, int end);

@@ -73,6 +73,8 @@ static void test_shapes(void **state) {
         tri_value moved = tri_transpose(g, tri_pad(g, tri_flip(g, ids, 1), 1, 1, 0), 0, 1);
         tri_value hot = tri_cast(g, tri_equal(g, tri_unsqueeze(g, ids, -1), classes), TRI_F32);
         tri_value mask = tri_map(g, "id -> id != 0", tri_slice(g, ids, 1, 1, 0, 1));
+        tri_value rolled = tri_roll(g, ids, 1, 1), pair[] = {mask, mask};
+        tri_value joined = tri_stack(g, pair, 2, 2);
         tri_device *device = op_device_open(backends[b], 1);
         op_session *session = op_session_open(g, device, false);
         const int64_t id[] = {3, 1, 0, 2, 0, 3}, numbers[] = {0, 1, 2, 3};
@@ -80,8 +82,11 @@ static void test_shapes(void **state) {
         memcpy(op_host(session, classes), numbers, sizeof numbers);
         op_run_ok(session);
         const int64_t want[] = {0, 0, 0, 3, 1, 0, 3, 2}, masks[] = {1, 0, 0, 1};
+        const int64_t rolls[] = {0, 3, 1, 3, 2, 0}, joins[] = {1, 1, 0, 0, 0, 0, 1, 1};
         assert_memory_equal(op_host(session, moved), want, sizeof want);
         assert_memory_equal(op_host(session, mask), masks, sizeof masks);
+        assert_memory_equal(op_host(session, rolled), rolls, sizeof rolls);
+        assert_memory_equal(op_host(session, joined), joins, sizeof joins);
         for (int i = 0; i < 24; i++) assert_true(op_get(session, hot, i) == (id[i / 4] == i % 4));
         op_session_close(session);
         device->backend->close(device);
