@@ -22,6 +22,9 @@ typedef struct precision_value {
     // All readers of the value need it in the half type, directly or through values that they make
     // from it.
     bool narrows;
+    // An integer is made from the value, perhaps an index: it is computed as exactly as it was
+    // given.
+    bool is_counted;
     bool wide;    // the value is half, but readers that accept both types read it as F32
     bool is_term; // the value is a term of a sum over ranks, and stays F32 until it is summed
     // The value is a sum over ranks, perhaps with a bias added. Readers that accept both types get
@@ -67,6 +70,22 @@ static void find_narrowing(precision *p) {
     }
 }
 
+// Finds the values from which an integer is made, directly or through ops that may compute in F32.
+static void find_counted(precision *p) {
+    const tri_graph *g = p->graph;
+    for (int i = g->node_count - 1; i >= 0; i--) {
+        const tri_node *node = &g->nodes[i];
+        if (node->output_count == 0 || node->op->precision == TRI_PRECISION_HALF) continue;
+        bool counted = p->values[node->outputs[0].id].is_counted;
+        if (node->op == &tri_op_cast)
+            counted = !tri_dtype_is_float(tri_value_get(g, node->outputs[0])->dtype);
+        for (int k = 0; k < node->input_count && counted; k++)
+            if (tri_value_is(node->inputs[k]) &&
+                tri_dtype_is_float(tri_value_get(g, node->inputs[k])->dtype))
+                p->values[node->inputs[k].id].is_counted = true;
+    }
+}
+
 // Sets the types of parameters. A trained parameter gets the half type if an op of class HALF or
 // BIAS reads it. With the precision BF16_TRUE every trained parameter gets it.
 static void type_parameters(precision *p) {
@@ -97,6 +116,7 @@ static tri_dtype wanted_type(const precision *p, const tri_node *node, int k) {
     const tri_node *maker = tri_value_node(p->graph, node->inputs[k]);
     bool data = tri_value_get(p->graph, node->inputs[k])->kind == TRI_VALUE_INPUT ||
                 (maker && maker->op == &tri_op_normalize_bytes);
+    bool counted = node->output_count && p->values[node->outputs[0].id].is_counted;
     switch (node->op->precision) {
     case TRI_PRECISION_FULL:
         return TRI_F32;
@@ -105,7 +125,7 @@ static tri_dtype wanted_type(const precision *p, const tri_node *node, int k) {
     case TRI_PRECISION_NORM:
         return k > 0 ? TRI_F32 : p->all ? p->half : there;
     case TRI_PRECISION_FOLLOW:
-        for (int i = 0; i < node->input_count && !p->all; i++)
+        for (int i = 0; i < node->input_count && (!p->all || counted); i++)
             if (tri_value_is(node->inputs[i]) && type_of(p, node->inputs[i]) == TRI_F32)
                 return TRI_F32;
         return p->half;
@@ -117,7 +137,7 @@ static tri_dtype wanted_type(const precision *p, const tri_node *node, int k) {
     case TRI_PRECISION_GATHER:
         break;
     }
-    return p->all && data ? p->half : there;
+    return p->all && data && !counted ? p->half : there;
 }
 
 static bool is_cast(const precision *p, const tri_node *node, int k) {
@@ -230,6 +250,7 @@ tri_status tri_pass_precision(tri_graph *graph, tri_precision precision_mode) {
     if (precision_mode == TRI_PRECISION_32_TRUE) return TRI_OK;
     TRI_ASSERT(graph->options.dtype == TRI_F32);
     find_narrowing(&p);
+    find_counted(&p);
     type_parameters(&p);
     for (int i = 0; i < graph->node_count; i++) TRI_TRY(type_node(&p, &graph->nodes[i]));
     choose_cast_sides(&p);

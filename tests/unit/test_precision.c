@@ -238,6 +238,29 @@ static void test_transformer(void **state) {
     tri_arena_destroy(arena);
 }
 
+// What becomes an integer, such as an index that is halved, keeps its digits in every precision;
+// what is only read as a number beside it is rounded.
+static void test_integers(void **state) {
+    for (int p = TRI_PRECISION_32_TRUE; p <= TRI_PRECISION_BF16_TRUE; p++) {
+        tri_arena *arena = tri_arena_create(NULL, "test");
+        tri_graph *g = tri_graph_create(arena, &(tri_graph_options){.training = true});
+        tri_block(g, "first");
+        tri_value i = tri_input(g, "ids", TRI_I64, tri_shape_of(6, 4));
+        tri_value x = tri_cast(g, i, TRI_F32);
+        tri_value halved = tri_map(g, "i / 2", tri_add(g, x, tri_map(g, "i + 3", x)));
+        tri_value index = tri_cast(g, tri_cumsum(g, tri_map(g, "i - 1", halved), 1), TRI_I64);
+        tri_value sum = tri_map(g, "i, x -> i + x", tri_cast(g, index, TRI_F32), x);
+        tri_value y = tri_linear(g, "a", sum, 4);
+        tri_loss(g, tri_mse_loss(g, y, tri_input(g, "targets", TRI_F32, tri_shape_of(6, 4))));
+        check(tri_pass_precision(g, (tri_precision)p), "integers");
+        assert_int_equal(type_of(g, halved), TRI_F32);
+        assert_int_equal(type_of(g, index), TRI_I64);
+        assert_int_equal(type_of(g, sum), p == TRI_PRECISION_BF16_TRUE ? TRI_BF16 : TRI_F32);
+        check(tri_pass_autodiff(g), "integers");
+        tri_arena_destroy(arena);
+    }
+}
+
 // If other blocks read an F32 value only in a half type, it is cast in the block that makes it. If
 // another block also reads it in F32, it is cast in the blocks that read it in the half type.
 static void test_where_casts_are(void **state) {
@@ -336,9 +359,9 @@ static void test_rounded(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_models), cmocka_unit_test(test_cnn),
-                                       cmocka_unit_test(test_transformer),
-                                       cmocka_unit_test(test_where_casts_are),
-                                       cmocka_unit_test(test_rounded)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_models),          cmocka_unit_test(test_cnn),
+        cmocka_unit_test(test_transformer),     cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_where_casts_are), cmocka_unit_test(test_rounded)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
