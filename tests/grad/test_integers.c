@@ -40,19 +40,28 @@ static void test_exact(void **state) {
     }
 }
 
-// A number becomes the integer next to 0; one without room the nearest, and in U8 it wraps.
+// A number becomes the integer next to 0, and one without room the nearest; an integer wraps.
 static void test_casts(void **state) {
     for (int b = 0; b < 2; b++) {
         tri_graph *g = op_graph_open(TRI_F32);
         tri_value x = tri_input(g, "x", TRI_F32, tri_shape_of(6));
         tri_value whole = tri_cast(g, x, TRI_I64), byte = tri_cast(g, whole, TRI_U8);
         tri_value half = tri_cast(g, tri_cast(g, byte, TRI_I32), TRI_F32);
+        tri_value narrow = tri_cast(g, x, TRI_I32), narrowest = tri_cast(g, x, TRI_U8);
+        tri_value number = tri_input(g, "number", TRI_I64, tri_shape_of(1)),
+                  once = tri_cast(g, number, TRI_F32);
         assert_int_equal(tri_cast(g, whole, TRI_I64).id, whole.id);
         tri_device *device = op_device_open(backends[b], 1);
         op_session *session = op_session_open(g, device, false);
         const float xs[] = {2.75F, -2.75F, 300, 1e30F, -INFINITY, NAN};
         memcpy(op_host(session, x), xs, sizeof xs);
+        *(int64_t *)op_host(session, number) = (1LL << 54) + (1 << 30) + 1;
         op_run_ok(session);
+        const int32_t narrows[] = {2, -2, 300, INT32_MAX, INT32_MIN, 0};
+        const uint8_t narrowests[] = {2, 0, 255, 255, 0, 0};
+        assert_memory_equal(op_host(session, narrow), narrows, sizeof narrows);
+        assert_memory_equal(op_host(session, narrowest), narrowests, sizeof narrowests);
+        assert_true(op_get(session, once, 0) == 0x1p54 + 0x1p31);
         const int64_t wholes[] = {2, -2, 300, INT64_MAX, INT64_MIN, 0};
         const uint8_t bytes[] = {2, 254, 44, 255, 0, 0};
         assert_memory_equal(op_host(session, whole), wholes, sizeof wholes);

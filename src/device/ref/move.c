@@ -69,6 +69,15 @@ static double read_number(tri_dtype dtype, const void *from, int64_t i) {
     return (double)ref_get_integer(dtype, from, i);
 }
 
+// The integer next to 0; of a number without room the nearest one that has, and 0 of NaN.
+static int64_t nearest_integer(tri_dtype dtype, double number) {
+    if (isnan(number)) return 0;
+    if (dtype == TRI_U8) return number >= UINT8_MAX ? UINT8_MAX : number <= 0 ? 0 : (int64_t)number;
+    if (dtype == TRI_I32 && fabs(number) >= 0x1p31) return number > 0 ? INT32_MAX : INT32_MIN;
+    if (fabs(number) >= 0x1p63) return number > 0 ? INT64_MAX : INT64_MIN;
+    return (int64_t)number;
+}
+
 static void write_number(tri_dtype dtype, void *to, int64_t i, double number) {
     if (dtype == TRI_F64)
         ((double *)to)[i] = number;
@@ -76,12 +85,8 @@ static void write_number(tri_dtype dtype, void *to, int64_t i, double number) {
         ((float *)to)[i] = (float)number;
     else if (tri_dtype_is_half(dtype))
         ((uint16_t *)to)[i] = tri_float_to_half(dtype, (float)number);
-    else // what has no room becomes the nearest one that has, and NaN 0
-        ref_put_integer(dtype, to, i,
-                        number >= 0x1p63    ? INT64_MAX
-                        : number <= -0x1p63 ? INT64_MIN
-                        : isnan(number)     ? 0
-                                            : (int64_t)number);
+    else
+        ref_put_integer(dtype, to, i, nearest_integer(dtype, number));
 }
 
 static tri_status cast_run(const tri_kernel *kernel, const tri_kernel_args *args) {
@@ -91,7 +96,10 @@ static tri_status cast_run(const tri_kernel *kernel, const tri_kernel_args *args
     int64_t count = ref_count(&node->s.in[0]);
     for (int64_t i = 0; integers && i < count; i++)
         ref_put_integer(to, args->out[0], i, ref_get_integer(from, args->in[0], i));
-    for (int64_t i = 0; !integers && i < count; i++)
+    bool rounds_once = !tri_dtype_is_float(from) && to == TRI_F32; // and not to F64 before
+    for (int64_t i = 0; rounds_once && i < count; i++)
+        ((float *)args->out[0])[i] = (float)ref_get_integer(from, args->in[0], i);
+    for (int64_t i = 0; !integers && !rounds_once && i < count; i++)
         write_number(to, args->out[0], i, read_number(from, args->in[0], i));
     return TRI_OK;
 }
