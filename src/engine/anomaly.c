@@ -12,23 +12,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_DEPTH = 8 };
+
 static double number_at(tri_dtype dtype, const void *values, int64_t i) {
     if (dtype == TRI_F64) return ((const double *)values)[i];
     if (dtype == TRI_F32) return (double)((const float *)values)[i];
     return (double)tri_half_to_float(dtype, ((const uint16_t *)values)[i]);
 }
 
-// Whether the model means some elements of the value to be infinite: the scores of keys that the
-// mask of an attention hides are -infinity, a constant of the formula that makes them.
-static bool has_infinity(const tri_graph *g, tri_value value) {
+// Whether the model means some elements of the value to be infinite: those of a tensor that it
+// gives itself, of a formula with such a constant, and what formulas make of them. So it hides what
+// attention or a softmax shall not see. `depth` bounds the search, as formulas may share values.
+static bool has_infinity(const tri_graph *g, tri_value value, int depth) {
+    const tri_value_info *info = tri_value_get(g, value);
+    if (info->kind == TRI_VALUE_PARAMETER) {
+        const tri_parameter_info *p = &g->parameters[info->index];
+        return p->role != TRI_ROLE_TRAINED && p->init.kind == TRI_INIT_VALUES;
+    }
     const tri_node *node = tri_value_node(g, value);
-    if (!node) return false;
-    if (node->op->flags & TRI_OP_VIEW || node->op == &tri_op_cast || node->op == &tri_op_reorder)
-        return has_infinity(g, node->inputs[0]);
-    if (node->op != &tri_op_map) return false;
-    const tri_formula *formula = &((const tri_map_attr *)node->attr)->formula;
-    for (int i = 0; i < formula->constant_count; i++)
+    if (!node || depth == 0) return false;
+    const tri_op *op = node->op;
+    bool is_map = op == &tri_op_map, hands_on = is_map || op == &tri_op_add ||
+                                                op->flags & TRI_OP_VIEW || op == &tri_op_cast ||
+                                                op == &tri_op_reorder || op == &tri_op_log_softmax;
+    const tri_formula *formula = is_map ? &((const tri_map_attr *)node->attr)->formula : NULL;
+    for (int i = 0; formula && i < formula->constant_count; i++)
         if (isinf(formula->constants[i])) return true;
+    for (int i = 0; hands_on && i < node->input_count; i++)
+        if (tri_value_is(node->inputs[i]) && has_infinity(g, node->inputs[i], depth - 1))
+            return true;
     return false;
 }
 
@@ -42,7 +54,7 @@ static tri_status find_in(const tri_engine *e, const tri_graph *g, tri_value val
     if (!memory || !tri_dtype_is_float(info->dtype)) return TRI_OK;
     size_t bytes = (size_t)tri_value_bytes(g, value), element = tri_dtype_bytes(info->dtype);
     int64_t count = tri_shape_count(&info->shape);
-    bool may_be_infinite = has_infinity(g, value);
+    bool may_be_infinite = has_infinity(g, value, MOST_DEPTH);
     char *stored = malloc(bytes + (size_t)count * element + 1), *plain = stored + bytes;
     if (!stored) return TRI_FAIL(TRI_NO_MEMORY, "no memory for trainer.detect_anomaly");
     tri_status status = tri_queue_read(e->queue, stored, memory, bytes);

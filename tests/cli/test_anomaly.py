@@ -19,7 +19,8 @@ import formula  # noqa: E402
 from runs import SYNTHETIC, TRIREME, check_all, losses, on_ranks, run  # noqa: E402
 
 SAMPLES, WIDTH = 8, 4
-NET = """#include <trireme/trireme.h>
+NET = """#include <math.h>
+#include <trireme/trireme.h>
 static void build(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "first");
     tri_value x = tri_linear_with(g, "fc1", batch->inputs, (tri_linear_options){
@@ -30,6 +31,12 @@ static void build(tri_graph *g, const tri_batch *batch) {
                                                          tri_shape_of(batch->size, 1, 1, 4)));
         x = tri_flatten(g, tri_attention(g, "attend", heads, heads, heads,
                                          (tri_attention_options){.mask = mask}));
+    }
+    if (tri_model_bool(g, "hidden", false)) {
+        static const float hides[] = {0, 0, -INFINITY, -INFINITY};
+        tri_value mask = tri_constant(g, "hides", tri_shape_of(4), hides);
+        x = tri_map(g, "x, m -> 2 * (x + m)", x, mask);
+        x = tri_exp(g, tri_log_softmax(g, tri_add(g, x, mask)));
     }
     tri_block(g, "second");
     tri_loss(g, tri_mse_loss(g, tri_linear(g, "fc2", x, 4), batch->targets));
@@ -114,6 +121,10 @@ def check_masked():
     finite is found as without a mask."""
     for words in [], ["trainer.precision=bf16-mixed"], ["strategy.recompute=block"]:
         train(ordinary(), "model.masked=true", *words, code=0)
+    train(ordinary(), "model.hidden=true", code=0)
+    line = train(ordinary(), "model.hidden=true", write_weights(fc2_bias=float("nan")),
+                 "trainer.detect_anomaly=false")
+    assert "reads the parameter fc2.bias, which is nan" in line, line
     line = train(ordinary(6.7e38), "model.masked=true", "model.std=4")
     assert "block first: linear fc1 made " in line, line
     line = train(ordinary(), "model.masked=true", write_weights(fc2_bias=float("nan")),
