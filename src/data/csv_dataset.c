@@ -238,13 +238,15 @@ static bool looks_like_sample(char *const *texts, int count) {
     return 2 * numbers > count && !grows;
 }
 
-// Finds the columns of the fields. A header that looks like a sample is worth a warning; without
-// it, the names of columns in the message would mislead.
+// Finds the columns of the fields. A header that looks like a sample is worth a warning, unless it
+// names fields itself, as one of wavelengths does: label, 400.5, 401, ... Where no field is found,
+// the names of columns in the message would mislead.
 static tri_status find_columns(tri_dataset *dataset, csv_state *state, char *const *texts) {
     bool is_doubtful = dataset->options->header && looks_like_sample(texts, state->column_count);
     tri_status status = tri_columns_find(dataset, state->path, state->column_names,
                                          state->column_count, &state->columns);
-    if (!is_doubtful) return status;
+    bool names_fields = status == TRI_OK && tri_tree_is_null(dataset->options->fields);
+    if (!is_doubtful || names_fields) return status;
     if (status != TRI_OK)
         return TRI_FAIL(status,
                         "%s: its first line has to name the columns, but looks like a sample "

@@ -123,7 +123,8 @@ def check_unused():
 def check_no_header():
     """A first line that looks like a sample is not taken for names without a word."""
     rows = [[5.1, 3.5, 1.4, 0.2, 0], [7.0, 3.2, 4.7, 1.4, 1], [6.3, 3.3, 6.0, 2.5, 2]]
-    names = {"label": [["label", *range(4)]], "year": [["label", 1990, 1995, 2000, 2005]]}
+    names = {"label": [["label", *range(4)]], "year": [["label", 1990, 1995, 2000, 2005]],
+             "wave": [["label", 400.5, 401, 401.5, 402]]}
     for name, lines in {"number": rows, "name": [[*row[:4], "n" + str(row[4])] for row in rows],
                         **{name: head + rows for name, head in names.items()}}.items():
         put_csv(name + ".csv", lines)
@@ -143,7 +144,7 @@ def check_no_header():
                      "data.train=number.csv", "data.test=number.csv", "data.fields={labels: 0}",
                      "model.num_classes=3", "trainer.fast_dev_run=1"))
     assert done.stderr.count("data.header=false") == 1, done.stderr
-    for name in ("label", "year"):
+    for name in names:
         assert warnings(name, "data.on_error=skip") == [], name
 
 
