@@ -361,7 +361,8 @@ def check_hdf5_named():
     os.remove(path("plain.h5"))
     gone = dump(*words, count=6, code=2)
     assert "'labels'" in gone and "plain.h5" in gone, gone
-    assert "'labels'" in dump(*words[:2], "data.train=grouped.h5", count=6, code=2)
+    grouped = dump(*words[:2], "data.train=grouped.h5", count=6, code=2)
+    assert "'labels'" in grouped and "data.fields" in grouped, grouped
     with open(path("linked.h5"), "rb") as file:
         whole = file.read()
     for near in (b"Labels", b"lables"):
@@ -391,6 +392,7 @@ def check_hdf5_lacking():
         assert "lacking.h5" in refused and f"'{name}'" in refused and parts in refused, refused
     assert pixels("whole") == expected
     assert pixels("meant") == expected[:96] + [0] * 48
+    assert pixels("endless") == expected
     with open(path("raw.bin"), "wb") as file:
         file.write(bytes(expected))
     os.mkdir(path("elsewhere"))

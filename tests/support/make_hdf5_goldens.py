@@ -60,6 +60,12 @@ with h5py.File(os.path.join(FOLDER, "lacking.h5"), "w") as file:
         layout[:taken] = h5py.VirtualSource("." if name != "long" else "short.h5", source,
                                             images.shape, images.dtype)[:taken]
         file.create_virtual_dataset(name, layout)
+    end = (slice(0, h5py.h5s.UNLIMITED), Ellipsis)
+    file.create_dataset("grows", data=images, maxshape=(None, *images.shape[1:]))
+    layout = h5py.VirtualLayout(images.shape, images.dtype, maxshape=(None, *images.shape[1:]))
+    layout[end] = h5py.VirtualSource(".", "grows", images.shape, images.dtype,
+                                     (None, *images.shape[1:]))[end]
+    file.create_virtual_dataset("endless", layout)
 with h5py.File(os.path.join(FOLDER, "lzf.h5"), "w") as file:
     file.create_dataset("images", data=images[:, :, :1, :1], compression="lzf")
 with h5py.File(os.path.join(FOLDER, "short.h5"), "w") as file:

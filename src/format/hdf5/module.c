@@ -154,7 +154,8 @@ static tri_status fail_open(hid_t file, const char *name, char *why) {
     hid_t group = H5Gopen2(file, name, H5P_DEFAULT);
     if (group >= 0) {
         H5Gclose(group);
-        return refuse(why, "it is a group, and no array");
+        return refuse(why, "it is a group, and no array: name the arrays in data.fields='{FIELD: "
+                           "ARRAY, ...}'");
     }
     bool is_there = H5Oexists_by_name(file, name, H5P_DEFAULT) > 0,
          is_link = H5Lexists(file, name, H5P_DEFAULT) > 0;

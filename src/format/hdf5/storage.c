@@ -137,7 +137,8 @@ static bool has_selection(hid_t array, hid_t properties, size_t index) {
         has_all = points < 0 || H5Sget_simple_extent_npoints(space) == points;
     } else if (has_all && H5Sget_select_bounds(wanted, first, last) >= 0) {
         has_all = H5Sget_simple_extent_ndims(wanted) == rank;
-        for (int i = 0; has_all && i < rank; i++) has_all = last[i] < dims[i];
+        for (int i = 0; has_all && i < rank; i++) // a part without end has what there is
+            has_all = last[i] < dims[i] || last[i] == H5S_UNLIMITED;
     }
     H5Sclose(space);
     H5Sclose(wanted);
