@@ -68,7 +68,7 @@ tri_value tri_parameter(tri_graph *graph, const char *name, tri_shape shape, tri
 // torch's register_buffer. `init` may lack it when a run begins.
 tri_value tri_register_buffer(tri_graph *graph, const char *name, tri_shape shape, tri_init init);
 // A tensor of given values, which no checkpoint has: a buffer with persistent=False. `values` has
-// one number for each element, row-major, and is copied.
+// one number for each element, row-major, and is copied. Other values need another name.
 tri_value tri_constant(tri_graph *graph, const char *name, tri_shape shape, const float *values);
 
 TRI_API_END

@@ -229,7 +229,8 @@ tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dt
     if (known != TRI_NOT_IN_INDEX) {
         const tri_parameter_info *p = &graph->parameters[known];
         if (tri_shape_equal(&p->shape, &shape) && p->role == role) return p->value;
-        tri_graph_fail(graph, "parameter '%s' is declared twice with different shapes", name);
+        tri_graph_fail(graph, "parameter '%s' is declared twice with different %s", name,
+                       p->role == role ? "shapes" : "roles: as trained, buffer or constant");
         return (tri_value){0};
     }
     if (strlen(name) >= TRI_MAX_NAME_BYTES || tri_shape_count(&shape) < 0) {

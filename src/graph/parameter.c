@@ -108,6 +108,18 @@ tri_init tri_init_copy(tri_arena *arena, const tri_init *init, const tri_shape *
     return copy;
 }
 
+// Whether the graph has other values of this name, which a network could not tell apart.
+static bool has_other_values(const tri_graph *g, const char *name, const tri_init *init,
+                             const tri_shape *shape) {
+    int known = tri_index_find(&g->parameter_index, name, strlen(name));
+    if (known == TRI_NOT_IN_INDEX) return false;
+    const tri_parameter_info *p = &g->parameters[known];
+    if (p->role == TRI_ROLE_TRAINED || !tri_shape_equal(&p->shape, shape)) return false;
+    if (p->init.kind != TRI_INIT_VALUES || init->kind != TRI_INIT_VALUES) return false;
+    size_t bytes = (size_t)tri_shape_count(shape) * sizeof *init->values;
+    return memcmp(p->init.values, init->values, bytes) != 0;
+}
+
 static tri_value declare(tri_graph *g, const char *name, tri_shape shape, tri_init init,
                          tri_parameter_role role) {
     if (!tri_graph_takes_name(g, "parameter", name)) return (tri_value){0};
@@ -118,6 +130,13 @@ static tri_value declare(tri_graph *g, const char *name, tri_shape shape, tri_in
     }
     if (tri_init_resolve(&init, &shape, &resolved) != TRI_OK) {
         tri_graph_fail(g, "parameter %s: %s", name, tri_error_message());
+        return (tri_value){0};
+    }
+    if (has_other_values(g, name, &init, &shape)) {
+        tri_graph_fail(g,
+                       "parameter '%s' is declared twice with different values: give each a "
+                       "name of its own",
+                       name);
         return (tri_value){0};
     }
     init = tri_init_copy(g->arena, &init, &shape);

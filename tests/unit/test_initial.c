@@ -177,6 +177,24 @@ static void test_refused(void **state) {
     check_refused("no elements", tri_shape_of(3, 0), (tri_init){.kind = TRI_INIT_ZEROS});
 }
 
+// A name stands for one tensor: the same one when it is declared again, and no other.
+static void test_again(void **state) {
+    static const float one[] = {1, 2}, other[] = {1, 3};
+    tri_shape shape = tri_shape_of(2);
+    for (int k = 0; k < 3; k++) {
+        tri_graph *g = tri_graph_create(arena, &(tri_graph_options){.training = true});
+        const char *message;
+        tri_block(g, "block");
+        tri_value first = tri_constant(g, "mask", shape, one);
+        if (k == 0) assert_int_equal(tri_constant(g, "mask", shape, one).id, first.id);
+        if (k == 1) tri_constant(g, "mask", shape, other);
+        if (k == 2) tri_parameter(g, "mask", shape, (tri_init){.kind = TRI_INIT_ONES});
+        assert_int_equal(tri_graph_status(g, &message), k == 0 ? TRI_OK : TRI_BAD_INPUT);
+        if (k > 0) message_check(message, k == 1 ? "mask|values" : "mask|roles");
+        tri_graph_destroy(g);
+    }
+}
+
 // A layer's options come before its defaults; the bias keeps its own.
 static void test_layers(void **state) {
     tri_graph *g = tri_graph_create(arena, &(tri_graph_options){.training = true});
@@ -216,6 +234,7 @@ int main(void) {
         cmocka_unit_test(test_torch),      cmocka_unit_test(test_distributions),
         cmocka_unit_test(test_orthogonal), cmocka_unit_test(test_exact),
         cmocka_unit_test(test_refused),    cmocka_unit_test(test_layers),
+        cmocka_unit_test(test_again),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }
