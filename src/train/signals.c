@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t seen, has_started;
+static volatile sig_atomic_t seen, announced, has_started;
 // Signals by which batch systems announce the end of a job's time.
 static const int announcing[] = {SIGUSR1, SIGUSR2, SIGXCPU};
 static const int watched[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGXCPU, SIGHUP};
@@ -55,6 +55,12 @@ static void end_at_start(int number) {
     end_process(tri_status_exit_code(TRI_STOPPED));
 }
 
+static bool announces(int number) {
+    for (size_t i = 0; i < sizeof announcing / sizeof *announcing; i++)
+        if (announcing[i] == number) return true;
+    return false;
+}
+
 static void remember(int number) {
     int saved_errno = errno;
     // A signal that ends the process does so when this handler returns.
@@ -65,13 +71,14 @@ static void remember(int number) {
     else if (number == SIGINT)
         tell("Ctrl-C: waiting for ", awaited, ", then for a checkpoint; Ctrl-C again ends at once");
     seen = number;
+    announced = announced || announces(number);
     errno = saved_errno;
 }
 
 void tri_signals_watch_start(const char *last, void (*end)(int code), bool who_tells) {
     struct sigaction action = {.sa_handler = remember, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
-    seen = has_started = 0;
+    seen = announced = has_started = 0;
     watching = true;
     tells = who_tells;
     end_process = end;
@@ -89,11 +96,7 @@ void tri_signals_watch(void) { has_started = 1; }
 
 int tri_signals_seen(void) { return seen; }
 
-bool tri_signals_job_ends(void) {
-    for (size_t i = 0; i < sizeof announcing / sizeof *announcing; i++)
-        if (announcing[i] == seen) return true;
-    return false;
-}
+bool tri_signals_job_ends(void) { return announced; }
 
 const char *tri_signals_wait_for(const char *what) {
     const char *earlier = awaited;

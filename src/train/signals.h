@@ -21,7 +21,8 @@ void tri_signals_watch_start(const char *last, void (*end)(int code), bool tells
 void tri_signals_watch(void);
 // Gets the latest signal that was received; 0: none.
 int tri_signals_seen(void);
-// Whether that signal announces the end of the job's time.
+// Whether one of the signals announced the end of the job's time. The one that follows at that end,
+// SIGTERM, does not change it.
 bool tri_signals_job_ends(void);
 // Sets what the first SIGINT says that it waits for, such as "the running step", and returns what
 // was set before. The text must be a constant.
