@@ -161,8 +161,9 @@ def check_keys(folder):
     text = run("train", "--keys").stdout
     for line in DEFAULTS.split("\n"):
         assert not line.strip() or f"\n  {line.strip()}\n" in text, f"no line '{line.strip()}'"
-    for key in ("name", "init", "model.name", "data.name", "data.path", "data.train", "data.test",
-                "data.transform", "schedule.name", "schedule.warmup_steps", "deepspeed"):
+    for key in ("name", "init.path", "init.ignore", "model.name", "data.name", "data.path",
+                "data.train", "data.test", "data.transform", "schedule.name",
+                "schedule.warmup_steps", "deepspeed"):
         assert re.search(rf"^  {key}( =.*)?$", text, re.M), key
     for name, defaults in OPTIMIZERS.items():
         part = text.partition(f"  optimizer.name: {name}\n")[2].partition("optimizer.name:")[0]

@@ -91,7 +91,7 @@ def check_evaluation(folder):
         run_dir = os.path.join(folder, f"evaluation-{rank}")
         command = runs.train("mlp-jax", run_dir, *WORDS, "trainer.on_timeout=requeue",
                              "data.samples=8", "trainer.limit_val_batches=1.0", "batch.eval=100",
-                             "data.test_samples=1000000", "trainer.log_every_n_steps=1")
+                             "data.test_samples=100000", "trainer.log_every_n_steps=1")
         children = runs.start_ranks(command, 2, PATH=environment["PATH"], SLURM_JOB_ID="77")
         try:
             assert runs.wait_for(lambda at=run_dir: runs.losses(at), "a step", child=children[0])
