@@ -58,17 +58,28 @@ static tri_status find_program(tri_plan *plan, const tri_device_description *dev
     return TRI_OK;
 }
 
+// Finds a parameter, buffer or constant of `a` that is another one in `b`; NULL: there is none. The
+// values of constants are compared too, as no rank would notice otherwise.
+static const char *other_parameter(const tri_graph *a, const tri_graph *b) {
+    for (int i = 0; i < a->parameter_count && i < b->parameter_count; i++) {
+        const tri_parameter_info *p = &a->parameters[i], *q = &b->parameters[i];
+        size_t bytes = (size_t)tri_shape_count(&p->shape) * sizeof *p->init.values;
+        bool alike = !strcmp(p->name, q->name) && p->role == q->role && p->block == q->block &&
+                     tri_shape_equal(&p->shape, &q->shape) && p->init.kind == q->init.kind;
+        if (alike && p->init.kind == TRI_INIT_VALUES)
+            alike = memcmp(p->init.values, q->init.values, bytes) == 0;
+        if (!alike) return p->name;
+    }
+    return NULL;
+}
+
 // All programs share the flat buffers and the sums of metrics, so their parameters and metrics must
 // be the same.
 static tri_status check_alike(const tri_program *first, const tri_program *second) {
     const tri_graph *a = first->graph, *b = second->graph;
+    const char *other = other_parameter(a, b);
     bool alike = a->parameter_count == b->parameter_count && a->block_count == b->block_count &&
-                 a->metric_count == b->metric_count;
-    for (int i = 0; alike && i < a->parameter_count; i++) {
-        const tri_parameter_info *p = &a->parameters[i], *q = &b->parameters[i];
-        alike = !strcmp(p->name, q->name) && p->role == q->role && p->block == q->block &&
-                tri_shape_equal(&p->shape, &q->shape);
-    }
+                 a->metric_count == b->metric_count && !other;
     for (int i = 0; alike && i < a->metric_count; i++)
         alike =
             !strcmp(a->metrics[i].name, b->metrics[i].name) &&
@@ -77,7 +88,8 @@ static tri_status check_alike(const tri_program *first, const tri_program *secon
     if (!alike)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "the model has other blocks, parameters or metrics for another batch size "
-                        "or in evaluation: its build function must not do that");
+                        "or in evaluation%s%s: its build function must not do that",
+                        other ? ", as the parameter " : "", other ? other : "");
     for (int i = 0; first->training && second->training && i < a->parameter_count; i++)
         if (a->parameters[i].has_partial_gradient != b->parameters[i].has_partial_gradient)
             return TRI_FAIL(TRI_UNSUPPORTED,

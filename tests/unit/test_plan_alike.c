@@ -35,6 +35,13 @@ static void other_shapes(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_cross_entropy(g, tri_linear(g, "fc", hidden, 3), batch->labels));
 }
 
+static void other_values(tri_graph *g, const tri_batch *batch) {
+    float scale = (float)batch->size;
+    tri_value scores = tri_linear(g, "fc", batch->inputs, 3);
+    scores = tri_mul(g, scores, tri_constant(g, "scale", tri_shape_of(1), &scale));
+    tri_loss(g, tri_cross_entropy(g, scores, batch->labels));
+}
+
 // Plans one of `ranks` ranks that share the training state. *communication: how many bytes the rank
 // needs for communication.
 static tri_status plan_rank(void (*build)(tri_graph *g, const tri_batch *batch), int ranks,
@@ -78,6 +85,9 @@ static void test_wants_one_model(void **state) {
     assert_int_equal(plan_of(other_names), TRI_BAD_INPUT);
     assert_int_equal(plan_of(other_shapes), TRI_BAD_INPUT);
     assert_non_null(strstr(tri_error_message(), "build function"));
+    assert_non_null(strstr(tri_error_message(), "hidden.weight"));
+    assert_int_equal(plan_of(other_values), TRI_BAD_INPUT);
+    assert_non_null(strstr(tri_error_message(), "scale"));
 }
 
 static void test_ranks_plan_the_same_bytes(void **state) {
