@@ -147,14 +147,17 @@ tri_value tri_prod(tri_graph *graph, tri_value x, const int *axes, int count, bo
     return reduce(graph, "prod", TRI_REDUCTION_PROD, x, axes, count, keep);
 }
 
+// 1 where x is not 0, 0 elsewhere, also of integers.
+static tri_value truth_of(tri_graph *graph, tri_value x) {
+    return tri_cast(graph, tri_map(graph, "x != 0", x), TRI_F32);
+}
+
 tri_value tri_any(tri_graph *graph, tri_value x, const int *axes, int count, bool keep) {
-    x = tri_map(graph, "x != 0", x);
-    return reduce(graph, "any", TRI_REDUCTION_MAX, x, axes, count, keep);
+    return reduce(graph, "any", TRI_REDUCTION_MAX, truth_of(graph, x), axes, count, keep);
 }
 
 tri_value tri_all(tri_graph *graph, tri_value x, const int *axes, int count, bool keep) {
-    x = tri_map(graph, "x != 0", x);
-    return reduce(graph, "all", TRI_REDUCTION_MIN, x, axes, count, keep);
+    return reduce(graph, "all", TRI_REDUCTION_MIN, truth_of(graph, x), axes, count, keep);
 }
 
 // The same without the axes, which have the size 1.

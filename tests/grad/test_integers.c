@@ -18,6 +18,7 @@ static void test_exact(void **state) {
         tri_value sum = tri_map(g, "x, y -> max(x, y) * 2 - (x > 0 ? 1 : -x)", x, y);
         tri_value both = tri_map(g, "x, y -> x >= 0 && !(y < 4)", x, y), added = tri_add(g, x, y);
         tri_value number = tri_cast(g, is_equal, TRI_F32), back = tri_cast(g, number, TRI_I64);
+        tri_value any = tri_any(g, is_equal, NULL, 0, false), every = tri_all(g, x, NULL, 0, false);
         tri_device *device = op_device_open(backends[b], 1);
         op_session *session = op_session_open(g, device, false);
         const int64_t xs[] = {large, 3, -4, 0, large - 1}, ys[] = {large - 1, 3, 5, 0, large};
@@ -34,6 +35,7 @@ static void test_exact(void **state) {
         assert_memory_equal(op_host(session, both), all, sizeof all);
         assert_memory_equal(op_host(session, back), equal, sizeof equal);
         for (int i = 0; i < 5; i++) assert_true(op_get(session, number, i) == (double)equal[i]);
+        assert_true(op_get(session, any, 0) == 1 && op_get(session, every, 0) == 0);
         op_session_close(session);
         device->backend->close(device);
         op_graph_close(g);
