@@ -152,10 +152,12 @@ tri_status train_fields_check(const train_named_data *sets, int count, bool trai
         // A graph without losses need not read what the model's losses read.
         if (graph->options.predicts && !is_padding) continue;
         if (!is_padding)
-            return TRI_FAIL(TRI_BAD_INPUT,
-                            "data: model %s does not read '%s': leave it out of the data, or use a "
-                            "model that reads it",
-                            task->name, name);
+            return TRI_FAIL(
+                TRI_BAD_INPUT,
+                "data: model %s does not read '%s': name the fields that it reads in "
+                "data.fields, leave this one out of the data, or use a model that reads "
+                "it",
+                task->name, name);
         for (int k = 0; k < count; k++) {
             tri_dataset_move_padding(sets[k].data);
             TRI_TRY(tri_padding_check(sets[k].data, sets[k].name, task->name));
