@@ -10,6 +10,7 @@ typedef struct autodiff {
     bool *wanted; // wanted[v]: value v depends on a trained parameter
     // grads[v]: the gradient of value v, summed over the readers of v that were visited so far.
     tri_value *grads;
+    int value_count; // before the backward nodes
 } autodiff;
 
 static void mark_wanted(autodiff *a) {
@@ -42,24 +43,52 @@ static tri_value as_stored(tri_graph *g, int parameter, tri_value gradient) {
     return tri_node_add(g, &tri_op_cast, &gradient, 1, &attr, "");
 }
 
+// What a rule has made of the gradients of a node's outputs.
+typedef struct found {
+    const tri_node *node;
+    int before; // the number of nodes before the rule
+    tri_value in[TRI_MAX_INPUTS];
+} found;
+
+// Whether nothing but the node's rule takes `gradient`, which the current block has made for the
+// node's output.
+static bool is_for_node_alone(const autodiff *a, const found *f, tri_value gradient) {
+    const tri_graph *g = a->graph;
+    const tri_node *maker = tri_value_node(g, gradient);
+    int takers = 0;
+    if (!maker || maker->phase != TRI_PHASE_BACKWARD || maker->block != g->block ||
+        maker->op->flags & TRI_OP_VIEW)
+        return false;
+    for (int k = 0; k < f->node->input_count; k++) takers += f->in[k].id == gradient.id;
+    for (int v = 0; v < a->value_count; v++) takers += a->grads[v].id == gradient.id;
+    for (int i = 0; i < g->gradient_count; i++) takers += g->gradients[i].value.id == gradient.id;
+    for (int i = 0; i < g->node_count; i++)
+        for (int k = 0; k < g->nodes[i].input_count; k++)
+            takers += g->nodes[i].inputs[k].id == gradient.id;
+    return takers == 2; // the node's output, and the input to which the rule hands it on
+}
+
 // A parameter's gradient has memory of its own, which the block that reads the parameter writes. A
 // gradient rule that hands on the gradient of its output, as that of an addition does, has made no
 // such value: another block may have made it, or others may read it too. Then a copy is the
-// gradient. `before` is the number of nodes before the rule.
-static tri_value as_own(tri_graph *g, int before, tri_value gradient) {
+// gradient.
+static tri_value as_own(const autodiff *a, const found *f, tri_value gradient) {
+    tri_graph *g = a->graph;
     const tri_node *maker = tri_value_node(g, gradient);
     while (maker && maker->op->flags & TRI_OP_VIEW) maker = tri_value_node(g, maker->inputs[0]);
-    if (maker && maker - g->nodes >= before) return gradient;
+    if (maker && maker - g->nodes >= f->before) return gradient;
+    if (is_for_node_alone(a, f, gradient)) return gradient;
     return tri_node_add(g, &tri_op_reorder, &gradient, 1, NULL, "");
 }
 
-// Adds what the rule of a node has found for its input `value` to that value's gradient.
-static void accumulate(autodiff *a, int before, tri_value value, tri_value gradient) {
+// Adds what the rule of a node has found for its input k to that value's gradient.
+static void accumulate(autodiff *a, const found *f, int k) {
+    tri_value value = f->node->inputs[k], gradient = f->in[k];
     if (!tri_value_is(value) || !tri_value_is(gradient) || !a->wanted[value.id]) return;
     const tri_value_info *info = tri_value_get(a->graph, value);
     tri_value *sum = &a->grads[value.id];
     if (info->kind == TRI_VALUE_PARAMETER) {
-        gradient = as_own(a->graph, before, as_stored(a->graph, info->index, gradient));
+        gradient = as_own(a, f, as_stored(a->graph, info->index, gradient));
         sum = contribution(a->graph, info->index);
         if (!sum) {
             tri_gradient_add(a->graph, info->index, gradient);
@@ -72,7 +101,7 @@ static void accumulate(autodiff *a, int before, tri_value value, tri_value gradi
 }
 
 static void differentiate(autodiff *a, tri_node node) {
-    tri_value out[TRI_MAX_OUTPUTS] = {{0}}, in[TRI_MAX_INPUTS] = {{0}};
+    tri_value out[TRI_MAX_OUTPUTS] = {{0}};
     bool wanted[TRI_MAX_INPUTS] = {false}, any = false;
     for (int k = 0; k < node.output_count; k++) {
         out[k] = a->grads[node.outputs[k].id];
@@ -81,9 +110,9 @@ static void differentiate(autodiff *a, tri_node node) {
     if (!any || !node.op->gradient) return;
     for (int k = 0; k < node.input_count; k++) wanted[k] = a->wanted[node.inputs[k].id];
     a->graph->block = node.block;
-    int before = a->graph->node_count;
-    node.op->gradient(a->graph, &node, out, wanted, in);
-    for (int k = 0; k < node.input_count; k++) accumulate(a, before, node.inputs[k], in[k]);
+    found f = {.node = &node, .before = a->graph->node_count};
+    node.op->gradient(a->graph, &node, out, wanted, f.in);
+    for (int k = 0; k < node.input_count; k++) accumulate(a, &f, k);
 }
 
 static tri_status check_gradients(const tri_graph *g) {
@@ -132,7 +161,8 @@ tri_status tri_pass_autodiff(tri_graph *graph) {
     int values = graph->value_count;
     autodiff a = {.graph = graph,
                   .wanted = TRI_NEW_ARRAY(graph->arena, bool, values),
-                  .grads = TRI_NEW_ARRAY(graph->arena, tri_value, values)};
+                  .grads = TRI_NEW_ARRAY(graph->arena, tri_value, values),
+                  .value_count = values};
     mark_wanted(&a);
     if (!seed_losses(&a)) return TRI_FAIL(TRI_BAD_INPUT, "the loss depends on no parameter");
     int forward = graph->node_count, block = graph->block;
