@@ -233,6 +233,12 @@ tri_status tri_os_exists(const char *path, bool *out) {
     return *out || errno == ENOENT || errno == ENOTDIR ? TRI_OK : tri_os_fail("open", path);
 }
 
+bool tri_os_is_same_file(const char *a, const char *b) {
+    struct stat of_a, of_b;
+    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+           of_a.st_ino == of_b.st_ino;
+}
+
 // Syncs the folder that contains `path`, because a new name survives a crash only if its folder was
 // synced.
 static tri_status sync_above(const char *path) {

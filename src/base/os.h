@@ -133,6 +133,8 @@ tri_status tri_os_remove_tree(const char *path);
 // Whether something has the name `path`, also a link that leads nowhere, so that opening it reports
 // what is wrong with it. Fails if that cannot be found out, for example for lack of permission.
 tri_status tri_os_exists(const char *path, bool *out);
+// Whether both paths lead to one file, which exists, by whatever names and links.
+bool tri_os_is_same_file(const char *a, const char *b);
 // Makes the failure of a system call from errno: TRI_NO_SPACE, TRI_NOT_FOUND, TRI_BAD_INPUT (not
 // permitted, or no usable path) or TRI_IO, with the message "PATH: cannot VERB: reason".
 tri_status tri_os_fail(const char *verb, const char *path);

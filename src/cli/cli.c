@@ -337,11 +337,11 @@ static tri_status check_kind(const char *flag, const char *output) {
 }
 
 tri_status cli_check_output(const char *flag, const char *output, const char *input) {
-    struct stat to, from;
+    struct stat to;
     if (!output) return TRI_OK;
     if (stat(output, &to) != 0) return check_kind(flag, output);
     if (!S_ISREG(to.st_mode)) return TRI_OK;
-    if (input && stat(input, &from) == 0 && to.st_dev == from.st_dev && to.st_ino == from.st_ino)
+    if (input && tri_os_is_same_file(input, output))
         return TRI_FAIL(TRI_BAD_INPUT, "--%s: %s is the recipe itself: name another file", flag,
                         output);
     char *target = realpath(output, NULL);

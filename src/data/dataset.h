@@ -175,6 +175,8 @@ const tri_number_names *tri_dataset_names(const tri_dataset *dataset, int index)
 // Mixes into *hash what the files of the data set contain: of large or many ones a part, of the
 // files of an image folder the names. With it ranks compare copies of the same data.
 tri_status tri_dataset_hash_files(const tri_dataset *dataset, uint64_t *hash);
+// Whether samples are read from the file at `path`.
+bool tri_dataset_reads_file(const tri_dataset *dataset, const char *path);
 // Prefetches into the caches a sample that one of the next few reads will need, so that the read
 // does not wait for memory.
 void tri_dataset_hint(const tri_dataset *dataset, int64_t sample);

@@ -107,3 +107,11 @@ tri_status tri_dataset_hash_files(const tri_dataset *dataset, uint64_t *hash) {
     *hash = tri_hash_bytes(*hash, &facts->listing, sizeof facts->listing);
     return tri_hash_files(facts->files, facts->file_count, hash);
 }
+
+bool tri_dataset_reads_file(const tri_dataset *dataset, const char *path) {
+    const tri_data_facts *facts = &dataset->facts;
+    bool reads = false;
+    for (int i = 0; i < facts->file_count && !reads; i++)
+        reads = tri_os_is_same_file(facts->files[i], path);
+    return reads;
+}

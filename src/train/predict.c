@@ -21,6 +21,7 @@ typedef struct predicting {
     tri_session *session;
     tri_arena *arena;
     train_feed feed;
+    const char *checkpoint; // as the user has named it
     int64_t samples;
     tri_safetensors_layout layout;
     tri_os_replacement file; // on other ranks than 0, only `fd` and `temporary`
@@ -54,8 +55,20 @@ static tri_status lay_out(predicting *p) {
     return tri_safetensors_lay_out(p->arena, specs, g->output_count, NULL, 0, &p->layout);
 }
 
+// Refuses to replace what is read by what is made of it.
+static tri_status check_file(const predicting *p) {
+    const char *path = p->file.path, *what = NULL;
+    const char *model = tri_arena_printf(p->arena, "%s/model.safetensors", p->checkpoint);
+    if (tri_os_is_same_file(p->checkpoint, path) || tri_os_is_same_file(model, path))
+        what = "has the weights (--checkpoint)";
+    if (tri_dataset_reads_file(p->session->val_data, path)) what = "has the samples";
+    if (!what) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "--out: %s %s: name another file", path, what);
+}
+
 static tri_status begin_file(predicting *p) {
     const char *path = p->file.path;
+    TRI_TRY(check_file(p));
     tri_status status = tri_os_replacement_begin(path, &p->file);
     if (status != TRI_OK) {
         p->file.fd = -1;
@@ -180,6 +193,7 @@ static tri_status predict(tri_session *s, const tri_predict_request *request,
                           tri_predict_result *out) {
     predicting p = {.session = s,
                     .arena = s->arena,
+                    .checkpoint = request->checkpoint,
                     .samples = tri_sampler_step_size(&s->val_sampler, 0),
                     .file = {.path = request->out, .fd = -1}};
     TRI_TRY(train_load_weights(s, request->task, request->checkpoint));

@@ -159,6 +159,20 @@ def check_refused(folder):
         done = run(command(folder, "mlp-jax", out=name), 2)
         assert name in done.stderr and "--out" in done.stderr, done.stderr
         assert content(f"{folder}/{name}") == b"some text that a user wrote"
+    # Nor is what is read replaced, under whatever name.
+    run([TRIREME, "data", "dump", *recipe("mlp-jax"), "--split", "test", "--count", "3", "--out",
+         f"{folder}/samples.safetensors"])
+    own = os.path.basename(weights(folder, "mlp-jax"))
+    os.link(f"{folder}/{own}", f"{folder}/link.safetensors")
+    for name, word in ((own, "weights"), ("link.safetensors", "weights"),
+                       ("samples.safetensors", "samples")):
+        before = content(f"{folder}/{name}")
+        done = run([TRIREME, "predict", "recipes/mlp-jax.yaml", "data.name=tensors",
+                    f"data.train={folder}/samples.safetensors",
+                    f"data.test={folder}/samples.safetensors", "--checkpoint",
+                    weights(folder, "mlp-jax"), "--out", f"{folder}/{name}"], 2)
+        assert "--out" in done.stderr and word in done.stderr, done.stderr
+        assert done.stderr.count("\n") == 1 and content(f"{folder}/{name}") == before, name
     done = run(command(folder, "mlp-jax", out="no/such/folder"), None)
     assert done.returncode and "no/such/folder" in done.stderr, done.stderr
 
