@@ -57,7 +57,9 @@ tri_value tri_mean_loss(tri_graph *graph, tri_value x) { return mean_of(graph, "
 #define X(name, declared, values, parameters, expression, doc)                                     \
     tri_value tri_##name(tri_graph *graph, TRI_UNPACKED_ declared) {                               \
         const tri_value given[] = {TRI_UNPACKED_ values};                                          \
-        if (graph->options.predicts) return nn_stand_in(graph, given[0]);                          \
+        if (graph->options.predicts)                                                               \
+            return nn_stand_in(graph,                                                              \
+                               tri_value_is(given[0]) ? given[0] : given[COUNT(given) - 1]);       \
         return mean_of(graph, #name,                                                               \
                        map_of(graph, #name, expression, given, COUNT(given),                       \
                               (const double[]){TRI_UNPACKED_ parameters 0}));                      \

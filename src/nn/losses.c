@@ -33,7 +33,8 @@ tri_value tri_accuracy(tri_graph *graph, tri_value scores, tri_value labels) {
 }
 
 static tri_value pair_loss(tri_graph *g, const tri_op *op, tri_value a, tri_value b) {
-    if (g->options.predicts) return nn_stand_in(g, a);
+    // The target may stand first, and data that are predicted need not have it.
+    if (g->options.predicts) return nn_stand_in(g, tri_value_is(a) ? a : b);
     return tri_node_add(g, op, (tri_value[]){a, b}, 2, NULL, "");
 }
 

@@ -116,6 +116,21 @@ static void test_predict(void **state) {
     drop(&p);
 }
 
+static void target_first(tri_graph *g, const tri_batch *batch) {
+    tri_value x = tri_linear(g, "fc", batch->inputs, 3);
+    tri_output(g, "x", x);
+    tri_loss(
+        g, tri_add(g, tri_mse_loss(g, batch->targets, x), tri_huber_loss(g, batch->targets, x, 1)));
+}
+
+// A loss of which the target stands first reads it no more than one where it stands second.
+static void test_target_first(void **state) {
+    planned p = plan_of(target_first, true);
+    assert_non_null(p.plan);
+    assert_int_equal(p.plan->graph->output_count, 1);
+    drop(&p);
+}
+
 static void twice(tri_graph *g, const tri_batch *batch) {
     tri_output(g, "x", tri_linear(g, "fc", batch->inputs, 3));
     tri_output(g, "x", tri_linear(g, "fc2", batch->inputs, 3));
@@ -156,6 +171,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cost_nothing),
         cmocka_unit_test(test_predict),
+        cmocka_unit_test(test_target_first),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
