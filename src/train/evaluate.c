@@ -25,9 +25,7 @@ static bool has_signal(void *context, double numbers[TRI_MAX_CALLER_NUMBERS]) {
     return tri_signals_seen() != 0;
 }
 
-// Sums over all replicas how many samples of an evaluation were left out (data.on_error: skip). A
-// sample belongs to one replica, all of whose ranks read it.
-static tri_status sum_left_out(const tri_session *s, int64_t own, int64_t *out) {
+tri_status train_sum_left_out(const tri_session *s, int64_t own, int64_t *out) {
     *out = train_is_first_of_replica(s) ? own : 0;
     if (s->comm->size == 1) return TRI_OK;
     return tri_comm_run(s->comm, &(tri_comm_op){.kind = TRI_COMM_ALL_REDUCE,
@@ -54,7 +52,7 @@ static tri_status count_samples(const tri_session *s, const tri_dataset *data, i
         }
     }
     if (!tri_dataset_leaves_out(data)) return TRI_OK;
-    TRI_TRY(sum_left_out(s, left_out, &left_out));
+    TRI_TRY(train_sum_left_out(s, left_out, &left_out));
     *out = given - left_out;
     return TRI_OK;
 }

@@ -244,6 +244,10 @@ void train_sample_log_close(train_sample_log *log);
 // output shapes and parameters.
 void train_show_summary(train_loop *loop);
 
+// Defined in evaluate.c. Sums over all replicas how many samples of an evaluation were left out
+// (data.on_error: skip). A sample belongs to one replica, all of whose ranks read it. Collective.
+tri_status train_sum_left_out(const tri_session *session, int64_t own, int64_t *out);
+
 // Defined in evaluate.c. Loads the weights of --checkpoint into the session's model, after checking
 // that all ranks see the same ones and that they fit the recipe. Collective.
 tri_status train_load_weights(tri_session *session, const tri_task *task, const char *checkpoint);

@@ -202,11 +202,14 @@ static tri_status predict(tri_session *s, const tri_predict_request *request,
     if (status == TRI_OK) status = run(&p);
     TRI_TRY(close_file(&p, status));
     describe(&p, out);
-    if (p.feed.left_out > 0)
+    if (!tri_dataset_leaves_out(s->val_data)) return TRI_OK;
+    int64_t left_out;
+    TRI_TRY(train_sum_left_out(s, p.feed.left_out, &left_out));
+    if (left_out > 0 && s->identity.rank == 0)
         tri_log_line(TRI_LOG_WARNING,
-                     "%s of this rank cannot be read (data.on_error: skip): their rows are those "
-                     "of zeros",
-                     tri_counted(p.feed.left_out, "sample"));
+                     "%s cannot be read (data.on_error: skip), and in %s the outputs of samples of "
+                     "zeros stand for %s",
+                     tri_counted(left_out, "sample"), p.file.path, left_out == 1 ? "it" : "them");
     return TRI_OK;
 }
 

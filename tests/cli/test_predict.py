@@ -129,6 +129,25 @@ def check_without_labels(folder):
     assert half[0] == "F32" and 0 < max(apart[:90]) < 0.02, max(apart)
 
 
+def check_left_out(folder):
+    """Samples that cannot be read are counted once, by ranks that share them, too."""
+    for split in "train", "test":
+        os.makedirs(f"{folder}/images/{split}/a")
+        for i in range(3):
+            with open(f"{folder}/images/{split}/a/{i}.png", "wb") as file:
+                file.write(b"\x89PNG\r\n\x1a\n")
+    words = ["recipes/mlp-jax.yaml", "data.name=imagefolder", f"data.path={folder}/images",
+             "data.train=train", "data.test=test", "data.on_error=skip", "data.workers=0",
+             "data.transform=[{resize: [28, 28]}, {grayscale: 1}]"]
+    for mesh in "replicate", "tensor":
+        done = run(on_ranks(2, [TRIREME, "predict", *words, "--checkpoint",
+                                weights(folder, "mlp-jax"), "--out", f"{folder}/rows.safetensors",
+                                f"strategy.mesh.{mesh}=2",
+                                "strategy.tensor={fc1: column, fc2: row}"]))
+        told = [line for line in done.stderr.splitlines() if "rows.safetensors" in line]
+        assert len(told) == 1 and "3 samples" in told[0], done.stderr
+
+
 def check_run_folder(folder):
     """Without a recipe, that of the run is used. A network whose loss compares images has
     `outputs`."""
@@ -219,7 +238,8 @@ def check_signal(folder):
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-predict-") as folder:
         return check_all([check_eval, check_ranks, check_gpu, check_without_labels,
-                          check_run_folder, check_refused, check_full_disk, check_signal], folder)
+                          check_left_out, check_run_folder, check_refused, check_full_disk,
+                          check_signal], folder)
 
 
 if __name__ == "__main__":
