@@ -536,6 +536,10 @@ int64_t tri_dataset_left_out(const tri_dataset *dataset) {
     return atomic_load(&dataset->left_out->count);
 }
 
+bool tri_dataset_has_left_out(const tri_dataset *dataset, int64_t sample) {
+    return tri_left_out_has(dataset->left_out, sample);
+}
+
 int64_t tri_dataset_documents_left_out(const tri_dataset *dataset) {
     return dataset->facts.documents_left_out;
 }

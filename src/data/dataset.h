@@ -115,6 +115,8 @@ bool tri_dataset_has_ignored(const tri_dataset *dataset, const char *field);
 bool tri_dataset_leaves_out(const tri_dataset *dataset);
 // How many damaged samples were left out so far (data.on_error: skip). Each counts once.
 int64_t tri_dataset_left_out(const tri_dataset *dataset);
+// Whether the sample was left out when it was read.
+bool tri_dataset_has_left_out(const tri_dataset *dataset, int64_t sample);
 // How many damaged documents were left out when the text was packed (data.on_error: skip).
 int64_t tri_dataset_documents_left_out(const tri_dataset *dataset);
 

@@ -5,7 +5,6 @@
 #include "base/quantity.h"
 #include "base/status.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 
 enum { MOST_NAMED = 10 };
@@ -31,6 +30,11 @@ void tri_left_out_add(tri_left_out *left_out, int64_t samples, int64_t sample) {
     if (before < MOST_NAMED)
         tri_log_line(TRI_LOG_WARNING, "%s: left out%s", tri_error_message(),
                      before + 1 == MOST_NAMED ? "; further ones are only counted" : "");
+}
+
+bool tri_left_out_has(const tri_left_out *left_out, int64_t sample) {
+    _Atomic uint8_t *seen = atomic_load(&left_out->seen);
+    return seen && atomic_load(&seen[sample / 8]) >> sample % 8 & 1;
 }
 
 void tri_left_out_end(tri_left_out *left_out, const char *split) {

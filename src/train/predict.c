@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
 typedef struct predicting {
     tri_session *session;
@@ -151,6 +152,41 @@ static tri_status take_output(void *context, const tri_output_rows *rows) {
     return TRI_OK;
 }
 
+// Writes over the rows of samples that this rank could not read, as no network's outputs: all bits
+// are set, which is NaN, or -1 of integers. Other ranks may have computed and written these rows.
+static tri_status mark_left_out(predicting *p) {
+    const tri_dataset *data = p->session->val_data;
+    int64_t longest = 0;
+    for (int i = 0; i < p->layout.count; i++)
+        if (p->layout.entries[i].size_bytes > longest) longest = p->layout.entries[i].size_bytes;
+    char *nothing = memset(tri_arena_alloc(p->arena, (size_t)(longest / p->samples)), 0xff,
+                           (size_t)(longest / p->samples));
+    for (int64_t sample = 0; sample < p->samples; sample++)
+        for (int i = 0; i < p->layout.count && tri_dataset_has_left_out(data, sample); i++) {
+            int64_t row_bytes = p->layout.entries[i].size_bytes / p->samples;
+            TRI_TRY(tri_os_pwrite_all(p->file.fd, nothing, (size_t)row_bytes,
+                                      p->layout.entries[i].offset + sample * row_bytes,
+                                      p->file.path));
+        }
+    return TRI_OK;
+}
+
+// Marks the rows of samples that could not be read (data.on_error: skip), and tells how many.
+static tri_status settle_left_out(predicting *p) {
+    tri_session *s = p->session;
+    int64_t left_out;
+    if (!tri_dataset_leaves_out(s->val_data)) return TRI_OK;
+    // The ranks wait for each other here, so that no row is written after it was marked.
+    TRI_TRY(train_sum_left_out(s, p->feed.left_out, &left_out));
+    TRI_TRY(mark_left_out(p));
+    if (left_out > 0 && s->identity.rank == 0)
+        tri_log_line(TRI_LOG_WARNING,
+                     "%s cannot be read (data.on_error: skip): the numbers of such a row of %s are "
+                     "NaN, or -1 of integers",
+                     tri_counted(left_out, "sample"), p->file.path);
+    return TRI_OK;
+}
+
 static tri_status run(predicting *p) {
     tri_session *s = p->session;
     tri_loader *loader;
@@ -173,7 +209,7 @@ static tri_status run(predicting *p) {
     if (sums.caller_sums[0] > 0)
         return TRI_FAIL(TRI_STOPPED, "stopped by a signal: %s is not written", p->file.path);
     if (s->identity.rank == 0) tri_data_progress_show(&p->progress, p->samples);
-    return TRI_OK;
+    return settle_left_out(p);
 }
 
 static void describe(const predicting *p, tri_predict_result *out) {
@@ -202,14 +238,6 @@ static tri_status predict(tri_session *s, const tri_predict_request *request,
     if (status == TRI_OK) status = run(&p);
     TRI_TRY(close_file(&p, status));
     describe(&p, out);
-    if (!tri_dataset_leaves_out(s->val_data)) return TRI_OK;
-    int64_t left_out;
-    TRI_TRY(train_sum_left_out(s, p.feed.left_out, &left_out));
-    if (left_out > 0 && s->identity.rank == 0)
-        tri_log_line(TRI_LOG_WARNING,
-                     "%s cannot be read (data.on_error: skip), and in %s the outputs of samples of "
-                     "zeros stand for %s",
-                     tri_counted(left_out, "sample"), p.file.path, left_out == 1 ? "it" : "them");
     return TRI_OK;
 }
 

@@ -130,7 +130,8 @@ def check_without_labels(folder):
 
 
 def check_left_out(folder):
-    """Samples that cannot be read are counted once, by ranks that share them, too."""
+    """Samples that cannot be read are counted once, by ranks that share them, too, and their rows
+    are no numbers."""
     for split in "train", "test":
         os.makedirs(f"{folder}/images/{split}/a")
         for i in range(3):
@@ -138,14 +139,16 @@ def check_left_out(folder):
                 file.write(b"\x89PNG\r\n\x1a\n")
     words = ["recipes/mlp-jax.yaml", "data.name=imagefolder", f"data.path={folder}/images",
              "data.train=train", "data.test=test", "data.on_error=skip", "data.workers=0",
-             "data.transform=[{resize: [28, 28]}, {grayscale: 1}]"]
-    for mesh in "replicate", "tensor":
+             "data.transform=[{resize: [28, 28]}, {grayscale: 1}]", "batch.micro=1"]
+    for mesh in "replicate", "tensor", "pipeline":
         done = run(on_ranks(2, [TRIREME, "predict", *words, "--checkpoint",
                                 weights(folder, "mlp-jax"), "--out", f"{folder}/rows.safetensors",
                                 f"strategy.mesh.{mesh}=2",
                                 "strategy.tensor={fc1: column, fc2: row}"]))
         told = [line for line in done.stderr.splitlines() if "rows.safetensors" in line]
         assert len(told) == 1 and "3 samples" in told[0], done.stderr
+        rows = tensors.numbers(tensors.read(f"{folder}/rows.safetensors")["logits"])
+        assert len(rows) == 30 and all(math.isnan(number) for number in rows), rows
 
 
 def check_run_folder(folder):
