@@ -108,7 +108,8 @@ static tri_status add_usual(const search *s) {
     if (s->out->count > 0) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
                     "%s: no column is named 'label' or 'target': name it, "
-                    "data.fields='{labels: %s}', or {targets: ...} for regression",
+                    "data.fields='{labels: %s}', or {targets: ...} for regression; to predict "
+                    "samples that have neither, name the others, {inputs: [...]}",
                     s->path,
                     tri_yaml_flow(s->dataset->arena,
                                   tri_tree_string(s->dataset->arena, s->names[s->count - 1])));

@@ -216,7 +216,7 @@ def check_refuses():
         "empty.csv": (b"", ["empty.csv"]),
         "header.csv": (b"a,b,label\n\n", ["header.csv", "no samples"]),
         "twice.csv": (b"a,a,label\n1,2,0\n", ["twice.csv"]),
-        "none.csv": (b"a,b,c\n1,2,0\n", ["none.csv", "data.fields"]),
+        "none.csv": (b"a,b,c\n1,2,0\n", ["none.csv", "data.fields", "{inputs: "]),
         "index.csv": (b",a,label\n0,2,0\n", ["index.csv", "column 1", "index=False"]),
         "again.csv": (b"a,Unnamed: 0,label\n2,0,0\n", ["again.csv", "'Unnamed: 0'", "data.fields"]),
     }
