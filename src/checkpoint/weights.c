@@ -346,6 +346,8 @@ static tri_status load_weights(tri_arena *arena, const char *path, const tri_str
     int *targets;
     if (ignore) TRI_TRY(check_patterns(ignore, model, w));
     TRI_TRY(choose(arena, model, ignore ? ignore : &none, w, buffer));
+    if (ignore && ignore->count > 0 && w->count == 0)
+        return TRI_FAIL(TRI_BAD_INPUT, "ignore: the patterns leave nothing of %s to take", w->path);
     TRI_TRY(match(arena, model, ignore, w, &targets));
     for (int i = 0; i < w->count; i++) TRI_TRY(check_dtype(w, i, model->tensors[targets[i]].dtype));
     for (int i = 0; i < w->count; i++) TRI_TRY(load_tensor(w, i, model, targets[i], buffer));

@@ -91,6 +91,8 @@ def check_ignore():
         unused = f"init={{path: {old}, ignore: [fc3.*, fc4*]}}"
         check_refused(train("mlp-jax", place, *head, unused), place, ["init: ", "'fc4*'"])
         check_refused(train("mlp-jax", place, *head, "init.ignore=[fc3.*]"), place, ["init.path"])
+        check_refused(train("mlp-jax", place, *head, f"init={old}", "init.ignore=['*']"), place,
+                      ["ignore", old])
         old_tensors, fresh_tensors = tensors.read(old), tensors.read(fresh)
         for ranks, strategy in (1, "single"), (2, "fsdp"):
             at = f"{place}{ranks}"
