@@ -99,6 +99,7 @@ static int compare_names(const void *a, const void *b) {
 
 // Numbers the classes by the order of their names.
 static void number_names(tri_arena *arena, class_names *names) {
+    if (names->count == 0) return; // all lines are left out
     const char **sorted = names->sorted = TRI_NEW_ARRAY(arena, const char *, names->count);
     names->classes = TRI_NEW_ARRAY(arena, int32_t, names->count);
     memcpy(sorted, names->names, (size_t)names->count * sizeof *sorted);
