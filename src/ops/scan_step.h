@@ -1,5 +1,6 @@
 // One step of a scan (running sum, product, extreme) and of its gradient. All are computed in F64,
 // so that a long sum has the digits of its type. The host and kernels of a GPU use the same code.
+// Of equal extremes the last one counts, as in PyTorch.
 #ifndef TRIREME_OPS_SCAN_STEP_H
 #define TRIREME_OPS_SCAN_STEP_H
 
@@ -7,10 +8,9 @@
 
 #include <math.h>
 
-// What a scan has found so far: a value and, of an extreme, where it is (the last of equal ones).
 typedef struct scan_so_far {
     double value;
-    int64_t at;
+    int64_t at; // index of the extreme along the axis
 } scan_so_far;
 
 TRI_KERNEL_INLINE scan_so_far scan_start(int64_t kind) {
