@@ -22,6 +22,11 @@ static tri_value map_of(tri_graph *graph, const char *name, const char *expressi
                        tri_counted(attr.formula.input_count, "input"), count);
         return (tri_value){0};
     }
+    if (attr.formula.output_count > 1) {
+        tri_graph_fail(graph, "map \"%s\" has %s, but only one is allowed", expression,
+                       tri_counted(attr.formula.output_count, "expression"));
+        return (tri_value){0};
+    }
     return tri_node_add(graph, &tri_op_map, values, count, &attr, "");
 }
 

@@ -96,10 +96,8 @@ static int simplify(tri_formula_maker *maker, tri_step_kind kind, int a, int b, 
     return -1;
 }
 
-// Puts the operands of a sum or product in order, so that equal steps have equal bytes.
-static void order(tri_formula_step *s) {
+static void swap_operands(tri_formula_step *s) {
     uint8_t a = s->a;
-    if ((s->kind != TRI_STEP_add && s->kind != TRI_STEP_mul) || s->a <= s->b) return;
     s->a = s->b;
     s->b = a;
 }
@@ -112,7 +110,9 @@ int tri_formula_step_add(tri_formula_maker *maker, tri_step_kind kind, int a, in
     tri_formula_step step = {.kind = (uint8_t)kind, .a = (uint8_t)a};
     if (kinds[kind].arity > 1) step.b = (uint8_t)b;
     if (kinds[kind].arity > 2) step.c = (uint8_t)c;
-    order(&step);
+    // Equal sums and products get equal bytes.
+    bool commutes = kind == TRI_STEP_add || kind == TRI_STEP_mul;
+    if (commutes && step.a > step.b) swap_operands(&step);
     for (int i = 0; i < p->step_count; i++)
         if (!memcmp(&p->steps[i], &step, sizeof step)) return i;
     if (p->step_count == maker->most_steps) {
@@ -123,55 +123,73 @@ int tri_formula_step_add(tri_formula_maker *maker, tri_step_kind kind, int a, in
     return p->step_count++;
 }
 
-// Calls `change` with each operand that the formula reads.
-static void each_operand(tri_formula *p, void (*change)(void *context, uint8_t *operand),
-                         void *context) {
-    for (int i = 0; i < p->step_count; i++) {
-        tri_formula_step *s = &p->steps[i];
-        uint8_t *operands[] = {&s->a, &s->b, &s->c};
-        for (int k = 0; k < kinds[s->kind].arity; k++) change(context, operands[k]);
+// A formula while it is swept.
+typedef struct sweep {
+    tri_formula from, *to;
+    bool placed[UINT8_MAX + 1];
+    uint8_t number[UINT8_MAX + 1]; // by operand of `from`, if it is placed: its number in `to`
+} sweep;
+
+static bool reads(const tri_formula_step *s, int k) { return k < kinds[s->kind].arity; }
+
+// Orders operands by what they compute, whatever the numbers of their steps. No two steps of a
+// formula compute the same, so only the first operand in which two steps differ has to be followed.
+static int compare(const sweep *w, int x, int y) {
+    const tri_formula *p = &w->from;
+    double left, right;
+    while (x != y && x < TRI_OPERAND_INPUT && y < TRI_OPERAND_INPUT) {
+        const tri_formula_step *s = &p->steps[x], *t = &p->steps[y];
+        if (s->kind != t->kind) return s->kind - t->kind;
+        bool first = s->a != t->a, second = reads(s, 1) && s->b != t->b;
+        x = first ? s->a : second ? s->b : s->c;
+        y = first ? t->a : second ? t->b : t->c;
     }
-    for (int i = 0; i < p->output_count; i++) change(context, &p->outputs[i]);
+    if (tri_formula_is_constant(p, x, &left) && tri_formula_is_constant(p, y, &right))
+        return memcmp(&left, &right, sizeof left);
+    bool inputs = x >= TRI_OPERAND_INPUT && y >= TRI_OPERAND_INPUT;
+    return inputs ? w->number[x] - w->number[y] : x - y;
 }
 
-static void renumber(void *context, uint8_t *operand) {
-    *operand = ((const uint8_t *)context)[*operand];
+// Adds the operand to the formula, after those that it reads.
+static uint8_t place(sweep *w, uint8_t operand) {
+    double value;
+    if (w->placed[operand]) return w->number[operand];
+    w->placed[operand] = true;
+    if (tri_formula_is_constant(&w->from, operand, &value)) {
+        w->to->constants[w->to->constant_count] = value;
+        return w->number[operand] = (uint8_t)(TRI_OPERAND_CONSTANT + w->to->constant_count++);
+    }
+    tri_formula_step s = w->from.steps[operand];
+    s.a = place(w, s.a);
+    if (reads(&s, 1)) s.b = place(w, s.b);
+    if (reads(&s, 2)) s.c = place(w, s.c);
+    w->to->steps[w->to->step_count] = s;
+    return w->number[operand] = w->to->step_count++;
 }
 
 void tri_formula_sweep(tri_formula *p, int first, int uses[TRI_FORMULA_INPUTS]) {
+    sweep w = {.from = *p, .to = p};
     bool needed[UINT8_MAX + 1] = {false};
-    uint8_t number[UINT8_MAX + 1] = {0};
     for (int i = 0; i < p->output_count; i++) needed[p->outputs[i]] = true;
-    int steps = 0, inputs = 0, constants = 0;
     for (int i = p->step_count; i-- > 0;) { // a step reads earlier ones only
-        tri_formula_step *s = &p->steps[i];
+        tri_formula_step *s = &w.from.steps[i];
         uint8_t operands[] = {s->a, s->b, s->c};
-        for (int k = 0; needed[i] && k < kinds[s->kind].arity; k++) needed[operands[k]] = true;
+        for (int k = 0; needed[i] && reads(s, k); k++) needed[operands[k]] = true;
     }
-    for (int i = 0; i < p->step_count; i++) {
-        if (!needed[i]) continue;
-        number[i] = (uint8_t)steps;
-        p->steps[steps++] = p->steps[i];
+    *p = (tri_formula){.output_count = w.from.output_count};
+    for (int k = 0; k < w.from.input_count; k++) {
+        int i = (first + k) % w.from.input_count, operand = TRI_OPERAND_INPUT + i;
+        if (!needed[operand]) continue;
+        w.placed[operand] = true;
+        w.number[operand] = (uint8_t)(TRI_OPERAND_INPUT + p->input_count);
+        uses[p->input_count++] = i;
     }
-    for (int k = 0; k < p->input_count; k++) {
-        int i = (first + k) % p->input_count;
-        if (!needed[TRI_OPERAND_INPUT + i]) continue;
-        number[TRI_OPERAND_INPUT + i] = (uint8_t)(TRI_OPERAND_INPUT + inputs);
-        uses[inputs++] = i;
+    for (int i = 0; i < w.from.step_count; i++) {
+        tri_formula_step *s = &w.from.steps[i];
+        bool commutes = s->kind == TRI_STEP_add || s->kind == TRI_STEP_mul;
+        if (needed[i] && commutes && compare(&w, s->a, s->b) > 0) swap_operands(s);
     }
-    for (int i = 0; i < p->constant_count; i++) {
-        if (!needed[TRI_OPERAND_CONSTANT + i]) continue;
-        number[TRI_OPERAND_CONSTANT + i] = (uint8_t)(TRI_OPERAND_CONSTANT + constants);
-        p->constants[constants++] = p->constants[i];
-    }
-    memset(&p->steps[steps], 0, sizeof p->steps - (size_t)steps * sizeof *p->steps);
-    for (int i = constants; i < TRI_FORMULA_CONSTANTS; i++) p->constants[i] = 0;
-    for (int i = p->output_count; i < TRI_FORMULA_OUTPUTS; i++) p->outputs[i] = 0;
-    p->step_count = (uint8_t)steps;
-    p->input_count = (uint8_t)inputs;
-    p->constant_count = (uint8_t)constants;
-    each_operand(p, renumber, number);
-    for (int i = 0; i < p->step_count; i++) order(&p->steps[i]);
+    for (int i = 0; i < p->output_count; i++) p->outputs[i] = place(&w, w.from.outputs[i]);
 }
 
 static void print_operand(const tri_formula *p, int operand, FILE *out) {

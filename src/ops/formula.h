@@ -85,7 +85,8 @@ double tri_step_value(tri_step_kind kind, double a, double b, double c);
 // Makes the formula of an expression. Before an arrow stand the names of the inputs in their order,
 // and parameters with their values: "x, y, scale = 2 -> scale * (x - y)". An expression of one
 // input needs no arrow. It has numbers, the operators + - * / ^ (power), comparisons, && || ! and
-// a ? b : c, and the functions of TRI_STEP_LIST, of which `select` is written as a ? b : c.
+// a ? b : c, and the functions of TRI_STEP_LIST, of which `select` is written as a ? b : c. Several
+// expressions, with commas between them, are the outputs of one formula.
 // `values`: the values of the parameters in their order, instead of those in the text; NULL: those
 // of the text. TRI_BAD_INPUT: the message quotes the expression and the place.
 tri_status tri_formula_parse(const char *expression, const double *values, tri_formula *out);
@@ -121,7 +122,9 @@ int tri_formula_step_add(tri_formula_maker *maker, tri_step_kind kind, int a, in
 // Whether the operand is a constant, and which.
 bool tri_formula_is_constant(const tri_formula *formula, int operand, double *value);
 // Removes steps, constants and inputs that no output needs, and has the inputs begin with input
-// `first`; those in front of it come last. uses[i]: which input was kept as number i.
+// `first`; those in front of it come last. uses[i]: which input was kept as number i. The rest gets
+// an order that depends on what is computed alone: formulas that take the same steps, however they
+// were made, have the same bytes.
 void tri_formula_sweep(tri_formula *formula, int first, int uses[TRI_FORMULA_INPUTS]);
 
 #endif

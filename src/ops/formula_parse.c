@@ -277,12 +277,16 @@ static void head(parser *p, const double *values) {
 
 tri_status tri_formula_parse(const char *expression, const double *values, tri_formula *out) {
     int uses[TRI_FORMULA_INPUTS];
-    *out = (tri_formula){.output_count = 1};
+    *out = (tri_formula){0};
     parser p = {.text = expression,
                 .at = expression,
                 .maker = {.formula = out, .most_steps = TRI_EXPRESSION_STEPS}};
     if (strstr(expression, "->")) head(&p, values);
-    int made = conditional(&p);
+    do {
+        int made = conditional(&p);
+        if (out->output_count == TRI_FORMULA_OUTPUTS) fail(&p, "there are too many expressions");
+        if (!p.error) out->outputs[out->output_count++] = (uint8_t)made;
+    } while (takes(&p, ","));
     skip_space(&p);
     if (*p.at) fail(&p, "the expression should end here");
     for (int i = 0; i < p.name_count; i++)
@@ -291,7 +295,6 @@ tri_status tri_formula_parse(const char *expression, const double *values, tri_f
     if (p.error)
         return TRI_FAIL(TRI_BAD_INPUT, "map \"%s\", column %d: %s", expression,
                         (int)(p.error_at - expression) + 1, p.error);
-    out->outputs[0] = (uint8_t)made;
     int inputs = out->input_count;
     tri_formula_sweep(out, 0, uses);
     if (out->input_count != inputs)

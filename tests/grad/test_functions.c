@@ -364,6 +364,36 @@ static void test_what_gradients_read(void **state) {
     }
 }
 
+// Formulas that take the same steps have the same bytes, whatever the order in which they were
+// made; a text may have several outputs.
+static void test_one_order(void **state) {
+    static const char *const pairs[][2] = {
+        {"a, b -> exp(a) * b + (a + b) * 2", "a, b -> 2 * (b + a) + b * exp(a)"},
+        {"a, b -> (a * b + 3) * (a * b + 4)", "a, b -> (4 + b * a) * (a * b + 3)"},
+        {"dy, x -> dy * sigmoid(x) + dy * x * (sigmoid(x) * (1 - sigmoid(x)))",
+         "x * sigmoid(x)"}, // its derivative
+        {"dy, a, b -> dy * exp(b), dy * a * exp(b)", "a, b -> a * exp(b)"},
+    };
+    for (size_t i = 0; i < COUNT(pairs); i++) {
+        tri_formula first, second, made;
+        int uses[TRI_FORMULA_INPUTS];
+        bool given[TRI_FORMULA_OUTPUTS] = {true}, differs[TRI_FORMULA_INPUTS];
+        bool wanted[TRI_FORMULA_INPUTS] = {true, true};
+        assert_int_equal(tri_formula_parse(pairs[i][0], NULL, &first), TRI_OK);
+        assert_int_equal(tri_formula_parse(pairs[i][1], NULL, &second), TRI_OK);
+        made = second;
+        if (i >= 2)
+            assert_int_equal(tri_formula_derive(&second, given, wanted, &made, uses, differs),
+                             TRI_OK);
+        if (memcmp(&first, &made, sizeof made) != 0) {
+            tri_formula_print(&first, stdout);
+            printf("\n");
+            tri_formula_print(&made, stdout);
+            fail_msg(" are two formulas");
+        }
+    }
+}
+
 static double value_at(const tri_formula *f, double first, double second) {
     double values[UINT8_MAX + 1] = {0};
     values[TRI_OPERAND_INPUT] = first;
@@ -407,6 +437,7 @@ static void test_expressions(void **state) {
         {"x -> x 2", 0, "end here"},
         {"x -> 1..2 * x", 0, "no number"},
         {"3", 0, "no input"},
+        {"x -> x, x, x, x, x", 0, "too many expressions"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         tri_formula f;
@@ -436,6 +467,7 @@ int main(void) {
         cmocka_unit_test(test_views_keep_their_input),
         cmocka_unit_test(test_outputs_over_an_input),
         cmocka_unit_test(test_what_gradients_read),
+        cmocka_unit_test(test_one_order),
         cmocka_unit_test(test_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
