@@ -27,6 +27,12 @@ TRI_API_BEGIN
       "a, b -> a * b", "a * b.") \
     X(div, (tri_value a, tri_value b), (a, b), (), \
       "a, b -> a / b", "a / b.") \
+    X(floor_divide, (tri_value a, tri_value b), (a, b), (), \
+      "a, b -> a // b", "a / b, rounded down; no gradient.") \
+    X(remainder, (tri_value a, tri_value b), (a, b), (), \
+      "a, b -> a % b", "a - (a // b) * b, which has the sign of b.") \
+    X(fmod, (tri_value a, tri_value b), (a, b), (), \
+      "a, b -> fmod(a, b)", "The same with the quotient rounded towards 0: it has the sign of a.") \
     X(maximum, (tri_value a, tri_value b), (a, b), (), \
       "a, b -> max(a, b)", "The larger one; equal ones share the gradient.") \
     X(minimum, (tri_value a, tri_value b), (a, b), (), \
@@ -151,10 +157,11 @@ TRI_LOSS_LIST(X)
 
 // Computes an expression on each element of `count` values, at most 7. Before an arrow stand the
 // names of the values in their order: "gate, up -> gate / (1 + exp(-gate)) * up"; one value needs
-// no arrow: "x * sigmoid(1.702 * x)". An expression has numbers, + - * / ^ (power), comparisons,
-// && || !, c ? a : b, pi, and abs, ceil, cos, erf, exp, expm1, floor, log, log1p, max, min, pow,
-// round, rsqrt, sigmoid, sign, sin, sqrt, tanh. Comparisons yield 1 or 0. The gradient is found
-// from the expression. Fails the graph with the place of a mistake.
+// no arrow: "x * sigmoid(1.702 * x)". An expression has numbers, + - * / ^ (power), // and % (as in
+// Python: rounded down), comparisons, && || !, c ? a : b, pi, and abs, ceil, cos, erf, exp, expm1,
+// floor, fmod, log, log1p, max, min, pow, round, rsqrt, sigmoid, sign, sin, sqrt, tanh; of integers
+// also & | ~ << >> and bit_xor. Comparisons yield 1 or 0. The gradient is found from the
+// expression. Fails the graph with the place of a mistake.
 tri_value tri_map_values(tri_graph *graph, const char *expression, const tri_value *values,
                          int count);
 // The same, with the values as arguments: tri_map(g, "x, y -> x * exp(-y)", x, y).
@@ -171,9 +178,11 @@ tri_value tri_map_values(tri_graph *graph, const char *expression, const tri_val
 
 // x in another type: F32, in which networks compute (or whatever trainer.precision makes of it), or
 // I64, I32 or U8. Integers, such as token ids and what tri_argmax and tri_sort make, may also be
-// compared, added and multiplied, exactly and in their own type, by tri_map and the functions of
-// shapes; comparisons yield 1 or 0 of that type. All values of one call need one type, and numbers
-// in an expression have to be below 2^53. From F32 to an integer the part behind the point goes.
+// compared, added, multiplied and divided with remainder, exactly and in their own type, by tri_map
+// and the functions of shapes; comparisons yield 1 or 0 of that type. They are computed in 64 bits,
+// and the result wraps where its type has no room, as in PyTorch. An integer // 0 or % 0 is 0, as
+// in NumPy, on every device. All values of one call need one type, and numbers in an expression
+// have to be below 2^53. From F32 to an integer the part behind the point goes.
 tri_value tri_cast(tri_graph *graph, tri_value x, tri_dtype dtype);
 
 // Functions of shapes. They read their input by strides; where its elements keep their order it is

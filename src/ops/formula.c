@@ -11,12 +11,13 @@ static const struct {
     int arity;
 } kinds[] = {
 #define X(name, arity, value) {#name, arity},
-    TRI_STEP_LIST(X)
+    TRI_STEP_LIST(X) TRI_BIT_STEP_LIST(X)
 #undef X
 };
 
 int tri_step_arity(tri_step_kind kind) { return kinds[kind].arity; }
 const char *tri_step_name(tri_step_kind kind) { return kinds[kind].name; }
+bool tri_step_is_of_bits(tri_step_kind kind) { return kind >= TRI_STEP_bit_and; }
 
 #define A a
 #define B b
@@ -28,10 +29,9 @@ double tri_step_value(tri_step_kind kind, double a, double b, double c) {
         return value;
         TRI_STEP_LIST(X)
 #undef X
-    case TRI_STEP_KIND_COUNT:
-        break;
+    default:
+        return NAN;
     }
-    return NAN;
 }
 #undef A
 #undef B
@@ -78,6 +78,7 @@ static int simplify(tri_formula_maker *maker, tri_step_kind kind, int a, int b, 
     bool ca = tri_formula_is_constant(p, a, &va);
     bool cb = arity > 1 && tri_formula_is_constant(p, b, &vb);
     bool cc = arity > 2 && tri_formula_is_constant(p, c, &vc);
+    if (tri_step_is_of_bits(kind)) return -1; // constants are numbers without bits
     if (ca && (cb || arity < 2) && (cc || arity < 3))
         return tri_formula_constant(maker, tri_step_value(kind, va, vb, vc));
     if (kind == TRI_STEP_select) return ca ? (va != 0 ? b : c) : b == c ? b : -1;

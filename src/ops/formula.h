@@ -40,15 +40,27 @@
     X(erf, 1, MAP_ERF(A))                                                                          \
     X(tanh, 1, MAP_TANH(A))                                                                        \
     X(sigmoid, 1, MAP_SIGMOID(A))                                                                  \
+    X(floor_div, 2, MAP_FLOOR_DIV(A, B))                                                           \
+    X(remainder, 2, MAP_REMAINDER(A, B))                                                           \
+    X(fmod, 2, MAP_FMOD(A, B))                                                                     \
     X(less, 2, A < B ? 1 : 0)                                                                      \
     X(less_equal, 2, A <= B ? 1 : 0)                                                               \
     X(equal, 2, A == B ? 1 : 0)                                                                    \
     X(not, 1, A == 0 ? 1 : 0)                                                                      \
     X(select, 3, A != 0 ? B : C)
 
+// The steps that only integers have, computed in 64 bits. A shift by more bits than there are, or
+// by a negative number, shifts all of them out.
+#define TRI_BIT_STEP_LIST(X)                                                                       \
+    X(bit_and, 2, A &B)                                                                            \
+    X(bit_or, 2, A | B)                                                                            \
+    X(bit_xor, 2, A ^ B)                                                                           \
+    X(shift_left, 2, B & ~(int64_t)63 ? 0 : (int64_t)((uint64_t)A << B))                           \
+    X(shift_right, 2, A >> (B & ~(int64_t)63 ? 63 : B))
+
 typedef enum tri_step_kind {
 #define X(name, arity, value) TRI_STEP_##name,
-    TRI_STEP_LIST(X)
+    TRI_STEP_LIST(X) TRI_BIT_STEP_LIST(X)
 #undef X
         TRI_STEP_KIND_COUNT
 } tri_step_kind;
@@ -79,13 +91,16 @@ typedef struct tri_formula {
 
 int tri_step_arity(tri_step_kind kind);
 const char *tri_step_name(tri_step_kind kind);
-// The value of a step with these operands.
+// Whether only integers have this step.
+bool tri_step_is_of_bits(tri_step_kind kind);
+// The value of a step with these operands; of a step of bits NaN.
 double tri_step_value(tri_step_kind kind, double a, double b, double c);
 
 // Makes the formula of an expression. Before an arrow stand the names of the inputs in their order,
 // and parameters with their values: "x, y, scale = 2 -> scale * (x - y)". An expression of one
-// input needs no arrow. It has numbers, the operators + - * / ^ (power), comparisons, && || ! and
-// a ? b : c, and the functions of TRI_STEP_LIST, of which `select` is written as a ? b : c. Several
+// input needs no arrow. It has numbers, the operators + - * / ^ (power) // % & | << >> ~,
+// comparisons, && || ! and a ? b : c, and the functions of the lists of steps, of which `select` is
+// written as a ? b : c. The operators bind as in Python, with `bit_xor` as a function. Several
 // expressions, with commas between them, are the outputs of one formula.
 // `values`: the values of the parameters in their order, instead of those in the text; NULL: those
 // of the text. TRI_BAD_INPUT: the message quotes the expression and the place.

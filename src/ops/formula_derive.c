@@ -72,6 +72,15 @@ static void add_power(derivation *d, const tri_formula_step *s, int y, int g) {
     }
 }
 
+// a // b and a % b, or fmod(a, b), make a = b · quotient + remainder, and the quotient is constant
+// between its steps.
+static void add_remainder(derivation *d, const tri_formula_step *s, int y, int g) {
+    add_to(d, s->a, g);
+    if (s->b >= TRI_OPERAND_CONSTANT) return;
+    int exact = step(d, TRI_STEP_div, step(d, TRI_STEP_sub, s->a, y), s->b);
+    add_to(d, s->b, times(d, g, step(d, TRI_STEP_neg, step(d, TRI_STEP_round, exact, 0), 0)));
+}
+
 // The factor of the gradient of a function of one operand x with the value y; NONE: the function is
 // constant between its steps.
 static int slope_of(derivation *d, tri_step_kind kind, int x, int y) {
@@ -139,6 +148,10 @@ static void derive_step(derivation *d, int y) {
         break;
     case TRI_STEP_pow:
         add_power(d, s, y, g);
+        break;
+    case TRI_STEP_remainder:
+    case TRI_STEP_fmod:
+        add_remainder(d, s, y, g);
         break;
     case TRI_STEP_neg:
         add_to(d, s->a, times(d, g, constant(d, -1)));

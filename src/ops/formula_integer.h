@@ -1,6 +1,7 @@
 // The steps of formulas on integers, all computed in 64 bits, so that numbers above 2^53 stay
-// exact. A result that has no room wraps, as in PyTorch. The host and kernels of a GPU use the same
-// code.
+// exact. A result that has no room wraps, as in PyTorch. Quotients are rounded down, and remainders
+// have the sign of the divisor (`fmod`: of the dividend). What is divided by 0 has the quotient and
+// the remainder 0 on every device, as in NumPy. The host and kernels of a GPU use the same code.
 #ifndef TRIREME_OPS_FORMULA_INTEGER_H
 #define TRIREME_OPS_FORMULA_INTEGER_H
 
@@ -23,14 +24,46 @@ TRI_KERNEL_INLINE bool formula_is_integer(int kind) {
     case TRI_STEP_equal:
     case TRI_STEP_not:
     case TRI_STEP_select:
+    case TRI_STEP_floor_div:
+    case TRI_STEP_remainder:
+    case TRI_STEP_fmod:
         return true;
     default:
-        return false;
+        return kind >= TRI_STEP_bit_and; // the steps of bits
     }
 }
 
+// The remainder of a division that rounds towards 0. The smallest number divided by -1 has no
+// quotient: processors stop there.
+TRI_KERNEL_INLINE int64_t formula_integer_rest(int64_t a, int64_t b) {
+    return b == 0 || b == -1 ? 0 : a % b;
+}
+
+TRI_KERNEL_INLINE int64_t formula_integer_floor_div(int64_t a, int64_t b) {
+    if (b == 0) return 0;
+    if (b == -1) return (int64_t)(0 - (uint64_t)a);
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
 TRI_KERNEL_INLINE int64_t formula_integer_step(int kind, int64_t a, int64_t b, int64_t c) {
+    int64_t rest;
     switch (kind) {
+#define A a
+#define B b
+#define X(name, arity, value)                                                                      \
+    case TRI_STEP_##name:                                                                          \
+        return value;
+        TRI_BIT_STEP_LIST(X)
+#undef X
+#undef A
+#undef B
+    case TRI_STEP_floor_div:
+        return formula_integer_floor_div(a, b);
+    case TRI_STEP_remainder:
+        rest = formula_integer_rest(a, b);
+        return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+    case TRI_STEP_fmod:
+        return formula_integer_rest(a, b);
     case TRI_STEP_add:
         return (int64_t)((uint64_t)a + (uint64_t)b);
     case TRI_STEP_sub:

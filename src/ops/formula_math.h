@@ -3,7 +3,12 @@
 #ifndef TRIREME_OPS_FORMULA_MATH_H
 #define TRIREME_OPS_FORMULA_MATH_H
 
-#include <math.h>
+#include "ops/formula_division.h"
+
+FORMULA_DIVISION(double, fmod, floor)
+#if defined(__cplusplus)
+FORMULA_DIVISION(float, fmodf, floorf)
+#endif
 
 #define MAP_POW(a, b) pow(a, b)
 #define MAP_ABS(a) fabs(a)
@@ -20,5 +25,8 @@
 #define MAP_ERF(a) erf(a)
 #define MAP_TANH(a) tanh(a)
 #define MAP_SIGMOID(a) (1 / (1 + exp(-(a))))
+#define MAP_FLOOR_DIV(a, b) formula_floor_div(a, b)
+#define MAP_REMAINDER(a, b) formula_remainder(a, b)
+#define MAP_FMOD(a, b) fmod(a, b)
 
 #endif

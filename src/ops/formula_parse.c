@@ -169,6 +169,8 @@ static int unary(parser *p) {
         made = step(p, TRI_STEP_neg, unary(p), 0, 0);
     else if (takes_alone(p, "!", '='))
         made = step(p, TRI_STEP_not, unary(p), 0, 0);
+    else if (takes(p, "~"))
+        made = step(p, TRI_STEP_bit_xor, unary(p), constant(p, -1), 0);
     else {
         made = primary(p);
         if (takes(p, "^")) made = step(p, TRI_STEP_pow, made, unary(p), 0);
@@ -182,8 +184,12 @@ static int product(parser *p) {
     for (;;) {
         if (takes(p, "*"))
             made = step(p, TRI_STEP_mul, made, unary(p), 0);
+        else if (takes(p, "//"))
+            made = step(p, TRI_STEP_floor_div, made, unary(p), 0);
         else if (takes(p, "/"))
             made = step(p, TRI_STEP_div, made, unary(p), 0);
+        else if (takes(p, "%"))
+            made = step(p, TRI_STEP_remainder, made, unary(p), 0);
         else
             return made;
     }
@@ -201,15 +207,39 @@ static int sum(parser *p) {
     }
 }
 
-static int comparison(parser *p) {
+static int shift(parser *p) {
     int made = sum(p);
-    if (takes(p, "<=")) return step(p, TRI_STEP_less_equal, made, sum(p), 0);
-    if (takes(p, ">=")) return step(p, TRI_STEP_less_equal, sum(p), made, 0);
-    if (takes(p, "==")) return step(p, TRI_STEP_equal, made, sum(p), 0);
+    for (;;) {
+        if (takes(p, "<<"))
+            made = step(p, TRI_STEP_shift_left, made, sum(p), 0);
+        else if (takes(p, ">>"))
+            made = step(p, TRI_STEP_shift_right, made, sum(p), 0);
+        else
+            return made;
+    }
+}
+
+static int common_bits(parser *p) {
+    int made = shift(p);
+    while (takes_alone(p, "&", '&')) made = step(p, TRI_STEP_bit_and, made, shift(p), 0);
+    return made;
+}
+
+static int bits(parser *p) {
+    int made = common_bits(p);
+    while (takes_alone(p, "|", '|')) made = step(p, TRI_STEP_bit_or, made, common_bits(p), 0);
+    return made;
+}
+
+static int comparison(parser *p) {
+    int made = bits(p);
+    if (takes(p, "<=")) return step(p, TRI_STEP_less_equal, made, bits(p), 0);
+    if (takes(p, ">=")) return step(p, TRI_STEP_less_equal, bits(p), made, 0);
+    if (takes(p, "==")) return step(p, TRI_STEP_equal, made, bits(p), 0);
     if (takes(p, "!="))
-        return step(p, TRI_STEP_not, step(p, TRI_STEP_equal, made, sum(p), 0), 0, 0);
-    if (takes(p, "<")) return step(p, TRI_STEP_less, made, sum(p), 0);
-    if (takes(p, ">")) return step(p, TRI_STEP_less, sum(p), made, 0);
+        return step(p, TRI_STEP_not, step(p, TRI_STEP_equal, made, bits(p), 0), 0, 0);
+    if (takes(p, "<")) return step(p, TRI_STEP_less, made, bits(p), 0);
+    if (takes(p, ">")) return step(p, TRI_STEP_less, bits(p), made, 0);
     return made;
 }
 

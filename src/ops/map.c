@@ -75,6 +75,15 @@ static tri_status want_integers(const tri_formula *formula, const tri_op_signatu
     return TRI_OK;
 }
 
+static tri_status want_floats(const tri_formula *formula, const tri_op_signature *s, int inputs) {
+    for (int t = 0; t < formula->step_count; t++)
+        if (tri_step_is_of_bits((tri_step_kind)formula->steps[t].kind))
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "map: `%s` is computed with integers only: make them I64 (tri_cast)",
+                            tri_step_name((tri_step_kind)formula->steps[t].kind));
+    return ops_want_one_type("map", s, 0, inputs);
+}
+
 static tri_status map_shape(const void *attr, tri_op_signature *s) {
     const tri_map_attr *a = attr;
     char want[160], got[160];
@@ -87,7 +96,7 @@ static tri_status map_shape(const void *attr, tri_op_signature *s) {
     if (s->in_type[0] == TRI_I64 || s->in_type[0] == TRI_I32 || s->in_type[0] == TRI_U8)
         TRI_TRY(want_integers(&a->formula, s, inputs));
     else
-        TRI_TRY(ops_want_one_type("map", s, 0, inputs));
+        TRI_TRY(want_floats(&a->formula, s, inputs));
     for (int i = 0; i < inputs; i++)
         if (a->expands && a->viewed >> i & 1)
             TRI_TRY(check_view(&a->views[i], &s->in[i], &shape));

@@ -1,6 +1,7 @@
 // Reads arbitrary bytes as an expression of map. Where it is one, derives its formula, and the
-// derivative once more: every operand has to be a step before, an input or a constant.
-#include "ops/formula.h"
+// derivative once more: every operand has to be a step before, an input or a constant. Steps that
+// integers have are computed of the largest, the smallest and small integers.
+#include "ops/formula_integer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,21 @@ static void check(const tri_formula *f) {
     }
 }
 
+// Computes the steps up to the first that integers do not have.
+static void compute(const tri_formula *f, size_t seed) {
+    static const int64_t some[] = {INT64_MIN, INT64_MAX, -1, 0, 1, 2, 63, 64, -64};
+    int64_t values[UINT8_MAX + 1] = {0};
+    for (int k = 0; k < f->input_count; k++)
+        values[TRI_OPERAND_INPUT + k] = some[(seed / ((size_t)k + 1)) % (sizeof some / 8)];
+    for (int k = 0; k < f->constant_count; k++)
+        if (f->constants[k] > -0x1p53 && f->constants[k] < 0x1p53)
+            values[TRI_OPERAND_CONSTANT + k] = (int64_t)f->constants[k];
+    for (int t = 0; t < f->step_count && formula_is_integer(f->steps[t].kind); t++) {
+        const tri_formula_step *s = &f->steps[t];
+        values[t] = formula_integer_step(s->kind, values[s->a], values[s->b], values[s->c]);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *text = malloc(size + 1);
     tri_formula f, derived;
@@ -37,6 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     tri_status status = tri_formula_parse(text, NULL, &f);
     for (int times = 0; status == TRI_OK && times < 2; times++) {
         check(&f);
+        compute(&f, size);
         status = tri_formula_derive(&f, has_gradient, wanted, &derived, uses, differs);
         f = derived;
     }

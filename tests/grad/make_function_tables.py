@@ -25,6 +25,8 @@ ANY, POSITIVE, UNIT = (0.1, 4), (1.5, 1.25), (0.5, 0.4)  # offset and factor of 
 # in single precision only.
 FUNCTIONS = {
     "sub": (torch.sub, (), ANY), "mul": (torch.mul, (), ANY), "div": (torch.div, (), POSITIVE),
+    "floor_divide": (lambda a, b: torch.floor_divide(a, b).detach() + 0 * a * b, (), ANY),
+    "remainder": (torch.remainder, (), ANY), "fmod": (torch.fmod, (), ANY),
     "maximum": (torch.maximum, (), ANY), "minimum": (torch.minimum, (), ANY),
     "where": (lambda c, a, b: torch.where(c != 0, a, b), (), ANY),
     "lerp": (torch.lerp, (), ANY),
@@ -68,7 +70,8 @@ FUNCTIONS = {
     "multilabel_soft_margin_loss": (lambda p, t: F.binary_cross_entropy_with_logits(
         *torch.broadcast_tensors(p, t), reduction="none"), (), ANY),
 }
-INPUTS = {"sub": 2, "mul": 2, "div": 2, "maximum": 2, "minimum": 2, "where": 3, "lerp": 3,
+INPUTS = {"sub": 2, "mul": 2, "div": 2, "floor_divide": 2, "remainder": 2, "fmod": 2,
+          "maximum": 2, "minimum": 2, "where": 3, "lerp": 3,
           "less": 2, "equal": 2, "pow": 2, "l1_loss": 2, "smooth_l1_loss": 2, "huber_loss": 2,
           "bce_loss": 2, "poisson_nll_loss": 2, "kl_div_loss": 2, "gaussian_nll_loss": 3,
           "soft_margin_loss": 2, "hinge_loss": 2, "multilabel_soft_margin_loss": 2}

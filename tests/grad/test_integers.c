@@ -42,6 +42,56 @@ static void test_exact(void **state) {
     }
 }
 
+// Division with remainder, bits and shifts, as PyTorch computes them; what is divided by 0 is 0.
+static void test_division_and_bits(void **state) {
+    enum { MOST = 6 };
+    static const int64_t xs[MOST] = {7, -7, INT64_MIN, -1, (3LL << 53) + 5, 0},
+                         ys[MOST] = {3, 3, -1, 70, -4, 0};
+    static const struct {
+        const char *expression;
+        int64_t want[MOST];
+    } cases[] = {
+        {"x, y -> x // y", {2, -3, INT64_MIN, -1, -(3LL << 51) - 2, 0}},
+        {"x, y -> x % y", {1, 2, 0, 69, -3, 0}},
+        {"x, y -> fmod(x, y)", {1, -1, 0, -1, 1, 0}},
+        {"x, y -> x & y", {3, 1, INT64_MIN, 70, (3LL << 53) + 4, 0}},
+        {"x, y -> x | y", {7, -5, -1, -1, -3, 0}},
+        {"x, y -> bit_xor(x, y)", {4, -6, INT64_MAX, -71, -(3LL << 53) - 7, 0}},
+        {"x, y -> ~x + 0 * y", {-8, 6, INT64_MAX, 0, -(3LL << 53) - 6, -1}},
+        {"x, y -> x << y", {56, -56, 0, 0, 0, 0}},
+        {"x, y -> x >> y", {0, -1, -1, -1, 0, 0}},
+        // From the outside in: comparisons, |, &, shifts, sums.
+        {"x, y -> 1 | x & 6 << 1 + 0 * y == 5", {1, 0, 0, 0, 1, 0}},
+    };
+    enum { CASES = sizeof cases / sizeof *cases };
+    for (int b = 0; b < 2; b++) {
+        tri_graph *g = op_graph_open(TRI_F32);
+        tri_value x = tri_input(g, "x", TRI_I64, tri_shape_of(MOST)),
+                  y = tri_input(g, "y", TRI_I64, tri_shape_of(MOST)), made[CASES];
+        for (int i = 0; i < CASES; i++) made[i] = tri_map(g, cases[i].expression, x, y);
+        tri_value byte = tri_cast(g, x, TRI_U8);
+        tri_value turned = tri_map(g, "b -> ~b", byte);
+        tri_device *device = op_device_open(backends[b], 1);
+        op_session *session = op_session_open(g, device, false);
+        memcpy(op_host(session, x), xs, sizeof xs);
+        memcpy(op_host(session, y), ys, sizeof ys);
+        op_run_ok(session);
+        for (int i = 0; i < CASES; i++) {
+            const int64_t *got = op_host(session, made[i]);
+            for (int k = 0; k < MOST; k++)
+                if (got[k] != cases[i].want[k])
+                    fail_msg("%s of %lld and %lld: %lld, not %lld", cases[i].expression,
+                             (long long)xs[k], (long long)ys[k], (long long)got[k],
+                             (long long)cases[i].want[k]);
+        }
+        const uint8_t bytes[] = {248, 6, 255, 0, 250, 255};
+        assert_memory_equal(op_host(session, turned), bytes, sizeof bytes);
+        op_session_close(session);
+        device->backend->close(device);
+        op_graph_close(g);
+    }
+}
+
 // A number becomes the integer next to 0, and one without room the nearest; an integer wraps.
 static void test_casts(void **state) {
     for (int b = 0; b < 2; b++) {
@@ -140,6 +190,9 @@ static void test_refusals(void **state) {
         tri_map(g, cases[i].expression, x, tri_input(g, "y", TRI_I64, tri_shape_of(3)));
         refused(g, cases[i].parts);
     }
+    tri_graph *bits = op_graph_open(TRI_F32);
+    tri_map(bits, "x & 3", tri_input(bits, "x", TRI_F32, tri_shape_of(3)));
+    refused(bits, "map|bit_and|integers|tri_cast");
     static const tri_dtype mixed[][2] = {
         {TRI_I64, TRI_F32}, {TRI_F32, TRI_I64}, {TRI_I64, TRI_U8}, {TRI_I32, TRI_I64}};
     for (int i = 0; i < 4; i++) {
@@ -161,9 +214,9 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),    cmocka_unit_test(test_casts),
-        cmocka_unit_test(test_shapes),   cmocka_unit_test(test_no_gradient),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_exact),       cmocka_unit_test(test_division_and_bits),
+        cmocka_unit_test(test_casts),       cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_no_gradient), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include "device/cpu/map.h"
 #include "device/cpu/functions.h"
 #include "device/map_plan.h"
+#include "ops/formula_division.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,6 +14,8 @@ enum { MAP_TILE = 256, MAP_GRAIN = 1 << 12 };
 
 typedef void (*step_function)(float *out, const float *a, const float *b, const float *c,
                               int64_t count);
+
+FORMULA_DIVISION(float, fmodf, floorf)
 
 #define MAP_POW(a, b) powf(a, b)
 #define MAP_ABS(a) __builtin_fabsf(a)
@@ -29,6 +32,9 @@ typedef void (*step_function)(float *out, const float *a, const float *b, const 
 #define MAP_ERF(a) cpu_erf_scalar(a)
 #define MAP_TANH(a) cpu_tanh_scalar(a)
 #define MAP_SIGMOID(a) cpu_sigmoid_scalar(a)
+#define MAP_FLOOR_DIV(a, b) formula_floor_div(a, b)
+#define MAP_REMAINDER(a, b) formula_remainder(a, b)
+#define MAP_FMOD(a, b) fmodf(a, b)
 #define A a[i]
 #define B b[i]
 #define C c[i]
