@@ -13,17 +13,18 @@ typedef struct autodiff {
     int value_count; // before the backward nodes
 } autodiff;
 
-static void mark_wanted(autodiff *a) {
-    const tri_graph *g = a->graph;
+bool *pass_find_wanted(const tri_graph *g) {
+    bool *wanted = TRI_NEW_ARRAY(g->arena, bool, g->value_count);
     for (int i = 0; i < g->parameter_count; i++)
-        if (g->parameters[i].role == TRI_ROLE_TRAINED) a->wanted[g->parameters[i].value.id] = true;
+        if (g->parameters[i].role == TRI_ROLE_TRAINED) wanted[g->parameters[i].value.id] = true;
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
         bool any = false;
-        for (int k = 0; k < node->input_count; k++) any = any || a->wanted[node->inputs[k].id];
+        for (int k = 0; k < node->input_count; k++) any = any || wanted[node->inputs[k].id];
         for (int k = 0; any && node->op->gradient && k < node->output_count; k++)
-            a->wanted[node->outputs[k].id] = true;
+            wanted[node->outputs[k].id] = true;
     }
+    return wanted;
 }
 
 // Finds what the current block has added to the parameter's gradient so far; NULL: nothing. The
@@ -160,10 +161,9 @@ tri_status tri_pass_autodiff(tri_graph *graph) {
         return TRI_FAIL(TRI_BAD_INPUT, "the model declares no loss: it must call tri_loss");
     int values = graph->value_count;
     autodiff a = {.graph = graph,
-                  .wanted = TRI_NEW_ARRAY(graph->arena, bool, values),
+                  .wanted = pass_find_wanted(graph),
                   .grads = TRI_NEW_ARRAY(graph->arena, tri_value, values),
                   .value_count = values};
-    mark_wanted(&a);
     if (!seed_losses(&a)) return TRI_FAIL(TRI_BAD_INPUT, "the loss depends on no parameter");
     int forward = graph->node_count, block = graph->block;
     graph->phase = TRI_PHASE_BACKWARD;

@@ -10,9 +10,8 @@
 typedef struct rewrite {
     tri_graph *graph;
     const tri_device_description *device;
-    tri_fusion_time time;
+    fusion_facts facts;
     tri_value *instead; // instead[v]: the value that replaced value v, or v itself
-    int *uses;          // uses[v]: how many nodes, metrics, outputs and gradients read value v
 } rewrite;
 
 static tri_value current(const rewrite *w, tri_value value) {
@@ -23,25 +22,43 @@ static tri_value current(const rewrite *w, tri_value value) {
 static void count_uses(rewrite *w) {
     const tri_graph *g = w->graph;
     for (int i = 0; i < g->node_count; i++)
-        for (int k = 0; k < g->nodes[i].input_count; k++) w->uses[g->nodes[i].inputs[k].id]++;
-    for (int i = 0; i < g->metric_count; i++) w->uses[g->metrics[i].value.id]++;
-    for (int i = 0; i < g->output_count; i++) w->uses[g->outputs[i].value.id]++;
-    for (int i = 0; i < g->gradient_count; i++) w->uses[g->gradients[i].value.id]++;
+        for (int k = 0; k < g->nodes[i].input_count; k++) w->facts.uses[g->nodes[i].inputs[k].id]++;
+    for (int i = 0; i < g->metric_count; i++) w->facts.uses[g->metrics[i].value.id]++;
+    for (int i = 0; i < g->output_count; i++) w->facts.uses[g->outputs[i].value.id]++;
+    for (int i = 0; i < g->gradient_count; i++) w->facts.uses[g->gradients[i].value.id]++;
+}
+
+static void find_from_data(rewrite *w) {
+    const tri_graph *g = w->graph;
+    bool *from_data = w->facts.from_data;
+    for (int i = 0; i < g->input_count; i++) from_data[g->inputs[i].value.id] = true;
+    for (int i = 0; i < g->node_count; i++) {
+        bool any = false;
+        for (int k = 0; k < g->nodes[i].input_count; k++)
+            any = any || from_data[g->nodes[i].inputs[k].id];
+        for (int k = 0; k < g->nodes[i].output_count; k++)
+            from_data[g->nodes[i].outputs[k].id] = any;
+    }
+}
+
+// Finds the node that makes x, if it has the op of the fusion's producer; NULL: it has another.
+static tri_node *maker_of(const rewrite *w, const fusion *f, tri_value x) {
+    const tri_value_info *info = tri_value_get(w->graph, x);
+    if (!tri_value_is(x) || info->kind != TRI_VALUE_RESULT) return NULL;
+    tri_node *maker = &w->graph->nodes[info->node];
+    return maker->op == f->producer ? maker : NULL;
 }
 
 // Finds the producer with which the fusion would merge `node`; NULL: there is none.
 static tri_node *producer_of(const rewrite *w, const fusion *f, const tri_node *node) {
     tri_value x = node->inputs[f->input];
-    if (!tri_value_is(x)) return NULL;
-    const tri_value_info *info = tri_value_get(w->graph, x);
-    if (info->kind != TRI_VALUE_RESULT || info->output != 0) return NULL;
-    tri_node *producer = &w->graph->nodes[info->node];
-    if (producer->op != f->producer) return NULL;
+    tri_node *producer = maker_of(w, f, x);
+    if (!producer || tri_value_get(w->graph, x)->output != 0) return NULL;
     if (f->result == FUSION_NODE_STAYS) return producer;
     bool near = producer->block == node->block && producer->phase == node->phase;
     for (int k = 1; f->result == FUSION_PRODUCER_STAYS && k < node->output_count; k++)
-        if (w->uses[node->outputs[k].id] > 0) return NULL;
-    return near && w->uses[x.id] == 1 ? producer : NULL;
+        if (w->facts.uses[node->outputs[k].id] > 0) return NULL;
+    return near && w->facts.uses[x.id] == 1 ? producer : NULL;
 }
 
 static tri_node copy_of(const rewrite *w, const tri_node *node) {
@@ -86,8 +103,8 @@ static bool has_kernel(const rewrite *w, const tri_node *node) {
 }
 
 static void replace_node(rewrite *w, tri_node *node, const tri_node *copy) {
-    for (int k = 0; k < node->input_count; k++) w->uses[node->inputs[k].id]--;
-    for (int k = 0; k < copy->input_count; k++) w->uses[copy->inputs[k].id]++;
+    for (int k = 0; k < node->input_count; k++) w->facts.uses[node->inputs[k].id]--;
+    for (int k = 0; k < copy->input_count; k++) w->facts.uses[copy->inputs[k].id]++;
     *node = *copy;
 }
 
@@ -111,17 +128,48 @@ static bool apply(rewrite *w, const fusion *f, tri_node *node) {
         replace_node(w, node, &new_node);
         return false;
     }
-    for (int k = 0; k < node->input_count; k++) w->uses[node->inputs[k].id]--;
+    for (int k = 0; k < node->input_count; k++) w->facts.uses[node->inputs[k].id]--;
+    w->facts.removed[node - w->graph->nodes] = true;
     w->instead[node->outputs[0].id] = producer->outputs[0];
-    w->uses[producer->outputs[0].id] = w->uses[node->outputs[0].id];
+    w->facts.uses[producer->outputs[0].id] = w->facts.uses[node->outputs[0].id];
     return true;
 }
 
+// Has nothing read the inputs of a node whose outputs nothing reads.
+static void remove_unread(rewrite *w, const tri_node *node) {
+    for (int k = 0; k < node->output_count; k++)
+        if (w->facts.uses[node->outputs[k].id] > 0) return;
+    for (int k = 0; k < node->input_count; k++) w->facts.uses[node->inputs[k].id]--;
+    w->facts.removed[node - w->graph->nodes] = true;
+}
+
+// Merges the producer of the node's input k into the node, if there is one. True: it did.
+static bool absorb_input(rewrite *w, const fusion *f, tri_node *node, int k) {
+    tri_node *producer = maker_of(w, f, node->inputs[k]);
+    if (!producer || producer->block != node->block || producer->phase != node->phase) return false;
+    tri_node merged = copy_of(w, node);
+    if (!f->merge(w->graph, &merged, producer) || !set_outputs(w, &merged) ||
+        !has_kernel(w, &merged) || !pass_gains(w->graph, &w->facts, node, producer, &merged))
+        return false;
+    replace_node(w, node, &merged);
+    remove_unread(w, producer);
+    return true;
+}
+
+static void absorb(rewrite *w, const fusion *f, tri_node *node) {
+    for (int k = 0; k < node->input_count;)
+        k = absorb_input(w, f, node, k) ? 0 : k + 1; // its inputs are now others
+}
+
 static void fuse_node(rewrite *w, tri_node *node) {
-    for (int i = 0; i < pass_fusion_count; i++)
-        if (pass_fusions[i].time == w->time && pass_fusions[i].op == node->op &&
-            apply(w, &pass_fusions[i], node))
+    for (int i = 0; i < pass_fusion_count; i++) {
+        const fusion *f = &pass_fusions[i];
+        if (f->time != w->facts.time || f->op != node->op) continue;
+        if (f->result == FUSION_NODE_ABSORBS)
+            absorb(w, f, node);
+        else if (apply(w, f, node))
             return;
+    }
 }
 
 tri_status tri_pass_fuse(tri_graph *graph, const tri_device_description *device,
@@ -129,11 +177,15 @@ tri_status tri_pass_fuse(tri_graph *graph, const tri_device_description *device,
     if (graph->status != TRI_OK) return TRI_FAIL(graph->status, "%s", graph->message);
     rewrite w = {.graph = graph,
                  .device = device,
-                 .time = time,
-                 .instead = TRI_NEW_ARRAY(graph->arena, tri_value, graph->value_count),
-                 .uses = TRI_NEW_ARRAY(graph->arena, int, graph->value_count)};
+                 .facts = {.time = time,
+                           .uses = TRI_NEW_ARRAY(graph->arena, int, graph->value_count),
+                           .removed = TRI_NEW_ARRAY(graph->arena, bool, graph->node_count),
+                           .from_data = TRI_NEW_ARRAY(graph->arena, bool, graph->value_count),
+                           .wanted = pass_find_wanted(graph)},
+                 .instead = TRI_NEW_ARRAY(graph->arena, tri_value, graph->value_count)};
     for (int i = 0; i < graph->value_count; i++) w.instead[i].id = (uint32_t)i;
     count_uses(&w);
+    find_from_data(&w);
     for (int i = 0; i < graph->node_count; i++) {
         tri_node *node = &graph->nodes[i];
         for (int k = 0; k < node->input_count; k++) node->inputs[k] = current(&w, node->inputs[k]);

@@ -166,6 +166,8 @@ const fusion pass_fusions[] = {
     FORWARD("log-softmax into loss", nll_loss, log_softmax, NODE_STAYS, log_softmax_into_loss),
     FORWARD("log-softmax into accuracy", accuracy, log_softmax, NODE_STAYS,
             log_softmax_into_loss),
+    FORWARD("map into map", map, map, NODE_ABSORBS, pass_merge_maps),
+    BACKWARD("map into map", map, 0, map, NODE_ABSORBS, pass_merge_maps),
     BACKWARD("sum into norm", add, 0, rms_norm_grad, PRODUCER_STAYS, sum_into_rms_norm),
     BACKWARD("sum into norm", add, 1, rms_norm_grad, PRODUCER_STAYS, sum_into_rms_norm),
     BACKWARD("sum into norm", add, 0, layer_norm_grad, PRODUCER_STAYS, sum_into_layer_norm),

@@ -17,13 +17,19 @@ typedef enum fusion_result {
     // The node reads the producer's inputs instead of its output. The producer is removed if
     // nothing else reads its outputs.
     FUSION_NODE_STAYS,
+    // The node does the work of both, and the producer is removed. All inputs of the node that are
+    // outputs of the producer are merged at once. Conditions: both nodes are in one block and
+    // phase, and pass_gains says yes.
+    FUSION_NODE_ABSORBS,
 } fusion_result;
 
 typedef struct fusion {
     const char *name; // names what is fused into what
     tri_fusion_time time;
-    const tri_op *op;       // the node's op
-    int input;              // number of the node's input that reads output 0 of the producer
+    const tri_op *op; // the node's op
+    // Number of the node's input that reads output 0 of the producer. With FUSION_NODE_ABSORBS it
+    // may be any input, and any output.
+    int input;
     const tri_op *producer; // the producer's op
     fusion_result result;
     // Changes `node` and `producer` to what the fusion makes of them. The caller passes copies of
@@ -31,6 +37,22 @@ typedef struct fusion {
     // these two nodes cannot be fused.
     bool (*merge)(const tri_graph *graph, tri_node *node, tri_node *producer);
 } fusion;
+
+// What is known of a graph that is rewritten, by value or node.
+typedef struct fusion_facts {
+    tri_fusion_time time;
+    int *uses;       // how many nodes, metrics, outputs and gradients read the value
+    bool *removed;   // by node: a fusion has made it superfluous
+    bool *from_data; // the value depends on the graph's inputs
+    bool *wanted;    // it depends on a trained parameter
+} fusion_facts;
+
+// Whether it is of use that `merged`, into which `node` and `producer` were merged, takes the place
+// of both. The answer follows from the formulas and shapes, but never from the number of samples.
+bool pass_gains(const tri_graph *graph, const fusion_facts *facts, const tri_node *node,
+                const tri_node *producer, const tri_node *merged);
+// The merge of one map into another (fusion.merge).
+bool pass_merge_maps(const tri_graph *graph, tri_node *node, tri_node *producer);
 
 extern const fusion pass_fusions[]; // the rows of one op are tried in this order
 extern const int pass_fusion_count;

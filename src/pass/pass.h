@@ -64,6 +64,8 @@ tri_status tri_pass_precision(tri_graph *graph, tri_precision precision);
 // trained parameter. Each block that reads a parameter adds one contribution (tri_gradient_add).
 // TRI_BAD_INPUT: there is no loss, or some parameter has no influence on it.
 tri_status tri_pass_autodiff(tri_graph *graph);
+// By value: whether it depends on a trained parameter, so that autodiff wants its gradient.
+bool *pass_find_wanted(const tri_graph *graph);
 // Replaces a linear layer, the cross-entropy of its scores and their gradients by one node that
 // computes them chunk by chunk of rows, so that the scores of all rows are never in memory at once.
 // Does so only where nothing else reads the scores, they are large, and the device has a kernel

@@ -1,6 +1,7 @@
 // Networks that are drawn at random (equivalence/random_net.c): the gradient of each parameter, in
 // F64 on `ref`, is that of finite differences; on `cpu`, and on some networks on the emulated GPU,
-// losses and gradients in F32 are those of F64 up to rounding.
+// losses and gradients in F32 are those of F64 up to rounding. So they are with fusions, which on
+// `ref` in F64 change nearly nothing.
 // TEST_NETWORKS=FIRST:COUNT chooses seeds.
 #include "device/cpu/cpu.h"
 #include "device/cuda/cuda.h"
@@ -90,8 +91,14 @@ static void fill(side *s) {
             op_set(s->session, g->scalars[TRI_SCALAR_TERM + i], 0, seeds_of_terms[i]);
 }
 
-static void side_open(side *s, int64_t seed, const tri_device_backend *backend, tri_dtype dtype) {
-    *s = (side){.seed = seed};
+static void pass_ok(int64_t seed, tri_status status) {
+    if (status != TRI_OK) fail_msg("seed %lld: %s", (long long)seed, tri_error_message());
+}
+
+// `fused`: with the fusions.
+static void side_open(side *s, int64_t seed, const tri_device_backend *backend, tri_dtype dtype,
+                      bool fused) {
+    *s = (side){.seed = seed, .device = op_device_open(backend, 1)};
     tri_graph_options options = {.seed = 1,
                                  .training = true,
                                  .dtype = dtype,
@@ -104,9 +111,10 @@ static void side_open(side *s, int64_t seed, const tri_device_backend *backend, 
     trireme_task_v1()->build(g, &batch);
     if (tri_graph_status(g, &message) != TRI_OK)
         fail_msg("seed %lld: %s", (long long)seed, message);
-    if (tri_pass_autodiff(g) != TRI_OK)
-        fail_msg("seed %lld: %s", (long long)seed, tri_error_message());
-    s->device = op_device_open(backend, 1);
+    const tri_device_description *device = &s->device->description;
+    if (fused) pass_ok(seed, tri_pass_fuse(g, device, TRI_FUSE_BEFORE_AUTODIFF));
+    pass_ok(seed, tri_pass_autodiff(g));
+    if (fused) pass_ok(seed, tri_pass_fuse(g, device, TRI_FUSE_AFTER_AUTODIFF));
     s->session = op_session_open(g, s->device, false);
     fill(s);
 }
@@ -177,7 +185,7 @@ static void check_slope(side *s, int parameter, double wanted) {
 
 static void check_gradients(int64_t seed) {
     side s;
-    side_open(&s, seed, &tri_device_ref, TRI_F64);
+    side_open(&s, seed, &tri_device_ref, TRI_F64, false);
     op_run_ok(s.session);
     double *wanted = calloc((size_t)s.graph->parameter_count + 1, sizeof *wanted);
     for (int i = 0; i < s.graph->parameter_count; i++)
@@ -220,9 +228,9 @@ static double distance(const side *s, const side *exact, const char **where) {
 static void check_device(int64_t seed, const tri_device_backend *backend) {
     side exact, rounded, s;
     const char *where;
-    side_open(&exact, seed, &tri_device_ref, TRI_F64);
-    side_open(&rounded, seed, &tri_device_ref, TRI_F32);
-    side_open(&s, seed, backend, TRI_F32);
+    side_open(&exact, seed, &tri_device_ref, TRI_F64, false);
+    side_open(&rounded, seed, &tri_device_ref, TRI_F32, false);
+    side_open(&s, seed, backend, TRI_F32, seed % 2);
     op_run_ok(exact.session);
     op_run_ok(rounded.session);
     op_run_ok(s.session);
@@ -232,6 +240,21 @@ static void check_device(int64_t seed, const tri_device_backend *backend) {
                  backend->name, where, found, of_ref);
     side_close(&s);
     side_close(&rounded);
+    side_close(&exact);
+}
+
+// The fusions change nothing but the rounding.
+static void check_fused(int64_t seed) {
+    side exact, fused;
+    const char *where;
+    side_open(&exact, seed, &tri_device_ref, TRI_F64, false);
+    side_open(&fused, seed, &tri_device_ref, TRI_F64, true);
+    op_run_ok(exact.session);
+    op_run_ok(fused.session);
+    double found = distance(&fused, &exact, &where);
+    if (!(found <= 1e-9))
+        fail_msg("seed %lld: fused, %s is %.2e from the unfused", (long long)seed, where, found);
+    side_close(&fused);
     side_close(&exact);
 }
 
@@ -250,6 +273,13 @@ static void test_gradients(void **state) {
     for (int64_t i = 0; i < count; i++) check_gradients(first + i);
 }
 
+static void test_fused(void **state) {
+    (void)state;
+    int64_t first = 0, count = 40;
+    chosen(&first, &count);
+    for (int64_t i = 0; i < count; i++) check_fused(first + i);
+}
+
 static void test_cpu(void **state) {
     (void)state;
     int64_t first = 0, count = 40;
@@ -266,7 +296,8 @@ static void test_cuda(void **state) {
 
 int main(void) {
     test_gpu_choose();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients), cmocka_unit_test(test_cpu),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients),
+                                       cmocka_unit_test(test_fused), cmocka_unit_test(test_cpu),
                                        cmocka_unit_test(test_cuda)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 // Checks fusions (rewrites of two nodes, mostly into one): each row of their table in
-// pass/fusions.c is used where the device has a kernel for the changed node, and only there. The
+// pass/fusions.c is used where the device has a kernel for the changed node, and only there. Maps
+// merge where that saves memory passes and keeps no more for the backward pass. The
 // results keep their bits when the sum of two gradients is fused into the gradient of a norm, or a
 // max pooling into a batch norm.
 #include "device/cpu/cpu.h"
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <trireme/functions.h>
 #include <trireme/nn.h>
 
 #include <cmocka.h>
@@ -242,9 +244,152 @@ static void test_pooling_in_batch_norm(void **state) {
     }
 }
 
+// ---- maps
+
+typedef tri_value chain(tri_graph *g, tri_value a, tri_value b, tri_value c);
+
+static tri_value six_functions(tri_graph *g, tri_value a, tri_value b, tri_value c) {
+    tri_value x = tri_map(g, "x, y -> x + y", tri_exp(g, tri_neg(g, a)), b);
+    x = tri_map(g, "a, b -> a * b - 3", tri_sqrt(g, tri_abs(g, tri_mul(g, a, b))), x);
+    return tri_map(g, "x, y -> x * y", x, tri_tanh(g, tri_map(g, "a, b -> a - b", b, a)));
+}
+static tri_value view_of_views(tri_graph *g, tri_value a, tri_value b, tri_value c) {
+    tri_value x = tri_transpose(g, tri_flip(g, tri_exp(g, a), 0), 0, 1);
+    x = tri_slice(g, x, 0, 1, 5, 1);
+    return tri_map(g, "x, y -> x - y", tri_transpose(g, x, 0, 1),
+                   tri_slice(g, tri_sin(g, b), 1, 2, 6, 1));
+}
+static tri_value pad_of_slice(tri_graph *g, tri_value a, tri_value b, tri_value c) {
+    return tri_pad(g, tri_slice(g, a, 1, 1, 3, 1), 1, 1, 2);
+}
+static tri_value slice_of_pad(tri_graph *g, tri_value a, tri_value b, tri_value c) {
+    return tri_slice(g, tri_pad(g, a, 1, 2, 2), 1, 1, 9, 1);
+}
+static tri_value spread_sum(tri_graph *g, tri_value a, tri_value b, tri_value c) {
+    return tri_map(g, "a, b -> a * b", a, tri_map(g, "x, y -> x + y", c, c));
+}
+static tri_value spread_exp(tri_graph *g, tri_value a, tri_value b, tri_value c) {
+    return tri_map(g, "a, b -> a * b", a, tri_exp(g, c));
+}
+static tri_value cheap_twice(tri_graph *g, tri_value a, tri_value b, tri_value c) {
+    tri_value x = tri_map(g, "a, b -> a * b", a, b);
+    return tri_concat(g, (tri_value[]){tri_sin(g, x), tri_cos(g, x)}, 2, 1);
+}
+static tri_value costly_twice(tri_graph *g, tri_value a, tri_value b, tri_value c) {
+    tri_value x = tri_map(g, "a, b -> exp(a * b)", a, b);
+    return tri_concat(g, (tri_value[]){tri_sin(g, x), tri_cos(g, x)}, 2, 1);
+}
+static tri_value read_by_another(tri_graph *g, tri_value a, tri_value b, tri_value c) {
+    tri_value x = tri_map(g, "a, b -> a * b", a, b);
+    return tri_concat(g, (tri_value[]){tri_sin(g, x), x}, 2, 1);
+}
+static tri_value named_output(tri_graph *g, tri_value a, tri_value b, tri_value c) {
+    tri_value x = tri_map(g, "a, b -> a * b", a, b);
+    tri_output_add(g, "x", x);
+    return tri_sin(g, x);
+}
+static tri_value block_between(tri_graph *g, tri_value a, tri_value b, tri_value c) {
+    tri_value x = tri_map(g, "a, b -> a * b", a, b);
+    tri_block(g, "second");
+    return tri_sin(g, x);
+}
+// The gradient of sin needs its argument, and that of the sum nothing.
+static tri_value sum_in_function(tri_graph *g, tri_value a, tri_value b, tri_value c) {
+    tri_value x = tri_linear(g, "la", a, 6), y = tri_linear(g, "lb", b, 6);
+    return tri_sin(g, tri_map(g, "x, y -> x + y", x, y));
+}
+static tri_value long_sum(tri_graph *g, tri_value a, tri_value b, tri_value c) {
+    tri_value all[] = {a, b, c, tri_flip(g, a, 0), tri_flip(g, a, 1), tri_flip(g, b, 0)};
+    tri_value x = tri_map_values(g, "a, b, c, d, e, f -> a + b * c + d * e - f", all, 6);
+    tri_value both = tri_flip(g, tri_flip(g, a, 0), 1);
+    tri_value others[] = {x, tri_flip(g, b, 1), tri_flip(g, c, 0), both};
+    return tri_map_values(g, "x, a, b, c -> x * a - b * c", others, 4);
+}
+static tri_value integers(tri_graph *g, tri_value a, tri_dtype dtype) {
+    tri_value x = tri_cast(g, tri_mul_scalar(g, a, 100), dtype);
+    x = tri_map(g, "x, y -> x < y * 3", x, tri_map(g, "x -> x * 5 + 7", x));
+    return tri_cast(g, x, TRI_F32);
+}
+static tri_value wide_integers(tri_graph *g, tri_value a, tri_value b, tri_value c) {
+    return integers(g, a, TRI_I64);
+}
+static tri_value narrow_integers(tri_graph *g, tri_value a, tri_value b, tri_value c) {
+    return integers(g, a, TRI_I32);
+}
+
+static tri_graph *build_chain(chain *make, bool training, tri_dtype dtype) {
+    tri_graph_options options = {.seed = 1, .training = training, .dtype = dtype};
+    tri_graph *g = tri_graph_create(NULL, &options);
+    tri_block(g, "test");
+    tri_shape shape = tri_shape_of(4, 6);
+    tri_value a = tri_input(g, "inputs", dtype, shape), b = tri_input(g, "b", dtype, shape);
+    tri_value y = make(g, a, b, tri_parameter(g, "c", tri_shape_of(6), (tri_init){0}));
+    tri_metric(g, "mean", tri_mean_loss(g, y));
+    tri_output_add(g, "y", y);
+    return g;
+}
+
+// `ref` rounds to F32 between maps that are not merged, but not in F64.
+static void check_chain(chain *make, bool training, int maps, const tri_device_backend *backend,
+                        tri_dtype dtype) {
+    tri_device *device = op_device_open(backend, 1);
+    tri_graph *graphs[2] = {build_chain(make, training, dtype), build_chain(make, training, dtype)};
+    ok(tri_pass_fuse(graphs[1], &device->description, TRI_FUSE_BEFORE_AUTODIFF));
+    assert_int_equal(count_op(graphs[1], &tri_op_map), maps);
+    op_session *sessions[2];
+    for (int k = 0; k < 2; k++) {
+        sessions[k] = op_session_open(graphs[k], device, false);
+        for (int i = 0; i < graphs[k]->input_count; i++)
+            op_fill(sessions[k], graphs[k]->inputs[i].value, 7, -1, 1);
+        for (int i = 0; i < graphs[k]->parameter_count; i++)
+            op_fill(sessions[k], graphs[k]->parameters[i].value, 7, -1, 1);
+        op_run_ok(sessions[k]);
+    }
+    for (int i = 0; i < graphs[0]->output_count; i++)
+        same_bits(sessions, graphs[0]->outputs[i].value, graphs[1]->outputs[i].value, "output", i);
+    for (int k = 0; k < 2; k++) {
+        op_session_close(sessions[k]);
+        op_graph_close(graphs[k]);
+    }
+    device->backend->close(device);
+}
+
+static void test_maps(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        chain *make;
+        bool training;
+        int maps; // after the fusion
+    } cases[] = {
+        {"functions", six_functions, false, 1},
+        {"functions, trained", six_functions, true, 1},
+        {"views", view_of_views, false, 1},
+        {"pad of slice", pad_of_slice, false, 2},
+        {"slice of pad", slice_of_pad, false, 1},
+        {"sum that is spread", spread_sum, false, 1},
+        {"exp that is spread", spread_exp, false, 2},
+        {"cheap, read twice", cheap_twice, false, 2},
+        {"costly, read twice", costly_twice, false, 3},
+        {"read by another op", read_by_another, false, 2},
+        {"output", named_output, false, 2},
+        {"blocks", block_between, false, 2},
+        {"what a gradient reads", sum_in_function, false, 1},
+        {"what a gradient reads, trained", sum_in_function, true, 2},
+        {"inputs", long_sum, false, 2},
+        {"64 bits", wide_integers, false, 2},
+        {"32 bits", narrow_integers, false, 3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        print_message("%s\n", cases[i].name);
+        check_chain(cases[i].make, cases[i].training, cases[i].maps, &tri_device_ref, TRI_F64);
+        check_chain(cases[i].make, cases[i].training, cases[i].maps, &tri_device_cpu, TRI_F32);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_device_is_asked),
-                                       cmocka_unit_test(test_sums),
+                                       cmocka_unit_test(test_sums), cmocka_unit_test(test_maps),
                                        cmocka_unit_test(test_pooling_in_batch_norm)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
