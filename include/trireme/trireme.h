@@ -8,6 +8,7 @@
 #include <trireme/losses.h>
 #include <trireme/nn.h>
 #include <trireme/parameters.h>
+#include <trireme/recurrent.h>
 #include <trireme/status.h>
 #include <trireme/task.h>
 #include <trireme/tensor.h>

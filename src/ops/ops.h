@@ -81,6 +81,10 @@ typedef enum tri_activation {
     X(sort)                  /* x -> y, index I64: along attr.axis in order, attr.count of them */ \
     X(scan)                  /* x -> y, index I64: running sums or extremes along attr.axis */     \
     X(scan_grad)             /* x, y, dy -> dx */                                                  \
+    X(recurrent)             /* gates, weight, bias?, h?, c? -> y, last h, last c, saved,          \
+                                cells (see tri_recurrent_attr) */                                  \
+    X(recurrent_grad)        /* weight, y, saved, cells, dy?, d last h?, d last c?, h? -> dgates,  \
+                                dproduct, before, dh, dc */                                        \
     X(cast)                  /* x -> x converted to the type attr.dtype */                         \
     X(add_bias)              /* x [.., F], bias [F] -> x + bias */                                 \
     X(add_bias_grad)         /* dy -> dbias */                                                     \
@@ -334,6 +338,38 @@ typedef struct tri_embedding_grad_attr {
     tri_shape shape; // the shape of the weight and of its gradient, [V, D]
     tri_embedding_attr rows;
 } tri_embedding_grad_attr;
+
+typedef enum tri_recurrent_kind {
+    TRI_RECURRENT_TANH,
+    TRI_RECURRENT_RELU,
+    TRI_RECURRENT_LSTM, // gates: input, forget, cell, output
+    TRI_RECURRENT_GRU,  // gates: reset, update, new
+    TRI_RECURRENT_KINDS
+} tri_recurrent_kind;
+
+// How many gates a unit has: sums that are made in every step. The gates of a kind lie one behind
+// the other, each with all H units, as in PyTorch: [gates · H].
+static inline int64_t tri_recurrent_gates(int64_t kind) {
+    return kind == TRI_RECURRENT_LSTM ? 4 : kind == TRI_RECURRENT_GRU ? 3 : 1;
+}
+
+// The attributes of recurrent, one direction of a recurrent layer, and of recurrent_grad. Its
+// inputs: gates, what the layer's input adds to the gates in each step, [N, T, gates · H]; weight
+// [gates · H, H] and bias, with which the state h of the step before adds to them; h and c, the
+// first state [N, H], which is 0 if left out. y [N, T, H] has the state h after each step. For the
+// gradient of LSTM and GRU, `saved` [T, N, 4 · H] keeps the gates (of GRU also what h adds to the
+// new gate), and for that of LSTM `cells` [T + 1, N, H] keeps c before and after each step; both in
+// the order in which steps are computed. What a kind or a mode does not need is empty ([0]).
+//
+// The gradient makes dgates; dproduct, the gradient of what h adds to the gates, which only for GRU
+// differs from dgates, else it is empty; and `before` [N, T, H], the state before each step. So the
+// gradient of the weight is the product of `before` and dproduct over the whole sequence.
+typedef struct tri_recurrent_attr {
+    int64_t kind;    // a tri_recurrent_kind
+    bool reverse;    // the last element of the sequence comes first
+    bool time_first; // sequences are [T, N, ..]
+    bool keeps;      // makes `saved` and `cells`
+} tri_recurrent_attr;
 
 // The attributes of rms_norm and layer_norm and of their gradients.
 typedef struct tri_norm_attr {

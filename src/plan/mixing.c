@@ -71,6 +71,8 @@ static int64_t axis_of(const tri_node *node) {
     if (node->op == &tri_op_argmax) return ((const tri_argmax_attr *)node->attr)->axis;
     if (node->op == &tri_op_sort) return ((const tri_sort_attr *)node->attr)->axis;
     if (node->op == &tri_op_scan) return ((const tri_scan_attr *)node->attr)->axis;
+    if (node->op == &tri_op_recurrent)
+        return ((const tri_recurrent_attr *)node->attr)->time_first ? 0 : -1;
     return -1;
 }
 

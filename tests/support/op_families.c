@@ -500,6 +500,7 @@ const op_family op_families[] = {
     {.name = "scatter", .build = op_build_scatter, .tolerance = 1e-5},
     {.name = "order", .build = op_build_order, .tolerance = 1e-5},
     {.name = "scan", .build = op_build_scan, .tolerance = 1e-5},
+    {.name = "recurrent", .build = op_build_recurrent, .tolerance = 1e-5, .half_tolerance = 0.05},
     {.name = "integers", .build = op_build_integers, .tolerance = 1e-6},
     {.name = "matmul", .build = op_build_matmul, .tolerance = 1e-5},
     {.name = "conv2d",

@@ -52,6 +52,8 @@ void op_build_scatter(op_case *c);
 void op_build_order(op_case *c);
 void op_build_scan(op_case *c);
 void op_build_integers(op_case *c);
+// Defined in op_families_recurrent.c.
+void op_build_recurrent(op_case *c);
 // Defined in op_families_training.c.
 void op_build_update(op_case *c);
 void op_build_step_numbers(op_case *c);

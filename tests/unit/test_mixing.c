@@ -74,6 +74,13 @@ static tri_value added_to_rows(tri_graph *g, tri_value x, tri_value y, tri_value
 static tri_value added_to_samples(tri_graph *g, tri_value x, tri_value y, tri_value w) {
     return tri_scatter_add(g, x, 0, tri_input(g, "index", TRI_I64, tri_shape_of(4, 3, 4)), y);
 }
+static tri_value steps(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_lstm(g, "lstm", x, (tri_recurrent_options){.hidden = 2, .bidirectional = true},
+                    NULL);
+}
+static tri_value steps_of_samples(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_gru(g, "gru", x, (tri_recurrent_options){.hidden = 2, .time_first = true}, NULL);
+}
 static tri_value sorted(tri_graph *g, tri_value x, tri_value y, tri_value w) {
     return tri_cumsum(g, tri_sort(g, x, 1, false, NULL), 2);
 }
@@ -108,6 +115,8 @@ static void test_mixing(void **state) {
         {"whole", whole, true},
         {"rest", rest, false},
         {"taken", taken, false},
+        {"steps", steps, false},
+        {"steps_of_samples", steps_of_samples, true},
         {"sorted", sorted, false},
         {"sorted_samples", sorted_samples, true},
         {"running", running, true},

@@ -1,0 +1,46 @@
+// Recurrent layers over whole sequences: LSTM, GRU, and plain ones. Parameters have PyTorch's names
+// and sizes, so that its state dicts fit: for each layer l0, l1, … weight_ih_l0 [gates · H, in],
+// weight_hh_l0 [gates · H, H], bias_ih_l0 and bias_hh_l0 [gates · H], and those of the opposite
+// direction with _reverse behind the name. The gates lie in PyTorch's order.
+#ifndef TRIREME_RECURRENT_H
+#define TRIREME_RECURRENT_H
+
+#include <trireme/api.h>
+#include <trireme/graph.h>
+#include <trireme/parameters.h>
+
+TRI_API_BEGIN
+
+typedef struct tri_recurrent_options {
+    int64_t hidden;     // H, the units of a layer
+    int64_t layers;     // of which each reads what the one before makes; 0 means 1
+    bool bidirectional; // a second direction, from the end of the sequence, beside the first one
+    bool no_bias;
+    bool time_first; // sequences are [T, N, ..], as in PyTorch unless it gets batch_first
+    bool relu;       // of tri_rnn: ReLU in place of tanh
+    double dropout;  // in training between layers, as tri_dropout: NAME.dropout_l0, …
+    // The first states [N, layers · directions, H], where PyTorch has [layers · directions, N, H];
+    // of a layer, the direction from the begin comes first. None: 0. Only an LSTM has c.
+    tri_value h, c;
+    tri_init weight_init, bias_init; // in place of uniform numbers within ±1/√H
+} tri_recurrent_options;
+
+// The last states, in the shape of the first ones. Only an LSTM has c.
+typedef struct tri_recurrent_states {
+    tri_value h, c;
+} tri_recurrent_states;
+
+// An LSTM. x [N, T, in] → [N, T, directions · H], the states h after each step of the last layer.
+// *last becomes the states of all layers after the last step; NULL: they are not wanted.
+tri_value tri_lstm(tri_graph *graph, const char *name, tri_value x, tri_recurrent_options options,
+                   tri_recurrent_states *last);
+// A GRU: the same with one state, h.
+tri_value tri_gru(tri_graph *graph, const char *name, tri_value x, tri_recurrent_options options,
+                  tri_recurrent_states *last);
+// PyTorch's RNN: h = tanh(x·W_ihᵀ + b_ih + h·W_hhᵀ + b_hh).
+tri_value tri_rnn(tri_graph *graph, const char *name, tri_value x, tri_recurrent_options options,
+                  tri_recurrent_states *last);
+
+TRI_API_END
+
+#endif

@@ -1,0 +1,155 @@
+// Recurrent layers. What x adds to the gates of all steps is one linear layer; the steps themselves
+// are one op for each layer and direction.
+#include "nn/layers.h"
+#include "ops/ops.h"
+
+#include <math.h>
+#include <trireme/functions.h>
+#include <trireme/nn.h>
+#include <trireme/recurrent.h>
+
+// What is the same for all layers and directions of one call.
+typedef struct context {
+    tri_graph *graph;
+    const char *op, *name;
+    tri_recurrent_options o;
+    tri_recurrent_attr attr;
+    int64_t samples, directions;
+} context;
+
+static tri_value parameter(const context *c, const char *what, int64_t layer, bool reverse,
+                           tri_shape shape, tri_init init) {
+    double bound = 1 / sqrt((double)c->o.hidden);
+    tri_init uniform = {.kind = TRI_INIT_UNIFORM, .low = -bound, .high = bound};
+    const char *name =
+        tri_name(c->graph, "%s.%s_l%d%s", c->name, what, (int)layer, reverse ? "_reverse" : "");
+    return tri_parameter(c->graph, name, shape, nn_init_or(init, uniform));
+}
+
+static tri_value bias(const context *c, const char *what, int64_t layer, bool reverse) {
+    int64_t width = tri_recurrent_gates(c->attr.kind) * c->o.hidden;
+    if (c->o.no_bias) return (tri_value){0};
+    return parameter(c, what, layer, reverse, tri_shape_of(width), c->o.bias_init);
+}
+
+// One layer in one direction. Adds its last states to the lists h and c.
+static tri_value direction(const context *c, tri_value x, int64_t layer, bool reverse,
+                           tri_value *last_h, tri_value *last_c) {
+    tri_graph *g = c->graph;
+    tri_shape shape = tri_value_shape(g, x);
+    int64_t width = tri_recurrent_gates(c->attr.kind) * c->o.hidden, in = shape.dims[2];
+    tri_recurrent_attr attr = c->attr;
+    tri_linear_attr linear = {.axes = 1};
+    tri_value states[2] = {c->o.h, c->o.c};
+    attr.reverse = reverse;
+    tri_value input =
+        parameter(c, "weight_ih", layer, reverse, tri_shape_of(width, in), c->o.weight_init);
+    tri_value weight = parameter(c, "weight_hh", layer, reverse, tri_shape_of(width, c->o.hidden),
+                                 c->o.weight_init);
+    tri_value of_input = bias(c, "bias_ih", layer, reverse);
+    tri_value of_state = bias(c, "bias_hh", layer, reverse);
+    tri_value gates =
+        tri_node_add(g, &tri_op_linear, (tri_value[]){x, input, of_input}, 3, &linear, c->name);
+    for (int i = 0; i < 2; i++)
+        if (tri_value_is(states[i]))
+            states[i] = tri_select(g, states[i], 1, layer * c->directions + reverse);
+    tri_value y = tri_node_add(g, &tri_op_recurrent,
+                               (tri_value[]){gates, weight, of_state, states[0], states[1]}, 5,
+                               &attr, c->name);
+    if (!tri_value_is(y)) return y;
+    *last_h = tri_node_output(g, y, 1);
+    *last_c = tri_node_output(g, y, 2);
+    return y;
+}
+
+// Dropout between layers. Its random numbers are those of samples, so these become the first axis.
+static tri_value drop(const context *c, tri_value y, int64_t layer) {
+    const char *name = tri_name(c->graph, "%s.dropout_l%d", c->name, (int)layer);
+    if (c->o.dropout == 0) return y;
+    if (!c->o.time_first) return tri_dropout(c->graph, name, y, c->o.dropout);
+    y = tri_dropout(c->graph, name, tri_transpose(c->graph, y, 0, 1), c->o.dropout);
+    return tri_transpose(c->graph, y, 0, 1);
+}
+
+static bool check_state(const context *c, const char *what, tri_value state) {
+    tri_shape want = tri_shape_of(c->samples, c->o.layers * c->directions, c->o.hidden);
+    char is[128], wanted[128];
+    if (!tri_value_is(state)) return true;
+    if (!tri_graph_takes_value(c->graph, c->op, c->name, state)) return false;
+    tri_shape shape = tri_value_shape(c->graph, state);
+    if (tri_shape_equal(&shape, &want)) return true;
+    tri_graph_fail(c->graph, "%s %s: %s must be [N, layers * directions, hidden] %s, but is %s",
+                   c->op, c->name, what, tri_shape_text(&want, wanted, sizeof wanted),
+                   tri_shape_text(&shape, is, sizeof is));
+    return false;
+}
+
+static bool check(context *c, tri_value x) {
+    if (!tri_graph_check_input(c->graph, c->op, c->name, x)) return false;
+    tri_shape shape = tri_value_shape(c->graph, x);
+    char text[128];
+    if (shape.rank != 3 || tri_shape_count(&shape) < 1) {
+        tri_graph_fail(c->graph, "%s %s: x must be [%s, in] without an empty axis, but is %s",
+                       c->op, c->name, c->o.time_first ? "T, N" : "N, T",
+                       tri_shape_text(&shape, text, sizeof text));
+        return false;
+    }
+    c->samples = shape.dims[c->o.time_first];
+    if (c->o.layers == 0) c->o.layers = 1;
+    if (c->o.hidden < 1 || c->o.layers < 1 || c->o.layers > 1000) {
+        tri_graph_fail(c->graph, "%s %s: needs hidden > 0 and 1 to 1000 layers", c->op, c->name);
+        return false;
+    }
+    if (tri_value_is(c->o.c) && c->attr.kind != TRI_RECURRENT_LSTM) {
+        tri_graph_fail(c->graph, "%s %s: only an LSTM has a state c", c->op, c->name);
+        return false;
+    }
+    return check_state(c, "h", c->o.h) && check_state(c, "c", c->o.c);
+}
+
+static tri_value build(context c, tri_value x, tri_recurrent_states *last) {
+    tri_graph *g = c.graph;
+    if (last) *last = (tri_recurrent_states){{0}, {0}};
+    if (!tri_layer_begin(g, c.name) || !check(&c, x)) return (tri_value){0};
+    int64_t count = c.o.layers * c.directions;
+    tri_value *h = TRI_NEW_ARRAY(g->arena, tri_value, count);
+    tri_value *cells = TRI_NEW_ARRAY(g->arena, tri_value, count), y[2] = {x};
+    for (int64_t layer = 0; layer < c.o.layers; layer++) {
+        x = y[0];
+        if (layer > 0) x = drop(&c, x, layer - 1);
+        for (int64_t d = 0; d < c.directions; d++) {
+            int64_t i = layer * c.directions + d;
+            y[d] = direction(&c, x, layer, d == 1, &h[i], &cells[i]);
+        }
+        if (c.directions == 2) y[0] = tri_concat(g, y, 2, 2);
+    }
+    if (last) last->h = tri_stack(g, h, (int)count, 1);
+    if (last && c.attr.kind == TRI_RECURRENT_LSTM) last->c = tri_stack(g, cells, (int)count, 1);
+    return y[0];
+}
+
+static context context_of(tri_graph *g, const char *op, const char *name, tri_recurrent_options o,
+                          tri_recurrent_kind kind) {
+    return (context){.graph = g,
+                     .op = op,
+                     .name = name,
+                     .o = o,
+                     .attr = {.kind = kind, .time_first = o.time_first, .keeps = tri_training(g)},
+                     .directions = o.bidirectional ? 2 : 1};
+}
+
+tri_value tri_lstm(tri_graph *graph, const char *name, tri_value x, tri_recurrent_options options,
+                   tri_recurrent_states *last) {
+    return build(context_of(graph, "lstm", name, options, TRI_RECURRENT_LSTM), x, last);
+}
+
+tri_value tri_gru(tri_graph *graph, const char *name, tri_value x, tri_recurrent_options options,
+                  tri_recurrent_states *last) {
+    return build(context_of(graph, "gru", name, options, TRI_RECURRENT_GRU), x, last);
+}
+
+tri_value tri_rnn(tri_graph *graph, const char *name, tri_value x, tri_recurrent_options options,
+                  tri_recurrent_states *last) {
+    tri_recurrent_kind kind = options.relu ? TRI_RECURRENT_RELU : TRI_RECURRENT_TANH;
+    return build(context_of(graph, "rnn", name, options, kind), x, last);
+}

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Writes tests/grad/recurrent_tables.h: what PyTorch computes, in float64, for recurrent layers:
+the outputs and the last states, joined, and gradients of x, of the first states and of all
+parameters.
+
+usage: make_recurrent_tables.py > recurrent_tables.h, then clang-format -i on it
+Needs python3-torch. test_recurrent.c makes the same layers.
+"""
+import torch
+from make_function_tables import print_cases, print_header
+
+GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+
+
+def layer(kind, x, hidden, layers=1, directions=1, bias=True, states=0, time_first=False):
+    """A row of LAYERS. x: samples, steps and inputs. states: how many first states are given."""
+    samples, steps, inputs = x
+    shapes = [(samples, layers * directions, hidden)] * states
+    for number in range(layers):
+        reads = inputs if number == 0 else hidden * directions
+        width = GATES[kind] * hidden
+        own = [(width, reads), (width, hidden)] + [(width,), (width,)] * bias
+        shapes += own * directions
+
+    def function(x, *parameters):
+        first = [s.transpose(0, 1) for s in parameters[:states]]
+        zero = torch.zeros(layers * directions, samples, hidden, dtype=x.dtype)
+        while len(first) < 1 + (kind == "lstm"):
+            first.append(zero)
+        y, *last = getattr(torch._VF, kind)(
+            x, first if kind == "lstm" else first[0], list(parameters[states:]), bias, layers, 0.0,
+            True, directions == 2, not time_first)
+        return torch.cat([y.flatten()] + [s.transpose(0, 1).flatten() for s in last])
+
+    return (function, (steps, samples, inputs) if time_first else x, *shapes)
+
+
+# Sizes are samples, steps, inputs and units.
+LAYERS = {
+    "lstm": layer("lstm", (3, 5, 4), 6),
+    "lstm of one": layer("lstm", (1, 1, 1), 1),
+    "lstm without bias": layer("lstm", (2, 7, 3), 5, bias=False),
+    "lstm of layers": layer("lstm", (2, 4, 3), 5, layers=3),
+    "lstm both ways": layer("lstm", (2, 6, 3), 4, layers=2, directions=2, states=2),
+    "lstm from a state": layer("lstm", (3, 4, 2), 7, states=2),
+    "lstm time first": layer("lstm", (3, 5, 4), 6, directions=2, states=2, time_first=True),
+    "lstm of blocks": layer("lstm", (7, 3, 16), 32),
+    "lstm of many": layer("lstm", (17, 9, 5), 19, states=2),
+    "gru": layer("gru", (3, 5, 4), 6),
+    "gru of one": layer("gru", (1, 1, 1), 1),
+    "gru without bias": layer("gru", (2, 7, 3), 5, bias=False),
+    "gru both ways": layer("gru", (2, 6, 3), 4, layers=2, directions=2, states=1),
+    "gru from a state": layer("gru", (3, 4, 2), 7, states=1),
+    "gru time first": layer("gru", (3, 5, 4), 6, states=1, time_first=True),
+    "gru of blocks": layer("gru", (7, 3, 16), 64),
+    "rnn": layer("rnn_tanh", (3, 5, 4), 6),
+    "rnn of one": layer("rnn_tanh", (1, 1, 1), 1),
+    "rnn both ways": layer("rnn_tanh", (2, 6, 3), 4, layers=2, directions=2, states=1),
+    "rnn relu": layer("rnn_relu", (3, 3, 4), 2, states=1),
+    "rnn relu without bias": layer("rnn_relu", (2, 4, 3), 3, layers=2, bias=False),
+}
+
+
+def main():
+    print_header("RECURRENT_TABLES", "make_recurrent_tables.py",
+                 lambda: print_cases("torch_recurrent", LAYERS))
+
+
+if __name__ == "__main__":
+    main()
