@@ -47,8 +47,7 @@ static tri_status count_labels(tri_engine *e, double *counts) {
 }
 
 // Finds the count by which each loss is divided, over the whole step and all ranks: the number of
-// its labels that are not ignored or, for a loss without labels, the number of samples times
-// term.per_sample.
+// its labels that are not ignored or, for a loss without labels, what the plan has counted.
 static tri_status find_counts(tri_engine *e, double *counts) {
     const tri_graph *g = e->plan->graph;
     for (int i = 0; i < g->term_count; i++) counts[i] = 0;
@@ -58,7 +57,7 @@ static tri_status find_counts(tri_engine *e, double *counts) {
     }
     for (int i = 0; i < g->term_count; i++) {
         const tri_loss_term *term = &g->metrics[g->first_term + i].term;
-        if (!term->has_labels) counts[i] = (double)(term->per_sample * e->run.step->samples);
+        if (!term->has_labels) counts[i] = e->run.step->term_counts[i];
     }
     return TRI_OK;
 }

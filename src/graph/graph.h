@@ -138,14 +138,17 @@ typedef struct tri_input_info {
 // One loss of a weighted sum of losses: its weight, and its divisor, a count of samples or labels.
 typedef struct tri_loss_term {
     double weight;
-    int64_t per_sample; // what each sample adds to the divisor, if labels do not decide it
-    bool has_labels;    // the divisor is the number of labels that are not ignored
+    int64_t count; // what a micro-batch of the graph adds to the divisor if labels do not decide it
+    bool has_labels; // the divisor is the number of labels that are not ignored
     // Index of the graph's input that holds the labels or from which `maker` makes them; -1: none.
     int labels;
     // The op that makes the labels from that input, with its attributes; NULL: the input holds
     // them.
     const tri_op *maker;
     const void *maker_attr;
+    // The shape in which `maker` or, of soft labels, the loss reads them: views in between may
+    // change what a row of classes or of tokens is.
+    tri_shape read_as;
     // The weights of the classes, by whose sum over the labels the loss is divided; NULL: each
     // label counts 1.
     const float *weights;
@@ -186,7 +189,7 @@ typedef struct tri_weighted_sum {
 typedef enum tri_counting {
     // After BACKWARD: all losses have the same count, which NORM sums over the whole step.
     TRI_COUNT_BEHIND,
-    TRI_COUNT_KNOWN, // always: each loss counts a fixed number per sample
+    TRI_COUNT_KNOWN, // always: what each loss counts follows from the sizes of micro-batches
     TRI_COUNT_AHEAD, // before the step: the host counts the labels of all its samples first
 } tri_counting;
 

@@ -3,7 +3,7 @@
 #include "graph/loss.h"
 
 #include "base/limits.h"
-#include "base/quantity.h"
+#include "tensor/half.h"
 
 #include <math.h>
 #include <string.h>
@@ -143,6 +143,7 @@ void tri_metric_copy(tri_graph *to, const tri_metric_info *metric, tri_value val
 // them; another op may give each label the weight of its class. If there is no such input, labels
 // stays -1.
 static void find_labels(const tri_graph *g, tri_value labels, tri_loss_term *term) {
+    term->read_as = tri_value_get(g, labels)->shape;
     while (tri_value_get(g, labels)->kind != TRI_VALUE_INPUT) {
         const tri_node *node = tri_value_node(g, labels);
         if (!node) return;
@@ -157,10 +158,13 @@ static void find_labels(const tri_graph *g, tri_value labels, tri_loss_term *ter
             if (!op->label_at || term->maker) return;
             term->maker = op;
             term->maker_attr = node->attr;
+            term->read_as = tri_value_get(g, node->inputs[0])->shape;
         }
         labels = node->inputs[0];
     }
-    term->labels = tri_value_get(g, labels)->index;
+    const tri_value_info *field = tri_value_get(g, labels);
+    term->labels = field->index;
+    if (!term->maker && !tri_dtype_is_float(field->dtype)) term->read_as = field->shape;
 }
 
 static tri_loss_term make_term(tri_graph *g, tri_value loss, double weight) {
@@ -173,20 +177,14 @@ static tri_loss_term make_term(tri_graph *g, tri_value loss, double weight) {
         return term;
     }
     tri_op_signature s = tri_node_signature(g, node);
-    int64_t count = node->op->count(&s), size = tri_graph_samples(g);
-    if (size == 0) size = 1;
-    if (count % size != 0)
-        tri_graph_fail(g,
-                       "%s: counts %lld in a micro-batch of %s: a loss that is added to "
-                       "others has to count the same number for each sample",
-                       node->op->name, (long long)count, tri_counted(size, "sample"));
-    term.per_sample = count / size;
+    term.count = node->op->count(&s);
     return term;
 }
 
 static bool has_same_labels(const tri_loss_term *a, const tri_loss_term *b) {
     return a->has_labels && b->has_labels && a->labels >= 0 && a->labels == b->labels &&
            a->maker == b->maker && a->are_counts == b->are_counts && !a->weights && !b->weights &&
+           tri_shape_equal(&a->read_as, &b->read_as) &&
            (!a->maker || !a->maker->attr_bytes ||
             !memcmp(a->maker_attr, b->maker_attr, a->maker->attr_bytes));
 }
@@ -275,11 +273,12 @@ static double weight_of(const tri_loss_term *term, int64_t label) {
 double tri_loss_count_labels(const tri_graph *graph, const tri_loss_term *term, int64_t size,
                              const void *labels) {
     const tri_value_info *info = tri_value_get(graph, graph->inputs[term->labels].value);
-    tri_shape shape = info->shape;
-    shape.dims[0] = size;
+    int64_t all = tri_shape_count(&info->shape) / info->shape.dims[0] * size;
+    tri_shape shape = term->read_as; // for the graph's own number of samples
+    shape.dims[0] = all / (tri_shape_count(&shape) / shape.dims[0]);
     double sum = 0;
     if (info->dtype == TRI_F32 && !term->are_counts) return (double)count_soft_rows(&shape, labels);
-    for (int64_t i = 0, all = tri_shape_count(&shape); i < all; i++)
+    for (int64_t i = 0; i < all; i++)
         sum += info->dtype == TRI_F32 ? (double)((const float *)labels)[i]
                : term->maker
                    ? weight_of(term, term->maker->label_at(term->maker_attr, &shape, labels, i))

@@ -456,6 +456,9 @@ static tri_status make_plan(tri_plan *plan, const tri_device_description *device
     plan->graph = plan->programs[0]->graph;
     for (int i = 1; i < plan->program_count; i++)
         TRI_TRY(check_alike(plan->programs[0], plan->programs[i]));
+    for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++)
+        if (request->step_samples[i] > 0)
+            TRI_TRY(tri_plan_count_terms(plan, request, (tri_step_shape)i));
     TRI_TRY(check_batch_norm(plan, request));
     TRI_TRY(check_mixing(plan, request));
     plan->flat =

@@ -23,9 +23,12 @@ SAMPLES, BATCH, EPOCHS, LR, TOKENS = 19, 8, 2, 0.2, 6  # steps of 8, 8 and 3 sam
 LOSS_LIMIT, WEIGHT_LIMIT = 2e-6, 5e-6  # largest allowed relative differences
 LAYERS = {"trunk": formula.linear("trunk", 4, 8), "one": formula.linear("one", 8, 3),
           "two": formula.linear("two", 8, 3), "numbers": formula.linear("numbers", 8, 2),
-          "next": formula.linear("next", 4, 5), "embed": [("embed.weight", (5, 4), 0.8)]}
+          "next": formula.linear("next", 4, 5), "embed": [("embed.weight", (5, 4), 0.8)],
+          "whole": formula.linear("whole", 8, 6), "rows": formula.linear("rows", 8, 6),
+          "penalised": [("penalised", (3,), 0.5)]}
 CASES = [("trunk", "one", "two", "numbers", "next", "embed"), ("trunk", "one", "two"),
-         ("trunk", "one", "two", "numbers"), ("trunk", "one")]
+         ("trunk", "one", "two", "numbers"), ("trunk", "one"),
+         ("trunk", "whole", "rows", "next", "embed"), ("trunk", "one", "penalised")]
 PIPELINE = "strategy.name=pipeline batch.micro=2"
 WAYS = [(1, ""), (1, "batch.micro=3"), (3, ""), (2, "batch.micro=1"), (4, "batch.micro=1"),
         (2, PIPELINE), (2, "strategy.name=fsdp batch.micro=2 strategy.persistent_bytes=0"),
@@ -41,10 +44,14 @@ def data_set():
     ids = [int(3 * u) for u in formula.uniform("ids", SAMPLES * TOKENS)]
     labels = [-100 if i < 3 or i % 4 == 1 else int(3 * u)
               for i, u in enumerate(formula.uniform("classes", SAMPLES))]
+    # Rows of zeros count in no loss: one row of a sample, and all of another.
+    heat = [0 if i // 3 in (8, 10, 11) else u
+            for i, u in enumerate(formula.uniform("heat", SAMPLES * 6))]
     return {"images": ("F32", (SAMPLES, 1, 2, 2), numbers("images", SAMPLES * 4)),
             "labels": ("I64", (SAMPLES,), array.array("q", labels)),
             "targets": ("F32", (SAMPLES, 2), numbers("targets", SAMPLES * 2)),
-            "input_ids": ("I64", (SAMPLES, TOKENS), array.array("q", ids))}
+            "input_ids": ("I64", (SAMPLES, TOKENS), array.array("q", ids)),
+            "heat": ("F32", (SAMPLES, 2, 3), formula.floats(heat))}
 
 
 def weights_of(case):
@@ -66,9 +73,23 @@ def golden():
         def linear(x, name):
             return F.linear(x, p[f"{name}.weight"], p[f"{name}.bias"])
         x = F.relu(linear(d["images"].flatten(1), "trunk"))
-        first = F.cross_entropy(linear(x, "one"), d["labels"])
+        if case == 4:
+            def soft(scores, labels):
+                terms = -(labels * F.log_softmax(scores, -1)).sum(-1)
+                return terms.sum() / (labels != 0).any(-1).sum()
+            ids = d["input_ids"].reshape(-1, TOKENS // 2)
+            scores = linear(F.embedding(ids, p["embed.weight"]), "next")
+            return (soft(linear(x, "whole"), d["heat"].flatten(1))
+                    + 0.5 * soft(linear(x, "rows").unflatten(1, (2, 3)), d["heat"])
+                    + 0.3 * F.cross_entropy(scores[:, :-1].flatten(0, 1), ids[:, 1:].flatten()))
+        scores = linear(x, "one")
+        if case == 5:
+            scores = scores + p["penalised"]
+        first = F.cross_entropy(scores, d["labels"])
         if case == 3:
             return 3 * first
+        if case == 5:
+            return first + 0.5 * (p["penalised"] ** 2).mean()
         second = F.cross_entropy(linear(x, "two"), d["labels"])
         if case == 1:
             return first - 0.4 * second
@@ -184,6 +205,26 @@ def check_again(folder):
     assert 0 < float(entries(place, "val")[-1]["loss"]) < 10
 
 
+def check_samples(folder):
+    """An evaluation counts samples, also where the loss reads the labels of all tokens as one row.
+    """
+    make_task(folder, "flat", """#include <trireme/trireme.h>
+static void build(tri_graph *g, const tri_batch *batch) {
+    tri_value x = tri_embedding(g, "embed", batch->input_ids, (tri_embedding_options){3, 3});
+    tri_shape rows = tri_shape_of(6 * batch->size, 3), row = tri_shape_of(6 * batch->size);
+    tri_loss(g, tri_cross_entropy(g, tri_reshape(g, x, rows), tri_reshape(g, batch->input_ids, row)));
+}
+static const tri_task task = {.name = "flat", .build = build};
+TRI_EXPORT_TASK(task)
+""")
+    ids = f"{folder}/ids.safetensors"
+    formula.write_safetensors(ids, {"input_ids": data_set()["input_ids"]})
+    place = os.path.join(folder, "run-flat")
+    run([TRIREME, "train", f"{folder}/flat.yaml", f"data.train={ids}", f"data.test={ids}",
+         "--run-dir", place])
+    assert [line["samples"] for line in entries(place, "val")] == [SAMPLES] * EPOCHS
+
+
 def check_half(folder, wanted):
     """In F16 the loss is scaled, and with it every loss of the sum. Checks that losses differ from
     PyTorch's only by F16's rounding."""
@@ -253,6 +294,7 @@ def main():
         check_refused(folder)
         check_terms(folder)
         check_again(folder)
+        check_samples(folder)
         check_half(folder, wanted[0])
         for case, golden_of_case in enumerate(wanted):
             check_case(folder, case, golden_of_case)
