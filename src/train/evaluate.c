@@ -46,7 +46,8 @@ static tri_status count_samples(const tri_session *s, const tri_dataset *data, i
     if (loss && loss->op->labels && !loss->op->sums_labels) {
         const tri_value_info *labels = tri_value_get(g, loss->inputs[loss->op->labels - 1]);
         bool is_soft = tri_dtype_is_float(labels->dtype); // a number for each class
-        if (labels->shape.rank == (is_soft ? 2 : 1)) {
+        if (labels->shape.rank == (is_soft ? 2 : 1) &&
+            labels->shape.dims[0] == tri_graph_samples(g)) {
             *out = (int64_t)sums->count[0];
             return TRI_OK;
         }
