@@ -282,7 +282,9 @@ tri_value tri_cummin(tri_graph *graph, tri_value x, int axis, tri_value *index);
 tri_value tri_logcumsumexp(tri_graph *graph, tri_value x, int axis);
 
 // The numbers 0 to count - 1, I64 [count], as torch.arange: a triangular mask of T rows is
-// tri_map(g, "i, j -> j <= i", tri_unsqueeze(g, t, 1), t) with t = tri_arange(g, T).
+// tri_map(g, "i, j -> j <= i", tri_unsqueeze(g, t, 1), t) with t = tri_arange(g, T). It is a
+// constant of the network, so that `count` must not depend on the batch size: samples are numbered
+// by tri_cumsum of ones along their axis.
 tri_value tri_arange(tri_graph *graph, int64_t count);
 // Windows of `size` elements along an axis, each `step` behind the one before, as Tensor.unfold:
 // the axis counts the windows, and a new last axis has their elements.

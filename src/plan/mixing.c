@@ -1,5 +1,6 @@
-// Finds ops that mix the samples of a micro-batch. Their result depends on how a step is divided
-// into micro-batches, and so on the number of ranks if that decides it.
+// Finds ops that mix the samples of a micro-batch, and numbers that depend on how many there are.
+// Such a result depends on how a step is divided into micro-batches, and so on the number of ranks
+// if that decides it.
 #include "plan/mixing.h"
 
 #include "ops/ops.h"
@@ -106,6 +107,28 @@ const tri_node *tri_plan_find_mixing(tri_arena *arena, const tri_graph *graph, i
         if (!depends) continue;
         if (mixes(&m, node)) return node;
         for (int k = 0; k < node->output_count; k++) m.from_data[node->outputs[k].id] = true;
+    }
+    return NULL;
+}
+
+static bool has_other_number(const tri_node *a, const tri_node *b) {
+    const tri_map_attr *map = a->attr, *other = b->attr;
+    if (a->op == &tri_op_map && memcmp(&map->formula, &other->formula, sizeof map->formula) != 0)
+        return true;
+    for (const tri_attr_field *f = a->op->attr_fields; f && f->name; f++) {
+        size_t bytes = (size_t)(f->count > 0 ? f->count : 1) * sizeof(double);
+        if (f->kind == TRI_ATTR_FLOAT &&
+            memcmp((const char *)a->attr + f->offset, (const char *)b->attr + f->offset, bytes))
+            return true;
+    }
+    return false;
+}
+
+const tri_node *tri_plan_find_sized(const tri_graph *graph, const tri_graph *other) {
+    if (graph->node_count != other->node_count) return NULL; // nodes cannot be told apart
+    for (int i = 0; i < graph->node_count; i++) {
+        if (graph->nodes[i].op != other->nodes[i].op) return NULL;
+        if (has_other_number(&graph->nodes[i], &other->nodes[i])) return &graph->nodes[i];
     }
     return NULL;
 }

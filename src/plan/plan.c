@@ -366,13 +366,16 @@ static tri_status check_mixing(const tri_plan *plan, const tri_plan_request *req
     if (plan->replicas == 1 || is_given) return TRI_OK;
     int64_t samples;
     const tri_graph *graph = graph_of_many(plan, request, &samples);
-    const tri_node *node = tri_plan_find_mixing(plan->arena, graph, samples);
+    const tri_node *mixes = tri_plan_find_mixing(plan->arena, graph, samples);
+    const tri_graph *small = plan->plain_graphs[plan->programs[0]->training];
+    const tri_node *node = mixes ? mixes : tri_plan_find_sized(graph, small);
     if (!node) return TRI_OK;
-    return TRI_FAIL(
-        TRI_BAD_INPUT,
-        "block %s mixes samples (%s along their axis), so on several replicas batch.micro "
-        "has to be set, else the result would depend on how many there are",
-        graph->blocks[node->block], node->op->name);
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "block %s %s (%s%s), so on several replicas batch.micro has to be set, else "
+                    "the result would depend on how many there are",
+                    graph->blocks[node->block],
+                    mixes ? "mixes samples" : "computes with a number made of the batch size",
+                    node->op->name, mixes ? " along their axis" : "");
 }
 
 // Sums of several pipeline stages, or of statistics that lie on one stage of each replica, are

@@ -140,7 +140,29 @@ static void test_mixing(void **state) {
     }
 }
 
+// Builds a network for so many samples; `kind` chooses what it makes of their number.
+static tri_graph *sized(int kind, int64_t samples) {
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_value x = tri_input(g, "x", TRI_F32, tri_shape_of(samples, 3));
+    double part = 1 / (double)samples;
+    if (kind == 0) x = tri_mul_scalar(g, tri_reshape(g, x, tri_shape_of(3 * samples)), 0.5);
+    if (kind == 1) x = tri_mul_scalar(g, x, part);
+    if (kind == 2) x = tri_map(g, tri_name(g, "x -> x / %d", (int)samples), x);
+    if (kind == 3) tri_huber_loss(g, x, x, part);
+    if (kind == 4) x = tri_rms_norm(g, "norm", x, part);
+    return g;
+}
+
+static void test_sized(void **state) {
+    for (int kind = 0; kind < 5; kind++) {
+        tri_graph *many = sized(kind, 1009), *few = sized(kind, 2);
+        if ((tri_plan_find_sized(many, few) != NULL) != (kind > 0)) fail_msg("kind %d", kind);
+        op_graph_close(many);
+        op_graph_close(few);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mixing)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mixing), cmocka_unit_test(test_sized)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
