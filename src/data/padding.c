@@ -10,16 +10,21 @@
 
 // Checks one sample. `labels` NULL: there are none. The label of the first token is never used.
 static tri_status check_sample(const float *mask, const int64_t *labels, int64_t tokens,
-                               const char *place, const char *model) {
+                               const char *place, const char *model, bool predicts) {
     for (int64_t t = 0; t < tokens; t++) {
         bool is_padding = mask[t] == 0, is_after_padding = t > 0 && mask[t - 1] == 0;
+        if (predicts && !is_padding && is_after_padding)
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "data: %s has padding in front of tokens ('attention_mask'), which "
+                            "model %s would read: pad behind the text (padding_side=\"right\")",
+                            place, model);
         if ((!is_padding && mask[t] != 1) || (!is_padding && is_after_padding))
             return TRI_FAIL(TRI_BAD_INPUT,
                             "data: 'attention_mask' of %s has %g within the text, but model %s "
                             "takes 1 for all tokens and 0 for padding before and behind them",
                             place, (double)(is_padding || mask[t] != 1 ? mask[t] : mask[t - 1]),
                             model);
-        if (is_padding && t > 0 && (!labels || labels[t] != TRI_IGNORED_LABEL))
+        if (is_padding && !predicts && t > 0 && (!labels || labels[t] != TRI_IGNORED_LABEL))
             return TRI_FAIL(TRI_BAD_INPUT,
                             "data: a token of %s is padding by 'attention_mask', but would count "
                             "in the loss: add 'labels', with -100 there",
@@ -48,7 +53,8 @@ static void free_buffer(sample_buffer *buffer) {
     for (int i = 0; i < TRI_MAX_DATA_FIELDS; i++) free(buffer->fields[i]);
 }
 
-tri_status tri_padding_check(const tri_dataset *dataset, const char *split, const char *model) {
+tri_status tri_padding_check(const tri_dataset *dataset, const char *split, const char *model,
+                             bool predicts) {
     int mask_at = tri_dataset_find(dataset, "attention_mask");
     int labels_at = tri_dataset_find(dataset, "labels");
     const tri_data_field *mask_field = tri_dataset_field(dataset, mask_at);
@@ -65,7 +71,7 @@ tri_status tri_padding_check(const tri_dataset *dataset, const char *split, cons
         if (status == TRI_OK)
             status = check_sample(buffer.fields[mask_at],
                                   labels_at == TRI_NO_FIELD ? NULL : buffer.fields[labels_at],
-                                  tokens, place, model);
+                                  tokens, place, model, predicts);
     }
     free_buffer(&buffer);
     return status;

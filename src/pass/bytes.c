@@ -77,6 +77,10 @@ tri_status tri_pass_bytes(tri_graph *graph, const char *input, const tri_pixel_s
             graph->values[node.outputs[k].id].node = graph->node_count;
         TRI_PUSH(graph->arena, graph->nodes, graph->node_count, graph->node_capacity) = node;
     }
+    // Outputs of the model that are images, as the block that ends it reads them.
+    for (int i = 0; i < graph->output_count; i++)
+        if (b.is_images[graph->outputs[i].value.id])
+            graph->outputs[i].value = normalized_copy(&b, graph->outputs[i].value, graph->block);
     graph->phase = phase;
     graph->block = block;
     return tri_graph_verify(graph);

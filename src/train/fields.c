@@ -158,9 +158,10 @@ tri_status train_fields_check(const train_named_data *sets, int count, bool trai
                 "data.fields, leave this one out of the data, or use a model that reads "
                 "it",
                 task->name, name);
+        bool predicts = graph->options.predicts; // rows of outputs keep the positions of the data
         for (int k = 0; k < count; k++) {
-            tri_dataset_move_padding(sets[k].data);
-            TRI_TRY(tri_padding_check(sets[k].data, sets[k].name, task->name));
+            if (!predicts) tri_dataset_move_padding(sets[k].data);
+            TRI_TRY(tri_padding_check(sets[k].data, sets[k].name, task->name, predicts));
         }
     }
     return check_left_out(sets[0].data, trains, task, graph);

@@ -9,6 +9,7 @@ import math
 import os
 import resource
 import signal
+import subprocess
 import sys
 import tempfile
 
@@ -129,6 +130,65 @@ def check_without_labels(folder):
     assert half[0] == "F32" and 0 < max(apart[:90]) < 0.02, max(apart)
 
 
+def check_padding(folder):
+    """A causal model needs no labels for padded text. Rows of its outputs keep their positions, so
+    that padding in front of the text, which training moves behind it, is refused."""
+    tokens, masks = list(range(1, 13)), {"behind": [1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1],
+                                         "front": [0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1], "no": None}
+    found = {}
+    for name, mask in masks.items():
+        data = {"input_ids": ("I64", [2, 6], tokens)}
+        if mask:
+            data["attention_mask"] = ("F32", [2, 6], mask)
+        tensors.write(f"{folder}/{name}.safetensors", data)
+        place = f"{folder}/{name}-logits.safetensors"
+        done = run([TRIREME, "predict", *recipe("llama-tiny")[:4], "data.name=tensors",
+                    f"data.train={folder}/no.safetensors", f"data.test={folder}/{name}.safetensors",
+                    "--checkpoint", weights(folder, "llama-tiny"), "--out", place],
+                   2 if name == "front" else 0)
+        if name == "front":
+            assert "sample 0" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+            assert not os.path.exists(place)
+        else:
+            found[name] = tensors.read(place)["logits"]
+    assert found["behind"] == found["no"] and found["no"][1] == [2, 6, 256], found["no"][1]
+
+
+def check_views(folder):
+    """An output that is a view of images has their values, also where a device takes bytes."""
+    source = os.path.join(folder, "views.c")
+    with open(source, "w", encoding="ascii") as file:
+        file.write('''#include <trireme/trireme.h>
+static void build(tri_graph *g, const tri_batch *batch) {
+    tri_block(g, "first");
+    tri_value flat = tri_flatten(g, batch->images), x = tri_linear(g, "one", flat, 5);
+    tri_output(g, "flat", flat);
+    tri_block(g, "second");
+    x = tri_linear(g, "two", x, 10);
+    tri_output(g, "logits", x);
+    tri_loss(g, tri_cross_entropy(g, x, batch->labels));
+}
+static const tri_task task = {.name = "views", .build = build};
+TRI_EXPORT_TASK(task)
+''')
+    subprocess.run(["cc", "-shared", "-fPIC", "-Iinclude", source, "-o", f"{folder}/views.so"],
+                   check=True)
+    with open(f"{folder}/views.yaml", "w", encoding="ascii") as file:
+        file.write(f"name: views\nmodel: {{name: {folder}/views.so}}\noptimizer: {{name: sgd}}\n")
+    path = f"{folder}/bytes.safetensors"
+    pixels = [(7 * i) % 256 for i in range(3 * 12)]
+    tensors.write(path, {"images": ("U8", [3, 1, 3, 4], pixels), "labels": ("I64", [3], [0, 1, 2])})
+    words = [f"{folder}/views.yaml", "data.name=tensors", f"data.train={path}",
+             f"data.test={path}", "batch.global=2"]
+    run([TRIREME, "checkpoint", "init", *words, "--out", f"{folder}/views.safetensors"])
+    for device in "cpu", "far":
+        out = f"{folder}/{device}.safetensors"
+        run([TRIREME, "predict", *words, "--checkpoint", f"{folder}/views.safetensors", "--out",
+             out, "--device", device])
+        flat = tensors.numbers(tensors.read(out)["flat"])
+        assert max(abs(a - b / 255) for a, b in zip(flat, pixels)) < 1e-6, (device, flat)
+
+
 def check_left_out(folder):
     """Samples that cannot be read are counted once, by ranks that share them, too, and their rows
     are no numbers."""
@@ -241,7 +301,7 @@ def check_signal(folder):
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-predict-") as folder:
         return check_all([check_eval, check_ranks, check_gpu, check_without_labels,
-                          check_left_out, check_run_folder, check_refused, check_full_disk,
+                          check_padding, check_views, check_left_out, check_run_folder, check_refused, check_full_disk,
                           check_signal], folder)
 
 
