@@ -104,12 +104,31 @@ static bool reads_labels(const tri_dataset *data, const tri_graph *graph) {
     return false;
 }
 
-// Whether every loss leaves out samples whose labels say so.
-static bool losses_count_labels(const tri_graph *g) {
-    for (int i = 0; i < g->term_count; i++)
-        if (!g->metrics[g->first_term + i].term.has_labels) return false;
-    const tri_node *loss = g->term_count == 0 ? tri_value_node(g, g->metrics[0].value) : NULL;
-    return !loss || !loss->op->count || loss->op->labels;
+// Marks the values that are made of labels of the data, some of which may be ignored.
+static bool *find_made_of_labels(const tri_dataset *data, const tri_graph *g) {
+    bool *made = TRI_NEW_ARRAY(g->arena, bool, g->value_count);
+    for (int i = 0; i < tri_dataset_field_count(data); i++)
+        made[g->inputs[i].value.id] =
+            tri_dataset_has_ignored(data, tri_dataset_field(data, i)->name);
+    for (int i = 0; i < g->node_count; i++) {
+        const tri_node *node = &g->nodes[i];
+        bool any = false;
+        for (int k = 0; k < node->input_count; k++) any = any || made[node->inputs[k].id];
+        for (int k = 0; k < node->output_count; k++) made[node->outputs[k].id] = any;
+    }
+    return made;
+}
+
+// Finds a loss or metric that counts samples whose labels say that they are left out; NULL: none.
+static const char *find_uncounted(const tri_dataset *data, const tri_graph *g) {
+    const bool *made = find_made_of_labels(data, g);
+    for (int i = 0; i < g->metric_count; i++) {
+        const tri_node *node = tri_value_node(g, g->metrics[i].value);
+        if (!node || (!node->op->count && !node->op->labels)) continue;
+        if (!node->op->labels || !made[node->inputs[node->op->labels - 1].id])
+            return g->metrics[i].name;
+    }
+    return NULL;
 }
 
 static bool has_statistics(const tri_graph *g) {
@@ -122,13 +141,16 @@ static bool has_statistics(const tri_graph *g) {
 // from them nevertheless: they would count as images of zeros.
 static tri_status check_left_out(const tri_dataset *data, bool trains, const tri_task *task,
                                  const tri_graph *graph) {
-    const char *why = NULL;
+    const char *why = NULL, *uncounted = find_uncounted(data, graph);
     // Without a loss, the rows of these samples mean nothing, which the caller says.
     if (!tri_dataset_leaves_out(data) || graph->options.predicts) return TRI_OK;
     if (!reads_labels(data, graph))
         why = "reads no labels, so that its loss cannot leave out a damaged sample";
-    else if (!losses_count_labels(graph))
-        why = "has a loss without labels, which cannot leave out a damaged sample";
+    else if (uncounted)
+        why = tri_arena_printf(graph->arena,
+                               "computes '%s' without labels, so that it cannot leave out a "
+                               "damaged sample",
+                               uncounted);
     else if (trains && has_statistics(graph))
         why = "has batch norm, whose means would count the zeros in place of a damaged sample";
     if (!why) return TRI_OK;

@@ -433,7 +433,14 @@ static void build(tri_graph *g, const tri_batch *batch) {
     tri_value x = tri_flatten(g, batch->images);
     tri_value known = tri_cross_entropy(g, tri_linear(g, "class", x, 7), batch->labels);
     tri_value same = tri_mse_loss(g, tri_linear(g, "same", x, 3 * 28 * 28), x);
-    tri_loss(g, tri_add(g, known, tri_weighted(g, same, 5)));
+    tri_value ones = tri_map(g, "x -> 1 + 0 * x", x);
+    switch (tri_model_int(g, "case", 0)) {
+    case 0: tri_loss(g, tri_add(g, known, tri_weighted(g, same, 5))); break;
+    case 1: tri_loss(g, known); tri_metric(g, "brightness", tri_mean_loss(g, x)); break;
+    case 2:
+        tri_metric(g, "known", known);
+        tri_loss(g, tri_ratio_loss(g, tri_linear(g, "one", x, 3 * 28 * 28), ones));
+    }
 }
 static const tri_task task = {.name = "two", .build = build};
 TRI_EXPORT_TASK(task)
@@ -488,13 +495,14 @@ def check_lmdb_refuses():
         file.write(data[:at] + b"\xff" + data[at + 1:])
     assert "00000042" in dump(*words, count=1, code=2)
     # A model that reads no labels cannot leave it out, nor one with batch norm, or with one loss
-    # more that reads none.
+    # or metric more that reads none, or a loss whose counts do not come from labels.
     with open(path("two.c"), "w", encoding="ascii") as file:
         file.write(TWO_LOSSES)
     subprocess.run(["cc", "-shared", "-fPIC", "-I", "include", path("two.c"), "-o",
                     path("two.so")], check=True)
     for model, recipe in (("autoencoder", []), ("mnist-convnet", []),
-                          ("two", [f"model={{name: {path('two.so')}}}"])):
+                          *(("two", [f"model={{name: {path('two.so')}, case: {case}}}"])
+                            for case in range(3))):
         base = model if not recipe else "mlp-jax"
         done = run([TRIREME, "train", f"recipes/{base}.yaml", *recipe, f"data.path={folder}",
                     *words, "data.transform=[{resize: [28, 28]}]", "data.on_error=skip",
