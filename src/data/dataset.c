@@ -144,6 +144,11 @@ static bool has_columns(const tri_dataset *dataset, const tri_stored_field *fiel
            strcmp(field->field.name, "inputs") == 0 && field->stored_dtype != TRI_U8;
 }
 
+// Whether random transforms act: in training alone.
+static bool draws(const tri_dataset *dataset) {
+    return dataset->split == TRI_DATA_TRAIN && !dataset->is_evaluated;
+}
+
 static tri_status transform_columns(tri_dataset *dataset, tri_stored_field *field) {
     const tri_tree *list = dataset->options->transform;
     for (int i = 0; list->kind == TRI_TREE_LIST && i < list->count; i++) {
@@ -159,7 +164,7 @@ static tri_status transform_columns(tri_dataset *dataset, tri_stored_field *fiel
     tri_shape channels = tri_stored_image_shape(field);
     tri_transforms *transforms;
     TRI_TRY(tri_transforms_create(dataset->arena, list, field->stored_dtype, &channels,
-                                  dataset->split == TRI_DATA_TRAIN, dataset->seed, &transforms));
+                                  draws(dataset), dataset->seed, &transforms));
     field->transforms = transforms;
     return TRI_OK;
 }
@@ -243,8 +248,8 @@ static tri_status finish_fields(tri_dataset *dataset) {
         if (strcmp(field->field.name, "images") == 0) {
             tri_transforms *transforms;
             TRI_TRY(tri_transforms_create(dataset->arena, list, field->stored_dtype,
-                                          &field->field.shape, dataset->split == TRI_DATA_TRAIN,
-                                          dataset->seed, &transforms));
+                                          &field->field.shape, draws(dataset), dataset->seed,
+                                          &transforms));
             field->transforms = transforms;
             field->field.shape = *tri_transforms_shape(transforms);
             is_used = true;
@@ -340,6 +345,13 @@ tri_status tri_dataset_open(const tri_data_options *options, tri_data_split spli
         return TRI_FAIL(TRI_NOT_FOUND, "neither data.val nor data.val_fraction is set: there is no "
                                        "validation data");
     tri_dataset *dataset = new_dataset(options, split, seed);
+    return finish(dataset, dataset->kind->open(dataset), out);
+}
+
+tri_status tri_dataset_open_training_as_evaluated(const tri_data_options *options, uint64_t seed,
+                                                  tri_dataset **out) {
+    tri_dataset *dataset = new_dataset(options, TRI_DATA_TRAIN, seed);
+    dataset->is_evaluated = dataset->repeats_epoch = true;
     return finish(dataset, dataset->kind->open(dataset), out);
 }
 

@@ -51,6 +51,10 @@ static inline void tri_data_lengths_add(tri_data_lengths *to, const tri_data_len
 // it. TRI_NOT_FOUND: this split does not exist.
 tri_status tri_dataset_open(const tri_data_options *options, tri_data_split split, uint64_t seed,
                             tri_dataset **out);
+// Opens the training samples for an evaluation on them: random transforms do nothing, and every
+// epoch has the samples of epoch 0.
+tri_status tri_dataset_open_training_as_evaluated(const tri_data_options *options, uint64_t seed,
+                                                  tri_dataset **out);
 // Opens the validation data of a run whose training data are already open. With data.val_fraction
 // they share the files and memory of `train`, which must outlive them.
 tri_status tri_dataset_open_validation(const tri_dataset *train, tri_dataset **out);

@@ -123,6 +123,7 @@ struct tri_dataset {
     int64_t samples;
     bool moves_padding; // tri_dataset_move_padding was called
     bool repeats_epoch; // tri_dataset_repeat_epoch was called
+    bool is_evaluated;  // the split for training, opened for an evaluation on it
     tri_data_facts facts;
     tri_left_out *left_out; // the damaged samples that were left out so far (data.on_error: skip)
     int field_count;

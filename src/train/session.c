@@ -107,9 +107,7 @@ static tri_status open_evaluated(tri_session *s, bool train) {
     bool has_test = tri_data_has(&recipe->data, TRI_DATA_TEST);
     if (train && recipe->trainer.overfit_batches.value > 0) { // evaluates on the training samples
         s->val_source = TRI_VAL_TRAINING;
-        TRI_TRY(tri_dataset_open(&recipe->data, TRI_DATA_TRAIN, seed, &s->val_data));
-        tri_dataset_repeat_epoch(s->val_data);
-        return TRI_OK;
+        return tri_dataset_open_training_as_evaluated(&recipe->data, seed, &s->val_data);
     }
     if (train && has_val) {
         s->val_source = TRI_VAL_SPLIT;

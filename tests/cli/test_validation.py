@@ -162,6 +162,14 @@ def check_limits():
                      "--json"))
     result = json.loads(done.stdout)
     assert result["evaluated_on"] == "training" and "test_loss" not in result, result
+    # Random transforms act in training alone, also where its samples are evaluated.
+    found = []
+    for name, transform in (("plain", "[]"), ("drawn", "[{random_erasing: {probability: 1}}]")):
+        place = os.path.join(folder, name)
+        run(train(RECIPE, place, *held, "trainer.overfit_batches=1", "optimizer.lr=0",
+                  f"data.transform={transform}"))
+        found.append([entries(place, kind)[0]["loss"] for kind in ("train", "val")])
+    assert found[0][1] == found[1][1] and found[0][0] != found[1][0], found
     done = run([TRIREME, "data", "check", f"recipes/{RECIPE}.yaml", *held, "data.limit=40",
                 "--json"])
     splits = [json.loads(line) for line in done.stdout.splitlines()]
