@@ -189,6 +189,19 @@ static void pack_b(const cpu_tile_code *code, const cpu_gemm *g, const block *b,
     }
 }
 
+bool cpu_gemm_packs(const cpu_gemm *gemm) { return !reads_b(gemm); }
+
+cpu_matrix cpu_gemm_pack(const cpu_device *device, const cpu_gemm *gemm, float *to) {
+    block all = {.k_count = gemm->k, .panels = (gemm->n + CPU_TILE_COLUMNS - 1) / CPU_TILE_COLUMNS};
+    if (reads_b(gemm)) return gemm->b;
+    pack_b(cpu_tile_code_of(device), gemm, &all, to);
+    return (cpu_matrix){.data = to,
+                        .row = CPU_TILE_COLUMNS,
+                        .row_block = 64 * CPU_TILE_COLUMNS,
+                        .column = 1,
+                        .column_block = CPU_TILE_COLUMNS * gemm->k};
+}
+
 typedef struct gemm_job {
     const cpu_tile_code *code;
     const cpu_gemm *gemm;

@@ -50,4 +50,12 @@ size_t cpu_gemm_workspace(const tri_device_description *device, const cpu_gemm *
 // has the same bits with any number of threads.
 void cpu_gemm_run(const cpu_device *device, const cpu_gemm *gemm, void *workspace);
 
+// Packs b for products that all read the same one: into panels of 64 columns, in `to`, which has k
+// · n floats with n rounded up to a multiple of 64; further columns are 0. Returns what such a
+// product takes as b, with the n that was rounded up. It then needs no workspace, if rows of `a`
+// are contiguous. A b that lies in such panels already is not packed.
+cpu_matrix cpu_gemm_pack(const cpu_device *device, const cpu_gemm *gemm, float *to);
+// Whether cpu_gemm_pack has to pack b.
+bool cpu_gemm_packs(const cpu_gemm *gemm);
+
 #endif

@@ -218,6 +218,8 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(sort_pairs)                                                                                  \
     X(scan_columns)                                                                                \
     X(scan_grad_columns)                                                                           \
+    X(recurrent_samples)                                                                           \
+    X(recurrent_grad_samples)                                                                      \
     X(rms_norm_rows)                                                                               \
     X(rms_norm_grad_rows)                                                                          \
     X(layer_norm_rows)                                                                             \
