@@ -365,6 +365,18 @@ bool tri_graph_check_input(tri_graph *graph, const char *layer, const char *name
     return false;
 }
 
+// No op takes a tensor without elements: most have no result for one, such as a mean, and none is
+// of use.
+static tri_status want_elements(const tri_op *op, const tri_op_signature *s) {
+    char shape[160];
+    for (int i = 0; i < s->input_count; i++)
+        for (int axis = 0; s->present[i] && axis < s->in[i].rank; axis++)
+            if (s->in[i].dims[axis] == 0)
+                return TRI_FAIL(TRI_BAD_INPUT, "%s: axis %d of input %d, %s, is empty", op->name,
+                                axis, i, tri_shape_text(&s->in[i], shape, sizeof shape));
+    return TRI_OK;
+}
+
 tri_value tri_node_add(tri_graph *graph, const tri_op *op, const tri_value *inputs, int count,
                        const void *attr, const char *name) {
     tri_value none = {0};
@@ -396,16 +408,19 @@ tri_value tri_node_add(tri_graph *graph, const tri_op *op, const tri_value *inpu
     if (op->attr_bytes && attr) memcpy(copy, attr, op->attr_bytes);
     node.attr = copy;
     tri_op_signature s = input_signature(graph, op, node.inputs, op->input_count);
-    tri_status status = op->shape(node.attr, &s);
+    tri_status status = want_elements(op, &s);
+    if (status == TRI_OK) status = op->shape(node.attr, &s);
     if (status != TRI_OK) {
         keep_error(graph, *node.name ? tri_status_context(status, "%s", node.name) : status);
         return none;
     }
     for (int i = 0; i < op->output_count; i++) {
-        if (tri_shape_count(&s.out[i]) >= 0) continue;
+        int64_t elements = tri_shape_count(&s.out[i]);
+        if (elements > 0 || (elements == 0 && i > 0)) continue; // which may be left out
         char shape[160];
-        tri_graph_fail(graph, "%s: %s: the result %s has too many elements", node.name, op->name,
-                       tri_shape_text(&s.out[i], shape, sizeof shape));
+        tri_graph_fail(graph, "%s: %s: the result %s has %s elements", node.name, op->name,
+                       tri_shape_text(&s.out[i], shape, sizeof shape),
+                       elements ? "too many" : "no");
         return none;
     }
     for (int i = 0; i < op->output_count; i++)

@@ -11,9 +11,7 @@ static tri_status attention_rules(const char *op, const tri_attention_attr *a,
     TRI_TRY(ops_want_rank(op, "k [N, S, K, D]", &s->in[1], 4));
     TRI_TRY(ops_want_shape(op, "k", &s->in[1], tri_shape_of(q[0], k[1], k[2], q[3])));
     TRI_TRY(ops_want_shape(op, "v", &s->in[2], s->in[1]));
-    if (k[1] < 1 || q[3] < 1)
-        return TRI_FAIL(TRI_BAD_INPUT, "%s: there are no keys, or D is 0", op);
-    if (k[2] < 1 || q[2] % k[2])
+    if (q[2] % k[2])
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: the %" PRId64 " heads of q must be a multiple of the %" PRId64
                         " of k and v",

@@ -51,16 +51,11 @@ static tri_status batch_norm_shape(const void *attr, tri_op_signature *s) {
     const char *op = "batch_norm";
     const tri_batch_norm_attr *a = attr;
     int64_t c;
-    char x[160];
     TRI_TRY(ops_want_float(op, "x", s->in_type[0]));
     TRI_TRY(ops_want_accumulators(op, s, 1, 3));
     TRI_TRY(channels(op, s, a->eps, &c));
     TRI_TRY(ops_want_shape(op, "weight", &s->in[1], tri_shape_of(c)));
     TRI_TRY(ops_want_shape(op, "bias", &s->in[2], tri_shape_of(c)));
-    // A plan refuses 1 value per channel, where this op is not replaced by one over all replicas.
-    if (tri_shape_count(&s->in[0]) < 1)
-        return TRI_FAIL(TRI_BAD_INPUT, "%s: x is %s and has no values", op,
-                        tri_shape_text(&s->in[0], x, sizeof x));
     TRI_TRY(ops_batch_norm_shape(op, a, &s->in[0], &s->out[0]));
     for (int i = 1; i < 5; i++) {
         s->out[i] = tri_shape_of(c);

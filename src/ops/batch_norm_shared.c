@@ -7,11 +7,11 @@
 
 #include <string.h>
 
-// Checks that x is [N, C, …] and not empty.
+// Checks that x is [N, C, …].
 static tri_status want_channels(const char *op, const tri_op_signature *s, int64_t *channels) {
     char x[160];
     TRI_TRY(ops_want_float(op, "x", s->in_type[0]));
-    if (s->in[0].rank < 2 || tri_shape_count(&s->in[0]) < 1)
+    if (s->in[0].rank < 2)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: x must be [N, C, ...], but is %s", op,
                         tri_shape_text(&s->in[0], x, sizeof x));
     *channels = s->in[0].dims[1];

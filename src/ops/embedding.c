@@ -8,9 +8,6 @@ static tri_status embedding_output(const char *op, const tri_embedding_attr *a,
     char text[160];
     TRI_TRY(ops_want_type(op, "ids", s->in_type[0], TRI_I64));
     TRI_TRY(ops_want_rank(op, "weight [V, D]", weight, 2));
-    if (weight->dims[0] < 1 || weight->dims[1] < 1)
-        return TRI_FAIL(TRI_BAD_INPUT, "%s: the weight %s is empty", op,
-                        tri_shape_text(weight, text, sizeof text));
     if (a->first < 0 || a->total < 0 || (a->total && a->first + weight->dims[0] > a->total))
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: the weight %s cannot have rows %" PRId64 " and following of %" PRId64,

@@ -52,8 +52,6 @@ static tri_status matmul_shape(const void *attr, tri_op_signature *s) {
                         "matmul: a %s and b %s do not fit: the last axis of a has to be as long as "
                         "the last but one of b, and those before equally long or 1",
                         a_text, b_text);
-    if (tri_shape_count(&x) == 0 || tri_shape_count(&other) == 0)
-        return TRI_FAIL(TRI_BAD_INPUT, "matmul: a %s or b %s has no elements", a_text, b_text);
     s->out[0].rank = rank;
     for (int i = 0; i < rank; i++) s->out[0].dims[tri_matmul_axis(a, TRI_MATMUL_Y, i)] = y.dims[i];
     s->out_type[0] = a->wide ? ops_accumulator_type(s->in_type[0]) : s->in_type[0];

@@ -6,7 +6,7 @@ static tri_status axis_rule(const char *op, const void *attr, tri_op_signature *
     int64_t behind = ((const tri_softmax_attr *)attr)->behind;
     const tri_shape *x = &s->in[0];
     char got[160];
-    if (behind < 0 || behind >= x->rank || x->dims[x->rank - 1 - behind] < 1)
+    if (behind < 0 || behind >= x->rank)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: x %s has no axis with %" PRId64 " behind it to sum over", op,
                         tri_shape_text(x, got, sizeof got), behind);

@@ -192,7 +192,7 @@ static void test_refusals(void **state) {
     refused(q, tri_shape_of(2, 3, 3, 2), tri_shape_of(2, 3, 3, 2), one, 0, "multiple");
     refused(q, k, tri_shape_of(2, 4, 2, 2), one, 0, "[2, 4, 2, 2]");
     refused(q, tri_shape_of(2, 2, 2, 2), tri_shape_of(2, 2, 2, 2), one, 0, "causal");
-    refused(q, tri_shape_of(2, 0, 2, 2), tri_shape_of(2, 0, 2, 2), one, 0, "no elements");
+    refused(q, tri_shape_of(2, 0, 2, 2), tri_shape_of(2, 0, 2, 2), one, 0, "empty");
     refused(q, k, k, tri_shape_of(3, 4, 3, 3), 0, "[3, 4, 3, 3]");
     refused(q, k, k, tri_shape_of(2, 1, 1, 1, 3), 0, "[2, 2, 4, 3, 3]");
     refused(q, k, k, one, 1.5, "1.5");

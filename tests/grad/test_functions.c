@@ -291,20 +291,6 @@ static void test_views_keep_their_input(void **state) {
     op_graph_close(g);
 }
 
-// Softmax of a tensor without elements.
-static void test_empty(void **state) {
-    tri_graph *g = op_graph_open(TRI_F32);
-    tri_value x = tri_input(g, "x", TRI_F32, tri_shape_of(5, 0));
-    tri_softmax(g, x, 0);
-    tri_log_softmax_along(g, tri_input(g, "rows", TRI_F32, tri_shape_of(0, 5)), 1);
-    tri_device *device = op_device_open(&tri_device_cpu, 1);
-    op_session *session = op_session_open(g, device, false);
-    op_run_ok(session);
-    op_session_close(session);
-    device->backend->close(device);
-    op_graph_close(g);
-}
-
 // Of two outputs the first may be written over the input of which the second is a copy, as in the
 // derivative of b - a.
 static void test_outputs_over_an_input(void **state) {
@@ -468,7 +454,6 @@ int main(void) {
         cmocka_unit_test(test_outputs_over_an_input),
         cmocka_unit_test(test_what_gradients_read),
         cmocka_unit_test(test_one_order),
-        cmocka_unit_test(test_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
