@@ -176,13 +176,30 @@ tri_value tri_map_values(tri_graph *graph, const char *expression, const tri_val
                    (int)(sizeof((const tri_value[]){__VA_ARGS__}) / sizeof(tri_value)))
 #endif
 
+// A mask: U8, 1 where the expression is not 0, else 0; no gradient. It takes one byte for each
+// element, wherever it lies: tri_mask(g, "x, y -> x > y", x, y). Masks are joined by && || ! in
+// another one, counted by tri_sum, and may stand among values of any other type in tri_where,
+// tri_map and the functions of lists, which read them as 1 and 0.
+tri_value tri_mask_values(tri_graph *graph, const char *expression, const tri_value *values,
+                          int count);
+#ifdef __cplusplus
+#define tri_mask(graph, expression, ...)                                                           \
+    [&](std::initializer_list<tri_value> list) {                                                   \
+        return tri_mask_values(graph, expression, list.begin(), (int)list.size());                 \
+    }({__VA_ARGS__})
+#else
+#define tri_mask(graph, expression, ...)                                                           \
+    tri_mask_values(graph, expression, (const tri_value[]){__VA_ARGS__},                           \
+                    (int)(sizeof((const tri_value[]){__VA_ARGS__}) / sizeof(tri_value)))
+#endif
+
 // x in another type: F32, in which networks compute (or whatever trainer.precision makes of it), or
 // I64, I32 or U8. Integers, such as token ids and what tri_argmax and tri_sort make, may also be
 // compared, added, multiplied and divided with remainder, exactly and in their own type, by tri_map
 // and the functions of shapes; comparisons yield 1 or 0 of that type. They are computed in 64 bits,
 // and the result wraps where its type has no room, as in PyTorch. An integer // 0 or % 0 is 0, as
-// in NumPy, on every device. All values of one call need one type, and numbers in an expression
-// have to be below 2^53. From F32 to an integer the part behind the point goes.
+// in NumPy, on every device. All values of one call need one type, but for those of U8, and numbers
+// in an expression have to be below 2^53. From F32 to an integer the part behind the point goes.
 tri_value tri_cast(tri_graph *graph, tri_value x, tri_dtype dtype);
 
 // Functions of shapes. They read their input by strides; where its elements keep their order it is
@@ -254,6 +271,9 @@ tri_value tri_scatter_amax(tri_graph *graph, tri_value x, int axis, tri_value in
                            tri_value source);
 // x with the source added to what a vector of indices [K] names along an axis, as torch.index_add.
 tri_value tri_index_add(tri_graph *graph, tri_value x, int axis, tri_value index, tri_value source);
+
+// Order, running sums and reductions take integers too, in their own type, but sums and products
+// become I64, of 64 bits, which wrap. So they are exact, as those of PyTorch.
 
 // Where along an axis the largest element of x is, I64; of equal ones the first, as in PyTorch, and
 // NaN counts as the largest. keep: the axis stays, with the size 1; else it goes.

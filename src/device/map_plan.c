@@ -102,6 +102,14 @@ bool tri_map_is_flat(const tri_graph *graph, const tri_node *node) {
     return true;
 }
 
+tri_dtype tri_map_plan_type(const tri_graph *graph, const tri_node *node, bool *mixed) {
+    tri_op_signature s = tri_node_signature(graph, node);
+    tri_dtype type = tri_map_type(&s);
+    *mixed = s.out_type[0] != type || ((const tri_map_attr *)node->attr)->mask;
+    for (int k = 0; k < s.input_count && s.present[k]; k++) *mixed |= s.in_type[k] != type;
+    return type;
+}
+
 int tri_map_plan_slots(const tri_node *node) {
     uint8_t slots[TRI_OPERAND_CONSTANT];
     return assign_slots(&((const tri_map_attr *)node->attr)->formula, slots);

@@ -28,6 +28,8 @@ typedef struct tri_map_plan {
 void tri_map_plan_make(const tri_graph *graph, const tri_node *node, tri_map_plan *out);
 // The number of slots alone.
 int tri_map_plan_slots(const tri_node *node);
+// The type in which the node computes, and whether it has an input or output of another type.
+tri_dtype tri_map_plan_type(const tri_graph *graph, const tri_node *node, bool *mixed);
 // Whether all inputs have the shape of the output, so that any layout will do if it is the same.
 bool tri_map_is_flat(const tri_graph *graph, const tri_node *node);
 

@@ -4,13 +4,14 @@
 #include "graph/graph.h"
 #include "nn/layers.h"
 #include "ops/ops.h"
+#include "tensor/half.h"
 
 #include <trireme/functions.h>
 #include <trireme/nn.h>
 
-static tri_value map_of(tri_graph *graph, const char *name, const char *expression,
-                        const tri_value *values, int count, const double *parameters) {
-    tri_map_attr attr = {0};
+static tri_value map_into(tri_graph *graph, const char *name, const char *expression,
+                          const tri_value *values, int count, const double *parameters, bool mask) {
+    tri_map_attr attr = {.mask = mask};
     for (int i = 0; i < count; i++)
         if (!tri_graph_check_input(graph, name, NULL, values[i])) return (tri_value){0};
     if (tri_formula_parse(expression, parameters, &attr.formula) != TRI_OK) {
@@ -30,14 +31,29 @@ static tri_value map_of(tri_graph *graph, const char *name, const char *expressi
     return tri_node_add(graph, &tri_op_map, values, count, &attr, "");
 }
 
-tri_value tri_map_values(tri_graph *graph, const char *expression, const tri_value *values,
-                         int count) {
+static tri_value map_of(tri_graph *graph, const char *name, const char *expression,
+                        const tri_value *values, int count, const double *parameters) {
+    return map_into(graph, name, expression, values, count, parameters, false);
+}
+
+static tri_value map_given(tri_graph *graph, const char *expression, const tri_value *values,
+                           int count, bool mask) {
     if (count < 1 || count >= TRI_FORMULA_INPUTS) {
         tri_graph_fail(graph, "map \"%s\": takes 1 to %d values, not %d", expression,
                        TRI_FORMULA_INPUTS - 1, count);
         return (tri_value){0};
     }
-    return map_of(graph, "map", expression, values, count, NULL);
+    return map_into(graph, "map", expression, values, count, NULL, mask);
+}
+
+tri_value tri_map_values(tri_graph *graph, const char *expression, const tri_value *values,
+                         int count) {
+    return map_given(graph, expression, values, count, false);
+}
+
+tri_value tri_mask_values(tri_graph *graph, const char *expression, const tri_value *values,
+                          int count) {
+    return map_given(graph, expression, values, count, true);
 }
 
 // The 0 behind the parameters is there because a list may not be empty.
@@ -126,6 +142,8 @@ tri_value tri_sum(tri_graph *graph, tri_value x, const int *axes, int count, boo
 
 tri_value tri_mean(tri_graph *graph, tri_value x, const int *axes, int count, bool keep) {
     tri_value sum = reduce(graph, "mean", TRI_REDUCTION_SUM, x, axes, count, keep);
+    if (graph->status == TRI_OK && !tri_dtype_is_float(tri_value_get(graph, x)->dtype))
+        tri_graph_fail(graph, "mean: integers have no mean: make them F32 (tri_cast)");
     tri_shape from = tri_value_shape(graph, x), to = tri_value_shape(graph, sum);
     int64_t elements = tri_shape_count(&from), means = tri_shape_count(&to);
     return tri_mul_scalar(graph, sum, elements > 0 ? (double)means / (double)elements : 0);

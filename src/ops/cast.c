@@ -4,19 +4,10 @@
 
 #include "tensor/half.h"
 
-static bool is_number(tri_dtype dtype) {
-    return tri_dtype_is_float(dtype) || dtype == TRI_I64 || dtype == TRI_I32 || dtype == TRI_U8;
-}
-
 static tri_status cast_shape(const void *attr, tri_op_signature *s) {
     const tri_cast_attr *a = attr;
-    for (int side = 0; side < 2; side++) {
-        tri_dtype dtype = side ? (tri_dtype)a->dtype : s->in_type[0];
-        if (!is_number(dtype))
-            return TRI_FAIL(TRI_BAD_INPUT,
-                            "cast: %s must be F32, F64, F16, BF16, I64, I32 or U8, but is %s",
-                            side ? "y" : "x", tri_dtype_name(dtype));
-    }
+    TRI_TRY(ops_want_number("cast", "x", s->in_type[0]));
+    TRI_TRY(ops_want_number("cast", "y", (tri_dtype)a->dtype));
     s->out[0] = s->in[0];
     s->out_type[0] = (tri_dtype)a->dtype;
     return TRI_OK;

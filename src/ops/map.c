@@ -3,6 +3,7 @@
 // by a sum over the axes along which an input was repeated.
 #include "ops/formula_integer.h"
 #include "ops/rules.h"
+#include "tensor/half.h"
 
 static tri_status broadcast(const tri_shape *x, tri_shape *out) {
     char a[160], b[160];
@@ -52,13 +53,24 @@ static tri_status check_view(const tri_map_view *view, const tri_shape *x, const
     return TRI_OK;
 }
 
-// Checks a formula on integers: all of its steps have to have integer results.
-static tri_status want_integers(const tri_formula *formula, const tri_op_signature *s, int inputs) {
+tri_dtype tri_map_type(const tri_op_signature *s) {
+    for (int i = 0; i < s->input_count && s->present[i]; i++)
+        if (s->in_type[i] != TRI_U8) return s->in_type[i];
+    return TRI_U8;
+}
+
+static tri_status want_types(const tri_op_signature *s, int inputs, tri_dtype type) {
     char name[32];
-    for (int i = 1; i < inputs; i++) {
+    TRI_TRY(ops_want_number("map", "the inputs' type", type));
+    for (int i = 0; i < inputs; i++) {
         snprintf(name, sizeof name, "input %d", i);
-        TRI_TRY(ops_want_type("map", name, s->in_type[i], s->in_type[0]));
+        if (s->in_type[i] != TRI_U8) TRI_TRY(ops_want_type("map", name, s->in_type[i], type));
     }
+    return TRI_OK;
+}
+
+// Checks a formula on integers: all of its steps have to have integer results.
+static tri_status want_integers(const tri_formula *formula, tri_dtype type) {
     for (int t = 0; t < formula->step_count; t++)
         if (!formula_is_integer(formula->steps[t].kind))
             return TRI_FAIL(TRI_BAD_INPUT,
@@ -70,18 +82,18 @@ static tri_status want_integers(const tri_formula *formula, const tri_op_signatu
         if (!(number > -0x1p53 && number < 0x1p53) || number != (double)(int64_t)number)
             return TRI_FAIL(TRI_BAD_INPUT,
                             "map: %.17g is no integer below 2^53, but the inputs are %s", number,
-                            tri_dtype_name(s->in_type[0]));
+                            tri_dtype_name(type));
     }
     return TRI_OK;
 }
 
-static tri_status want_floats(const tri_formula *formula, const tri_op_signature *s, int inputs) {
+static tri_status want_floats(const tri_formula *formula) {
     for (int t = 0; t < formula->step_count; t++)
         if (tri_step_is_of_bits((tri_step_kind)formula->steps[t].kind))
             return TRI_FAIL(TRI_BAD_INPUT,
                             "map: `%s` is computed with integers only: make them I64 (tri_cast)",
                             tri_step_name((tri_step_kind)formula->steps[t].kind));
-    return ops_want_one_type("map", s, 0, inputs);
+    return TRI_OK;
 }
 
 static tri_status map_shape(const void *attr, tri_op_signature *s) {
@@ -93,10 +105,9 @@ static tri_status map_shape(const void *attr, tri_op_signature *s) {
     if (a->formula.input_count != inputs)
         return TRI_FAIL(TRI_BAD_INPUT, "map: the formula has %d inputs, but there are %d",
                         a->formula.input_count, inputs);
-    if (s->in_type[0] == TRI_I64 || s->in_type[0] == TRI_I32 || s->in_type[0] == TRI_U8)
-        TRI_TRY(want_integers(&a->formula, s, inputs));
-    else
-        TRI_TRY(want_floats(&a->formula, s, inputs));
+    tri_dtype type = tri_map_type(s);
+    TRI_TRY(want_types(s, inputs, type));
+    TRI_TRY(tri_dtype_is_float(type) ? want_floats(&a->formula) : want_integers(&a->formula, type));
     for (int i = 0; i < inputs; i++)
         if (a->expands && a->viewed >> i & 1)
             TRI_TRY(check_view(&a->views[i], &s->in[i], &shape));
@@ -108,7 +119,7 @@ static tri_status map_shape(const void *attr, tri_op_signature *s) {
                         tri_shape_text(&a->shape, want, sizeof want));
     for (int k = 0; k < s->output_count; k++) { // outputs that the formula does not have are empty
         s->out[k] = k < a->formula.output_count ? shape : tri_shape_of(0);
-        s->out_type[k] = s->in_type[0];
+        s->out_type[k] = a->mask ? TRI_U8 : type;
     }
     return TRI_OK;
 }
@@ -227,6 +238,7 @@ static const tri_attr_field map_fields[] = {
      .kind = TRI_ATTR_PRINTED,
      .offset = offsetof(tri_map_attr, formula),
      .print = print_formula},
+    OPS_FIELD(TRI_ATTR_BOOL, tri_map_attr, mask),
     {0},
 };
 

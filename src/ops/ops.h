@@ -454,7 +454,12 @@ typedef struct tri_map_attr {
     tri_shape shape; // of the outputs, if `expands` is set
     int64_t viewed;  // bit k: input k is read by views[k]; needs `expands`
     tri_map_view views[TRI_FORMULA_INPUTS];
+    bool mask; // the outputs are U8: 1 where the formula is not 0, else 0
 } tri_map_attr;
+
+// The type in which map computes: that of the first input that is not U8, and U8 if all are. Other
+// inputs of U8, such as masks, are read as numbers of that type.
+tri_dtype tri_map_type(const tri_op_signature *s);
 
 // The view by which input k of shape `x` is read, also where it is broadcast.
 tri_map_view tri_map_view_of(const tri_map_attr *attr, int k, const tri_shape *x,

@@ -4,18 +4,16 @@
 
 static tri_status reduce_shape(const void *attr, tri_op_signature *s) {
     const tri_reduce_attr *a = attr;
-    TRI_TRY(ops_want_float("reduce", "x", s->in_type[0]));
+    TRI_TRY(ops_want_number("reduce", "x", s->in_type[0]));
     if (a->kind < TRI_REDUCTION_SUM || a->kind > TRI_REDUCTION_PROD)
         return TRI_FAIL(TRI_BAD_INPUT, "reduce: there is no reduction %" PRId64, a->kind);
     if (a->axes < 0 || a->axes >> s->in[0].rank)
         return TRI_FAIL(TRI_BAD_INPUT, "reduce: x has %d axes", s->in[0].rank);
     ops_like_first(s);
-    for (int i = 0; i < s->in[0].rank; i++) {
-        if (!(a->axes >> i & 1)) continue;
-        if (s->in[0].dims[i] == 0 && (a->kind == TRI_REDUCTION_MAX || a->kind == TRI_REDUCTION_MIN))
-            return TRI_FAIL(TRI_BAD_INPUT, "reduce: axis %d is empty, it has no extreme", i);
-        s->out[0].dims[i] = 1;
-    }
+    if (a->kind == TRI_REDUCTION_SUM || a->kind == TRI_REDUCTION_PROD)
+        s->out_type[0] = ops_sum_type(s->in_type[0]);
+    for (int i = 0; i < s->in[0].rank; i++)
+        if (a->axes >> i & 1) s->out[0].dims[i] = 1;
     return TRI_OK;
 }
 
@@ -80,7 +78,7 @@ const tri_op tri_op_reduce = {
     .name = "reduce",
     .doc =
         "x -> y: the sum (kind 0), the largest (1), the smallest (2) or the product (3) over the "
-        "axes whose bits are set; these keep the size 1",
+        "axes whose bits are set; these keep the size 1; sums and products of integers are I64",
     .input_count = 1,
     .output_count = 1,
     .streams = 1,

@@ -33,6 +33,13 @@ tri_status ops_want_float(const char *op, const char *tensor, tri_dtype dtype) {
                     tri_dtype_name(dtype));
 }
 
+tri_status ops_want_number(const char *op, const char *tensor, tri_dtype dtype) {
+    if (tri_dtype_is_float(dtype) || dtype == TRI_I64 || dtype == TRI_I32 || dtype == TRI_U8)
+        return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: %s must be F32, F64, F16, BF16, I64, I32 or U8, but is %s",
+                    op, tensor, tri_dtype_name(dtype));
+}
+
 tri_status ops_want_wide(const char *op, const char *tensor, tri_dtype dtype) {
     if (dtype == TRI_F32 || dtype == TRI_F64) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT, "%s: %s must be F32 or F64, but is %s", op, tensor,
@@ -68,6 +75,8 @@ tri_status ops_want_target(const char *op, const tri_op_signature *s) {
     TRI_TRY(ops_want_type(op, "the target", s->in_type[1], s->in_type[0]));
     return ops_want_shape(op, "the target", &s->in[1], s->in[0]);
 }
+
+tri_dtype ops_sum_type(tri_dtype dtype) { return tri_dtype_is_float(dtype) ? dtype : TRI_I64; }
 
 tri_dtype ops_accumulator_type(tri_dtype dtype) { return dtype == TRI_F64 ? TRI_F64 : TRI_F32; }
 
@@ -164,8 +173,7 @@ tri_status ops_want_labels(const char *op, const tri_shape *scores, const tri_sh
                         "%s: the scores [.., K] must have 2 axes or more, but are %s", op,
                         text(scores, got, sizeof got));
     tri_shape rows = *scores;
-    int64_t classes = rows.dims[--rows.rank];
-    if (classes < 1) return TRI_FAIL(TRI_BAD_INPUT, "%s: there are no classes", op);
+    rows.rank--;
     TRI_TRY(ops_want_type(op, "labels", labels_type, TRI_I64));
     if (tri_shape_equal(labels, &rows)) return TRI_OK;
     char all[160], want[160];

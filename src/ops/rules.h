@@ -22,6 +22,8 @@ tri_status ops_want_shape(const char *op, const char *tensor, const tri_shape *s
                           tri_shape wanted);
 // Checks that the type is a floating one: F32, F64, F16 or BF16.
 tri_status ops_want_float(const char *op, const char *tensor, tri_dtype dtype);
+// Checks that the type is one of those that kernels compute with: a floating one, I64, I32 or U8.
+tri_status ops_want_number(const char *op, const char *tensor, tri_dtype dtype);
 // Checks that the type is F32 or F64. Optimizer states and sums over many numbers need these types,
 // because half types would round them too much.
 tri_status ops_want_wide(const char *op, const char *tensor, tri_dtype dtype);
@@ -29,6 +31,8 @@ tri_status ops_want_type(const char *op, const char *tensor, tri_dtype dtype, tr
 // The type in which means, sums and gradients of parameters are kept for numbers of type `dtype`:
 // F32 for F32 and narrower types, F64 for F64.
 tri_dtype ops_accumulator_type(tri_dtype dtype);
+// The type of sums and products of numbers of type `dtype`: I64 of integers, else that type.
+tri_dtype ops_sum_type(tri_dtype dtype);
 // Checks that all present inputs from `first` to `end` - 1 have this type.
 tri_status ops_want_types(const char *op, const tri_op_signature *s, int first, int end,
                           tri_dtype dtype);

@@ -8,13 +8,15 @@ static bool is_extreme(const tri_scan_attr *a) {
 
 static tri_status scan_shape(const void *attr, tri_op_signature *s) {
     const tri_scan_attr *a = attr;
-    TRI_TRY(ops_want_float("scan", "x", s->in_type[0]));
+    TRI_TRY(a->kind == TRI_SCAN_LOGSUMEXP ? ops_want_float("scan", "x", s->in_type[0])
+                                          : ops_want_number("scan", "x", s->in_type[0]));
     TRI_TRY(ops_want_axis("scan", a->axis, &s->in[0]));
     if (a->kind < TRI_SCAN_SUM || a->kind > TRI_SCAN_LOGSUMEXP)
         return TRI_FAIL(TRI_BAD_INPUT, "scan: there is no kind %" PRId64, a->kind);
     if (a->reverse && a->kind != TRI_SCAN_SUM)
         return TRI_FAIL(TRI_BAD_INPUT, "scan: only a sum runs from the end");
     ops_like_first(s);
+    if (!is_extreme(a)) s->out_type[0] = ops_sum_type(s->in_type[0]);
     s->out[1] = is_extreme(a) ? s->in[0] : tri_shape_of(0);
     s->out_type[1] = TRI_I64;
     return TRI_OK;
@@ -68,7 +70,8 @@ const tri_op tri_op_scan = {
     .name = "scan",
     .doc = "x -> y, index I64: along an axis, for each element the sum (kind 0), product (1), "
            "largest (2), smallest (3) or logarithm of the sum of exp (4) of all up to it; for 2 "
-           "and 3 also which one that is, of equal ones the last",
+           "and 3 also which one that is, of equal ones the last; sums and products of integers "
+           "are I64",
     .input_count = 1,
     .output_count = 2,
     .attr_bytes = sizeof(tri_scan_attr),

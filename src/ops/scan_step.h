@@ -1,5 +1,6 @@
 // One step of a scan (running sum, product, extreme) and of its gradient. All are computed in F64,
-// so that a long sum has the digits of its type. The host and kernels of a GPU use the same code.
+// so that a long sum has the digits of its type, and those of integers in 64 bits, where they wrap.
+// The host and kernels of a GPU use the same code.
 // Of equal extremes the last one counts, as in PyTorch.
 #ifndef TRIREME_OPS_SCAN_STEP_H
 #define TRIREME_OPS_SCAN_STEP_H
@@ -36,6 +37,31 @@ TRI_KERNEL_INLINE scan_so_far scan_step(int64_t kind, scan_so_far s, double x, i
     if (kind == TRI_SCAN_LOGSUMEXP)
         s.value = s.value == -(double)INFINITY ? x : scan_log_sum(s.value, x);
     if ((kind == TRI_SCAN_MAX || kind == TRI_SCAN_MIN) && takes && (s.value == s.value || x != x)) {
+        s.value = x;
+        s.at = at;
+    }
+    return s;
+}
+
+typedef struct scan_integer {
+    int64_t value, at;
+} scan_integer;
+
+TRI_KERNEL_INLINE scan_integer scan_integer_start(int64_t kind) {
+    scan_integer start = {kind == TRI_SCAN_PROD  ? 1
+                          : kind == TRI_SCAN_MIN ? INT64_MAX
+                          : kind == TRI_SCAN_MAX ? INT64_MIN
+                                                 : 0,
+                          0};
+    return start;
+}
+
+TRI_KERNEL_INLINE scan_integer scan_integer_step(int64_t kind, scan_integer s, int64_t x,
+                                                 int64_t at) {
+    bool extreme = kind == TRI_SCAN_MAX || kind == TRI_SCAN_MIN;
+    if (kind == TRI_SCAN_SUM) s.value = (int64_t)((uint64_t)s.value + (uint64_t)x);
+    if (kind == TRI_SCAN_PROD) s.value = (int64_t)((uint64_t)s.value * (uint64_t)x);
+    if (extreme && (kind == TRI_SCAN_MAX ? x >= s.value : x <= s.value)) {
         s.value = x;
         s.at = at;
     }

@@ -1,6 +1,6 @@
 // The order of numbers as one of integers: ascending, -0 equal to 0, and NaN behind all others, as
-// in PyTorch. The complement ~key has the opposite order. The host and kernels of a GPU use the
-// same code.
+// in PyTorch. The complement ~key has the opposite order. An integer is its own key. The host and
+// kernels of a GPU use the same code.
 #ifndef TRIREME_OPS_SORT_KEY_H
 #define TRIREME_OPS_SORT_KEY_H
 

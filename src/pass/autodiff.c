@@ -2,12 +2,13 @@
 // gradient rule add nodes that compute the gradients of a node's inputs.
 #include "ops/ops.h"
 #include "pass/pass.h"
+#include "tensor/half.h"
 
 #include <string.h>
 
 typedef struct autodiff {
     tri_graph *graph;
-    bool *wanted; // wanted[v]: value v depends on a trained parameter
+    bool *wanted; // wanted[v]: value v, no integer, depends on a trained parameter
     // grads[v]: the gradient of value v, summed over the readers of v that were visited so far.
     tri_value *grads;
     int value_count; // before the backward nodes
@@ -22,7 +23,8 @@ bool *pass_find_wanted(const tri_graph *g) {
         bool any = false;
         for (int k = 0; k < node->input_count; k++) any = any || wanted[node->inputs[k].id];
         for (int k = 0; any && node->op->gradient && k < node->output_count; k++)
-            wanted[node->outputs[k].id] = true;
+            wanted[node->outputs[k].id] =
+                tri_dtype_is_float(tri_value_get(g, node->outputs[k])->dtype);
     }
     return wanted;
 }

@@ -64,7 +64,8 @@ static void find_narrowing(precision *p) {
         bool half = reads_half(p, node);
         for (int k = 0; k < node->input_count; k++) {
             precision_value *value = &p->values[node->inputs[k].id];
-            value->narrows = half && (value->narrows || !read[node->inputs[k].id]);
+            bool is_float = tri_dtype_is_float(tri_value_get(g, node->inputs[k])->dtype);
+            value->narrows = half && is_float && (value->narrows || !read[node->inputs[k].id]);
             read[node->inputs[k].id] = true;
         }
     }
@@ -77,8 +78,9 @@ static void find_counted(precision *p) {
         const tri_node *node = &g->nodes[i];
         if (node->output_count == 0 || node->op->precision == TRI_PRECISION_HALF) continue;
         bool counted = p->values[node->outputs[0].id].is_counted;
-        if (node->op == &tri_op_cast)
-            counted = !tri_dtype_is_float(tri_value_get(g, node->outputs[0])->dtype);
+        bool is_integer = !tri_dtype_is_float(tri_value_get(g, node->outputs[0])->dtype);
+        if (node->op == &tri_op_cast || (node->op == &tri_op_map && is_integer))
+            counted = is_integer;
         for (int k = 0; k < node->input_count && counted; k++)
             if (tri_value_is(node->inputs[k]) &&
                 tri_dtype_is_float(tri_value_get(g, node->inputs[k])->dtype))

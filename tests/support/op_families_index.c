@@ -98,3 +98,28 @@ void op_build_integers(op_case *c) {
     op_add(c, &tri_op_cast, &byte, &number);
     op_add(c, &tri_op_cast, &x, &whole);
 }
+
+// Masks, division with remainder and bits of integers, and what goes along their axes.
+void op_build_masks(op_case *c) {
+    static const tri_dtype types[] = {TRI_I64, TRI_I32, TRI_U8};
+    tri_shape shape = draw_shape(c);
+    tri_graph *g = c->graph;
+    tri_value a = op_tokens(c, shape, 300), b = op_labels(c, shape, 300);
+    tri_value x = op_numbers(c, shape, -3, 3);
+    tri_value y = tri_map(g, "a, b -> a // b * 7 + a % b - fmod(b, a) + (a & ~b | b << 3)", a, b);
+    tri_value mask = tri_mask(g, "a, y -> a > y || a & 1", a, y);
+    int axis = (int)op_draw(c, 0, shape.rank - 1);
+    tri_value above = tri_mask(g, "x, m -> x > 0.5 || m && x < -1", x, tri_flip(g, mask, axis));
+    tri_where(g, above, x, tri_square(g, x));
+    tri_where(g, mask, y, a);
+    y = tri_cast(g, y, types[op_draw(c, 0, 2)]);
+    tri_reduce_attr reduce = {.kind = op_draw(c, TRI_REDUCTION_SUM, TRI_REDUCTION_PROD),
+                              .axes = op_draw(c, 0, (1 << shape.rank) - 1)};
+    tri_scan_attr scan = {.kind = op_draw(c, TRI_SCAN_SUM, TRI_SCAN_MIN), .axis = axis};
+    tri_argmax_attr argmax = {axis, op_chance(c, 50)};
+    tri_sort_attr sort = {axis, op_draw(c, 1, shape.dims[axis]), op_chance(c, 50)};
+    tri_node_add(g, &tri_op_reduce, &y, 1, &reduce, "");
+    tri_node_add(g, &tri_op_scan, &y, 1, &scan, "");
+    tri_node_add(g, &tri_op_argmax, &y, 1, &argmax, "");
+    tri_node_add(g, &tri_op_sort, &y, 1, &sort, "");
+}

@@ -62,7 +62,8 @@ typedef struct map_state {
     const cpu_device *device;
     tri_map_plan plan; // a slot has the size of a tile
     int level;         // index in a row of `functions`
-    bool bf16;
+    bool bf16, mask;
+    bool bytes[TRI_FORMULA_INPUTS]; // the input is U8, a mask
     float constants[TRI_FORMULA_CONSTANTS][MAP_TILE];
 } map_state;
 
@@ -71,23 +72,37 @@ typedef struct map_job {
     const tri_kernel_args *args;
 } map_job;
 
+// Reads elements from index on, `stride` apart.
+static void load_elements(const map_state *s, int k, const void *from, int64_t index,
+                          int64_t stride, int64_t count, float *to) {
+    if (s->bytes[k])
+        for (int64_t i = 0; i < count; i++) to[i] = ((const uint8_t *)from)[index + i * stride];
+    else if (stride == 1 && !s->bf16)
+        for (int64_t i = 0; i < count; i++) to[i] = ((const float *)from)[index + i];
+    else
+        for (int64_t i = 0; i < count; i++) to[i] = cpu_get(from, s->bf16, index + i * stride);
+}
+
 // Reads `count` elements along the innermost axis, from `at` on, of which the first has the index
 // `index`.
-static void load_run(const map_state *s, const tri_map_input *input, const void *from,
-                     int64_t index, int64_t at, int64_t count, float *to) {
+static void load_run(const map_state *s, int k, const void *from, int64_t index, int64_t at,
+                     int64_t count, float *to) {
+    const tri_map_input *input = &s->plan.inputs[k];
     int inner = s->plan.rank - 1;
     int64_t stride = input->strides[inner], i = 0;
     for (; i < count && at + i < input->first[inner]; i++) to[i] = 0;
     int64_t end = input->end[inner] - at < count ? input->end[inner] - at : count;
-    if (stride == 1 && !s->bf16)
-        for (; i < end; i++) to[i] = ((const float *)from)[index + i];
-    for (; i < end; i++) to[i] = cpu_get(from, s->bf16, index + i * stride);
+    if (end > i) {
+        load_elements(s, k, from, index + i * stride, stride, end - i, to + i);
+        i = end;
+    }
     for (; i < count; i++) to[i] = 0;
 }
 
 // Reads elements [begin, begin + count) of an input that is not flat.
-static void load_view(const map_state *s, const tri_map_input *input, const void *from,
-                      int64_t begin, int64_t count, float *to) {
+static void load_view(const map_state *s, int k, const void *from, int64_t begin, int64_t count,
+                      float *to) {
+    const tri_map_input *input = &s->plan.inputs[k];
     int64_t at[TRI_MAX_RANK], left = begin;
     int inner = s->plan.rank - 1;
     for (int i = inner; i >= 0; i--) {
@@ -106,7 +121,7 @@ static void load_view(const map_state *s, const tri_map_input *input, const void
         if (outside)
             memset(to, 0, (size_t)run * sizeof *to);
         else
-            load_run(s, input, from, index, at[inner], run, to);
+            load_run(s, k, from, index, at[inner], run, to);
         to += run;
         count -= run;
         at[inner] = 0;
@@ -120,11 +135,11 @@ static void load_view(const map_state *s, const tri_map_input *input, const void
 static const float *load(const map_state *s, int k, const void *from, int64_t begin, int64_t count,
                          float *to) {
     if (!s->plan.inputs[k].flat) {
-        load_view(s, &s->plan.inputs[k], from, begin, count, to);
+        load_view(s, k, from, begin, count, to);
         return to;
     }
-    if (!s->bf16) return (const float *)from + begin;
-    for (int64_t i = 0; i < count; i++) to[i] = cpu_get(from, true, begin + i);
+    if (!s->bf16 && !s->bytes[k]) return (const float *)from + begin;
+    load_elements(s, k, from, begin, 1, count, to);
     return to;
 }
 
@@ -147,7 +162,10 @@ static void map_tile(const map_job *job, float *tiles, int64_t begin, int64_t co
     // Output 0 may lie over input 0, which another output may still have to be copied from.
     for (int k = f->output_count - 1; k >= 0; k--) {
         const float *from = operands[f->outputs[k]];
-        for (int64_t i = 0; i < count; i++) cpu_put(job->args->out[k], s->bf16, begin + i, from[i]);
+        for (int64_t i = 0; i < count && s->mask; i++)
+            ((uint8_t *)job->args->out[k])[begin + i] = from[i] != 0;
+        for (int64_t i = 0; i < count && !s->mask; i++)
+            cpu_put(job->args->out[k], s->bf16, begin + i, from[i]);
     }
 }
 
@@ -169,7 +187,11 @@ static tri_status map_prepare(tri_device *device, const tri_graph *graph, const 
     s->level = cpu_has(&device->description, CPU_HAS_AVX512) ? 2
                : cpu_has(&device->description, CPU_HAS_AVX2) ? 1
                                                              : 0;
-    s->bf16 = cpu_is_bf16(graph, node);
+    bool mixed;
+    s->bf16 = tri_map_plan_type(graph, node, &mixed) == TRI_BF16;
+    s->mask = ((const tri_map_attr *)node->attr)->mask;
+    for (int k = 0; k < s->plan.formula.input_count; k++)
+        s->bytes[k] = tri_value_get(graph, node->inputs[k])->dtype == TRI_U8;
     for (int k = 0; k < s->plan.formula.constant_count; k++)
         for (int i = 0; i < MAP_TILE; i++) s->constants[k][i] = (float)s->plan.formula.constants[k];
     return TRI_OK;
@@ -199,10 +221,17 @@ void cpu_map_layouts(const tri_device_description *device, const tri_graph *grap
     for (int k = 0; k < f->output_count; k++) out[k] = layout;
 }
 
+static bool map_supports(const tri_device_description *device, const tri_graph *graph,
+                         const tri_node *node) {
+    bool mixed;
+    tri_dtype type = tri_map_plan_type(graph, node, &mixed);
+    return type == TRI_F32 || type == TRI_BF16;
+}
+
 const tri_kernel_def cpu_map_tiles = {
     .op = &tri_op_map,
     .name = "tiles",
-    .supports = cpu_is_float,
+    .supports = map_supports,
     .layouts = cpu_map_layouts,
     .workspace = map_workspace,
     .prepare = map_prepare,

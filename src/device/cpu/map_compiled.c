@@ -67,7 +67,9 @@ static const struct compiled *find(const tri_formula *formula) {
 
 static bool compiled_supports(const tri_device_description *device, const tri_graph *graph,
                               const tri_node *node) {
-    return cpu_is_float(device, graph, node) && tri_map_is_flat(graph, node) &&
+    bool mixed;
+    tri_map_plan_type(graph, node, &mixed);
+    return !mixed && cpu_is_float(device, graph, node) && tri_map_is_flat(graph, node) &&
            find(&((const tri_map_attr *)node->attr)->formula);
 }
 

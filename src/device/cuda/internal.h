@@ -92,6 +92,12 @@ static inline bool cuda_is_real(tri_dtype dtype) {
     return dtype == TRI_F32 || dtype == TRI_F16 || dtype == TRI_BF16;
 }
 
+// Whether it is a type that kernels for all numbers compute with.
+static inline bool cuda_is_number(tri_dtype dtype) {
+    return cuda_is_real(dtype) || dtype == TRI_F64 || dtype == TRI_I64 || dtype == TRI_I32 ||
+           dtype == TRI_U8;
+}
+
 // A `supports` function for kernels that only demand that the first input is F32, F16 or BF16.
 bool cuda_takes_real(const tri_device_description *device, const tri_graph *graph,
                      const tri_node *node);

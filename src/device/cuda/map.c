@@ -3,17 +3,9 @@
 #include "device/map_plan.h"
 #include "device/reduce_plan.h"
 
-static bool reads_numbers(const tri_device_description *device, const tri_graph *graph,
-                          const tri_node *node) {
-    tri_dtype type = cuda_in_type(graph, node, 0);
-    return cuda_is_real(type) || type == TRI_F64;
-}
-
 static bool map_supports(const tri_device_description *device, const tri_graph *graph,
                          const tri_node *node) {
-    tri_dtype type = cuda_in_type(graph, node, 0);
-    return reads_numbers(device, graph, node) || type == TRI_I64 || type == TRI_I32 ||
-           type == TRI_U8;
+    return true;
 }
 
 // Inputs of the output's shape may have any layout, if it is the same one: that of the last input.
@@ -28,8 +20,12 @@ static void map_layouts(const tri_device_description *device, const tri_graph *g
 
 static tri_status map_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                               tri_kernel *kernel) {
-    cuda_map p = {.type = cuda_in_type(graph, node, 0)};
+    bool mixed;
+    cuda_map p = {.type = tri_map_plan_type(graph, node, &mixed),
+                  .mask = ((const tri_map_attr *)node->attr)->mask};
     tri_map_plan_make(graph, node, &p.plan);
+    for (int k = 0; k < p.plan.formula.input_count; k++)
+        p.bytes |= (unsigned)(cuda_in_type(graph, node, k) != p.type) << k;
     return cuda_prepare(kernel, &p, sizeof p);
 }
 
@@ -52,7 +48,8 @@ const tri_kernel_def cuda_kernel_map = {.op = &tri_op_map,
 static bool reduce_supports(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node) {
     tri_reduce_plan plan;
-    return reads_numbers(device, graph, node) && tri_reduce_plan_make(graph, node, 1, false, &plan);
+    return cuda_is_number(cuda_in_type(graph, node, 0)) &&
+           tri_reduce_plan_make(graph, node, 1, false, &plan);
 }
 
 static tri_status reduce_workspace(const tri_device_description *device, const tri_graph *graph,

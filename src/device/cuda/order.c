@@ -4,8 +4,7 @@
 
 static bool supports(const tri_device_description *device, const tri_graph *graph,
                      const tri_node *node) {
-    tri_dtype type = cuda_in_type(graph, node, 0);
-    return cuda_is_real(type) || type == TRI_F64;
+    return cuda_is_number(cuda_in_type(graph, node, 0));
 }
 
 static tri_status argmax_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,

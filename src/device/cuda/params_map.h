@@ -11,11 +11,14 @@
     X(map)                                                                                         \
     X(reduce)
 
-// Computes the plan's formula on each element. All inputs and outputs have the type `type`: F32,
-// F64, F16 or BF16.
+// Computes the plan's formula on each element, in the type `type`: F32, F64, F16, BF16, I64, I32 or
+// U8. Other inputs are U8 (`bytes`: a bit for each), and the outputs if they are masks, which are 1
+// where the formula is not 0.
 typedef struct cuda_map {
     tri_map_plan plan;
     tri_dtype type;
+    unsigned bytes;
+    bool mask;
     const void *in[TRI_FORMULA_INPUTS];
     void *out[TRI_FORMULA_OUTPUTS];
 } cuda_map;
@@ -25,10 +28,11 @@ enum { CUDA_REDUCE_SUM, CUDA_REDUCE_MAX, CUDA_REDUCE_MIN, CUDA_REDUCE_PROD };
 
 // y [outer, inner] = the reduction over the middle axis of x [outer, reduced, inner], by
 // `kind`, CUDA_REDUCE_…. The middle axis is cut into parts by the shape alone; their results are in
-// `room` [outer, parts, inner], F32 (F64 if x is F64), and are joined in their order.
+// `room` [outer, parts, inner], F32 (F64 and I64 if x is F64 or integers), and are joined in their
+// order.
 typedef struct cuda_reduce {
     int kind;
-    tri_dtype type; // of x and y
+    tri_dtype type; // of x, and of y but for sums and products of integers, which are I64
     int64_t outer, reduced, inner, parts, part;
     const void *x;
     void *y, *room;

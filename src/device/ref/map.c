@@ -41,9 +41,14 @@ static void make_walks(const ref_node *node, walk *walks) {
                           .view = tri_map_view_of(a, k, &node->s.in[k], &node->s.out[0])};
 }
 
+static void put_integer(const ref_node *node, const tri_kernel_args *args, int k, int64_t i,
+                        int64_t value) {
+    bool is_mask = ((const tri_map_attr *)(const void *)node->attr)->mask;
+    ref_put_integer(node->s.out_type[k], args->out[k], i, is_mask ? value != 0 : value);
+}
+
 static tri_status map_integers(const ref_node *node, const tri_kernel_args *args) {
     const tri_formula *p = &((const tri_map_attr *)(const void *)node->attr)->formula;
-    tri_dtype dtype = node->s.in_type[0];
     int64_t values[UINT8_MAX + 1];
     walk walks[TRI_FORMULA_INPUTS];
     make_walks(node, walks);
@@ -53,7 +58,7 @@ static tri_status map_integers(const ref_node *node, const tri_kernel_args *args
         for (int k = 0; k < p->input_count; k++) {
             int64_t index = walk_index(&walks[k]);
             values[TRI_OPERAND_INPUT + k] =
-                index < 0 ? 0 : ref_get_integer(dtype, args->in[k], index);
+                index < 0 ? 0 : ref_get_integer(node->s.in_type[k], args->in[k], index);
             walk_on(&walks[k]);
         }
         for (int t = 0; t < p->step_count; t++) {
@@ -61,24 +66,30 @@ static tri_status map_integers(const ref_node *node, const tri_kernel_args *args
             values[t] = formula_integer_step(s->kind, values[s->a], values[s->b], values[s->c]);
         }
         for (int k = 0; k < p->output_count; k++)
-            ref_put_integer(dtype, args->out[k], i, values[p->outputs[k]]);
+            put_integer(node, args, k, i, values[p->outputs[k]]);
     }
     return TRI_OK;
 }
 
-REF_BODY tri_status map_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+// Reads a mask as numbers too.
+REF_BODY double get_number(const ref_node *node, const tri_kernel_args *args, int k, int64_t i,
+                           bool f64) {
+    if (node->s.in_type[k] == TRI_U8) return ((const uint8_t *)args->in[k])[i];
+    return get(ref_input(args, k, f64), i);
+}
+
+REF_BODY tri_status map_floats(const ref_node *node, const tri_kernel_args *args, bool f64) {
     const tri_map_attr *a = (const void *)node->attr;
     const tri_formula *p = &a->formula;
     const tri_shape *shape = &node->s.out[0];
     double values[UINT8_MAX + 1];
     walk walks[TRI_FORMULA_INPUTS];
-    if (!tri_dtype_is_float(node->s.in_type[0])) return map_integers(node, args);
     make_walks(node, walks);
     for (int k = 0; k < p->constant_count; k++) values[TRI_OPERAND_CONSTANT + k] = p->constants[k];
     for (int64_t i = 0, count = ref_count(shape); i < count; i++) {
         for (int k = 0; k < p->input_count; k++) {
             int64_t index = walk_index(&walks[k]);
-            values[TRI_OPERAND_INPUT + k] = index < 0 ? 0 : get(ref_input(args, k, f64), index);
+            values[TRI_OPERAND_INPUT + k] = index < 0 ? 0 : get_number(node, args, k, index, f64);
             walk_on(&walks[k]);
         }
         for (int t = 0; t < p->step_count; t++) {
@@ -87,8 +98,58 @@ REF_BODY tri_status map_body(const ref_node *node, const tri_kernel_args *args, 
                 tri_step_value((tri_step_kind)s->kind, values[s->a], values[s->b], values[s->c]);
         }
         for (int k = 0; k < p->output_count; k++)
-            put(ref_output(args, k, f64), i, values[p->outputs[k]]);
+            if (a->mask)
+                ((uint8_t *)args->out[k])[i] = values[p->outputs[k]] != 0;
+            else
+                put(ref_output(args, k, f64), i, values[p->outputs[k]]);
     }
+    return TRI_OK;
+}
+
+static tri_status map_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const ref_node *node = kernel->state;
+    tri_dtype type = tri_map_type(&node->s);
+    if (!tri_dtype_is_float(type)) return map_integers(node, args);
+    return type == TRI_F64 ? map_floats(node, args, true) : map_floats(node, args, false);
+}
+
+const tri_kernel_def ref_map = {.op = &tri_op_map,
+                                .name = "ref",
+                                .supports = ref_supports,
+                                .prepare = ref_prepare,
+                                .run = map_run,
+                                .release = ref_release};
+
+static const struct {
+    tri_step_kind step;
+    double start;
+    int64_t integer_start;
+} reductions[] = {[TRI_REDUCTION_SUM] = {TRI_STEP_add, 0, 0},
+                  [TRI_REDUCTION_MAX] = {TRI_STEP_max, -INFINITY, INT64_MIN},
+                  [TRI_REDUCTION_MIN] = {TRI_STEP_min, INFINITY, INT64_MAX},
+                  [TRI_REDUCTION_PROD] = {TRI_STEP_mul, 1, 1}};
+
+// Goes through the elements of x, and finds the element of the result to which each belongs.
+static walk walk_back(const ref_node *node) {
+    static const tri_map_attr broadcast = {.viewed = 0};
+    const tri_shape *in = &node->s.in[0], *out = &node->s.out[0];
+    return (walk){.out = in, .in = out, .view = tri_map_view_of(&broadcast, 0, out, in)};
+}
+
+static tri_status reduce_integers(const ref_node *node, const tri_kernel_args *args) {
+    int64_t kind = ((const tri_reduce_attr *)(const void *)node->attr)->kind;
+    int64_t *sums = args->workspace;
+    walk to = walk_back(node);
+    for (int64_t i = 0, count = ref_count(&node->s.out[0]); i < count; i++)
+        sums[i] = reductions[kind].integer_start;
+    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++) {
+        int64_t value = ref_get_integer(node->s.in_type[0], args->in[0], i);
+        int64_t *sum = &sums[walk_index(&to)];
+        *sum = formula_integer_step(reductions[kind].step, *sum, value, 0);
+        walk_on(&to);
+    }
+    for (int64_t i = 0, count = ref_count(&node->s.out[0]); i < count; i++)
+        ref_put_integer(node->s.out_type[0], args->out[0], i, sums[i]);
     return TRI_OK;
 }
 
@@ -97,19 +158,12 @@ REF_BODY tri_status reduce_body(const ref_node *node, const tri_kernel_args *arg
     const tri_shape *in = &node->s.in[0], *out = &node->s.out[0];
     ref_array x = ref_input(args, 0, f64), y = ref_output(args, 0, f64);
     double *sums = args->workspace;
-    static const tri_map_attr broadcast = {.viewed = 0};
-    walk to = {.out = in, .in = out, .view = tri_map_view_of(&broadcast, 0, out, in)};
-    static const struct {
-        tri_step_kind step;
-        double start;
-    } rows[] = {[TRI_REDUCTION_SUM] = {TRI_STEP_add, 0},
-                [TRI_REDUCTION_MAX] = {TRI_STEP_max, -INFINITY},
-                [TRI_REDUCTION_MIN] = {TRI_STEP_min, INFINITY},
-                [TRI_REDUCTION_PROD] = {TRI_STEP_mul, 1}};
-    for (int64_t i = 0, count = ref_count(out); i < count; i++) sums[i] = rows[a->kind].start;
+    walk to = walk_back(node);
+    if (!tri_dtype_is_float(node->s.in_type[0])) return reduce_integers(node, args);
+    for (int64_t i = 0, count = ref_count(out); i < count; i++) sums[i] = reductions[a->kind].start;
     for (int64_t i = 0, count = ref_count(in); i < count; i++) {
         double value = get(x, i), *sum = &sums[walk_index(&to)];
-        *sum = tri_step_value(rows[a->kind].step, *sum, value, 0);
+        *sum = tri_step_value(reductions[a->kind].step, *sum, value, 0);
         walk_on(&to);
     }
     for (int64_t i = 0, count = ref_count(out); i < count; i++) put(y, i, sums[i]);
@@ -126,6 +180,5 @@ REF_BODY tri_status mean_loss_body(const ref_node *node, const tri_kernel_args *
     return TRI_OK;
 }
 
-REF_KERNEL(map)
 REF_KERNEL(mean_loss)
 REF_SUMMING_KERNEL(reduce, tri_shape_count(&s->out[0]))

@@ -123,6 +123,9 @@ struct gpu_f16 {
 
 GPU_DEVICE float gpu_get(float x) { return x; }
 GPU_DEVICE double gpu_get(double x) { return x; }
+GPU_DEVICE int64_t gpu_get(int64_t x) { return x; }
+GPU_DEVICE int64_t gpu_get(int32_t x) { return x; }
+GPU_DEVICE int64_t gpu_get(uint8_t x) { return x; }
 GPU_DEVICE float gpu_get(gpu_bf16 x) {
     uint32_t bits = (uint32_t)x.bits << 16;
     float value;
@@ -133,6 +136,10 @@ GPU_DEVICE float gpu_get(gpu_bf16 x) {
 // gpu_put rounds to nearest, ties to even; NaN stays NaN. The same rule as in tensor/half.h.
 GPU_DEVICE void gpu_put(float *to, float x) { *to = x; }
 GPU_DEVICE void gpu_put(double *to, double x) { *to = x; }
+// Integers are computed with in 64 bits. What has no room wraps.
+GPU_DEVICE void gpu_put(int64_t *to, int64_t x) { *to = x; }
+GPU_DEVICE void gpu_put(int32_t *to, int64_t x) { *to = (int32_t)x; }
+GPU_DEVICE void gpu_put(uint8_t *to, int64_t x) { *to = (uint8_t)x; }
 
 #if !defined(__HIP__) && !defined(TRIREME_EMULATED_GPU)
 // NVIDIA's GPUs convert by one instruction. The bits are those of the code for other GPUs below.
@@ -232,6 +239,13 @@ GPU_DEVICE float gpu_get_seed(const void *seed, tri_dtype type) {
 // The type in which a kernel computes with elements of type T.
 template <typename T> struct gpu_wide { typedef float type; };
 template <> struct gpu_wide<double> { typedef double type; };
+template <> struct gpu_wide<int64_t> { typedef int64_t type; };
+template <> struct gpu_wide<int32_t> { typedef int64_t type; };
+template <> struct gpu_wide<uint8_t> { typedef int64_t type; };
+// The type of sums of elements of type T.
+template <typename T> struct gpu_sum { typedef T type; };
+template <> struct gpu_sum<int32_t> { typedef int64_t type; };
+template <> struct gpu_sum<uint8_t> { typedef int64_t type; };
 
 GPU_DEVICE int64_t gpu_thread() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 GPU_DEVICE int64_t gpu_threads() { return (int64_t)gridDim.x * blockDim.x; }
@@ -304,8 +318,8 @@ static inline int64_t gpu_at_most(int64_t blocks) {
 }
 
 // Chooses a C++ type by `dtype`: calls function((T *)NULL), where T is the C++ type of elements of
-// F32, F16 or BF16 (gpu_with_float: also F64), and returns what that call returns. The argument
-// only carries the type. TRI_UNSUPPORTED: another dtype.
+// F32, F16 or BF16 (gpu_with_float: also F64; gpu_with_number: also I64, I32 and U8), and returns
+// what that call returns. The argument only carries the type. TRI_UNSUPPORTED: another dtype.
 template <typename F> static inline tri_status gpu_with_real(tri_dtype dtype, F function) {
     switch (dtype) {
     case TRI_F32:
@@ -331,6 +345,12 @@ static inline tri_status gpu_with_output(tri_dtype dtype, tri_dtype out_type, F 
 
 template <typename F> static inline tri_status gpu_with_float(tri_dtype dtype, F function) {
     return dtype == TRI_F64 ? function((double *)nullptr) : gpu_with_real(dtype, function);
+}
+
+template <typename F> static inline tri_status gpu_with_number(tri_dtype dtype, F function) {
+    if (dtype == TRI_I64) return function((int64_t *)nullptr);
+    if (dtype == TRI_I32) return function((int32_t *)nullptr);
+    return dtype == TRI_U8 ? function((uint8_t *)nullptr) : gpu_with_float(dtype, function);
 }
 
 #endif

@@ -7,21 +7,7 @@
 
 #include <type_traits>
 
-// Integers are computed with in 64 bits.
-template <> struct gpu_wide<int64_t> { typedef int64_t type; };
-template <> struct gpu_wide<int32_t> { typedef int64_t type; };
-template <> struct gpu_wide<uint8_t> { typedef int64_t type; };
-
 namespace {
-
-using ::gpu_get;
-using ::gpu_put;
-GPU_DEVICE int64_t gpu_get(int64_t x) { return x; }
-GPU_DEVICE int64_t gpu_get(int32_t x) { return x; }
-GPU_DEVICE int64_t gpu_get(uint8_t x) { return x; }
-GPU_DEVICE void gpu_put(int64_t *to, int64_t x) { *to = x; }
-GPU_DEVICE void gpu_put(int32_t *to, int64_t x) { *to = (int32_t)x; }
-GPU_DEVICE void gpu_put(uint8_t *to, int64_t x) { *to = (uint8_t)x; }
 
 template <typename W> GPU_DEVICE W step_value(int kind, W A, W B, W C) {
     if constexpr (std::is_integral<W>::value)
@@ -39,10 +25,15 @@ template <typename W> GPU_DEVICE W step_value(int kind, W A, W B, W C) {
 }
 
 // The value of an input where the output has the element `i`.
+template <typename T, typename W>
+GPU_DEVICE W read_element(const cuda_map *p, int k, int64_t index) {
+    if (p->bytes >> k & 1) return (W)((const uint8_t *)p->in[k])[index];
+    return (W)gpu_get(((const T *)p->in[k])[index]);
+}
+
 template <typename T, typename W> GPU_DEVICE W read_input(const cuda_map *p, int k, int64_t i) {
     const tri_map_input *input = &p->plan.inputs[k];
-    const T *from = (const T *)p->in[k];
-    if (input->flat) return (W)gpu_get(from[i]);
+    if (input->flat) return read_element<T, W>(p, k, i);
     int64_t index = input->offset, left = i;
     for (int axis = p->plan.rank - 1; axis >= 0; axis--) {
         int64_t size = p->plan.dims[axis], at = axis ? left % size : left;
@@ -50,7 +41,7 @@ template <typename T, typename W> GPU_DEVICE W read_input(const cuda_map *p, int
         if (at < input->first[axis] || at >= input->end[axis]) return 0;
         index += at * input->strides[axis];
     }
-    return (W)gpu_get(from[index]);
+    return read_element<T, W>(p, k, index);
 }
 
 template <typename W> GPU_DEVICE W operand(const tri_map_plan *plan, const W *slots, int number) {
@@ -73,12 +64,24 @@ template <typename T, int most> GPU_KERNEL map(cuda_map p) {
                 step_value<W>(s.kind, operand(&p.plan, slots, s.a), operand(&p.plan, slots, s.b),
                               operand(&p.plan, slots, s.c));
         }
-        for (int k = 0; k < f->output_count; k++)
-            gpu_put(&((T *)p.out[k])[i], operand(&p.plan, slots, f->outputs[k]));
+        for (int k = 0; k < f->output_count; k++) {
+            W value = operand(&p.plan, slots, f->outputs[k]);
+            if (p.mask)
+                ((uint8_t *)p.out[k])[i] = value != 0;
+            else
+                gpu_put(&((T *)p.out[k])[i], value);
+        }
     }
 }
 
 template <typename W> GPU_DEVICE W joined(int kind, W A, W B) {
+    if constexpr (std::is_integral<W>::value) { // which wraps
+        int step = kind == CUDA_REDUCE_SUM    ? TRI_STEP_add
+                   : kind == CUDA_REDUCE_PROD ? TRI_STEP_mul
+                   : kind == CUDA_REDUCE_MAX  ? TRI_STEP_max
+                                              : TRI_STEP_min;
+        return formula_integer_step(step, A, B, 0);
+    }
     if (kind == CUDA_REDUCE_SUM) return A + B;
     if (kind == CUDA_REDUCE_PROD) return A * B;
     bool takes = kind == CUDA_REDUCE_MAX ? B > A : B < A;
@@ -102,14 +105,15 @@ template <typename T> GPU_KERNEL reduce_parts(cuda_reduce p) {
     }
 }
 
-template <typename T> GPU_KERNEL join_parts(cuda_reduce p) {
+// O: the type of y, which for sums and products of integers is I64.
+template <typename T, typename O> GPU_KERNEL join_parts(cuda_reduce p) {
     typedef typename gpu_wide<T>::type W;
     for (int64_t i = gpu_thread(); i < p.outer * p.inner; i += gpu_threads()) {
         const W *room = (const W *)p.room + i / p.inner * p.parts * p.inner + i % p.inner;
         W sum = room[0];
         for (int64_t part = 1; part * p.part < p.reduced; part++)
             sum = joined<W>(p.kind, sum, room[part * p.inner]);
-        gpu_put(&((T *)p.y)[i], sum);
+        gpu_put(&((O *)p.y)[i], sum);
     }
 }
 
@@ -125,21 +129,21 @@ extern "C" tri_status cuda_launch_map(cuda_stream *stream, const cuda_map *p, ch
             return gpu_launch(stream, map<T, FEW>, blocks, GPU_BLOCK, *p, why);
         return gpu_launch(stream, map<T, MOST>, blocks, GPU_BLOCK, *p, why);
     };
-    if (p->type == TRI_I64) return launch((int64_t *)nullptr);
-    if (p->type == TRI_I32) return launch((int32_t *)nullptr);
-    if (p->type == TRI_U8) return launch((uint8_t *)nullptr);
-    return gpu_with_float(p->type, launch);
+    return gpu_with_number(p->type, launch);
 }
 
 extern "C" tri_status cuda_launch_reduce(cuda_stream *stream, const cuda_reduce *p, char *why) {
     if (p->outer * p->inner == 0) return TRI_OK;
-    return gpu_with_float(p->type, [=](auto *type) {
+    return gpu_with_number(p->type, [=](auto *type) {
         typedef typename std::remove_pointer<decltype(type)>::type T;
+        typedef typename gpu_sum<T>::type S;
+        bool sums = p->kind == CUDA_REDUCE_SUM || p->kind == CUDA_REDUCE_PROD;
         int64_t items = p->outer * p->parts * p->inner;
         tri_status status = gpu_launch(stream, reduce_parts<T>,
                                        gpu_blocks(stream, items, GPU_BLOCK), GPU_BLOCK, *p, why);
         if (status != TRI_OK) return status;
         int64_t blocks = gpu_blocks(stream, p->outer * p->inner, GPU_BLOCK);
-        return gpu_launch(stream, join_parts<T>, blocks, GPU_BLOCK, *p, why);
+        return gpu_launch(stream, sums ? join_parts<T, S> : join_parts<T, T>, blocks, GPU_BLOCK, *p,
+                          why);
     });
 }

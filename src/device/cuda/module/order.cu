@@ -12,9 +12,11 @@ namespace {
 
 GPU_DEVICE int64_t key_of(float x) { return sort_key_f32(x); }
 GPU_DEVICE int64_t key_of(double x) { return sort_key_f64(x); }
+GPU_DEVICE int64_t key_of(int64_t x) { return x; }
 
 // The key for argmax: NaN is the largest, whichever extreme is wanted.
 template <typename W> GPU_DEVICE int64_t extreme_key(bool minimum, W x) {
+    if constexpr (std::is_integral<W>::value) return minimum ? ~x : x;
     return key_of(minimum ? -x : x);
 }
 
@@ -40,7 +42,7 @@ template <typename T> GPU_KERNEL argmax_of_rows(cuda_argmax p) {
         int64_t most = INT64_MIN, best = p.cut.size;
         for (int64_t k = lane; k < p.cut.size; k += GPU_WARP) {
             int64_t key = extreme_key(p.minimum, gpu_get(x[k]));
-            if (key <= most) continue;
+            if (key < most || (key == most && k >= best)) continue;
             most = key;
             best = k;
         }
@@ -148,7 +150,7 @@ template <typename T> tri_status sort(cuda_stream *stream, cuda_sort p, char *wh
 extern "C" tri_status cuda_launch_argmax(cuda_stream *stream, const cuda_argmax *p, char *why) {
     int64_t columns = p->cut.outer * p->cut.inner;
     if (columns == 0) return TRI_OK;
-    return gpu_with_float(p->type, [=](auto *type) {
+    return gpu_with_number(p->type, [=](auto *type) {
         typedef typename std::remove_pointer<decltype(type)>::type T;
         bool rows = p->cut.inner == 1 && p->cut.size >= 2 * GPU_WARP;
         int64_t per_block = rows ? GPU_BLOCK / GPU_WARP : GPU_BLOCK;
@@ -159,7 +161,7 @@ extern "C" tri_status cuda_launch_argmax(cuda_stream *stream, const cuda_argmax 
 
 extern "C" tri_status cuda_launch_sort(cuda_stream *stream, const cuda_sort *p, char *why) {
     if (p->cut.outer * p->cut.inner * p->count == 0) return TRI_OK;
-    return gpu_with_float(p->type, [=](auto *type) {
+    return gpu_with_number(p->type, [=](auto *type) {
         typedef typename std::remove_pointer<decltype(type)>::type T;
         return sort<T>(stream, *p, why);
     });

@@ -13,6 +13,20 @@ GPU_DEVICE int64_t column_of(const axis_cut &cut, int64_t n) {
     return n / cut.inner * cut.size * cut.inner + n % cut.inner;
 }
 
+// O: the type of y, which for sums and products of integers is I64.
+template <typename T, typename O> GPU_KERNEL scan_integers(cuda_scan p) {
+    for (int64_t n = gpu_thread(); n < p.cut.outer * p.cut.inner; n += gpu_threads()) {
+        int64_t first = column_of(p.cut, n);
+        scan_integer s = scan_integer_start(p.kind);
+        for (int64_t step = 0; step < p.cut.size; step++) {
+            int64_t k = p.reverse ? p.cut.size - 1 - step : step, at = first + k * p.cut.inner;
+            s = scan_integer_step(p.kind, s, gpu_get(((const T *)p.x)[at]), k);
+            gpu_put(&((O *)p.y)[at], s.value);
+            if (p.index) p.index[at] = s.at;
+        }
+    }
+}
+
 template <typename T> GPU_KERNEL scan(cuda_scan p) {
     typedef typename gpu_wide<T>::type W;
     for (int64_t n = gpu_thread(); n < p.cut.outer * p.cut.inner; n += gpu_threads()) {
@@ -52,10 +66,15 @@ template <typename T> GPU_KERNEL scan_grad(cuda_scan_grad p) {
 extern "C" tri_status cuda_launch_scan(cuda_stream *stream, const cuda_scan *p, char *why) {
     int64_t columns = p->cut.outer * p->cut.inner;
     if (columns * p->cut.size == 0) return TRI_OK;
-    return gpu_with_float(p->type, [=](auto *type) {
+    return gpu_with_number(p->type, [=](auto *type) {
         typedef typename std::remove_pointer<decltype(type)>::type T;
-        return gpu_launch(stream, scan<T>, gpu_blocks(stream, columns, GPU_BLOCK), GPU_BLOCK, *p,
-                          why);
+        int64_t blocks = gpu_blocks(stream, columns, GPU_BLOCK);
+        if constexpr (std::is_integral<T>::value) {
+            typedef typename gpu_sum<T>::type S;
+            return gpu_launch(stream, p->index ? scan_integers<T, T> : scan_integers<T, S>, blocks,
+                              GPU_BLOCK, *p, why);
+        } else
+            return gpu_launch(stream, scan<T>, blocks, GPU_BLOCK, *p, why);
     });
 }
 
