@@ -116,7 +116,8 @@ TRI_FUNCTION_LIST(X)
 #undef X
 
 // X(…) as above: the losses tri_NAME, each the mean over all elements of what the expression has as
-// their terms (PyTorch's reduction "mean").
+// their terms (PyTorch's reduction "mean"). A target has the shape of its prediction, or one
+// element; the target and the variance of gaussian_nll_loss may be broadcast to that shape.
 #define TRI_LOSS_LIST(X) \
     X(l1_loss, (tri_value prediction, tri_value target), (prediction, target), (), \
       "p, t -> abs(p - t)", "The mean absolute error.") \

@@ -1,7 +1,7 @@
 // More losses: with weights of classes, of pairs and triples, of sequences without alignment, and
 // ratios of sums of your own. nn.h and functions.h have the others. Like those, each is the mean
-// over all samples (or elements, labels) of a step, on any number of ranks. Options that are 0 have
-// PyTorch's defaults.
+// over all samples (or elements, labels) of a step, on any number of ranks. Options in structs that
+// are 0 have PyTorch's defaults; an argument that is 0 is 0. Targets have the shape of predictions.
 #ifndef TRIREME_LOSSES_H
 #define TRIREME_LOSSES_H
 
@@ -35,16 +35,16 @@ tri_value tri_ignore_label(tri_graph *graph, tri_value labels, int64_t ignored);
 tri_value tri_ratio_loss(tri_graph *graph, tri_value terms, tri_value counts);
 
 // PyTorch's CosineEmbeddingLoss: 1 - cos(a, b) where the target is 1, max(0, cos(a, b) - margin)
-// where it is -1. a and b [.., D], target [..].
+// where it is -1. a and b [.., D], in which sizes of 1 are broadcast, target [..].
 tri_value tri_cosine_embedding_loss(tri_graph *graph, tri_value a, tri_value b, tri_value target,
                                     double margin);
 
 // PyTorch's HingeEmbeddingLoss: the distance where the target is 1, max(0, margin - distance) where
-// it is -1.
+// it is -1. PyTorch's default for the margin is 1.
 tri_value tri_hinge_embedding_loss(tri_graph *graph, tri_value distance, tri_value target,
                                    double margin);
 // PyTorch's MarginRankingLoss, max(0, margin - target · (a - b)): a should be above b where the
-// target is 1, and below it where it is -1.
+// target is 1, and below it where it is -1. Sizes of 1 are broadcast.
 tri_value tri_margin_ranking_loss(tri_graph *graph, tri_value a, tri_value b, tri_value target,
                                   double margin);
 
@@ -56,7 +56,7 @@ typedef struct tri_triplet_options {
 } tri_triplet_options;
 
 // PyTorch's TripletMarginLoss: max(0, |anchor - positive| - |anchor - negative| + margin), all
-// [.., D].
+// [.., D], in which sizes of 1 are broadcast.
 tri_value tri_triplet_margin_loss(tri_graph *graph, tri_value anchor, tri_value positive,
                                   tri_value negative, tri_triplet_options options);
 

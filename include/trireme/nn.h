@@ -235,7 +235,8 @@ tri_value tri_reshape(tri_graph *graph, tri_value x, tri_shape shape);
 // last. The values' other axes must agree. [N, 3, H, W] and [N, 5, H, W] along axis 1 →
 // [N, 8, H, W].
 tri_value tri_concat(tri_graph *graph, const tri_value *values, int count, int axis);
-// a + b: two tensors, which are broadcast to one shape, or two losses (then their means are added).
+// a + b: two tensors, which are broadcast to one shape, or two losses (then their means are added;
+// a sum has at most 8).
 tri_value tri_add(tri_graph *graph, tri_value a, tri_value b);
 // Softmax over an axis: exp(x) / the sum of exp(x); a negative axis counts from the last.
 tri_value tri_softmax(tri_graph *graph, tri_value x, int axis);

@@ -73,6 +73,16 @@ static tri_value mean_of(tri_graph *graph, const char *name, tri_value x) {
     return tri_node_add(graph, &tri_op_mean_loss, &x, 1, NULL, name);
 }
 
+// gaussian_nll_loss alone has a variance; its target and variance may be broadcast, as in PyTorch.
+static bool check_targets(tri_graph *graph, const char *name, const tri_value *values, int count) {
+    static const char *const words[] = {"the prediction", "the target", "the variance"};
+    for (int i = 1; i < count; i++)
+        if (!nn_check_target(graph, name, words[i], values[i], values[0],
+                             count > 2 ? NN_WITHIN : NN_SAME))
+            return false;
+    return true;
+}
+
 tri_value tri_mean_loss(tri_graph *graph, tri_value x) { return mean_of(graph, "mean_loss", x); }
 
 #define X(name, declared, values, parameters, expression, doc)                                     \
@@ -81,6 +91,7 @@ tri_value tri_mean_loss(tri_graph *graph, tri_value x) { return mean_of(graph, "
         if (graph->options.predicts)                                                               \
             return nn_stand_in(graph,                                                              \
                                tri_value_is(given[0]) ? given[0] : given[COUNT(given) - 1]);       \
+        if (!check_targets(graph, #name, given, COUNT(given))) return (tri_value){0};              \
         return mean_of(graph, #name,                                                               \
                        map_of(graph, #name, expression, given, COUNT(given),                       \
                               (const double[]){TRI_UNPACKED_ parameters 0}));                      \

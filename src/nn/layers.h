@@ -23,6 +23,16 @@ tri_value nn_stand_in(tri_graph *graph, tri_value prediction);
 // The loss on labels of which a part is spread over all classes.
 tri_value nn_smoothed_loss(tri_graph *graph, tri_value log_probabilities, tri_value labels,
                            double smoothing);
+// How the shape of what a loss compares with its prediction may differ from the prediction's.
+typedef enum nn_fit {
+    NN_SAME,    // not at all
+    NN_WITHIN,  // it is broadcast to the prediction's shape
+    NN_ALIGNED, // it has as many axes; sizes may be 1 on either side
+} nn_fit;
+// Checks that shape. Without it, a target [N] and a prediction [N, 1] would be broadcast to all
+// pairs of samples. A value of one element fits everything. False: the graph has failed.
+bool nn_check_target(tri_graph *graph, const char *loss, const char *what, tri_value target,
+                     tri_value prediction, nn_fit fit);
 // Adds the metric "accuracy", unless the network has one. Training reports only the loss, so there
 // the metric is declared but not computed, which saves time. It has to be declared because the
 // graphs of training and evaluation must have the same metrics.

@@ -12,6 +12,36 @@ tri_value nn_stand_in(tri_graph *g, tri_value prediction) {
     return tri_node_add(g, &tri_op_mean_loss, &prediction, 1, NULL, "");
 }
 
+static bool is_one_element(const tri_shape *shape) {
+    return shape->rank <= 1 && tri_shape_count(shape) == 1;
+}
+
+static bool fits(const tri_shape *target, const tri_shape *prediction, nn_fit fit) {
+    int missing = prediction->rank - target->rank;
+    if (fit == NN_SAME) return tri_shape_equal(target, prediction);
+    if (missing < 0 || (fit == NN_ALIGNED && missing > 0)) return false;
+    for (int i = 0; i < target->rank; i++) {
+        int64_t size = target->dims[i], wanted = prediction->dims[i + missing];
+        if (size != wanted && size != 1 && (fit == NN_WITHIN || wanted != 1)) return false;
+    }
+    return true;
+}
+
+bool nn_check_target(tri_graph *graph, const char *loss, const char *what, tri_value target,
+                     tri_value prediction, nn_fit fit) {
+    static const char *const rules[] = {"", ", or be broadcast to it", " or have as many axes"};
+    char got[160], want[160];
+    if (!tri_graph_check_input(graph, loss, NULL, prediction) ||
+        !tri_graph_check_input(graph, loss, NULL, target))
+        return false;
+    tri_shape shape = tri_value_shape(graph, target), like = tri_value_shape(graph, prediction);
+    if (is_one_element(&shape) || is_one_element(&like) || fits(&shape, &like, fit)) return true;
+    tri_graph_fail(graph, "%s: %s must be %s%s, but is %s", loss, what,
+                   tri_shape_text(&like, want, sizeof want), rules[fit],
+                   tri_shape_text(&shape, got, sizeof got));
+    return false;
+}
+
 // Soft labels are numbers for each class, and not the number of one class.
 static bool is_soft(const tri_graph *g, tri_value labels) {
     return tri_value_is(labels) && labels.id < (uint32_t)g->value_count &&

@@ -116,12 +116,14 @@ tri_value tri_cosine_embedding_loss(tri_graph *graph, tri_value a, tri_value b, 
                                     double margin) {
     int last = -1;
     if (graph->options.predicts) return nn_stand_in(graph, a);
-    if (!tri_graph_check_input(graph, "cosine_embedding_loss", NULL, a)) return a;
+    if (!nn_check_target(graph, "cosine_embedding_loss", "b", b, a, NN_ALIGNED)) return a;
     tri_value product = tri_sum(graph, tri_mul(graph, a, b), &last, 1, false);
     tri_value of_a = tri_sum(graph, tri_square(graph, a), &last, 1, false);
     tri_value of_b = tri_sum(graph, tri_square(graph, b), &last, 1, false);
     tri_value cosine =
         tri_map(graph, "p, a, b -> p * rsqrt((a + 1e-12) * (b + 1e-12))", product, of_a, of_b);
+    if (!nn_check_target(graph, "cosine_embedding_loss", "the target", target, cosine, NN_SAME))
+        return cosine;
     const char *formula =
         tri_name(graph, "c, t -> t == 1 ? 1 - c : t == -1 ? max(c - %.17g, 0) : 0", margin);
     return mean_of(graph, "cosine_embedding_loss", tri_map(graph, formula, cosine, target));
@@ -130,6 +132,8 @@ tri_value tri_cosine_embedding_loss(tri_graph *graph, tri_value a, tri_value b, 
 tri_value tri_hinge_embedding_loss(tri_graph *graph, tri_value distance, tri_value target,
                                    double margin) {
     if (graph->options.predicts) return nn_stand_in(graph, distance);
+    if (!nn_check_target(graph, "hinge_embedding_loss", "the target", target, distance, NN_SAME))
+        return distance;
     const char *formula =
         tri_name(graph, "p, t -> (t != -1 ? p : 0) + (t != 1 ? max(%.17g - p, 0) : 0)", margin);
     return mean_of(graph, "hinge_embedding_loss", tri_map(graph, formula, distance, target));
@@ -138,6 +142,9 @@ tri_value tri_hinge_embedding_loss(tri_graph *graph, tri_value distance, tri_val
 tri_value tri_margin_ranking_loss(tri_graph *graph, tri_value a, tri_value b, tri_value target,
                                   double margin) {
     if (graph->options.predicts) return nn_stand_in(graph, a);
+    if (!nn_check_target(graph, "margin_ranking_loss", "b", b, a, NN_ALIGNED) ||
+        !nn_check_target(graph, "margin_ranking_loss", "the target", target, a, NN_ALIGNED))
+        return a;
     const char *formula = tri_name(graph, "a, b, t -> max(%.17g - t * (a - b), 0)", margin);
     return mean_of(graph, "margin_ranking_loss", tri_map(graph, formula, a, b, target));
 }
@@ -156,6 +163,9 @@ static tri_value distance_of(tri_graph *g, tri_value a, tri_value b, double p, d
 tri_value tri_triplet_margin_loss(tri_graph *graph, tri_value anchor, tri_value positive,
                                   tri_value negative, tri_triplet_options o) {
     double p = o.p > 0 ? o.p : 2, eps = o.eps > 0 ? o.eps : 1e-6;
+    if (!nn_check_target(graph, "triplet_margin_loss", "positive", positive, anchor, NN_ALIGNED) ||
+        !nn_check_target(graph, "triplet_margin_loss", "negative", negative, anchor, NN_ALIGNED))
+        return anchor;
     tri_value near = distance_of(graph, anchor, positive, p, eps);
     tri_value far = distance_of(graph, anchor, negative, p, eps);
     if (o.swap) far = tri_minimum(graph, far, distance_of(graph, positive, negative, p, eps));
@@ -167,6 +177,8 @@ tri_value tri_triplet_margin_loss(tri_graph *graph, tri_value anchor, tri_value 
 tri_value tri_poisson_nll_loss_with(tri_graph *graph, tri_value prediction, tri_value target,
                                     tri_poisson_options o) {
     if (graph->options.predicts) return nn_stand_in(graph, prediction);
+    if (!nn_check_target(graph, "poisson_nll_loss", "the target", target, prediction, NN_SAME))
+        return prediction;
     const char *terms = o.rates
                             ? tri_name(graph, "p - t * log(p + %.17g)", o.eps > 0 ? o.eps : 1e-8)
                             : "exp(p) - t * p";
@@ -178,6 +190,8 @@ tri_value tri_poisson_nll_loss_with(tri_graph *graph, tri_value prediction, tri_
 tri_value tri_kl_div_loss_with(tri_graph *graph, tri_value log_probability, tri_value target,
                                tri_kl_div_options o) {
     if (graph->options.predicts) return nn_stand_in(graph, log_probability);
+    if (!nn_check_target(graph, "kl_div_loss", "the target", target, log_probability, NN_SAME))
+        return log_probability;
     const char *formula =
         o.log_target ? "p, t -> exp(t) * (t - p)" : "p, t -> t > 0 ? t * (log(t) - p) : 0 * p";
     tri_value terms = tri_map(graph, formula, log_probability, target);

@@ -228,11 +228,11 @@ tri_value tri_repeat_interleave(tri_graph *graph, tri_value x, int axis, int64_t
 }
 
 tri_value tri_stack(tri_graph *graph, const tri_value *values, int count, int axis) {
-    tri_value made[TRI_MAX_INPUTS];
-    if (count < 1 || count > TRI_MAX_INPUTS) {
-        tri_graph_fail(graph, "stack: takes 1 to %d values, not %d", TRI_MAX_INPUTS, count);
+    if (count < 1) {
+        tri_graph_fail(graph, "stack: needs at least one value");
         return (tri_value){0};
     }
+    tri_value *made = TRI_NEW_ARRAY(graph->arena, tri_value, count);
     for (int i = 0; i < count; i++) made[i] = tri_unsqueeze(graph, values[i], axis);
     return tri_concat(graph, made, count, axis);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <trireme/functions.h>
+#include <trireme/losses.h>
 #include <trireme/nn.h>
 
 #include <cmocka.h>
@@ -254,6 +255,7 @@ static void test_concat(void **state) {
     for (int i = 0; i < 20; i++) values[i] = x;
     has_shape(g, tri_concat(g, values, 20, 1), tri_shape_of(4, 60, 2));
     has_shape(g, tri_concat(g, values, 2, -1), tri_shape_of(4, 3, 4));
+    has_shape(g, tri_stack(g, values, 20, 2), tri_shape_of(4, 3, 20, 2));
     assert_int_equal(tri_concat(g, values, 1, 1).id, x.id);
     tri_concat(g, values, 0, 1);
     refuses(g, "concat|value");
@@ -346,6 +348,61 @@ static void test_names_of_losses(void **state) {
     }
 }
 
+typedef tri_value (*loss_call)(tri_graph *g, tri_value p, tri_value t);
+
+#define LOSS(name, call)                                                                           \
+    static tri_value name(tri_graph *g, tri_value p, tri_value t) { return call; }
+LOSS(smooth_l1, tri_smooth_l1_loss(g, p, t, 1))
+LOSS(huber, tri_huber_loss(g, p, t, 1))
+LOSS(gaussian, tri_gaussian_nll_loss(g, p, t, p))
+LOSS(variance, tri_gaussian_nll_loss(g, p, p, t))
+LOSS(poisson, tri_poisson_nll_loss_with(g, p, t, (tri_poisson_options){.full = true}))
+LOSS(kl_div, tri_kl_div_loss_with(g, p, t, (tri_kl_div_options){.log_target = true}))
+LOSS(ranking, tri_margin_ranking_loss(g, p, p, t, 0.1))
+LOSS(ranking_b, tri_margin_ranking_loss(g, p, t, p, 0.1))
+LOSS(hinge_embedding, tri_hinge_embedding_loss(g, p, t, 0.1))
+LOSS(cosine, tri_cosine_embedding_loss(g, tri_unsqueeze(g, p, -1), tri_unsqueeze(g, p, -1), t, 0))
+LOSS(cosine_b, tri_cosine_embedding_loss(g, p, t, tri_sum(g, p, (int[]){-1}, 1, false), 0))
+LOSS(positive, tri_triplet_margin_loss(g, p, t, p, (tri_triplet_options){0}))
+LOSS(negative, tri_triplet_margin_loss(g, p, p, t, (tri_triplet_options){0}))
+
+// A target of [N] beside a prediction [N, 1], or the other way round, is never broadcast to all
+// pairs of samples. What PyTorch broadcasts is.
+static void test_shapes_of_targets(void **state) {
+    static const loss_call calls[] = {
+        tri_mse_loss, tri_relative_l2_loss, tri_binary_cross_entropy, tri_l1_loss, smooth_l1, huber,
+        tri_bce_loss, tri_poisson_nll_loss, poisson, tri_kl_div_loss, kl_div, tri_soft_margin_loss,
+        tri_hinge_loss, tri_multilabel_soft_margin_loss, hinge_embedding, cosine,
+        // These take sizes of 1.
+        gaussian, variance, ranking, ranking_b, cosine_b, positive, negative};
+    enum { LOSSES = sizeof calls / sizeof *calls, STRICT = LOSSES - 7 };
+    tri_shape row = tri_shape_of(6), column = tri_shape_of(6, 1), wide = tri_shape_of(6, 3);
+    for (int i = 0; i < LOSSES; i++)
+        for (int form = 0; form < 5; form++) {
+            const tri_shape *prediction = form == 1 ? &row : form == 0 ? &column : &wide;
+            const tri_shape *target = form == 0 ? &row : form == 4 ? &wide : &column;
+            if (form == 3) prediction = target = &column;
+            tri_graph *g = graph_of(true);
+            tri_value p = tri_input(g, "p", TRI_F32, *prediction);
+            tri_value loss = calls[i](g, p, tri_input(g, "t", TRI_F32, *target));
+            bool fine = form > 2 || (form == 2 && i >= STRICT);
+            const char *message;
+            tri_status wanted = fine ? TRI_OK : TRI_BAD_INPUT;
+            if (tri_graph_status(g, &message) != wanted)
+                fail_msg("loss %d, form %d: %s", i, form, message);
+            if (fine) assert_true(tri_value_is(loss));
+            tri_graph_destroy(g);
+        }
+    tri_graph *g = graph_of(true);
+    tri_value p = tri_input(g, "p", TRI_F32, column),
+              one = tri_input(g, "one", TRI_F32, tri_shape_of(1));
+    tri_l1_loss(g, p, one);
+    tri_margin_ranking_loss(g, p, p, one, 0);
+    assert_int_equal(tri_graph_status(g, NULL), TRI_OK);
+    tri_huber_loss(g, p, tri_input(g, "t", TRI_F32, row), 1);
+    refuses(g, "huber_loss|target|[6, 1]|[6]");
+}
+
 // A metric cannot have the name of another key of an evaluation, nor one that breaks a line.
 static void test_metric_names(void **state) {
     static const char long_name[] =
@@ -371,6 +428,7 @@ static void test_metric_names(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_metric_names),
                                        cmocka_unit_test(test_names_of_losses),
+                                       cmocka_unit_test(test_shapes_of_targets),
                                        cmocka_unit_test(test_a_name_twice),
                                        cmocka_unit_test(test_shared),
                                        cmocka_unit_test(test_shared_batch_norm),
