@@ -157,7 +157,8 @@ tri_value tri_sort(tri_graph *graph, tri_value x, int axis, bool descending, tri
 
 tri_value tri_topk(tri_graph *graph, tri_value x, int64_t count, int axis, bool largest,
                    tri_value *index) {
-    if (count < 0) tri_graph_fail(graph, "topk: there are no %lld elements", (long long)count);
+    if (count < 1)
+        tri_graph_fail(graph, "topk: the count must be at least 1, not %lld", (long long)count);
     return sort(graph, "topk", x, axis, largest, count, index);
 }
 

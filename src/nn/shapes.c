@@ -166,6 +166,10 @@ tri_value tri_roll(tri_graph *graph, tri_value x, int axis, int64_t shift) {
 tri_value tri_expand(tri_graph *graph, tri_value x, tri_shape shape) {
     view v;
     if (!begin(&v, graph, "expand", x)) return x;
+    for (int i = 0; i < shape.rank; i++)
+        if (shape.dims[i] < 1)
+            tri_graph_fail(graph, "expand: axis %d must have at least 1 element, not %" PRId64, i,
+                           shape.dims[i]);
     v.attr.viewed = 0; // map broadcasts by itself
     v.attr.shape = shape;
     return end(&v);

@@ -73,6 +73,7 @@ typedef struct train_loop {
     bool has_warned_overlap, has_warned_memory;
     // The same of an evaluation whose loss, or another metric beside a finite loss, is not finite.
     bool has_warned_not_finite, has_warned_metric;
+    bool has_told_empty; // that a step has changed nothing, because its loss counts nothing
     // The run folder was removed or renamed: where it is now. On rank 0; NULL: it was not.
     const char *lost_folder;
 } train_loop;
@@ -226,6 +227,9 @@ tri_status train_carry(const tri_session *session, tri_progress *progress);
 // scale.
 tri_status train_take_carried(const tri_session *session, tri_progress *progress,
                               const tri_step_output *out);
+
+// Defined in scale.c. Tells of the first step that changed nothing because its loss counts nothing.
+void train_tell_empty_step(train_loop *loop, const tri_step_output *out);
 
 // Defined in sample_log.c. A log of the samples that each step took. If it is NULL, its functions
 // do nothing.

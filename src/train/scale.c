@@ -27,9 +27,6 @@ tri_status train_take_carried(const tri_session *session, tri_progress *p,
                         "smaller optimizer.lr, or trainer.precision=bf16-mixed",
                         step, before);
     if (session->identity.rank != 0) return TRI_OK;
-    if (out->is_empty)
-        tri_log_line(TRI_LOG_INFO,
-                     "step %lld: all labels are ignored, so that the step changed nothing", step);
     if (!out->overflowed) return TRI_OK;
     if (p->scale.scale != before)
         tri_log_line(TRI_LOG_INFO, "step %lld: gradients overflowed; the loss scale is now %g",
@@ -46,4 +43,23 @@ tri_status train_take_carried(const tri_session *session, tri_progress *p,
                      "trainer.loss_scale.fixed of less than %g, or 0",
                      step, options->fixed);
     return TRI_OK;
+}
+
+static bool has_labels(const tri_graph *g) {
+    for (int i = 0; i < g->term_count; i++)
+        if (g->metrics[g->first_term + i].term.has_labels) return true;
+    const tri_node *loss = g->term_count == 0 ? tri_value_node(g, g->metrics[0].value) : NULL;
+    return loss && loss->op->labels && !loss->op->sums_labels;
+}
+
+void train_tell_empty_step(train_loop *loop, const tri_step_output *out) {
+    const tri_session *s = loop->session;
+    if (!out->is_empty || loop->has_told_empty || s->identity.rank != 0) return;
+    loop->has_told_empty = true;
+    tri_log_line(TRI_LOG_INFO,
+                 "step %lld: %s, so that the step changed nothing; later steps of this kind are "
+                 "not reported",
+                 (long long)loop->progress.step + 1,
+                 has_labels(s->plan->graph) ? "all labels are ignored"
+                                            : "the loss counts nothing, its divisor is 0");
 }

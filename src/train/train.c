@@ -311,6 +311,7 @@ static tri_status collect_step(train_loop *loop) {
     if (status == TRI_OK) status = train_take_carried(s, p, &out);
     if (status == TRI_NOT_FINITE) return report_failure(loop, &out, status);
     TRI_TRY(status);
+    train_tell_empty_step(loop, &out);
     if (!loop->has_stepped) tri_log_stage("first step");
     loop->has_stepped = true;
     note_time(loop, before, waited);

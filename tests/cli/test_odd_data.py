@@ -187,7 +187,7 @@ def check_empty_step(folder):
         file.write(struct.pack("<8q", 1, 2, 3, 4, *[-100] * 4))
     for precision in "32-true", "16-mixed":
         states = []
-        for steps in 1, 2:
+        for steps in 1, 2, 4:
             run_dir = os.path.join(folder, f"empty-{precision}-{steps}")
             done = run("train", "recipes/mlp-jax.yaml", "data.name=tensors", "data.workers=0",
                        f"data.path={folder}", "data.train=half", "data.shuffle=false",
@@ -196,7 +196,7 @@ def check_empty_step(folder):
                        f"trainer.precision={precision}", "trainer.loss_scale.initial=64",
                        "trainer.log_every_n_steps=1", "--run-dir", run_dir)
             lines = [line for line in done.stderr.splitlines() if "labels are ignored" in line]
-            assert done.returncode == 0 and len(lines) == steps - 1, done
+            assert done.returncode == 0 and len(lines) == (steps > 1), done
             files = []
             for name in "model", "optimizer":
                 path = os.path.join(run_dir, "checkpoints", "last", f"{name}.safetensors")

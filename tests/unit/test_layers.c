@@ -248,6 +248,24 @@ static void test_avg_pool2d(void **state) {
     refuses(g, "adaptive_avg_pool2d|size|1|0");
 }
 
+// A count of 0, as an integer division gives it, would make a value without elements.
+static void test_counts_of_zero(void **state) {
+    for (int i = 0; i < 7; i++) {
+        static const char *const parts[] = {"topk|0",   "expand|1|0", "repeat|1", "arange|0",
+                                            "unfold|0", "chunk|0",    "slice|2"};
+        tri_graph *g = graph_of(true);
+        tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 6));
+        if (i == 0) tri_topk(g, x, 0, 1, true, NULL);
+        if (i == 1) tri_expand(g, tri_slice(g, x, 1, 0, 1, 1), tri_shape_of(4, 0));
+        if (i == 2) tri_repeat(g, x, 1, 0);
+        if (i == 3) tri_arange(g, 0);
+        if (i == 4) tri_unfold(g, x, 1, 0, 1);
+        if (i == 5) tri_chunk(g, x, 1, 0, 0);
+        if (i == 6) tri_slice(g, x, 1, 2, 2, 1);
+        refuses(g, parts[i]);
+    }
+}
+
 // tri_concat joins more values than one node takes. A negative axis counts from the last one.
 static void test_concat(void **state) {
     tri_graph *g = graph_of(true);
@@ -436,6 +454,7 @@ int main(void) {
                                        cmocka_unit_test(test_avg_pool2d),
                                        cmocka_unit_test(test_soft_labels),
                                        cmocka_unit_test(test_concat),
+                                       cmocka_unit_test(test_counts_of_zero),
                                        cmocka_unit_test(test_values_of_no_graph),
                                        cmocka_unit_test(test_accuracies),
                                        cmocka_unit_test(test_first_axis)};
