@@ -61,8 +61,23 @@ static tri_status add_one(const search *s, const char *field, const char *column
     return find_column(s, column, &columns[0]);
 }
 
+static bool has_column(const search *s, const char *name) {
+    for (int i = 0; i < s->count; i++)
+        if (!strcmp(s->names[i], name)) return true;
+    return false;
+}
+
+// Whether the file has none of the columns of an entry of data.fields.
+static bool lacks(const search *s, const tri_tree *entry) {
+    if (entry->kind == TRI_TREE_SCALAR) return !has_column(s, entry->text);
+    for (int i = 0; i < entry->count; i++)
+        if (has_column(s, entry->items[i]->text)) return false;
+    return true;
+}
+
 static tri_status add_entry(const search *s, const tri_tree *entry) {
     int *columns;
+    if (s->dataset->options->may_lack_fields && lacks(s, entry)) return TRI_OK;
     if (entry->kind == TRI_TREE_SCALAR) return add_one(s, entry->key, entry->text);
     TRI_TRY(new_field(s, entry->key, entry->count, &columns));
     s->out->fields[s->out->count - 1].is_list = true;
@@ -202,12 +217,20 @@ tri_status tri_columns_find(tri_dataset *dataset, const char *path, const char *
     return TRI_OK;
 }
 
-tri_status tri_columns_compare(const tri_columns *known, const char *known_path,
-                               const tri_columns *columns, const char *path) {
+static const tri_field_columns *find_field(const tri_columns *columns, const char *name) {
+    for (int i = 0; i < columns->count; i++)
+        if (!strcmp(columns->fields[i].row.name, name)) return &columns->fields[i];
+    return NULL;
+}
+
+tri_status tri_columns_compare(const tri_dataset *dataset, const tri_columns *known,
+                               const char *known_path, const tri_columns *columns,
+                               const char *path) {
+    bool may_lack = dataset->options->may_lack_fields;
     for (int i = 0; i < columns->count; i++) {
-        const tri_field_columns *field = &columns->fields[i], *other = &known->fields[i];
-        bool is_same = known->count == columns->count && !strcmp(field->row.name, other->row.name);
-        if (!is_same)
+        const tri_field_columns *field = &columns->fields[i],
+                                *other = find_field(known, field->row.name);
+        if (!other || (known->count != columns->count && !may_lack))
             return TRI_FAIL(TRI_BAD_INPUT, "%s: its columns are for other fields than those of %s",
                             path, known_path);
         TRI_TRY(tri_number_names_compare(field->row.name, known_path, &other->names, path,

@@ -28,9 +28,11 @@ typedef struct tri_columns {
 tri_status tri_columns_find(tri_dataset *dataset, const char *path, const char *const *names,
                             int count, tri_columns *out);
 // Compares the fields of a file with those of a file of the training data. TRI_BAD_INPUT: the
-// columns of a field have other names, or another order.
-tri_status tri_columns_compare(const tri_columns *known, const char *known_path,
-                               const tri_columns *columns, const char *path);
+// columns of a field have other names, or another order, or a field is missing that has to be
+// there.
+tri_status tri_columns_compare(const tri_dataset *dataset, const tri_columns *known,
+                               const char *known_path, const tri_columns *columns,
+                               const char *path);
 // Gives the fields of the data set, which are those of `columns`, the names of their columns.
 void tri_columns_name_fields(tri_dataset *dataset, const tri_columns *columns);
 // The shape of one sample of a field that has one number from each of its columns: that of

@@ -454,8 +454,9 @@ static tri_status compare_with_training(tri_dataset *dataset, const csv_state *s
     // The first sample shows what labels are, unless it may be damaged.
     bool may_skip = dataset->options->on_error == TRI_DATA_SKIP;
     TRI_TRY(read_training(&pass, may_skip ? INT64_MAX : 1 + dataset->options->header));
-    TRI_TRY(tri_columns_compare(&known.columns, known.path, &state->columns, state->path));
+    TRI_TRY(tri_columns_compare(dataset, &known.columns, known.path, &state->columns, state->path));
     if (known.form == state->form || known.form == LABELS_UNKNOWN) return TRI_OK;
+    if (state->form == LABELS_UNKNOWN) return TRI_OK; // it has none
     return TRI_FAIL(TRI_BAD_INPUT,
                     "%s: its labels are numbers, and no classes of %s, which have "
                     "names",

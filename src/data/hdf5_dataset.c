@@ -166,10 +166,14 @@ static tri_status add_usual(tri_dataset *dataset) {
 
 static tri_status open_fields(tri_dataset *dataset) {
     const tri_tree *fields = dataset->options->fields;
+    const hdf5_state *state = dataset->state;
     if (tri_tree_is_null(fields)) return add_usual(dataset);
     for (int i = 0; i < fields->count; i++) {
         const tri_tree *entry = fields->items[i];
-        TRI_TRY(add_field(dataset, entry->key, entry->text));
+        tri_status status = add_field(dataset, entry->key, entry->text);
+        bool is_last = i + 1 == fields->count && state->count == 0;
+        if (status == TRI_NOT_FOUND && dataset->options->may_lack_fields && !is_last) continue;
+        TRI_TRY(status);
     }
     return TRI_OK;
 }

@@ -46,6 +46,9 @@ typedef struct tri_data_options {
     // Number of classes of the labels; 0: no labels, but targets of the inputs' shape.
     int64_t classes;
     int64_t vocabulary; // not 0: a sample is `sequence` token numbers, all below `vocabulary`
+    // No setting: set for outputs of the model, for which the files need not have every field that
+    // the recipe names, such as the labels.
+    bool may_lack_fields;
 } tri_data_options;
 
 // Whether a value of the map `missing` is the word `class`.

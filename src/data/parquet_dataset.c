@@ -255,7 +255,8 @@ static tri_status compare_with_training(tri_dataset *dataset) {
     status = tri_columns_find(&training, files.paths[0], names, count, &known);
     state->module->close(file);
     TRI_TRY(status);
-    return tri_columns_compare(&known, files.paths[0], &state->columns, state->sources[0].path);
+    return tri_columns_compare(dataset, &known, files.paths[0], &state->columns,
+                               state->sources[0].path);
 }
 
 static tri_status copy_numbers(const void *context, int64_t first, int64_t count, void *out) {

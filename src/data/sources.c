@@ -47,6 +47,7 @@ static tri_status read_source(tri_arena *arena, const tri_data_options *outer,
     if (!options->path) options->path = outer->path;
     options->on_error = outer->on_error;
     options->extra_fields = outer->extra_fields;
+    options->may_lack_fields = outer->may_lack_fields;
     return TRI_OK;
 }
 

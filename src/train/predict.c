@@ -244,8 +244,10 @@ static tri_status predict(tri_session *s, const tri_predict_request *request,
 tri_status tri_predict(const tri_predict_request *request, tri_predict_result *out) {
     *out = (tri_predict_result){.rank = 0};
     tri_session *s;
+    tri_recipe recipe = *request->recipe;
+    recipe.data.may_lack_fields = true;
     TRI_TRY(tri_session_open(&(tri_session_request){.backends = request->backends,
-                                                    .recipe = request->recipe,
+                                                    .recipe = &recipe,
                                                     .task = request->task,
                                                     .device = request->device,
                                                     .evaluate = true,

@@ -189,6 +189,40 @@ TRI_EXPORT_TASK(task)
         assert max(abs(a - b / 255) for a, b in zip(flat, pixels)) < 1e-6, (device, flat)
 
 
+def check_recipe_of_labels(folder):
+    """A recipe that names the labels, their column or array and their shape predicts without
+    them; another shape of what is there, and a part of the inputs, are refused."""
+    base = ["recipes/mlp-jax.yaml", "data.transform=[]", "data.workers=0"]
+    row = [str(i / 784) for i in range(784)]
+    with open(f"{folder}/labelled.csv", "w", encoding="utf-8") as file:
+        file.write("\n".join([",".join(["kind", *(f"p{i}" for i in range(784))]),
+                              *(",".join([str(i), *row]) for i in range(10))]) + "\n")
+    with open(f"{folder}/bare.csv", "w", encoding="utf-8") as file:
+        file.write("\n".join([",".join(f"p{i}" for i in range(784)), ",".join(row)]) + "\n")
+    columns = ", ".join(f"p{i}" for i in range(784))
+    csv = [*base, "data.name=csv", f"data.train={folder}/labelled.csv",
+           f"data.fields={{labels: kind, images: [{columns}]}}"]
+    shape = "data.shapes={images: [1, 28, 28], labels: []}"
+    flat = f"{folder}/flat.safetensors"
+    tensors.write(flat, {"images": ("F32", [2, 1, 28, 28], bytes(2 * 28 * 28 * 4))})
+    for path, shapes in ((f"{folder}/bare.csv", shape), (f"{folder}/labelled.csv", shape)):
+        run([TRIREME, "predict", *csv, f"data.test={path}", shapes, "--checkpoint",
+             weights(folder, "mlp-jax"), "--out", f"{folder}/csv.safetensors"])
+    array = [*base, "data.name=tensors", f"data.train={flat}", f"data.test={flat}", "--checkpoint",
+             weights(folder, "mlp-jax"), "--out", f"{folder}/flat-out.safetensors"]
+    run([TRIREME, "predict", *array, shape])
+    run([TRIREME, "data", "convert", *array[:-4], "--to", "hdf5", "--out", f"{folder}/h5"])
+    run([TRIREME, "predict", *base, "data.name=hdf5", f"data.train={folder}/h5/test.h5",
+         f"data.test={folder}/h5/test.h5", "data.fields={labels: kind, images: images}", shape,
+         *array[-4:]])
+    for words, parts in (([*array, "data.shapes={images: [1, 14, 14], labels: []}"], "[1, 28, 28]"),
+                         ([*csv, f"data.test={folder}/part.csv", "--checkpoint",
+                           weights(folder, "mlp-jax"), "--out", f"{folder}/no"], "'p0'")):
+        with open(f"{folder}/part.csv", "w", encoding="utf-8") as file:
+            file.write("kind,p1\n1,0.5\n")
+        assert parts in run([TRIREME, "predict", *words], 2).stderr, parts
+
+
 def check_left_out(folder):
     """Samples that cannot be read are counted once, by ranks that share them, too, and their rows
     are no numbers."""
@@ -301,8 +335,8 @@ def check_signal(folder):
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-predict-") as folder:
         return check_all([check_eval, check_ranks, check_gpu, check_without_labels,
-                          check_padding, check_views, check_left_out, check_run_folder, check_refused, check_full_disk,
-                          check_signal], folder)
+                          check_padding, check_views, check_recipe_of_labels, check_left_out,
+                          check_run_folder, check_refused, check_full_disk, check_signal], folder)
 
 
 if __name__ == "__main__":
