@@ -25,11 +25,9 @@ static bool beside_program(module_folder out) {
 
 // Finds the folder of modules beside the library, for a user's own program that links the library.
 static bool beside_library(module_folder out) {
-    Dl_info where;
     char path[PATH_MAX];
-    if (!dladdr((void *)(uintptr_t)&tri_module_load, &where) || !where.dli_fname) return false;
-    if (!realpath(where.dli_fname, path) || !tri_program_folder(path)) return false;
-    return snprintf(out, PATH_MAX, "%s/trireme", path) < PATH_MAX;
+    return tri_program_library_folder(path) &&
+           snprintf(out, PATH_MAX, "%s/trireme", path) < PATH_MAX;
 }
 
 const char *tri_module_chosen_folder(void) {

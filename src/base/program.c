@@ -4,6 +4,7 @@
 
 #include "base/os.h"
 
+#include <dlfcn.h>
 #include <link.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -64,6 +65,13 @@ bool tri_program_start(char out[PATH_MAX]) {
         snprintf(starter, sizeof starter, "%.*s/bin/%s", (int)(length - ending), path, name);
     if (written < PATH_MAX && access(starter, X_OK) == 0) memcpy(out, starter, sizeof starter);
     return true;
+}
+
+bool tri_program_library_folder(char out[PATH_MAX]) {
+    Dl_info where;
+    void *here = (void *)(uintptr_t)&tri_program_library_folder;
+    if (!dladdr(here, &where) || !where.dli_fname) return false;
+    return realpath(where.dli_fname, out) && tri_program_folder(out);
 }
 
 bool tri_program_folder(char *path) {

@@ -13,6 +13,9 @@ bool tri_program_file(char out[PATH_MAX]);
 // program lies in a bundle, the bundle's starter (bin/NAME for the program libexec/NAME). False:
 // the system does not tell.
 bool tri_program_start(char out[PATH_MAX]);
+// Finds the folder of the library, which a user's own program may link; else it is the program's.
+// False: the system does not tell.
+bool tri_program_library_folder(char out[PATH_MAX]);
 // Removes the last component of a path. False: there is none.
 bool tri_program_folder(char *path);
 

@@ -1,6 +1,6 @@
-// Finds the profiles of sites (supercomputers): in share/trireme/sites beside an installed program,
-// in sites/ of the source tree for a program that was not installed, or in a file that the user
-// names.
+// Finds the profiles of sites (supercomputers): in share/trireme/sites beside an installed program
+// or library, in sites/ of the source tree for one that was not installed, or in a file that the
+// user names.
 #include "launch/site.h"
 
 #include "base/limits.h"
@@ -20,19 +20,28 @@ static bool is_folder(const char *path) {
 }
 
 // Finds the folder with the sites' profiles from the folder of the program, which is installed as
-// bin/trireme or built as build/PRESET/bin/trireme.
+// bin/trireme or built as build/PRESET/bin/trireme; or from that of the library, for a user's own
+// program that links it: lib/ or, on Debian, lib/ARCHITECTURE. A program that has the library in
+// itself finds what was installed.
 static tri_status find_folder(tri_arena *arena, const char **out) {
-    static const char *const folders[] = {"../share/trireme/sites", "../../../sites"};
-    char program[PATH_MAX];
+    static const char *const folders[] = {"../share/trireme/sites", "../../../sites",
+                                          "../../share/trireme/sites"};
+    char program[PATH_MAX], library[PATH_MAX];
     bool known = tri_program_file(program) && tri_program_folder(program);
-    for (size_t i = 0; known && i < sizeof folders / sizeof *folders; i++) {
-        *out = tri_arena_printf(arena, "%s/%s", program, folders[i]);
-        if (is_folder(*out)) return TRI_OK;
-    }
-    return TRI_FAIL(TRI_NOT_FOUND,
-                    "there is no folder of sites beside this program (%s/%s); give --site the "
-                    "path of a profile",
-                    known ? program : "?", folders[0]);
+    const char *from[] = {known ? program : NULL,
+                          tri_program_library_folder(library) ? library : NULL};
+    for (size_t k = 0; k < sizeof from / sizeof *from; k++)
+        for (size_t i = 0; from[k] && i < sizeof folders / sizeof *folders; i++) {
+            *out = tri_arena_printf(arena, "%s/%s", from[k], folders[i]);
+            if (is_folder(*out)) return TRI_OK;
+        }
+    *out = TRIREME_SITE_FOLDER;
+    if (is_folder(*out)) return TRI_OK;
+    return TRI_FAIL(
+        TRI_NOT_FOUND,
+        "there is no folder of sites beside this program (%s/%s) or its library, nor is "
+        "there %s; give --site the path of a profile",
+        known ? program : "?", folders[0], TRIREME_SITE_FOLDER);
 }
 
 static tri_status read_profile(tri_arena *arena, const char *path, tri_site *out) {

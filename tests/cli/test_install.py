@@ -77,6 +77,8 @@ def check_program(prefix, folder):
     for program in ("shared", "static"):
         said = run(f"./{program}", "plan", "own.yaml", folder=folder, LD_LIBRARY_PATH=libraries)
         assert "7,850" in said, said  # 784 x 10 weights and 10 biases
+    said = run("./shared", "submit", "--list", folder=folder, LD_LIBRARY_PATH=libraries)
+    assert "lumi-g" in said, said
 
 
 def check_installed(prefix):

@@ -113,10 +113,12 @@ def check_objects():
 
 
 def check_programs():
-    """A task that lacks something is refused in a program of its own too."""
+    """A task that lacks something is refused in a program of its own too, which finds the sites
+    beside the library."""
     libraries = os.path.join(os.path.dirname(os.path.dirname(TRIREME)), "lib")
     for name, task, text in (("none", "{.name = \"x\"}", "this program has no build function"),
-                             ("anon", "{.build = build}", "this program has no name")):
+                             ("anon", "{.build = build}", "this program has no name"),
+                             ("whole", "{.name = \"own\", .build = build}", "")):
         with open("own.c", "w", encoding="ascii") as file:
             file.write("#include <trireme/trireme.h>\n" + BUILD +
                        f"static const tri_task own = {task};\n"
@@ -125,6 +127,9 @@ def check_programs():
                         "-ltrireme", f"-Wl,-rpath,{libraries}"], check=True)
         with open("own.yaml", "w", encoding="ascii") as file:
             file.write(f"name: task\n{SYNTHETIC}")
+        if not text:
+            assert "lumi-g" in run([f"./{name}", "submit", "--list"]).stdout, name
+            continue
         done = run([f"./{name}", "train", "own.yaml"], 2)
         assert done.stderr.count("\n") == 1 and text in done.stderr, done.stderr
 
