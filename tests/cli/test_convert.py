@@ -107,6 +107,17 @@ def check_numbers():
     assert "inputs" in text and not os.path.exists(path("no")), text
 
 
+def check_settings():
+    """What of the recipe still applies is in the section that is printed."""
+    put_arrays("set.st", {"images": ("U8", [1, 2, 2], bytes(40)),
+                          "labels": ("I64", [], bytes(80))}, 10)
+    kept = ["data.limit=8", "data.val_fraction=0.25", "data.shuffle=false", "data.drop_last=true",
+            "data.transform=[{normalize: {mean: [0.5], std: [0.25]}}]"]
+    words = convert("npz", "set", ["data.name=tensors", f"data.train={path('set.st')}", *kept])
+    assert [word for word in words if word in kept] == kept, words
+    assert len(words) == len(kept) + 3, words  # and name, path and train, but no defaults
+
+
 def check_types():
     """Types, shapes and fields of a recipe's own stay as they are."""
     types = ["U8", "I8", "U16", "I16", "U32", "I32", "I64", "F16", "F32", "F64", "BOOL"]
@@ -326,7 +337,7 @@ def main():
     if not HAS_PARQUET:
         print("without Arrow's library: parquet is left out")
     with tempfile.TemporaryDirectory(prefix="trireme-convert-") as folder:
-        failed = check_all((check_around, check_numbers, check_types, check_bytes,
+        failed = check_all((check_around, check_numbers, check_settings, check_types, check_bytes,
                             check_image_files, check_mixture, check_classes, check_refuses,
                             check_left_out, check_changed, check_formats, check_killed))
     return 1 if failed else 0

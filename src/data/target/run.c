@@ -37,6 +37,7 @@ typedef struct split {
 typedef struct conversion {
     tri_arena *arena;
     const tri_data_options *options;
+    const tri_data_options *given; // the recipe's; options has no limits
     const tri_target_kind *kind;
     const char *folder, *progress_path, *source;
     int64_t most; // so many training samples, and nothing else; 0: all samples of all splits
@@ -323,9 +324,35 @@ static void tell_left_out(const conversion *c) {
     }
 }
 
+static bool is_default(const tri_option *row, const tri_tree *value, const char *text) {
+    double number;
+    if (!row->default_yaml) return false;
+    if (tri_tree_to_double(value, &number)) return strtod(row->default_yaml, NULL) == number;
+    return !strcmp(text, row->default_yaml);
+}
+
+// The lines of the recipe's settings that hold for the result as they did for the source, where
+// they are not the defaults.
+static const char *kept_settings(const conversion *c) {
+    static const char *const keys[] = {"extra_fields", "limit",    "val_fraction", "shuffle",
+                                       "drop_last",    "on_error", "workers",      "transform"};
+    size_t count = c->most > 0 ? 1 : sizeof keys / sizeof *keys; // of a part, what describes it
+    const tri_tree *all = tri_option_encode(c->arena, &tri_data_table, c->given);
+    const char *text = "";
+    for (size_t k = 0; k < count; k++)
+        for (int i = 0; i < tri_data_table.count; i++) {
+            const tri_option *row = &tri_data_table.rows[i];
+            const tri_tree *value = strcmp(row->key, keys[k]) ? NULL : tri_tree_get(all, keys[k]);
+            if (tri_tree_is_null(value)) continue;
+            const char *set = tri_yaml_flow(c->arena, value);
+            if (!is_default(row, value, set))
+                text = tri_arena_printf(c->arena, "%s  %s: %s\n", text, keys[k], set);
+        }
+    return text;
+}
+
 // The section `data` of a recipe that reads the result.
 static const char *section_of(const conversion *c) {
-    const tri_tree *extra = c->options->extra_fields;
     const char *name = c->kind->reads_as ? c->kind->reads_as : c->kind->name;
     const char *text =
         tri_arena_printf(c->arena, "data:\n  name: %s\n  path: %s\n", name, c->folder);
@@ -337,10 +364,7 @@ static const char *section_of(const conversion *c) {
     if (c->kind->keys)
         text = tri_arena_printf(c->arena, "%s%s", text,
                                 c->kind->keys(&c->splits[TRI_DATA_TRAIN].target));
-    if (!tri_tree_is_null(extra))
-        text = tri_arena_printf(c->arena, "%s  extra_fields: %s\n", text,
-                                tri_yaml_flow(c->arena, extra));
-    return text;
+    return tri_arena_printf(c->arena, "%s%s", text, kept_settings(c));
 }
 
 static void close_split(split *s) {
@@ -357,6 +381,7 @@ const char *tri_target_name(int index) {
 // Converts; *section is the section `data` that reads the result.
 static tri_status convert(conversion *c, const char *kind, const char **section) {
     tri_data_options all = *c->options; // every sample of the files
+    c->given = c->options;
     all.val_fraction = 0;
     all.limit = 0;
     c->options = &all;
