@@ -6,6 +6,7 @@
 #include <trireme/functions.h>
 #include <trireme/graph.h>
 #include <trireme/losses.h>
+#include <trireme/metrics.h>
 #include <trireme/nn.h>
 #include <trireme/parameters.h>
 #include <trireme/recurrent.h>

@@ -83,9 +83,11 @@ enum {
     TRI_MAX_ROUNDS = 1 << 16, // micro-batches of one step or evaluation on one rank
     // Steps issued to a device while the results of an earlier step are not read yet.
     TRI_MAX_STEPS_AHEAD = 1,
-    TRI_MAX_METRICS = 16,        // metrics of one model
-    TRI_MAX_METRIC_BYTES = 64,   // a metric's name, with the byte that ends it
-    TRI_MAX_ZIP_MEMBERS = 65535, // files in one zip archive, such as arrays in a .npz file
+    TRI_MAX_METRICS = 32,             // metrics of one model
+    TRI_MAX_METRIC_NUMBERS = 1 << 22, // numbers that one metric adds up over samples
+    TRI_MAX_METRIC_OUTPUTS = 64,      // outputs of a regression that a metric keeps apart
+    TRI_MAX_METRIC_BYTES = 64,        // a metric's name, with the byte that ends it
+    TRI_MAX_ZIP_MEMBERS = 65535,      // files in one zip archive, such as arrays in a .npz file
     // The checksum of an array in a zip archive is verified when the array is opened, unless the
     // array is larger than this.
     TRI_MAX_VERIFIED_BYTES = 1 << 30,

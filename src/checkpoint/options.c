@@ -16,11 +16,12 @@ static const char *const falling[] = {"*loss",    "losses",   "*error",     "err
                                       "ce",       "bce",      "perplexity", "ppl",    "cer", "wer",
                                       "brier",    "ece",      "fid",        "kl",     "bpb", "bpc",
                                       "*entropy", "distance", "divergence", "regret", NULL};
-static const char *const rising[] = {
-    "*accuracy",   "acc",         "*auc",      "auroc",   "auprc",  "ap",     "bleu",  "correct",
-    "dice",        "f1",          "*iou",      "jaccard", "kappa",  "map",    "mcc",   "mrr",
-    "ndcg",        "psnr",        "precision", "r2",      "recall", "reward", "rouge", "*score",
-    "sensitivity", "specificity", "ssim",      "top",     NULL};
+static const char *const rising[] = {"*accuracy",   "acc",         "*auc",    "auroc", "auprc",
+                                     "ap",          "bleu",        "correct", "match", "dice",
+                                     "f1",          "*iou",        "jaccard", "kappa", "map",
+                                     "mcc",         "mrr",         "ndcg",    "psnr",  "precision",
+                                     "r2",          "recall",      "reward",  "rouge", "*score",
+                                     "sensitivity", "specificity", "ssim",    "top",   NULL};
 
 // Whether the word, of `length` bytes, is one of `words`.
 static bool is_one_of(const char *word, size_t length, const char *const *words) {

@@ -334,7 +334,8 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
                                 .recipe = &recipe,
                                 .task = context->task,
                                 .device = cli_has(&a, "device") ? cli_value(&a, "device") : "auto",
-                                .checkpoint = cli_value(&a, "checkpoint")},
+                                .checkpoint = cli_value(&a, "checkpoint"),
+                                .arena = arena},
             &r);
     }
     if (status == TRI_OK && r.rank == 0) {
@@ -343,8 +344,7 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
         tri_tree *map = tri_tree_map(arena);
         tri_tree_put(arena, map, "loss", tri_tree_digits(arena, r.val_loss, TRI_FLOAT_DIGITS));
         for (int i = 0; i < r.val_count; i++)
-            tri_tree_put(arena, map, r.val[i].name,
-                         tri_tree_digits(arena, r.val[i].value, TRI_FLOAT_DIGITS));
+            tri_tree_put(arena, map, r.val[i].name, tri_metric_tree(arena, &r.val[i]));
         tri_tree_put(arena, map, "samples", tri_tree_int(arena, r.val_samples));
         tri_tree_put(arena, map, "evaluated_on",
                      tri_tree_string(arena, tri_val_source_names[r.val_source]));
@@ -353,7 +353,7 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
         } else {
             printf("%s: loss %.6g", tri_val_source_names[r.val_source], r.val_loss);
             for (int i = 0; i < r.val_count; i++)
-                printf(", %s %.6g", r.val[i].name, r.val[i].value);
+                if (!r.val[i].figures) printf(", %s %.6g", r.val[i].name, r.val[i].value);
             printf(" (%s)\n", tri_counted(r.val_samples, "sample"));
         }
     }

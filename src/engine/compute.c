@@ -29,6 +29,8 @@ static void *address(const tri_engine *e, const tri_program *p, tri_value value)
         return e->memory.slots[TRI_SLOT_INPUTS] + location.offset;
     case TRI_LOCATION_RESULT:
         return engine_results(e, e->run.round) + location.offset;
+    case TRI_LOCATION_COUNTS:
+        return (char *)engine_round_counts(e) + location.offset;
     case TRI_LOCATION_SCALAR:
         return e->memory.scalars[location.index];
     case TRI_LOCATION_PARAMETER:
@@ -227,6 +229,7 @@ tri_status engine_run_compute(tri_engine *e, const tri_action *a) {
     TRI_TRY(open_gradients(e, a));
     if (a->kind == TRI_ACTION_FORWARD || a->kind == TRI_ACTION_RECOMPUTE)
         TRI_TRY(run_segment(e, p, a, TRI_PHASE_FORWARD));
+    if (a->kind == TRI_ACTION_FORWARD) TRI_TRY(engine_add_counts(e, p, a->subject));
     if (a->kind == TRI_ACTION_FORWARD) TRI_TRY(send_outputs(e, p, a->subject));
     if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_INPUT)
         TRI_TRY(run_segment(e, p, a, TRI_PHASE_BACKWARD));

@@ -104,6 +104,9 @@ typedef struct tri_step_output {
     // By metric of the graph (0 is the loss), over all replicas: the sum, and the count by which
     // the sum is divided to get the mean.
     double sum[TRI_MAX_METRICS], count[TRI_MAX_METRICS];
+    // By metric: all its numbers, from which tri_metric_finish computes it; they are there until
+    // the next step is issued. The loss of a weighted sum has none.
+    const double *numbers[TRI_MAX_METRICS];
     double caller_sums[TRI_MAX_CALLER_NUMBERS]; // tri_step_input.caller_numbers, summed
     // The members below are filled in by training only.
     double gradient_norm; // norm of the mean gradient, before clipping

@@ -25,6 +25,7 @@
 
 #include "base/ticket.h"
 #include "device/queue.h"
+#include "engine/counts.h"
 #include "engine/engine.h"
 #include "engine/handover.h"
 #include "engine/storage.h"
@@ -329,6 +330,7 @@ struct tri_engine {
     engine_labels labels;
     engine_range_kernels step_kernels, casts, squares, finders;
     engine_numbers numbers;
+    engine_counts counts;
     // State was written (by tri_engine_write or tri_engine_initialize) after the parameters were
     // last cast to the half type, so the casts may be out of date.
     bool is_stale;
@@ -472,18 +474,17 @@ tri_status engine_norm(tri_engine *engine);
 // Sums the rows of engine_numbers.result_rows (losses and metrics) over all micro-batches and ranks
 // and, if `squared` (in training), also the squares of gradients.
 tri_status engine_sum_over_step(tri_engine *engine, bool squared);
-// The offset, in numbers, of a metric's (sum, count) in a row of engine_numbers.result_rows. It is
-// the same in all programs and on all ranks, so that rows can be summed element by element.
-int64_t engine_metric_offset(int metric);
-// Runs one of the kernels that numbers.c makes, such as engine_numbers.make_step. They belong to no
-// program, that is, not to the graph of a model.
+// Make and run a kernel of `op`, which belongs to no program; its `count` inputs are F64.
+tri_status engine_make_number_kernel(tri_engine *engine, const tri_op *op, const void *attr,
+                                     const tri_shape *shapes, int count, tri_kernel *out);
 tri_status engine_run_numbers(tri_engine *engine, const tri_kernel *kernel, void *const *in,
                               void *const *out);
+tri_status engine_reduce_numbers(tri_engine *engine, double *values, int64_t count);
 // Where the kernels of a micro-batch write loss and metrics. Kernels overwrite and do not add, so
 // each micro-batch has a row of its own, and all rows are summed after the last one. `round`:
 // number of the micro-batch.
 char *engine_results(const tri_engine *engine, int round);
-// Sums numbers in the host's memory over all ranks, by the control communicator `world`.
+// Sums numbers in the host's memory over all ranks; engine_reduce_numbers in the device's.
 tri_status engine_sum_over_ranks(tri_engine *engine, const char *label, double *values,
                                  int64_t count);
 

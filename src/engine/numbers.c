@@ -5,11 +5,12 @@
 // carried numbers, which one step hands to the next (loss scale, count of updates), stay in the
 // device's memory too. Read next: update.c.
 //
-// Each micro-batch has a row, into which kernels write (sum, count) of each loss and metric. In a
-// deterministic run the rows of all replicas, and one sum of squares for each chunk of the
-// gradients (TRI_FLAT_CHUNK elements), travel to all ranks. They lie in the order of the
-// micro-batches in the step, and of the chunks in the parameters. Every rank adds them in this
-// order, so that the results have the same bits on any number of ranks:
+// Each micro-batch has a row, into which kernels write (sum, count) of each loss, and the sums of
+// metrics; their counts, which may be many, are in metric_counts.c. In a deterministic run the rows
+// of all replicas, and one sum of squares for each chunk of the gradients (TRI_FLAT_CHUNK
+// elements), travel to all ranks. They lie in the order of the micro-batches in the step, and of
+// the chunks in the parameters. Every rank adds them in this order, so that the results have the
+// same bits on any number of ranks:
 //
 //   row of replica 0's first micro-batch | replica 1's | … | caller's numbers | squares by chunk
 //
@@ -21,6 +22,7 @@
 // that has one role, type and placement, and it is contiguous. A rank's own gradients are its range
 // of each bucket: its shard, or the whole bucket if ranks do not shard gradients.
 #include "engine/engine_internal.h"
+#include "graph/metric.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -94,11 +96,10 @@ static tri_status add_range(tri_engine *e, int unit, tri_bucket_kind bucket, int
         count);
 }
 
-// Makes a kernel of `op` whose `count` inputs are F64 and have these shapes. A device makes kernels
-// only for nodes of a graph. So this adds a node to numbers.graph, a small graph that exists only
-// for this purpose.
-static tri_status make_kernel(tri_engine *e, const tri_op *op, const void *attr,
-                              const tri_shape *shapes, int count, tri_kernel *out) {
+// A device makes kernels only for nodes of a graph. So this adds a node to numbers.graph, a small
+// graph that exists only for this purpose.
+tri_status engine_make_number_kernel(tri_engine *e, const tri_op *op, const void *attr,
+                                     const tri_shape *shapes, int count, tri_kernel *out) {
     tri_graph *g = e->numbers.graph;
     tri_value in[TRI_MAX_INPUTS];
     for (int i = 0; i < count; i++) {
@@ -117,26 +118,24 @@ static int64_t row_count(const tri_engine *e, const tri_step_plan *step) {
     return (int64_t)step->rounds * (e->plan->deterministic ? e->plan->replicas : 1);
 }
 
-int64_t engine_metric_offset(int metric) {
-    return (int64_t)metric * (TRI_RESULT_BYTES / (int64_t)sizeof(double));
-}
-
 static tri_status make_step_kernels(tri_engine *e) {
     const tri_graph *g = e->plan->graph;
     const engine_numbers *n = &e->numbers;
     bool has_terms = g->term_count > 0;
     int first = has_terms ? g->first_term : 0;
-    tri_step_numbers_attr attr = {.loss = engine_metric_offset(first),
+    tri_step_numbers_attr attr = {.loss = tri_metric_offset(g, first),
                                   .losses = has_terms ? g->term_count : 1,
-                                  .stride = engine_metric_offset(1),
-                                  .count = engine_metric_offset(first) + 1,
+                                  .stride = TRI_METRIC_STRIDE,
+                                  .count = tri_metric_offset(g, first) + 1,
                                   .loss_scale = e->loss_scale};
     if (has_terms && g->counting != TRI_COUNT_BEHIND) attr.count = -1;
     tri_shape step[] = {tri_shape_of(TRI_CARRIED_COUNT), tri_shape_of(TRI_STEP_CONTROL_COUNT),
                         tri_shape_of(n->width), tri_shape_of(1)};
     tri_shape seeds[] = {step[0], tri_shape_of(1 + g->term_count, 2)};
-    TRI_TRY(make_kernel(e, &tri_op_loss_seeds, NULL, seeds, 2, &e->numbers.make_seeds));
-    return make_kernel(e, &tri_op_step_numbers, &attr, step, 4, &e->numbers.make_step);
+    TRI_TRY(
+        engine_make_number_kernel(e, &tri_op_loss_seeds, NULL, seeds, 2, &e->numbers.make_seeds));
+    return engine_make_number_kernel(e, &tri_op_step_numbers, &attr, step, 4,
+                                     &e->numbers.make_step);
 }
 
 static tri_status allocate(tri_engine *e, int64_t count, double **out) {
@@ -175,27 +174,29 @@ tri_status engine_make_numbers(tri_engine *e) {
     bool trains = false;
     n->graph = tri_graph_create(e->arena, &(tri_graph_options){.training = true});
     // A program without a loss has no metrics; its sums have the caller's numbers only.
-    n->width = engine_metric_offset(plan->graph->metric_count > 0 ? plan->graph->metric_count : 1);
+    n->width = tri_metric_numbers(plan->graph, false);
+    if (n->width == 0) n->width = TRI_METRIC_STRIDE;
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) {
         int64_t rows = row_count(e, &plan->steps[i]);
         if (plan->steps[i].samples == 0) continue;
         if (rows > most_rows) most_rows = rows;
         trains = trains || tri_step_trains((tri_step_shape)i);
-        TRI_TRY(make_kernel(e, &tri_op_sum_rows, NULL, &(tri_shape){2, {rows, n->width}}, 1,
-                            &n->sum_rows[i]));
+        TRI_TRY(engine_make_number_kernel(e, &tri_op_sum_rows, NULL,
+                                          &(tri_shape){2, {rows, n->width}}, 1, &n->sum_rows[i]));
     }
     if (trains) {
         TRI_TRY(engine_make_finders(e));
         TRI_TRY(visit_ranges(e, add_range));
         if (plan->deterministic) n->square_count = count_chunks(e);
-        TRI_TRY(make_kernel(e, &tri_op_sum_rows, NULL, &(tri_shape){2, {n->square_count, 1}}, 1,
-                            &n->sum_squares));
+        TRI_TRY(engine_make_number_kernel(
+            e, &tri_op_sum_rows, NULL, &(tri_shape){2, {n->square_count, 1}}, 1, &n->sum_squares));
         TRI_TRY(make_step_kernels(e));
     }
     // One more row of losses and metrics, which is not summed: tensor-parallel ranks after the
     // first write there, because their results equal those of the first, which must count only
     // once.
     n->capacity = (most_rows + 1) * n->width + TRI_MAX_CALLER_NUMBERS + n->square_count;
+    TRI_TRY(engine_make_counts(e));
     return allocate_all(e);
 }
 
@@ -206,6 +207,7 @@ void engine_release_numbers(tri_engine *e) {
     tri_kernel_release(&n->sum_squares);
     tri_kernel_release(&n->make_step);
     tri_kernel_release(&n->make_seeds);
+    engine_release_counts(e);
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         if (memory[i]) e->device->backend->free(e->device, memory[i]);
 }
@@ -232,6 +234,7 @@ tri_status engine_begin_numbers(tri_engine *e) {
     n->squares = in_order ? end + TRI_MAX_CALLER_NUMBERS : end;
     int64_t used = rows * n->width + (in_order ? TRI_MAX_CALLER_NUMBERS + n->square_count : 0);
     TRI_TRY(device->zero(e->queue, n->result_rows, (size_t)used * sizeof(double)));
+    TRI_TRY(engine_begin_counts(e));
     TRI_TRY(device->copy_in(e->queue, n->caller_numbers, in->caller_numbers,
                             sizeof in->caller_numbers));
     if (!tri_step_trains(in->shape)) return TRI_OK;
@@ -260,7 +263,7 @@ tri_status engine_sum_over_ranks(tri_engine *e, const char *label, double *value
     return tri_comm_run(e->groups.world, &op);
 }
 
-static tri_status reduce(tri_engine *e, double *values, int64_t count) {
+tri_status engine_reduce_numbers(tri_engine *e, double *values, int64_t count) {
     if (e->groups.world->size == 1) return TRI_OK;
     tri_comm_op op = sum_of(TRI_F64, values, count, "NORM");
     return engine_run_between(e, e->data.world, &op);
@@ -279,12 +282,12 @@ tri_status engine_sum_over_step(tri_engine *e, bool squared) {
     for (int u = 0; squared && u < e->plan->flat.unit_count; u++)
         TRI_TRY(engine_run_range_kernels(e, &e->squares, u));
     if (e->plan->deterministic)
-        TRI_TRY(reduce(e, n->result_rows,
-                       n->squares - n->result_rows + (squared ? n->square_count : 0)));
+        TRI_TRY(engine_reduce_numbers(
+            e, n->result_rows, n->squares - n->result_rows + (squared ? n->square_count : 0)));
     TRI_TRY(engine_run_numbers(e, sum_rows, &rows, &sums));
     if (squared) TRI_TRY(engine_run_numbers(e, &n->sum_squares, &squares, &total));
     if (e->plan->deterministic) return TRI_OK;
-    return reduce(e, n->sums, n->width + TRI_MAX_CALLER_NUMBERS + squared);
+    return engine_reduce_numbers(e, n->sums, n->width + TRI_MAX_CALLER_NUMBERS + squared);
 }
 
 // Sums the gradients of which each tensor-parallel rank has only one term, because it was computed

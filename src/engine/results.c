@@ -13,6 +13,7 @@
 //
 // This file also writes the carried numbers to the device: before the first step, and after a halt.
 #include "engine/engine_internal.h"
+#include "graph/metric.h"
 
 #include <math.h>
 #include <string.h>
@@ -108,6 +109,7 @@ tri_status engine_send_results(tri_engine *e, engine_flight *flight) {
             TRI_TRY(device->copy_in(e->queue, n->caller_numbers, e->run.cancel_numbers,
                                     sizeof e->run.cancel_numbers));
         TRI_TRY(engine_sum_over_step(e, false));
+        TRI_TRY(engine_send_counts(e));
     }
     TRI_TRY(device->copy_out(e->queue, flight->results, n->sums,
                              (size_t)n->result_count * sizeof(double)));
@@ -235,9 +237,13 @@ static tri_status collect(tri_engine *e, tri_step_output *out) {
     memcpy(out->caller_sums, flight->caller_numbers, sizeof out->caller_sums);
     const tri_graph *g = graph_of(e->plan, tri_step_trains(flight->shape));
     for (int i = 0; i < g->metric_count; i++) {
-        const double *result = flight->results + engine_metric_offset(g->metrics[i].source);
+        int source = g->metrics[i].source;
+        bool counts = tri_tally_counts((tri_tally)g->metrics[source].tally);
+        const double *result =
+            (counts ? e->counts.host : flight->results) + tri_metric_offset(g, source);
         out->sum[i] = result[0];
         out->count[i] = result[1];
+        out->numbers[i] = result;
     }
     engine_sum_terms(e, out);
     return tri_step_trains(flight->shape) ? take_training(e, flight, out) : TRI_OK;

@@ -202,7 +202,7 @@ tri_value tri_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_sha
                                                         .shape = shape,
                                                         .index = graph->input_count});
     TRI_PUSH(graph->arena, graph->inputs, graph->input_count, graph->input_capacity) =
-        (tri_input_info){tri_arena_strdup(graph->arena, name), value};
+        (tri_input_info){.name = tri_arena_strdup(graph->arena, name), .value = value};
     return value;
 }
 

@@ -18,6 +18,7 @@
 
 #include <stdio.h>
 #include <trireme/graph.h>
+#include <trireme/metrics.h>
 #include <trireme/parameters.h>
 
 typedef enum tri_phase {
@@ -133,6 +134,7 @@ typedef struct tri_input_info {
     // samples of the step.
     const char *name;
     tri_value value;
+    bool is_measured; // a metric needs it, which training does not compute
 } tri_input_info;
 
 // One loss of a weighted sum of losses: its weight, and its divisor, a count of samples or labels.
@@ -163,9 +165,15 @@ typedef struct tri_metric_info {
     tri_value value;
     tri_loss_term term; // set where this metric is one loss of the weighted sum
     bool is_minimised;  // it is the loss, or one loss of the weighted sum
-    // Where its sum and count are: its own index or, if several metrics have this value, that of
-    // the one which is minimised, else of the first.
+    // Where its sums are: its own index or, if several metrics have this value, that of the one
+    // which is minimised, else of the first.
     int source;
+    // How the metric follows from its sums (graph/metric.h). All 0: it is sum / count.
+    tri_metric_kind kind;
+    tri_metric_average average;
+    int tally; // a tri_tally
+    int64_t classes, bins, k;
+    tri_shape figures; // of what is shown: [] for one number, [K], or [K, K]
 } tri_metric_info;
 
 // A value that tri_output has named.

@@ -3,6 +3,7 @@
 #include "graph/loss.h"
 
 #include "base/limits.h"
+#include "graph/metric.h"
 #include "tensor/half.h"
 
 #include <math.h>
@@ -129,6 +130,12 @@ void tri_metric(tri_graph *graph, const char *name, tri_value metric) {
         return;
     }
     push_metric(graph, (tri_metric_info){.name = name, .value = metric});
+}
+
+void tri_metric_declare(tri_graph *graph, const char *name, tri_metric_info metric) {
+    if (!takes_metric_name(graph, name)) return;
+    metric.name = name;
+    push_metric(graph, metric);
 }
 
 void tri_metric_copy(tri_graph *to, const tri_metric_info *metric, tri_value value) {

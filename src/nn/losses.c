@@ -1,6 +1,7 @@
 // The losses of nn.h, and the metric "accuracy" that goes with those on labels. Each adds its node
 // to the graph of the model that calls it.
 #include "graph/loss.h"
+#include "graph/metric.h"
 #include "nn/layers.h"
 #include "ops/ops.h"
 #include "tensor/half.h"
@@ -56,6 +57,8 @@ void nn_report_accuracy(tri_graph *g, tri_value scores, tri_value labels) {
 
 tri_value tri_accuracy(tri_graph *graph, tri_value scores, tri_value labels) {
     tri_value in[] = {scores, labels};
+    if (tri_training(graph) && tri_graph_takes_value(graph, "accuracy", "", labels))
+        tri_metric_note_inputs(graph, labels);
     if (tri_training(graph) || graph->options.predicts) return (tri_value){0};
     if (is_soft(graph, labels))
         in[1] = tri_node_add(graph, &tri_op_top_class, &labels, 1, NULL, "");

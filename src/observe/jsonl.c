@@ -34,15 +34,30 @@ static tri_tree *seconds_tree(tri_arena *arena, double seconds) { // to a millis
     return tri_tree_double(arena, round(seconds * 1000) / 1000);
 }
 
-// Puts a number into a line. One that is not finite is a string, because JSON has no such numbers.
+// A number that is not finite is a string, because JSON has no such numbers.
+static tri_tree *number_tree(tri_arena *arena, double value, int digits) {
+    if (isfinite(value)) return tri_tree_digits(arena, value, digits);
+    return tri_tree_string(arena, isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
+}
+
 static void put_number(tri_arena *arena, tri_tree *map, const char *key, double value, int digits) {
-    if (isfinite(value))
-        tri_tree_put_digits(arena, map, key, value, digits);
-    else
-        tri_tree_put_string(arena, map, key,
-                            isnan(value) ? "NaN"
-                            : value > 0  ? "Infinity"
-                                         : "-Infinity");
+    tri_tree_put(arena, map, key, number_tree(arena, value, digits));
+}
+
+static tri_tree *figures_tree(tri_arena *arena, const double *figures, const tri_shape *shape,
+                              int axis) {
+    if (axis == shape->rank) return number_tree(arena, figures[0], TRI_FLOAT_DIGITS);
+    tri_tree *list = tri_tree_list(arena);
+    int64_t each = 1;
+    for (int i = axis + 1; i < shape->rank; i++) each *= shape->dims[i];
+    for (int64_t i = 0; i < shape->dims[axis]; i++)
+        tri_tree_append(arena, list, figures_tree(arena, figures + i * each, shape, axis + 1));
+    return list;
+}
+
+tri_tree *tri_metric_tree(tri_arena *arena, const tri_metric_value *metric) {
+    if (!metric->figures) return number_tree(arena, metric->value, TRI_FLOAT_DIGITS);
+    return figures_tree(arena, metric->figures, &metric->shape, 0);
 }
 
 static tri_tree *start_line(tri_arena *arena, const char *kind) {
@@ -72,7 +87,7 @@ static tri_tree *val_line(tri_arena *arena, const char *kind, const tri_val_even
     tri_tree_put_int(arena, map, "epoch", e->epoch);
     put_number(arena, map, "loss", e->loss, TRI_FLOAT_DIGITS);
     for (int i = 0; i < e->metric_count; i++)
-        put_number(arena, map, e->metrics[i].name, e->metrics[i].value, TRI_FLOAT_DIGITS);
+        tri_tree_put(arena, map, e->metrics[i].name, tri_metric_tree(arena, &e->metrics[i]));
     tri_tree_put_int(arena, map, "samples", e->samples);
     return map;
 }

@@ -7,10 +7,18 @@
 #include "base/tree.h"
 #include "observe/options.h"
 
+#include <trireme/tensor.h>
+
+// What an evaluation has found of a metric: a number, or a list or matrix of `shape`.
 typedef struct tri_metric_value {
     const char *name;
-    double value;
+    double value;          // with `figures`, NaN
+    const double *figures; // in row-major order; NULL: the metric is one number
+    tri_shape shape;
 } tri_metric_value;
+// The metric as JSON has it: a number, or lists of numbers. Numbers that are not finite are
+// strings.
+tri_tree *tri_metric_tree(tri_arena *arena, const tri_metric_value *metric);
 
 // What is known before the first step. The pointers must stay valid until the observer is
 // destroyed.

@@ -185,8 +185,9 @@ static void print_val(progress *p, const char *what, const tri_val_event *e) {
     char metrics[256] = "";
     size_t used = 0;
     for (int i = 0; i < e->metric_count && used < sizeof metrics; i++)
-        used += (size_t)snprintf(metrics + used, sizeof metrics - used, "  %s %s",
-                                 e->metrics[i].name, tri_decimal(e->metrics[i].value));
+        if (!e->metrics[i].figures)
+            used += (size_t)snprintf(metrics + used, sizeof metrics - used, "  %s %s",
+                                     e->metrics[i].name, tri_decimal(e->metrics[i].value));
     print_line(p, "epoch %lld  %s  loss %.6g%s  (%s)", (long long)e->epoch + 1, what, e->loss,
                metrics, tri_counted(e->samples, "sample"));
 }

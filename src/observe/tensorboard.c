@@ -88,17 +88,28 @@ static tri_status write_train(tri_event_writer *writer, const tri_train_event *e
     return tri_event_scalars(writer, e->step, scalars, count);
 }
 
+enum { MOST_CURVES = 100 }; // of one metric
+
 static tri_status write_val(tri_event_writer *writer, const char *kind, const tri_val_event *e) {
-    tri_event_scalar scalars[TRI_MAX_METRICS + 1];
-    char loss[TRI_MAX_NAME_BYTES], tags[TRI_MAX_METRICS][TRI_MAX_NAME_BYTES];
-    snprintf(loss, sizeof loss, "%s/loss", kind);
-    scalars[0] = (tri_event_scalar){loss, (float)e->loss};
-    int count = 1;
-    for (int i = 0; i < e->metric_count && i < TRI_MAX_METRICS; i++) {
-        snprintf(tags[i], sizeof tags[i], "%s/%s", kind, e->metrics[i].name);
-        scalars[count++] = (tri_event_scalar){tags[i], (float)e->metrics[i].value};
+    tri_arena *arena = tri_arena_create(NULL, "curves");
+    tri_event_scalar *scalars = NULL;
+    int count = 0, capacity = 0;
+    TRI_PUSH(arena, scalars, count, capacity) =
+        (tri_event_scalar){tri_arena_printf(arena, "%s/loss", kind), (float)e->loss};
+    for (int i = 0; i < e->metric_count; i++) {
+        const tri_metric_value *m = &e->metrics[i];
+        const char *tag = tri_arena_printf(arena, "%s/%s", kind, m->name);
+        if (!m->figures)
+            TRI_PUSH(arena, scalars, count, capacity) = (tri_event_scalar){tag, (float)m->value};
+        // Matrices, and lists that would be too many curves, are in metrics.jsonl alone.
+        bool has_curves = m->figures && m->shape.rank == 1 && m->shape.dims[0] <= MOST_CURVES;
+        for (int64_t k = 0; has_curves && k < m->shape.dims[0]; k++)
+            TRI_PUSH(arena, scalars, count, capacity) = (tri_event_scalar){
+                tri_arena_printf(arena, "%s/%lld", tag, (long long)k), (float)m->figures[k]};
     }
-    return tri_event_scalars(writer, e->step, scalars, count);
+    tri_status status = tri_event_scalars(writer, e->step, scalars, count);
+    tri_arena_destroy(arena);
+    return status;
 }
 
 static tri_status tensorboard_event(void *state, const tri_run_event *event) {

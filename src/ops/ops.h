@@ -135,6 +135,7 @@ typedef enum tri_activation {
     X(relative_l2_loss)          /* prediction, target -> (sum, count) */                          \
     X(relative_l2_loss_grad)     /* prediction, target, seed -> d prediction */                    \
     X(accuracy)                  /* logits [.., K], labels [..] -> (hits, labels) */               \
+    X(metric_sums)               /* prediction, labels or targets -> what a metric adds up */      \
     X(row_max)                   /* x [.., K] -> y [..], the largest of each row */                \
     X(vocab_parallel_softmax) /* logits of a slice of the classes, labels, max -> sums [.., 2] */  \
     X(vocab_parallel_cross_entropy) /* logits of a slice, labels, max, sums -> (sum, count) */     \
@@ -505,6 +506,12 @@ typedef struct tri_one_hot_attr {
 typedef struct tri_ignore_label_attr {
     int64_t label; // becomes TRI_IGNORED_LABEL
 } tri_ignore_label_attr;
+
+typedef struct tri_metric_sums_attr {
+    int64_t tally; // a tri_tally of graph/metric.h, of these numbers
+    int64_t classes, bins, k;
+    double threshold;
+} tri_metric_sums_attr;
 
 typedef struct tri_ctc_loss_attr {
     int64_t blank;

@@ -65,7 +65,9 @@ static tri_cost sum_rows_cost(const void *attr, const tri_op_signature *s) {
 
 const tri_op tri_op_sum_rows = {
     .name = "sum_rows",
-    .doc = "x [rows, width] F64 -> the sum of the rows [width], each added to those before it",
+    .doc =
+        "x [rows, width] F64 -> the sum of the rows [width], each added to those before it; it may "
+        "lie over the first row",
     .input_count = 1,
     .output_count = 1,
     .flags = TRI_OP_STEP,

@@ -107,6 +107,7 @@ static tri_status copy_sources(parallel_pass *pass) {
     for (int i = 0; i < from->input_count; i++) {
         const tri_value_info *info = tri_value_get(from, from->inputs[i].value);
         tri_value made = tri_input(to, from->inputs[i].name, info->dtype, info->shape);
+        to->inputs[i].is_measured = from->inputs[i].is_measured;
         parallel_set(pass, from->inputs[i].value, made, PARALLEL_REPLICATED);
     }
     for (int i = 0; i < TRI_SCALAR_KIND_COUNT; i++)

@@ -4,6 +4,7 @@
 // all segments use in turn. The others have to outlive their segment, so they lie in bundles: a
 // bundle has the classes that the same segments read and write. RECOMPUTE is the action that runs a
 // block's FORWARD segment again before its backward pass. Read next: flat.c, for parameters.
+#include "graph/metric.h"
 #include "plan/memory.h"
 #include "plan/program.h"
 
@@ -59,10 +60,13 @@ static void locate_fixed(tri_program *p) {
     for (int i = 0; i < g->metric_count; i++) {
         if (!tri_value_is(g->metrics[i].value)) continue; // training does not compute it
         if (g->metrics[i].source != i) continue;
+        bool counts = tri_tally_counts((tri_tally)g->metrics[i].tally);
         p->locations[g->metrics[i].value.id] =
-            (tri_location){TRI_LOCATION_RESULT, i, (int64_t)i * TRI_RESULT_BYTES};
+            (tri_location){counts ? TRI_LOCATION_COUNTS : TRI_LOCATION_RESULT, i,
+                           tri_metric_offset(g, i) * (int64_t)sizeof(double)};
     }
-    p->result_bytes = (int64_t)g->metric_count * TRI_RESULT_BYTES;
+    p->result_bytes =
+        (tri_metric_numbers(g, false) + 2 * tri_metric_numbers(g, true)) * (int64_t)sizeof(double);
 }
 
 static int segment_of(const tri_node *node) {

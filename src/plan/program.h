@@ -32,16 +32,14 @@ typedef enum tri_location_kind {
     TRI_LOCATION_SCRATCH, // offset into the scratch memory of the running tri_segment
     TRI_LOCATION_BUNDLE,  // index of the tri_bundle (values kept between segments), offset into it
     TRI_LOCATION_INPUT,   // offset into the inputs of the micro-batch
-    // Offset into the results, which are pairs (sum, count) of loss and metrics.
+    // Offset into the results, which are pairs (sum, count) of losses and of metrics, and a few
+    // numbers of others.
     TRI_LOCATION_RESULT,
+    TRI_LOCATION_COUNTS,    // offset into the counts of metrics of the micro-batch
     TRI_LOCATION_PARAMETER, // index of the parameter
     TRI_LOCATION_GRADIENT,  // index of the parameter to whose gradient the value is added
     TRI_LOCATION_SCALAR,    // which scalar it is: a tri_scalar_kind
 } tri_location_kind;
-
-// A metric's (sum, count) takes a whole cache line of the results, because kernels that write
-// neighbouring metrics at the same time would slow each other down if these shared a line.
-enum { TRI_RESULT_BYTES = 64 };
 
 typedef struct tri_location {
     tri_location_kind kind;
@@ -119,7 +117,8 @@ typedef struct tri_program {
     int bundle_count;
     // Sizes of memory. scratch_bytes: values that only one segment uses, in the segment that needs
     // the most. workspace_bytes: what a kernel needs while it runs, for the kernel that needs the
-    // most. input_bytes: the inputs of a micro-batch. result_bytes: (sum, count) of all metrics.
+    // most. input_bytes: the inputs of a micro-batch. result_bytes: the numbers of losses and
+    // metrics of a micro-batch, and the counts of a micro-batch and of the step.
     int64_t scratch_bytes, workspace_bytes, input_bytes, result_bytes;
 } tri_program;
 

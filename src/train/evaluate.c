@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/quantity.h"
+#include "graph/metric.h"
 #include "tensor/half.h"
 #include "train/compare.h"
 #include "train/loop.h"
@@ -61,31 +62,46 @@ static tri_status count_samples(const tri_session *s, const tri_dataset *data, i
 // Warns of a metric that is not finite beside a finite loss: once in a run, because it would be the
 // same in each evaluation.
 static void warn_of_metric(const tri_session *s, tri_step_shape shape, const tri_step_output *sums,
-                           bool *has_warned) {
+                           const tri_evaluation *found, bool *has_warned) {
     const tri_graph *g = s->plan->graph;
     for (int i = 1; i < g->metric_count && !*has_warned; i++) {
-        double mean = train_mean(sums, i);
-        if (isfinite(mean) || s->identity.rank != 0) continue;
+        double mean = found->mean[i];
+        bool is_one = g->metrics[i].figures.rank == 0;
+        if (!is_one || isfinite(mean) || s->identity.rank != 0) continue;
         *has_warned = true;
-        tri_log_line(TRI_LOG_WARNING,
-                     "metric %s of the %s data is %g, although the loss is finite%s",
-                     g->metrics[i].name,
-                     tri_val_source_names[shape == TRI_STEP_TEST ? TRI_VAL_TEST : s->val_source],
-                     mean, sums->count[i] == 0 ? ": it counts none of the samples" : "");
+        tri_log_line(
+            TRI_LOG_WARNING, "metric %s of the %s data is %g, although the loss is finite%s",
+            g->metrics[i].name,
+            tri_val_source_names[shape == TRI_STEP_TEST ? TRI_VAL_TEST : s->val_source], mean,
+            g->metrics[i].kind == TRI_METRIC_MEAN && sums->count[i] == 0
+                ? ": it counts none of the samples"
+                : "");
     }
 }
 
 static tri_status warn_of_sums(train_loop *loop, tri_session *s, tri_step_shape shape,
-                               const tri_step_output *sums) {
+                               const tri_step_output *sums, const tri_evaluation *found) {
     bool unused = false;
     if (sums->count[0] == 0) return TRI_OK; // all labels are ignored
     if (isfinite(sums->sum[0])) {
-        warn_of_metric(s, shape, sums, loop ? &loop->has_warned_metric : &unused);
+        warn_of_metric(s, shape, sums, found, loop ? &loop->has_warned_metric : &unused);
         return TRI_OK;
     }
     if (loop && loop->has_warned_not_finite) return TRI_OK;
     if (loop) loop->has_warned_not_finite = true;
     return train_warn_not_finite(s, shape, train_mean(sums, 0));
+}
+
+// Computes all metrics from their sums.
+static void finish_metrics(tri_session *s, const tri_step_output *sums, tri_evaluation *out) {
+    const tri_graph *g = s->plan->graph;
+    out->mean[0] = train_mean(sums, 0);
+    for (int i = 1; i < g->metric_count; i++) {
+        const tri_metric_info *m = &g->metrics[i];
+        if (!s->figures[i]) s->figures[i] = TRI_NEW_ARRAY(s->arena, double, tri_metric_figures(m));
+        tri_metric_finish(m, sums->numbers[i], s->figures[i]);
+        out->mean[i] = m->figures.rank == 0 ? s->figures[i][0] : (double)NAN;
+    }
 }
 
 tri_status train_run_evaluation(train_loop *loop, tri_session *session, tri_loader *loader,
@@ -115,9 +131,8 @@ tri_status train_run_evaluation(train_loop *loop, tri_session *session, tri_load
                           tri_sampler_step_size(sampler, 0), feed.left_out, &sums, &samples));
     *out = (tri_evaluation){
         .is_known = true, .step = loop ? loop->progress.step : 0, .samples = samples};
-    for (int i = 0; i < session->plan->graph->metric_count; i++)
-        out->mean[i] = train_mean(&sums, i);
-    return warn_of_sums(loop, session, shape, &sums);
+    finish_metrics(session, &sums, out);
+    return warn_of_sums(loop, session, shape, &sums, out);
 }
 
 bool train_monitored_value(const train_loop *loop, const char *name, double *out) {
@@ -137,6 +152,7 @@ bool train_monitored_value(const train_loop *loop, const char *name, double *out
     if (strncmp(name, "val_", 4) != 0 || !is_fresh) return false;
     for (int i = 0; i < g->metric_count; i++) {
         if (strcmp(name + 4, i == 0 ? "loss" : g->metrics[i].name) != 0) continue;
+        if (g->metrics[i].figures.rank > 0) continue;
         *out = val->mean[i];
         return isfinite(*out);
     }
@@ -167,7 +183,8 @@ static tri_status check_monitor(const train_loop *loop, const char *key, const c
     const char *known[TRI_MAX_METRICS + 1] = {"train_loss", "val_loss"};
     int count = 2;
     for (int i = 1; i < g->metric_count; i++)
-        known[count++] = tri_arena_printf(loop->arena, "val_%s", g->metrics[i].name);
+        if (g->metrics[i].figures.rank == 0)
+            known[count++] = tri_arena_printf(loop->arena, "val_%s", g->metrics[i].name);
     const char *list = "";
     for (int i = 0; i < count; i++) {
         if (!strcmp(known[i], name)) return TRI_OK;
@@ -272,13 +289,20 @@ double train_mean(const tri_step_output *sums, int i) {
     return isnan(mean) ? (double)NAN : mean; // 0 / 0 may be a negative NaN, printed as -nan
 }
 
+static tri_metric_value value_of(const tri_session *s, const tri_evaluation *found, int i) {
+    const tri_metric_info *m = &s->plan->graph->metrics[i];
+    return (tri_metric_value){.name = m->name,
+                              .value = found->mean[i],
+                              .figures = m->figures.rank > 0 ? s->figures[i] : NULL,
+                              .shape = m->figures};
+}
+
 typedef void observe_function(tri_observer *observer, tri_val_event event);
 
 static void report(const train_loop *loop, const tri_evaluation *found, observe_function *observe) {
     const tri_graph *g = loop->session->plan->graph;
     tri_metric_value metrics[TRI_MAX_METRICS];
-    for (int i = 1; i < g->metric_count; i++)
-        metrics[i - 1] = (tri_metric_value){g->metrics[i].name, found->mean[i]};
+    for (int i = 1; i < g->metric_count; i++) metrics[i - 1] = value_of(loop->session, found, i);
     observe(loop->observer, (tri_val_event){.step = found->step,
                                             .epoch = latest_epoch(loop),
                                             .loss = found->mean[0],
@@ -346,11 +370,28 @@ void train_fill_result(const tri_session *session, const tri_progress *progress,
     out->has_test = progress->test.is_known && progress->test.step == progress->step;
     out->test_loss = progress->test.mean[0];
     out->test_samples = progress->test.samples;
-    out->val_count = g->metric_count - 1;
     for (int i = 1; i < g->metric_count; i++) {
-        snprintf(out->names[i - 1], sizeof out->names[i - 1], "%s", g->metrics[i].name);
-        out->val[i - 1] = (tri_metric_value){out->names[i - 1], progress->val.mean[i]};
-        out->test[i - 1] = progress->test.mean[i];
+        if (g->metrics[i].figures.rank > 0) continue;
+        int k = out->val_count++;
+        snprintf(out->names[k], sizeof out->names[k], "%s", g->metrics[i].name);
+        out->val[k] = (tri_metric_value){.name = out->names[k], .value = progress->val.mean[i]};
+        out->test[k] = progress->test.mean[i];
+    }
+}
+
+// Adds to the result the metrics that have several figures.
+static void keep_figures(const tri_session *s, tri_arena *arena, const tri_evaluation *found,
+                         tri_train_result *out) {
+    const tri_graph *g = s->plan->graph;
+    for (int i = 1; i < g->metric_count && arena; i++) {
+        if (g->metrics[i].figures.rank == 0) continue;
+        tri_metric_value value = value_of(s, found, i);
+        int64_t count = tri_metric_figures(&g->metrics[i]);
+        double *figures = TRI_NEW_ARRAY(arena, double, count);
+        memcpy(figures, value.figures, (size_t)count * sizeof *figures);
+        value.name = tri_arena_strdup(arena, value.name);
+        value.figures = figures;
+        out->val[out->val_count++] = value;
     }
 }
 
@@ -376,6 +417,7 @@ static tri_status evaluate(tri_session *s, const tri_eval_request *request, tri_
     tri_loader_destroy(loader);
     if (status != TRI_OK) return status;
     train_fill_result(s, &progress, out);
+    keep_figures(s, request->arena, &progress.val, out);
     out->wall_s = tri_os_seconds() - started;
     out->samples_per_s = out->wall_s > 0 ? (double)out->val_samples / out->wall_s : 0;
     return TRI_OK;

@@ -83,7 +83,8 @@ void train_fields_warn(const train_named_data *sets, int count) {
     }
 }
 
-static bool is_read(const tri_graph *g, tri_value value) {
+static bool is_read(const tri_graph *g, int input) {
+    tri_value value = g->inputs[input].value;
     for (int i = 0; i < g->node_count; i++)
         for (int k = 0; k < g->nodes[i].input_count; k++)
             if (g->nodes[i].inputs[k].id == value.id) return true;
@@ -98,8 +99,7 @@ static bool declares(const tri_task *task, const char *field) {
 
 static bool reads_labels(const tri_dataset *data, const tri_graph *graph) {
     for (int i = 0; i < tri_dataset_field_count(data); i++)
-        if (tri_dataset_has_ignored(data, tri_dataset_field(data, i)->name) &&
-            is_read(graph, graph->inputs[i].value))
+        if (tri_dataset_has_ignored(data, tri_dataset_field(data, i)->name) && is_read(graph, i))
             return true;
     return false;
 }
@@ -168,7 +168,7 @@ tri_status train_fields_check(const train_named_data *sets, int count, bool trai
     for (int i = 0; i < tri_dataset_field_count(sets[0].data); i++) {
         // The graph's first inputs are the data's fields.
         const char *name = tri_dataset_field(sets[0].data, i)->name;
-        if (is_read(graph, graph->inputs[i].value) || declares(task, name)) continue;
+        if (is_read(graph, i) || graph->inputs[i].is_measured || declares(task, name)) continue;
         if (tri_dataset_has_fixed_fields(sets[0].data)) continue;
         bool is_padding = !strcmp(name, "attention_mask") && tri_model_is_causal(task);
         // A graph without losses need not read what the model's losses read.

@@ -97,6 +97,8 @@ typedef struct tri_session {
     tri_mesh mesh;
     tri_plan *plan;
     tri_engine *engine;
+    // By metric of the graph: the figures that the latest evaluation has found.
+    double *figures[TRI_MAX_METRICS];
 } tri_session;
 
 // Opens everything including the engine. It writes no file, because nothing may be left behind if a

@@ -83,7 +83,8 @@ static void put_evaluation(tri_arena *arena, tri_tree *map, const char *key,
     tri_tree *entry = tri_tree_map(arena);
     tri_tree_put(arena, entry, "loss", tri_tree_double(arena, e->mean[0]));
     for (int i = 1; i < graph->metric_count; i++)
-        tri_tree_put(arena, entry, graph->metrics[i].name, tri_tree_double(arena, e->mean[i]));
+        if (graph->metrics[i].figures.rank == 0)
+            tri_tree_put(arena, entry, graph->metrics[i].name, tri_tree_double(arena, e->mean[i]));
     tri_tree_put(arena, entry, "samples", tri_tree_int(arena, e->samples));
     tri_tree_put(arena, entry, "step", tri_tree_int(arena, e->step));
     tri_tree_put(arena, map, key, entry);

@@ -10,7 +10,9 @@ typedef struct tri_evaluation {
     bool is_known; // false: it was not made
     int64_t step;  // the step after which it was made
     int64_t samples;
-    double mean[TRI_MAX_METRICS]; // by metric of the graph; 0 is the loss
+    // By metric of the graph; 0 is the loss. NaN of a metric with several figures, which
+    // tri_session.figures has until the next evaluation.
+    double mean[TRI_MAX_METRICS];
 } tri_evaluation;
 
 // How far a run has come: what a resumed run has to know besides the tensors.

@@ -74,7 +74,9 @@ static void open_observer(train_loop *loop) {
     if (s->identity.rank != 0) return;
     const tri_graph *g = s->plan->graph;
     const char **names = TRI_NEW_ARRAY(loop->arena, const char *, g->metric_count);
-    for (int i = 1; i < g->metric_count; i++) names[i - 1] = g->metrics[i].name;
+    int named = 0;
+    for (int i = 1; i < g->metric_count; i++)
+        if (g->metrics[i].figures.rank == 0) names[named++] = g->metrics[i].name;
     tri_run_info *info = TRI_NEW(loop->arena, tri_run_info);
     *info = (tri_run_info){.name = loop->recipe->name,
                            .folder = loop->saves ? loop->request->run_dir : NULL,
@@ -85,7 +87,7 @@ static void open_observer(train_loop *loop) {
                            .total_epochs = loop->recipe->trainer.max_epochs,
                            .log_every_n_steps = loop->recipe->trainer.log_every_n_steps,
                            .metrics = names,
-                           .metric_count = g->metric_count - 1};
+                           .metric_count = named};
     find_least_times(s, info);
     const tri_event_sink *sinks[TRI_MAX_SINKS];
     tri_log_options log = loop->recipe->log;

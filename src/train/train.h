@@ -42,7 +42,9 @@ typedef struct tri_train_result {
     double loss, grad_norm; // values of the last step; the norm is the one before clipping
     bool has_val;
     double val_loss;
-    tri_metric_value val[TRI_MAX_METRICS]; // values of the metrics other than the loss
+    // The metrics other than the loss. Those with several figures are only in the result of an
+    // evaluation (tri_evaluate), at its end.
+    tri_metric_value val[TRI_MAX_METRICS];
     int val_count;
     int64_t val_samples;
     int64_t val_step; // the step whose weights were evaluated; that of the test is `steps`
@@ -71,6 +73,7 @@ typedef struct tri_eval_request {
     const tri_task *task;
     const char *device;
     const char *checkpoint;
+    tri_arena *arena; // keeps the figures of the result; NULL: they are left out
 } tri_eval_request;
 
 tri_status tri_evaluate(const tri_eval_request *request, tri_train_result *out);

@@ -542,6 +542,7 @@ const op_family op_families[] = {
      .not_finite = OP_INFINITY_SPREADS},
     {.name = "dropout", .build = build_dropout, .tolerance = 1e-6},
     {.name = "ratios", .build = op_build_ratio_loss, .tolerance = 1e-6},
+    {.name = "metric sums", .build = op_build_metric_sums, .tolerance = 1e-6},
     {.name = "ctc", .build = op_build_ctc_loss, .tolerance = 1e-5},
     {.name = "softmax", .build = build_softmax, .tolerance = 1e-5},
     {.name = "class losses", .build = build_class_loss, .tolerance = 1e-5},

@@ -46,6 +46,7 @@ void op_build_matmul(op_case *c);
 // Defined in op_families_losses.c.
 void op_build_ratio_loss(op_case *c);
 void op_build_ctc_loss(op_case *c);
+void op_build_metric_sums(op_case *c);
 // Defined in op_families_index.c.
 void op_build_gather(op_case *c);
 void op_build_scatter(op_case *c);

@@ -1,5 +1,6 @@
 // Random graphs of the losses that have no kernel of their own on a CPU: they run where the others
 // do.
+#include "graph/metric.h"
 #include "support/op_families.h"
 
 void op_build_ratio_loss(op_case *c) {
@@ -25,4 +26,18 @@ void op_build_ctc_loss(op_case *c) {
     tri_value seed = tri_scalar(c->graph, TRI_SCALAR_SEED);
     tri_node_add(c->graph, &tri_op_ctc_loss, (tri_value[]){x, targets}, 2, &attr, "");
     tri_node_add(c->graph, &tri_op_ctc_loss_grad, (tri_value[]){x, targets, seed}, 3, &attr, "");
+}
+
+void op_build_metric_sums(op_case *c) {
+    tri_shape rows = tri_shape_of(op_draw(c, 1, 70)), all = rows;
+    int64_t classes = all.dims[all.rank++] = op_draw(c, 2, 12);
+    tri_value x = op_numbers(c, all, -2, 2), y = op_numbers(c, all, -2, 2);
+    tri_value labels = op_labels(c, rows, classes), targets = op_tokens(c, all, 2);
+    for (int i = TRI_TALLY_PAIR + 1; i < TRI_TALLY_COUNT; i++) {
+        tri_metric_sums_attr attr = {
+            .tally = i, .classes = classes, .bins = 9, .k = op_draw(c, 1, 3)};
+        bool has_labels = tri_tally_has_labels((tri_tally)i);
+        tri_value target = has_labels ? labels : i == TRI_TALLY_ERRORS ? y : targets;
+        op_add(c, &tri_op_metric_sums, (tri_value[]){x, target}, &attr);
+    }
 }

@@ -101,7 +101,7 @@ static void writes_the_documented_lines(void **state) {
                               "\"samples\":128,\"samples_per_s\":128.0,\"wall_s\":1.0}\n");
     free(text);
     train(o, 3, 1, 1);
-    tri_metric_value metric = {"accuracy", 0.8824};
+    tri_metric_value metric = {.name = "accuracy", .value = 0.8824};
     now_ns += 7000000000; // the evaluation takes 7 s
     tri_observe_val(o, (tri_val_event){.step = 3,
                                        .epoch = 0,
@@ -220,7 +220,7 @@ static void short_run(void) {
     tri_observer *o = tri_observer_create(&run, sinks, 1);
     for (int step = 1; step <= 4; step++) train(o, step, 1.0 / step, 1);
     tri_log_line(TRI_LOG_INFO, "hello");
-    tri_metric_value metric = {"accuracy", 0.5};
+    tri_metric_value metric = {.name = "accuracy", .value = 0.5};
     tri_observe_val(
         o, (tri_val_event){
                .step = 4, .loss = 0.25, .metrics = &metric, .metric_count = 1, .samples = 100});
@@ -408,7 +408,7 @@ static void writes_curves(void **state) {
     const tri_event_sink *sinks[] = {&tri_sink_tensorboard};
     tri_observer *o = tri_observer_create(&run, sinks, 1);
     train(o, 2, 1, 1);
-    tri_metric_value metric = {"accuracy", 0.5};
+    tri_metric_value metric = {.name = "accuracy", .value = 0.5};
     tri_observe_val(o, (tri_val_event){.step = 2, .metrics = &metric, .metric_count = 1});
     tri_observe_end(o, "completed", 2);
     tri_observer_destroy(o);

@@ -111,8 +111,8 @@ static tri_status sum_rows_run(const tri_kernel *kernel, const tri_kernel_args *
     const double *x = args->in[0];
     double *y = args->out[0];
     int64_t rows = node->s.in[0].dims[0], width = node->s.in[0].dims[1];
-    for (int64_t i = 0; i < width; i++) y[i] = 0;
-    for (int64_t r = 0; r < rows; r++)
+    for (int64_t i = 0; i < width; i++) y[i] = rows > 0 ? 0 + x[i] : 0;
+    for (int64_t r = 1; r < rows; r++)
         for (int64_t i = 0; i < width; i++) y[i] += x[r * width + i];
     return TRI_OK;
 }
