@@ -344,7 +344,7 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
         tri_tree *map = tri_tree_map(arena);
         tri_tree_put(arena, map, "loss", tri_tree_digits(arena, r.val_loss, TRI_FLOAT_DIGITS));
         for (int i = 0; i < r.val_count; i++)
-            tri_tree_put(arena, map, r.val[i].name, tri_metric_tree(arena, &r.val[i]));
+            tri_tree_put(arena, map, r.val[i].name, tri_metric_tree(arena, &r.val[i], true));
         tri_tree_put(arena, map, "samples", tri_tree_int(arena, r.val_samples));
         tri_tree_put(arena, map, "evaluated_on",
                      tri_tree_string(arena, tri_val_source_names[r.val_source]));

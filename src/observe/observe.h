@@ -16,9 +16,9 @@ typedef struct tri_metric_value {
     const double *figures; // in row-major order; NULL: the metric is one number
     tri_shape shape;
 } tri_metric_value;
-// The metric as JSON has it: a number, or lists of numbers. Numbers that are not finite are
-// strings.
-tri_tree *tri_metric_tree(tri_arena *arena, const tri_metric_value *metric);
+// The metric as metrics.jsonl has it: a number, or lists of numbers, of which those that are not
+// finite are strings. `plain`: they are null instead.
+tri_tree *tri_metric_tree(tri_arena *arena, const tri_metric_value *metric, bool plain);
 
 // What is known before the first step. The pointers must stay valid until the observer is
 // destroyed.

@@ -1,5 +1,6 @@
 // Provokes every error of the shape rules of all ops, and checks the messages. An op's shape rule
 // checks shapes, types and attributes when a node is added to a graph.
+#include "graph/metric.h"
 #include "ops/ops.h"
 #include "support/message.h"
 #include "support/op_session.h"
@@ -237,6 +238,15 @@ static void test_losses(void **state) {
     REFUSED(nll_loss, NULL, "labels|I64|F32", F(4, 3), F(4));
     REFUSED(cross_entropy, NULL, "labels|scores|[2, 5, 3]|[2, 5]|[10]", F(2, 5, 3), L(10));
     REFUSED(accuracy, NULL, "labels|scores|[4, 3]|[4]|[4, 1]", F(4, 3), L(4, 1));
+    tri_metric_sums_attr sums = {.tally = TRI_TALLY_CLASSES, .classes = 3, .bins = 1, .k = 1};
+    REFUSED(metric_sums, &sums, "prediction|I64", L(4, 3), L(4));
+    REFUSED(metric_sums, &sums, "labels|[4, 3]|[5]", F(4, 3), L(5));
+    REFUSED(metric_sums, &sums, "tally|3 classes", F(4, 6), L(4));
+    REFUSED(metric_sums, &sums, "tally|3 classes", F(4, 5), L(4));
+    sums.tally = TRI_TALLY_TARGETS;
+    REFUSED(metric_sums, &sums, "target|[4, 3]|[4]", F(4, 3), L(4));
+    sums.tally = TRI_TALLY_PAIR;
+    REFUSED(metric_sums, &sums, "tally 0", F(4, 3), F(4, 3));
     REFUSED(nll_loss_grad, &grad, "seed|[1]|[2]", L(4), F(2));
     grad.dtype = TRI_I64;
     REFUSED(nll_loss_grad, &grad, "dx|F32|F64|F16|BF16|I64", L(4), F(1));

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -101,13 +102,17 @@ static void writes_the_documented_lines(void **state) {
                               "\"samples\":128,\"samples_per_s\":128.0,\"wall_s\":1.0}\n");
     free(text);
     train(o, 3, 1, 1);
-    tri_metric_value metric = {.name = "accuracy", .value = 0.8824};
+    const double matrix[] = {3, 0, NAN, 4};
+    tri_metric_value metrics[] = {
+        {.name = "accuracy", .value = 0.8824},
+        {.name = "recalls", .figures = matrix, .shape = tri_shape_of(3)},
+        {.name = "confusion", .figures = matrix, .shape = tri_shape_of(2, 2)}};
     now_ns += 7000000000; // the evaluation takes 7 s
     tri_observe_val(o, (tri_val_event){.step = 3,
                                        .epoch = 0,
                                        .loss = 0.3301,
-                                       .metrics = &metric,
-                                       .metric_count = 1,
+                                       .metrics = metrics,
+                                       .metric_count = 3,
                                        .samples = 10000});
     tri_observe_message(o, "a word");
     train(o, 4, 1.0 / 0.0, 0.5);
@@ -117,6 +122,7 @@ static void writes_the_documented_lines(void **state) {
     const char *rest = strchr(text, '\n') + 1;
     assert_string_equal(
         rest, "{\"kind\":\"val\",\"step\":3,\"epoch\":0,\"loss\":0.3301,\"accuracy\":0.8824,"
+              "\"recalls\":[3.0,0.0,\"NaN\"],\"confusion\":[[3.0,0.0],[\"NaN\",4.0]],"
               "\"samples\":10000}\n"
               "{\"kind\":\"train\",\"step\":4,\"epoch\":0,\"loss\":\"Infinity\",\"lr\":1.0,\"grad_"
               "norm\":0.25,"
@@ -220,10 +226,12 @@ static void short_run(void) {
     tri_observer *o = tri_observer_create(&run, sinks, 1);
     for (int step = 1; step <= 4; step++) train(o, step, 1.0 / step, 1);
     tri_log_line(TRI_LOG_INFO, "hello");
-    tri_metric_value metric = {.name = "accuracy", .value = 0.5};
+    tri_metric_value metrics[] = {
+        {.name = "recalls", .figures = &(double){1}, .shape = tri_shape_of(1)}, // not shown
+        {.name = "accuracy", .value = 0.5}};
     tri_observe_val(
         o, (tri_val_event){
-               .step = 4, .loss = 0.25, .metrics = &metric, .metric_count = 1, .samples = 100});
+               .step = 4, .loss = 0.25, .metrics = metrics, .metric_count = 2, .samples = 100});
     tri_observe_end(o, "completed", 4);
     tri_observer_destroy(o);
 }
@@ -408,8 +416,10 @@ static void writes_curves(void **state) {
     const tri_event_sink *sinks[] = {&tri_sink_tensorboard};
     tri_observer *o = tri_observer_create(&run, sinks, 1);
     train(o, 2, 1, 1);
-    tri_metric_value metric = {.name = "accuracy", .value = 0.5};
-    tri_observe_val(o, (tri_val_event){.step = 2, .metrics = &metric, .metric_count = 1});
+    tri_metric_value metrics[] = {
+        {.name = "accuracy", .value = 0.5},
+        {.name = "recalls", .figures = (double[]){1, 0.5}, .shape = tri_shape_of(2)}};
+    tri_observe_val(o, (tri_val_event){.step = 2, .metrics = metrics, .metric_count = 2});
     tri_observe_end(o, "completed", 2);
     tri_observer_destroy(o);
     tri_arena_destroy(arena);
@@ -417,8 +427,9 @@ static void writes_curves(void **state) {
     assert_int_equal(glob(path_of("tensorboard/events.out.tfevents.*"), 0, NULL, &found), 0);
     assert_int_equal(found.gl_pathc, 1);
     static const char *const words[] = {
-        "train/loss",   "train/lr",       "train/grad_norm", "val/loss",
-        "val/accuracy", "optimizer.name", "[1, 2]",          "_hparams_/session_end_info"};
+        "train/loss",     "train/lr",     "train/grad_norm",
+        "val/loss",       "val/accuracy", "val/recalls/1",
+        "optimizer.name", "[1, 2]",       "_hparams_/session_end_info"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         assert_true(file_holds(found.gl_pathv[0], words[i]));
     assert_false(file_holds(found.gl_pathv[0], "init"));
