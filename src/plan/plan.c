@@ -73,6 +73,13 @@ static const char *other_parameter(const tri_graph *a, const tri_graph *b) {
     return NULL;
 }
 
+// Whether two metrics have the same name and add up the same numbers.
+static bool is_same_metric(const tri_metric_info *a, const tri_metric_info *b) {
+    return !strcmp(a->name, b->name) && a->term.weight == b->term.weight && a->kind == b->kind &&
+           a->average == b->average && a->tally == b->tally && a->classes == b->classes &&
+           a->bins == b->bins && a->k == b->k;
+}
+
 // All programs share the flat buffers and the sums of metrics, so their parameters and metrics must
 // be the same.
 static tri_status check_alike(const tri_program *first, const tri_program *second) {
@@ -82,8 +89,7 @@ static tri_status check_alike(const tri_program *first, const tri_program *secon
                  a->metric_count == b->metric_count && !other;
     for (int i = 0; alike && i < a->metric_count; i++)
         alike =
-            !strcmp(a->metrics[i].name, b->metrics[i].name) &&
-            a->metrics[i].term.weight == b->metrics[i].term.weight &&
+            is_same_metric(&a->metrics[i], &b->metrics[i]) &&
             (first->training != second->training || a->metrics[i].source == b->metrics[i].source);
     if (!alike)
         return TRI_FAIL(TRI_BAD_INPUT,

@@ -25,6 +25,13 @@ static void other_metrics(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_cross_entropy(g, scores, batch->labels));
 }
 
+static void other_tallies(tri_graph *g, const tri_batch *batch) {
+    tri_value scores = tri_linear(g, "fc", batch->inputs, 3);
+    tri_metric_of(g, "auc", TRI_METRIC_AUC, scores, batch->labels,
+                  (tri_metric_options){.bins = 10 * batch->size});
+    tri_loss(g, tri_cross_entropy(g, scores, batch->labels));
+}
+
 static void other_names(tri_graph *g, const tri_batch *batch) {
     tri_value scores = tri_linear(g, tri_training(g) ? "train" : "test", batch->inputs, 3);
     tri_loss(g, tri_cross_entropy(g, scores, batch->labels));
@@ -82,6 +89,7 @@ static void test_wants_one_model(void **state) {
     (void)state;
     assert_int_equal(plan_of(same), TRI_OK);
     assert_int_equal(plan_of(other_metrics), TRI_BAD_INPUT);
+    assert_int_equal(plan_of(other_tallies), TRI_BAD_INPUT);
     assert_int_equal(plan_of(other_names), TRI_BAD_INPUT);
     assert_int_equal(plan_of(other_shapes), TRI_BAD_INPUT);
     assert_non_null(strstr(tri_error_message(), "build function"));
