@@ -12,6 +12,7 @@
 #include "ops/interpolate_axis.h"
 #include "ops/loss_scale.h"
 #include "ops/pool_window.h"
+#include "ops/recurrent_kind.h"
 #include "tensor/pixels.h"
 
 typedef enum tri_activation {
@@ -339,20 +340,6 @@ typedef struct tri_embedding_grad_attr {
     tri_shape shape; // the shape of the weight and of its gradient, [V, D]
     tri_embedding_attr rows;
 } tri_embedding_grad_attr;
-
-typedef enum tri_recurrent_kind {
-    TRI_RECURRENT_TANH,
-    TRI_RECURRENT_RELU,
-    TRI_RECURRENT_LSTM, // gates: input, forget, cell, output
-    TRI_RECURRENT_GRU,  // gates: reset, update, new
-    TRI_RECURRENT_KINDS
-} tri_recurrent_kind;
-
-// How many gates a unit has: sums that are made in every step. The gates of a kind lie one behind
-// the other, each with all H units, as in PyTorch: [gates · H].
-static inline int64_t tri_recurrent_gates(int64_t kind) {
-    return kind == TRI_RECURRENT_LSTM ? 4 : kind == TRI_RECURRENT_GRU ? 3 : 1;
-}
 
 // The attributes of recurrent, one direction of a recurrent layer, and of recurrent_grad. Its
 // inputs: gates, what the layer's input adds to the gates in each step, [N, T, gates · H]; weight

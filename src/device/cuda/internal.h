@@ -161,6 +161,8 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(linear_grad_input)                                                                           \
     X(linear_grad_weight)                                                                          \
     X(matmul)                                                                                      \
+    X(recurrent)                                                                                   \
+    X(recurrent_grad)                                                                              \
     X(rms_norm)                                                                                    \
     X(rms_norm_grad)                                                                               \
     X(layer_norm)                                                                                  \

@@ -12,6 +12,7 @@
 #include "device/cuda/params_loss.h"
 #include "device/cuda/params_map.h"
 #include "device/cuda/params_move.h"
+#include "device/cuda/params_recurrent.h"
 #include "device/cuda/params_rows.h"
 #include "device/cuda/params_step.h"
 
@@ -33,6 +34,7 @@
     CUDA_IMAGE_KERNEL_LIST(X)                                                                      \
     CUDA_MOVE_KERNEL_LIST(X)                                                                       \
     CUDA_MAP_KERNEL_LIST(X)                                                                        \
+    CUDA_RECURRENT_KERNEL_LIST(X)                                                                  \
     CUDA_INDEX_KERNEL_LIST(X)                                                                      \
     CUDA_COMM_KERNEL_LIST(X)                                                                       \
     X(clock)                                                                                       \
