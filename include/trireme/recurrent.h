@@ -41,6 +41,18 @@ tri_value tri_gru(tri_graph *graph, const char *name, tri_value x, tri_recurrent
 tri_value tri_rnn(tri_graph *graph, const char *name, tri_value x, tri_recurrent_options options,
                   tri_recurrent_states *last);
 
+// PyTorch's LSTMCell: one step. x [N, in] and the states h and c [N, H], none: 0 → h; *c becomes c
+// after the step. The parameters are weight_ih, weight_hh, bias_ih and bias_hh. Of the options only
+// hidden, no_bias, relu and the initial weights are read.
+tri_value tri_lstm_cell(tri_graph *graph, const char *name, tri_value x, tri_value h, tri_value *c,
+                        tri_recurrent_options options);
+// PyTorch's GRUCell: one step, from the state h [N, H] to the next; none: from 0.
+tri_value tri_gru_cell(tri_graph *graph, const char *name, tri_value x, tri_value h,
+                       tri_recurrent_options options);
+// PyTorch's RNNCell.
+tri_value tri_rnn_cell(tri_graph *graph, const char *name, tri_value x, tri_value h,
+                       tri_recurrent_options options);
+
 TRI_API_END
 
 #endif

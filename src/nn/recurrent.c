@@ -15,14 +15,16 @@ typedef struct context {
     tri_recurrent_options o;
     tri_recurrent_attr attr;
     int64_t samples, directions;
+    bool is_cell; // its parameters have no number of a layer
 } context;
 
 static tri_value parameter(const context *c, const char *what, int64_t layer, bool reverse,
                            tri_shape shape, tri_init init) {
     double bound = 1 / sqrt((double)c->o.hidden);
     tri_init uniform = {.kind = TRI_INIT_UNIFORM, .low = -bound, .high = bound};
-    const char *name =
-        tri_name(c->graph, "%s.%s_l%d%s", c->name, what, (int)layer, reverse ? "_reverse" : "");
+    const char *name = c->is_cell ? nn_parameter_name(c->graph, c->name, what)
+                                  : tri_name(c->graph, "%s.%s_l%d%s", c->name, what, (int)layer,
+                                             reverse ? "_reverse" : "");
     return tri_parameter(c->graph, name, shape, nn_init_or(init, uniform));
 }
 
@@ -152,4 +154,44 @@ tri_value tri_rnn(tri_graph *graph, const char *name, tri_value x, tri_recurrent
                   tri_recurrent_states *last) {
     tri_recurrent_kind kind = options.relu ? TRI_RECURRENT_RELU : TRI_RECURRENT_TANH;
     return build(context_of(graph, "rnn", name, options, kind), x, last);
+}
+
+// One step is a sequence of one.
+static tri_value cell(tri_graph *g, const char *op, const char *name, tri_value x, tri_value h,
+                      tri_value *c, tri_recurrent_options o, tri_recurrent_kind kind) {
+    tri_recurrent_options one = {.hidden = o.hidden,
+                                 .no_bias = o.no_bias,
+                                 .relu = o.relu,
+                                 .weight_init = o.weight_init,
+                                 .bias_init = o.bias_init};
+    tri_recurrent_states last;
+    if (!tri_graph_check_input(g, op, name, x)) return (tri_value){0};
+    if (tri_value_shape(g, x).rank != 2) {
+        tri_graph_fail(g, "%s %s: x must be [N, in]", op, name);
+        return (tri_value){0};
+    }
+    if (tri_value_is(h)) one.h = tri_unsqueeze(g, h, 1);
+    if (c && tri_value_is(*c)) one.c = tri_unsqueeze(g, *c, 1);
+    context of = context_of(g, op, name, one, kind);
+    of.is_cell = true;
+    tri_value y = build(of, tri_unsqueeze(g, x, 1), &last);
+    if (!tri_value_is(y)) return y;
+    if (c) *c = tri_squeeze(g, last.c, 1);
+    return tri_squeeze(g, y, 1);
+}
+
+tri_value tri_lstm_cell(tri_graph *graph, const char *name, tri_value x, tri_value h, tri_value *c,
+                        tri_recurrent_options options) {
+    return cell(graph, "lstm_cell", name, x, h, c, options, TRI_RECURRENT_LSTM);
+}
+
+tri_value tri_gru_cell(tri_graph *graph, const char *name, tri_value x, tri_value h,
+                       tri_recurrent_options options) {
+    return cell(graph, "gru_cell", name, x, h, NULL, options, TRI_RECURRENT_GRU);
+}
+
+tri_value tri_rnn_cell(tri_graph *graph, const char *name, tri_value x, tri_value h,
+                       tri_recurrent_options options) {
+    tri_recurrent_kind kind = options.relu ? TRI_RECURRENT_RELU : TRI_RECURRENT_TANH;
+    return cell(graph, "rnn_cell", name, x, h, NULL, options, kind);
 }

@@ -61,6 +61,28 @@ LAYERS = {
 }
 
 
+def cell(kind, samples, inputs, hidden, states):
+    """One step, from `states` first states."""
+    width = GATES[kind] * hidden
+    shapes = [(samples, hidden)] * states + [(width, inputs), (width, hidden), (width,), (width,)]
+
+    def function(x, *parameters):
+        zero = torch.zeros(samples, hidden, dtype=x.dtype)
+        first = list(parameters[:states]) + [zero] * 2
+        own = parameters[states:]
+        if kind == "lstm":
+            return torch.cat([s.flatten() for s in torch.lstm_cell(x, first[:2], *own)])
+        return getattr(torch, f"{kind}_cell")(x, first[0], *own).flatten()
+
+    return (function, (samples, inputs), *shapes)
+
+
+LAYERS["lstm cell"] = cell("lstm", 3, 4, 5, 2)
+LAYERS["lstm cell from zero"] = cell("lstm", 2, 3, 2, 0)
+LAYERS["gru cell"] = cell("gru", 3, 4, 5, 1)
+LAYERS["rnn cell"] = cell("rnn_tanh", 2, 3, 4, 1)
+
+
 def main():
     print_header("RECURRENT_TABLES", "make_recurrent_tables.py",
                  lambda: print_cases("torch_recurrent", LAYERS))

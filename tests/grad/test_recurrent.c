@@ -34,11 +34,29 @@ static tri_value recurrent(tri_graph *g, const char *name, tri_value x, tri_recu
     return joined(g, (tri_value[]){y, last.h}, 2);
 }
 
+// One step, of x [N, in].
+static tri_value one_cell(tri_graph *g, const char *name, tri_value x, int states, int64_t hidden) {
+    tri_recurrent_options o = {.hidden = hidden};
+    tri_shape state = tri_shape_of(tri_value_shape(g, x).dims[0], hidden);
+    tri_value h = {0}, c = {0};
+    if (states > 0) h = tri_parameter(g, "h", state, (tri_init){0});
+    if (states > 1) c = tri_parameter(g, "c", state, (tri_init){0});
+    if (name[0] != 'l') {
+        h = (name[0] == 'g' ? tri_gru_cell : tri_rnn_cell)(g, "l", x, h, o);
+        return joined(g, &h, 1);
+    }
+    h = tri_lstm_cell(g, "l", x, h, &c, o);
+    return joined(g, (tri_value[]){h, c}, 2);
+}
+
 // What each row of torch_recurrent is here.
 static tri_value layer(tri_graph *g, const char *name, tri_value x) {
 #define CASE(text, states, ...)                                                                    \
     if (!strcmp(name, text))                                                                       \
         return recurrent(g, name, x, (tri_recurrent_options){.hidden = __VA_ARGS__}, states);
+    const char *found = strstr(name, " cell");
+    if (found && name[0] == 'l') return one_cell(g, name, x, found[5] ? 0 : 2, found[5] ? 2 : 5);
+    if (found) return one_cell(g, name, x, 1, name[0] == 'g' ? 5 : 4);
     CASE("lstm", 0, 6)
     CASE("lstm of one", 0, 1)
     CASE("lstm without bias", 0, 5, .no_bias = true)
