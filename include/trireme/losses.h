@@ -60,6 +60,16 @@ typedef struct tri_triplet_options {
 tri_value tri_triplet_margin_loss(tri_graph *graph, tri_value anchor, tri_value positive,
                                   tri_value negative, tri_triplet_options options);
 
+typedef struct tri_multi_margin_options {
+    double margin; // 0 means 1
+    bool squared;  // PyTorch's p=2
+} tri_multi_margin_options;
+
+// PyTorch's MultiMarginLoss: the sum over all classes k but the label's of max(0, margin -
+// score[label] + score[k]), divided by the number of classes. scores [N, K], labels I64 [N].
+tri_value tri_multi_margin_loss(tri_graph *graph, tri_value scores, tri_value labels,
+                                tri_multi_margin_options options);
+
 typedef struct tri_poisson_options {
     bool rates; // the prediction is a rate, and not its logarithm
     double eps; // is added to rates; 0 means 1e-8

@@ -7,6 +7,7 @@
 #include <trireme/graph.h>
 #include <trireme/losses.h>
 #include <trireme/metrics.h>
+#include <trireme/more_layers.h>
 #include <trireme/nn.h>
 #include <trireme/parameters.h>
 #include <trireme/recurrent.h>

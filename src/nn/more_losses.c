@@ -208,3 +208,30 @@ tri_value tri_ctc_loss(tri_graph *graph, tri_value log_probabilities, tri_value 
     tri_value in[] = {log_probabilities, targets, o.input_lengths, o.target_lengths};
     return tri_node_add(graph, &tri_op_ctc_loss, in, 4, &attr, "");
 }
+
+tri_value tri_multi_margin_loss(tri_graph *graph, tri_value scores, tri_value labels,
+                                tri_multi_margin_options o) {
+    if (graph->options.predicts) return nn_stand_in(graph, scores);
+    if (!tri_graph_check_input(graph, "multi_margin_loss", NULL, scores) ||
+        !tri_graph_check_input(graph, "multi_margin_loss", NULL, labels))
+        return scores;
+    tri_shape shape = tri_value_shape(graph, scores), wanted = tri_shape_of(shape.dims[0]);
+    tri_shape given = tri_value_shape(graph, labels);
+    if (shape.rank != 2 || !tri_shape_equal(&given, &wanted)) {
+        char of_scores[128], of_labels[128];
+        tri_graph_fail(graph, "multi_margin_loss: scores [N, K] and labels [N] are %s and %s",
+                       tri_shape_text(&shape, of_scores, sizeof of_scores),
+                       tri_shape_text(&given, of_labels, sizeof of_labels));
+        return scores;
+    }
+    int64_t classes = shape.dims[1];
+    tri_value column = tri_unsqueeze(graph, labels, 1);
+    tri_value own = tri_gather(graph, scores, 1, column);
+    tri_value others = tri_cast(
+        graph, tri_map(graph, "label, k -> label != k", column, tri_arange(graph, classes)),
+        TRI_F32);
+    const char *formula = tri_name(graph, "x, own, others -> others * max(0, %.17g - own + x)%s",
+                                   o.margin != 0 ? o.margin : 1, o.squared ? " ^ 2" : "");
+    // The mean over all elements is the sum over the classes, divided by their number.
+    return mean_of(graph, "multi_margin_loss", tri_map(graph, formula, scores, own, others));
+}

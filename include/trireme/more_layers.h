@@ -1,0 +1,92 @@
+// More of torch.nn, made of the layers and functions of nn.h and functions.h: a layer of products,
+// learned slopes, norms and pools of neighbours, padding other than zeros, dropout of whole
+// channels, embeddings of bags. Shapes and initial weights are PyTorch's.
+#ifndef TRIREME_MORE_LAYERS_H
+#define TRIREME_MORE_LAYERS_H
+
+#include <trireme/api.h>
+#include <trireme/graph.h>
+#include <trireme/nn.h>
+
+TRI_API_BEGIN
+
+typedef struct tri_bilinear_options {
+    int64_t features; // size of the output's last axis
+    bool no_bias;
+    tri_init weight_init, bias_init; // in place of uniform numbers within ±1/√I
+} tri_bilinear_options;
+
+// PyTorch's Bilinear: feature k of y is aᵀ·W[k]·b + bias[k]. a [.., I] and b [.., J] → [..,
+// features]; weight [features, I, J], bias [features].
+tri_value tri_bilinear(tri_graph *graph, const char *name, tri_value a, tri_value b,
+                       tri_bilinear_options options);
+
+// PReLU: x where x > 0, else weight·x with the parameter `weight` [count], which begins as 0.25.
+// count is 1, or the number of channels, those of axis 1.
+tri_value tri_prelu(tri_graph *graph, const char *name, tri_value x, int64_t count);
+
+// Softmax of -x over an axis; a negative axis counts from the last.
+tri_value tri_softmin(tri_graph *graph, tri_value x, int axis);
+
+// PyTorch's LPPool: the p-th root of the sum of x to the power p over each window. x [N, C, L],
+// [N, C, H, W] or [N, C, D, H, W].
+tri_value tri_lp_pool(tri_graph *graph, tri_value x, double p, tri_pool_options options);
+
+typedef struct tri_local_response_norm_options {
+    int64_t size; // of neighbouring channels
+    double alpha; // 0 means 1e-4
+    double beta;  // 0 means 0.75
+    double k;     // 0 means 1
+} tri_local_response_norm_options;
+
+// x / (k + alpha · the mean of x² over `size` neighbouring channels) to the power beta. x [N, C,
+// …].
+tri_value tri_local_response_norm(tri_graph *graph, tri_value x,
+                                  tri_local_response_norm_options options);
+
+// The channels of `groups` groups in turn: channel c of group g becomes number c · groups + g.
+tri_value tri_channel_shuffle(tri_graph *graph, tri_value x, int64_t groups);
+
+// As tri_pad, with `value` in place of zeros.
+tri_value tri_pad_constant(tri_graph *graph, tri_value x, int axis, int64_t before, int64_t after,
+                           double value);
+// As tri_pad, with x reflected at its first and last element, which are not repeated; fewer new
+// elements than x has.
+tri_value tri_pad_reflect(tri_graph *graph, tri_value x, int axis, int64_t before, int64_t after);
+// As tri_pad, with copies of the first and the last element.
+tri_value tri_pad_replicate(tri_graph *graph, tri_value x, int axis, int64_t before, int64_t after);
+// As tri_pad, with the elements of the other end; at most as many as x has.
+tri_value tri_pad_circular(tri_graph *graph, tri_value x, int axis, int64_t before, int64_t after);
+
+// Dropout1d, Dropout2d and Dropout3d: tri_dropout of whole channels of x [N, C, …].
+tri_value tri_dropout_channels(tri_graph *graph, const char *name, tri_value x, double p);
+// AlphaDropout, which goes with SELU: elements that are dropped take the value that SELU has far
+// below 0, and all are scaled so that mean and variance stay.
+tri_value tri_alpha_dropout(tri_graph *graph, const char *name, tri_value x, double p);
+
+// What is made of the rows of a bag.
+typedef enum tri_bag_mode { TRI_BAG_MEAN, TRI_BAG_SUM, TRI_BAG_MAX } tri_bag_mode;
+
+typedef struct tri_embedding_bag_options {
+    tri_embedding_options embedding;
+    tri_bag_mode mode;
+    bool pads;       // ids of `padding` are in no bag
+    int64_t padding; // PyTorch's padding_idx
+} tri_embedding_bag_options;
+
+// PyTorch's EmbeddingBag: the mean, sum or maximum of the rows of each bag. ids I64 [N, L], a bag
+// in each row → [N, features]; weight [tokens, features]. A bag without ids is 0.
+tri_value tri_embedding_bag(tri_graph *graph, const char *name, tri_value ids,
+                            tri_embedding_bag_options options);
+// An embedding with PyTorch's padding_idx: ids of `padding` are 0, and have no gradient. (PyTorch
+// has the row `padding` of the weight there, which begins as 0 and stays so.)
+tri_value tri_embedding_padded(tri_graph *graph, const char *name, tri_value ids, int64_t padding,
+                               tri_embedding_options options);
+
+// PyTorch's PairwiseDistance: the p-norm of a - b + eps over the last axis, which goes. p 0 means
+// 2, eps 0 means 1e-6.
+tri_value tri_pairwise_distance(tri_graph *graph, tri_value a, tri_value b, double p, double eps);
+
+TRI_API_END
+
+#endif

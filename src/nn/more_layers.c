@@ -1,0 +1,268 @@
+// The layers of more_layers.h, which are made of other layers and functions.
+#include "base/quantity.h"
+#include "nn/layers.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <trireme/functions.h>
+#include <trireme/more_layers.h>
+#include <trireme/nn.h>
+
+static tri_value none(void) { return (tri_value){0}; }
+
+// Checks that x has at least `least` axes and no empty one.
+static bool takes(tri_graph *g, const char *layer, const char *name, tri_value x, int least) {
+    char text[128];
+    if (!tri_graph_check_input(g, layer, name, x)) return false;
+    tri_shape shape = tri_value_shape(g, x);
+    if (shape.rank >= least && tri_shape_count(&shape) > 0) return true;
+    tri_graph_fail(g, "%s %s: needs at least %s and no empty one, not %s", layer, name ? name : "",
+                   tri_counted(least, "axis"), tri_shape_text(&shape, text, sizeof text));
+    return false;
+}
+
+static tri_value ones_like(tri_graph *g, tri_value x) { return tri_map(g, "x -> x < 0 || 1", x); }
+
+tri_value tri_bilinear(tri_graph *graph, const char *name, tri_value a, tri_value b,
+                       tri_bilinear_options o) {
+    if (!tri_layer_begin(graph, name)) return none();
+    if (!takes(graph, "bilinear", name, a, 1) || !takes(graph, "bilinear", name, b, 1))
+        return none();
+    tri_shape left = tri_value_shape(graph, a), right = tri_value_shape(graph, b);
+    int last = left.rank - 1;
+    int64_t in = left.dims[last], other = right.dims[right.rank - 1];
+    tri_shape product = left;
+    bool fits = o.features > 0 && left.rank == right.rank && left.rank < TRI_MAX_RANK;
+    for (int i = 0; i < last; i++) fits = fits && left.dims[i] == right.dims[i];
+    if (!fits) {
+        char of_a[128], of_b[128];
+        tri_graph_fail(
+            graph,
+            "bilinear %s: needs features > 0, and a and b that differ in their last axis "
+            "only, not %s and %s",
+            name, tri_shape_text(&left, of_a, sizeof of_a),
+            tri_shape_text(&right, of_b, sizeof of_b));
+        return none();
+    }
+    double bound = 1 / sqrt((double)in);
+    tri_init uniform = {.kind = TRI_INIT_UNIFORM, .low = -bound, .high = bound};
+    tri_value weight =
+        tri_parameter(graph, nn_parameter_name(graph, name, "weight"),
+                      tri_shape_of(o.features, in, other), nn_init_or(o.weight_init, uniform));
+    product.dims[last] = o.features;
+    product.dims[product.rank++] = other;
+    tri_value by_input = tri_reshape(graph, tri_permute(graph, weight, (int[]){1, 0, 2}),
+                                     tri_shape_of(in, o.features * other));
+    tri_value half = tri_reshape(graph, tri_matmul(graph, a, by_input), product);
+    tri_value y = tri_squeeze(graph, tri_matmul(graph, half, tri_unsqueeze(graph, b, -1)), -1);
+    if (o.no_bias) return y;
+    tri_value bias = tri_parameter(graph, nn_parameter_name(graph, name, "bias"),
+                                   tri_shape_of(o.features), nn_init_or(o.bias_init, uniform));
+    return tri_add(graph, y, bias);
+}
+
+tri_value tri_prelu(tri_graph *graph, const char *name, tri_value x, int64_t count) {
+    if (!tri_layer_begin(graph, name)) return none();
+    if (!takes(graph, "prelu", name, x, 1)) return none();
+    tri_shape shape = tri_value_shape(graph, x),
+              own = {.rank = shape.rank > 1 ? shape.rank - 1 : 1};
+    for (int i = 0; i < own.rank; i++) own.dims[i] = 1;
+    if (count != 1 && (shape.rank < 2 || count != shape.dims[1])) {
+        tri_graph_fail(graph,
+                       "prelu %s: the number of slopes must be 1 or that of channels, not %" PRId64,
+                       name, count);
+        return none();
+    }
+    own.dims[0] = count;
+    tri_value weight =
+        tri_parameter(graph, nn_parameter_name(graph, name, "weight"), tri_shape_of(count),
+                      (tri_init){.kind = TRI_INIT_CONSTANT, .value = 0.25});
+    return tri_map(graph, "x, w -> x > 0 ? x : w * x", x, tri_reshape(graph, weight, own));
+}
+
+tri_value tri_softmin(tri_graph *graph, tri_value x, int axis) {
+    return tri_softmax(graph, tri_neg(graph, x), axis);
+}
+
+tri_value tri_lp_pool(tri_graph *graph, tri_value x, double p, tri_pool_options o) {
+    tri_value (*const pools[])(tri_graph *, tri_value,
+                               tri_pool_options) = {tri_avg_pool1d, tri_avg_pool2d, tri_avg_pool3d};
+    if (!takes(graph, "lp_pool", NULL, x, 3)) return none();
+    int axes = tri_value_shape(graph, x).rank - 2;
+    if (axes > 3 || !(p > 0 && isfinite(p)) || o.padding || o.pads[0] || o.pads[1] || o.pads[2]) {
+        tri_graph_fail(graph, "lp_pool: needs p > 0, at most 3 axes and no padding");
+        return none();
+    }
+    double elements = 1;
+    for (int i = 0; i < axes; i++) elements *= (double)(o.kernels[i] ? o.kernels[i] : o.kernel);
+    tri_value mean = pools[axes - 1](graph, tri_pow_scalar(graph, x, p), o);
+    return tri_pow_scalar(graph, tri_mul_scalar(graph, mean, elements), 1 / p);
+}
+
+tri_value tri_local_response_norm(tri_graph *graph, tri_value x,
+                                  tri_local_response_norm_options o) {
+    if (!takes(graph, "local_response_norm", NULL, x, 3)) return none();
+    if (o.size < 1) {
+        tri_graph_fail(graph, "local_response_norm: the size must be at least 1, not %" PRId64,
+                       o.size);
+        return none();
+    }
+    tri_value squares = tri_pad(graph, tri_square(graph, x), 1, o.size / 2, (o.size - 1) / 2);
+    tri_value mean =
+        tri_mean(graph, tri_unfold(graph, squares, 1, o.size, 1), (int[]){-1}, 1, false);
+    const char *formula =
+        tri_name(graph, "x, m -> x / (%.17g + %.17g * m) ^ %.17g", o.k != 0 ? o.k : 1,
+                 o.alpha != 0 ? o.alpha : 1e-4, o.beta != 0 ? o.beta : 0.75);
+    return tri_map(graph, formula, x, mean);
+}
+
+tri_value tri_channel_shuffle(tri_graph *graph, tri_value x, int64_t groups) {
+    if (!takes(graph, "channel_shuffle", NULL, x, 2)) return none();
+    tri_shape shape = tri_value_shape(graph, x);
+    tri_shape parts = tri_shape_of(shape.dims[0], groups, 0, -1);
+    if (groups < 1 || shape.dims[1] % groups != 0) {
+        tri_graph_fail(graph,
+                       "channel_shuffle: %" PRId64 " groups do not divide %" PRId64 " channels",
+                       groups, shape.dims[1]);
+        return none();
+    }
+    parts.dims[2] = shape.dims[1] / groups;
+    return tri_reshape(graph, tri_transpose(graph, tri_reshape(graph, x, parts), 1, 2), shape);
+}
+
+tri_value tri_pad_constant(tri_graph *graph, tri_value x, int axis, int64_t before, int64_t after,
+                           double value) {
+    if (value == 0) return tri_pad(graph, x, axis, before, after);
+    // Where the padded x ends, ones that are padded alike are 0.
+    tri_value inside = tri_pad(graph, ones_like(graph, x), axis, before, after);
+    const char *formula = tri_name(graph, "x, i -> i > 0 ? x : %.17g", value);
+    return tri_map(graph, formula, tri_pad(graph, x, axis, before, after), inside);
+}
+
+// What stands before and behind x along an axis in each mode.
+typedef enum pad_mode { PAD_REFLECT, PAD_REPLICATE, PAD_CIRCULAR } pad_mode;
+
+static tri_value pad_end(tri_graph *g, tri_value x, int axis, int64_t count, bool behind,
+                         pad_mode mode) {
+    tri_shape shape = tri_value_shape(g, x);
+    int64_t size = shape.dims[axis];
+    if (mode == PAD_CIRCULAR)
+        return behind ? tri_slice(g, x, axis, 0, count, 1)
+                      : tri_slice(g, x, axis, size - count, size, 1);
+    if (mode == PAD_REFLECT)
+        return tri_flip(g,
+                        behind ? tri_slice(g, x, axis, size - 1 - count, size - 1, 1)
+                               : tri_slice(g, x, axis, 1, count + 1, 1),
+                        axis);
+    shape.dims[axis] = count;
+    return tri_expand(g, tri_slice(g, x, axis, behind ? size - 1 : 0, behind ? size : 1, 1), shape);
+}
+
+static tri_value pad(tri_graph *g, const char *name, tri_value x, int axis, int64_t before,
+                     int64_t after, pad_mode mode) {
+    if (!takes(g, name, NULL, x, 1)) return none();
+    tri_shape shape = tri_value_shape(g, x);
+    if ((axis = nn_axis(g, name, axis, shape.rank)) < 0) return none();
+    int64_t counts[] = {before, after}, most = shape.dims[axis] - (mode == PAD_REFLECT);
+    tri_value parts[3];
+    int count = 0;
+    for (int i = 0; i < 2; i++) {
+        if (counts[i] < 0 || (mode != PAD_REPLICATE && counts[i] > most)) {
+            tri_graph_fail(g, "%s: cannot add %" PRId64 " elements to the %" PRId64 " of axis %d",
+                           name, counts[i], shape.dims[axis], axis);
+            return none();
+        }
+        if (i == 1) parts[count++] = x;
+        if (counts[i] > 0) parts[count++] = pad_end(g, x, axis, counts[i], i == 1, mode);
+    }
+    return tri_concat(g, parts, count, axis);
+}
+
+tri_value tri_pad_reflect(tri_graph *graph, tri_value x, int axis, int64_t before, int64_t after) {
+    return pad(graph, "pad_reflect", x, axis, before, after, PAD_REFLECT);
+}
+
+tri_value tri_pad_replicate(tri_graph *graph, tri_value x, int axis, int64_t before,
+                            int64_t after) {
+    return pad(graph, "pad_replicate", x, axis, before, after, PAD_REPLICATE);
+}
+
+tri_value tri_pad_circular(tri_graph *graph, tri_value x, int axis, int64_t before, int64_t after) {
+    return pad(graph, "pad_circular", x, axis, before, after, PAD_CIRCULAR);
+}
+
+// 1 / (1 - p) where dropout keeps, 0 where it drops, in the given shape.
+static tri_value dropped(tri_graph *g, const char *name, tri_value like, double p) {
+    return tri_dropout(g, name, ones_like(g, like), p);
+}
+
+tri_value tri_dropout_channels(tri_graph *graph, const char *name, tri_value x, double p) {
+    if (!takes(graph, "dropout_channels", name, x, 2)) return none();
+    if (!tri_training(graph)) return tri_dropout(graph, name, x, p);
+    tri_value one = x; // element 0 of each channel
+    for (int i = tri_value_shape(graph, x).rank - 1; i >= 2; i--)
+        one = tri_slice(graph, one, i, 0, 1, 1);
+    return tri_mul(graph, x, dropped(graph, name, one, p));
+}
+
+tri_value tri_alpha_dropout(tri_graph *graph, const char *name, tri_value x, double p) {
+    const double least = -1.7580993408473766; // -1.0507… · 1.6732…
+    if (!takes(graph, "alpha_dropout", name, x, 1)) return none();
+    if (!tri_training(graph)) return tri_dropout(graph, name, x, p);
+    p = tri_model_float(graph, "dropout", p);
+    tri_value kept = dropped(graph, name, x, p);
+    double a = 1 / sqrt((least * least * p + 1) * (1 - p)), b = -a * least * p;
+    const char *formula =
+        tri_name(graph, "x, k -> %.17g * (k > 0 ? x : %.17g) + %.17g", a, least, b);
+    return tri_map(graph, formula, x, kept);
+}
+
+// 1 where an id is not `padding`, in the type of floats.
+static tri_value not_padding(tri_graph *g, tri_value ids, int64_t padding) {
+    const char *formula = tri_name(g, "id -> id != %" PRId64, padding);
+    return tri_cast(g, tri_map(g, formula, ids), TRI_F32);
+}
+
+tri_value tri_embedding_padded(tri_graph *graph, const char *name, tri_value ids, int64_t padding,
+                               tri_embedding_options o) {
+    tri_value rows = tri_embedding(graph, name, ids, o);
+    if (padding < 0 || padding >= o.tokens) {
+        tri_graph_fail(graph, "embedding %s: the padding %" PRId64 " is no token", name, padding);
+        return none();
+    }
+    tri_value keeps = tri_unsqueeze(graph, not_padding(graph, ids, padding), -1);
+    return tri_map(graph, "row, keeps -> keeps > 0 ? row : 0", rows, keeps);
+}
+
+tri_value tri_embedding_bag(tri_graph *graph, const char *name, tri_value ids,
+                            tri_embedding_bag_options o) {
+    tri_value rows = tri_embedding(graph, name, ids, o.embedding);
+    if (!takes(graph, "embedding_bag", name, ids, 2)) return none();
+    if (tri_value_shape(graph, ids).rank != 2) {
+        tri_graph_fail(graph, "embedding_bag %s: ids must be [N, L]", name);
+        return none();
+    }
+    if (!o.pads)
+        return o.mode == TRI_BAG_MAX   ? tri_amax(graph, rows, (int[]){1}, 1, false)
+               : o.mode == TRI_BAG_SUM ? tri_sum(graph, rows, (int[]){1}, 1, false)
+                                       : tri_mean(graph, rows, (int[]){1}, 1, false);
+    tri_value keeps = tri_unsqueeze(graph, not_padding(graph, ids, o.padding), -1);
+    tri_value count = tri_sum(graph, keeps, (int[]){1}, 1, false); // [N, 1]
+    if (o.mode == TRI_BAG_MAX) {
+        rows = tri_map(graph, "row, keeps -> keeps > 0 ? row : -3e38", rows, keeps);
+        rows = tri_amax(graph, rows, (int[]){1}, 1, false);
+        return tri_map(graph, "row, count -> count > 0 ? row : 0", rows, count);
+    }
+    tri_value sum = tri_sum(graph, tri_map(graph, "row, keeps -> keeps > 0 ? row : 0", rows, keeps),
+                            (int[]){1}, 1, false);
+    if (o.mode == TRI_BAG_SUM) return sum;
+    return tri_map(graph, "sum, count -> sum / max(count, 1)", sum, count);
+}
+
+tri_value tri_pairwise_distance(tri_graph *graph, tri_value a, tri_value b, double p, double eps) {
+    if (p == 0) p = 2;
+    const char *formula =
+        tri_name(graph, "a, b -> abs(a - b + %.17g) ^ %.17g", eps != 0 ? eps : 1e-6, p);
+    tri_value sum = tri_sum(graph, tri_map(graph, formula, a, b), (int[]){-1}, 1, false);
+    return tri_pow_scalar(graph, sum, 1 / p);
+}

@@ -1,0 +1,172 @@
+// Compares the layers of more_layers.h with PyTorch (more_tables.h), value and gradients, on the
+// devices `ref` and `cpu`; and checks what they drop and what they refuse.
+#include "device/cpu/cpu.h"
+#include "support/torch_check.h"
+
+#include <trireme/losses.h>
+#include <trireme/more_layers.h>
+
+#include "grad/more_tables.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static tri_value index_below(tri_graph *g, int limit, tri_shape shape) {
+    return tri_input(g, tri_name(g, "index below %d", limit), TRI_I64, shape);
+}
+
+static tri_value bag(tri_graph *g, tri_value x, tri_bag_mode mode, bool pads) {
+    tri_embedding_bag_options o = {
+        .embedding = {.tokens = 5, .features = 4}, .mode = mode, .pads = pads, .padding = 1};
+    tri_value ids = index_below(g, 5, tri_shape_of(3, 4));
+    return tri_mul(g, x, tri_embedding_bag(g, "l", ids, o));
+}
+
+// The second input, which in PyTorch's function stands before the weights.
+static tri_value other(tri_graph *g, tri_shape shape) {
+    return tri_parameter(g, "other", shape, (tri_init){0});
+}
+
+// The loss of each sample: the mean over the classes of the terms whose mean is the loss.
+static tri_value margin_terms(tri_graph *g, tri_value x, int classes, tri_multi_margin_options o) {
+    tri_value labels = index_below(g, classes, tri_shape_of(tri_value_shape(g, x).dims[0]));
+    tri_value loss = tri_multi_margin_loss(g, x, labels, o);
+    return tri_mean(g, tri_value_node(g, loss)->inputs[0], (int[]){1}, 1, false);
+}
+
+// What each row of torch_more is here.
+static tri_value layer(tri_graph *g, const char *name, tri_value x) {
+#define CASE(text, value)                                                                          \
+    if (!strcmp(name, text)) return value;
+#define BILINEAR(count, shape, ...)                                                                \
+    tri_bilinear(g, "l", x, other(g, shape), (tri_bilinear_options){.features = count, __VA_ARGS__})
+#define RESPONSE_NORM(...)                                                                         \
+    tri_local_response_norm(g, x, (tri_local_response_norm_options){__VA_ARGS__})
+    CASE("bilinear", BILINEAR(2, tri_shape_of(3, 5)))
+    CASE("bilinear of sequences", BILINEAR(5, tri_shape_of(2, 3, 2)))
+    CASE("bilinear without bias", BILINEAR(3, tri_shape_of(4, 3), .no_bias = true))
+    CASE("prelu", tri_prelu(g, "l", x, 3))
+    CASE("prelu of one", tri_prelu(g, "l", x, 1))
+    CASE("softmin", tri_softmin(g, x, 1))
+    CASE("lp_pool1d",
+         tri_lp_pool(g, tri_square(g, x), 3, (tri_pool_options){.kernel = 4, .stride = 2}))
+    CASE("lp_pool2d",
+         tri_lp_pool(g, x, 2, (tri_pool_options){.kernels = {3, 2}, .strides = {2, 1}}))
+    CASE("local_response_norm", RESPONSE_NORM(.size = 3, .alpha = 0.5, .beta = 0.6, .k = 2))
+    CASE("local_response_norm even", RESPONSE_NORM(.size = 4))
+    CASE("channel_shuffle", tri_channel_shuffle(g, x, 3))
+    CASE("pad constant", tri_pad_constant(g, x, -1, 2, 1, 1.5))
+    CASE("pad reflect", tri_pad_reflect(g, x, -1, 2, 3))
+    CASE("pad reflect rows", tri_pad_reflect(g, x, 1, 0, 2))
+    CASE("pad replicate", tri_pad_replicate(g, x, 2, 5, 2))
+    CASE("pad circular", tri_pad_circular(g, x, -1, 4, 1))
+    CASE("embedding padded",
+         tri_mul(g, x,
+                 tri_embedding_padded(g, "l", index_below(g, 5, tri_shape_of(3, 2)), 2,
+                                      (tri_embedding_options){.tokens = 5, .features = 4})))
+    CASE("bag mean", bag(g, x, TRI_BAG_MEAN, false))
+    CASE("bag sum", bag(g, x, TRI_BAG_SUM, false))
+    CASE("bag max", bag(g, x, TRI_BAG_MAX, false))
+    CASE("bag mean padded", bag(g, x, TRI_BAG_MEAN, true))
+    CASE("bag sum padded", bag(g, x, TRI_BAG_SUM, true))
+    CASE("bag max padded", bag(g, x, TRI_BAG_MAX, true))
+    CASE("pairwise_distance", tri_pairwise_distance(g, x, other(g, tri_shape_of(3, 4)), 0, 0))
+    CASE("pairwise_distance of three",
+         tri_pairwise_distance(g, x, other(g, tri_shape_of(2, 5)), 3, 1e-3))
+    CASE("multi_margin", margin_terms(g, x, 4, (tri_multi_margin_options){0}))
+    CASE("multi_margin squared",
+         margin_terms(g, x, 3, (tri_multi_margin_options){.margin = 0.5, .squared = true}))
+#undef CASE
+    fail_msg("there is no case for %s", name);
+    return x;
+}
+
+static void test_layers(void **state) {
+    for (size_t i = 0; i < COUNT(torch_more); i++) {
+        torch_check(&torch_more[i], layer, &tri_device_ref, TRI_F64, 1e-10);
+        torch_check(&torch_more[i], layer, &tri_device_cpu, TRI_F32, 2e-4);
+    }
+}
+
+// Whole channels are dropped, and the others scaled; alpha dropout moves and scales what is left.
+static void test_dropouts(void **state) {
+    enum { SAMPLES = 40, CHANNELS = 25, PIXELS = 6 };
+    tri_graph *g = op_graph_open(TRI_F64);
+    tri_value x = tri_input(g, "x", TRI_F64, tri_shape_of(SAMPLES, CHANNELS, 2, 3));
+    tri_value y = tri_dropout_channels(g, "channels", x, 0.25);
+    tri_value z = tri_alpha_dropout(g, "alpha", x, 0.2);
+    const char *message = "";
+    if (tri_graph_status(g, &message) != TRI_OK) fail_msg("%s", message);
+    tri_device *device = op_device_open(&tri_device_ref, 1);
+    op_session *session = op_session_open(g, device, false);
+    op_fill(session, x, 77, 0.5, 1);
+    memset(op_host(session, tri_position(g)), 0, 2 * sizeof(int64_t));
+    op_run_ok(session);
+    int dropped = 0, moved = 0;
+    const double least = -1.7580993408473766, a = 1 / sqrt((least * least * 0.2 + 1) * 0.8);
+    for (int64_t c = 0; c < SAMPLES * CHANNELS; c++) {
+        bool is_zero = op_get(session, y, c * PIXELS) == 0;
+        dropped += is_zero;
+        for (int64_t i = c * PIXELS; i < (c + 1) * PIXELS; i++) {
+            double from = op_get(session, x, i), to = op_get(session, z, i) + a * least * 0.2;
+            bool moves = fabs(to - a * least) < 1e-9;
+            assert_true(fabs(op_get(session, y, i) - (is_zero ? 0 : from / 0.75)) < 1e-12);
+            assert_true(moves || fabs(to - a * from) < 1e-9);
+            moved += moves;
+        }
+    }
+    assert_in_range(dropped, 200, 300); // of 1000, with 0.25
+    assert_in_range(moved, 1050, 1350); // of 6000, with 0.2
+    op_session_close(session);
+    device->backend->close(device);
+    op_graph_close(g);
+}
+
+// Fails unless the graph of `call` is refused with all words, which are parted by |.
+#define REFUSED(words, call)                                                                       \
+    do {                                                                                           \
+        tri_graph *g = op_graph_open(TRI_F32);                                                     \
+        tri_value x = tri_input(g, "x", TRI_F32, tri_shape_of(2, 6, 4));                           \
+        tri_value ids = tri_input(g, "ids", TRI_I64, tri_shape_of(2, 6, 4));                       \
+        (void)x, (void)ids;                                                                        \
+        (void)(call);                                                                              \
+        check_refused(g, words);                                                                   \
+    } while (0)
+
+static void check_refused(tri_graph *g, const char *words) {
+    const char *message = "";
+    char copy[256], *rest = copy;
+    if (tri_graph_status(g, &message) != TRI_BAD_INPUT) fail_msg("not refused: %s", words);
+    snprintf(copy, sizeof copy, "%s", words);
+    for (const char *word; (word = strsep(&rest, "|"));)
+        if (!strstr(message, word)) fail_msg("\"%s\" has no \"%s\"", message, word);
+    op_graph_close(g);
+}
+
+static void test_refuses(void **state) {
+    tri_embedding_options table = {.tokens = 5, .features = 4};
+    REFUSED("bilinear l|[2, 6, 4]|[2, 5, 4]", BILINEAR(3, tri_shape_of(2, 5, 4)));
+    REFUSED("bilinear l|features", BILINEAR(0, tri_shape_of(2, 6, 4)));
+    REFUSED("prelu l|5", tri_prelu(g, "l", x, 5));
+    REFUSED("lp_pool|p > 0", tri_lp_pool(g, x, 0, (tri_pool_options){.kernel = 2}));
+    REFUSED("lp_pool|padding", tri_lp_pool(g, x, 2, (tri_pool_options){.kernel = 2, .padding = 1}));
+    REFUSED("local_response_norm|0", RESPONSE_NORM(.size = 0));
+    REFUSED("channel_shuffle|4 groups|6", tri_channel_shuffle(g, x, 4));
+    REFUSED("pad_reflect|4 elements|axis 2", tri_pad_reflect(g, x, -1, 0, 4));
+    REFUSED("pad_circular|5 elements", tri_pad_circular(g, x, 2, 5, 0));
+    REFUSED("pad_replicate|-1", tri_pad_replicate(g, x, 2, -1, 0));
+    REFUSED("pad_reflect|axis 3", tri_pad_reflect(g, x, 3, 1, 0));
+    REFUSED("embedding l|padding 5", tri_embedding_padded(g, "l", ids, 5, table));
+    REFUSED("embedding_bag l|[N, L]",
+            tri_embedding_bag(g, "l", ids, (tri_embedding_bag_options){.embedding = table}));
+    REFUSED("multi_margin_loss|[2, 6, 4]",
+            tri_multi_margin_loss(g, x, ids, (tri_multi_margin_options){0}));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_layers),
+        cmocka_unit_test(test_dropouts),
+        cmocka_unit_test(test_refuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
