@@ -74,10 +74,18 @@ TRI_API_BEGIN
     X(sin, (tri_value x), (x), (), "sin(x)", "The sine.") \
     X(cos, (tri_value x), (x), (), "cos(x)", "The cosine.") \
     X(erf, (tri_value x), (x), (), "erf(x)", "The error function.") \
+    X(normal_cdf, (tri_value x), (x), (), "normal_cdf(x)", \
+      "The probability that a normal number is at most x.") \
     X(sigmoid, (tri_value x), (x), (), "sigmoid(x)", "1 / (1 + exp(-x)).") \
     X(tanh, (tri_value x), (x), (), "tanh(x)", "The hyperbolic tangent.") \
     X(relu6, (tri_value x), (x), (), "x <= 0 ? 0 : x >= 6 ? 6 : x", "ReLU, at most 6.") \
     X(silu, (tri_value x), (x), (), "x * sigmoid(x)", "SiLU, also called swish.") \
+    X(silu_mul, (tri_value gate, tri_value up), (gate, up), (), \
+      "gate, up -> gate * sigmoid(gate) * up", "The activation of SwiGLU, silu(gate) times up.") \
+    X(gelu, (tri_value x), (x), (), "x * normal_cdf(x)", "GELU, with the exact normal_cdf.") \
+    X(gelu_tanh, (tri_value x), (x), (), \
+      "x * sigmoid(x * (1.595769121605730712 + 0.0713548162726002488 * (x * x)))", \
+      "GELU, approximated by tanh as in GPT-2.") \
     X(quick_gelu, (tri_value x), (x), (), "x * sigmoid(1.702 * x)", "GELU as CLIP has it.") \
     X(mish, (tri_value x), (x), (), "x * tanh(x > 20 ? x : log1p(exp(x)))", "Mish.") \
     X(softsign, (tri_value x), (x), (), "x / (1 + abs(x))", "x / (1 + |x|).") \
@@ -157,11 +165,12 @@ TRI_LOSS_LIST(X)
 // clang-format on
 
 // Computes an expression on each element of `count` values, at most 7. Before an arrow stand the
-// names of the values in their order: "gate, up -> gate / (1 + exp(-gate)) * up"; one value needs
-// no arrow: "x * sigmoid(1.702 * x)". An expression has numbers, + - * / ^ (power), // and % (as in
-// Python: rounded down), comparisons, && || !, c ? a : b, pi, and abs, ceil, cos, erf, exp, expm1,
-// floor, fmod, log, log1p, max, min, pow, round, rsqrt, sigmoid, sign, sin, sqrt, tanh; of integers
-// also & | ~ << >> and bit_xor. Comparisons yield 1 or 0. The gradient is found from the
+// names of the values in their order: "gate, up -> gate / (1 + exp(-gate)) * up", and of parts that
+// the expression has several times: "x, s = sigmoid(x) -> s * (1 - s)". One value needs no arrow:
+// "x * sigmoid(1.702 * x)". An expression has numbers, + - * / ^ (power), // and % (as in Python:
+// rounded down), comparisons, && || !, c ? a : b, pi, and abs, ceil, cos, erf, exp, expm1, floor,
+// fmod, log, log1p, max, min, normal_cdf, pow, round, rsqrt, sigmoid, sign, sin, sqrt, tanh; of
+// integers also & | ~ << >> and bit_xor. Comparisons yield 1 or 0. The gradient is found from the
 // expression. Fails the graph with the place of a mistake.
 tri_value tri_map_values(tri_graph *graph, const char *expression, const tri_value *values,
                          int count);

@@ -207,12 +207,6 @@ typedef struct tri_attention_options {
 tri_value tri_attention(tri_graph *graph, const char *name, tri_value q, tri_value k, tri_value v,
                         tri_attention_options options);
 
-// GELU: x·Φ(x), with the exact Φ.
-tri_value tri_gelu(tri_graph *graph, tri_value x);
-// GELU with Φ approximated by tanh, as in GPT-2.
-tri_value tri_gelu_tanh(tri_graph *graph, tri_value x);
-// The activation of SwiGLU, gate·σ(gate)·up, as one op. `gate` and `up` have the same shape.
-tri_value tri_silu_mul(tri_graph *graph, tri_value gate, tri_value up);
 // The labels of a decoder, which predicts the next token. ids I64 [N, T] → labels I64 [N, T]: for
 // each position the id that follows it. The last position has no successor and gets −100, which
 // losses leave out.

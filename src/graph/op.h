@@ -128,6 +128,8 @@ typedef struct tri_op {
     int in_place;
     // Whether this holds for a node with these attributes; NULL: for all nodes.
     bool (*may_overwrite)(const void *attr);
+    // Whether a node with these attributes has what TRI_OP_RECOMPUTABLE says; NULL: the flag tells.
+    bool (*is_recomputable)(const void *attr);
     size_t attr_bytes;
     // Ends with a field whose name is NULL; NULL: the op has no attributes.
     const tri_attr_field *attr_fields;

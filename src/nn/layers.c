@@ -82,18 +82,6 @@ tri_value tri_rotary(tri_graph *graph, tri_value x, double theta) {
     return one_input(graph, &tri_op_rotary, x, &(tri_rotary_attr){.theta = theta}, "");
 }
 
-tri_value tri_gelu(tri_graph *graph, tri_value x) {
-    return one_input(graph, &tri_op_gelu, x, &(tri_gelu_attr){0}, "");
-}
-
-tri_value tri_gelu_tanh(tri_graph *graph, tri_value x) {
-    return one_input(graph, &tri_op_gelu, x, &(tri_gelu_attr){.tanh = true}, "");
-}
-
-tri_value tri_silu_mul(tri_graph *graph, tri_value gate, tri_value up) {
-    return tri_node_add(graph, &tri_op_silu_mul, (tri_value[]){gate, up}, 2, NULL, "");
-}
-
 tri_value tri_next_token(tri_graph *graph, tri_value ids) {
     // Only losses read these labels, and a graph without them may have none.
     if (graph->options.predicts && !tri_value_is(ids)) return ids;

@@ -38,6 +38,7 @@
     X(sin, 1, MAP_SIN(A))                                                                          \
     X(cos, 1, MAP_COS(A))                                                                          \
     X(erf, 1, MAP_ERF(A))                                                                          \
+    X(normal_cdf, 1, MAP_NORMAL_CDF(A))                                                            \
     X(tanh, 1, MAP_TANH(A))                                                                        \
     X(sigmoid, 1, MAP_SIGMOID(A))                                                                  \
     X(floor_div, 2, MAP_FLOOR_DIV(A, B))                                                           \
@@ -97,13 +98,13 @@ bool tri_step_is_of_bits(tri_step_kind kind);
 double tri_step_value(tri_step_kind kind, double a, double b, double c);
 
 // Makes the formula of an expression. Before an arrow stand the names of the inputs in their order,
-// and parameters with their values: "x, y, scale = 2 -> scale * (x - y)". An expression of one
-// input needs no arrow. It has numbers, the operators + - * / ^ (power) // % & | << >> ~,
-// comparisons, && || ! and a ? b : c, and the functions of the lists of steps, of which `select` is
-// written as a ? b : c. The operators bind as in Python, with `bit_xor` as a function. Several
-// expressions, with commas between them, are the outputs of one formula.
-// `values`: the values of the parameters in their order, instead of those in the text; NULL: those
-// of the text. TRI_BAD_INPUT: the message quotes the expression and the place.
+// parameters with their values, and parts with what they are computed from: "x, y, scale = 2, d = x
+// - y -> scale * d * d". An expression of one input needs no arrow. It has numbers, the operators +
+// - * / ^ (power) // % & | << >> ~, comparisons, && || ! and a ? b : c, and the functions of the
+// lists of steps, of which `select` is written as a ? b : c. The operators bind as in Python, with
+// `bit_xor` as a function. Several expressions, with commas between them, are the outputs of one
+// formula. `values`: the values of the parameters in their order, instead of those in the text;
+// NULL: those of the text. TRI_BAD_INPUT: the message quotes the expression and the place.
 tri_status tri_formula_parse(const char *expression, const double *values, tri_formula *out);
 
 // Makes the formula of the derivative. It may read the gradients of those outputs of `f` for which

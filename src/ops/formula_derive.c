@@ -109,6 +109,10 @@ static int slope_of(derivation *d, tri_step_kind kind, int x, int y) {
         return step(
             d, TRI_STEP_mul, constant(d, 1.12837916709551257390),
             step(d, TRI_STEP_exp, step(d, TRI_STEP_neg, step(d, TRI_STEP_mul, x, x), 0), 0));
+    case TRI_STEP_normal_cdf: // 1 / sqrt(2 pi) · exp(-x² / 2)
+        return step(d, TRI_STEP_mul, constant(d, 0.398942280401432678),
+                    step(d, TRI_STEP_exp,
+                         step(d, TRI_STEP_mul, constant(d, -0.5), step(d, TRI_STEP_mul, x, x)), 0));
     case TRI_STEP_tanh:
         return step(d, TRI_STEP_sub, one, step(d, TRI_STEP_mul, y, y));
     case TRI_STEP_sigmoid:
@@ -190,16 +194,21 @@ static tri_status derive(const tri_formula *f, const bool *has_gradient, const b
     out->output_count = 0;
     out->input_count = (uint8_t)(f->input_count + given);
     for (int i = 0; i < TRI_OPERAND_CONSTANT; i++) d.gradients[i] = NONE;
+    // The gradient of a single output is a factor of everything: it is multiplied at the end, once.
+    int factor = f->output_count == 1 ? constant(&d, 1) : NONE;
     for (int k = 0; k < f->output_count; k++) {
         if (!has_gradient[k]) continue;
         if (out->input_count >= TRI_FORMULA_INPUTS)
             return TRI_FAIL(TRI_BAD_INPUT, "map: its derivative has too many inputs");
-        add_to(&d, f->outputs[k], TRI_OPERAND_INPUT + out->input_count++);
+        int gradient = TRI_OPERAND_INPUT + out->input_count++;
+        add_to(&d, f->outputs[k], factor == NONE ? gradient : factor);
+        if (factor != NONE) factor = gradient;
     }
     for (int y = f->step_count; y-- > 0;) derive_step(&d, y);
     for (int k = 0; k < f->input_count; k++) {
         int gradient = d.gradients[TRI_OPERAND_INPUT + k];
         differs[k] = wanted[k] && gradient != NONE;
+        if (differs[k] && factor != NONE) gradient = times(&d, gradient, factor);
         if (differs[k]) out->outputs[out->output_count++] = (uint8_t)gradient;
     }
     if (d.maker.error) return TRI_FAIL(TRI_BAD_INPUT, "map: of the derivative: %s", d.maker.error);

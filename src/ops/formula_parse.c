@@ -200,7 +200,7 @@ static int sum(parser *p) {
     for (;;) {
         if (takes(p, "+"))
             made = step(p, TRI_STEP_add, made, product(p), 0);
-        else if (takes(p, "-"))
+        else if (takes_alone(p, "-", '>')) // not the arrow
             made = step(p, TRI_STEP_sub, made, product(p), 0);
         else
             return made;
@@ -289,11 +289,11 @@ static void head(parser *p, const double *values) {
         if (length == 0) fail(p, "a name is missing here");
         p->at += length;
         if (takes(p, "=")) {
-            bool negative = takes(p, "-");
-            double value = number(p);
-            value = values ? values[parameters] : negative ? -value : value;
-            parameters++;
-            add_name(p, at, length, constant(p, value));
+            double value;
+            int made = conditional(p);
+            bool is_parameter = tri_formula_is_constant(p->maker.formula, made, &value);
+            if (is_parameter && values) made = constant(p, values[parameters++]);
+            add_name(p, at, length, made);
             if (p->name_count) p->names[p->name_count - 1].used = true;
         } else {
             if (p->maker.formula->input_count == TRI_FORMULA_INPUTS)

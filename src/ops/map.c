@@ -216,16 +216,41 @@ static void map_gradient(tri_graph *graph, const tri_node *node, const tri_value
     }
 }
 
-// Computes the cost: a step is one operation, and a function, such as exp, ten.
-static tri_cost map_cost(const void *attr, const tri_op_signature *s) {
-    const tri_map_attr *a = attr;
+// Counts the operations for an element: a step is one, and a function, such as exp, ten.
+static double count_flops(const tri_formula *f) {
     double flops = 0;
-    for (int i = 0; i < a->formula.step_count; i++) {
-        tri_step_kind kind = (tri_step_kind)a->formula.steps[i].kind;
+    for (int i = 0; i < f->step_count; i++) {
+        tri_step_kind kind = (tri_step_kind)f->steps[i].kind;
         bool is_function = kind == TRI_STEP_pow || (kind >= TRI_STEP_exp && kind < TRI_STEP_less);
         flops += is_function ? 10 : 1;
     }
-    return (tri_cost){.flops = flops * (double)tri_shape_count(&s->out[0])};
+    return flops;
+}
+
+static tri_cost map_cost(const void *attr, const tri_op_signature *s) {
+    const tri_map_attr *a = attr;
+    return (tri_cost){.flops = count_flops(&a->formula) * (double)tri_shape_count(&s->out[0])};
+}
+
+// Activations such as GELU, with one function such as exp: little is computed again, and the
+// gradient reads all inputs and not the output.
+static bool is_recomputable(const void *attr) {
+    const tri_map_attr *a = attr;
+    enum { ONE_FUNCTION = 10, TWO_FUNCTIONS = 20 };
+    static const bool all[TRI_FORMULA_INPUTS] = {true, true, true, true, true, true, true, true};
+    bool differs[TRI_FORMULA_INPUTS];
+    tri_formula derivative;
+    int uses[TRI_FORMULA_INPUTS], inputs = a->formula.input_count, read = 0;
+    double flops = count_flops(&a->formula);
+    if (a->viewed || inputs > TRI_FORMULA_OUTPUTS || flops < ONE_FUNCTION || flops >= TWO_FUNCTIONS)
+        return false;
+    if (tri_formula_derive(&a->formula, all, all, &derivative, uses, differs) != TRI_OK)
+        return false;
+    for (int i = 0; i < derivative.input_count; i++) {
+        if (uses[i] >= inputs && uses[i] < inputs + a->formula.output_count) return false;
+        read += uses[i] < inputs;
+    }
+    return read == inputs;
 }
 
 // An input that is read by a view would be overwritten before all of it is read.
@@ -278,6 +303,7 @@ const tri_op tri_op_map = {
     .output_count = TRI_FORMULA_OUTPUTS,
     .in_place = 1,
     .may_overwrite = may_overwrite,
+    .is_recomputable = is_recomputable,
     .precision = TRI_PRECISION_FOLLOW,
     .streams = TRI_FORMULA_INPUTS,
     .axes = TRI_AXES_ANY,

@@ -105,10 +105,6 @@ typedef enum tri_activation {
     X(rotary)                /* x [N, T, H, D] -> y */                                             \
     X(attention)             /* q [N, T, H, D], k, v [N, S, K, D] -> y, log_sum_exp [N, H, T] */   \
     X(attention_grad)        /* q, k, v, y, dy, log_sum_exp -> dq, dk, dv */                       \
-    X(gelu)                  /* x -> y */                                                          \
-    X(gelu_grad)             /* x, dy -> dx */                                                     \
-    X(silu_mul)              /* gate, up -> silu(gate) * up */                                     \
-    X(silu_mul_grad)         /* gate, up, dy -> dgate, dup */                                      \
     X(next_token)            /* ids [N, T] -> labels [N, T]: for each token the next one */        \
     X(normalize_bytes)       /* x U8 [N, C, ..] -> y F32; attributes: tri_pixel_scale */           \
     X(nll_loss)              /* log-probabilities [.., K], labels [..] -> (sum, count) */          \
@@ -381,10 +377,6 @@ typedef struct tri_attention_attr {
     double scale; // factor of q·k; usually 1 / sqrt(D)
     bool causal;  // true: query t of T attends only to keys 0 to t + S - T of S
 } tri_attention_attr;
-
-typedef struct tri_gelu_attr {
-    bool tanh; // true: the approximation by tanh, as in GPT-2
-} tri_gelu_attr;
 
 // Which ranks take part in a collective op.
 typedef enum tri_group {

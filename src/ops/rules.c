@@ -228,6 +228,11 @@ static bool same_inputs(const tri_node *a, const tri_node *b) {
     return true;
 }
 
+static bool is_recomputable(const tri_node *node) {
+    if (node->op->is_recomputable) return node->op->is_recomputable(node->attr);
+    return node->op->flags & TRI_OP_RECOMPUTABLE;
+}
+
 tri_value ops_recompute(tri_graph *graph, const tri_node *node, tri_value value) {
     const tri_node *found = tri_value_node(graph, value);
     // The output of copy_to is a view of its input, so the input can be computed again instead.
@@ -235,7 +240,7 @@ tri_value ops_recompute(tri_graph *graph, const tri_node *node, tri_value value)
         tri_value from = found->inputs[0], made = ops_recompute(graph, node, from);
         return made.id == from.id ? value : made;
     }
-    if (!found || !(found->op->flags & TRI_OP_RECOMPUTABLE)) return value;
+    if (!found || !is_recomputable(found)) return value;
     if (found->outputs[0].id != value.id || found->block != node->block) return value;
     tri_node maker = *found;
     for (int i = graph->node_count - 1; i >= 0; i--) {

@@ -42,8 +42,11 @@ FUNCTIONS = {
     "exp": (torch.exp, (), ANY), "expm1": (torch.expm1, (), ANY),
     "log": (torch.log, (), POSITIVE), "log1p": (torch.log1p, (), POSITIVE),
     "sin": (torch.sin, (), ANY), "cos": (torch.cos, (), ANY), "erf": (torch.erf, (), ANY),
+    "normal_cdf": (torch.special.ndtr, (), ANY),
     "sigmoid": (torch.sigmoid, (), ANY), "tanh": (torch.tanh, (), ANY),
     "relu6": (F.relu6, (), ANY), "silu": (F.silu, (), ANY),
+    "silu_mul": (lambda gate, up: F.silu(gate) * up, (), ANY), "gelu": (F.gelu, (), ANY),
+    "gelu_tanh": (lambda x: F.gelu(x, approximate="tanh"), (), ANY),
     "quick_gelu": (lambda x: x * torch.sigmoid(1.702 * x), (), ANY), "mish": (F.mish, (), ANY),
     "softsign": (F.softsign, (), ANY), "tanhshrink": (F.tanhshrink, (), ANY),
     "log_sigmoid": (F.logsigmoid, (), ANY), "hardsigmoid": (lambda x: F.relu6(x + 3) / 6, (), ANY),
@@ -71,7 +74,7 @@ FUNCTIONS = {
         *torch.broadcast_tensors(p, t), reduction="none"), (), ANY),
 }
 INPUTS = {"sub": 2, "mul": 2, "div": 2, "floor_divide": 2, "remainder": 2, "fmod": 2,
-          "maximum": 2, "minimum": 2, "where": 3, "lerp": 3,
+          "maximum": 2, "minimum": 2, "where": 3, "lerp": 3, "silu_mul": 2,
           "less": 2, "equal": 2, "pow": 2, "l1_loss": 2, "smooth_l1_loss": 2, "huber_loss": 2,
           "bce_loss": 2, "poisson_nll_loss": 2, "kl_div_loss": 2, "gaussian_nll_loss": 3,
           "soft_margin_loss": 2, "hinge_loss": 2, "multilabel_soft_margin_loss": 2}

@@ -351,15 +351,6 @@ static void test_attention(void **state) {
     REFUSED(attention_grad, &a, "log_sum_exp|F32|F64", q, k, k, q, q, D(2, 4, 5));
 }
 
-static void test_gated(void **state) {
-    tri_gelu_attr a = {0};
-    REFUSED(gelu, &a, "x|F32|F64|F16|BF16|I64", L(2));
-    REFUSED(gelu_grad, &a, "dy|[2]|[3]", F(2), F(3));
-    REFUSED(silu_mul, NULL, "up|[2, 3]|[2, 4]", F(2, 3), F(2, 4));
-    REFUSED(silu_mul_grad, NULL, "dy|[2, 3]|[2]", F(2, 3), F(2, 3), F(2));
-    REFUSED(silu_mul_grad, NULL, "up|[2, 3]|[2]", F(2, 3), F(2), F(2, 3));
-}
-
 // Shape rules of ops that take half types (BF16 and F16) refuse inputs whose types do not fit
 // together, and types that the op cannot make.
 static void test_halves(void **state) {
@@ -585,7 +576,6 @@ int main(void) {
         cmocka_unit_test(test_norms),
         cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_gated),
         cmocka_unit_test(test_halves),
         cmocka_unit_test(test_losses),
         cmocka_unit_test(test_updates),

@@ -95,9 +95,6 @@ static const double torch_rms_norm[] = {3.316928221907074, 23.717607872816036};
 static const double torch_layer_norm[] = {3.350445800180951, 47.05465760727751};
 static const double torch_layer_norm_plain[] = {11.44836331564144, 47.900529071617086};
 static const double torch_rotary[] = {2.4859986839876376, 116.9642891915787};
-static const double torch_gelu[] = {12.937017826775305, 149.5118598972423};
-static const double torch_gelu_tanh[] = {12.936836982572197, 149.5253096630439};
-static const double torch_silu_mul[] = {6.244338934253484, 51.64771570723691};
 static const double torch_concat[] = {1.677991787735859, 19.515768314698274};
 static const double torch_cross_entropy_tokens = 20.48636126220454;
 

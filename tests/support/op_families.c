@@ -447,19 +447,6 @@ static void build_attention(op_case *c) {
     op_add(c, &tri_op_attention_grad, grad, &a);
 }
 
-static void build_gated(op_case *c) {
-    tri_shape shape = any_shape(c);
-    tri_gelu_attr gelu = {.tanh = op_chance(c, 50)};
-    tri_value x = op_numbers(c, shape, -6, 6), dy = numbers(c, shape), up = numbers(c, shape);
-    if (op_chance(c, 50)) {
-        op_add(c, &tri_op_gelu, &x, &gelu);
-        op_add(c, &tri_op_gelu_grad, (tri_value[]){x, dy}, &gelu);
-    } else {
-        op_add(c, &tri_op_silu_mul, (tri_value[]){x, up}, NULL);
-        op_add(c, &tri_op_silu_mul_grad, (tri_value[]){x, up, dy}, NULL);
-    }
-}
-
 static void build_distance_loss(op_case *c) {
     tri_shape shape = op_chance(c, 30) ? op_image(c, 3, 1, 1) : any_shape(c);
     tri_value in[] = {numbers(c, shape), numbers(c, shape), tri_scalar(c->graph, TRI_SCALAR_SEED)};
@@ -565,7 +552,6 @@ const op_family op_families[] = {
      .rounding = 1e-5,
      .half_tolerance = 0.01,
      .not_finite = OP_NOT_FINITE_SPREADS},
-    {.name = "gated", .build = build_gated, .tolerance = 1e-5},
     {.name = "distance losses", .build = build_distance_loss, .tolerance = 1e-5},
     {.name = "updates", .build = op_build_update, .tolerance = 1e-5},
     {.name = "numbers of a step", .build = op_build_step_numbers, .tolerance = 1e-12},

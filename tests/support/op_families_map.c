@@ -20,11 +20,13 @@ static const struct {
     {"x * sigmoid(1.702 * x)", -6, 6},
     {"sigmoid(x)", -8, 8},
     {"tanh(x)", -8, 8},
+    {"x * normal_cdf(x)", -6, 6},
+    {"x * sigmoid(x * (1.595769121605730712 + 0.0713548162726002488 * (x * x)))", -6, 6},
+    {"gate, up -> gate * sigmoid(gate) * up", -6, 6},
     {"dy, y -> dy * (y * (1 - y))", -1, 1},
     {"dy, y -> dy * (1 - y * y)", -1, 1},
     {"a, b, c, d, e -> a * b + sin(c) * d / (1 + e * e) - tanh(a * d)", -2, 2},
     {"a, b, c, d, e, f, g -> a + b * c - d * (e + f * g)", -1, 1},
-    {"gate, up -> gate / (1 + exp(-gate)) * up", -6, 6},
     {"x -> x > 1 ? log(x) : expm1(x) * 2 - abs(x)", -5, 5},
     {"x, y -> x >= y && x != 0 || y < -1 ? erf(x) : cos(y)", -3, 3},
 };
@@ -69,7 +71,8 @@ static tri_shape draw_shape(op_case *c) {
 }
 
 void op_build_map(op_case *c) {
-    int rows = (int)(sizeof expressions / sizeof *expressions), others = 8; // those behind the list
+    int rows = (int)(sizeof expressions / sizeof *expressions),
+        others = 12; // those behind the list
     int row = (int)op_draw(c, op_chance(c, 50) ? rows - others : 0, rows - 1);
     tri_map_attr attr = {0};
     tri_shape shape = draw_shape(c);

@@ -84,4 +84,17 @@ CPU_SCALAR float cpu_erf_scalar(float x) {
     return size < 0.92f ? x + x * near : x < 0 ? -large : large;
 }
 
+// Φ(x), the cumulative distribution function of the normal distribution, from erf, which formula
+// 7.1.26 of Abramowitz and Stegun approximates with an error of at most 1.5e-7.
+CPU_SCALAR float cpu_normal_cdf_scalar(float x) {
+    float z = (x < 0 ? -x : x) * 0.707106781f, t = 1 / (1 + 0.3275911f * z);
+    float p = 1.061405429f;
+    p = p * t - 1.453152027f;
+    p = p * t + 1.421413741f;
+    p = p * t - 0.284496736f;
+    p = p * t + 0.254829592f;
+    float tail = 0.5f * p * t * cpu_exp_scalar(-z * z);
+    return x < 0 ? tail : 1 - tail;
+}
+
 #endif

@@ -227,10 +227,6 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(group_norm_planes)                                                                           \
     X(group_norm_grad_planes)                                                                      \
     X(rotary_rows)                                                                                 \
-    X(silu_mul_flat)                                                                               \
-    X(silu_mul_grad_flat)                                                                          \
-    X(gelu_flat)                                                                                   \
-    X(gelu_grad_flat)                                                                              \
     X(softmax_axis)                                                                                \
     X(softmax_grad_axis)                                                                           \
     X(log_softmax_axis)                                                                            \

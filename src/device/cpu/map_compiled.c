@@ -1,82 +1,65 @@
-// Formulas of the op map that are compiled ahead: those that networks use most. Each is one loop
-// over all elements, without the tiles of steps (map.c) between which a step stores its results.
-// The text that the parser makes a formula of is also the C expression of the loop; a node has the
-// kernel if its formula is the same one, so gradients are found here as well.
+// The formulas that are compiled ahead (map_compiled.h) on the device cpu.
+#include "device/map_compiled.h"
+
 #include "device/cpu/functions.h"
 #include "device/cpu/map.h"
 #include "device/map_plan.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { COMPILED_GRAIN = 1 << 13 };
 
-// The functions of formulas that stand in the list.
+typedef struct compiled_job {
+    const void *in[TRI_COMPILED_INPUTS];
+    void *out[TRI_COMPILED_OUTPUTS];
+    float slope;
+} compiled_job;
+
+#define NUMBER(x) x##f
+#define AS(text, same) same
 #define sigmoid(x) cpu_sigmoid_scalar(x)
 #define tanh(x) cpu_tanh_scalar(x)
+#define exp(x) cpu_exp_scalar(x)
+#define normal_cdf(x) cpu_normal_cdf_scalar(x)
 
-// ONE(NAME, X, EXPRESSION) is a formula of one input, TWO(NAME, A, B, EXPRESSION) of two.
-#define COMPILED_LIST(ONE, TWO)                                                                    \
-    ONE(sigmoid, x, sigmoid(x))                                                                    \
-    TWO(sigmoid_grad, dy, y, dy *(y * (1 - y)))                                                    \
-    ONE(tanh, x, tanh(x))                                                                          \
-    TWO(tanh_grad, dy, y, dy *(1 - y * y))
-
-#define ONE(name, a, expression)                                                                   \
+#define LOOP(name, body)                                                                           \
     CPU_BODY map_##name##_typed(void *context, int64_t begin, int64_t end, bool bf16) {            \
-        const tri_kernel_args *args = context;                                                     \
-        const void *from = args->in[0];                                                            \
-        void *out = args->out[0];                                                                  \
-        _Pragma("GCC ivdep") for (int64_t i = begin; i < end; i++) {                               \
-            float a = cpu_get(from, bf16, i);                                                      \
-            cpu_put(out, bf16, i, expression);                                                     \
-        }                                                                                          \
+        const compiled_job job = *(const compiled_job *)context;                                   \
+        const float slope = job.slope;                                                             \
+        (void)slope;                                                                               \
+        _Pragma("GCC ivdep") for (int64_t i = begin; i < end; i++) { body }                        \
     }                                                                                              \
     CPU_TYPED_RANGES(map_##name)
-#define TWO(name, a, b, expression)                                                                \
-    CPU_BODY map_##name##_typed(void *context, int64_t begin, int64_t end, bool bf16) {            \
-        const tri_kernel_args *args = context;                                                     \
-        const void *first = args->in[0], *second = args->in[1];                                    \
-        void *out = args->out[0];                                                                  \
-        _Pragma("GCC ivdep") for (int64_t i = begin; i < end; i++) {                               \
-            float a = cpu_get(first, bf16, i), b = cpu_get(second, bf16, i);                       \
-            cpu_put(out, bf16, i, expression);                                                     \
-        }                                                                                          \
-    }                                                                                              \
-    CPU_TYPED_RANGES(map_##name)
-COMPILED_LIST(ONE, TWO)
-#undef ONE
-#undef TWO
+#define GET(k) cpu_get(job.in[k], bf16, i)
+#define PUT(k, value) cpu_put(job.out[k], bf16, i, value)
+#define PART(name, value) const float name = value;
+#define ONE(name, a, parts, y) LOOP(name, float a = GET(0); parts PUT(0, y);)
+#define TWO(name, a, b, parts, y) LOOP(name, float a = GET(0); float b = GET(1); parts PUT(0, y);)
+#define PAIR(name, a, b, c, parts, y, z)                                                           \
+    LOOP(name, float a = GET(0); float b = GET(1); float c = GET(2); parts PUT(0, y); PUT(1, z);)
+TRI_COMPILED_LIST(ONE, TWO, PAIR)
 
-#define ONE(name, a, expression) {#a " -> " #expression, map_##name##_range},
-#define TWO(name, a, b, expression) {#a ", " #b " -> " #expression, map_##name##_range},
-static const struct compiled {
-    const char *text;
-    cpu_range (*range)(const cpu_device *device, bool bf16);
-} list[] = {COMPILED_LIST(ONE, TWO)};
-
-static const struct compiled *find(const tri_formula *formula) {
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        tri_formula parsed;
-        if (tri_formula_parse(list[i].text, NULL, &parsed) == TRI_OK &&
-            !memcmp(&parsed, formula, sizeof parsed))
-            return &list[i];
-    }
-    return NULL;
-}
+#define X(name, ...) map_##name##_range,
+static cpu_range (*const ranges[])(const cpu_device *device,
+                                   bool bf16) = {TRI_COMPILED_LIST(X, X, X)};
+#undef X
 
 static bool compiled_supports(const tri_device_description *device, const tri_graph *graph,
                               const tri_node *node) {
+    double slope;
     bool mixed;
     tri_map_plan_type(graph, node, &mixed);
     return !mixed && cpu_is_float(device, graph, node) && tri_map_is_flat(graph, node) &&
-           find(&((const tri_map_attr *)node->attr)->formula);
+           tri_compiled_find(&((const tri_map_attr *)node->attr)->formula, &slope) !=
+               TRI_COMPILED_COUNT;
 }
 
 typedef struct compiled_state {
     const cpu_device *device;
     cpu_range range;
     int64_t count;
+    int inputs, outputs;
+    double slope;
 } compiled_state;
 
 static tri_status compiled_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -84,17 +67,23 @@ static tri_status compiled_prepare(tri_device *device, const tri_graph *graph, c
     compiled_state *s = calloc(1, sizeof *s);
     if (!s) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a map");
     const tri_value_info *x = tri_value_get(graph, node->inputs[0]);
-    const struct compiled *found = find(&((const tri_map_attr *)node->attr)->formula);
+    const tri_formula *formula = &((const tri_map_attr *)node->attr)->formula;
     *s = (compiled_state){.device = cpu_of(device),
-                          .range = found->range(cpu_of(device), cpu_is_bf16(graph, node)),
-                          .count = tri_layout_elements(&x->layout, &x->shape)};
+                          .count = tri_layout_elements(&x->layout, &x->shape),
+                          .inputs = formula->input_count,
+                          .outputs = formula->output_count};
+    tri_compiled row = tri_compiled_find(formula, &s->slope);
+    s->range = ranges[row](s->device, cpu_is_bf16(graph, node));
     kernel->state = s;
     return TRI_OK;
 }
 
 static tri_status compiled_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const compiled_state *s = kernel->state;
-    cpu_parallel(s->device, s->count, COMPILED_GRAIN, s->range, (void *)args);
+    compiled_job job = {.slope = (float)s->slope};
+    for (int k = 0; k < s->inputs; k++) job.in[k] = args->in[k];
+    for (int k = 0; k < s->outputs; k++) job.out[k] = args->out[k];
+    cpu_parallel(s->device, s->count, COMPILED_GRAIN, s->range, &job);
     return TRI_OK;
 }
 

@@ -1,5 +1,5 @@
-// On the GPU: adding a bias to each row of a tensor, the gradient of that bias (sums of columns),
-// and the gradient of silu(gate) * up, the gate of SwiGLU.
+// On the GPU: adding a bias to each row of a tensor, and the gradient of that bias (sums of
+// columns).
 #include "device/cuda/internal.h"
 
 static tri_status bias_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -47,24 +47,6 @@ static tri_status bias_grad_run(const tri_kernel *kernel, const tri_kernel_args 
     return TRI_OK;
 }
 
-static tri_status gate_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
-                               tri_kernel *kernel) {
-    cuda_gate_grad p = {.count = cuda_in_count(graph, node, 0),
-                        .type = cuda_in_type(graph, node, 0)};
-    return cuda_prepare(kernel, &p, sizeof p);
-}
-
-static tri_status gate_run(const tri_kernel *kernel, const tri_kernel_args *args) {
-    cuda_gate_grad p = *(const cuda_gate_grad *)kernel->state;
-    p.gate = args->in[0];
-    p.up = args->in[1];
-    p.dy = args->in[2];
-    p.dgate = args->out[0];
-    p.dup = args->out[1];
-    CUDA_LAUNCH(args->queue, gate_grad, p);
-    return TRI_OK;
-}
-
 const tri_kernel_def cuda_kernel_add_bias = {.op = &tri_op_add_bias,
                                              .name = "add-bias",
                                              .supports = cuda_takes_real,
@@ -77,10 +59,4 @@ const tri_kernel_def cuda_kernel_add_bias_grad = {.op = &tri_op_add_bias_grad,
                                                   .workspace = bias_grad_workspace,
                                                   .prepare = bias_grad_prepare,
                                                   .run = bias_grad_run,
-                                                  .release = cuda_release};
-const tri_kernel_def cuda_kernel_silu_mul_grad = {.op = &tri_op_silu_mul_grad,
-                                                  .name = "gate-grad",
-                                                  .supports = cuda_takes_real,
-                                                  .prepare = gate_prepare,
-                                                  .run = gate_run,
                                                   .release = cuda_release};

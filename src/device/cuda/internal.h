@@ -148,6 +148,7 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(leaky_relu)                                                                                  \
     X(activation_grad)                                                                             \
     X(add)                                                                                         \
+    X(map_compiled)                                                                                \
     X(map)                                                                                         \
     X(reduce)                                                                                      \
     X(gather)                                                                                      \
@@ -175,10 +176,6 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(rotary)                                                                                      \
     X(add_bias)                                                                                    \
     X(add_bias_grad)                                                                               \
-    X(silu_mul)                                                                                    \
-    X(silu_mul_grad)                                                                               \
-    X(gelu)                                                                                        \
-    X(gelu_grad)                                                                                   \
     X(attention)                                                                                   \
     X(attention_grad)                                                                              \
     X(softmax)                                                                                     \

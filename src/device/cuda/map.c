@@ -1,5 +1,6 @@
 // The general ops on the GPU: how module/map.cu is launched.
 #include "device/cuda/internal.h"
+#include "device/map_compiled.h"
 #include "device/map_plan.h"
 #include "device/reduce_plan.h"
 
@@ -44,6 +45,41 @@ const tri_kernel_def cuda_kernel_map = {.op = &tri_op_map,
                                         .prepare = map_prepare,
                                         .run = map_run,
                                         .release = cuda_release};
+
+static bool compiled_supports(const tri_device_description *device, const tri_graph *graph,
+                              const tri_node *node) {
+    double slope;
+    bool mixed;
+    tri_dtype type = tri_map_plan_type(graph, node, &mixed);
+    return !mixed && (cuda_is_real(type) || type == TRI_F64) && tri_map_is_flat(graph, node) &&
+           tri_compiled_find(&((const tri_map_attr *)node->attr)->formula, &slope) !=
+               TRI_COMPILED_COUNT;
+}
+
+static tri_status compiled_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                   tri_kernel *kernel) {
+    const tri_value_info *y = tri_value_get(graph, node->outputs[0]);
+    cuda_map_compiled p = {.type = cuda_in_type(graph, node, 0),
+                           .count = tri_layout_elements(&y->layout, &y->shape)};
+    p.row = tri_compiled_find(&((const tri_map_attr *)node->attr)->formula, &p.slope);
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status compiled_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_map_compiled p = *(const cuda_map_compiled *)kernel->state;
+    for (int k = 0; k < TRI_COMPILED_INPUTS; k++) p.in[k] = args->in[k];
+    for (int k = 0; k < TRI_COMPILED_OUTPUTS; k++) p.out[k] = args->out[k];
+    CUDA_LAUNCH(args->queue, map_compiled, p);
+    return TRI_OK;
+}
+
+const tri_kernel_def cuda_kernel_map_compiled = {.op = &tri_op_map,
+                                                 .name = "compiled",
+                                                 .supports = compiled_supports,
+                                                 .layouts = map_layouts,
+                                                 .prepare = compiled_prepare,
+                                                 .run = compiled_run,
+                                                 .release = cuda_release};
 
 static bool reduce_supports(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node) {

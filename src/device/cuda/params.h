@@ -46,11 +46,6 @@ typedef enum cuda_function {
     CUDA_RELU,            // x -> y
     CUDA_LEAKY_RELU,      // x -> y
     CUDA_ACTIVATION_GRAD, // y, dy -> dx of ReLU or leaky ReLU
-    CUDA_GELU,            // x -> y
-    CUDA_GELU_GRAD,       // x, dy -> dx
-    CUDA_GELU_TANH,       // x -> y, GELU approximated by tanh
-    CUDA_GELU_TANH_GRAD,  // x, dy -> dx of the approximation by tanh
-    CUDA_SILU_MUL,        // gate, up -> silu(gate) * up
     CUDA_ADD,             // a + b
     CUDA_CAST,            // a, converted to another type
 } cuda_function;

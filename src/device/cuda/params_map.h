@@ -2,6 +2,7 @@
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_MAP_H
 #define TRIREME_DEVICE_CUDA_PARAMS_MAP_H
 
+#include "device/map_compiled.h"
 #include "device/map_plan.h"
 
 #include <stdint.h>
@@ -9,6 +10,7 @@
 
 #define CUDA_MAP_KERNEL_LIST(X)                                                                    \
     X(map)                                                                                         \
+    X(map_compiled)                                                                                \
     X(reduce)
 
 // Computes the plan's formula on each element, in the type `type`: F32, F64, F16, BF16, I64, I32 or
@@ -22,6 +24,16 @@ typedef struct cuda_map {
     const void *in[TRI_FORMULA_INPUTS];
     void *out[TRI_FORMULA_OUTPUTS];
 } cuda_map;
+
+// The same for a formula that is compiled ahead, with inputs of the outputs' shape.
+typedef struct cuda_map_compiled {
+    tri_compiled row;
+    tri_dtype type;
+    const void *in[TRI_COMPILED_INPUTS];
+    void *out[TRI_COMPILED_OUTPUTS];
+    int64_t count;
+    double slope;
+} cuda_map_compiled;
 
 // The values of tri_reduction.
 enum { CUDA_REDUCE_SUM, CUDA_REDUCE_MAX, CUDA_REDUCE_MIN, CUDA_REDUCE_PROD };

@@ -22,8 +22,7 @@
     X(embedding_grad)                                                                              \
     X(next_token)                                                                                  \
     X(rotary)                                                                                      \
-    X(add_bias)                                                                                    \
-    X(gate_grad)
+    X(add_bias)
 
 // For each row of x, y = (x - mean) * inv * weight + bias, where inv is 1 / sqrt(variance + eps)
 // (layer norm); if not `centred`, the mean counts as 0 (RMS norm).
@@ -171,13 +170,5 @@ typedef struct cuda_add_bias {
     const void *x, *bias;
     void *y;
 } cuda_add_bias;
-
-// The gradient of silu(gate) * up; dgate may be the memory of gate.
-typedef struct cuda_gate_grad {
-    int64_t count;
-    tri_dtype type;
-    const void *gate, *up, *dy;
-    void *dgate, *dup;
-} cuda_gate_grad;
 
 #endif

@@ -12,9 +12,6 @@ static const pointwise_row rows[] = {
     {&tri_op_relu, CUDA_RELU},
     {&tri_op_leaky_relu, CUDA_LEAKY_RELU},
     {&tri_op_activation_grad, CUDA_ACTIVATION_GRAD},
-    {&tri_op_gelu, CUDA_GELU},
-    {&tri_op_gelu_grad, CUDA_GELU_GRAD},
-    {&tri_op_silu_mul, CUDA_SILU_MUL},
     {&tri_op_add, CUDA_ADD},
     {&tri_op_cast, CUDA_CAST},
 };
@@ -60,17 +57,10 @@ static float slope_of(const tri_node *node) {
     return grad->activation == TRI_ACTIVATION_NONE ? 1 : (float)grad->slope;
 }
 
-static cuda_function function_of(const tri_node *node) {
-    cuda_function function = row_of(node->op)->function;
-    bool is_gelu = node->op == &tri_op_gelu || node->op == &tri_op_gelu_grad;
-    if (!is_gelu || !((const tri_gelu_attr *)node->attr)->tanh) return function;
-    return function == CUDA_GELU ? CUDA_GELU_TANH : CUDA_GELU_TANH_GRAD;
-}
-
 static tri_status prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                           tri_kernel *kernel) {
     const tri_value_info *out = tri_value_get(graph, node->outputs[0]);
-    cuda_pointwise p = {.function = function_of(node),
+    cuda_pointwise p = {.function = row_of(node->op)->function,
                         .a_type = cuda_in_type(graph, node, 0),
                         .out_type = out->dtype,
                         .count = tri_layout_elements(&out->layout, &out->shape),
@@ -99,8 +89,5 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
 POINTWISE(relu)
 POINTWISE(leaky_relu)
 POINTWISE(activation_grad)
-POINTWISE(gelu)
-POINTWISE(gelu_grad)
-POINTWISE(silu_mul)
 POINTWISE(add)
 POINTWISE(cast)

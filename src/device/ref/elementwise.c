@@ -1,24 +1,6 @@
 // Elementwise ops: activations, sums, dropout.
 #include "device/ref/node.h"
 
-#include <math.h>
-
-static const double pi = 3.14159265358979323846;
-
-// Φ(x), the cumulative distribution function of the normal distribution, or gelu's approximation of
-// it by tanh. gelu(x) = x · Φ(x).
-static double normal_cdf(double x, bool tanh_form) {
-    if (!tanh_form) return 0.5 * (1 + erf(x / sqrt(2)));
-    return 0.5 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x * x * x)));
-}
-
-static double gelu_slope(double x, bool tanh_form) {
-    double cdf = normal_cdf(x, tanh_form);
-    if (!tanh_form) return cdf + x * exp(-0.5 * x * x) / sqrt(2 * pi);
-    double inner = sqrt(2 / pi) * (1 + 3 * 0.044715 * x * x);
-    return cdf + x * 2 * cdf * (1 - cdf) * inner; // because tanh' = 1 - tanh² = 4 cdf (1 - cdf)
-}
-
 REF_BODY tri_status relu_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     ref_array x = ref_input(args, 0, f64);
     ref_array y = ref_output(args, 0, f64);
@@ -100,45 +82,6 @@ REF_BODY tri_status dropout_grad_body(const ref_node *node, const tri_kernel_arg
     return dropout_body(node, args, f64);
 }
 
-REF_BODY tri_status gelu_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    const tri_gelu_attr *a = (const void *)node->attr;
-    ref_array x = ref_input(args, 0, f64);
-    ref_array y = ref_output(args, 0, f64);
-    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
-        put(y, i, get(x, i) * normal_cdf(get(x, i), a->tanh));
-    return TRI_OK;
-}
-
-REF_BODY tri_status gelu_grad_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    const tri_gelu_attr *a = (const void *)node->attr;
-    ref_array x = ref_input(args, 0, f64), dy = ref_input(args, 1, f64);
-    ref_array dx = ref_output(args, 0, f64);
-    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
-        put(dx, i, get(dy, i) * gelu_slope(get(x, i), a->tanh));
-    return TRI_OK;
-}
-
-REF_BODY tri_status silu_mul_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    ref_array gate = ref_input(args, 0, f64), up = ref_input(args, 1, f64);
-    ref_array y = ref_output(args, 0, f64);
-    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
-        put(y, i, get(gate, i) / (1 + exp(-get(gate, i))) * get(up, i));
-    return TRI_OK;
-}
-
-REF_BODY tri_status silu_mul_grad_body(const ref_node *node, const tri_kernel_args *args,
-                                       bool f64) {
-    ref_array gate = ref_input(args, 0, f64), up = ref_input(args, 1, f64),
-              dy = ref_input(args, 2, f64);
-    ref_array dgate = ref_output(args, 0, f64), dup = ref_output(args, 1, f64);
-    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++) {
-        double g = get(gate, i), d = get(dy, i), s = 1 / (1 + exp(-g));
-        put(dgate, i, d * get(up, i) * s * (1 + g * (1 - s)));
-        put(dup, i, d * g * s);
-    }
-    return TRI_OK;
-}
-
 REF_KERNEL(relu)
 REF_KERNEL(leaky_relu)
 REF_KERNEL(activation_grad)
@@ -147,7 +90,3 @@ REF_KERNEL(add_bias)
 REF_SUMMING_KERNEL(add_bias_grad, s->out[0].dims[0])
 REF_KERNEL(dropout)
 REF_KERNEL(dropout_grad)
-REF_KERNEL(gelu)
-REF_KERNEL(gelu_grad)
-REF_KERNEL(silu_mul)
-REF_KERNEL(silu_mul_grad)

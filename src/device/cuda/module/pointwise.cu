@@ -19,31 +19,8 @@ template <typename A, typename B, typename O> struct lot {
 // Neighbouring elements that one instruction reads or writes.
 template <typename T, int count> struct alignas(sizeof(T) * count) pack { T at[count]; };
 
-// Φ(x), the cumulative distribution function of the normal distribution, or gelu's approximation of
-// it by tanh. The formulas keep full relative precision also where Φ is close to 0.
-template <typename W> GPU_DEVICE W normal_cdf(W x, bool tanh_form) {
-    if (!tanh_form) return (W)0.5 * erfc(-x * (W)0.70710678118654752440);
-    return 1 / (1 + exp((W)-1.59576912160573071176 * (x + (W)0.044715 * x * x * x)));
-}
-
-// The derivative of GELU(x) = x · Φ(x), or of the approximation of GELU by tanh.
-template <typename W> GPU_DEVICE W gelu_slope(W x, bool tanh_form) {
-    W cdf = normal_cdf(x, tanh_form);
-    if (!tanh_form) return cdf + x * exp((W)-0.5 * x * x) * (W)0.39894228040143267794;
-    W inner = (W)0.79788456080286535588 * (1 + (W)0.134145 * x * x);
-    return cdf + x * 2 * cdf * (1 - cdf) * inner;
-}
-
 template <typename W> GPU_DEVICE W compute(int function, W a, W b, W slope) {
     switch (function) {
-    case CUDA_GELU:
-    case CUDA_GELU_TANH:
-        return a * normal_cdf(a, function == CUDA_GELU_TANH);
-    case CUDA_GELU_GRAD:
-    case CUDA_GELU_TANH_GRAD:
-        return b * gelu_slope(a, function == CUDA_GELU_TANH_GRAD);
-    case CUDA_SILU_MUL:
-        return a / (1 + exp(-a)) * b;
     case CUDA_RELU:
         return a <= 0 ? 0 : a; // written so that NaN stays NaN
     case CUDA_LEAKY_RELU:
@@ -128,11 +105,6 @@ extern "C" tri_status cuda_launch_pointwise(cuda_stream *stream, const cuda_poin
         ALIKE(CUDA_RELU)
         ALIKE(CUDA_LEAKY_RELU)
         ALIKE(CUDA_ACTIVATION_GRAD)
-        ALIKE(CUDA_GELU)
-        ALIKE(CUDA_GELU_GRAD)
-        ALIKE(CUDA_GELU_TANH)
-        ALIKE(CUDA_GELU_TANH_GRAD)
-        ALIKE(CUDA_SILU_MUL)
 #undef ALIKE
     case CUDA_CAST:
         return cast(stream, p, why);
