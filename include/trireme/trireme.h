@@ -9,6 +9,7 @@
 #include <trireme/metrics.h>
 #include <trireme/more_layers.h>
 #include <trireme/nn.h>
+#include <trireme/own_op.h>
 #include <trireme/parameters.h>
 #include <trireme/recurrent.h>
 #include <trireme/status.h>

@@ -74,6 +74,8 @@ typedef enum tri_activation {
     X(concat)                 /* a, b?, ... -> y, joined along an axis */                          \
     X(concat_grad)            /* dy -> dx of one input */                                          \
     X(add)                    /* a, b -> a + b */                                                  \
+    X(own)                    /* in, ... -> y, y2?: attr.op, of a user's program */                \
+    X(own_grad)               /* in (4), y, y2?, dy, dy2? -> dx of each input */                   \
     X(map)                    /* a, ... -> y, ...: attr.formula, with broadcasting */              \
     X(reduce)                 /* x -> sums or extremes over attr.axes, which keep the size 1 */    \
     X(gather)                 /* index, x -> y, elements along attr.axis by their numbers */       \

@@ -4,6 +4,7 @@
 #include "plan/mixing.h"
 
 #include "ops/ops.h"
+#include "ops/own.h"
 
 #include <string.h>
 
@@ -85,6 +86,7 @@ static bool mixes(const mixing *m, const tri_node *node) {
     if (node->op == &tri_op_reduce)
         return m->from_data[node->inputs[0].id] && ((const tri_reduce_attr *)node->attr)->axes & 1;
     if (node->op == &tri_op_gather) return gather_mixes(m, node);
+    if (node->op == &tri_op_own) return ((const tri_own_attr *)node->attr)->op->mixes_samples;
     if (axis_of(node) == 0) return true;
     if (node->op != &tri_op_map && node->op != &tri_op_matmul) return false;
     for (int k = 0; k < node->input_count; k++)

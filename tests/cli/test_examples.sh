@@ -13,7 +13,7 @@ DESTDIR="$folder/root" cmake --install "$build" --prefix /usr >"$folder/install.
 lib=$(find "$folder/root" -name trireme.pc -printf '%h\n')
 export PKG_CONFIG_PATH="$lib"
 flags=$(pkg-config --cflags --libs trireme)
-cp "$here/examples/two-layer.c" "$here/examples/two-layer.yaml" "$folder"
+cp "$here"/examples/*.c "$here"/examples/*.yaml "$folder"
 cd "$folder"
 export OMP_NUM_THREADS=1 LD_LIBRARY_PATH="$(dirname "$lib")"
 # shellcheck disable=SC2086
@@ -39,3 +39,26 @@ grep -o '"loss":[^,]*' own/metrics.jsonl >own.txt
 grep -o '"loss":[^,]*' object/metrics.jsonl >object.txt
 [ "$(wc -l <own.txt)" -ge 5 ]
 cmp own.txt object.txt
+
+# An op of the program's own: its gradient, and training by one rank, by two replicas that share the
+# state, and by two ranks that divide layers.
+# shellcheck disable=SC2086
+cc -Wall -Wextra -Werror own-op.c -o own-op $flags
+./own-op check | grep -q sparsemax
+losses() {
+    sed -n 's/.*"step":\([1-5]\),.*"loss":\([^,]*\),.*/\1 \2/p' "$1/metrics.jsonl" | head -5
+}
+together() {
+    rm -rf together
+    # shellcheck disable=SC2086
+    ./own-op run --standalone --nproc-per-node 2 ./own-op train two-layer.yaml $settings "$@" \
+        --run-dir together
+    { losses alone && losses together; } | sort -n | awk '
+        $1 == step && ($2 - loss > 1e-5 || loss - $2 > 1e-5) { apart = 1 }
+        { step = $1; loss = $2; many++ }
+        END { exit apart || many != 10 }'
+}
+# shellcheck disable=SC2086
+./own-op train two-layer.yaml $settings --run-dir alone
+together batch.micro=32 strategy.name=fsdp
+together strategy.mesh.tensor=2 'strategy.tensor={experts: column, fc2: row}'

@@ -513,6 +513,7 @@ static void test_all_covered(void **state) {
         &tri_op_sort,       // grad/test_indexing
         &tri_op_scan,       // grad/test_indexing
         &tri_op_recurrent,  // grad/test_recurrent
+        &tri_op_own,        // grad/test_own_op
         &tri_op_copy_to,
         &tri_op_split,
         &tri_op_rechunk,

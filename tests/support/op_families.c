@@ -490,6 +490,7 @@ const op_family op_families[] = {
     {.name = "recurrent", .build = op_build_recurrent, .tolerance = 1e-5, .half_tolerance = 0.05},
     {.name = "integers", .build = op_build_integers, .tolerance = 1e-6},
     {.name = "masks", .build = op_build_masks, .tolerance = 1e-6},
+    {.name = "own", .build = op_build_own, .tolerance = 1e-6},
     {.name = "matmul", .build = op_build_matmul, .tolerance = 1e-5},
     {.name = "conv2d",
      .build = op_build_conv2d,

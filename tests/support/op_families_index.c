@@ -3,6 +3,7 @@
 #include "support/op_families.h"
 
 #include <trireme/functions.h>
+#include <trireme/own_op.h>
 
 static tri_shape draw_shape(op_case *c) {
     tri_shape shape = {.rank = (int)op_draw(c, 1, 4)};
@@ -122,4 +123,52 @@ void op_build_masks(op_case *c) {
     tri_node_add(g, &tri_op_scan, &y, 1, &scan, "");
     tri_node_add(g, &tri_op_argmax, &y, 1, &argmax, "");
     tri_node_add(g, &tri_op_sort, &y, 1, &sort, "");
+}
+
+// An op of a program's own: y[n] = s · x[n] · w[index[n]], and the squares of that.
+static const char *pick_shape(const tri_shape *in, tri_shape *out, const double *settings) {
+    if (in[0].rank != 1 || !tri_shape_equal(&in[0], &in[1])) return "x and the index differ";
+    out[0] = out[1] = in[0];
+    return NULL;
+}
+
+static void pick_compute(const tri_own_call *c) {
+    for (int64_t i = 0; i < c->in[0].count; i++) {
+        int64_t at = ((const int64_t *)c->in[1].data)[i];
+        double y = c->settings[0] * tri_own_get(&c->in[0], i) * tri_own_get(&c->in[2], at);
+        tri_own_put(&c->out[0], i, y);
+        tri_own_put(&c->out[1], i, y * y);
+    }
+}
+
+static void pick_gradient(const tri_own_call *c) {
+    for (int64_t i = 0; i < c->in[0].count; i++) {
+        int64_t at = ((const int64_t *)c->in[1].data)[i];
+        double x = tri_own_get(&c->in[0], i), w = tri_own_get(&c->in[2], at), g = 0;
+        if (c->out_grad[0].data) g += tri_own_get(&c->out_grad[0], i);
+        if (c->out_grad[1].data)
+            g += 2 * tri_own_get(&c->out[0], i) * tri_own_get(&c->out_grad[1], i);
+        g *= c->settings[0];
+        tri_own_put(&c->in_grad[0], i, g * w);
+        tri_own_put(&c->in_grad[2], at, tri_own_get(&c->in_grad[2], at) + g * x);
+    }
+}
+
+static const tri_own_op op_pick = {.name = "pick",
+                                   .inputs = 3,
+                                   .outputs = 2,
+                                   .settings = 1,
+                                   .integers = 2,
+                                   .keeps_outputs = true,
+                                   .shape = pick_shape,
+                                   .compute = pick_compute,
+                                   .gradient = pick_gradient};
+
+void op_build_own(op_case *c) {
+    int64_t count = op_draw(c, 1, 40), rows = op_draw(c, 1, 9);
+    tri_shape shape = tri_shape_of(count);
+    tri_value in[] = {op_numbers(c, shape, -1, 1), op_tokens(c, shape, rows),
+                      op_numbers(c, tri_shape_of(rows), -1, 1)};
+    TRI_ASSERT(tri_op_register(&op_pick) == TRI_OK);
+    add_gradients(c, tri_op_apply(c->graph, "pick", in, &(double){1.5}, NULL));
 }
