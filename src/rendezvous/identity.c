@@ -324,11 +324,9 @@ static long parent_of(long pid) {
     return parent;
 }
 
-// Finds the launcher's process on this host, which distinguishes two runs: the nearest ancestor
-// that does not have the rank variable. There may be shells in between.
-static long launcher_process(const char *rank_name) {
+long tri_launcher_process(const char *rank_variable) {
     long pid = getppid();
-    for (int depth = 0; depth < 64 && pid > 1 && process_has_variable(pid, rank_name); depth++)
+    for (int depth = 0; depth < 64 && pid > 1 && process_has_variable(pid, rank_variable); depth++)
         pid = parent_of(pid);
     return pid;
 }
@@ -378,7 +376,8 @@ static uint64_t hash_run(get_variable get, const claim *all) {
             named |= value_of(get, names[i]) != NULL;
             hash = hash_text(hash, value_of(get, names[i]));
         }
-        if (!named) snprintf(own, sizeof own, "launcher %ld", launcher_process(all->from->rank));
+        if (!named)
+            snprintf(own, sizeof own, "launcher %ld", tri_launcher_process(all->from->rank));
     } else if (!all->from) {
         snprintf(own, sizeof own, "process %ld at %lld", (long)getpid(),
                  (long long)tri_os.monotonic_ns());

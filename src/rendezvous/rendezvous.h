@@ -75,6 +75,9 @@ tri_status tri_identity_read(const char *(*get)(const char *name), tri_identity 
 // `trireme run` started the rank.
 enum { TRI_ADVICE_MAX = 256 };
 void tri_identity_advise(const tri_identity *identity, char *text, size_t size);
+// Finds the launcher's process on this host, which distinguishes two runs: the nearest ancestor
+// that does not have the variable of the rank. There may be shells in between.
+long tri_launcher_process(const char *rank_variable);
 // Names the launcher for messages.
 const char *tri_launcher_text(const tri_identity *identity);
 

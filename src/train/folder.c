@@ -22,7 +22,7 @@ tri_status train_await_folder(train_loop *loop) {
     char path[PATH_MAX];
     checkpoint_patience patience = CHECKPOINT_PATIENT;
     tri_comm *comm = loop->session->comm;
-    bool is_asked = loop->saves && strcmp(loop->request->resume, "never") != 0 && comm->size > 1;
+    bool is_asked = loop->saves && strcmp(loop->resume, "never") != 0 && comm->size > 1;
     if (!is_asked ||
         snprintf(path, sizeof path, "%s/recipe.yaml", loop->request->run_dir) >= (int)sizeof path)
         return TRI_OK; // a path that is too long is rejected later
@@ -57,7 +57,8 @@ static void clean_folder(const char *dir) {
     DIR *folder = opendir(dir);
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
         bool is_ours = tri_os_is_temporary_of(entry->d_name, "recipe.yaml") ||
-                       tri_os_is_temporary_of(entry->d_name, ".lock");
+                       tri_os_is_temporary_of(entry->d_name, ".lock") ||
+                       tri_os_is_temporary_of(entry->d_name, ".start");
         if (is_ours && snprintf(path, sizeof path, "%s/%s", dir, entry->d_name) < (int)sizeof path)
             tri_os.unlink(path);
     }
@@ -121,5 +122,6 @@ tri_status train_open_folder(train_loop *loop) {
     char *text = tri_recipe_record(loop->arena, loop->recipe, dir);
     TRI_TRY(tri_os_replace_file(path, text, strlen(text)));
     TRI_TRY(tri_checkpoint_clean(dir));
-    return leave_other_history(loop);
+    TRI_TRY(leave_other_history(loop));
+    return train_note_start(loop, "");
 }

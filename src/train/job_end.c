@@ -65,10 +65,15 @@ static bool ended_in_time(const train_loop *loop) {
     return loop->job_ends || (loop->deadline.end_s != 0 && left_s < TRI_JOB_END_SIGTERM_MS / 1e3);
 }
 
+bool train_starts_again(const train_loop *loop) {
+    bool asked = loop->recipe->trainer.on_timeout != TRI_ON_TIMEOUT_NONE;
+    return loop->deadline.is_job && asked && ended_in_time(loop);
+}
+
 void train_start_again(train_loop *loop) {
     const train_deadline *d = &loop->deadline;
+    if (!train_starts_again(loop)) return;
     tri_on_timeout how = loop->recipe->trainer.on_timeout;
-    if (!d->is_job || how == TRI_ON_TIMEOUT_NONE || !ended_in_time(loop)) return;
     train_slurm_job next = d->job;
     tri_status status;
     if (how == TRI_ON_TIMEOUT_REQUEUE) {
@@ -78,6 +83,9 @@ void train_start_again(train_loop *loop) {
         status = train_slurm_chain(&d->job, &next);
         if (status == TRI_OK)
             tri_log_line(TRI_LOG_INFO, "job %s follows when job %s has ended", next.id, d->job.id);
+        if (status == TRI_OK && train_note_start(loop, next.id) != TRI_OK)
+            tri_log_line(TRI_LOG_WARNING, "job %s will take --resume as this one did: %s", next.id,
+                         tri_error_message());
     }
     if (status == TRI_TIMEOUT)
         tri_log_line(
@@ -88,7 +96,7 @@ void train_start_again(train_loop *loop) {
     else if (status != TRI_OK)
         tri_log_line(
             TRI_LOG_ERROR,
-            "job %s is not started again: %s; submit it once more, the run goes on from its "
+            "job %s is not started again: %s; submit it once more%s, the run goes on from its "
             "checkpoint",
-            d->job.id, tri_error_message());
+            d->job.id, tri_error_message(), train_flag_to_drop(loop));
 }

@@ -18,6 +18,7 @@
 typedef struct train_loop {
     tri_arena *arena;
     const tri_train_request *request;
+    const char *resume; // request->resume, or auto where that was for an earlier start (start.c)
     const tri_recipe *recipe;
     tri_session *session;
     train_lock *lock;       // lock of the run folder; on rank 0 only
@@ -82,14 +83,25 @@ typedef struct train_loop {
 // or checkpoint of another run is rejected before anything is created, so that it stays unchanged.
 // Collective.
 tri_status train_restore(train_loop *loop);
-// Whether --resume names a checkpoint, from which each start goes on.
+// Whether --resume names a checkpoint from which this start goes on.
 bool train_resumes_by_path(const train_loop *loop);
+// What the advice to run the same command again has to add: ", without --resume,", or nothing.
+const char *train_flag_to_drop(const train_loop *loop);
 // Reports `changes` to the observer.
 void train_tell_changes(const train_loop *loop);
 // Rejects a run folder in which a symbolic link, a device or a pipe has the name of a file that the
 // run writes: the run would overwrite something else through it. On ranks other than 0 it does
 // nothing; not collective.
 tri_status train_check_outputs(const train_loop *loop);
+
+// Defined in start.c. Sets loop->resume to auto if the same job or launcher has started this run
+// before. Collective.
+tri_status train_settle_start(train_loop *loop);
+// Defined in start.c. Notes in the run folder which job and launcher have opened it, and the job
+// `next` that goes on there ("": none). For rank 0.
+tri_status train_note_start(const train_loop *loop, const char *next);
+// Defined in saving.c. Makes a decision of rank 0 known to all ranks. Collective.
+tri_status train_tell_all(const train_loop *loop, int32_t *decision, const char *label);
 
 // Defined in folder.c. Whether the run folder has a file called `name`; "": whether the folder
 // exists.
@@ -119,6 +131,8 @@ void train_watch_job(train_loop *loop);
 // checkpoint is written in time. Rank 0 decides. The step sums the decision over all ranks, so that
 // all learn of it.
 bool train_job_ends(train_loop *loop);
+// Defined in job_end.c. Whether train_start_again will start the job again. Only rank 0 knows.
+bool train_starts_again(const train_loop *loop);
 // Defined in job_end.c. Starts the job again, as trainer.on_timeout says, after a run that was
 // stopped with a checkpoint. On ranks other than 0 it does nothing. It may not return, because
 // Slurm may end the job.

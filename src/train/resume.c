@@ -186,8 +186,12 @@ void train_tell_changes(const train_loop *loop) {
 }
 
 bool train_resumes_by_path(const train_loop *loop) {
-    const char *resume = loop->request->resume;
+    const char *resume = loop->resume;
     return strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0;
+}
+
+const char *train_flag_to_drop(const train_loop *loop) {
+    return strcmp(loop->request->resume, "auto") == 0 ? "" : ", without --resume,";
 }
 
 // Restores the newest checkpoint, and verifies it while loading, which is faster than reading the
@@ -197,8 +201,8 @@ bool train_resumes_by_path(const train_loop *loop) {
 static bool restore_first(train_loop *loop, const char **path) {
     const tri_train_request *r = loop->request;
     return loop->session->comm->size == 1 &&
-           tri_checkpoint_find_first(loop->arena, r->run_dir, r->resume, path) == TRI_OK && *path &&
-           restore(loop, *path, tri_checkpoint_load_whole) == TRI_OK;
+           tri_checkpoint_find_first(loop->arena, r->run_dir, loop->resume, path) == TRI_OK &&
+           *path && restore(loop, *path, tri_checkpoint_load_whole) == TRI_OK;
 }
 
 // Finds an intact checkpoint and restores it. Each rank reads only what it holds and may fail
@@ -207,7 +211,7 @@ static tri_status find_and_restore(train_loop *loop, const char **path) {
     const tri_train_request *r = loop->request;
     tri_comm *comm = loop->session->comm;
     if (restore_first(loop, path)) return TRI_OK;
-    tri_status status = tri_checkpoint_find(loop->arena, comm, r->run_dir, r->resume, path);
+    tri_status status = tri_checkpoint_find(loop->arena, comm, r->run_dir, loop->resume, path);
     bool named = train_resumes_by_path(loop);
     if (status != TRI_OK) return named ? tri_status_context(status, "--resume") : status;
     if (!*path) return TRI_OK;
@@ -232,7 +236,7 @@ tri_status train_restore(train_loop *loop) {
     loop->saved_step = -1;
     loop->progress.data_samples = s->train_sampler.options.samples;
     loop->progress.data_names = train_numbering_tree(loop->arena, s->train_data);
-    if (loop->saves && strcmp(r->resume, "never") != 0) {
+    if (loop->saves && strcmp(loop->resume, "never") != 0) {
         TRI_TRY(tri_tell_and_agree(s->comm, compare_folder(loop), "recipe of the run folder"));
         // Locks the folder before anything in it is cleaned up or read, because another process may
         // still be writing there. The recipes are compared before that, because a start that is

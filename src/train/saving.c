@@ -132,14 +132,13 @@ static tri_status save(train_loop *loop, bool behind) {
     return status;
 }
 
-// Makes a decision of rank 0 known to all ranks. Collective.
-static tri_status tell_all(const train_loop *loop, int32_t *decision) {
+tri_status train_tell_all(const train_loop *loop, int32_t *decision, const char *label) {
     return tri_comm_run(loop->session->comm, &(tri_comm_op){.kind = TRI_COMM_BROADCAST,
                                                             .dtype = TRI_I32,
                                                             .count = 1,
                                                             .send = decision,
                                                             .recv = decision,
-                                                            .label = "ranking of a checkpoint"});
+                                                            .label = label});
 }
 
 // Adds the figures of an evaluation to the checkpoint of the present step. False: there is none, or
@@ -168,7 +167,7 @@ tri_status train_rank_weights(train_loop *loop) {
     bool is_rank_0 = loop->session->identity.rank == 0;
     int32_t saves = is_rank_0 && !amend(loop, &monitor) &&
                     tri_checkpoint_ranks(loop->request->run_dir, &monitor, o->save_top_k);
-    TRI_TRY(tell_all(loop, &saves));
+    TRI_TRY(train_tell_all(loop, &saves, "ranking of a checkpoint"));
     bool run_ends = loop->last_step >= 0 && loop->progress.step >= loop->last_step;
     return saves ? train_save(loop, o->async && !run_ends) : TRI_OK;
 }

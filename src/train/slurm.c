@@ -135,7 +135,9 @@ static tri_status submit(const train_slurm_job *job, const char *script, train_s
     argv[count] = NULL;
     if (status == TRI_OK) status = tri_command_run(argv, TRI_SLURM_ANSWER_MS, text, sizeof text);
     TRI_TRY(status);
-    snprintf(next->id, sizeof next->id, "%.*s", (int)strcspn(text, ";\n"), text);
+    int digits = (int)strcspn(text, ";\n");
+    const char *mark = *job->task ? "_" : "";
+    snprintf(next->id, sizeof next->id, "%.*s%s%s", digits, text, mark, job->task);
     return TRI_OK;
 }
 

@@ -388,11 +388,15 @@ static tri_status end_steps(train_loop *loop) {
     if (is_lost)
         return TRI_FAIL(TRI_IO, "stopped %s at step %lld, and no checkpoint of it could be written",
                         cause, (long long)p->step);
+    if (train_starts_again(loop))
+        return TRI_FAIL(TRI_STOPPED,
+                        "stopped %s at step %lld, with a checkpoint, from which the job goes on "
+                        "when it starts again",
+                        cause, (long long)p->step);
     return TRI_FAIL(TRI_STOPPED,
                     "stopped %s at step %lld, with a checkpoint: run the same command again%s to "
                     "resume",
-                    cause, (long long)p->step,
-                    train_resumes_by_path(loop) ? ", without --resume," : "");
+                    cause, (long long)p->step, train_flag_to_drop(loop));
 }
 
 static tri_status run_steps(train_loop *loop) {
@@ -445,6 +449,7 @@ static void fill_best(const train_loop *loop, tri_train_result *out) {
 // leaves no .lock behind: by train_restore if the folder exists, by train_open_folder if it is new.
 static tri_status lock_and_restore(train_loop *loop) {
     loop->saves = loop->recipe->trainer.fast_dev_run == 0;
+    TRI_TRY(train_settle_start(loop));
     TRI_TRY(train_await_folder(loop));
     bool has_lock = loop->saves && train_folder_has(loop, ".lock");
     tri_status status = train_check_outputs(loop);
@@ -572,8 +577,11 @@ tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
     // If the recipe leaves batch.global open (auto), the session has computed it for these ranks.
     // The recipe that the run folder and the checkpoints contain has to have this number.
     recipe.batch.global = session->recipe->batch.global;
-    train_loop loop = {
-        .arena = session->arena, .request = request, .recipe = &recipe, .session = session};
+    train_loop loop = {.arena = session->arena,
+                       .request = request,
+                       .resume = request->resume,
+                       .recipe = &recipe,
+                       .session = session};
     tri_status status = run(&loop, out);
     status = tri_session_tell(session, status);
     // The engine must not read the loaders' memory any more, which is freed below.

@@ -137,12 +137,59 @@ def check_no_time(folder):
     environment, calls = fake_slurm(folder, left(1))
     run_dir = os.path.join(folder, "short")
     words = runs.train("mlp-jax", run_dir, *WORDS, "trainer.on_timeout=requeue")
-    runs.run(words, 75, env=environment)
+    done = runs.run(words, 75, env=environment)
     assert read(calls)[-1] == "scontrol requeue 77", read(calls)
-    assert steps_of(run_dir) == 1
-    # With --resume PATH, the same command would begin there again.
-    done = runs.run([*words, "--resume", os.path.realpath(runs.last(run_dir))], 75, env=environment)
+    assert steps_of(run_dir) == 1 and "run the same command" not in done.stderr, done.stderr
+    # With --resume PATH, a user's second start of the same command would begin there again.
+    done = runs.run([*words, "--resume", os.path.realpath(runs.last(run_dir)),
+                     "trainer.on_timeout=none"], 75, env=environment)
     assert "without --resume" in done.stderr and steps_of(run_dir) == 2, done.stderr
+
+
+def start_of(folder, run_dir, resume, how="none", code=75, **variables):
+    """Starts a run of which each start makes one step."""
+    script = '[ "$1" = write ] && touch "$4" || echo JobId=1'
+    environment, _ = fake_slurm(folder, left(1), script)
+    return runs.run(runs.train("mlp-jax", run_dir, *WORDS, f"trainer.on_timeout={how}", "--resume",
+                               resume), code, env={**environment, **variables}).stderr
+
+
+def abandoned(run_dir):
+    names = os.listdir(os.path.join(run_dir, "checkpoints"))
+    return len([name for name in names if name.startswith("abandoned")])
+
+
+def check_first_start(folder):
+    """--resume PATH and --resume never are for the first start of a job that starts again by
+    itself, or of a launcher that restarts its ranks. A start of another job, of another launcher,
+    or by hand in the same job is a first one."""
+    other, of_path, of_never = (os.path.join(folder, name) for name in ("other", "path", "never"))
+    start_of(folder, other, "auto")
+    first = os.path.realpath(runs.last(other))
+    again = {"SLURM_RESTART_COUNT": "1"}
+    ranks = {"RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "none",
+             "TORCHELASTIC_RESTART_COUNT": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "29400"}
+    restarted = {**ranks, "TORCHELASTIC_RESTART_COUNT": "1"}
+    for variables, how, steps in (({}, "requeue", 2), (again, "chain", 3),
+                                  ({"SLURM_JOB_ID": "78"}, "none", 4),
+                                  ({"SLURM_JOB_ID": "78", **again}, "none", 5)):
+        start_of(folder, of_path, first, how, **variables)
+        assert (steps_of(of_path), abandoned(of_path)) == (steps, 0), variables
+    for variables in {}, {}, {"SLURM_JOB_ID": "79", **again}, ranks:
+        start_of(folder, of_path, first, **variables)
+        assert steps_of(of_path) == 2, variables
+    assert abandoned(of_path) == 4
+    start_of(folder, of_path, first, **restarted)
+    assert (steps_of(of_path), abandoned(of_path)) == (3, 4)
+    start_of(folder, of_never, "never", "requeue", **ranks)
+    start_of(folder, of_never, "never", **restarted)
+    start_of(folder, of_never, "never", **ranks, **again)
+    assert steps_of(of_never) == 3
+    launcher = ["env", "-u", "RANK", "sh", "-c", 'env RANK=0 "$@"; exit $?', "sh"]
+    for words, variables in ([], {}), ([], {**ranks, **again}), (launcher, restarted):
+        done = runs.run([*words, *runs.train("mlp-jax", of_never, *WORDS, "--resume", "never")], 2,
+                        env={**os.environ, "SLURM_JOB_ID": "77", **variables})
+        assert "not empty" in done.stderr, done.stderr
 
 
 def check_failures(folder):
@@ -180,7 +227,8 @@ def main():
         del os.environ[name]
     with tempfile.TemporaryDirectory() as folder:
         return runs.check_all([check_stops, check_longer, check_requeue, check_evaluation,
-                               check_chain, check_array, check_no_time, check_failures,
+                               check_chain, check_array, check_no_time, check_first_start,
+                               check_failures,
                                check_killed_command], folder)
 
 

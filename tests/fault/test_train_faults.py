@@ -131,13 +131,14 @@ def check_everything_killed(folder):
 
 def check_restart(folder):
     """A rank is killed under --max-restarts: the run goes on from its checkpoint, with the losses
-    of a run in which no rank was killed."""
+    of a run in which no rank was killed. --resume never is for the first start."""
     words = [*SYNTHETIC, "data.samples=600", "data.test_samples=16", "batch.global=32",
              "batch.micro=8", "trainer.max_epochs=6", "checkpoint.every_n_steps=7",
              "optimizer.name=adam", "optimizer.lr=1e-3"]
     whole, killed = (os.path.join(folder, kind) for kind in ("whole", "killed"))
     run(on_ranks(2, train("mnist-convnet", whole, *words)))
-    launcher = start(on_ranks(2, train("mnist-convnet", killed, *words), "--max-restarts", "1"))
+    launcher = start(on_ranks(2, train("mnist-convnet", killed, *words, "--resume", "never"),
+                            "--max-restarts", "1"))
     after_steps(killed, 12, "steps before the kill", launcher)
     wait_for(lambda: os.path.exists(last(killed)), "a checkpoint written behind them", 60, launcher)
     ranks = workers(launcher.pid)
