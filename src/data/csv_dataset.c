@@ -108,6 +108,26 @@ static void number_names(tri_arena *arena, class_names *names) {
         names->classes[tri_index_find(&names->found, sorted[i], strlen(sorted[i]))] = i;
 }
 
+// Warns of two names that differ only by blanks around them: they may be meant as one class.
+static void doubt_blanks(tri_dataset *dataset, const csv_state *state) {
+    tri_arena *arena = dataset->arena;
+    const class_names *names = &state->names;
+    tri_index trimmed = {0};
+    for (int i = 0; i < names->count && !dataset->facts.doubt; i++) {
+        const char *begin = names->names[i] + strspn(names->names[i], " \t");
+        size_t size = strlen(begin);
+        while (size > 0 && strchr(" \t", begin[size - 1])) size--;
+        int other = tri_index_find(&trimmed, begin, size);
+        if (other == TRI_NOT_IN_INDEX)
+            tri_index_put(arena, &trimmed, begin, size, i);
+        else
+            dataset->facts.doubt = tri_arena_printf(
+                arena,
+                "%s: '%.40s' and '%.40s' are two classes, which differ only by blanks around them",
+                state->path, names->names[other], names->names[i]);
+    }
+}
+
 // Reads a label. While the training data are opened, names are only collected, because classes are
 // numbered once all names are known; *out is then 0.
 static tri_status read_label(const csv_state *state, int64_t line, int column, const char *text,
@@ -489,7 +509,10 @@ static tri_status csv_open(tri_dataset *dataset) {
     if (!is_training && training_path(dataset)) TRI_TRY(compare_with_training(dataset, state));
     tri_columns_name_fields(dataset, &state->columns);
     if (state->form != LABELS_NAMES) return TRI_OK;
-    if (is_training) number_names(dataset->arena, &state->names);
+    if (is_training) {
+        number_names(dataset->arena, &state->names);
+        doubt_blanks(dataset, state);
+    }
     for (int i = 0; i < dataset->field_count; i++)
         if (is_label(&state->columns.fields[i])) {
             dataset->fields[i].classes = state->names.count;

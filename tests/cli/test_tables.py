@@ -120,6 +120,12 @@ def check_unused():
     refused("data.train=near.csv", parts=["near.csv", "'soft_label'", "'soft_labels'"])
 
 
+def warnings(name, *words):
+    done = run([TRIREME, "data", "check", RECIPE, "data.name=csv", "data.test=null", "--json",
+                f"data.train={path(name)}.csv", *words])
+    return json.loads(done.stdout).get("warnings", [])
+
+
 def check_no_header():
     """A first line that looks like a sample is not taken for names without a word."""
     rows = [[5.1, 3.5, 1.4, 0.2, 0], [7.0, 3.2, 4.7, 1.4, 1], [6.3, 3.3, 6.0, 2.5, 2]]
@@ -132,11 +138,6 @@ def check_no_header():
         refused(f"data.train={name}.csv", parts=[name + ".csv", "data.header=false", "labels: 4"])
     refused("data.train=number.csv", "data.fields={labels: 4}", parts=["data.header=false"])
 
-    def warnings(name, *words):
-        done = run([TRIREME, "data", "check", RECIPE, "data.name=csv", "data.test=null", "--json",
-                    f"data.train={path(name)}.csv", *words])
-        return json.loads(done.stdout).get("warnings", [])
-
     found = warnings("number", "data.fields={labels: 0}")
     assert ["data.header=false" in line for line in found] == [True], found
     assert warnings("number", "data.header=false", "data.fields={labels: 4}") == []
@@ -146,6 +147,16 @@ def check_no_header():
     assert done.stderr.count("data.header=false") == 1, done.stderr
     for name in names:
         assert warnings(name, "data.on_error=skip") == [], name
+
+
+def check_blanks():
+    """Names of classes that differ only by blanks around them get a warning."""
+    put("blank.csv", b"a,label\n1,cat\n2,dog\n3, cat\n4,\tfox\n")
+    found = warnings("blank")
+    assert len(found) == 1 and "blank.csv" in found[0], found
+    assert "'cat'" in found[0] and "' cat'" in found[0], found
+    put("blank.csv", b"a,label\n1,cat\n2,dog\n3,cat dog\n4,\tfox\n")
+    assert warnings("blank") == []
 
 
 def check_normalize():
@@ -380,7 +391,7 @@ def main():
         print("Parquet is left out: this build is without Arrow's library")
         parquet = (check_parquet_is_missing,)
     with tempfile.TemporaryDirectory(prefix="trireme-tables-") as folder:
-        failed = check_all((check_written_by_python, check_fields, check_unused, check_no_header,
+        failed = check_all((check_written_by_python, check_fields, check_unused, check_no_header, check_blanks,
                             check_normalize, check_learns, check_missing, check_refuses,
                             check_mixture, check_left_out, *parquet))
     return 1 if failed else 0
