@@ -61,7 +61,7 @@ static const tri_option rows[] = {
     TRI_OPTION_INT(S, every_n_epochs, "1", 0, 1e9, "save after every so many epochs; 0: never"),
     TRI_OPTION_INT(S, every_n_steps, "0", 0, 1e15, "save after every so many steps; 0: never"),
     TRI_OPTION_DURATION(S, train_time_interval, "0", "save when so much time has passed; 0: never"),
-    TRI_OPTION_BOOL(S, save_last, "true", "save when the run ends"),
+    TRI_OPTION_BOOL(S, save_last, "true", "save when the run is complete"),
     TRI_OPTION_BOOL(S, async, "true",
                     "copy the state, and write the copy while training continues"),
     TRI_OPTION_INT(
