@@ -90,6 +90,29 @@ static tri_status list_files(tri_arena *arena, folder_state *state, const char *
     return status;
 }
 
+static bool has_file(tri_arena *arena, const char *folder, const char *name) {
+    return access(tri_arena_printf(arena, "%s/%s", folder, name), F_OK) == 0;
+}
+
+// Whether a folder is that of a run, or has nothing but such folders. The run may lie among the
+// classes that it is trained on (data.path=.), and is none of them.
+static bool is_of_runs(tri_arena *arena, const char *path, int depth) {
+    if (has_file(arena, path, "recipe.yaml") &&
+        (has_file(arena, path, "metrics.jsonl") || has_file(arena, path, "checkpoints")))
+        return true;
+    DIR *folder = depth < MOST_DEPTH ? opendir(path) : NULL;
+    bool has_runs = false, has_else = !folder;
+    for (struct dirent *entry; !has_else && (entry = readdir(folder));) {
+        if (entry->d_name[0] == '.') continue;
+        const char *below = tri_arena_printf(arena, "%s/%s", path, entry->d_name);
+        has_else = tri_image_is_name(entry->d_name) || !is_folder(below) ||
+                   !is_of_runs(arena, below, depth + 1);
+        has_runs = true;
+    }
+    if (folder) closedir(folder);
+    return has_runs && !has_else;
+}
+
 // Lists the folders in `root`: the classes.
 static tri_status list_classes(tri_arena *arena, const char *root, folder_state *out) {
     DIR *folder = opendir(root);
@@ -99,6 +122,8 @@ static tri_status list_classes(tri_arena *arena, const char *root, folder_state 
         bool is_class = entry->d_type == DT_DIR;
         if (entry->d_type == DT_UNKNOWN || entry->d_type == DT_LNK)
             is_class = is_folder(tri_arena_printf(arena, "%s/%s", root, entry->d_name));
+        if (is_class && is_of_runs(arena, tri_arena_printf(arena, "%s/%s", root, entry->d_name), 0))
+            continue;
         if (is_class)
             TRI_PUSH(arena, out->classes, out->class_count, out->class_capacity) =
                 tri_arena_strdup(arena, entry->d_name);

@@ -72,6 +72,26 @@ static void test_folder(void **state) {
     tri_dataset_close(test);
 }
 
+// Runs that lie among the classes, in a folder of their own or not, are no classes. A class that
+// has a run in it beside images is one.
+static void test_runs_among_classes(void **state) {
+    static const char *const runs[] = {"train/runs/one", "train/runs/more/two", "train/a/runs/one",
+                                       "train/fresh"};
+    make_folder("train/runs");
+    make_folder("train/runs/more");
+    make_folder("train/a/runs");
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        make_folder(runs[i]);
+        make_folder(tri_arena_printf(fixture_arena, "%s/checkpoints", runs[i]));
+        fixture_put(tri_arena_printf(fixture_arena, "%s/recipe.yaml", runs[i]), "name: x", 7);
+    }
+    test_folder(state);
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+        assert_int_equal(tri_os_remove_tree(fixture_path(runs[i])), TRI_OK);
+    assert_int_equal(tri_os_remove_tree(fixture_path("train/runs")), TRI_OK);
+    assert_int_equal(tri_os_remove_tree(fixture_path("train/a/runs")), TRI_OK);
+}
+
 static void test_folder_refuses(void **state) {
     refuse("name: imagefolder, train: nowhere", TRI_DATA_TRAIN, TRI_NOT_FOUND, "nowhere");
     refuse("name: imagefolder, train: empty", TRI_DATA_TRAIN, TRI_BAD_INPUT,
@@ -300,10 +320,11 @@ static void test_synthetic(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folder),       cmocka_unit_test(test_folder_refuses),
-        cmocka_unit_test(test_damaged),      cmocka_unit_test(test_cifar),
-        cmocka_unit_test(test_random_parts), cmocka_unit_test(test_masks),
-        cmocka_unit_test(test_synthetic),    cmocka_unit_test(test_sheet),
+        cmocka_unit_test(test_folder),         cmocka_unit_test(test_runs_among_classes),
+        cmocka_unit_test(test_folder_refuses), cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_cifar),          cmocka_unit_test(test_random_parts),
+        cmocka_unit_test(test_masks),          cmocka_unit_test(test_synthetic),
+        cmocka_unit_test(test_sheet),
     };
     return cmocka_run_group_tests(tests, setup, fixture_teardown);
 }
