@@ -4,6 +4,7 @@
 #include "device/cpu/cpu.h"
 #include "ops/ops.h"
 #include "support/op_compare.h"
+#include "support/op_session.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -81,12 +82,47 @@ static void test_every_op_has_a_family(void **state) {
 
 static void test_bad_labels(void **state) { op_compare_bad_labels(&tri_device_cpu); }
 
+// An output that is so large that it is written past the caches, with blocks at both ends that are
+// not whole. All numbers are exact.
+static void test_large_map(void **state) {
+    (void)state;
+    static const char *const isas[] = {"avx512", "avx2", "base"};
+    const int64_t count = (5 << 20) + 37;
+    for (size_t isa = 0; isa < sizeof isas / sizeof *isas; isa++) {
+        setenv("TRIREME_CPU_ISA", isas[isa], 1);
+        tri_device *device = op_device_open(&tri_device_cpu, 3);
+        tri_graph *g = op_graph_open(TRI_F32);
+        tri_value in[2] = {tri_input(g, "a", TRI_F32, tri_shape_of(count)),
+                           tri_input(g, "b", TRI_F32, tri_shape_of(count))};
+        tri_map_attr attr = {0};
+        assert_int_equal(
+            tri_formula_parse("a, b -> max(a * 2 - b, b) * (b - a) + 3", NULL, &attr.formula),
+            TRI_OK);
+        tri_value y = tri_node_add(g, &tri_op_map, in, 2, &attr, "");
+        op_session *s = op_session_open(g, device, false);
+        float *a = op_host(s, in[0]), *b = op_host(s, in[1]), *out = op_host(s, y);
+        for (int64_t i = 0; i < count; i++) {
+            a[i] = (float)(i % 1009);
+            b[i] = (float)(i % 457);
+        }
+        op_run_ok(s);
+        for (int64_t i = 0; i < count; i++) {
+            float most = a[i] * 2 - b[i] > b[i] ? a[i] * 2 - b[i] : b[i];
+            if (out[i] != most * (b[i] - a[i]) + 3)
+                fail_msg("%s, element %lld: %g", isas[isa], (long long)i, (double)out[i]);
+        }
+        op_session_close(s);
+        op_graph_close(g);
+        device->backend->close(device);
+    }
+    unsetenv("TRIREME_CPU_ISA");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_thread),
-                                       cmocka_unit_test(test_all_threads),
-                                       cmocka_unit_test(test_halves),
-                                       cmocka_unit_test(test_attention),
-                                       cmocka_unit_test(test_every_op_has_a_family),
-                                       cmocka_unit_test(test_bad_labels)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_thread), cmocka_unit_test(test_all_threads),
+        cmocka_unit_test(test_large_map),  cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_attention),  cmocka_unit_test(test_every_op_has_a_family),
+        cmocka_unit_test(test_bad_labels)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,71 +1,30 @@
-// The op map: a formula on each element. It is computed a tile at a time, some hundred elements
-// that stay in the cache: each step of the formula is a loop over the tile, compiled for each
-// instruction set. Threads share the tiles.
+// The op map: a formula on each element. Inputs are read where they are, or copied a tile at a
+// time, some hundred elements that stay in the cache, and the formula runs in vector registers
+// (map_steps.h). Threads share the elements.
 #include "device/cpu/map.h"
-#include "device/cpu/functions.h"
+#include "device/cpu/map_steps.h"
+#include "device/cpu/scalar.h"
 #include "device/map_plan.h"
-#include "ops/formula_division.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAP_TILE = 256, MAP_GRAIN = 1 << 12 };
-
-typedef void (*step_function)(float *out, const float *a, const float *b, const float *c,
-                              int64_t count);
-
-FORMULA_DIVISION(float, fmodf, floorf)
-
-#define MAP_POW(a, b) powf(a, b)
-#define MAP_ABS(a) __builtin_fabsf(a)
-#define MAP_FLOOR(a) floorf(a)
-#define MAP_CEIL(a) ceilf(a)
-#define MAP_ROUND(a) nearbyintf(a)
-#define MAP_SQRT(a) sqrtf(a)
-#define MAP_EXP(a) cpu_exp_scalar(a)
-#define MAP_EXPM1(a) cpu_expm1_scalar(a)
-#define MAP_LOG(a) cpu_log_scalar(a)
-#define MAP_LOG1P(a) cpu_log1p_scalar(a)
-#define MAP_SIN(a) sinf(a)
-#define MAP_COS(a) cosf(a)
-#define MAP_ERF(a) cpu_erf_scalar(a)
-#define MAP_NORMAL_CDF(a) cpu_normal_cdf_scalar(a)
-#define MAP_TANH(a) cpu_tanh_scalar(a)
-#define MAP_SIGMOID(a) cpu_sigmoid_scalar(a)
-#define MAP_FLOOR_DIV(a, b) formula_floor_div(a, b)
-#define MAP_REMAINDER(a, b) formula_remainder(a, b)
-#define MAP_FMOD(a, b) fmodf(a, b)
-#define A a[i]
-#define B b[i]
-#define C c[i]
-
-#define STEP_PARAMETERS float *out, const float *a, const float *b, const float *c, int64_t count
-#define X(name, arity, value)                                                                      \
-    CPU_BODY step_##name##_body(STEP_PARAMETERS) {                                                 \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < count; i++) out[i] = value;                   \
-    }                                                                                              \
-    static CPU_AVX512 void step_##name##_avx512(STEP_PARAMETERS) {                                 \
-        step_##name##_body(out, a, b, c, count);                                                   \
-    }                                                                                              \
-    static __attribute__((target("avx2,fma"))) void step_##name##_avx2(STEP_PARAMETERS) {          \
-        step_##name##_body(out, a, b, c, count);                                                   \
-    }                                                                                              \
-    static void step_##name##_base(STEP_PARAMETERS) { step_##name##_body(out, a, b, c, count); }
-TRI_STEP_LIST(X)
-#undef X
-
-#define X(name, arity, value) {step_##name##_base, step_##name##_avx2, step_##name##_avx512},
-static const step_function functions[][3] = {TRI_STEP_LIST(X)};
-#undef X
+enum {
+    MAP_TILE = 512, // elements of an input or output that are copied at a time
+    MAP_GRAIN = 1 << 12,
+    MAP_STREAM = 16 << 20, // outputs of so many bytes are not read from a cache again
+};
 
 typedef struct map_state {
     const cpu_device *device;
-    tri_map_plan plan; // a slot has the size of a tile
-    int level;         // index in a row of `functions`
+    tri_map_plan plan; // a slot has the size of a block
     bool bf16, mask;
     bool bytes[TRI_FORMULA_INPUTS]; // the input is U8, a mask
-    float constants[TRI_FORMULA_CONSTANTS][MAP_TILE];
+    bool is_plain;                  // inputs and outputs are F32
+    bool streams;                   // outputs are written past the caches
+    cpu_map_machine machine;
+    cpu_map_instruction code[CPU_MAP_INSTRUCTIONS], streaming[CPU_MAP_INSTRUCTIONS];
+    float constants[TRI_FORMULA_CONSTANTS][CPU_MAP_BLOCK];
 } map_state;
 
 typedef struct map_job {
@@ -133,49 +92,83 @@ static void load_view(const map_state *s, int k, const void *from, int64_t begin
     }
 }
 
-static const float *load(const map_state *s, int k, const void *from, int64_t begin, int64_t count,
-                         float *to) {
-    if (!s->plan.inputs[k].flat) {
-        load_view(s, k, from, begin, count, to);
-        return to;
-    }
-    if (!s->bf16 && !s->bytes[k]) return (const float *)from + begin;
-    load_elements(s, k, from, begin, 1, count, to);
-    return to;
+static int64_t rounded_up(int64_t count) {
+    return (count + CPU_MAP_BLOCK - 1) / CPU_MAP_BLOCK * CPU_MAP_BLOCK;
 }
 
-static void map_tile(const map_job *job, float *tiles, int64_t begin, int64_t count) {
+// Copies elements [begin, begin + count) of input k, and fills the last block with zeros.
+static void load(const map_state *s, int k, const void *from, int64_t begin, int64_t count,
+                 float *to) {
+    if (!s->plan.inputs[k].flat)
+        load_view(s, k, from, begin, count, to);
+    else
+        load_elements(s, k, from, begin, 1, count, to);
+    memset(to + count, 0, (size_t)(rounded_up(count) - count) * sizeof *to);
+}
+
+// How much room a thread needs: a block for each slot, and tiles.
+static int64_t floats_of(const tri_formula *f, int slots) {
+    return slots * CPU_MAP_BLOCK + (f->input_count + f->output_count) * MAP_TILE;
+}
+
+// What a thread works with.
+typedef struct map_work {
+    const map_job *job;
+    float *tiles; // of each input and output, one after the other
+    cpu_map_operand operands[UINT8_MAX + 1];
+} map_work;
+
+static map_work begin_work(const map_job *job, int thread) {
     const map_state *s = job->state;
     const tri_formula *f = &s->plan.formula;
-    const float *operands[UINT8_MAX + 1];
-    for (int k = 0; k < f->input_count; k++)
-        operands[TRI_OPERAND_INPUT + k] =
-            load(s, k, job->args->in[k], begin, count,
-                 tiles + s->plan.slots[TRI_OPERAND_INPUT + k] * (int64_t)MAP_TILE);
+    map_work w = {.job = job};
+    float *room = (float *)job->args->workspace + thread * floats_of(f, s->plan.slot_count);
+    for (int i = 0; i < f->step_count; i++)
+        w.operands[i].at = room + s->plan.slots[i] * CPU_MAP_BLOCK;
     for (int k = 0; k < f->constant_count; k++)
-        operands[TRI_OPERAND_CONSTANT + k] = s->constants[k];
-    for (int i = 0; i < f->step_count; i++) {
-        const tri_formula_step *t = &f->steps[i];
-        float *out = tiles + s->plan.slots[i] * (int64_t)MAP_TILE;
-        operands[i] = out;
-        functions[t->kind][s->level](out, operands[t->a], operands[t->b], operands[t->c], count);
+        w.operands[TRI_OPERAND_CONSTANT + k].at = (float *)(uintptr_t)s->constants[k];
+    w.tiles = room + s->plan.slot_count * CPU_MAP_BLOCK;
+    return w;
+}
+
+// Computes elements [begin, begin + count). Whole blocks are read and written where they are.
+static void map_tile(map_work *w, int64_t begin, int64_t count) {
+    const map_state *s = w->job->state;
+    const tri_kernel_args *args = w->job->args;
+    const tri_formula *f = &s->plan.formula;
+    bool in_place = s->is_plain && count == rounded_up(count), streams = s->streams && in_place;
+    for (int k = 0; k < f->input_count; k++) {
+        float *at = (float *)(uintptr_t)args->in[k] + begin;
+        if (!in_place || !s->plan.inputs[k].flat)
+            load(s, k, args->in[k], begin, count, at = w->tiles + k * MAP_TILE);
+        w->operands[TRI_OPERAND_INPUT + k] = (cpu_map_operand){at, -1};
     }
-    // Output 0 may lie over input 0, which another output may still have to be copied from.
-    for (int k = f->output_count - 1; k >= 0; k--) {
-        const float *from = operands[f->outputs[k]];
+    for (int k = 0; k < f->output_count; k++) {
+        float *at = (float *)args->out[k] + begin;
+        if (!in_place) at = w->tiles + (f->input_count + k) * MAP_TILE;
+        streams = streams && (uintptr_t)at % 64 == 0;
+        w->operands[CPU_MAP_OUTPUT + k] = (cpu_map_operand){at, -1};
+    }
+    s->machine(streams ? s->streaming : s->code, w->operands, rounded_up(count) / CPU_MAP_BLOCK);
+    for (int k = 0; k < f->output_count && !in_place; k++) {
+        const float *from = w->operands[CPU_MAP_OUTPUT + k].at;
         for (int64_t i = 0; i < count && s->mask; i++)
-            ((uint8_t *)job->args->out[k])[begin + i] = from[i] != 0;
+            ((uint8_t *)args->out[k])[begin + i] = from[i] != 0;
         for (int64_t i = 0; i < count && !s->mask; i++)
-            cpu_put(job->args->out[k], s->bf16, begin + i, from[i]);
+            cpu_put(args->out[k], s->bf16, begin + i, from[i]);
     }
 }
 
+// The first and the last block of a range may not be whole; all others are.
 static void map_range(void *context, int64_t begin, int64_t end, int thread) {
-    const map_job *job = context;
-    float *tiles =
-        (float *)job->args->workspace + (int64_t)thread * job->state->plan.slot_count * MAP_TILE;
-    for (int64_t i = begin; i < end; i += MAP_TILE)
-        map_tile(job, tiles, i, end - i < MAP_TILE ? end - i : MAP_TILE);
+    map_work w = begin_work(context, thread);
+    for (int64_t i = begin, next; i < end; i = next) {
+        int64_t whole = end - end % CPU_MAP_BLOCK; // behind it is a block that is not whole
+        next = i % CPU_MAP_BLOCK ? rounded_up(i) : i + MAP_TILE;
+        if (next > whole) next = i < whole ? whole : end;
+        map_tile(&w, i, next - i);
+    }
+    if (w.job->state->streams) __builtin_ia32_sfence(); // other threads see all of it
 }
 
 static tri_status map_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -185,22 +178,28 @@ static tri_status map_prepare(tri_device *device, const tri_graph *graph, const 
     kernel->state = s;
     s->device = cpu_of(device);
     tri_map_plan_make(graph, node, &s->plan);
-    s->level = cpu_has(&device->description, CPU_HAS_AVX512) ? 2
-               : cpu_has(&device->description, CPU_HAS_AVX2) ? 1
-                                                             : 0;
     bool mixed;
     s->bf16 = tri_map_plan_type(graph, node, &mixed) == TRI_BF16;
     s->mask = ((const tri_map_attr *)node->attr)->mask;
-    for (int k = 0; k < s->plan.formula.input_count; k++)
+    s->is_plain = !s->bf16 && !s->mask;
+    for (int k = 0; k < s->plan.formula.input_count; k++) {
         s->bytes[k] = tri_value_get(graph, node->inputs[k])->dtype == TRI_U8;
+        s->is_plain = s->is_plain && !s->bytes[k];
+    }
+    s->streams = s->plan.count * (int64_t)sizeof(float) >= MAP_STREAM;
+    s->machine = cpu_map_machine_of(&device->description);
+    cpu_map_compile(&s->plan.formula, false, s->code);
+    cpu_map_compile(&s->plan.formula, true, s->streaming);
     for (int k = 0; k < s->plan.formula.constant_count; k++)
-        for (int i = 0; i < MAP_TILE; i++) s->constants[k][i] = (float)s->plan.formula.constants[k];
+        for (int i = 0; i < CPU_MAP_BLOCK; i++)
+            s->constants[k][i] = (float)s->plan.formula.constants[k];
     return TRI_OK;
 }
 
 static tri_status map_workspace(const tri_device_description *device, const tri_graph *graph,
                                 const tri_node *node, size_t *out) {
-    *out = (size_t)device->threads * (size_t)tri_map_plan_slots(node) * MAP_TILE * sizeof(float);
+    const tri_formula *f = &((const tri_map_attr *)node->attr)->formula;
+    *out = (size_t)(device->threads * floats_of(f, tri_map_plan_slots(node))) * sizeof(float);
     return TRI_OK;
 }
 
