@@ -6,10 +6,12 @@
 #include "support/op_compare.h"
 #include "support/op_session.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <trireme/functions.h>
 
 #include <cmocka.h>
 
@@ -118,11 +120,44 @@ static void test_large_map(void **state) {
     unsetenv("TRIREME_CPU_ISA");
 }
 
+// Sines and cosines of small, large and huge angles are within 2 units in the last place.
+static void test_sines(void **state) {
+    (void)state;
+    static const char *const isas[] = {"avx512", "avx2", "base"};
+    enum { COUNT = 64 * 300 };
+    for (size_t isa = 0; isa < sizeof isas / sizeof *isas; isa++) {
+        setenv("TRIREME_CPU_ISA", isas[isa], 1);
+        tri_device *device = op_device_open(&tri_device_cpu, 1);
+        tri_graph *g = op_graph_open(TRI_F32);
+        tri_value x = tri_input(g, "x", TRI_F32, tri_shape_of(COUNT));
+        tri_value y[] = {tri_sin(g, x), tri_cos(g, x)};
+        op_session *s = op_session_open(g, device, false);
+        for (int i = 0; i < COUNT; i++)
+            op_set(s, x, i, i == 0 ? -0.0 : (i % 2 ? 1 : -1) * pow(1.006, i - 9000));
+        op_run_ok(s);
+        assert_true(signbit(op_get(s, y[0], 0)));
+        for (int i = 0; i < 2 * COUNT; i++) {
+            double angle = op_get(s, x, i / 2), got = op_get(s, y[i % 2], i / 2);
+            double wanted = i % 2 ? cos(angle) : sin(angle);
+            if (!isfinite(angle) ? !isnan(got)
+                                 : fabs(got - wanted) > 0x1p-22 * fabs(wanted) + 1e-44)
+                fail_msg("%s, angle %.9g: %.9g, not %.9g", isas[isa], angle, got, wanted);
+        }
+        op_session_close(s);
+        op_graph_close(g);
+        device->backend->close(device);
+    }
+    unsetenv("TRIREME_CPU_ISA");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_thread), cmocka_unit_test(test_all_threads),
-        cmocka_unit_test(test_large_map),  cmocka_unit_test(test_halves),
-        cmocka_unit_test(test_attention),  cmocka_unit_test(test_every_op_has_a_family),
-        cmocka_unit_test(test_bad_labels)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_thread),
+                                       cmocka_unit_test(test_all_threads),
+                                       cmocka_unit_test(test_large_map),
+                                       cmocka_unit_test(test_sines),
+                                       cmocka_unit_test(test_halves),
+                                       cmocka_unit_test(test_attention),
+                                       cmocka_unit_test(test_every_op_has_a_family),
+                                       cmocka_unit_test(test_bad_labels)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,8 +18,8 @@ FORMULA_DIVISION(float, fmodf, floorf)
 #define MAP_EXPM1(a) cpu_expm1_scalar(a)
 #define MAP_LOG(a) cpu_log_scalar(a)
 #define MAP_LOG1P(a) cpu_log1p_scalar(a)
-#define MAP_SIN(a) sinf(a)
-#define MAP_COS(a) cosf(a)
+#define MAP_SIN(a) cpu_sine_scalar(a, 0)
+#define MAP_COS(a) cpu_sine_scalar(a, 1)
 #define MAP_ERF(a) cpu_erf_scalar(a)
 #define MAP_NORMAL_CDF(a) cpu_normal_cdf_scalar(a)
 #define MAP_TANH(a) cpu_tanh_scalar(a)
@@ -33,6 +33,16 @@ enum { VECTOR = 16, VECTORS = CPU_MAP_BLOCK / VECTOR };
 typedef float vector __attribute__((vector_size(4 * VECTOR)));
 typedef uint32_t bits __attribute__((vector_size(4 * VECTOR)));
 typedef float loose __attribute__((vector_size(4 * VECTOR), aligned(4), may_alias));
+
+CPU_SCALAR bool has_large_angle(const float *x) {
+    int32_t any = 0;
+    for (int k = 0; k < CPU_MAP_BLOCK; k++) any |= __builtin_fabsf(x[k]) > CPU_MOST_ANGLE ? 1 : 0;
+    return any;
+}
+
+static __attribute__((noinline)) void use_libc(tri_step_kind kind, const float *x, float *out) {
+    for (int k = 0; k < CPU_MAP_BLOCK; k++) out[k] = kind == TRI_STEP_sin ? sinf(x[k]) : cosf(x[k]);
+}
 
 // A step on whole vectors.
 #define QUICK(name, value)                                                                         \
@@ -54,6 +64,11 @@ typedef float loose __attribute__((vector_size(4 * VECTOR), aligned(4), may_alia
         /* so that no step is computed before it is known which one it is */                       \
         __asm__("" : "+m"(t));                                                                     \
         _Pragma("GCC ivdep") for (int k = 0; k < CPU_MAP_BLOCK; k++) t[k] = value;                 \
+        if (TRI_STEP_##name == TRI_STEP_sin || TRI_STEP_##name == TRI_STEP_cos) {                  \
+            float x[CPU_MAP_BLOCK];                                                                \
+            for (int i = 0; i < VECTORS; i++) *(loose *)(x + i * VECTOR) = acc[i];                 \
+            if (has_large_angle(x)) use_libc(TRI_STEP_##name, x, t);                               \
+        }                                                                                          \
         for (int i = 0; i < VECTORS; i++) acc[i] = *(const loose *)(t + i * VECTOR);               \
         break;
 
