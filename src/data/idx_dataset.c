@@ -1,19 +1,24 @@
 // The data set "idx" (data.name): MNIST and similar data, which have a file of images and a file of
-// labels, raw or gzip-compressed. Both are kept in memory, because such data are small and
-// compressed files cannot be read at random positions.
+// labels, raw or gzip-compressed. They are kept in memory if they are small, as such data mostly
+// are, or compressed, as such files cannot be read at random positions. Of large raw images each
+// sample is read when it is needed.
+#include "base/os.h"
 #include "base/quantity.h"
 #include "data/content.h"
 #include "data/kind.h"
 #include "format/idx.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { IMAGES, LABELS };
+enum { IMAGES, LABELS, IN_MEMORY_BYTES = 64 << 20 };
 
 typedef struct idx_state {
     tri_idx images, labels;
+    const char *images_path;
+    int fd; // of images that are not in memory; -1: there are none
 } idx_state;
 
 // Finds the file PREFIX-SUFFIX or PREFIX-SUFFIX.gz, because both can be downloaded.
@@ -54,8 +59,10 @@ static tri_status open_files(tri_dataset *dataset, idx_state *state) {
     TRI_TRY(find_file(dataset, prefix, "labels-idx1-ubyte", &labels));
     TRI_TRY(tri_content_check(labels, "idx"));
     TRI_TRY(tri_content_check(images, "idx"));
-    TRI_TRY(tri_idx_read(labels, TRI_IDX_LABELS, &state->labels));
-    TRI_TRY(tri_idx_read(images, TRI_IDX_IMAGES, &state->images));
+    TRI_TRY(tri_idx_read(labels, TRI_IDX_LABELS, INT64_MAX, &state->labels));
+    TRI_TRY(tri_idx_read(images, TRI_IDX_IMAGES, IN_MEMORY_BYTES, &state->images));
+    state->images_path = images;
+    if (!state->images.data) TRI_TRY(tri_os_open_input(images, &state->fd));
     const tri_shape *shape = &state->images.shape;
     if (shape->dims[0] != state->labels.shape.dims[0])
         return TRI_FAIL(TRI_BAD_INPUT, "%s: %s, but %s in %s", images,
@@ -71,6 +78,7 @@ static tri_status open_files(tri_dataset *dataset, idx_state *state) {
 static tri_status idx_open(tri_dataset *dataset) {
     idx_state *state = TRI_NEW(dataset->arena, idx_state);
     dataset->state = state;
+    state->fd = -1;
     TRI_TRY(open_files(dataset, state));
     const uint8_t *labels = state->labels.data;
     int64_t *classes = &dataset->fields[LABELS].classes;
@@ -81,6 +89,7 @@ static tri_status idx_open(tri_dataset *dataset) {
 
 static void idx_close(tri_dataset *dataset) {
     idx_state *state = dataset->state;
+    if (state->fd >= 0) tri_os.close(state->fd);
     tri_idx_free(&state->images);
     tri_idx_free(&state->labels);
 }
@@ -89,9 +98,12 @@ static tri_status idx_read(const tri_dataset *dataset, void *worker, int64_t sam
                            tri_sample_value *values) {
     const idx_state *state = dataset->state;
     const uint8_t *images = state->images.data, *labels = state->labels.data;
-    values[IMAGES].data = images + (size_t)sample * dataset->fields[IMAGES].stored_bytes;
+    size_t bytes = dataset->fields[IMAGES].stored_bytes;
     values[LABELS].data = labels + sample;
-    return TRI_OK;
+    values[IMAGES].data = images ? images + (size_t)sample * bytes : values[IMAGES].buffer;
+    if (images) return TRI_OK;
+    return tri_os_pread_all(state->fd, values[IMAGES].buffer, bytes,
+                            state->images.offset + sample * (int64_t)bytes, state->images_path);
 }
 
 // Prefetches an image into the cache, because the hardware cannot predict where a shuffled sample
@@ -99,6 +111,8 @@ static tri_status idx_read(const tri_dataset *dataset, void *worker, int64_t sam
 static void idx_hint(const tri_dataset *dataset, int64_t sample) {
     enum { CACHE_LINE_BYTES = 64 };
     tri_sample_value values[2];
+    const idx_state *state = dataset->state;
+    if (!state->images.data) return;
     idx_read(dataset, NULL, sample, values);
     for (size_t at = 0; at < dataset->fields[IMAGES].stored_bytes; at += CACHE_LINE_BYTES)
         __builtin_prefetch((const char *)values[IMAGES].data + at);

@@ -1,5 +1,5 @@
-// Reads IDX files into memory. The sizes in the header are checked against the file before memory
-// is allocated.
+// Reads IDX files into memory, or the headers of large ones. The sizes in the header are checked
+// against the file before memory is allocated.
 #include "format/idx.h"
 
 #include "base/os.h"
@@ -90,7 +90,8 @@ static void *allocate(size_t bytes) {
     return data;
 }
 
-static tri_status read_all(tri_unzip *source, const char *path, tri_idx_kind kind, tri_idx *out) {
+static tri_status read_all(tri_unzip *source, const char *path, tri_idx_kind kind,
+                           int64_t most_bytes, tri_idx *out) {
     TRI_TRY(read_header(source, path, out));
     TRI_TRY(check_kind(path, kind, out));
     int64_t left = tri_unzip_max_bytes(source);
@@ -98,6 +99,9 @@ static tri_status read_all(tri_unzip *source, const char *path, tri_idx_kind kin
         return TRI_FAIL(TRI_CORRUPT,
                         "%s: truncated: by its sizes it has %lld bytes, but it can hold %lld", path,
                         (long long)out->size_bytes, (long long)left);
+    out->offset = 4 + 4 * (int64_t)out->shape.rank;
+    bool stays = out->size_bytes > most_bytes && !tri_unzip_is_gzip(source);
+    if (stays && out->dtype == TRI_U8 && out->size_bytes == left) return TRI_OK;
     out->data = allocate((size_t)out->size_bytes);
     if (!out->data)
         return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for its %lld bytes", path,
@@ -108,11 +112,11 @@ static tri_status read_all(tri_unzip *source, const char *path, tri_idx_kind kin
     return TRI_OK;
 }
 
-tri_status tri_idx_read(const char *path, tri_idx_kind kind, tri_idx *out) {
+tri_status tri_idx_read(const char *path, tri_idx_kind kind, int64_t most_bytes, tri_idx *out) {
     *out = (tri_idx){0};
     tri_unzip *source;
     TRI_TRY(tri_unzip_open(path, &source));
-    tri_status status = read_all(source, path, kind, out);
+    tri_status status = read_all(source, path, kind, most_bytes, out);
     tri_unzip_close(source);
     if (status != TRI_OK) tri_idx_free(out);
     return status;

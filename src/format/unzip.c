@@ -182,6 +182,8 @@ tri_status tri_unzip_end(tri_unzip *source) {
     return TRI_OK;
 }
 
+bool tri_unzip_is_gzip(const tri_unzip *source) { return source->gzip; }
+
 int64_t tri_unzip_max_bytes(const tri_unzip *source) {
     if (!source->gzip) return source->file_bytes - source->taken;
     int64_t most;

@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,8 @@ tri_status tri_unzip_read(tri_unzip *source, void *out, size_t size);
 // Checks that the file ends here. TRI_CORRUPT: there are more bytes, or the checksum of a
 // compressed file is wrong.
 tri_status tri_unzip_end(tri_unzip *source);
+// Whether the file is compressed.
+bool tri_unzip_is_gzip(const tri_unzip *source);
 // Computes an upper bound on the bytes that can still follow, so that an impossible header is
 // rejected before memory is allocated for it.
 int64_t tri_unzip_max_bytes(const tri_unzip *source);

@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *path = memory_file(data, size);
     for (tri_idx_kind kind = TRI_IDX_ANY; kind <= TRI_IDX_LABELS; kind++) {
         tri_idx idx;
-        if (tri_idx_read(path, kind, &idx) != TRI_OK) {
+        if (tri_idx_read(path, kind, INT64_MAX, &idx) != TRI_OK) {
             TRI_ASSERT(strstr(tri_error_message(), path) && !idx.data);
             continue;
         }

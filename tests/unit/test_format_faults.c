@@ -95,7 +95,7 @@ static tri_status read_tensors(void) {
 
 static tri_status read_labels(const char *name) {
     tri_idx idx;
-    TRI_TRY(tri_idx_read(fixture_path(name), TRI_IDX_LABELS, &idx));
+    TRI_TRY(tri_idx_read(fixture_path(name), TRI_IDX_LABELS, INT64_MAX, &idx));
     for (int i = 0; i < 300; i++) assert_int_equal(((uint8_t *)idx.data)[i], i % 10);
     tri_idx_free(&idx);
     return TRI_OK;

@@ -41,7 +41,7 @@ static void put_gzip(const void *data, size_t size, const char *mode) {
 
 static void refuse(tri_idx_kind kind, tri_status status, const char *words) {
     tri_idx idx;
-    assert_int_equal(tri_idx_read(path, kind, &idx), status);
+    assert_int_equal(tri_idx_read(path, kind, INT64_MAX, &idx), status);
     assert_null(idx.data);
     if (!strstr(tri_error_message(), words))
         fail_msg("'%s' lacks '%s'", tri_error_message(), words);
@@ -53,7 +53,7 @@ static const uint8_t labels[] = {0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9};
 
 static void expect_images(void) {
     tri_idx idx;
-    assert_int_equal(tri_idx_read(path, TRI_IDX_IMAGES, &idx), TRI_OK);
+    assert_int_equal(tri_idx_read(path, TRI_IDX_IMAGES, INT64_MAX, &idx), TRI_OK);
     tri_shape shape = tri_shape_of(2, 2, 1);
     assert_true(tri_shape_equal(&idx.shape, &shape));
     assert_int_equal(idx.dtype, TRI_U8);
@@ -76,7 +76,7 @@ static void test_reads(void **state) {
 
     tri_idx idx;
     put(labels, sizeof labels);
-    assert_int_equal(tri_idx_read(path, TRI_IDX_LABELS, &idx), TRI_OK);
+    assert_int_equal(tri_idx_read(path, TRI_IDX_LABELS, INT64_MAX, &idx), TRI_OK);
     assert_memory_equal(idx.data, "\7\10\11", 3);
     tri_idx_free(&idx);
 }
@@ -85,17 +85,17 @@ static void test_types(void **state) {
     tri_idx idx;
     const uint8_t floats[] = {0, 0, 13, 1, 0, 0, 0, 2, 0x3f, 0x80, 0, 0, 0xc0, 0, 0, 0};
     put(floats, sizeof floats);
-    assert_int_equal(tri_idx_read(path, TRI_IDX_ANY, &idx), TRI_OK);
+    assert_int_equal(tri_idx_read(path, TRI_IDX_ANY, INT64_MAX, &idx), TRI_OK);
     assert_true(((float *)idx.data)[0] == 1.0f && ((float *)idx.data)[1] == -2.0f);
     tri_idx_free(&idx);
     const uint8_t shorts[] = {0, 0, 11, 1, 0, 0, 0, 1, 0xff, 0xfe};
     put(shorts, sizeof shorts);
-    assert_int_equal(tri_idx_read(path, TRI_IDX_ANY, &idx), TRI_OK);
+    assert_int_equal(tri_idx_read(path, TRI_IDX_ANY, INT64_MAX, &idx), TRI_OK);
     assert_int_equal(((int16_t *)idx.data)[0], -2);
     tri_idx_free(&idx);
     const uint8_t none[] = {0, 0, 8, 2, 0, 0, 0, 0, 0, 0, 0, 5};
     put(none, sizeof none);
-    assert_int_equal(tri_idx_read(path, TRI_IDX_ANY, &idx), TRI_OK);
+    assert_int_equal(tri_idx_read(path, TRI_IDX_ANY, INT64_MAX, &idx), TRI_OK);
     assert_int_equal(idx.size_bytes, 0);
     tri_idx_free(&idx);
     put(shorts, sizeof shorts);
@@ -113,7 +113,7 @@ static void test_large(void **state) {
         file[8 + i] = (uint8_t)((random = random * 1664525 + 1013904223) >> 24);
     put_gzip(file, COUNT + 8, "wb");
     tri_idx idx;
-    assert_int_equal(tri_idx_read(path, TRI_IDX_LABELS, &idx), TRI_OK);
+    assert_int_equal(tri_idx_read(path, TRI_IDX_LABELS, INT64_MAX, &idx), TRI_OK);
     assert_memory_equal(idx.data, file + 8, COUNT);
     tri_idx_free(&idx);
 
@@ -124,7 +124,8 @@ static void test_large(void **state) {
 
 static void test_refuses(void **state) {
     tri_idx idx;
-    assert_int_equal(tri_idx_read("/nowhere/train-images", TRI_IDX_ANY, &idx), TRI_NOT_FOUND);
+    assert_int_equal(tri_idx_read("/nowhere/train-images", TRI_IDX_ANY, INT64_MAX, &idx),
+                     TRI_NOT_FOUND);
     put("", 0);
     refuse(TRI_IDX_ANY, TRI_CORRUPT, "truncated");
     put(images, 10);
@@ -172,7 +173,7 @@ static void test_refuses_tail_and_damage(void **state) {
     for (size_t cut = 1; cut < size; cut++) {
         tri_idx idx;
         put(bytes, size - cut);
-        assert_int_equal(tri_idx_read(path, TRI_IDX_IMAGES, &idx), TRI_CORRUPT);
+        assert_int_equal(tri_idx_read(path, TRI_IDX_IMAGES, INT64_MAX, &idx), TRI_CORRUPT);
     }
     bytes[size - 6] ^= 1; // changes gzip's checksum
     put(bytes, size);

@@ -1,10 +1,12 @@
 // Tests the data sets of image files, and what happens to damaged samples.
+#include "base/os.h"
 #include "data/check.h"
 #include "data/dataset.h"
 #include "data/sheet.h"
 #include "format/image/image.h"
 #include "format/safetensors.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -187,6 +189,50 @@ static void test_cifar(void **state) {
     tri_dataset_close(train);
 }
 
+static int64_t bytes_read;
+static ssize_t (*os_pread)(int, void *, size_t, off_t);
+static ssize_t (*os_read)(int, void *, size_t);
+
+static ssize_t count_pread(int fd, void *out, size_t size, off_t at) {
+    bytes_read += (int64_t)size;
+    return os_pread(fd, out, size, at);
+}
+
+static ssize_t count_read(int fd, void *out, size_t size) {
+    bytes_read += (int64_t)size;
+    return os_read(fd, out, size);
+}
+
+// Of large images that are not compressed, each is read when it is needed.
+static void test_large_idx(void **state) {
+    enum { SIDE = 1000, COUNT = 70 };
+    static const uint8_t head[] = {0, 0, 8, 3, 0, 0, 0, COUNT, 0, 0, 3, 232, 0, 0, 3, 232};
+    static const uint8_t labels[8 + COUNT] = {0, 0, 8, 1, 0, 0, 0, COUNT, [77] = 3};
+    fixture_put("train-images-idx3-ubyte", head, sizeof head);
+    fixture_put("train-labels-idx1-ubyte", labels, sizeof labels);
+    int fd = open(fixture_path("train-images-idx3-ubyte"), O_WRONLY);
+    off_t end = sizeof head + (off_t)COUNT * SIDE * SIDE;
+    assert_int_equal(pwrite(fd, "\377", 1, end - 1), 1);
+    assert_int_equal(close(fd), 0);
+    os_pread = tri_os.pread;
+    os_read = tri_os.read;
+    tri_os.pread = count_pread;
+    tri_os.read = count_read;
+    bytes_read = 0;
+    tri_data_options options = fixture_options("name: idx");
+    tri_dataset *train = opened(&options, TRI_DATA_TRAIN);
+    float *pixels = malloc(sizeof(float) * SIDE * SIDE);
+    int64_t label;
+    assert_int_equal(fixture_read(train, 0, COUNT - 1, 0, pixels), TRI_OK);
+    assert_int_equal(fixture_read(train, 1, COUNT - 1, 0, &label), TRI_OK);
+    assert_true(pixels[SIDE * SIDE - 1] == 1 && pixels[0] == 0 && label == 3);
+    tri_os.pread = os_pread;
+    tri_os.read = os_read;
+    assert_true(bytes_read < 4 * SIDE * SIDE);
+    free(pixels);
+    tri_dataset_close(train);
+}
+
 // Parts drawn at random have the right shape, differ between epochs and repeat; in evaluation the
 // centre is cut out.
 static void test_random_parts(void **state) {
@@ -322,9 +368,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_folder),         cmocka_unit_test(test_runs_among_classes),
         cmocka_unit_test(test_folder_refuses), cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_cifar),          cmocka_unit_test(test_random_parts),
-        cmocka_unit_test(test_masks),          cmocka_unit_test(test_synthetic),
-        cmocka_unit_test(test_sheet),
+        cmocka_unit_test(test_cifar),          cmocka_unit_test(test_large_idx),
+        cmocka_unit_test(test_random_parts),   cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_synthetic),      cmocka_unit_test(test_sheet),
     };
     return cmocka_run_group_tests(tests, setup, fixture_teardown);
 }
