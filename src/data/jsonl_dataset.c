@@ -19,8 +19,10 @@ static tri_status open_documents(tri_dataset *dataset, const char *example, bool
     if (pack.tokens == 0) return TRI_FAIL(TRI_BAD_INPUT, "%s: has no documents", files.paths[0]);
     TRI_TRY(tri_tokens_open(pack.path, pack.type, tokens));
     TRI_TRY(tri_windows_open(dataset, files.paths[0], tokens, pack.largest));
-    for (int i = 0; i < dataset->field_count; i++)
+    for (int i = 0; i < dataset->field_count; i++) {
         dataset->fields[i].names.tokenizer = pack.tokenizer;
+        dataset->fields[i].names.end_mark = pack.end_mark;
+    }
     return TRI_OK;
 }
 

@@ -28,11 +28,18 @@ bool tri_number_names_differ(const tri_number_names *a, const tri_number_names *
 
 const char *tri_number_names_doubt(tri_arena *arena, const char *a_name, const tri_number_names *a,
                                    const char *b_name, const tri_number_names *b) {
-    if (!a->tokenizer || !b->tokenizer || !strcmp(a->tokenizer, b->tokenizer)) return NULL;
+    if (!a->tokenizer || !b->tokenizer) return NULL;
+    if (strcmp(a->tokenizer, b->tokenizer) != 0)
+        return tri_arena_printf(arena,
+                                "%s: data.tokenizer has another content than that of %s: one "
+                                "number may mean two tokens",
+                                b_name, a_name);
+    if (!a->end_mark || !b->end_mark || !strcmp(a->end_mark, b->end_mark)) return NULL;
     return tri_arena_printf(arena,
-                            "%s: data.tokenizer has another content than that of %s: one number "
-                            "may mean two tokens",
-                            b_name, a_name);
+                            "%s: its texts end with the token %s, those of %s with %s: the files "
+                            "tokenizer_config.json or config.json beside data.tokenizer have "
+                            "changed",
+                            b_name, b->end_mark, a_name, a->end_mark);
 }
 
 tri_status tri_number_names_compare(const char *field, const char *a_name,

@@ -15,6 +15,9 @@ typedef struct tri_number_names {
     // be meant.
     bool columns_are_chosen;
     const char *tokenizer; // SHA-256 of its file; NULL: no tokenizer is known
+    // The number of the token with which a text ends, which a file beside the tokenizer may say;
+    // NULL: it is not known.
+    const char *end_mark;
 } tri_number_names;
 
 // Compares the names of field `field` in two data sets, which messages call `a_name` and `b_name`.
@@ -25,8 +28,8 @@ tri_status tri_number_names_compare(const char *field, const char *a_name,
                                     const tri_number_names *b);
 // Whether both have names of columns, and these differ.
 bool tri_number_names_differ(const tri_number_names *a, const tri_number_names *b);
-// What to warn of if the tokenizers of both are known and differ; NULL: nothing. This is not
-// refused, as they may be two files of one tokenizer in two formats.
+// What to warn of if the tokenizers of both are known and differ, or their end marks; NULL:
+// nothing. This is not refused, as they may be two files of one tokenizer in two formats.
 const char *tri_number_names_doubt(tri_arena *arena, const char *a_name, const tri_number_names *a,
                                    const char *b_name, const tri_number_names *b);
 

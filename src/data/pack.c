@@ -138,6 +138,7 @@ static tri_status make(void *context) {
 
 static tri_status open_with(pack_job *job) {
     TRI_TRY(tri_tokenizer_end(job->tokenizer, &job->end));
+    job->out->end_mark = tri_arena_printf(job->arena, "%u", job->end);
     TRI_TRY(name_files(job));
     return tri_cache_once(&job->cache, &(tri_cache_maker){find, make, job});
 }

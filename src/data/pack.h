@@ -15,6 +15,7 @@ typedef struct tri_pack {
     tri_data_lengths documents; // without their end marks
     int64_t left_out;           // lines that are damaged and were left out (data.on_error: skip)
     const char *tokenizer;      // SHA-256 of its file, in hexadecimal digits
+    const char *end_mark;       // the number of the token with which a text ends
 } tri_pack;
 
 // Finds the packed text of these files (is_table: Parquet files), or makes it. It belongs to their

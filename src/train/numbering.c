@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const char CLASSES[] = "classes", COLUMNS[] = "columns", TOKENIZER[] = "tokenizer",
-                  STORED[] = "stored";
+                  END_MARK[] = "end_mark", STORED[] = "stored";
 
 // Adds a list of names to a map. Returns how many bytes they have.
 static size_t put_names(tri_arena *arena, tri_tree *map, const char *key,
@@ -35,6 +35,7 @@ tri_tree *train_numbering_tree(tri_arena *arena, const tri_dataset *data) {
         bytes += put_names(arena, entry, CLASSES, &names->classes);
         bytes += put_names(arena, entry, COLUMNS, &names->columns);
         if (names->tokenizer) tri_tree_put_string(arena, entry, TOKENIZER, names->tokenizer);
+        if (names->end_mark) tri_tree_put_string(arena, entry, END_MARK, names->end_mark);
         if (!strcmp(tri_dataset_field(data, i)->name, "images"))
             tri_tree_put_string(arena, entry, STORED, tri_dtype_name(tri_dataset_stored(data, i)));
         if (entry->count > 0) tri_tree_put(arena, map, tri_dataset_field(data, i)->name, entry);
@@ -59,7 +60,8 @@ static tri_number_names kept_of(tri_arena *arena, const tri_tree *kept, const ch
     const tri_tree *entry = tri_tree_get(kept, field);
     return (tri_number_names){.classes = read_names(arena, tri_tree_get(entry, CLASSES)),
                               .columns = read_names(arena, tri_tree_get(entry, COLUMNS)),
-                              .tokenizer = text_of(tri_tree_get(entry, TOKENIZER))};
+                              .tokenizer = text_of(tri_tree_get(entry, TOKENIZER)),
+                              .end_mark = text_of(tri_tree_get(entry, END_MARK))};
 }
 
 tri_status train_numbering_compare(tri_arena *arena, const tri_tree *kept, const char *path,
