@@ -10,10 +10,13 @@ small to move any of them. Its losses have to be PyTorch's. The weights that it 
 same numbers as before, and load_state_dict(strict=True) has to accept them. What `trireme predict`
 writes has to be what PyTorch's network returns.
 """
+import itertools
 import os
 import subprocess
 import sys
 import tempfile
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # others would mostly wait for each other
 
 import formula
 import test_parity
@@ -35,17 +38,19 @@ STILL_LIMIT = 1e-20  # only weights that are exactly zero can move by so small a
 
 def watch(model, weights, data, dtype):
     """What make_goldens.train returns if the learning rate is too small to move a weight: without
-    the gradients, which nothing depends on."""
+    the gradients, which nothing depends on. Without running statistics, whose history counts, each
+    epoch has the losses of the first."""
     net = make_goldens.build(model, weights).to(dtype)
+    steps = formula.STEPS if next(net.buffers(), None) is not None else formula.STEPS_PER_EPOCH
     with torch.no_grad():
-        losses = [make_goldens.loss_of(model, net, batch).item()
-                  for batch in make_goldens.batches(model, data, dtype)]
-    return losses, make_goldens.tensors_of(net)
+        losses = [make_goldens.loss_of(model, net, batch).item() for batch in
+                  itertools.islice(make_goldens.batches(model, data, dtype), steps)]
+    return losses * (formula.STEPS // steps), make_goldens.tensors_of(net)
 
 
 def check_outputs(program, model, net, data, folder):
     """Compares what `trireme predict` writes with what the network returns for the same data in
-    F64. Returns what is wrong, in words."""
+    F64, whose loss has to be finite. Returns what is wrong, in words."""
     path = f"{folder}/outputs.safetensors"
     done = subprocess.run([program, "predict", "--checkpoint", f"{folder}/run", "--out", path,
                            f"data.test={folder}/data.safetensors", "batch.eval=8"],
@@ -53,13 +58,16 @@ def check_outputs(program, model, net, data, folder):
     if done.returncode != 0:
         return [f"predict: exit code {done.returncode}: {done.stderr.strip()}"]
     fields = {"denoise-cnn": "inputs", **{name: "input_ids" for name in formula.LLAMA}}
-    batch = make_goldens.to_torch(data[fields.get(model, "images")])
+    batch = {name: make_goldens.to_torch(entry) for name, entry in data.items()}
+    batch = {name: t.double() if t.is_floating_point() else t for name, t in batch.items()}
     with torch.no_grad():
-        wide = net.double()(batch.double() if batch.is_floating_point() else batch)
-    net.float()
+        wide = net.double()(batch[fields.get(model, "images")])
+        loss = make_goldens.loss_of(model, lambda _: wide, batch)
     (name, entry), = formula.read_safetensors(path).items()
     found = make_goldens.to_torch(entry).double()
     wrong = []
+    if not torch.isfinite(loss):
+        wrong.append("PyTorch's loss with the saved weights is not finite")
     if name != ("outputs" if model in ("denoise-cnn", "autoencoder") else "logits"):
         wrong.append(f"the output is called {name}")
     if found.shape != wide.shape:
@@ -97,13 +105,7 @@ def check(program, model, folder):
         elif any(abs(a - b) > STILL_LIMIT for a, b in zip(saved[name][2], values)):
             wrong.append(f"{name} changed")
     net = make_goldens.build(model, saved).eval()  # fails if a name or shape differs
-    wrong += check_outputs(program, model, net, data, folder)
-    with torch.no_grad():
-        loss = make_goldens.loss_of(model, net, {n: make_goldens.to_torch(t)
-                                                 for n, t in data.items()})
-    if not torch.isfinite(loss):
-        wrong.append("PyTorch's loss with the saved weights is not finite")
-    return wrong
+    return wrong + check_outputs(program, model, net, data, folder)
 
 
 def main():
