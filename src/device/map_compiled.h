@@ -21,7 +21,8 @@
     ONE(tanh, x, , tanh(x))                                                                        \
     TWO(tanh_grad, dy, y, , dy * (1 - y * y))                                                      \
     ONE(gelu, x, , x * normal_cdf(x))                                                              \
-    TWO(gelu_grad, dy, x, PART(density, NUMBER(0.398942280401432678) * exp(NUMBER(-0.5) * (x * x))),\
+    TWO(gelu_grad, dy, x,                                                                          \
+        PART(density, NUMBER(0.398942280401432678) * exp(NUMBER(-0.5) * (x * x))),                 \
         dy * (normal_cdf(x) + x * density))                                                        \
     ONE(gelu_tanh, x, ,                                                                            \
         x * sigmoid(x * (NUMBER(1.595769121605730712) + NUMBER(0.0713548162726002488) * (x * x)))) \

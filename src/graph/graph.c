@@ -408,7 +408,8 @@ tri_value tri_node_add(tri_graph *graph, const tri_op *op, const tri_value *inpu
     if (op->attr_bytes && attr) memcpy(copy, attr, op->attr_bytes);
     node.attr = copy;
     tri_op_signature s = input_signature(graph, op, node.inputs, op->input_count);
-    tri_status status = want_elements(op, &s);
+    // Gradient rules may say by [0] that something is not there.
+    tri_status status = graph->phase == TRI_PHASE_FORWARD ? want_elements(op, &s) : TRI_OK;
     if (status == TRI_OK) status = op->shape(node.attr, &s);
     if (status != TRI_OK) {
         keep_error(graph, *node.name ? tri_status_context(status, "%s", node.name) : status);

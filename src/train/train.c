@@ -574,16 +574,13 @@ tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
                                                     .evaluate = true},
                              &session));
     tri_recipe recipe = *request->recipe;
-    // If the recipe leaves batch.global open (auto), the session has computed it for these ranks.
-    // The recipe that the run folder and the checkpoints contain has to have this number.
+    // The session computes batch.global for these ranks if the recipe leaves it open (auto); the
+    // recipe in the run folder and in checkpoints has to have this number.
     recipe.batch.global = session->recipe->batch.global;
-    train_loop loop = {.arena = session->arena,
-                       .request = request,
-                       .resume = request->resume,
-                       .recipe = &recipe,
-                       .session = session};
-    tri_status status = run(&loop, out);
-    status = tri_session_tell(session, status);
+    train_loop loop = {
+        .arena = session->arena, .request = request, .recipe = &recipe, .session = session};
+    loop.resume = request->resume;
+    tri_status status = tri_session_tell(session, run(&loop, out));
     // The engine must not read the loaders' memory any more, which is freed below.
     if (status != TRI_OK) tri_engine_abandon(session->engine);
     train_abandon_saving(&loop);

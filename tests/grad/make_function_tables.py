@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes tests/grad/function_tables.h, function_losses.h and shape_tables.h: what PyTorch
+"""Writes tests/grad/function_tables.h, function_pairs.h and shape_tables.h: what PyTorch
 computes, in float64, for each row of TRI_FUNCTION_LIST and TRI_LOSS_LIST and for functions of
 shapes, value and gradients.
 
 usage: make_function_tables.py > function_tables.h
-       make_function_tables.py losses > function_losses.h
+       make_function_tables.py pairs > function_pairs.h
        make_function_tables.py shapes > shape_tables.h       then clang-format -i on all
 Needs python3-torch. The inputs are waves that the C test computes itself, of the shapes [3, 4],
 [4] and [3, 1]; of each tensor two numbers are stored, as in make_torch_tables.py. Functions of one
@@ -146,12 +146,13 @@ def evaluate(function, parameters, inputs, weights):
     return y.detach(), [x.grad if x.grad is not None else torch.zeros_like(x) for x in inputs]
 
 
-def print_rows(table, losses):
+def print_rows(table, pairs):
+    """Functions of one input, or those of several."""
     print(f"static const torch_function {table}[] = {{")
     for name, (function, parameters, (offset, factor)) in FUNCTIONS.items():
-        if name.endswith("_loss") != losses:
-            continue
         count = INPUTS.get(name, 1)
+        if (count > 1) != pairs:
+            continue
         inputs = [wave(k + 1, *SHAPES[k]) * factor + offset for k in range(count)]
         y, dx = evaluate(function, parameters, inputs, lambda y: wave(9, *y.shape))
         points = [[0.0], [0.0]]
@@ -201,9 +202,9 @@ def main():
     if sys.argv[1:] == ["shapes"]:
         print_header("SHAPE_TABLES", "make_function_tables.py", lambda: print_cases(
             "torch_shapes", SHAPE_FUNCTIONS))
-    elif sys.argv[1:] == ["losses"]:
-        print_header("FUNCTION_LOSSES", "make_function_tables.py",
-                     lambda: print_rows("torch_losses", True))
+    elif sys.argv[1:] == ["pairs"]:
+        print_header("FUNCTION_PAIRS", "make_function_tables.py",
+                     lambda: print_rows("torch_pairs", True))
     else:
         print_header("FUNCTION_TABLES", "make_function_tables.py", print_functions)
 

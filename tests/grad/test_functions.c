@@ -1,11 +1,11 @@
 // Compares every row of TRI_FUNCTION_LIST with PyTorch, value and gradients (function_tables.h
-// and function_losses.h), and its gradients with finite differences; and checks expressions,
+// and function_pairs.h), and its gradients with finite differences; and checks expressions,
 // broadcasting and reductions.
 #include "device/cpu/cpu.h"
 #include "grad/function_tables.h"
 #include "support/torch_check.h"
 
-#include "grad/function_losses.h"
+#include "grad/function_pairs.h"
 #include "grad/shape_tables.h"
 
 #include <trireme/functions.h>
@@ -32,9 +32,9 @@ static int commas(const char *text) {
 static const torch_function *torch_of(const char *name) {
     for (size_t i = 0; i < COUNT(torch_functions); i++)
         if (!strcmp(torch_functions[i].name, name)) return &torch_functions[i];
-    for (size_t i = 0; i < COUNT(torch_losses); i++)
-        if (!strcmp(torch_losses[i].name, name)) return &torch_losses[i];
-    fail_msg("neither function_tables.h nor function_losses.h has a row for %s", name);
+    for (size_t i = 0; i < COUNT(torch_pairs); i++)
+        if (!strcmp(torch_pairs[i].name, name)) return &torch_pairs[i];
+    fail_msg("neither function_tables.h nor function_pairs.h has a row for %s", name);
     return NULL;
 }
 

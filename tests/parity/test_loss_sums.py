@@ -211,8 +211,9 @@ def check_samples(folder):
     make_task(folder, "flat", """#include <trireme/trireme.h>
 static void build(tri_graph *g, const tri_batch *batch) {
     tri_value x = tri_embedding(g, "embed", batch->input_ids, (tri_embedding_options){3, 3});
-    tri_shape rows = tri_shape_of(6 * batch->size, 3), row = tri_shape_of(6 * batch->size);
-    tri_loss(g, tri_cross_entropy(g, tri_reshape(g, x, rows), tri_reshape(g, batch->input_ids, row)));
+    tri_value labels = tri_reshape(g, batch->input_ids, tri_shape_of(6 * batch->size));
+    x = tri_reshape(g, x, tri_shape_of(6 * batch->size, 3));
+    tri_loss(g, tri_cross_entropy(g, x, labels));
 }
 static const tri_task task = {.name = "flat", .build = build};
 TRI_EXPORT_TASK(task)
