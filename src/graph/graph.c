@@ -365,13 +365,13 @@ bool tri_graph_check_input(tri_graph *graph, const char *layer, const char *name
     return false;
 }
 
-// No op takes a tensor without elements: most have no result for one, such as a mean, and none is
-// of use.
+// No op of a model takes a tensor without elements: most have no result for one, such as a mean,
+// and none is of use. But [0] says between ops that something is not there, such as a layer's bias.
 static tri_status want_elements(const tri_op *op, const tri_op_signature *s) {
     char shape[160];
     for (int i = 0; i < s->input_count; i++)
         for (int axis = 0; s->present[i] && axis < s->in[i].rank; axis++)
-            if (s->in[i].dims[axis] == 0)
+            if (s->in[i].dims[axis] == 0 && s->in[i].rank > 1)
                 return TRI_FAIL(TRI_BAD_INPUT, "%s: axis %d of input %d, %s, is empty", op->name,
                                 axis, i, tri_shape_text(&s->in[i], shape, sizeof shape));
     return TRI_OK;
@@ -408,8 +408,7 @@ tri_value tri_node_add(tri_graph *graph, const tri_op *op, const tri_value *inpu
     if (op->attr_bytes && attr) memcpy(copy, attr, op->attr_bytes);
     node.attr = copy;
     tri_op_signature s = input_signature(graph, op, node.inputs, op->input_count);
-    // Gradient rules may say by [0] that something is not there.
-    tri_status status = graph->phase == TRI_PHASE_FORWARD ? want_elements(op, &s) : TRI_OK;
+    tri_status status = op->flags & TRI_OP_STEP ? TRI_OK : want_elements(op, &s);
     if (status == TRI_OK) status = op->shape(node.attr, &s);
     if (status != TRI_OK) {
         keep_error(graph, *node.name ? tri_status_context(status, "%s", node.name) : status);

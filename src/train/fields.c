@@ -8,6 +8,7 @@
 #include "data/padding.h"
 #include "data/repeated.h"
 #include "nn/models/models.h"
+#include "ops/ops.h"
 
 #include <string.h>
 
@@ -124,9 +125,10 @@ static const char *find_uncounted(const tri_dataset *data, const tri_graph *g) {
     const bool *made = find_made_of_labels(data, g);
     for (int i = 0; i < g->metric_count; i++) {
         const tri_node *node = tri_value_node(g, g->metrics[i].value);
-        if (!node || (!node->op->count && !node->op->labels)) continue;
-        if (!node->op->labels || !made[node->inputs[node->op->labels - 1].id])
-            return g->metrics[i].name;
+        bool adds_up = node && node->op == &tri_op_metric_sums;
+        if (!node || (!node->op->count && !node->op->labels && !adds_up)) continue;
+        int labels = adds_up ? 1 : node->op->labels - 1;
+        if (labels < 0 || !made[node->inputs[labels].id]) return g->metrics[i].name;
     }
     return NULL;
 }
@@ -140,8 +142,9 @@ static bool has_statistics(const tri_graph *g) {
 // Rejects data whose damaged samples are left out by their labels, if the model takes something
 // from them nevertheless: they would count as images of zeros.
 static tri_status check_left_out(const tri_dataset *data, bool trains, const tri_task *task,
-                                 const tri_graph *graph) {
+                                 const tri_graph *graph, const tri_graph *evaluated) {
     const char *why = NULL, *uncounted = find_uncounted(data, graph);
+    if (!uncounted && evaluated) uncounted = find_uncounted(data, evaluated);
     // Without a loss, the rows of these samples mean nothing, which the caller says.
     if (!tri_dataset_leaves_out(data) || graph->options.predicts) return TRI_OK;
     if (!reads_labels(data, graph))
@@ -164,7 +167,8 @@ static tri_status check_left_out(const tri_dataset *data, bool trains, const tri
 // declares it (as autoencoder its labels), the data set always has it, or it marks tokens as
 // padding that no other token of a causal model sees.
 tri_status train_fields_check(const train_named_data *sets, int count, bool trains,
-                              const tri_task *task, const tri_graph *graph) {
+                              const tri_task *task, const tri_graph *graph,
+                              const tri_graph *evaluated) {
     for (int i = 0; i < tri_dataset_field_count(sets[0].data); i++) {
         // The graph's first inputs are the data's fields.
         const char *name = tri_dataset_field(sets[0].data, i)->name;
@@ -186,7 +190,7 @@ tri_status train_fields_check(const train_named_data *sets, int count, bool trai
             TRI_TRY(tri_padding_check(sets[k].data, sets[k].name, task->name, predicts));
         }
     }
-    return check_left_out(sets[0].data, trains, task, graph);
+    return check_left_out(sets[0].data, trains, task, graph, evaluated);
 }
 
 tri_status train_fields_check_guess(const tri_dataset *data, const char *field, int64_t tokens) {

@@ -179,7 +179,7 @@ TRI_EXPORT_TASK(task)
     pixels = [(7 * i) % 256 for i in range(3 * 12)]
     tensors.write(path, {"images": ("U8", [3, 1, 3, 4], pixels), "labels": ("I64", [3], [0, 1, 2])})
     words = [f"{folder}/views.yaml", "data.name=tensors", f"data.train={path}",
-             f"data.test={path}", "batch.global=2"]
+             f"data.test={path}", "batch.global=2", "data.shapes={images: [1, 3, 4], labels: []}"]
     run([TRIREME, "checkpoint", "init", *words, "--out", f"{folder}/views.safetensors"])
     for device in "cpu", "far":
         out = f"{folder}/{device}.safetensors"

@@ -239,7 +239,7 @@ static void test_refuses(void **state) {
     REFUSED("recurrent|h must be|[2, 4]|[2, 3, 12]", gates, NODE(gru, x, OF(12, 4), none, x));
     REFUSED("recurrent|c must be|[2, 3]", gates, NODE(lstm, x, OF(12, 3), none, none, x));
     REFUSED("recurrent|state c", gates, NODE(gru, x, OF(12, 4), none, none, x));
-    REFUSED("recurrent|step", tri_shape_of(2, 0, 12), NODE(lstm, x, OF(12, 3)));
+    REFUSED("recurrent|empty", tri_shape_of(2, 0, 12), NODE(lstm, x, OF(12, 3)));
     lstm.kind = 4;
     REFUSED("recurrent|kind 4", gates, NODE(lstm, x, OF(12, 3)));
     tri_shape good = tri_shape_of(2, 3, 4);

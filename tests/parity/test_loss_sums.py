@@ -54,6 +54,17 @@ def data_set():
             "heat": ("F32", (SAMPLES, 2, 3), formula.floats(heat))}
 
 
+def data_file(folder, case):
+    return f"{folder}/{'heat' if case == 4 else 'data'}.safetensors"
+
+
+def write_data(folder):
+    fields = data_set()
+    for case, names in ((4, ("images", "input_ids", "heat")),
+                        (0, ("images", "labels", "targets", "input_ids"))):
+        formula.write_safetensors(data_file(folder, case), {name: fields[name] for name in names})
+
+
 def weights_of(case):
     rows = [row for layer in CASES[case] for row in LAYERS[layer]]
     return {name: ("F32", shape, formula.floats((2 * u - 1) * bound for u in formula.uniform(
@@ -127,7 +138,9 @@ def train(folder, case, ranks, words):
     place = os.path.join(folder, f"run-{case}-{ranks}-{words}".replace(" ", "_"))
     done = run(on_ranks(ranks, [
         TRIREME, "train", os.path.join(folder, "task.yaml"), f"model.case={case}",
-        f"init={folder}/init-{case}.safetensors", "--run-dir", place, *words.split()]))
+        f"init={folder}/init-{case}.safetensors", f"data.train={data_file(folder, case)}",
+        f"data.test={data_file(folder, case)}", "--run-dir", place,
+        *(["data.extra_fields={heat: f32}"] if case == 4 else []), *words.split()]))
     tensors = formula.read_safetensors(os.path.join(last(place), "model.safetensors"))
     return place, tensors, done.stderr
 
@@ -288,7 +301,7 @@ def main():
     with open(os.path.join(HERE, "loss_sums_net.c"), encoding="ascii") as file:
         source = file.read()
     with tempfile.TemporaryDirectory(prefix="trireme-sums-") as folder:
-        formula.write_safetensors(f"{folder}/data.safetensors", data_set())
+        write_data(folder)
         make_task(folder, "task", source)
         for case in range(len(CASES)):
             formula.write_safetensors(f"{folder}/init-{case}.safetensors", weights_of(case))
