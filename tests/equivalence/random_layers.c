@@ -367,6 +367,30 @@ static tri_value attention(net *n, tri_value x) {
     return z;
 }
 
+static tri_value recurrent(net *n, tri_value x) {
+    tri_graph *g = n->graph;
+    tri_recurrent_options o = {.hidden = net_draw(n, 1, 5),
+                               .layers = net_draw(n, 1, 2),
+                               .bidirectional = net_chance(n, 40),
+                               .no_bias = net_chance(n, 20),
+                               .time_first = n->mixes && net_chance(n, 40),
+                               .dropout = net_chance(n, 20) ? 0.2 : 0};
+    x = net_as(n, x, 3);
+    if (net_shape(n, x).dims[1] > 13 || net_shape(n, x).dims[2] > 40) return (tri_value){0};
+    int64_t rows = o.layers * (o.bidirectional ? 2 : 1);
+    tri_shape states = tri_shape_of(n->batch->size, rows, o.hidden);
+    int kind = (int)net_draw(n, 0, 3);
+    if (net_chance(n, 40)) o.h = net_tamed(n, net_to(n, net_value(n), states));
+    if (kind == 0 && net_chance(n, 40)) o.c = net_tamed(n, net_to(n, net_value(n), states));
+    tri_value (*const layers[])(tri_graph *, const char *, tri_value, tri_recurrent_options,
+                                tri_recurrent_states *) = {tri_lstm, tri_gru, tri_gru, tri_rnn};
+    tri_recurrent_states last;
+    if (o.time_first) x = tri_transpose(g, x, 0, 1);
+    tri_value y = layers[kind](g, net_name(n), x, o, &last);
+    if (o.time_first) y = tri_transpose(g, y, 0, 1);
+    return net_chance(n, 70) ? y : kind == 0 && net_chance(n, 50) ? last.c : last.h;
+}
+
 static tri_value dropout(net *n, tri_value x) {
     return tri_dropout(n->graph, net_name(n), x, net_chance(n, 50) ? 0.2 : 0.5);
 }
@@ -400,6 +424,6 @@ static tri_value joined(net *n, tri_value x) {
 }
 
 const net_primitive net_layers[] = {
-    conv1d, conv2d, conv2d, conv3d, transposed, pool,      resized,   norm,    norm,
-    linear, pair,   pair,   shared, matmul,     attention, attention, dropout, rows,
-    joined, own,    own,    scale,  sliced,     sliced,    NULL};
+    conv1d, conv2d, conv2d, conv3d, transposed, pool,      resized,   norm,      norm,
+    linear, pair,   pair,   shared, matmul,     recurrent, attention, attention, dropout,
+    rows,   joined, own,    own,    scale,      sliced,    sliced,    NULL};
