@@ -15,6 +15,7 @@
 #include <trireme/status.h>
 #include <trireme/task.h>
 #include <trireme/tensor.h>
+#include <trireme/transformer.h>
 
 TRI_API_BEGIN
 

@@ -9,7 +9,7 @@
 
 #include <trireme/functions.h>
 
-enum { TORCH_PARAMETERS = 18 };
+enum { TORCH_PARAMETERS = 20 };
 
 typedef struct torch_case {
     const char *name;
