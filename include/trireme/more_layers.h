@@ -58,6 +58,14 @@ tri_value tri_pad_replicate(tri_graph *graph, tri_value x, int axis, int64_t bef
 // As tri_pad, with the elements of the other end; at most as many as x has.
 tri_value tri_pad_circular(tri_graph *graph, tri_value x, int axis, int64_t before, int64_t after);
 
+// PyTorch's Unfold: the elements of each window of a convolution as a column. x [N, C, H, W] → [N,
+// C · kernel · kernel, windows]. Of the options kernel, stride, padding and dilation are read.
+tri_value tri_unfold_images(tri_graph *graph, tri_value x, tri_conv_options options);
+// PyTorch's Fold, which adds such columns where their windows lie. x [N, C · kernel · kernel,
+// windows] → [N, C, height, width].
+tri_value tri_fold_images(tri_graph *graph, tri_value x, int64_t height, int64_t width,
+                          tri_conv_options options);
+
 // Dropout1d, Dropout2d and Dropout3d: tri_dropout of whole channels of x [N, C, …].
 tri_value tri_dropout_channels(tri_graph *graph, const char *name, tri_value x, double p);
 // AlphaDropout, which goes with SELU: elements that are dropped take the value that SELU has far

@@ -1,6 +1,7 @@
 // The layers of more_layers.h, which are made of other layers and functions.
 #include "base/quantity.h"
 #include "nn/layers.h"
+#include "ops/ops.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -16,8 +17,9 @@ static bool takes(tri_graph *g, const char *layer, const char *name, tri_value x
     if (!tri_graph_check_input(g, layer, name, x)) return false;
     tri_shape shape = tri_value_shape(g, x);
     if (shape.rank >= least && tri_shape_count(&shape) > 0) return true;
-    tri_graph_fail(g, "%s %s: needs at least %s and no empty one, not %s", layer, name ? name : "",
-                   tri_counted(least, "axis"), tri_shape_text(&shape, text, sizeof text));
+    tri_graph_fail(g, "%s%s%s: needs at least %s and no empty one, not %s", layer, name ? " " : "",
+                   name ? name : "", tri_counted(least, "axis"),
+                   tri_shape_text(&shape, text, sizeof text));
     return false;
 }
 
@@ -189,6 +191,91 @@ tri_value tri_pad_replicate(tri_graph *graph, tri_value x, int axis, int64_t bef
 
 tri_value tri_pad_circular(tri_graph *graph, tri_value x, int axis, int64_t before, int64_t after) {
     return pad(graph, "pad_circular", x, axis, before, after, PAD_CIRCULAR);
+}
+
+// The windows of images along rows (0) and columns (1).
+typedef struct windows {
+    int64_t kernel[2], stride[2], dilation[2], before[2], after[2];
+    int64_t count[2]; // along each axis
+} windows;
+
+// Finds the windows of images [.., H, W]. False: the graph has failed.
+static bool find_windows(tri_graph *g, const char *name, const tri_conv_options *o,
+                         const int64_t size[2], windows *w) {
+    bool fits = true;
+    for (int i = 0; i < 2; i++) {
+        w->kernel[i] = o->kernels[i] ? o->kernels[i] : o->kernel;
+        w->stride[i] = o->strides[i] ? o->strides[i] : o->stride ? o->stride : 1;
+        w->dilation[i] = o->dilations[i] ? o->dilations[i] : o->dilation ? o->dilation : 1;
+        w->before[i] = o->padding + o->pads[i][0];
+        w->after[i] = o->padding + o->pads[i][1];
+        fits = fits && w->kernel[i] > 0 && w->stride[i] > 0 && w->dilation[i] > 0;
+        fits = fits && w->before[i] >= 0 && w->after[i] >= 0;
+        int64_t left =
+            size[i] + w->before[i] + w->after[i] - w->dilation[i] * (w->kernel[i] - 1) - 1;
+        fits = fits && left >= 0;
+        w->count[i] = fits ? left / w->stride[i] + 1 : 0;
+    }
+    if (!fits)
+        tri_graph_fail(g, "%s: no window fits into images of %" PRId64 " x %" PRId64, name, size[0],
+                       size[1]);
+    return fits;
+}
+
+// Windows of rows (axis 0) or columns (1) along `at`: the axis counts them, and a new last axis has
+// their elements.
+static tri_value along(tri_graph *g, tri_value x, int at, const windows *w, int axis) {
+    if (w->before[axis] || w->after[axis]) x = tri_pad(g, x, at, w->before[axis], w->after[axis]);
+    x = tri_unfold(g, x, at, w->dilation[axis] * (w->kernel[axis] - 1) + 1, w->stride[axis]);
+    return w->dilation[axis] > 1 ? tri_slice(g, x, -1, 0, 0, w->dilation[axis]) : x;
+}
+
+tri_value tri_unfold_images(tri_graph *graph, tri_value x, tri_conv_options o) {
+    windows w;
+    if (!takes(graph, "unfold_images", NULL, x, 4)) return none();
+    tri_shape shape = tri_value_shape(graph, x);
+    if (!find_windows(graph, "unfold_images", &o, &shape.dims[2], &w)) return none();
+    int64_t n = shape.dims[0], c = shape.dims[1] * w.kernel[0], rows = w.count[0];
+    x = tri_permute(graph, along(graph, x, 2, &w, 0), (int[]){0, 1, 4, 2, 3});
+    x = along(graph, tri_reshape(graph, x, tri_shape_of(n, c * rows, shape.dims[3])), 2, &w, 1);
+    x = tri_reshape(graph, x, tri_shape_of(n, c, rows, w.count[1], w.kernel[1]));
+    x = tri_permute(graph, x, (int[]){0, 1, 4, 2, 3});
+    return tri_reshape(graph, x, tri_shape_of(n, c * w.kernel[1], rows * w.count[1]));
+}
+
+// Adding columns is the gradient of a convolution whose channels are the elements of a window.
+tri_value tri_fold_images(tri_graph *graph, tri_value x, int64_t height, int64_t width,
+                          tri_conv_options o) {
+    const int64_t size[2] = {height, width};
+    windows w;
+    if (!takes(graph, "fold_images", NULL, x, 3)) return none();
+    if (!find_windows(graph, "fold_images", &o, size, &w)) return none();
+    tri_shape shape = tri_value_shape(graph, x);
+    int64_t elements = w.kernel[0] * w.kernel[1], channels = shape.dims[1] / elements;
+    bool fits = shape.rank == 3 && shape.dims[1] == channels * elements &&
+                shape.dims[2] == w.count[0] * w.count[1];
+    if (!fits || w.before[0] != w.after[0] || w.before[1] != w.after[1]) {
+        char text[128];
+        tri_graph_fail(graph,
+                       "fold_images: needs [N, C * %" PRId64 ", %" PRId64
+                       "] and as much padding on both sides, not %s",
+                       elements, w.count[0] * w.count[1],
+                       tri_shape_text(&shape, text, sizeof text));
+        return none();
+    }
+    float *ones = TRI_NEW_ARRAY(graph->arena, float, channels *elements *elements);
+    for (int64_t c = 0; c < channels * elements; c++) ones[c * elements + c % elements] = 1;
+    tri_value weight = tri_constant(
+        graph, tri_name(graph, "fold_%dx%dx%d", (int)channels, (int)w.kernel[0], (int)w.kernel[1]),
+        tri_shape_of(channels * elements, 1, w.kernel[0], w.kernel[1]), ones);
+    tri_conv2d_grad_attr attr = {.conv = {.stride = {w.stride[0], w.stride[1]},
+                                          .padding = {w.before[0], w.before[1]},
+                                          .dilation = {w.dilation[0], w.dilation[1]},
+                                          .groups = channels},
+                                 .shape = tri_shape_of(shape.dims[0], channels, height, width)};
+    x = tri_reshape(graph, x,
+                    tri_shape_of(shape.dims[0], channels * elements, w.count[0], w.count[1]));
+    return tri_node_add(graph, &tri_op_conv2d_grad_input, (tri_value[]){x, weight}, 2, &attr, "");
 }
 
 // 1 / (1 - p) where dropout keeps, 0 where it drops, in the given shape.

@@ -59,6 +59,12 @@ static tri_value layer(tri_graph *g, const char *name, tri_value x) {
     CASE("pad reflect rows", tri_pad_reflect(g, x, 1, 0, 2))
     CASE("pad replicate", tri_pad_replicate(g, x, 2, 5, 2))
     CASE("pad circular", tri_pad_circular(g, x, -1, 4, 1))
+#define COLUMNS ((tri_conv_options){.kernels = {3, 2}, .strides = {2, 1}, .pads = {{1, 1}, {0, 0}}})
+#define FAR ((tri_conv_options){.kernel = 2, .dilations = {1, 3}})
+    CASE("unfold images", tri_unfold_images(g, x, COLUMNS))
+    CASE("unfold images dilated", tri_unfold_images(g, x, FAR))
+    CASE("fold images", tri_fold_images(g, x, 5, 4, COLUMNS))
+    CASE("fold images dilated", tri_fold_images(g, x, 4, 6, FAR))
     CASE("embedding padded",
          tri_mul(g, x,
                  tri_embedding_padded(g, "l", index_below(g, 5, tri_shape_of(3, 2)), 2,
@@ -155,6 +161,11 @@ static void test_refuses(void **state) {
     REFUSED("pad_circular|5 elements", tri_pad_circular(g, x, 2, 5, 0));
     REFUSED("pad_replicate|-1", tri_pad_replicate(g, x, 2, -1, 0));
     REFUSED("pad_reflect|axis 3", tri_pad_reflect(g, x, 3, 1, 0));
+    tri_conv_options five = {.kernel = 5};
+    REFUSED("unfold_images|4 axes", tri_unfold_images(g, x, five));
+    REFUSED("fold_images|no window|4 x 6", tri_fold_images(g, x, 4, 6, five));
+    REFUSED("fold_images|[N, C * 4, 9]|[2, 6, 4]",
+            tri_fold_images(g, x, 4, 4, (tri_conv_options){.kernel = 2}));
     REFUSED("embedding l|padding 5", tri_embedding_padded(g, "l", ids, 5, table));
     REFUSED("embedding_bag l|[N, L]",
             tri_embedding_bag(g, "l", ids, (tri_embedding_bag_options){.embedding = table}));
