@@ -17,13 +17,14 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import tensors  # noqa: E402
 from runs import TRIREME, check_refused, entries, last, on_ranks, run  # noqa: E402
 
+os.environ["TRIREME_MODULES"] = os.path.join(os.path.abspath(sys.argv[1]), "lib", "emulated")
 SAMPLES, FIELDS, CLASSES, OUTPUTS = 53, 5, 4, 3
 IGNORED = -100
 # Ranks and settings; batch.eval decides how many passes an evaluation has.
 WAYS = [(1, "batch.eval=7"), (2, "batch.eval=5"), (3, "strategy.name=fsdp batch.eval=4"),
         (2, "strategy.mesh.tensor=2 batch.eval=6"), (3, "strategy.name=pipeline batch.eval=9"),
         (2, "strategy.name=pipeline --device far"),
-        (1, "trainer.deterministic=true batch.eval=1")]
+        (1, "trainer.deterministic=true batch.eval=1"), (2, "--device cuda batch.eval=9")]
 COUNTED = "correct", "top2_accuracy", "recalls", "f1", "confusion", "label_f1", "exact_match"
 
 
