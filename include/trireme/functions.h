@@ -210,6 +210,8 @@ tri_value tri_mask_values(tri_graph *graph, const char *expression, const tri_va
 // and the result wraps where its type has no room, as in PyTorch. An integer // 0 or % 0 is 0, as
 // in NumPy, on every device. All values of one call need one type, but for those of U8, and numbers
 // in an expression have to be below 2^53. From F32 to an integer the part behind the point goes.
+// What is made of integers alone, as a mask of positions, is F32 with every trainer.precision,
+// until a function reads it beside other values.
 tri_value tri_cast(tri_graph *graph, tri_value x, tri_dtype dtype);
 
 // Functions of shapes. They read their input by strides; where its elements keep their order it is

@@ -181,7 +181,8 @@ tri_status tri_pass_fuse(tri_graph *graph, const tri_device_description *device,
                            .uses = TRI_NEW_ARRAY(graph->arena, int, graph->value_count),
                            .removed = TRI_NEW_ARRAY(graph->arena, bool, graph->node_count),
                            .from_data = TRI_NEW_ARRAY(graph->arena, bool, graph->value_count),
-                           .wanted = pass_find_wanted(graph)},
+                           .wanted = pass_find_wanted(graph),
+                           .of_integers = pass_find_of_integers(graph)},
                  .instead = TRI_NEW_ARRAY(graph->arena, tri_value, graph->value_count)};
     for (int i = 0; i < graph->value_count; i++) w.instead[i].id = (uint32_t)i;
     count_uses(&w);

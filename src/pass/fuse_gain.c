@@ -142,8 +142,16 @@ static bool keeps_more(const gain *g) {
            kept_elements(g, after, count_after) > kept_elements(g, before, count_before);
 }
 
+// Whether the merged map would read integers in a half type, which rounds them. Apart from the
+// others, a value that is made of them is computed in F32 (pass/precision.c).
+static bool rounds(const gain *g) {
+    const bool *of_integers = g->facts->of_integers;
+    return g->graph->options.precision == TRI_PRECISION_BF16_TRUE &&
+           of_integers[g->producer->outputs[0].id] && !of_integers[g->node->outputs[0].id];
+}
+
 bool pass_gains(const tri_graph *graph, const fusion_facts *facts, const tri_node *node,
                 const tri_node *producer, const tri_node *merged) {
     gain g = {graph, facts, node, producer, merged};
-    return vanishes(&g) && !repeats(&g) && !lives_longer(&g) && !keeps_more(&g);
+    return !rounds(&g) && vanishes(&g) && !repeats(&g) && !lives_longer(&g) && !keeps_more(&g);
 }

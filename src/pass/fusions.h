@@ -41,10 +41,11 @@ typedef struct fusion {
 // What is known of a graph that is rewritten, by value or node.
 typedef struct fusion_facts {
     tri_fusion_time time;
-    int *uses;       // how many nodes, metrics, outputs and gradients read the value
-    bool *removed;   // by node: a fusion has made it superfluous
-    bool *from_data; // the value depends on the graph's inputs
-    bool *wanted;    // it depends on a trained parameter
+    int *uses;         // how many nodes, metrics, outputs and gradients read the value
+    bool *removed;     // by node: a fusion has made it superfluous
+    bool *from_data;   // the value depends on the graph's inputs
+    bool *wanted;      // it depends on a trained parameter
+    bool *of_integers; // it is computed of integers alone
 } fusion_facts;
 
 // Whether it is of use that `merged`, into which `node` and `producer` were merged, takes the place

@@ -66,6 +66,8 @@ tri_status tri_pass_precision(tri_graph *graph, tri_precision precision);
 tri_status tri_pass_autodiff(tri_graph *graph);
 // By value: whether it depends on a trained parameter, so that autodiff wants its gradient.
 bool *pass_find_wanted(const tri_graph *graph);
+// By value: whether it is computed of integers alone, as numbers of positions are.
+bool *pass_find_of_integers(const tri_graph *graph);
 // Replaces a linear layer, the cross-entropy of its scores and their gradients by one node that
 // computes them chunk by chunk of rows, so that the scores of all rows are never in memory at once.
 // Does so only where nothing else reads the scores, they are large, and the device has a kernel

@@ -25,6 +25,9 @@ typedef struct precision_value {
     // An integer is made from the value, perhaps an index: it is computed as exactly as it was
     // given.
     bool is_counted;
+    // The value is made of integers alone (pass_find_of_integers), as positions are: it is F32
+    // until it meets a value that is not, so that comparisons of it are exact.
+    bool is_of_integers;
     bool wide;    // the value is half, but readers that accept both types read it as F32
     bool is_term; // the value is a term of a sum over ranks, and stays F32 until it is summed
     // The value is a sum over ranks, perhaps with a bias added. Readers that accept both types get
@@ -88,6 +91,27 @@ static void find_counted(precision *p) {
     }
 }
 
+bool *pass_find_of_integers(const tri_graph *g) {
+    bool *found = TRI_NEW_ARRAY(g->arena, bool, g->value_count);
+    for (int i = 0; i < g->node_count; i++) {
+        const tri_node *node = &g->nodes[i];
+        tri_precision_class class = node->op->precision;
+        bool keeps = class == TRI_PRECISION_FULL || class == TRI_PRECISION_FOLLOW ||
+                     class == TRI_PRECISION_ANY || class == TRI_PRECISION_CARRY;
+        bool reads = false;
+        // Images that arrive as bytes are no numbers that count something.
+        if (node->op == &tri_op_normalize_bytes) keeps = false;
+        for (int k = 0; k < node->input_count && keeps; k++) {
+            if (!tri_value_is(node->inputs[k])) continue;
+            reads = true;
+            keeps = found[node->inputs[k].id] ||
+                    !tri_dtype_is_float(tri_value_get(g, node->inputs[k])->dtype);
+        }
+        for (int k = 0; k < node->output_count; k++) found[node->outputs[k].id] = keeps && reads;
+    }
+    return found;
+}
+
 // Sets the types of parameters. A trained parameter gets the half type if an op of class HALF or
 // BIAS reads it. With the precision BF16_TRUE every trained parameter gets it.
 static void type_parameters(precision *p) {
@@ -118,7 +142,9 @@ static tri_dtype wanted_type(const precision *p, const tri_node *node, int k) {
     const tri_node *maker = tri_value_node(p->graph, node->inputs[k]);
     bool data = tri_value_get(p->graph, node->inputs[k])->kind == TRI_VALUE_INPUT ||
                 (maker && maker->op == &tri_op_normalize_bytes);
-    bool counted = node->output_count && p->values[node->outputs[0].id].is_counted;
+    const precision_value *made = node->output_count ? &p->values[node->outputs[0].id] : NULL;
+    bool exact = made && (made->is_counted || made->is_of_integers);
+    data = data || p->values[node->inputs[k].id].is_of_integers;
     switch (node->op->precision) {
     case TRI_PRECISION_FULL:
         return TRI_F32;
@@ -127,7 +153,7 @@ static tri_dtype wanted_type(const precision *p, const tri_node *node, int k) {
     case TRI_PRECISION_NORM:
         return k > 0 ? TRI_F32 : p->all ? p->half : there;
     case TRI_PRECISION_FOLLOW:
-        for (int i = 0; i < node->input_count && (!p->all || counted); i++)
+        for (int i = 0; i < node->input_count && (!p->all || exact); i++)
             if (tri_value_is(node->inputs[i]) && type_of(p, node->inputs[i]) == TRI_F32)
                 return TRI_F32;
         return p->half;
@@ -139,7 +165,7 @@ static tri_dtype wanted_type(const precision *p, const tri_node *node, int k) {
     case TRI_PRECISION_GATHER:
         break;
     }
-    return p->all && data && !counted ? p->half : there;
+    return p->all && data && !exact ? p->half : there;
 }
 
 static bool is_cast(const precision *p, const tri_node *node, int k) {
@@ -253,6 +279,8 @@ tri_status tri_pass_precision(tri_graph *graph, tri_precision precision_mode) {
     TRI_ASSERT(graph->options.dtype == TRI_F32);
     find_narrowing(&p);
     find_counted(&p);
+    const bool *of_integers = pass_find_of_integers(graph);
+    for (int i = 0; i < graph->value_count; i++) p.values[i].is_of_integers = of_integers[i];
     type_parameters(&p);
     for (int i = 0; i < graph->node_count; i++) TRI_TRY(type_node(&p, &graph->nodes[i]));
     choose_cast_sides(&p);

@@ -13,6 +13,7 @@ import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import tensors  # noqa: E402
 from runs import TRIREME, check_all, run  # noqa: E402
 
 HERE = os.getcwd()
@@ -214,9 +215,32 @@ def check_told():
         assert re.search("code (that|which) runs|code is executed", text), words
 
 
+def check_positions():
+    """A causal mask that is made of positions is the same in every precision."""
+    compile_object("causal", """static void build(tri_graph *g, const tri_batch *batch) {
+    tri_value x = tri_reshape(g, batch->images, tri_shape_of(batch->size, 1, 16));
+    tri_value t = tri_map(g, "i + 500", tri_cast(g, tri_arange(g, 16), TRI_F32));
+    tri_value mask = tri_map(g, "i, j -> j <= i", tri_unsqueeze(g, t, 1), t);
+    tri_value ones = tri_map(g, "m, x -> m > 0 ? 0 * x + 1 : 0", mask, x);
+    tri_output(g, "seen", tri_sum(g, ones, (int[]){2}, 1, false));
+    tri_loss(g, tri_cross_entropy(g, tri_linear(g, "fc", tri_flatten(g, x), 3), batch->labels));
+}
+static const tri_task task = {.name = "causal", .build = build};
+TRI_EXPORT_TASK(task)
+""")
+    with open("causal.yaml", "w", encoding="ascii") as file:
+        file.write(f"name: causal\nmodel: {{name: ./causal.so}}\n{SYNTHETIC}")
+    run([TRIREME, "checkpoint", "init", "causal.yaml", "--out", "causal.safetensors"])
+    for precision in "32-true", "bf16-mixed", "16-mixed", "bf16-true":
+        run([TRIREME, "predict", "causal.yaml", f"trainer.precision={precision}", "--checkpoint",
+             "causal.safetensors", "--out", "seen.safetensors", "--device", "cpu"])
+        seen = tensors.numbers(tensors.read("seen.safetensors")["seen"])
+        assert seen == [*range(1, 17)] * 4, (precision, seen)
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="trireme-object-") as place:
         os.chdir(place)
         sys.exit(1 if check_all([check_objects, check_programs, check_files, check_paths,
                                  check_options, check_names_in_json, check_reshaped_images,
-                                 check_told]) else 0)
+                                 check_told, check_positions]) else 0)

@@ -237,8 +237,8 @@ static void test_transformer(void **state) {
     tri_arena_destroy(arena);
 }
 
-// What becomes an integer, such as an index that is halved, keeps its digits in every precision;
-// what is only read as a number beside it is rounded.
+// What becomes an integer, such as an index that is halved, keeps its digits in every precision,
+// and so does what is made of integers alone; beside other numbers it is rounded.
 static void test_integers(void **state) {
     for (int p = TRI_PRECISION_32_TRUE; p <= TRI_PRECISION_BF16_TRUE; p++) {
         tri_arena *arena = tri_arena_create(NULL, "test");
@@ -249,12 +249,18 @@ static void test_integers(void **state) {
         tri_value halved = tri_map(g, "i / 2", tri_add(g, x, tri_map(g, "i + 3", x)));
         tri_value index = tri_cast(g, tri_cumsum(g, tri_map(g, "i - 1", halved), 1), TRI_I64);
         tri_value sum = tri_map(g, "i, x -> i + x", tri_cast(g, index, TRI_F32), x);
-        tri_value y = tri_linear(g, "a", sum, 4);
-        tri_loss(g, tri_mse_loss(g, y, tri_input(g, "targets", TRI_F32, tri_shape_of(6, 4))));
+        tri_value targets = tri_input(g, "targets", TRI_F32, tri_shape_of(6, 4));
+        tri_value below = tri_map(g, "i, j -> i <= j", sum, x);
+        tri_value mixed = tri_map(g, "b, t -> b * t", tri_reshape(g, below, tri_shape_of(6, 4)),
+                                  tri_map(g, "t + 1", targets));
+        tri_value y = tri_linear(g, "a", tri_add(g, mixed, below), 4);
+        tri_loss(g, tri_mse_loss(g, y, targets));
         check(tri_pass_precision(g, (tri_precision)p), "integers");
+        assert_int_equal(type_of(g, below), TRI_F32);
+        assert_int_equal(type_of(g, mixed), p == TRI_PRECISION_BF16_TRUE ? TRI_BF16 : TRI_F32);
         assert_int_equal(type_of(g, halved), TRI_F32);
         assert_int_equal(type_of(g, index), TRI_I64);
-        assert_int_equal(type_of(g, sum), p == TRI_PRECISION_BF16_TRUE ? TRI_BF16 : TRI_F32);
+        assert_int_equal(type_of(g, sum), TRI_F32);
         check(tri_pass_autodiff(g), "integers");
         tri_arena_destroy(arena);
     }
