@@ -317,28 +317,12 @@ static tri_shapes shapes_of(const tri_dataset *dataset) {
     return shapes;
 }
 
-// Leaves out the declared fields that the data do not have.
-static void keep_found(tri_shapes *declared, const tri_shapes *found) {
-    int kept = 0;
-    for (int i = 0; i < declared->count; i++) {
-        bool is_found = false;
-        for (int k = 0; k < found->count; k++)
-            is_found |= !strcmp(declared->names[i], found->names[k]);
-        if (!is_found) continue;
-        declared->names[kept] = declared->names[i];
-        declared->shapes[kept++] = declared->shapes[i];
-    }
-    declared->count = kept;
-}
-
-// Rejects data whose shapes differ from data.shapes, because `trireme plan` relies on data.shapes
-// and would have planned another network.
+// Rejects data whose shapes differ from data.shapes, by which `trireme plan` plans the network.
 static tri_status check_declared_shapes(tri_dataset *dataset) {
     tri_shapes declared, found = shapes_of(dataset);
     TRI_TRY(tri_shapes_read(dataset->options->shapes, &declared));
-    if (declared.count == 0) return TRI_OK;
-    if (dataset->options->may_lack_fields) keep_found(&declared, &found);
-    if (tri_shapes_equal(&declared, &found)) return TRI_OK;
+    if (dataset->options->may_lack_fields) tri_shapes_keep(&declared, &found);
+    if (declared.count == 0 || tri_shapes_equal(&declared, &found)) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT, "data.shapes is %s, but the %s data have %s",
                     tri_shapes_text(dataset->arena, &declared), tri_data_split_name(dataset->split),
                     tri_shapes_text(dataset->arena, &found));

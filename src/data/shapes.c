@@ -65,3 +65,16 @@ bool tri_shapes_equal(const tri_shapes *a, const tri_shapes *b) {
     }
     return true;
 }
+
+void tri_shapes_keep(tri_shapes *shapes, const tri_shapes *found) {
+    int kept = 0;
+    for (int i = 0; i < shapes->count; i++) {
+        bool is_found = false;
+        for (int k = 0; k < found->count; k++)
+            is_found |= !strcmp(shapes->names[i], found->names[k]);
+        if (!is_found) continue;
+        shapes->names[kept] = shapes->names[i];
+        shapes->shapes[kept++] = shapes->shapes[i];
+    }
+    shapes->count = kept;
+}

@@ -19,6 +19,8 @@ typedef struct tri_shapes {
 tri_status tri_shapes_read(const tri_tree *tree, tri_shapes *out);
 // Formats the shapes as a recipe writes them.
 const char *tri_shapes_text(tri_arena *arena, const tri_shapes *shapes);
+// Leaves out of `shapes` the fields that `found` does not have.
+void tri_shapes_keep(tri_shapes *shapes, const tri_shapes *found);
 // True if both have the same names and shapes, in any order.
 bool tri_shapes_equal(const tri_shapes *a, const tri_shapes *b);
 
