@@ -32,10 +32,16 @@ static const tri_shape *shape_of(const tri_graph *graph, tri_value value) {
     return &tri_value_get(graph, value)->shape;
 }
 
+// The shape of the map, which of map_reduce is not that of the output.
+static const tri_shape *shape_of_map(const tri_graph *graph, const tri_node *node) {
+    const tri_map_attr *attr = node->attr;
+    return attr->expands ? &attr->shape : shape_of(graph, node->outputs[0]);
+}
+
 static bool is_flat(const tri_graph *graph, const tri_node *node, int input) {
     const tri_map_attr *attr = node->attr;
     return !(attr->viewed >> input & 1) &&
-           tri_shape_equal(shape_of(graph, node->inputs[input]), shape_of(graph, node->outputs[0]));
+           tri_shape_equal(shape_of(graph, node->inputs[input]), shape_of_map(graph, node));
 }
 
 // Turns a view of x into strides along the axes of the output.
@@ -63,7 +69,7 @@ static tri_map_input input_of(const tri_map_view *view, const tri_shape *x, cons
 // Sets the axes of the output and the strides of the inputs along them. Neighbouring axes become
 // one where every input runs through both as through one.
 static void set_strides(tri_map_plan *plan, const tri_graph *graph, const tri_node *node) {
-    const tri_shape *out = shape_of(graph, node->outputs[0]);
+    const tri_shape *out = shape_of_map(graph, node);
     tri_map_input whole[TRI_FORMULA_INPUTS];
     int count = plan->formula.input_count;
     for (int k = 0; k < count; k++) {
@@ -118,7 +124,7 @@ int tri_map_plan_slots(const tri_node *node) {
 void tri_map_plan_make(const tri_graph *graph, const tri_node *node, tri_map_plan *out) {
     const tri_value_info *y = tri_value_get(graph, node->outputs[0]);
     *out = (tri_map_plan){.formula = ((const tri_map_attr *)node->attr)->formula,
-                          .count = tri_layout_elements(&y->layout, &y->shape)};
+                          .count = tri_layout_elements(&y->layout, shape_of_map(graph, node))};
     out->slot_count = assign_slots(&out->formula, out->slots);
     set_strides(out, graph, node);
 }

@@ -1,5 +1,5 @@
-// How a node of map is computed, for devices that interpret its formula: where the results of steps
-// lie, and how inputs are read.
+// How a node of map, or the map of map_reduce, is computed, for devices that interpret its formula:
+// where the results of steps lie, and how inputs are read.
 #ifndef TRIREME_DEVICE_MAP_PLAN_H
 #define TRIREME_DEVICE_MAP_PLAN_H
 

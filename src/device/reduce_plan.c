@@ -1,14 +1,10 @@
-// Plans how a node of reduce is computed.
+// Plans how a tensor is reduced.
 #include "device/reduce_plan.h"
-
-#include "ops/ops.h"
 
 enum { REDUCE_PART = 1024, REDUCE_PARTS = 64 };
 
-bool tri_reduce_plan_make(const tri_graph *graph, const tri_node *node, int64_t tile,
-                          bool may_repeat, tri_reduce_plan *out) {
-    const tri_shape *x = &tri_value_get(graph, node->inputs[0])->shape;
-    int64_t axes = ((const tri_reduce_attr *)node->attr)->axes;
+bool tri_reduce_plan_make(const tri_shape *x, int64_t axes, int64_t tile, bool may_repeat,
+                          tri_reduce_plan *out) {
     int stage = 0; // 0: in the outer axes, 1: in the reduced ones, 2: in the inner ones
     *out = (tri_reduce_plan){.repeats = 1, .outer = 1, .reduced = 1, .inner = 1};
     int64_t *sizes[] = {&out->outer, &out->reduced, &out->inner};

@@ -78,6 +78,7 @@ typedef enum tri_activation {
     X(own_grad)               /* in (4), y, y2?, dy, dy2? -> dx of each input */                   \
     X(map)                    /* a, ... -> y, ...: attr.formula, with broadcasting */              \
     X(reduce)                 /* x -> sums or extremes over attr.axes, which keep the size 1 */    \
+    X(map_reduce)             /* a, ... -> the reduction of a map that is not stored */            \
     X(gather)                 /* index, x -> y, elements along attr.axis by their numbers */       \
     X(scatter)                /* index, source, base? -> y of attr.shape */                        \
     X(argmax)                 /* x -> I64, where along attr.axis the first largest one is */       \
@@ -458,6 +459,12 @@ typedef struct tri_reduce_attr {
     int64_t kind; // a tri_reduction
     int64_t axes; // bit i: axis i is reduced to the size 1
 } tri_reduce_attr;
+
+// The attributes of map_reduce. Those of the map come first, as kernels read them of either op.
+typedef struct tri_map_reduce_attr {
+    tri_map_attr map; // `expands` is set
+    tri_reduce_attr reduce;
+} tri_map_reduce_attr;
 
 typedef struct tri_cast_attr {
     int64_t dtype; // the type of y, a tri_dtype

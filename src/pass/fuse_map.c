@@ -169,3 +169,28 @@ bool pass_merge_maps(const tri_graph *graph, tri_node *node, tri_node *producer)
     finish(&m, node);
     return attr_of(node)->formula.input_count > 0;
 }
+
+bool pass_merge_map_into_reduce(const tri_graph *graph, tri_node *node, tri_node *producer) {
+    int uses[TRI_FORMULA_INPUTS], output = tri_value_get(graph, node->inputs[0])->output;
+    const tri_map_attr *map = attr_of(producer);
+    if (node->op != &tri_op_reduce) return false; // it has taken a map already
+    if (!tri_dtype_is_float(tri_value_get(graph, node->inputs[0])->dtype)) return false;
+    tri_map_reduce_attr *attr = TRI_NEW(graph->arena, tri_map_reduce_attr);
+    attr->reduce = *(const tri_reduce_attr *)node->attr;
+    attr->map = *map;
+    attr->map.expands = true;
+    attr->map.shape = tri_value_shape(graph, node->inputs[0]);
+    attr->map.formula.outputs[0] = map->formula.outputs[output];
+    attr->map.formula.output_count = 1;
+    tri_formula_sweep(&attr->map.formula, 0, uses);
+    attr->map.viewed = 0;
+    for (int k = 0; k < attr->map.formula.input_count; k++) {
+        node->inputs[k] = producer->inputs[uses[k]];
+        attr->map.viewed |= (map->viewed >> uses[k] & 1) << k;
+        attr->map.views[k] = map->views[uses[k]];
+    }
+    node->op = &tri_op_map_reduce;
+    node->input_count = tri_op_map_reduce.input_count;
+    node->attr = attr;
+    return attr->map.formula.input_count > 0;
+}

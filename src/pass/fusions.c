@@ -168,6 +168,7 @@ const fusion pass_fusions[] = {
             log_softmax_into_loss),
     FORWARD("map into map", map, map, NODE_ABSORBS, pass_merge_maps),
     BACKWARD("map into map", map, 0, map, NODE_ABSORBS, pass_merge_maps),
+    BACKWARD("map into reduction", reduce, 0, map, NODE_ABSORBS, pass_merge_map_into_reduce),
     BACKWARD("sum into norm", add, 0, rms_norm_grad, PRODUCER_STAYS, sum_into_rms_norm),
     BACKWARD("sum into norm", add, 1, rms_norm_grad, PRODUCER_STAYS, sum_into_rms_norm),
     BACKWARD("sum into norm", add, 0, layer_norm_grad, PRODUCER_STAYS, sum_into_layer_norm),

@@ -54,6 +54,8 @@ bool pass_gains(const tri_graph *graph, const fusion_facts *facts, const tri_nod
                 const tri_node *producer, const tri_node *merged);
 // The merge of one map into another (fusion.merge).
 bool pass_merge_maps(const tri_graph *graph, tri_node *node, tri_node *producer);
+// The merge of a map into the reduction of its output.
+bool pass_merge_map_into_reduce(const tri_graph *graph, tri_node *node, tri_node *producer);
 
 extern const fusion pass_fusions[]; // the rows of one op are tried in this order
 extern const int pass_fusion_count;

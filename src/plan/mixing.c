@@ -21,11 +21,18 @@ static const tri_shape *shape_of(const mixing *m, tri_value value) {
 // Whether map reads input k so that the first axis of the output is not that of the input.
 static bool view_mixes(const mixing *m, const tri_node *node, int k) {
     const tri_map_attr *attr = node->attr;
-    const tri_shape *x = shape_of(m, node->inputs[k]), *out = shape_of(m, node->outputs[0]);
+    const tri_shape *x = shape_of(m, node->inputs[k]);
+    const tri_shape *out = attr->expands ? &attr->shape : shape_of(m, node->outputs[0]);
     tri_map_view view = tri_map_view_of(attr, k, x, out);
     if (x->rank == 0) return false; // made by an op that has mixed them before
     bool same = view.axis[0] == 0 && view.sign[0] == 1 && view.start[0] == 0;
     return x->dims[0] != 1 && (!same || x->dims[0] != out->dims[0]);
+}
+
+// Whether map_reduce does, or reduces the first axis.
+static bool map_reduce_mixes(const mixing *m, const tri_node *node, int k) {
+    const tri_map_reduce_attr *attr = node->attr;
+    return attr->reduce.axes & 1 || view_mixes(m, node, k);
 }
 
 // Whether the first axis of operand k of a matmul is summed over, or does not become that of y.
@@ -88,11 +95,13 @@ static bool mixes(const mixing *m, const tri_node *node) {
     if (node->op == &tri_op_gather) return gather_mixes(m, node);
     if (node->op == &tri_op_own) return ((const tri_own_attr *)node->attr)->op->mixes_samples;
     if (axis_of(node) == 0) return true;
-    if (node->op != &tri_op_map && node->op != &tri_op_matmul) return false;
-    for (int k = 0; k < node->input_count; k++)
-        if (m->from_data[node->inputs[k].id] &&
-            (node->op == &tri_op_map ? view_mixes : product_mixes)(m, node, k))
-            return true;
+    bool (*mixes_input)(const mixing *, const tri_node *, int) =
+        node->op == &tri_op_map          ? view_mixes
+        : node->op == &tri_op_map_reduce ? map_reduce_mixes
+        : node->op == &tri_op_matmul     ? product_mixes
+                                         : NULL;
+    for (int k = 0; mixes_input && k < node->input_count; k++)
+        if (m->from_data[node->inputs[k].id] && mixes_input(m, node, k)) return true;
     return false;
 }
 

@@ -110,7 +110,7 @@ static tri_status make_graph(tri_program *p, const tri_program_request *request)
     TRI_TRY(tri_pass_fuse(p->graph, &p->device, TRI_FUSE_BEFORE_AUTODIFF));
     TRI_TRY(tri_pass_precision(p->graph, request->model->options.precision));
     if (p->training) TRI_TRY(tri_pass_autodiff(p->graph));
-    if (p->training) TRI_TRY(tri_pass_fuse(p->graph, &p->device, TRI_FUSE_AFTER_AUTODIFF));
+    TRI_TRY(tri_pass_fuse(p->graph, &p->device, TRI_FUSE_AFTER_AUTODIFF));
     bool splits = p->training && request->splits_backward;
     if (!splits) TRI_TRY(tri_pass_chunk_loss(p->graph, &p->device));
     if (splits) TRI_TRY(tri_pass_split_backward(p->graph));

@@ -96,6 +96,26 @@ void op_build_map(op_case *c) {
     node.op->gradient(c->graph, &node, out_grads, wanted, in_grads);
 }
 
+// Adds a reduction of a map, whose inputs are repeated, or read by views.
+static void add_map_reduce(op_case *c, const tri_shape *shape, const tri_reduce_attr *reduce) {
+    static const char *const formulas[] = {"x", "x, y -> x * y", "x, y -> max(x, y)",
+                                           "x, y, z -> x * y - z", "x -> exp(x) - 1"};
+    tri_map_reduce_attr attr = {.map = {.expands = true, .shape = *shape}, .reduce = *reduce};
+    bool is_product = reduce->kind == TRI_REDUCTION_PROD;
+    const char *text = formulas[op_draw(c, 0, is_product ? 1 : 4)];
+    tri_value in[TRI_FORMULA_INPUTS];
+    TRI_ASSERT(tri_formula_parse(text, NULL, &attr.map.formula) == TRI_OK);
+    for (int k = 0; k < attr.map.formula.input_count; k++) {
+        // A product of equal factors would add up their rounding.
+        bool views = !is_product && op_chance(c, 30);
+        tri_shape x = views ? viewed(c, shape, &attr.map.views[k]) : fitting(c, shape);
+        if (is_product) x = *shape;
+        attr.map.viewed |= (int64_t)views << k;
+        in[k] = op_numbers(c, x, is_product ? 0.99 : -1, is_product ? 1.01 : 1);
+    }
+    tri_node_add(c->graph, &tri_op_map_reduce, in, attr.map.formula.input_count, &attr, "");
+}
+
 void op_build_reduce(op_case *c) {
     tri_shape shape = draw_shape(c);
     tri_reduce_attr attr = {.kind = op_draw(c, TRI_REDUCTION_SUM, TRI_REDUCTION_PROD),
@@ -105,6 +125,7 @@ void op_build_reduce(op_case *c) {
     tri_value x = op_numbers(c, shape, is_product ? 0.98 : -1, is_product ? 1.02 : 1);
     tri_node_add(c->graph, &tri_op_reduce, &x, 1, &attr, "");
     tri_node_add(c->graph, &tri_op_mean_loss, &x, 1, NULL, "");
+    add_map_reduce(c, &shape, &attr);
 }
 
 // Draws an order of axes whose last one in memory is an axis of the matrix.

@@ -262,6 +262,7 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(leaky_relu_flat)                                                                             \
     X(activation_grad_flat)                                                                        \
     X(reduce_axes)                                                                                 \
+    X(map_reduce_axes)                                                                             \
     X(map_compiled)                                                                                \
     X(map_tiles)                                                                                   \
     X(add_flat)                                                                                    \

@@ -2,29 +2,20 @@
 // time, some hundred elements that stay in the cache, and the formula runs in vector registers
 // (map_steps.h). Threads share the elements.
 #include "device/cpu/map.h"
-#include "device/cpu/map_steps.h"
 #include "device/cpu/scalar.h"
-#include "device/map_plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    MAP_TILE = 512, // elements of an input or output that are copied at a time
     MAP_GRAIN = 1 << 12,
     MAP_STREAM = 16 << 20, // outputs of so many bytes are not read from a cache again
 };
 
 typedef struct map_state {
     const cpu_device *device;
-    tri_map_plan plan; // a slot has the size of a block
-    bool bf16, mask;
-    bool bytes[TRI_FORMULA_INPUTS]; // the input is U8, a mask
-    bool is_plain;                  // inputs and outputs are F32
-    bool streams;                   // outputs are written past the caches
-    cpu_map_machine machine;
-    cpu_map_instruction code[CPU_MAP_INSTRUCTIONS], streaming[CPU_MAP_INSTRUCTIONS];
-    float constants[TRI_FORMULA_CONSTANTS][CPU_MAP_BLOCK];
+    cpu_map map;
+    int64_t room; // of a thread, in floats
 } map_state;
 
 typedef struct map_job {
@@ -33,8 +24,8 @@ typedef struct map_job {
 } map_job;
 
 // Reads elements from index on, `stride` apart.
-static void load_elements(const map_state *s, int k, const void *from, int64_t index,
-                          int64_t stride, int64_t count, float *to) {
+static void load_elements(const cpu_map *s, int k, const void *from, int64_t index, int64_t stride,
+                          int64_t count, float *to) {
     if (s->bytes[k])
         for (int64_t i = 0; i < count; i++) to[i] = ((const uint8_t *)from)[index + i * stride];
     else if (stride == 1 && !s->bf16)
@@ -45,7 +36,7 @@ static void load_elements(const map_state *s, int k, const void *from, int64_t i
 
 // Reads `count` elements along the innermost axis, from `at` on, of which the first has the index
 // `index`.
-static void load_run(const map_state *s, int k, const void *from, int64_t index, int64_t at,
+static void load_run(const cpu_map *s, int k, const void *from, int64_t index, int64_t at,
                      int64_t count, float *to) {
     const tri_map_input *input = &s->plan.inputs[k];
     int inner = s->plan.rank - 1;
@@ -60,7 +51,7 @@ static void load_run(const map_state *s, int k, const void *from, int64_t index,
 }
 
 // Reads elements [begin, begin + count) of an input that is not flat.
-static void load_view(const map_state *s, int k, const void *from, int64_t begin, int64_t count,
+static void load_view(const cpu_map *s, int k, const void *from, int64_t begin, int64_t count,
                       float *to) {
     const tri_map_input *input = &s->plan.inputs[k];
     int64_t at[TRI_MAX_RANK], left = begin;
@@ -97,7 +88,7 @@ static int64_t rounded_up(int64_t count) {
 }
 
 // Copies elements [begin, begin + count) of input k, and fills the last block with zeros.
-static void load(const map_state *s, int k, const void *from, int64_t begin, int64_t count,
+static void load(const cpu_map *s, int k, const void *from, int64_t begin, int64_t count,
                  float *to) {
     if (!s->plan.inputs[k].flat)
         load_view(s, k, from, begin, count, to);
@@ -106,69 +97,102 @@ static void load(const map_state *s, int k, const void *from, int64_t begin, int
     memset(to + count, 0, (size_t)(rounded_up(count) - count) * sizeof *to);
 }
 
-// How much room a thread needs: a block for each slot, and tiles.
-static int64_t floats_of(const tri_formula *f, int slots) {
-    return slots * CPU_MAP_BLOCK + (f->input_count + f->output_count) * MAP_TILE;
+static int64_t room_of(const tri_formula *f, int slots) {
+    return slots * CPU_MAP_BLOCK + (f->input_count + f->output_count) * CPU_MAP_TILE;
 }
 
-// What a thread works with.
-typedef struct map_work {
-    const map_job *job;
-    float *tiles; // of each input and output, one after the other
-    cpu_map_operand operands[UINT8_MAX + 1];
-} map_work;
+int64_t cpu_map_room(const tri_node *node) {
+    return room_of(&((const tri_map_attr *)node->attr)->formula, tri_map_plan_slots(node));
+}
 
-static map_work begin_work(const map_job *job, int thread) {
-    const map_state *s = job->state;
-    const tri_formula *f = &s->plan.formula;
-    map_work w = {.job = job};
-    float *room = (float *)job->args->workspace + thread * floats_of(f, s->plan.slot_count);
+void cpu_map_make(const tri_device_description *device, const tri_graph *graph,
+                  const tri_node *node, cpu_map *out) {
+    tri_map_plan_make(graph, node, &out->plan);
+    bool mixed;
+    out->bf16 = tri_map_plan_type(graph, node, &mixed) == TRI_BF16;
+    out->mask = ((const tri_map_attr *)node->attr)->mask;
+    out->reads_floats = !out->bf16;
+    for (int k = 0; k < out->plan.formula.input_count; k++) {
+        out->bytes[k] = tri_value_get(graph, node->inputs[k])->dtype == TRI_U8;
+        out->reads_floats = out->reads_floats && !out->bytes[k];
+    }
+    out->streams = out->plan.count * (int64_t)sizeof(float) >= MAP_STREAM;
+    out->machine = cpu_map_machine_of(device);
+    cpu_map_compile(&out->plan.formula, false, out->code);
+    cpu_map_compile(&out->plan.formula, true, out->streaming);
+    for (int k = 0; k < out->plan.formula.constant_count; k++)
+        for (int i = 0; i < CPU_MAP_BLOCK; i++)
+            out->constants[k][i] = (float)out->plan.formula.constants[k];
+}
+
+cpu_map_work cpu_map_begin(const cpu_map *map, const tri_kernel_args *args, float *room) {
+    const tri_formula *f = &map->plan.formula;
+    cpu_map_work w = {.map = map, .args = args};
     for (int i = 0; i < f->step_count; i++)
-        w.operands[i].at = room + s->plan.slots[i] * CPU_MAP_BLOCK;
+        w.operands[i].at = room + map->plan.slots[i] * CPU_MAP_BLOCK;
     for (int k = 0; k < f->constant_count; k++)
-        w.operands[TRI_OPERAND_CONSTANT + k].at = (float *)(uintptr_t)s->constants[k];
-    w.tiles = room + s->plan.slot_count * CPU_MAP_BLOCK;
+        w.operands[TRI_OPERAND_CONSTANT + k].at = (float *)(uintptr_t)map->constants[k];
+    w.tiles = room + map->plan.slot_count * CPU_MAP_BLOCK;
     return w;
 }
 
-// Computes elements [begin, begin + count). Whole blocks are read and written where they are.
-static void map_tile(map_work *w, int64_t begin, int64_t count) {
-    const map_state *s = w->job->state;
-    const tri_kernel_args *args = w->job->args;
-    const tri_formula *f = &s->plan.formula;
-    bool in_place = s->is_plain && count == rounded_up(count), streams = s->streams && in_place;
-    for (int k = 0; k < f->input_count; k++) {
-        float *at = (float *)(uintptr_t)args->in[k] + begin;
-        if (!in_place || !s->plan.inputs[k].flat)
-            load(s, k, args->in[k], begin, count, at = w->tiles + k * MAP_TILE);
+static bool is_whole(int64_t count) { return count == rounded_up(count); }
+
+// Finds where the inputs have elements [begin, begin + count): in memory, or copied into tiles.
+static void load_inputs(cpu_map_work *w, int64_t begin, int64_t count) {
+    const cpu_map *s = w->map;
+    for (int k = 0; k < s->plan.formula.input_count; k++) {
+        float *at = (float *)(uintptr_t)w->args->in[k] + begin;
+        if (!s->reads_floats || !is_whole(count) || !s->plan.inputs[k].flat)
+            load(s, k, w->args->in[k], begin, count, at = w->tiles + k * CPU_MAP_TILE);
         w->operands[TRI_OPERAND_INPUT + k] = (cpu_map_operand){at, -1};
     }
-    for (int k = 0; k < f->output_count; k++) {
-        float *at = (float *)args->out[k] + begin;
-        if (!in_place) at = w->tiles + (f->input_count + k) * MAP_TILE;
+}
+
+static float *output_tile(const cpu_map_work *w, int k) {
+    return w->tiles + (w->map->plan.formula.input_count + k) * CPU_MAP_TILE;
+}
+
+const float *cpu_map_read(cpu_map_work *w, int64_t begin, int64_t count) {
+    load_inputs(w, begin, count);
+    w->operands[CPU_MAP_OUTPUT] = (cpu_map_operand){output_tile(w, 0), -1};
+    w->map->machine(w->map->code, w->operands, rounded_up(count) / CPU_MAP_BLOCK);
+    return output_tile(w, 0);
+}
+
+// Computes elements [begin, begin + count). Whole blocks are written where they belong.
+static void map_tile(cpu_map_work *w, int64_t begin, int64_t count) {
+    const cpu_map *s = w->map;
+    int outputs = s->plan.formula.output_count;
+    bool in_place = !s->bf16 && !s->mask && is_whole(count), streams = s->streams && in_place;
+    load_inputs(w, begin, count);
+    for (int k = 0; k < outputs; k++) {
+        float *at = in_place ? (float *)w->args->out[k] + begin : output_tile(w, k);
         streams = streams && (uintptr_t)at % 64 == 0;
         w->operands[CPU_MAP_OUTPUT + k] = (cpu_map_operand){at, -1};
     }
     s->machine(streams ? s->streaming : s->code, w->operands, rounded_up(count) / CPU_MAP_BLOCK);
-    for (int k = 0; k < f->output_count && !in_place; k++) {
-        const float *from = w->operands[CPU_MAP_OUTPUT + k].at;
+    for (int k = 0; k < outputs && !in_place; k++) {
+        const float *from = output_tile(w, k);
         for (int64_t i = 0; i < count && s->mask; i++)
-            ((uint8_t *)args->out[k])[begin + i] = from[i] != 0;
+            ((uint8_t *)w->args->out[k])[begin + i] = from[i] != 0;
         for (int64_t i = 0; i < count && !s->mask; i++)
-            cpu_put(args->out[k], s->bf16, begin + i, from[i]);
+            cpu_put(w->args->out[k], s->bf16, begin + i, from[i]);
     }
 }
 
 // The first and the last block of a range may not be whole; all others are.
 static void map_range(void *context, int64_t begin, int64_t end, int thread) {
-    map_work w = begin_work(context, thread);
+    const map_job *job = context;
+    float *room = (float *)job->args->workspace + thread * job->state->room;
+    cpu_map_work w = cpu_map_begin(&job->state->map, job->args, room);
+    int64_t whole = end - end % CPU_MAP_BLOCK; // behind it is a block that is not whole
     for (int64_t i = begin, next; i < end; i = next) {
-        int64_t whole = end - end % CPU_MAP_BLOCK; // behind it is a block that is not whole
-        next = i % CPU_MAP_BLOCK ? rounded_up(i) : i + MAP_TILE;
+        next = i % CPU_MAP_BLOCK ? rounded_up(i) : i + CPU_MAP_TILE;
         if (next > whole) next = i < whole ? whole : end;
         map_tile(&w, i, next - i);
     }
-    if (w.job->state->streams) __builtin_ia32_sfence(); // other threads see all of it
+    if (job->state->map.streams) __builtin_ia32_sfence(); // other threads see all of it
 }
 
 static tri_status map_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -177,36 +201,21 @@ static tri_status map_prepare(tri_device *device, const tri_graph *graph, const 
     if (!s) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a map");
     kernel->state = s;
     s->device = cpu_of(device);
-    tri_map_plan_make(graph, node, &s->plan);
-    bool mixed;
-    s->bf16 = tri_map_plan_type(graph, node, &mixed) == TRI_BF16;
-    s->mask = ((const tri_map_attr *)node->attr)->mask;
-    s->is_plain = !s->bf16 && !s->mask;
-    for (int k = 0; k < s->plan.formula.input_count; k++) {
-        s->bytes[k] = tri_value_get(graph, node->inputs[k])->dtype == TRI_U8;
-        s->is_plain = s->is_plain && !s->bytes[k];
-    }
-    s->streams = s->plan.count * (int64_t)sizeof(float) >= MAP_STREAM;
-    s->machine = cpu_map_machine_of(&device->description);
-    cpu_map_compile(&s->plan.formula, false, s->code);
-    cpu_map_compile(&s->plan.formula, true, s->streaming);
-    for (int k = 0; k < s->plan.formula.constant_count; k++)
-        for (int i = 0; i < CPU_MAP_BLOCK; i++)
-            s->constants[k][i] = (float)s->plan.formula.constants[k];
+    s->room = cpu_map_room(node);
+    cpu_map_make(&device->description, graph, node, &s->map);
     return TRI_OK;
 }
 
 static tri_status map_workspace(const tri_device_description *device, const tri_graph *graph,
                                 const tri_node *node, size_t *out) {
-    const tri_formula *f = &((const tri_map_attr *)node->attr)->formula;
-    *out = (size_t)(device->threads * floats_of(f, tri_map_plan_slots(node))) * sizeof(float);
+    *out = (size_t)(device->threads * cpu_map_room(node)) * sizeof(float);
     return TRI_OK;
 }
 
 static tri_status map_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const map_state *s = kernel->state;
     map_job job = {s, args};
-    cpu_parallel(s->device, s->plan.count, MAP_GRAIN, map_range, &job);
+    cpu_parallel(s->device, s->map.plan.count, MAP_GRAIN, map_range, &job);
     return TRI_OK;
 }
 

@@ -1,8 +1,40 @@
-// What the two kernels of the op map share.
+// What the kernels of the ops map and map_reduce share.
 #ifndef TRIREME_DEVICE_CPU_MAP_H
 #define TRIREME_DEVICE_CPU_MAP_H
 
-#include "device/cpu/internal.h"
+#include "device/cpu/map_steps.h"
+#include "device/map_plan.h"
+
+// A map that is ready to be computed.
+typedef struct cpu_map {
+    tri_map_plan plan; // a slot has the size of a block
+    bool bf16, mask;
+    bool bytes[TRI_FORMULA_INPUTS]; // the input is U8, a mask
+    bool reads_floats;              // inputs are F32, and may be read where they are
+    bool streams;                   // outputs are written past the caches
+    cpu_map_machine machine;
+    cpu_map_instruction code[CPU_MAP_INSTRUCTIONS], streaming[CPU_MAP_INSTRUCTIONS];
+    float constants[TRI_FORMULA_CONSTANTS][CPU_MAP_BLOCK];
+} cpu_map;
+
+// What a thread computes a map with.
+typedef struct cpu_map_work {
+    const cpu_map *map;
+    const tri_kernel_args *args;
+    float *tiles; // of each input and output, one after the other
+    cpu_map_operand operands[UINT8_MAX + 1];
+} cpu_map_work;
+
+enum { CPU_MAP_TILE = 512 }; // elements of an input or output that are copied at a time
+
+// Prepares the map of a node of map or map_reduce.
+void cpu_map_make(const tri_device_description *device, const tri_graph *graph,
+                  const tri_node *node, cpu_map *out);
+// How much room a thread needs, in floats.
+int64_t cpu_map_room(const tri_node *node);
+cpu_map_work cpu_map_begin(const cpu_map *map, const tri_kernel_args *args, float *room);
+// Computes elements [begin, begin + count) of output 0, at most CPU_MAP_TILE, and returns them.
+const float *cpu_map_read(cpu_map_work *work, int64_t begin, int64_t count);
 
 // Inputs of the output's shape may have any layout, if it is the same one: that of the last input.
 // In a gradient this is a value of the forward pass, whose layout suits the kernels beside it.

@@ -1,24 +1,31 @@
 // The op reduce: sums, products and extremes over axes. Neighbouring axes are joined, so that most
 // tensors become [outer, reduced, inner], or several of these (repeats), which are reduced too. A
 // long reduction is cut into parts by the shapes alone, and the parts are added in their order, so
-// that the result does not depend on the number of threads.
+// that the result does not depend on the number of threads. Of map_reduce, the elements are
+// computed before they are added, some at a time, and added in the same order.
+#include "device/cpu/map.h"
 #include "device/cpu/scalar.h"
 #include "device/reduce_plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { REDUCE_LANES = 64, REDUCE_GRAIN = 1 << 14 };
 
 typedef struct reduce_state {
     const cpu_device *device;
     tri_reduce_plan plan;
-    int64_t kind, tiles; // tiles: how many pieces of REDUCE_LANES elements the inner axis has
+    int64_t kind, tiles; // tiles: how many pieces of `columns` elements the inner axis has
+    int64_t columns;
     bool bf16;
     cpu_range range;
+    int64_t room; // of map_reduce: of a thread, in floats
+    cpu_map *map; // NULL: what is reduced is the input
 } reduce_state;
 
 typedef struct reduce_job {
     const reduce_state *state;
+    const tri_kernel_args *args;
     const void *x;
     float *to; // [repeats, outer, parts, inner]
 } reduce_job;
@@ -70,23 +77,36 @@ CPU_SCALAR void reduce_rows(const void *x, bool bf16, int64_t kind, int64_t firs
     for (int64_t k = 0; k < width; k++) to[k] = sums[k];
 }
 
-// Item i is one part of one piece of one outer index.
+// One part of one piece of one outer index: `rows` rows of `width` elements, of which the first is
+// number `first`.
+typedef struct reduce_item {
+    int64_t first, rows, width;
+    float *to;
+} reduce_item;
+
+CPU_SCALAR reduce_item item_of(const reduce_job *job, int64_t i) {
+    const reduce_state *s = job->state;
+    int64_t tile = i % s->tiles, part = i / s->tiles % s->plan.parts,
+            outer = i / s->tiles / s->plan.parts;
+    int64_t row = part * s->plan.part, left = s->plan.reduced - row, column = tile * s->columns;
+    int64_t width = s->plan.inner - column;
+    return (reduce_item){
+        .first = (outer * s->plan.reduced + row) * s->plan.inner + column,
+        .rows = left < s->plan.part ? left : s->plan.part,
+        .width = width < s->columns ? width : s->columns,
+        .to = job->to + (outer * s->plan.parts + part) * s->plan.inner + column,
+    };
+}
+
 CPU_SCALAR void reduce_items(const reduce_job *job, int64_t begin, int64_t end, bool bf16,
                              int64_t kind) {
-    const reduce_state *s = job->state;
+    int64_t inner = job->state->plan.inner;
     for (int64_t i = begin; i < end; i++) {
-        int64_t tile = i % s->tiles, part = i / s->tiles % s->plan.parts,
-                outer = i / s->tiles / s->plan.parts;
-        int64_t row = part * s->plan.part, left = s->plan.reduced - row,
-                column = tile * REDUCE_LANES;
-        int64_t rows = left < s->plan.part ? left : s->plan.part, width = s->plan.inner - column;
-        int64_t first = (outer * s->plan.reduced + row) * s->plan.inner + column;
-        float *to = job->to + (outer * s->plan.parts + part) * s->plan.inner + column;
-        if (s->plan.inner == 1)
-            *to = reduce_row(job->x, bf16, kind, first, rows);
+        reduce_item item = item_of(job, i);
+        if (inner == 1)
+            *item.to = reduce_row(job->x, bf16, kind, item.first, item.rows);
         else
-            reduce_rows(job->x, bf16, kind, first, rows, s->plan.inner,
-                        width < REDUCE_LANES ? width : REDUCE_LANES, to);
+            reduce_rows(job->x, bf16, kind, item.first, item.rows, inner, item.width, item.to);
     }
 }
 
@@ -104,48 +124,167 @@ REDUCE(min_bf16, TRI_REDUCTION_MIN, true)
 REDUCE(prod_f32, TRI_REDUCTION_PROD, false)
 REDUCE(prod_bf16, TRI_REDUCTION_PROD, true)
 
+// The sums of a map, to which elements are added: each one to the sum of its index modulo `period`.
+typedef struct reduce_sums {
+    float sums[CPU_MAP_TILE];
+    int64_t period; // REDUCE_LANES, or the width of a row
+    const float *x;
+} reduce_sums;
+
+CPU_SCALAR void add_elements(reduce_sums *s, int64_t begin, int64_t end, int64_t kind) {
+    for (int64_t i = begin; i < end; i += s->period) {
+        int64_t count = end - i < s->period ? end - i : s->period;
+#pragma GCC ivdep
+        for (int64_t k = 0; k < count; k++) s->sums[k] = joined(kind, s->sums[k], s->x[i + k]);
+    }
+}
+
+#define ADD(name, kind)                                                                            \
+    CPU_BODY name##_body(void *context, int64_t begin, int64_t end) {                              \
+        add_elements(context, begin, end, kind);                                                   \
+    }                                                                                              \
+    CPU_RANGES(name)
+ADD(add_sum, TRI_REDUCTION_SUM)
+ADD(add_max, TRI_REDUCTION_MAX)
+ADD(add_min, TRI_REDUCTION_MIN)
+ADD(add_prod, TRI_REDUCTION_PROD)
+
+static void start_sums(const reduce_state *s, int64_t period, reduce_sums *out) {
+    out->period = period;
+    for (int64_t k = 0; k < period; k++) out->sums[k] = start_of(s->kind);
+}
+
+// Joins the sums of a row as reduce_row does.
+static float join_sums(const reduce_state *s, float *sums) {
+    for (int half = REDUCE_LANES / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; k++) sums[k] = joined(s->kind, sums[k], sums[k + half]);
+    return sums[0];
+}
+
+// Reduces an item of a map: rows that lie one after the other are computed together.
+static void reduce_map_item(const reduce_state *s, cpu_map_work *work, const reduce_item *item) {
+    int64_t inner = s->plan.inner, step = inner > CPU_MAP_TILE ? 1 : CPU_MAP_TILE / inner;
+    reduce_sums sums;
+    start_sums(s, inner == 1 ? REDUCE_LANES : item->width, &sums);
+    for (int64_t r = 0; r < item->rows; r += step) {
+        int64_t count = (item->rows - r < step ? item->rows - r : step) * item->width;
+        sums.x = cpu_map_read(work, item->first + r * inner, count);
+        s->range(&sums, 0, count, 0);
+    }
+    if (inner == 1) sums.sums[0] = join_sums(s, sums.sums);
+    memcpy(item->to, sums.sums, (size_t)item->width * sizeof *item->to);
+}
+
+// Reduces items that are short rows, one after the other, which are computed together.
+static void reduce_short_rows(const reduce_job *job, cpu_map_work *work, int64_t first,
+                              int64_t count) {
+    const reduce_state *s = job->state;
+    int64_t length = s->plan.reduced;
+    const float *x = cpu_map_read(work, first * length, count * length);
+    for (int64_t i = 0; i < count; i++) {
+        reduce_sums sums;
+        start_sums(s, REDUCE_LANES, &sums);
+        sums.x = x + i * length;
+        s->range(&sums, 0, length, 0);
+        job->to[first + i] = join_sums(s, sums.sums);
+    }
+}
+
+static void reduce_map_range(void *context, int64_t begin, int64_t end, int thread) {
+    const reduce_job *job = context;
+    const reduce_state *s = job->state;
+    float *room = job->to + s->plan.repeats * s->plan.outer * s->plan.parts * s->plan.inner;
+    cpu_map_work work = cpu_map_begin(s->map, job->args, room + thread * s->room);
+    bool is_short = s->plan.inner == 1 && s->plan.parts == 1 && s->plan.reduced < CPU_MAP_TILE;
+    int64_t step = is_short ? CPU_MAP_TILE / s->plan.reduced : 1;
+    for (int64_t i = begin; i < end; i += step) {
+        reduce_item item = item_of(job, i);
+        if (is_short)
+            reduce_short_rows(job, &work, i, end - i < step ? end - i : step);
+        else
+            reduce_map_item(s, &work, &item);
+    }
+}
+
+// What is reduced, and how: the input of reduce, or the map of map_reduce.
+typedef struct reduction {
+    const tri_shape *shape;
+    const tri_reduce_attr *attr;
+} reduction;
+
+static reduction reduction_of(const tri_graph *graph, const tri_node *node) {
+    if (node->op == &tri_op_reduce)
+        return (reduction){&tri_value_get(graph, node->inputs[0])->shape, node->attr};
+    const tri_map_reduce_attr *attr = node->attr;
+    return (reduction){&attr->map.shape, &attr->reduce};
+}
+
+static int64_t columns_of(const tri_node *node) {
+    return node->op == &tri_op_reduce ? REDUCE_LANES : CPU_MAP_TILE;
+}
+
+static bool make_plan(const tri_graph *graph, const tri_node *node, tri_reduce_plan *plan) {
+    reduction r = reduction_of(graph, node);
+    return tri_reduce_plan_make(r.shape, r.attr->axes, columns_of(node), true, plan);
+}
+
 static bool reduce_supports(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node) {
     tri_reduce_plan plan;
-    return cpu_is_float(device, graph, node) &&
-           tri_reduce_plan_make(graph, node, REDUCE_LANES, true, &plan);
+    return cpu_is_float(device, graph, node) && make_plan(graph, node, &plan);
 }
 
 static tri_status reduce_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                  tri_kernel *kernel) {
     reduce_state *s = calloc(1, sizeof *s);
     if (!s) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a reduction");
-    const tri_reduce_attr *attr = node->attr;
+    const tri_reduce_attr *attr = reduction_of(graph, node).attr;
     cpu_range (*const ranges[][2])(const cpu_device *) = {
         [TRI_REDUCTION_SUM] = {sum_f32_range, sum_bf16_range},
         [TRI_REDUCTION_MAX] = {max_f32_range, max_bf16_range},
         [TRI_REDUCTION_MIN] = {min_f32_range, min_bf16_range},
         [TRI_REDUCTION_PROD] = {prod_f32_range, prod_bf16_range},
     };
+    cpu_range (*const adds[])(const cpu_device *) = {
+        [TRI_REDUCTION_SUM] = add_sum_range,
+        [TRI_REDUCTION_MAX] = add_max_range,
+        [TRI_REDUCTION_MIN] = add_min_range,
+        [TRI_REDUCTION_PROD] = add_prod_range,
+    };
     kernel->state = s;
-    tri_reduce_plan_make(graph, node, REDUCE_LANES, true, &s->plan);
-    s->tiles = (s->plan.inner + REDUCE_LANES - 1) / REDUCE_LANES;
+    make_plan(graph, node, &s->plan);
+    s->columns = columns_of(node);
+    s->tiles = (s->plan.inner + s->columns - 1) / s->columns;
     s->device = cpu_of(device);
     s->kind = attr->kind;
     s->bf16 = cpu_is_bf16(graph, node);
     s->range = ranges[attr->kind][s->bf16](s->device);
+    if (node->op == &tri_op_reduce) return TRI_OK;
+    s->range = adds[attr->kind](s->device);
+    s->room = cpu_map_room(node);
+    s->map = malloc(sizeof *s->map);
+    if (!s->map) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a map");
+    cpu_map_make(&device->description, graph, node, s->map);
     return TRI_OK;
 }
 
 static tri_status reduce_workspace(const tri_device_description *device, const tri_graph *graph,
                                    const tri_node *node, size_t *out) {
     tri_reduce_plan plan;
-    tri_reduce_plan_make(graph, node, REDUCE_LANES, true, &plan);
-    *out = (size_t)(plan.repeats * plan.outer * plan.parts * plan.inner) * sizeof(float);
+    make_plan(graph, node, &plan);
+    int64_t floats = plan.repeats * plan.outer * plan.parts * plan.inner;
+    if (node->op == &tri_op_map_reduce) floats += device->threads * cpu_map_room(node);
+    *out = (size_t)floats * sizeof(float);
     return TRI_OK;
 }
 
 static tri_status reduce_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const reduce_state *s = kernel->state;
-    reduce_job job = {s, args->in[0], args->workspace};
+    reduce_job job = {s, args, args->in[0], args->workspace};
     int64_t items = s->plan.repeats * s->plan.outer * s->plan.parts * s->tiles;
-    int64_t size = s->plan.part * (s->plan.inner < REDUCE_LANES ? s->plan.inner : REDUCE_LANES);
-    cpu_parallel(s->device, items, REDUCE_GRAIN / (size > 0 ? size : 1) + 1, s->range, &job);
+    int64_t size = s->plan.part * (s->plan.inner < s->columns ? s->plan.inner : s->columns);
+    cpu_parallel(s->device, items, REDUCE_GRAIN / (size > 0 ? size : 1) + 1,
+                 s->map ? reduce_map_range : s->range, &job);
     int64_t row = s->plan.parts * s->plan.inner;
     for (int64_t o = 0; o < s->plan.outer; o++)
         for (int64_t i = 0; i < s->plan.inner; i++) {
@@ -159,10 +298,24 @@ static tri_status reduce_run(const tri_kernel *kernel, const tri_kernel_args *ar
     return TRI_OK;
 }
 
-static void reduce_release(tri_kernel *kernel) { free(kernel->state); }
+static void reduce_release(tri_kernel *kernel) {
+    reduce_state *s = kernel->state;
+    if (s) free(s->map);
+    free(s);
+}
 
 const tri_kernel_def cpu_reduce_axes = {
     .op = &tri_op_reduce,
+    .name = "axes",
+    .supports = reduce_supports,
+    .workspace = reduce_workspace,
+    .prepare = reduce_prepare,
+    .run = reduce_run,
+    .release = reduce_release,
+};
+
+const tri_kernel_def cpu_map_reduce_axes = {
+    .op = &tri_op_map_reduce,
     .name = "axes",
     .supports = reduce_supports,
     .workspace = reduce_workspace,

@@ -81,17 +81,21 @@ const tri_kernel_def cuda_kernel_map_compiled = {.op = &tri_op_map,
                                                  .run = compiled_run,
                                                  .release = cuda_release};
 
+static bool make_plan(const tri_graph *graph, const tri_node *node, tri_reduce_plan *plan) {
+    return tri_reduce_plan_make(&tri_value_get(graph, node->inputs[0])->shape,
+                                ((const tri_reduce_attr *)node->attr)->axes, 1, false, plan);
+}
+
 static bool reduce_supports(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node) {
     tri_reduce_plan plan;
-    return cuda_is_number(cuda_in_type(graph, node, 0)) &&
-           tri_reduce_plan_make(graph, node, 1, false, &plan);
+    return cuda_is_number(cuda_in_type(graph, node, 0)) && make_plan(graph, node, &plan);
 }
 
 static tri_status reduce_workspace(const tri_device_description *device, const tri_graph *graph,
                                    const tri_node *node, size_t *out) {
     tri_reduce_plan plan;
-    tri_reduce_plan_make(graph, node, 1, false, &plan);
+    make_plan(graph, node, &plan);
     *out = (size_t)(plan.outer * plan.parts * plan.inner) * sizeof(double);
     return TRI_OK;
 }
@@ -99,7 +103,7 @@ static tri_status reduce_workspace(const tri_device_description *device, const t
 static tri_status reduce_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                  tri_kernel *kernel) {
     tri_reduce_plan plan;
-    tri_reduce_plan_make(graph, node, 1, false, &plan);
+    make_plan(graph, node, &plan);
     cuda_reduce p = {.kind = (int)((const tri_reduce_attr *)node->attr)->kind,
                      .type = cuda_in_type(graph, node, 0),
                      .outer = plan.outer,

@@ -33,12 +33,11 @@ static int64_t walk_index(const walk *w) {
     return index;
 }
 
-static void make_walks(const ref_node *node, walk *walks) {
+static void make_walks(const ref_node *node, const tri_shape *out, walk *walks) {
     const tri_map_attr *a = (const void *)node->attr;
     for (int k = 0; k < a->formula.input_count; k++)
-        walks[k] = (walk){.out = &node->s.out[0],
-                          .in = &node->s.in[k],
-                          .view = tri_map_view_of(a, k, &node->s.in[k], &node->s.out[0])};
+        walks[k] = (walk){
+            .out = out, .in = &node->s.in[k], .view = tri_map_view_of(a, k, &node->s.in[k], out)};
 }
 
 static void put_integer(const ref_node *node, const tri_kernel_args *args, int k, int64_t i,
@@ -51,7 +50,7 @@ static tri_status map_integers(const ref_node *node, const tri_kernel_args *args
     const tri_formula *p = &((const tri_map_attr *)(const void *)node->attr)->formula;
     int64_t values[UINT8_MAX + 1];
     walk walks[TRI_FORMULA_INPUTS];
-    make_walks(node, walks);
+    make_walks(node, &node->s.out[0], walks);
     for (int k = 0; k < p->constant_count; k++)
         values[TRI_OPERAND_CONSTANT + k] = (int64_t)p->constants[k];
     for (int64_t i = 0, count = ref_count(&node->s.out[0]); i < count; i++) {
@@ -78,25 +77,31 @@ REF_BODY double get_number(const ref_node *node, const tri_kernel_args *args, in
     return get(ref_input(args, k, f64), i);
 }
 
+// Computes the formula at the next element of the walks. values: by operand.
+REF_BODY void next_values(const ref_node *node, const tri_formula *p, walk *walks,
+                          const tri_kernel_args *args, bool f64, double *values) {
+    for (int k = 0; k < p->input_count; k++) {
+        int64_t index = walk_index(&walks[k]);
+        values[TRI_OPERAND_INPUT + k] = index < 0 ? 0 : get_number(node, args, k, index, f64);
+        walk_on(&walks[k]);
+    }
+    for (int t = 0; t < p->step_count; t++) {
+        const tri_formula_step *s = &p->steps[t];
+        values[t] =
+            tri_step_value((tri_step_kind)s->kind, values[s->a], values[s->b], values[s->c]);
+    }
+}
+
 REF_BODY tri_status map_floats(const ref_node *node, const tri_kernel_args *args, bool f64) {
     const tri_map_attr *a = (const void *)node->attr;
     const tri_formula *p = &a->formula;
     const tri_shape *shape = &node->s.out[0];
     double values[UINT8_MAX + 1];
     walk walks[TRI_FORMULA_INPUTS];
-    make_walks(node, walks);
+    make_walks(node, shape, walks);
     for (int k = 0; k < p->constant_count; k++) values[TRI_OPERAND_CONSTANT + k] = p->constants[k];
     for (int64_t i = 0, count = ref_count(shape); i < count; i++) {
-        for (int k = 0; k < p->input_count; k++) {
-            int64_t index = walk_index(&walks[k]);
-            values[TRI_OPERAND_INPUT + k] = index < 0 ? 0 : get_number(node, args, k, index, f64);
-            walk_on(&walks[k]);
-        }
-        for (int t = 0; t < p->step_count; t++) {
-            const tri_formula_step *s = &p->steps[t];
-            values[t] =
-                tri_step_value((tri_step_kind)s->kind, values[s->a], values[s->b], values[s->c]);
-        }
+        next_values(node, p, walks, args, f64, values);
         for (int k = 0; k < p->output_count; k++)
             if (a->mask)
                 ((uint8_t *)args->out[k])[i] = values[p->outputs[k]] != 0;
@@ -129,17 +134,18 @@ static const struct {
                   [TRI_REDUCTION_MIN] = {TRI_STEP_min, INFINITY, INT64_MAX},
                   [TRI_REDUCTION_PROD] = {TRI_STEP_mul, 1, 1}};
 
-// Goes through the elements of x, and finds the element of the result to which each belongs.
-static walk walk_back(const ref_node *node) {
+// Goes through the elements of an array of shape `in`, and finds the element of the result to which
+// each belongs.
+static walk walk_back(const ref_node *node, const tri_shape *in) {
     static const tri_map_attr broadcast = {.viewed = 0};
-    const tri_shape *in = &node->s.in[0], *out = &node->s.out[0];
+    const tri_shape *out = &node->s.out[0];
     return (walk){.out = in, .in = out, .view = tri_map_view_of(&broadcast, 0, out, in)};
 }
 
 static tri_status reduce_integers(const ref_node *node, const tri_kernel_args *args) {
     int64_t kind = ((const tri_reduce_attr *)(const void *)node->attr)->kind;
     int64_t *sums = args->workspace;
-    walk to = walk_back(node);
+    walk to = walk_back(node, &node->s.in[0]);
     for (int64_t i = 0, count = ref_count(&node->s.out[0]); i < count; i++)
         sums[i] = reductions[kind].integer_start;
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++) {
@@ -153,21 +159,37 @@ static tri_status reduce_integers(const ref_node *node, const tri_kernel_args *a
     return TRI_OK;
 }
 
-REF_BODY tri_status reduce_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    const tri_reduce_attr *a = (const void *)node->attr;
-    const tri_shape *in = &node->s.in[0], *out = &node->s.out[0];
+// Reduces an array of shape `in`: the input, or what `map` makes of the inputs (NULL: none).
+REF_BODY tri_status reduce_array(const ref_node *node, const tri_kernel_args *args,
+                                 const tri_reduce_attr *a, const tri_map_attr *map,
+                                 const tri_shape *in, bool f64) {
+    const tri_shape *out = &node->s.out[0];
     ref_array x = ref_input(args, 0, f64), y = ref_output(args, 0, f64);
-    double *sums = args->workspace;
-    walk to = walk_back(node);
-    if (!tri_dtype_is_float(node->s.in_type[0])) return reduce_integers(node, args);
+    double *sums = args->workspace, values[UINT8_MAX + 1];
+    walk walks[TRI_FORMULA_INPUTS], to = walk_back(node, in);
+    if (map) make_walks(node, in, walks);
+    for (int k = 0; map && k < map->formula.constant_count; k++)
+        values[TRI_OPERAND_CONSTANT + k] = map->formula.constants[k];
     for (int64_t i = 0, count = ref_count(out); i < count; i++) sums[i] = reductions[a->kind].start;
     for (int64_t i = 0, count = ref_count(in); i < count; i++) {
-        double value = get(x, i), *sum = &sums[walk_index(&to)];
+        if (map) next_values(node, &map->formula, walks, args, f64, values);
+        double value = map ? values[map->formula.outputs[0]] : get(x, i);
+        double *sum = &sums[walk_index(&to)];
         *sum = tri_step_value(reductions[a->kind].step, *sum, value, 0);
         walk_on(&to);
     }
     for (int64_t i = 0, count = ref_count(out); i < count; i++) put(y, i, sums[i]);
     return TRI_OK;
+}
+
+REF_BODY tri_status reduce_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    if (!tri_dtype_is_float(node->s.in_type[0])) return reduce_integers(node, args);
+    return reduce_array(node, args, (const void *)node->attr, NULL, &node->s.in[0], f64);
+}
+
+REF_BODY tri_status map_reduce_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    const tri_map_reduce_attr *a = (const void *)node->attr;
+    return reduce_array(node, args, &a->reduce, &a->map, &a->map.shape, f64);
 }
 
 REF_BODY tri_status mean_loss_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
@@ -182,3 +204,4 @@ REF_BODY tri_status mean_loss_body(const ref_node *node, const tri_kernel_args *
 
 REF_KERNEL(mean_loss)
 REF_SUMMING_KERNEL(reduce, tri_shape_count(&s->out[0]))
+REF_SUMMING_KERNEL(map_reduce, tri_shape_count(&s->out[0]))
