@@ -113,10 +113,13 @@ static bool is_read(const tri_node *producer, tri_value value) {
 }
 
 // Whether numbers between the steps of the merged map are as those that the producer would have
-// stored, or more exact. Integers of fewer bits wrap when they are stored.
-static bool keeps_numbers(const tri_graph *graph, const tri_node *node) {
-    tri_dtype dtype = tri_value_get(graph, node->inputs[0])->dtype;
-    return tri_dtype_is_float(dtype) || dtype == TRI_I64;
+// stored, or more exact. Integers of fewer bits wrap when they are stored, and masks become 1 or 0.
+static bool keeps_numbers(const tri_graph *graph, const tri_node *node, const tri_node *producer) {
+    tri_op_signature reads = tri_node_signature(graph, node);
+    tri_op_signature makes = tri_node_signature(graph, producer);
+    tri_dtype type = tri_map_type(&reads);
+    return !attr_of(producer)->mask && tri_map_type(&makes) == type &&
+           (tri_dtype_is_float(type) || type == TRI_I64);
 }
 
 // Whether the view is how a value of shape `x` is read that is broadcast to `out`.
@@ -135,7 +138,8 @@ static void finish(merging *m, tri_node *node) {
     int uses[TRI_FORMULA_INPUTS];
     tri_map_attr *attr = (tri_map_attr *)(uintptr_t)node->attr;
     tri_formula_sweep(&m->formula, 0, uses);
-    *attr = (tri_map_attr){.formula = m->formula, .expands = true, .shape = m->shape};
+    *attr = (tri_map_attr){
+        .formula = m->formula, .expands = true, .shape = m->shape, .mask = attr->mask};
     for (int k = 0; k < node->input_count; k++) node->inputs[k] = (tri_value){0};
     for (int k = 0; k < m->formula.input_count; k++) {
         const map_input *input = &m->inputs[uses[k]];
@@ -152,7 +156,7 @@ bool pass_merge_maps(const tri_graph *graph, tri_node *node, tri_node *producer)
     merging m = {.graph = graph, .shape = tri_value_shape(graph, node->outputs[0])};
     int operands[UINT8_MAX + 1] = {0};
     m.maker = (tri_formula_maker){.formula = &m.formula, .most_steps = TRI_FORMULA_STEPS};
-    if (!keeps_numbers(graph, node)) return false;
+    if (!keeps_numbers(graph, node, producer)) return false;
     for (int k = 0; k < f->input_count; k++) {
         tri_map_view view = view_of(graph, node, k);
         int operand = is_read(producer, node->inputs[k])

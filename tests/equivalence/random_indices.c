@@ -146,9 +146,9 @@ static tri_value judged(net *n, tri_value x) {
         return tri_prod(g, tri_map(g, "x -> 0.8 + 0.7 * sin(x)", x), axes, count, keep);
     tri_value data = net_data_as(n, shape);
     if (net_chance(n, 25)) return tri_mul(g, x, tri_prod(g, data, axes, count, true));
-    tri_value is = tri_map(g, "x -> x > 0.3", data);
+    tri_value is = tri_mask(g, "x -> x > 0.3", data);
     is = net_chance(n, 50) ? tri_any(g, is, axes, count, true) : tri_all(g, is, axes, count, true);
-    return tri_where(g, is, x, tri_mul_scalar(g, x, 0.5));
+    return tri_where(g, tri_mask(g, "is", is), x, tri_mul_scalar(g, x, 0.5));
 }
 
 // Token ids and numbers of places, exactly and in their own type, as a mask.

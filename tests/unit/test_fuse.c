@@ -325,6 +325,12 @@ static tri_value narrow_integers(tri_graph *g, tri_value a, tri_value b, tri_val
     return integers(g, a, TRI_I32);
 }
 
+// A mask takes in what it compares, and is taken in by nothing: it is 1 or 0 only where it is
+// stored.
+static tri_value masks(tri_graph *g, tri_value a, tri_value b, tri_value c) {
+    tri_value mask = tri_mask(g, "a, b -> a - b", tri_round(g, tri_mul_scalar(g, a, 2)), b);
+    return tri_map(g, "m, a -> m * 3 + a", tri_flip(g, mask, 0), tri_neg(g, a));
+}
 static tri_graph *build_chain(chain *make, bool training, tri_dtype dtype) {
     tri_graph_options options = {.seed = 1, .training = training, .dtype = dtype};
     tri_graph *g = tri_graph_create(NULL, &options);
@@ -402,6 +408,7 @@ static void test_maps(void **state) {
         {"reduced and read", reduced_and_read, false, 1},
         {"64 bits", wide_integers, false, 2},
         {"32 bits", narrow_integers, false, 3},
+        {"masks", masks, false, 3},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         print_message("%s\n", cases[i].name);
