@@ -113,16 +113,19 @@ static tri_status want_inputs(const tri_own_op *op, const tri_op_signature *s, t
 
 tri_status ops_own_shapes(const tri_own_op *op, const tri_shape *in, const double *settings,
                           tri_shape *out) {
-    char text[TRI_OWN_INPUTS][160] = {""};
+    char all[TRI_OWN_INPUTS * 160] = "", one[160];
     for (int k = 0; k < ops_own_outputs(op); k++) out[k] = in[0];
     const char *why = op->shape ? op->shape(in, out, settings) : NULL;
     for (int k = 0; k < ops_own_outputs(op) && !why; k++)
         if (out[k].rank < 0 || out[k].rank > TRI_MAX_RANK || tri_shape_count(&out[k]) < 1)
             why = "its shape rule makes an output without elements";
     if (!why) return TRI_OK;
-    for (int k = 0; k < op->inputs; k++) tri_shape_text(&in[k], text[k], sizeof text[k]);
-    return TRI_FAIL(TRI_BAD_INPUT, "%s: %s: the inputs are %s %s %s %s", op->name, why, text[0],
-                    text[1], text[2], text[3]);
+    for (int k = 0; k < op->inputs; k++) {
+        size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%s", k ? ", " : "",
+                 tri_shape_text(&in[k], one, sizeof one));
+    }
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: %s: the inputs are %s", op->name, why, all);
 }
 
 static tri_status own_shape(const void *attr, tri_op_signature *s) {

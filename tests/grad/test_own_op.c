@@ -137,7 +137,7 @@ static void test_refusals(void **state) {
         {"scale", TRI_F32, 4, NULL, "scale|1 settings"},
         {"scale", TRI_F32, 5, &(double){1}, "scale|[C]|[3, 4]|[5]"},
         {"scale", TRI_I64, 4, &(double){1}, "scale|input 1|I64"},
-        {"scale", TRI_F32, 0, &(double){1}, "axis 0|input 1|empty"},
+        {"scale", TRI_F32, 0, &(double){1}, "scale|[C]|[3, 4]|[0]"},
     };
     for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
         const char *message = "";
