@@ -114,11 +114,11 @@ def check_statistics(folder):
 
 
 def check_same_ranks_same_bits(folder):
-    """Two runs on the same number of ranks: every digit and every weight."""
+    """A second run on the same number of ranks, after that of check_case: every digit and every
+    weight."""
     recipe, words = settings(CASES[0])
-    a, b = (os.path.join(folder, name) for name in ("bits-a", "bits-b"))
-    for place in (a, b):
-        run(on_ranks(2, train(recipe, place, *words)))
+    a, b = (os.path.join(folder, name) for name in ("0-2", "bits"))
+    run(on_ranks(2, train(recipe, b, *words)))
     check_same(losses(a), losses(b), "the same run twice")
     run([TRIREME, "checkpoint", "diff", last(a), last(b)])
 
