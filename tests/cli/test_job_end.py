@@ -71,7 +71,7 @@ def check_longer(folder):
 
 
 def check_requeue(folder):
-    environment, calls = fake_slurm(folder, left(10))
+    environment, calls = fake_slurm(folder, left(7))
     run_dir = os.path.join(folder, "requeue")
     done = runs.run(runs.on_ranks(2, runs.train("mlp-jax", run_dir, *WORDS,
                                                 "trainer.on_timeout=requeue")), 75, env=environment)
@@ -107,7 +107,7 @@ def check_evaluation(folder):
 def check_chain(folder):
     shown = "JobId=77 Partition=gpu Account=(null) QOS=normal TimeLimit=00:10:00 NumNodes=2"
     environment, calls = fake_slurm(
-        folder, left(10), f'[ "$1" = write ] && echo "#!/bin/sh" > "$4" || echo "{shown}"')
+        folder, left(7), f'[ "$1" = write ] && echo "#!/bin/sh" > "$4" || echo "{shown}"')
     done = runs.run(runs.train("mlp-jax", os.path.join(folder, "chain"), *WORDS,
                                "trainer.on_timeout=chain"), 75, env=environment)
     assert "job 78 follows when job 77 has ended" in done.stderr, done.stderr
@@ -199,7 +199,7 @@ def check_failures(folder):
                                "trainer.max_steps=3"), 0, env=environment)
     assert "the end of job 77 is not known: squeue ended with exit code 1: slurm is down" in \
         done.stderr, done.stderr
-    environment, _ = fake_slurm(folder, left(10), "echo access denied >&2; exit 1")
+    environment, _ = fake_slurm(folder, left(7), "echo access denied >&2; exit 1")
     done = runs.run(runs.train("mlp-jax", os.path.join(folder, "denied"), *WORDS,
                                "trainer.on_timeout=requeue"), 75, env=environment)
     assert "job 77 is not started again: scontrol ended with exit code 1: access denied" in \
