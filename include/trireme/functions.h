@@ -78,6 +78,9 @@ TRI_API_BEGIN
       "The probability that a normal number is at most x.") \
     X(sigmoid, (tri_value x), (x), (), "sigmoid(x)", "1 / (1 + exp(-x)).") \
     X(tanh, (tri_value x), (x), (), "tanh(x)", "The hyperbolic tangent.") \
+    X(relu, (tri_value x), (x), (), "relu(x)", "ReLU: x where x > 0, else 0.") \
+    X(leaky_relu, (tri_value x, double slope), (x), (slope, ), \
+      "x, slope = 0.01 -> leaky_relu(x, slope)", "Leaky ReLU: x where x > 0, else slope times x.") \
     X(relu6, (tri_value x), (x), (), "x <= 0 ? 0 : x >= 6 ? 6 : x", "ReLU, at most 6.") \
     X(silu, (tri_value x), (x), (), "x * sigmoid(x)", "SiLU, also called swish.") \
     X(silu_mul, (tri_value gate, tri_value up), (gate, up), (), \
@@ -169,9 +172,9 @@ TRI_LOSS_LIST(X)
 // the expression has several times: "x, s = sigmoid(x) -> s * (1 - s)". One value needs no arrow:
 // "x * sigmoid(1.702 * x)". An expression has numbers, + - * / ^ (power), // and % (as in Python:
 // rounded down), comparisons, && || !, c ? a : b, pi, and abs, ceil, cos, erf, exp, expm1, floor,
-// fmod, log, log1p, max, min, normal_cdf, pow, round, rsqrt, sigmoid, sign, sin, sqrt, tanh; of
-// integers also & | ~ << >> and bit_xor. Comparisons yield 1 or 0. The gradient is found from the
-// expression. Fails the graph with the place of a mistake.
+// fmod, leaky_relu, log, log1p, max, min, normal_cdf, pow, relu, round, rsqrt, sigmoid, sign, sin,
+// sqrt, tanh; of integers also & | ~ << >> and bit_xor. Comparisons yield 1 or 0. The gradient is
+// found from the expression. Fails the graph with the place of a mistake.
 tri_value tri_map_values(tri_graph *graph, const char *expression, const tri_value *values,
                          int count);
 // The same, with the values as arguments: tri_map(g, "x, y -> x * exp(-y)", x, y).

@@ -212,10 +212,6 @@ tri_value tri_attention(tri_graph *graph, const char *name, tri_value q, tri_val
 // losses leave out.
 tri_value tri_next_token(tri_graph *graph, tri_value ids);
 
-// ReLU: max(x, 0).
-tri_value tri_relu(tri_graph *graph, tri_value x);
-// Leaky ReLU: x where x > 0, else slope·x.
-tri_value tri_leaky_relu(tri_graph *graph, tri_value x, double slope);
 // Dropout: sets an element to zero with probability p and divides the others by 1 − p, so that the
 // mean stays; evaluation returns x. The random numbers depend on the name, so that two layers have
 // different masks. The first axis has to be that of the samples, each in one or several rows. The

@@ -20,6 +20,10 @@
     TWO(sigmoid_grad, dy, y, , dy * (y * (1 - y)))                                                 \
     ONE(tanh, x, , tanh(x))                                                                        \
     TWO(tanh_grad, dy, y, , dy * (1 - y * y))                                                      \
+    ONE(relu, x, , relu(x))                                                                        \
+    TWO(relu_grad, dy, y, , y <= 0 ? 0 : dy)                                                       \
+    ONE(leaky_relu, x, , leaky_relu(x, slope))                                                     \
+    TWO(leaky_relu_grad, dy, y, , dy * (y <= 0 ? slope : 1))                                       \
     ONE(gelu, x, , x * normal_cdf(x))                                                              \
     TWO(gelu_grad, dy, x,                                                                          \
         PART(density, NUMBER(0.398942280401432678) * exp(NUMBER(-0.5) * (x * x))),                 \

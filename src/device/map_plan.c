@@ -3,6 +3,7 @@
 #include "device/map_plan.h"
 
 #include "ops/ops.h"
+#include "tensor/layout.h"
 
 // Gives each step a slot. Returns how many slots there are.
 static int assign_slots(const tri_formula *f, uint8_t *slots) {
@@ -114,6 +115,16 @@ tri_dtype tri_map_plan_type(const tri_graph *graph, const tri_node *node, bool *
     *mixed = s.out_type[0] != type || ((const tri_map_attr *)node->attr)->mask;
     for (int k = 0; k < s.input_count && s.present[k]; k++) *mixed |= s.in_type[k] != type;
     return type;
+}
+
+void tri_map_layouts(const tri_device_description *device, const tri_graph *graph,
+                     const tri_node *node, tri_layout *in, tri_layout *out) {
+    const tri_formula *f = &((const tri_map_attr *)node->attr)->formula;
+    tri_layout layout = TRI_LAYOUT_PLAIN;
+    for (int k = 0; k < f->input_count && tri_map_is_flat(graph, node); k++)
+        if (!tri_layout_is_plain(&in[k])) layout = in[k];
+    for (int k = 0; k < f->input_count; k++) in[k] = layout;
+    for (int k = 0; k < f->output_count; k++) out[k] = layout;
 }
 
 int tri_map_plan_slots(const tri_node *node) {

@@ -30,6 +30,13 @@ void tri_map_plan_make(const tri_graph *graph, const tri_node *node, tri_map_pla
 int tri_map_plan_slots(const tri_node *node);
 // The type in which the node computes, and whether it has an input or output of another type.
 tri_dtype tri_map_plan_type(const tri_graph *graph, const tri_node *node, bool *mixed);
+typedef struct tri_device_description tri_device_description;
+typedef struct tri_layout tri_layout;
+// Chooses layouts. Inputs of the output's shape may have any layout, if it is the same one: that of
+// the last input that is not plain. In a gradient this is a value of the forward pass, whose layout
+// suits the kernels beside it.
+void tri_map_layouts(const tri_device_description *device, const tri_graph *graph,
+                     const tri_node *node, tri_layout *in, tri_layout *out);
 // Whether all inputs have the shape of the output, so that any layout will do if it is the same.
 bool tri_map_is_flat(const tri_graph *graph, const tri_node *node);
 

@@ -88,15 +88,6 @@ tri_value tri_next_token(tri_graph *graph, tri_value ids) {
     return one_input(graph, &tri_op_next_token, ids, NULL, "");
 }
 
-tri_value tri_relu(tri_graph *graph, tri_value x) {
-    return one_input(graph, &tri_op_relu, x, NULL, "");
-}
-
-tri_value tri_leaky_relu(tri_graph *graph, tri_value x, double slope) {
-    if (slope <= 0) tri_graph_fail(graph, "leaky_relu: the slope must be positive, not %g", slope);
-    return one_input(graph, &tri_op_leaky_relu, x, &(tri_leaky_relu_attr){slope}, "");
-}
-
 tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p) {
     p = tri_model_float(graph, "dropout", p); // one rate for all layers, if the recipe has it
     if (p < 0 || p >= 1)

@@ -26,6 +26,8 @@
     X(neg, 1, -A)                                                                                  \
     X(abs, 1, MAP_ABS(A))                                                                          \
     X(sign, 1, A > 0 ? 1 : A < 0 ? -1 : 0)                                                         \
+    X(relu, 1, A <= 0 ? 0 : A)                                                                     \
+    X(leaky_relu, 2, A > 0 ? A : A * B)                                                            \
     X(floor, 1, MAP_FLOOR(A))                                                                      \
     X(ceil, 1, MAP_CEIL(A))                                                                        \
     X(round, 1, MAP_ROUND(A))                                                                      \

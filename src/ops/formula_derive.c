@@ -81,6 +81,16 @@ static void add_remainder(derivation *d, const tri_formula_step *s, int y, int g
     add_to(d, s->b, times(d, g, step(d, TRI_STEP_neg, step(d, TRI_STEP_round, exact, 0), 0)));
 }
 
+// The value y has the sign of a unless the slope b is negative.
+static void add_leaky(derivation *d, const tri_formula_step *s, int y, int g) {
+    double slope;
+    int zero = constant(d, 0);
+    bool is_known = tri_formula_is_constant(d->maker.formula, s->b, &slope) && slope >= 0;
+    int below = step(d, TRI_STEP_less_equal, is_known ? y : s->a, zero);
+    add_to(d, s->a, times(d, g, choose(d, below, s->b, constant(d, 1))));
+    add_to(d, s->b, choose(d, below, times(d, g, s->a), zero));
+}
+
 // The factor of the gradient of a function of one operand x with the value y; NONE: the function is
 // constant between its steps.
 static int slope_of(derivation *d, tri_step_kind kind, int x, int y) {
@@ -159,6 +169,12 @@ static void derive_step(derivation *d, int y) {
         break;
     case TRI_STEP_neg:
         add_to(d, s->a, times(d, g, constant(d, -1)));
+        break;
+    case TRI_STEP_relu:
+        add_to(d, s->a, choose(d, step(d, TRI_STEP_less_equal, y, zero), zero, g));
+        break;
+    case TRI_STEP_leaky_relu:
+        add_leaky(d, s, y, g);
         break;
     case TRI_STEP_select:
         add_to(d, s->b, choose(d, s->a, g, zero));

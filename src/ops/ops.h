@@ -52,9 +52,6 @@ typedef enum tri_activation {
     X(linear_grad_input)      /* dy, weight -> dx of attr.shape */                                 \
     X(linear_grad_weight)     /* x, dy -> dweight, dbias (shape [0] if there is no bias) */        \
     X(matmul)                 /* a [.., M, K], b [.., K, N] -> y [.., M, N], with broadcasting */  \
-    X(relu)                   /* x -> y */                                                         \
-    X(leaky_relu)             /* x -> y */                                                         \
-    X(activation_grad)        /* y (an activation's output, whose sign is read), dy -> dx */       \
     X(max_pool2d)             /* x, position? -> y, index (U8) */                                  \
     X(max_pool2d_grad)        /* index, dy -> dx */                                                \
     X(avg_pool2d)             /* x -> y */                                                         \
@@ -243,15 +240,6 @@ typedef struct tri_softmax_attr {
     bool causal;
     bool empty; // a row whose elements are all -infinity becomes 0; false: NaN
 } tri_softmax_attr;
-
-typedef struct tri_leaky_relu_attr {
-    double slope;
-} tri_leaky_relu_attr;
-
-typedef struct tri_activation_grad_attr {
-    int64_t activation;
-    double slope;
-} tri_activation_grad_attr;
 
 // The attributes of max pooling: y is the maximum of each window, to which ReLU and then dropout
 // are applied if they are set. The output `index`, which the gradient reads, is the position

@@ -204,10 +204,15 @@ tri_value ops_map(tri_graph *graph, const tri_node *node, const char *expression
 
 tri_value ops_activation_gradient(tri_graph *graph, const tri_node *node, int64_t activation,
                                   double slope, tri_value y, tri_value dy) {
-    if (activation == TRI_ACTIVATION_NONE) return dy;
-    tri_activation_grad_attr attr = {.activation = activation, .slope = slope};
+    bool leaks = activation == TRI_ACTIVATION_LEAKY_RELU && slope != 0;
+    const char *text =
+        leaks ? "dy, y, slope = 2 -> dy * (y <= 0 ? slope : 1)" : "dy, y -> y <= 0 ? 0 : dy";
+    tri_map_attr attr = {.viewed = 0};
     tri_value none = {0};
-    return ops_node(graph, node, &tri_op_activation_grad, &attr, y, dy, none, none);
+    if (activation == TRI_ACTIVATION_NONE || (leaks && slope == 1)) return dy;
+    if (tri_formula_parse(text, &slope, &attr.formula) != TRI_OK)
+        tri_graph_fail(graph, "%s", tri_error_message());
+    return ops_node(graph, node, &tri_op_map, &attr, dy, y, none, none);
 }
 
 tri_value ops_gradient_as(tri_graph *graph, const tri_node *node, tri_value value,

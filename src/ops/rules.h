@@ -54,7 +54,7 @@ tri_status ops_narrow_type(const char *op, int64_t narrow, tri_dtype x, tri_dtyp
 tri_status ops_want_norm_gradient(const char *op, int64_t narrow, int sum,
                                   const tri_op_signature *s);
 // Checks that `activation` is one of TRI_ACTIVATION_…. The slope of a leaky ReLU must be at least
-// 0, so that the output has the sign of the input: activation_grad reads that sign.
+// 0, so that the output has the sign of the input, which the gradient reads.
 tri_status ops_want_activation(const char *op, int64_t activation, double slope);
 
 // Checks that x has the axis.
@@ -105,8 +105,8 @@ tri_status ops_want_labels(const char *op, const tri_shape *scores, const tri_sh
                            tri_dtype labels_type);
 
 // For an op with a fused activation: returns the gradient with respect to the activation's input,
-// made from dy, the gradient with respect to its output y. This is the output of a new node of
-// activation_grad, or dy itself if there is no activation.
+// made from dy, the gradient with respect to its output y, whose sign is read. This is dy itself if
+// there is no activation.
 tri_value ops_activation_gradient(tri_graph *graph, const tri_node *node, int64_t activation,
                                   double slope, tri_value y, tri_value dy);
 // Returns `gradient`, the gradient of `value`, in the type of the value, by a cast if the two

@@ -6,40 +6,47 @@
 
 static void *attr_of(const tri_node *node) { return (void *)(uintptr_t)node->attr; }
 
-// For relu(conv(x)) and leaky_relu(conv(x)): the convolution applies the activation itself.
-static bool merge_into_conv(tri_node *producer, tri_activation activation, double slope) {
-    tri_conv2d_attr *attr = attr_of(producer);
-    if (attr->activation != TRI_ACTIVATION_NONE) return false;
-    attr->activation = activation;
-    attr->slope = slope;
-    return true;
-}
-static bool relu_into_conv(const tri_graph *graph, tri_node *node, tri_node *producer) {
-    return merge_into_conv(producer, TRI_ACTIVATION_RELU, 0);
-}
-static bool leaky_relu_into_conv(const tri_graph *graph, tri_node *node, tri_node *producer) {
-    return merge_into_conv(producer, TRI_ACTIVATION_LEAKY_RELU,
-                           ((const tri_leaky_relu_attr *)node->attr)->slope);
+// Whether the node is a ReLU or leaky ReLU.
+static bool is_activation(const tri_node *node, tri_activation *activation, double *slope) {
+    const tri_map_attr *attr = node->attr;
+    const tri_formula *f = &attr->formula;
+    const tri_formula_step *s = &f->steps[0];
+    if (f->step_count != 1 || f->output_count != 1 || f->outputs[0] != 0 || attr->expands ||
+        attr->mask || s->a != TRI_OPERAND_INPUT)
+        return false;
+    bool leaks = s->kind == TRI_STEP_leaky_relu;
+    *activation = leaks ? TRI_ACTIVATION_LEAKY_RELU : TRI_ACTIVATION_RELU;
+    *slope = 0;
+    if (leaks) return tri_formula_is_constant(f, s->b, slope) && *slope >= 0;
+    return s->kind == TRI_STEP_relu;
 }
 
-static bool merge_into_linear(tri_node *producer, tri_activation activation, double slope) {
-    tri_linear_attr *attr = attr_of(producer);
-    if (attr->activation != TRI_ACTIVATION_NONE) return false;
-    attr->activation = activation;
-    attr->slope = slope;
+// For relu(conv(x)) and leaky_relu(conv(x)): the convolution applies the activation itself. So does
+// a linear layer.
+static bool activation_into(const tri_node *node, int64_t *activation, double *slope) {
+    tri_activation applied;
+    double of;
+    if (*activation != TRI_ACTIVATION_NONE || !is_activation(node, &applied, &of)) return false;
+    *activation = applied;
+    *slope = of;
     return true;
 }
-static bool relu_into_linear(const tri_graph *graph, tri_node *node, tri_node *producer) {
-    return merge_into_linear(producer, TRI_ACTIVATION_RELU, 0);
+static bool activation_into_conv(const tri_graph *graph, tri_node *node, tri_node *producer) {
+    tri_conv2d_attr *attr = attr_of(producer);
+    return activation_into(node, &attr->activation, &attr->slope);
 }
-static bool leaky_relu_into_linear(const tri_graph *graph, tri_node *node, tri_node *producer) {
-    return merge_into_linear(producer, TRI_ACTIVATION_LEAKY_RELU,
-                             ((const tri_leaky_relu_attr *)node->attr)->slope);
+static bool activation_into_linear(const tri_graph *graph, tri_node *node, tri_node *producer) {
+    tri_linear_attr *attr = attr_of(producer);
+    return activation_into(node, &attr->activation, &attr->slope);
 }
 
 // All kinds of batch norm merge with ReLU in the same way, because their attributes begin with
 // tri_batch_norm_attr.
 static bool relu_into_norm(const tri_graph *graph, tri_node *node, tri_node *producer) {
+    tri_activation activation;
+    double slope;
+    if (!is_activation(node, &activation, &slope) || activation != TRI_ACTIVATION_RELU)
+        return false;
     ((tri_batch_norm_attr *)attr_of(producer))->relu = true;
     return true;
 }
@@ -142,14 +149,11 @@ static bool sum_into_layer_norm(const tri_graph *graph, tri_node *node, tri_node
 
 // clang-format off
 const fusion pass_fusions[] = {
-    FORWARD("ReLU into convolution", relu, conv2d, PRODUCER_STAYS, relu_into_conv),
-    FORWARD("ReLU into linear", relu, linear, PRODUCER_STAYS, relu_into_linear),
-    FORWARD("ReLU into batch norm", relu, batch_norm, PRODUCER_STAYS, relu_into_norm),
-    FORWARD("ReLU into batch norm", relu, batch_norm_inference, PRODUCER_STAYS, relu_into_norm),
-    FORWARD("ReLU into batch norm", relu, batch_norm_shared, PRODUCER_STAYS, relu_into_norm),
-    FORWARD("leaky ReLU into convolution", leaky_relu, conv2d, PRODUCER_STAYS,
-            leaky_relu_into_conv),
-    FORWARD("leaky ReLU into linear", leaky_relu, linear, PRODUCER_STAYS, leaky_relu_into_linear),
+    FORWARD("activation into convolution", map, conv2d, PRODUCER_STAYS, activation_into_conv),
+    FORWARD("activation into linear", map, linear, PRODUCER_STAYS, activation_into_linear),
+    FORWARD("ReLU into batch norm", map, batch_norm, PRODUCER_STAYS, relu_into_norm),
+    FORWARD("ReLU into batch norm", map, batch_norm_inference, PRODUCER_STAYS, relu_into_norm),
+    FORWARD("ReLU into batch norm", map, batch_norm_shared, PRODUCER_STAYS, relu_into_norm),
     FORWARD("ReLU behind max pooling", max_pool2d, conv2d, BOTH_STAY, conv_relu_to_pool),
     FORWARD("ReLU behind max pooling", max_pool2d, batch_norm, BOTH_STAY, norm_relu_to_pool),
     FORWARD("ReLU behind max pooling", max_pool2d, batch_norm_inference, BOTH_STAY,

@@ -44,6 +44,7 @@ FUNCTIONS = {
     "sin": (torch.sin, (), ANY), "cos": (torch.cos, (), ANY), "erf": (torch.erf, (), ANY),
     "normal_cdf": (torch.special.ndtr, (), ANY),
     "sigmoid": (torch.sigmoid, (), ANY), "tanh": (torch.tanh, (), ANY),
+    "relu": (F.relu, (), ANY), "leaky_relu": (F.leaky_relu, (0.1,), ANY),
     "relu6": (F.relu6, (), ANY), "silu": (F.silu, (), ANY),
     "silu_mul": (lambda gate, up: F.silu(gate) * up, (), ANY), "gelu": (F.gelu, (), ANY),
     "gelu_tanh": (lambda x: F.gelu(x, approximate="tanh"), (), ANY),

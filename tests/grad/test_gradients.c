@@ -87,16 +87,6 @@ static void test_linear(void **state) {
     check_linear(tri_shape_of(7), 1, 3, true, TRI_ACTIVATION_NONE);
 }
 
-static void test_activations(void **state) {
-    subject s = begin();
-    tri_value x = trained(&s, "x", tri_shape_of(3, 7));
-    check(&s, distance(&s, tri_node_add(s.graph, &tri_op_relu, &x, 1, NULL, "")));
-    s = begin();
-    x = trained(&s, "x", tri_shape_of(1, 5, 3));
-    tri_leaky_relu_attr attr = {.slope = 0.1};
-    check(&s, distance(&s, tri_node_add(s.graph, &tri_op_leaky_relu, &x, 1, &attr, "")));
-}
-
 static void test_max_pool2d(void **state) {
     static const struct {
         int64_t x[4];
@@ -473,8 +463,6 @@ static void test_all_covered(void **state) {
     static const tri_op *const covered[] = {
         &tri_op_conv2d,
         &tri_op_linear,
-        &tri_op_relu,
-        &tri_op_leaky_relu,
         &tri_op_max_pool2d,
         &tri_op_avg_pool2d,
         &tri_op_batch_norm,
@@ -536,7 +524,6 @@ int main(void) {
         cmocka_unit_test(test_conv2d),
         cmocka_unit_test(test_unwanted),
         cmocka_unit_test(test_linear),
-        cmocka_unit_test(test_activations),
         cmocka_unit_test(test_max_pool2d),
         cmocka_unit_test(test_avg_pool2d),
         cmocka_unit_test(test_batch_norm),

@@ -88,30 +88,19 @@ static void build_elementwise(op_case *c) {
     tri_shape shape = any_shape(c);
     tri_value a = numbers(c, shape), b = numbers(c, shape), w = op_wide_unit(c, shape);
     tri_cast_attr half = {.dtype = c->dtype}, f32 = {.dtype = TRI_F32};
-    tri_leaky_relu_attr leaky = {.slope = 0.01};
-    tri_activation_grad_attr grad = {.activation = op_draw(c, 0, 2), .slope = 0.01};
     tri_value bias = numbers(c, tri_shape_of(shape.dims[shape.rank - 1]));
-    switch (op_draw(c, 0, 8)) {
-    case 5:
+    switch (op_draw(c, 0, 5)) {
+    case 2:
         op_add(c, &tri_op_add_bias, (tri_value[]){a, bias}, NULL);
         break;
-    case 6:
+    case 3:
         op_add(c, &tri_op_add_bias_grad, &a, NULL);
         break;
     case 0:
-        op_add(c, &tri_op_relu, &a, NULL);
-        break;
-    case 1:
-        op_add(c, &tri_op_leaky_relu, &a, &leaky);
-        break;
-    case 2:
-        op_add(c, &tri_op_activation_grad, (tri_value[]){a, b}, &grad);
-        break;
-    case 3:
         op_add(c, &tri_op_cast, &a, &f32);
         op_add(c, &tri_op_cast, &w, &half);
         break;
-    case 4:
+    case 1:
         op_add(c, &tri_op_add, op_chance(c, 50) ? (tri_value[]){a, w} : (tri_value[]){w, b}, NULL);
         break;
     default:

@@ -20,6 +20,9 @@ static const struct {
     {"x * sigmoid(1.702 * x)", -6, 6},
     {"sigmoid(x)", -8, 8},
     {"tanh(x)", -8, 8},
+    {"relu(x)", -1, 1},
+    {"leaky_relu(x, 0.01)", -1, 1},
+    {"x, slope -> leaky_relu(x, slope)", -1, 1},
     {"x * normal_cdf(x)", -6, 6},
     {"x * sigmoid(x * (1.595769121605730712 + 0.0713548162726002488 * (x * x)))", -6, 6},
     {"gate, up -> gate * sigmoid(gate) * up", -6, 6},
@@ -72,7 +75,7 @@ static tri_shape draw_shape(op_case *c) {
 
 void op_build_map(op_case *c) {
     int rows = (int)(sizeof expressions / sizeof *expressions),
-        others = 12; // those behind the list
+        others = 15; // those behind the list
     int row = (int)op_draw(c, op_chance(c, 50) ? rows - others : 0, rows - 1);
     tri_map_attr attr = {0};
     tri_shape shape = draw_shape(c);

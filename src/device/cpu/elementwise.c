@@ -12,13 +12,11 @@ typedef struct elementwise_state {
     cpu_range range;
     int inputs;    // how many tensors the op reads: 1 or 2
     int64_t count; // elements of each tensor, with the padding of its layout
-    float slope;   // of leaky ReLU
 } elementwise_state;
 
 typedef struct elementwise_job {
     const void *a, *b;
     void *out;
-    float slope;
 } elementwise_job;
 
 typedef float f32;
@@ -37,24 +35,12 @@ typedef uint16_t bf16;
         const a_type *a = job->a;                                                                  \
         const b_type *b = job->b;                                                                  \
         out_type *out = job->out;                                                                  \
-        float slope = job->slope;                                                                  \
         (void)b;                                                                                   \
-        (void)slope;                                                                               \
         _Pragma("GCC ivdep") for (int64_t i = begin; i < end; i++) out[i] =                        \
             NARROW(out_type, value);                                                               \
     }                                                                                              \
     CPU_RANGES(name)
 
-#define RELU (A <= 0 ? 0 : A) // written so that NaN stays NaN
-#define LEAKY_RELU (A > 0 ? A : A * slope)
-#define ACTIVATION_GRAD (!(A <= 0) ? B : slope == 0 ? 0 : B * slope) // passes on if A is NaN
-
-ELEMENTWISE(relu, f32, f32, f32, RELU)
-ELEMENTWISE(relu_bf16, bf16, bf16, bf16, RELU)
-ELEMENTWISE(leaky_relu, f32, f32, f32, LEAKY_RELU)
-ELEMENTWISE(leaky_relu_bf16, bf16, bf16, bf16, LEAKY_RELU)
-ELEMENTWISE(activation_grad, f32, f32, f32, ACTIVATION_GRAD)
-ELEMENTWISE(activation_grad_bf16, bf16, bf16, bf16, ACTIVATION_GRAD)
 ELEMENTWISE(add, f32, f32, f32, A + B)
 ELEMENTWISE(add_bf16, bf16, bf16, bf16, A + B)
 ELEMENTWISE(add_bf16_right, f32, bf16, f32, A + B)
@@ -67,12 +53,6 @@ static const struct elementwise_row {
     tri_dtype a, b, out; // the types; if the op has one input, b is the type of a
     cpu_range (*range)(const cpu_device *device);
 } rows[] = {
-    {&tri_op_relu, TRI_F32, TRI_F32, TRI_F32, relu_range},
-    {&tri_op_relu, TRI_BF16, TRI_BF16, TRI_BF16, relu_bf16_range},
-    {&tri_op_leaky_relu, TRI_F32, TRI_F32, TRI_F32, leaky_relu_range},
-    {&tri_op_leaky_relu, TRI_BF16, TRI_BF16, TRI_BF16, leaky_relu_bf16_range},
-    {&tri_op_activation_grad, TRI_F32, TRI_F32, TRI_F32, activation_grad_range},
-    {&tri_op_activation_grad, TRI_BF16, TRI_BF16, TRI_BF16, activation_grad_bf16_range},
     {&tri_op_add, TRI_F32, TRI_F32, TRI_F32, add_range},
     {&tri_op_add, TRI_BF16, TRI_BF16, TRI_BF16, add_bf16_range},
     {&tri_op_add, TRI_F32, TRI_BF16, TRI_F32, add_bf16_right_range},
@@ -100,22 +80,14 @@ static tri_status elementwise_prepare(tri_device *device, const tri_graph *graph
                                  .range = row_of(graph, node)->range(cpu_of(device)),
                                  .inputs = node->input_count,
                                  .count = tri_layout_elements(&x->layout, &x->shape)};
-    if (node->op == &tri_op_leaky_relu)
-        state->slope = (float)((const tri_leaky_relu_attr *)node->attr)->slope;
-    if (node->op == &tri_op_activation_grad) {
-        const tri_activation_grad_attr *attr = node->attr;
-        if (attr->activation == TRI_ACTIVATION_LEAKY_RELU) state->slope = (float)attr->slope;
-    }
     kernel->state = state;
     return TRI_OK;
 }
 
 static tri_status elementwise_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const elementwise_state *state = kernel->state;
-    elementwise_job job = {.a = args->in[0],
-                           .b = state->inputs > 1 ? args->in[1] : NULL,
-                           .out = args->out[0],
-                           .slope = state->slope};
+    elementwise_job job = {
+        .a = args->in[0], .b = state->inputs > 1 ? args->in[1] : NULL, .out = args->out[0]};
     cpu_parallel(state->device, state->count, ELEMENTWISE_GRAIN, state->range, &job);
     return TRI_OK;
 }
@@ -124,9 +96,6 @@ static void elementwise_release(tri_kernel *kernel) { free(kernel->state); }
 
 static bool elementwise_supports(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node) {
-    const tri_activation_grad_attr *attr = node->attr;
-    if (node->op == &tri_op_activation_grad && attr->activation == TRI_ACTIVATION_NONE)
-        return false;
     return row_of(graph, node) != NULL;
 }
 
@@ -140,8 +109,5 @@ static bool elementwise_supports(const tri_device_description *device, const tri
         .run = elementwise_run,                                                                    \
         .release = elementwise_release,                                                            \
     };
-ELEMENTWISE_KERNEL(relu)
-ELEMENTWISE_KERNEL(leaky_relu)
-ELEMENTWISE_KERNEL(activation_grad)
 ELEMENTWISE_KERNEL(add)
 ELEMENTWISE_KERNEL(cast)

@@ -258,9 +258,6 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(batch_norm_grad_blocked)                                                                     \
     X(dropout_forward)                                                                             \
     X(dropout_backward)                                                                            \
-    X(relu_flat)                                                                                   \
-    X(leaky_relu_flat)                                                                             \
-    X(activation_grad_flat)                                                                        \
     X(reduce_axes)                                                                                 \
     X(map_reduce_axes)                                                                             \
     X(map_compiled)                                                                                \

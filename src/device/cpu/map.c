@@ -221,15 +221,6 @@ static tri_status map_run(const tri_kernel *kernel, const tri_kernel_args *args)
 
 static void map_release(tri_kernel *kernel) { free(kernel->state); }
 
-void cpu_map_layouts(const tri_device_description *device, const tri_graph *graph,
-                     const tri_node *node, tri_layout *in, tri_layout *out) {
-    const tri_formula *f = &((const tri_map_attr *)node->attr)->formula;
-    bool flat = tri_map_is_flat(graph, node);
-    tri_layout layout = flat ? in[f->input_count - 1] : TRI_LAYOUT_PLAIN;
-    for (int k = 0; k < f->input_count; k++) in[k] = layout;
-    for (int k = 0; k < f->output_count; k++) out[k] = layout;
-}
-
 static bool map_supports(const tri_device_description *device, const tri_graph *graph,
                          const tri_node *node) {
     bool mixed;
@@ -241,7 +232,7 @@ const tri_kernel_def cpu_map_tiles = {
     .op = &tri_op_map,
     .name = "tiles",
     .supports = map_supports,
-    .layouts = cpu_map_layouts,
+    .layouts = tri_map_layouts,
     .workspace = map_workspace,
     .prepare = map_prepare,
     .run = map_run,

@@ -36,9 +36,4 @@ cpu_map_work cpu_map_begin(const cpu_map *map, const tri_kernel_args *args, floa
 // Computes elements [begin, begin + count) of output 0, at most CPU_MAP_TILE, and returns them.
 const float *cpu_map_read(cpu_map_work *work, int64_t begin, int64_t count);
 
-// Inputs of the output's shape may have any layout, if it is the same one: that of the last input.
-// In a gradient this is a value of the forward pass, whose layout suits the kernels beside it.
-void cpu_map_layouts(const tri_device_description *device, const tri_graph *graph,
-                     const tri_node *node, tri_layout *in, tri_layout *out);
-
 #endif

@@ -2,7 +2,6 @@
 #include "device/map_compiled.h"
 
 #include "device/cpu/functions.h"
-#include "device/cpu/map.h"
 #include "device/map_plan.h"
 
 #include <stdlib.h>
@@ -17,6 +16,8 @@ typedef struct compiled_job {
 
 #define NUMBER(x) x##f
 #define AS(text, same) same
+#define relu(x) ((x) <= 0 ? 0 : (x))
+#define leaky_relu(x, slope) ((x) > 0 ? (x) : (x) * (slope))
 #define sigmoid(x) cpu_sigmoid_scalar(x)
 #define tanh(x) cpu_tanh_scalar(x)
 #define exp(x) cpu_exp_scalar(x)
@@ -93,7 +94,7 @@ const tri_kernel_def cpu_map_compiled = {
     .op = &tri_op_map,
     .name = "compiled",
     .supports = compiled_supports,
-    .layouts = cpu_map_layouts,
+    .layouts = tri_map_layouts,
     .prepare = compiled_prepare,
     .run = compiled_run,
     .release = compiled_release,

@@ -144,9 +144,6 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
 // these comes cuda_kernel_on_host, which computes every other op of `ref` by copying to the host
 // and back, so that no op is missing.
 #define CUDA_KERNELS(X)                                                                            \
-    X(relu)                                                                                        \
-    X(leaky_relu)                                                                                  \
-    X(activation_grad)                                                                             \
     X(add)                                                                                         \
     X(map_compiled)                                                                                \
     X(map)                                                                                         \

@@ -9,16 +9,6 @@ static bool map_supports(const tri_device_description *device, const tri_graph *
     return true;
 }
 
-// Inputs of the output's shape may have any layout, if it is the same one: that of the last input.
-// In a gradient this is a value of the forward pass, whose layout suits the kernels beside it.
-static void map_layouts(const tri_device_description *device, const tri_graph *graph,
-                        const tri_node *node, tri_layout *in, tri_layout *out) {
-    const tri_formula *f = &((const tri_map_attr *)node->attr)->formula;
-    tri_layout layout = tri_map_is_flat(graph, node) ? in[f->input_count - 1] : TRI_LAYOUT_PLAIN;
-    for (int k = 0; k < f->input_count; k++) in[k] = layout;
-    for (int k = 0; k < f->output_count; k++) out[k] = layout;
-}
-
 static tri_status map_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                               tri_kernel *kernel) {
     bool mixed;
@@ -41,7 +31,7 @@ static tri_status map_run(const tri_kernel *kernel, const tri_kernel_args *args)
 const tri_kernel_def cuda_kernel_map = {.op = &tri_op_map,
                                         .name = "steps",
                                         .supports = map_supports,
-                                        .layouts = map_layouts,
+                                        .layouts = tri_map_layouts,
                                         .prepare = map_prepare,
                                         .run = map_run,
                                         .release = cuda_release};
@@ -76,7 +66,7 @@ static tri_status compiled_run(const tri_kernel *kernel, const tri_kernel_args *
 const tri_kernel_def cuda_kernel_map_compiled = {.op = &tri_op_map,
                                                  .name = "compiled",
                                                  .supports = compiled_supports,
-                                                 .layouts = map_layouts,
+                                                 .layouts = tri_map_layouts,
                                                  .prepare = compiled_prepare,
                                                  .run = compiled_run,
                                                  .release = cuda_release};

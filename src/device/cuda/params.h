@@ -43,11 +43,8 @@
 // What a pointwise kernel computes from the elements a and b. Each comment tells what a and b are,
 // in this order, and, behind the arrow, what the result is.
 typedef enum cuda_function {
-    CUDA_RELU,            // x -> y
-    CUDA_LEAKY_RELU,      // x -> y
-    CUDA_ACTIVATION_GRAD, // y, dy -> dx of ReLU or leaky ReLU
-    CUDA_ADD,             // a + b
-    CUDA_CAST,            // a, converted to another type
+    CUDA_ADD,  // a + b
+    CUDA_CAST, // a, converted to another type
 } cuda_function;
 
 // out[i] = function(a[i], b[i]) for i below `count`; each tensor in F32, F64, F16 or BF16.
@@ -57,7 +54,6 @@ typedef struct cuda_pointwise {
     const void *a, *b;
     void *out;
     int64_t count;
-    float slope; // slope of leaky ReLU and of its gradient
 } cuda_pointwise;
 
 // sums [columns] F32 = the sums of the columns of x [rows, columns]. The rows are cut into slices,

@@ -9,9 +9,6 @@ typedef struct pointwise_row {
 } pointwise_row;
 
 static const pointwise_row rows[] = {
-    {&tri_op_relu, CUDA_RELU},
-    {&tri_op_leaky_relu, CUDA_LEAKY_RELU},
-    {&tri_op_activation_grad, CUDA_ACTIVATION_GRAD},
     {&tri_op_add, CUDA_ADD},
     {&tri_op_cast, CUDA_CAST},
 };
@@ -46,25 +43,13 @@ static void layouts(const tri_device_description *device, const tri_graph *graph
     out[0] = in[0];
 }
 
-// The factor by which ReLU (0), leaky ReLU or their gradient multiplies where the input is
-// negative. It is 1 for an activation_grad whose activation is none, so that the gradient stays as
-// it is.
-static float slope_of(const tri_node *node) {
-    const tri_activation_grad_attr *grad = node->attr;
-    if (node->op == &tri_op_leaky_relu)
-        return (float)((const tri_leaky_relu_attr *)node->attr)->slope;
-    if (node->op != &tri_op_activation_grad || grad->activation == TRI_ACTIVATION_RELU) return 0;
-    return grad->activation == TRI_ACTIVATION_NONE ? 1 : (float)grad->slope;
-}
-
 static tri_status prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                           tri_kernel *kernel) {
     const tri_value_info *out = tri_value_get(graph, node->outputs[0]);
     cuda_pointwise p = {.function = row_of(node->op)->function,
                         .a_type = cuda_in_type(graph, node, 0),
                         .out_type = out->dtype,
-                        .count = tri_layout_elements(&out->layout, &out->shape),
-                        .slope = slope_of(node)};
+                        .count = tri_layout_elements(&out->layout, &out->shape)};
     p.b_type = node->input_count > 1 ? cuda_in_type(graph, node, 1) : p.a_type;
     return cuda_prepare(kernel, &p, sizeof p);
 }
@@ -86,8 +71,5 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
                                                      .prepare = prepare,                           \
                                                      .run = run,                                   \
                                                      .release = cuda_release};
-POINTWISE(relu)
-POINTWISE(leaky_relu)
-POINTWISE(activation_grad)
 POINTWISE(add)
 POINTWISE(cast)

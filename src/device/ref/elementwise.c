@@ -1,36 +1,6 @@
 // Elementwise ops: activations, sums, dropout.
 #include "device/ref/node.h"
 
-REF_BODY tri_status relu_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    ref_array x = ref_input(args, 0, f64);
-    ref_array y = ref_output(args, 0, f64);
-    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
-        put(y, i, ref_activate(TRI_ACTIVATION_RELU, 0, get(x, i)));
-    return TRI_OK;
-}
-
-REF_BODY tri_status leaky_relu_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    const tri_leaky_relu_attr *a = (const void *)node->attr;
-    ref_array x = ref_input(args, 0, f64);
-    ref_array y = ref_output(args, 0, f64);
-    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
-        put(y, i, ref_activate(TRI_ACTIVATION_LEAKY_RELU, a->slope, get(x, i)));
-    return TRI_OK;
-}
-
-REF_BODY tri_status activation_grad_body(const ref_node *node, const tri_kernel_args *args,
-                                         bool f64) {
-    const tri_activation_grad_attr *a = (const void *)node->attr;
-    ref_array y = ref_input(args, 0, f64), dy = ref_input(args, 1, f64);
-    ref_array dx = ref_output(args, 0, f64);
-    double slope = a->activation == TRI_ACTIVATION_NONE   ? 1
-                   : a->activation == TRI_ACTIVATION_RELU ? 0
-                                                          : a->slope;
-    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
-        put(dx, i, !(get(y, i) <= 0) ? get(dy, i) : slope == 0 ? 0 : get(dy, i) * slope);
-    return TRI_OK;
-}
-
 REF_BODY tri_status add_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     ref_array a = ref_input(args, 0, f64), b = ref_input(args, 1, f64);
     ref_array y = ref_output(args, 0, f64);
@@ -82,9 +52,6 @@ REF_BODY tri_status dropout_grad_body(const ref_node *node, const tri_kernel_arg
     return dropout_body(node, args, f64);
 }
 
-REF_KERNEL(relu)
-REF_KERNEL(leaky_relu)
-REF_KERNEL(activation_grad)
 REF_KERNEL(add)
 REF_KERNEL(add_bias)
 REF_SUMMING_KERNEL(add_bias_grad, s->out[0].dims[0])

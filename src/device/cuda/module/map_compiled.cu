@@ -16,6 +16,8 @@ template <typename T> struct alignas(16) pack {
 
 #define NUMBER(x) ((W)(x))
 #define AS(text, same) same
+#define relu(x) ((x) <= 0 ? 0 : (x))
+#define leaky_relu(x, slope) ((x) > 0 ? (x) : (x) * (slope))
 #define sigmoid(x) MAP_SIGMOID(x)
 #define normal_cdf(x) MAP_NORMAL_CDF(x)
 
@@ -33,6 +35,8 @@ template <typename T> struct alignas(16) pack {
 #define PAIR(name, a, b, c, parts, y, z)                                                           \
     ROW(name, 3, 2, W a = in[0]; W b = in[1]; W c = in[2]; parts out[0] = y; out[1] = z;)
 TRI_COMPILED_LIST(ONE, TWO, PAIR)
+#undef relu
+#undef leaky_relu
 #undef sigmoid
 #undef normal_cdf
 

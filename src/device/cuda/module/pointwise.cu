@@ -19,14 +19,8 @@ template <typename A, typename B, typename O> struct lot {
 // Neighbouring elements that one instruction reads or writes.
 template <typename T, int count> struct alignas(sizeof(T) * count) pack { T at[count]; };
 
-template <typename W> GPU_DEVICE W compute(int function, W a, W b, W slope) {
+template <typename W> GPU_DEVICE W compute(int function, W a, W b) {
     switch (function) {
-    case CUDA_RELU:
-        return a <= 0 ? 0 : a; // written so that NaN stays NaN
-    case CUDA_LEAKY_RELU:
-        return a > 0 ? a : a * slope;
-    case CUDA_ACTIVATION_GRAD:
-        return !(a <= 0) ? b : slope == 0 ? 0 : b * slope;
     case CUDA_ADD:
         return a + b;
     default:
@@ -43,7 +37,6 @@ template <int function, typename A, typename B, typename O> GPU_KERNEL pointwise
     const A *a = (const A *)p.a;
     const B *b = (const B *)p.b;
     O *out = (O *)p.out;
-    W slope = (W)p.slope;
     bool aligned = ((uintptr_t)a | (uintptr_t)b | (uintptr_t)out) % 16 == 0;
     int64_t lots = aligned ? p.count / n : 0;
     for (int64_t i = gpu_thread(); i < lots; i += gpu_threads()) {
@@ -53,12 +46,11 @@ template <int function, typename A, typename B, typename O> GPU_KERNEL pointwise
         if (b) right = ((const pack<B, n> *)b)[i];
         for (int k = 0; k < n; k++)
             gpu_put(&result.at[k],
-                    compute<W>(function, (W)gpu_get(left.at[k]), (W)gpu_get(right.at[k]), slope));
+                    compute<W>(function, (W)gpu_get(left.at[k]), (W)gpu_get(right.at[k])));
         ((pack<O, n> *)out)[i] = result;
     }
     for (int64_t i = lots * n + gpu_thread(); i < p.count; i += gpu_threads())
-        gpu_put(&out[i],
-                compute<W>(function, (W)gpu_get(a[i]), b ? (W)gpu_get(b[i]) : (W)0, slope));
+        gpu_put(&out[i], compute<W>(function, (W)gpu_get(a[i]), b ? (W)gpu_get(b[i]) : (W)0));
 }
 
 template <int function, typename A, typename B, typename O>
@@ -99,13 +91,6 @@ extern "C" tri_status cuda_launch_pointwise(cuda_stream *stream, const cuda_poin
                                             char *why) {
     if (p->count == 0) return TRI_OK;
     switch (p->function) {
-#define ALIKE(name)                                                                                \
-    case name:                                                                                     \
-        return launch_alike<name>(stream, p, why);
-        ALIKE(CUDA_RELU)
-        ALIKE(CUDA_LEAKY_RELU)
-        ALIKE(CUDA_ACTIVATION_GRAD)
-#undef ALIKE
     case CUDA_CAST:
         return cast(stream, p, why);
     case CUDA_ADD:
