@@ -38,7 +38,7 @@
                  + x * (s * (1 - s)) * x * NUMBER(0.0713548162726002488) * x),                     \
            dy * (s + x * s * (1 - s) * (3 * bend - NUMBER(3.191538243211461424)))))                \
     TWO(silu_mul, gate, up, , gate * sigmoid(gate) * up)                                           \
-    PAIR(silu_mul_grad, dy, gate, up, PART(s, sigmoid(gate)),                                      \
+    PAIR(silu_mul_grad, gate, up, dy, PART(s, sigmoid(gate)),                                      \
          AS(dy * (up * s + up * gate * (s * (1 - s))), dy * up * s * (1 + gate * (1 - s))),        \
          AS(dy * (gate * s), dy * gate * s))
 // clang-format on

@@ -115,8 +115,9 @@ tri_status tri_formula_parse(const char *expression, const double *values, tri_f
 // inputs k with wanted[k], in their order, for which *differs* says that there is one: an input on
 // which no output depends smoothly has none. At most TRI_FORMULA_OUTPUTS inputs may be wanted.
 // uses[i]: what its input number i is, by a number that counts the inputs of `f`, then all its
-// outputs, then the gradients. Gradients come first, since a result may be written over the first
-// input. The number of outputs is 0 if there is no gradient at all.
+// outputs, then the gradients. The first output may be written over the first input: that is the
+// gradient if there is one output, else an input of `f`. The number of outputs is 0 if there is no
+// gradient at all.
 // TRI_BAD_INPUT: the derivative is too long for a formula.
 tri_status tri_formula_derive(const tri_formula *f, const bool *has_gradient, const bool *wanted,
                               tri_formula *out, int uses[TRI_FORMULA_INPUTS], bool *differs);

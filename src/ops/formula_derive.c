@@ -229,7 +229,10 @@ static tri_status derive(const tri_formula *f, const bool *has_gradient, const b
     }
     if (d.maker.error) return TRI_FAIL(TRI_BAD_INPUT, "map: of the derivative: %s", d.maker.error);
     if (given) read_outputs(f, out);
-    tri_formula_sweep(out, f->input_count + given, uses);
+    // The first output may be written over the first input. A single one is written over the
+    // gradient, which nobody else reads. Of several, the first is written over the input of `f`
+    // that it belongs to: that was kept for this, and the memory of the gradient is free again.
+    tri_formula_sweep(out, out->output_count > 1 ? 0 : f->input_count + given, uses);
     for (int i = 0; i < out->input_count; i++)
         if (uses[i] >= f->input_count && !given) uses[i] += f->output_count;
     return TRI_OK;

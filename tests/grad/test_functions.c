@@ -364,7 +364,7 @@ static void test_one_order(void **state) {
         {"a, b -> (a * b + 3) * (a * b + 4)", "a, b -> (4 + b * a) * (a * b + 3)"},
         {"dy, x -> dy * (sigmoid(x) + x * (sigmoid(x) * (1 - sigmoid(x))))",
          "x * sigmoid(x)"}, // its derivative
-        {"dy, a, b -> dy * exp(b), dy * (a * exp(b))", "a, b -> a * exp(b)"},
+        {"a, b, dy -> dy * exp(b), dy * (a * exp(b))", "a, b -> a * exp(b)"},
     };
     for (size_t i = 0; i < COUNT(pairs); i++) {
         tri_formula first, second, made;
