@@ -71,6 +71,7 @@ void tri_graph_print(const tri_graph *graph, FILE *out) {
         for (int k = 0; k < node->output_count; k++) {
             const tri_value_info *info = tri_value_get(graph, node->outputs[k]);
             char shape[128], layout[64];
+            if (k > 0 && tri_shape_count(&info->shape) == 0) continue; // it is left out
             fprintf(out, "%s%%%" PRIu32 " %s%s", k ? ", " : "", node->outputs[k].id,
                     tri_dtype_name(info->dtype), tri_shape_text(&info->shape, shape, sizeof shape));
             if (!tri_layout_is_plain(&info->layout))
@@ -79,7 +80,9 @@ void tri_graph_print(const tri_graph *graph, FILE *out) {
         }
         fprintf(out, "%s%s", node->output_count ? " = " : "", node->op->name);
         if (*node->name) fprintf(out, " '%s'", node->name);
-        for (int k = 0; k < node->input_count; k++) {
+        int inputs = node->input_count; // without those that are left out at the end
+        while (inputs > 0 && !tri_value_is(node->inputs[inputs - 1])) inputs--;
+        for (int k = 0; k < inputs; k++) {
             fputc(' ', out);
             print_value(graph, node->inputs[k], out);
         }
