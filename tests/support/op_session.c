@@ -44,6 +44,16 @@ tri_graph *op_graph_open(tri_dtype dtype) {
 
 void op_graph_close(tri_graph *graph) { tri_graph_destroy(graph); }
 
+void op_graph_check_refused(tri_graph *graph, const char *words) {
+    const char *message = "";
+    char copy[256], *rest = copy;
+    if (tri_graph_status(graph, &message) != TRI_BAD_INPUT) fail_msg("not refused: %s", words);
+    snprintf(copy, sizeof copy, "%s", words);
+    for (const char *word; (word = strsep(&rest, "|"));)
+        if (!strstr(message, word)) fail_msg("\"%s\" has no \"%s\"", message, word);
+    op_graph_close(graph);
+}
+
 // Lets memory that was freed be used again. Otherwise the C library returns large pieces to the
 // system, such as the workspaces of products, and each case would have them cleared page by page.
 static void keep_memory(void) {

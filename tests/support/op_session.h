@@ -15,6 +15,9 @@ typedef struct op_session op_session;
 // op_graph_close frees it.
 tri_graph *op_graph_open(tri_dtype dtype);
 void op_graph_close(tri_graph *graph);
+// Closes a graph whose last call has to be refused. Fails the test unless the message has all
+// words, which are parted by |.
+void op_graph_check_refused(tri_graph *graph, const char *words);
 
 tri_device *op_device_open(const tri_device_backend *backend, int threads);
 
