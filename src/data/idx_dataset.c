@@ -41,6 +41,37 @@ static bool is_file(const char *path) {
     return stat(path, &info) == 0 && S_ISREG(info.st_mode);
 }
 
+static tri_status open_images(tri_dataset *dataset, idx_state *state, const char *prefix) {
+    const char *path;
+    TRI_TRY(find_file(dataset, prefix, "images-idx3-ubyte", &path));
+    TRI_TRY(tri_content_check(path, "idx"));
+    TRI_TRY(tri_idx_read(path, TRI_IDX_IMAGES, IN_MEMORY_BYTES, &state->images));
+    state->images_path = path;
+    if (!state->images.data) TRI_TRY(tri_os_open_input(path, &state->fd));
+    const tri_shape *shape = &state->images.shape;
+    if (shape->dims[0] == 0) return TRI_FAIL(TRI_BAD_INPUT, "%s: has no images", path);
+    dataset->samples = shape->dims[0];
+    tri_shape image = tri_shape_of(1, shape->dims[1], shape->dims[2]);
+    return tri_dataset_add(dataset, path, "images", TRI_U8, &image);
+}
+
+// What is only predicted may have no labels.
+static tri_status open_labels(tri_dataset *dataset, idx_state *state, const char *prefix) {
+    const char *path;
+    tri_status status = find_file(dataset, prefix, "labels-idx1-ubyte", &path);
+    if (status == TRI_NOT_FOUND && dataset->options->may_lack_fields &&
+        dataset->file_split != TRI_DATA_TRAIN)
+        return TRI_OK;
+    TRI_TRY(status);
+    TRI_TRY(tri_content_check(path, "idx"));
+    TRI_TRY(tri_idx_read(path, TRI_IDX_LABELS, INT64_MAX, &state->labels));
+    if (dataset->samples != state->labels.shape.dims[0])
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: %s, but %s in %s", state->images_path,
+                        tri_counted(dataset->samples, "image"),
+                        tri_counted(state->labels.shape.dims[0], "label"), path);
+    return tri_dataset_add(dataset, path, "labels", TRI_U8, &(tri_shape){0});
+}
+
 static tri_status open_files(tri_dataset *dataset, idx_state *state) {
     const tri_data_options *options = dataset->options;
     if (!options->path)
@@ -54,25 +85,8 @@ static tri_status open_files(tri_dataset *dataset, idx_state *state) {
                         "data.train to what their names begin with",
                         options->path);
     }
-    const char *images, *labels;
-    TRI_TRY(find_file(dataset, prefix, "images-idx3-ubyte", &images));
-    TRI_TRY(find_file(dataset, prefix, "labels-idx1-ubyte", &labels));
-    TRI_TRY(tri_content_check(labels, "idx"));
-    TRI_TRY(tri_content_check(images, "idx"));
-    TRI_TRY(tri_idx_read(labels, TRI_IDX_LABELS, INT64_MAX, &state->labels));
-    TRI_TRY(tri_idx_read(images, TRI_IDX_IMAGES, IN_MEMORY_BYTES, &state->images));
-    state->images_path = images;
-    if (!state->images.data) TRI_TRY(tri_os_open_input(images, &state->fd));
-    const tri_shape *shape = &state->images.shape;
-    if (shape->dims[0] != state->labels.shape.dims[0])
-        return TRI_FAIL(TRI_BAD_INPUT, "%s: %s, but %s in %s", images,
-                        tri_counted(shape->dims[0], "image"),
-                        tri_counted(state->labels.shape.dims[0], "label"), labels);
-    if (shape->dims[0] == 0) return TRI_FAIL(TRI_BAD_INPUT, "%s: has no images", images);
-    dataset->samples = shape->dims[0];
-    tri_shape image = tri_shape_of(1, shape->dims[1], shape->dims[2]);
-    TRI_TRY(tri_dataset_add(dataset, images, "images", TRI_U8, &image));
-    return tri_dataset_add(dataset, labels, "labels", TRI_U8, &(tri_shape){0});
+    TRI_TRY(open_images(dataset, state, prefix));
+    return open_labels(dataset, state, prefix);
 }
 
 static tri_status idx_open(tri_dataset *dataset) {
@@ -82,7 +96,7 @@ static tri_status idx_open(tri_dataset *dataset) {
     TRI_TRY(open_files(dataset, state));
     const uint8_t *labels = state->labels.data;
     int64_t *classes = &dataset->fields[LABELS].classes;
-    for (int64_t i = 0; i < dataset->samples; i++)
+    for (int64_t i = 0; labels && i < dataset->samples; i++)
         if (labels[i] >= *classes) *classes = labels[i] + 1;
     return TRI_OK;
 }
@@ -99,7 +113,7 @@ static tri_status idx_read(const tri_dataset *dataset, void *worker, int64_t sam
     const idx_state *state = dataset->state;
     const uint8_t *images = state->images.data, *labels = state->labels.data;
     size_t bytes = dataset->fields[IMAGES].stored_bytes;
-    values[LABELS].data = labels + sample;
+    if (labels) values[LABELS].data = labels + sample;
     values[IMAGES].data = images ? images + (size_t)sample * bytes : values[IMAGES].buffer;
     if (images) return TRI_OK;
     return tri_os_pread_all(state->fd, values[IMAGES].buffer, bytes,

@@ -1,6 +1,7 @@
 // The data set "imagefolder" (data.name): a folder for each class, with image files in it or in
 // folders below it. Classes are numbered in the order of their names, files are sorted by folder
-// and name, as torchvision's ImageFolder does.
+// and name, as torchvision's ImageFolder does. What is only predicted may be a folder of images
+// without classes, in the order of their names.
 #include "base/hash.h"
 #include "base/os.h"
 #include "base/quantity.h"
@@ -26,6 +27,7 @@ typedef struct folder_state {
     int32_t *labels;         // by sample
     int64_t other_count;     // files that are no images by their name, or images outside of classes
     const char *first_other; // the first of them by name, below `root`
+    bool is_flat;            // there are no classes, and so no labels
 } folder_state;
 
 #define IMAGE_NAMES ".jpg, .jpeg, .png, .webp, .bmp, .ppm, .pgm"
@@ -173,17 +175,17 @@ static tri_status number_files(tri_dataset *dataset, folder_state *state,
             return TRI_FAIL(TRI_BAD_INPUT, "%s/%s: has no images (" IMAGE_NAMES ")", state->root,
                             name);
     }
-    TRI_ASSERT(file == state->file_count);
+    TRI_ASSERT(file == state->file_count || state->is_flat);
     return TRI_OK;
 }
 
-static tri_status describe(tri_dataset *dataset, const char *source) {
+static tri_status describe(tri_dataset *dataset, const char *source, bool is_flat) {
     tri_shape image = tri_shape_of(3, TRI_ANY_SIZE, TRI_ANY_SIZE);
     TRI_TRY(tri_dataset_add(dataset, source, "images", TRI_U8, &image));
-    return tri_dataset_add(dataset, source, "labels", TRI_I32, &(tri_shape){0});
+    return is_flat ? TRI_OK : tri_dataset_add(dataset, source, "labels", TRI_I32, &(tri_shape){0});
 }
 
-static tri_status folder_describe(tri_dataset *dataset) { return describe(dataset, "data"); }
+static tri_status folder_describe(tri_dataset *dataset) { return describe(dataset, "data", false); }
 
 static tri_status find_root(tri_dataset *dataset, const char **out) {
     const char *name = tri_dataset_file(dataset);
@@ -211,19 +213,32 @@ static tri_status list_training(tri_dataset *dataset, folder_state **out) {
     return list_classes(dataset->arena, train, known);
 }
 
-static tri_status folder_open(tri_dataset *dataset) {
-    folder_state *state = TRI_NEW(dataset->arena, folder_state), *known = state;
-    dataset->state = state;
-    TRI_TRY(find_root(dataset, &state->root));
+// Lists the files of all classes or, where only images are asked for, of a folder without classes.
+static tri_status list(tri_dataset *dataset, folder_state *state) {
     TRI_TRY(list_classes(dataset->arena, state->root, state));
-    if (state->class_count == 0)
+    state->is_flat = state->class_count == 0 && state->other_count > 0 &&
+                     dataset->options->may_lack_fields && dataset->file_split != TRI_DATA_TRAIN;
+    if (state->class_count == 0 && !state->is_flat)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: has no folders: a folder for each class is needed",
                         state->root);
+    if (state->is_flat) {
+        state->other_count = 0;
+        TRI_TRY(list_files(dataset->arena, state, ".", 0));
+    }
     for (int i = 0; i < state->class_count; i++)
         TRI_TRY(list_files(dataset->arena, state, state->classes[i], 0));
     if (state->file_count > 0)
         qsort(state->files, (size_t)state->file_count, sizeof *state->files, compare_files);
-    if (dataset->file_split != TRI_DATA_TRAIN) TRI_TRY(list_training(dataset, &known));
+    return TRI_OK;
+}
+
+static tri_status folder_open(tri_dataset *dataset) {
+    folder_state *state = TRI_NEW(dataset->arena, folder_state), *known = state;
+    dataset->state = state;
+    TRI_TRY(find_root(dataset, &state->root));
+    TRI_TRY(list(dataset, state));
+    if (dataset->file_split != TRI_DATA_TRAIN && !state->is_flat)
+        TRI_TRY(list_training(dataset, &known));
     TRI_TRY(number_files(dataset, state, known));
     dataset->samples = state->file_count;
     dataset->facts.listing = TRI_HASH_OF_NOTHING;
@@ -233,7 +248,8 @@ static tri_status folder_open(tri_dataset *dataset) {
         dataset->facts.rest = tri_arena_printf(
             dataset->arena, "%s, the first is %s/%s: images are %s in a class's folder",
             tri_counted(state->other_count, "file"), state->root, state->first_other, IMAGE_NAMES);
-    TRI_TRY(describe(dataset, state->root));
+    TRI_TRY(describe(dataset, state->root, state->is_flat));
+    if (state->is_flat) return TRI_OK;
     dataset->fields[LABELS].classes = known->class_count;
     dataset->fields[LABELS].names.classes = (tri_strings){known->classes, known->class_count};
     return TRI_OK;
@@ -247,7 +263,7 @@ static tri_status folder_read(const tri_dataset *dataset, void *worker, int64_t 
     char path[PATH_MAX];
     struct stat info;
     snprintf(path, sizeof path, "%s/%s", state->root, state->files[sample]);
-    values[LABELS].data = &state->labels[sample];
+    if (!state->is_flat) values[LABELS].data = &state->labels[sample];
     int fd = tri_os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0) return tri_os_fail("open", path);
     tri_status status = fstat(fd, &info) == 0 ? TRI_OK : tri_os_fail("read", path);

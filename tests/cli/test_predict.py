@@ -9,6 +9,7 @@ import math
 import os
 import resource
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -109,12 +110,49 @@ def check_gpu(folder):
         assert apart < 1e-5, apart
 
 
+def check_bare_images(folder):
+    """Images without a file or folders of labels have the outputs that they have with them, in the
+    order of their names; training and evaluation refuse them."""
+    idx, classes, flat = (f"{folder}/{name}" for name in ("idx", "classes", "flat"))
+    pixels = [bytes((i * k) % 256 for k in range(784)) for i in range(3)]
+    os.makedirs(idx)
+    for place in (f"{classes}/a", f"{classes}/b", flat):
+        os.makedirs(place)
+    for i, image in enumerate(pixels):
+        for place in (f"{classes}/{'aab'[i]}", flat):
+            with open(f"{place}/{i}.pgm", "wb") as file:
+                file.write(b"P5 28 28 255\n" + image)
+    head = struct.pack(">IIII", 0x803, 3, 28, 28)
+    for name, data in (("t10k-images-idx3-ubyte", head + b"".join(pixels)),
+                       ("t10k-labels-idx1-ubyte", struct.pack(">II", 0x801, 3) + bytes(3))):
+        with open(f"{idx}/{name}", "wb") as file:
+            file.write(data)
+    folders = ["data.name=imagefolder", f"data.path={folder}", "data.train=classes",
+               "data.transform=[{resize: [28, 28]}, {grayscale: 1}]"]
+    base = [TRIREME, "predict", "recipes/mlp-jax.yaml", "--checkpoint", weights(folder, "mlp-jax"),
+            "--out", f"{folder}/bare.safetensors"]
+    found = []
+    for number, words in enumerate(([f"data.path={idx}"], [f"data.path={idx}"],
+                                    [*folders, "data.test=classes"], [*folders, "data.test=flat"])):
+        run([*base, *words])
+        found.append(tensors.read(f"{folder}/bare.safetensors")["logits"])
+        if number == 0:
+            os.remove(f"{idx}/t10k-labels-idx1-ubyte")
+    assert found[0][1] == [3, 10] and all(logits == found[0] for logits in found), found
+    for words, part in (([f"data.path={idx}"], "labels-idx1"),
+                        ([*folders, "data.test=flat"], "flat")):
+        done = run([TRIREME, "eval", "recipes/mlp-jax.yaml", "--checkpoint",
+                    weights(folder, "mlp-jax"), *words], 2)
+        assert part in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
 def check_without_labels(folder):
     """Data without labels have the same logits as with them. Half types are written as F32."""
     run([TRIREME, "data", "dump", *recipe("mlp-jax"), "--split", "test", "--count", "9", "--out",
          f"{folder}/test.safetensors"])
     data = tensors.read(f"{folder}/test.safetensors")
     found = []
+    check_bare_images(folder)
     for name in ("with", "without"):
         path = f"{folder}/{name}.safetensors"
         tensors.write(path, data)
