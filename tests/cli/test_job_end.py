@@ -5,6 +5,7 @@ which note how they were called; tests/cluster/test_job_end.py asks a real Slurm
 usage: test_job_end.py BUILD_FOLDER
 """
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -146,12 +147,17 @@ def check_no_time(folder):
     assert "without --resume" in done.stderr and steps_of(run_dir) == 2, done.stderr
 
 
-def start_of(folder, run_dir, resume, how="none", code=75, **variables):
+# A launcher: another process each time.
+LAUNCHER = ["env", "-u", "RANK", "sh", "-c", 'env RANK=0 "$@"; exit $?', "sh"]
+
+
+def start_of(folder, run_dir, resume, how="none", code=75, through=(), **variables):
     """Starts a run of which each start makes one step."""
     script = '[ "$1" = write ] && touch "$4" || echo JobId=1'
     environment, _ = fake_slurm(folder, left(1), script)
-    return runs.run(runs.train("mlp-jax", run_dir, *WORDS, f"trainer.on_timeout={how}", "--resume",
-                               resume), code, env={**environment, **variables}).stderr
+    words = [*through, *runs.train("mlp-jax", run_dir, *WORDS, f"trainer.on_timeout={how}",
+                                   "--resume", resume)]
+    return runs.run(words, code, env={**environment, **variables}).stderr
 
 
 def abandoned(run_dir):
@@ -185,8 +191,17 @@ def check_first_start(folder):
     start_of(folder, of_never, "never", **restarted)
     start_of(folder, of_never, "never", **ranks, **again)
     assert steps_of(of_never) == 3
-    launcher = ["env", "-u", "RANK", "sh", "-c", 'env RANK=0 "$@"; exit $?', "sh"]
-    for words, variables in ([], {}), ([], {**ranks, **again}), (launcher, restarted):
+    # Of two hosts, which torchrun gives one name, the agent may change, and nothing is counted; but
+    # a run without a name, a copy of the folder and another PATH are first starts.
+    hosts = {**ranks, "TORCHELASTIC_RUN_ID": "mine", "GROUP_WORLD_SIZE": "2"}
+    for variables, steps in ((hosts, 2), (hosts, 3), ({**hosts, "GROUP_WORLD_SIZE": "1"}, 4),
+                             ({**hosts, "TORCHELASTIC_RUN_ID": "none"}, 2)):
+        start_of(folder, of_path, first, through=LAUNCHER, **variables)
+        assert steps_of(of_path) == steps, (variables, steps_of(of_path))
+    shutil.copytree(of_path, f"{of_path}-copy", symlinks=True)
+    start_of(folder, f"{of_path}-copy", first, **again)
+    assert steps_of(f"{of_path}-copy") == 2
+    for words, variables in ([], {}), (LAUNCHER, {**ranks, **again}), (LAUNCHER, restarted):
         done = runs.run([*words, *runs.train("mlp-jax", of_never, *WORDS, "--resume", "never")], 2,
                         env={**os.environ, "SLURM_JOB_ID": "77", **variables})
         assert "not empty" in done.stderr, done.stderr
