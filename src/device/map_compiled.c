@@ -8,6 +8,7 @@
 #define TEXT(...) #__VA_ARGS__
 #define EXPANDED(...) TEXT(__VA_ARGS__)
 #define PART(name, value) ", " #name " = " EXPANDED(value)
+enum { DEFAULT_SLOPE = 2 }; // in the texts below
 #define ONE(name, a, parts, y) #a ", slope = 2" parts " -> " EXPANDED(y),
 #define TWO(name, a, b, parts, y) #a ", " #b ", slope = 2" parts " -> " EXPANDED(y),
 #define PAIR(name, a, b, c, parts, y, z)                                                           \
@@ -26,7 +27,7 @@ tri_compiled tri_compiled_find(const tri_formula *formula, double *slope) {
         tri_formula parsed;
         bool parses = tri_formula_parse(texts[row], NULL, &parsed) == TRI_OK;
         if (!parses || memcmp(parsed.steps, formula->steps, sizeof parsed.steps) != 0) continue;
-        *slope = 0;
+        *slope = DEFAULT_SLOPE;
         if (!memcmp(&parsed, formula, sizeof parsed)) return (tri_compiled)row;
         for (int k = 0; k < formula->constant_count; k++) {
             *slope = formula->constants[k];

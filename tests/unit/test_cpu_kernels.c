@@ -196,15 +196,15 @@ static void compare_simple(const tri_op *op, int inputs, tri_shape shape, const 
 static void test_elementwise(void **state) {
     const tri_shape shapes[] = {tri_shape_of(1), tri_shape_of(3, 5), tri_shape_of(2, 32, 5, 3),
                                 tri_shape_of(40, 1001)};
-    static const char *const texts[] = {"relu(x)", "leaky_relu(x, 0.01)",
+    static const char *const texts[] = {"relu(x)", "leaky_relu(x, 0.01)", "leaky_relu(x, 2)",
                                         "dy, y -> y <= 0 ? 0 : dy",
                                         "dy, y -> dy * (y <= 0 ? 0.01 : 1)"};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         bool blocked = shapes[i].rank == 4;
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < 5; k++) {
             tri_map_attr map = {.viewed = 0};
             assert_int_equal(tri_formula_parse(texts[k], NULL, &map.formula), TRI_OK);
-            compare_simple(&tri_op_map, k < 2 ? 1 : 2, shapes[i], &map, blocked);
+            compare_simple(&tri_op_map, k < 3 ? 1 : 2, shapes[i], &map, blocked);
         }
         compare_simple(&tri_op_add, 2, shapes[i], NULL, blocked);
         compare_simple(&tri_op_mse_loss, 2, shapes[i], NULL, false);
