@@ -41,13 +41,70 @@ static bool only_maps_read(const gain *g, tri_value value) {
     return reads == g->facts->uses[value.id];
 }
 
-// Whether the producer's outputs need not be in memory any more.
-static bool vanishes(const gain *g) {
-    bool alone = true;
+static bool reads_alone(const gain *g) {
     for (int k = 0; k < g->producer->output_count; k++) {
         tri_value value = g->producer->outputs[k];
-        alone = alone && g->facts->uses[value.id] == count_reads(g->node, value);
+        if (g->facts->uses[value.id] != count_reads(g->node, value)) return false;
     }
+    return true;
+}
+
+// Whether the formula compares a number that depends on the input, or decides by it.
+static bool decides_by(const tri_map_attr *map, int input) {
+    const tri_formula *f = &map->formula;
+    bool decides[UINT8_MAX + 1] = {false};
+    for (int k = 0; k < f->output_count; k++) decides[f->outputs[k]] = map->mask;
+    for (int t = f->step_count - 1; t >= 0; t--) {
+        const tri_formula_step *s = &f->steps[t];
+        bool by_a = s->kind == TRI_STEP_less || s->kind == TRI_STEP_less_equal ||
+                    s->kind == TRI_STEP_equal || s->kind == TRI_STEP_not ||
+                    s->kind == TRI_STEP_sign || s->kind == TRI_STEP_select;
+        bool by_b = by_a && s->kind != TRI_STEP_select;
+        int arity = tri_step_arity((tri_step_kind)s->kind);
+        decides[s->a] = decides[s->a] || by_a || decides[t];
+        if (arity > 1) decides[s->b] = decides[s->b] || by_b || decides[t];
+        if (arity > 2) decides[s->c] = decides[s->c] || decides[t];
+    }
+    return decides[TRI_OPERAND_INPUT + input];
+}
+
+// Marks the values by which maps decide, themselves or after other maps.
+static bool *find_decided(const tri_graph *graph, const bool *removed) {
+    bool *decided = TRI_NEW_ARRAY(graph->arena, bool, graph->value_count);
+    for (int i = graph->node_count - 1; i >= 0; i--) {
+        const tri_node *node = &graph->nodes[i];
+        bool is_behind = false;
+        if (node->op != &tri_op_map || removed[i]) continue;
+        for (int k = 0; k < node->output_count; k++)
+            is_behind = is_behind || decided[node->outputs[k].id];
+        for (int k = 0; k < node->input_count && tri_value_is(node->inputs[k]); k++)
+            if (is_behind || decides_by(node->attr, k)) decided[node->inputs[k].id] = true;
+    }
+    return decided;
+}
+
+// Whether maps would decide by numbers that exist a second time: stored, and so rounded, or
+// computed by another kernel. One that is equal to another need not be equal to that one's copy.
+// The backward pass computes again what the forward pass has made.
+static bool decides_by_copies(const gain *g) {
+    if (g->node->op != &tri_op_map) return false;
+    if (g->node->phase == TRI_PHASE_FORWARD) {
+        if (reads_alone(g)) return false;
+        const bool *decided = find_decided(g->graph, g->facts->removed);
+        for (int o = 0; o < g->producer->output_count; o++)
+            if (decided[g->producer->outputs[o].id]) return true;
+        return false;
+    }
+    for (int k = 0; k < g->node->input_count && tri_value_is(g->node->inputs[k]); k++)
+        for (int o = 0; o < g->producer->output_count; o++)
+            if (g->node->inputs[k].id == g->producer->outputs[o].id && decides_by(g->node->attr, k))
+                return true;
+    return false;
+}
+
+// Whether the producer's outputs need not be in memory any more.
+static bool vanishes(const gain *g) {
+    bool alone = reads_alone(g);
     for (int k = 0; !alone && k < g->producer->output_count; k++)
         if (!only_maps_read(g, g->producer->outputs[k])) return false;
     return alone || is_cheap(g);
@@ -153,5 +210,6 @@ static bool rounds(const gain *g) {
 bool pass_gains(const tri_graph *graph, const fusion_facts *facts, const tri_node *node,
                 const tri_node *producer, const tri_node *merged) {
     gain g = {graph, facts, node, producer, merged};
-    return !rounds(&g) && vanishes(&g) && !repeats(&g) && !lives_longer(&g) && !keeps_more(&g);
+    return !rounds(&g) && !decides_by_copies(&g) && vanishes(&g) && !repeats(&g) &&
+           !lives_longer(&g) && !keeps_more(&g);
 }

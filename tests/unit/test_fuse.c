@@ -275,6 +275,16 @@ static tri_value cheap_twice(tri_graph *g, tri_value a, tri_value b, tri_value c
     tri_value x = tri_map(g, "a, b -> a * b", a, b);
     return tri_concat(g, (tri_value[]){tri_sin(g, x), tri_cos(g, x)}, 2, 1);
 }
+// Equal numbers are looked for: what is compared is what others read, and not computed again.
+static tri_value compared(tri_graph *g, tri_value a, tri_value b, tri_value c) {
+    tri_value x = tri_map(g, "a, b -> a * b", a, b);
+    return tri_map(g, "x, most -> x == most ? 1 : 0", x, tri_amax(g, x, (int[]){1}, 1, true));
+}
+static tri_value compared_maps(tri_graph *g, tri_value a, tri_value b, tri_value c) {
+    tri_value x = tri_map(g, "a, b -> a * b", a, b);
+    tri_value same = tri_map(g, "x, y -> x == y ? 1 : 0", x, tri_flip(g, x, 1));
+    return tri_concat(g, (tri_value[]){same, tri_flip(g, x, 1)}, 2, 1);
+}
 static tri_value costly_twice(tri_graph *g, tri_value a, tri_value b, tri_value c) {
     tri_value x = tri_map(g, "a, b -> exp(a * b)", a, b);
     return tri_concat(g, (tri_value[]){tri_sin(g, x), tri_cos(g, x)}, 2, 1);
@@ -399,6 +409,8 @@ static void test_maps(void **state) {
         {"exp that is spread", spread_exp, false, 2},
         {"cheap, read twice", cheap_twice, false, 2},
         {"costly, read twice", costly_twice, false, 3},
+        {"compared", compared, false, 2},
+        {"compared, read by maps", compared_maps, false, 3},
         {"read by another op", read_by_another, false, 2},
         {"output", named_output, false, 2},
         {"blocks", block_between, false, 2},
