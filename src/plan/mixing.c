@@ -126,6 +126,9 @@ static bool has_other_number(const tri_node *a, const tri_node *b) {
     const tri_map_attr *map = a->attr, *other = b->attr;
     if (a->op == &tri_op_map && memcmp(&map->formula, &other->formula, sizeof map->formula) != 0)
         return true;
+    const tri_own_attr *own = a->attr, *others = b->attr;
+    if (a->op == &tri_op_own && memcmp(own->settings, others->settings, sizeof own->settings) != 0)
+        return true;
     for (const tri_attr_field *f = a->op->attr_fields; f && f->name; f++) {
         size_t bytes = (size_t)(f->count > 0 ? f->count : 1) * sizeof(double);
         if (f->kind == TRI_ATTR_FLOAT &&
@@ -136,10 +139,9 @@ static bool has_other_number(const tri_node *a, const tri_node *b) {
 }
 
 const tri_node *tri_plan_find_sized(const tri_graph *graph, const tri_graph *other) {
-    if (graph->node_count != other->node_count) return NULL; // nodes cannot be told apart
-    for (int i = 0; i < graph->node_count; i++) {
-        if (graph->nodes[i].op != other->nodes[i].op) return NULL;
-        if (has_other_number(&graph->nodes[i], &other->nodes[i])) return &graph->nodes[i];
-    }
-    return NULL;
+    for (int i = 0; i < graph->node_count; i++)
+        if (i >= other->node_count || graph->nodes[i].op != other->nodes[i].op ||
+            has_other_number(&graph->nodes[i], &other->nodes[i]))
+            return &graph->nodes[i];
+    return graph->node_count < other->node_count ? &other->nodes[graph->node_count] : NULL;
 }

@@ -9,8 +9,8 @@
 // the graph's micro-batch has; of one, an axis of size 1 may be that of samples or any other. Batch
 // norm does not count: the plan has a rule of its own for it.
 const tri_node *tri_plan_find_mixing(tri_arena *arena, const tri_graph *graph, int64_t samples);
-// Returns the first node that computes with another number, such as a rate or a constant of a
-// formula, than the same node of the same model for another number of samples; NULL: none does.
+// Returns the first node that is another one, or computes with another number, such as a rate or a
+// constant of a formula, than that of the same model for another number of samples; NULL: none.
 const tri_node *tri_plan_find_sized(const tri_graph *graph, const tri_graph *other);
 
 #endif

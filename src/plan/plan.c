@@ -58,6 +58,12 @@ static tri_status find_program(tri_plan *plan, const tri_device_description *dev
     return TRI_OK;
 }
 
+static bool begins_alike(const tri_init *a, const tri_init *b) {
+    return a->kind == b->kind && a->value == b->value && a->low == b->low && a->high == b->high &&
+           a->mean == b->mean && a->std == b->std && a->gain == b->gain && a->slope == b->slope &&
+           a->fan_out == b->fan_out && a->nonlinearity == b->nonlinearity;
+}
+
 // Finds a parameter, buffer or constant of `a` that is another one in `b`; NULL: there is none. The
 // values of constants are compared too, as no rank would notice otherwise.
 static const char *other_parameter(const tri_graph *a, const tri_graph *b) {
@@ -65,7 +71,7 @@ static const char *other_parameter(const tri_graph *a, const tri_graph *b) {
         const tri_parameter_info *p = &a->parameters[i], *q = &b->parameters[i];
         size_t bytes = (size_t)tri_shape_count(&p->shape) * sizeof *p->init.values;
         bool alike = !strcmp(p->name, q->name) && p->role == q->role && p->block == q->block &&
-                     tri_shape_equal(&p->shape, &q->shape) && p->init.kind == q->init.kind;
+                     tri_shape_equal(&p->shape, &q->shape) && begins_alike(&p->init, &q->init);
         if (alike && p->init.kind == TRI_INIT_VALUES)
             alike = memcmp(p->init.values, q->init.values, bytes) == 0;
         if (!alike) return p->name;
@@ -350,31 +356,39 @@ static tri_status check_batch_norm(const tri_plan *plan, const tri_plan_request 
 }
 
 // Builds the model's graph for a number of samples that is hardly the size of another axis, so that
-// axes can be told apart. Some models need an even number, or one that 3 divides. The plan's own
-// graph if the model can have none of these.
+// axes can be told apart: a multiple of `prime`, as some models need an even number, or one that 3
+// divides. NULL: the model can have none of these.
 static const tri_graph *graph_of_many(const tri_plan *plan, const tri_plan_request *request,
-                                      int64_t *samples) {
+                                      int64_t prime, int64_t *samples) {
     static const int factors[] = {1, 2, 8, 64, 3};
-    enum { PRIME = 1009 };
     tri_model_request model = *request->model;
     model.options.training = plan->programs[0]->training;
     for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
         tri_graph *graph;
-        *samples = (int64_t)factors[i] * PRIME;
+        *samples = factors[i] * prime;
         if (tri_model_build(plan->arena, &model, *samples, &graph) == TRI_OK) return graph;
     }
-    *samples = plan->programs[0]->batch;
-    return plan->graph;
+    return NULL;
 }
 
 static tri_status check_mixing(const tri_plan *plan, const tri_plan_request *request) {
     bool is_given = request->micro > 0 && !request->micro_follows;
     if (plan->replicas == 1 || is_given) return TRI_OK;
-    int64_t samples;
-    const tri_graph *graph = graph_of_many(plan, request, &samples);
+    int64_t samples, others;
+    const tri_graph *graph = graph_of_many(plan, request, 1009, &samples);
+    const tri_graph *other = graph_of_many(plan, request, 997, &others);
+    if (!graph) {
+        samples = plan->programs[0]->batch;
+        graph = plan->graph;
+    }
+    const char *parameter = other ? other_parameter(graph, other) : NULL;
+    if (parameter)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "the parameter %s is another one for another batch size: the model's build "
+                        "function must not do that",
+                        parameter);
     const tri_node *mixes = tri_plan_find_mixing(plan->arena, graph, samples);
-    const tri_graph *small = plan->plain_graphs[plan->programs[0]->training];
-    const tri_node *node = mixes ? mixes : tri_plan_find_sized(graph, small);
+    const tri_node *node = mixes || !other ? mixes : tri_plan_find_sized(graph, other);
     if (!node) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
                     "block %s %s (%s%s), so on several replicas batch.micro has to be set, else "
