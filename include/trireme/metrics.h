@@ -17,8 +17,9 @@ TRI_API_BEGIN
 //   1 where the score is above `threshold`.
 // - numbers: predictions and targets F32 of one shape. With TRI_AVERAGE_MACRO, _WEIGHTED and _NONE,
 //   all axes but the first are outputs, of at most 64; otherwise all elements are one.
-// Labels and targets of -100 are left out. A target that is neither 0 nor 1, as in soft labels, is
-// refused. 0 / 0 is 0 for precision, recall and F1, as in scikit-learn.
+// Labels and targets of -100 are left out, but not from sums of numbers (MAE to R2), of which it is
+// one. A target that is neither 0 nor 1, as in soft labels, is refused. 0 / 0 is 0 for precision,
+// recall and F1, as in scikit-learn.
 typedef enum tri_metric_kind {
     TRI_METRIC_MEAN, // what tri_metric declares; tri_metric_of does not take it
     // Of classes: how often the prediction is the label; MACRO, WEIGHTED and NONE: the recall of

@@ -7,9 +7,11 @@
 #include "data/ordered.h"
 #include "data/padding.h"
 #include "data/repeated.h"
+#include "graph/metric.h"
 #include "nn/models/models.h"
 #include "ops/ops.h"
 
+#include <math.h>
 #include <string.h>
 
 static tri_status compare_two(const train_named_data *a, const train_named_data *b) {
@@ -105,30 +107,59 @@ static bool reads_labels(const tri_dataset *data, const tri_graph *graph) {
     return false;
 }
 
-// Marks the values that are made of labels of the data, some of which may be ignored.
-static bool *find_made_of_labels(const tri_dataset *data, const tri_graph *g) {
-    bool *made = TRI_NEW_ARRAY(g->arena, bool, g->value_count);
-    for (int i = 0; i < tri_dataset_field_count(data); i++)
-        made[g->inputs[i].value.id] =
-            tri_dataset_has_ignored(data, tri_dataset_field(data, i)->name);
-    for (int i = 0; i < g->node_count; i++) {
-        const tri_node *node = &g->nodes[i];
-        bool any = false;
-        for (int k = 0; k < node->input_count; k++) any = any || made[node->inputs[k].id];
-        for (int k = 0; k < node->output_count; k++) made[node->outputs[k].id] = any;
+// What a formula of one value makes of `x`.
+static double value_at(const tri_formula *f, double x) {
+    double values[UINT8_MAX + 1];
+    values[TRI_OPERAND_INPUT] = x;
+    for (int k = 0; k < f->constant_count; k++) values[TRI_OPERAND_CONSTANT + k] = f->constants[k];
+    for (int t = 0; t < f->step_count; t++) {
+        const tri_formula_step *s = &f->steps[t];
+        values[t] =
+            tri_step_value((tri_step_kind)s->kind, values[s->a], values[s->b], values[s->c]);
     }
-    return made;
+    return values[f->outputs[0]];
+}
+
+// What the node makes of `label`, the label of a sample that is left out. NaN: it is not known.
+static double label_behind(const tri_node *node, double label) {
+    const tri_op *op = node->op;
+    if (op->label_weights) return label == TRI_IGNORED_LABEL ? 0 : (double)NAN;
+    if (op->flags & TRI_OP_VIEW || op->keeps_labels || op->label_at || op == &tri_op_cast ||
+        op == &tri_op_reorder)
+        return label;
+    const tri_map_attr *map = node->attr;
+    if (op != &tri_op_map || map->formula.input_count != 1) return (double)NAN;
+    double value = value_at(&map->formula, label);
+    return map->mask ? value != 0 : value;
+}
+
+// Finds for each value what it has for a sample that is left out, whose label is -100; NaN: it is
+// not known, or another number for each sample.
+static double *find_left_out_values(const tri_dataset *data, const tri_graph *g) {
+    double *found = TRI_NEW_ARRAY(g->arena, double, g->value_count);
+    for (int i = 0; i < g->value_count; i++) found[i] = (double)NAN;
+    for (int i = 0; i < tri_dataset_field_count(data); i++)
+        if (tri_dataset_has_ignored(data, tri_dataset_field(data, i)->name))
+            found[g->inputs[i].value.id] = TRI_IGNORED_LABEL;
+    for (int i = 0; i < g->node_count; i++)
+        if (g->nodes[i].output_count > 0)
+            found[g->nodes[i].outputs[0].id] =
+                label_behind(&g->nodes[i], found[g->nodes[i].inputs[0].id]);
+    return found;
 }
 
 // Finds a loss or metric that counts samples whose labels say that they are left out; NULL: none.
 static const char *find_uncounted(const tri_dataset *data, const tri_graph *g) {
-    const bool *made = find_made_of_labels(data, g);
+    const double *found = find_left_out_values(data, g);
     for (int i = 0; i < g->metric_count; i++) {
         const tri_node *node = tri_value_node(g, g->metrics[i].value);
         bool adds_up = node && node->op == &tri_op_metric_sums;
         if (!node || (!node->op->count && !node->op->labels && !adds_up)) continue;
         int labels = adds_up ? 1 : node->op->labels - 1;
-        if (labels < 0 || !made[node->inputs[labels].id]) return g->metrics[i].name;
+        double label = labels < 0 ? (double)NAN : found[node->inputs[labels].id];
+        bool is_error = adds_up && g->metrics[i].tally == TRI_TALLY_ERRORS;
+        bool counts = label == (node->op->sums_labels ? 0 : TRI_IGNORED_LABEL) && !is_error;
+        if (!counts) return g->metrics[i].name;
     }
     return NULL;
 }
@@ -151,8 +182,7 @@ static tri_status check_left_out(const tri_dataset *data, bool trains, const tri
         why = "reads no labels, so that its loss cannot leave out a damaged sample";
     else if (uncounted)
         why = tri_arena_printf(graph->arena,
-                               "computes '%s' without labels, so that it cannot leave out a "
-                               "damaged sample",
+                               "computes '%s' without labels that say which sample is left out",
                                uncounted);
     else if (trains && has_statistics(graph))
         why = "has batch norm, whose means would count the zeros in place of a damaged sample";

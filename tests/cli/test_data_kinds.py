@@ -448,6 +448,10 @@ static void build(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, known);
     tri_value light = tri_training(g) ? (tri_value){0} : tri_mean_loss(g, x);
     if (which == 1) tri_metric(g, "brightness", light);
+    if (which > 2) {
+        tri_value odd = tri_map(g, "y -> y % 2", batch->labels);
+        tri_metric_of(g, "odd", TRI_METRIC_ACCURACY, x, odd, (tri_metric_options){0});
+    }
 }
 static const tri_task task = {.name = "two", .build = build};
 TRI_EXPORT_TASK(task)
@@ -509,7 +513,7 @@ def check_lmdb_refuses():
                     path("two.so")], check=True)
     for model, recipe in (("autoencoder", []), ("mnist-convnet", []),
                           *(("two", [f"model={{name: {path('two.so')}, case: {case}}}"])
-                            for case in range(3))):
+                            for case in range(4))):
         base = model if not recipe else "mlp-jax"
         done = run([TRIREME, "train", f"recipes/{base}.yaml", *recipe, f"data.path={folder}",
                     *words, "data.test=x.mdb", "data.transform=[{resize: [28, 28]}]",
