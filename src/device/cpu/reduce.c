@@ -228,10 +228,18 @@ static bool make_plan(const tri_graph *graph, const tri_node *node, tri_reduce_p
     return tri_reduce_plan_make(r.shape, r.attr->axes, columns_of(node), true, plan);
 }
 
+// The type of what is reduced. A map may read masks beside it.
+static tri_dtype type_of(const tri_graph *graph, const tri_node *node) {
+    bool mixed;
+    if (node->op == &tri_op_reduce) return tri_value_get(graph, node->inputs[0])->dtype;
+    return tri_map_plan_type(graph, node, &mixed);
+}
+
 static bool reduce_supports(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node) {
     tri_reduce_plan plan;
-    return cpu_is_float(device, graph, node) && make_plan(graph, node, &plan);
+    tri_dtype type = type_of(graph, node);
+    return (type == TRI_F32 || type == TRI_BF16) && make_plan(graph, node, &plan);
 }
 
 static tri_status reduce_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -257,7 +265,7 @@ static tri_status reduce_prepare(tri_device *device, const tri_graph *graph, con
     s->tiles = (s->plan.inner + s->columns - 1) / s->columns;
     s->device = cpu_of(device);
     s->kind = attr->kind;
-    s->bf16 = cpu_is_bf16(graph, node);
+    s->bf16 = type_of(graph, node) == TRI_BF16;
     s->range = ranges[attr->kind][s->bf16](s->device);
     if (node->op == &tri_op_reduce) return TRI_OK;
     s->range = adds[attr->kind](s->device);
