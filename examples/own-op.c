@@ -17,7 +17,7 @@ static void sparsemax(const tri_own_call *call) {
     int64_t size = x->shape.dims[x->shape.rank - 1];
     for (int64_t row = 0; row < x->count; row += size) {
         double threshold = -1e300;
-        for (int64_t above = size + 1, before = 0; above != before;) {
+        for (int64_t above = size + 1, before = 0; above > 0 && above != before;) {
             double sum = 0;
             before = above;
             above = 0;

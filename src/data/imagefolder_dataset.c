@@ -96,19 +96,18 @@ static bool has_file(tri_arena *arena, const char *folder, const char *name) {
     return access(tri_arena_printf(arena, "%s/%s", folder, name), F_OK) == 0;
 }
 
-// Whether a folder is that of a run, or has nothing but such folders. The run may lie among the
-// classes that it is trained on (data.path=.), and is none of them.
+// Whether a folder is that of a run, without images of its own, or has nothing but such folders.
+// The run may lie among the classes that it is trained on (data.path=.), and is none of them.
 static bool is_of_runs(tri_arena *arena, const char *path, int depth) {
-    if (has_file(arena, path, "recipe.yaml") &&
-        (has_file(arena, path, "metrics.jsonl") || has_file(arena, path, "checkpoints")))
-        return true;
+    bool is_run = has_file(arena, path, "recipe.yaml") &&
+                  (has_file(arena, path, "metrics.jsonl") || has_file(arena, path, "checkpoints"));
     DIR *folder = depth < MOST_DEPTH ? opendir(path) : NULL;
-    bool has_runs = false, has_else = !folder;
+    bool has_runs = is_run, has_else = !folder;
     for (struct dirent *entry; !has_else && (entry = readdir(folder));) {
         if (entry->d_name[0] == '.') continue;
         const char *below = tri_arena_printf(arena, "%s/%s", path, entry->d_name);
-        has_else = tri_image_is_name(entry->d_name) || !is_folder(below) ||
-                   !is_of_runs(arena, below, depth + 1);
+        has_else = tri_image_is_name(entry->d_name) ||
+                   (!is_run && (!is_folder(below) || !is_of_runs(arena, below, depth + 1)));
         has_runs = true;
     }
     if (folder) closedir(folder);
