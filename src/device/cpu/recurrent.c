@@ -48,16 +48,34 @@ CPU_SCALAR int64_t row_of(const recurrent_job *job, int64_t sample, int64_t back
     return sample * s->next_sample + (s->attr.reverse ? s->steps - 1 - step : step) * s->next_step;
 }
 
+// What a sample reads and writes in this step of the forward pass.
+typedef struct sample_step {
+    const float *x, *p; // products of the input and of the last state, by gate
+    float *y, *h;       // the new state: in the sequence, and as the last one
+    float *kept;        // the units' gates
+} sample_step;
+
+CPU_SCALAR sample_step step_of(const recurrent_job *job, int64_t n) {
+    const recurrent_state *s = job->state;
+    int64_t row = row_of(job, n, 0), at = 4 * s->units * n;
+    return (sample_step){.x = job->gates + row * s->width,
+                         .p = job->product + n * s->product.n,
+                         .y = job->y + row * s->units,
+                         .h = job->last_h + n * s->units,
+                         .kept = job->saved
+                                     ? job->saved + 4 * s->units * job->step * s->samples + at
+                                     : job->kept + at};
+}
+
 // Elements [begin, end) of the bodies are samples.
 CPU_BODY lstm_body(void *context, int64_t begin, int64_t end) {
     const recurrent_job *job = context;
     const recurrent_state *s = job->state;
     int64_t units = s->units, first = job->step * s->samples;
     for (int64_t n = begin; n < end; n++) {
-        const float *x = job->gates + row_of(job, n, 0) * s->width;
-        const float *p = job->product + n * s->product.n;
-        float *y = job->y + row_of(job, n, 0) * units, *h = job->last_h + n * units;
-        float *kept = job->saved ? job->saved + (first + n) * 4 * units : job->kept + n * 4 * units;
+        sample_step at = step_of(job, n);
+        const float *x = at.x, *p = at.p;
+        float *y = at.y, *h = at.h, *kept = at.kept;
         float *last = job->last_c + n * units;
         const float *c = job->cells ? job->cells + (first + n) * units : last;
         float *next = job->cells ? job->cells + (first + s->samples + n) * units : last;
@@ -79,12 +97,11 @@ CPU_BODY lstm_body(void *context, int64_t begin, int64_t end) {
 CPU_BODY gru_body(void *context, int64_t begin, int64_t end) {
     const recurrent_job *job = context;
     const recurrent_state *s = job->state;
-    int64_t units = s->units, first = job->step * s->samples;
+    int64_t units = s->units;
     for (int64_t n = begin; n < end; n++) {
-        const float *x = job->gates + row_of(job, n, 0) * s->width;
-        const float *p = job->product + n * s->product.n;
-        float *y = job->y + row_of(job, n, 0) * units, *h = job->last_h + n * units;
-        float *kept = job->saved ? job->saved + (first + n) * 4 * units : job->kept + n * 4 * units;
+        sample_step at = step_of(job, n);
+        const float *x = at.x, *p = at.p;
+        float *y = at.y, *h = at.h, *kept = at.kept;
 #pragma omp simd
         for (int64_t u = 0; u < units; u++) {
             recurrent_gru_unit unit = recurrent_gru(x[u], x[units + u], x[2 * units + u], p[u],
@@ -104,9 +121,9 @@ CPU_BODY plain_body(void *context, int64_t begin, int64_t end) {
     bool relu = s->attr.kind == TRI_RECURRENT_RELU;
     int64_t units = s->units;
     for (int64_t n = begin; n < end; n++) {
-        const float *x = job->gates + row_of(job, n, 0) * s->width;
-        const float *p = job->product + n * s->product.n;
-        float *y = job->y + row_of(job, n, 0) * s->units, *h = job->last_h + n * s->units;
+        sample_step at = step_of(job, n);
+        const float *x = at.x, *p = at.p;
+        float *y = at.y, *h = at.h;
 #pragma omp simd
         for (int64_t u = 0; u < units; u++) {
             float sum = x[u] + p[u], t = RECURRENT_TANH(sum);
