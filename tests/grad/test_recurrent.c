@@ -205,15 +205,6 @@ static void test_names(void **state) {
     op_graph_close(g);
 }
 
-// See op_graph_check_refused.
-#define REFUSED(words, shape, call)                                                                \
-    do {                                                                                           \
-        tri_graph *g = op_graph_open(TRI_F32);                                                     \
-        tri_value x = tri_input(g, "x", TRI_F32, shape);                                           \
-        (void)(call);                                                                              \
-        op_graph_check_refused(g, words);                                                          \
-    } while (0)
-
 static void test_refuses(void **state) {
     tri_recurrent_attr lstm = {.kind = TRI_RECURRENT_LSTM}, gru = {.kind = TRI_RECURRENT_GRU};
 #define OF(...) tri_parameter(g, "p", tri_shape_of(__VA_ARGS__), (tri_init){0})
@@ -221,31 +212,32 @@ static void test_refuses(void **state) {
     tri_node_add(g, &tri_op_recurrent, (tri_value[5]){__VA_ARGS__}, 5, &(attr), "")
     tri_value none = {0};
     tri_shape gates = tri_shape_of(2, 3, 12);
-    REFUSED("recurrent|gates|3 axes", tri_shape_of(2, 12), NODE(lstm, x, OF(12, 3)));
-    REFUSED("recurrent|weight|[16, 4]|[12, 4]", gates, NODE(lstm, x, OF(12, 4)));
-    REFUSED("recurrent|gates|[2, 3, 16]|[2, 3, 12]", gates, NODE(lstm, x, OF(16, 4)));
-    REFUSED("recurrent|bias|[12]|[3]", gates,
-            NODE(lstm, x, OF(12, 3), tri_constant(g, "c", tri_shape_of(3), (float[3]){0})));
-    REFUSED("recurrent|h must be|[2, 4]|[2, 3, 12]", gates, NODE(gru, x, OF(12, 4), none, x));
-    REFUSED("recurrent|c must be|[2, 3]", gates, NODE(lstm, x, OF(12, 3), none, none, x));
-    REFUSED("recurrent|state c", gates, NODE(gru, x, OF(12, 4), none, none, x));
-    REFUSED("recurrent|empty", tri_shape_of(2, 0, 12), NODE(lstm, x, OF(12, 3)));
+    OP_REFUSED("recurrent|gates|3 axes", tri_shape_of(2, 12), NODE(lstm, x, OF(12, 3)));
+    OP_REFUSED("recurrent|weight|[16, 4]|[12, 4]", gates, NODE(lstm, x, OF(12, 4)));
+    OP_REFUSED("recurrent|gates|[2, 3, 16]|[2, 3, 12]", gates, NODE(lstm, x, OF(16, 4)));
+    OP_REFUSED("recurrent|bias|[12]|[3]", gates,
+               NODE(lstm, x, OF(12, 3), tri_constant(g, "c", tri_shape_of(3), (float[3]){0})));
+    OP_REFUSED("recurrent|h must be|[2, 4]|[2, 3, 12]", gates, NODE(gru, x, OF(12, 4), none, x));
+    OP_REFUSED("recurrent|c must be|[2, 3]", gates, NODE(lstm, x, OF(12, 3), none, none, x));
+    OP_REFUSED("recurrent|state c", gates, NODE(gru, x, OF(12, 4), none, none, x));
+    OP_REFUSED("recurrent|empty", tri_shape_of(2, 0, 12), NODE(lstm, x, OF(12, 3)));
     lstm.kind = 4;
-    REFUSED("recurrent|kind 4", gates, NODE(lstm, x, OF(12, 3)));
+    OP_REFUSED("recurrent|kind 4", gates, NODE(lstm, x, OF(12, 3)));
     tri_shape good = tri_shape_of(2, 3, 4);
 #define LAYER(kind, ...) tri_##kind(g, "l", x, (tri_recurrent_options){__VA_ARGS__}, NULL)
-    REFUSED("lstm l|[N, T, in]|[2, 3]", tri_shape_of(2, 3), LAYER(lstm, .hidden = 3));
-    REFUSED("gru l|[T, N, in]|[2]", tri_shape_of(2), LAYER(gru, .hidden = 3, .time_first = true));
-    REFUSED("rnn l|[2, 0, 4]", tri_shape_of(2, 0, 4), LAYER(rnn, .hidden = 3));
-    REFUSED("lstm l|hidden", good, LAYER(lstm, .hidden = 0));
-    REFUSED("gru l|layers", good, LAYER(gru, .hidden = 3, .layers = -1));
-    REFUSED("gru l|state c", good, LAYER(gru, .hidden = 3, .c = x));
-    REFUSED("lstm l|h must be|[2, 1, 3]|[2, 3, 4]", good, LAYER(lstm, .hidden = 3, .h = x));
-    REFUSED("lstm l|c must be|[2, 4, 3]|[2, 3, 4]", good,
-            LAYER(lstm, .hidden = 3, .layers = 2, .bidirectional = true, .c = x));
-    REFUSED("dropout l.dropout_l0|1.5", good,
-            LAYER(lstm, .hidden = 3, .layers = 2, .dropout = 1.5));
-    REFUSED("'l'", good, (LAYER(lstm, .hidden = 3), LAYER(gru, .hidden = 3)));
+    OP_REFUSED("lstm l|[N, T, in]|[2, 3]", tri_shape_of(2, 3), LAYER(lstm, .hidden = 3));
+    OP_REFUSED("gru l|[T, N, in]|[2]", tri_shape_of(2),
+               LAYER(gru, .hidden = 3, .time_first = true));
+    OP_REFUSED("rnn l|[2, 0, 4]", tri_shape_of(2, 0, 4), LAYER(rnn, .hidden = 3));
+    OP_REFUSED("lstm l|hidden", good, LAYER(lstm, .hidden = 0));
+    OP_REFUSED("gru l|layers", good, LAYER(gru, .hidden = 3, .layers = -1));
+    OP_REFUSED("gru l|state c", good, LAYER(gru, .hidden = 3, .c = x));
+    OP_REFUSED("lstm l|h must be|[2, 1, 3]|[2, 3, 4]", good, LAYER(lstm, .hidden = 3, .h = x));
+    OP_REFUSED("lstm l|c must be|[2, 4, 3]|[2, 3, 4]", good,
+               LAYER(lstm, .hidden = 3, .layers = 2, .bidirectional = true, .c = x));
+    OP_REFUSED("dropout l.dropout_l0|1.5", good,
+               LAYER(lstm, .hidden = 3, .layers = 2, .dropout = 1.5));
+    OP_REFUSED("'l'", good, (LAYER(lstm, .hidden = 3), LAYER(gru, .hidden = 3)));
 }
 
 int main(void) {

@@ -18,6 +18,14 @@ void op_graph_close(tri_graph *graph);
 // Closes a graph whose last call has to be refused. Fails the test unless the message has all
 // words, which are parted by |.
 void op_graph_check_refused(tri_graph *graph, const char *words);
+// The same for a call that may name the graph, g, and an input x of this shape.
+#define OP_REFUSED(words, shape, call)                                                             \
+    do {                                                                                           \
+        tri_graph *g = op_graph_open(TRI_F32);                                                     \
+        tri_value x = tri_input(g, "x", TRI_F32, shape);                                           \
+        (void)(call);                                                                              \
+        op_graph_check_refused(g, words);                                                          \
+    } while (0)
 
 tri_device *op_device_open(const tri_device_backend *backend, int threads);
 
