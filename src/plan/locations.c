@@ -216,9 +216,12 @@ static void find_homes(locating *c) {
     }
 }
 
+// An output that its node does not make, such as the further outputs of a formula with one result,
+// has no bytes, and gets no memory.
 static bool is_activation(const locating *c, uint32_t id) {
     return c->p->graph->values[id].kind == TRI_VALUE_RESULT &&
-           c->p->locations[id].kind == TRI_LOCATION_NONE;
+           c->p->locations[id].kind == TRI_LOCATION_NONE &&
+           tri_value_bytes(c->p->graph, (tri_value){id}) > 0;
 }
 
 // Records that the node's segment reads or writes the value's memory. While `touches` is NULL it
