@@ -59,6 +59,7 @@ TRI_API_BEGIN
     X(neg, (tri_value x), (x), (), "-x", "-x.") \
     X(abs, (tri_value x), (x), (), "abs(x)", "The absolute value.") \
     X(sign, (tri_value x), (x), (), "sign(x)", "-1, 0 or 1.") \
+    X(detach, (tri_value x), (x), (), "detach(x)", "x, through which no gradient flows.") \
     X(floor, (tri_value x), (x), (), "floor(x)", "The next whole number below; no gradient.") \
     X(ceil, (tri_value x), (x), (), "ceil(x)", "The next whole number above; no gradient.") \
     X(round, (tri_value x), (x), (), "round(x)", \
@@ -171,10 +172,10 @@ TRI_LOSS_LIST(X)
 // names of the values in their order: "gate, up -> gate / (1 + exp(-gate)) * up", and of parts that
 // the expression has several times: "x, s = sigmoid(x) -> s * (1 - s)". One value needs no arrow:
 // "x * sigmoid(1.702 * x)". An expression has numbers, + - * / ^ (power), // and % (as in Python:
-// rounded down), comparisons, && || !, c ? a : b, pi, and abs, ceil, cos, erf, exp, expm1, floor,
-// fmod, leaky_relu, log, log1p, max, min, normal_cdf, pow, relu, round, rsqrt, sigmoid, sign, sin,
-// sqrt, tanh; of integers also & | ~ << >> and bit_xor. Comparisons yield 1 or 0. The gradient is
-// found from the expression. Fails the graph with the place of a mistake.
+// rounded down), comparisons, && || !, c ? a : b, pi, and abs, ceil, cos, detach, erf, exp, expm1,
+// floor, fmod, leaky_relu, log, log1p, max, min, normal_cdf, pow, relu, round, rsqrt, sigmoid,
+// sign, sin, sqrt, tanh; of integers also & | ~ << >> and bit_xor. Comparisons yield 1 or 0. The
+// gradient is found from the expression. Fails the graph with the place of a mistake.
 tri_value tri_map_values(tri_graph *graph, const char *expression, const tri_value *values,
                          int count);
 // The same, with the values as arguments: tri_map(g, "x, y -> x * exp(-y)", x, y).

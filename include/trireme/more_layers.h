@@ -86,8 +86,8 @@ typedef struct tri_embedding_bag_options {
 // in each row → [N, features]; weight [tokens, features]. A bag without ids is 0.
 tri_value tri_embedding_bag(tri_graph *graph, const char *name, tri_value ids,
                             tri_embedding_bag_options options);
-// An embedding with PyTorch's padding_idx: ids of `padding` are 0, and have no gradient. (PyTorch
-// has the row `padding` of the weight there, which begins as 0 and stays so.)
+// An embedding with PyTorch's padding_idx: the row `padding` of the weight begins as 0 (unless
+// `init` brings another) and has no gradient.
 tri_value tri_embedding_padded(tri_graph *graph, const char *name, tri_value ids, int64_t padding,
                                tri_embedding_options options);
 

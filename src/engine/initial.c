@@ -32,7 +32,7 @@ static void truncate_normal(const tri_init *init, int64_t count, float *out) {
     }
 }
 
-void engine_initial_make(const engine_initial *initial, int64_t first, int64_t count, float *out) {
+static void draw(const engine_initial *initial, int64_t first, int64_t count, float *out) {
     const tri_init *init = &initial->init;
     int64_t columns = initial->columns, rows = initial->rows;
     switch (init->kind) {
@@ -66,6 +66,13 @@ void engine_initial_make(const engine_initial *initial, int64_t first, int64_t c
         for (int64_t i = 0; i < count; i++) out[i] = (float)init->value;
         return;
     }
+}
+
+void engine_initial_make(const engine_initial *initial, int64_t first, int64_t count, float *out) {
+    int64_t row = initial->init.zero_row - 1;
+    draw(initial, first, count, out);
+    for (int64_t i = 0; i < count && row >= 0; i++)
+        if ((first + i) / initial->columns == row) out[i] = 0;
 }
 
 // The vectors that are made orthogonal to each other, of which number `done` is finished.

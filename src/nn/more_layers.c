@@ -310,20 +310,30 @@ static tri_value not_padding(tri_graph *g, tri_value ids, int64_t padding) {
     return tri_cast(g, tri_map(g, formula, ids), TRI_F32);
 }
 
+// An embedding whose row `padding` begins as 0.
+static tri_value zero_row_embedding(tri_graph *g, const char *name, tri_value ids,
+                                    tri_embedding_options o, int64_t padding) {
+    if (o.weight_init.kind == TRI_INIT_DEFAULT)
+        o.weight_init = (tri_init){.kind = TRI_INIT_NORMAL, .std = o.std};
+    o.weight_init.zero_row = padding + 1;
+    return tri_embedding(g, name, ids, o);
+}
+
 tri_value tri_embedding_padded(tri_graph *graph, const char *name, tri_value ids, int64_t padding,
                                tri_embedding_options o) {
-    tri_value rows = tri_embedding(graph, name, ids, o);
     if (padding < 0 || padding >= o.tokens) {
         tri_graph_fail(graph, "embedding %s: the padding %" PRId64 " is no token", name, padding);
         return none();
     }
+    tri_value rows = zero_row_embedding(graph, name, ids, o, padding);
     tri_value keeps = tri_unsqueeze(graph, not_padding(graph, ids, padding), -1);
-    return tri_map(graph, "row, keeps -> keeps > 0 ? row : 0", rows, keeps);
+    return tri_map(graph, "row, keeps -> keeps > 0 ? row : detach(row)", rows, keeps);
 }
 
 tri_value tri_embedding_bag(tri_graph *graph, const char *name, tri_value ids,
                             tri_embedding_bag_options o) {
-    tri_value rows = tri_embedding(graph, name, ids, o.embedding);
+    tri_value rows = o.pads ? zero_row_embedding(graph, name, ids, o.embedding, o.padding)
+                            : tri_embedding(graph, name, ids, o.embedding);
     if (!takes(graph, "embedding_bag", name, ids, 2)) return none();
     if (tri_value_shape(graph, ids).rank != 2) {
         tri_graph_fail(graph, "embedding_bag %s: ids must be [N, L]", name);

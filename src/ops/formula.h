@@ -28,6 +28,7 @@
     X(sign, 1, A > 0 ? 1 : A < 0 ? -1 : 0)                                                         \
     X(relu, 1, A <= 0 ? 0 : A)                                                                     \
     X(leaky_relu, 2, A > 0 ? A : A * B)                                                            \
+    X(detach, 1, A)                                                                                \
     X(floor, 1, MAP_FLOOR(A))                                                                      \
     X(ceil, 1, MAP_CEIL(A))                                                                        \
     X(round, 1, MAP_ROUND(A))                                                                      \

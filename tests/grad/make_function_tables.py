@@ -36,6 +36,7 @@ FUNCTIONS = {
     "pow_scalar": (torch.pow, (3.0,), ANY), "pow": (torch.pow, (), POSITIVE),
     "clamp": (torch.clamp, (-0.5, 3.0), ANY), "neg": (torch.neg, (), ANY),
     "abs": (torch.abs, (), ANY), "sign": (torch.sign, (), ANY), "floor": (torch.floor, (), ANY),
+    "detach": (lambda x: x.detach() + 0 * x, (), ANY),
     "ceil": (torch.ceil, (), ANY), "round": (torch.round, (), ANY),
     "square": (torch.square, (), ANY), "sqrt": (torch.sqrt, (), POSITIVE),
     "rsqrt": (torch.rsqrt, (), POSITIVE), "reciprocal": (torch.reciprocal, (), POSITIVE),

@@ -1,6 +1,7 @@
 // Compares the layers of more_layers.h with PyTorch (more_tables.h), value and gradients, on the
 // devices `ref` and `cpu`; and checks what they drop and what they refuse.
 #include "device/cpu/cpu.h"
+#include "engine/initial.h"
 #include "support/torch_check.h"
 
 #include <trireme/losses.h>
@@ -93,6 +94,25 @@ static void test_layers(void **state) {
     }
 }
 
+// The row of the padding begins as 0 in a table of normal numbers, as PyTorch's.
+static void test_padding_begins_as_zero(void **state) {
+    enum { TOKENS = 5, FEATURES = 4, PADDING = 2 };
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_value ids = tri_input(g, "ids", TRI_I64, tri_shape_of(3, 2));
+    tri_embedding_padded(g, "l", ids, PADDING,
+                         (tri_embedding_options){.tokens = TOKENS, .features = FEATURES});
+    engine_initial initial;
+    float weight[TOKENS * FEATURES];
+    assert_int_equal(g->parameter_count, 1);
+    assert_int_equal(engine_initial_begin(&g->parameters[0], 1, &initial), TRI_OK);
+    engine_initial_make(&initial, 0, 9, weight); // in two parts, as ranks make it
+    engine_initial_make(&initial, 9, TOKENS * FEATURES - 9, weight + 9);
+    engine_initial_end(&initial);
+    for (int i = 0; i < TOKENS * FEATURES; i++)
+        assert_true((weight[i] == 0) == (i / FEATURES == PADDING));
+    op_graph_close(g);
+}
+
 // Whole channels are dropped, and the others scaled; alpha dropout moves and scales what is left.
 static void test_dropouts(void **state) {
     enum { SAMPLES = 40, CHANNELS = 25, PIXELS = 6 };
@@ -166,6 +186,7 @@ static void test_refuses(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layers),
+        cmocka_unit_test(test_padding_begins_as_zero),
         cmocka_unit_test(test_dropouts),
         cmocka_unit_test(test_refuses),
     };
