@@ -19,7 +19,7 @@ static double met(const class_sums *c) {
     return (c->samples - c->false_hits - c->missed) / c->samples;
 }
 
-static double auc(const double *bins, int64_t count, double *positive) {
+static double auc(const double *bins, int64_t count, double *positive, double *negative) {
     double below = 0, pairs = 0, sum = 0;
     for (int64_t b = 0; b < count; b++, bins += 2) {
         pairs += bins[1] * (below + bins[0] / 2);
@@ -27,6 +27,7 @@ static double auc(const double *bins, int64_t count, double *positive) {
         sum += bins[1];
     }
     *positive = sum;
+    *negative = below;
     return pairs / (below * sum);
 }
 
@@ -59,8 +60,9 @@ static class_value value_of_class(const tri_metric_info *m, const double *sums, 
 
 static class_value value_of_bins(const tri_metric_info *m, const double *sums, int64_t k) {
     class_value v;
-    v.value = auc(sums + k * m->bins * 2, m->bins, &v.weight);
-    v.counts = !isnan(v.value);
+    double negative;
+    v.value = auc(sums + k * m->bins * 2, m->bins, &v.weight, &negative);
+    v.counts = v.weight != 0 && negative != 0; // NaN, which scores of NaN make, counts
     return v;
 }
 

@@ -174,6 +174,15 @@ static void test_nothing(void **state) {
     assert_true(isnan(got));
     tri_metric_finish(&f1, none, &got);
     assert_true(isnan(got));
+    // Of three labels, one without positives is left out, but not one whose scores are NaN.
+    double bins[12] = {1, 0, 0, 1, 2, 0, 1, 0, NAN, NAN, NAN, NAN};
+    tri_metric_info auc = {
+        .kind = TRI_METRIC_AUC, .tally = TRI_TALLY_TARGET_BINS, .classes = 2, .bins = 2};
+    tri_metric_finish(&auc, bins, &got);
+    assert_true(got == 1);
+    auc.classes = 3;
+    tri_metric_finish(&auc, bins, &got);
+    assert_true(isnan(got));
     tri_metric_finish(&mae, none, &got);
     assert_true(isnan(got) && !signbit(got));
 }
