@@ -107,30 +107,48 @@ static bool reads_labels(const tri_dataset *data, const tri_graph *graph) {
     return false;
 }
 
-// What a formula of one value makes of `x`.
-static double value_at(const tri_formula *f, double x) {
-    double values[UINT8_MAX + 1];
-    values[TRI_OPERAND_INPUT] = x;
+// The value of a step of which some operands are not known, which is NaN: then its value is not
+// known either, but for products with 0 (the numbers of such a sample are finite) and for what a
+// known condition chooses.
+static double step_of_known(tri_step_kind kind, double a, double b, double c) {
+    int arity = tri_step_arity(kind);
+    if (kind == TRI_STEP_mul && (a == 0 || b == 0)) return 0;
+    if (kind == TRI_STEP_div && a == 0 && b != 0) return 0;
+    if (kind == TRI_STEP_select && !isnan(a)) return a != 0 ? b : c;
+    if (isnan(a) || (arity > 1 && isnan(b)) || (arity > 2 && isnan(c))) return (double)NAN;
+    return tri_step_value(kind, a, b, c);
+}
+
+// What the map makes of the values `found`.
+static double value_of_map(const tri_node *node, const double *found) {
+    const tri_map_attr *map = node->attr;
+    const tri_formula *f = &map->formula;
+    double values[UINT8_MAX + 1] = {0};
+    for (int k = 0; k < f->input_count; k++)
+        values[TRI_OPERAND_INPUT + k] = found[node->inputs[k].id];
     for (int k = 0; k < f->constant_count; k++) values[TRI_OPERAND_CONSTANT + k] = f->constants[k];
     for (int t = 0; t < f->step_count; t++) {
         const tri_formula_step *s = &f->steps[t];
-        values[t] =
-            tri_step_value((tri_step_kind)s->kind, values[s->a], values[s->b], values[s->c]);
+        values[t] = step_of_known((tri_step_kind)s->kind, values[s->a], values[s->b], values[s->c]);
     }
-    return values[f->outputs[0]];
+    double value = values[f->outputs[0]];
+    return map->mask && !isnan(value) ? value != 0 : value;
 }
 
-// What the node makes of `label`, the label of a sample that is left out. NaN: it is not known.
-static double label_behind(const tri_node *node, double label) {
+// What the node makes of `found`, what its inputs are for a sample that is left out. NaN: it is not
+// known.
+static double value_behind(const tri_node *node, const double *found) {
     const tri_op *op = node->op;
+    double label = found[node->inputs[0].id];
+    const tri_reduce_attr *reduce = node->attr;
+    if (op == &tri_op_map) return value_of_map(node, found);
+    if (op == &tri_op_reduce) // zeros add nothing
+        return reduce->kind == TRI_REDUCTION_SUM && label == 0 ? 0 : (double)NAN;
     if (op->label_weights) return label == TRI_IGNORED_LABEL ? 0 : (double)NAN;
     if (op->flags & TRI_OP_VIEW || op->keeps_labels || op->label_at || op == &tri_op_cast ||
         op == &tri_op_reorder)
         return label;
-    const tri_map_attr *map = node->attr;
-    if (op != &tri_op_map || map->formula.input_count != 1) return (double)NAN;
-    double value = value_at(&map->formula, label);
-    return map->mask ? value != 0 : value;
+    return (double)NAN;
 }
 
 // Finds for each value what it has for a sample that is left out, whose label is -100; NaN: it is
@@ -143,8 +161,7 @@ static double *find_left_out_values(const tri_dataset *data, const tri_graph *g)
             found[g->inputs[i].value.id] = TRI_IGNORED_LABEL;
     for (int i = 0; i < g->node_count; i++)
         if (g->nodes[i].output_count > 0)
-            found[g->nodes[i].outputs[0].id] =
-                label_behind(&g->nodes[i], found[g->nodes[i].inputs[0].id]);
+            found[g->nodes[i].outputs[0].id] = value_behind(&g->nodes[i], found);
     return found;
 }
 
@@ -159,6 +176,8 @@ static const char *find_uncounted(const tri_dataset *data, const tri_graph *g) {
         double label = labels < 0 ? (double)NAN : found[node->inputs[labels].id];
         bool is_error = adds_up && g->metrics[i].tally == TRI_TALLY_ERRORS;
         bool counts = label == (node->op->sums_labels ? 0 : TRI_IGNORED_LABEL) && !is_error;
+        // Terms that are divided by a sum are added up whatever their counts are.
+        if (node->op->sums_labels) counts = counts && found[node->inputs[0].id] == 0;
         if (!counts) return g->metrics[i].name;
     }
     return NULL;

@@ -435,11 +435,20 @@ static void conditional(tri_graph *g, const tri_batch *batch, tri_value x) {
     tri_value ones = tri_map(g, "x -> 1 + 0 * x", x);
     tri_loss(g, tri_ratio_loss(g, tri_square(g, tri_sub(g, y, x)), ones));
 }
+// The terms of case 4 are not 0 where the counts are.
+static void positives(tri_graph *g, const tri_batch *batch, tri_value x, bool masks) {
+    tri_value y = tri_linear(g, "one", x, 1);
+    tri_value m = tri_map(g, "y -> y >= 0", batch->labels);
+    m = tri_unsqueeze(g, tri_cast(g, m, TRI_F32), -1);
+    tri_value terms = tri_square(g, y);
+    tri_loss(g, tri_ratio_loss(g, masks ? tri_mul(g, m, terms) : terms, m));
+}
 static void build(tri_graph *g, const tri_batch *batch) {
     int64_t which = tri_model_int(g, "case", 0);
     tri_value x = tri_flatten(g, batch->images);
-    if (which == 2) {
-        conditional(g, batch, x);
+    if (which == 2 || which > 3) {
+        if (which == 2) conditional(g, batch, x);
+        else positives(g, batch, x, which == 5);
         return;
     }
     tri_value known = tri_cross_entropy(g, tri_linear(g, "class", x, 7), batch->labels);
@@ -506,20 +515,23 @@ def check_lmdb_refuses():
         file.write(data[:at] + b"\xff" + data[at + 1:])
     assert "00000042" in dump(*words, count=1, code=2)
     # A model that reads no labels cannot leave it out, nor one with batch norm, or with one loss
-    # or metric more that reads none, or a loss whose counts do not come from labels.
+    # or metric more that reads none, or a loss whose counts or terms do not come from labels.
     with open(path("two.c"), "w", encoding="ascii") as file:
         file.write(TWO_LOSSES)
     subprocess.run(["cc", "-shared", "-fPIC", "-I", "include", path("two.c"), "-o",
                     path("two.so")], check=True)
     for model, recipe in (("autoencoder", []), ("mnist-convnet", []),
                           *(("two", [f"model={{name: {path('two.so')}, case: {case}}}"])
-                            for case in range(4))):
+                            for case in range(5))):
         base = model if not recipe else "mlp-jax"
         done = run([TRIREME, "train", f"recipes/{base}.yaml", *recipe, f"data.path={folder}",
                     *words, "data.test=x.mdb", "data.transform=[{resize: [28, 28]}]",
                     "data.on_error=skip", f"--run-dir={path('run')}"], code=2)
         assert "data.on_error" in done.stderr and model in done.stderr, done.stderr
         assert done.stderr.count("\n") == 1 and not os.path.exists(path("run")), done.stderr
+    run([TRIREME, "train", "recipes/mlp-jax.yaml", f"model={{name: {path('two.so')}, case: 5}}",
+         f"data.path={folder}", *words, "data.test=x.mdb", "data.transform=[{resize: [28, 28]}]",
+         "data.on_error=skip", "trainer.max_steps=1", f"--run-dir={path('masked')}"])
     labels = dump(*words, "data.on_error=skip", count=90)["labels"][1]
     assert labels == [-100 if i == 42 else i % 7 for i in range(90)], labels
     # Nor does an evaluation count it, on any number of ranks.
