@@ -146,8 +146,8 @@ typedef struct engine_numbers {
     int64_t total_at, scalars_at, carried_at, found_at, result_count;
     double *carried; // the carried numbers in `sums`, from carried_at on
     // Input of the op step_numbers, which makes step scalars and carried numbers from the sums. It
-    // contains the learning rates, the limit of the norm, the number of samples in the step and the
-    // number of updates so far (TRI_CONTROL_…).
+    // contains the learning rates, the limit of the norm, the step's numbers of samples and of
+    // labels, and the number of updates so far (TRI_CONTROL_…).
     double *control;
     // Input of the op loss_seeds: a pair (weight, count) for the loss as a whole, then one for each
     // loss of a weighted sum. The gradient of each loss is multiplied by its weight and divided by
@@ -488,9 +488,9 @@ char *engine_results(const tri_engine *engine, int round);
 tri_status engine_sum_over_ranks(tri_engine *engine, const char *label, double *values,
                                  int64_t count);
 
-// Defined in terms.c. engine_write_seeds writes the loss seeds before the step: the gradients of
-// the losses, with which BACKWARD begins. engine_sum_terms computes the value of a weighted sum of
-// losses after the step.
+// Defined in terms.c: the count by which BACKWARD divides a loss whose true count is known only
+// afterwards; the loss seeds, with which BACKWARD begins; the value of a weighted sum of losses.
+double engine_nominal_count(const tri_engine *engine);
 tri_status engine_write_seeds(tri_engine *engine);
 void engine_sum_terms(const tri_engine *engine, tri_step_output *out);
 

@@ -241,6 +241,7 @@ tri_status engine_begin_numbers(tri_engine *e) {
     double control[TRI_STEP_CONTROL_COUNT] = {
         [TRI_CONTROL_CLIP] = in->clip,
         [TRI_CONTROL_SAMPLES] = (double)e->run.step->samples,
+        [TRI_CONTROL_NOMINAL] = engine_nominal_count(e),
         [TRI_CONTROL_UPDATES] = (double)e->carried.updates,
     };
     memcpy(control + TRI_CONTROL_RATES, in->lr, sizeof in->lr);

@@ -7,9 +7,10 @@
 // labels, the labels are counted before the step.
 //
 // If all losses have the same count, one division is enough, and it can wait. BACKWARD divides by
-// the number of samples in the step (the nominal count), which is known in advance. The action NORM
-// learns the true count, without samples whose labels are ignored, and STEP multiplies by nominal /
-// true count.
+// the number of all labels in the step (the nominal count), which is known in advance. The action
+// NORM learns the true count, without labels that are ignored, and STEP multiplies by nominal /
+// true count. So what BACKWARD computes, and ranks send each other, is close to the gradient of the
+// mean: a loss scale multiplies that mean, as elsewhere, and not a sum over a sample's labels.
 //
 // A loss seed is the gradient with which BACKWARD begins, for each loss: weight × loss scale /
 // count.
@@ -62,10 +63,15 @@ static tri_status find_counts(tri_engine *e, double *counts) {
     return TRI_OK;
 }
 
+double engine_nominal_count(const tri_engine *e) {
+    double count = e->run.step->term_counts[0];
+    return count > 0 ? count : (double)e->run.step->samples;
+}
+
 tri_status engine_write_seeds(tri_engine *e) {
     const tri_graph *g = e->plan->graph;
     const engine_numbers *n = &e->numbers;
-    double nominal = (double)e->run.step->samples, counts[TRI_MAX_LOSS_TERMS];
+    double nominal = engine_nominal_count(e), counts[TRI_MAX_LOSS_TERMS];
     double losses[1 + TRI_MAX_LOSS_TERMS][2] = {{1, nominal}};
     if (g->term_count > 0 && g->counting != TRI_COUNT_BEHIND) TRI_TRY(find_counts(e, counts));
     for (int i = 0; i < g->term_count; i++) {

@@ -137,10 +137,11 @@ typedef struct tri_input_info {
     bool is_measured; // a metric needs it, which training does not compute
 } tri_input_info;
 
-// One loss of a weighted sum of losses: its weight, and its divisor, a count of samples or labels.
+// The loss, or one loss of a weighted sum: its weight, and its divisor, a count of samples or
+// labels.
 typedef struct tri_loss_term {
     double weight;
-    int64_t count; // what a micro-batch of the graph adds to the divisor if labels do not decide it
+    double count;    // what a micro-batch of the graph adds to the divisor if no label is ignored
     bool has_labels; // the divisor is the number of labels that are not ignored
     // Index of the graph's input that holds the labels or from which `maker` makes them; -1: none.
     int labels;
@@ -163,7 +164,7 @@ typedef struct tri_metric_info {
     // The value none (id 0) if training does not compute the metric. Also none for a "loss" that is
     // a weighted sum, because the engine computes it from the losses of the sum.
     tri_value value;
-    tri_loss_term term; // set where this metric is one loss of the weighted sum
+    tri_loss_term term; // set where this metric is the loss, or one loss of the weighted sum
     bool is_minimised;  // it is the loss, or one loss of the weighted sum
     // Where its sums are: its own index or, if several metrics have this value, that of the one
     // which is minimised, else of the first.
@@ -208,9 +209,9 @@ typedef struct tri_layer_info {
 
 typedef enum tri_scalar_kind {
     // [1], in the graph's dtype: the loss seed, with which the backward pass begins. This is the
-    // gradient of the loss with respect to its sum over samples or labels: loss scale / samples of
-    // the step (for ignored labels see TRI_STEP_GRADIENT_SCALE). Not used if the loss is a weighted
-    // sum of losses (TRI_SCALAR_TERM).
+    // gradient of the loss with respect to its sum over samples or labels: loss scale / nominal
+    // count (see TRI_STEP_GRADIENT_SCALE). Not used if the loss is a weighted sum of losses
+    // (TRI_SCALAR_TERM).
     TRI_SCALAR_SEED,
     TRI_SCALAR_STEP, // F64 [TRI_STEP_SCALAR_COUNT]: the step scalars, written by NORM
     // The loss seed of the first loss of a weighted sum; TRI_SCALAR_TERM + i: that of loss i.
@@ -223,7 +224,7 @@ typedef enum tri_scalar_kind {
 enum {
     TRI_STEP_LR,
     // Factor of every gradient: nominal count / true count × clip factor / loss scale. With
-    // TRI_COUNT_BEHIND, BACKWARD divides by the nominal count (the step's samples), because the
+    // TRI_COUNT_BEHIND, BACKWARD divides by the nominal count (all the step's labels), because the
     // true count, which omits ignored labels, is known only afterwards. Otherwise BACKWARD divides
     // by true counts, and nominal count / true count is left out.
     TRI_STEP_GRADIENT_SCALE,

@@ -174,17 +174,33 @@ static void find_labels(const tri_graph *g, tri_value labels, tri_loss_term *ter
     if (!term->maker && !tri_dtype_is_float(field->dtype)) term->read_as = field->shape;
 }
 
+// Counts what labels [..], or soft labels [.., K], add to the divisor of a loss if none is ignored.
+// Labels with weights count as if their classes were equally frequent.
+static double count_all_labels(const tri_value_info *labels, bool are_soft,
+                               const tri_loss_term *term) {
+    double count = (double)tri_shape_count(&labels->shape), weights = 0;
+    if (are_soft) count /= (double)labels->shape.dims[labels->shape.rank - 1];
+    for (int64_t k = 0; term->weights && k < term->classes; k++)
+        weights += (double)term->weights[k];
+    return weights > 0 ? count * weights / (double)term->classes : count;
+}
+
 static tri_loss_term make_term(tri_graph *g, tri_value loss, double weight) {
     const tri_node *node = tri_value_node(g, loss);
     tri_loss_term term = {.weight = weight, .labels = -1};
-    if (node->op->labels) {
-        find_labels(g, node->inputs[node->op->labels - 1], &term);
+    if (!node) return term;
+    const tri_op *op = node->op;
+    if (op->labels) {
+        const tri_value_info *labels = tri_value_get(g, node->inputs[op->labels - 1]);
+        find_labels(g, node->inputs[op->labels - 1], &term);
         term.has_labels = true;
-        term.are_counts = node->op->sums_labels && !term.weights;
-        return term;
+        term.are_counts = op->sums_labels && !term.weights;
+        bool are_soft = tri_dtype_is_float(labels->dtype) && !op->sums_labels;
+        term.count = count_all_labels(labels, are_soft, &term);
+    } else if (op->count) {
+        tri_op_signature s = tri_node_signature(g, node);
+        term.count = (double)op->count(&s);
     }
-    tri_op_signature s = tri_node_signature(g, node);
-    term.count = node->op->count(&s);
     return term;
 }
 
@@ -250,6 +266,7 @@ void tri_loss(tri_graph *graph, tri_value loss) {
     }
     tri_metric_info metric = {
         .name = "loss", .value = is_sum ? (tri_value){0} : loss, .is_minimised = true};
+    if (!is_sum) metric.term = make_term(graph, loss, 1);
     push_metric(graph, metric);
     if (graph->status != TRI_OK) return;
     tri_metric_info last = graph->metrics[graph->metric_count - 1];

@@ -523,6 +523,7 @@ typedef struct tri_sum_of_squares_attr {
 typedef enum tri_step_control {
     TRI_CONTROL_CLIP,    // the largest allowed norm of all gradients; 0: they are not clipped
     TRI_CONTROL_SAMPLES, // how many samples the step has, whether their labels are ignored or not
+    TRI_CONTROL_NOMINAL, // the count by which the backward pass has divided the loss
     TRI_CONTROL_UPDATES, // how many updates the host knows to be done
     // The learning rates of the next updates: element TRI_CONTROL_RATES + i is the rate to use if i
     // more updates are done than element TRI_CONTROL_UPDATES tells.

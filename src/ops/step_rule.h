@@ -111,7 +111,7 @@ TRI_KERNEL_INLINE void step_rule(const tri_step_numbers_attr *a, const double *c
         told.is_empty = told.is_empty && loss[1] == 0;
     }
     if (a->count >= 0)
-        scale = sums[a->count] > 0 ? control[TRI_CONTROL_SAMPLES] / sums[a->count] : 0;
+        scale = sums[a->count] > 0 ? control[TRI_CONTROL_NOMINAL] / sums[a->count] : 0;
     if (carried[TRI_CARRIED_SCALE] > 0) scale /= carried[TRI_CARRIED_SCALE];
     double norm = sqrt(squares[0]) * scale;
     if (control[TRI_CONTROL_CLIP] > 0 && norm > 0) {

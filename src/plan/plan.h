@@ -44,8 +44,8 @@ typedef struct tri_step_round {
 
 typedef struct tri_step_plan {
     int64_t samples; // samples of the step over all replicas; 0: the run has no step of this shape
-    // By loss of a weighted sum: what all micro-batches of the step add to its divisor, if labels
-    // do not decide it. NULL: the step does not train, or the loss is no such sum.
+    // By loss of a weighted sum, or of the one loss: what all micro-batches of the step add to its
+    // divisor if no label is ignored (the nominal count). NULL: the step does not train.
     double *term_counts;
     int rounds;                   // micro-batches of each replica
     tri_step_round *round_items;  // by micro-batch of this rank's replica
@@ -272,7 +272,7 @@ int64_t tri_plan_communicator_bytes(const tri_plan *plan, int64_t *nccl_estimate
 // Describes the plan's blocks and units for schedules (tri_schedule_block, tri_unit). Schedules
 // know nothing of graphs, so that they can be tested without a model.
 tri_status tri_plan_describe(tri_plan *plan, const tri_plan_request *request);
-// Counts what the losses of a weighted sum are divided by in a step (term_counts). Defined in
+// Counts what losses are divided by in a step if no label is ignored (term_counts). Defined in
 // terms.c.
 tri_status tri_plan_count_terms(tri_plan *plan, const tri_plan_request *request,
                                 tri_step_shape shape);

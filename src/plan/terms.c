@@ -1,6 +1,6 @@
-// Counts what the losses of a weighted sum are divided by, where labels do not decide it: the terms
-// of all micro-batches of a step. A micro-batch of another size may have another number for each
-// sample, as a mean over parameters or over pairs of samples has.
+// Counts what losses are divided by if no label is ignored: the terms of all micro-batches of a
+// step. A micro-batch of another size may have another number for each sample, as a mean over
+// parameters or over pairs of samples has.
 #include "plan/plan.h"
 
 // Adds what `micro_batches` micro-batches of `size` samples count.
@@ -18,8 +18,9 @@ static tri_status add_counts(tri_plan *plan, const tri_plan_request *request, in
         TRI_TRY(tri_model_build(plan->arena, &model, size, &built));
         g = built;
     }
-    for (int i = 0; i < g->term_count; i++)
-        counts[i] += (double)(g->metrics[g->first_term + i].term.count * micro_batches);
+    const tri_metric_info *losses = &g->metrics[g->term_count > 0 ? g->first_term : 0];
+    for (int i = 0; i < 1 || i < g->term_count; i++)
+        counts[i] += losses[i].term.count * (double)micro_batches;
     return TRI_OK;
 }
 
@@ -27,9 +28,8 @@ tri_status tri_plan_count_terms(tri_plan *plan, const tri_plan_request *request,
                                 tri_step_shape shape) {
     const tri_graph *g = plan->graph;
     int64_t samples = request->step_samples[shape], micro = request->micro;
-    if (!tri_step_trains(shape) || g->term_count == 0 || g->counting == TRI_COUNT_BEHIND)
-        return TRI_OK;
-    double *counts = TRI_NEW_ARRAY(plan->arena, double, g->term_count);
+    if (!tri_step_trains(shape)) return TRI_OK;
+    double *counts = TRI_NEW_ARRAY(plan->arena, double, g->term_count + 1);
     plan->steps[shape].term_counts = counts;
     if (micro > 0) {
         TRI_TRY(add_counts(plan, request, micro, samples / micro, counts));

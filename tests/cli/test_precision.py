@@ -36,6 +36,19 @@ def train(folder, model, name, *words, env=None):
     return run_dir
 
 
+def check_scales_the_mean(folder):
+    """A loss scale multiplies the mean over tokens: of their sum, each gradient would overflow."""
+    words = ["batch.global=1", "trainer.max_steps=3", "model.num_hidden_layers=1"]
+    wide = runs.losses(train(folder, "llama-tiny", "wide", *words))
+    words += ["trainer.precision=16-mixed", "trainer.loss_scale.fixed=65536"]
+    ranks = ["batch.global=2", "batch.micro=1", *words[1:]]
+    for name, command in ("mean", words), ("accumulated", ranks):
+        run_dir = os.path.join(folder, name)
+        done = runs.run(runs.train("llama-tiny", run_dir, *MODELS["llama-tiny"], *COMMON, *command))
+        assert "overflow" not in done.stderr, done.stderr
+    runs.check_close(runs.losses(os.path.join(folder, "mean")), wide, 0.002, "fixed loss scale")
+
+
 def stored_types(run_dir):
     path = os.path.join(run_dir, "checkpoints", "last", "model.safetensors")
     return {dtype for dtype, _, _ in tensors.read(path).values()}
@@ -106,3 +119,4 @@ with tempfile.TemporaryDirectory() as temporary:
         check_resumes(temporary, each)
     check_isa(temporary, "mnist-cnn")
     check_ref(temporary)
+    check_scales_the_mean(temporary)

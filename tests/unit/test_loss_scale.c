@@ -196,7 +196,7 @@ static void carry(rig *r, const tri_loss_scale *s, double updates) {
 // sum of squares of the gradients. The learning rate of update u is 1 / (u + 1).
 static void step(rig *r, double known, double squares, double *carried, double *scalars) {
     double control[TRI_STEP_CONTROL_COUNT] = {
-        [TRI_CONTROL_SAMPLES] = 1, [TRI_CONTROL_UPDATES] = known};
+        [TRI_CONTROL_SAMPLES] = 1, [TRI_CONTROL_NOMINAL] = 1, [TRI_CONTROL_UPDATES] = known};
     for (int i = 0; i <= TRI_MAX_STEPS_AHEAD; i++)
         control[TRI_CONTROL_RATES + i] = 1 / (known + i + 1);
     ok(tri_queue_write(r->queue, r->control, control, sizeof control));
