@@ -1,7 +1,7 @@
-// Compares the exponential functions of `cpu` with the C library's, for special, huge and tiny
-// arguments, on every instruction set; and the kernels that use these functions with the reference
-// device `ref`, on scores of such sizes.
-#include "device/cpu/scalar.h"
+// Compares the exponential functions and the normal distribution of `cpu` with the C library's, for
+// special, huge and tiny arguments, on every instruction set; and the kernels that use these
+// functions with the reference device `ref`, on scores of such sizes.
+#include "device/cpu/functions.h"
 #include "device/cpu/simd.h"
 #include "support/compare_kernels.h"
 
@@ -87,6 +87,13 @@ CPU_BODY number_body(void *context, int64_t begin, int64_t end) {
 }
 CPU_RANGES(number)
 
+CPU_BODY cdf_body(void *context, int64_t begin, int64_t end) {
+    const exp_job job = *(const exp_job *)context;
+#pragma GCC ivdep
+    for (int64_t i = begin; i < end; i++) job.y[i] = cpu_normal_cdf_scalar(job.x[i]);
+}
+CPU_RANGES(cdf)
+
 static CPU_AVX512 void exp_vectors(void *context, int64_t begin, int64_t end, int thread) {
     const exp_job *job = context;
     for (int64_t i = begin; i < end; i += 16) {
@@ -110,6 +117,26 @@ static void check(const char *what, cpu_range range, const float *x, int64_t cou
     free(y);
 }
 
+// Checks the normal distribution, whose far tail a gradient of GELU needs as exactly as its middle.
+static void check_cdf(const char *what, cpu_range range, float *x, int64_t count) {
+    float *y = calloc((size_t)count, sizeof *y);
+    for (int64_t i = 0; i < count; i++) x[i] = -14 + 28 * (float)i / (float)count;
+    range(&(exp_job){x, y}, 0, count, 0);
+    for (int64_t i = 0; i < count; i++) {
+        double want = erfc((double)x[i] * -0.70710678118654752440) / 2, got = (double)y[i];
+        if (fabs(got - want) <= 8 * 0x1p-24 * want + 1.7e-38) continue;
+        fail_msg("%s: normal_cdf(%.9g) is %.9g, not %.9g", what, (double)x[i], got, want);
+    }
+    float ends[4] = {-(float)INFINITY, (float)INFINITY, (float)NAN, 0};
+    range(&(exp_job){ends, y}, 0, 4, 0);
+    assert_true(y[0] == 0 && y[1] == 1 && isnan(y[2]) && y[3] == 0.5f);
+    free(y);
+}
+
+static void test_tanh_keeps_the_sign_of_0(void **state) {
+    assert_true(signbit(cpu_tanh_scalar(-0.0f)) && !signbit(cpu_tanh_scalar(0)));
+}
+
 static void test_numbers(void **state) {
     enum { MANY = 100000 };
     float *x = malloc(MANY * sizeof *x);
@@ -123,6 +150,7 @@ static void test_numbers(void **state) {
         cpu_device level = {.head.description.features = features[i]};
         check(names[i], number_range(&level), specials, SPECIALS);
         check(names[i], number_range(&level), x, MANY);
+        check_cdf(names[i], cdf_range(&level), x, MANY);
     }
     if (has[0]) {
         check("vectors", exp_vectors, specials, SPECIALS);
@@ -188,7 +216,8 @@ static void test_kernels(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest numbers[] = {cmocka_unit_test(test_numbers)};
+    const struct CMUnitTest numbers[] = {cmocka_unit_test(test_numbers),
+                                         cmocka_unit_test(test_tanh_keeps_the_sign_of_0)};
     const struct CMUnitTest kernels[] = {cmocka_unit_test(test_kernels)};
     int failed = cmocka_run_group_tests(numbers, NULL, NULL);
     static const char *const levels[] = {"bf16", "avx512", "avx2", "base"};
