@@ -95,14 +95,22 @@ static tri_status list_all(tri_arena *arena, const char *run_dir, candidates *ou
     return TRI_OK;
 }
 
+// Whether it is a file that a run writes before its recipe: a run that died has left it, or the
+// lock is this run's.
+static bool is_of_start(const char *name) {
+    static const char *const names[] = {".lock", ".start"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i]) || tri_os_is_temporary_of(name, names[i])) return true;
+    return tri_os_is_temporary_of(name, "recipe.yaml");
+}
+
 static tri_status find_never(const char *run_dir) {
     DIR *folder = opendir(run_dir);
     if (!folder) return errno == ENOENT ? TRI_OK : tri_os_fail("open", run_dir);
     bool is_empty = true;
     for (struct dirent *entry; (entry = readdir(folder));)
         is_empty = is_empty && (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
-                                // The lock is this run's, or a run that died has left it.
-                                !strcmp(entry->d_name, ".lock"));
+                                is_of_start(entry->d_name));
     closedir(folder);
     if (is_empty) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,

@@ -319,11 +319,23 @@ static const char *canonical(tri_arena *arena, const tri_option *row, const char
     return path;
 }
 
+// Whether a relative path whose file is gone, as the first weights of a run that goes on, is the
+// end of the absolute path at which that file was recorded. Where it began cannot be found any
+// more.
+static bool is_end_of(tri_arena *arena, const char *recorded, const char *path) {
+    if (recorded[0] != '/' || path[0] == '/' || exists(arena, recorded) || exists(arena, path))
+        return false;
+    while (begins(path, "./") || begins(path, "../")) path = strchr(path, '/') + 1;
+    size_t whole = strlen(recorded), end = strlen(path);
+    return end < whole && recorded[whole - end - 1] == '/' && !strcmp(recorded + whole - end, path);
+}
+
 bool tri_recipe_is_same_file(tri_arena *arena, const tri_option *row, const char *key,
                              const tri_tree *root_a, const tri_tree *a, const tri_tree *root_b,
                              const tri_tree *b) {
     bool texts = a && b && a->kind == TRI_TREE_SCALAR && b->kind == TRI_TREE_SCALAR;
     return row && texts && is_path(row, a->text) && is_path(row, b->text) &&
-           !strcmp(canonical(arena, row, key, root_a, a->text),
-                   canonical(arena, row, key, root_b, b->text));
+           (is_end_of(arena, a->text, b->text) ||
+            !strcmp(canonical(arena, row, key, root_a, a->text),
+                    canonical(arena, row, key, root_b, b->text)));
 }

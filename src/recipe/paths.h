@@ -23,8 +23,8 @@ tri_tree *tri_recipe_of_element(tri_arena *arena, const tri_tree *root, const ch
 tri_status tri_recipe_settle_path(tri_arena *arena, tri_tree *node, const char *file);
 // Makes all paths in a recipe's tree absolute, except those that start at another option's folder.
 void tri_recipe_complete_paths(tri_arena *arena, const tri_option_table *table, tri_tree *root);
-// Whether two values of the option `key` are paths of the same file. `row` is the option's; NULL:
-// no. `root_a` and `root_b` are the recipes that contain the values.
+// Whether two values of the option `key` are paths of the same file; `a` is the recorded one. `row`
+// is the option's; NULL: no. `root_a` and `root_b` are the recipes that contain the values.
 bool tri_recipe_is_same_file(tri_arena *arena, const tri_option *row, const char *key,
                              const tri_tree *root_a, const tri_tree *a, const tri_tree *root_b,
                              const tri_tree *b);

@@ -118,10 +118,14 @@ tri_status train_open_folder(train_loop *loop) {
     char path[PATH_MAX];
     TRI_TRY(lock_new_folder(loop));
     clean_folder(dir);
+    // A start that is killed from here on is one that a later one of its job goes on from. But what
+    // --resume PATH leaves is put aside before, because the later start would take it for its own.
+    bool leaves = loop->resumed_from != NULL;
+    if (!leaves) TRI_TRY(train_note_start(loop, ""));
     snprintf(path, sizeof path, "%s/recipe.yaml", dir);
     char *text = tri_recipe_record(loop->arena, loop->recipe, dir);
     TRI_TRY(tri_os_replace_file(path, text, strlen(text)));
     TRI_TRY(tri_checkpoint_clean(dir));
     TRI_TRY(leave_other_history(loop));
-    return train_note_start(loop, "");
+    return leaves ? train_note_start(loop, "") : TRI_OK;
 }

@@ -24,6 +24,11 @@ static double estimated_save_s(const train_loop *loop) {
     return floats * sizeof(float) / (TRI_STATE_WRITTEN_MB_S * 1e6) + 1;
 }
 
+bool train_job_may_start_again(const tri_recipe *recipe) {
+    train_slurm_job job;
+    return recipe->trainer.on_timeout != TRI_ON_TIMEOUT_NONE && train_slurm_find(variable, &job);
+}
+
 void train_watch_job(train_loop *loop) {
     train_deadline *d = &loop->deadline;
     bool again = loop->recipe->trainer.on_timeout != TRI_ON_TIMEOUT_NONE;

@@ -124,6 +124,9 @@ tri_status train_await_folder(train_loop *loop);
 // a complete run, whose results are only shown.
 tri_status train_lock_folder(train_loop *loop);
 
+// Defined in job_end.c. Whether this is a Slurm job that trainer.on_timeout starts again at its
+// end.
+bool train_job_may_start_again(const tri_recipe *recipe);
 // Defined in job_end.c. Finds out, before the first step, when the Slurm job ends, so that the run
 // can stop before that. On ranks other than 0 it only prepares `deadline`.
 void train_watch_job(train_loop *loop);

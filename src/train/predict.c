@@ -255,7 +255,7 @@ tri_status tri_predict(const tri_predict_request *request, tri_predict_result *o
                              &s));
     out->rank = s->identity.rank;
     // From here on a signal is only noted, so that no unfinished file is left behind.
-    tri_signals_watch_start("", NULL, false);
+    tri_signals_watch_start("", NULL, false, false);
     tri_signals_watch();
     tri_status status = predict(s, request, out);
     if (status == TRI_OK && s->identity.rank == 0) {

@@ -17,7 +17,7 @@ static const int announcing[] = {SIGUSR1, SIGUSR2, SIGXCPU};
 static const int watched[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGXCPU, SIGHUP};
 enum { WATCHED = sizeof watched / sizeof *watched, LINE_BYTES = 256 };
 static struct sigaction before[WATCHED];
-static bool watching, tells;
+static bool watching, tells, keeps_announced;
 static char last_link[PATH_MAX];
 static void (*end_process)(int code);
 static const char *volatile awaited = "the running step";
@@ -64,7 +64,7 @@ static bool announces(int number) {
 static void remember(int number) {
     int saved_errno = errno;
     // A signal that ends the process does so when this handler returns.
-    if (!has_started)
+    if (!has_started && !(keeps_announced && announces(number)))
         end_at_start(number);
     else if (number == SIGINT && seen == SIGINT)
         end_by(number);
@@ -75,12 +75,13 @@ static void remember(int number) {
     errno = saved_errno;
 }
 
-void tri_signals_watch_start(const char *last, void (*end)(int code), bool who_tells) {
+void tri_signals_watch_start(const char *last, void (*end)(int code), bool who_tells, bool keeps) {
     struct sigaction action = {.sa_handler = remember, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     seen = announced = has_started = 0;
     watching = true;
     tells = who_tells;
+    keeps_announced = keeps;
     end_process = end;
     snprintf(last_link, sizeof last_link, "%s", last); // a run rejects a path that is too long
     for (int i = 0; i < WATCHED; i++) {

@@ -4,7 +4,7 @@
 // records the signal, so that the run can end with a checkpoint:
 // the training loop looks at it after each step, and an evaluation between its blocks. Before that,
 // while data are opened, a plan is made and a checkpoint is loaded, there is nothing to save, so
-// the handler ends the process at once.
+// the handler ends the process at once, unless the job is to start again after the signal.
 #ifndef TRIREME_TRAIN_SIGNALS_H
 #define TRIREME_TRAIN_SIGNALS_H
 
@@ -14,8 +14,10 @@
 // signal comes, there is a checkpoint to resume from, and `end` ends the process with exit code 75;
 // else the signal ends it, as if it had not been caught. `last` is copied. `end` is called by the
 // handler; NULL: the run saves nothing. With `tells`, this rank says on standard error why it ends
-// and, later, what the run waits for. tri_signals_watch has to follow.
-void tri_signals_watch_start(const char *last, void (*end)(int code), bool tells);
+// and, later, what the run waits for. With `keeps`, a signal that announces the end of the job's
+// time is only recorded: the run makes a step and then starts its job again. tri_signals_watch has
+// to follow.
+void tri_signals_watch_start(const char *last, void (*end)(int code), bool tells, bool keeps);
 // Only records signals from now on. A second SIGINT ends the process at once, for users who do not
 // want to wait.
 void tri_signals_watch(void);

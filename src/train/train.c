@@ -20,11 +20,9 @@
 
 #include <limits.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 // Numbers that each step sums over all ranks. With them all ranks learn what only one rank has
 // noticed, and so take the same decisions.
@@ -559,7 +557,8 @@ static void watch_start(const tri_train_request *request) {
     (void)tri_identity_read((const char *(*)(const char *))getenv, &identity);
     snprintf(last, sizeof last, "%s/checkpoints/last", request->run_dir);
     bool saves = request->recipe->trainer.fast_dev_run == 0;
-    tri_signals_watch_start(last, saves ? request->backends->end : NULL, identity.rank == 0);
+    tri_signals_watch_start(last, saves ? request->backends->end : NULL, identity.rank == 0,
+                            saves && train_job_may_start_again(request->recipe));
 }
 
 tri_status tri_train(const tri_train_request *request, tri_train_result *out) {

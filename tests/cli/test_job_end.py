@@ -147,6 +147,18 @@ def check_no_time(folder):
     assert "without --resume" in done.stderr and steps_of(run_dir) == 2, done.stderr
 
 
+def check_start(folder):
+    """Slurm's signal that comes before the first step: a step is made, and the job goes back."""
+    environment, calls = fake_slurm(folder, left(600))
+    run_dir = os.path.join(folder, "start")
+    command = [os.path.join(os.path.dirname(runs.TRIREME), "fault_victim"),
+               *runs.train("mlp-jax", run_dir, *WORDS)[1:]]
+    victim = {**environment, "VICTIM": f"0,opening data,1,{int(signal.SIGUSR1)}"}
+    done = runs.run([*command, "trainer.on_timeout=requeue"], 75, env=victim)
+    assert "job 77 goes back into the queue" in done.stderr, done.stderr
+    assert steps_of(run_dir) == 1 and read(calls)[-1] == "scontrol requeue 77", read(calls)
+
+
 # A launcher: another process each time.
 LAUNCHER = ["env", "-u", "RANK", "sh", "-c", 'env RANK=0 "$@"; exit $?', "sh"]
 
@@ -191,6 +203,21 @@ def check_first_start(folder):
     start_of(folder, of_never, "never", **restarted)
     start_of(folder, of_never, "never", **ranks, **again)
     assert steps_of(of_never) == 3
+    # A first start that is killed while it makes the folder, before or after it has noted itself,
+    # which it does before it writes the recipe.
+    cut = os.path.join(folder, "cut")
+    start_of(folder, cut, "never", "requeue")
+    assert os.stat(f"{cut}/.start").st_mtime_ns <= os.stat(f"{cut}/recipe.yaml").st_mtime_ns
+    for left_behind in ".start", "recipe.yaml":
+        for name in set(os.listdir(cut)) - {".start"}:
+            if os.path.isdir(f"{cut}/{name}"):
+                shutil.rmtree(f"{cut}/{name}")
+            else:
+                os.remove(f"{cut}/{name}")
+        if left_behind != ".start":
+            os.rename(f"{cut}/.start", f"{cut}/{left_behind}.{16 * '0'}.tmp")
+        start_of(folder, cut, "never", **again)
+        assert steps_of(cut) == 1
     # Of two hosts, which torchrun gives one name, the agent may change, and nothing is counted; but
     # a run without a name, a copy of the folder and another PATH are first starts.
     hosts = {**ranks, "TORCHELASTIC_RUN_ID": "mine", "GROUP_WORLD_SIZE": "2"}
@@ -243,8 +270,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         return runs.check_all([check_stops, check_longer, check_requeue, check_evaluation,
                                check_chain, check_array, check_no_time, check_first_start,
-                               check_failures,
-                               check_killed_command], folder)
+                               check_start, check_failures, check_killed_command], folder)
 
 
 if __name__ == "__main__":

@@ -79,6 +79,10 @@ def check_from_elsewhere(folder):
         cwd=f"{place}/runs")
     assert steps(f"{place}/runs/lt") == 6
     assert before.replace("max_steps: 2", "max_steps: 6") == recorded(f"{place}/runs/lt")
+    os.unlink(f"{place}/data/init.st")  # which a run that goes on does not need
+    run([TRIREME, "train", "../lt.yaml", "--run-dir", "lt", "trainer.max_steps=8"],
+        cwd=f"{place}/runs")
+    assert steps(f"{place}/runs/lt") == 8
 
 
 def check_one_folder(folder):

@@ -14,7 +14,7 @@ enum { ANNOUNCING = sizeof announcing / sizeof *announcing };
 enum { OTHERS = sizeof others / sizeof *others };
 
 static void begin(void) {
-    tri_signals_watch_start("/dev/null/none", NULL, false);
+    tri_signals_watch_start("/dev/null/none", NULL, false, false);
     tri_signals_watch();
 }
 
