@@ -331,12 +331,17 @@ static tri_status check_values(const tri_plan *plan, const tri_plan_request *req
     return TRI_OK;
 }
 
+static bool has_training_step(const tri_plan_request *request) {
+    for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++)
+        if (tri_step_trains((tri_step_shape)i) && request->step_samples[i] > 0) return true;
+    return false;
+}
+
 // A plan that only evaluates is not checked, because batch norm then reads the running statistics.
 static tri_status check_batch_norm(const tri_plan *plan, const tri_plan_request *request) {
     const char *name = find_statistic(plan->graph);
-    int64_t full = request->step_samples[TRI_STEP_FULL],
-            tail = request->step_samples[TRI_STEP_TAIL];
-    if (!name || (full == 0 && tail == 0)) return TRI_OK;
+    int64_t tail = request->step_samples[TRI_STEP_TAIL];
+    if (!name || !has_training_step(request)) return TRI_OK;
     if (request->sync_batchnorm && request->micro > 0)
         return TRI_FAIL(TRI_BAD_INPUT, "trainer.sync_batchnorm and batch.micro exclude each other: "
                                        "batch norm is over a step or over a micro-batch");
@@ -362,18 +367,20 @@ static const tri_graph *graph_of_many(const tri_plan *plan, const tri_plan_reque
                                       int64_t prime, int64_t *samples) {
     static const int factors[] = {1, 2, 8, 64, 3};
     tri_model_request model = *request->model;
-    model.options.training = plan->programs[0]->training;
+    model.options.training = true;
     for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
         tri_graph *graph;
         *samples = factors[i] * prime;
-        if (tri_model_build(plan->arena, &model, *samples, &graph) == TRI_OK) return graph;
+        if (tri_model_build(plan->arena, &model, *samples, &graph) != TRI_OK) continue;
+        return tri_pass_sweep(graph) == TRI_OK ? graph : NULL; // without what only metrics read
     }
     return NULL;
 }
 
 static tri_status check_mixing(const tri_plan *plan, const tri_plan_request *request) {
     bool is_given = request->micro > 0 && !request->micro_follows;
-    if (plan->replicas == 1 || is_given) return TRI_OK;
+    // The micro-batches of an evaluation are the same on any number of replicas.
+    if (plan->replicas == 1 || is_given || !has_training_step(request)) return TRI_OK;
     int64_t samples, others;
     const tri_graph *graph = graph_of_many(plan, request, 1009, &samples);
     const tri_graph *other = graph_of_many(plan, request, 997, &others);
@@ -460,12 +467,6 @@ tri_status tri_plan_describe(tri_plan *plan, const tri_plan_request *request) {
             plan->units[u].holder_count++;
         }
     return TRI_OK;
-}
-
-static bool has_training_step(const tri_plan_request *request) {
-    for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++)
-        if (tri_step_trains((tri_step_shape)i) && request->step_samples[i] > 0) return true;
-    return false;
 }
 
 static tri_status make_plan(tri_plan *plan, const tri_device_description *device,

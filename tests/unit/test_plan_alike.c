@@ -49,6 +49,16 @@ static void other_values(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_cross_entropy(g, scores, batch->labels));
 }
 
+// Takes the mean over all samples off the scores, for a metric or for the loss.
+static void mixing(tri_graph *g, const tri_batch *batch, bool in_loss) {
+    tri_value scores = tri_linear(g, "fc", batch->inputs, 3);
+    tri_value mixed = tri_sub(g, scores, tri_mean(g, scores, (int[]){0}, 1, true));
+    tri_metric_of(g, "r2", TRI_METRIC_R2, mixed, tri_sigmoid(g, scores), (tri_metric_options){0});
+    tri_loss(g, tri_cross_entropy(g, in_loss ? mixed : scores, batch->labels));
+}
+static void mixing_metric(tri_graph *g, const tri_batch *batch) { mixing(g, batch, false); }
+static void mixing_loss(tri_graph *g, const tri_batch *batch) { mixing(g, batch, true); }
+
 // Plans one of `ranks` ranks that share the training state. *communication: how many bytes the rank
 // needs for communication.
 static tri_status plan_rank(void (*build)(tri_graph *g, const tri_batch *batch), int ranks,
@@ -98,6 +108,14 @@ static void test_wants_one_model(void **state) {
     assert_non_null(strstr(tri_error_message(), "scale"));
 }
 
+// How a step is divided changes nothing that a metric computes, which only evaluation does.
+static void test_metrics_may_mix_samples(void **state) {
+    int64_t bytes;
+    assert_int_equal(plan_rank(mixing_metric, 2, 0, &bytes), TRI_OK);
+    assert_int_equal(plan_rank(mixing_loss, 2, 0, &bytes), TRI_BAD_INPUT);
+    assert_non_null(strstr(tri_error_message(), "batch.micro"));
+}
+
 static void test_ranks_plan_the_same_bytes(void **state) {
     (void)state;
     int64_t first, other;
@@ -111,6 +129,7 @@ static void test_ranks_plan_the_same_bytes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wants_one_model),
+        cmocka_unit_test(test_metrics_may_mix_samples),
         cmocka_unit_test(test_ranks_plan_the_same_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
