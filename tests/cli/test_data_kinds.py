@@ -333,6 +333,12 @@ def check_hdf5_links():
             found = dump(*words, field, count=6)
         assert [round(pixel * 255, 3) for pixel in found["images"][1]] == expected, field
         assert found["labels"] == ([6], [0, 1, 2, 3, 0, 1]), field
+    # A virtual array keeps its samples when its source grows, but not when that has other samples.
+    shutil.copy(f"{GOLDENS}/grown.h5", path("plain.h5"))
+    found = dump(*words, fields[1], count=6)
+    assert [round(pixel * 255, 3) for pixel in found["images"][1]] == expected
+    shutil.copy(f"{GOLDENS}/wider.h5", path("plain.h5"))
+    assert "another shape" in dump(*words, fields[1], count=6, code=2)
     os.remove(path("plain.h5"))
     assert "'images'" in dump(*words, "data.fields={images: images}", count=6, code=2)
     assert "plain.h5" in dump(*words, "data.fields={images: virtual}", count=6, code=2)

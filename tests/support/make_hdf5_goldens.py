@@ -39,6 +39,14 @@ with h5py.File(os.path.join(FOLDER, "links.h5"), "w") as file:
     layout[:] = h5py.VirtualSource("plain.h5", "images", images.shape, images.dtype)
     file.create_virtual_dataset("virtual", layout)
 
+# plain.h5 as it is after more samples came, and with longer rows.
+for name, shape in (("grown", (8, 2, 4, 3)), ("wider", (6, 2, 4, 4))):
+    with h5py.File(os.path.join(FOLDER, name + ".h5"), "w") as file:
+        larger = np.full(shape, 255, np.uint8)
+        larger[:6, :, :, :3] = images
+        file.create_dataset("images", data=larger)
+        file.create_dataset("group/y", data=labels)
+
 for name in ("linked", "grouped"):
     with h5py.File(os.path.join(FOLDER, name + ".h5"), "w") as file:
         file.create_dataset("images", data=images[:, :, :1, :1])

@@ -125,6 +125,21 @@ static tri_status check_raw(const storage *s, int count) {
 
 static tri_status check_array(hid_t array, nesting *within, char *why);
 
+// Whether an array of this shape, which a part takes as a whole, begins with the block that the
+// part fills. HDF5 then reads that beginning: the array may have grown along its first axis since.
+static bool begins_with(hid_t filled, int rank, const hsize_t *dims) {
+    hsize_t first[H5S_MAX_RANK], last[H5S_MAX_RANK], block = 1;
+    int more = H5Sget_simple_extent_ndims(filled) - rank; // axes that only the virtual array has
+    if (more < 0 || rank == 0 || H5Sget_select_bounds(filled, first, last) < 0) return false;
+    for (int i = 0; i < more + rank; i++) {
+        hsize_t size = last[i] - first[i] + 1;
+        if (i < more ? size != 1 : i == more ? size > dims[0] : size != dims[i - more])
+            return false;
+        block *= size;
+    }
+    return H5Sget_select_npoints(filled) == (hssize_t)block;
+}
+
 // Whether the array has all that part number `index` of a virtual one takes of it.
 static bool has_selection(hid_t array, hid_t properties, size_t index) {
     hsize_t dims[H5S_MAX_RANK], first[H5S_MAX_RANK], last[H5S_MAX_RANK];
@@ -134,7 +149,8 @@ static bool has_selection(hid_t array, hid_t properties, size_t index) {
     bool has_all = rank >= 0;
     if (H5Sget_select_type(wanted) == H5S_SEL_ALL) { // its shape is not always in the file
         hssize_t points = H5Sget_select_npoints(filled);
-        has_all = points < 0 || H5Sget_simple_extent_npoints(space) == points;
+        has_all = points < 0 || H5Sget_simple_extent_npoints(space) == points ||
+                  begins_with(filled, rank, dims);
     } else if (has_all && H5Sget_select_bounds(wanted, first, last) >= 0) {
         has_all = H5Sget_simple_extent_ndims(wanted) == rank;
         for (int i = 0; has_all && i < rank; i++) // a part without end has what there is
