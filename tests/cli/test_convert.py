@@ -229,6 +229,14 @@ def check_refuses():
     assert "not empty" in convert("npy", "full", words, 2)
 
 
+def check_length():
+    """A file that may not become so long: one line, and no crash of the library that writes it."""
+    words = ["data.name=synthetic", "data.shape=[1,28,28]", "data.classes=10", "data.samples=600"]
+    done = run(["sh", "-c", 'ulimit -f 1000; exec "$@"', "sh", TRIREME, "data", "convert", RECIPE,
+                "--to", "hdf5", "--out", path("long"), *words], 1)
+    assert "train.h5" in done.stderr and "too large" in done.stderr, done.stderr
+
+
 def check_left_out():
     with open(f"{GOLDENS}/datum.mdb", "rb") as file:
         data = bytearray(file.read())
@@ -339,7 +347,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="trireme-convert-") as folder:
         failed = check_all((check_around, check_numbers, check_settings, check_types, check_bytes,
                             check_image_files, check_mixture, check_classes, check_refuses,
-                            check_left_out, check_changed, check_formats, check_killed))
+                            check_length, check_left_out, check_changed, check_formats,
+                            check_killed))
     return 1 if failed else 0
 
 

@@ -3,12 +3,17 @@
 #include "format/hdf5/hdf5.h"
 #include "format/hdf5/storage.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <hdf5.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+// More than what HDF5 writes of a file, or of an array, beside the numbers.
+enum { NOTES_BYTES = 2048 };
 
 struct tri_hdf5_array {
     hid_t file, array, memory_type;
@@ -291,11 +296,35 @@ static tri_status find_arrays(const char *path, const char *const *names, tri_hd
     return TRI_OK;
 }
 
+// Whether a file may be as long as the arrays make it, by ulimit -f and the file system's own
+// limit: where libhdf5 cannot extend a file, it crashes when it closes that file.
+static tri_status try_length(const char *path, const tri_hdf5_info *infos, int count, char *why) {
+    int64_t bytes = NOTES_BYTES;
+    for (int i = 0; i < count; i++) {
+        hid_t type = file_type(infos[i].dtype);
+        int64_t size = type < 0 ? 0 : (int64_t)H5Tget_size(type); // such a type is refused later
+        for (int k = 0; k < infos[i].shape.rank; k++) size *= infos[i].shape.dims[k];
+        bytes += NOTES_BYTES + size;
+    }
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return TRI_OK; // libhdf5 tells why
+    bool fits = ftruncate(fd, (off_t)bytes) == 0;
+    int error = errno;
+    if (!fits) (void)unlink(path);
+    (void)close(fd);
+    if (fits) return TRI_OK;
+    snprintf(why, TRI_HDF5_WHY_BYTES, "it cannot have its %lld bytes: %s", (long long)bytes,
+             strerror(error));
+    return TRI_IO;
+}
+
 static tri_status create(const char *path, bool is_new, const char *const *names,
                          tri_hdf5_info *infos, int count, char *why) {
     tri_status status = TRI_OK;
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     if (!is_new) return find_arrays(path, names, infos, count, why);
+    status = try_length(path, infos, count, why);
+    if (status != TRI_OK) return status;
     hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
     if (file < 0) return fail(TRI_IO, why, "it cannot be made");
     for (int i = 0; i < count && status == TRI_OK; i++)
