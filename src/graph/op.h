@@ -74,6 +74,9 @@ typedef enum tri_op_flags {
     // The op is cheap to compute, and its gradient reads its inputs, which are therefore kept
     // anyway: so output 0 is not kept for the backward pass but computed again.
     TRI_OP_RECOMPUTABLE = 32,
+    // Output 0 is a cache: its memory lives from call to call, and is the same for all programs of
+    // a plan. A call writes a part of it.
+    TRI_OP_KEPT = 128,
 } tri_op_flags;
 
 // In which types an op of the forward pass reads and writes when the graph is computed in a half

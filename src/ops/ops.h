@@ -26,6 +26,8 @@ typedef enum tri_activation {
 // inputs and outputs have the same meaning in several ops:
 // - (sum, count): what losses and metrics make, in F64: the sum over samples or labels, and how
 //   many those are. In gradients of losses, `seed` is the gradient with respect to this sum.
+// - spans: I64 [N, 2], of each sequence whose tokens come in several calls: how many tokens earlier
+//   calls had, and how many of the T tokens of this call are the sequence's (span.h).
 // - position: I64 [2], the number of the step, and which sample of the step is the first of the
 //   micro-batch; random numbers of dropout depend on it.
 // - index: of each window of max pooling, where in the window the maximum is.
@@ -102,9 +104,11 @@ typedef enum tri_activation {
                                 dbias */                                                           \
     X(group_norm)            /* x [N, C, ..], weight?, bias? -> y, mean, inv_std of each group */  \
     X(group_norm_grad)       /* x, dy, mean, inv_std, weight? -> dx, dweight, dbias */             \
-    X(rotary)                /* x [N, T, H, D] -> y */                                             \
+    X(rotary)                /* x [N, T, H, D], spans? -> y */                                     \
     X(attention)             /* q [N, T, H, D], k, v [N, S, K, D] -> y, log_sum_exp [N, H, T] */   \
     X(attention_grad)        /* q, k, v, y, dy, log_sum_exp -> dq, dk, dv */                       \
+    X(cache)                 /* x [N, T, ..], spans -> y [N, L, ..], kept from call to call */     \
+    X(cached_attention)      /* q [N, T, H, D], caches k, v [N, L, K, D], spans -> y */            \
     X(next_token)            /* ids [N, T] -> labels [N, T]: for each token the next one */        \
     X(normalize_bytes)       /* x U8 [N, C, ..] -> y F32; attributes: tri_pixel_scale */           \
     X(nll_loss)              /* log-probabilities [.., K], labels [..] -> (sum, count) */          \
@@ -368,6 +372,15 @@ typedef struct tri_attention_attr {
     double scale; // factor of q·k; usually 1 / sqrt(D)
     bool causal;  // true: query t of T attends only to keys 0 to t + S - T of S
 } tri_attention_attr;
+
+typedef struct tri_cache_attr {
+    int64_t length; // L, the most tokens of a sequence
+} tri_cache_attr;
+
+typedef struct tri_cached_attention_attr {
+    double scale;   // factor of q·k
+    int64_t window; // how many keys a query sees, its own the last of them; 0: all up to its own
+} tri_cached_attention_attr;
 
 // Which ranks take part in a collective op.
 typedef enum tri_group {

@@ -21,6 +21,7 @@ static tri_status rotary_shape(const void *attr, tri_op_signature *s) {
         return TRI_FAIL(TRI_BAD_INPUT,
                         "rotary: theta must be above 0 and first at least 0, not %g and %" PRId64,
                         a->theta, a->first);
+    if (s->present[1]) TRI_TRY(ops_want_spans("rotary", s, 1));
     ops_like_first(s);
     return TRI_OK;
 }
@@ -31,7 +32,8 @@ static void rotary_gradient(tri_graph *graph, const tri_node *node, const tri_va
     tri_value none = {0};
     if (!wanted[0] || !tri_value_is(out_grads[0])) return;
     back.inverse = !back.inverse;
-    in_grads[0] = ops_node(graph, node, &tri_op_rotary, &back, out_grads[0], none, none, none);
+    in_grads[0] =
+        ops_node(graph, node, &tri_op_rotary, &back, out_grads[0], node->inputs[1], none, none);
 }
 
 static tri_cost rotary_cost(const void *attr, const tri_op_signature *s) {
@@ -48,15 +50,18 @@ static const tri_attr_field rotary_fields[] = {
 static bool rotary_slice(int input, int dim, const tri_op_signature *full, void *attr,
                          tri_op_slices *slices) {
     tri_rotary_attr *a = attr;
+    if (dim == 0) return !full->present[1]; // each sample has its own span
     if (dim == 1) a->first += full->in[0].dims[1] / slices->count * slices->index;
     return true;
 }
 
 const tri_op tri_op_rotary = {
     .name = "rotary",
-    .doc = "x [N, T, H, D] -> y: the pair (x[i], x[i + D/2]) turned by the angle (first + t) * "
-           "theta^(-2i / D), backwards when inverse; arXiv 2104.09864 in the halves of Llama",
-    .input_count = 1,
+    .doc = "x [N, T, H, D], spans? -> y: the pair (x[i], x[i + D/2]) turned by the angle (first + "
+           "span[0] + t) * theta^(-2i / D), backwards when inverse; arXiv 2104.09864 in the halves "
+           "of Llama",
+    .input_count = 2,
+    .optional_inputs = 1,
     .output_count = 1,
     .in_place = 1,
     .precision = TRI_PRECISION_FOLLOW,

@@ -76,6 +76,11 @@ tri_status ops_want_target(const char *op, const tri_op_signature *s) {
     return ops_want_shape(op, "the target", &s->in[1], s->in[0]);
 }
 
+tri_status ops_want_spans(const char *op, const tri_op_signature *s, int input) {
+    TRI_TRY(ops_want_type(op, "spans", s->in_type[input], TRI_I64));
+    return ops_want_shape(op, "spans", &s->in[input], tri_shape_of(s->in[0].dims[0], 2));
+}
+
 tri_dtype ops_sum_type(tri_dtype dtype) { return tri_dtype_is_float(dtype) ? dtype : TRI_I64; }
 
 tri_dtype ops_accumulator_type(tri_dtype dtype) { return dtype == TRI_F64 ? TRI_F64 : TRI_F32; }

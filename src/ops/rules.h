@@ -57,6 +57,9 @@ tri_status ops_want_norm_gradient(const char *op, int64_t narrow, int sum,
 // 0, so that the output has the sign of the input, which the gradient reads.
 tri_status ops_want_activation(const char *op, int64_t activation, double slope);
 
+// Checks that the input has a span, I64 [N, 2], for each sample of input 0.
+tri_status ops_want_spans(const char *op, const tri_op_signature *s, int input);
+
 // Checks that x has the axis.
 tri_status ops_want_axis(const char *op, int64_t axis, const tri_shape *x);
 // Checks that x, which is input 0, has a last axis that is not empty.

@@ -29,6 +29,7 @@ void tri_ops_print(FILE *out) {
         if (op->flags & TRI_OP_COLLECTIVE)
             fprintf(out, "    communicates among the ranks of a group\n");
         if (op->flags & TRI_OP_UPDATE) fprintf(out, "    updates its inputs in place\n");
+        if (op->flags & TRI_OP_KEPT) fprintf(out, "    keeps its output from call to call\n");
         if (op->in_place) fprintf(out, "    may overwrite input %d\n", op->in_place - 1);
         if (op->gradient) fprintf(out, "    has a gradient rule\n");
     }

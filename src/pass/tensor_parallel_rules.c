@@ -203,8 +203,10 @@ static void rewrite_attention(parallel_pass *pass, const tri_node *node) {
         follow(pass, node);
         return;
     }
-    tri_value in[3] = {parallel_ask(pass, node->inputs[0], q), heads_for(pass, node->inputs[1]),
+    tri_value in[4] = {parallel_ask(pass, node->inputs[0], q), heads_for(pass, node->inputs[1]),
                        heads_for(pass, node->inputs[2])};
+    if (node->input_count > 3) // of attention to caches: its spans
+        in[3] = parallel_ask(pass, node->inputs[3], PARALLEL_REPLICATED);
     parallel_emit(pass, node, in, node->attr, q);
 }
 
@@ -274,6 +276,7 @@ static const struct rule {
     {&tri_op_embedding, rewrite_embedding},
     {&tri_op_reshape, rewrite_reshape},
     {&tri_op_attention, rewrite_attention},
+    {&tri_op_cached_attention, rewrite_attention},
     {&tri_op_cross_entropy, rewrite_cross_entropy},
     {&tri_op_accuracy, rewrite_accuracy},
 };

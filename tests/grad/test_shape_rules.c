@@ -346,6 +346,23 @@ static void test_attention(void **state) {
     REFUSED(attention_grad, &a, "log_sum_exp|F32|F64", q, k, k, q, q, D(2, 4, 5));
 }
 
+static void test_caches(void **state) {
+    tri_cache_attr cache = {.length = 4};
+    tri_cached_attention_attr a = {.scale = 1};
+    input q = F(2, 3, 4, 8), k = F(2, 9, 2, 8), spans = L(2, 2);
+    REFUSED(rotary, &(tri_rotary_attr){.theta = 10}, "spans|[2, 2]|[3, 2]", q, L(3, 2));
+    REFUSED(cache, &cache, "x|[N, T, ..]|1", F(2), spans);
+    REFUSED(cache, &cache, "spans|I64|F32", q, F(2, 2));
+    REFUSED(cache, &cache, "4|5", F(2, 5, 8), spans);
+    REFUSED(cached_attention, &a, "q|[N, T, H, D]|4|[2, 3]", F(2, 3), k, k, spans);
+    REFUSED(cached_attention, &a, "k|[2, 9, 2, 8]|[2, 9, 2, 6]", q, F(2, 9, 2, 6), k, spans);
+    REFUSED(cached_attention, &a, "v|[2, 9, 2, 8]|[2, 8, 2, 8]", q, k, F(2, 8, 2, 8), spans);
+    REFUSED(cached_attention, &a, "4|heads|q|3|k|v", q, F(2, 9, 3, 8), F(2, 9, 3, 8), spans);
+    REFUSED(cached_attention, &a, "spans|[2, 2]|[2, 1]", q, k, k, L(2, 1));
+    a.window = -1;
+    REFUSED(cached_attention, &a, "window|0|-1", q, k, k, spans);
+}
+
 // Shape rules of ops that take half types (BF16 and F16) refuse inputs whose types do not fit
 // together, and types that the op cannot make.
 static void test_halves(void **state) {
@@ -572,6 +589,7 @@ int main(void) {
         cmocka_unit_test(test_norms),
         cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_caches),
         cmocka_unit_test(test_halves),
         cmocka_unit_test(test_losses),
         cmocka_unit_test(test_updates),

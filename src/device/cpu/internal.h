@@ -210,6 +210,7 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(attention_grad_tiles)                                                                        \
     X(attention_blocks)                                                                            \
     X(attention_grad_blocks)                                                                       \
+    X(cached_attention_heads)                                                                      \
     X(embedding_rows)                                                                              \
     X(embedding_grad_weight_rows)                                                                  \
     X(gather_rows)                                                                                 \

@@ -175,6 +175,8 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(add_bias_grad)                                                                               \
     X(attention)                                                                                   \
     X(attention_grad)                                                                              \
+    X(cache)                                                                                       \
+    X(cached_attention)                                                                            \
     X(softmax)                                                                                     \
     X(softmax_grad)                                                                                \
     X(log_softmax)                                                                                 \

@@ -10,7 +10,9 @@
 
 #define CUDA_ATTENTION_KERNEL_LIST(X)                                                              \
     X(attention)                                                                                   \
-    X(attention_grad)
+    X(attention_grad)                                                                              \
+    X(cache)                                                                                       \
+    X(cached_attention)
 
 enum { CUDA_ATTENTION_MAX_WIDTH = 256 }; // the largest size of a head
 
@@ -42,6 +44,26 @@ typedef struct cuda_attention_grad {
     // compute this gradient.
     float *dq_sums;
 } cuda_attention_grad;
+
+// Appends the tokens of x [samples, tokens, bytes of a token] to a cache [samples, length, bytes],
+// where the spans [samples, 2] say (ops/span.h).
+typedef struct cuda_cache {
+    int64_t samples, tokens, length, bytes;
+    const void *x;
+    const int64_t *spans;
+    void *y;
+} cuda_cache;
+
+// Attention of q [samples, tokens, heads, width] to what caches [samples, length, kv_heads, width]
+// hold, where the spans [samples, 2] say; y has the shape of q.
+typedef struct cuda_cached_attention {
+    int64_t samples, tokens, length, heads, kv_heads, width, window;
+    float scale;
+    tri_dtype type;
+    const void *q, *k, *v;
+    const int64_t *spans;
+    void *y;
+} cuda_cached_attention;
 
 // How many bytes of workspace cuDNN may use: CUDA_ATTENTION_DNN_BYTES for attention. The gradient
 // may also use copies of dk and dv for each head of q, if several heads of q share one of k and v,

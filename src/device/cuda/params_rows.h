@@ -153,13 +153,14 @@ typedef struct cuda_next_token {
 
 // x, y [samples, length, heads, 2 * half]: for token t of a sample, elements i and i + half are the
 // coordinates of a point, which is rotated by the angle (first + t) * theta^(-i / half), or back
-// with `inverse`. y may be the memory of x.
+// with `inverse`. With spans [samples, 2], spans[n][0] is added to t. y may be the memory of x.
 typedef struct cuda_rotary {
     int64_t samples, length, heads, half, first;
     double log_theta; // logarithm of theta to the base 2
     bool inverse;
     tri_dtype type;
     const void *x;
+    const int64_t *spans; // NULL: there are none
     void *y;
 } cuda_rotary;
 

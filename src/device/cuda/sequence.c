@@ -146,6 +146,7 @@ static tri_status rotary_prepare(tri_device *device, const tri_graph *graph, con
 static tri_status rotary_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     cuda_rotary p = *(const cuda_rotary *)kernel->state;
     p.x = args->in[0];
+    p.spans = args->in[1];
     p.y = args->out[0];
     CUDA_LAUNCH(args->queue, rotary, p);
     return TRI_OK;

@@ -48,10 +48,12 @@ REF_BODY tri_status rotary_body(const ref_node *node, const tri_kernel_args *arg
     const tri_rotary_attr *a = (const void *)node->attr;
     const int64_t *xd = node->s.in[0].dims;
     int64_t heads = xd[2], half = xd[3] / 2;
+    const int64_t *spans = args->in[1];
     for (int64_t row = 0; row < xd[0] * xd[1] * heads; row++) {
         ref_array x = ref_from(ref_input(args, 0, f64), row * 2 * half);
         ref_array y = ref_from(ref_output(args, 0, f64), row * 2 * half);
-        double position = (double)(a->first + row / heads % xd[1]);
+        int64_t before = spans ? spans[2 * (row / heads / xd[1])] : 0;
+        double position = (double)(a->first + before + row / heads % xd[1]);
         for (int64_t i = 0; i < half; i++) {
             double angle = position * pow(a->theta, -(double)i / (double)half);
             double c = cos(angle), s = a->inverse ? -sin(angle) : sin(angle);

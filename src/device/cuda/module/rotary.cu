@@ -15,7 +15,8 @@ template <typename T, int n> GPU_KERNEL rotary(cuda_rotary p) {
         int64_t first = i % lots * n, index = i / lots;
         int64_t head = index % head_groups * HEADS, token = index / head_groups;
         int64_t end = head + HEADS < p.heads ? head + HEADS : p.heads;
-        double position = (double)(p.first + token % p.length);
+        int64_t before = p.spans ? p.spans[2 * (token / p.length)] : 0;
+        double position = (double)(p.first + before + token % p.length);
         float cosines[n], sines[n], low[n], high[n];
         for (int k = 0; k < n; k++) {
             double angle = position * exp2(-(double)(first + k) / (double)p.half * p.log_theta);
