@@ -3,6 +3,7 @@
 #define TRIREME_TRIREME_H
 
 #include <trireme/api.h>
+#include <trireme/caches.h>
 #include <trireme/functions.h>
 #include <trireme/graph.h>
 #include <trireme/losses.h>

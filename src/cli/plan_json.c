@@ -11,6 +11,7 @@ static tri_tree *memory_tree(tri_arena *arena, const tri_memory_plan *m) {
 #undef X
     if (m->nccl_estimate > 0)
         tri_tree_put(arena, map, "nccl_estimate", tri_tree_int(arena, m->nccl_estimate));
+    if (m->caches > 0) tri_tree_put(arena, map, "caches", tri_tree_int(arena, m->caches));
     if (m->offloaded > 0) tri_tree_put(arena, map, "offloaded", tri_tree_int(arena, m->offloaded));
     return map;
 }

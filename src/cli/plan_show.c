@@ -134,6 +134,7 @@ static void print_fullest(const plan_view *v) {
     if (m->nccl_estimate > 0)
         printf("  %-14s %10s  an estimate of what NCCL takes for itself, part of the peak\n",
                "NCCL", tri_bytes_text((double)m->nccl_estimate));
+    if (m->caches > 0) printf("  %-14s %10s\n", "caches", tri_bytes_text((double)m->caches));
     if (m->offloaded > 0)
         printf("  %-14s %10s%s\n", fullest->offload.in_host_memory ? "on the host" : "in a file",
                tri_bytes_text((double)m->offloaded),

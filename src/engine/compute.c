@@ -9,7 +9,7 @@
 // micro-batch or of another block. A kernel that can add adds its gradients to them. Other kernels
 // write to memory of their own, the round gradients, and the engine adds these after the action.
 // Read next: communicate.c.
-#include "engine/engine_internal.h"
+#include "engine/caches.h"
 
 #include <string.h>
 
@@ -33,6 +33,8 @@ static void *address(const tri_engine *e, const tri_program *p, tri_value value)
         return (char *)engine_round_counts(e) + location.offset;
     case TRI_LOCATION_SCALAR:
         return e->memory.scalars[location.index];
+    case TRI_LOCATION_CACHE:
+        return e->memory.caches + engine_cache_row(e, p, location.index, e->run.round);
     case TRI_LOCATION_PARAMETER:
         at = &flat->parameters[location.index];
         return e->memory.slots[tri_slot_parameters(at->unit, at->bucket)] +

@@ -158,6 +158,11 @@ tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_
 // collective.
 void tri_engine_abandon(tri_engine *engine);
 
+// Moves the rows of all caches between steps: row i of each cache becomes what row from[i] was, as
+// a search over several continuations of a text needs it. There is a row for each of the `rows`
+// sequences of this replica, in the order of its micro-batches. Not collective. TRI_NO_MEMORY.
+tri_status tri_engine_move_caches(tri_engine *engine, const int64_t *from, int64_t rows);
+
 // Waits until the device has read all micro-batches that it took, and releases them, so that the
 // caller may free their memory. To be called after a step that succeeded or ended with
 // TRI_NOT_FINITE. After any other failure call tri_engine_abandon instead, because the work that

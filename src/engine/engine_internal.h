@@ -114,7 +114,7 @@ typedef struct engine_memory {
     // (plan/round_gradients.c).
     float *round_gradients;
     float *states; // optimizer states: sorted by unit, then by bucket, then by state
-    char *heaps[TRI_HEAP_COUNT], *scratch, *workspace;
+    char *heaps[TRI_HEAP_COUNT], *scratch, *workspace, *caches;
     // The two heaps TRI_HEAP_INPUTS, for micro-batches that are copied ahead. Steps use them in
     // turn; `heaps` has the one of the step that is being issued.
     char *inputs[2];

@@ -198,14 +198,15 @@ tri_status engine_allocate(tri_engine *e) {
             allocate(e, plan->optimizer_states * flat->state_elements * f32, &e->memory.states));
     TRI_TRY(allocate(e, plan->sizes.scratch_bytes, &e->memory.scratch));
     TRI_TRY(allocate(e, plan->sizes.workspace_bytes, &e->memory.workspace));
+    TRI_TRY(allocate(e, plan->caches.bytes, &e->memory.caches));
     fill_slots(e);
     return TRI_OK;
 }
 
 void engine_release(tri_engine *e) {
-    void *const owned[] = {e->memory.masters,  e->memory.round_gradients, e->memory.states,
-                           e->memory.scratch,  e->memory.workspace,       e->memory.inputs[0],
-                           e->memory.inputs[1]};
+    void *const owned[] = {e->memory.masters,   e->memory.round_gradients, e->memory.states,
+                           e->memory.scratch,   e->memory.workspace,       e->memory.inputs[0],
+                           e->memory.inputs[1], e->memory.caches};
     void *const shared[] = {e->memory.own_gradients, e->memory.gradients,
                             e->memory.heaps[TRI_HEAP_STATE]};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) release(e, owned[i]);

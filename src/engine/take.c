@@ -3,7 +3,7 @@
 // a queue of its own. So the next micro-batch is copied while the device computes. The loader gets
 // the memory of a micro-batch back when its copy is done (tri_step_input.release). A round is the
 // number of a micro-batch in the step. Read next: compute.c.
-#include "engine/engine_internal.h"
+#include "engine/caches.h"
 
 #include <string.h>
 
@@ -72,8 +72,9 @@ static tri_status copy_fields(tri_engine *e, const tri_step_round *round,
         void *to = e->memory.slots[TRI_SLOT_INPUTS] + p->locations[value.id].offset;
         const int64_t position[2] = {e->run.input->step, round->first};
         bool is_position = !strcmp(g->inputs[i].name, "position");
-        TRI_TRY(e->device->backend->copy_in(e->takes.queue, to,
-                                            is_position ? position : batch->fields[field++],
+        const void *from = is_position ? position : batch->fields[field++];
+        TRI_TRY(engine_check_spans(p, i, from, round));
+        TRI_TRY(e->device->backend->copy_in(e->takes.queue, to, from,
                                             (size_t)tri_value_bytes(g, value)));
     }
     return TRI_OK;

@@ -253,6 +253,10 @@ typedef struct tri_graph_options {
     // The graph is built for the model's outputs (tri_output), which other graphs do not keep, and
     // not for its loss: tri_model_build drops losses and metrics. Not together with `training`.
     bool predicts;
+    // The model keeps what it has computed of a sequence in caches (tri_cache), so that the tokens
+    // of a sequence come in several calls: the most tokens of a sequence. 0: without caches. Only
+    // together with `predicts`.
+    int64_t cache_length;
     // Type of parameters and activations, where `precision` does not narrow them: TRI_F32 (0), or
     // TRI_F64, in which tests compute on the reference device `ref`.
     tri_dtype dtype;

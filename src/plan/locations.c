@@ -41,14 +41,30 @@ static void find_segments(tri_program *p) {
     }
 }
 
-// Assigns the locations of inputs, scalars, parameters, gradients and results. The locations of all
-// other values, the activations, depend on which segments read them (locate_activations).
+static void locate_cache(tri_program *p, const tri_node *node) {
+    const tri_value_info *info = tri_value_get(p->graph, node->outputs[0]);
+    const tri_value_info *spans = tri_value_get(p->graph, node->inputs[1]);
+    p->locations[node->outputs[0].id] = (tri_location){TRI_LOCATION_CACHE, p->cache_count, 0};
+    if (!p->caches) p->caches = TRI_NEW_ARRAY(p->arena, tri_program_cache, p->graph->node_count);
+    p->caches[p->cache_count++] =
+        (tri_program_cache){.name = node->name,
+                            .block = node->block,
+                            .row_bytes = tri_value_bytes(p->graph, node->outputs[0]) / p->batch,
+                            .length = info->shape.dims[1],
+                            .spans = spans->kind == TRI_VALUE_INPUT ? spans->index : -1};
+}
+
+// Assigns the locations of inputs, scalars, parameters, gradients, caches and results. The
+// locations of all other values, the activations, depend on which segments read them
+// (locate_activations).
 static void locate_fixed(tri_program *p) {
     const tri_graph *g = p->graph;
     for (int i = 0; i < g->input_count; i++) {
         p->locations[g->inputs[i].value.id] = (tri_location){TRI_LOCATION_INPUT, i, p->input_bytes};
         p->input_bytes += aligned_bytes(p, g->inputs[i].value);
     }
+    for (int i = 0; i < g->node_count; i++)
+        if (g->nodes[i].op->flags & TRI_OP_KEPT) locate_cache(p, &g->nodes[i]);
     for (int i = 0; i < TRI_SCALAR_KIND_COUNT; i++)
         if (tri_value_is(g->scalars[i]))
             p->locations[g->scalars[i].id] = (tri_location){TRI_LOCATION_SCALAR, i, 0};

@@ -16,24 +16,29 @@
 
 #include <string.h>
 
-static tri_program *known_program(const tri_plan *plan, int64_t batch, bool training) {
+static tri_program *known_program(const tri_plan *plan, int64_t batch, bool training,
+                                  const tri_field *fields) {
     for (int i = 0; plan && i < plan->program_count; i++)
-        if (plan->programs[i]->batch == batch && plan->programs[i]->training == training)
+        if (plan->programs[i]->batch == batch && plan->programs[i]->training == training &&
+            plan->programs[i]->fields == fields)
             return plan->programs[i];
     return NULL;
 }
 
-// Finds the program for a size of micro-batch and a mode; makes it at its first use. Most
+// Finds the program for a size of micro-batch of a step; makes it at its first use. Most
 // micro-batches have the same size, so there are few programs.
 static tri_status find_program(tri_plan *plan, const tri_device_description *device,
-                               const tri_plan_request *request, int64_t batch, bool training,
+                               const tri_plan_request *request, int64_t batch, tri_step_shape shape,
                                tri_program **out) {
-    *out = known_program(plan, batch, training);
-    if (*out) return TRI_OK;
-    const tri_program *reuse_graphs_of = known_program(request->reuse_graphs_of, batch, training);
-    TRI_ASSERT(plan->program_count < TRI_MAX_PROGRAMS);
+    bool training = tri_step_trains(shape);
     tri_model_request model = *request->model;
     model.options.training = training;
+    if (request->step_fields[shape]) model.fields = request->step_fields[shape];
+    *out = known_program(plan, batch, training, model.fields);
+    if (*out) return TRI_OK;
+    const tri_program *reuse_graphs_of =
+        known_program(request->reuse_graphs_of, batch, training, model.fields);
+    TRI_ASSERT(plan->program_count < TRI_MAX_PROGRAMS);
     bool *recompute = TRI_NEW_ARRAY(plan->arena, bool, plan->block_count);
     for (int b = 0; b < plan->block_count; b++)
         recompute[b] = training && plan->blocks[b].recompute;
@@ -138,14 +143,13 @@ static tri_status plan_rounds(tri_plan *plan, const tri_device_description *devi
         tri_micro_batch m = tri_micro_batch_of(samples, micro, replicas, replica, i);
         step->round_items[i] = (tri_step_round){.first = m.first, .size = m.size};
         if (m.size == 0) continue;
-        TRI_TRY(
-            find_program(plan, device, request, m.size, training, &step->round_items[i].program));
+        TRI_TRY(find_program(plan, device, request, m.size, shape, &step->round_items[i].program));
     }
     if (plan->program_count > 0) return TRI_OK;
     // A rank without a micro-batch needs a program too, because the plan takes the list of
     // parameters from it.
     int64_t most = tri_micro_batch_largest(samples, micro, replicas);
-    return find_program(plan, device, request, most, training, &program);
+    return find_program(plan, device, request, most, shape, &program);
 }
 
 static void raise_to(int64_t *most, int64_t value) {
@@ -277,6 +281,7 @@ static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
         .optimizer = f32 * (states - offloaded_states),
         .activations = heap + 2 * plan->sizes.heap_bytes[TRI_HEAP_INPUTS] +
                        plan->sizes.scratch_bytes + plan->sizes.result_bytes,
+        .caches = plan->caches.bytes,
         .workspace = plan->sizes.workspace_bytes + batches * input_bytes +
                      TRI_OUTPUT_COPIES * plan->output_bytes + TRI_PROGRAM_BYTES,
         .communication =
@@ -285,8 +290,8 @@ static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
         .offloaded = tri_plan_offloaded_bytes(plan),
     };
     tri_memory_plan *m = &plan->memory;
-    m->peak = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +
-              m->communication + m->nccl_estimate;
+    m->peak = m->parameters + m->gradients + m->optimizer + m->activations + m->caches +
+              m->workspace + m->communication + m->nccl_estimate;
     return TRI_OK;
 }
 
@@ -483,6 +488,7 @@ static tri_status make_plan(tri_plan *plan, const tri_device_description *device
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++)
         if (request->step_samples[i] > 0)
             TRI_TRY(tri_plan_count_terms(plan, request, (tri_step_shape)i));
+    TRI_TRY(tri_plan_place_caches(plan));
     TRI_TRY(check_batch_norm(plan, request));
     TRI_TRY(check_mixing(plan, request));
     plan->flat =

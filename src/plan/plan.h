@@ -25,7 +25,10 @@ typedef enum tri_step_shape {
     TRI_STEP_TAIL,     // an epoch's last step, when it is smaller
     TRI_STEP_EVALUATE, // one batch of an evaluation on the validation data
     TRI_STEP_TEST,     // one batch of the evaluation on the test data
-    TRI_STEP_SHAPE_COUNT
+    TRI_STEP_SHAPE_COUNT,
+    // A plan that generates text has only these two steps, whose programs share caches.
+    TRI_STEP_PREFILL = TRI_STEP_EVALUATE, // many tokens of each sequence
+    TRI_STEP_DECODE = TRI_STEP_TEST,      // one token of each
 } tri_step_shape;
 
 static inline bool tri_step_trains(tri_step_shape shape) { return shape <= TRI_STEP_TAIL; }
@@ -65,6 +68,9 @@ typedef struct tri_plan_request {
     int rank;
     // How many samples a step of each shape has; 0: the run has no such step.
     int64_t step_samples[TRI_STEP_SHAPE_COUNT];
+    // Fields of the samples of a step of this shape, as many as the model has, whose shapes differ
+    // from those of the model: other numbers of tokens. NULL: they are the model's.
+    const tri_field *step_fields[TRI_STEP_SHAPE_COUNT];
     int64_t micro; // samples of a micro-batch; 0: each replica runs its samples as one micro-batch
     bool micro_follows; // `micro` depends on the number of replicas; see tri_batch_options
     int64_t eval_micro; // samples of a micro-batch of evaluation and test
@@ -87,11 +93,12 @@ typedef struct tri_plan_request {
 
 // Bytes that one rank holds while it trains. `communication`: gathered parameters, gradients that
 // are to be scattered, the memory through which initial weights and checkpoints pass, and what
-// communicators need for themselves (tri_comm_scratch_bytes). `workspace`: what kernels need while
+// communicators need for themselves (tri_comm_scratch_bytes). `caches`: what lives from call to
+// call. `workspace`: what kernels need while
 // they run, the loader's batches, the host's copies of outputs, and the process itself
 // (TRI_PROGRAM_BYTES).
 typedef struct tri_memory_plan {
-    int64_t parameters, gradients, optimizer, activations, workspace, communication, peak;
+    int64_t parameters, gradients, optimizer, activations, caches, workspace, communication, peak;
     int64_t nccl_estimate; // memory that NCCL allocates for itself, estimated; part of the peak
     // Bytes of the offloaded state, which lies in a file or in the host's memory and is not part of
     // the peak.
@@ -153,6 +160,13 @@ typedef struct tri_plan_sizes {
     int64_t round_elements;
 } tri_plan_sizes;
 
+// Where the caches lie, in memory that lives as long as the engine: cache i of all programs has a
+// row for each sequence of this replica, of which a micro-batch has those that follow each other.
+typedef struct tri_plan_caches {
+    int64_t *offsets; // by cache of a program
+    int64_t rows, bytes;
+} tri_plan_caches;
+
 struct tri_plan {
     tri_arena *arena;
     tri_mesh mesh;
@@ -186,6 +200,7 @@ struct tri_plan {
     tri_step_plan steps[TRI_STEP_SHAPE_COUNT];
     tri_plan_sizes sizes;
     tri_memory_plan memory;
+    tri_plan_caches caches;
     int64_t output_bytes; // the largest output of the model that this rank hands over
 };
 
@@ -266,6 +281,9 @@ tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
 // values share memory. TRI_INTERNAL: the message names two actions that no dependency orders, or
 // that stand in the wrong order. Defined in verify_values.c.
 tri_status tri_step_values_verify(const tri_step_plan *step);
+// Places the caches of the programs. TRI_BAD_INPUT: the programs have other caches, or a cache is
+// read on another stage of the pipeline, or its spans are no field of the data.
+tri_status tri_plan_place_caches(tri_plan *plan);
 // How many bytes this rank's communicators need for themselves. *nccl_estimate: how many bytes NCCL
 // allocates in addition, estimated; 0 without NCCL.
 int64_t tri_plan_communicator_bytes(const tri_plan *plan, int64_t *nccl_estimate);

@@ -133,6 +133,7 @@ tri_status tri_program_create(tri_arena *parent, const tri_device_description *d
     *p = (tri_program){.arena = arena,
                        .device = *device,
                        .batch = request->batch,
+                       .fields = request->model->fields,
                        .training = request->model->options.training};
     tri_status status = compile(p, request);
     if (status != TRI_OK) {

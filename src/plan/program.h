@@ -39,6 +39,7 @@ typedef enum tri_location_kind {
     TRI_LOCATION_PARAMETER, // index of the parameter
     TRI_LOCATION_GRADIENT,  // index of the parameter to whose gradient the value is added
     TRI_LOCATION_SCALAR,    // which scalar it is: a tri_scalar_kind
+    TRI_LOCATION_CACHE,     // index of the cache (tri_program.caches)
 } tri_location_kind;
 
 typedef struct tri_location {
@@ -54,6 +55,15 @@ typedef struct tri_bundle {
     int64_t size_bytes;
     int own_block; // the only block whose nodes use the bundle's values; -1: several blocks do
 } tri_bundle;
+
+// A cache: a value that lives from call to call (TRI_OP_KEPT).
+typedef struct tri_program_cache {
+    const char *name;
+    int block;
+    int64_t row_bytes; // of one sequence
+    int64_t length;    // the most tokens of a sequence
+    int spans;         // index of the graph's input that has its spans; -1: they are no input
+} tri_program_cache;
 
 // Nodes first … end - 1 of the graph: those of one block in one phase, which one action runs.
 typedef struct tri_segment {
@@ -104,6 +114,9 @@ typedef struct tri_program {
     tri_graph *graph;
     int64_t batch; // samples of the micro-batch
     bool training;
+    const tri_field *fields; // those for which it was made (tri_model_request)
+    tri_program_cache *caches;
+    int cache_count;
     // By node: its kernel; NULL: the node needs none, because it is a view, a collective op (which
     // the engine runs), or belongs to a block on another rank.
     const tri_kernel_def **kernels;

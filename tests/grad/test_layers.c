@@ -5,6 +5,8 @@
 
 #include "grad/layer_tables.h"
 
+#include <trireme/caches.h>
+
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 // Layers without parameters.
@@ -113,6 +115,7 @@ static void test_layers(void **state) {
 }
 
 static void test_norms_refuse(void **state) {
+    OP_REFUSED("cache|keys|without caches", tri_shape_of(2, 3, 8), tri_cache(g, "keys", x, x));
     OP_REFUSED("group_norm l|[2, 6, 3]|groups 4", tri_shape_of(2, 6, 3), GROUP_NORM(.groups = 4));
     OP_REFUSED("group_norm l|groups 0", tri_shape_of(2, 6, 3), GROUP_NORM(0));
     OP_REFUSED("group_norm l|[6]", tri_shape_of(6), GROUP_NORM(.groups = 1));

@@ -43,7 +43,8 @@ static planned plan_of(void (*build)(tri_graph *g, const tri_batch *batch), bool
     const tri_model_request model = {.task = &task,
                                      .fields = fields,
                                      .field_count = predicts ? 1 : 2,
-                                     .options.predicts = predicts};
+                                     .options.predicts = predicts,
+                                     .options.cache_length = predicts ? 8 : 0};
     const tri_strategy_options options = {
         .name = TRI_STRATEGY_SINGLE, .recompute_every = 1, .prefetch = 1};
     const tri_plan_request request = {
@@ -153,12 +154,22 @@ static void unnamed(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_cross_entropy(g, tri_linear(g, "fc", batch->inputs, 3), batch->labels));
 }
 
+static void computed_spans(tri_graph *g, const tri_batch *batch) {
+    tri_value spans = tri_cast(g, tri_slice(g, batch->inputs, 1, 0, 2, 1), TRI_I64);
+    tri_output(g, "x", tri_cache(g, "kept", tri_linear(g, "fc", batch->inputs, 3), spans));
+}
+
 static void test_refused(void **state) {
     static const struct {
         void (*build)(tri_graph *g, const tri_batch *batch);
         const char *says;
-    } cases[] = {{twice, "'x'"},       {without_rows, "'whole'"},   {of_none, "masked"},
-                 {of_input, "'same'"}, {nameless, "an empty name"}, {unnamed, "tri_output"}};
+    } cases[] = {{twice, "'x'"},
+                 {without_rows, "'whole'"},
+                 {of_none, "masked"},
+                 {of_input, "'same'"},
+                 {nameless, "an empty name"},
+                 {unnamed, "tri_output"},
+                 {computed_spans, "cache kept: its spans"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         planned p = plan_of(cases[i].build, true);
         assert_null(p.plan);

@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 
+#include <trireme/caches.h>
 #include <trireme/nn.h>
 
 typedef struct llama_config {
@@ -12,6 +13,7 @@ typedef struct llama_config {
     int64_t num_attention_heads, num_key_value_heads, head_dim, max_position_embeddings;
     double rms_norm_eps, rope_theta, initializer_range;
     bool tie_word_embeddings, attention_bias;
+    tri_value spans; // where the tokens stand in their sequences, if the graph has caches
 } llama_config;
 
 #define C llama_config
@@ -76,9 +78,10 @@ static void check_config(tri_graph *g, const llama_config *c, tri_shape ids) {
                        "model.head_dim is hidden_size / num_attention_heads and must be even, "
                        "not %lld",
                        (long long)c->head_dim);
-    if (ids.rank == 2 && ids.dims[1] > c->max_position_embeddings)
+    int64_t longest = tri_cache_length(g) ? tri_cache_length(g) : ids.rank == 2 ? ids.dims[1] : 0;
+    if (longest > c->max_position_embeddings)
         tri_graph_fail(g, "a sample has %lld tokens, but model.max_position_embeddings is %lld",
-                       (long long)ids.dims[1], (long long)c->max_position_embeddings);
+                       (long long)longest, (long long)c->max_position_embeddings);
 }
 
 // Adds a linear layer, and tells by `split` how tensor-parallel ranks divide it. With column and
@@ -98,6 +101,19 @@ static tri_value heads_of(tri_graph *g, const llama_config *c, tri_value x, int6
     return tri_reshape(g, x, tri_shape_of(shape.dims[0], shape.dims[1], heads, c->head_dim));
 }
 
+// Attention to all tokens of the call or, if there are caches, of the sequences so far.
+static tri_value attend(tri_graph *g, const llama_config *c, const char *name, tri_value q,
+                        tri_value k, tri_value v) {
+    if (tri_cache_length(g) == 0) {
+        q = tri_rotary(g, q, c->rope_theta);
+        k = tri_rotary(g, k, c->rope_theta);
+        return tri_attention(g, name, q, k, v, (tri_attention_options){.causal = true});
+    }
+    q = tri_rotary_at(g, q, c->spans, c->rope_theta);
+    k = tri_rotary_at(g, k, c->spans, c->rope_theta);
+    return tri_cached_attention(g, name, q, k, v, c->spans, (tri_cached_attention_options){0});
+}
+
 static tri_value self_attention(tri_graph *g, const llama_config *c, const char *name,
                                 tri_value x) {
     int64_t heads = c->num_attention_heads, kv_heads = c->num_key_value_heads;
@@ -109,10 +125,8 @@ static tri_value self_attention(tri_graph *g, const llama_config *c, const char 
                           TRI_SPLIT_COLUMN);
     tri_value v = project(g, c, tri_name(g, "%s.v_proj", name), x, kv_heads * c->head_dim, bias,
                           TRI_SPLIT_COLUMN);
-    q = tri_rotary(g, heads_of(g, c, q, heads), c->rope_theta);
-    k = tri_rotary(g, heads_of(g, c, k, kv_heads), c->rope_theta);
-    v = heads_of(g, c, v, kv_heads);
-    tri_value y = tri_attention(g, name, q, k, v, (tri_attention_options){.causal = true});
+    tri_value y = attend(g, c, name, heads_of(g, c, q, heads), heads_of(g, c, k, kv_heads),
+                         heads_of(g, c, v, kv_heads));
     y = tri_reshape(g, y, tri_shape_of(shape.dims[0], shape.dims[1], heads * c->head_dim));
     return project(g, c, tri_name(g, "%s.o_proj", name), y, c->hidden_size, bias, TRI_SPLIT_ROW);
 }
@@ -139,6 +153,7 @@ static tri_value decoder_layer(tri_graph *g, const llama_config *c, const char *
 
 static void llama(tri_graph *g, const tri_batch *batch) {
     llama_config c = read_config(g);
+    c.spans = tri_batch_field(batch, "spans");
     check_config(g, &c, tri_value_shape(g, batch->input_ids));
     const char *message;
     if (tri_graph_status(g, &message) != TRI_OK) return;
@@ -155,6 +170,8 @@ static void llama(tri_graph *g, const tri_batch *batch) {
         x = decoder_layer(g, &c, tri_name(g, "model.layers.%lld", (long long)i), x);
     }
     tri_block(g, "head");
+    // Of a text that is generated, only the scores of the next token are asked for.
+    if (tri_cache_length(g) > 0) x = tri_last_token(g, x, c.spans);
     x = tri_rms_norm(g, "model.norm", x, c.rms_norm_eps);
     tri_value logits = tri_linear_with(
         g, "lm_head", x,
