@@ -178,12 +178,28 @@ static void test_refused(void **state) {
     }
 }
 
+// A target that a map reads, of which the data to be predicted have none.
+static void own_loss(tri_graph *g, const tri_batch *batch) {
+    tri_value scores = tri_linear(g, "head", batch->inputs, CLASSES);
+    tri_output(g, "scores", scores);
+    tri_loss(g, tri_mean_loss(g, tri_map(g, "p, t -> (p - t) ^ 2", scores,
+                                         tri_batch_field(batch, "targets"))));
+}
+
+static void test_names_what_predictions_need(void **state) {
+    planned p = plan_of(own_loss, true);
+    assert_null(p.plan);
+    assert_non_null(strstr(tri_error_message(), "targets with any"));
+    drop(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cost_nothing),
         cmocka_unit_test(test_predict),
         cmocka_unit_test(test_target_first),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_names_what_predictions_need),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
