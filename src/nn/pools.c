@@ -196,7 +196,7 @@ tri_value tri_interpolate(tri_graph *graph, tri_value x, tri_interpolate_options
         tri_interpolate_attr attr = {.axis = axis,
                                      .size = o.sizes[axis - 2] ? o.sizes[axis - 2]
                                                                : from * (o.factor ? o.factor : 1),
-                                     .linear = o.linear,
+                                     .kind = o.linear ? INTERPOLATE_LINEAR : INTERPOLATE_NEAREST,
                                      .align_corners = o.align_corners};
         if (attr.size != from) x = tri_node_add(graph, &tri_op_interpolate, &x, 1, &attr, "");
     }

@@ -12,6 +12,13 @@ static tri_status want_axis(const char *op, const tri_interpolate_attr *a, const
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: cannot make %" PRId64 " elements of %" PRId64 "; both must be 1 to %d",
                         op, a->size, x->dims[a->axis], TRI_MAX_WINDOW);
+    bool smooth = a->kind == INTERPOLATE_LINEAR || a->kind == INTERPOLATE_CUBIC;
+    if (a->kind < 0 || a->kind >= INTERPOLATE_KINDS || !(a->factor >= 0 && a->factor < 1e9) ||
+        (!smooth && (a->align_corners || a->antialias)))
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: there is no kind %" PRId64 " with align_corners %d, antialias %d and "
+                        "factor %g",
+                        op, a->kind, a->align_corners, a->antialias, a->factor);
     return TRI_OK;
 }
 
@@ -47,31 +54,44 @@ static void interpolate_gradient(tri_graph *graph, const tri_node *node, const t
         ops_node(graph, node, &tri_op_interpolate_grad, &grad, out_grads[0], none, none, none);
 }
 
+// Two flops for each element that counts.
+static double interpolate_flops(const tri_interpolate_attr *a, const tri_shape *x,
+                                const tri_shape *y) {
+    static const double terms[] = {1, 1, 2, 4};
+    double shrinks = (double)x->dims[a->axis] / (double)a->size;
+    return 2 * terms[a->kind] * (a->antialias && shrinks > 1 ? shrinks : 1) *
+           (double)tri_shape_count(y);
+}
+
 static tri_cost interpolate_cost(const void *attr, const tri_op_signature *s) {
-    return (tri_cost){.flops = 3 * (double)tri_shape_count(&s->out[0])};
+    return (tri_cost){.flops = interpolate_flops(attr, &s->in[0], &s->out[0])};
 }
 
 static tri_cost interpolate_grad_cost(const void *attr, const tri_op_signature *s) {
-    return ops_cost_per_input(s, 4);
+    return (tri_cost){.flops = interpolate_flops(attr, &s->out[0], &s->in[0])};
 }
 
 interpolate_axis ops_interpolate_axis(const tri_interpolate_attr *a, const tri_shape *x) {
-    return (interpolate_axis){x->dims[a->axis], a->size, a->linear, a->align_corners};
+    return (interpolate_axis){x->dims[a->axis], a->size,      a->kind,
+                              a->align_corners, a->antialias, a->factor};
 }
 
 static const tri_attr_field interpolate_fields[] = {
     OPS_FIELD(TRI_ATTR_INT, tri_interpolate_attr, axis),
     OPS_FIELD(TRI_ATTR_INT, tri_interpolate_attr, size),
-    OPS_FIELD(TRI_ATTR_BOOL, tri_interpolate_attr, linear),
+    OPS_FIELD(TRI_ATTR_INT, tri_interpolate_attr, kind),
     OPS_FIELD(TRI_ATTR_BOOL, tri_interpolate_attr, align_corners),
+    OPS_FIELD(TRI_ATTR_BOOL, tri_interpolate_attr, antialias),
+    OPS_FIELD(TRI_ATTR_FLOAT, tri_interpolate_attr, factor),
     {0},
 };
 
 const tri_op tri_op_interpolate = {
     .name = "interpolate",
     .doc =
-        "x -> y with `size` elements along an axis: each the nearest element of x or, if linear, "
-        "between the two next to its place, PyTorch's interpolate along one axis",
+        "x -> y with `size` elements along an axis, PyTorch's interpolate along one axis: each the "
+        "nearest element of x (kind 0, exact 1), or a sum of those around its place (linear 2, "
+        "cubic 3)",
     .input_count = 1,
     .output_count = 1,
     .precision = TRI_PRECISION_FOLLOW,

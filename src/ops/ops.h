@@ -276,11 +276,12 @@ void ops_avg_window(const tri_avg_pool2d_attr *attr, int axis, int64_t in, int64
 int64_t ops_avg_divisor(const tri_avg_pool2d_attr *attr, const int64_t begin[2],
                         const int64_t end[2]);
 
+// The attributes of interpolate, of which interpolate_axis says what they mean.
 typedef struct tri_interpolate_attr {
-    int64_t axis, size; // the size of y along the axis
-    bool linear;        // between two neighbours; false: the nearest element
-    bool align_corners; // the first and the last elements keep their places
-    tri_shape x_shape;  // only for interpolate_grad: the shape of x
+    int64_t axis, size, kind; // size: that of y along the axis; kind: an interpolate_kind
+    bool align_corners, antialias;
+    double factor;
+    tri_shape x_shape; // only for interpolate_grad: the shape of x
 } tri_interpolate_attr;
 
 // How the axis of x is resized.

@@ -338,9 +338,15 @@ static void test_conv_transpose2d(void **state) {
 static void test_interpolate(void **state) {
     for (int64_t axis = 0; axis < 3; axis++)
         for (int64_t size = 1; size <= 9; size += 2)
-            for (int kind = 0; kind < 3; kind++) {
+            for (int kind = 0; kind < 7; kind++) {
+                static const int kinds[] = {0, 2, 2, 1, 3, 2, 3};
                 subject s = begin();
-                tri_interpolate_attr attr = {axis, size, kind > 0, kind == 2, {0}};
+                tri_interpolate_attr attr = {.axis = axis,
+                                             .size = size,
+                                             .kind = kinds[kind],
+                                             .align_corners = kind == 2 || kind == 4,
+                                             .antialias = kind > 4,
+                                             .factor = kind == 3 ? 2.3 : 0};
                 tri_value x = trained(&s, "x", tri_shape_of(2, 4, 1));
                 check(&s,
                       distance(&s, tri_node_add(s.graph, &tri_op_interpolate, &x, 1, &attr, "")));

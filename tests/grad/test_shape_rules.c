@@ -300,6 +300,10 @@ static void test_norms(void **state) {
     REFUSED(layer_norm_grad, &a, "weight|[3]|[4]", F(4, 3), F(4, 3), F(4), F(4), F(4));
     tri_interpolate_attr wide = {.axis = 1, .size = 6, .x_shape = tri_shape_of(2, 4)};
     tri_interpolate_attr none_left = {.axis = 1}, no_axis = {.axis = 2, .size = 6};
+    tri_interpolate_attr no_kind = {.axis = 1, .size = 6, .kind = 4};
+    tri_interpolate_attr no_filter = {.axis = 1, .size = 6, .antialias = true};
+    REFUSED(interpolate, &no_kind, "kind 4", F(2, 4));
+    REFUSED(interpolate, &no_filter, "antialias 1", F(2, 4));
     REFUSED(interpolate, &no_axis, "axis|2", F(2, 4));
     REFUSED(interpolate, &none_left, "0 elements|4", F(2, 4));
     REFUSED(interpolate_grad, &wide, "dy|[2, 6]|[2, 4]", F(2, 4));

@@ -101,8 +101,11 @@ void op_build_depthwise(op_case *c) {
 void op_build_interpolate(op_case *c) {
     tri_shape x = op_image(c, op_draw(c, 1, 3), op_channels(c), 1), y = x;
     tri_interpolate_attr a = {.axis = op_draw(c, 0, 3), .size = op_draw(c, 1, 30), .x_shape = x};
-    a.linear = op_chance(c, 60);
-    a.align_corners = a.linear && op_chance(c, 50);
+    a.kind = op_draw(c, 0, INTERPOLATE_KINDS - 1);
+    bool smooth = a.kind >= INTERPOLATE_LINEAR;
+    a.align_corners = smooth && op_chance(c, 50);
+    a.antialias = smooth && op_chance(c, 30);
+    if (op_chance(c, 30)) a.factor = (double)a.size / (double)x.dims[a.axis] * 1.03;
     y.dims[a.axis] = a.size;
     tri_value xv = numbers(c, x), dy = numbers(c, y);
     op_add(c, &tri_op_interpolate, &xv, &a);

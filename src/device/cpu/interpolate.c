@@ -66,14 +66,16 @@ static void set_terms(interpolate_state *s, const interpolate_axis *a, bool grad
         s->begin[i] = terms;
         if (!gradient) {
             interpolate_source source = interpolate_from(a, i);
-            bool same = source.first == source.second;
-            add_term(s, &terms, source.first, same ? 1 : 1 - source.weight);
-            if (!same) add_term(s, &terms, source.second, source.weight);
+            double total = interpolate_total(a, &source);
+            for (int64_t k = source.first; k <= source.last; k++)
+                add_term(s, &terms, k, interpolate_weight(a, &source, k) / total);
             continue;
         }
         for (int64_t j = interpolate_reader(a, i); j < a->out; j++) {
-            if (interpolate_from(a, j).first > i) break;
-            add_term(s, &terms, j, interpolate_share(a, j, i));
+            interpolate_source source = interpolate_from(a, j);
+            if (source.first > i) break;
+            add_term(s, &terms, j,
+                     interpolate_weight(a, &source, i) / interpolate_total(a, &source));
         }
     }
     s->begin[s->to] = terms;
@@ -96,10 +98,14 @@ static tri_status interpolate_prepare(tri_device *device, const tri_graph *graph
                              .bf16 = cpu_is_bf16(graph, node)};
     for (int i = 0; i < x->rank; i++)
         if (i != attr->axis) *(i < attr->axis ? &s->outer : &s->inner) *= x->dims[i];
-    // Every element of the result has at most two terms, in both directions.
+    size_t terms = 0;
+    for (int64_t i = 0; i < a.out; i++) {
+        interpolate_source source = interpolate_from(&a, i);
+        terms += (size_t)(source.last - source.first + 1);
+    }
     s->begin = calloc((size_t)s->to + 1, sizeof *s->begin);
-    s->at = calloc(2 * (size_t)a.out, sizeof *s->at);
-    s->share = calloc(2 * (size_t)a.out, sizeof *s->share);
+    s->at = calloc(terms, sizeof *s->at);
+    s->share = calloc(terms, sizeof *s->share);
     if (!s->begin || !s->at || !s->share)
         return TRI_FAIL(TRI_NO_MEMORY, "no memory to interpolate");
     set_terms(s, &a, gradient);

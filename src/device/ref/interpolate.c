@@ -18,11 +18,13 @@ REF_BODY tri_status interpolate_body(const ref_node *node, const tri_kernel_args
     for (int64_t i = 0, count = ref_count(&node->s.out[0]); i < count; i++) {
         interpolate_source s = interpolate_from(&a, i / inner % a.out);
         int64_t from = i / inner / a.out * a.in * inner + i % inner;
-        double first = get(x, from + s.first * inner);
-        // The second is not read where it has no share, so that it may be NaN.
-        put(y, i,
-            s.weight == 0 ? first
-                          : (1 - s.weight) * first + s.weight * get(x, from + s.second * inner));
+        double sum = 0, total = interpolate_total(&a, &s);
+        for (int64_t k = s.first; k <= s.last; k++) {
+            double share = interpolate_weight(&a, &s, k) / total;
+            // What has no share is not read, so that it may be NaN.
+            if (share != 0) sum += share * get(x, from + k * inner);
+        }
+        put(y, i, sum);
     }
     return TRI_OK;
 }
@@ -37,8 +39,9 @@ REF_BODY tri_status interpolate_grad_body(const ref_node *node, const tri_kernel
         int64_t at = i / inner % a.in, from = i / inner / a.in * a.out * inner + i % inner;
         double sum = 0;
         for (int64_t j = interpolate_reader(&a, at); j < a.out; j++) {
-            if (interpolate_from(&a, j).first > at) break;
-            double share = interpolate_share(&a, j, at);
+            interpolate_source s = interpolate_from(&a, j);
+            if (s.first > at) break;
+            double share = interpolate_weight(&a, &s, at) / interpolate_total(&a, &s);
             if (share != 0) sum += share * get(dy, from + j * inner);
         }
         put(dx, i, sum);

@@ -1,6 +1,6 @@
 // Resizing of one axis and its gradient. A thread computes one element; for the gradient it finds
 // the readers of its element by halving, and adds them in their order, so that the sums have the
-// same bits in every run. Forward it reads at most two elements for each that it writes.
+// same bits in every run.
 #include "device/cuda/module/gpu.h"
 
 namespace {
@@ -18,14 +18,16 @@ template <typename T> GPU_KERNEL interpolate(cuda_interpolate p) {
         float sum = 0;
         if (p.gradient) {
             for (int64_t j = interpolate_reader(&p.axis, at); j < from; j++) {
-                if (interpolate_from(&p.axis, j).first > at) break;
-                sum += term(interpolate_share(&p.axis, j, at), x + j * p.inner);
+                interpolate_source s = interpolate_from(&p.axis, j);
+                if (s.first > at) break;
+                double total = interpolate_total(&p.axis, &s);
+                sum += term(interpolate_weight(&p.axis, &s, at) / total, x + j * p.inner);
             }
         } else {
             interpolate_source s = interpolate_from(&p.axis, at);
-            double share = s.first == s.second ? 1 : 1 - s.weight;
-            sum = term(share, x + s.first * p.inner);
-            if (s.first != s.second) sum += term(s.weight, x + s.second * p.inner);
+            double total = interpolate_total(&p.axis, &s);
+            for (int64_t k = s.first; k <= s.last; k++)
+                sum += term(interpolate_weight(&p.axis, &s, k) / total, x + k * p.inner);
         }
         gpu_put(&((T *)p.y)[i], sum);
     }
