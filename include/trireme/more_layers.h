@@ -66,6 +66,36 @@ tri_value tri_unfold_images(tri_graph *graph, tri_value x, tri_conv_options opti
 tri_value tri_fold_images(tri_graph *graph, tri_value x, int64_t height, int64_t width,
                           tri_conv_options options);
 
+// What a sample between elements is made of.
+typedef enum tri_sample_mode {
+    TRI_SAMPLE_LINEAR, // its neighbours: bilinear, of a volume trilinear
+    TRI_SAMPLE_NEAREST,
+    TRI_SAMPLE_CUBIC, // bicubic, of images only
+} tri_sample_mode;
+
+// What lies outside of what is sampled: zeros, copies of its border, or its reflection.
+typedef enum tri_sample_padding {
+    TRI_SAMPLE_ZEROS,
+    TRI_SAMPLE_BORDER,
+    TRI_SAMPLE_REFLECTION
+} tri_sample_padding;
+
+typedef struct tri_grid_sample_options {
+    tri_sample_mode mode;
+    tri_sample_padding padding;
+    bool align_corners; // -1 and 1 are the middles of the first and last element, not their borders
+} tri_grid_sample_options;
+
+// PyTorch's grid_sample: samples of x at the places of a grid, of which (x, y) = (-1, -1) is the
+// upper left end and (1, 1) the lower right one. x [N, C, H, W], grid [N, H', W', 2] → [N, C, H',
+// W']; of volumes x [N, C, D, H, W], grid [N, D', H', W', 3] of (x, y, z) → [N, C, D', H', W'].
+tri_value tri_grid_sample(tri_graph *graph, tri_value x, tri_value grid,
+                          tri_grid_sample_options options);
+// PyTorch's affine_grid: the places of images of the sizes H, W or volumes of D, H, W, each moved
+// by the matrix of its sample. theta [N, 2, 3] → [N, H, W, 2], or [N, 3, 4] → [N, D, H, W, 3].
+tri_value tri_affine_grid(tri_graph *graph, tri_value theta, const int64_t *sizes,
+                          bool align_corners);
+
 // Dropout1d, Dropout2d and Dropout3d: tri_dropout of whole channels of x [N, C, …].
 tri_value tri_dropout_channels(tri_graph *graph, const char *name, tri_value x, double p);
 // AlphaDropout, which goes with SELU: elements that are dropped take the value that SELU has far

@@ -34,6 +34,15 @@ typedef struct tri_linear_options {
 tri_value tri_linear_with(tri_graph *graph, const char *name, tri_value x,
                           tri_linear_options options);
 
+// What stands around an image: zeros, its elements reflected at the border, copies of the border,
+// or the elements of the other side.
+typedef enum tri_padding_mode {
+    TRI_PADDING_ZEROS,
+    TRI_PADDING_REFLECT,
+    TRI_PADDING_REPLICATE,
+    TRI_PADDING_CIRCULAR
+} tri_padding_mode;
+
 // What all convolutions take. The lists have a number for each axis: 3 of [D, H, W], 2 of [H, W].
 typedef struct tri_conv_options {
     int64_t channels; // number of channels of the output
@@ -50,6 +59,7 @@ typedef struct tri_conv_options {
     // Of a transpose: by how much its output is larger, besides; less than stride or dilation.
     int64_t output_padding, output_paddings[3]; // for every axis; for each axis, besides
     tri_init weight_init, bias_init;            // see parameters.h
+    tri_padding_mode padding_mode;              // not of a transpose
 } tri_conv_options;
 typedef tri_conv_options tri_conv2d_options;
 
@@ -78,13 +88,17 @@ tri_value tri_conv_transpose3d(tri_graph *graph, const char *name, tri_value x,
 
 // What all pools take. The lists have a number for each axis, as those of tri_conv_options.
 typedef struct tri_pool_options {
-    int64_t kernel;  // at most 255 for a maximum
+    int64_t kernel;  // size along every axis
     int64_t stride;  // 0 means as many as `kernel`
     int64_t padding; // on every side, at most kernel / 2; padding never counts as a maximum
     // Where axes differ: the numbers of each axis, of which 0 means the one for all, above.
     int64_t kernels[3], strides[3];
     int64_t pads[3];      // besides `padding`
     bool exclude_padding; // of means: zeros of the padding do not count; in PyTorch they do
+    // The last window may reach behind the padding; of means, what is there does not count.
+    bool ceil_mode;
+    int64_t dilation, dilations[3]; // of maxima: the distance of a window's elements; 0 means 1
+    int64_t divisor_override; // of means: the sums are divided by it; 0: by the elements that count
 } tri_pool_options;
 typedef tri_pool_options tri_pool2d_options;
 
@@ -94,6 +108,27 @@ tri_value tri_max_pool2d(tri_graph *graph, tri_value x, tri_pool_options options
 tri_value tri_max_pool1d(tri_graph *graph, tri_value x, tri_pool_options options);
 // The same of volumes. x [N, C, D, H, W] → [N, C, D', H', W'].
 tri_value tri_max_pool3d(tri_graph *graph, tri_value x, tri_pool_options options);
+// The same, and *indices becomes where in its channel each maximum is, I64: element number row ·
+// width + column, of equal ones the first.
+tri_value tri_max_pool2d_with_indices(tri_graph *graph, tri_value x, tri_pool_options options,
+                                      tri_value *indices);
+// The same of sequences.
+tri_value tri_max_pool1d_with_indices(tri_graph *graph, tri_value x, tri_pool_options options,
+                                      tri_value *indices);
+// The same of volumes.
+tri_value tri_max_pool3d_with_indices(tri_graph *graph, tri_value x, tri_pool_options options,
+                                      tri_value *indices);
+// PyTorch's MaxUnpool: each element of x where its index says, and 0 elsewhere. The result has the
+// sizes H and W; NULL: those that follow from kernel, stride and padding. Of equal indices the last
+// one is there, and has the gradient.
+tri_value tri_max_unpool2d(tri_graph *graph, tri_value x, tri_value indices,
+                           tri_pool_options options, const int64_t *sizes);
+// The same of sequences.
+tri_value tri_max_unpool1d(tri_graph *graph, tri_value x, tri_value indices,
+                           tri_pool_options options, const int64_t *sizes);
+// The same of volumes.
+tri_value tri_max_unpool3d(tri_graph *graph, tri_value x, tri_value indices,
+                           tri_pool_options options, const int64_t *sizes);
 // The mean of each window. x [N, C, H, W] → [N, C, H', W'], H' as in tri_conv2d. Zeros of the
 // padding count, as in PyTorch, unless `exclude_padding` is set.
 tri_value tri_avg_pool2d(tri_graph *graph, tri_value x, tri_pool_options options);
@@ -107,17 +142,34 @@ tri_value tri_adaptive_avg_pool2d(tri_graph *graph, tri_value x, int64_t size);
 // The same for one to three axes, with a number of windows for each in `sizes`, of which 0 leaves
 // the axis as it is: tri_adaptive_avg_pool(g, x, (int64_t[]){7, 5}).
 tri_value tri_adaptive_avg_pool(tri_graph *graph, tri_value x, const int64_t *sizes);
-// The largest element of each window. Windows have at most 255 elements along an axis.
+// The largest element of each window.
 tri_value tri_adaptive_max_pool(tri_graph *graph, tri_value x, const int64_t *sizes);
+// The same, with *indices as for tri_max_pool2d_with_indices.
+tri_value tri_adaptive_max_pool_with_indices(tri_graph *graph, tri_value x, const int64_t *sizes,
+                                             tri_value *indices);
+
+// What an element of a resized tensor is made of.
+typedef enum tri_interpolate_mode {
+    TRI_INTERPOLATE_NEAREST,       // one element, with its place rounded down
+    TRI_INTERPOLATE_LINEAR,        // its neighbours: linear, bilinear or trilinear
+    TRI_INTERPOLATE_CUBIC,         // four neighbours along each axis: bicubic
+    TRI_INTERPOLATE_NEAREST_EXACT, // the element in which its middle lies
+    TRI_INTERPOLATE_AREA,          // the mean of a window, as tri_adaptive_avg_pool
+} tri_interpolate_mode;
 
 typedef struct tri_interpolate_options {
-    int64_t sizes[3];   // of each axis behind the channels; 0: as `factor` says
-    int64_t factor;     // how many times as many elements; 0 means 1
-    bool linear;        // between neighbours: linear, bilinear or trilinear; false: the nearest
-    bool align_corners; // with `linear`: the elements at the borders keep their places
+    int64_t sizes[3];   // of each axis behind the channels; 0: as the factor says
+    double factor;      // PyTorch's scale_factor: how many times as many elements; 0 means 1
+    bool linear;        // short for the mode TRI_INTERPOLATE_LINEAR
+    bool align_corners; // linear and cubic: the elements at the borders keep their places
+    bool antialias;     // linear and cubic: where x shrinks, all elements count
+    tri_interpolate_mode mode;
+    double factors[3]; // where axes differ: the factor of each, of which 0 means the one for all
+    // Places follow from the sizes, also where a factor makes no whole number of elements.
+    bool recompute_scale_factor;
 } tri_interpolate_options;
 
-// Resizes sequences, images or volumes, x [N, C, …], as PyTorch's interpolate.
+// Resizes sequences, images or volumes, x [N, C, …], as PyTorch's interpolate and Upsample.
 tri_value tri_interpolate(tri_graph *graph, tri_value x, tri_interpolate_options options);
 
 typedef struct tri_batch_norm_options {

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <trireme/functions.h>
+#include <trireme/more_layers.h>
 #include <trireme/nn.h>
 
 // A layer with the numbers of its axes: depth, height and width, of which a layer with fewer axes
@@ -89,7 +90,8 @@ static bool has_idle_numbers(const tri_conv_options *o, int axes) {
 }
 
 // Begins a layer of x. False: the graph has failed, or there is nothing to do.
-static bool begin(conv *c, const char *layer, tri_value x, int axes, const tri_conv_options *o) {
+static bool begin_zeros(conv *c, const char *layer, tri_value x, int axes,
+                        const tri_conv_options *o) {
     static const char *const shapes[] = {"[N, C, L]", "[N, C, H, W]", "[N, C, D, H, W]"};
     char text[128];
     if (!tri_layer_begin(c->graph, c->name)) return false;
@@ -129,6 +131,29 @@ static bool begin(conv *c, const char *layer, tri_value x, int axes, const tri_c
         }
     }
     return true;
+}
+
+// Begins a layer of *x, which is padded first where it is not padded by zeros.
+static bool begin(conv *c, const char *layer, tri_value *x, int axes, const tri_conv_options *o) {
+    tri_value (*const pads[])(tri_graph *, tri_value, int, int64_t, int64_t) = {
+        tri_pad, tri_pad_reflect, tri_pad_replicate, tri_pad_circular};
+    if (!begin_zeros(c, layer, *x, axes, o)) return false;
+    if ((int)o->padding_mode < 0 || o->padding_mode > TRI_PADDING_CIRCULAR ||
+        (c->transposed && o->padding_mode != TRI_PADDING_ZEROS)) {
+        tri_graph_fail(c->graph, "%s %s: there is no padding mode %d", layer, c->name,
+                       (int)o->padding_mode);
+        return false;
+    }
+    if (o->padding_mode == TRI_PADDING_ZEROS) return true;
+    for (int i = 3 - axes; i < 3; i++) {
+        if (c->pads[i][0] + c->pads[i][1] > 0)
+            *x = pads[o->padding_mode](c->graph, *x, 2 + i - (3 - axes), c->pads[i][0],
+                                       c->pads[i][1]);
+        c->size[i] += c->pads[i][0] + c->pads[i][1];
+        c->pads[i][0] = c->pads[i][1] = 0;
+    }
+    c->x = tri_value_shape(c->graph, *x);
+    return c->graph->status == TRI_OK;
 }
 
 // Makes weight [out, in / groups, …] (of a transpose [in, out / groups, …]) and bias. The initial
@@ -230,24 +255,24 @@ static tri_value flat(const conv *c, tri_value x, const tri_conv_options *o) {
 
 tri_value tri_conv1d(tri_graph *graph, const char *name, tri_value x, tri_conv_options o) {
     conv c = {.graph = graph, .name = name};
-    return begin(&c, "conv1d", x, 1, &o) ? flat(&c, x, &o) : (tri_value){0};
+    return begin(&c, "conv1d", &x, 1, &o) ? flat(&c, x, &o) : (tri_value){0};
 }
 
 tri_value tri_conv2d(tri_graph *graph, const char *name, tri_value x, tri_conv_options o) {
     conv c = {.graph = graph, .name = name};
-    return begin(&c, "conv2d", x, 2, &o) ? flat(&c, x, &o) : (tri_value){0};
+    return begin(&c, "conv2d", &x, 2, &o) ? flat(&c, x, &o) : (tri_value){0};
 }
 
 tri_value tri_conv_transpose1d(tri_graph *graph, const char *name, tri_value x,
                                tri_conv_options o) {
     conv c = {.graph = graph, .name = name, .transposed = true};
-    return begin(&c, "conv_transpose1d", x, 1, &o) ? flat(&c, x, &o) : (tri_value){0};
+    return begin(&c, "conv_transpose1d", &x, 1, &o) ? flat(&c, x, &o) : (tri_value){0};
 }
 
 tri_value tri_conv_transpose2d(tri_graph *graph, const char *name, tri_value x,
                                tri_conv_options o) {
     conv c = {.graph = graph, .name = name, .transposed = true};
-    return begin(&c, "conv_transpose2d", x, 2, &o) ? flat(&c, x, &o) : (tri_value){0};
+    return begin(&c, "conv_transpose2d", &x, 2, &o) ? flat(&c, x, &o) : (tri_value){0};
 }
 
 enum { MOST_DEPTH = 64 }; // the largest kernel along the depth
@@ -316,11 +341,11 @@ static tri_value volume(const conv *c, tri_value x, const tri_conv_options *o) {
 
 tri_value tri_conv3d(tri_graph *graph, const char *name, tri_value x, tri_conv_options o) {
     conv c = {.graph = graph, .name = name};
-    return begin(&c, "conv3d", x, 3, &o) ? volume(&c, x, &o) : (tri_value){0};
+    return begin(&c, "conv3d", &x, 3, &o) ? volume(&c, x, &o) : (tri_value){0};
 }
 
 tri_value tri_conv_transpose3d(tri_graph *graph, const char *name, tri_value x,
                                tri_conv_options o) {
     conv c = {.graph = graph, .name = name, .transposed = true};
-    return begin(&c, "conv_transpose3d", x, 3, &o) ? volume(&c, x, &o) : (tri_value){0};
+    return begin(&c, "conv_transpose3d", &x, 3, &o) ? volume(&c, x, &o) : (tri_value){0};
 }

@@ -41,4 +41,8 @@ void nn_report_accuracy(tri_graph *graph, tri_value scores, tri_value labels);
 // and the graph has failed.
 int nn_axis(tri_graph *graph, const char *name, int axis, int rank);
 
+// Checks that x is [N, C, …] with `least` to `most` more axes, none of them empty. False: the graph
+// has failed.
+bool nn_takes_pixels(tri_graph *graph, const char *layer, tri_value x, int least, int most);
+
 #endif

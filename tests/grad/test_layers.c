@@ -144,6 +144,10 @@ static void test_convolutions_refuse(void **state) {
     OP_REFUSED("conv2d l|`same`|padding 1", image, CONV(2, 4, 3, .padding = 1, .same = true));
     OP_REFUSED("conv2d l|of 0", tri_shape_of(2, 4, 0, 6), CONV(2, 4, 3, .padding = 2));
     OP_REFUSED("conv1d l|[N, C, L]", image, CONV(1, 4, 3));
+    OP_REFUSED("conv_transpose2d l|padding mode 1", image,
+               TRANSPOSE(2, 4, 3, .padding_mode = TRI_PADDING_REFLECT));
+    OP_REFUSED("pad_reflect|5 elements", image,
+               CONV(2, 4, 3, .padding = 5, .padding_mode = TRI_PADDING_REFLECT));
     OP_REFUSED("conv_transpose2d l|output padding of 2", image,
                TRANSPOSE(2, 4, 3, .stride = 2, .output_padding = 2));
     OP_REFUSED("conv_transpose2d l|no result", tri_shape_of(2, 4, 1, 1),
@@ -156,14 +160,20 @@ static void test_pools_refuse(void **state) {
     tri_shape image = tri_shape_of(2, 4, 5, 6);
     OP_REFUSED("max_pool1d|[2, 4, 5, 6]", image, POOL(max, 1, .kernel = 2));
     OP_REFUSED("max_pool2d|kernel|0", image, POOL(max, 2, .stride = 1));
-    OP_REFUSED("max_pool2d|256", tri_shape_of(1, 1, 300, 2), POOL(max, 2, .kernels = {256, 1}));
+    OP_REFUSED("max_pool2d|kernel of 6", image, POOL(max, 2, .kernels = {6, 1}));
+    OP_REFUSED("max_pool2d|padding 2", image, POOL(max, 2, .kernel = 3, .padding = 2));
+    OP_REFUSED("max_pool2d|without effect", image, POOL(max, 2, .kernel = 3, .kernels[2] = 1));
+    OP_REFUSED("max_pool2d|padding only", tri_shape_of(1, 1, 1, 3),
+               POOL(max, 2, .kernels = {2, 1}, .pads = {1}, .dilations = {2}));
+    OP_REFUSED("avg_pool2d|without effect", image, POOL(avg, 2, .kernel = 2, .dilation = 2));
     OP_REFUSED("avg_pool2d|padding|-1", image, POOL(avg, 2, .kernel = 2, .padding = -1));
     OP_REFUSED("avg_pool3d|[2, 4, 0, 5, 6]", tri_shape_of(2, 4, 0, 5, 6),
                POOL(avg, 3, .kernel = 1));
     OP_REFUSED("adaptive_avg_pool|-1", image, ADAPTIVE(avg, 2, -1));
     OP_REFUSED("adaptive_max_pool|[2, 4]", tri_shape_of(2, 4), ADAPTIVE(max, 2));
-    OP_REFUSED("adaptive_max_pool|256|1000", tri_shape_of(1, 1, 1000), ADAPTIVE(max, 300));
     OP_REFUSED("interpolate|-2", image, RESIZE(.factor = -2));
+    OP_REFUSED("interpolate|align_corners|antialias", image,
+               RESIZE(.factor = 2, .antialias = true, .mode = TRI_INTERPOLATE_AREA));
     OP_REFUSED("interpolate|-3", image, RESIZE(.sizes = {4, -3}));
     OP_REFUSED("interpolate|align_corners", image, RESIZE(.factor = 2, .align_corners = true));
     OP_REFUSED("interpolate|1048577", image, RESIZE(.sizes = {1048577, 4}));

@@ -56,6 +56,15 @@ static inline void torch_near(const torch_case *c, const char *what, op_session 
                  want[0], want[1]);
 }
 
+// Sets the constants of the session's graph.
+static inline void fill_constants(op_session *session, const tri_graph *g) {
+    for (int i = 0; i < g->parameter_count; i++) {
+        const tri_parameter_info *p = &g->parameters[i];
+        for (int64_t k = 0; p->role == TRI_ROLE_CONSTANT && k < op_count(session, p->value); k++)
+            op_set(session, p->value, k, (double)p->init.values[k]);
+    }
+}
+
 // Compares `function`, which gets the case's name. x is the wave 1, and parameter k the wave k + 2;
 // the gradient of y is the wave 9.
 static inline void torch_check(const torch_case *c,
@@ -82,9 +91,8 @@ static inline void torch_check(const torch_case *c,
     for (int i = 0; i < g->parameter_count; i++) {
         const tri_parameter_info *p = &g->parameters[i];
         if (p->role == TRI_ROLE_TRAINED) fill_wave(session, p->value, i + 1, 1, 0);
-        for (int64_t k = 0; p->role == TRI_ROLE_CONSTANT && k < op_count(session, p->value); k++)
-            op_set(session, p->value, k, (double)p->init.values[k]);
     }
+    fill_constants(session, g);
     fill_wave(session, wave, 9, 1, 0);
     for (int i = 0; i < g->input_count; i++)
         if (tri_value_get(g, g->inputs[i].value)->dtype == TRI_I64)
