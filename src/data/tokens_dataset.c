@@ -3,21 +3,43 @@
 #include "data/largest.h"
 #include "data/windows.h"
 
-// Looks at the begin of a file whose type was guessed by its name for what contradicts the guess:
-// u32 that are read as u16 have a 0 at every second place. Text may be any bytes.
-static tri_status check_guess(tri_arena *arena, const tri_tokens *tokens) {
+// Where zeros lie if a file has numbers of another type than it is read as: bit k of `filled` is
+// set if a token i with i % 4 = k is not 0. F32 and F64 are those of small whole numbers.
+static const struct {
+    tri_dtype read_as;
+    unsigned filled;
+    const char *which, *like;
+} patterns[] = {
+    {TRI_U16, 0x5, "every second u16 is 0", "u32: set data.dtype to u32"},
+    {TRI_U16, 0x1, "three of four u16 are 0", "64-bit numbers: write its tokens as u16 or u32"},
+    {TRI_U16, 0xA, "every second u16 is 0", "F32: write its tokens as u16 or u32"},
+    {TRI_U16, 0x8, "three of four u16 are 0", "F64: write its tokens as u16 or u32"},
+    {TRI_U32, 0x5, "every second u32 is 0", "64-bit numbers: write its tokens as u16 or u32"},
+    {TRI_U32, 0xA, "every second u32 is 0", "F64: write its tokens as u16 or u32"},
+};
+
+// Looks at the begin of a file for what contradicts the type that it is read as, which is an error
+// if the type was guessed by the file's name, and a doubt if it was given. Text may be any bytes.
+static tri_status check_type(tri_dataset *dataset, const tri_tokens *tokens, bool is_guessed) {
     enum { LOOK = 1 << 15, FEWEST = 32 };
     int64_t count = tokens->count < LOOK ? tokens->count : LOOK;
-    uint16_t *words = tri_arena_alloc(arena, (size_t)LOOK * sizeof *words);
-    if (tokens->dtype != TRI_U16) return TRI_OK;
-    TRI_TRY(tri_tokens_read(tokens, 0, count, words));
-    bool odd = false, even = false; // a token there is not 0
-    for (int64_t i = 0; i < count; i++) *(i % 2 ? &odd : &even) |= words[i] != 0;
-    if (odd || !even || count < FEWEST) return TRI_OK;
-    return TRI_FAIL(TRI_BAD_INPUT,
-                    "%s: every second u16 is 0, as in a file of u32: set data.dtype to u32, or to "
-                    "u16 if these are its tokens",
-                    tokens->path);
+    bool is_wide = tokens->dtype == TRI_U32;
+    uint32_t *wide = tri_arena_alloc(dataset->arena, (size_t)LOOK * sizeof *wide);
+    const uint16_t *words = (const uint16_t *)wide;
+    if ((tokens->dtype != TRI_U16 && !is_wide) || count < FEWEST) return TRI_OK;
+    TRI_TRY(tri_tokens_read(tokens, 0, count, wide));
+    unsigned filled = 0;
+    for (int64_t i = 0; i < count; i++) filled |= (is_wide ? wide[i] : words[i]) ? 1u << i % 4 : 0;
+    for (size_t k = 0; k < sizeof patterns / sizeof *patterns; k++) {
+        if (patterns[k].read_as != tokens->dtype || patterns[k].filled != filled) continue;
+        const char *line = tri_arena_printf(dataset->arena, "%s: %s, as in a file of %s",
+                                            tokens->path, patterns[k].which, patterns[k].like);
+        if (is_guessed)
+            return TRI_FAIL(TRI_BAD_INPUT, "%s, or set data.dtype to %s if these are its tokens",
+                            line, is_wide ? "u32" : "u16");
+        dataset->facts.doubt = line;
+    }
+    return TRI_OK;
 }
 
 static tri_status tokens_open(tri_dataset *dataset) {
@@ -36,10 +58,9 @@ static tri_status tokens_open(tri_dataset *dataset) {
     // Any file can be read as bytes, so known formats that are not text are rejected here.
     if (tokens->dtype == TRI_U8 && options->dtype == TRI_TOKENS_AUTO)
         TRI_TRY(tri_content_check(path, "tokens"));
-    if (tokens->is_guessed && options->dtype == TRI_TOKENS_AUTO) {
-        TRI_TRY(check_guess(dataset->arena, tokens));
-        dataset->facts.guessed = path;
-    }
+    bool is_guessed = tokens->is_guessed && options->dtype == TRI_TOKENS_AUTO;
+    TRI_TRY(check_type(dataset, tokens, is_guessed));
+    if (is_guessed) dataset->facts.guessed = path;
     tri_dataset_note_file(dataset, path);
     tri_dataset_note_source(dataset, path);
     // With data.limit only a part is read.

@@ -232,6 +232,14 @@ static void put_numbers(const char *name, size_t width, int count, uint32_t firs
     free(bytes);
 }
 
+// Writes `count` tokens as numbers of 64 bits.
+static void put_long(const char *name, int count) {
+    int64_t numbers[64];
+    assert_true(count <= 64);
+    for (int i = 0; i < count; i++) numbers[i] = i + 1;
+    fixture_put(name, numbers, sizeof *numbers * (size_t)count);
+}
+
 // Writes a file of tokens as llm.c writes it: a header, which says that there are `promised`
 // tokens, then `count` tokens of `width` bytes each.
 static void put_headed(const char *name, int32_t magic, int32_t version, int32_t promised,
@@ -383,6 +391,8 @@ static void test_tokens_refused(void **state) {
     fixture_put("odd.bin", "0123456", 7);
     put_numbers("huge.u32", 4, 8, 3000000000u);
     put_numbers("wide.bin", 4, 40, 500);
+    put_long("long.bin", 40);
+    put_long("long.u32", 40);
     put_headed("lies.bin", 20240520, 1, 10, 2, 9);
     put_headed("later.bin", 20240520, 2, 9, 2, 9);
     put_headed("hollow.bin", 20240520, 1, 0, 2, 0);
@@ -397,6 +407,8 @@ static void test_tokens_refused(void **state) {
         {"train: text.txt, sequence: 11", TRI_BAD_INPUT, "text.txt|10 tokens"},
         {"train: odd.bin, sequence: 2", TRI_BAD_INPUT, "odd.bin|7 bytes"},
         {"train: wide.bin, sequence: 2", TRI_BAD_INPUT, "wide.bin|data.dtype|u32"},
+        {"train: long.bin, sequence: 2", TRI_BAD_INPUT, "long.bin|64-bit"},
+        {"train: long.u32, sequence: 2", TRI_BAD_INPUT, "long.u32|64-bit"},
         {"train: text.txt, dtype: u32, sequence: 2", TRI_BAD_INPUT, "text.txt|10 bytes"},
         {"train: huge.u32, sequence: 2", TRI_BAD_INPUT, "huge.u32|token 3000000007"},
         {"train: lies.bin, sequence: 2", TRI_CORRUPT, "lies.bin|10 tokens"},
