@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/grad/pool_tables.h and sample_tables.h: what PyTorch computes, in float64, for pools,
-interpolation, samples at the places of a grid and padded convolutions of random shapes: value and
-gradients.
+"""Writes tests/grad/pool_tables.h and sample_tables.h: what PyTorch computes, in float64, for
+pools, interpolation, samples at the places of a grid and padded convolutions of random shapes:
+value and gradients.
 
 usage: make_spatial_tables.py > pool_tables.h
        make_spatial_tables.py samples > sample_tables.h
