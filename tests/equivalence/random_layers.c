@@ -124,7 +124,9 @@ static tri_value pool(net *n, tri_value x) {
         o.strides[k] = net_draw(n, 0, 3);
         o.pads[k] = net_draw(n, 0, o.kernels[k] / 2);
     }
-    if (net_chance(n, 50))
+    bool is_average = !net_chance(n, 50);
+    o.exclude_padding = o.exclude_padding && is_average;
+    if (!is_average)
         return axes == 1   ? tri_max_pool1d(g, x, o)
                : axes == 2 ? tri_max_pool2d(g, x, o)
                            : tri_max_pool3d(g, x, o);

@@ -1,9 +1,10 @@
 // Checks the times that an estimate computes from rates, on a model whose costs can be calculated
-// by hand; and how quantities with units, such as "64G", are read.
+// by hand; how quantities with units, such as "64G", are read; and how many flops nodes have.
 #include "base/quantity.h"
 #include "device/null/null.h"
 #include "plan/draw.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +14,8 @@
 #include <trireme/trireme.h>
 
 #include <cmocka.h>
+
+#include "support/op_session.h"
 
 enum { WIDTH = 128, LAYERS = 4, SAMPLES = 32, MICRO = 4 };
 
@@ -198,10 +201,27 @@ static void test_quantities(void **state) {
     }
 }
 
+// A node's cost in flops counts multiplications and additions: a convolution of [2,3,8,8] with
+// [4,3,3,3] has 2*4*6*6 results of 27 products each. Causal attention of 5 queries and 5 keys
+// computes the scores of 15 of the 25 pairs of a query and a key.
+static void test_flops(void **state) {
+    static const tri_conv2d_attr conv = {.stride = {1, 1}, .dilation = {1, 1}, .groups = 1};
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_value in[] = {tri_input(g, "x", TRI_F32, tri_shape_of(2, 3, 8, 8)),
+                      tri_input(g, "w", TRI_F32, tri_shape_of(4, 3, 3, 3))};
+    tri_value y = tri_node_add(g, &tri_op_conv2d, in, 2, &conv, "");
+    assert_true(tri_node_cost(g, tri_value_node(g, y)).flops == 2.0 * 2 * 4 * 36 * 27);
+    tri_value q = tri_input(g, "q", TRI_F32, tri_shape_of(2, 5, 4, 8));
+    tri_attention_attr causal = {.scale = 1, .causal = true};
+    y = tri_node_add(g, &tri_op_attention, (tri_value[]){q, q, q}, 3, &causal, "");
+    assert_true(tri_node_cost(g, tri_value_node(g, y)).flops == 2.0 * 2 * (2 * 4 * 8) * (15));
+    op_graph_close(g);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_arithmetic),
-                                       cmocka_unit_test(test_bubble), cmocka_unit_test(test_links),
-                                       cmocka_unit_test(test_drawings),
-                                       cmocka_unit_test(test_quantities)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_bubble),
+        cmocka_unit_test(test_links),      cmocka_unit_test(test_drawings),
+        cmocka_unit_test(test_quantities), cmocka_unit_test(test_flops)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
