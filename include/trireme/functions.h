@@ -207,6 +207,21 @@ tri_value tri_mask_values(tri_graph *graph, const char *expression, const tri_va
                     (int)(sizeof((const tri_value[]){__VA_ARGS__}) / sizeof(tri_value)))
 #endif
 
+// Random numbers of x's shape, a new one for each element in each step. They depend on the name and
+// the recipe's seed, and on the sample, the step and the element: not on the number of ranks or
+// micro-batches. The first axis of x has to be that of the samples, each in one or several rows. A
+// function that reads them draws them itself, so that they are not stored, and the backward pass
+// draws them again. An evaluation draws too, the same numbers each time, as those of step 0. No
+// gradient. Functions of functions.h make other distributions of them: x + std * noise is
+// tri_map(g, "x, e -> x + 0.1 * e", x, tri_randn_like(g, "noise", x)).
+
+// Numbers in [0, 1), all alike probable, as torch.rand_like.
+tri_value tri_rand_like(tri_graph *graph, const char *name, tri_value x);
+// Normal numbers, with the mean 0 and the standard deviation 1, as torch.randn_like.
+tri_value tri_randn_like(tri_graph *graph, const char *name, tri_value x);
+// 1 with the probability that an element of p is, else 0, as torch.bernoulli.
+tri_value tri_bernoulli(tri_graph *graph, const char *name, tri_value p);
+
 // x in another type: F32, in which networks compute (or whatever trainer.precision makes of it), or
 // I64, I32 or U8. Integers, such as token ids and what tri_argmax and tri_sort make, may also be
 // compared, added, multiplied and divided with remainder, exactly and in their own type, by tri_map

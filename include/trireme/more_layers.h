@@ -101,6 +101,15 @@ tri_value tri_dropout_channels(tri_graph *graph, const char *name, tri_value x, 
 // AlphaDropout, which goes with SELU: elements that are dropped take the value that SELU has far
 // below 0, and all are scaled so that mean and variance stay.
 tri_value tri_alpha_dropout(tri_graph *graph, const char *name, tri_value x, double p);
+// FeatureAlphaDropout: the same of whole channels of x [N, C, …].
+tri_value tri_feature_alpha_dropout(tri_graph *graph, const char *name, tri_value x, double p);
+// RReLU: x where x > 0, else x times a slope, which is drawn between two numbers for each element;
+// evaluation takes their mean. PyTorch's are 1/8 and 1/3.
+tri_value tri_rrelu(tri_graph *graph, const char *name, tri_value x, double lower, double upper);
+// The softmax along an axis of (logits + Gumbel noise) / temperature, as
+// torch.nn.functional.gumbel_softmax without `hard`. It draws in evaluation too.
+tri_value tri_gumbel_softmax(tri_graph *graph, const char *name, tri_value logits,
+                             double temperature, int axis);
 
 // What is made of the rows of a bag.
 typedef enum tri_bag_mode { TRI_BAG_MEAN, TRI_BAG_SUM, TRI_BAG_MAX } tri_bag_mode;

@@ -9,7 +9,7 @@
 // The op is trained, planned and divided between ranks as those of the library: its inputs and
 // outputs are kept or computed again, and ranks that divide layers each compute it whole. On a
 // device with memory of its own, such as a GPU, it runs on the host, with copies before and after.
-// What it draws at random it takes as an input, such as tri_dropout of ones.
+// What it draws at random it takes as an input, such as tri_rand_like.
 #ifndef TRIREME_OWN_OP_H
 #define TRIREME_OWN_OP_H
 

@@ -46,7 +46,7 @@ TRI_KERNEL_INLINE tri_philox_block tri_philox_quad(uint64_t key, uint64_t step, 
 uint64_t tri_philox_key(uint64_t seed, const char *name);
 
 // Converts a random word to a number in [0, 1) with 24 bits, which a float holds exactly.
-static inline float tri_philox_uniform(uint32_t word) { return (float)(word >> 8) * 0x1p-24f; }
+TRI_KERNEL_INLINE float tri_philox_uniform(uint32_t word) { return (float)(word >> 8) * 0x1p-24f; }
 
 // Draws the random number of element `element` of sample `sample` in step `step`: word element % 4
 // of the block whose counter is (element / 4, sample, low 32 bits of step, high 32 bits of step).

@@ -41,7 +41,7 @@ static const tri_shape *shape_of_map(const tri_graph *graph, const tri_node *nod
 
 static bool is_flat(const tri_graph *graph, const tri_node *node, int input) {
     const tri_map_attr *attr = node->attr;
-    return !(attr->viewed >> input & 1) &&
+    return !((attr->viewed | attr->drawn) >> input & 1) &&
            tri_shape_equal(shape_of(graph, node->inputs[input]), shape_of_map(graph, node));
 }
 
@@ -74,11 +74,13 @@ static void set_strides(tri_map_plan *plan, const tri_graph *graph, const tri_no
     tri_map_input whole[TRI_FORMULA_INPUTS];
     int count = plan->formula.input_count;
     for (int k = 0; k < count; k++) {
-        const tri_shape *x = shape_of(graph, node->inputs[k]);
-        tri_map_view view = tri_map_view_of(node->attr, k, x, out);
+        const tri_map_attr *attr = node->attr;
+        const tri_shape *x = tri_map_read_shape(attr, k, shape_of(graph, node->inputs[k]));
+        tri_map_view view = tri_map_view_of(attr, k, x, out);
         whole[k] = input_of(&view, x, out);
         plan->inputs[k].flat = is_flat(graph, node, k);
         plan->inputs[k].offset = whole[k].offset;
+        if (attr->drawn >> k & 1) plan->inputs[k].draws = tri_map_stream_of(&attr->draws[k]);
     }
     for (int i = 0; i < out->rank; i++) {
         bool joins = plan->rank > 0;
@@ -111,8 +113,9 @@ bool tri_map_is_flat(const tri_graph *graph, const tri_node *node) {
 
 tri_dtype tri_map_plan_type(const tri_graph *graph, const tri_node *node, bool *mixed) {
     tri_op_signature s = tri_node_signature(graph, node);
-    tri_dtype type = tri_map_type(&s);
-    *mixed = s.out_type[0] != type || ((const tri_map_attr *)node->attr)->mask;
+    const tri_map_attr *attr = node->attr;
+    tri_dtype type = tri_map_type(attr, &s);
+    *mixed = s.out_type[0] != type || attr->mask || attr->drawn;
     for (int k = 0; k < s.input_count && s.present[k]; k++) *mixed |= s.in_type[k] != type;
     return type;
 }

@@ -4,6 +4,7 @@
 #define TRIREME_DEVICE_MAP_PLAN_H
 
 #include "graph/op.h"
+#include "ops/draw.h"
 #include "ops/formula.h"
 
 // How an input is read: element by element with the output (flat), or by strides along the axes of
@@ -11,6 +12,7 @@
 typedef struct tri_map_input {
     int64_t flat; // 1: it has the shape and layout of the output
     int64_t offset, strides[TRI_MAX_RANK], first[TRI_MAX_RANK], end[TRI_MAX_RANK];
+    tri_draw_stream draws; // what is read, if its kind is not TRI_DRAW_NONE
 } tri_map_input;
 
 typedef struct tri_map_plan {

@@ -88,28 +88,6 @@ tri_value tri_next_token(tri_graph *graph, tri_value ids) {
     return one_input(graph, &tri_op_next_token, ids, NULL, "");
 }
 
-tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p) {
-    p = tri_model_float(graph, "dropout", p); // one rate for all layers, if the recipe has it
-    if (p < 0 || p >= 1)
-        tri_graph_fail(graph, "dropout %s: the rate must lie in [0, 1), not %g", name, p);
-    if (!tri_layer_begin(graph, name) || !graph->options.training || p == 0) return x;
-    tri_dropout_attr attr = {.p = p, .key = tri_philox_key(graph->options.seed, name)};
-    // The random numbers are those of samples, which may lie on the first axis in several rows.
-    tri_shape shape = tri_value_shape(graph, x);
-    int64_t samples = tri_graph_samples(graph), elements = tri_shape_count(&shape);
-    bool is_split = samples > 0 && shape.rank > 0 && shape.dims[0] != samples;
-    if (is_split && (shape.dims[0] % samples != 0 || elements == 0)) {
-        char text[128];
-        tri_graph_fail(graph, "dropout %s: the first axis of %s has to be that of the %s", name,
-                       tri_shape_text(&shape, text, sizeof text), tri_counted(samples, "sample"));
-        return x;
-    }
-    if (is_split) x = tri_reshape(graph, x, tri_shape_of(samples, elements / samples));
-    tri_value y =
-        tri_node_add(graph, &tri_op_dropout, (tri_value[]){x, tri_position(graph)}, 2, &attr, name);
-    return is_split ? tri_reshape(graph, y, shape) : y;
-}
-
 // If one axis of the shape is given as -1, computes its size, so that the shape has as many
 // elements as x.
 static void infer_size(tri_graph *g, tri_value x, tri_shape *shape) {

@@ -278,32 +278,6 @@ tri_value tri_fold_images(tri_graph *graph, tri_value x, int64_t height, int64_t
     return tri_node_add(graph, &tri_op_conv2d_grad_input, (tri_value[]){x, weight}, 2, &attr, "");
 }
 
-// 1 / (1 - p) where dropout keeps, 0 where it drops, in the given shape.
-static tri_value dropped(tri_graph *g, const char *name, tri_value like, double p) {
-    return tri_dropout(g, name, ones_like(g, like), p);
-}
-
-tri_value tri_dropout_channels(tri_graph *graph, const char *name, tri_value x, double p) {
-    if (!takes(graph, "dropout_channels", name, x, 2)) return none();
-    if (!tri_training(graph)) return tri_dropout(graph, name, x, p);
-    tri_value one = x; // element 0 of each channel
-    for (int i = tri_value_shape(graph, x).rank - 1; i >= 2; i--)
-        one = tri_slice(graph, one, i, 0, 1, 1);
-    return tri_mul(graph, x, dropped(graph, name, one, p));
-}
-
-tri_value tri_alpha_dropout(tri_graph *graph, const char *name, tri_value x, double p) {
-    const double least = -1.7580993408473766; // -1.0507… · 1.6732…
-    if (!takes(graph, "alpha_dropout", name, x, 1)) return none();
-    if (!tri_training(graph)) return tri_dropout(graph, name, x, p);
-    p = tri_model_float(graph, "dropout", p);
-    tri_value kept = dropped(graph, name, x, p);
-    double a = 1 / sqrt((least * least * p + 1) * (1 - p)), b = -a * least * p;
-    const char *formula =
-        tri_name(graph, "x, k -> %.17g * (k > 0 ? x : %.17g) + %.17g", a, least, b);
-    return tri_map(graph, formula, x, kept);
-}
-
 // 1 where an id is not `padding`, in the type of floats.
 static tri_value not_padding(tri_graph *g, tri_value ids, int64_t padding) {
     const char *formula = tri_name(g, "id -> id != %" PRId64, padding);

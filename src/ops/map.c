@@ -53,18 +53,38 @@ static tri_status check_view(const tri_map_view *view, const tri_shape *x, const
     return TRI_OK;
 }
 
-tri_dtype tri_map_type(const tri_op_signature *s) {
-    for (int i = 0; i < s->input_count && s->present[i]; i++)
+tri_dtype tri_map_type(const tri_map_attr *attr, const tri_op_signature *s) {
+    bool reads = false;
+    for (int i = 0; i < s->input_count && s->present[i]; i++) {
+        if (attr->drawn >> i & 1) continue;
         if (s->in_type[i] != TRI_U8) return s->in_type[i];
-    return TRI_U8;
+        reads = true;
+    }
+    return reads ? TRI_U8 : (tri_dtype)attr->type;
 }
 
-static tri_status want_types(const tri_op_signature *s, int inputs, tri_dtype type) {
+static tri_status want_drawn(const tri_map_draw *draw, const tri_op_signature *s, int k,
+                             tri_dtype type) {
+    TRI_TRY(ops_want_type("map", "position", s->in_type[k], TRI_I64));
+    TRI_TRY(ops_want_shape("map", "position", &s->in[k], tri_shape_of(2)));
+    TRI_TRY(ops_want_float("map", "what reads random numbers", type));
+    if (draw->shape.rank < 1)
+        return TRI_FAIL(TRI_BAD_INPUT, "map: random numbers need samples as their first axis");
+    if (!(draw->p >= 0 && draw->p <= 1))
+        return TRI_FAIL(TRI_BAD_INPUT, "map: p must be 0 to 1, not %g", draw->p);
+    return TRI_OK;
+}
+
+static tri_status want_types(const tri_map_attr *attr, const tri_op_signature *s, int inputs,
+                             tri_dtype type) {
     char name[32];
     TRI_TRY(ops_want_number("map", "the inputs' type", type));
     for (int i = 0; i < inputs; i++) {
         snprintf(name, sizeof name, "input %d", i);
-        if (s->in_type[i] != TRI_U8) TRI_TRY(ops_want_type("map", name, s->in_type[i], type));
+        if (attr->drawn >> i & 1)
+            TRI_TRY(want_drawn(&attr->draws[i], s, i, type));
+        else if (s->in_type[i] != TRI_U8)
+            TRI_TRY(ops_want_type("map", name, s->in_type[i], type));
     }
     return TRI_OK;
 }
@@ -99,20 +119,22 @@ static tri_status want_floats(const tri_formula *formula) {
 static tri_status map_shape(const void *attr, tri_op_signature *s) {
     const tri_map_attr *a = attr;
     char want[160], got[160];
-    tri_shape shape = a->expands ? a->shape : s->in[0];
+    tri_shape shape = a->expands ? a->shape : *tri_map_read_shape(a, 0, &s->in[0]);
     int inputs = 0;
     while (inputs < s->input_count && s->present[inputs]) inputs++;
     if (a->formula.input_count != inputs)
         return TRI_FAIL(TRI_BAD_INPUT, "map: the formula has %d inputs, but there are %d",
                         a->formula.input_count, inputs);
-    tri_dtype type = tri_map_type(s);
-    TRI_TRY(want_types(s, inputs, type));
+    tri_dtype type = tri_map_type(a, s);
+    TRI_TRY(want_types(a, s, inputs, type));
     TRI_TRY(tri_dtype_is_float(type) ? want_floats(&a->formula) : want_integers(&a->formula, type));
-    for (int i = 0; i < inputs; i++)
+    for (int i = 0; i < inputs; i++) {
+        const tri_shape *x = tri_map_read_shape(a, i, &s->in[i]);
         if (a->expands && a->viewed >> i & 1)
-            TRI_TRY(check_view(&a->views[i], &s->in[i], &shape));
+            TRI_TRY(check_view(&a->views[i], x, &shape));
         else
-            TRI_TRY(broadcast(&s->in[i], &shape));
+            TRI_TRY(broadcast(x, &shape));
+    }
     if (a->expands && !tri_shape_equal(&shape, &a->shape))
         return TRI_FAIL(TRI_BAD_INPUT, "map: the inputs need the shape %s, not %s",
                         tri_shape_text(&shape, got, sizeof got),
@@ -202,6 +224,8 @@ static void map_gradient(tri_graph *graph, const tri_node *node, const tri_value
             if (uses[i] >= inputs) continue;
             derived.viewed |= (a->viewed >> uses[i] & 1) << i;
             derived.views[i] = a->views[uses[i]];
+            derived.drawn |= (a->drawn >> uses[i] & 1) << i;
+            derived.draws[i] = a->draws[uses[i]];
         }
         tri_value made =
             tri_node_add(graph, &tri_op_map, in, derived.formula.input_count, &derived, node->name);
@@ -216,9 +240,12 @@ static void map_gradient(tri_graph *graph, const tri_node *node, const tri_value
     }
 }
 
-// Counts the operations for an element: a step is one, and a function, such as exp, ten.
-static double count_flops(const tri_formula *f) {
+// Counts the operations for an element: a step is one, and a function, such as exp, ten. So is a
+// random number.
+static double count_flops(const tri_map_attr *attr) {
+    const tri_formula *f = &attr->formula;
     double flops = 0;
+    for (int k = 0; k < f->input_count; k++) flops += attr->drawn >> k & 1 ? 10 : 0;
     for (int i = 0; i < f->step_count; i++) {
         tri_step_kind kind = (tri_step_kind)f->steps[i].kind;
         bool is_function = kind == TRI_STEP_pow || (kind >= TRI_STEP_exp && kind < TRI_STEP_less);
@@ -229,7 +256,7 @@ static double count_flops(const tri_formula *f) {
 
 static tri_cost map_cost(const void *attr, const tri_op_signature *s) {
     const tri_map_attr *a = attr;
-    return (tri_cost){.flops = count_flops(&a->formula) * (double)tri_shape_count(&s->out[0])};
+    return (tri_cost){.flops = count_flops(a) * (double)tri_shape_count(&s->out[0])};
 }
 
 // Activations such as GELU, with one function such as exp: little is computed again, and the
@@ -241,8 +268,9 @@ static bool is_recomputable(const void *attr) {
     bool differs[TRI_FORMULA_INPUTS];
     tri_formula derivative;
     int uses[TRI_FORMULA_INPUTS], inputs = a->formula.input_count, read = 0;
-    double flops = count_flops(&a->formula);
-    if (a->viewed || inputs > TRI_FORMULA_OUTPUTS || flops < ONE_FUNCTION || flops >= TWO_FUNCTIONS)
+    double flops = count_flops(a);
+    if (a->viewed || a->drawn || inputs > TRI_FORMULA_OUTPUTS || flops < ONE_FUNCTION ||
+        flops >= TWO_FUNCTIONS)
         return false;
     if (tri_formula_derive(&a->formula, all, all, &derivative, uses, differs) != TRI_OK)
         return false;
@@ -254,15 +282,20 @@ static bool is_recomputable(const void *attr) {
 }
 
 // An input that is read by a view would be overwritten before all of it is read.
-static bool may_overwrite(const void *attr) { return ((const tri_map_attr *)attr)->viewed == 0; }
+static bool may_overwrite(const void *attr) {
+    const tri_map_attr *a = attr;
+    return (a->viewed & ~a->drawn) == 0 && !(a->drawn & 1);
+}
 
-static void print_formula(const void *at, FILE *out) { tri_formula_print(at, out); }
+void tri_map_print(const void *attr, FILE *out) {
+    const tri_map_attr *a = attr;
+    for (int k = 0; k < a->formula.input_count; k++)
+        if (a->drawn >> k & 1) fprintf(out, "in%d=random(%016" PRIx64 ") ", k, a->draws[k].key);
+    tri_formula_print(&a->formula, out);
+}
 
 static const tri_attr_field map_fields[] = {
-    {.name = "formula",
-     .kind = TRI_ATTR_PRINTED,
-     .offset = offsetof(tri_map_attr, formula),
-     .print = print_formula},
+    {.name = "formula", .kind = TRI_ATTR_PRINTED, .print = tri_map_print},
     OPS_FIELD(TRI_ATTR_BOOL, tri_map_attr, mask),
     {0},
 };
@@ -270,7 +303,7 @@ static const tri_attr_field map_fields[] = {
 // The axis of input k that runs along axis `along` of the output. -1: none, the input is repeated.
 // -2: one does, but in another order or from another start, so that slices do not fit each other.
 static int axis_along(const tri_map_attr *attr, int k, const tri_op_signature *full, int along) {
-    const tri_shape *x = &full->in[k], *out = &full->out[0];
+    const tri_shape *x = tri_map_read_shape(attr, k, &full->in[k]), *out = &full->out[0];
     tri_map_view view = tri_map_view_of(attr, k, x, out);
     for (int j = 0; j < x->rank; j++) {
         if (view.axis[j] != along) continue;
@@ -280,16 +313,31 @@ static int axis_along(const tri_map_attr *attr, int k, const tri_op_signature *f
     return -1;
 }
 
+// Has the slice read those of the random numbers that belong to its elements.
+static void slice_draws(tri_map_attr *a, int k, const tri_op_signature *full,
+                        const tri_op_slices *slices) {
+    tri_map_draw *draw = &a->draws[k];
+    tri_map_view view = tri_map_view_of(a, k, &draw->shape, &full->out[0]);
+    int64_t first = full->out[0].dims[slices->out] / slices->count * slices->index;
+    for (int j = 0; j < draw->shape.rank; j++)
+        if (view.axis[j] == slices->out) view.start[j] += view.sign[j] * first;
+    a->viewed |= (int64_t)1 << k;
+    a->views[k] = view;
+}
+
 static bool map_slice(int input, int dim, const tri_op_signature *full, void *attr,
                       tri_op_slices *slices) {
     tri_map_attr *a = attr;
+    if (a->drawn >> input & 1) return false;
     tri_map_view view = tri_map_view_of(a, input, &full->in[input], &full->out[0]);
     slices->out = view.axis[dim];
     if (slices->out < 0) return false;
     for (int k = 0; k < a->formula.input_count; k++) {
-        slices->in[k] = axis_along(a, k, full, slices->out);
+        slices->in[k] = a->drawn >> k & 1 ? -1 : axis_along(a, k, full, slices->out);
         if (slices->in[k] < -1) return false;
+        if (a->drawn >> k & 1) slice_draws(a, k, full, slices);
     }
+    if (!a->expands && a->drawn) a->expands = true, a->shape = full->out[0];
     if (a->expands) a->shape.dims[slices->out] /= slices->count;
     return true;
 }

@@ -23,13 +23,11 @@ static tri_cost map_reduce_cost(const void *attr, const tri_op_signature *s) {
                                (double)tri_shape_count(&a->map.shape)};
 }
 
-static void print_formula(const void *at, FILE *out) { tri_formula_print(at, out); }
-
 static const tri_attr_field map_reduce_fields[] = {
     {.name = "formula",
      .kind = TRI_ATTR_PRINTED,
-     .offset = offsetof(tri_map_reduce_attr, map.formula),
-     .print = print_formula},
+     .offset = offsetof(tri_map_reduce_attr, map),
+     .print = tri_map_print},
     OPS_FIELD(TRI_ATTR_INT, tri_map_reduce_attr, reduce.kind),
     OPS_FIELD(TRI_ATTR_INT, tri_map_reduce_attr, reduce.axes),
     {0},

@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "graph/graph.h"
 #include "ops/axis_ops.h"
+#include "ops/draw.h"
 #include "ops/formula.h"
 #include "ops/interpolate_axis.h"
 #include "ops/loss_scale.h"
@@ -67,8 +68,6 @@ typedef enum tri_activation {
     X(batch_norm_shared)      /* x, weight, bias, moments of all replicas -> as batch_norm */      \
     X(batch_norm_sums)        /* x, mask, dy, mean, inv_std -> dweight, dbias, sums [2, C] */      \
     X(batch_norm_shared_grad) /* x, mask, dy, weight, mean, inv_std, sums, moments -> dx */        \
-    X(dropout)                /* x, position -> y */                                               \
-    X(dropout_grad)           /* dy, position (see above; it decides the mask) -> dx */            \
     X(reshape)                /* x -> y, a view */                                                 \
     X(concat)                 /* a, b?, ... -> y, joined along an axis */                          \
     X(concat_grad)            /* dy -> dx of one input */                                          \
@@ -298,16 +297,6 @@ typedef struct tri_batch_norm_attr {
     tri_max_pool2d_attr pool;
 } tri_batch_norm_attr;
 
-typedef struct tri_dropout_attr {
-    double p;
-    uint64_t key; // tri_philox_key(seed, layer)
-    // If x is a slice of a larger tensor, its dropout must be that of the same elements in the
-    // larger tensor, whose mask depends on the element's number. A sample of x consists of runs of
-    // `run` consecutive elements of the full sample, which begin at its elements first, first +
-    // stride, first + 2 * stride, … run 0: x is no slice.
-    int64_t run, stride, first;
-} tri_dropout_attr;
-
 typedef struct tri_reshape_attr {
     tri_shape shape;
 } tri_reshape_attr;
@@ -431,6 +420,18 @@ typedef struct tri_map_view {
     int64_t start[TRI_MAX_RANK];
 } tri_map_view;
 
+// Random numbers that an input of map stands for; the value that is read is the graph's input
+// `position`. They are those of a tensor of `shape`, whose first axis has the samples, and are read
+// as if it were stored: a slice by a view, and its axes of size 1 again and again.
+typedef struct tri_map_draw {
+    int64_t kind; // a tri_draw_kind
+    uint64_t key; // tri_philox_key(seed, name)
+    double p;     // of TRI_DRAW_KEEPS
+    tri_shape shape;
+} tri_map_draw;
+
+tri_draw_stream tri_map_stream_of(const tri_map_draw *draw);
+
 // The attributes of map. Inputs without a view are broadcast, as in NumPy and PyTorch: axes are
 // aligned at the last, and an axis of size 1 is repeated.
 typedef struct tri_map_attr {
@@ -439,12 +440,35 @@ typedef struct tri_map_attr {
     tri_shape shape; // of the outputs, if `expands` is set
     int64_t viewed;  // bit k: input k is read by views[k]; needs `expands`
     tri_map_view views[TRI_FORMULA_INPUTS];
-    bool mask; // the outputs are U8: 1 where the formula is not 0, else 0
+    bool mask;     // the outputs are U8: 1 where the formula is not 0, else 0
+    int64_t drawn; // bit k: input k stands for the random numbers draws[k]
+    tri_map_draw draws[TRI_FORMULA_INPUTS];
+    int64_t type; // the tri_dtype in which it computes if all inputs are drawn
 } tri_map_attr;
 
 // The type in which map computes: that of the first input that is not U8, and U8 if all are. Other
 // inputs of U8, such as masks, are read as numbers of that type.
-tri_dtype tri_map_type(const tri_op_signature *s);
+tri_dtype tri_map_type(const tri_map_attr *attr, const tri_op_signature *s);
+
+// The shape of what input k is read from: x, the value's, or that of the numbers drawn.
+const tri_shape *tri_map_read_shape(const tri_map_attr *attr, int k, const tri_shape *x);
+
+// A dropout, as devices have it in kernels of its own: x / (1 - p) where it is kept, else 0. A
+// sample of x consists of runs of `run` consecutive elements of the full sample, which begin at its
+// elements first, first + stride, first + 2 * stride, … run 0: x has full samples.
+typedef struct tri_map_dropout {
+    double p;
+    uint64_t key;
+    int64_t run, stride, first;
+} tri_map_dropout;
+
+// Makes the map x, position -> y of a dropout of x of this shape.
+tri_map_attr tri_map_of_dropout(const tri_shape *shape, double p, uint64_t key);
+// Whether the node is such a map, or its gradient, which is one too.
+bool tri_map_is_dropout(const tri_graph *graph, const tri_node *node, tri_map_dropout *out);
+
+// Prints the formula, and which of its inputs are random numbers.
+void tri_map_print(const void *attr, FILE *out);
 
 // The view by which input k of shape `x` is read, also where it is broadcast.
 tri_map_view tri_map_view_of(const tri_map_attr *attr, int k, const tri_shape *x,

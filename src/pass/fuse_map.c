@@ -13,18 +13,30 @@ static const tri_map_attr *attr_of(const tri_node *node) { return node->attr; }
 typedef struct map_input {
     tri_value value;
     tri_map_view view;
+    const tri_map_draw *draw; // NULL: it is no random number
 } map_input;
 
 typedef struct merging {
     const tri_graph *graph;
     tri_shape shape; // of the merged map
+    tri_dtype type;  // in which it computes
     tri_formula formula;
     tri_formula_maker maker;
     map_input inputs[TRI_FORMULA_INPUTS];
 } merging;
 
-static tri_map_view view_of(const tri_graph *graph, const tri_node *node, int k) {
+static const tri_map_draw *draw_of(const tri_node *node, int k) {
+    return attr_of(node)->drawn >> k & 1 ? &attr_of(node)->draws[k] : NULL;
+}
+
+// The shape of what is read by input k.
+static tri_shape read_shape(const tri_graph *graph, const tri_node *node, int k) {
     tri_shape x = tri_value_shape(graph, node->inputs[k]);
+    return *tri_map_read_shape(attr_of(node), k, &x);
+}
+
+static tri_map_view view_of(const tri_graph *graph, const tri_node *node, int k) {
+    tri_shape x = read_shape(graph, node, k);
     tri_shape out = tri_value_shape(graph, node->outputs[0]);
     return tri_map_view_of(attr_of(node), k, &x, &out);
 }
@@ -65,14 +77,22 @@ static bool same_view(const tri_map_view *a, const tri_map_view *b, int rank) {
     return true;
 }
 
-// Gets the operand of an input, which is added if it is not there yet.
-static int input_operand(merging *m, tri_value value, const tri_map_view *view) {
-    int rank = tri_value_shape(m->graph, value).rank, count = m->formula.input_count;
-    for (int k = 0; k < count; k++)
-        if (m->inputs[k].value.id == value.id && same_view(&m->inputs[k].view, view, rank))
-            return TRI_OPERAND_INPUT + k;
+static bool same_draw(const tri_map_draw *a, const tri_map_draw *b) {
+    if (!a || !b) return a == b;
+    return a->kind == b->kind && a->key == b->key && a->p == b->p &&
+           tri_shape_equal(&a->shape, &b->shape);
+}
+
+// Gets the operand of what the node reads by its input k, which is added if it is not there yet.
+static int input_operand(merging *m, const tri_node *node, int k, const tri_map_view *view) {
+    int rank = read_shape(m->graph, node, k).rank, count = m->formula.input_count;
+    map_input input = {node->inputs[k], *view, draw_of(node, k)};
+    for (int i = 0; i < count; i++)
+        if (m->inputs[i].value.id == input.value.id && same_draw(m->inputs[i].draw, input.draw) &&
+            same_view(&m->inputs[i].view, view, rank))
+            return TRI_OPERAND_INPUT + i;
     if (count == TRI_FORMULA_INPUTS) return -1;
-    m->inputs[count] = (map_input){value, *view};
+    m->inputs[count] = input;
     return TRI_OPERAND_INPUT + m->formula.input_count++;
 }
 
@@ -95,10 +115,10 @@ static int add_producer(merging *m, const tri_node *node, const tri_node *produc
     tri_map_view outer = view_of(m->graph, node, k);
     int operands[UINT8_MAX + 1] = {0}, output = tri_value_get(m->graph, node->inputs[k])->output;
     for (int i = 0; i < f->input_count; i++) {
-        tri_shape x = tri_value_shape(m->graph, producer->inputs[i]);
+        tri_shape x = read_shape(m->graph, producer, i);
         tri_map_view inner = view_of(m->graph, producer, i), view;
         if (!compose(&inner, &outer, &x, &middle, &m->shape, &view)) return -1;
-        int operand = input_operand(m, producer->inputs[i], &view);
+        int operand = input_operand(m, producer, i, &view);
         if (operand < 0) return -1;
         operands[TRI_OPERAND_INPUT + i] = operand;
     }
@@ -114,11 +134,13 @@ static bool is_read(const tri_node *producer, tri_value value) {
 
 // Whether numbers between the steps of the merged map are as those that the producer would have
 // stored, or more exact. Integers of fewer bits wrap when they are stored, and masks become 1 or 0.
-static bool keeps_numbers(const tri_graph *graph, const tri_node *node, const tri_node *producer) {
+static bool keeps_numbers(const tri_graph *graph, const tri_node *node, const tri_node *producer,
+                          tri_dtype *out) {
     tri_op_signature reads = tri_node_signature(graph, node);
     tri_op_signature makes = tri_node_signature(graph, producer);
-    tri_dtype type = tri_map_type(&reads);
-    return !attr_of(producer)->mask && tri_map_type(&makes) == type &&
+    tri_dtype type = tri_map_type(node->attr, &reads);
+    *out = type;
+    return !attr_of(producer)->mask && tri_map_type(producer->attr, &makes) == type &&
            (tri_dtype_is_float(type) || type == TRI_I64);
 }
 
@@ -138,17 +160,25 @@ static void finish(merging *m, tri_node *node) {
     int uses[TRI_FORMULA_INPUTS];
     tri_map_attr *attr = (tri_map_attr *)(uintptr_t)node->attr;
     tri_formula_sweep(&m->formula, 0, uses);
-    *attr = (tri_map_attr){
-        .formula = m->formula, .expands = true, .shape = m->shape, .mask = attr->mask};
+    tri_map_attr merged = {.formula = m->formula,
+                           .expands = true,
+                           .shape = m->shape,
+                           .mask = attr->mask,
+                           .type = (int64_t)m->type};
     for (int k = 0; k < node->input_count; k++) node->inputs[k] = (tri_value){0};
     for (int k = 0; k < m->formula.input_count; k++) {
         const map_input *input = &m->inputs[uses[k]];
-        tri_shape x = tri_value_shape(m->graph, input->value);
+        tri_shape x = input->draw ? input->draw->shape : tri_value_shape(m->graph, input->value);
         node->inputs[k] = input->value;
+        if (input->draw) {
+            merged.drawn |= (int64_t)1 << k;
+            merged.draws[k] = *input->draw;
+        }
         if (is_broadcast(&input->view, &x, &m->shape)) continue;
-        attr->viewed |= (int64_t)1 << k;
-        attr->views[k] = input->view;
+        merged.viewed |= (int64_t)1 << k;
+        merged.views[k] = input->view;
     }
+    *attr = merged;
 }
 
 bool pass_merge_maps(const tri_graph *graph, tri_node *node, tri_node *producer) {
@@ -156,12 +186,14 @@ bool pass_merge_maps(const tri_graph *graph, tri_node *node, tri_node *producer)
     merging m = {.graph = graph, .shape = tri_value_shape(graph, node->outputs[0])};
     int operands[UINT8_MAX + 1] = {0};
     m.maker = (tri_formula_maker){.formula = &m.formula, .most_steps = TRI_FORMULA_STEPS};
-    if (!keeps_numbers(graph, node, producer)) return false;
+    tri_map_dropout dropout;
+    if (tri_map_is_dropout(graph, node, &dropout) || tri_map_is_dropout(graph, producer, &dropout))
+        return false; // which has a faster kernel of its own
+    if (!keeps_numbers(graph, node, producer, &m.type)) return false;
     for (int k = 0; k < f->input_count; k++) {
         tri_map_view view = view_of(graph, node, k);
-        int operand = is_read(producer, node->inputs[k])
-                          ? add_producer(&m, node, producer, k)
-                          : input_operand(&m, node->inputs[k], &view);
+        int operand = is_read(producer, node->inputs[k]) ? add_producer(&m, node, producer, k)
+                                                         : input_operand(&m, node, k, &view);
         if (operand < 0) return false;
         operands[TRI_OPERAND_INPUT + k] = operand;
     }
@@ -177,7 +209,9 @@ bool pass_merge_maps(const tri_graph *graph, tri_node *node, tri_node *producer)
 bool pass_merge_map_into_reduce(const tri_graph *graph, tri_node *node, tri_node *producer) {
     int uses[TRI_FORMULA_INPUTS], output = tri_value_get(graph, node->inputs[0])->output;
     const tri_map_attr *map = attr_of(producer);
+    tri_map_dropout dropout;
     if (node->op != &tri_op_reduce) return false; // it has taken a map already
+    if (tri_map_is_dropout(graph, producer, &dropout)) return false;
     if (!tri_dtype_is_float(tri_value_get(graph, node->inputs[0])->dtype)) return false;
     tri_map_reduce_attr *attr = TRI_NEW(graph->arena, tri_map_reduce_attr);
     attr->reduce = *(const tri_reduce_attr *)node->attr;
@@ -187,11 +221,13 @@ bool pass_merge_map_into_reduce(const tri_graph *graph, tri_node *node, tri_node
     attr->map.formula.outputs[0] = map->formula.outputs[output];
     attr->map.formula.output_count = 1;
     tri_formula_sweep(&attr->map.formula, 0, uses);
-    attr->map.viewed = 0;
+    attr->map.viewed = attr->map.drawn = 0;
     for (int k = 0; k < attr->map.formula.input_count; k++) {
         node->inputs[k] = producer->inputs[uses[k]];
         attr->map.viewed |= (map->viewed >> uses[k] & 1) << k;
         attr->map.views[k] = map->views[uses[k]];
+        attr->map.drawn |= (map->drawn >> uses[k] & 1) << k;
+        attr->map.draws[k] = map->draws[uses[k]];
     }
     node->op = &tri_op_map_reduce;
     node->input_count = tri_op_map_reduce.input_count;

@@ -83,12 +83,13 @@ static bool pool_into_norm(const tri_graph *graph, tri_node *node, tri_node *pro
 
 static bool dropout_into_pool(const tri_graph *graph, tri_node *node, tri_node *producer) {
     tri_max_pool2d_attr *attr = attr_of(producer);
-    const tri_dropout_attr *dropout = node->attr;
+    tri_map_dropout dropout;
     // run > 0: the dropout acts on a slice of a larger tensor. The pooling cannot draw the mask of
     // a slice.
-    if (attr->dropout > 0 || dropout->run > 0) return false;
-    attr->dropout = dropout->p;
-    attr->key = dropout->key;
+    if (!tri_map_is_dropout(graph, node, &dropout) || attr->dropout > 0 || dropout.run > 0)
+        return false;
+    attr->dropout = dropout.p;
+    attr->key = dropout.key;
     producer->inputs[1] = node->inputs[1];
     return true;
 }
@@ -165,7 +166,7 @@ const fusion pass_fusions[] = {
             pool_into_norm),
     FORWARD("max pooling into batch norm", max_pool2d, batch_norm_shared, PRODUCER_STAYS,
             pool_into_norm),
-    FORWARD("dropout into max pooling", dropout, max_pool2d, PRODUCER_STAYS, dropout_into_pool),
+    FORWARD("dropout into max pooling", map, max_pool2d, PRODUCER_STAYS, dropout_into_pool),
     FORWARD("flatten into linear", linear, reshape, NODE_STAYS, flatten_into_linear),
     FORWARD("log-softmax into loss", nll_loss, log_softmax, NODE_STAYS, log_softmax_into_loss),
     FORWARD("log-softmax into accuracy", accuracy, log_softmax, NODE_STAYS,

@@ -4,6 +4,7 @@
 // of it. A linear layer that is split by columns makes a slice of the outputs on each rank; one
 // that is split by rows reads a slice of the inputs.
 #include "pass/tensor_parallel.h"
+#include "tensor/half.h"
 
 #include <string.h>
 
@@ -57,11 +58,12 @@ static bool find_slices(const parallel_pass *pass, const tri_node *node, int k,
 // every rank reads whole gets one term of its gradient from each.
 static tri_value shared_input(parallel_pass *pass, const tri_node *node, int k, int dim) {
     tri_value from = node->inputs[k];
-    // Ranks sum the gradient of an op's weights once a step.
-    bool is_weight = k >= node->op->streams;
+    if (!tri_value_is(from)) return from;
+    // Ranks sum the gradient of an op's weights once a step. Integers have none.
+    bool is_integer = !tri_dtype_is_float(tri_value_get(pass->from, from)->dtype);
+    bool is_weight = k >= node->op->streams || is_integer;
     parallel_placement whole = {.kind = is_weight ? TRI_PLACEMENT_REPLICATED
                                                   : TRI_PLACEMENT_PARTIAL_GRADIENT};
-    if (!tri_value_is(from)) return from;
     parallel_note_use(pass, from, dim < 0 && is_weight);
     return parallel_ask(pass, from, dim < 0 ? whole : parallel_sliced(dim));
 }

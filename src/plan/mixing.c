@@ -21,7 +21,7 @@ static const tri_shape *shape_of(const mixing *m, tri_value value) {
 // Whether map reads input k so that the first axis of the output is not that of the input.
 static bool view_mixes(const mixing *m, const tri_node *node, int k) {
     const tri_map_attr *attr = node->attr;
-    const tri_shape *x = shape_of(m, node->inputs[k]);
+    const tri_shape *x = tri_map_read_shape(attr, k, shape_of(m, node->inputs[k]));
     const tri_shape *out = attr->expands ? &attr->shape : shape_of(m, node->outputs[0]);
     tri_map_view view = tri_map_view_of(attr, k, x, out);
     if (x->rank == 0) return false; // made by an op that has mixed them before
@@ -107,8 +107,8 @@ static bool mixes(const mixing *m, const tri_node *node) {
 
 const tri_node *tri_plan_find_mixing(tri_arena *arena, const tri_graph *graph, int64_t samples) {
     mixing m = {graph, samples, TRI_NEW_ARRAY(arena, bool, graph->value_count)};
-    for (int i = 0; i < graph->input_count; i++)
-        m.from_data[graph->inputs[i].value.id] = strcmp(graph->inputs[i].name, "position") != 0;
+    // Random numbers, which are drawn by the position, are those of samples.
+    for (int i = 0; i < graph->input_count; i++) m.from_data[graph->inputs[i].value.id] = true;
     for (int i = 0; i < graph->node_count; i++) {
         const tri_node *node = &graph->nodes[i];
         bool depends = false;

@@ -19,6 +19,9 @@ static void functions_net(tri_graph *g, const tri_batch *batch) {
     x = tri_add(g, tri_slice(g, padded, 1, 0, 12, 1), tri_slice(g, padded, 1, 2, 14, 1));
     x = tri_silu(g, tri_linear(g, "rows", x, 16));
     tri_split_layer(g, "rows", TRI_SPLIT_COLUMN);
+    // Noise on slices of samples, which each rank of a layer draws for its own.
+    x = tri_map(g, "x, e -> x * (1 + 0.1 * e)", x, tri_randn_like(g, "noise", x));
+    x = tri_dropout(g, "drop", x, 0.1);
     tri_block(g, "columns");
     x = normalised(g, tri_permute(g, x, (int[]){0, 2, 1}), 1);
     x = tri_glu(g, tri_linear(g, "columns", x, 20), -1);

@@ -397,6 +397,27 @@ static tri_value dropout(net *n, tri_value x) {
     return tri_dropout(n->graph, net_name(n), x, net_chance(n, 50) ? 0.2 : 0.5);
 }
 
+// Random numbers of other layers, and noise in a function of elements.
+static tri_value noise(net *n, tri_value x) {
+    tri_graph *g = n->graph;
+    const char *name = net_name(n);
+    x = net_as(n, x, (int)net_draw(n, 2, 4));
+    switch (net_draw(n, 0, 5)) {
+    case 0:
+        return tri_dropout_channels(g, name, x, 0.3);
+    case 1:
+        return tri_alpha_dropout(g, name, x, 0.2);
+    case 2:
+        return tri_rrelu(g, name, x, 0.1, 0.4);
+    case 3:
+        return tri_mul(g, x, tri_bernoulli(g, name, tri_sigmoid(g, x)));
+    case 4:
+        return tri_map(g, "x, e -> tanh(x) + 0.1 * e", x, tri_randn_like(g, name, x));
+    default:
+        return tri_gumbel_softmax(g, name, x, 0.8, -1);
+    }
+}
+
 // Parts of samples as rows, through layers that do not mix rows.
 static tri_value rows(net *n, tri_value x) {
     tri_graph *g = n->graph;
@@ -428,4 +449,4 @@ static tri_value joined(net *n, tri_value x) {
 const net_primitive net_layers[] = {
     conv1d, conv2d, conv2d, conv3d, transposed, pool,      resized,   norm,      norm,
     linear, pair,   pair,   shared, matmul,     recurrent, attention, attention, dropout,
-    rows,   joined, own,    own,    scale,      sliced,    sliced,    NULL};
+    rows,   joined, own,    own,    scale,      sliced,    sliced,    noise,     NULL};

@@ -173,9 +173,19 @@ static void test_batch_norm(void **state) {
 
 static void test_dropout(void **state) {
     subject s = begin();
-    tri_dropout_attr attr = {.p = 0.3, .key = 12};
-    tri_value in[] = {trained(&s, "x", tri_shape_of(4, 3, 5)), tri_position(s.graph)};
-    check(&s, distance(&s, tri_node_add(s.graph, &tri_op_dropout, in, 2, &attr, "")));
+    tri_shape shape = tri_shape_of(4, 3, 5);
+    tri_map_attr attr = tri_map_of_dropout(&shape, 0.3, 12);
+    tri_value in[] = {trained(&s, "x", shape), tri_position(s.graph)};
+    check(&s, distance(&s, tri_node_add(s.graph, &tri_op_map, in, 2, &attr, "")));
+}
+
+// Noise that is added, multiplied, and chosen by, in a map with two inputs of its own.
+static void test_noise(void **state) {
+    subject s = begin();
+    tri_value x = trained(&s, "x", tri_shape_of(4, 3, 5)), y = trained(&s, "y", tri_shape_of(5));
+    tri_value u = tri_rand_like(s.graph, "u", x), e = tri_randn_like(s.graph, "e", x);
+    x = tri_map(s.graph, "x, y, u, e -> u > 0.4 ? x * y * e : y + sin(x)", x, y, u, e);
+    check(&s, distance(&s, x));
 }
 
 static void test_add_and_reshape(void **state) {
@@ -472,7 +482,6 @@ static void test_all_covered(void **state) {
         &tri_op_max_pool2d,
         &tri_op_avg_pool2d,
         &tri_op_batch_norm,
-        &tri_op_dropout,
         &tri_op_add,
         &tri_op_add_bias,
         &tri_op_batch_norm_shared,
@@ -534,6 +543,7 @@ int main(void) {
         cmocka_unit_test(test_avg_pool2d),
         cmocka_unit_test(test_batch_norm),
         cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_noise),
         cmocka_unit_test(test_add_and_reshape),
         cmocka_unit_test(test_concat),
         cmocka_unit_test(test_log_softmax),

@@ -120,6 +120,7 @@ static void test_dropouts(void **state) {
     tri_value x = tri_input(g, "x", TRI_F64, tri_shape_of(SAMPLES, CHANNELS, 2, 3));
     tri_value y = tri_dropout_channels(g, "channels", x, 0.25);
     tri_value z = tri_alpha_dropout(g, "alpha", x, 0.2);
+    tri_value w = tri_feature_alpha_dropout(g, "features", x, 0.2);
     const char *message = "";
     if (tri_graph_status(g, &message) != TRI_OK) fail_msg("%s", message);
     tri_device *device = op_device_open(&tri_device_ref, 1);
@@ -132,16 +133,86 @@ static void test_dropouts(void **state) {
     for (int64_t c = 0; c < SAMPLES * CHANNELS; c++) {
         bool is_zero = op_get(session, y, c * PIXELS) == 0;
         dropped += is_zero;
+        bool keeps = fabs(op_get(session, w, c * PIXELS) + a * least * 0.2 - a * least) > 1e-9;
         for (int64_t i = c * PIXELS; i < (c + 1) * PIXELS; i++) {
             double from = op_get(session, x, i), to = op_get(session, z, i) + a * least * 0.2;
             bool moves = fabs(to - a * least) < 1e-9;
             assert_true(fabs(op_get(session, y, i) - (is_zero ? 0 : from / 0.75)) < 1e-12);
             assert_true(moves || fabs(to - a * from) < 1e-9);
+            double of_channel = op_get(session, w, i) + a * least * 0.2;
+            assert_true(fabs(of_channel - a * (keeps ? from : least)) < 1e-9);
             moved += moves;
         }
     }
     assert_in_range(dropped, 200, 300); // of 1000, with 0.25
     assert_in_range(moved, 1050, 1350); // of 6000, with 0.2
+    op_session_close(session);
+    device->backend->close(device);
+    op_graph_close(g);
+}
+
+// Random numbers have the distributions of PyTorch's, in F32 on the device cpu as in F64, and are
+// no others for a network that is cut into two micro-batches. Statistics of the first numbers:
+// means, squares, and how many lie below a limit.
+static void test_random_numbers(void **state) {
+    enum { SAMPLES = 64, ELEMENTS = 250, COUNT_OF_ALL = SAMPLES * ELEMENTS, LAYERS = 5 };
+    static const double mean[LAYERS] = {0.5, 0, 0.3, -0.75 * 0.2, 0.5772156649 + 0.75},
+                        square[LAYERS] = {1 / 3.0, 1, 0.3, 0.75 * 0.75 * (0.04 + 0.01 / 3), 0};
+    static float values[2][LAYERS][COUNT_OF_ALL];
+    for (int part = 0; part < 3; part++) { // all samples in F64, then two halves in F32
+        int64_t samples = part ? SAMPLES / 2 : SAMPLES;
+        tri_dtype dtype = part ? TRI_F32 : TRI_F64;
+        tri_graph *g = op_graph_open(dtype);
+        tri_value x = tri_input(g, "x", dtype, tri_shape_of(samples, ELEMENTS)), y[LAYERS];
+        y[0] = tri_rand_like(g, "u", x);
+        y[1] = tri_randn_like(g, "e", x);
+        y[2] = tri_bernoulli(g, "b", tri_map(g, "x -> x < 0 ? 0.3 : 0.7", x));
+        y[3] = tri_rrelu(g, "r", x, 0.1, 0.3);
+        y[4] = tri_map(g, "x, u -> -log(-log(max(u, 1e-9))) - x", x, tri_rand_like(g, "g", x));
+        tri_device *device = op_device_open(part ? &tri_device_cpu : &tri_device_ref, 2);
+        op_session *session = op_session_open(g, device, false);
+        for (int64_t i = 0; i < samples * ELEMENTS; i++) op_set(session, x, i, -0.75);
+        int64_t *position = op_host(session, tri_position(g));
+        position[0] = 12, position[1] = part == 2 ? SAMPLES / 2 : 0;
+        op_run_ok(session);
+        float(*to)[COUNT_OF_ALL] = values[part != 0];
+        int64_t first = part == 2 ? COUNT_OF_ALL / 2 : 0;
+        for (int k = 0; k < LAYERS; k++)
+            for (int64_t i = 0; i < samples * ELEMENTS; i++)
+                to[k][first + i] = (float)op_get(session, y[k], i);
+        op_session_close(session);
+        device->backend->close(device);
+        op_graph_close(g);
+    }
+    for (int k = 0; k < LAYERS; k++) {
+        double sum = 0, squares = 0;
+        for (int64_t i = 0; i < COUNT_OF_ALL; i++) {
+            double value = values[0][k][i];
+            assert_true(fabs(value - (double)values[1][k][i]) < 1e-5 * (1 + fabs(value)));
+            sum += value;
+            squares += value * value;
+        }
+        assert_true(fabs(sum / COUNT_OF_ALL - mean[k]) < 0.03);
+        if (square[k] > 0) assert_true(fabs(squares / COUNT_OF_ALL - square[k]) < 0.05 * square[k]);
+    }
+}
+
+// Evaluation drops nothing, and takes the mean slope.
+static void test_random_layers_evaluate(void **state) {
+    tri_graph *g = op_graph_open(TRI_F64);
+    g->options.training = false;
+    tri_value x = tri_input(g, "x", TRI_F64, tri_shape_of(2, 3, 4));
+    assert_int_equal(tri_dropout(g, "a", x, 0.5).id, x.id);
+    assert_int_equal(tri_dropout_channels(g, "b", x, 0.5).id, x.id);
+    assert_int_equal(tri_alpha_dropout(g, "c", x, 0.5).id, x.id);
+    assert_int_equal(tri_feature_alpha_dropout(g, "d", x, 0.5).id, x.id);
+    tri_value y = tri_rrelu(g, "e", x, 0.1, 0.3);
+    tri_device *device = op_device_open(&tri_device_ref, 1);
+    op_session *session = op_session_open(g, device, false);
+    for (int64_t i = 0; i < 24; i++) op_set(session, x, i, i % 2 ? 2 : -2);
+    op_run_ok(session);
+    for (int64_t i = 0; i < 24; i++)
+        assert_true(fabs(op_get(session, y, i) - (i % 2 ? 2 : -0.4)) < 1e-12);
     op_session_close(session);
     device->backend->close(device);
     op_graph_close(g);
@@ -162,6 +233,11 @@ static void test_refuses(void **state) {
     tri_embedding_options table = {.tokens = 5, .features = 4};
     REFUSED("bilinear l|[2, 6, 4]|[2, 5, 4]", BILINEAR(3, tri_shape_of(2, 5, 4)));
     REFUSED("bilinear l|features", BILINEAR(0, tri_shape_of(2, 6, 4)));
+    REFUSED("rrelu l|0.3|0.1", tri_rrelu(g, "l", x, 0.3, 0.1));
+    REFUSED("gumbel_softmax l|0", tri_gumbel_softmax(g, "l", x, 0, -1));
+    REFUSED("dropout_channels l|2 axes|[48]",
+            tri_dropout_channels(g, "l", tri_reshape(g, x, tri_shape_of(48)), 0.5));
+    REFUSED("feature_alpha_dropout l|1.5", tri_feature_alpha_dropout(g, "l", x, 1.5));
     REFUSED("prelu l|5", tri_prelu(g, "l", x, 5));
     REFUSED("lp_pool|p > 0", tri_lp_pool(g, x, 0, (tri_pool_options){.kernel = 2}));
     REFUSED("lp_pool|padding", tri_lp_pool(g, x, 2, (tri_pool_options){.kernel = 2, .padding = 1}));
@@ -188,6 +264,8 @@ int main(void) {
         cmocka_unit_test(test_layers),
         cmocka_unit_test(test_padding_begins_as_zero),
         cmocka_unit_test(test_dropouts),
+        cmocka_unit_test(test_random_numbers),
+        cmocka_unit_test(test_random_layers_evaluate),
         cmocka_unit_test(test_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -121,17 +121,18 @@ static void test_linear(void **state) {
 }
 
 static void test_elementwise(void **state) {
-    tri_dropout_attr dropout = {.p = 1.5};
     REFUSED(add, NULL, "b|[2, 3]|[3, 2]", F(2, 3), F(3, 2));
     REFUSED(add, NULL, "F32|F64|sum", F(2, 3), D(2, 3));
-    REFUSED(dropout, &dropout, "p|0|1|1.5", F(2, 3), POSITION);
-    dropout.p = 0.5;
-    REFUSED(dropout, &dropout, "position|[2]|[3]", F(2, 3), L(3));
-    REFUSED(dropout, &dropout, "position|I64|F32", F(2, 3), F(2));
-    dropout = (tri_dropout_attr){.p = 0.5, .run = 4, .stride = 6, .first = 3};
-    REFUSED(dropout, &dropout, "elements|3|7|6|sample", F(2, 8), POSITION);
-    dropout.run = 0;
-    REFUSED(dropout_grad, &dropout, "x|samples|first|axis", POINT, POSITION);
+    tri_shape drawn = tri_shape_of(2, 3);
+    tri_map_attr dropout = tri_map_of_dropout(&drawn, 0.5, 7);
+    REFUSED(map, &dropout, "position|[2]|[3]", F(2, 3), L(3));
+    REFUSED(map, &dropout, "position|I64|F32", F(2, 3), F(2));
+    REFUSED(map, &dropout, "random|F32|I64", L(2, 3), POSITION);
+    REFUSED(map, &dropout, "[2, 4]|[2, 3]", F(2, 4), POSITION);
+    dropout.draws[1].p = 1.5;
+    REFUSED(map, &dropout, "p|0|1|1.5", F(2, 3), POSITION);
+    dropout = tri_map_of_dropout(&(tri_shape){0}, 0.5, 7);
+    REFUSED(map, &dropout, "random|samples|first|axis", POINT, POSITION);
     tri_reshape_attr reshape = {tri_shape_of(4, 2)};
     REFUSED(reshape, &reshape, "[4, 2]|elements|[3, 3]", F(3, 3));
     tri_concat_attr concat = {.dim = 1};

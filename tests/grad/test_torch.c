@@ -415,11 +415,12 @@ static void test_updates(void **state) {
 // Whether dropout keeps an element depends on the key, the step, the sample's position in the step
 // and the element's index in the sample, not on how the step is cut into micro-batches.
 static void test_dropout_position(void **state) {
-    tri_dropout_attr attr = {.p = 0.4, .key = 99};
+    tri_shape shape = tri_shape_of(2, 3, 4);
+    tri_map_attr attr = tri_map_of_dropout(&shape, 0.4, 99);
     for (int64_t first = 0; first < 6; first += 2) {
         tri_graph *g = op_graph_open(TRI_F32);
-        tri_value in[] = {tri_input(g, "x", TRI_F32, tri_shape_of(2, 3, 4)), tri_position(g)};
-        tri_value y = tri_node_add(g, &tri_op_dropout, in, 2, &attr, "");
+        tri_value in[] = {tri_input(g, "x", TRI_F32, shape), tri_position(g)};
+        tri_value y = tri_node_add(g, &tri_op_map, in, 2, &attr, "");
         tri_device *device = op_device_open(&tri_device_ref, 1);
         op_session *session = op_session_open(g, device, first == 2);
         int64_t *position = op_host(session, in[1]);

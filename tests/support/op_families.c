@@ -243,18 +243,28 @@ static void build_batch_norm_shared(op_case *c) {
 }
 
 static void build_dropout(op_case *c) {
-    tri_dropout_attr a = {.p = (double)op_draw(c, 0, 10) / 10, .key = 77};
-    // x is one rank's slice of a larger tensor: runs of neighbouring elements. Mostly the lengths
-    // of the runs are multiples of 64, so that they fill whole vector registers.
-    if (op_chance(c, 40)) {
-        int64_t unit = op_chance(c, 70) ? 64 : 1;
-        a.run = unit * op_draw(c, 1, 5);
-        a.first = unit * op_draw(c, 0, 3);
-        a.stride = a.first + a.run + unit * op_draw(c, 0, 3);
+    // x is one rank's slice of a larger tensor along an axis. Mostly the lengths of its runs of
+    // neighbouring elements are multiples of 64, so that they fill whole vector registers.
+    bool is_slice = op_chance(c, 40);
+    int64_t unit = op_chance(c, 70) ? 64 : 1;
+    tri_shape shape =
+        is_slice ? tri_shape_of(op_draw(c, 1, 4), op_draw(c, 1, 3), unit * op_draw(c, 1, 5))
+                 : any_shape(c);
+    tri_shape full = shape;
+    int along = (int)op_draw(c, op_chance(c, 80), 2);
+    int64_t first = (along == 2 ? unit : 1) * op_draw(c, 0, 3);
+    if (is_slice) full.dims[along] += first + (along == 2 ? unit : 1) * op_draw(c, 0, 3);
+    tri_map_attr a = tri_map_of_dropout(&full, (double)op_draw(c, 0, 10) / 10, 77);
+    if (is_slice) {
+        a.expands = true;
+        a.shape = shape;
+        a.views[1] = tri_map_view_of(&a, 1, &full, &shape);
+        a.views[1].start[along] = first;
+        a.views[1].axis[along] = (int8_t)along;
+        a.viewed = 2;
     }
-    tri_shape shape = any_shape(c);
     tri_value in[] = {numbers(c, shape), op_position(c)};
-    op_add(c, op_chance(c, 50) ? &tri_op_dropout : &tri_op_dropout_grad, in, &a);
+    tri_node_add(c->graph, &tri_op_map, in, 2, &a, "");
 }
 
 static void build_softmax(op_case *c) {

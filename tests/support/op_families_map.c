@@ -91,8 +91,16 @@ void op_build_map(op_case *c) {
         tri_shape x = views ? viewed(c, &shape, &attr.views[k]) : fitting(c, &shape);
         attr.viewed |= (int64_t)views << k;
         in[k] = op_numbers(c, x, expressions[row].low, expressions[row].high);
+        // Random numbers, which are read as the input was.
+        if (k == 0 || expressions[row].low > 0 || !op_chance(c, 20)) continue;
+        attr.drawn |= (int64_t)1 << k;
+        attr.draws[k] = (tri_map_draw){.kind = TRI_DRAW_UNIFORM + op_draw(c, 0, 1),
+                                       .key = (uint64_t)op_draw(c, 0, 1 << 30),
+                                       .p = 0.3,
+                                       .shape = x};
+        in[k] = op_position(c);
     }
-    for (int k = 0; k < TRI_MAX_INPUTS; k++) wanted[k] = op_chance(c, 80);
+    for (int k = 0; k < TRI_MAX_INPUTS; k++) wanted[k] = op_chance(c, 80) && !(attr.drawn >> k & 1);
     tri_value y = tri_node_add(c->graph, &tri_op_map, in, attr.formula.input_count, &attr, "");
     out_grads[0] = op_numbers(c, tri_value_shape(c->graph, y), -1, 1);
     tri_node node = *tri_value_node(c->graph, y);

@@ -1,7 +1,7 @@
-// Dropout of plain tensors and, with AVX-512, of tensors in blocks of 16 channels. Whether an
-// element is kept depends on a random word, which is drawn by Philox from the layer's key, the
-// step, the sample's number and the element's number in its sample. The reference device `ref`
-// draws the same words, one at a time, with tri_philox_at.
+// Maps that are dropouts (tri_map_is_dropout), of plain tensors and, with AVX-512, of tensors in
+// blocks of 16 channels. Whether an element is kept depends on a random word, which is drawn by
+// Philox from the layer's key, the step, the sample's number and the element's number in its
+// sample. The reference device `ref` draws the same words, one at a time, with tri_philox_at.
 #include "device/cpu/scalar.h"
 #include "device/cpu/simd.h"
 
@@ -124,13 +124,13 @@ CPU_INLINE void blocked(const dropout_job *job, int64_t begin, int64_t end, int 
 }
 
 // Whether this kernel can compute the node. cpu_dropout_plain can begin only at multiples of 64
-// elements of a sample. If x is a slice, each run of it (tri_dropout_attr) must begin at such a
+// elements of a sample. If x is a slice, each run of it (tri_map_dropout) must begin at such a
 // multiple.
 static bool dropout_supports(const tri_device_description *device, const tri_graph *graph,
                              const tri_node *node) {
-    const tri_dropout_attr *attr = node->attr;
-    return cpu_is_float(device, graph, node) && attr->run % 64 == 0 && attr->stride % 64 == 0 &&
-           attr->first % 64 == 0;
+    tri_map_dropout d;
+    return tri_map_is_dropout(graph, node, &d) && cpu_is_float(device, graph, node) &&
+           d.run % 64 == 0 && d.stride % 64 == 0 && d.first % 64 == 0;
 }
 
 static CPU_AVX512 void blocked_range(void *context, int64_t begin, int64_t end, int thread) {
@@ -143,9 +143,10 @@ static CPU_AVX512 void blocked_range(void *context, int64_t begin, int64_t end, 
 
 static void dropout_layouts(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, tri_layout *in, tri_layout *out) {
-    const tri_dropout_attr *attr = node->attr;
+    tri_map_dropout dropout;
     if (!cpu_has(device, CPU_HAS_AVX512) || !cpu_layout_is(&in[0], CPU_NCHW16C) ||
-        cpu_in_shape(graph, node, 0)->rank != 4 || attr->run > 0)
+        cpu_in_shape(graph, node, 0)->rank != 4 ||
+        (tri_map_is_dropout(graph, node, &dropout) && dropout.run > 0))
         in[0] = TRI_LAYOUT_PLAIN;
     in[1] = TRI_LAYOUT_PLAIN;
     out[0] = in[0];
@@ -165,19 +166,20 @@ static tri_status dropout_workspace(const tri_device_description *device, const 
 
 static tri_status dropout_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                   tri_kernel *kernel) {
-    const tri_dropout_attr *attr = node->attr;
+    tri_map_dropout dropout = {.p = 0};
     const tri_value_info *x = tri_value_get(graph, node->inputs[0]);
     dropout_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for dropout");
+    tri_map_is_dropout(graph, node, &dropout);
     *state = (dropout_state){.device = cpu_of(device),
-                             .dropout = cpu_dropout_of(attr->p, attr->key),
+                             .dropout = cpu_dropout_of(dropout.p, dropout.key),
                              .bf16 = x->dtype == TRI_BF16,
                              .samples = x->shape.dims[0],
                              .elements = 1};
     for (int i = 1; i < x->shape.rank; i++) state->elements *= x->shape.dims[i];
-    state->run = attr->run ? attr->run : state->elements;
-    state->stride = attr->run ? attr->stride : state->elements;
-    state->first = attr->first;
+    state->run = dropout.run ? dropout.run : state->elements;
+    state->stride = dropout.run ? dropout.stride : state->elements;
+    state->first = dropout.first;
     state->pixels = blocked_pixels(x);
     kernel->state = state;
     return TRI_OK;
@@ -207,16 +209,13 @@ static tri_status dropout_run(const tri_kernel *kernel, const tri_kernel_args *a
 
 static void dropout_release(tri_kernel *kernel) { free(kernel->state); }
 
-#define DROPOUT_KERNEL(identifier, opname)                                                         \
-    const tri_kernel_def cpu_##identifier = {                                                      \
-        .op = &tri_op_##opname,                                                                    \
-        .name = "masks",                                                                           \
-        .supports = dropout_supports,                                                              \
-        .layouts = dropout_layouts,                                                                \
-        .workspace = dropout_workspace,                                                            \
-        .prepare = dropout_prepare,                                                                \
-        .run = dropout_run,                                                                        \
-        .release = dropout_release,                                                                \
-    };
-DROPOUT_KERNEL(dropout_forward, dropout)
-DROPOUT_KERNEL(dropout_backward, dropout_grad)
+const tri_kernel_def cpu_dropout_masks = {
+    .op = &tri_op_map,
+    .name = "dropout",
+    .supports = dropout_supports,
+    .layouts = dropout_layouts,
+    .workspace = dropout_workspace,
+    .prepare = dropout_prepare,
+    .run = dropout_run,
+    .release = dropout_release,
+};

@@ -257,8 +257,7 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(batch_norm_sums_blocked)                                                                     \
     X(batch_norm_shared_grad_blocked)                                                              \
     X(batch_norm_grad_blocked)                                                                     \
-    X(dropout_forward)                                                                             \
-    X(dropout_backward)                                                                            \
+    X(dropout_masks)                                                                               \
     X(reduce_axes)                                                                                 \
     X(map_reduce_axes)                                                                             \
     X(map_compiled)                                                                                \

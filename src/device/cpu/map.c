@@ -26,7 +26,10 @@ typedef struct map_job {
 // Reads elements from index on, `stride` apart.
 static void load_elements(const cpu_map *s, int k, const void *from, int64_t index, int64_t stride,
                           int64_t count, float *to) {
-    if (s->bytes[k])
+    const tri_draw_stream *draws = &s->plan.inputs[k].draws;
+    if (draws->kind != TRI_DRAW_NONE)
+        cpu_map_draw(s->draws, draws, from, index, stride, count, to);
+    else if (s->bytes[k])
         for (int64_t i = 0; i < count; i++) to[i] = ((const uint8_t *)from)[index + i * stride];
     else if (stride == 1 && !s->bf16)
         for (int64_t i = 0; i < count; i++) to[i] = ((const float *)from)[index + i];
@@ -105,8 +108,8 @@ int64_t cpu_map_room(const tri_node *node) {
     return room_of(&((const tri_map_attr *)node->attr)->formula, tri_map_plan_slots(node));
 }
 
-void cpu_map_make(const tri_device_description *device, const tri_graph *graph,
-                  const tri_node *node, cpu_map *out) {
+void cpu_map_make(const cpu_device *device, const tri_graph *graph, const tri_node *node,
+                  cpu_map *out) {
     tri_map_plan_make(graph, node, &out->plan);
     bool mixed;
     out->bf16 = tri_map_plan_type(graph, node, &mixed) == TRI_BF16;
@@ -117,7 +120,8 @@ void cpu_map_make(const tri_device_description *device, const tri_graph *graph,
         out->reads_floats = out->reads_floats && !out->bytes[k];
     }
     out->streams = out->plan.count * (int64_t)sizeof(float) >= MAP_STREAM;
-    out->machine = cpu_map_machine_of(device);
+    out->draws = cpu_map_draws_of(device);
+    out->machine = cpu_map_machine_of(&device->head.description);
     cpu_map_compile(&out->plan.formula, false, out->code);
     cpu_map_compile(&out->plan.formula, true, out->streaming);
     for (int k = 0; k < out->plan.formula.constant_count; k++)
@@ -202,7 +206,7 @@ static tri_status map_prepare(tri_device *device, const tri_graph *graph, const 
     kernel->state = s;
     s->device = cpu_of(device);
     s->room = cpu_map_room(node);
-    cpu_map_make(&device->description, graph, node, &s->map);
+    cpu_map_make(s->device, graph, node, &s->map);
     return TRI_OK;
 }
 

@@ -12,6 +12,7 @@ typedef struct cpu_map {
     bool bytes[TRI_FORMULA_INPUTS]; // the input is U8, a mask
     bool reads_floats;              // inputs are F32, and may be read where they are
     bool streams;                   // outputs are written past the caches
+    cpu_range draws;                // draws random numbers
     cpu_map_machine machine;
     cpu_map_instruction code[CPU_MAP_INSTRUCTIONS], streaming[CPU_MAP_INSTRUCTIONS];
     float constants[TRI_FORMULA_CONSTANTS][CPU_MAP_BLOCK];
@@ -28,12 +29,18 @@ typedef struct cpu_map_work {
 enum { CPU_MAP_TILE = 512 }; // elements of an input or output that are copied at a time
 
 // Prepares the map of a node of map or map_reduce.
-void cpu_map_make(const tri_device_description *device, const tri_graph *graph,
-                  const tri_node *node, cpu_map *out);
+void cpu_map_make(const cpu_device *device, const tri_graph *graph, const tri_node *node,
+                  cpu_map *out);
 // How much room a thread needs, in floats.
 int64_t cpu_map_room(const tri_node *node);
 cpu_map_work cpu_map_begin(const cpu_map *map, const tri_kernel_args *args, float *room);
 // Computes elements [begin, begin + count) of output 0, at most CPU_MAP_TILE, and returns them.
 const float *cpu_map_read(cpu_map_work *work, int64_t begin, int64_t count);
+
+// Draws the random numbers of elements index, index + stride, … to `to`. range: what
+// cpu_map_draws_of has chosen.
+void cpu_map_draw(cpu_range range, const tri_draw_stream *draws, const int64_t *position,
+                  int64_t index, int64_t stride, int64_t count, float *to);
+cpu_range cpu_map_draws_of(const cpu_device *device);
 
 #endif

@@ -272,7 +272,7 @@ static tri_status reduce_prepare(tri_device *device, const tri_graph *graph, con
     s->room = cpu_map_room(node);
     s->map = malloc(sizeof *s->map);
     if (!s->map) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a map");
-    cpu_map_make(&device->description, graph, node, s->map);
+    cpu_map_make(cpu_of(device), graph, node, s->map);
     return TRI_OK;
 }
 

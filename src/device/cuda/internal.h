@@ -145,6 +145,7 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
 // and back, so that no op is missing.
 #define CUDA_KERNELS(X)                                                                            \
     X(add)                                                                                         \
+    X(dropout)                                                                                     \
     X(map_compiled)                                                                                \
     X(map)                                                                                         \
     X(reduce)                                                                                      \
@@ -222,8 +223,6 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(batch_norm_shared)                                                                           \
     X(batch_norm_sums)                                                                             \
     X(batch_norm_shared_grad)                                                                      \
-    X(dropout)                                                                                     \
-    X(dropout_grad)                                                                                \
     X(normalize_bytes)                                                                             \
     X(concat)                                                                                      \
     X(concat_grad)                                                                                 \

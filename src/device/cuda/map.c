@@ -16,7 +16,7 @@ static tri_status map_prepare(tri_device *device, const tri_graph *graph, const 
                   .mask = ((const tri_map_attr *)node->attr)->mask};
     tri_map_plan_make(graph, node, &p.plan);
     for (int k = 0; k < p.plan.formula.input_count; k++)
-        p.bytes |= (unsigned)(cuda_in_type(graph, node, k) != p.type) << k;
+        p.bytes |= (unsigned)(cuda_in_type(graph, node, k) == TRI_U8 && p.type != TRI_U8) << k;
     return cuda_prepare(kernel, &p, sizeof p);
 }
 

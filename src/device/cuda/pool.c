@@ -2,6 +2,8 @@
 // launched.
 #include "device/cuda/internal.h"
 
+#include <math.h>
+
 static bool real_input(const tri_graph *graph, const tri_node *node, int input) {
     return cuda_is_real(cuda_in_type(graph, node, input));
 }
@@ -30,7 +32,7 @@ static bool supports(const tri_device_description *device, const tri_graph *grap
 // call.
 static cuda_mask mask_of(double p, uint64_t key) {
     cuda_mask mask = {.key = key, .scale = p < 1 ? (float)(1 / (1 - p)) : 0};
-    if (p > 0 && p < 1) mask.threshold = (uint32_t)(p * 4294967296.0);
+    if (p > 0 && p < 1) mask.threshold = (uint32_t)fmin(ceil(p * 0x1p32), UINT32_MAX);
     return mask;
 }
 
@@ -128,19 +130,21 @@ static tri_status avg_pool_run(const tri_kernel *kernel, const tri_kernel_args *
 
 static bool dropout_supports(const tri_device_description *device, const tri_graph *graph,
                              const tri_node *node) {
-    return real_input(graph, node, 0);
+    tri_map_dropout dropout;
+    return tri_map_is_dropout(graph, node, &dropout) && real_input(graph, node, 0);
 }
 
 static tri_status dropout_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                   tri_kernel *kernel) {
-    const tri_dropout_attr *a = node->attr;
+    tri_map_dropout a = {.p = 0};
+    tri_map_is_dropout(graph, node, &a);
     const tri_shape *x = cuda_in_shape(graph, node, 0);
     cuda_dropout p = {.samples = x->dims[0],
                       .elements = 1,
-                      .run = a->run,
-                      .stride = a->stride,
-                      .first = a->first,
-                      .mask = mask_of(a->p, a->key),
+                      .run = a.run,
+                      .stride = a.stride,
+                      .first = a.first,
+                      .mask = mask_of(a.p, a.key),
                       .type = cuda_in_type(graph, node, 0)};
     for (int i = 1; i < x->rank; i++) p.elements *= x->dims[i];
     if (cuda_is_channels_last(graph, node)) p.channels = x->dims[1];
@@ -189,7 +193,9 @@ static tri_status bytes_run(const tri_kernel *kernel, const tri_kernel_args *arg
 }
 
 #define KERNEL(identifier, title, supports_function, layouts_function, function)                   \
-    const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
+    KERNEL_OF(identifier, identifier, title, supports_function, layouts_function, function)
+#define KERNEL_OF(identifier, op_name, title, supports_function, layouts_function, function)       \
+    const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##op_name,                      \
                                                      .name = title,                                \
                                                      .supports = supports_function,                \
                                                      .layouts = layouts_function,                  \
@@ -200,6 +206,5 @@ KERNEL(max_pool2d, "pool", supports, cuda_layouts_of_images, max_pool)
 KERNEL(max_pool2d_grad, "pool", supports, cuda_layouts_of_images, max_pool_grad)
 KERNEL(avg_pool2d, "pool", supports, cuda_layouts_of_images, avg_pool)
 KERNEL(avg_pool2d_grad, "pool", supports, cuda_layouts_of_images, avg_pool)
-KERNEL(dropout, "dropout", dropout_supports, cuda_layouts_of_images, dropout)
-KERNEL(dropout_grad, "dropout", dropout_supports, cuda_layouts_of_images, dropout)
+KERNEL_OF(dropout, map, "dropout", dropout_supports, cuda_layouts_of_images, dropout)
 KERNEL(normalize_bytes, "bytes", NULL, bytes_layouts, bytes)

@@ -1,4 +1,4 @@
-// Elementwise ops: activations, sums, dropout.
+// Sums of tensors.
 #include "device/ref/node.h"
 
 REF_BODY tri_status add_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
@@ -30,30 +30,6 @@ REF_BODY tri_status add_bias_grad_body(const ref_node *node, const tri_kernel_ar
     return TRI_OK;
 }
 
-// Applies dropout to values or, in dropout_grad, the same masks to their gradients. The masks are
-// computed a second time instead of stored, so that they take no memory.
-REF_BODY tri_status dropout_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    const tri_dropout_attr *a = (const void *)node->attr;
-    ref_array x = ref_input(args, 0, f64);
-    ref_array y = ref_output(args, 0, f64);
-    ref_mask mask = ref_mask_of(a->p, a->key, args->in[1]);
-    int64_t samples = node->s.in[0].dims[0];
-    int64_t elements = samples ? ref_count(&node->s.in[0]) / samples : 0;
-    for (int64_t n = 0; n < samples; n++)
-        for (int64_t e = 0; e < elements; e++) {
-            int64_t whole = a->run ? e / a->run * a->stride + a->first + e % a->run : e;
-            double factor = ref_mask_at(&mask, n, whole);
-            put(y, n * elements + e, factor == 0 ? 0 : get(x, n * elements + e) * factor);
-        }
-    return TRI_OK;
-}
-
-REF_BODY tri_status dropout_grad_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    return dropout_body(node, args, f64);
-}
-
 REF_KERNEL(add)
 REF_KERNEL(add_bias)
 REF_SUMMING_KERNEL(add_bias_grad, s->out[0].dims[0])
-REF_KERNEL(dropout)
-REF_KERNEL(dropout_grad)

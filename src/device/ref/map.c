@@ -33,11 +33,14 @@ static int64_t walk_index(const walk *w) {
     return index;
 }
 
+static walk walk_of(const tri_map_attr *a, int k, const tri_shape *in, const tri_shape *out) {
+    return (walk){.out = out, .in = in, .view = tri_map_view_of(a, k, in, out)};
+}
+
 static void make_walks(const ref_node *node, const tri_shape *out, walk *walks) {
     const tri_map_attr *a = (const void *)node->attr;
     for (int k = 0; k < a->formula.input_count; k++)
-        walks[k] = (walk){
-            .out = out, .in = &node->s.in[k], .view = tri_map_view_of(a, k, &node->s.in[k], out)};
+        walks[k] = walk_of(a, k, tri_map_read_shape(a, k, &node->s.in[k]), out);
 }
 
 static void put_integer(const ref_node *node, const tri_kernel_args *args, int k, int64_t i,
@@ -70,9 +73,14 @@ static tri_status map_integers(const ref_node *node, const tri_kernel_args *args
     return TRI_OK;
 }
 
-// Reads a mask as numbers too.
+// Reads a mask as numbers too, and draws random ones.
 REF_BODY double get_number(const ref_node *node, const tri_kernel_args *args, int k, int64_t i,
                            bool f64) {
+    const tri_map_attr *a = (const void *)node->attr;
+    if (a->drawn >> k & 1) {
+        tri_draw_stream draws = tri_map_stream_of(&a->draws[k]);
+        return tri_draw_at(&draws, args->in[k], i);
+    }
     if (node->s.in_type[k] == TRI_U8) return ((const uint8_t *)args->in[k])[i];
     return get(ref_input(args, k, f64), i);
 }
@@ -113,7 +121,7 @@ REF_BODY tri_status map_floats(const ref_node *node, const tri_kernel_args *args
 
 static tri_status map_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;
-    tri_dtype type = tri_map_type(&node->s);
+    tri_dtype type = tri_map_type((const void *)node->attr, &node->s);
     if (!tri_dtype_is_float(type)) return map_integers(node, args);
     return type == TRI_F64 ? map_floats(node, args, true) : map_floats(node, args, false);
 }
@@ -139,7 +147,7 @@ static const struct {
 static walk walk_back(const ref_node *node, const tri_shape *in) {
     static const tri_map_attr broadcast = {.viewed = 0};
     const tri_shape *out = &node->s.out[0];
-    return (walk){.out = in, .in = out, .view = tri_map_view_of(&broadcast, 0, out, in)};
+    return walk_of(&broadcast, 0, out, in);
 }
 
 static tri_status reduce_integers(const ref_node *node, const tri_kernel_args *args) {

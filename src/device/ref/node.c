@@ -5,6 +5,7 @@
 #include "base/philox.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +36,7 @@ ref_mask ref_mask_of(double p, uint64_t key, const int64_t *position) {
     if (p <= 0) return mask; // `position` may be NULL in this case
     mask.step = (uint64_t)position[0];
     mask.first = (uint32_t)position[1];
-    mask.threshold = p < 1 ? (uint32_t)(p * 4294967296.0) : 0;
+    mask.threshold = p < 1 ? (uint32_t)fmin(ceil(p * 0x1p32), UINT32_MAX) : 0;
     return mask;
 }
 

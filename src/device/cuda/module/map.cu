@@ -41,6 +41,8 @@ template <typename T, typename W> GPU_DEVICE W read_input(const cuda_map *p, int
         if (at < input->first[axis] || at >= input->end[axis]) return 0;
         index += at * input->strides[axis];
     }
+    if (input->draws.kind != TRI_DRAW_NONE)
+        return (W)tri_draw_at(&input->draws, (const int64_t *)p->in[k], index);
     return read_element<T, W>(p, k, index);
 }
 

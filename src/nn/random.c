@@ -1,0 +1,172 @@
+// Random numbers in a network: dropout, noise, and layers that draw. What an element draws depends
+// on the layer's name, the step and the element (ops/draw.h).
+#include "base/philox.h"
+#include "base/quantity.h"
+#include "graph/graph.h"
+#include "nn/layers.h"
+#include "ops/ops.h"
+
+#include <math.h>
+#include <trireme/functions.h>
+#include <trireme/more_layers.h>
+#include <trireme/nn.h>
+
+// SELU far below 0: -1.0507… · 1.6732…
+static const double SELU_LEAST = -1.7580993408473766;
+
+// Random numbers are those of samples, which may lie on the first axis in several rows: makes of
+// the shape one whose first axis has a sample each. False: the graph has failed.
+static bool find_samples(tri_graph *graph, const char *layer, const char *name, tri_shape shape,
+                         tri_shape *out) {
+    int64_t samples = tri_graph_samples(graph), elements = tri_shape_count(&shape);
+    *out = shape;
+    if (samples > 0 && shape.rank > 0 && shape.dims[0] == samples) return true;
+    if (samples <= 0 && shape.rank > 0) return true;
+    if (shape.rank == 0 || shape.dims[0] % samples != 0 || elements == 0) {
+        char text[128];
+        tri_graph_fail(graph, "%s %s: the first axis of %s has to be that of the %s", layer, name,
+                       tri_shape_text(&shape, text, sizeof text), tri_counted(samples, "sample"));
+        return false;
+    }
+    *out = tri_shape_of(samples, elements / samples);
+    return true;
+}
+
+static tri_value as_shape(tri_graph *graph, tri_value x, tri_shape shape) {
+    tri_shape from = tri_value_shape(graph, x);
+    return tri_shape_equal(&from, &shape) ? x : tri_reshape(graph, x, shape);
+}
+
+static double rate_of(tri_graph *graph, const char *layer, const char *name, double p) {
+    p = tri_model_float(graph, "dropout", p); // one rate for all layers, if the recipe has it
+    if (p < 0 || p >= 1)
+        tri_graph_fail(graph, "%s %s: the rate must lie in [0, 1), not %g", layer, name, p);
+    return p;
+}
+
+tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p) {
+    tri_shape shape = tri_value_shape(graph, x), samples;
+    p = rate_of(graph, "dropout", name, p);
+    if (!tri_layer_begin(graph, name) || !graph->options.training || p == 0) return x;
+    if (!tri_graph_check_input(graph, "dropout", name, x) ||
+        !find_samples(graph, "dropout", name, shape, &samples))
+        return x;
+    tri_map_attr attr = tri_map_of_dropout(&samples, p, tri_philox_key(graph->options.seed, name));
+    tri_value in[] = {as_shape(graph, x, samples), tri_position(graph)};
+    return as_shape(graph, tri_node_add(graph, &tri_op_map, in, 2, &attr, name), shape);
+}
+
+// Draws numbers of the shape, `count` streams of them, of which a formula makes one.
+static tri_value draw(tri_graph *graph, const char *layer, const char *name, const char *formula,
+                      int count, const tri_map_draw *how, tri_shape shape) {
+    tri_shape samples;
+    if (!find_samples(graph, layer, name, shape, &samples)) return (tri_value){0};
+    tri_map_attr attr = {
+        .expands = true, .shape = samples, .drawn = (1 << count) - 1, .type = graph->options.dtype};
+    tri_value in[] = {tri_position(graph), tri_position(graph)};
+    for (int k = 0; k < count; k++) {
+        const char *stream = k ? tri_name(graph, "%s.%d", name, k) : name;
+        attr.draws[k] = *how;
+        attr.draws[k].key = tri_philox_key(graph->options.seed, stream);
+        attr.draws[k].shape = samples;
+    }
+    tri_status status = tri_formula_parse(formula, NULL, &attr.formula);
+    TRI_ASSERT(status == TRI_OK);
+    return as_shape(graph, tri_node_add(graph, &tri_op_map, in, count, &attr, name), shape);
+}
+
+static tri_value uniform(tri_graph *graph, const char *layer, const char *name, tri_value x) {
+    if (!tri_layer_begin(graph, name) || !tri_graph_check_input(graph, layer, name, x)) return x;
+    return draw(graph, layer, name, "u", 1, &(tri_map_draw){.kind = TRI_DRAW_UNIFORM},
+                tri_value_shape(graph, x));
+}
+
+tri_value tri_rand_like(tri_graph *graph, const char *name, tri_value x) {
+    return uniform(graph, "rand_like", name, x);
+}
+
+// By Box and Muller.
+tri_value tri_randn_like(tri_graph *graph, const char *name, tri_value x) {
+    if (!tri_layer_begin(graph, name) || !tri_graph_check_input(graph, "randn_like", name, x))
+        return x;
+    return draw(graph, "randn_like", name, "u, v -> sqrt(-2 * log1p(-u)) * cos(2 * pi * v)", 2,
+                &(tri_map_draw){.kind = TRI_DRAW_UNIFORM}, tri_value_shape(graph, x));
+}
+
+tri_value tri_bernoulli(tri_graph *graph, const char *name, tri_value p) {
+    return tri_map(graph, "p, u -> u < p", p, uniform(graph, "bernoulli", name, p));
+}
+
+// Whether the layer drops anything. Makes 0 with probability p, else 1, for all elements of x, or
+// one for each channel.
+static bool drops(tri_graph *graph, const char *layer, const char *name, tri_value x, double *p,
+                  bool channels, tri_value *kept) {
+    char text[128];
+    *p = rate_of(graph, layer, name, *p);
+    if (!tri_layer_begin(graph, name) || !tri_graph_check_input(graph, layer, name, x))
+        return false;
+    tri_shape shape = tri_value_shape(graph, x);
+    if (shape.rank < 1 + channels || tri_shape_count(&shape) == 0)
+        tri_graph_fail(graph, "%s %s: needs at least %s and no empty one, not %s", layer, name,
+                       tri_counted(1 + channels, "axis"),
+                       tri_shape_text(&shape, text, sizeof text));
+    if (graph->status != TRI_OK || !graph->options.training || *p == 0) return false;
+    for (int i = 2; channels && i < shape.rank; i++) shape.dims[i] = 1;
+    *kept =
+        draw(graph, layer, name, "k", 1, &(tri_map_draw){.kind = TRI_DRAW_KEEPS, .p = *p}, shape);
+    return true;
+}
+
+tri_value tri_dropout_channels(tri_graph *graph, const char *name, tri_value x, double p) {
+    tri_value kept;
+    if (!drops(graph, "dropout_channels", name, x, &p, true, &kept)) return x;
+    const char *formula = tri_name(graph, "x, kept -> kept ? x * %.17g : 0", 1 / (1 - p));
+    return tri_map(graph, formula, x, kept);
+}
+
+static tri_value alpha_dropout(tri_graph *graph, const char *layer, const char *name, tri_value x,
+                               double p, bool channels) {
+    tri_value kept;
+    if (!drops(graph, layer, name, x, &p, channels, &kept)) return x;
+    double a = 1 / sqrt((SELU_LEAST * SELU_LEAST * p + 1) * (1 - p)), b = -a * SELU_LEAST * p;
+    const char *formula =
+        tri_name(graph, "x, k -> %.17g * (k ? x : %.17g) + %.17g", a, SELU_LEAST, b);
+    return tri_map(graph, formula, x, kept);
+}
+
+tri_value tri_alpha_dropout(tri_graph *graph, const char *name, tri_value x, double p) {
+    return alpha_dropout(graph, "alpha_dropout", name, x, p, false);
+}
+
+tri_value tri_feature_alpha_dropout(tri_graph *graph, const char *name, tri_value x, double p) {
+    return alpha_dropout(graph, "feature_alpha_dropout", name, x, p, true);
+}
+
+tri_value tri_rrelu(tri_graph *graph, const char *name, tri_value x, double lower, double upper) {
+    if (!(lower <= upper)) {
+        tri_graph_fail(graph, "rrelu %s: the slopes must go up, not from %g to %g", name, lower,
+                       upper);
+        return x;
+    }
+    if (!tri_training(graph)) {
+        tri_layer_begin(graph, name);
+        return tri_leaky_relu(graph, x, (lower + upper) / 2);
+    }
+    const char *formula =
+        tri_name(graph, "x, u -> x > 0 ? x : x * (%.17g + %.17g * u)", lower, upper - lower);
+    return tri_map(graph, formula, x, uniform(graph, "rrelu", name, x));
+}
+
+tri_value tri_gumbel_softmax(tri_graph *graph, const char *name, tri_value logits,
+                             double temperature, int axis) {
+    if (!(temperature > 0)) {
+        tri_graph_fail(graph, "gumbel_softmax %s: the temperature must be above 0, not %g", name,
+                       temperature);
+        return logits;
+    }
+    // The number 2^-25 stands for a random number that is 0, whose logarithm would be infinite.
+    const char *formula =
+        tri_name(graph, "x, u -> (x - log(-log(max(u, %.17g)))) / %.17g", 0x1p-25, temperature);
+    tri_value u = uniform(graph, "gumbel_softmax", name, logits);
+    return tri_softmax(graph, tri_map(graph, formula, logits, u), axis);
+}
