@@ -215,6 +215,59 @@ static void test_refused(void **state) {
     assert_int_equal(tri_tokenizer_open(fixture_path("none"), &tokenizer), TRI_NOT_FOUND);
 }
 
+static const tri_token_ids *framed(const char *processor) {
+    static tri_token_ids ids;
+    tri_tokenizer *tokenizer;
+    char text[1024];
+    snprintf(text, sizeof text,
+             "{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0}, "
+             "\"unk_token\": \"a\"}, \"post_processor\": %s}",
+             processor);
+    fixture_put("framed.json", text, strlen(text));
+    if (tri_tokenizer_open(fixture_path("framed.json"), &tokenizer) != TRI_OK) return NULL;
+    free(ids.ids);
+    ids = (tri_token_ids){.ids = calloc(2, sizeof *ids.ids), .count = 2, .capacity = 2};
+    assert_int_equal(tri_token_frame(tokenizer, &ids), TRI_OK);
+    tri_tokenizer_close(tokenizer);
+    return &ids;
+}
+
+#define A_TEXT "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}"
+#define MARK(name) "{\"SpecialToken\": {\"id\": \"" name "\", \"type_id\": 0}}"
+#define TEMPLATE(single)                                                                           \
+    "{\"type\": \"TemplateProcessing\", \"single\": [" single "], \"special_tokens\": {"           \
+    "\"<s>\": {\"id\": \"<s>\", \"ids\": [7], \"tokens\": [\"<s>\"]}, "                            \
+    "\"</s>\": {\"id\": \"</s>\", \"ids\": [8, 9], \"tokens\": []}}}"
+#define BERT "{\"type\": \"BertProcessing\", \"sep\": [\"b\", 5], \"cls\": [\"c\", 4]}"
+
+// The tokens around a prompt, which stands for 0 0.
+static void test_frame(void **state) {
+    static const struct {
+        const char *processor;
+        size_t count;
+        uint32_t ids[8];
+    } cases[] = {
+        {"null", 2, {0, 0}},
+        {"{\"type\": \"ByteLevel\"}", 2, {0, 0}},
+        {TEMPLATE(MARK("<s>") ", " A_TEXT), 3, {7, 0, 0}},
+        {TEMPLATE(MARK("<s>") ", " A_TEXT ", " MARK("</s>")), 5, {7, 0, 0, 8, 9}},
+        {BERT, 4, {4, 0, 0, 5}},
+        {"{\"type\": \"Sequence\", \"processors\": [" TEMPLATE(MARK("<s>") ", " A_TEXT) ", " BERT
+                                                                                        "]}",
+         5,
+         {4, 7, 0, 0, 5}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const tri_token_ids *ids = framed(cases[i].processor);
+        assert_non_null(ids);
+        assert_int_equal(ids->count, cases[i].count);
+        assert_memory_equal(ids->ids, cases[i].ids, ids->count * sizeof *ids->ids);
+    }
+    assert_null(framed(TEMPLATE(MARK("<s>"))));
+    assert_null(framed(TEMPLATE(MARK("<odd>") ", " A_TEXT)));
+    assert_null(framed("{\"type\": \"BertProcessing\", \"sep\": [\"b\", -1]}"));
+}
+
 static void check_end(const char *config, const char *text) {
     tri_tokenizer *tokenizer;
     uint32_t id, expected;
@@ -298,6 +351,7 @@ int main(void) {
         cmocka_unit_test(test_goldens),    cmocka_unit_test(test_long_sum),
         cmocka_unit_test(test_scanner),    cmocka_unit_test(test_neighbours),
         cmocka_unit_test(test_long_words), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_end),        cmocka_unit_test(test_jsonl)};
+        cmocka_unit_test(test_end),        cmocka_unit_test(test_jsonl),
+        cmocka_unit_test(test_frame)};
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }

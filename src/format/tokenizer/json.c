@@ -18,8 +18,6 @@ static const stage_rows stages[] = {
 
 static const tokenizer_model *const models[] = {&tokenizer_bpe, &tokenizer_wordpiece,
                                                 &tokenizer_unigram, &tokenizer_wordlevel};
-static const char *const post_processors[] = {"TemplateProcessing", "ByteLevel", "BertProcessing",
-                                              "RobertaProcessing"};
 
 static tri_status refuse(const tokenizer_reader *reader, const char *key, const char *type) {
     return TOKENIZER_FAIL(reader, TRI_UNSUPPORTED, "its %s '%s' is not supported", key, type);
@@ -66,21 +64,6 @@ static tri_status read_model(tokenizer_reader *reader, const json_t *json) {
     return refuse(reader, "model", type);
 }
 
-static tri_status check_post_processor(const tokenizer_reader *reader, const json_t *json) {
-    const char *type = json_string_value(json_object_get(json, "type"));
-    if (!json || json_is_null(json)) return TRI_OK;
-    if (!type) return TOKENIZER_FAIL(reader, TRI_BAD_INPUT, "its post_processor has no type");
-    if (!strcmp(type, "Sequence")) {
-        const json_t *list = json_object_get(json, "processors");
-        for (size_t i = 0; i < json_array_size(list); i++)
-            TRI_TRY(check_post_processor(reader, json_array_get(list, i)));
-        return TRI_OK;
-    }
-    for (size_t i = 0; i < sizeof post_processors / sizeof *post_processors; i++)
-        if (!strcmp(post_processors[i], type)) return TRI_OK;
-    return refuse(reader, "post_processor", type);
-}
-
 static tri_status read_root(tokenizer_reader *reader, const json_t *root) {
     tri_tokenizer *t = reader->tokenizer;
     if (!json_is_object(json_object_get(root, "model")))
@@ -89,7 +72,7 @@ static tri_status read_root(tokenizer_reader *reader, const json_t *root) {
         const json_t *part = json_object_get(root, stages[i].key);
         if (part && !json_is_null(part)) TRI_TRY(read_part(reader, &stages[i], part));
     }
-    TRI_TRY(check_post_processor(reader, json_object_get(root, "post_processor")));
+    TRI_TRY(tokenizer_frame_read(reader, json_object_get(root, "post_processor")));
     TRI_TRY(read_model(reader, json_object_get(root, "model")));
     TRI_TRY(tokenizer_by_byte(reader));
     t->cuts_at_space &= !t->is_by_byte;

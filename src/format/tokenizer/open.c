@@ -43,6 +43,8 @@ void tri_tokenizer_close(tri_tokenizer *tokenizer) {
     if (!tokenizer) return;
     for (int i = 0; i < tokenizer->regex_count; i++) tokenizer_regex_free(tokenizer->regexes[i]);
     free(tokenizer->tokens);
+    free(tokenizer->before.ids);
+    free(tokenizer->after.ids);
     tri_arena_destroy(tokenizer->arena);
 }
 

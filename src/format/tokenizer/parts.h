@@ -155,7 +155,8 @@ struct tri_tokenizer {
     double *scores;      // by number of the token
     double unknown_score;
     struct tokenizer_sentencepiece *sentencepiece; // NULL: the file is a tokenizer.json
-    int64_t end; // the token that ends a document; TOKENIZER_NO_ID: not known
+    int64_t end;                 // the token that ends a document; TOKENIZER_NO_ID: not known
+    tri_token_ids before, after; // tokens around a text that a model is given (tri_token_frame)
 };
 
 typedef struct tokenizer_cache tokenizer_cache;
@@ -177,6 +178,9 @@ struct tri_token_encoder {
 // Fails with "PATH: …".
 #define TOKENIZER_FAIL(reader, status, format, ...)                                                \
     TRI_FAIL(status, "%s: " format, (reader)->path, ##__VA_ARGS__)
+
+// Defined in frame.c. Reads the post_processor of a tokenizer.json; NULL or null: there is none.
+tri_status tokenizer_frame_read(tokenizer_reader *reader, const json_t *json);
 
 // Reading JSON. A missing or null value gives `otherwise`; one of another type fails and names the
 // key.
