@@ -249,9 +249,26 @@ static void plan_evaluation(const tri_dataset *data, const tri_sampler *sampler,
     if (sampler->options.micro > request->eval_micro) request->eval_micro = sampler->options.micro;
 }
 
+// Sets the fields of texts that are generated: the tokens of a call, and where they stand.
+static void describe_texts(tri_session *s) {
+    const tri_field spans = {"spans", TRI_I64, {1, {2}}};
+    s->fields[0] = (tri_field){"input_ids", TRI_I64, {1, {s->texts.piece}}};
+    s->token_fields[0] = (tri_field){"input_ids", TRI_I64, {1, {1}}};
+    s->fields[1] = s->token_fields[1] = spans;
+    s->field_count = 2;
+}
+
+static void plan_texts(const tri_session *s, tri_plan_request *request) {
+    request->step_samples[TRI_STEP_PREFILL] = request->step_samples[TRI_STEP_DECODE] =
+        s->texts.count;
+    request->step_fields[TRI_STEP_DECODE] = s->token_fields;
+    request->eval_micro = s->recipe->batch.eval > 0 ? s->recipe->batch.eval : 0;
+}
+
 static tri_status make_plan(tri_session *s) {
     TRI_TRY(tri_task_graph_options(s->arena, s->recipe, &s->task_options, &s->model.options));
     s->model.options.predicts = s->predicts;
+    s->model.options.cache_length = s->texts.length;
     s->model.task = s->task;
     s->model.fields = s->fields;
     s->model.field_count = s->field_count;
@@ -270,6 +287,7 @@ static tri_status make_plan(tri_session *s) {
     }
     plan_evaluation(s->val_data, &s->val_sampler, TRI_STEP_EVALUATE, &request);
     plan_evaluation(s->test_data, &s->test_sampler, TRI_STEP_TEST, &request);
+    if (s->texts.count > 0) plan_texts(s, &request);
     TRI_TRY(tri_plan_create(s->arena, &s->device->description, &request, &s->plan));
     TRI_TRY(check_memory(s, &request));
     return tri_task_check_options(&s->task_options, s->task->name);
@@ -334,10 +352,14 @@ static void choose_bytes(tri_session *s) {
 
 static tri_status open_data_and_plan(tri_session *s, const tri_session_request *r) {
     tri_ledger_mark opening = tri_ledger_enter(s->comm->ledger, "opening data", NULL);
-    tri_status status = open_data(s, r);
+    tri_status status = TRI_OK;
+    if (s->texts.count > 0)
+        describe_texts(s);
+    else
+        status = open_data(s, r);
     tri_ledger_end(s->comm->ledger, opening);
     TRI_TRY(status);
-    TRI_TRY(make_samplers(s));
+    if (s->texts.count == 0) TRI_TRY(make_samplers(s));
     tri_log_stage("data opened");
     tri_ledger_mark planning = tri_ledger_enter(s->comm->ledger, "planning", NULL);
     status = tri_device_open_of_rank(r->backends->devices, r->device, s->identity.local_rank,
@@ -349,6 +371,7 @@ static tri_status open_data_and_plan(tri_session *s, const tri_session_request *
     // warned of them.
     if (status == TRI_BAD_INPUT && s->identity.rank == 0) warn_of_images(s);
     TRI_TRY(status);
+    if (s->texts.count > 0) return TRI_OK;
     train_named_data sets[SETS];
     int count = list_data(s, sets);
     TRI_TRY(train_fields_check(sets, count, s->train_data != NULL, s->task, s->plan->graph,
@@ -421,7 +444,10 @@ static tri_status open_session(tri_session *s, const tri_session_request *r) {
 tri_status tri_session_open(const tri_session_request *request, tri_session **out) {
     tri_arena *arena = tri_arena_create(NULL, "session");
     tri_session *s = TRI_NEW(arena, tri_session);
-    *s = (tri_session){.arena = arena, .recipe = request->recipe, .predicts = request->predict};
+    *s = (tri_session){.arena = arena,
+                       .recipe = request->recipe,
+                       .predicts = request->predict || request->texts.count > 0,
+                       .texts = request->texts};
     tri_status status = open_session(s, request);
     if (status == TRI_OK) {
         *out = s;

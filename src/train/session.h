@@ -33,6 +33,13 @@ typedef struct tri_backends {
     void (*end)(int code);
 } tri_backends;
 
+// Texts that are generated: a model with caches, whose samples do not come from data.
+typedef struct tri_session_texts {
+    int64_t count;  // how many texts
+    int64_t length; // the most tokens of a text
+    int64_t piece;  // how many tokens of each text TRI_STEP_PREFILL takes
+} tri_session_texts;
+
 typedef struct tri_session_request {
     const tri_backends *backends;
     const tri_recipe *recipe;
@@ -47,6 +54,8 @@ typedef struct tri_session_request {
     // With `evaluate` and without `train`: plan the model's outputs for all samples of the data,
     // instead of its loss and metrics.
     bool predict;
+    // Plan a model with caches for these texts, and open no data. count 0: the session has none.
+    tri_session_texts texts;
     // A communicator of the session's ranks, which the caller closes. NULL: the session connects
     // all ranks of the job itself.
     tri_comm *comm;
@@ -76,8 +85,10 @@ typedef struct tri_session {
     const char *idle_outputs;
     tri_comm *comm;
     bool borrows_comm;
-    bool predicts;      // the plan is for the model's outputs
-    tri_health *health; // NULL: the ranks use only shared memory
+    bool predicts; // the plan is for the model's outputs
+    tri_session_texts texts;
+    tri_field token_fields[2]; // of TRI_STEP_DECODE, which takes one token of each text
+    tri_health *health;        // NULL: the ranks use only shared memory
     tri_liveness *liveness;
     tri_device *device;
     // The data sets; NULL: not requested, or the recipe has none. `val_source` tells which data

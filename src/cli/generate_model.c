@@ -1,0 +1,114 @@
+// Finds the model of `trireme generate`. Of a folder of Hugging Face's, config.json has the options
+// of the model, under the names that they have here.
+#include "cli/generate_model.h"
+
+#include "base/os.h"
+#include "format/tokenizer/tokenizer.h"
+#include "nn/models/models.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+static bool is_folder(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+// The file `name` in the folder, or of a file in its folder; NULL: it is not there.
+static const char *beside(tri_arena *arena, const char *path, const char *name) {
+    const char *slash = strrchr(path, '/');
+    int length = slash ? (int)(slash + 1 - path) : 0;
+    const char *file = is_folder(path) ? tri_arena_printf(arena, "%s/%s", path, name)
+                                       : tri_arena_printf(arena, "%.*s%s", length, path, name);
+    struct stat info;
+    return stat(file, &info) == 0 ? file : NULL;
+}
+
+// Writes a recipe whose model has the options of config.json. Whether the model can have all that
+// stands there is checked when the weights are loaded (train/origin.h).
+static tri_status load_folder(tri_arena *arena, const cli_arguments *a, const char *config_file,
+                              tri_recipe *out) {
+    const tri_option_table *table = &model_llama_options;
+    tri_tree *config, *root = tri_tree_map(arena), *model = tri_tree_map(arena),
+                      *optimizer = tri_tree_map(arena), *data = tri_tree_map(arena);
+    TRI_TRY(tri_json_read_file(arena, config_file, &config));
+    tri_tree_put_string(arena, model, "name", tri_model_llama.name);
+    for (int i = 0; i < table->count; i++) {
+        const char *key = table->rows[i].key;
+        const tri_tree *value = tri_tree_get(config, key);
+        if (!value) value = tri_tree_get(tri_tree_get(config, "rope_parameters"), key);
+        if (!tri_tree_is_null(value) && strcmp(key, "dropout") != 0)
+            tri_tree_put(arena, model, key, tri_tree_copy(arena, value));
+    }
+    // A recipe has to name these, although no data are opened and nothing is trained.
+    tri_tree_put_string(arena, data, "name", "synthetic");
+    tri_tree_put(arena, root, "data", data);
+    tri_tree_put_string(arena, optimizer, "name", "sgd");
+    tri_tree_put(arena, root, "model", model);
+    tri_tree_put(arena, root, "optimizer", optimizer);
+    const char *text = tri_yaml_emit(arena, root);
+    return tri_recipe_parse(arena, text, strlen(text), config_file,
+                            (const char *const *)a->words + 1, a->count - 1, NULL, out);
+}
+
+static tri_status add_end(cli_text_model *m, const tri_tree *id) {
+    int64_t number;
+    if (!tri_tree_to_int(id, &number) || m->end_count == CLI_MAX_ENDS)
+        return tri_tree_fail(id, "its eos_token_id must be a token, or a list of at most %d",
+                             CLI_MAX_ENDS);
+    m->ends[m->end_count++] = number;
+    return TRI_OK;
+}
+
+// The end marks stand in config.json, as one number or a list; else the tokenizer may know one.
+static tri_status find_ends(tri_arena *arena, cli_text_model *m) {
+    const char *file = beside(arena, m->checkpoint, "config.json");
+    tri_tree *config = NULL;
+    if (!file) file = beside(arena, m->tokenizer, "config.json");
+    if (file) TRI_TRY(tri_json_read_file(arena, file, &config));
+    const tri_tree *ids = tri_tree_get(config, "eos_token_id");
+    if (!tri_tree_is_null(ids) && ids->kind == TRI_TREE_LIST) {
+        for (int i = 0; i < ids->count; i++) TRI_TRY(add_end(m, ids->items[i]));
+        return TRI_OK;
+    }
+    if (!tri_tree_is_null(ids)) return add_end(m, ids);
+    tri_tokenizer *tokenizer;
+    uint32_t id;
+    TRI_TRY(tri_tokenizer_open(m->tokenizer, &tokenizer));
+    tri_status status = tri_tokenizer_end(tokenizer, &id);
+    tri_tokenizer_close(tokenizer);
+    if (status == TRI_OK) m->ends[m->end_count++] = id;
+    return status == TRI_NOT_FOUND ? TRI_OK : status;
+}
+
+static tri_status find_tokenizer(tri_arena *arena, cli_text_model *m) {
+    m->tokenizer = m->recipe.data.tokenizer;
+    if (!m->tokenizer) m->tokenizer = beside(arena, m->checkpoint, "tokenizer.json");
+    if (!m->tokenizer) m->tokenizer = beside(arena, m->checkpoint, "tokenizer.model");
+    if (m->tokenizer) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "%s: there is no tokenizer.json and no tokenizer.model: put it there, or let "
+                    "the recipe name it (data.tokenizer)",
+                    m->checkpoint);
+}
+
+tri_status cli_find_text_model(tri_arena *arena, const cli_context *context, const cli_arguments *a,
+                               cli_text_model *out) {
+    const char *folder = a->count > 0 && is_folder(a->words[0]) ? a->words[0] : NULL;
+    const char *config = folder ? beside(arena, folder, "config.json") : NULL;
+    *out = (cli_text_model){.checkpoint = cli_value(a, "checkpoint")};
+    if (folder && !config)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: has no config.json: name a recipe, or a folder of a model as Hugging "
+                        "Face has it",
+                        folder);
+    if (!out->checkpoint) out->checkpoint = folder;
+    if (!out->checkpoint)
+        return TRI_FAIL(TRI_BAD_INPUT, "--checkpoint is missing: the model's weights");
+    if (folder)
+        TRI_TRY(load_folder(arena, a, config, &out->recipe));
+    else
+        TRI_TRY(cli_load_evaluated(arena, context, a, &out->recipe));
+    TRI_TRY(find_tokenizer(arena, out));
+    return find_ends(arena, out);
+}

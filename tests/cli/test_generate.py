@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""`trireme generate` continues texts as Hugging Face's generate does (make_generate_goldens.py), on
+each device and on several ranks; draws by a seed; and refuses what the model cannot do.
+
+usage: test_generate.py BUILD_FOLDER
+"""
+import json
+import os
+import shutil
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import TRIREME, check_all, on_ranks, run  # noqa: E402
+
+MODEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "goldens",
+                     "generate")
+with open(f"{MODEL}/expected.json", encoding="utf-8") as golden:
+    EXPECTED = json.load(golden)
+NEW = "24"
+
+
+def command(*words):
+    return [TRIREME, "generate", MODEL, "--max-new-tokens", NEW, *words]
+
+
+def objects(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def check_goldens(folder):
+    """Greedy texts, with and without a penalty of repetitions, one by one and several together,
+    of other lengths each and with end marks."""
+    for text in EXPECTED:
+        words = ["--prompt", text["prompt"], "--repetition-penalty",
+                 str(text["repetition_penalty"])]
+        found = objects(run(command(*words, "--json")).stdout)
+        assert found == [{key: text[key] for key in ("prompt_ids", "ids", "text")}], found
+    plain = [text for text in EXPECTED if text["repetition_penalty"] == 1]
+    assert len({len(text["ids"]) for text in plain}) > 1
+    assert run(command("--prompt", plain[0]["prompt"])).stdout == plain[0]["text"] + "\n"
+    with open(f"{folder}/prompts.txt", "w", encoding="utf-8") as file:
+        file.write("".join(text["prompt"] + "\n" for text in plain))
+    together = command("--prompt-file", f"{folder}/prompts.txt", "--json")
+    modules = os.path.join(os.path.abspath(sys.argv[1]), "lib", "emulated")
+    for ranks, words, env in (
+            (1, [], None), (1, ["batch.eval=3"], None), (1, ["--device", "far"], None),
+            (1, ["--device", "ref"], None),
+            (1, ["--device", "cuda"], {**os.environ, "TRIREME_MODULES": modules}),
+            (2, ["strategy.mesh.tensor=2"], None),
+            (2, ["strategy.mesh.pipeline=2", "batch.micro=1"], None),
+            (2, ["strategy.name=fsdp"], None)):
+        words = on_ranks(ranks, together + words) if ranks > 1 else together + words
+        found = objects(run(words, env=env).stdout)
+        assert [text["ids"] for text in found] == [text["ids"] for text in plain], (words, found)
+
+
+def check_draws(folder):
+    """Random texts depend on the seed alone; the likeliest token of one is the greedy one."""
+    prompt = ["--prompt", EXPECTED[0]["prompt"], "--json", "--temperature", "1.5"]
+    ids = [objects(run(command(*prompt, *words)).stdout)[0]["ids"]
+           for words in (["--seed", "1"], ["--seed", "1"], ["--seed", "2"], ["--top-k", "1"],
+                         ["--top-p", "1e-9"])]
+    assert ids[0] == ids[1] != ids[2], ids
+    assert ids[3] == ids[4] == EXPECTED[0]["ids"], ids
+
+
+def check_refused(folder):
+    """One line says what is wrong."""
+    shutil.copytree(MODEL, f"{folder}/model")
+    os.remove(f"{folder}/model/tokenizer.json")
+    with open(f"{folder}/empty.txt", "w", encoding="utf-8"):
+        pass
+    for words, parts in ((command("--prompt", "a", "--max-new-tokens", "200"), ["128"]),
+                         (command("--prompt", "a", "--top-p", "2"), ["--top-p", "2"]),
+                         (command("--prompt", "a", "--top-k", "-1"), ["--top-k", "-1"]),
+                         (command(), ["--prompt"]),
+                         (command("--prompt-file", f"{folder}/none"), [f"{folder}/none"]),
+                         (command("--prompt-file", f"{folder}/empty.txt"), ["empty.txt"]),
+                         ([TRIREME, "generate", folder, "--prompt", "a"], ["config.json"]),
+                         ([TRIREME, "generate", f"{folder}/model", "--prompt", "a"],
+                          ["tokenizer.json"]),
+                         ([TRIREME, "generate", "recipes/llama-tiny.yaml", "--prompt", "a"],
+                          ["--checkpoint"])):
+        done = run(words, 2)
+        assert done.stderr.count("\n") == 1, done.stderr
+        assert all(part in done.stderr for part in parts), (parts, done.stderr)
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="trireme-generate-") as folder:
+        return check_all([check_goldens, check_draws, check_refused], folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
