@@ -95,13 +95,18 @@ def check_threads_changed(folder):
 
 
 def main():
+    # The device `far` has the kernels of `cpu`, whose threads that device's test compares.
+    is_far = os.environ.get("TEST_DEVICE") == "far"
     with tempfile.TemporaryDirectory(prefix="trireme-deterministic-") as folder:
         matrix.write_text(folder)
-        for what in CASES:
+        for what, case in CASES.items():
+            if is_far and case[1] > 1 and what != "two threads":
+                continue
             print(f"{what}: ", end="")
             timed(check_case, folder, what)
-        print("another number of threads after a resume: ", end="")
-        timed(check_threads_changed, folder)
+        if not is_far:
+            print("another number of threads after a resume: ", end="")
+            timed(check_threads_changed, folder)
 
 
 if __name__ == "__main__":

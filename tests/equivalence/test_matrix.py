@@ -13,7 +13,7 @@ row has to fail; so it does with one tensor's distance longer by a tenth, or one
 The table is in tests/support/matrix.py. MATRIX chooses rows of it. Unset: a cover in which each
 pair of values that is possible together occurs. "all": everything. A number: so many rows at
 random. Texts separated by commas: the rows whose description has all of them, REPEAT times. If
-MATRIX is set, all mistakes are tried, otherwise two of each setting. VERBOSE prints each row.
+MATRIX is set, all mistakes are tried, otherwise three of each setting. VERBOSE prints each row.
 
 usage: test_matrix.py BUILD_FOLDER
 """
@@ -45,7 +45,7 @@ LIMITS = {
     ("bf16-mixed", False): (3e-3, 0.05), ("bf16-mixed", True): (3e-4, 0.015),
 }
 COEFFICIENT_LIMIT = 0.5  # rows show up to 0.06, mistakes at least 0.7
-MISTAKES = 2  # tried of each setting; with MATRIX set, all
+MISTAKES = 3  # tried of each setting; with MATRIX set, all
 # A bias in front of batch norm has no gradient but rounding noise, which optimizers that divide by
 # the gradient's own size turn into steps; the running mean behind it takes part in that, some steps
 # late, and evaluation reads it.

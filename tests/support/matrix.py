@@ -4,6 +4,7 @@ A run is a row, which has one value for each of the DIMENSIONS (how ranks divide
 precision, …). `everything` returns all possible rows. `pairwise` returns few of them, but each pair
 of values that is possible together occurs in at least one.
 """
+import collections
 import itertools
 import os
 import typing
@@ -169,35 +170,44 @@ def pairs_of(row):
     return set(itertools.combinations(sorted(row.items()), 2))
 
 
-def pairwise():
-    """Rows that together have every possible pair of values of two dimensions. Each row begins with
-    a pair that is still missing. In every other dimension it gets the value that adds most missing
-    pairs; if several add as many, the one used least. The rows are the same on every machine."""
-    names = list(DIMENSIONS)
+def cover(parts):
+    """Rows that have every possible pair of values of two dimensions. Each part is a list of
+    choices, of which a row has one; a choice has values of one dimension or of several. Each row
+    begins with a pair that is still missing. Of every part it gets the choice that adds most
+    missing pairs; if several add as many, the one used least. The rows are the same on every
+    machine."""
+    names = [name for part in parts for name in part[0]]
     missing = {}  # pairs that are still missing, as keys: a dict keeps their order, a set does not
     for a, b in itertools.combinations(names, 2):
         for x, y in itertools.product(DIMENSIONS[a], DIMENSIONS[b]):
             if is_possible({a: x, b: y}):
                 missing[tuple(sorted(((a, x), (b, y))))] = True
-    used = {(name, value): 0 for name in names for value in DIMENSIONS[name]}
+    used = collections.Counter()
     rows = []
     while missing:
         row = dict(next(iter(missing)))
-        for name in names:
-            if name in row:
-                continue
-            possible = [v for v in DIMENSIONS[name] if is_possible({**row, name: v})]
-
-            def gain(value, name=name, row=row):
-                new = sum(tuple(sorted(((name, value), other))) in missing for other in row.items())
-                return new, -used[name, value]
-            row[name] = max(possible, key=gain)
+        for part in parts:
+            def gain(choice, row=row):
+                new = sum(pair in missing for pair in pairs_of({**row, **choice}))
+                return new, -used[tuple(choice.items())]
+            fitting = [choice for choice in part if is_possible({**row, **choice}) and
+                       all(row.get(name, value) == value for name, value in choice.items())]
+            best = max(fitting, key=gain)
+            row.update(best)
+            used[tuple(best.items())] += 1
         for pair in pairs_of(row):
             missing.pop(pair, None)
-        for item in row.items():
-            used[item] += 1
-        rows.append({name: row[name] for name in names})
+        rows.append({name: row[name] for name in DIMENSIONS if name in row})
     return rows
+
+
+def pairwise():
+    """Rows that have every possible pair. What decides the runs of one rank with which a row is
+    compared comes from few combinations, which have every pair among themselves: so that one such
+    run serves many rows."""
+    single = {name: [{name: value} for value in values] for name, values in DIMENSIONS.items()}
+    alone = cover([single[name] for name in ("model", "steps", "update", "precision")])
+    return cover([single["cell"], alone, single["kept"], single["stored"]])
 
 
 def write_text(folder):
