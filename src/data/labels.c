@@ -19,7 +19,10 @@ static tri_status scan_chunk(tri_stored_field *field, const tri_labels_source *s
                 TRI_BAD_INPUT, "%s: '%s' of sample %lld is %lld, which is not a %s from 0 to %d%s",
                 source->path, field->field.name, (long long)((first + i) / source->per_sample),
                 (long long)numbers[i], is_token ? "token: tokens count" : "class: classes count",
-                TRI_MAX_CLASSES - 1, is_token ? "" : " (-100: leave the sample out of the loss)");
+                TRI_MAX_CLASSES - 1,
+                is_token ? ""
+                         : " (-100: leave the sample out of the loss; numbers that are no classes: "
+                           "store them as F32)");
         if (numbers[i] >= field->classes) field->classes = numbers[i] + 1;
         field->has_ignored |= is_ignored;
     }

@@ -25,7 +25,9 @@ static void add_term(tri_graph *g, tri_weighted_sum *sum, tri_value loss, double
         return;
     }
     if (sum->count == TRI_MAX_LOSS_TERMS) {
-        tri_graph_fail(g, "a sum of more than %d losses", TRI_MAX_LOSS_TERMS);
+        tri_graph_fail(g,
+                       "a sum of more than %d losses: add terms of one count before tri_mean_loss",
+                       TRI_MAX_LOSS_TERMS);
         return;
     }
     sum->losses[sum->count] = loss;

@@ -47,7 +47,7 @@ tri_status tri_model_build(tri_arena *arena, const tri_model_request *request, i
     if (g->options.label_smoothing > 0 && !g->smooths_labels && !g->options.predicts)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "loss.label_smoothing=%g: the loss of model %s is no cross-entropy of "
-                        "labels, and has none to smooth",
+                        "labels, or has its own .label_smoothing",
                         g->options.label_smoothing, request->task->name);
     *out = g;
     return TRI_OK;
