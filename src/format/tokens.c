@@ -3,10 +3,9 @@
 #include "format/tokens.h"
 
 #include "base/os.h"
+#include "format/megatron.h"
 
 #include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -55,51 +54,12 @@ static tri_status find_header(const tri_tokens *tokens, int64_t file_bytes, head
     return TRI_OK;
 }
 
-// The types that Megatron's index names by a code, of those that are read. It writes signed numbers
-// of 32 bits for vocabularies of more than 65500 tokens; no token is negative.
-static const struct {
-    uint8_t code;
-    tri_token_type type;
-} megatron_types[] = {{1, TRI_TOKENS_U8}, {4, TRI_TOKENS_U32}, {8, TRI_TOKENS_U16}};
-
-// Reads the type from Megatron's index of a file NAME.bin, which is NAME.idx. *is_there: there is
-// one.
-static tri_status read_index(const char *path, tri_token_type *type, bool *is_there) {
-    enum { VERSION_AT = 9, CODE_AT = 17, INDEX_BYTES = 18 };
-    static const uint8_t begin[CODE_AT] = "MMIDIDX\0\0\1"; // with version 1
-    uint8_t found[INDEX_BYTES];
-    char index[PATH_MAX];
-    struct stat info;
-    size_t length = strlen(path);
-    *is_there = false;
-    if (length < 5 || length >= sizeof index || strcmp(path + length - 4, ".bin") != 0)
-        return TRI_OK;
-    snprintf(index, sizeof index, "%.*s.idx", (int)length - 4, path);
-    int fd = tri_os.open(index, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-    if (fd < 0) return TRI_OK;
-    bool is_read = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
-                   tri_os.pread(fd, found, sizeof found, 0) == (ssize_t)sizeof found;
-    tri_os.close(fd);
-    *is_there = is_read && !memcmp(found, begin, VERSION_AT);
-    if (!*is_there) return TRI_OK;
-    bool is_known = !memcmp(found, begin, CODE_AT);
-    for (size_t i = 0; is_known && i < sizeof megatron_types / sizeof *megatron_types; i++) {
-        if (megatron_types[i].code != found[CODE_AT]) continue;
-        *type = megatron_types[i].type;
-        return TRI_OK;
-    }
-    return TRI_FAIL(TRI_UNSUPPORTED,
-                    "%s: its version or the type of its tokens (code %d) is not supported: int32, "
-                    "uint16 and uint8 are; set data.dtype to read %s as another type",
-                    index, found[CODE_AT], path);
-}
-
 static tri_status read_header(int64_t file_bytes, tri_token_type *type, tri_tokens *tokens) {
     header found;
     bool has_index;
     if (*type != TRI_TOKENS_AUTO) return TRI_OK;
     *type = type_of_name(tokens->path);
-    TRI_TRY(read_index(tokens->path, type, &has_index));
+    TRI_TRY(tri_megatron_read_index(tokens->path, file_bytes, type, &has_index));
     if (has_index) return TRI_OK;
     TRI_TRY(find_header(tokens, file_bytes, &found));
     tokens->is_guessed = found.row == ROWS;

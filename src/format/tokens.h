@@ -28,11 +28,11 @@ typedef struct tri_tokens {
 } tri_tokens;
 
 // Opens a file and counts its tokens. TRI_NOT_FOUND, TRI_IO; TRI_BAD_INPUT: it is not a regular
-// file, or its size is not a multiple of a token's size; TRI_CORRUPT: the header does not fit the
-// file. The header is that of llm.c (dev/data/data_common.py): 256 I32, of which the first three
-// are a magic number, a version and the number of tokens. Magic number 20240520 with version 1
-// means U16 tokens, 20240801 with version 7 U32 tokens. Megatron's index begins with "MMIDIDX", two
-// 0 bytes, a version (I64) and a code of the type (U8). TRI_UNSUPPORTED: another version or type.
+// file, or its size is not a multiple of a token's size; TRI_CORRUPT: the header or the index
+// does not fit the file. The header is that of llm.c (dev/data/data_common.py): 256 I32, of which
+// the first three are a magic number, a version and the number of tokens. Magic number 20240520
+// with version 1 means U16 tokens, 20240801 with version 7 U32 tokens. Megatron's index is that of
+// format/megatron.h. TRI_UNSUPPORTED: another version or type.
 tri_status tri_tokens_open(const char *path, tri_token_type type, tri_tokens *out);
 void tri_tokens_close(tri_tokens *tokens); // an all-zero struct is allowed
 

@@ -97,20 +97,44 @@ static void test_tokens(void **state) {
     assert_int_equal(fields[0].size_bytes, 40);
 }
 
-// The index that Megatron writes beside its files names the type of the tokens.
+// Writes an index as Megatron does: one document of three sequences of 5, 0 and `last` tokens.
+static void put_megatron(const char *name, uint8_t code, int32_t width, int32_t last,
+                         size_t bytes) {
+    uint8_t index[34 + 3 * 12 + 16] = "MMIDIDX\0\0\1";
+    const int64_t counts[] = {3, 2}, places[] = {0, 5 * width, 5 * width}, documents[] = {0, 3};
+    const int32_t lengths[] = {5, 0, last};
+    index[17] = code;
+    memcpy(index + 18, counts, sizeof counts);
+    memcpy(index + 34, lengths, sizeof lengths);
+    memcpy(index + 46, places, sizeof places);
+    memcpy(index + 70, documents, sizeof documents);
+    fixture_put(name, index, bytes < sizeof index ? bytes : sizeof index);
+}
+
+// The index that Megatron writes beside its files names the type of the tokens, and has to be that
+// of the file.
 static void test_tokens_of_megatron(void **state) {
-    uint8_t index[34] = "MMIDIDX\0\0\1";
+    enum { ALL = 86 };
+    const char *recipe = "name: tokens, train: meg.bin, sequence: 15";
     put_numbers("meg.bin", 4, 30, 70000);
     fixture_put("meg.idx", "no index, but short", 10);
     refuse("name: tokens, train: meg.bin, sequence: 70", TRI_DATA_TRAIN, TRI_BAD_INPUT, "meg.bin");
-    index[17] = 4; // I32
-    fixture_put("meg.idx", index, sizeof index);
-    check_windows("name: tokens, train: meg.bin, sequence: 15", 2, 15, 70000);
-    index[17] = 5; // I64
-    fixture_put("meg.idx", index, sizeof index);
-    refuse("name: tokens, train: meg.bin, sequence: 15", TRI_DATA_TRAIN, TRI_UNSUPPORTED,
-           "meg.idx|code 5|meg.bin");
+    put_megatron("meg.idx", 4, 4, 25, ALL); // I32
+    check_windows(recipe, 2, 15, 70000);
+    put_megatron("meg.idx", 5, 4, 25, ALL); // I64
+    refuse(recipe, TRI_DATA_TRAIN, TRI_UNSUPPORTED, "meg.idx|code 5|meg.bin");
     check_windows("name: tokens, train: meg.bin, dtype: u32, sequence: 15", 2, 15, 70000);
+    put_megatron("meg.idx", 4, 4, 55, ALL);
+    refuse(recipe, TRI_DATA_TRAIN, TRI_CORRUPT, "meg.bin|meg.idx|60 tokens|240 bytes|has 120");
+    put_megatron("meg.idx", 8, 2, 25, ALL); // U16, of another file
+    refuse(recipe, TRI_DATA_TRAIN, TRI_CORRUPT, "meg.bin|meg.idx|60 bytes|has 120");
+    put_megatron("meg.idx", 4, 2, 25, ALL);
+    refuse(recipe, TRI_DATA_TRAIN, TRI_CORRUPT, "meg.idx|do not follow");
+    const size_t cuts[] = {20, 30, 50, ALL - 1};
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        put_megatron("meg.idx", 4, 4, 25, cuts[i]);
+        refuse(recipe, TRI_DATA_TRAIN, TRI_CORRUPT, "meg.idx|data.dtype");
+    }
 }
 
 static int64_t read_bytes;
