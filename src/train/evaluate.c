@@ -166,6 +166,7 @@ bool train_is_evaluated(const train_loop *loop, int64_t epoch, int64_t step,
     bool is_fraction = t->val_check_interval.is_fraction;
     interval = (int64_t)(t->val_check_interval.value * (is_fraction ? (double)steps : 1));
     int64_t within = interval >= steps && !is_fraction ? step : step_in_epoch;
+    if (!loop->session->val_data) return step_in_epoch == steps;
     bool is_due = within % (interval > 0 ? interval : 1) == 0;
     return is_due && t->check_val_every_n_epoch > 0 &&
            (epoch + 1) % t->check_val_every_n_epoch == 0;
@@ -203,11 +204,12 @@ tri_status train_check_monitors(const train_loop *loop) {
     // The default, val_loss, is no wish of the user.
     bool needs_value = best && r->checkpoint.save_top_k != 0 && !strncmp(best, "val_", 4) &&
                        strcmp(best, "val_loss") != 0;
-    if (!early && !needs_value) return TRI_OK;
+    bool stops = early && strcmp(early, "train_loss") != 0;
+    if (!stops && !needs_value) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
                     "%s: the run has no evaluation: the data has no validation or test samples, or "
                     "trainer.limit_val_batches is 0",
-                    early ? "trainer.early_stopping" : "checkpoint.monitor");
+                    stops ? "trainer.early_stopping" : "checkpoint.monitor");
 }
 
 // Describes the samples from which a monitored metric is computed: "the 23 test samples"; NULL: it
@@ -251,7 +253,7 @@ bool train_has_stopped_early(const train_loop *loop) {
     return o->monitor && p->evaluations_since_best > 0 && p->evaluations_since_best >= o->patience;
 }
 
-static void update_early_stopping(train_loop *loop) {
+void train_update_early_stopping(train_loop *loop) {
     const tri_early_stopping_options *o = &loop->recipe->trainer.early_stopping;
     tri_progress *p = &loop->progress;
     double value;
@@ -269,7 +271,8 @@ static void update_early_stopping(train_loop *loop) {
     p->evaluations_since_best++;
     if (!train_has_stopped_early(loop)) return;
     loop->stop = true;
-    const char *evaluations = tri_counted(p->evaluations_since_best, "evaluation");
+    const char *evaluations =
+        tri_counted(p->evaluations_since_best, loop->session->val_data ? "evaluation" : "epoch");
     if (p->has_best)
         tri_observe_message(loop->observer, "%s has not improved on %.6g for %s: stopping",
                             o->monitor, p->best, evaluations);
@@ -324,7 +327,7 @@ tri_status train_evaluate_if_due(train_loop *loop) {
     loop->progress.val = found;
     loop->progress.evaluation_due = false;
     report(loop, &found, tri_observe_val);
-    update_early_stopping(loop);
+    train_update_early_stopping(loop);
     return loop->saves ? train_rank_weights(loop) : TRI_OK;
 }
 

@@ -56,17 +56,46 @@ static void warn_inverted(const train_loop *loop) {
             key, least, most, key);
 }
 
-// Warns of a run that will not write its weights.
-static void warn_nothing_saved(const train_loop *loop) {
-    const tri_checkpoint_options *c = &loop->recipe->checkpoint;
-    bool is_due = c->every_n_steps > 0 || c->every_n_epochs > 0 || c->train_time_interval > 0;
-    if (loop->saves && !is_due && !c->save_last && c->save_top_k <= 0)
-        tri_log_line(TRI_LOG_WARNING,
-                     "the run writes no checkpoint, unless a signal ends it: its weights are lost; "
-                     "checkpoint.save_last=true keeps those of its end");
+// Whether a multiple of `every` comes after `from`, at `to` or before it.
+static bool comes_due(int64_t from, int64_t to, int64_t every) {
+    return every > 0 && to / every > from / every;
 }
 
-// Warns of early stopping in a run that makes no evaluation that counts for it.
+// Warns of a run that will not write its weights, or only if it lasts long enough.
+static void warn_nothing_saved(const train_loop *loop) {
+    const tri_checkpoint_options *c = &loop->recipe->checkpoint;
+    const tri_progress *p = &loop->progress;
+    int64_t left = loop->last_step - p->step;
+    int64_t epochs = (p->step_in_epoch + left) / loop->steps_per_epoch;
+    bool has_end = loop->last_step >= 0, keeps_best = c->save_top_k > 0 && loop->session->val_data;
+    bool is_due = has_end ? comes_due(p->step, loop->last_step, c->every_n_steps) ||
+                                comes_due(p->epoch, p->epoch + epochs, c->every_n_epochs)
+                          : c->every_n_steps > 0 || c->every_n_epochs > 0;
+    bool by_time = c->train_time_interval > 0;
+    if (!loop->saves || is_due || c->save_last || keeps_best || (by_time && !has_end) || left == 0)
+        return;
+    const char *until =
+        by_time ? tri_arena_printf(loop->arena, " before %s (checkpoint.train_time_interval)",
+                                   tri_duration_text(c->train_time_interval))
+                : "";
+    tri_log_line(TRI_LOG_WARNING,
+                 "the run writes no checkpoint%s, unless a signal ends it: its weights are lost%s; "
+                 "checkpoint.save_last=true keeps those of its end",
+                 until, by_time ? " if it is shorter" : "");
+}
+
+// Warns of a schedule that counts epochs in a run that ends before the rate changes.
+static void warn_constant_rate(const train_loop *loop) {
+    if (tri_rate_stays(&loop->rate) && loop->saves)
+        tri_log_line(TRI_LOG_WARNING,
+                     "schedule.name=%s changes the learning rate with each epoch, but the run of "
+                     "%s ends within the first one: the rate stays at %g; schedule.every=step "
+                     "changes it with each step",
+                     loop->rate.schedule->name, tri_counted(loop->rate.total_updates, "step"),
+                     tri_rate_at(&loop->rate, loop->rate.total_updates - 1, 0));
+}
+
+// Warns of early stopping in a run that has no value that counts for it.
 static void warn_late_stop(const train_loop *loop) {
     const tri_trainer_options *t = &loop->recipe->trainer;
     int64_t end = loop->last_step, epoch = loop->steps_per_epoch, step = 1;
@@ -77,14 +106,18 @@ static void warn_late_stop(const train_loop *loop) {
     if (step > end)
         tri_log_line(TRI_LOG_WARNING,
                      "trainer.early_stopping has no effect: the run of %s ends before its first "
-                     "evaluation (trainer.val_check_interval, check_val_every_n_epoch)",
-                     tri_counted(end, "step"));
+                     "%s",
+                     tri_counted(end, "step"),
+                     loop->session->val_data
+                         ? "evaluation (trainer.val_check_interval, check_val_every_n_epoch)"
+                         : "epoch does");
 }
 
 void train_warn_of_length(const train_loop *loop) {
     warn_endless_warmup(loop);
     warn_default_epochs(loop);
     warn_early_schedule(loop);
+    warn_constant_rate(loop);
     warn_inverted(loop);
     warn_nothing_saved(loop);
     warn_late_stop(loop);

@@ -145,12 +145,16 @@ void train_start_again(train_loop *loop);
 // early enough to leave time for that evaluation.
 bool train_evaluation_is_due(const train_loop *loop, int64_t ahead);
 // Defined in evaluate.c. Whether the recipe demands an evaluation after `step` steps, of which
-// `step_in_epoch` are in the epoch.
+// `step_in_epoch` are in the epoch; without data for one, whether the epoch ends, whose train_loss
+// counts for early stopping then.
 bool train_is_evaluated(const train_loop *loop, int64_t epoch, int64_t step, int64_t step_in_epoch);
 // Defined in evaluate.c. Whether the recipe demands one after the latest step. That of a
 // run's end may come before: it is not counted in early stopping, and does not begin the mean of
 // train_loss again, since neither would be so had the run gone on.
 bool train_evaluation_counts(const train_loop *loop);
+// Defined in evaluate.c. Decides from the monitored value, if the latest step has one that counts,
+// whether to stop early.
+void train_update_early_stopping(train_loop *loop);
 // Defined in train.c. Whether a checkpoint is due after the step that comes `ahead` steps after the
 // one whose results were read last.
 bool train_checkpoint_is_due(const train_loop *loop, int64_t ahead);

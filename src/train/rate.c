@@ -250,3 +250,12 @@ bool tri_rate_ends_early(const tri_rate *rate, tri_rate_end *out) {
            peak = o->max_lr > 0 ? o->max_lr : rate->lr;
     return (out->rate - least > peak / 100) == rises;
 }
+
+bool tri_rate_stays(const tri_rate *rate) {
+    rate_length until;
+    int64_t total = rate->total_updates;
+    bool by_epoch =
+        !rows[row_of(rate->schedule)].warms_up && rate->schedule->every == TRI_EVERY_EPOCH;
+    return by_epoch && find_length(rate->schedule, &until) && total > 1 &&
+           total <= rate->steps_per_epoch;
+}

@@ -32,6 +32,9 @@ typedef struct tri_rate_end {
 // Whether the schedule ends before the run, and leaves it a rate below a hundredth of the peak or,
 // as cosine does beyond T_max, one that rises again. For a warning.
 bool tri_rate_ends_early(const tri_rate *rate, tri_rate_end *out);
+// Whether the schedule counts epochs, and would change the rate with each, in a run that ends
+// within the first one. For a warning: this is no wish of anybody.
+bool tri_rate_stays(const tri_rate *rate);
 // The learning rate of update `update` in epoch `epoch`, both counted from 0. Steps that changed
 // nothing are no updates but belong to an epoch, so neither number follows from the other.
 double tri_rate_at(const tri_rate *rate, int64_t update, int64_t epoch);

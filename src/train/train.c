@@ -161,6 +161,7 @@ static tri_status finish_step(train_loop *loop) {
         p->epoch++;
         p->step_in_epoch = 0;
     }
+    if (!loop->session->val_data) train_update_early_stopping(loop);
     // The checkpoint is committed before the evaluation, which may take long: whatever ends the
     // process meanwhile, only the evaluation is made again. The last checkpoint is written at once
     // too, because no step follows during which it could be written.

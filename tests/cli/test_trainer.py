@@ -139,6 +139,15 @@ def check_early_ends():
         assert not most or f"rises again to {most:g}; schedule.T_max=0" in lines[0], lines
     assert len(warnings("schedule.name=cosine", "schedule.T_max=1", "trainer.max_epochs=3",
                         part="the schedule ends after 4 updates")) == 1
+    # A schedule of epochs does not change the rate of a run within the first one.
+    short = "trainer.max_epochs=1"
+    for words, is_told in ((["schedule.name=cosine", short], True),
+                           (["schedule.name=cosine", "trainer.max_steps=3"], True),
+                           (["schedule.name=linear", "schedule.every=epoch", short], True),
+                           ([*cosine, short], False), (["schedule.name=cosine"], False),
+                           (["schedule.name=step", short], False)):
+        lines = warnings(*words, part="schedule.every=step")
+        assert len(lines) == is_told and all("0.2" in line for line in lines), (words, lines)
 
 
 def check_epochs_of_rates():
@@ -264,6 +273,16 @@ def check_early_stopping():
         run_dir, _ = train(*learning, "trainer.early_stopping.monitor=" + monitor,
                            *(f"trainer.early_stopping.{key}" for key in more))
         assert len(metrics(run_dir, "val")) == epochs, (monitor, more)
+    # Without evaluations the epochs' ends count, and a run in pieces stops where one in a piece does.
+    epochs = ["trainer.early_stopping.monitor=train_loss", "trainer.early_stopping.patience=2",
+              "trainer.limit_val_batches=0", "trainer.early_stopping.min_delta=9",
+              "trainer.max_epochs=9"]
+    for pieces in ([50], [3, 4, 9, 50]):
+        run_dir = None
+        for most in pieces:
+            run_dir, done = train(*epochs, f"trainer.max_steps={most}", run_dir=run_dir)
+            assert done.stderr.count("early_stopping has no effect") == (most < 4), done.stderr
+        assert metrics(run_dir, "train")[-1]["step"] == 12 and "2 epochs" in done.stderr, done
     # Values of another metric, or of other samples, are not compared.
     for words in (["monitor=val_accuracy"],
                   ["monitor=val_loss", "trainer.limit_val_batches=1"]):
@@ -301,6 +320,17 @@ def check_checkpoints():
     assert found == [8, 16, 20], found
     run_dir, done = train(*every, "checkpoint.save_last=false")
     assert checkpoints(run_dir)[0] == [] and "writes no checkpoint" in done.stderr, done.stderr
+    # The run of 8 steps, of 2 epochs, is too short for these; for the first of each kind it is not.
+    for key, lengths in (("every_n_steps", (8, 9)), ("every_n_epochs", (2, 3)),
+                         ("train_time_interval", (None, "1h")), ("save_top_k", (1, None))):
+        for length in filter(None, lengths):
+            more = ["checkpoint.save_last=false", f"checkpoint.{key}={length}"]
+            if key == "save_top_k":
+                more = [*more, "trainer.limit_val_batches=0"]
+            none = key == "save_top_k" or length != lengths[0]
+            run_dir, done = train("checkpoint.save_top_k=0", "checkpoint.every_n_epochs=0", *more)
+            assert (checkpoints(run_dir)[0] == []) == none, (more, checkpoints(run_dir))
+            assert done.stderr.count("writes no checkpoint") == none, (more, done.stderr)
     found, _ = checkpoints(train(*every, "checkpoint.train_time_interval=0.3", "trainer.max_time=1",
                                  "trainer.max_epochs=-1", "checkpoint.save_last=false")[0])
     assert 1 <= len(found) <= 4, found
