@@ -218,7 +218,7 @@ static tri_value adaptive(tri_graph *g, const char *layer, tri_value x, const in
 
 // Whether o has numbers for axes that the layer has not, or of another kind of pool.
 static bool has_idle_numbers(const tri_pool_options *o, int axes, bool largest) {
-    bool idle = largest ? o->exclude_padding || o->divisor_override : o->dilation > 1;
+    bool idle = largest ? o->divisor_override != 0 : o->dilation > 1;
     for (int k = 0; k < 3; k++) {
         idle = idle || (!largest && o->dilations[k] > 1);
         idle = idle ||

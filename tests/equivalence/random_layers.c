@@ -115,7 +115,7 @@ static tri_value transposed(net *n, tri_value x) {
 static tri_value pool(net *n, tri_value x) {
     tri_graph *g = n->graph;
     int axes = (int)net_draw(n, 1, 3);
-    tri_pool_options o = {.exclude_padding = net_chance(n, 40)};
+    tri_pool_options o = {.exclude_padding = net_chance(n, 40), .ceil_mode = net_chance(n, 40)};
     x = net_as(n, x, axes + 2);
     tri_shape shape = net_shape(n, x);
     for (int k = 0; k < axes; k++) {
@@ -150,9 +150,11 @@ static tri_value resized(net *n, tri_value x) {
     if (elements > NET_ELEMENTS) return (tri_value){0};
     if (kind == 0) return tri_adaptive_avg_pool(g, x, sizes);
     if (kind == 1) return tri_adaptive_max_pool(g, x, sizes);
-    tri_interpolate_options o = {.linear = net_chance(n, 60)};
+    tri_interpolate_options o = {.mode = (tri_interpolate_mode)net_draw(n, 0, 4)};
     for (int k = 0; k < axes; k++) o.sizes[k] = sizes[k];
-    o.align_corners = o.linear && net_chance(n, 50);
+    bool smooth = o.mode == TRI_INTERPOLATE_LINEAR || o.mode == TRI_INTERPOLATE_CUBIC;
+    o.align_corners = smooth && net_chance(n, 50);
+    o.antialias = smooth && net_chance(n, 30);
     return tri_interpolate(g, x, o);
 }
 

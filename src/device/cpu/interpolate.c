@@ -29,10 +29,21 @@ typedef struct interpolate_job {
 CPU_BODY interpolate_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const interpolate_job *job = context;
     const interpolate_state *s = job->state;
-    int64_t inner = s->inner;
+    int64_t inner = s->inner, row = begin / s->to, element = begin % s->to;
     for (int64_t i = begin; i < end; i++) {
-        int64_t first = s->begin[i % s->to], last = s->begin[i % s->to + 1], to = i * inner;
-        int64_t from = i / s->to * s->from;
+        int64_t first = s->begin[element], last = s->begin[element + 1], to = i * inner;
+        int64_t from = row * s->from;
+        if (++element == s->to) {
+            element = 0;
+            row++;
+        }
+        if (inner == 1) { // rows of one element are too short to be added by tiles
+            float sum = 0;
+            for (int64_t t = first; t < last; t++)
+                sum += s->share[t] * cpu_get(job->x, bf16, from + s->at[t]);
+            cpu_put(job->y, bf16, to, sum);
+            continue;
+        }
         enum { TILE = 64 };
         for (int64_t tile = 0; tile < inner; tile += TILE) {
             float sum[TILE] = {0};
