@@ -79,8 +79,7 @@ tri_value tri_conv_transpose2d(tri_graph *graph, const char *name, tri_value x,
 tri_value tri_conv_transpose1d(tri_graph *graph, const char *name, tri_value x,
                                tri_conv_options options);
 
-// A convolution of volumes. x [N, C, D, H, W] → [N, channels, D', H', W']; a depth of the kernel of
-// at most 64.
+// A convolution of volumes. x [N, C, D, H, W] → [N, channels, D', H', W'].
 tri_value tri_conv3d(tri_graph *graph, const char *name, tri_value x, tri_conv_options options);
 // A transposed convolution of volumes. x [N, C, D, H, W] → [N, channels, D', H', W'].
 tri_value tri_conv_transpose3d(tri_graph *graph, const char *name, tri_value x,

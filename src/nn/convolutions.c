@@ -275,68 +275,72 @@ tri_value tri_conv_transpose2d(tri_graph *graph, const char *name, tri_value x,
     return begin(&c, "conv_transpose2d", &x, 2, &o) ? flat(&c, x, &o) : (tri_value){0};
 }
 
-enum { MOST_DEPTH = 64 }; // the largest kernel along the depth
-
-// The frames of x [N, D, C, …] that tap `tap` of the depth reads, as many as the result has.
-static tri_value frames_of(const conv *c, tri_value x, int64_t tap) {
+// Of each frame along a convolution's depth, which frames its taps read, one behind the other: the
+// frames of x, which is padded, or of a transpose those that it adds to.
+static tri_value frames_of_taps(const conv *c) {
     tri_graph *g = c->graph;
-    int64_t stride = c->stride[0], first = tap * c->dilation[0] - c->pads[0][0];
-    int64_t length = c->result[0] * stride;
-    x = tri_pad(g, x, 1, -first, first + length - c->size[0]);
-    if (stride == 1) return x;
-    tri_shape from = tri_value_shape(g, x);
-    tri_shape rows =
-        tri_shape_of(from.dims[0], c->result[0], stride, from.dims[2], from.dims[3], from.dims[4]);
-    return tri_select(g, tri_reshape(g, x, rows), 2, 0);
+    int64_t frames = c->transposed ? c->size[0] : c->result[0], taps = c->kernel[0];
+    const char *formula =
+        tri_name(g, "d, t -> d * %" PRId64 " + t * %" PRId64, c->stride[0], c->dilation[0]);
+    tri_value d = tri_reshape(g, tri_arange(g, frames), tri_shape_of(frames, 1));
+    return tri_reshape(g, tri_map(g, formula, d, tri_arange(g, taps)), tri_shape_of(frames * taps));
 }
 
-// The transpose of frames_of: puts the frames of x [N, D, C, H · W] where the tap has read them.
-static tri_value frames_to(const conv *c, tri_value x, int64_t tap) {
-    tri_graph *g = c->graph;
-    tri_shape from = tri_value_shape(g, x);
-    int64_t stride = c->stride[0], before = tap * c->dilation[0] - c->pads[0][0];
-    if (stride > 1) {
-        x = tri_pad(g, tri_unsqueeze(g, x, 2), 2, 0, stride - 1);
-        from.dims[1] *= stride;
-        x = tri_reshape(g, x, from);
-    }
-    return tri_pad(g, x, 1, before, c->result[0] - from.dims[1] - before);
+// Exchanges axes 1 and 2 of parts [n, first, second, pixels], if channels are divided into groups,
+// which have all taps of their channels.
+static tri_value by_groups(const conv *c, tri_value x, int64_t n, int64_t first, int64_t second,
+                           int64_t pixels) {
+    if (c->groups == 1) return x;
+    x = tri_reshape(c->graph, x, tri_shape_of(n, first, second, pixels));
+    return tri_transpose(c->graph, x, 1, 2);
 }
 
-// A layer of three axes, as one of images: frames are samples, and the taps of the depth channels.
+// Volumes: frames are samples of a convolution of images, and what the taps of the depth read are
+// its channels.
+static tri_value convolve_volumes(const conv *c, tri_value x, tri_value weight, tri_value bias) {
+    tri_graph *g = c->graph;
+    int64_t taps = c->kernel[0], n = c->x.dims[0], frames = n * c->result[0];
+    if (c->pads[0][0] || c->pads[0][1]) x = tri_pad(g, x, 1, c->pads[0][0], c->pads[0][1]);
+    x = tri_index_select(g, x, 1, frames_of_taps(c));
+    x = by_groups(c, x, frames, taps, c->in, c->size[1] * c->size[2]);
+    x = tri_reshape(g, x, tri_shape_of(frames, taps * c->in, c->size[1], c->size[2]));
+    return convolve(c, x, weight, bias);
+}
+
+// The transpose: the frames that the taps make are added where they lie.
+static tri_value spread_volumes(const conv *c, tri_value x, tri_value weight) {
+    tri_graph *g = c->graph;
+    int64_t taps = c->kernel[0], n = c->x.dims[0], frames = n * c->size[0];
+    int64_t pixels = c->result[1] * c->result[2], first = c->pads[0][0];
+    int64_t all = (c->size[0] - 1) * c->stride[0] + c->dilation[0] * (taps - 1) + 1;
+    x = tri_reshape(g, x, tri_shape_of(frames, c->in, c->size[1], c->size[2]));
+    x = spread(c, x, weight, c->out * taps);
+    x = by_groups(c, x, frames, c->out, taps, pixels);
+    x = tri_reshape(g, x, tri_shape_of(n, c->size[0] * taps, c->out, pixels));
+    tri_value index = tri_reshape(g, frames_of_taps(c), tri_shape_of(1, c->size[0] * taps, 1, 1));
+    tri_scatter_attr attr = {
+        .kind = TRI_SCATTER_ADD, .axis = 1, .shape = tri_shape_of(n, all, c->out, pixels)};
+    x = tri_node_add(g, &tri_op_scatter, (tri_value[]){index, x, {0}}, 3, &attr, c->name);
+    return tri_pad(g, x, 1, -first, c->result[0] + first - all);
+}
+
+// A layer of three axes.
 static tri_value volume(const conv *c, tri_value x, const tri_conv_options *o) {
     static const int frames_first[] = {0, 2, 1, 3, 4}; // and back
     tri_graph *g = c->graph;
-    tri_value weight, bias, parts[MOST_DEPTH];
-    int64_t taps = c->kernel[0], n = c->x.dims[0], h = c->result[1], w = c->result[2];
-    if (taps > MOST_DEPTH) {
-        tri_graph_fail(g, "%s %s: a kernel of three axes has a depth of at most %d, not %" PRId64,
-                       c->layer, c->name, MOST_DEPTH, taps);
-        return x;
-    }
+    tri_value weight, bias;
     make_parameters(c, o, &weight, &bias);
     tri_shape shape = tri_value_shape(g, weight);
+    if (c->groups == 1) weight = tri_permute(g, weight, frames_first);
     weight = tri_reshape(
-        g, weight, tri_shape_of(shape.dims[0], shape.dims[1] * taps, c->kernel[1], c->kernel[2]));
+        g, weight,
+        tri_shape_of(shape.dims[0], shape.dims[1] * c->kernel[0], c->kernel[1], c->kernel[2]));
     x = tri_permute(g, x, frames_first);
-    if (!c->transposed) {
-        for (int64_t t = 0; t < taps; t++) parts[t] = tri_unsqueeze(g, frames_of(c, x, t), 3);
-        x = tri_concat(g, parts, (int)taps, 3); // [N, D', C, taps, H, W]
-        x = tri_reshape(g, x, tri_shape_of(n * c->result[0], c->in * taps, c->size[1], c->size[2]));
-        x = convolve(c, x, weight, bias);
-        x = tri_reshape(g, x, tri_shape_of(n, c->result[0], c->out, h, w));
-        return tri_permute(g, x, frames_first);
-    }
-    x = tri_reshape(g, x, tri_shape_of(n * c->size[0], c->in, c->size[1], c->size[2]));
-    x = spread(c, x, weight, c->out * taps);
-    x = tri_reshape(g, x, tri_shape_of(n, c->size[0], c->out, taps, h * w));
-    tri_value sum = {0};
-    for (int64_t t = 0; t < taps; t++) {
-        tri_value part = frames_to(c, tri_select(g, x, 3, t), t);
-        sum = t == 0 ? part : tri_add(g, sum, part);
-    }
-    sum = tri_reshape(g, sum, tri_shape_of(n, c->result[0], c->out, h, w));
-    return with_bias(c, tri_permute(g, sum, frames_first), bias);
+    x = c->transposed ? spread_volumes(c, x, weight) : convolve_volumes(c, x, weight, bias);
+    x = tri_reshape(g, x,
+                    tri_shape_of(c->x.dims[0], c->result[0], c->out, c->result[1], c->result[2]));
+    x = tri_permute(g, x, frames_first);
+    return c->transposed ? with_bias(c, x, bias) : x;
 }
 
 tri_value tri_conv3d(tri_graph *graph, const char *name, tri_value x, tri_conv_options o) {
