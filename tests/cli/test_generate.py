@@ -56,6 +56,31 @@ def check_goldens(folder):
         assert [text["ids"] for text in found] == [text["ids"] for text in plain], (words, found)
 
 
+def check_recipe(folder):
+    """A recipe and a file of weights do what the folder does, with the recipe's tokenizer, or the
+    one beside the weights; of a config.json with other numbers the recipe is refused."""
+    with open(f"{MODEL}/config.json", encoding="utf-8") as file:
+        config = json.load(file)
+    keys = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+            "num_attention_heads", "num_key_value_heads", "rope_theta", "max_position_embeddings")
+    model = ", ".join(f"{key}: {config[key]}" for key in keys)
+    with open(f"{folder}/recipe.yaml", "w", encoding="utf-8") as file:
+        file.write(f"model: {{name: llama, {model}}}\noptimizer: {{name: sgd}}\n"
+                   f"data: {{name: jsonl, train: none.jsonl, sequence: 8, tokenizer: "
+                   f"{os.path.abspath(MODEL)}/tokenizer.json}}\n")
+    shutil.copy(f"{MODEL}/model.safetensors", f"{folder}/weights.safetensors")
+    text = EXPECTED[0]
+    words = [TRIREME, "generate", f"{folder}/recipe.yaml", "--prompt", text["prompt"],
+             "--max-new-tokens", NEW, "--json", "--checkpoint"]
+    found = objects(run([*words, f"{folder}/weights.safetensors"]).stdout)
+    # Without config.json beside the weights, a text ends only at the tokenizer's own mark.
+    assert found[0]["ids"][:len(text["ids"])] == text["ids"], found
+    found = objects(run([*words, MODEL, "data.name=synthetic"]).stdout)
+    assert found[0]["ids"] == text["ids"], found
+    done = run([*words, MODEL, "model.rope_theta=10000"], 2)
+    assert "rope_theta" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
 def check_draws(folder):
     """Random texts depend on the seed alone; the likeliest token of one is the greedy one."""
     prompt = ["--prompt", EXPECTED[0]["prompt"], "--json", "--temperature", "1.5"]
@@ -90,7 +115,7 @@ def check_refused(folder):
 
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-generate-") as folder:
-        return check_all([check_goldens, check_draws, check_refused], folder)
+        return check_all([check_goldens, check_recipe, check_draws, check_refused], folder)
 
 
 if __name__ == "__main__":
