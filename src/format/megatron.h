@@ -2,7 +2,11 @@
 #ifndef TRIREME_FORMAT_MEGATRON_H
 #define TRIREME_FORMAT_MEGATRON_H
 
-#include "format/tokens.h"
+#include "base/status.h"
+#include "format/token_type.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 
 // Reads the type of the tokens in `path`, which has `file_bytes` bytes, from the index beside it,
 // and checks that the lengths and places of all sequences in the index are those of the file. The

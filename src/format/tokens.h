@@ -4,18 +4,9 @@
 #define TRIREME_FORMAT_TOKENS_H
 
 #include "base/status.h"
+#include "format/token_type.h"
 
 #include <trireme/tensor.h>
-
-typedef enum tri_token_type {
-    // The type follows from the header of llm.c, if the file begins with one, or from Megatron's
-    // index, if FILE.idx lies beside FILE.bin, else from the file's name: .bin and .u16 are U16,
-    // .u32 is U32, all others U8.
-    TRI_TOKENS_AUTO,
-    TRI_TOKENS_U8,
-    TRI_TOKENS_U16,
-    TRI_TOKENS_U32,
-} tri_token_type;
 
 // An open file. Any number of threads may read it at the same time.
 typedef struct tri_tokens {

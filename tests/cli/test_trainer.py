@@ -273,7 +273,8 @@ def check_early_stopping():
         run_dir, _ = train(*learning, "trainer.early_stopping.monitor=" + monitor,
                            *(f"trainer.early_stopping.{key}" for key in more))
         assert len(metrics(run_dir, "val")) == epochs, (monitor, more)
-    # Without evaluations the epochs' ends count, and a run in pieces stops where one in a piece does.
+    # Without evaluations the epochs' ends count, and a run in pieces stops where one in a piece
+    # does.
     epochs = ["trainer.early_stopping.monitor=train_loss", "trainer.early_stopping.patience=2",
               "trainer.limit_val_batches=0", "trainer.early_stopping.min_delta=9",
               "trainer.max_epochs=9"]
