@@ -40,19 +40,25 @@ CPU_SCALAR void products(const cached_job *job, const float *query, int64_t at, 
     }
 }
 
-// Adds the values of `count` keys, weighted by e^(score - largest), to `sums`, and returns the sum
-// of the weights.
-CPU_SCALAR float add_values(const cached_job *job, const float *scores, float largest, int64_t at,
-                            int64_t step, int64_t count, bool bf16, float *sums) {
-    int64_t width = job->state->width;
+// Replaces the scores by e^(score - largest), and returns their sum.
+CPU_SCALAR float weigh(float *scores, float largest, int64_t count) {
     float total = 0;
+#pragma omp simd reduction(+ : total)
     for (int64_t s = 0; s < count; s++) {
-        float p = cpu_exp_scalar(scores[s] - largest);
-        total += p;
-#pragma GCC ivdep
-        for (int64_t d = 0; d < width; d++) sums[d] += p * cpu_get(job->v, bf16, at + s * step + d);
+        scores[s] = cpu_exp_scalar(scores[s] - largest);
+        total += scores[s];
     }
     return total;
+}
+
+// Adds the values of `count` keys, times their weights, to `sums`.
+CPU_SCALAR void add_values(const cached_job *job, const float *weights, int64_t at, int64_t step,
+                           int64_t count, bool bf16, float *sums) {
+    int64_t width = job->state->width;
+    for (int64_t s = 0; s < count; s++)
+#pragma GCC ivdep
+        for (int64_t d = 0; d < width; d++)
+            sums[d] += weights[s] * cpu_get(job->v, bf16, at + s * step + d);
 }
 
 // One query, whose row of q and y begins at element `row`; its keys begin at element `at` of k.
@@ -76,7 +82,8 @@ CPU_SCALAR void attend(const cached_job *job, int64_t row, int64_t at, int64_t k
             for (int64_t d = 0; d < width; d++) sums[d] *= factor;
             largest = most;
         }
-        total += add_values(job, scores, largest, at + first * step, step, count, bf16, sums);
+        total += weigh(scores, largest, count);
+        add_values(job, scores, at + first * step, step, count, bf16, sums);
     }
     for (int64_t d = 0; d < width; d++) cpu_put(job->y, bf16, row + d, sums[d] / total);
 }
