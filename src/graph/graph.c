@@ -360,13 +360,12 @@ bool tri_graph_check_input(tri_graph *graph, const char *layer, const char *name
     const char *has = "";
     for (int i = 0; i < graph->input_count; i++)
         has = tri_name(graph, "%s%s%s", has, i ? ", " : "", graph->inputs[i].name);
-    tri_graph_fail(graph,
-                   "%s%s%s: an input is missing: the data has %s, and not what is read here%s",
-                   layer, name && *name ? " " : "", name ? name : "", *has ? has : "no fields",
-                   !graph->options.predicts ? ""
-                                            : "; a prediction needs all that more than the losses "
-                                              "of nn.h and functions.h read, targets with any "
-                                              "numbers");
+    tri_graph_fail(
+        graph, "%s%s%s: an input is missing: the data has %s, and not what is read here%s", layer,
+        name && *name ? " " : "", name ? name : "", *has ? has : "no fields",
+        graph->options.predicts ? "; if only losses read it, name it in data.shapes with "
+                                  "the shape of one sample, as {labels: []}"
+                                : "");
     return false;
 }
 

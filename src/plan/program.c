@@ -6,6 +6,7 @@
 #include "ops/ops.h"
 #include "pass/pass.h"
 #include "plan/memory.h"
+#include "plan/stand_in.h"
 
 #include <string.h>
 
@@ -34,10 +35,13 @@ static tri_status keep_asked(tri_graph *g, const char *model) {
     return tri_pass_sweep(g);
 }
 
-tri_status tri_model_build(tri_arena *arena, const tri_model_request *request, int64_t batch,
-                           tri_graph **out) {
+// Builds the graph with inputs for the absent fields of which `stands_in` is set.
+static tri_status build(tri_arena *arena, const tri_model_request *request, int64_t batch,
+                        const bool *stands_in, tri_graph **out) {
     tri_graph *g = tri_graph_create(arena, &request->options);
     for (int i = 0; i < request->field_count; i++) batch_input(g, &request->fields[i], batch);
+    for (int i = 0; i < request->absent_count; i++)
+        if (stands_in[i]) batch_input(g, &request->absent[i], batch);
     tri_batch inputs = tri_batch_make(g, batch);
     request->task->build(g, &inputs);
     if (g->status != TRI_OK)
@@ -51,6 +55,37 @@ tri_status tri_model_build(tri_arena *arena, const tri_model_request *request, i
                         g->options.label_smoothing, request->task->name);
     *out = g;
     return TRI_OK;
+}
+
+// Builds a model that cannot be built without absent fields. Inputs stand in for all of them, but
+// for those that an output reads if they are there: the model may do without them.
+static tri_status build_with_absent(tri_arena *arena, const tri_model_request *request,
+                                    int64_t batch, tri_graph **out) {
+    const char *why = tri_arena_strdup(arena, tri_error_message()), *output = NULL;
+    bool stands_in[TRI_MAX_DATA_FIELDS];
+    int read = -1;
+    for (int i = 0; i < request->absent_count; i++) stands_in[i] = true;
+    while (build(arena, request, batch, stands_in, out) == TRI_OK) {
+        int found = tri_stand_in_find_read(*out, request, &output);
+        if (found < 0) {
+            tri_stand_in_remove(*out, request);
+            return TRI_OK;
+        }
+        stands_in[read = found] = false;
+        why = tri_arena_printf(arena,
+                               "model %s: output '%s' depends on '%s', which the data have not",
+                               request->task->name, output, request->absent[read].name);
+    }
+    return TRI_FAIL(TRI_BAD_INPUT, "%s", why);
+}
+
+tri_status tri_model_build(tri_arena *arena, const tri_model_request *request, int64_t batch,
+                           tri_graph **out) {
+    const bool none[TRI_MAX_DATA_FIELDS] = {false};
+    TRI_ASSERT(request->absent_count <= TRI_MAX_DATA_FIELDS);
+    tri_status status = build(arena, request, batch, none, out);
+    bool retries = status == TRI_BAD_INPUT && request->absent_count > 0;
+    return retries ? build_with_absent(arena, request, batch, out) : status;
 }
 
 // Whether the node is a view that lies in its input's memory, so that no kernel has to run.

@@ -18,6 +18,11 @@ typedef struct tri_model_request {
     const tri_task *task;
     const tri_field *fields; // the named tensors of a sample, such as its image and label
     int field_count;
+    // Fields that the samples of training had, and the data of a program for outputs do not. Where
+    // the model cannot be built without them, inputs stand in for them: its losses and metrics,
+    // which are dropped, may read them, but no output may.
+    const tri_field *absent;
+    int absent_count;
     tri_graph_options options; // options of the graph, `training` and `seed` included
     // How the device converts the bytes of the field `images` to F32. Images are then copied to the
     // device as U8, which takes a quarter of the bytes of F32. NULL: images arrive as F32.

@@ -7,7 +7,12 @@
 #include <string.h>
 
 static const char CLASSES[] = "classes", COLUMNS[] = "columns", TOKENIZER[] = "tokenizer",
-                  END_MARK[] = "end_mark", STORED[] = "stored";
+                  END_MARK[] = "end_mark", STORED[] = "stored", SHAPE[] = "shape",
+                  DTYPE[] = "dtype";
+
+static const char *text_of(const tri_tree *node) {
+    return node && node->kind == TRI_TREE_SCALAR ? node->text : NULL;
+}
 
 // Adds a list of names to a map. Returns how many bytes they have.
 static size_t put_names(tri_arena *arena, tri_tree *map, const char *key,
@@ -26,21 +31,54 @@ static size_t put_names(tri_arena *arena, tri_tree *map, const char *key,
     return bytes;
 }
 
-tri_tree *train_numbering_tree(tri_arena *arena, const tri_dataset *data) {
+static void put_shape(tri_arena *arena, tri_tree *map, const tri_data_field *field) {
+    tri_tree *list = tri_tree_list(arena);
+    for (int i = 0; i < field->shape.rank; i++)
+        tri_tree_append(arena, list, tri_tree_int(arena, field->shape.dims[i]));
+    tri_tree_put(arena, map, SHAPE, list);
+    tri_tree_put_string(arena, map, DTYPE, tri_dtype_name(field->dtype));
+}
+
+static tri_tree *make_tree(tri_arena *arena, const tri_dataset *data, bool with_names,
+                           size_t *bytes) {
     tri_tree *map = tri_tree_map(arena);
-    size_t bytes = 0;
     for (int i = 0; i < tri_dataset_field_count(data); i++) {
         const tri_number_names *names = tri_dataset_names(data, i);
         tri_tree *entry = tri_tree_map(arena);
-        bytes += put_names(arena, entry, CLASSES, &names->classes);
-        bytes += put_names(arena, entry, COLUMNS, &names->columns);
+        put_shape(arena, entry, tri_dataset_field(data, i));
+        if (with_names) {
+            *bytes += put_names(arena, entry, CLASSES, &names->classes);
+            *bytes += put_names(arena, entry, COLUMNS, &names->columns);
+        }
         if (names->tokenizer) tri_tree_put_string(arena, entry, TOKENIZER, names->tokenizer);
         if (names->end_mark) tri_tree_put_string(arena, entry, END_MARK, names->end_mark);
         if (!strcmp(tri_dataset_field(data, i)->name, "images"))
             tri_tree_put_string(arena, entry, STORED, tri_dtype_name(tri_dataset_stored(data, i)));
-        if (entry->count > 0) tri_tree_put(arena, map, tri_dataset_field(data, i)->name, entry);
+        tri_tree_put(arena, map, tri_dataset_field(data, i)->name, entry);
     }
-    return map->count > 0 && bytes <= TRI_MAX_CHECKPOINT_NAMES ? map : NULL;
+    return map;
+}
+
+tri_tree *train_numbering_tree(tri_arena *arena, const tri_dataset *data) {
+    size_t bytes = 0;
+    tri_tree *map = make_tree(arena, data, true, &bytes);
+    return bytes <= TRI_MAX_CHECKPOINT_NAMES ? map : make_tree(arena, data, false, &bytes);
+}
+
+int train_numbering_fields(const tri_tree *kept, tri_field *fields, int most) {
+    int count = 0;
+    for (int i = 0; kept && i < kept->count && count < most; i++) {
+        const tri_tree *shape = tri_tree_get(kept->items[i], SHAPE),
+                       *dtype = tri_tree_get(kept->items[i], DTYPE);
+        tri_field field = {.name = kept->items[i]->key};
+        bool is_known = shape && shape->kind == TRI_TREE_LIST && shape->count < TRI_MAX_RANK &&
+                        text_of(dtype) && tri_dtype_from_name(text_of(dtype), &field.dtype);
+        for (int k = 0; is_known && k < shape->count; k++)
+            is_known = tri_tree_to_int(shape->items[k], &field.shape.dims[field.shape.rank++]) &&
+                       field.shape.dims[k] > 0;
+        if (is_known) fields[count++] = field;
+    }
+    return count;
 }
 
 static tri_strings read_names(tri_arena *arena, const tri_tree *list) {
@@ -49,10 +87,6 @@ static tri_strings read_names(tri_arena *arena, const tri_tree *list) {
     for (int i = 0; i < count; i++)
         names[i] = list->items[i]->kind == TRI_TREE_SCALAR ? list->items[i]->text : "";
     return (tri_strings){names, count};
-}
-
-static const char *text_of(const tri_tree *node) {
-    return node && node->kind == TRI_TREE_SCALAR ? node->text : NULL;
 }
 
 // What the checkpoint keeps of a field; all empty: nothing.

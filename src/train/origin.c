@@ -268,12 +268,26 @@ static tri_status compare_numbering(const tri_session *s, const char *folder, co
     return TRI_OK;
 }
 
-tri_status train_check_origin(const tri_session *session, const tri_task *own, const char *path) {
+// The folder that `path` is or lies in; NULL: there is nothing.
+static const char *folder_of(tri_arena *arena, const char *path) {
     char real[PATH_MAX];
     struct stat info;
-    // Whatever is wrong with the path, loading the weights reports it.
-    if (!realpath(path, real) || stat(real, &info) < 0) return TRI_OK;
+    if (!realpath(path, real) || stat(real, &info) < 0) return NULL;
     if (!S_ISDIR(info.st_mode)) *strrchr(real, '/') = 0;
+    return tri_arena_strdup(arena, real);
+}
+
+int train_origin_fields(tri_arena *arena, const char *path, tri_field *fields, int most) {
+    tri_checkpoint_info info;
+    const char *folder = folder_of(arena, path);
+    if (!folder || tri_checkpoint_read_info(arena, folder, &info) != TRI_OK) return 0;
+    return train_numbering_fields(tri_tree_get(info.training, TRI_DATA_NAMES), fields, most);
+}
+
+tri_status train_check_origin(const tri_session *session, const tri_task *own, const char *path) {
+    const char *real = folder_of(session->arena, path);
+    // Whatever is wrong with the path, loading the weights reports it.
+    if (!real) return TRI_OK;
     const char *file = tri_arena_printf(session->arena, "%s/config.json", real);
     const tri_option_table *table = hugging_face_table(session->task);
     tri_tree *config;

@@ -13,5 +13,8 @@
 // or NULL. TRI_BAD_INPUT: config.json has another value than the recipe, or one that the model
 // cannot have; the message names all such keys.
 tri_status train_check_origin(const tri_session *session, const tri_task *own, const char *path);
+// Reads the fields of the samples on which the checkpoint `path` was trained. Returns how many are
+// known: none of weights from elsewhere, or of older versions.
+int train_origin_fields(tri_arena *arena, const char *path, tri_field *fields, int most);
 
 #endif

@@ -10,6 +10,7 @@
 #include "format/safetensors.h"
 #include "tensor/half.h"
 #include "train/loop.h"
+#include "train/origin.h"
 #include "train/signals.h"
 #include "train/tell.h"
 
@@ -246,13 +247,20 @@ tri_status tri_predict(const tri_predict_request *request, tri_predict_result *o
     tri_session *s;
     tri_recipe recipe = *request->recipe;
     recipe.data.may_lack_fields = true;
-    TRI_TRY(tri_session_open(&(tri_session_request){.backends = request->backends,
-                                                    .recipe = &recipe,
-                                                    .task = request->task,
-                                                    .device = request->device,
-                                                    .evaluate = true,
-                                                    .predict = true},
-                             &s));
+    tri_field trained[TRI_MAX_DATA_FIELDS];
+    tri_arena *arena = tri_arena_create(NULL, "fields of training");
+    int count = train_origin_fields(arena, request->checkpoint, trained, TRI_MAX_DATA_FIELDS);
+    tri_status opened = tri_session_open(&(tri_session_request){.backends = request->backends,
+                                                                .recipe = &recipe,
+                                                                .task = request->task,
+                                                                .device = request->device,
+                                                                .evaluate = true,
+                                                                .predict = true,
+                                                                .trained = trained,
+                                                                .trained_count = count},
+                                         &s);
+    tri_arena_destroy(arena);
+    TRI_TRY(opened);
     out->rank = s->identity.rank;
     // From here on a signal is only noted, so that no unfinished file is left behind.
     tri_signals_watch_start("", NULL, false, false);

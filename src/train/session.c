@@ -265,6 +265,33 @@ static void plan_texts(const tri_session *s, tri_plan_request *request) {
     request->eval_micro = s->recipe->batch.eval > 0 ? s->recipe->batch.eval : 0;
 }
 
+static bool has_field(const tri_field *fields, int count, const char *name) {
+    for (int i = 0; i < count; i++)
+        if (!strcmp(fields[i].name, name)) return true;
+    return false;
+}
+
+// Adds to the model's absent fields those of `fields` that neither these nor the data have.
+static void add_absent(tri_session *s, const tri_field *fields, int count) {
+    for (int i = 0; i < count && s->model.absent_count < TRI_MAX_DATA_FIELDS; i++)
+        if (!has_field(s->fields, s->field_count, fields[i].name) &&
+            !has_field(s->absent, s->model.absent_count, fields[i].name))
+            s->absent[s->model.absent_count++] = (tri_field){
+                tri_arena_strdup(s->arena, fields[i].name), fields[i].dtype, fields[i].shape};
+}
+
+// Finds the fields that the data of a prediction lack: by what the checkpoint says of its training,
+// else by the recipe or by what the task declares.
+static tri_status find_absent(tri_session *s, const tri_session_request *r) {
+    tri_field known[TRI_MAX_DATA_FIELDS];
+    int count;
+    s->model.absent = s->absent;
+    add_absent(s, r->trained, r->trained_count);
+    TRI_TRY(known_fields(s->recipe, s->task, known, &count));
+    add_absent(s, known, count);
+    return TRI_OK;
+}
+
 static tri_status make_plan(tri_session *s) {
     TRI_TRY(tri_task_graph_options(s->arena, s->recipe, &s->task_options, &s->model.options));
     s->model.options.predicts = s->predicts;
@@ -365,6 +392,7 @@ static tri_status open_data_and_plan(tri_session *s, const tri_session_request *
     status = tri_device_open_of_rank(r->backends->devices, r->device, s->identity.local_rank,
                                      s->identity.launcher_local_rank, &s->device);
     if (status == TRI_OK) choose_bytes(s);
+    if (status == TRI_OK && r->predict) status = find_absent(s, r);
     if (status == TRI_OK) status = make_plan(s);
     tri_ledger_end(s->comm->ledger, planning);
     // Images whose channels are last may be the reason why no plan could be made, so the user is

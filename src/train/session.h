@@ -56,6 +56,9 @@ typedef struct tri_session_request {
     bool predict;
     // Plan a model with caches for these texts, and open no data. count 0: the session has none.
     tri_session_texts texts;
+    // With `predict`: the fields on which the model was trained, as far as that is known.
+    const tri_field *trained;
+    int trained_count;
     // A communicator of the session's ranks, which the caller closes. NULL: the session connects
     // all ranks of the job itself.
     tri_comm *comm;
@@ -99,6 +102,8 @@ typedef struct tri_session {
     tri_sampler train_sampler, val_sampler, test_sampler;
     tri_field fields[TRI_MAX_DATA_FIELDS];
     int field_count;
+    // Fields of training that the data of a prediction lack (tri_model_request.absent).
+    tri_field absent[TRI_MAX_DATA_FIELDS];
     // How the bytes of images become numbers, if the device normalises them; model.image_scale then
     // points to it.
     tri_pixel_scale image_scale;

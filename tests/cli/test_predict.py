@@ -227,6 +227,65 @@ TRI_EXPORT_TASK(task)
         assert max(abs(a - b / 255) for a, b in zip(flat, pixels)) < 1e-6, (device, flat)
 
 
+def check_expressions_of_labels(folder):
+    """Losses and metrics may read missing fields in any way; an output may not, but a model may do
+    without a field. What a checkpoint or data.shapes says of them is enough."""
+    source = os.path.join(folder, "made.c")
+    with open(source, "w", encoding="ascii") as file:
+        file.write('''#include <trireme/trireme.h>
+static void build(tri_graph *g, const tri_batch *batch) {
+    tri_value scale = tri_batch_field(batch, "scale"), noise = tri_batch_field(batch, "noise");
+    tri_value x = tri_linear(g, "one", batch->inputs, 2);
+    if (noise.id) x = tri_add(g, x, noise);
+    tri_output(g, "y", tri_model_bool(g, "scaled", false) ? tri_mul(g, x, scale) : x);
+    tri_value y = tri_map(g, "2 * y - 1", batch->targets);
+    tri_metric(g, "far", tri_mean_loss(g, tri_abs(g, tri_sub(g, x, y))));
+    tri_loss(g, tri_mean_loss(g, tri_map(g, "x, y, s -> (x - y)^2 * s", x, y, scale)));
+}
+static const tri_task task = {.name = "made", .build = build};
+TRI_EXPORT_TASK(task)
+''')
+    subprocess.run(["cc", "-shared", "-fPIC", "-Iinclude", source, "-o", f"{folder}/made.so"],
+                   check=True)
+    fields = {"inputs": 3, "targets": 2, "scale": 2, "noise": 2}
+    data = {name: ("F32", [5, width], [i / 8 for i in range(5 * width)])
+            for name, width in fields.items() if name != "noise"}
+    tensors.write(f"{folder}/made.safetensors", data)
+    tensors.write(f"{folder}/noisy.safetensors", {**data, "noise": ("F32", [5, 2], [0.5] * 10)})
+    tensors.write(f"{folder}/bare.safetensors", {"inputs": data["inputs"]})
+    with open(f"{folder}/made.yaml", "w", encoding="ascii") as file:
+        file.write(f"name: made\nmodel: {{name: {folder}/made.so}}\n"
+                   "optimizer: {name: sgd, lr: 0.1}\nbatch: {global: 2}\n"
+                   "trainer: {max_epochs: 1}\n"
+                   f"data: {{name: tensors, train: {folder}/made.safetensors, "
+                   f"test: {folder}/made.safetensors}}\n")
+    out, bare = f"{folder}/y.safetensors", f"data.test={folder}/bare.safetensors"
+    for kind in "made", "noisy":
+        place = f"{folder}/{kind}-run"
+        run([TRIREME, "train", f"{folder}/made.yaml", f"data.train={folder}/{kind}.safetensors",
+             f"data.test={folder}/{kind}.safetensors", "--run-dir", place,
+             "data.extra_fields={scale: f32, noise: f32}"])
+        found = []
+        for words in ([f"data.test={folder}/made.safetensors"], [bare]):
+            run([TRIREME, "predict", "--checkpoint", place, "--out", out, *words])
+            found.append(content(out))
+        assert found[0] == found[1], kind
+    done = run([TRIREME, "predict", "--checkpoint", f"{folder}/made-run", "--out", out, bare,
+                "model.scaled=1"], 2)
+    assert all(part in done.stderr for part in ("'y'", "'scale'")), done.stderr
+    assert done.stderr.splitlines()[-1].count("made") and content(out) == found[1], done.stderr
+    # Weights alone say nothing of the fields, but a line says how they get known.
+    os.mkdir(f"{folder}/alone")
+    run([TRIREME, "checkpoint", "export", f"{folder}/noisy-run", "--out",
+         f"{folder}/alone/weights.safetensors"])
+    alone = [TRIREME, "predict", f"{folder}/made.yaml", "--checkpoint",
+             f"{folder}/alone/weights.safetensors", "--out", out, bare]
+    assert "data.shapes" in run(alone, 2).stderr
+    run([*alone, "data.extra_fields={scale: f32}",
+         "data.shapes={inputs: [3], targets: [2], scale: [2]}"])
+    assert content(out) == found[1]
+
+
 def check_recipe_of_labels(folder):
     """A recipe that names the labels, their column or array and their shape predicts without
     them; another shape of what is there, and a part of the inputs, are refused."""
@@ -373,8 +432,9 @@ def check_signal(folder):
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-predict-") as folder:
         return check_all([check_eval, check_ranks, check_gpu, check_without_labels,
-                          check_padding, check_views, check_recipe_of_labels, check_left_out,
-                          check_run_folder, check_refused, check_full_disk, check_signal], folder)
+                          check_padding, check_views, check_expressions_of_labels,
+                          check_recipe_of_labels, check_left_out, check_run_folder, check_refused,
+                          check_full_disk, check_signal], folder)
 
 
 if __name__ == "__main__":
