@@ -6,6 +6,7 @@
 
 #include "base/module.h"
 #include "base/quantity.h"
+#include "base/shell.h"
 #include "device/choose.h"
 #include "plan/fit.h"
 #include "recipe/batch.h"
@@ -132,6 +133,7 @@ static tri_status read_recipe(plan_view *v, const cli_context *context, const cl
         v->ranks = (int)ranks;
     }
     v->recipe = recipe;
+    v->program = tri_shell_word(v->arena, context->program);
     v->path = a->words[0];
     v->overrides = overrides;
     v->override_count = count;

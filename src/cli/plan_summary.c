@@ -138,19 +138,32 @@ static const char *words_text(const plan_view *v) {
     return text;
 }
 
+// Writes the flags that say where the run would be, and of how many samples an epoch is.
+static const char *flags_text(const plan_view *v) {
+    bool is_given = strcmp(v->device_name, "auto") != 0;
+    const char *text = is_given ? tri_arena_printf(v->arena, " --device %s",
+                                                   tri_shell_word(v->arena, v->device_name))
+                                : "";
+    if (fits(v)) return text; // so it is a training, which counts the ranks and samples itself
+    if (v->ranks > 1) text = tri_arena_printf(v->arena, " --ranks %d%s", v->ranks, text);
+    if (v->samples > 0)
+        text = tri_arena_printf(v->arena, "%s --samples %lld", text, (long long)v->samples);
+    return text;
+}
+
 static void print_next(const plan_view *v) {
-    const char *words = words_text(v);
+    const char *words = words_text(v), *flags = flags_text(v);
     bool is_elsewhere = strchr(v->device_name, ':') != NULL;
-    printf("%-8s ", "next");
+    printf("%-8s %s ", "next", v->program);
     if (!fits(v))
-        printf("trireme plan %s --fit %lld\n", words, (long long)v->memory.bytes);
+        printf("plan %s%s --fit %lld\n", words, flags, (long long)v->memory.bytes);
     else if (is_elsewhere || v->ranks > tri_os_cpus())
-        printf("trireme submit %s --site NAME --nodes N --dry-run (trireme submit --list)\n",
-               words);
+        printf("submit %s --site NAME --nodes N --dry-run (%s submit --list)\n", words, v->program);
     else if (v->ranks > 1)
-        printf("trireme run --standalone --nproc-per-node %d trireme train %s\n", v->ranks, words);
+        printf("run --standalone --nproc-per-node %d %s train %s%s\n", v->ranks, v->program, words,
+               flags);
     else
-        printf("trireme train %s\n", words);
+        printf("train %s%s\n", words, flags);
 }
 
 void plan_print_summary(const plan_view *v) {

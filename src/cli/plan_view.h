@@ -26,7 +26,8 @@ typedef struct plan_view {
     const char *rates_source; // words for the source of the rates, such as "assumed" or "given"
     const tri_measured *measured;
     tri_estimate estimate;
-    int64_t samples; // the value of --samples; 0: not given
+    int64_t samples;     // the value of --samples; 0: not given
+    const char *program; // the name by which this program was called
     // The recipe's path, and the overrides with which it was read, for the commands that are shown.
     const char *path, **overrides;
     int override_count;
