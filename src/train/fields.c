@@ -94,6 +94,15 @@ static bool is_read(const tri_graph *g, int input) {
     return false;
 }
 
+// Whether the model reads the field where tri_training says that it trains.
+static bool is_read_in_training(const tri_model_request *model, const tri_graph *graph, int input) {
+    tri_model_request training = *model;
+    tri_graph *built;
+    training.options.training = true;
+    return tri_model_build(graph->arena, &training, tri_graph_samples(graph), &built) == TRI_OK &&
+           is_read(built, input);
+}
+
 static bool declares(const tri_task *task, const char *field) {
     for (int i = 0; i < TRI_TASK_MAX_FIELDS && task->fields[i].name; i++)
         if (!strcmp(task->fields[i].name, field)) return true;
@@ -212,12 +221,13 @@ static tri_status check_left_out(const tri_dataset *data, bool trains, const tri
                     task->name, why);
 }
 
-// Rejects a field that the model does not read, unless it changes nothing: the model's task
-// declares it (as autoencoder its labels), the data set always has it, or it marks tokens as
-// padding that no other token of a causal model sees.
+// Rejects a field that the model does not read, unless it changes nothing: the model reads it in
+// training alone, the model's task declares it (as autoencoder its labels), the data set always has
+// it, or it marks tokens as padding that no other token of a causal model sees.
 tri_status train_fields_check(const train_named_data *sets, int count, bool trains,
-                              const tri_task *task, const tri_graph *graph,
+                              const tri_model_request *model, const tri_graph *graph,
                               const tri_graph *evaluated) {
+    const tri_task *task = model->task;
     for (int i = 0; i < tri_dataset_field_count(sets[0].data); i++) {
         // The graph's first inputs are the data's fields.
         const char *name = tri_dataset_field(sets[0].data, i)->name;
@@ -226,6 +236,7 @@ tri_status train_fields_check(const train_named_data *sets, int count, bool trai
         bool is_padding = !strcmp(name, "attention_mask") && tri_model_is_causal(task);
         // A graph without losses need not read what the model's losses read.
         if (graph->options.predicts && !is_padding) continue;
+        if (!is_padding && !trains && is_read_in_training(model, graph, i)) continue;
         if (!is_padding)
             return TRI_FAIL(
                 TRI_BAD_INPUT,

@@ -5,7 +5,7 @@
 #define TRIREME_TRAIN_FIELDS_H
 
 #include "data/dataset.h"
-#include "graph/graph.h"
+#include "plan/program.h"
 
 #include <trireme/task.h>
 
@@ -25,10 +25,10 @@ void train_fields_warn_of_rest(const train_named_data *sets, int count);
 void train_fields_warn(const train_named_data *sets, int count);
 // Checks the data sets against the model and its graph, which the session trains or evaluates, and
 // that of its evaluations, which has more metrics (NULL: there are none).
-// TRI_BAD_INPUT: the model does not read a field, or reads more of a damaged sample that is left
-// out than its label.
+// TRI_BAD_INPUT: the model reads a field neither there nor in training, or reads more of a damaged
+// sample that is left out than its label.
 tri_status train_fields_check(const train_named_data *sets, int count, bool trains,
-                              const tri_task *task, const tri_graph *graph,
+                              const tri_model_request *model, const tri_graph *graph,
                               const tri_graph *evaluated);
 // Rejects tokens whose type is known from the file's name alone, if the model has more tokens than
 // fit into it.

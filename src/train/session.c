@@ -402,7 +402,7 @@ static tri_status open_data_and_plan(tri_session *s, const tri_session_request *
     if (s->texts.count > 0) return TRI_OK;
     train_named_data sets[SETS];
     int count = list_data(s, sets);
-    TRI_TRY(train_fields_check(sets, count, s->train_data != NULL, s->task, s->plan->graph,
+    TRI_TRY(train_fields_check(sets, count, s->train_data != NULL, &s->model, s->plan->graph,
                                s->plan->plain_graphs[false]));
     train_classes classes = {s->arena, s->task, s->plan->graph};
     const char *idle = NULL;

@@ -237,6 +237,7 @@ static void build(tri_graph *g, const tri_batch *batch) {
     tri_value scale = tri_batch_field(batch, "scale"), noise = tri_batch_field(batch, "noise");
     tri_value x = tri_linear(g, "one", batch->inputs, 2);
     if (noise.id) x = tri_add(g, x, noise);
+    if (tri_training(g)) x = tri_add(g, x, tri_batch_field(batch, "drift"));
     tri_output(g, "y", tri_model_bool(g, "scaled", false) ? tri_mul(g, x, scale) : x);
     tri_value y = tri_map(g, "2 * y - 1", batch->targets);
     tri_metric(g, "far", tri_mean_loss(g, tri_abs(g, tri_sub(g, x, y))));
@@ -247,7 +248,7 @@ TRI_EXPORT_TASK(task)
 ''')
     subprocess.run(["cc", "-shared", "-fPIC", "-Iinclude", source, "-o", f"{folder}/made.so"],
                    check=True)
-    fields = {"inputs": 3, "targets": 2, "scale": 2, "noise": 2}
+    fields = {"inputs": 3, "targets": 2, "scale": 2, "drift": 2, "noise": 2}
     data = {name: ("F32", [5, width], [i / 8 for i in range(5 * width)])
             for name, width in fields.items() if name != "noise"}
     tensors.write(f"{folder}/made.safetensors", data)
@@ -264,7 +265,9 @@ TRI_EXPORT_TASK(task)
         place = f"{folder}/{kind}-run"
         run([TRIREME, "train", f"{folder}/made.yaml", f"data.train={folder}/{kind}.safetensors",
              f"data.test={folder}/{kind}.safetensors", "--run-dir", place,
-             "data.extra_fields={scale: f32, noise: f32}"])
+             "data.extra_fields={scale: f32, drift: f32, noise: f32}"])
+        # An evaluation does not read what is for training alone.
+        run([TRIREME, "eval", "--checkpoint", place])
         found = []
         for words in ([f"data.test={folder}/made.safetensors"], [bare]):
             run([TRIREME, "predict", "--checkpoint", place, "--out", out, *words])
@@ -281,7 +284,7 @@ TRI_EXPORT_TASK(task)
     alone = [TRIREME, "predict", f"{folder}/made.yaml", "--checkpoint",
              f"{folder}/alone/weights.safetensors", "--out", out, bare]
     assert "data.shapes" in run(alone, 2).stderr
-    run([*alone, "data.extra_fields={scale: f32}",
+    run([*alone, "data.extra_fields={scale: f32, drift: f32}",
          "data.shapes={inputs: [3], targets: [2], scale: [2]}"])
     assert content(out) == found[1]
 
