@@ -310,7 +310,8 @@ static tri_status make_plan(tri_session *s) {
         bool whole = last == sampler->options.global;
         if (sampler->steps > 1 || whole)
             request.step_samples[TRI_STEP_FULL] = sampler->options.global;
-        if (!whole) request.step_samples[TRI_STEP_TAIL] = last;
+        bool comes = tri_session_steps_per_epoch(s) == sampler->steps; // no limit cuts it off
+        if (!whole && comes) request.step_samples[TRI_STEP_TAIL] = last;
     }
     plan_evaluation(s->val_data, &s->val_sampler, TRI_STEP_EVALUATE, &request);
     plan_evaluation(s->test_data, &s->test_sampler, TRI_STEP_TEST, &request);
