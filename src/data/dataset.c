@@ -36,6 +36,10 @@ static tri_status fail_rank(const char *source, const char *name, const tri_shap
                     shape->rank ? "" : ": write x.reshape(-1, 1) in place of x");
 }
 
+static const char WHOLE[] = ": write x.astype('int64') in place of x",
+                  ONE_HOT[] = ": if it has a number for each class, name it 'soft_labels' or write "
+                              "x.argmax(-1) in place of x, else x.astype('int64')";
+
 tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char *name,
                            tri_dtype stored, const tri_shape *shape) {
     tri_field_row row;
@@ -52,7 +56,9 @@ tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char 
     if (!tri_convert_supported(stored, row.dtype))
         return TRI_FAIL(TRI_BAD_INPUT, "%s: '%s' is %s, which does not convert to %s%s", source,
                         name, tri_dtype_name(stored), tri_dtype_name(row.dtype),
-                        row.dtype == TRI_I64 ? ": write x.astype('int64') in place of x" : "");
+                        row.dtype != TRI_I64                         ? ""
+                        : shape->rank > 0 && !strcmp(name, "labels") ? ONE_HOT
+                                                                     : WHOLE);
     bool is_any = shape->rank == 3 && shape->dims[1] == TRI_ANY_SIZE;
     int64_t count = is_any ? shape->dims[0] : tri_shape_count(shape);
     if (count < 1 || count > TRI_MAX_SAMPLE_ELEMENTS)

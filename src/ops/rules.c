@@ -188,7 +188,9 @@ tri_status ops_want_labels(const char *op, const tri_shape *scores, const tri_sh
         TRI_BAD_INPUT, "%s: the labels of scores %s must be %s, but are %s%s", op,
         text(scores, all, sizeof all), text(&rows, want, sizeof want),
         text(labels, got, sizeof got),
-        tri_shape_equal(labels, &column) ? ": write y.squeeze(-1) in place of the column y" : "");
+        tri_shape_equal(labels, &column)  ? ": write y.squeeze(-1) in place of the column y"
+        : tri_shape_equal(labels, scores) ? ": write y.argmax(-1) in place of y, if it is one-hot"
+                                          : "");
 }
 
 tri_value ops_node(tri_graph *graph, const tri_node *node, const tri_op *op, const void *attr,

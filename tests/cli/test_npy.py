@@ -179,6 +179,12 @@ def check_refused():
     put("y.npy", array("<f4", "(3,)", bytes(12)))
     refused(f"data.train={{labels: {folder}/y.npy}}",
             parts=["F32", "does not convert to I64", "astype"])
+    # One-hot labels are another field's numbers, or those of argmax.
+    put("y.npy", array("<f4", "(3, 2)", bytes(24)))
+    refused(f"data.train={{labels: {folder}/y.npy}}", parts=["soft_labels", "argmax"])
+    put("y.npy", array("<i8", "(6, 10)", bytes(480)))
+    refused(f"data.train={{images: {folder}/x.npy, labels: {folder}/y.npy}}",
+            parts=["labels", "argmax"])
     put("y.npy", array("<i8", "(6, 1)", bytes(48)))
     refused(f"data.train={{images: {folder}/x.npy, labels: {folder}/y.npy}}",
             parts=["labels", "squeeze"])
