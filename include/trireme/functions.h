@@ -45,6 +45,32 @@ TRI_API_BEGIN
       "a, b -> a < b", "1 where a < b, else 0.") \
     X(equal, (tri_value a, tri_value b), (a, b), (), \
       "a, b -> a == b", "1 where a equals b, else 0.") \
+    X(less_equal, (tri_value a, tri_value b), (a, b), (), \
+      "a, b -> a <= b", "1 where a <= b, else 0.") \
+    X(greater, (tri_value a, tri_value b), (a, b), (), \
+      "a, b -> a > b", "1 where a > b, else 0.") \
+    X(greater_equal, (tri_value a, tri_value b), (a, b), (), \
+      "a, b -> a >= b", "1 where a >= b, else 0.") \
+    X(not_equal, (tri_value a, tri_value b), (a, b), (), \
+      "a, b -> a != b", "1 where a and b differ, else 0.") \
+    X(logical_and, (tri_value a, tri_value b), (a, b), (), \
+      "a, b -> a && b", "1 where neither is 0, else 0.") \
+    X(logical_or, (tri_value a, tri_value b), (a, b), (), \
+      "a, b -> a || b", "1 where one is not 0, else 0.") \
+    X(logical_xor, (tri_value a, tri_value b), (a, b), (), \
+      "a, b -> !a != !b", "1 where just one is not 0, else 0.") \
+    X(logical_not, (tri_value x), (x), (), "!x", "1 where x is 0, else 0.") \
+    X(isnan, (tri_value x), (x), (), "x != x", "1 where x is NaN, else 0.") \
+    X(isfinite, (tri_value x), (x), (), "x - x == 0", "1 where x is neither NaN nor infinite.") \
+    X(isinf, (tri_value x), (x), (), "x == x && x - x != 0", "1 where x is infinite, else 0.") \
+    X(masked_fill, (tri_value x, tri_value mask, double value), (x, mask), (value, ), \
+      "x, mask, value = 0 -> mask ? value : x", "x, but `value` where the mask is not 0.") \
+    X(addcmul, (tri_value x, tri_value a, tri_value b, double value), (x, a, b), (value, ), \
+      "x, a, b, value = 1 -> x + value * a * b", "x + value * a * b.") \
+    X(addcdiv, (tri_value x, tri_value a, tri_value b, double value), (x, a, b), (value, ), \
+      "x, a, b, value = 1 -> x + value * a / b", "x + value * a / b.") \
+    X(copysign, (tri_value a, tri_value b), (a, b), (), \
+      "a, b -> b < 0 || 1 / b < 0 ? -abs(a) : abs(a)", "The size of a with the sign of b.") \
     X(add_scalar, (tri_value x, double number), (x), (number, ), \
       "x, number = 0 -> x + number", "x + number.") \
     X(mul_scalar, (tri_value x, double factor), (x), (factor, ), \
@@ -64,17 +90,51 @@ TRI_API_BEGIN
     X(ceil, (tri_value x), (x), (), "ceil(x)", "The next whole number above; no gradient.") \
     X(round, (tri_value x), (x), (), "round(x)", \
       "The nearest whole number, of two the even one; no gradient.") \
+    X(trunc, (tri_value x), (x), (), "x < 0 ? ceil(x) : floor(x)", \
+      "The next whole number towards 0; no gradient.") \
+    X(frac, (tri_value x), (x), (), "x - (x < 0 ? ceil(x) : floor(x))", "x - trunc(x).") \
+    X(deg2rad, (tri_value x), (x), (), "x * 0.01745329251994329577", "Degrees as radians.") \
+    X(rad2deg, (tri_value x), (x), (), "x * 57.2957795130823208768", "Radians as degrees.") \
+    X(nan_to_num, (tri_value x, double value), (x), (value, ), \
+      "x, value = 0 -> x != x ? value : " \
+      "x > 3.40282346638528859812e38 ? 3.40282346638528859812e38 : " \
+      "x < -3.40282346638528859812e38 ? -3.40282346638528859812e38 : x", \
+      "x, with `value` for NaN and the largest F32 for infinity.") \
     X(square, (tri_value x), (x), (), "x * x", "x squared.") \
     X(sqrt, (tri_value x), (x), (), "sqrt(x)", "The square root.") \
     X(rsqrt, (tri_value x), (x), (), "rsqrt(x)", "1 / the square root.") \
     X(reciprocal, (tri_value x), (x), (), "1 / x", "1 / x.") \
     X(exp, (tri_value x), (x), (), "exp(x)", "e to the power x.") \
+    X(exp2, (tri_value x), (x), (), "2 ^ x", "2 to the power x.") \
     X(expm1, (tri_value x), (x), (), "expm1(x)", "exp(x) - 1, exact near 0.") \
     X(log, (tri_value x), (x), (), "log(x)", "The natural logarithm.") \
     X(log1p, (tri_value x), (x), (), "log1p(x)", "log(1 + x), exact near 0.") \
+    X(log2, (tri_value x), (x), (), "log(x) * 1.44269504088896340736", \
+      "The logarithm to the base 2.") \
+    X(log10, (tri_value x), (x), (), "log(x) * 0.43429448190325182765", \
+      "The logarithm to the base 10.") \
+    X(logit, (tri_value x), (x), (), "log(x / (1 - x))", "The inverse of the sigmoid.") \
+    X(logaddexp, (tri_value a, tri_value b), (a, b), (), \
+      "a, b, d = a == b ? 0 : abs(a - b) -> max(a, b) + log1p(exp(-d))", "log(exp(a) + exp(b)).") \
+    X(xlogy, (tri_value a, tri_value b), (a, b), (), \
+      "a, b -> a * log(a == 0 && b <= 0 ? 1 : b)", "a * log(b), and 0 where a is 0.") \
+    X(hypot, (tri_value a, tri_value b), (a, b), (), \
+      "a, b -> sqrt(a * a + b * b)", "The length of the vector (a, b).") \
     X(sin, (tri_value x), (x), (), "sin(x)", "The sine.") \
     X(cos, (tri_value x), (x), (), "cos(x)", "The cosine.") \
+    X(tan, (tri_value x), (x), (), "sin(x) / cos(x)", "The tangent.") \
+    X(sinh, (tri_value x), (x), (), "(expm1(x) - expm1(-x)) / 2", "The hyperbolic sine.") \
+    X(cosh, (tri_value x), (x), (), "(exp(x) + exp(-x)) / 2", "The hyperbolic cosine.") \
+    X(asinh, (tri_value x), (x), (), \
+      "x, s = x < 0 ? -1 : 1, a = s * x -> s * log1p(a + a * (a / (1 + sqrt(1 + a * a))))", \
+      "Its inverse.") \
+    X(acosh, (tri_value x), (x), (), "x, d = x - 1 -> log1p(d + sqrt(d * (x + 1)))", \
+      "The inverse of cosh.") \
+    X(atanh, (tri_value x), (x), (), "(log1p(x) - log1p(-x)) / 2", "The inverse of tanh.") \
+    X(sinc, (tri_value x), (x), (), "x, u = x == 0 ? 1 : pi * x -> x == 0 ? 1 : sin(u) / u", \
+      "sin(pi x) / (pi x), and 1 at 0.") \
     X(erf, (tri_value x), (x), (), "erf(x)", "The error function.") \
+    X(erfc, (tri_value x), (x), (), "2 * normal_cdf(-1.41421356237309504880 * x)", "1 - erf(x).") \
     X(normal_cdf, (tri_value x), (x), (), "normal_cdf(x)", \
       "The probability that a normal number is at most x.") \
     X(sigmoid, (tri_value x), (x), (), "sigmoid(x)", "1 / (1 + exp(-x)).") \
@@ -172,10 +232,10 @@ TRI_LOSS_LIST(X)
 // names of the values in their order: "gate, up -> gate / (1 + exp(-gate)) * up", and of parts that
 // the expression has several times: "x, s = sigmoid(x) -> s * (1 - s)". One value needs no arrow:
 // "x * sigmoid(1.702 * x)". An expression has numbers, + - * / ^ (power), // and % (as in Python:
-// rounded down), comparisons, && || !, c ? a : b, pi, and abs, ceil, cos, detach, erf, exp, expm1,
-// floor, fmod, leaky_relu, log, log1p, max, min, normal_cdf, pow, relu, round, rsqrt, sigmoid,
-// sign, sin, sqrt, tanh; of integers also & | ~ << >> and bit_xor. Comparisons yield 1 or 0. The
-// gradient is found from the expression. Fails the graph with the place of a mistake.
+// rounded down), comparisons, && || !, c ? a : b, pi, and abs, ceil, cos, detach, erf, exp,
+// expm1, floor, fmod, leaky_relu, log, log1p, max, min, normal_cdf, pow, relu, round, rsqrt,
+// sigmoid, sign, sin, sqrt, tanh; of integers also & | ~ << >> and bit_xor. Comparisons yield 1 or
+// 0. The gradient is found from the expression. Fails the graph with the place of a mistake.
 tri_value tri_map_values(tri_graph *graph, const char *expression, const tri_value *values,
                          int count);
 // The same, with the values as arguments: tri_map(g, "x, y -> x * exp(-y)", x, y).

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Writes tests/grad/function_tables.h, function_pairs.h and shape_tables.h: what PyTorch
+"""Writes tests/grad/function_tables.h, function_pairs.h, more_function_tables.h and
+shape_tables.h: what PyTorch
 computes, in float64, for each row of TRI_FUNCTION_LIST and TRI_LOSS_LIST and for functions of
 shapes, value and gradients.
 
 usage: make_function_tables.py > function_tables.h
        make_function_tables.py pairs > function_pairs.h
+       make_function_tables.py more > more_function_tables.h
        make_function_tables.py shapes > shape_tables.h       then clang-format -i on all
 Needs python3-torch. The inputs are waves that the C test computes itself, of the shapes [3, 4],
 [4] and [3, 1]; of each tensor two numbers are stored, as in make_torch_tables.py. Functions of one
@@ -20,6 +22,7 @@ from make_torch_tables import project, wave
 POINTS = [-6, -3, -1, -0.5, -0.0, 0, 0.5, 1, 3, 6, 20.5, math.nan]
 SHAPES = [(3, 4), (4,), (3, 1)]
 ANY, POSITIVE, UNIT = (0.1, 4), (1.5, 1.25), (0.5, 0.4)  # offset and factor of the waves
+INSIDE, ABOVE = (0.05, 0.9), (2.5, 1.25)
 
 # name: (function, parameters, range of the inputs). PyTorch's own gradient of hardsigmoid has 1/6
 # in single precision only.
@@ -32,6 +35,16 @@ FUNCTIONS = {
     "lerp": (torch.lerp, (), ANY),
     "less": (lambda a, b: (a < b).double() + 0 * a * b, (), ANY),
     "equal": (lambda a, b: (a == b).double() + 0 * a * b, (), ANY),
+    **{name: (lambda a, b, f=getattr(torch, name): f(a, b).double() + 0 * a * b, (), ANY)
+       for name in ("less_equal", "greater", "greater_equal", "not_equal", "logical_and",
+                    "logical_or", "logical_xor")},
+    "hypot": (torch.hypot, (), ANY),
+    "logaddexp": (torch.logaddexp, (), ANY), "xlogy": (torch.xlogy, (), POSITIVE),
+    "copysign": (torch.copysign, (), ANY),
+    "masked_fill": (lambda x, mask, value: torch.where(mask != 0, value, x) + 0 * mask, (0.75,),
+                    ANY),
+    "addcmul": (lambda x, a, b, value: torch.addcmul(x, a, b, value=value), (0.75,), ANY),
+    "addcdiv": (lambda x, a, b, value: torch.addcdiv(x, a, b, value=value), (0.75,), POSITIVE),
     "add_scalar": (torch.add, (0.75,), ANY), "mul_scalar": (torch.mul, (-1.5,), ANY),
     "pow_scalar": (torch.pow, (3.0,), ANY), "pow": (torch.pow, (), POSITIVE),
     "clamp": (torch.clamp, (-0.5, 3.0), ANY), "neg": (torch.neg, (), ANY),
@@ -75,12 +88,32 @@ FUNCTIONS = {
     "multilabel_soft_margin_loss": (lambda p, t: F.binary_cross_entropy_with_logits(
         *torch.broadcast_tensors(p, t), reduction="none"), (), ANY),
 }
+# More functions of one input, which have a file of their own.
+MORE_FUNCTIONS = {
+    "tan": (torch.tan, (), ANY),
+    "sinh": (torch.sinh, (), ANY), "cosh": (torch.cosh, (), ANY),
+    "asinh": (torch.asinh, (), ANY), "acosh": (torch.acosh, (), ABOVE),
+    "atanh": (torch.atanh, (), INSIDE), "sinc": (torch.sinc, (), ANY),
+    "erfc": (torch.erfc, (), ANY), "exp2": (torch.exp2, (), ANY),
+    "log2": (torch.log2, (), POSITIVE), "log10": (torch.log10, (), POSITIVE),
+    "logit": (torch.logit, (), UNIT), "trunc": (torch.trunc, (), ANY),
+    "frac": (torch.frac, (), ANY), "deg2rad": (torch.deg2rad, (), ANY),
+    "rad2deg": (torch.rad2deg, (), ANY), "nan_to_num": (torch.nan_to_num, (0.25,), ANY),
+    "logical_not": (lambda x: (x == 0).double() + 0 * x.nan_to_num(), (), ANY),
+    "isnan": (lambda x: x.isnan().double() + 0 * x.nan_to_num(), (), ANY),
+    "isinf": (lambda x: x.isinf().double() + 0 * x.nan_to_num(), (), ANY),
+    "isfinite": (lambda x: x.isfinite().double() + 0 * x.nan_to_num(), (), ANY),
+}
 INPUTS = {"sub": 2, "mul": 2, "div": 2, "floor_divide": 2, "remainder": 2, "fmod": 2,
           "maximum": 2, "minimum": 2, "where": 3, "lerp": 3, "silu_mul": 2,
           "less": 2, "equal": 2, "pow": 2, "l1_loss": 2, "smooth_l1_loss": 2, "huber_loss": 2,
+          "less_equal": 2, "greater": 2, "greater_equal": 2, "not_equal": 2, "logical_and": 2,
+          "logical_or": 2, "logical_xor": 2, "hypot": 2, "logaddexp": 2, "xlogy": 2,
+          "copysign": 2, "masked_fill": 2, "addcmul": 3, "addcdiv": 3,
           "bce_loss": 2, "poisson_nll_loss": 2, "kl_div_loss": 2, "gaussian_nll_loss": 3,
           "soft_margin_loss": 2, "hinge_loss": 2, "multilabel_soft_margin_loss": 2}
-NO_POINTS = {"log", "log1p", "sqrt", "rsqrt", "reciprocal"}  # not defined at some of them
+NO_POINTS = {"log", "log1p", "sqrt", "rsqrt", "reciprocal", "acosh",
+             "atanh", "log2", "log10", "logit"}  # not defined at some of them
 
 
 # name: (function of x, its shape)
@@ -148,10 +181,10 @@ def evaluate(function, parameters, inputs, weights):
     return y.detach(), [x.grad if x.grad is not None else torch.zeros_like(x) for x in inputs]
 
 
-def print_rows(table, pairs):
+def print_rows(table, functions, pairs):
     """Functions of one input, or those of several."""
     print(f"static const torch_function {table}[] = {{")
-    for name, (function, parameters, (offset, factor)) in FUNCTIONS.items():
+    for name, (function, parameters, (offset, factor)) in functions.items():
         count = INPUTS.get(name, 1)
         if (count > 1) != pairs:
             continue
@@ -175,7 +208,7 @@ def print_functions():
     print("typedef struct torch_function {\n    const char *name;\n    double offset, factor;")
     print("    double parameters[2], y[2], dx[3][2];\n    bool has_points;")
     print(f"    double at_points[{len(POINTS)}], slopes[{len(POINTS)}];\n}} torch_function;")
-    print_rows("torch_functions", False)
+    print_rows("torch_functions", FUNCTIONS, False)
 
 
 def print_cases(table, cases):
@@ -204,9 +237,12 @@ def main():
     if sys.argv[1:] == ["shapes"]:
         print_header("SHAPE_TABLES", "make_function_tables.py", lambda: print_cases(
             "torch_shapes", SHAPE_FUNCTIONS))
+    elif sys.argv[1:] == ["more"]:
+        print_header("MORE_FUNCTION_TABLES", "make_function_tables.py", lambda: print_rows(
+            "torch_more_functions", MORE_FUNCTIONS, False))
     elif sys.argv[1:] == ["pairs"]:
         print_header("FUNCTION_PAIRS", "make_function_tables.py",
-                     lambda: print_rows("torch_pairs", True))
+                     lambda: print_rows("torch_pairs", FUNCTIONS, True))
     else:
         print_header("FUNCTION_TABLES", "make_function_tables.py", print_functions)
 

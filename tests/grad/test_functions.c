@@ -6,6 +6,7 @@
 #include "support/torch_check.h"
 
 #include "grad/function_pairs.h"
+#include "grad/more_function_tables.h"
 #include "grad/shape_tables.h"
 
 #include <trireme/functions.h>
@@ -32,9 +33,11 @@ static int commas(const char *text) {
 static const torch_function *torch_of(const char *name) {
     for (size_t i = 0; i < COUNT(torch_functions); i++)
         if (!strcmp(torch_functions[i].name, name)) return &torch_functions[i];
+    for (size_t i = 0; i < COUNT(torch_more_functions); i++)
+        if (!strcmp(torch_more_functions[i].name, name)) return &torch_more_functions[i];
     for (size_t i = 0; i < COUNT(torch_pairs); i++)
         if (!strcmp(torch_pairs[i].name, name)) return &torch_pairs[i];
-    fail_msg("neither function_tables.h nor function_pairs.h has a row for %s", name);
+    fail_msg("no table has a row for %s", name);
     return NULL;
 }
 
