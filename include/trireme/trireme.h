@@ -8,6 +8,7 @@
 #include <trireme/graph.h>
 #include <trireme/losses.h>
 #include <trireme/metrics.h>
+#include <trireme/more_functions.h>
 #include <trireme/more_layers.h>
 #include <trireme/nn.h>
 #include <trireme/own_op.h>

@@ -6,6 +6,7 @@
 #include "ops/ops.h"
 
 #include <trireme/functions.h>
+#include <trireme/more_functions.h>
 #include <trireme/nn.h>
 
 // Cuts x to the sizes of `index`, except along `axis`, as PyTorch does where an index is smaller.
@@ -105,14 +106,24 @@ tri_value tri_scatter_amax(tri_graph *graph, tri_value x, int axis, tri_value in
     return scatter(graph, TRI_SCATTER_MAX, x, axis, index, source);
 }
 
+// Scatters to what a vector of indices names along an axis.
+static tri_value scatter_rows(tri_graph *graph, const char *name, tri_scatter_kind kind,
+                              tri_value x, int axis, tri_value index, tri_value source) {
+    if ((axis = begin(graph, name, x, axis, index)) < 0) return x;
+    if (!tri_graph_check_input(graph, name, "source", source)) return x;
+    tri_scatter_attr attr = {.kind = kind, .axis = axis, .shape = tri_value_shape(graph, x)};
+    index = as_axis(graph, name, x, axis, index);
+    return tri_node_add(graph, &tri_op_scatter, (tri_value[]){index, source, x}, 3, &attr, "");
+}
+
 tri_value tri_index_add(tri_graph *graph, tri_value x, int axis, tri_value index,
                         tri_value source) {
-    if ((axis = begin(graph, "index_add", x, axis, index)) < 0) return x;
-    if (!tri_graph_check_input(graph, "index_add", "source", source)) return x;
-    tri_scatter_attr attr = {
-        .kind = TRI_SCATTER_ADD, .axis = axis, .shape = tri_value_shape(graph, x)};
-    index = as_axis(graph, "index_add", x, axis, index);
-    return tri_node_add(graph, &tri_op_scatter, (tri_value[]){index, source, x}, 3, &attr, "");
+    return scatter_rows(graph, "index_add", TRI_SCATTER_ADD, x, axis, index, source);
+}
+
+tri_value tri_index_copy(tri_graph *graph, tri_value x, int axis, tri_value index,
+                         tri_value source) {
+    return scatter_rows(graph, "index_copy", TRI_SCATTER_SET, x, axis, index, source);
 }
 
 static tri_value argmax(tri_graph *graph, const char *name, tri_value x, int axis, bool minimum,

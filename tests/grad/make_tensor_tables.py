@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Writes tests/grad/tensor_tables.h: what PyTorch computes, in float64, for the functions of
+more_functions.h: value and gradients of x and of another operand.
+
+usage: make_tensor_tables.py > tensor_tables.h, then clang-format -i on it
+Needs python3-torch. test_tensors.c calls the same functions.
+"""
+import math
+
+import torch
+from make_function_tables import print_cases, print_header
+from make_more_tables import below
+
+INDEX = torch.tensor([2, 0, 1, 3, 3, 2])
+
+
+def einsum(equation):
+    return lambda *values: torch.einsum(equation, *values)
+
+
+def with_index(found):
+    """A value and its place, which is compared too."""
+    return found.values + found.indices
+
+
+# name: (function, shapes of x and of the other operands). Names with "->" or "," are equations.
+TENSORS = {equation: (einsum(equation), *shapes) for equation, *shapes in [
+    ("ij,jk->ik", (3, 4), (4, 5)), ("bij,bjk", (2, 3, 4), (2, 4, 5)),
+    ("bqhd,bkhd->bhqk", (2, 3, 2, 4), (2, 5, 2, 4)),
+    ("bhqk,bkhd->bqhd", (2, 3, 4, 5), (2, 5, 3, 2)),
+    ("i,j->ij", (3,), (4,)), ("i,i->", (7,), (7,)), ("ij->ji", (3, 4)), ("ba", (3, 4)),
+    ("ijk->j", (2, 3, 4)), ("ii->i", (4, 4)), ("ii", (5, 5)), ("ijji->j", (2, 3, 3, 2)),
+    ("...ij,...jk->...ik", (2, 3, 2, 4), (3, 4, 5)), ("...d,d->...", (2, 3, 4), (4,)),
+    ("b...,b...->b", (2, 3, 4), (2, 3, 4)), ("...a,...b", (2, 1, 3), (4, 2)),
+    ("ij,ij->ij", (3, 4), (3, 1)), ("ij,jk->ik of one", (3, 1), (5, 2)),
+    ("abcde,abcdf->fabc", (2, 1, 2, 3, 2), (2, 1, 2, 3, 2)), ("aij,kj->i", (2, 3, 4), (5, 4)),
+    ("abcdef,abcdef->abcde", (2, 1, 2, 1, 2, 3), (2, 1, 2, 1, 2, 3)),
+    ("B i , i o -> B o", (3, 4), (4, 2)),
+]}
+TENSORS["ij,jk->ik of one"] = (einsum("ij,jk->ik"), (3, 1), (5, 2))
+TENSORS |= {
+    "three": (lambda x, b: torch.einsum("nc,hcd,hd->nh", x, b, b[:, 0]), (4, 3), (2, 3, 3)),
+    "addmm": (lambda x, b: torch.addmm(x[0], x, b, beta=0.5, alpha=-2), (4, 4), (4, 4)),
+    "baddbmm": (lambda x, b: torch.baddbmm(b, x, b), (2, 3, 3), (2, 3, 3)),
+    "outer": (torch.outer, (3,), (5,)),
+    "cross": (lambda x, b: torch.cross(x, b, 1), (2, 3, 4), (2, 3, 4)),
+    "cdist": (torch.cdist, (2, 3, 4), (2, 5, 4)),
+    "cdist of three": (lambda x, b: torch.cdist(x, b, 3.0), (3, 4), (5, 4)),
+    "vector_norm 1": (lambda x: torch.linalg.vector_norm(x, 1, 1), (3, 7)),
+    "vector_norm 3": (lambda x: torch.linalg.vector_norm(x, 3, (0, 2), True), (3, 2, 4)),
+    "vector_norm inf": (lambda x: torch.linalg.vector_norm(x, math.inf, -1), (3, 7)),
+    "movedim": (lambda x: x.movedim(1, 3), (2, 3, 4, 5)),
+    "movedim back": (lambda x: x.movedim(-1, 0), (2, 3, 4)),
+    "split": (lambda x: x.split([1, 3, 2], 1)[1], (2, 6, 3)),
+    "meshgrid": (lambda x, b: torch.stack(torch.meshgrid(x, b, indexing="ij")), (3,), (4,)),
+    "tril": (lambda x: x.tril(1), (2, 3, 4)), "tril below": (lambda x: x.tril(-2), (5, 3)),
+    "triu": (lambda x: x.triu(), (2, 4, 3)), "triu above": (lambda x: x.triu(2), (3, 5)),
+    "diagonal": (lambda x: x.diagonal(0, 1, 2), (2, 4, 3)),
+    "diagonal above": (lambda x: x.diagonal(1, 2, 0), (4, 2, 3)),
+    "diagonal below": (lambda x: x.diagonal(-2), (5, 3)),
+    "diagonal of one": (lambda x: x.diagonal(), (1, 1)),
+    "diag_embed": (torch.diag_embed, (2, 3)),
+    "diag_embed above": (lambda x: torch.diag_embed(x, 2), (3,)),
+    "diag_embed below": (lambda x: torch.diag_embed(x, -1), (2, 1)),
+    "trace": (torch.trace, (3, 4)),
+    "one_hot": (lambda x: x * torch.nn.functional.one_hot(below(4, 2, 3), 4), (2, 3, 4)),
+    "diff": (lambda x: x.diff(dim=1), (2, 5, 3)), "diff twice": (lambda x: x.diff(2), (2, 5)),
+    "trapezoid": (lambda x: torch.trapezoid(x, dx=0.5, dim=1), (2, 5, 3)),
+    "trapezoid of one": (torch.trapezoid, (3, 1)),
+    "index_fill": (lambda x: x.index_fill(1, INDEX, 1.5), (2, 5)),
+    "index_copy": (lambda x, b: x.index_copy(0, INDEX[:4], b), (5, 2), (4, 2)),
+    "kthvalue": (lambda x: with_index(x.kthvalue(2, 1)), (3, 5)),
+    "median": (lambda x: with_index(x.median(1, keepdim=True)), (2, 6, 3)),
+    "quantile": (lambda x: x.quantile(0.3, 1), (3, 6)),
+    "quantile last": (lambda x: x.quantile(1.0, 0, keepdim=True), (4, 2)),
+    "searchsorted": (lambda x: x * torch.searchsorted(x.detach()[:, 1:].sort(-1).values,
+                                                      x.detach()), (2, 5)),
+    "bucketize": (lambda x: x * torch.bucketize(x.detach(), x.detach()[0, 0].sort().values,
+                                                right=True), (2, 3, 4)),
+}
+
+
+def main():
+    print_header("TENSOR_TABLES", "make_tensor_tables.py",
+                 lambda: print_cases("torch_tensors", TENSORS))
+
+
+if __name__ == "__main__":
+    main()
