@@ -31,7 +31,9 @@ static void load_elements(const cpu_map *s, int k, const void *from, int64_t ind
         cpu_map_draw(s->draws, draws, from, index, stride, count, to);
     else if (s->bytes[k])
         for (int64_t i = 0; i < count; i++) to[i] = ((const uint8_t *)from)[index + i * stride];
-    else if (stride == 1 && !s->bf16)
+    else if (stride == 1 && s->bf16)
+        s->copies.widen((const uint16_t *)from + index, count, to);
+    else if (stride == 1)
         for (int64_t i = 0; i < count; i++) to[i] = ((const float *)from)[index + i];
     else
         for (int64_t i = 0; i < count; i++) to[i] = cpu_get(from, s->bf16, index + i * stride);
@@ -122,6 +124,7 @@ void cpu_map_make(const cpu_device *device, const tri_graph *graph, const tri_no
     out->streams = out->plan.count * (int64_t)sizeof(float) >= MAP_STREAM;
     out->draws = cpu_map_draws_of(device);
     out->machine = cpu_map_machine_of(&device->head.description);
+    out->copies = cpu_map_copies_of(&device->head.description);
     cpu_map_compile(&out->plan.formula, false, out->code);
     cpu_map_compile(&out->plan.formula, true, out->streaming);
     for (int k = 0; k < out->plan.formula.constant_count; k++)
@@ -131,11 +134,15 @@ void cpu_map_make(const cpu_device *device, const tri_graph *graph, const tri_no
 
 cpu_map_work cpu_map_begin(const cpu_map *map, const tri_kernel_args *args, float *room) {
     const tri_formula *f = &map->plan.formula;
-    cpu_map_work w = {.map = map, .args = args};
+    cpu_map_work
+        w; // operands that the formula does not have are not read: a product calls it often
+    w.map = map;
+    w.args = args;
     for (int i = 0; i < f->step_count; i++)
-        w.operands[i].at = room + map->plan.slots[i] * CPU_MAP_BLOCK;
+        w.operands[i] = (cpu_map_operand){room + map->plan.slots[i] * CPU_MAP_BLOCK, 0};
     for (int k = 0; k < f->constant_count; k++)
-        w.operands[TRI_OPERAND_CONSTANT + k].at = (float *)(uintptr_t)map->constants[k];
+        w.operands[TRI_OPERAND_CONSTANT + k] =
+            (cpu_map_operand){(float *)(uintptr_t)map->constants[k], 0};
     w.tiles = room + map->plan.slot_count * CPU_MAP_BLOCK;
     return w;
 }
@@ -180,22 +187,29 @@ static void map_tile(cpu_map_work *w, int64_t begin, int64_t count) {
         const float *from = output_tile(w, k);
         for (int64_t i = 0; i < count && s->mask; i++)
             ((uint8_t *)w->args->out[k])[begin + i] = from[i] != 0;
-        for (int64_t i = 0; i < count && !s->mask; i++)
-            cpu_put(w->args->out[k], s->bf16, begin + i, from[i]);
+        if (s->mask) continue;
+        if (s->bf16)
+            s->copies.narrow(from, count, (uint16_t *)w->args->out[k] + begin);
+        else
+            memcpy((float *)w->args->out[k] + begin, from, (size_t)count * sizeof *from);
     }
 }
 
 // The first and the last block of a range may not be whole; all others are.
-static void map_range(void *context, int64_t begin, int64_t end, int thread) {
-    const map_job *job = context;
-    float *room = (float *)job->args->workspace + thread * job->state->room;
-    cpu_map_work w = cpu_map_begin(&job->state->map, job->args, room);
+void cpu_map_compute(cpu_map_work *w, int64_t begin, int64_t end) {
     int64_t whole = end - end % CPU_MAP_BLOCK; // behind it is a block that is not whole
     for (int64_t i = begin, next; i < end; i = next) {
         next = i % CPU_MAP_BLOCK ? rounded_up(i) : i + CPU_MAP_TILE;
         if (next > whole) next = i < whole ? whole : end;
-        map_tile(&w, i, next - i);
+        map_tile(w, i, next - i);
     }
+}
+
+static void map_range(void *context, int64_t begin, int64_t end, int thread) {
+    const map_job *job = context;
+    float *room = (float *)job->args->workspace + thread * job->state->room;
+    cpu_map_work w = cpu_map_begin(&job->state->map, job->args, room);
+    cpu_map_compute(&w, begin, end);
     if (job->state->map.streams) __builtin_ia32_sfence(); // other threads see all of it
 }
 

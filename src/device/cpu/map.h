@@ -3,6 +3,7 @@
 #define TRIREME_DEVICE_CPU_MAP_H
 
 #include "device/cpu/map_steps.h"
+#include "device/map_compiled.h"
 #include "device/map_plan.h"
 
 // A map that is ready to be computed.
@@ -14,6 +15,7 @@ typedef struct cpu_map {
     bool streams;                   // outputs are written past the caches
     cpu_range draws;                // draws random numbers
     cpu_map_machine machine;
+    cpu_map_copies copies;
     cpu_map_instruction code[CPU_MAP_INSTRUCTIONS], streaming[CPU_MAP_INSTRUCTIONS];
     float constants[TRI_FORMULA_CONSTANTS][CPU_MAP_BLOCK];
 } cpu_map;
@@ -36,6 +38,26 @@ int64_t cpu_map_room(const tri_node *node);
 cpu_map_work cpu_map_begin(const cpu_map *map, const tri_kernel_args *args, float *room);
 // Computes elements [begin, begin + count) of output 0, at most CPU_MAP_TILE, and returns them.
 const float *cpu_map_read(cpu_map_work *work, int64_t begin, int64_t count);
+// Computes elements [begin, end) of all outputs and stores them.
+void cpu_map_compute(cpu_map_work *work, int64_t begin, int64_t end);
+
+// A formula that is compiled ahead (device/map_compiled.h), for all elements alike.
+typedef struct cpu_compiled {
+    cpu_range range; // NULL: the node has no such formula; its context is a cpu_compiled_job
+    float slope;
+} cpu_compiled;
+
+typedef struct cpu_compiled_job {
+    const void *in[TRI_COMPILED_INPUTS];
+    void *out[TRI_COMPILED_OUTPUTS];
+    float slope;
+} cpu_compiled_job;
+
+cpu_compiled cpu_compiled_of(const cpu_device *device, const tri_graph *graph,
+                             const tri_node *node);
+// Sets *job to what the formula reads and writes.
+void cpu_compiled_begin(const cpu_compiled *compiled, const tri_formula *formula,
+                        const tri_kernel_args *args, cpu_compiled_job *job);
 
 // Draws the random numbers of elements index, index + stride, … to `to`. range: what
 // cpu_map_draws_of has chosen.

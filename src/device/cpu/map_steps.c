@@ -3,6 +3,7 @@
 
 #include "device/cpu/functions.h"
 #include "ops/formula_division.h"
+#include "tensor/half.h"
 
 #include <math.h>
 
@@ -117,6 +118,29 @@ static void run_base(PARAMETERS) { run(code, operands, blocks, false); }
 cpu_map_machine cpu_map_machine_of(const tri_device_description *device) {
     if (cpu_has(device, CPU_HAS_AVX512)) return run_avx512;
     return cpu_has(device, CPU_HAS_AVX2) ? run_avx2 : run_base;
+}
+
+CPU_BODY widen(const uint16_t *from, int64_t count, float *to) {
+    for (int64_t i = 0; i < count; i++) to[i] = tri_bf16_to_float(from[i]);
+}
+CPU_BODY narrow(const float *from, int64_t count, uint16_t *to) {
+    for (int64_t i = 0; i < count; i++) to[i] = tri_float_to_bf16(from[i]);
+}
+#define COPIES(isa, target)                                                                        \
+    target static void widen_##isa(const uint16_t *from, int64_t count, float *to) {               \
+        widen(from, count, to);                                                                    \
+    }                                                                                              \
+    target static void narrow_##isa(const float *from, int64_t count, uint16_t *to) {              \
+        narrow(from, count, to);                                                                   \
+    }
+COPIES(avx512, CPU_AVX512)
+COPIES(avx2, __attribute__((target("avx2,fma"))))
+COPIES(base, )
+
+cpu_map_copies cpu_map_copies_of(const tri_device_description *device) {
+    if (cpu_has(device, CPU_HAS_AVX512)) return (cpu_map_copies){widen_avx512, narrow_avx512};
+    if (cpu_has(device, CPU_HAS_AVX2)) return (cpu_map_copies){widen_avx2, narrow_avx2};
+    return (cpu_map_copies){widen_base, narrow_base};
 }
 
 // A formula while it is compiled.

@@ -57,4 +57,11 @@ typedef void (*cpu_map_machine)(const cpu_map_instruction *code, const cpu_map_o
                                 int64_t blocks);
 cpu_map_machine cpu_map_machine_of(const tri_device_description *device);
 
+// Copy elements of BF16 to F32, and back with rounding.
+typedef struct cpu_map_copies {
+    void (*widen)(const uint16_t *from, int64_t count, float *to);
+    void (*narrow)(const float *from, int64_t count, uint16_t *to);
+} cpu_map_copies;
+cpu_map_copies cpu_map_copies_of(const tri_device_description *device);
+
 #endif
