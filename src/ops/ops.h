@@ -56,6 +56,7 @@ typedef enum tri_activation {
     X(linear_grad_input)      /* dy, weight -> dx of attr.shape */                                 \
     X(linear_grad_weight)     /* x, dy -> dweight, dbias (shape [0] if there is no bias) */        \
     X(matmul)                 /* a [.., M, K], b [.., K, N] -> y [.., M, N], with broadcasting */  \
+    X(product_map)            /* inputs of a product, others of a map -> a map of the product */   \
     X(max_pool2d)             /* x, position? -> y, index (U8) */                                  \
     X(max_pool2d_grad)        /* index, dy -> dx */                                                \
     X(avg_pool2d)             /* x -> y */                                                         \

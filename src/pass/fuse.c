@@ -2,6 +2,7 @@
 // the values between them need not go through memory. A fusion changes two nodes: one, called the
 // node, reads output 0 of the other, called the producer. Before a fusion is applied, the device is
 // asked whether it has kernels for the changed nodes.
+#include "device/widen.h"
 #include "pass/fusions.h"
 
 #include <string.h>
@@ -135,6 +136,40 @@ static bool apply(rewrite *w, const fusion *f, tri_node *node) {
     return true;
 }
 
+// Whether the kernel of the merged node rounds what lies between as the kernels of two nodes do.
+static bool rounds_between(const rewrite *w, const tri_node *node) {
+    return !w->device || tri_device_select(w->device, w->graph, node) != &tri_kernel_widened;
+}
+
+// Merges the node into the producer of its input k, if there is one. True: it did.
+static bool hand_over_input(rewrite *w, const fusion *f, tri_node *node, int k) {
+    tri_value y = node->inputs[k];
+    tri_node *producer = maker_of(w, f, y);
+    if (!producer || producer->block != node->block || producer->phase != node->phase) return false;
+    tri_node merged = copy_of(w, producer);
+    if (w->facts.uses[y.id] != 1 || tri_value_get(w->graph, y)->output != 0 ||
+        !f->merge(w->graph, node, &merged) || !is_made_before(w, &merged, producer))
+        return false;
+    if (!has_kernel(w, &merged) || !rounds_between(w, &merged)) return false;
+    replace_node(w, producer, &merged);
+    for (int i = 0; i < node->input_count; i++) w->facts.uses[node->inputs[i].id]--;
+    for (int i = 0; i < merged.output_count; i++) {
+        tri_value_info *info = &w->graph->values[merged.outputs[i].id];
+        info->node = (int)(producer - w->graph->nodes);
+        info->output = i;
+        if (i < node->output_count && node->outputs[i].id == merged.outputs[i].id)
+            node->outputs[i] = (tri_value){0};
+    }
+    w->facts.removed[node - w->graph->nodes] = true;
+    return true;
+}
+
+static bool hand_over(rewrite *w, const fusion *f, tri_node *node) {
+    for (int k = 0; k < node->input_count; k++)
+        if (hand_over_input(w, f, node, k)) return true;
+    return false;
+}
+
 // Has nothing read the inputs of a node whose outputs nothing reads.
 static void remove_unread(rewrite *w, const tri_node *node) {
     for (int k = 0; k < node->output_count; k++)
@@ -167,7 +202,7 @@ static void fuse_node(rewrite *w, tri_node *node) {
         if (f->time != w->facts.time || f->op != node->op) continue;
         if (f->result == FUSION_NODE_ABSORBS)
             absorb(w, f, node);
-        else if (apply(w, f, node))
+        else if (f->result == FUSION_PRODUCER_ABSORBS ? hand_over(w, f, node) : apply(w, f, node))
             return;
     }
 }

@@ -2,7 +2,7 @@
 // the other, called the producer. fuse.c applies the fusions.
 #include "pass/fusions.h"
 
-#include "ops/ops.h"
+#include "ops/product_map.h"
 
 static void *attr_of(const tri_node *node) { return (void *)(uintptr_t)node->attr; }
 
@@ -136,7 +136,8 @@ static bool sum_into_layer_norm(const tri_graph *graph, tri_node *node, tri_node
 
 // These macros make rows of the table. FORWARD: the fusion is tried before autodiff, and the
 // producer makes the node's first input. BACKWARD: the fusion is tried after autodiff, and the
-// producer makes the node's input number `input_`.
+// producer makes the node's input number `input_`. LAST: it is tried behind all passes that know
+// the nodes of single ops.
 #define FORWARD(name_, op_, producer_, result_, merge_)                                            \
     {                                                                                              \
         .name = name_, .time = TRI_FUSE_BEFORE_AUTODIFF, .op = &tri_op_##op_,                      \
@@ -145,6 +146,11 @@ static bool sum_into_layer_norm(const tri_graph *graph, tri_node *node, tri_node
 #define BACKWARD(name_, op_, input_, producer_, result_, merge_)                                   \
     {                                                                                              \
         .name = name_, .time = TRI_FUSE_AFTER_AUTODIFF, .op = &tri_op_##op_, .input = input_,      \
+        .producer = &tri_op_##producer_, .result = FUSION_##result_, .merge = merge_               \
+    }
+#define LAST(name_, op_, producer_, result_, merge_)                                               \
+    {                                                                                              \
+        .name = name_, .time = TRI_FUSE_LAST, .op = &tri_op_##op_,                                 \
         .producer = &tri_op_##producer_, .result = FUSION_##result_, .merge = merge_               \
     }
 
@@ -178,6 +184,10 @@ const fusion pass_fusions[] = {
     BACKWARD("sum into norm", add, 1, rms_norm_grad, PRODUCER_STAYS, sum_into_rms_norm),
     BACKWARD("sum into norm", add, 0, layer_norm_grad, PRODUCER_STAYS, sum_into_layer_norm),
     BACKWARD("sum into norm", add, 1, layer_norm_grad, PRODUCER_STAYS, sum_into_layer_norm),
+#define X(op, attr)                                                                                \
+    LAST("map into product", map, op, PRODUCER_ABSORBS, pass_merge_map_into_product),
+    TRI_PRODUCT_LIST(X)
+#undef X
 };
 // clang-format on
 const int pass_fusion_count = sizeof pass_fusions / sizeof *pass_fusions;

@@ -21,14 +21,18 @@ typedef enum fusion_result {
     // outputs of the producer are merged at once. Conditions: both nodes are in one block and
     // phase, and pass_gains says yes.
     FUSION_NODE_ABSORBS,
+    // The producer does the work of both and makes the node's outputs instead of its own. The node
+    // is removed. Conditions: both nodes are in one block and phase, nothing else reads the
+    // producer's output 0, and the kernel rounds as two would.
+    FUSION_PRODUCER_ABSORBS,
 } fusion_result;
 
 typedef struct fusion {
     const char *name; // names what is fused into what
     tri_fusion_time time;
     const tri_op *op; // the node's op
-    // Number of the node's input that reads output 0 of the producer. With FUSION_NODE_ABSORBS it
-    // may be any input, and any output.
+    // Number of the node's input that reads output 0 of the producer. With FUSION_PRODUCER_ABSORBS
+    // it may be any input, and with FUSION_NODE_ABSORBS any output, too.
     int input;
     const tri_op *producer; // the producer's op
     fusion_result result;
@@ -54,6 +58,8 @@ bool pass_gains(const tri_graph *graph, const fusion_facts *facts, const tri_nod
                 const tri_node *producer, const tri_node *merged);
 // The merge of one map into another (fusion.merge).
 bool pass_merge_maps(const tri_graph *graph, tri_node *node, tri_node *producer);
+// The merge of a map into the product that it reads.
+bool pass_merge_map_into_product(const tri_graph *graph, tri_node *node, tri_node *producer);
 // The merge of a map into the reduction of its output.
 bool pass_merge_map_into_reduce(const tri_graph *graph, tri_node *node, tri_node *producer);
 

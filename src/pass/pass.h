@@ -1,8 +1,8 @@
 // The passes: rewrites of a graph, in the order in which they run (plan/program.c). A node is one
 // use of an op; a block is a layer or a group of layers, whose nodes follow each other. Fusion runs
-// twice, before and after autodiff (the pass that adds the backward nodes), and each time ends with
-// a sweep, which removes nodes whose outputs nothing reads. The graph is verified after each pass.
-// Read next: plan/locations.c, which assigns memory to the values of the final graph.
+// before and after autodiff (the pass that adds the backward nodes) and last, and each time ends
+// with a sweep, which removes nodes whose outputs nothing reads. The graph is verified after each
+// pass. Read next: plan/locations.c, which assigns memory to the values of the final graph.
 #ifndef TRIREME_PASS_PASS_H
 #define TRIREME_PASS_PASS_H
 
@@ -47,6 +47,8 @@ typedef enum tri_fusion_time {
     // Fusions of the backward pass: a node that adds two gradients is merged into the node that
     // makes one of them.
     TRI_FUSE_AFTER_AUTODIFF,
+    // Behind all passes but the layout's: maps into the products that they read.
+    TRI_FUSE_LAST,
 } tri_fusion_time;
 // Merges nodes that the device can compute in one kernel, by the table in fusions.c. A fusion is
 // not applied if the device has no kernel for a changed node; the device is asked for the types

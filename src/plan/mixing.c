@@ -5,6 +5,7 @@
 
 #include "ops/ops.h"
 #include "ops/own.h"
+#include "ops/product_map.h"
 
 #include <string.h>
 
@@ -86,6 +87,11 @@ static int64_t axis_of(const tri_node *node) {
 }
 
 static bool mixes(const mixing *m, const tri_node *node) {
+    tri_node product, map;
+    if (node->op == &tri_op_product_map) {
+        tri_product_map_split(node, &product, &map);
+        return mixes(m, &product) || mixes(m, &map);
+    }
     if (node->op == &tri_op_reshape) return moves_samples(m, node);
     if (spans_samples(m, node)) return true;
     if (node->op == &tri_op_softmax || node->op == &tri_op_log_softmax)

@@ -149,6 +149,7 @@ static tri_status make_graph(tri_program *p, const tri_program_request *request)
     bool splits = p->training && request->splits_backward;
     if (!splits) TRI_TRY(tri_pass_chunk_loss(p->graph, &p->device));
     if (splits) TRI_TRY(tri_pass_split_backward(p->graph));
+    TRI_TRY(tri_pass_fuse(p->graph, &p->device, TRI_FUSE_LAST));
     return tri_pass_layout(p->graph, &p->device);
 }
 

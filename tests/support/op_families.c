@@ -516,6 +516,11 @@ const op_family op_families[] = {
     {.name = "masks", .build = op_build_masks, .tolerance = 1e-6},
     {.name = "own", .build = op_build_own, .tolerance = 1e-6},
     {.name = "matmul", .build = op_build_matmul, .tolerance = 1e-5},
+    // Products of hundreds of terms, rounded to a half type, are read by functions.
+    {.name = "map of a product",
+     .build = op_build_product_map,
+     .tolerance = 1e-5,
+     .half_tolerance = 0x1p-6},
     {.name = "conv2d",
      .build = op_build_conv2d,
      .tolerance = 1e-4,

@@ -43,6 +43,7 @@ void op_build_interpolate(op_case *c);
 void op_build_map(op_case *c);
 void op_build_reduce(op_case *c);
 void op_build_matmul(op_case *c);
+void op_build_product_map(op_case *c);
 // Defined in op_families_losses.c.
 void op_build_ratio_loss(op_case *c);
 void op_build_ctc_loss(op_case *c);

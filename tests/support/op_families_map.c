@@ -1,5 +1,6 @@
 // Builds random graphs of the general ops: functions of elements, with inputs that are broadcast,
 // and products of matrices, both with their gradients; and reductions.
+#include "ops/product_map.h"
 #include "support/op_families.h"
 
 #include <trireme/functions.h>
@@ -181,4 +182,70 @@ void op_build_matmul(op_case *c) {
     tri_value in_grads[2] = {{0}};
     tri_node node = *tri_value_node(c->graph, y);
     node.op->gradient(c->graph, &node, out_grads, (bool[]){true, true}, in_grads);
+}
+
+// Draws a product of which a map may read the output. Returns how many inputs it has.
+static int draw_product(op_case *c, tri_product_map_attr *attr, bool wide, tri_value *in,
+                        tri_shape *y) {
+    static const int64_t sizes[] = {1, 2, 7, 16, 64, 65, 130, 320, 600};
+    int64_t rows = op_draw(c, 1, op_chance(c, 30) ? 70 : 9), inputs = sizes[op_draw(c, 0, 8)];
+    int64_t features = sizes[op_draw(c, 0, 8)];
+    tri_shape x = tri_shape_of(rows, 2, inputs), weight = tri_shape_of(features, inputs);
+    attr->product = op_draw(c, 0, TRI_PRODUCT_COUNT - 1);
+    *y = tri_shape_of(rows, 2, features);
+    if (attr->product == TRI_PRODUCT_matmul) {
+        attr->of.matmul = (tri_matmul_attr){.wide = wide};
+        bool heads = op_chance(c, 50); // rows of y lie further apart than they are long
+        if (heads) {
+            attr->of.matmul.permuted = 1 << TRI_MATMUL_Y | 1 << TRI_MATMUL_A;
+            for (int i = 0; i < 3; i++) {
+                int8_t axis = (int8_t)(i < 2 ? 1 - i : i);
+                attr->of.matmul.axes[TRI_MATMUL_Y][i] = attr->of.matmul.axes[TRI_MATMUL_A][i] =
+                    axis;
+            }
+        }
+        in[0] = op_numbers(c, x, -1, 1);
+        in[1] = op_numbers(c, tri_shape_of(heads ? 2 : rows, inputs, features), -1, 1);
+        return 2;
+    }
+    in[1] = op_numbers(c, weight, -1, 1);
+    if (attr->product == TRI_PRODUCT_linear_grad_input) {
+        attr->of.linear_grad_input = (tri_linear_grad_attr){.axes = 1, .shape = x, .wide = wide};
+        in[0] = op_numbers(c, *y, -1, 1);
+        *y = x;
+        return 2;
+    }
+    attr->of.linear = (tri_linear_attr){.axes = 1, .wide = wide};
+    in[0] = op_numbers(c, x, -1, 1);
+    if (op_chance(c, 50)) return 2;
+    in[2] = op_numbers(c, tri_shape_of(features), -1, 1);
+    return 3;
+}
+
+void op_build_product_map(op_case *c) {
+    static const char *const formulas[] = {
+        "relu(x)",
+        "x, y -> x + y",
+        "x * sigmoid(x)",
+        "gate, up -> gate * sigmoid(gate) * up",
+        "x -> x, exp(-x * x)",
+        "gate, up, dy, s = sigmoid(gate) -> dy * up * s, dy * gate * s",
+        "x, y, z -> max(x * y + z, 0) * 0.5",
+    };
+    tri_product_map_attr attr = {0};
+    tri_value in[TRI_MAX_INPUTS] = {{0}};
+    tri_shape y;
+    TRI_ASSERT(tri_formula_parse(formulas[op_draw(c, 0, 6)], NULL, &attr.map.formula) == TRI_OK);
+    bool wide = c->dtype == TRI_BF16 && op_chance(c, 20);
+    int count = draw_product(c, &attr, wide, in, &y), inputs = attr.map.formula.input_count;
+    attr.product_inputs = count;
+    attr.reads = op_draw(c, 0, inputs - 1);
+    attr.map.expands = true;
+    attr.map.shape = y;
+    for (int k = 0; k < inputs; k++) {
+        tri_shape shape = op_chance(c, 60) ? y : fitting(c, &y);
+        if (k != attr.reads)
+            in[count++] = wide ? op_wide(c, shape, -1, 1) : op_numbers(c, shape, -1, 1);
+    }
+    tri_node_add(c->graph, &tri_op_product_map, in, count, &attr, "");
 }

@@ -428,10 +428,75 @@ static void test_maps(void **state) {
     }
 }
 
+// ---- maps in products
+
+// Layers whose activations have gradients by their outputs, and a metric of another map.
+static tri_graph *build_products(int64_t rows, int64_t width, int64_t inner,
+                                 tri_precision precision) {
+    tri_graph_options options = {.seed = 1, .training = true, .precision = precision};
+    tri_graph *g = tri_graph_create(NULL, &options);
+    tri_block(g, "test");
+    tri_value in = tri_input(g, "inputs", TRI_F32, tri_shape_of(rows, width));
+    tri_value other = tri_input(g, "other", TRI_F32, tri_shape_of(width, inner));
+    tri_value scale = tri_input(g, "scale", TRI_F32, tri_shape_of(inner));
+    tri_value side =
+        tri_map(g, "x, s -> max(x * s + 1, 0) * 0.5 - tanh(x)", tri_matmul(g, in, other), scale);
+    tri_metric(g, "side", tri_mean_loss(g, side));
+    tri_value x = tri_sigmoid(g, tri_linear(g, "first", in, inner));
+    x = tri_matmul(g, x, tri_parameter(g, "second", tri_shape_of(inner, width), (tri_init){0}));
+    x = tri_linear(g, "third", tri_tanh(g, x), inner);
+    // What reads a tensor beside the product, or whose gradient reads the product, stays.
+    x = tri_map(g, "x, y -> x + y", x, side);
+    x = tri_gelu(g, tri_linear(g, "fourth", x, width));
+    x = tri_sigmoid(g, tri_linear(g, "last", x, 3));
+    tri_loss(g, tri_mse_loss(g, x, tri_input(g, "target", TRI_F32, tri_shape_of(rows, 3))));
+    ok(tri_pass_fuse(g, NULL, TRI_FUSE_BEFORE_AUTODIFF));
+    ok(tri_pass_precision(g, precision));
+    ok(tri_pass_autodiff(g));
+    ok(tri_pass_fuse(g, NULL, TRI_FUSE_AFTER_AUTODIFF));
+    return g;
+}
+
+static void compare_products(const tri_device_backend *backend, int threads, int64_t rows,
+                             int64_t width, int64_t inner, tri_precision precision) {
+    tri_device *device = op_device_open(backend, threads);
+    tri_graph *graphs[2];
+    for (int k = 0; k < 2; k++) graphs[k] = build_products(rows, width, inner, precision);
+    int maps = count_op(graphs[0], &tri_op_map);
+    ok(tri_pass_fuse(graphs[1], &device->description, TRI_FUSE_LAST));
+    int merged = count_op(graphs[1], &tri_op_product_map);
+    // On a CPU without products of BF16, one kernel would not round between product and map.
+    bool rounds = precision == TRI_PRECISION_32_TRUE || __builtin_cpu_supports("avx512bf16");
+    assert_int_equal(count_op(graphs[1], &tri_op_map), maps - merged);
+    // Four of the forward pass, and the gradient of the sum, which copies; or those of them that no
+    // cast separates from their product.
+    static const int expected[] = {
+        [TRI_PRECISION_32_TRUE] = 5, [TRI_PRECISION_BF16_MIXED] = 3, [TRI_PRECISION_BF16_TRUE] = 4};
+    assert_int_equal(merged, rounds ? expected[precision] : 0);
+    compare_runs(graphs, device);
+}
+
+// The results have the same bits as before the fusion, whatever the shapes and threads.
+static void test_products(void **state) {
+    (void)state;
+    static const struct {
+        int64_t rows, width, inner;
+    } shapes[] = {{2, 1, 1}, {3, 65, 7}, {40, 33, 130}, {200, 64, 320}, {7, 600, 513}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int precision = TRI_PRECISION_32_TRUE; precision <= TRI_PRECISION_BF16_TRUE;
+             precision++) {
+            if (precision == TRI_PRECISION_16_MIXED) continue;
+            for (int threads = 1; threads <= 3; threads += 2)
+                compare_products(&tri_device_cpu, threads, shapes[i].rows, shapes[i].width,
+                                 shapes[i].inner, (tri_precision)precision);
+        }
+    compare_products(&tri_device_ref, 1, 5, 6, 7, TRI_PRECISION_32_TRUE);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_device_is_asked),
-                                       cmocka_unit_test(test_sums), cmocka_unit_test(test_maps),
-                                       cmocka_unit_test(test_kept),
-                                       cmocka_unit_test(test_pooling_in_batch_norm)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products), cmocka_unit_test(test_device_is_asked),
+        cmocka_unit_test(test_sums),     cmocka_unit_test(test_maps),
+        cmocka_unit_test(test_kept),     cmocka_unit_test(test_pooling_in_batch_norm)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

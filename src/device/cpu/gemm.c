@@ -301,11 +301,17 @@ static void multiply_block(const cpu_tile_code *code, const cpu_gemm *g, const b
             if (b->rows) prefetch_rows(b, row + CPU_TILE_ROWS, j);
             code->multiply(&job, rows, left < CPU_TILE_COLUMNS ? left : CPU_TILE_COLUMNS);
         }
+        if (last && g->finish) {
+            int64_t column = b->panel * CPU_TILE_COLUMNS, left = g->n - column;
+            int64_t columns = b->panels * CPU_TILE_COLUMNS;
+            cpu_finish_rows(g->finish, row * g->c.row + column, g->c.row, rows,
+                            left < columns ? left : columns);
+        }
     }
 }
 
-// Transposes a thread's rectangle of the transposed product cᵀ into the caller's c, and applies the
-// epilogue.
+// Transposes a thread's rectangle of the transposed product cᵀ into the caller's c, applies the
+// epilogue and finishes it.
 static void store_transposed(const gemm_job *job, int64_t first_row, int64_t end_row,
                              int64_t column, int64_t end_column) {
     const cpu_gemm *g = job->gemm, *original = job->original;
@@ -317,6 +323,9 @@ static void store_transposed(const gemm_job *job, int64_t first_row, int64_t end
                              end_column - column, &epilogue,
                              original->c.data + column * original->c.row + row, original->c.row);
     }
+    if (original->finish)
+        cpu_finish_rows(original->finish, column * original->c.row + first_row, original->c.row,
+                        end_column - column, end_row - first_row);
 }
 
 // Sets next_b: the panels of the next block of b, which tiles prefetch. They are NULL unless b is

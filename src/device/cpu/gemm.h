@@ -26,7 +26,8 @@ typedef struct cpu_gemm {
     // contiguous rows.
     cpu_matrix a, b, c;
     cpu_epilogue epilogue;
-    bool accumulate; // true: adds the product to what c holds; false: overwrites c
+    bool accumulate;          // true: adds the product to what c holds; false: overwrites c
+    const cpu_finish *finish; // only if c is plain; NULL: the sums are what is wanted
 } cpu_gemm;
 
 // How c is divided among the threads. Each thread computes one rectangle and itself packs the

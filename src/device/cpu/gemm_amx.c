@@ -200,6 +200,8 @@ static void multiply_stripe(const cpu_bf16_gemm *g, const amx_plan *p, amx_block
         if (b->k_begin + b->k_count == g->k) finish(g, sums, row, height, b->column + j, width);
     }
     cpu_amx_store_beside(&b->beside); // the sums must be stored before their buffer is used again
+    if (g->finish && b->k_begin + b->k_count == g->k)
+        cpu_finish_rows(g->finish, row * g->n + b->column, g->n, height, b->columns);
 }
 
 static void multiply_rows(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *b) {

@@ -168,6 +168,8 @@ static CPU_AVX512 void multiply_block(const cpu_bf16_gemm *g, const bf16_block *
             cpu_tile_multiply(&tile, rows, left < CPU_TILE_COLUMNS ? left : CPU_TILE_COLUMNS);
         }
     }
+    if (last && g->finish)
+        cpu_finish_rows(g->finish, b->row * g->n + b->column, g->n, b->rows, b->columns);
 }
 
 typedef struct bf16_job {

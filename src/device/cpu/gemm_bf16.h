@@ -14,6 +14,7 @@ typedef struct cpu_bf16_gemm {
     bool accumulate;
     const uint16_t *a, *b;
     cpu_epilogue epilogue; // bias and activation, applied to finished sums; the bias is BF16 here
+    const cpu_finish *finish; // NULL: what is stored in c is what is wanted
     void *c;
 } cpu_bf16_gemm;
 

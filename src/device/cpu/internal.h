@@ -204,6 +204,7 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(linear_grad_input)                                                                           \
     X(linear_grad_weight)                                                                          \
     X(matmul_items)                                                                                \
+    X(product_map_tiles)                                                                           \
     X(attention_amx)                                                                               \
     X(attention_tiles)                                                                             \
     X(attention_amx_grad)                                                                          \

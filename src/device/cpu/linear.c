@@ -10,6 +10,7 @@
 // it into pairs of neighbouring values, which instructions for BF16 multiply.
 #include "device/cpu/linear.h"
 
+#include "device/cpu/product_map.h"
 #include "device/cpu/scalar.h"
 
 #include <stdlib.h>
@@ -202,9 +203,11 @@ static tri_status linear_prepare(tri_device *device, const tri_graph *graph, con
     return TRI_OK;
 }
 
-static tri_status linear_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+tri_status cpu_linear_compute(const tri_kernel *kernel, const tri_kernel_args *args,
+                              const cpu_finish *finish) {
     const linear_state *state = kernel->state;
     cpu_gemm gemm = state->gemm;
+    gemm.finish = finish;
     gemm.a.data = args->in[state->a];
     gemm.b.data = args->in[state->b];
     gemm.c.data = args->out[0];
@@ -213,6 +216,10 @@ static tri_status linear_run(const tri_kernel *kernel, const tri_kernel_args *ar
     if (state->bias_gradient)
         linear_sum_columns(state->device, &state->shape, args->in[1], args->out[1], false);
     return TRI_OK;
+}
+
+static tri_status linear_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    return cpu_linear_compute(kernel, args, NULL);
 }
 
 static void linear_release(tri_kernel *kernel) { free(kernel->state); }

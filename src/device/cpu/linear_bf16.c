@@ -2,6 +2,8 @@
 // because it is summed over micro-batches and ranks.
 #include "device/cpu/linear.h"
 
+#include "device/cpu/product_map.h"
+
 #include <stdlib.h>
 
 typedef struct bf16_state {
@@ -70,9 +72,11 @@ static tri_status bf16_prepare(tri_device *device, const tri_graph *graph, const
     return TRI_OK;
 }
 
-static tri_status bf16_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+tri_status cpu_linear_bf16_compute(const tri_kernel *kernel, const tri_kernel_args *args,
+                                   const cpu_finish *finish) {
     const bf16_state *state = kernel->state;
     cpu_bf16_gemm gemm = state->gemm;
+    gemm.finish = finish;
     gemm.a = args->in[state->a];
     gemm.b = args->in[state->b];
     gemm.c = args->out[0];
@@ -81,6 +85,10 @@ static tri_status bf16_run(const tri_kernel *kernel, const tri_kernel_args *args
     if (state->bias_gradient)
         linear_sum_columns(state->device, &state->shape, args->in[1], args->out[1], false);
     return TRI_OK;
+}
+
+static tri_status bf16_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    return cpu_linear_bf16_compute(kernel, args, NULL);
 }
 
 static void bf16_release(tri_kernel *kernel) { free(kernel->state); }

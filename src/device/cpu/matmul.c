@@ -7,6 +7,7 @@
 // of attention, is copied first.
 #include "device/cpu/gemm.h"
 #include "device/cpu/gemm_bf16.h"
+#include "device/cpu/product_map.h"
 #include "device/matmul_plan.h"
 
 #include <stdlib.h>
@@ -107,6 +108,7 @@ typedef struct matmul_job {
     const void *a, *b;
     void *c;
     char *workspace;
+    const cpu_finish *finish; // NULL: none
 } matmul_job;
 
 // Copies `lines` runs of `size` bytes that lie `from_line` and `to_line` bytes apart.
@@ -128,7 +130,8 @@ static const uint16_t *dense(const uint16_t *from, bool copies, const tri_matmul
     return copy;
 }
 
-static void multiply_half(const matmul_job *job, int64_t item, char *workspace) {
+static void multiply_half(const matmul_job *job, int64_t item, char *workspace,
+                          const cpu_finish *finish) {
     const matmul_state *s = job->state;
     const tri_matmul_plan *p = &s->plan;
     cpu_bf16_gemm g = s->half;
@@ -139,15 +142,21 @@ static void multiply_half(const matmul_job *job, int64_t item, char *workspace) 
     g.b = dense((const uint16_t *)job->b + tri_matmul_offset(p, &p->b, item), s->copies_b, &p->b,
                 p->k, p->n, workspace + s->b);
     g.c = s->copies_c ? workspace + s->c : c;
+    g.finish = s->copies_c ? NULL : finish;
     cpu_bf16_gemm_run(&s->worker, &g, workspace);
-    if (s->copies_c) copy_lines(g.c, p->n * element, c, p->c.row * element, p->m, p->n * element);
+    if (!s->copies_c) return;
+    copy_lines(g.c, p->n * element, c, p->c.row * element, p->m, p->n * element);
+    if (finish) cpu_finish_rows(finish, 0, p->c.row, p->m, p->n);
 }
 
 static void multiply(const matmul_job *job, int64_t item, char *workspace) {
     const tri_matmul_plan *p = &job->state->plan;
     cpu_gemm g = job->state->f32;
+    cpu_finish here = job->finish ? *job->finish : (cpu_finish){0};
+    here.first = tri_matmul_offset(p, &p->c, item);
+    g.finish = job->finish ? &here : NULL;
     if (job->state->bf16) {
-        multiply_half(job, item, workspace);
+        multiply_half(job, item, workspace, g.finish);
         return;
     }
     g.a.data = (float *)(uintptr_t)job->a + tri_matmul_offset(p, &p->a, item);
@@ -162,14 +171,16 @@ static void matmul_range(void *context, int64_t begin, int64_t end, int thread) 
     for (int64_t i = begin; i < end; i++) multiply(job, i, workspace);
 }
 
-static tri_status matmul_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+tri_status cpu_matmul_compute(const tri_kernel *kernel, const tri_kernel_args *args,
+                              const cpu_finish *finish) {
     const matmul_state *s = kernel->state;
     const tri_matmul_plan *p = &s->plan;
     matmul_job job = {.state = s,
                       .a = args->in[p->swapped],
                       .b = args->in[!p->swapped],
                       .c = args->out[0],
-                      .workspace = args->workspace};
+                      .workspace = args->workspace,
+                      .finish = finish};
     double products = (double)p->m * (double)p->n * (double)p->k;
     int64_t grain = products < SHARED_PRODUCTS ? (int64_t)(SHARED_PRODUCTS / products) : 1;
     if (s->worker.head.description.threads == 1)
@@ -177,6 +188,10 @@ static tri_status matmul_run(const tri_kernel *kernel, const tri_kernel_args *ar
     else
         matmul_range(&job, 0, p->items, 0);
     return TRI_OK;
+}
+
+static tri_status matmul_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    return cpu_matmul_compute(kernel, args, NULL);
 }
 
 static void matmul_release(tri_kernel *kernel) { free(kernel->state); }

@@ -1,0 +1,43 @@
+// The op product_map: a product, such as a linear layer, and a map that reads its output.
+#ifndef TRIREME_OPS_PRODUCT_MAP_H
+#define TRIREME_OPS_PRODUCT_MAP_H
+
+#include "ops/ops.h"
+
+// The products whose output a map may read before it is stored.
+#define TRI_PRODUCT_LIST(X)                                                                        \
+    X(linear, tri_linear_attr)                                                                     \
+    X(linear_grad_input, tri_linear_grad_attr)                                                     \
+    X(matmul, tri_matmul_attr)
+typedef enum tri_product {
+#define X(op, attr) TRI_PRODUCT_##op,
+    TRI_PRODUCT_LIST(X)
+#undef X
+        TRI_PRODUCT_COUNT
+} tri_product;
+
+// The attributes of product_map. Its inputs are those of the product, without optional ones that
+// are missing, then those of the map other than the product. Its outputs are those of the map, and
+// with `keeps` the product itself behind them.
+typedef struct tri_product_map_attr {
+    tri_map_attr map;
+    int64_t product;        // a tri_product
+    int64_t product_inputs; // how many inputs the product has
+    int64_t reads;          // the number of the map's input that is the product
+    union {
+#define X(op, attr) attr op;
+        TRI_PRODUCT_LIST(X)
+#undef X
+    } of; // the product's own attributes
+} tri_product_map_attr;
+
+// Makes of a node of product_map the two that it merges: the product, which writes output 0, and
+// the map, which reads it there and may write over it. They have no names.
+void tri_product_map_split(const tri_node *node, tri_node *product, tri_node *map);
+// Sets map_in[k] to the memory of the map's input k, of the node's inputs `in` and its output 0.
+void tri_product_map_memory(const tri_product_map_attr *attr, void *const *in, void *out,
+                            void **map_in);
+// The product of the op; TRI_PRODUCT_COUNT: it is none.
+tri_product tri_product_of(const tri_op *op);
+
+#endif
