@@ -8,12 +8,23 @@
 #include "base/philox.h"
 
 #include <stdint.h>
+#include <trireme/tensor.h>
 
 typedef enum tri_draw_kind {
     TRI_DRAW_NONE,
     TRI_DRAW_UNIFORM, // a number in [0, 1), of 24 bits, which every type of F32 or more holds
     TRI_DRAW_KEEPS,   // 0 with a probability p, else 1
 } tri_draw_kind;
+
+// Random numbers that an input of map stands for; the value that is read is the graph's input
+// `position`. They are those of a tensor of `shape`, whose first axis has the samples, and are read
+// as if it were stored: a slice by a view, and its axes of size 1 again and again.
+typedef struct tri_map_draw {
+    int64_t kind; // a tri_draw_kind
+    uint64_t key; // tri_philox_key(seed, name)
+    double p;     // of TRI_DRAW_KEEPS
+    tri_shape shape;
+} tri_map_draw;
 
 // The numbers that are drawn for a tensor, in row-major order, whose first axis has samples.
 typedef struct tri_draw_stream {
@@ -22,6 +33,8 @@ typedef struct tri_draw_stream {
     uint64_t threshold; // of TRI_DRAW_KEEPS: 1 from this random word on
     int64_t elements;   // of a sample
 } tri_draw_stream;
+
+tri_draw_stream tri_map_stream_of(const tri_map_draw *draw);
 
 TRI_KERNEL_INLINE float tri_draw_number(const tri_draw_stream *draws, uint32_t word) {
     if (draws->kind == TRI_DRAW_KEEPS) return word >= draws->threshold ? 1 : 0;

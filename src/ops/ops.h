@@ -401,18 +401,6 @@ typedef struct tri_map_view {
     int64_t start[TRI_MAX_RANK];
 } tri_map_view;
 
-// Random numbers that an input of map stands for; the value that is read is the graph's input
-// `position`. They are those of a tensor of `shape`, whose first axis has the samples, and are read
-// as if it were stored: a slice by a view, and its axes of size 1 again and again.
-typedef struct tri_map_draw {
-    int64_t kind; // a tri_draw_kind
-    uint64_t key; // tri_philox_key(seed, name)
-    double p;     // of TRI_DRAW_KEEPS
-    tri_shape shape;
-} tri_map_draw;
-
-tri_draw_stream tri_map_stream_of(const tri_map_draw *draw);
-
 // The attributes of map. Inputs without a view are broadcast, as in NumPy and PyTorch: axes are
 // aligned at the last, and an axis of size 1 is repeated.
 typedef struct tri_map_attr {
