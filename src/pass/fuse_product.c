@@ -4,7 +4,7 @@
 //
 // It pays only if the map has nothing else of this size. The rows of another tensor come from
 // memory a short piece at a time, while the product waits; a map of its own reads it from end to
-// end (docs/decisions/0033-maps-that-finish-products.md).
+// end (docs/decisions/0034-maps-that-finish-products.md).
 #include "ops/product_map.h"
 #include "pass/fusions.h"
 
@@ -34,7 +34,8 @@ bool pass_merge_map_into_product(const tri_graph *graph, tri_node *node, tri_nod
     const tri_value_info *to = tri_value_get(graph, node->outputs[0]);
     const tri_map_attr *map = node->attr;
     int reads = only_input(node, producer->outputs[0]), present = 0;
-    if (reads < 0 || map->mask || map->viewed >> reads & 1 || y->dtype != to->dtype ||
+    // A product's kernel does not count elements as random numbers do.
+    if (reads < 0 || map->mask || map->drawn || map->viewed >> reads & 1 || y->dtype != to->dtype ||
         !tri_shape_equal(&y->shape, &to->shape) || !has_little_else(graph, node, reads))
         return false;
     while (present < producer->input_count && tri_value_is(producer->inputs[present])) present++;

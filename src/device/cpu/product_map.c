@@ -86,7 +86,7 @@ static tri_status product_map_prepare(tri_device *device, const tri_graph *graph
     int found = find_product(&device->description, graph, &product);
     s->compute = products[found].compute;
     s->compiled = cpu_compiled_of(cpu_of(device), graph, &map);
-    cpu_map_make(&device->description, graph, &map, &s->map);
+    cpu_map_make(cpu_of(device), graph, &map, &s->map);
     s->map.streams = false; // what the product has stored is in a cache
     s->product.def = products[found].def;
     return s->product.def->prepare(device, graph, &product, &s->product);
