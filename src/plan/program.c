@@ -66,9 +66,9 @@ static tri_status build_with_absent(tri_arena *arena, const tri_model_request *r
     int read = -1;
     for (int i = 0; i < request->absent_count; i++) stands_in[i] = true;
     while (build(arena, request, batch, stands_in, out) == TRI_OK) {
-        int found = tri_stand_in_find_read(*out, request, &output);
+        int found = tri_stand_in_find_read(*out, request->absent, request->absent_count, &output);
         if (found < 0) {
-            tri_stand_in_remove(*out, request);
+            tri_stand_in_remove(*out, request->absent, request->absent_count);
             return TRI_OK;
         }
         stands_in[read = found] = false;

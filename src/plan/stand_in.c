@@ -21,27 +21,27 @@ static const char *output_of(const tri_graph *g, tri_value value) {
     return is_read ? "" : NULL;
 }
 
-int tri_stand_in_find_read(const tri_graph *graph, const tri_model_request *request,
+int tri_stand_in_find_read(const tri_graph *graph, const tri_field *absent, int count,
                            const char **output) {
-    for (int i = 0; i < request->absent_count; i++) {
-        tri_value value = tri_input_find(graph, request->absent[i].name);
+    for (int i = 0; i < count; i++) {
+        tri_value value = tri_input_find(graph, absent[i].name);
         *output = tri_value_is(value) ? output_of(graph, value) : NULL;
         if (*output) return i;
     }
     return -1;
 }
 
-static bool is_absent(const tri_model_request *request, const char *name) {
-    for (int i = 0; i < request->absent_count; i++)
-        if (!strcmp(request->absent[i].name, name)) return true;
+static bool is_absent(const tri_field *absent, int count, const char *name) {
+    for (int i = 0; i < count; i++)
+        if (!strcmp(absent[i].name, name)) return true;
     return false;
 }
 
-void tri_stand_in_remove(tri_graph *graph, const tri_model_request *request) {
+void tri_stand_in_remove(tri_graph *graph, const tri_field *absent, int count) {
     int kept = 0;
     for (int i = 0; i < graph->input_count; i++) {
         tri_value_info *info = &graph->values[graph->inputs[i].value.id];
-        if (is_absent(request, graph->inputs[i].name)) {
+        if (is_absent(absent, count, graph->inputs[i].name)) {
             *info = (tri_value_info){0};
             continue;
         }

@@ -471,18 +471,6 @@ static void build_attention(op_case *c) {
     op_add(c, &tri_op_attention_grad, grad, &a);
 }
 
-static void build_distance_loss(op_case *c) {
-    tri_shape shape = op_chance(c, 30) ? op_image(c, 3, 1, 1) : any_shape(c);
-    tri_value in[] = {numbers(c, shape), numbers(c, shape), tri_scalar(c->graph, TRI_SCALAR_SEED)};
-    tri_value binary[] = {op_numbers(c, shape, -9, 9), op_numbers(c, shape, 0, 1), in[2]};
-    op_add(c, &tri_op_binary_cross_entropy, binary, NULL);
-    op_add(c, &tri_op_binary_cross_entropy_grad, binary, NULL);
-    op_add(c, &tri_op_mse_loss, in, NULL);
-    op_add(c, &tri_op_mse_loss_grad, in, NULL);
-    op_add(c, &tri_op_relative_l2_loss, in, NULL);
-    op_add(c, &tri_op_relative_l2_loss_grad, in, NULL);
-}
-
 static tri_layout draw_layout(op_case *c) {
     static const tri_layout some[] = {
         {0},
@@ -588,7 +576,7 @@ const op_family op_families[] = {
      .rounding = 1e-5,
      .half_tolerance = 0.01,
      .not_finite = OP_NOT_FINITE_ALIKE},
-    {.name = "distance losses", .build = build_distance_loss, .tolerance = 1e-5},
+    {.name = "distance losses", .build = op_build_distance_loss, .tolerance = 1e-5},
     {.name = "updates", .build = op_build_update, .tolerance = 1e-5},
     {.name = "numbers of a step", .build = op_build_step_numbers, .tolerance = 1e-12},
     {.name = "reorder", .build = build_reorder, .tolerance = 0, .any_layout = true},

@@ -48,6 +48,7 @@ void op_build_product_map(op_case *c);
 void op_build_ratio_loss(op_case *c);
 void op_build_ctc_loss(op_case *c);
 void op_build_metric_sums(op_case *c);
+void op_build_distance_loss(op_case *c);
 // Defined in op_families_index.c.
 void op_build_gather(op_case *c);
 void op_build_scatter(op_case *c);

@@ -41,3 +41,18 @@ void op_build_metric_sums(op_case *c) {
         op_add(c, &tri_op_metric_sums, (tri_value[]){x, target}, &attr);
     }
 }
+
+void op_build_distance_loss(op_case *c) {
+    tri_shape shape = {.rank = (int)op_draw(c, 1, 4)};
+    for (int i = 0; i < shape.rank; i++) shape.dims[i] = op_draw(c, 1, 9);
+    if (op_chance(c, 30)) shape = op_image(c, 3, 1, 1);
+    tri_value in[] = {op_numbers(c, shape, -1, 1), op_numbers(c, shape, -1, 1),
+                      tri_scalar(c->graph, TRI_SCALAR_SEED)};
+    tri_value binary[] = {op_numbers(c, shape, -9, 9), op_numbers(c, shape, 0, 1), in[2]};
+    op_add(c, &tri_op_binary_cross_entropy, binary, NULL);
+    op_add(c, &tri_op_binary_cross_entropy_grad, binary, NULL);
+    op_add(c, &tri_op_mse_loss, in, NULL);
+    op_add(c, &tri_op_mse_loss_grad, in, NULL);
+    op_add(c, &tri_op_relative_l2_loss, in, NULL);
+    op_add(c, &tri_op_relative_l2_loss_grad, in, NULL);
+}
