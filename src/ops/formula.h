@@ -40,6 +40,7 @@
     X(log1p, 1, MAP_LOG1P(A))                                                                      \
     X(sin, 1, MAP_SIN(A))                                                                          \
     X(cos, 1, MAP_COS(A))                                                                          \
+    X(atan, 1, MAP_ATAN(A))                                                                        \
     X(erf, 1, MAP_ERF(A))                                                                          \
     X(normal_cdf, 1, MAP_NORMAL_CDF(A))                                                            \
     X(tanh, 1, MAP_TANH(A))                                                                        \

@@ -115,6 +115,8 @@ static int slope_of(derivation *d, tri_step_kind kind, int x, int y) {
         return step(d, TRI_STEP_cos, x, 0);
     case TRI_STEP_cos:
         return step(d, TRI_STEP_neg, step(d, TRI_STEP_sin, x, 0), 0);
+    case TRI_STEP_atan:
+        return step(d, TRI_STEP_div, one, step(d, TRI_STEP_add, step(d, TRI_STEP_mul, x, x), one));
     case TRI_STEP_erf: // 2 / sqrt(pi) · exp(-x²)
         return step(
             d, TRI_STEP_mul, constant(d, 1.12837916709551257390),

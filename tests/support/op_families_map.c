@@ -32,6 +32,7 @@ static const struct {
     {"a, b, c, d, e -> a * b + sin(c) * d / (1 + e * e) - tanh(a * d)", -2, 2},
     {"a, b, c, d, e, f, g -> a + b * c - d * (e + f * g)", -1, 1},
     {"x -> x > 1 ? log(x) : expm1(x) * 2 - abs(x)", -5, 5},
+    {"x, y -> atan(x) - atan(1e-3 / y)", -6, 6},
     {"x, y -> x >= y && x != 0 || y < -1 ? erf(x) : cos(y)", -3, 3},
 };
 

@@ -1,6 +1,6 @@
-// Compares the exponential functions and the normal distribution of `cpu` with the C library's, for
-// special, huge and tiny arguments, on every instruction set; and the kernels that use these
-// functions with the reference device `ref`, on scores of such sizes.
+// Compares the exponential functions, the normal distribution and the arc tangent of `cpu` with the
+// C library's, for special, huge and tiny arguments, on every instruction set; and the kernels that
+// use these functions with the reference device `ref`, on scores of such sizes.
 #include "device/cpu/functions.h"
 #include "device/cpu/simd.h"
 #include "support/compare_kernels.h"
@@ -94,6 +94,13 @@ CPU_BODY cdf_body(void *context, int64_t begin, int64_t end) {
 }
 CPU_RANGES(cdf)
 
+CPU_BODY atan_body(void *context, int64_t begin, int64_t end) {
+    const exp_job job = *(const exp_job *)context;
+#pragma GCC ivdep
+    for (int64_t i = begin; i < end; i++) job.y[i] = cpu_atan_scalar(job.x[i]);
+}
+CPU_RANGES(atan)
+
 static CPU_AVX512 void exp_vectors(void *context, int64_t begin, int64_t end, int thread) {
     const exp_job *job = context;
     for (int64_t i = begin; i < end; i += 16) {
@@ -133,6 +140,19 @@ static void check_cdf(const char *what, cpu_range range, float *x, int64_t count
     free(y);
 }
 
+// Checks the arc tangent.
+static void check_atan(const char *what, cpu_range range, const float *x, int64_t count) {
+    float *y = calloc((size_t)count, sizeof *y);
+    range(&(exp_job){(float *)x, y}, 0, count, 0);
+    for (int64_t i = 0; i < count; i++) {
+        double want = atan((double)x[i]), got = (double)y[i];
+        bool same = isnan(want) ? isnan(got) : fabs(got - want) <= 5 * 0x1p-24 * fabs(want);
+        if (!same || (want == 0 && signbit(want) != signbit(got)))
+            fail_msg("%s: atan(%.9g) is %.9g, not %.9g", what, (double)x[i], got, want);
+    }
+    free(y);
+}
+
 static void test_tanh_keeps_the_sign_of_0(void **state) {
     assert_true(signbit(cpu_tanh_scalar(-0.0f)) && !signbit(cpu_tanh_scalar(0)));
 }
@@ -151,6 +171,8 @@ static void test_numbers(void **state) {
         check(names[i], number_range(&level), specials, SPECIALS);
         check(names[i], number_range(&level), x, MANY);
         check_cdf(names[i], cdf_range(&level), x, MANY);
+        check_atan(names[i], atan_range(&level), specials, SPECIALS);
+        check_atan(names[i], atan_range(&level), x, MANY);
     }
     if (has[0]) {
         check("vectors", exp_vectors, specials, SPECIALS);

@@ -63,6 +63,22 @@ CPU_SCALAR float cpu_expm1_scalar(float x) {
     return u == 1 ? x : result;
 }
 
+// The arc tangent, within 3 ulp, with the polynomial of the Cephes library: what lies above
+// tan(π/8) is turned back by π/4, and above tan(3π/8) by π/2.
+CPU_SCALAR float cpu_atan_scalar(float x) {
+    float size = x < 0 ? -x : x;
+    bool far = size > 2.414213562f, middle = size > 0.4142135624f;
+    float above = far ? -1 : size - 1, below = far ? size : size + 1;
+    float r = middle ? above / below : size, z = r * r;
+    float turned = far ? 1.570796327f : middle ? 0.7853981634f : 0;
+    float p = 8.05374449538e-2f;
+    p = p * z - 1.38776856032e-1f;
+    p = p * z + 1.99777106478e-1f;
+    p = p * z - 3.33329491539e-1f;
+    float y = turned + (p * z * r + r);
+    return x < 0 ? -y : x == 0 ? x : y;
+}
+
 // The error function, within 2 ulp: an odd polynomial up to 0.92, then 1 − e^−p(|x|).
 CPU_SCALAR float cpu_erf_scalar(float x) {
     float size = x < 0 ? -x : x, s = x * x;
