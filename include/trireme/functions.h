@@ -123,6 +123,13 @@ TRI_API_BEGIN
     X(sin, (tri_value x), (x), (), "sin(x)", "The sine.") \
     X(cos, (tri_value x), (x), (), "cos(x)", "The cosine.") \
     X(tan, (tri_value x), (x), (), "sin(x) / cos(x)", "The tangent.") \
+    X(asin, (tri_value x), (x), (), "atan(x / sqrt((1 - x) * (1 + x)))", "The arc sine.") \
+    X(acos, (tri_value x), (x), (), "2 * atan(sqrt((1 - x) / (1 + x)))", "The arc cosine.") \
+    X(atan, (tri_value x), (x), (), "atan(x)", "The arc tangent.") \
+    X(atan2, (tri_value y, tri_value x), (y, x), (), \
+      "y, x -> x == 0 && y == 0 ? 0 : " \
+      "abs(y) > abs(x) ? (y < 0 ? -pi / 2 : pi / 2) - atan(x / y) : " \
+      "atan(y / x) + (x > 0 ? 0 : y < 0 ? -pi : pi)", "The angle of the point (x, y).") \
     X(sinh, (tri_value x), (x), (), "(expm1(x) - expm1(-x)) / 2", "The hyperbolic sine.") \
     X(cosh, (tri_value x), (x), (), "(exp(x) + exp(-x)) / 2", "The hyperbolic cosine.") \
     X(asinh, (tri_value x), (x), (), \
@@ -232,7 +239,7 @@ TRI_LOSS_LIST(X)
 // names of the values in their order: "gate, up -> gate / (1 + exp(-gate)) * up", and of parts that
 // the expression has several times: "x, s = sigmoid(x) -> s * (1 - s)". One value needs no arrow:
 // "x * sigmoid(1.702 * x)". An expression has numbers, + - * / ^ (power), // and % (as in Python:
-// rounded down), comparisons, && || !, c ? a : b, pi, and abs, ceil, cos, detach, erf, exp,
+// rounded down), comparisons, && || !, c ? a : b, pi, and abs, atan, ceil, cos, detach, erf, exp,
 // expm1, floor, fmod, leaky_relu, log, log1p, max, min, normal_cdf, pow, relu, round, rsqrt,
 // sigmoid, sign, sin, sqrt, tanh; of integers also & | ~ << >> and bit_xor. Comparisons yield 1 or
 // 0. The gradient is found from the expression. Fails the graph with the place of a mistake.

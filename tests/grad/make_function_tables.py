@@ -38,7 +38,7 @@ FUNCTIONS = {
     **{name: (lambda a, b, f=getattr(torch, name): f(a, b).double() + 0 * a * b, (), ANY)
        for name in ("less_equal", "greater", "greater_equal", "not_equal", "logical_and",
                     "logical_or", "logical_xor")},
-    "hypot": (torch.hypot, (), ANY),
+    "atan2": (torch.atan2, (), ANY), "hypot": (torch.hypot, (), ANY),
     "logaddexp": (torch.logaddexp, (), ANY), "xlogy": (torch.xlogy, (), POSITIVE),
     "copysign": (torch.copysign, (), ANY),
     "masked_fill": (lambda x, mask, value: torch.where(mask != 0, value, x) + 0 * mask, (0.75,),
@@ -90,7 +90,8 @@ FUNCTIONS = {
 }
 # More functions of one input, which have a file of their own.
 MORE_FUNCTIONS = {
-    "tan": (torch.tan, (), ANY),
+    "tan": (torch.tan, (), ANY), "asin": (torch.asin, (), INSIDE),
+    "acos": (torch.acos, (), INSIDE), "atan": (torch.atan, (), ANY),
     "sinh": (torch.sinh, (), ANY), "cosh": (torch.cosh, (), ANY),
     "asinh": (torch.asinh, (), ANY), "acosh": (torch.acosh, (), ABOVE),
     "atanh": (torch.atanh, (), INSIDE), "sinc": (torch.sinc, (), ANY),
@@ -108,12 +109,12 @@ INPUTS = {"sub": 2, "mul": 2, "div": 2, "floor_divide": 2, "remainder": 2, "fmod
           "maximum": 2, "minimum": 2, "where": 3, "lerp": 3, "silu_mul": 2,
           "less": 2, "equal": 2, "pow": 2, "l1_loss": 2, "smooth_l1_loss": 2, "huber_loss": 2,
           "less_equal": 2, "greater": 2, "greater_equal": 2, "not_equal": 2, "logical_and": 2,
-          "logical_or": 2, "logical_xor": 2, "hypot": 2, "logaddexp": 2, "xlogy": 2,
+          "logical_or": 2, "logical_xor": 2, "atan2": 2, "hypot": 2, "logaddexp": 2, "xlogy": 2,
           "copysign": 2, "masked_fill": 2, "addcmul": 3, "addcdiv": 3,
           "bce_loss": 2, "poisson_nll_loss": 2, "kl_div_loss": 2, "gaussian_nll_loss": 3,
           "soft_margin_loss": 2, "hinge_loss": 2, "multilabel_soft_margin_loss": 2}
-NO_POINTS = {"log", "log1p", "sqrt", "rsqrt", "reciprocal", "acosh",
-             "atanh", "log2", "log10", "logit"}  # not defined at some of them
+NO_POINTS = {"log", "log1p", "sqrt", "rsqrt", "reciprocal", "asin", "acos",
+             "acosh", "atanh", "log2", "log10", "logit"}  # not defined at some of them
 
 
 # name: (function of x, its shape)
