@@ -11,6 +11,7 @@
 
 typedef struct mixing {
     const tri_graph *graph;
+    const tri_graph *other; // of another number of samples; NULL: it is not known
     int64_t samples;
     bool *from_data; // from_data[v]: value v depends on the samples, which its first axis counts
 } mixing;
@@ -111,17 +112,26 @@ static bool mixes(const mixing *m, const tri_node *node) {
     return false;
 }
 
-const tri_node *tri_plan_find_mixing(tri_arena *arena, const tri_graph *graph, int64_t samples) {
-    mixing m = {graph, samples, TRI_NEW_ARRAY(arena, bool, graph->value_count)};
+static mixing begin(tri_arena *arena, const tri_graph *graph, const tri_graph *other,
+                    int64_t samples) {
+    mixing m = {graph, other, samples, TRI_NEW_ARRAY(arena, bool, graph->value_count)};
     // Random numbers, which are drawn by the position, are those of samples.
     for (int i = 0; i < graph->input_count; i++) m.from_data[graph->inputs[i].value.id] = true;
+    return m;
+}
+
+static bool reads_data(const mixing *m, const tri_node *node) {
+    bool depends = false;
+    for (int k = 0; k < node->input_count; k++)
+        depends = depends || m->from_data[node->inputs[k].id];
+    return depends;
+}
+
+const tri_node *tri_plan_find_mixing(tri_arena *arena, const tri_graph *graph, int64_t samples) {
+    mixing m = begin(arena, graph, NULL, samples);
     for (int i = 0; i < graph->node_count; i++) {
         const tri_node *node = &graph->nodes[i];
-        bool depends = false;
-        if (node->phase != TRI_PHASE_FORWARD) continue;
-        for (int k = 0; k < node->input_count; k++)
-            depends = depends || m.from_data[node->inputs[k].id];
-        if (!depends) continue;
+        if (node->phase != TRI_PHASE_FORWARD || !reads_data(&m, node)) continue;
         if (mixes(&m, node)) return node;
         for (int k = 0; k < node->output_count; k++) m.from_data[node->outputs[k].id] = true;
     }
@@ -150,4 +160,90 @@ const tri_node *tri_plan_find_sized(const tri_graph *graph, const tri_graph *oth
             has_other_number(&graph->nodes[i], &other->nodes[i]))
             return &graph->nodes[i];
     return graph->node_count < other->node_count ? &other->nodes[graph->node_count] : NULL;
+}
+
+// Whether the size of the value's axis follows from the number of samples.
+static bool is_sized(const mixing *m, tri_value value, int axis) {
+    return axis >= 0 &&
+           shape_of(m, value)->dims[axis] != tri_value_get(m->other, value)->shape.dims[axis];
+}
+
+// The value's first such axis; -1: it has none.
+static int first_sized(const mixing *m, tri_value value) {
+    for (int axis = 0; axis < shape_of(m, value)->rank; axis++)
+        if (is_sized(m, value, axis)) return axis;
+    return -1;
+}
+
+static bool reads_sized(const mixing *m, const tri_node *node) {
+    for (int k = 0; k < node->input_count; k++)
+        if (node->inputs[k].id && first_sized(m, node->inputs[k]) >= 0) return true;
+    return false;
+}
+
+// Whether map gives the samples different elements of an input that has none of them, or moves the
+// rows of one that has. A broadcast gives all the same.
+static bool view_makes_rows(const mixing *m, const tri_node *node) {
+    const tri_map_attr *attr = node->attr;
+    bool reduces = node->op == &tri_op_map_reduce;
+    const tri_shape *out = attr->expands ? &attr->shape : shape_of(m, node->outputs[0]);
+    for (int k = 0; k < node->input_count; k++) {
+        if (m->from_data[node->inputs[k].id]) continue;
+        const tri_shape *x = shape_of(m, node->inputs[k]);
+        tri_map_view view = tri_map_view_of(attr, k, x, out);
+        for (int j = 0; j < x->rank; j++) {
+            int axis = view.axis[j];
+            if (axis < 0 || (reduces && axis >= shape_of(m, node->outputs[0])->rank)) continue;
+            bool from = is_sized(m, node->inputs[k], j), to = is_sized(m, node->outputs[0], axis);
+            if (to && (!from || x->dims[j] != out->dims[axis])) return true;
+        }
+    }
+    return false;
+}
+
+// The number of elements of the axes before `axis`.
+static int64_t rows_before(const tri_shape *shape, int axis) {
+    int64_t rows = 1;
+    for (int i = 0; i < axis; i++) rows *= shape->dims[i];
+    return rows;
+}
+
+// Whether a reshaped value that comes from no data has rows that differ, or no axis any more that
+// begins with the samples.
+static bool reshape_makes_rows(const mixing *m, const tri_node *node) {
+    int from = first_sized(m, node->inputs[0]), to = first_sized(m, node->outputs[0]);
+    const tri_shape *x = shape_of(m, node->inputs[0]), *y = shape_of(m, node->outputs[0]);
+    if (to < 0) return from >= 0;
+    return from < 0 || x->dims[from] % m->samples != 0 || y->dims[to] % m->samples != 0 ||
+           rows_before(x, from) != rows_before(y, to);
+}
+
+// Whether a node that reads no data makes rows that differ.
+static bool makes_rows(const mixing *m, const tri_node *node) {
+    int64_t along = axis_of(node);
+    if (node->op == &tri_op_reshape) return reshape_makes_rows(m, node);
+    if (first_sized(m, node->outputs[0]) < 0) return false;
+    if (node->op == &tri_op_own) return ((const tri_own_attr *)node->attr)->op->mixes_samples;
+    return !reads_sized(m, node) || (along >= 0 && is_sized(m, node->outputs[0], (int)along));
+}
+
+const tri_node *tri_plan_find_rows(tri_arena *arena, const tri_graph *graph, const tri_graph *other,
+                                   int64_t samples) {
+    mixing m = begin(arena, graph, other, samples);
+    for (int i = 0; i < graph->node_count; i++) {
+        const tri_node *node = &graph->nodes[i];
+        if (node->phase != TRI_PHASE_FORWARD) continue;
+        bool reads = reads_data(&m, node), drops = node->op == &tri_op_dropout;
+        if (node->op == &tri_op_map || node->op == &tri_op_map_reduce) {
+            if (view_makes_rows(&m, node)) return node;
+        } else if (drops && first_sized(&m, node->inputs[0]) < 0) {
+            return node;
+        } else if (!reads && makes_rows(&m, node)) {
+            return node;
+        }
+        // Dropout counts its random numbers by samples, wherever these lie.
+        for (int k = 0; (reads || drops) && k < node->output_count; k++)
+            m.from_data[node->outputs[k].id] = true;
+    }
+    return NULL;
 }

@@ -1,4 +1,5 @@
-// Ops that mix samples, such as a sum over the first axis of what comes from the data.
+// Ops that mix samples, such as a sum over the first axis of what comes from the data, or that give
+// samples something by their places in a micro-batch.
 #ifndef TRIREME_PLAN_MIXING_H
 #define TRIREME_PLAN_MIXING_H
 
@@ -12,5 +13,13 @@ const tri_node *tri_plan_find_mixing(tri_arena *arena, const tri_graph *graph, i
 // Returns the first node that is another one, or computes with another number, such as a rate or a
 // constant of a formula, than that of the same model for another number of samples; NULL: none.
 const tri_node *tri_plan_find_sized(const tri_graph *graph, const tri_graph *other);
+
+// Returns the first node of the forward pass that makes rows for the samples of what is none of
+// them, such as a slice of a parameter or a dropout of it, so that a sample's place in its
+// micro-batch decides what it is given; NULL: none does. Rows that are all alike may be made.
+// `graph` and `other` are graphs of one model for two numbers of samples, `samples` that of
+// `graph`; their nodes are alike (tri_plan_find_sized).
+const tri_node *tri_plan_find_rows(tri_arena *arena, const tri_graph *graph, const tri_graph *other,
+                                   int64_t samples);
 
 #endif

@@ -4,7 +4,7 @@
 // reduced and updated together; a bucket is a contiguous range of a unit's parameters.
 // Read next, in the order of make_plan: arrange.c, program.c, flat.c, offload.c, step.c.
 #include "plan/plan.h"
-#include "plan/mixing.h"
+#include "plan/division.h"
 
 #include "comm/data.h"
 
@@ -63,27 +63,6 @@ static tri_status find_program(tri_plan *plan, const tri_device_description *dev
     return TRI_OK;
 }
 
-static bool begins_alike(const tri_init *a, const tri_init *b) {
-    return a->kind == b->kind && a->value == b->value && a->low == b->low && a->high == b->high &&
-           a->mean == b->mean && a->std == b->std && a->gain == b->gain && a->slope == b->slope &&
-           a->fan_out == b->fan_out && a->nonlinearity == b->nonlinearity;
-}
-
-// Finds a parameter, buffer or constant of `a` that is another one in `b`; NULL: there is none. The
-// values of constants are compared too, as no rank would notice otherwise.
-static const char *other_parameter(const tri_graph *a, const tri_graph *b) {
-    for (int i = 0; i < a->parameter_count && i < b->parameter_count; i++) {
-        const tri_parameter_info *p = &a->parameters[i], *q = &b->parameters[i];
-        size_t bytes = (size_t)tri_shape_count(&p->shape) * sizeof *p->init.values;
-        bool alike = !strcmp(p->name, q->name) && p->role == q->role && p->block == q->block &&
-                     tri_shape_equal(&p->shape, &q->shape) && begins_alike(&p->init, &q->init);
-        if (alike && p->init.kind == TRI_INIT_VALUES)
-            alike = memcmp(p->init.values, q->init.values, bytes) == 0;
-        if (!alike) return p->name;
-    }
-    return NULL;
-}
-
 // Whether two metrics have the same name and add up the same numbers.
 static bool is_same_metric(const tri_metric_info *a, const tri_metric_info *b) {
     return !strcmp(a->name, b->name) && a->term.weight == b->term.weight && a->kind == b->kind &&
@@ -95,7 +74,7 @@ static bool is_same_metric(const tri_metric_info *a, const tri_metric_info *b) {
 // be the same.
 static tri_status check_alike(const tri_program *first, const tri_program *second) {
     const tri_graph *a = first->graph, *b = second->graph;
-    const char *other = other_parameter(a, b);
+    const char *other = tri_plan_other_parameter(a, b);
     bool alike = a->parameter_count == b->parameter_count && a->block_count == b->block_count &&
                  a->metric_count == b->metric_count && !other;
     for (int i = 0; alike && i < a->metric_count; i++)
@@ -365,51 +344,6 @@ static tri_status check_batch_norm(const tri_plan *plan, const tri_plan_request 
                     name);
 }
 
-// Builds the model's graph for a number of samples that is hardly the size of another axis, so that
-// axes can be told apart: a multiple of `prime`, as some models need an even number, or one that 3
-// divides. NULL: the model can have none of these.
-static const tri_graph *graph_of_many(const tri_plan *plan, const tri_plan_request *request,
-                                      int64_t prime, int64_t *samples) {
-    static const int factors[] = {1, 2, 8, 64, 3};
-    tri_model_request model = *request->model;
-    model.options.training = true;
-    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
-        tri_graph *graph;
-        *samples = factors[i] * prime;
-        if (tri_model_build(plan->arena, &model, *samples, &graph) != TRI_OK) continue;
-        return tri_pass_sweep(graph) == TRI_OK ? graph : NULL; // without what only metrics read
-    }
-    return NULL;
-}
-
-static tri_status check_mixing(const tri_plan *plan, const tri_plan_request *request) {
-    bool is_given = request->micro > 0 && !request->micro_follows;
-    // The micro-batches of an evaluation are the same on any number of replicas.
-    if (plan->replicas == 1 || is_given || !has_training_step(request)) return TRI_OK;
-    int64_t samples, others;
-    const tri_graph *graph = graph_of_many(plan, request, 1009, &samples);
-    const tri_graph *other = graph_of_many(plan, request, 997, &others);
-    if (!graph) {
-        samples = plan->programs[0]->batch;
-        graph = plan->graph;
-    }
-    const char *parameter = other ? other_parameter(graph, other) : NULL;
-    if (parameter)
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "the parameter %s is another one for another batch size: the model's build "
-                        "function must not do that",
-                        parameter);
-    const tri_node *mixes = tri_plan_find_mixing(plan->arena, graph, samples);
-    const tri_node *node = mixes || !other ? mixes : tri_plan_find_sized(graph, other);
-    if (!node) return TRI_OK;
-    return TRI_FAIL(TRI_BAD_INPUT,
-                    "block %s %s (%s%s), so on several replicas batch.micro has to be set, else "
-                    "the result would depend on how many there are",
-                    graph->blocks[node->block],
-                    mixes ? "mixes samples" : "computes with a number made of the batch size",
-                    node->op->name, mixes ? " along their axis" : "");
-}
-
 // Sums of several pipeline stages, or of statistics that lie on one stage of each replica, are
 // rounded in another order than those of one rank.
 static tri_status check_stages(const tri_plan *plan) {
@@ -490,7 +424,7 @@ static tri_status make_plan(tri_plan *plan, const tri_device_description *device
             TRI_TRY(tri_plan_count_terms(plan, request, (tri_step_shape)i));
     TRI_TRY(tri_plan_place_caches(plan));
     TRI_TRY(check_batch_norm(plan, request));
-    TRI_TRY(check_mixing(plan, request));
+    if (has_training_step(request)) TRI_TRY(tri_plan_check_division(plan, request));
     plan->flat =
         tri_flat_make(plan->arena, &(tri_flat_request){.graph = plan->graph,
                                                        .trains = has_training_step(request),

@@ -59,6 +59,88 @@ static void mixing(tri_graph *g, const tri_batch *batch, bool in_loss) {
 static void mixing_metric(tri_graph *g, const tri_batch *batch) { mixing(g, batch, false); }
 static void mixing_loss(tri_graph *g, const tri_batch *batch) { mixing(g, batch, true); }
 
+// What is added to the hidden values [N, 6], by the kind that is tried: rows that a sample's place
+// in its micro-batch decides, which other ranks would place elsewhere, and rows that are all alike.
+enum {
+    SLICED,
+    LAST,
+    PADDED,
+    SUMMED,
+    CHOSEN,
+    STACKED,
+    REPEATED,
+    DROPPED,
+    SPLIT,
+    NUMBERED,
+    LARGE,
+    REFUSED,
+    EXPANDED = REFUSED,
+    REPEATED_TIMES,
+    STATES,
+    MASK,
+    TURNED,
+    KINDS
+};
+static int kind;
+
+static tri_value rows_of(tri_graph *g, tri_value x, tri_value table, tri_value row, int64_t n) {
+    const float zeros[6] = {0};
+    tri_value parts[32], y;
+    tri_value all = tri_expand(g, row, tri_shape_of(n, 6));
+    tri_value numbers = tri_cast(g, tri_arange(g, 24), TRI_F32);
+    for (int i = 0; i < 32; i++) parts[i] = tri_select(g, table, 0, i % 24);
+    switch (kind) {
+    case SLICED:
+        return tri_slice(g, table, 0, 0, n, 1);
+    case LAST:
+        return tri_slice(g, table, 0, -n, 0, 1);
+    case PADDED:
+        return tri_pad(g, row, 0, 0, n - 1);
+    case SUMMED:
+        return tri_cumsum(g, all, 0);
+    case CHOSEN:
+        return tri_index_select(g, table, 0, tri_slice(g, tri_arange(g, 24), 0, 0, n, 1));
+    case STACKED:
+        return tri_stack(g, parts, (int)(n < 32 ? n : 32), 0);
+    case REPEATED:
+        return tri_repeat(g, tri_slice(g, table, 0, 0, 2, 1), 0, n / 2);
+    case DROPPED:
+        return tri_slice(g, tri_dropout(g, "w", table, 0.5), 0, 0, 1, 1);
+    case SPLIT:
+        return tri_sum(g, tri_dropout(g, "w", table, 0.5), (int[]){0}, 1, true);
+    case NUMBERED:
+        return tri_unsqueeze(g, tri_slice(g, numbers, 0, 0, n, 1), 1);
+    case LARGE:
+        return n > 4 ? tri_relu(g, x) : tri_tanh(g, x);
+    case EXPANDED:
+        return all;
+    case REPEATED_TIMES:
+        y = tri_expand(g, tri_unsqueeze(g, table, 0), tri_shape_of(n, 24, 6));
+        y = tri_reshape(g, y, tri_shape_of(n * 24, 6));
+        return tri_select(g, tri_reshape(g, y, tri_shape_of(n, 24, 6)), 1, 3);
+    case STATES:
+        y = tri_constant(g, "zeros", tri_shape_of(1, 1, 6), zeros);
+        y = tri_select(g, tri_expand(g, y, tri_shape_of(1, n, 6)), 0, 0);
+        y = tri_gru(g, "gru", tri_unsqueeze(g, x, 1),
+                    (tri_recurrent_options){.hidden = 6, .h = tri_unsqueeze(g, y, 1)}, NULL);
+        return tri_select(g, y, 1, 0);
+    case MASK:
+        return tri_dropout(g, "mask", tri_linear(g, "of_row", all, 6), 0.5);
+    default:
+        return tri_softmax(g, tri_transpose(g, tri_transpose(g, all, 0, 1), 0, 1), 1);
+    }
+}
+
+static void rows(tri_graph *g, const tri_batch *batch) {
+    tri_value x = tri_linear(g, "hidden", batch->inputs, 6);
+    const tri_init init = {.kind = TRI_INIT_NORMAL};
+    tri_value table = tri_parameter(g, "table", tri_shape_of(24, 6), init);
+    tri_value row = tri_parameter(g, "row", tri_shape_of(1, 6), init);
+    x = tri_add(g, x, tri_add(g, row, tri_slice(g, table, 0, 0, 1, 1)));
+    x = tri_add(g, x, rows_of(g, x, table, row, batch->size));
+    tri_loss(g, tri_cross_entropy(g, tri_linear(g, "fc", x, 3), batch->labels));
+}
+
 // Plans one of `ranks` ranks that share the training state. *communication: how many bytes the rank
 // needs for communication.
 static tri_status plan_rank(void (*build)(tri_graph *g, const tri_batch *batch), int ranks,
@@ -116,6 +198,16 @@ static void test_metrics_may_mix_samples(void **state) {
     assert_non_null(strstr(tri_error_message(), "batch.micro"));
 }
 
+static void test_places_of_samples_choose_no_rows(void **state) {
+    (void)state;
+    int64_t bytes;
+    for (kind = 0; kind < KINDS; kind++) {
+        assert_int_equal(plan_rank(rows, 2, 0, &bytes), kind < REFUSED ? TRI_BAD_INPUT : TRI_OK);
+        if (kind < REFUSED) assert_non_null(strstr(tri_error_message(), "batch.micro"));
+        assert_int_equal(plan_rank(rows, 1, 0, &bytes), TRI_OK);
+    }
+}
+
 static void test_ranks_plan_the_same_bytes(void **state) {
     (void)state;
     int64_t first, other;
@@ -130,6 +222,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wants_one_model),
         cmocka_unit_test(test_metrics_may_mix_samples),
+        cmocka_unit_test(test_places_of_samples_choose_no_rows),
         cmocka_unit_test(test_ranks_plan_the_same_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
