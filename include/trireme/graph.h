@@ -61,8 +61,9 @@ typedef enum tri_split {
 void tri_split_layer(tri_graph *graph, const char *layer, tri_split split);
 
 // From here on, all layers called `name` share their parameters, so they must be of one kind and
-// size. The gradient is the sum over all of them. Without this call, a name that is used twice is
-// an error, because it usually is a mistake.
+// size. The layers of which such a layer is made share theirs, too, and dropout draws other
+// elements at each call. The gradient is the sum over all of them. Without this call, a name that
+// is used twice is an error, because it usually is a mistake.
 void tri_share_layer(tri_graph *graph, const char *name);
 
 // Declares the value to minimise; a model calls it once. `loss` is a loss of nn.h, or a sum of

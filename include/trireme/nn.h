@@ -264,9 +264,9 @@ tri_value tri_attention(tri_graph *graph, const char *name, tri_value q, tri_val
 tri_value tri_next_token(tri_graph *graph, tri_value ids);
 
 // Dropout: sets an element to zero with probability p and divides the others by 1 − p, so that the
-// mean stays; evaluation returns x. The random numbers depend on the name, so that two layers have
-// different masks. The first axis has to be that of the samples, each in one or several rows. The
-// recipe's model.dropout replaces p.
+// mean stays; evaluation returns x. The random numbers depend on the name and on how often it was
+// used before, so that any two calls have different masks. The first axis has to be that of the
+// samples, each in one or several rows. The recipe's model.dropout replaces p.
 tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p);
 // Flattens all axes but the first: [N, …] → [N, their product].
 tri_value tri_flatten(tri_graph *graph, tri_value x);

@@ -174,17 +174,34 @@ static tri_layer_info *layer_add(tri_graph *g, const char *name) {
     return &g->layers[g->layer_count - 1];
 }
 
+// Whether layers may have the name several times: it is shared, or begins with a shared one.
+static bool is_shared(const tri_graph *g, const char *name) {
+    for (size_t length = strlen(name); length > 0; length--) {
+        if (name[length] != '\0' && name[length] != '.') continue;
+        int found = tri_index_find(&g->layer_index, name, length);
+        if (found != TRI_NOT_IN_INDEX && g->layers[found].shared) return true;
+    }
+    return false;
+}
+
 bool tri_layer_begin(tri_graph *graph, const char *name) {
     if (!tri_graph_takes_name(graph, "layer", name)) return false;
-    const tri_layer_info *layer = layer_of(graph, name);
-    if (!layer)
-        layer_add(graph, name);
-    else if (!layer->shared)
+    tri_layer_info *layer = layer_of(graph, name);
+    if (!layer) layer = layer_add(graph, name);
+    if (layer->begun && !is_shared(graph, name))
         tri_graph_fail(graph,
                        "two layers are named '%s': give each its own name, or call "
                        "tri_share_layer to give both the same weights",
                        name);
+    layer->begun = true;
     return graph->status == TRI_OK;
+}
+
+int64_t tri_layer_count(tri_graph *graph, const char *name) {
+    if (!tri_graph_takes_name(graph, "layer", name)) return 0;
+    tri_layer_info *layer = layer_of(graph, name);
+    if (!layer) layer = layer_add(graph, name);
+    return layer->counted++;
 }
 
 void tri_share_layer(tri_graph *graph, const char *name) {

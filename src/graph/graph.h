@@ -204,7 +204,9 @@ typedef enum tri_counting {
 
 typedef struct tri_layer_info {
     const char *name;
-    bool shared; // tri_share_layer was called: the name may be used again
+    bool shared;     // tri_share_layer was called: the name may be used again
+    bool begun;      // a layer has the name
+    int64_t counted; // how often tri_layer_count has counted it
 } tri_layer_info;
 
 typedef enum tri_scalar_kind {
@@ -360,8 +362,12 @@ bool tri_graph_check_input(tri_graph *graph, const char *layer, const char *name
 // Returns false if the graph has failed, now or before.
 bool tri_graph_takes_name(tri_graph *graph, const char *what, const char *name);
 // Every layer calls this first. Notes the layer's name, and fails the graph if another layer has
-// that name, unless tri_share_layer was called for it. Returns false if the graph has failed.
+// that name, unless tri_share_layer was called for it, or for a layer of which it is a part.
+// Returns false if the graph has failed.
 bool tri_layer_begin(tri_graph *graph, const char *name);
+// Layers without parameters call this instead: any number of them may have the name. Returns how
+// many it had before.
+int64_t tri_layer_count(tri_graph *graph, const char *name);
 // Adds a parameter to the current block. If the graph already has a parameter with this name, shape
 // and role, returns its value instead: so layers share parameters.
 tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dtype,

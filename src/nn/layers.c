@@ -8,6 +8,7 @@
 #include "ops/ops.h"
 #include "tensor/half.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <trireme/functions.h>

@@ -6,6 +6,7 @@
 #include "nn/layers.h"
 #include "ops/ops.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <trireme/functions.h>
 #include <trireme/more_layers.h>
@@ -37,6 +38,13 @@ static tri_value as_shape(tri_graph *graph, tri_value x, tri_shape shape) {
     return tri_shape_equal(&from, &shape) ? x : tri_reshape(graph, x, shape);
 }
 
+// The name by which a layer's next call draws: each call has numbers of its own, also where layers
+// of one name share their weights.
+static const char *drawn_name(tri_graph *graph, const char *name) {
+    int64_t calls = tri_layer_count(graph, name);
+    return calls ? tri_name(graph, "%s#%" PRId64, name, calls) : name;
+}
+
 static double rate_of(tri_graph *graph, const char *layer, const char *name, double p) {
     p = tri_model_float(graph, "dropout", p); // one rate for all layers, if the recipe has it
     if (p < 0 || p >= 1)
@@ -47,11 +55,12 @@ static double rate_of(tri_graph *graph, const char *layer, const char *name, dou
 tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p) {
     tri_shape shape = tri_value_shape(graph, x), samples;
     p = rate_of(graph, "dropout", name, p);
-    if (!tri_layer_begin(graph, name) || !graph->options.training || p == 0) return x;
+    const char *drawn = drawn_name(graph, name);
+    if (graph->status != TRI_OK || !graph->options.training || p == 0) return x;
     if (!tri_graph_check_input(graph, "dropout", name, x) ||
         !find_samples(graph, "dropout", name, shape, &samples))
         return x;
-    tri_map_attr attr = tri_map_of_dropout(&samples, p, tri_philox_key(graph->options.seed, name));
+    tri_map_attr attr = tri_map_of_dropout(&samples, p, tri_philox_key(graph->options.seed, drawn));
     tri_value in[] = {as_shape(graph, x, samples), tri_position(graph)};
     return as_shape(graph, tri_node_add(graph, &tri_op_map, in, 2, &attr, name), shape);
 }
@@ -60,12 +69,13 @@ tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p)
 static tri_value draw(tri_graph *graph, const char *layer, const char *name, const char *formula,
                       int count, const tri_map_draw *how, tri_shape shape) {
     tri_shape samples;
+    const char *drawn = drawn_name(graph, name);
     if (!find_samples(graph, layer, name, shape, &samples)) return (tri_value){0};
     tri_map_attr attr = {
         .expands = true, .shape = samples, .drawn = (1 << count) - 1, .type = graph->options.dtype};
     tri_value in[] = {tri_position(graph), tri_position(graph)};
     for (int k = 0; k < count; k++) {
-        const char *stream = k ? tri_name(graph, "%s.%d", name, k) : name;
+        const char *stream = k ? tri_name(graph, "%s.%d", drawn, k) : drawn;
         attr.draws[k] = *how;
         attr.draws[k].key = tri_philox_key(graph->options.seed, stream);
         attr.draws[k].shape = samples;
@@ -76,7 +86,7 @@ static tri_value draw(tri_graph *graph, const char *layer, const char *name, con
 }
 
 static tri_value uniform(tri_graph *graph, const char *layer, const char *name, tri_value x) {
-    if (!tri_layer_begin(graph, name) || !tri_graph_check_input(graph, layer, name, x)) return x;
+    if (graph->status != TRI_OK || !tri_graph_check_input(graph, layer, name, x)) return x;
     return draw(graph, layer, name, "u", 1, &(tri_map_draw){.kind = TRI_DRAW_UNIFORM},
                 tri_value_shape(graph, x));
 }
@@ -87,7 +97,7 @@ tri_value tri_rand_like(tri_graph *graph, const char *name, tri_value x) {
 
 // By Box and Muller.
 tri_value tri_randn_like(tri_graph *graph, const char *name, tri_value x) {
-    if (!tri_layer_begin(graph, name) || !tri_graph_check_input(graph, "randn_like", name, x))
+    if (graph->status != TRI_OK || !tri_graph_check_input(graph, "randn_like", name, x))
         return x;
     return draw(graph, "randn_like", name, "u, v -> sqrt(-2 * log1p(-u)) * cos(2 * pi * v)", 2,
                 &(tri_map_draw){.kind = TRI_DRAW_UNIFORM}, tri_value_shape(graph, x));
@@ -103,7 +113,7 @@ static bool drops(tri_graph *graph, const char *layer, const char *name, tri_val
                   bool channels, tri_value *kept) {
     char text[128];
     *p = rate_of(graph, layer, name, *p);
-    if (!tri_layer_begin(graph, name) || !tri_graph_check_input(graph, layer, name, x))
+    if (graph->status != TRI_OK || !tri_graph_check_input(graph, layer, name, x))
         return false;
     tri_shape shape = tri_value_shape(graph, x);
     if (shape.rank < 1 + channels || tri_shape_count(&shape) == 0)
@@ -148,10 +158,7 @@ tri_value tri_rrelu(tri_graph *graph, const char *name, tri_value x, double lowe
                        upper);
         return x;
     }
-    if (!tri_training(graph)) {
-        tri_layer_begin(graph, name);
-        return tri_leaky_relu(graph, x, (lower + upper) / 2);
-    }
+    if (!tri_training(graph)) return tri_leaky_relu(graph, x, (lower + upper) / 2);
     const char *formula =
         tri_name(graph, "x, u -> x > 0 ? x : x * (%.17g + %.17g * u)", lower, upper - lower);
     return tri_map(graph, formula, x, uniform(graph, "rrelu", name, x));
