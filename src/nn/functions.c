@@ -83,7 +83,10 @@ static bool check_targets(tri_graph *graph, const char *name, const tri_value *v
     return true;
 }
 
-tri_value tri_mean_loss(tri_graph *graph, tri_value x) { return mean_of(graph, "mean_loss", x); }
+tri_value tri_mean_loss(tri_graph *graph, tri_value x) {
+    bool is_one = tri_value_is(x) && tri_graph_has(graph, x) && tri_value_shape(graph, x).rank == 0;
+    return mean_of(graph, "mean_loss", is_one ? tri_reshape(graph, x, tri_shape_of(1)) : x);
+}
 
 #define X(name, declared, values, parameters, expression, doc)                                     \
     tri_value tri_##name(tri_graph *graph, TRI_UNPACKED_ declared) {                               \
