@@ -62,11 +62,11 @@ typedef struct tri_metric_options {
     tri_metric_average average;
     int64_t k;        // ACCURACY and RECALL of classes: the label is among the k largest; 0 means 1
     double threshold; // of targets: 0 suits logits, 0.5 probabilities
-    // AUC: how many intervals the scores are sorted into; 0 means 16384. They have one width on the
-    // scale x / (1 + |x|), of x the score or, of classes, log p / (1 - p): 0.0005 around 1, 0.015
-    // around 10. A pair of samples in one interval counts one half, so that the error is at most
-    // half the fraction of pairs (one positive, one negative) that share an interval. Probabilities
-    // near 1 lie closer together than logits, which are the better scores.
+    // AUC: how many intervals the scores, or of classes log p / (1 - p), are sorted into; 0 means
+    // 16384. These are 0.0002 wide at 0, 0.0007 at 1, 0.012 at 10, 0.3 at 100, 100 at 10,000 and
+    // 30,000 at 1,000,000. A pair of samples in one interval counts one half, so that the error is
+    // at most half the fraction of pairs (one positive, one negative) that share an interval.
+    // Probabilities near 1 lie closer together than logits, which are the better scores.
     int64_t bins;
 } tri_metric_options;
 

@@ -139,6 +139,22 @@ static void finish_bins(const tri_metric_info *m, const double *sums, double *fi
     finish_classes(m, sums, figures, value_of_bins);
 }
 
+double tri_metric_error(const tri_metric_info *m, const double *sums) {
+    double most = 0;
+    if (m->kind != TRI_METRIC_AUC) return 0;
+    for (int64_t k = 0; k < m->classes; k++, sums += 2 * m->bins) {
+        double shared = 0, negative = 0, positive = 0;
+        for (int64_t b = 0; b < m->bins; b++) {
+            shared += sums[2 * b] * sums[2 * b + 1];
+            negative += sums[2 * b];
+            positive += sums[2 * b + 1];
+        }
+        double error = quotient(shared, negative * positive) / 2;
+        if (error > most) most = error;
+    }
+    return most;
+}
+
 static void finish_pair(const tri_metric_info *m, const double *sums, double *figures) {
     double mean = sums[0] / sums[1];
     figures[0] = m->kind == TRI_METRIC_PERPLEXITY ? exp(mean) : mean;

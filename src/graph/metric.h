@@ -56,6 +56,9 @@ int64_t tri_metric_figures(const tri_metric_info *metric);
 // Computes the figures of a metric from its sums. What the data do not determine is NaN, such as
 // a mean of no samples.
 void tri_metric_finish(const tri_metric_info *metric, const double *sums, double *figures);
+// By how much the metric may differ from that of the scores themselves, because intervals of scores
+// were counted; equal scores count as different ones. 0: of other metrics.
+double tri_metric_error(const tri_metric_info *metric, const double *sums);
 // Notes that a metric is computed from the value, and so needs the graph's inputs from which the
 // value is made, although no node of a training graph may read them.
 void tri_metric_note_inputs(tri_graph *graph, tri_value value);

@@ -79,12 +79,29 @@ static void warn_of_metric(const tri_session *s, tri_step_shape shape, const tri
     }
 }
 
+// Warns of an AUC whose scores its intervals do not tell apart, once in a run.
+static void warn_of_intervals(const tri_session *s, const tri_step_output *sums, bool *has_warned) {
+    const tri_graph *g = s->plan->graph;
+    for (int i = 1; i < g->metric_count && !*has_warned && s->identity.rank == 0; i++) {
+        double error = tri_metric_error(&g->metrics[i], sums->numbers[i]);
+        if (!(error > 0.005)) continue;
+        *has_warned = true;
+        tri_log_line(TRI_LOG_WARNING,
+                     "metric %s may be off by up to %.2g, unless scores are equal: many samples "
+                     "share an interval of scores; set more .bins, or scale the scores so that "
+                     "they lie around 0 to 10",
+                     g->metrics[i].name, error);
+    }
+}
+
 static tri_status warn_of_sums(train_loop *loop, tri_session *s, tri_step_shape shape,
                                const tri_step_output *sums, const tri_evaluation *found) {
     bool unused = false;
     if (sums->count[0] == 0) return TRI_OK; // all labels are ignored
     if (isfinite(sums->sum[0])) {
-        warn_of_metric(s, shape, sums, found, loop ? &loop->has_warned_metric : &unused);
+        bool *has_warned = loop ? &loop->has_warned_metric : &unused;
+        warn_of_metric(s, shape, sums, found, has_warned);
+        warn_of_intervals(s, sums, has_warned);
         return TRI_OK;
     }
     if (loop && loop->has_warned_not_finite) return TRI_OK;

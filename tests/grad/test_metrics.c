@@ -138,6 +138,44 @@ static void test_auc_error(void **state) {
     tri_graph_destroy(g);
 }
 
+// Scores that are large numbers are told apart, too: AUC is that of the pairs, nearly.
+static void test_auc_of_large_scores(void **state) {
+    enum { ROWS = 400 };
+    for (double size = 1; size < 1e7; size *= 100) {
+        tri_graph *g = open_graph(TRI_F64);
+        tri_value x = tri_input(g, "x", TRI_F64, tri_shape_of(ROWS));
+        tri_value y = tri_input(g, "y", TRI_F64, tri_shape_of(ROWS));
+        tri_metric_of(g, "auc", TRI_METRIC_AUC, x, y, (tri_metric_options){0});
+        tri_device *device = op_device_open(&tri_device_ref, 1);
+        op_session *session = op_session_open(g, device, false);
+        const tri_metric_info *auc = &g->metrics[0];
+        double right = 0, pairs = 0, got, *sums = calloc((size_t)auc->bins, 2 * sizeof *sums);
+        for (int64_t i = 0; i < ROWS; i++) {
+            double target = noise(i, 5) % 3 == 0, score = 1 + (double)noise(i, 6) / 8e9;
+            op_set(session, x, i, size * (score + target / 5));
+            op_set(session, y, i, target);
+        }
+        op_run_ok(session);
+        for (int64_t i = 0; i < ROWS * ROWS; i++) {
+            int64_t one = i / ROWS, zero = i % ROWS;
+            if (op_get(session, y, one) == 0 || op_get(session, y, zero) == 1) continue;
+            pairs++;
+            right += op_get(session, x, one) > op_get(session, x, zero);
+        }
+        for (int i = 0; i < 2 * auc->bins; i++) sums[i] = op_get(session, auc->value, i);
+        tri_metric_finish(auc, sums, &got);
+        assert_true(right / pairs > 0.6 && fabs(got - right / pairs) < 0.005);
+        assert_true(tri_metric_error(auc, sums) < 0.05);
+        sums[0] = sums[1] = ROWS; // nothing is told apart
+        for (int i = 2; i < 2 * auc->bins; i++) sums[i] = 0;
+        assert_true(tri_metric_error(auc, sums) == 0.5);
+        free(sums);
+        op_session_close(session);
+        device->backend->close(device);
+        tri_graph_destroy(g);
+    }
+}
+
 // Metrics of the same scores share their numbers, and perplexity those of the loss.
 static void test_shared(void **state) {
     tri_graph *g = open_graph(TRI_F32);
@@ -235,9 +273,12 @@ static void test_soft_targets(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),  cmocka_unit_test(test_auc_error),
-        cmocka_unit_test(test_shared),  cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_soft_targets)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values),
+                                       cmocka_unit_test(test_auc_error),
+                                       cmocka_unit_test(test_auc_of_large_scores),
+                                       cmocka_unit_test(test_shared),
+                                       cmocka_unit_test(test_nothing),
+                                       cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_soft_targets)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

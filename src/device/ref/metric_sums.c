@@ -25,9 +25,13 @@ REF_BODY int64_t rank_of(ref_array row, int64_t classes, int64_t label) {
     return before;
 }
 
-// Which of the bins, of one width on the scale x / (1 + |x|), has the score.
+// Which of the bins has the score. They have one width on a scale from -1 to 1 that is the mean of
+// two: one tells small scores apart, the other large ones, as its intervals grow hardly faster than
+// the scores.
 static int64_t bin_of(double score, int64_t bins) {
-    double at = isinf(score) ? copysign(1, score) : score / (1 + fabs(score));
+    double size = fabs(score), rest = 1 / (1 + size);
+    double small = isinf(score) ? 1 : size * rest, large = 1 - sqrt(sqrt(rest));
+    double at = copysign((small + large) / 2, score);
     int64_t bin = (int64_t)((at + 1) / 2 * (double)bins);
     return bin < bins ? bin : bins - 1;
 }
