@@ -1,8 +1,8 @@
 // Checks that no result depends on how a step is divided into micro-batches, as the number of ranks
 // decides that: builds the model's graph for several sizes, and looks for nodes that mix samples,
 // or that are others for another size.
-#include "plan/division.h"
 #include "plan/mixing.h"
+#include "plan/plan.h"
 
 #include "data/sampler.h"
 

@@ -4,7 +4,6 @@
 // reduced and updated together; a bucket is a contiguous range of a unit's parameters.
 // Read next, in the order of make_plan: arrange.c, program.c, flat.c, offload.c, step.c.
 #include "plan/plan.h"
-#include "plan/division.h"
 
 #include "comm/data.h"
 

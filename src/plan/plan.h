@@ -295,4 +295,11 @@ tri_status tri_plan_describe(tri_plan *plan, const tri_plan_request *request);
 tri_status tri_plan_count_terms(tri_plan *plan, const tri_plan_request *request,
                                 tri_step_shape shape);
 
+// Finds a parameter, buffer or constant of `a` that is another one in `b`; NULL: there is none.
+// Defined, as the next function, in division.c.
+const char *tri_plan_other_parameter(const tri_graph *a, const tri_graph *b);
+// Fails if the model's losses depend on how a training step is divided into micro-batches, and the
+// number of replicas divides it.
+tri_status tri_plan_check_division(const tri_plan *plan, const tri_plan_request *request);
+
 #endif
