@@ -97,8 +97,7 @@ tri_value tri_rand_like(tri_graph *graph, const char *name, tri_value x) {
 
 // By Box and Muller.
 tri_value tri_randn_like(tri_graph *graph, const char *name, tri_value x) {
-    if (graph->status != TRI_OK || !tri_graph_check_input(graph, "randn_like", name, x))
-        return x;
+    if (graph->status != TRI_OK || !tri_graph_check_input(graph, "randn_like", name, x)) return x;
     return draw(graph, "randn_like", name, "u, v -> sqrt(-2 * log1p(-u)) * cos(2 * pi * v)", 2,
                 &(tri_map_draw){.kind = TRI_DRAW_UNIFORM}, tri_value_shape(graph, x));
 }
@@ -113,8 +112,7 @@ static bool drops(tri_graph *graph, const char *layer, const char *name, tri_val
                   bool channels, tri_value *kept) {
     char text[128];
     *p = rate_of(graph, layer, name, *p);
-    if (graph->status != TRI_OK || !tri_graph_check_input(graph, layer, name, x))
-        return false;
+    if (graph->status != TRI_OK || !tri_graph_check_input(graph, layer, name, x)) return false;
     tri_shape shape = tri_value_shape(graph, x);
     if (shape.rank < 1 + channels || tri_shape_count(&shape) == 0)
         tri_graph_fail(graph, "%s %s: needs at least %s and no empty one, not %s", layer, name,

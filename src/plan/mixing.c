@@ -233,16 +233,13 @@ const tri_node *tri_plan_find_rows(tri_arena *arena, const tri_graph *graph, con
     for (int i = 0; i < graph->node_count; i++) {
         const tri_node *node = &graph->nodes[i];
         if (node->phase != TRI_PHASE_FORWARD) continue;
-        bool reads = reads_data(&m, node), drops = node->op == &tri_op_dropout;
+        bool reads = reads_data(&m, node);
         if (node->op == &tri_op_map || node->op == &tri_op_map_reduce) {
             if (view_makes_rows(&m, node)) return node;
-        } else if (drops && first_sized(&m, node->inputs[0]) < 0) {
-            return node;
         } else if (!reads && makes_rows(&m, node)) {
             return node;
         }
-        // Dropout counts its random numbers by samples, wherever these lie.
-        for (int k = 0; (reads || drops) && k < node->output_count; k++)
+        for (int k = 0; reads && k < node->output_count; k++)
             m.from_data[node->outputs[k].id] = true;
     }
     return NULL;

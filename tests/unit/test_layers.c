@@ -114,9 +114,10 @@ static void test_shared_batch_norm(void **state) {
 // Finds the keys of the graph's dropouts. Returns how many there are.
 static int keys_of(const tri_graph *g, uint64_t *keys) {
     int count = 0;
+    tri_map_dropout dropout;
     for (int i = 0; i < g->node_count; i++)
-        if (g->nodes[i].op == &tri_op_dropout)
-            keys[count++] = ((const tri_dropout_attr *)g->nodes[i].attr)->key;
+        if (tri_map_is_dropout(g, &g->nodes[i], &dropout))
+            keys[count++] = ((const tri_map_attr *)g->nodes[i].attr)->draws[1].key;
     return count;
 }
 
