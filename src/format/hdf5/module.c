@@ -306,6 +306,7 @@ static tri_status try_length(const char *path, const tri_hdf5_info *infos, int c
         for (int k = 0; k < infos[i].shape.rank; k++) size *= infos[i].shape.dims[k];
         bytes += NOTES_BYTES + size;
     }
+    (void)unlink(path); // what a killed run left
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) return TRI_OK; // libhdf5 tells why
     bool fits = ftruncate(fd, (off_t)bytes) == 0;
