@@ -4,6 +4,7 @@
 
 #include "base/os.h"
 #include "format/lines.h"
+#include "format/tokenizer/text.h"
 #include "format/tokenizer/tokenizer.h"
 
 #include <fcntl.h>
@@ -27,8 +28,9 @@ static const cli_flag generate_flags[] = {
 
 typedef struct texts {
     tri_arena *arena;
-    tri_tokenizer *tokenizer;
+    tri_tokenizer *tokenizer; // NULL: a token is a byte
     tri_token_encoder *encoder;
+    tokenizer_text decoded; // of bytes
     tri_generated_text *items;
     int count, capacity;
     int64_t most; // new tokens of a text
@@ -70,10 +72,21 @@ static tri_status read_draw(tri_arena *arena, const cli_arguments *a, train_draw
     return read_number(arena, a, "repetition-penalty", 1e-6, 1e6, &out->repetition_penalty);
 }
 
+static tri_status encode(texts *t, const char *text, size_t size, tri_token_ids *ids) {
+    if (t->tokenizer) {
+        TRI_TRY(tri_token_encode(t->encoder, text, size, ids));
+        return tri_token_frame(t->tokenizer, ids);
+    }
+    ids->ids = malloc((size + 1) * sizeof *ids->ids);
+    if (!ids->ids) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a prompt");
+    for (size_t i = 0; i < size; i++) ids->ids[i] = (uint8_t)text[i];
+    ids->count = size;
+    return TRI_OK;
+}
+
 static tri_status add_prompt(texts *t, const char *text, size_t size) {
     tri_token_ids ids = {0};
-    tri_status status = tri_token_encode(t->encoder, text, size, &ids);
-    if (status == TRI_OK) status = tri_token_frame(t->tokenizer, &ids);
+    tri_status status = encode(t, text, size, &ids);
     if (status == TRI_OK && ids.count == 0)
         status = TRI_FAIL(TRI_BAD_INPUT, "prompt %d is empty", t->count + 1);
     if (status == TRI_OK) {
@@ -107,8 +120,10 @@ static tri_status read_lines(texts *t, const char *path) {
 
 static tri_status read_prompts(texts *t, const cli_arguments *a) {
     const char *prompt = cli_value(a, "prompt");
-    TRI_TRY(tri_tokenizer_open(t->model->tokenizer, &t->tokenizer));
-    TRI_TRY(tri_token_encoder_create(t->tokenizer, &t->encoder));
+    if (t->model->tokenizer) {
+        TRI_TRY(tri_tokenizer_open(t->model->tokenizer, &t->tokenizer));
+        TRI_TRY(tri_token_encoder_create(t->tokenizer, &t->encoder));
+    }
     if (prompt) return add_prompt(t, prompt, strlen(prompt));
     return read_lines(t, cli_value(a, "prompt-file"));
 }
@@ -119,10 +134,24 @@ static bool ends(const cli_text_model *m, int64_t token) {
     return false;
 }
 
-// The text of what was generated, without its end mark; it is the encoder's.
-static tri_status decode(const texts *t, const tri_generated_text *text, const char **out,
-                         size_t *size) {
+static tri_status decode_bytes(texts *t, const tri_generated_text *text, const char **out,
+                               size_t *size) {
+    char *bytes = malloc((size_t)text->count + 1);
+    t->decoded.size = 0;
+    for (int64_t i = 0; bytes && i < text->count; i++) bytes[i] = (char)text->ids[i];
+    if (bytes) tokenizer_repair(&t->decoded, bytes, (size_t)text->count);
+    bool failed = !bytes || t->decoded.failed;
+    free(bytes);
+    if (failed) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a text");
+    *out = t->decoded.size > 0 ? t->decoded.data : "";
+    *size = t->decoded.size;
+    return TRI_OK;
+}
+
+// The text of what was generated, without its end mark. The next call overwrites it.
+static tri_status decode(texts *t, const tri_generated_text *text, const char **out, size_t *size) {
     int64_t count = text->count;
+    if (!t->tokenizer) return decode_bytes(t, text, out, size);
     if (count > 0 && ends(t->model, text->ids[count - 1])) count--;
     uint32_t *ids = malloc((size_t)(count + 1) * sizeof *ids);
     if (!ids) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a text");
@@ -201,6 +230,7 @@ static tri_status generate(tri_arena *arena, const cli_context *context, const c
     if (status == TRI_OK && rank == 0) status = print(&t, cli_has(a, "json"));
     tri_token_encoder_destroy(t.encoder);
     tri_tokenizer_close(t.tokenizer);
+    tokenizer_text_free(&t.decoded);
     return status;
 }
 
@@ -223,11 +253,13 @@ const cli_command cli_generate = {
     .arguments = "[RECIPE|DIR] [--checkpoint PATH] --prompt TEXT [key.path=value ...]",
     .help = "Continue texts by a decoder such as llama.",
     .flags = generate_flags,
-    .more = "DIR is a model as Hugging Face has it: config.json, weights and tokenizer. With a "
-            "recipe, the\nweights are those of --checkpoint, and the tokenizer is data.tokenizer "
-            "or lies beside them.\nA text ends at max-new-tokens, or behind an end mark of "
+    .more = "DIR is a run's folder, or a model as Hugging Face has it: config.json, weights and "
+            "tokenizer.\nWith a recipe, the weights are those of --checkpoint. The tokenizer is "
+            "data.tokenizer or lies beside\nthe weights; of a model of bytes (data.name=tokens) a "
+            "token is a byte. A text ends at\nmax-new-tokens, or behind an end mark of "
             "config.json.\n",
-    .examples = "trireme generate models/tiny-llama --prompt 'Once upon a time'\n"
+    .examples = "trireme generate runs/llama-tiny --prompt 'ROMEO:' --temperature 0.8\n"
+                "trireme generate models/tiny-llama --prompt 'Once upon a time'\n"
                 "trireme generate models/tiny-llama --prompt-file prompts.txt --temperature 0.8 "
                 "--top-p 0.9 --json\n",
     .run = run_generate};

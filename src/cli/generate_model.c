@@ -64,7 +64,7 @@ static tri_status add_end(cli_text_model *m, const tri_tree *id) {
 static tri_status find_ends(tri_arena *arena, cli_text_model *m) {
     const char *file = beside(arena, m->checkpoint, "config.json");
     tri_tree *config = NULL;
-    if (!file) file = beside(arena, m->tokenizer, "config.json");
+    if (!file && m->tokenizer) file = beside(arena, m->tokenizer, "config.json");
     if (file) TRI_TRY(tri_json_read_file(arena, file, &config));
     const tri_tree *ids = tri_tree_get(config, "eos_token_id");
     if (!tri_tree_is_null(ids) && ids->kind == TRI_TREE_LIST) {
@@ -72,6 +72,7 @@ static tri_status find_ends(tri_arena *arena, cli_text_model *m) {
         return TRI_OK;
     }
     if (!tri_tree_is_null(ids)) return add_end(m, ids);
+    if (!m->tokenizer) return TRI_OK;
     tri_tokenizer *tokenizer;
     uint32_t id;
     TRI_TRY(tri_tokenizer_open(m->tokenizer, &tokenizer));
@@ -81,11 +82,19 @@ static tri_status find_ends(tri_arena *arena, cli_text_model *m) {
     return status == TRI_NOT_FOUND ? TRI_OK : status;
 }
 
+// Whether the model was trained on the bytes of a text (data.name=tokens).
+static bool reads_bytes(const tri_recipe *recipe) {
+    int64_t tokens;
+    const tri_tree *size = tri_tree_get(recipe->model.options, "vocab_size");
+    return !strcmp(recipe->data.name, "tokens") && size && tri_tree_to_int(size, &tokens) &&
+           tokens == UINT8_MAX + 1;
+}
+
 static tri_status find_tokenizer(tri_arena *arena, cli_text_model *m) {
     m->tokenizer = m->recipe.data.tokenizer;
     if (!m->tokenizer) m->tokenizer = beside(arena, m->checkpoint, "tokenizer.json");
     if (!m->tokenizer) m->tokenizer = beside(arena, m->checkpoint, "tokenizer.model");
-    if (m->tokenizer) return TRI_OK;
+    if (m->tokenizer || reads_bytes(&m->recipe)) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
                     "%s: there is no tokenizer.json and no tokenizer.model: put it there, or let "
                     "the recipe name it (data.tokenizer)",
@@ -96,17 +105,21 @@ tri_status cli_find_text_model(tri_arena *arena, const cli_context *context, con
                                cli_text_model *out) {
     const char *folder = a->count > 0 && is_folder(a->words[0]) ? a->words[0] : NULL;
     const char *config = folder ? beside(arena, folder, "config.json") : NULL;
+    const char *run = folder && !config ? beside(arena, folder, "recipe.yaml") : NULL;
     *out = (cli_text_model){.checkpoint = cli_value(a, "checkpoint")};
-    if (folder && !config)
+    if (folder && !config && !run)
         return TRI_FAIL(TRI_BAD_INPUT,
-                        "%s: has no config.json: name a recipe, or a folder of a model as Hugging "
-                        "Face has it",
+                        "%s: has no config.json and no recipe.yaml: name a recipe, a run's folder, "
+                        "or a folder of a model as Hugging Face has it",
                         folder);
     if (!out->checkpoint) out->checkpoint = folder;
     if (!out->checkpoint)
         return TRI_FAIL(TRI_BAD_INPUT, "--checkpoint is missing: the model's weights");
-    if (folder)
+    if (config)
         TRI_TRY(load_folder(arena, a, config, &out->recipe));
+    else if (run)
+        TRI_TRY(tri_recipe_load(arena, run, (const char *const *)a->words + 1, a->count - 1,
+                                context->task ? context->task->name : NULL, &out->recipe));
     else
         TRI_TRY(cli_load_evaluated(arena, context, a, &out->recipe));
     TRI_TRY(find_tokenizer(arena, out));

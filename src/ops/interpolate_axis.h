@@ -47,8 +47,8 @@ TRI_KERNEL_INLINE void interpolate_wide(const interpolate_axis *a, int64_t at,
                                         interpolate_source *s) {
     double width = (a->kind == INTERPOLATE_LINEAR ? 1 : 2) * (s->scale > 1 ? s->scale : 1);
     s->place = s->scale * ((double)at + 0.5);
-    s->first = interpolate_inside(a, (int64_t)(s->place - width + 0.5));
-    s->last = interpolate_inside(a, (int64_t)(s->place + width + 0.5) - 1);
+    s->first = interpolate_inside(a, interpolate_floor(s->place - width + 0.5));
+    s->last = interpolate_inside(a, interpolate_floor(s->place + width + 0.5) - 1);
     if (s->last < s->first) s->last = s->first;
 }
 

@@ -81,6 +81,23 @@ def check_recipe(folder):
     assert "rope_theta" in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
+def check_bytes(folder):
+    """A run's folder; of a model that was trained on bytes, a token is one."""
+    with open(f"{folder}/text", "wb") as file:
+        file.write("Ein süßes Bäckerstück. ".encode() * 40)
+    run([TRIREME, "train", "recipes/llama-tiny.yaml", f"data.path={folder}", "data.train=text",
+         "data.test=text", "model.num_hidden_layers=1", "model.hidden_size=16", "data.sequence=32",
+         "batch.global=4", "trainer.max_steps=8", "--run-dir", f"{folder}/run"])
+    prompt = "süß"
+    words = [TRIREME, "generate", f"{folder}/run", "--prompt", prompt, "--max-new-tokens", "40",
+             "--temperature", "2"]
+    found = objects(run([*words, "--json"]).stdout)[0]
+    assert found["prompt_ids"] == list(prompt.encode()), found
+    text = bytes(found["ids"]).decode("utf-8", errors="replace")
+    assert len(found["ids"]) == 40 and "\ufffd" in text and found["text"] == text, found
+    assert run(words).stdout == text + "\n"
+
+
 def check_draws(folder):
     """Random texts depend on the seed alone; the likeliest token of one is the greedy one."""
     prompt = ["--prompt", EXPECTED[0]["prompt"], "--json", "--temperature", "1.5"]
@@ -97,13 +114,15 @@ def check_refused(folder):
     os.remove(f"{folder}/model/tokenizer.json")
     with open(f"{folder}/empty.txt", "w", encoding="utf-8"):
         pass
+    os.mkdir(f"{folder}/none.d")
     for words, parts in ((command("--prompt", "a", "--max-new-tokens", "200"), ["128"]),
                          (command("--prompt", "a", "--top-p", "2"), ["--top-p", "2"]),
                          (command("--prompt", "a", "--top-k", "-1"), ["--top-k", "-1"]),
                          (command(), ["--prompt"]),
                          (command("--prompt-file", f"{folder}/none"), [f"{folder}/none"]),
                          (command("--prompt-file", f"{folder}/empty.txt"), ["empty.txt"]),
-                         ([TRIREME, "generate", folder, "--prompt", "a"], ["config.json"]),
+                         ([TRIREME, "generate", f"{folder}/none.d", "--prompt", "a"],
+                          ["config.json", "recipe.yaml"]),
                          ([TRIREME, "generate", f"{folder}/model", "--prompt", "a"],
                           ["tokenizer.json"]),
                          ([TRIREME, "generate", "recipes/llama-tiny.yaml", "--prompt", "a"],
@@ -115,7 +134,8 @@ def check_refused(folder):
 
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-generate-") as folder:
-        return check_all([check_goldens, check_recipe, check_draws, check_refused], folder)
+        return check_all([check_goldens, check_recipe, check_bytes, check_draws, check_refused],
+                         folder)
 
 
 if __name__ == "__main__":
