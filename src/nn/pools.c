@@ -296,9 +296,9 @@ static tri_value corrected(const pool *p, tri_value y, int axes) {
             counted[w] = (float)((end < limit ? end : limit) - first);
         }
         const char *name =
-            tri_name(g, "counted.%d.%d.%lld.%lld.%lld.%lld.%lld", g->block, p->exclude_padding,
-                     (long long)p->size[i], (long long)p->count[i], (long long)p->kernel[i],
-                     (long long)p->stride[i], (long long)p->padding[i]);
+            tri_name(g, "counted.%d.%d.%d.%lld.%lld.%lld.%lld.%lld", g->block, 3 - i,
+                     p->exclude_padding, (long long)p->size[i], (long long)p->count[i],
+                     (long long)p->kernel[i], (long long)p->stride[i], (long long)p->padding[i]);
         y = tri_map(g, tri_name(g, "y, n -> y * (%lld / n)", (long long)p->kernel[i]), y,
                     tri_constant(g, name, shape, counted));
     }

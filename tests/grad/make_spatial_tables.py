@@ -125,6 +125,10 @@ def print_pools():
         for _ in range(3):
             print_adaptive(axes)
             print_unpool(axes)
+    for axes in (2, 3):  # both axes of a square are corrected by the same numbers
+        function = (None, None, F.avg_pool2d, F.avg_pool3d)[axes]
+        print_row("AVG", axes, lambda x: function(x, 2, ceil_mode=True), [[1, 2] + [5] * axes],
+                  pool=fields(kernel=2, ceil_mode=True))
     for _ in range(2):
         shape = draw_shape(1, 6, 11)
         print_row("LP", 1, lambda x: F.lp_pool1d(x * x, 2, 3, 2, ceil_mode=True), [shape],
