@@ -6,7 +6,6 @@
 #include "nn/layers.h"
 #include "ops/ops.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <trireme/functions.h>
 #include <trireme/more_layers.h>
@@ -38,11 +37,18 @@ static tri_value as_shape(tri_graph *graph, tri_value x, tri_shape shape) {
     return tri_shape_equal(&from, &shape) ? x : tri_reshape(graph, x, shape);
 }
 
-// The name by which a layer's next call draws: each call has numbers of its own, also where layers
-// of one name share their weights.
-static const char *drawn_name(tri_graph *graph, const char *name) {
-    int64_t calls = tri_layer_count(graph, name);
-    return calls ? tri_name(graph, "%s#%" PRId64, name, calls) : name;
+// The key of the numbers of a layer's next call, of which it draws up to STREAMS for each element:
+// each call has numbers of its own, also where layers of one name share their weights.
+enum { STREAMS = 2 };
+
+// 2^64 divided by the golden ratio: multiples are far from each other.
+static uint64_t stream_of(uint64_t key, uint64_t stream) {
+    return key + stream * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static uint64_t next_key(tri_graph *graph, const char *name) {
+    uint64_t calls = (uint64_t)tri_layer_count(graph, name);
+    return stream_of(tri_philox_key(graph->options.seed, name), calls * STREAMS);
 }
 
 static double rate_of(tri_graph *graph, const char *layer, const char *name, double p) {
@@ -55,12 +61,12 @@ static double rate_of(tri_graph *graph, const char *layer, const char *name, dou
 tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p) {
     tri_shape shape = tri_value_shape(graph, x), samples;
     p = rate_of(graph, "dropout", name, p);
-    const char *drawn = drawn_name(graph, name);
+    const uint64_t key = next_key(graph, name);
     if (graph->status != TRI_OK || !graph->options.training || p == 0) return x;
     if (!tri_graph_check_input(graph, "dropout", name, x) ||
         !find_samples(graph, "dropout", name, shape, &samples))
         return x;
-    tri_map_attr attr = tri_map_of_dropout(&samples, p, tri_philox_key(graph->options.seed, drawn));
+    tri_map_attr attr = tri_map_of_dropout(&samples, p, key);
     tri_value in[] = {as_shape(graph, x, samples), tri_position(graph)};
     return as_shape(graph, tri_node_add(graph, &tri_op_map, in, 2, &attr, name), shape);
 }
@@ -69,15 +75,14 @@ tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p)
 static tri_value draw(tri_graph *graph, const char *layer, const char *name, const char *formula,
                       int count, const tri_map_draw *how, tri_shape shape) {
     tri_shape samples;
-    const char *drawn = drawn_name(graph, name);
+    const uint64_t key = next_key(graph, name);
     if (!find_samples(graph, layer, name, shape, &samples)) return (tri_value){0};
     tri_map_attr attr = {
         .expands = true, .shape = samples, .drawn = (1 << count) - 1, .type = graph->options.dtype};
     tri_value in[] = {tri_position(graph), tri_position(graph)};
     for (int k = 0; k < count; k++) {
-        const char *stream = k ? tri_name(graph, "%s.%d", drawn, k) : drawn;
         attr.draws[k] = *how;
-        attr.draws[k].key = tri_philox_key(graph->options.seed, stream);
+        attr.draws[k].key = stream_of(key, (uint64_t)k);
         attr.draws[k].shape = samples;
     }
     tri_status status = tri_formula_parse(formula, NULL, &attr.formula);

@@ -91,6 +91,11 @@ static void find_counted(precision *p) {
     }
 }
 
+// Whether the node's output has random numbers.
+static bool draws_numbers(const tri_node *node) {
+    return node->op == &tri_op_map && ((const tri_map_attr *)node->attr)->drawn;
+}
+
 bool *pass_find_of_integers(const tri_graph *g) {
     bool *found = TRI_NEW_ARRAY(g->arena, bool, g->value_count);
     for (int i = 0; i < g->node_count; i++) {
@@ -99,8 +104,8 @@ bool *pass_find_of_integers(const tri_graph *g) {
         bool keeps = class == TRI_PRECISION_FULL || class == TRI_PRECISION_FOLLOW ||
                      class == TRI_PRECISION_ANY || class == TRI_PRECISION_CARRY;
         bool reads = false;
-        // Images that arrive as bytes are no numbers that count something.
-        if (node->op == &tri_op_normalize_bytes) keeps = false;
+        // Images that arrive as bytes are no numbers that count something, nor are random ones.
+        if (node->op == &tri_op_normalize_bytes || draws_numbers(node)) keeps = false;
         for (int k = 0; k < node->input_count && keeps; k++) {
             if (!tri_value_is(node->inputs[k])) continue;
             reads = true;
@@ -131,6 +136,22 @@ static void type_parameters(precision *p) {
     }
 }
 
+// Whether the value has random numbers as they were drawn. In a half type they would reach 1, which
+// no reader expects of numbers below 1.
+static bool is_drawn(const precision *p, tri_value value) {
+    const tri_node *maker = tri_value_node(p->graph, value);
+    while (maker && maker->op == &tri_op_reshape)
+        maker = tri_value_node(p->graph, maker->inputs[0]);
+    return maker && draws_numbers(maker) &&
+           ((const tri_map_attr *)maker->attr)->draws[0].kind == TRI_DRAW_UNIFORM;
+}
+
+static bool reads_drawn(const precision *p, const tri_node *node) {
+    for (int k = 0; k < node->input_count; k++)
+        if (tri_value_is(node->inputs[k]) && is_drawn(p, node->inputs[k])) return true;
+    return false;
+}
+
 static tri_dtype type_of(const precision *p, tri_value value) {
     if (p->values[value.id].is_sum) return p->half;
     return p->values[value.id].wide ? TRI_F32 : tri_value_get(p->graph, value)->dtype;
@@ -144,6 +165,7 @@ static tri_dtype wanted_type(const precision *p, const tri_node *node, int k) {
                 (maker && maker->op == &tri_op_normalize_bytes);
     const precision_value *made = node->output_count ? &p->values[node->outputs[0].id] : NULL;
     bool exact = made && (made->is_counted || made->is_of_integers);
+    exact = exact || reads_drawn(p, node);
     data = data || p->values[node->inputs[k].id].is_of_integers;
     switch (node->op->precision) {
     case TRI_PRECISION_FULL:

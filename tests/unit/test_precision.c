@@ -266,6 +266,34 @@ static void test_integers(void **state) {
     }
 }
 
+// Random numbers below 1 would be rounded to 1 in a half type: they stay F32, whether a map has
+// taken them in or reads them in another shape.
+static void test_random_numbers(void **state) {
+    (void)state;
+    for (int rows = 1; rows <= 2; rows++) {
+        tri_arena *arena = tri_arena_create(NULL, "test");
+        tri_graph *g = tri_graph_create(
+            arena, &(tri_graph_options){.training = true, .precision = TRI_PRECISION_BF16_TRUE});
+        tri_block(g, "first");
+        tri_value targets = tri_input(g, "targets", TRI_F32, tri_shape_of(6 * rows, 4));
+        tri_value x = tri_linear(g, "a", targets, 4), u = tri_rand_like(g, "u", x);
+        tri_value y =
+            tri_map(g, "x, u -> x - log(1 - u)", x, tri_reshape(g, u, tri_value_shape(g, x)));
+        tri_loss(g, tri_mse_loss(g, tri_linear(g, "b", tri_mul(g, y, u), 4), targets));
+        check(tri_pass_fuse(g, NULL, TRI_FUSE_BEFORE_AUTODIFF), "random numbers");
+        check(tri_pass_precision(g, TRI_PRECISION_BF16_TRUE), "random numbers");
+        for (int i = 0; i < g->node_count; i++) {
+            const tri_node *node = &g->nodes[i], *maker = tri_value_node(g, node->inputs[0]);
+            while (maker && maker->op == &tri_op_reshape)
+                maker = tri_value_node(g, maker->inputs[0]);
+            if (node->op != &tri_op_cast || !maker || maker->op != &tri_op_map) continue;
+            const tri_map_attr *map = maker->attr;
+            assert_false(map->drawn && maker->input_count == 1);
+        }
+        tri_arena_destroy(arena);
+    }
+}
+
 // If other blocks read an F32 value only in a half type, it is cast in the block that makes it. If
 // another block also reads it in F32, it is cast in the blocks that read it in the half type.
 static void test_where_casts_are(void **state) {
@@ -365,8 +393,9 @@ static void test_rounded(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_models),          cmocka_unit_test(test_cnn),
-        cmocka_unit_test(test_transformer),     cmocka_unit_test(test_integers),
-        cmocka_unit_test(test_where_casts_are), cmocka_unit_test(test_rounded)};
+        cmocka_unit_test(test_models),         cmocka_unit_test(test_cnn),
+        cmocka_unit_test(test_transformer),    cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_random_numbers), cmocka_unit_test(test_where_casts_are),
+        cmocka_unit_test(test_rounded)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
