@@ -11,7 +11,8 @@
 static bool begins_alike(const tri_init *a, const tri_init *b) {
     return a->kind == b->kind && a->value == b->value && a->low == b->low && a->high == b->high &&
            a->mean == b->mean && a->std == b->std && a->gain == b->gain && a->slope == b->slope &&
-           a->fan_out == b->fan_out && a->nonlinearity == b->nonlinearity;
+           a->fan_out == b->fan_out && a->nonlinearity == b->nonlinearity &&
+           a->zero_row == b->zero_row;
 }
 
 // The values of constants are compared too, as no rank would notice otherwise.
@@ -99,11 +100,15 @@ tri_status tri_plan_check_division(const tri_plan *plan, const tri_plan_request 
     const char *how;
     const tri_node *node = find_dependent(plan, graph, samples, other, &how);
     // A model may also be another one from some size on, between one rank's and this number's.
-    const int64_t sizes[] = {step, micro};
-    for (int i = 0; !node && i < 2; i++) {
-        const tri_graph *real = sizes[i] > 1 ? graph_of(plan, request, sizes[i]) : NULL;
-        if (real && (node = tri_plan_find_sized(graph, real)))
-            how = "is another one for another batch size";
+    for (int shape = TRI_STEP_FULL; shape <= TRI_STEP_TAIL; shape++) {
+        const int64_t all = request->step_samples[shape], least = all / plan->replicas;
+        const int64_t sizes[] = {
+            all, all > 0 ? tri_micro_batch_largest(all, request->micro, plan->replicas) : 0, least};
+        for (int i = 0; !node && i < 3; i++) {
+            const tri_graph *real = sizes[i] > 1 ? graph_of(plan, request, sizes[i]) : NULL;
+            if (real && (node = tri_plan_find_sized(graph, real)))
+                how = "is another one for another batch size";
+        }
     }
     if (!node) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,

@@ -79,6 +79,7 @@ enum {
     STATES,
     MASK,
     TURNED,
+    SMALL, // of the smaller micro-batches of three ranks
     KINDS
 };
 static int kind;
@@ -112,6 +113,8 @@ static tri_value rows_of(tri_graph *g, tri_value x, tri_value table, tri_value r
         return tri_unsqueeze(g, tri_slice(g, numbers, 0, 0, n, 1), 1);
     case LARGE:
         return n > 4 ? tri_relu(g, x) : tri_tanh(g, x);
+    case SMALL:
+        return n > 2 ? tri_relu(g, x) : tri_tanh(g, x);
     case EXPANDED:
         return all;
     case REPEATED_TIMES:
@@ -206,6 +209,9 @@ static void test_places_of_samples_choose_no_rows(void **state) {
         if (kind < REFUSED) assert_non_null(strstr(tri_error_message(), "batch.micro"));
         assert_int_equal(plan_rank(rows, 1, 0, &bytes), TRI_OK);
     }
+    kind = SMALL;
+    assert_int_equal(plan_rank(rows, 3, 0, &bytes), TRI_BAD_INPUT);
+    assert_non_null(strstr(tri_error_message(), "batch.micro"));
 }
 
 static void test_ranks_plan_the_same_bytes(void **state) {
