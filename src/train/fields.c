@@ -122,7 +122,7 @@ static bool reads_labels(const tri_dataset *data, const tri_graph *graph) {
 static double step_of_known(tri_step_kind kind, double a, double b, double c) {
     int arity = tri_step_arity(kind);
     if (kind == TRI_STEP_mul && (a == 0 || b == 0)) return 0;
-    if (kind == TRI_STEP_div && a == 0 && b != 0) return 0;
+    if (kind == TRI_STEP_div && a == 0 && b != 0 && !isnan(b)) return 0;
     if (kind == TRI_STEP_select && !isnan(a)) return a != 0 ? b : c;
     if (isnan(a) || (arity > 1 && isnan(b)) || (arity > 2 && isnan(c))) return (double)NAN;
     return tri_step_value(kind, a, b, c);
