@@ -4,6 +4,7 @@
 #include "base/little_endian.h"
 #include "base/os.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -126,7 +127,7 @@ tri_status tri_megatron_read_index(const char *path, int64_t file_bytes, tri_tok
         return TRI_OK;
     snprintf(name, sizeof name, "%.*s.idx", (int)length - 4, path);
     int fd = tri_os.open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-    if (fd < 0) return TRI_OK;
+    if (fd < 0) return errno == ENOENT ? TRI_OK : tri_os_fail("open", name);
     tri_status status = TRI_OK;
     if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) {
         index_file index = {.path = name, .fd = fd, .bytes = info.st_size};

@@ -130,6 +130,10 @@ static void test_tokens_of_megatron(void **state) {
     refuse(recipe, TRI_DATA_TRAIN, TRI_CORRUPT, "meg.bin|meg.idx|60 bytes|has 120");
     put_megatron("meg.idx", 4, 2, 25, ALL);
     refuse(recipe, TRI_DATA_TRAIN, TRI_CORRUPT, "meg.idx|do not follow");
+    assert_int_equal(unlink(fixture_path("meg.idx")), 0);
+    assert_int_equal(symlink("meg.idx", fixture_path("meg.idx")), 0); // it cannot be opened
+    refuse(recipe, TRI_DATA_TRAIN, TRI_BAD_INPUT, "meg.idx");
+    assert_int_equal(unlink(fixture_path("meg.idx")), 0);
     const size_t cuts[] = {20, 30, 50, ALL - 1};
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         put_megatron("meg.idx", 4, 4, 25, cuts[i]);
