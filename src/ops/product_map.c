@@ -44,7 +44,8 @@ void tri_product_map_split(const tri_node *node, tri_node *product, tri_node *ma
 }
 
 void tri_product_map_memory(const tri_product_map_attr *a, void *const *in, void *out,
-                            void **map_in) {
+                            void *product_in[TRI_MAX_INPUTS], void *map_in[TRI_FORMULA_INPUTS]) {
+    for (int k = 0; k < TRI_MAX_INPUTS; k++) product_in[k] = k < a->product_inputs ? in[k] : NULL;
     for (int k = 0; k < a->map.formula.input_count; k++)
         map_in[k] = k == a->reads ? out : in[place_of(a, k)];
 }

@@ -34,9 +34,10 @@ typedef struct tri_product_map_attr {
 // Makes of a node of product_map the two that it merges: the product, which writes output 0, and
 // the map, which reads it there and may write over it. They have no names.
 void tri_product_map_split(const tri_node *node, tri_node *product, tri_node *map);
-// Sets map_in[k] to the memory of the map's input k, of the node's inputs `in` and its output 0.
+// Sets product_in[k] and map_in[k] to the memory of input k of the product and of the map, of the
+// node's inputs `in` and its output 0; NULL: the product has no such input.
 void tri_product_map_memory(const tri_product_map_attr *attr, void *const *in, void *out,
-                            void **map_in);
+                            void *product_in[TRI_MAX_INPUTS], void *map_in[TRI_FORMULA_INPUTS]);
 // The product of the op; TRI_PRODUCT_COUNT: it is none.
 tri_product tri_product_of(const tri_op *op);
 

@@ -51,10 +51,9 @@ static tri_status product_map_prepare(tri_device *device, const tri_graph *graph
 
 static tri_status product_map_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const product_map_state *s = kernel->state;
-    void *in[TRI_MAX_INPUTS] = {NULL}, *map_in[TRI_FORMULA_INPUTS];
+    void *in[TRI_MAX_INPUTS], *map_in[TRI_FORMULA_INPUTS];
     tri_kernel_args product = *args, map = *args;
-    tri_product_map_memory(&s->attr, args->in, args->out[0], map_in);
-    for (int k = 0; k < s->attr.product_inputs; k++) in[k] = args->in[k];
+    tri_product_map_memory(&s->attr, args->in, args->out[0], in, map_in);
     product.in = in;
     map.in = map_in;
     TRI_TRY(s->product.def->run(&s->product, &product));
