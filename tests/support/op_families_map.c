@@ -3,6 +3,7 @@
 #include "ops/product_map.h"
 #include "support/op_families.h"
 
+#include <string.h>
 #include <trireme/functions.h>
 
 // The rows of the list, and expressions with a gradient in many steps or several outputs.
@@ -35,6 +36,34 @@ static const struct {
     {"x, y -> atan(x) - atan(1e-3 / y)", -6, 6},
     {"x, y -> x >= y && x != 0 || y < -1 ? erf(x) : cos(y)", -3, 3},
 };
+
+// The names of the first rows.
+static const char *const names[] = {
+#define X(name, declared, values, parameters, expression, doc) #name,
+    TRI_FUNCTION_LIST(X)
+#undef X
+};
+
+// Functions that have no value for some of these numbers.
+static const struct {
+    const char *name;
+    double low, high;
+} domains[] = {{"logit", 0.3, 0.9},
+               {"asin", 0.3, 0.9},
+               {"acos", 0.3, 0.9},
+               {"atanh", 0.3, 0.9},
+               {"acosh", 1.2, 3}};
+
+static tri_value numbers_of(op_case *c, int64_t row, tri_shape shape) {
+    double low = expressions[row].low, high = expressions[row].high;
+    for (size_t i = 0; i < sizeof domains / sizeof *domains; i++) {
+        if (row >= (int64_t)(sizeof names / sizeof *names) || strcmp(domains[i].name, names[row]))
+            continue;
+        low = domains[i].low;
+        high = domains[i].high;
+    }
+    return op_numbers(c, shape, low, high);
+}
 
 // Draws a shape that fits `shape`: the same, or with axes of size 1, or without the first axes.
 static tri_shape fitting(op_case *c, const tri_shape *shape) {
@@ -92,7 +121,7 @@ void op_build_map(op_case *c) {
         bool views = attr.expands && expressions[row].low < 0 && op_chance(c, 70);
         tri_shape x = views ? viewed(c, &shape, &attr.views[k]) : fitting(c, &shape);
         attr.viewed |= (int64_t)views << k;
-        in[k] = op_numbers(c, x, expressions[row].low, expressions[row].high);
+        in[k] = numbers_of(c, row, x);
         // Random numbers, which are read as the input was.
         if (k == 0 || expressions[row].low > 0 || !op_chance(c, 20)) continue;
         attr.drawn |= (int64_t)1 << k;
