@@ -109,7 +109,9 @@ static tri_status read_lines(texts *t, const char *path) {
     tri_status status = TRI_OK;
     while (status == TRI_OK && has_line) {
         status = tri_lines_next(&lines, &line, &has_line);
-        if (status == TRI_OK && has_line) status = add_prompt(t, line.data, line.size);
+        if (status != TRI_OK || !has_line) break;
+        if (line.size > 0 && line.data[line.size - 1] == '\r') line.size--; // of Windows
+        status = add_prompt(t, line.data, line.size);
     }
     tri_lines_free(&lines);
     tri_os.close(lines.fd);
@@ -154,9 +156,11 @@ static tri_status decode(texts *t, const tri_generated_text *text, const char **
     if (!t->tokenizer) return decode_bytes(t, text, out, size);
     if (count > 0 && ends(t->model, text->ids[count - 1])) count--;
     uint32_t *ids = malloc((size_t)(count + 1) * sizeof *ids);
+    size_t known = 0; // a model may have more tokens than its tokenizer, which stand for no text
     if (!ids) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a text");
-    for (int64_t i = 0; i < count; i++) ids[i] = (uint32_t)text->ids[i];
-    tri_status status = tri_token_decode(t->encoder, ids, (size_t)count, out, size);
+    for (int64_t i = 0; i < count; i++)
+        if (tri_tokenizer_has(t->tokenizer, text->ids[i])) ids[known++] = (uint32_t)text->ids[i];
+    tri_status status = tri_token_decode(t->encoder, ids, known, out, size);
     free(ids);
     return status;
 }
@@ -180,6 +184,15 @@ static tri_tree *numbers(tri_arena *arena, const int64_t *ids, int64_t count) {
     return list;
 }
 
+// Prints the text as JSON, also where it has the character 0.
+static void print_quoted(const char *text, size_t size) {
+    char character[TRI_JSON_CHARACTER_BYTES];
+    for (size_t i = 0; i < size;) {
+        i += tri_json_character(text + i, character);
+        fputs(character, stdout);
+    }
+}
+
 static tri_status print(texts *t, bool json) {
     for (int64_t i = 0; i < t->count; i++) {
         const tri_generated_text *item = &t->items[i];
@@ -191,9 +204,10 @@ static tri_status print(texts *t, bool json) {
             tri_tree_put(t->arena, map, "prompt_ids",
                          numbers(t->arena, item->prompt, item->prompt_count));
             tri_tree_put(t->arena, map, "ids", numbers(t->arena, item->ids, item->count));
-            tri_tree_put_string(t->arena, map, "text",
-                                tri_arena_printf(t->arena, "%.*s", (int)size, text));
-            printf("%s\n", tri_json_emit(t->arena, map));
+            const char *rest = tri_json_emit(t->arena, map);
+            printf("%.*s, \"text\": \"", (int)strlen(rest) - 1, rest); // without its brace
+            print_quoted(text, size);
+            printf("\"}\n");
         } else {
             size_t shown = t->count == 1 ? t->shown : 0;
             if (size > shown) fwrite(text + shown, 1, size - shown, stdout);

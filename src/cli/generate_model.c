@@ -90,10 +90,14 @@ static bool reads_bytes(const tri_recipe *recipe) {
            tokens == UINT8_MAX + 1;
 }
 
-static tri_status find_tokenizer(tri_arena *arena, cli_text_model *m) {
+// Looks beside the weights, and in the folder that is named (NULL: none is).
+static tri_status find_tokenizer(tri_arena *arena, const char *folder, cli_text_model *m) {
+    const char *const places[] = {m->checkpoint, folder};
     m->tokenizer = m->recipe.data.tokenizer;
-    if (!m->tokenizer) m->tokenizer = beside(arena, m->checkpoint, "tokenizer.json");
-    if (!m->tokenizer) m->tokenizer = beside(arena, m->checkpoint, "tokenizer.model");
+    for (int i = 0; i < 2 && places[i] && !m->tokenizer; i++) {
+        m->tokenizer = beside(arena, places[i], "tokenizer.json");
+        if (!m->tokenizer) m->tokenizer = beside(arena, places[i], "tokenizer.model");
+    }
     if (m->tokenizer || reads_bytes(&m->recipe)) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
                     "%s: there is no tokenizer.json and no tokenizer.model: put it there, or let "
@@ -122,6 +126,6 @@ tri_status cli_find_text_model(tri_arena *arena, const cli_context *context, con
                                 context->task ? context->task->name : NULL, &out->recipe));
     else
         TRI_TRY(cli_load_evaluated(arena, context, a, &out->recipe));
-    TRI_TRY(find_tokenizer(arena, out));
+    TRI_TRY(find_tokenizer(arena, folder, out));
     return find_ends(arena, out);
 }

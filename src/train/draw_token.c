@@ -35,7 +35,9 @@ static bool find_penalized(train_candidate *room, int64_t count, const int64_t *
 static int64_t weigh(const train_draw_options *o, train_candidate *room, int64_t count,
                      double *sum) {
     double largest = room[0].score, all = 0;
+    int64_t most = count;
     if (o->top_k > 0 && o->top_k < count) count = o->top_k;
+    while (count < most && room[count].score == room[count - 1].score) count++; // as likely
     for (int64_t i = 0; i < count; i++)
         all += room[i].score = exp((room[i].score - largest) / o->temperature);
     *sum = 0;

@@ -62,12 +62,7 @@ static tri_status draw(generating *g, int64_t n, tri_dtype dtype, const void *sc
         tri_half_widen(dtype, scores, g->scores, g->classes);
     for (int64_t i = 0; i < length; i++) g->whole[i] = token_at(text, i);
     int64_t token = train_draw_token(&r->draw, g->scores, g->classes, n, g->whole, length, g->room);
-    if (token < 0)
-        return TRI_FAIL(
-            TRI_NOT_FINITE,
-            "the scores of the token after %lld others are not finite: are the weights?",
-            (long long)length);
-    g->drawn[n] = token + 1;
+    g->drawn[n] = token < 0 ? -1 : token + 1;
     return TRI_OK;
 }
 
@@ -112,20 +107,26 @@ static bool is_end(const tri_generate_request *r, int64_t token) {
     return false;
 }
 
-// Appends the drawn tokens. Returns whether all texts have ended.
-static bool append(generating *g) {
+// Appends the drawn tokens. *all: all texts have ended. TRI_NOT_FINITE on all ranks alike: there
+// are no scores to draw by.
+static tri_status append(generating *g, bool *all) {
     const tri_generate_request *r = g->request;
-    bool all = true;
+    *all = true;
     for (int64_t n = 0; n < r->text_count; n++) {
         tri_generated_text *text = &r->texts[n];
         g->had[n] += g->spans[2 * n + 1];
+        if (g->drawn[n] < 0)
+            return TRI_FAIL(
+                TRI_NOT_FINITE,
+                "the scores of the token after %lld others are not finite: are the weights?",
+                (long long)length_of(text));
         if (g->drawn[n] > 0) {
             text->ids[text->count++] = g->drawn[n] - 1;
             g->is_done[n] = is_end(r, g->drawn[n] - 1) || text->count == r->max_new_tokens;
         }
-        all = all && g->is_done[n];
+        *all = *all && g->is_done[n];
     }
-    return all;
+    return TRI_OK;
 }
 
 static tri_status call(generating *g, int64_t tokens, bool *is_done) {
@@ -146,7 +147,7 @@ static tri_status call(generating *g, int64_t tokens, bool *is_done) {
     }
     TRI_TRY(tri_engine_release_batches(s->engine));
     TRI_TRY(share_drawn(g));
-    *is_done = append(g);
+    TRI_TRY(append(g, is_done));
     return s->identity.rank == 0 && g->request->progress ? g->request->progress(g->request->context)
                                                          : TRI_OK;
 }

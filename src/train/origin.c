@@ -111,6 +111,7 @@ static void compare_fixed(comparison *c, const char *key, const tri_tree *node,
 
 // How many tokens a sample of the session has; 0: its data are no tokens.
 static int64_t tokens_of(const tri_session *s) {
+    if (s->texts.count > 0) return s->texts.length;
     const tri_dataset *data = s->train_data ? s->train_data : s->val_data;
     int field = data ? tri_dataset_find(data, "input_ids") : TRI_NO_FIELD;
     return field == TRI_NO_FIELD ? 0 : tri_dataset_field(data, field)->shape.dims[0];

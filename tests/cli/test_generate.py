@@ -96,6 +96,45 @@ def check_bytes(folder):
     text = bytes(found["ids"]).decode("utf-8", errors="replace")
     assert len(found["ids"]) == 40 and "\ufffd" in text and found["text"] == text, found
     assert run(words).stdout == text + "\n"
+    # The character 0 is one too; and a line of Windows ends without its mark.
+    with open(f"{folder}/lines.txt", "wb") as file:
+        file.write(b"a\r\n" * 20)
+    found = objects(run([TRIREME, "generate", f"{folder}/run", "--prompt-file",
+                         f"{folder}/lines.txt", "--max-new-tokens", "200", "--temperature",
+                         "1e6", "--json"]).stdout)
+    assert all(text["prompt_ids"] == [97] for text in found), found
+    assert any(0 in text["ids"] for text in found)
+    for text in found:
+        assert text["text"] == bytes(text["ids"]).decode("utf-8", errors="replace"), text
+
+
+def check_odd_folders(folder):
+    """A Mistral whose window has room for the text, and a model with more tokens than its
+    tokenizer, which stand for no text."""
+    with open(f"{MODEL}/config.json", encoding="utf-8") as file:
+        config = json.load(file)
+    with open(f"{MODEL}/tokenizer.json", encoding="utf-8") as file:
+        tokens = json.load(file)
+    shutil.copytree(MODEL, f"{folder}/odd")
+    config.update(model_type="mistral", architectures=["MistralForCausalLM"], sliding_window=128)
+    with open(f"{folder}/odd/config.json", "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    greedy = EXPECTED[0]
+    words = [TRIREME, "generate", f"{folder}/odd", "--prompt", greedy["prompt"], "--json",
+             "--max-new-tokens", NEW]
+    found = objects(run(words).stdout)[0]
+    assert found["ids"] == greedy["ids"], found
+    last = max(tokens["model"]["vocab"].values())
+    tokens["model"]["vocab"] = {text: token for text, token in tokens["model"]["vocab"].items()
+                                if token != last}
+    tokens["model"]["merges"].pop()
+    with open(f"{folder}/odd/tokenizer.json", "w", encoding="utf-8") as file:
+        json.dump(tokens, file)
+    with open(f"{folder}/many.txt", "w", encoding="utf-8") as file:
+        file.write("a\n" * 30)
+    found = objects(run([*words[:3], "--prompt-file", f"{folder}/many.txt", "--json",
+                         "--max-new-tokens", "100", "--temperature", "1e6"]).stdout)
+    assert len(found) == 30 and any(last in text["ids"] for text in found), found
 
 
 def check_draws(folder):
@@ -134,8 +173,8 @@ def check_refused(folder):
 
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-generate-") as folder:
-        return check_all([check_goldens, check_recipe, check_bytes, check_draws, check_refused],
-                         folder)
+        return check_all([check_goldens, check_recipe, check_bytes, check_odd_folders,
+                          check_draws, check_refused], folder)
 
 
 if __name__ == "__main__":

@@ -59,6 +59,13 @@ static void test_draws(void **state) {
     check(&o, (double[]){0, 0, e[2] / (e[2] + e[3]), e[3] / (e[2] + e[3])});
     o.top_p = 1e-9;
     check(&o, (double[]){0, 0, 1, 0});
+    // Of equal tokens at the border of the K likeliest all may be drawn.
+    const float alike[COUNT] = {0, 1, 1, 1};
+    int found[COUNT] = {0};
+    o.top_p = 1;
+    o.top_k = 2;
+    for (int i = 0; i < DRAWS; i++) found[draw(&o, alike, 0, NULL, i)]++;
+    assert_true(found[0] == 0 && found[1] > 6000 && found[2] > 6000 && found[3] > 6000);
 }
 
 int main(void) {

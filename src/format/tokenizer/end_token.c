@@ -9,9 +9,8 @@
 static const char *const usual[] = {"<|end_of_text|>", "<|endoftext|>", "</s>", "<eos>",
                                     "<|eos|>",         "[EOS]",         "[SEP]"};
 
-// Reads a file beside the tokenizer; *out is NULL if it is not there.
-static tri_status read_beside(const tri_tokenizer *t, tri_arena *arena, const char *name,
-                              tri_tree **out) {
+tri_status tokenizer_read_beside(const tri_tokenizer *t, tri_arena *arena, const char *name,
+                                 tri_tree **out) {
     const char *slash = strrchr(t->path, '/');
     int folder = slash ? (int)(slash + 1 - t->path) : 0;
     tri_status status =
@@ -24,7 +23,7 @@ static tri_status read_beside(const tri_tokenizer *t, tri_arena *arena, const ch
 static tri_status read_files(const tri_tokenizer *t, tri_arena *arena, uint32_t *id, bool *found) {
     tri_tree *root;
     int64_t number;
-    TRI_TRY(read_beside(t, arena, "tokenizer_config.json", &root));
+    TRI_TRY(tokenizer_read_beside(t, arena, "tokenizer_config.json", &root));
     const tri_tree *token = tri_tree_get(root, "eos_token");
     if (token && token->kind == TRI_TREE_MAP) token = tri_tree_get(token, "content");
     if (token && token->kind == TRI_TREE_SCALAR) {
@@ -32,7 +31,7 @@ static tri_status read_files(const tri_tokenizer *t, tri_arena *arena, uint32_t 
         if (*found) return TRI_OK;
         return tri_tree_fail(token, "its eos_token '%s' is no token of %s", token->text, t->path);
     }
-    TRI_TRY(read_beside(t, arena, "config.json", &root));
+    TRI_TRY(tokenizer_read_beside(t, arena, "config.json", &root));
     token = tri_tree_get(root, "eos_token_id");
     if (token && token->kind == TRI_TREE_LIST && token->count > 0) token = token->items[0];
     if (!token || !tri_tree_to_int(token, &number)) return TRI_OK;

@@ -101,6 +101,26 @@ tri_status tokenizer_frame_read(tokenizer_reader *reader, const json_t *json) {
     return TRI_OK;
 }
 
+// Hugging Face's tokenizers by sentencepiece put the begin mark in front, unless
+// tokenizer_config.json says that they must not.
+tri_status tokenizer_begin_with(tri_tokenizer *t, uint32_t id) {
+    tri_arena *arena = tri_arena_create(NULL, "configuration");
+    tri_tree *config;
+    bool adds = true;
+    tri_status status = tokenizer_read_beside(t, arena, "tokenizer_config.json", &config);
+    const tri_tree *key = status == TRI_OK ? tri_tree_get(config, "add_bos_token") : NULL;
+    if (!tri_tree_is_null(key) && !tri_tree_to_bool(key, &adds))
+        status = tri_tree_fail(key, "its add_bos_token must be true or false");
+    if (status == TRI_OK && adds) {
+        if (tokenizer_ids_reserve(&t->before, 1))
+            t->before.ids[t->before.count++] = id;
+        else
+            status = TRI_FAIL(TRI_NO_MEMORY, "no memory for a tokenizer");
+    }
+    tri_arena_destroy(arena);
+    return status;
+}
+
 tri_status tri_token_frame(const tri_tokenizer *tokenizer, tri_token_ids *ids) {
     if (surround(ids, &tokenizer->before, &tokenizer->after)) return TRI_OK;
     return TRI_FAIL(TRI_NO_MEMORY, "no memory for the tokens of a text");

@@ -134,11 +134,15 @@ tri_status tri_token_encode(tri_token_encoder *encoder, const char *text, size_t
     return check_memory(encoder);
 }
 
+bool tri_tokenizer_has(const tri_tokenizer *t, int64_t id) {
+    return id >= 0 && id < t->size && t->tokens[id].data;
+}
+
 tri_status tri_token_decode(tri_token_encoder *encoder, const uint32_t *ids, size_t count,
                             const char **text, size_t *size) {
     const tri_tokenizer *t = encoder->tokenizer;
     for (size_t i = 0; i < count; i++)
-        if (ids[i] >= (uint64_t)t->size || !t->tokens[ids[i]].data)
+        if (!tri_tokenizer_has(t, ids[i]))
             return TRI_FAIL(TRI_BAD_INPUT, "%u is no token of %s", ids[i], t->path);
     TRI_TRY(t->sentencepiece ? tokenizer_sentencepiece_decode(encoder, ids, count, text, size)
                              : tokenizer_json_decode(encoder, ids, count, text, size));

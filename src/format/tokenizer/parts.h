@@ -4,6 +4,7 @@
 #define TRIREME_FORMAT_TOKENIZER_PARTS_H
 
 #include "base/index.h"
+#include "base/tree.h"
 #include "format/tokenizer/charsmap.h"
 #include "format/tokenizer/merges.h"
 #include "format/tokenizer/text.h"
@@ -271,6 +272,11 @@ tri_status tokenizer_apply(tri_token_encoder *encoder, tokenizer_stage stage,
 // Encodes words through the cache.
 tri_status tokenizer_encode_words(tri_token_encoder *encoder, const char *data,
                                   const tokenizer_spans *words);
+
+// Reads a file beside the tokenizer; *out is NULL if it is not there.
+tri_status tokenizer_read_beside(const tri_tokenizer *tokenizer, tri_arena *arena, const char *name,
+                                 tri_tree **out);
+tri_status tokenizer_begin_with(tri_tokenizer *tokenizer, uint32_t id);
 
 // sentencepiece's tokenizer.model.
 tri_status tokenizer_sentencepiece_read(tri_tokenizer *tokenizer, const char *data, size_t size);

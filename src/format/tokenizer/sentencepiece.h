@@ -23,7 +23,7 @@ typedef struct tokenizer_sentencepiece {
     bool is_bpe, adds_prefix, removes_spaces, escapes_spaces;
     tokenizer_charsmap charsmap; // units NULL: there is none
     tokenizer_trie symbols;      // that the user has defined, which stay whole
-    tokenizer_string unknown_surface, end_piece;
+    tokenizer_string unknown_surface, begin_piece, end_piece;
     // BPE: numbers of all texts that can be merged: tokens, and characters of tokens.
     tri_index pieces;
 } tokenizer_sentencepiece;

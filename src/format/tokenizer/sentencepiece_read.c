@@ -13,6 +13,7 @@ enum {
     TRAINER_SUFFIX = 24,
     TRAINER_BYTES = 35,
     TRAINER_SURFACE = 44,
+    TRAINER_BEGIN = 46,
     TRAINER_END = 47,
 };
 enum { NORMALIZER_MAP = 2, NORMALIZER_PREFIX = 3, NORMALIZER_SPACES = 4, NORMALIZER_ESCAPE = 5 };
@@ -72,6 +73,7 @@ static tri_status read_trainer(const tokenizer_reader *reader, const protobuf_re
         if (r.field == TRAINER_MODEL) model = r.number;
         if (r.field == TRAINER_BYTES) t->has_byte_fallback = r.number;
         if (r.field == TRAINER_SURFACE) s->unknown_surface = text_of(reader, &r);
+        if (r.field == TRAINER_BEGIN) s->begin_piece = text_of(reader, &r);
         if (r.field == TRAINER_END) s->end_piece = text_of(reader, &r);
         if (r.field == TRAINER_SUFFIX && r.number)
             return TOKENIZER_FAIL(reader, TRI_UNSUPPORTED,
@@ -142,6 +144,7 @@ tri_status tokenizer_sentencepiece_read(tri_tokenizer *t, const char *data, size
     tokenizer_sentencepiece *s = t->sentencepiece = TRI_NEW(t->arena, tokenizer_sentencepiece);
     s->adds_prefix = s->removes_spaces = s->escapes_spaces = true;
     s->unknown_surface = (tokenizer_string){" \xe2\x81\x87 ", 5};
+    s->begin_piece = (tokenizer_string){"<s>", 3};
     s->end_piece = (tokenizer_string){"</s>", 4};
     s->types = TRI_NEW_ARRAY(t->arena, uint8_t, count);
     s->scores = TRI_NEW_ARRAY(t->arena, float, count);
@@ -155,6 +158,9 @@ tri_status tokenizer_sentencepiece_read(tri_tokenizer *t, const char *data, size
     int64_t end = tokenizer_find(t, s->end_piece.data, s->end_piece.size);
     if (end >= 0 && s->types[end] == TOKENIZER_CONTROL) t->end = end;
     TRI_TRY(index_symbols(&reader));
+    int64_t begin = tokenizer_find(t, s->begin_piece.data, s->begin_piece.size);
+    if (begin >= 0 && s->types[begin] == TOKENIZER_CONTROL)
+        TRI_TRY(tokenizer_begin_with(t, (uint32_t)begin));
     return s->is_bpe ? tokenizer_sentencepiece_bpe_init(&reader)
                      : tokenizer_sentencepiece_unigram_init(&reader);
 }

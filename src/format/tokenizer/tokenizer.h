@@ -49,6 +49,7 @@ tri_status tri_token_encode(tri_token_encoder *encoder, const char *text, size_t
 // Puts the tokens around those of a text that a model is given: begin and end marks, as the
 // post-processor of tokenizer.json says.
 tri_status tri_token_frame(const tri_tokenizer *tokenizer, tri_token_ids *ids);
+bool tri_tokenizer_has(const tri_tokenizer *tokenizer, int64_t id);
 // Makes text of tokens; *text is the encoder's, which the next call overwrites. Special tokens stay
 // in the text. TRI_BAD_INPUT: a number is no token.
 tri_status tri_token_decode(tri_token_encoder *encoder, const uint32_t *ids, size_t count,
