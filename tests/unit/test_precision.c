@@ -288,7 +288,7 @@ static void test_random_numbers(void **state) {
                 maker = tri_value_node(g, maker->inputs[0]);
             if (node->op != &tri_op_cast || !maker || maker->op != &tri_op_map) continue;
             const tri_map_attr *map = maker->attr;
-            assert_false(map->drawn && maker->input_count == 1);
+            assert_false(map->drawn && map->formula.input_count == 1);
         }
         tri_arena_destroy(arena);
     }
