@@ -117,26 +117,33 @@ TRI_API_BEGIN
     X(logaddexp, (tri_value a, tri_value b), (a, b), (), \
       "a, b, d = a == b ? 0 : abs(a - b) -> max(a, b) + log1p(exp(-d))", "log(exp(a) + exp(b)).") \
     X(xlogy, (tri_value a, tri_value b), (a, b), (), \
-      "a, b -> a * log(a == 0 && b <= 0 ? 1 : b)", "a * log(b), and 0 where a is 0.") \
+      "a, b -> a * log(a == 0 && (b <= 0 || 1 / b == 0) ? 1 : b)", \
+      "a * log(b), and 0 where a is 0.") \
     X(hypot, (tri_value a, tri_value b), (a, b), (), \
-      "a, b -> sqrt(a * a + b * b)", "The length of the vector (a, b).") \
+      "a, b, m = detach(max(abs(a), abs(b))), k = m == 0 || m - m != 0 ? 1 : m, " \
+      "p = a / k, q = b / k -> k * sqrt(p * p + q * q)", "The length of the vector (a, b).") \
     X(sin, (tri_value x), (x), (), "sin(x)", "The sine.") \
     X(cos, (tri_value x), (x), (), "cos(x)", "The cosine.") \
     X(tan, (tri_value x), (x), (), "sin(x) / cos(x)", "The tangent.") \
-    X(asin, (tri_value x), (x), (), "atan(x / sqrt((1 - x) * (1 + x)))", "The arc sine.") \
-    X(acos, (tri_value x), (x), (), "2 * atan(sqrt((1 - x) / (1 + x)))", "The arc cosine.") \
+    X(asin, (tri_value x), (x), (), "2 * atan(x / (1 + sqrt(1 - x) * sqrt(1 + x)))", \
+      "The arc sine.") \
+    X(acos, (tri_value x), (x), (), \
+      "x, s = x < 0 ? -1 : 1, a = s * x, t = 2 * atan(sqrt(1 - a) / sqrt(1 + a)) " \
+      "-> s < 0 ? pi - t : t", "The arc cosine.") \
     X(atan, (tri_value x), (x), (), "atan(x)", "The arc tangent.") \
     X(atan2, (tri_value y, tri_value x), (y, x), (), \
-      "y, x -> x == 0 && y == 0 ? 0 : " \
-      "abs(y) > abs(x) ? (y < 0 ? -pi / 2 : pi / 2) - atan(x / y) : " \
-      "atan(y / x) + (x > 0 ? 0 : y < 0 ? -pi : pi)", "The angle of the point (x, y).") \
+      "y, x, up = y < 0 || 1 / y < 0 ? -1 : 1, right = x < 0 || 1 / x < 0 ? -1 : 1, " \
+      "p = up * y, q = right * x, even = p == q && (p == 0 || p - p != 0), " \
+      "t = even ? (p > 0 ? pi / 4 : 0) : p > q ? pi / 2 - atan(q / p) : atan(p / q) " \
+      "-> up * (right < 0 ? pi - t : t)", "The angle of the point (x, y).") \
     X(sinh, (tri_value x), (x), (), "(expm1(x) - expm1(-x)) / 2", "The hyperbolic sine.") \
     X(cosh, (tri_value x), (x), (), "(exp(x) + exp(-x)) / 2", "The hyperbolic cosine.") \
     X(asinh, (tri_value x), (x), (), \
-      "x, s = x < 0 ? -1 : 1, a = s * x -> s * log1p(a + a * (a / (1 + sqrt(1 + a * a))))", \
-      "Its inverse.") \
-    X(acosh, (tri_value x), (x), (), "x, d = x - 1 -> log1p(d + sqrt(d * (x + 1)))", \
-      "The inverse of cosh.") \
+      "x, s = x < 0 ? -1 : 1, a = s * x -> s * (a > 1e9 ? log(a) + 0.69314718055994530942 : " \
+      "log1p(a + a * (a / (1 + sqrt(1 + a * a)))))", "Its inverse.") \
+    X(acosh, (tri_value x), (x), (), \
+      "x, d = x - 1 -> x > 1e9 ? log(x) + 0.69314718055994530942 : " \
+      "log1p(d + sqrt(d) * sqrt(x + 1))", "The inverse of cosh.") \
     X(atanh, (tri_value x), (x), (), "(log1p(x) - log1p(-x)) / 2", "The inverse of tanh.") \
     X(sinc, (tri_value x), (x), (), "x, u = x == 0 ? 1 : pi * x -> x == 0 ? 1 : sin(u) / u", \
       "sin(pi x) / (pi x), and 1 at 0.") \

@@ -105,6 +105,20 @@ MORE_FUNCTIONS = {
     "isinf": (lambda x: x.isinf().double() + 0 * x.nan_to_num(), (), ANY),
     "isfinite": (lambda x: x.isfinite().double() + 0 * x.nan_to_num(), (), ANY),
 }
+INF = math.inf
+# Points where formulas are at their limits; of numbers that F32 has too.
+EDGES = {
+    torch.asinh: [(1e30,), (-1e25,), (INF,), (-INF,)],
+    torch.acosh: [(1.0,), (0.5,), (-3.0,), (-1e8,), (1e30,), (INF,)],
+    torch.hypot: [(1e30, 2e30), (1e-30, -2e-30), (0.0, 3.0), (-2.0, 2.0), (0.0, 0.0), (INF, 1.0)],
+    torch.xlogy: [(0.0, INF), (0.0, 0.0), (0.0, -1.0), (0.0, 2.0), (2.0, INF), (0.0, math.nan)],
+    torch.atan2: [(INF, INF), (-INF, INF), (INF, -INF), (-INF, -INF), (1.0, INF), (-1.0, -INF),
+                  (INF, 2.0), (0.0, -1.0), (-0.0, -1.0), (-0.0, 1.0), (0.0, 1.0), (0.0, -0.0),
+                  (-0.0, -0.0), (0.0, 0.0), (-0.0, 0.0), (2.0, 0.0), (-2.0, -0.0), (2.0, -2.0),
+                  (1e30, -1e30), (math.nan, 1.0)],
+    torch.asin: [(1.0,), (-1.0,), (0.0,), (1.5,), (0.9375,)],
+    torch.acos: [(1.0,), (-1.0,), (0.0,), (-1.5,), (0.9375,), (-0.9375,)],
+}
 INPUTS = {"sub": 2, "mul": 2, "div": 2, "floor_divide": 2, "remainder": 2, "fmod": 2,
           "maximum": 2, "minimum": 2, "where": 3, "lerp": 3, "silu_mul": 2,
           "less": 2, "equal": 2, "pow": 2, "l1_loss": 2, "smooth_l1_loss": 2, "huber_loss": 2,
@@ -164,6 +178,8 @@ SHAPE_FUNCTIONS = {
 
 
 def number(value):
+    if math.isinf(value):
+        return "INFINITY" if value > 0 else "-INFINITY"
     return "NAN" if math.isnan(value) else repr(float(value))
 
 
@@ -203,6 +219,22 @@ def print_rows(table, functions, pairs):
     print("};\n")
 
 
+def print_edges():
+    print("typedef struct torch_edge {\n    const char *name;\n    double in[2], y, slopes[2];")
+    print("} torch_edge;\nstatic const torch_edge torch_edges[] = {")
+    for function, points in EDGES.items():
+        for point in points:
+            inputs = [torch.tensor(v, dtype=torch.float64) for v in point]
+            y, slopes = evaluate(function, (), inputs, torch.ones_like)
+            # Not compared: the slope where the value is not a number, and that of xlogy at
+            # infinity, where PyTorch's is infinite.
+            has_slopes = not y.isnan() and point != (0.0, INF)
+            slopes = [d.item() if has_slopes else math.nan for d in slopes]
+            print(f'    {{"{function.__name__}", {braces(point)}, {number(y.item())}, '
+                  f'{braces(slopes)}}},')
+    print("};\n")
+
+
 def print_functions():
     print("#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n")
     print(f"static const double torch_points[] = {braces(POINTS)};\n")
@@ -239,8 +271,8 @@ def main():
         print_header("SHAPE_TABLES", "make_function_tables.py", lambda: print_cases(
             "torch_shapes", SHAPE_FUNCTIONS))
     elif sys.argv[1:] == ["more"]:
-        print_header("MORE_FUNCTION_TABLES", "make_function_tables.py", lambda: print_rows(
-            "torch_more_functions", MORE_FUNCTIONS, False))
+        print_header("MORE_FUNCTION_TABLES", "make_function_tables.py", lambda: (
+            print_rows("torch_more_functions", MORE_FUNCTIONS, False), print_edges()))
     elif sys.argv[1:] == ["pairs"]:
         print_header("FUNCTION_PAIRS", "make_function_tables.py",
                      lambda: print_rows("torch_pairs", FUNCTIONS, True))

@@ -135,6 +135,54 @@ static void compare_points(const struct row *row) {
     op_graph_close(g);
 }
 
+static void near_edge(const torch_edge *edge, const char *what, double got, double want,
+                      double allowed) {
+    bool same = isnan(want)                ? isnan(got)
+                : isinf(want) || want == 0 ? got == want
+                                           : fabs(got / want - 1) <= allowed;
+    if (!same)
+        fail_msg("%s of %g, %g: %s: got %.9g, PyTorch has %.9g", edge->name, edge->in[0],
+                 edge->in[1], what, got, want);
+}
+
+// Functions at their limits: numbers whose square is too large or too small for F32, infinity, the
+// signs of 0, and the ends of where a function is defined. Where PyTorch has no slope, any will do.
+static void compare_edge(const torch_edge *edge, const tri_device_backend *backend, tri_dtype dtype,
+                         double allowed) {
+    size_t row = 0;
+    while (strcmp(rows[row].name, edge->name) != 0) row++;
+    int inputs = commas(rows[row].values) + 1;
+    tri_graph *g = op_graph_open(dtype);
+    tri_value in[2], gradients[TRI_MAX_INPUTS] = {{0}};
+    for (int k = 0; k < inputs; k++)
+        in[k] = tri_input(g, tri_name(g, "in%d", k), dtype, tri_shape_of(1));
+    tri_value y = add_map(g, rows[row].expression, NULL, in);
+    tri_value dy = tri_input(g, "dy", dtype, tri_shape_of(1));
+    add_gradients(g, y, dy, gradients);
+    tri_device *device = op_device_open(backend, 1);
+    op_session *session = op_session_open(g, device, false);
+    for (int k = 0; k < inputs; k++) op_set(session, in[k], 0, edge->in[k]);
+    op_set(session, dy, 0, 1);
+    op_run_ok(session);
+    double value = op_get(session, y, 0);
+    near_edge(edge, "value", value, edge->y, allowed);
+    if (edge->y == 0 && signbit(value) != signbit(edge->y))
+        fail_msg("%s of %g, %g: 0 has the other sign", edge->name, edge->in[0], edge->in[1]);
+    for (int k = 0; k < inputs; k++)
+        if (!isnan(edge->slopes[k]))
+            near_edge(edge, "slope", op_get(session, gradients[k], 0), edge->slopes[k], allowed);
+    op_session_close(session);
+    device->backend->close(device);
+    op_graph_close(g);
+}
+
+static void test_edges(void **state) {
+    for (size_t i = 0; i < COUNT(torch_edges); i++) {
+        compare_edge(&torch_edges[i], &tri_device_ref, TRI_F64, 1e-12);
+        compare_edge(&torch_edges[i], &tri_device_cpu, TRI_F32, 1e-5);
+    }
+}
+
 static void test_functions(void **state) {
     for (size_t i = 0; i < COUNT(rows); i++) {
         compare_function(&rows[i], &tri_device_ref);
@@ -454,6 +502,7 @@ static void test_expressions(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_functions),
+        cmocka_unit_test(test_edges),
         cmocka_unit_test(test_differences),
         cmocka_unit_test(test_reductions),
         cmocka_unit_test(test_expressions),
