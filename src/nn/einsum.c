@@ -4,7 +4,6 @@
 #include "nn/layers.h"
 #include "ops/ops.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <trireme/more_functions.h>
@@ -18,6 +17,9 @@ typedef struct term {
     tri_value value;
     char labels[TRI_MAX_RANK + 1];
 } term;
+
+// Bytes of other alphabets are no letters, whatever the locale.
+static bool is_letter(char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
 
 static bool has(const char *labels, char label) { return label && strchr(labels, label); }
 
@@ -46,7 +48,7 @@ static bool read_labels(const char **at, int dotted, char labels[TRI_MAX_RANK + 
             for (int i = dotted; i-- > 0;) labels[count++] = (char)('0' + i);
             dots = true;
             *at += DOTS - 1;
-        } else if (isalpha((unsigned char)**at) && count < TRI_MAX_RANK) {
+        } else if (is_letter(**at) && count < TRI_MAX_RANK) {
             labels[count++] = **at;
         } else {
             return false;
@@ -59,7 +61,7 @@ static bool read_labels(const char **at, int dotted, char labels[TRI_MAX_RANK + 
 // The number of axes behind "..." of the labels at `at`, for a value of `rank`: what letters leave.
 static int dotted_of(const char *at, int rank) {
     int letters = 0;
-    for (; *at && *at != ',' && *at != '-'; at++) letters += isalpha((unsigned char)*at) != 0;
+    for (; *at && *at != ',' && *at != '-'; at++) letters += is_letter(*at);
     return rank > letters ? rank - letters : 0;
 }
 
@@ -120,9 +122,9 @@ static bool match_sizes(tri_graph *g, term *t, const term *other) {
         if (shape.dims[i] != 1) {
             tri_graph_fail(g,
                            "einsum: an axis%s%.1s has %lld elements in one value, %lld in another",
-                           isalpha((unsigned char)t->labels[i]) ? " " : " of ...",
-                           isalpha((unsigned char)t->labels[i]) ? t->labels + i : "",
-                           (long long)shape.dims[i], (long long)size);
+                           is_letter(t->labels[i]) ? " " : " of ...",
+                           is_letter(t->labels[i]) ? t->labels + i : "", (long long)shape.dims[i],
+                           (long long)size);
             return false;
         }
         wide.dims[i] = size;
@@ -197,7 +199,7 @@ static term multiply(tri_graph *g, term a, term b, const char *kept) {
 static bool implied(const char *equation, int dotted, char labels[TRI_MAX_RANK + 1]) {
     int uses[128] = {0}, count = 0;
     for (const char *at = equation; *at; at++)
-        if (isalpha((unsigned char)*at)) uses[(unsigned char)*at]++;
+        if (is_letter(*at)) uses[(int)*at]++;
     for (int i = strstr(equation, "...") ? dotted : 0; i-- > 0;) labels[count++] = (char)('0' + i);
     for (int l = 'A'; l <= 'z'; l++) {
         if (uses[l] == 1 && count == TRI_MAX_RANK) return false;
