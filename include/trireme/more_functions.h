@@ -29,7 +29,8 @@ tri_value tri_einsum_values(tri_graph *graph, const char *equation, const tri_va
                       (int)(sizeof((const tri_value[]){__VA_ARGS__}) / sizeof(tri_value)))
 #endif
 
-// beta · c + alpha · a @ b, as torch.addmm, baddbmm and addmv; c is broadcast.
+// beta · c + alpha · a @ b, as torch.addmm, baddbmm and addmv; c is broadcast. With
+// beta 0 it is not read.
 tri_value tri_addmm(tri_graph *graph, tri_value c, tri_value a, tri_value b, double beta,
                     double alpha);
 // All products of an element of a [M] and one of b [N]: [M, N].
@@ -79,12 +80,14 @@ tri_value tri_index_copy(tri_graph *graph, tri_value x, int axis, tri_value inde
 // place, of equal ones the first, if it is not NULL.
 tri_value tri_kthvalue(tri_graph *graph, tri_value x, int64_t k, int axis, bool keep,
                        tri_value *index);
-// The median along an axis, of an even number of elements the lower one; *index as there.
+// The median along an axis, of an even number of elements the lower one; *index as there. NaN where
+// an element is NaN, as in PyTorch; *index is its place.
 tri_value tri_median(tri_graph *graph, tri_value x, int axis, bool keep, tri_value *index);
-// The quantile q, 0 to 1, along an axis, with linear interpolation, as torch.quantile.
+// The quantile q, 0 to 1, along an axis, with linear interpolation, as torch.quantile. NaN where
+// an element is NaN.
 tri_value tri_quantile(tri_graph *graph, tri_value x, double q, int axis, bool keep);
 // How many numbers of a sorted last axis are below each value, or with `right` at most as large:
-// I64. sorted [.., K] and values [.., V] → [.., V].
+// I64. NaN counts as the largest. sorted [.., K] and values [.., V] → [.., V].
 tri_value tri_searchsorted(tri_graph *graph, tri_value sorted, tri_value values, bool right);
 // The same with one row of boundaries [K] for all elements of x.
 tri_value tri_bucketize(tri_graph *graph, tri_value x, tri_value boundaries, bool right);

@@ -32,7 +32,9 @@ static bool find_axis(tri_graph *g, const char *name, tri_value x, int *axis, in
 tri_value tri_addmm(tri_graph *graph, tri_value c, tri_value a, tri_value b, double beta,
                     double alpha) {
     const char *sum = tri_name(graph, "c, p -> %.17g * c + %.17g * p", beta, alpha);
-    return tri_map(graph, sum, c, tri_matmul(graph, a, b));
+    tri_value p = tri_matmul(graph, a, b);
+    if (!takes(graph, "addmm", c, 0)) return none();
+    return beta == 0 ? tri_mul_scalar(graph, p, alpha) : tri_map(graph, sum, c, p);
 }
 
 tri_value tri_outer(tri_graph *graph, tri_value a, tri_value b) {
@@ -207,9 +209,23 @@ tri_value tri_trapezoid(tri_graph *graph, tri_value y, double dx, int axis) {
 }
 
 tri_value tri_index_fill(tri_graph *graph, tri_value x, int axis, tri_value index, double value) {
-    const char *formula = tri_name(graph, "x -> (x < 0 || 1) * %.17g", value);
     tri_value given = tri_index_select(graph, x, axis, index);
-    return tri_index_copy(graph, x, axis, index, tri_map(graph, formula, given));
+    tri_value all = tri_mask(graph, "x -> x < 0 || 1", given);
+    return tri_index_copy(graph, x, axis, index, tri_masked_fill(graph, given, all, value));
+}
+
+// The element number k along an axis of what has been sorted; it keeps the axis.
+static tri_value nth(tri_graph *g, tri_value sorted, int axis, int64_t k) {
+    return tri_slice(g, sorted, axis, k, k + 1, 1);
+}
+
+// Puts NaN, which is the last element if there is one, in place of what else an answer would be.
+static tri_value or_nan(tri_graph *g, tri_value answer, tri_value last) {
+    return tri_map(g, "y, last -> last != last ? last : y", answer, last);
+}
+
+static tri_value without(tri_graph *g, tri_value x, int axis, bool keep) {
+    return keep ? x : tri_squeeze(g, x, axis);
 }
 
 tri_value tri_kthvalue(tri_graph *graph, tri_value x, int64_t k, int axis, bool keep,
@@ -222,16 +238,24 @@ tri_value tri_kthvalue(tri_graph *graph, tri_value x, int64_t k, int axis, bool 
         return none();
     }
     tri_value sorted = tri_sort(graph, x, axis, false, index ? &order : NULL);
-    if (index) *index = tri_slice(graph, order, axis, k - 1, k, 1);
-    if (index && !keep) *index = tri_squeeze(graph, *index, axis);
-    sorted = tri_slice(graph, sorted, axis, k - 1, k, 1);
-    return keep ? sorted : tri_squeeze(graph, sorted, axis);
+    if (index) *index = without(graph, nth(graph, order, axis, k - 1), axis, keep);
+    return without(graph, nth(graph, sorted, axis, k - 1), axis, keep);
 }
 
 tri_value tri_median(tri_graph *graph, tri_value x, int axis, bool keep, tri_value *index) {
     int64_t size;
+    tri_value order = none();
     if (!find_axis(graph, "median", x, &axis, &size)) return none();
-    return tri_kthvalue(graph, x, (size + 1) / 2, axis, keep, index);
+    tri_value sorted = tri_sort(graph, x, axis, false, index ? &order : NULL);
+    tri_value last = nth(graph, sorted, axis, size - 1);
+    if (index) {
+        tri_value has_nan = tri_mask(graph, "x != x", last);
+        tri_value first_nan = tri_argmax(graph, x, axis, true);
+        *index = tri_where(graph, has_nan, first_nan, nth(graph, order, axis, (size - 1) / 2));
+        *index = without(graph, *index, axis, keep);
+    }
+    tri_value y = or_nan(graph, nth(graph, sorted, axis, (size - 1) / 2), last);
+    return without(graph, y, axis, keep);
 }
 
 tri_value tri_quantile(tri_graph *graph, tri_value x, double q, int axis, bool keep) {
@@ -241,17 +265,18 @@ tri_value tri_quantile(tri_graph *graph, tri_value x, double q, int axis, bool k
         tri_graph_fail(graph, "quantile: q must be from 0 to 1, not %g", q);
         return none();
     }
-    double place = q * (double)(size - 1);
-    int64_t below = (int64_t)place, above = below + 1 < size ? below + 1 : below;
-    tri_value sorted = tri_sort(graph, x, axis, false, NULL);
-    const char *mean = tri_name(graph, "a, b -> a + %.17g * (b - a)", place - (double)below);
-    tri_value y = tri_map(graph, mean, tri_slice(graph, sorted, axis, below, below + 1, 1),
-                          tri_slice(graph, sorted, axis, above, above + 1, 1));
-    return keep ? y : tri_squeeze(graph, y, axis);
+    double place = q * (double)(size - 1), weight = place - floor(place);
+    int64_t below = (int64_t)place;
+    tri_value sorted = tri_sort(graph, x, axis, false, NULL), y = nth(graph, sorted, axis, below);
+    if (weight > 0) // else the next element counts for nothing, not even if it is infinite
+        y = tri_map(graph, tri_name(graph, "a, b -> a + %.17g * (b - a)", weight), y,
+                    nth(graph, sorted, axis, below + 1));
+    return without(graph, or_nan(graph, y, nth(graph, sorted, axis, size - 1)), axis, keep);
 }
 
+// NaN lies behind all others, as in what has been sorted.
 static tri_value count_below(tri_graph *g, tri_value sorted, tri_value values, bool right) {
-    tri_value below = tri_mask(g, right ? "s, v -> s <= v" : "s, v -> s < v", sorted,
+    tri_value below = tri_mask(g, right ? "s, v -> !(s > v)" : "s, v -> !(s >= v)", sorted,
                                tri_unsqueeze(g, values, -1));
     return tri_sum(g, below, (int[]){-1}, 1, false);
 }

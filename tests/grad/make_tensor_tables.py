@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Writes tests/grad/tensor_tables.h: what PyTorch computes, in float64, for the functions of
-more_functions.h: value and gradients of x and of another operand.
+"""Writes tests/grad/tensor_tables.h and tensor_edge_tables.h: what PyTorch computes, in float64,
+for the functions of more_functions.h: value and gradients of x and of another operand.
 
-usage: make_tensor_tables.py > tensor_tables.h, then clang-format -i on it
+usage: make_tensor_tables.py > tensor_tables.h
+       make_tensor_tables.py edges > tensor_edge_tables.h    then clang-format -i on both
 Needs python3-torch. test_tensors.c calls the same functions.
 """
 import math
+import sys
 
 import torch
+import torch.nn.functional as F
 from make_function_tables import print_cases, print_header
 from make_more_tables import below
 
@@ -21,6 +24,21 @@ def einsum(equation):
 def with_index(found):
     """A value and its place, which is compared too."""
     return found.values + found.indices
+
+
+def with_largest(x, value):
+    """x, a constant, with `value` as its largest element."""
+    x = x.detach()
+    return torch.where(x == x.amax(), value, x)
+
+
+def with_nan(x):
+    return with_largest(x, math.nan)
+
+
+def shown(y):
+    """5 for NaN, and at most 9 for infinity."""
+    return y.clamp(-9, 9).nan_to_num(5)
 
 
 # name: (function, shapes of x and of the other operands). Names with "->" or "," are equations.
@@ -63,7 +81,7 @@ TENSORS |= {
     "diag_embed above": (lambda x: torch.diag_embed(x, 2), (3,)),
     "diag_embed below": (lambda x: torch.diag_embed(x, -1), (2, 1)),
     "trace": (torch.trace, (3, 4)),
-    "one_hot": (lambda x: x * torch.nn.functional.one_hot(below(4, 2, 3), 4), (2, 3, 4)),
+    "one_hot": (lambda x: x * F.one_hot(below(4, 2, 3), 4), (2, 3, 4)),
     "diff": (lambda x: x.diff(dim=1), (2, 5, 3)), "diff twice": (lambda x: x.diff(2), (2, 5)),
     "trapezoid": (lambda x: torch.trapezoid(x, dx=0.5, dim=1), (2, 5, 3)),
     "trapezoid of one": (torch.trapezoid, (3, 1)),
@@ -78,11 +96,30 @@ TENSORS |= {
     "bucketize": (lambda x: x * torch.bucketize(x.detach(), x.detach()[0, 0].sort().values,
                                                 right=True), (2, 3, 4)),
 }
+# The same of NaN, infinity and zeros.
+EDGES = {
+    "addmm without c": (lambda x, b: torch.addmm(x.detach() * math.nan, x, b, beta=0, alpha=-2),
+                        (4, 4), (4, 4)),
+    "index_fill infinite": (lambda x: shown(x.index_fill(1, INDEX, -math.inf)), (2, 5)),
+    "median of NaN": (lambda x: x + shown(with_nan(x).median(1, keepdim=True).values)
+                      + with_nan(x).median(1, keepdim=True).indices, (2, 6)),
+    "quantile of NaN": (lambda x: x + shown(with_nan(x).quantile(0.3, 1, keepdim=True)), (3, 6)),
+    "quantile below infinity": (lambda x: x + shown(with_largest(x, math.inf).quantile(
+        0.75, 1, keepdim=True)), (3, 5)),
+    "searchsorted of NaN": (lambda x: x * torch.searchsorted(
+        x.detach()[:, 1:].sort(-1).values, with_nan(x)), (2, 5)),
+    "bucketize of NaN": (lambda x: x * torch.bucketize(with_nan(x), x.detach()[0].sort().values,
+                                                       right=True), (2, 5)),
+}
 
 
 def main():
-    print_header("TENSOR_TABLES", "make_tensor_tables.py",
-                 lambda: print_cases("torch_tensors", TENSORS))
+    if sys.argv[1:] == ["edges"]:
+        print_header("TENSOR_EDGE_TABLES", "make_tensor_tables.py",
+                     lambda: print_cases("torch_tensor_edges", EDGES))
+    else:
+        print_header("TENSOR_TABLES", "make_tensor_tables.py",
+                     lambda: print_cases("torch_tensors", TENSORS))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-// Compares the functions of more_functions.h with PyTorch (tensor_tables.h), value and gradients,
-// on the devices `ref` and `cpu`; and checks what they refuse.
+// Compares the functions of more_functions.h with PyTorch (tensor_tables.h and
+// tensor_edge_tables.h), value and gradients, on the devices `ref` and `cpu`; and checks what they
+// refuse.
 #include "device/cpu/cpu.h"
 #include "support/torch_check.h"
 
 #include <trireme/more_functions.h>
 
+#include "grad/tensor_edge_tables.h"
 #include "grad/tensor_tables.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -37,15 +39,35 @@ static tri_value index_of(tri_graph *g, int64_t count) {
     return tri_input(g, "distinct", TRI_I64, tri_shape_of(count));
 }
 
-static tri_value found(tri_graph *g, tri_value x) {
-    tri_value sorted = tri_sort(g, tri_slice(g, x, 1, 1, 0, 1), -1, false, NULL);
-    return tri_mul(g, x, tri_cast(g, tri_searchsorted(g, sorted, x, false), TRI_F32));
+// x, a constant, with `value` as its largest element.
+static tri_value with_largest(tri_graph *g, tri_value x, double value) {
+    tri_value is_largest = tri_mask(g, "x, m -> x == m", x, tri_amax(g, x, NULL, 0, false));
+    return tri_detach(g, tri_masked_fill(g, x, is_largest, value));
 }
 
-static tri_value bucket(tri_graph *g, tri_value x) {
-    tri_value row = tri_select(g, tri_select(g, x, 0, 0), 0, 0);
+static tri_value with_nan(tri_graph *g, tri_value x) { return with_largest(g, x, NAN); }
+
+// 5 for NaN, and at most 9 for infinity.
+static tri_value shown(tri_graph *g, tri_value y) {
+    return tri_nan_to_num(g, tri_clamp(g, y, -9, 9), 5);
+}
+
+static tri_value median_of_nan(tri_graph *g, tri_value x) {
+    tri_value index, y = tri_median(g, with_nan(g, x), 1, true, &index);
+    y = tri_add(g, shown(g, y), tri_cast(g, index, TRI_F32));
+    return tri_add(g, x, y);
+}
+
+static tri_value found(tri_graph *g, tri_value x, tri_value values) {
+    tri_value sorted = tri_sort(g, tri_slice(g, x, 1, 1, 0, 1), -1, false, NULL);
+    return tri_mul(g, x, tri_cast(g, tri_searchsorted(g, sorted, values, false), TRI_F32));
+}
+
+static tri_value bucket(tri_graph *g, tri_value x, tri_value values) {
+    tri_value row = tri_select(g, x, 0, 0);
+    if (tri_value_shape(g, row).rank > 1) row = tri_select(g, row, 0, 0);
     tri_value sorted = tri_sort(g, row, 0, false, NULL);
-    return tri_mul(g, x, tri_cast(g, tri_bucketize(g, x, sorted, true), TRI_F32));
+    return tri_mul(g, x, tri_cast(g, tri_bucketize(g, values, sorted, true), TRI_F32));
 }
 
 // An equation is its own name; the shape of the second operand is that of a list.
@@ -132,16 +154,38 @@ static tri_value function(tri_graph *g, const char *name, tri_value x) {
     CASE("median", kth_and_place(g, x, 0, true))
     CASE("quantile", tri_quantile(g, x, 0.3, 1, false))
     CASE("quantile last", tri_quantile(g, x, 1, 0, true))
-    CASE("searchsorted", found(g, x))
-    CASE("bucketize", bucket(g, x))
+    CASE("searchsorted", found(g, x, x))
+    CASE("bucketize", bucket(g, x, x))
 #undef CASE
     return einsum(g, name, x);
+}
+
+// What each row of torch_tensor_edges is here.
+static tri_value edge(tri_graph *g, const char *name, tri_value x) {
+#define CASE(text, value)                                                                          \
+    if (!strcmp(name, text)) return value;
+    CASE("addmm without c",
+         tri_addmm(g, tri_detach(g, tri_mul_scalar(g, x, NAN)), x, OTHER(4, 4), 0, -2))
+    CASE("index_fill infinite", shown(g, tri_index_fill(g, x, 1, index_of(g, 6), -INFINITY)))
+    CASE("median of NaN", median_of_nan(g, x))
+    CASE("quantile of NaN", tri_add(g, x, shown(g, tri_quantile(g, with_nan(g, x), 0.3, 1, true))))
+    CASE("quantile below infinity",
+         tri_add(g, x, shown(g, tri_quantile(g, with_largest(g, x, INFINITY), 0.75, 1, true))))
+    CASE("searchsorted of NaN", found(g, x, with_nan(g, x)))
+    CASE("bucketize of NaN", bucket(g, x, with_nan(g, x)))
+#undef CASE
+    fail_msg("there is no case for %s", name);
+    return x;
 }
 
 static void test_torch(void **state) {
     for (size_t i = 0; i < COUNT(torch_tensors); i++) {
         torch_check(&torch_tensors[i], function, &tri_device_ref, TRI_F64, 1e-10);
         torch_check(&torch_tensors[i], function, &tri_device_cpu, TRI_F32, 2e-4);
+    }
+    for (size_t i = 0; i < COUNT(torch_tensor_edges); i++) {
+        torch_check(&torch_tensor_edges[i], edge, &tri_device_ref, TRI_F64, 1e-10);
+        torch_check(&torch_tensor_edges[i], edge, &tri_device_cpu, TRI_F32, 2e-4);
     }
 }
 
