@@ -220,8 +220,8 @@ tri_value tri_var(tri_graph *graph, tri_value x, const int *axes, int count, int
     return tri_mul_scalar(graph, sum, 1 / (double)(of_each - correction));
 }
 
-// The root of what is not negative, with the gradient 0 at 0.
-#define ROOT_OF "s -> s > 0 ? sqrt(s) : 0"
+// The root of a sum of squares, with the gradient 0 at 0.
+#define ROOT_OF "s -> s == 0 ? 0 : sqrt(s)"
 
 tri_value tri_std(tri_graph *graph, tri_value x, const int *axes, int count, int64_t correction,
                   bool keep) {
@@ -243,7 +243,7 @@ tri_value tri_logsumexp(tri_graph *graph, tri_value x, const int *axes, int coun
 
 tri_value tri_normalize(tri_graph *graph, tri_value x, int axis, double eps) {
     tri_value in[] = {x, tri_sum(graph, tri_square(graph, x), &axis, 1, true)};
-    return map_of(graph, "normalize", "x, s, eps = 1 -> x / max(s > 0 ? sqrt(s) : 0, eps)", in, 2,
+    return map_of(graph, "normalize", "x, s, eps = 1 -> x / max(s == 0 ? 0 : sqrt(s), eps)", in, 2,
                   (const double[]){eps > 0 ? eps : 1e-12});
 }
 

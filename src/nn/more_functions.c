@@ -64,11 +64,12 @@ tri_value tri_vector_norm(tri_graph *graph, tri_value x, double p, const int *ax
         tri_graph_fail(graph, "vector_norm: p must be above 0, not %g", p);
         return none();
     }
-    tri_value size = tri_abs(graph, x);
-    if (isinf(p)) return tri_amax(graph, size, axes, count, keep);
-    tri_value sum = tri_sum(graph, tri_pow_scalar(graph, size, p), axes, count, keep);
-    const char *root = "s, u = s > 0 ? s : 1 -> s > 0 ? u ^ %.17g : 0";
-    return p == 1 ? sum : tri_map(graph, tri_name(graph, root, 1 / p), sum);
+    if (isinf(p)) return tri_amax(graph, tri_abs(graph, x), axes, count, keep);
+    // At 0 the slope of a power below 1 is infinite, and that of the norm counts as 0.
+    const char *power = tri_name(graph, "x == 0 ? 0 : abs(x) ^ %.17g", p);
+    const char *root = tri_name(graph, "s == 0 ? 0 : s ^ %.17g", 1 / p);
+    tri_value sum = tri_sum(graph, tri_map(graph, power, x), axes, count, keep);
+    return p == 1 ? sum : tri_map(graph, root, sum);
 }
 
 tri_value tri_cdist(tri_graph *graph, tri_value a, tri_value b, double p) {

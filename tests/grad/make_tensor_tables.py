@@ -110,6 +110,12 @@ EDGES = {
         x.detach()[:, 1:].sort(-1).values, with_nan(x)), (2, 5)),
     "bucketize of NaN": (lambda x: x * torch.bucketize(with_nan(x), x.detach()[0].sort().values,
                                                        right=True), (2, 5)),
+    "norm of NaN": (lambda x: x * shown(with_nan(x).norm(dim=1, keepdim=True)), (3, 7)),
+    "std of NaN": (lambda x: x * shown(with_nan(x).std(1, keepdim=True)), (3, 7)),
+    "normalize of NaN": (lambda x: x * shown(F.normalize(with_nan(x), dim=1)), (3, 7)),
+    "vector_norm 3 of NaN": (lambda x: x * shown(torch.linalg.vector_norm(
+        with_nan(x), 3, 1, True)), (3, 7)),
+    "vector_norm 0.5 of zeros": (lambda x: torch.linalg.vector_norm(x * (x > 0), 0.5, 1), (3, 7)),
 }
 
 

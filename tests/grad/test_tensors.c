@@ -173,6 +173,13 @@ static tri_value edge(tri_graph *g, const char *name, tri_value x) {
          tri_add(g, x, shown(g, tri_quantile(g, with_largest(g, x, INFINITY), 0.75, 1, true))))
     CASE("searchsorted of NaN", found(g, x, with_nan(g, x)))
     CASE("bucketize of NaN", bucket(g, x, with_nan(g, x)))
+    CASE("norm of NaN", tri_mul(g, x, shown(g, tri_norm(g, with_nan(g, x), (int[]){1}, 1, true))))
+    CASE("std of NaN", tri_mul(g, x, shown(g, tri_std(g, with_nan(g, x), (int[]){1}, 1, 1, true))))
+    CASE("normalize of NaN", tri_mul(g, x, shown(g, tri_normalize(g, with_nan(g, x), 1, 0))))
+    CASE("vector_norm 3 of NaN",
+         tri_mul(g, x, shown(g, tri_vector_norm(g, with_nan(g, x), 3, (int[]){1}, 1, true))))
+    CASE("vector_norm 0.5 of zeros",
+         tri_vector_norm(g, tri_map(g, "x -> x * (x > 0)", x), 0.5, (int[]){1}, 1, false))
 #undef CASE
     fail_msg("there is no case for %s", name);
     return x;
