@@ -5,6 +5,7 @@
 // their findings before the update (in NORM, which sums losses and squares of gradients over all
 // ranks) or at the end of an evaluation batch, so that all of them stop with the same message.
 #include "engine/engine_internal.h"
+#include "ops/product_map.h"
 #include "tensor/half.h"
 
 #include <math.h>
@@ -32,13 +33,14 @@ static bool has_infinity(const tri_graph *g, tri_value value, int depth) {
     const tri_node *node = tri_value_node(g, value);
     if (!node || depth == 0) return false;
     const tri_op *op = node->op;
-    bool is_map = op == &tri_op_map, hands_on = is_map || op == &tri_op_add ||
-                                                op->flags & TRI_OP_VIEW || op == &tri_op_cast ||
-                                                op == &tri_op_reorder || op == &tri_op_log_softmax;
-    const tri_formula *formula = is_map ? &((const tri_map_attr *)node->attr)->formula : NULL;
+    const tri_product_map_attr *both = op == &tri_op_product_map ? node->attr : NULL;
+    const tri_map_attr *map = both ? &both->map : op == &tri_op_map ? node->attr : NULL;
+    bool hands_on = map || op == &tri_op_add || op->flags & TRI_OP_VIEW || op == &tri_op_cast ||
+                    op == &tri_op_reorder || op == &tri_op_log_softmax;
+    const tri_formula *formula = map ? &map->formula : NULL;
     for (int i = 0; formula && i < formula->constant_count; i++)
         if (isinf(formula->constants[i])) return true;
-    for (int i = 0; hands_on && i < node->input_count; i++)
+    for (int i = both ? (int)both->product_inputs : 0; hands_on && i < node->input_count; i++)
         if (tri_value_is(node->inputs[i]) && has_infinity(g, node->inputs[i], depth - 1))
             return true;
     return false;
