@@ -29,6 +29,13 @@ def module(name):
     return os.path.exists(os.path.join(build, "lib", "trireme", f"{name}.so"))
 
 
+def wait_for_nodes():
+    """The nodes of a job that has ended are free only when Slurm has cleared it away."""
+    until = time.monotonic() + 60
+    while runs.run(lab.on_head("squeue", "-h")).stdout.strip() and time.monotonic() < until:
+        time.sleep(0.1)
+
+
 def srun(nodes, ranks, words):
     """UCX carries what goes between hosts."""
     return lab.on_head("srun", "--mpi=none", f"-N{nodes}", f"-n{ranks}", *words)
@@ -160,6 +167,7 @@ def check_bad_input_of_one(folder):
             words = start(2, 4, ["bash", "-c", script])
             if start is mpirun:
                 words.remove("comm.backend=mpi")
+            wait_for_nodes()
             begun = time.monotonic()
             done = runs.run(words, None, env={**os.environ, **MPI})
             lines = [line for line in done.stderr.splitlines() if line.startswith("trireme: ")
