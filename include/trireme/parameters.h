@@ -54,7 +54,7 @@ typedef struct tri_init {
     bool fan_out;                  // of KAIMING: by fan_out, and not by fan_in
     tri_nonlinearity nonlinearity; // of KAIMING
     double slope;                  // of LEAKY_RELU
-    int64_t zero_row;              // 1 + the row of a table that begins as 0 all the same; 0: none
+    int64_t zero_row;              // 1 + a row that begins as 0, whatever `kind` is; 0: none
 } tri_init;
 
 // PyTorch's calculate_gain: √2 of ReLU, √(2 / (1 + slope²)) of leaky ReLU, 5/3 of tanh, 3/4 of

@@ -1,8 +1,8 @@
 // The passes: rewrites of a graph, in the order in which they run (plan/program.c). A node is one
 // use of an op; a block is a layer or a group of layers, whose nodes follow each other. Fusion runs
-// before and after autodiff (the pass that adds the backward nodes) and last, and each time ends
-// with a sweep, which removes nodes whose outputs nothing reads. The graph is verified after each
-// pass. Read next: plan/locations.c, which assigns memory to the values of the final graph.
+// before and after autodiff and last, and each time ends with a sweep, which removes nodes whose
+// outputs nothing reads. The graph is verified after each pass. Read next: plan/locations.c, which
+// assigns memory to the values of the final graph.
 #ifndef TRIREME_PASS_PASS_H
 #define TRIREME_PASS_PASS_H
 

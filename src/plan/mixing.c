@@ -182,7 +182,7 @@ static bool reads_sized(const mixing *m, const tri_node *node) {
 }
 
 // Whether map gives the samples different elements of an input that has none of them, or moves the
-// rows of one that has. A broadcast gives all the same.
+// rows of one that has them. A broadcast gives each sample the same elements.
 static bool view_makes_rows(const mixing *m, const tri_node *node) {
     const tri_map_attr *attr = node->attr;
     bool reduces = node->op == &tri_op_map_reduce;

@@ -116,9 +116,9 @@ static bool reads_labels(const tri_dataset *data, const tri_graph *graph) {
     return false;
 }
 
-// The value of a step of which some operands are not known, which is NaN: then its value is not
-// known either, but for products with 0 (the numbers of such a sample are finite) and for what a
-// known condition chooses.
+// The value of a step. NaN stands for an operand that is not known, and then for the value, except
+// that a product with 0 is 0, and that a known condition chooses one operand. The numbers of a
+// sample that is left out count as finite.
 static double step_of_known(tri_step_kind kind, double a, double b, double c) {
     int arity = tri_step_arity(kind);
     if (kind == TRI_STEP_mul && (a == 0 || b == 0)) return 0;
