@@ -111,6 +111,9 @@ int64_t tri_model_int(tri_graph *graph, const char *key, int64_t otherwise);
 double tri_model_float(tri_graph *graph, const char *key, double otherwise);
 // The truth value of `key`; `otherwise` where the recipe does not have it.
 bool tri_model_bool(tri_graph *graph, const char *key, bool otherwise);
+// The text of `key`; `otherwise`, which may be NULL, where the recipe does not have it. The text
+// lives as long as the graph.
+const char *tri_model_text(tri_graph *graph, const char *key, const char *otherwise);
 
 TRI_API_END
 

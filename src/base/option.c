@@ -396,7 +396,13 @@ static tri_status decode(tri_arena *arena, const tri_option_table *table, const 
 
 tri_status tri_option_decode(tri_arena *arena, const tri_option_table *table, const tri_tree *map,
                              void *options) {
-    const char *prefix = *table->section ? tri_arena_printf(arena, "%s.", table->section) : "";
+    return tri_option_decode_under(arena, table->section, table, map, options);
+}
+
+tri_status tri_option_decode_under(tri_arena *arena, const char *prefix,
+                                   const tri_option_table *table, const tri_tree *map,
+                                   void *options) {
+    if (*prefix) prefix = tri_arena_printf(arena, "%s.", prefix);
     return decode(arena, table, prefix, map, NULL, options);
 }
 

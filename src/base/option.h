@@ -132,6 +132,10 @@ struct tri_option_table {
 // the nearest one), or a value has a wrong type or is out of bounds.
 tri_status tri_option_decode(tri_arena *arena, const tri_option_table *table, const tri_tree *map,
                              void *options);
+// The same for a table whose keys stand in a section of another name: errors name PREFIX.KEY.
+tri_status tri_option_decode_under(tri_arena *arena, const char *prefix,
+                                   const tri_option_table *table, const tri_tree *map,
+                                   void *options);
 // Makes a tree of all options with their values, defaults included, in the order of the rows: the
 // resolved recipe. Reading this tree gives equal options.
 tri_tree *tri_option_encode(tri_arena *arena, const tri_option_table *table, const void *options);

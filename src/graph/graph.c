@@ -63,28 +63,54 @@ tri_status tri_graph_status(const tri_graph *graph, const char **message) {
 
 bool tri_training(const tri_graph *graph) { return graph->options.training; }
 
-static bool model_option(tri_graph *g, const char *key, double *out) {
-    if (!key) tri_graph_fail(g, "a model option's key is NULL: give it one");
-    if (!key) return false;
-    return g->options.model_option && g->options.model_option(g->options.model_context, key, out);
+const tri_tree *tri_graph_model_option(tri_graph *graph, const char *key) {
+    if (!key) tri_graph_fail(graph, "a model option's key is NULL: give it one");
+    if (!key) return NULL;
+    if (graph->options.model_asks) graph->options.model_asks(graph->options.model_context, key);
+    const tri_tree *node = tri_tree_get(graph->options.model_options, key);
+    return tri_tree_is_null(node) ? NULL : node;
+}
+
+static void fail_option(tri_graph *g, const tri_tree *node, const char *key, const char *what) {
+    keep_error(g, tri_tree_fail(node, "model.%s has to be %s, not %s", key, what,
+                                tri_yaml_flow(g->arena, node)));
 }
 
 double tri_model_float(tri_graph *graph, const char *key, double otherwise) {
+    const tri_tree *node = tri_graph_model_option(graph, key);
     double value;
-    return model_option(graph, key, &value) ? value : otherwise;
+    if (!node) return otherwise;
+    if (tri_tree_to_double(node, &value) && isfinite(value)) return value;
+    fail_option(graph, node, key, "a number");
+    return otherwise;
 }
 
 int64_t tri_model_int(tri_graph *graph, const char *key, int64_t otherwise) {
-    double value;
-    if (!model_option(graph, key, &value)) return otherwise;
-    if (fabs(value) < 0x1p62 && value == (double)(int64_t)value) return (int64_t)value;
-    tri_graph_fail(graph, "model.%s must be a whole number, not %g", key, value);
+    const tri_tree *node = tri_graph_model_option(graph, key);
+    int64_t value;
+    if (!node) return otherwise;
+    if (tri_tree_to_int(node, &value)) return value;
+    fail_option(graph, node, key, "a whole number");
     return otherwise;
 }
 
 bool tri_model_bool(tri_graph *graph, const char *key, bool otherwise) {
-    double value;
-    return model_option(graph, key, &value) ? value != 0 : otherwise;
+    const tri_tree *node = tri_graph_model_option(graph, key);
+    bool value;
+    double number;
+    if (!node) return otherwise;
+    if (tri_tree_to_bool(node, &value)) return value;
+    if (tri_tree_to_double(node, &number)) return number != 0;
+    fail_option(graph, node, key, "true or false");
+    return otherwise;
+}
+
+const char *tri_model_text(tri_graph *graph, const char *key, const char *otherwise) {
+    const tri_tree *node = tri_graph_model_option(graph, key);
+    if (!node) return otherwise;
+    if (node->kind == TRI_TREE_SCALAR) return tri_arena_strdup(graph->arena, node->text);
+    fail_option(graph, node, key, "a text");
+    return otherwise;
 }
 
 bool tri_graph_has(const tri_graph *graph, tri_value value) {

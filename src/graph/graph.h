@@ -267,10 +267,10 @@ typedef struct tri_graph_options {
     bool tf32; // true: products and convolutions of F32 may round their inputs to TF32
     // How much of each label tri_cross_entropy and tri_nll_loss spread evenly over all classes.
     double label_smoothing;
-    bool deterministic; // true: every kernel has to give the same bits in every run
-    // Looks up one of the recipe's model options: sets *out and returns true if the recipe has
-    // `key`. NULL: there are no options.
-    bool (*model_option)(void *context, const char *key, double *out);
+    bool deterministic;            // true: every kernel has to give the same bits in every run
+    const tri_tree *model_options; // the recipe's options of the model, a map; NULL: there are none
+    // Called with the key of each option for which the model asks; may be NULL.
+    void (*model_asks)(void *context, const char *key);
     void *model_context;
 } tri_graph_options;
 
@@ -322,6 +322,9 @@ struct tri_graph {
 // Makes a graph. The graph and all that it holds live in a child arena of `parent`.
 tri_graph *tri_graph_create(tri_arena *parent, const tri_graph_options *options);
 void tri_graph_destroy(tri_graph *graph); // NULL allowed
+// Finds an option of the model, for which the model has then asked; NULL: the recipe does not have
+// it, or it is null.
+const tri_tree *tri_graph_model_option(tri_graph *graph, const char *key);
 
 // Adds a node and returns its first output (none for an op without outputs). The op's shape rule
 // sets the outputs' shapes. `attr` is copied.

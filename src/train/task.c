@@ -86,31 +86,17 @@ static bool was_asked(const tri_task_options *options, const char *key) {
     return false;
 }
 
-static bool find_option(void *context, const char *key, double *out) {
+static void keep_asked(void *context, const char *key) {
     tri_task_options *options = context;
     if (!was_asked(options, key))
         TRI_PUSH(options->arena, options->asked, options->asked_count, options->asked_capacity) =
             tri_arena_strdup(options->arena, key);
-    for (int i = 0; options->map && i < options->map->count; i++) {
-        const tri_tree *entry = options->map->items[i];
-        bool truth;
-        if (strcmp(entry->key, key) != 0) continue;
-        bool is_number = tri_tree_to_double(entry, out) && isfinite(*out);
-        if (!is_number && !tri_tree_to_bool(entry, &truth)) return false;
-        if (!is_number) *out = truth;
-        // If the value is a text, the function has returned above. Then the option is not marked as
-        // taken, so that tri_task_check_options rejects it.
-        options->taken[i] = true;
-        return true;
-    }
-    return false;
 }
 
 tri_status tri_task_graph_options(tri_arena *arena, const tri_recipe *recipe,
                                   tri_task_options *context, tri_graph_options *out) {
     const tri_tree *map = recipe->model.options;
-    *context = (tri_task_options){
-        .arena = arena, .map = map, .taken = TRI_NEW_ARRAY(arena, bool, map ? map->count : 0)};
+    *context = (tri_task_options){.arena = arena, .map = map};
     *out = (tri_graph_options){
         .seed = (uint64_t)recipe->seed,
         .precision = recipe->trainer.precision,
@@ -118,7 +104,8 @@ tri_status tri_task_graph_options(tri_arena *arena, const tri_recipe *recipe,
         .tf32 = recipe->trainer.fp32_precision == TRI_FP32_TF32,
         .deterministic = recipe->trainer.deterministic,
         .label_smoothing = recipe->loss.label_smoothing,
-        .model_option = find_option,
+        .model_options = map,
+        .model_asks = keep_asked,
         .model_context = context,
     };
     const tri_tree *dropout = tri_tree_get(map, DROPOUT);
@@ -161,9 +148,7 @@ tri_status tri_task_check_options(const tri_task_options *context, const char *m
     for (int i = 0; context->map && i < context->map->count; i++) {
         const tri_tree *entry = context->map->items[i];
         // Every model accepts a rate of dropout; one without such layers does not ask for it.
-        if (context->taken[i] || !strcmp(entry->key, DROPOUT)) continue;
-        if (was_asked(context, entry->key))
-            return tri_tree_fail(entry, "model.%s has to be a number, true or false", entry->key);
+        if (was_asked(context, entry->key) || !strcmp(entry->key, DROPOUT)) continue;
         const char *near = tri_option_nearest(entry->key, context->asked, context->asked_count),
                    *list = "";
         if (near)

@@ -22,7 +22,6 @@ const char *tri_task_file(const tri_recipe *recipe, const tri_task *task);
 typedef struct tri_task_options {
     tri_arena *arena;
     const tri_tree *map;
-    bool *taken;        // by entry of `map`: whether the model has read it
     const char **asked; // every key for which the model has asked, once
     int asked_count, asked_capacity;
 } tri_task_options;

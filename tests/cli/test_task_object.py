@@ -181,7 +181,7 @@ def check_options():
     assert "model.hiden_size: the model small has no such option (did you mean 'hidden_size'?)" \
         in error, error
     assert "(known: hidden_size)" in train("./asks.so, layers: 4")
-    assert "model.hidden_size has to be a number" in train("./asks.so, hidden_size: wide")
+    assert "model.hidden_size has to be a whole number" in train("./asks.so, hidden_size: wide")
     train("./asks.so, hidden_size: 4", 0)
     assert has_run()
 

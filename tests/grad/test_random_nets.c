@@ -7,6 +7,7 @@
 #include "device/cuda/cuda.h"
 #include "device/ref/ref.h"
 #include "pass/pass.h"
+#include "support/model_options.h"
 #include "support/op_session.h"
 #include "support/test_gpu.h"
 
@@ -25,22 +26,6 @@ const tri_task *trireme_task_v1(void); // of random_net.c
 enum { SAMPLES = 3, CLASSES = 4, TOKENS = 6, TERMS = TRI_MAX_LOSS_TERMS };
 
 static const double seeds_of_terms[TERMS] = {0.75, 0.5, 1.25, 0.3, 0.6, 0.9, 0.4, 0.8};
-
-static bool option(void *context, const char *key, double *out) {
-    int64_t seed = *(const int64_t *)context;
-    const struct {
-        const char *key;
-        double value;
-    } options[] = {{"seed", (double)seed},   {"primitives", (double)(5 + seed % 9)},
-                   {"classes", CLASSES},     {"tokens", TOKENS},
-                   {"mixes", seed % 5 == 0}, {"norms", seed % 3 == 0}};
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
-        if (strcmp(key, options[i].key) != 0) continue;
-        *out = options[i].value;
-        return true;
-    }
-    return false;
-}
 
 // The fields of the batch: which there are, and their sizes, follow from the seed.
 static void add_fields(tri_graph *g, int64_t seed, tri_dtype dtype) {
@@ -99,12 +84,11 @@ static void pass_ok(int64_t seed, tri_status status) {
 static void side_open(side *s, int64_t seed, const tri_device_backend *backend, tri_dtype dtype,
                       bool fused) {
     *s = (side){.seed = seed, .device = op_device_open(backend, 1)};
-    tri_graph_options options = {.seed = 1,
-                                 .training = true,
-                                 .dtype = dtype,
-                                 .model_option = option,
-                                 .model_context = &s->seed};
+    tri_graph_options options = {.seed = 1, .training = true, .dtype = dtype};
     tri_graph *g = s->graph = tri_graph_create(NULL, &options);
+    g->options.model_options = model_options(
+        g->arena, "{seed: %lld, primitives: %lld, classes: %d, tokens: %d, mixes: %d, norms: %d}",
+        (long long)seed, (long long)(5 + seed % 9), CLASSES, TOKENS, seed % 5 == 0, seed % 3 == 0);
     const char *message = "";
     add_fields(g, seed, dtype);
     tri_batch batch = tri_batch_make(g, SAMPLES);

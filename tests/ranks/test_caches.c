@@ -2,6 +2,7 @@
 // scores that it has for whole sequences: on each device, on ranks that share layers and in a
 // pipeline, also after rows of the caches were moved. A sequence longer than its cache is refused.
 #include "support/comm_ranks.h"
+#include "support/model_options.h"
 #include "support/test_gpu.h"
 
 #include "base/philox.h"
@@ -43,19 +44,11 @@ static const cell cells[] = {
     {&tri_device_cpu, TRI_PRECISION_32_TRUE, {[P] = 2, 1, 1, [T] = 1}, 1e-5},
 };
 
-static bool option(void *context, const char *key, double *out) {
-    static const struct {
-        const char *key;
-        double value;
-    } options[] = {{"vocab_size", VOCABULARY}, {"hidden_size", 16},
-                   {"intermediate_size", 24},  {"num_hidden_layers", 2},
-                   {"num_attention_heads", 4}, {"num_key_value_heads", 2}};
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        if (!strcmp(options[i].key, key)) {
-            *out = options[i].value;
-            return true;
-        }
-    return false;
+static const tri_tree *options_of_model(tri_arena *arena) {
+    return model_options(arena,
+                         "{vocab_size: %d, hidden_size: 16, intermediate_size: 24, "
+                         "num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2}",
+                         VOCABULARY);
 }
 
 typedef struct rig {
@@ -87,7 +80,7 @@ static void open_rig(rig *r, const cell *c, tri_comm *comm, bool caches) {
                                            .predicts = true,
                                            .cache_length = caches ? LENGTH : 0,
                                            .precision = c->precision,
-                                           .model_option = option}};
+                                           .model_options = options_of_model(r->arena)}};
     tri_strategy_options options = {.name =
                                         c->size[P] > 1 ? TRI_STRATEGY_PIPELINE : TRI_STRATEGY_DDP,
                                     .recompute_every = 1,
@@ -257,6 +250,7 @@ static void fill_parameters(const exact *e) {
 }
 
 static void open_exact(exact *e, int64_t tokens, bool has_caches, const exact *caches) {
+    *e = (exact){.arena = tri_arena_create(NULL, "test")};
     const tri_field fields[] = {{"input_ids", TRI_I64, {1, {tokens}}},
                                 {"spans", TRI_I64, {1, {2}}}};
     tri_model_request model = {.task = &tri_model_llama,
@@ -266,8 +260,7 @@ static void open_exact(exact *e, int64_t tokens, bool has_caches, const exact *c
                                            .predicts = true,
                                            .cache_length = has_caches ? LENGTH : 0,
                                            .dtype = TRI_F64,
-                                           .model_option = option}};
-    *e = (exact){.arena = tri_arena_create(NULL, "test")};
+                                           .model_options = options_of_model(e->arena)}};
     CHECK_OK(tri_device_ref.open(&(tri_device_config){0}, &e->device));
     CHECK_OK(tri_model_build(e->arena, &model, SEQUENCES, &e->graph));
     const tri_graph *g = e->graph;

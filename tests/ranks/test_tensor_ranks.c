@@ -7,6 +7,7 @@
 #include "nn/models/models.h"
 #include "pass/pass.h"
 #include "support/comm_ranks.h"
+#include "support/model_options.h"
 #include "support/op_session.h"
 
 #include <math.h>
@@ -149,29 +150,6 @@ static const test_case cases[] = {
     {"gpt, sequence", build_gpt, .sequence = true, .ranks = {2, 4}},
 };
 
-static bool model_option(void *context, const char *key, double *out) {
-    const test_case *test = context;
-    const struct {
-        const char *key;
-        double value;
-    } options[] = {{"vocab_size", VOCABULARY},
-                   {"hidden_size", WIDTH},
-                   {"intermediate_size", 32},
-                   {"num_hidden_layers", 2},
-                   {"num_attention_heads", HEADS},
-                   {"num_key_value_heads", test->keys},
-                   {"rope_theta", 100},
-                   {"attention_bias", test->keys == HEADS},
-                   {"dropout", 0.25},
-                   {"tie_word_embeddings", test->tied}};
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
-        if (strcmp(options[i].key, key) != 0) continue;
-        *out = options[i].value;
-        return true;
-    }
-    return false;
-}
-
 static tri_graph *checked(tri_graph *g, const char *name) {
     const char *message = "";
     if (tri_graph_status(g, &message) != TRI_OK) fprintf(stderr, "%s: %s\n", name, message);
@@ -180,12 +158,15 @@ static tri_graph *checked(tri_graph *g, const char *name) {
 }
 
 static tri_graph *build(const test_case *test, bool training) {
-    tri_graph_options options = {.seed = 7,
-                                 .training = training,
-                                 .dtype = TRI_F64,
-                                 .model_option = model_option,
-                                 .model_context = (void *)test};
+    tri_graph_options options = {.seed = 7, .training = training, .dtype = TRI_F64};
     tri_graph *g = tri_graph_create(NULL, &options);
+    g->options.model_options = model_options(
+        g->arena,
+        "{vocab_size: %d, hidden_size: %d, intermediate_size: 32, num_hidden_layers: 2, "
+        "num_attention_heads: %d, num_key_value_heads: %d, rope_theta: 100, attention_bias: %s, "
+        "dropout: 0.25, tie_word_embeddings: %s}",
+        VOCABULARY, WIDTH, HEADS, (int)test->keys, test->keys == HEADS ? "true" : "false",
+        test->tied ? "true" : "false");
     test->build(g);
     return checked(g, test->name);
 }

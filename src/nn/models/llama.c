@@ -11,7 +11,7 @@
 typedef struct llama_config {
     int64_t vocab_size, hidden_size, intermediate_size, num_hidden_layers;
     int64_t num_attention_heads, num_key_value_heads, head_dim, max_position_embeddings;
-    double rms_norm_eps, rope_theta, initializer_range;
+    double rms_norm_eps, rope_theta, initializer_range, dropout;
     bool tie_word_embeddings, attention_bias;
     tri_value spans; // where the tokens stand in their sequences, if the graph has caches
 } llama_config;
@@ -34,7 +34,7 @@ static const tri_option llama_rows[] = {
                      "standard deviation of the initial weights"),
     TRI_OPTION_BOOL(C, tie_word_embeddings, "false", "use the embedding as the head's weight too"),
     TRI_OPTION_BOOL(C, attention_bias, "false", "biases of the attention's projections"),
-    MODEL_DROPOUT,
+    MODEL_DROPOUT(C),
 };
 #undef C
 

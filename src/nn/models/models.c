@@ -5,7 +5,6 @@
 #include "base/limits.h"
 #include "graph/graph.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 const tri_task *const tri_models[] = {
@@ -32,7 +31,8 @@ static const tri_option_table autoencoder_options = {
 #define CLASSES                                                                                    \
     TRI_OPTION_INT(model_classes_options, num_classes, "10", 1, TRI_MAX_CLASSES,                   \
                    "outputs of the last layer: labels are below it")
-static const tri_option classes_rows[] = {CLASSES}, cnn_rows[] = {CLASSES, MODEL_DROPOUT};
+static const tri_option classes_rows[] = {CLASSES},
+                        cnn_rows[] = {CLASSES, MODEL_DROPOUT(model_classes_options)};
 const tri_option_table model_mnist_cnn_options = TRI_OPTION_TABLE(
     "mnist-cnn", model_classes_options, cnn_rows, "two convolutions, two linear layers");
 const tri_option_table model_mnist_convnet_options =
@@ -61,25 +61,17 @@ tri_value model_labels(const tri_batch *batch) {
     return batch->labels.id ? batch->labels : tri_batch_field(batch, "soft_labels");
 }
 
-static void read_number(tri_graph *g, const tri_option *row, void *at) {
-    double preset = row->default_yaml ? strtod(row->default_yaml, NULL) : 0, value;
-    if (row->type == TRI_OPTION_IS_INT)
-        value = (double)(*(int64_t *)at = tri_model_int(g, row->key, (int64_t)preset));
-    else
-        value = *(double *)at = tri_model_float(g, row->key, preset);
-    if (g->status == TRI_OK && !(value >= row->min && value <= row->max))
-        tri_graph_fail(g, "model.%s must be from %.15g to %.15g, not %.15g", row->key, row->min,
-                       row->max, value);
-}
-
 void model_read_options(tri_graph *graph, const tri_option_table *table, void *out) {
+    bool has_dropout = false;
     for (int i = 0; i < table->count; i++) {
-        const tri_option *row = &table->rows[i];
-        if (row->offset == SIZE_MAX) continue;
-        void *at = (char *)out + row->offset;
-        if (row->type == TRI_OPTION_IS_BOOL)
-            *(bool *)at = tri_model_bool(graph, row->key, !strcmp(row->default_yaml, "true"));
-        else
-            read_number(graph, row, at);
+        tri_graph_model_option(graph, table->rows[i].key);
+        has_dropout = has_dropout || !strcmp(table->rows[i].key, MODEL_DROPOUT_KEY);
     }
+    tri_tree *map = graph->options.model_options
+                        ? tri_tree_copy(graph->arena, graph->options.model_options)
+                        : NULL;
+    // Every model accepts a rate of dropout, which sets those that it has.
+    if (!has_dropout) tri_tree_remove(map, MODEL_DROPOUT_KEY);
+    if (tri_option_decode_under(graph->arena, "model", table, map, out) != TRI_OK)
+        tri_graph_fail(graph, "%s", tri_error_message());
 }

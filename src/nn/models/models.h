@@ -28,6 +28,7 @@ extern const tri_option_table model_denoise_cnn_options, model_llama_options;
 // The options of models whose last layer has one output for each class.
 typedef struct model_classes_options {
     int64_t num_classes;
+    double dropout;
 } model_classes_options;
 // The number of outputs of such a model's last layer, by its table.
 int64_t model_classes(tri_graph *graph, const tri_option_table *table);
@@ -37,17 +38,15 @@ extern const tri_option_table model_mnist_cnn_options, model_mnist_convnet_optio
 // The targets of a classification: `labels` or, where the data have none, `soft_labels`.
 tri_value model_labels(const tri_batch *batch);
 
-// Reads the table's options from the recipe into the struct `out` and checks their bounds. Skips
-// rows that have no member in that struct, such as MODEL_DROPOUT.
+// Reads the recipe's options of the model by the table into the struct `out`. The graph fails if a
+// key is not known, or a value has a wrong type or is out of bounds.
 void model_read_options(tri_graph *graph, const tri_option_table *table, void *out);
 
-// The row `dropout` of models that have dropout layers. It has no member in the options struct,
-// because tri_dropout itself reads it for each layer.
-#define MODEL_DROPOUT                                                                              \
-    {                                                                                              \
-        .key = "dropout", .type = TRI_OPTION_IS_FLOAT, .offset = SIZE_MAX, .max = 1,               \
-        .help = "replaces the rate of every dropout layer; less than 1"                            \
-    }
+// The row `dropout` of models that have dropout layers. tri_dropout itself reads it for each layer.
+#define MODEL_DROPOUT(S)                                                                           \
+    TRI_OPTION_FLOAT(S, dropout, NULL, 0, 1,                                                       \
+                     "replaces the rate of every dropout layer; less than 1")
+#define MODEL_DROPOUT_KEY "dropout"
 
 // The built-in model of that name; NULL if there is none.
 const tri_task *tri_model_find(const char *name);
