@@ -98,6 +98,10 @@ tri_value tri_affine_grid(tri_graph *graph, tri_value theta, const int64_t *size
 
 // Dropout1d, Dropout2d and Dropout3d: tri_dropout of whole channels of x [N, C, …].
 tri_value tri_dropout_channels(tri_graph *graph, const char *name, tri_value x, double p);
+// Stochastic depth, or DropPath: tri_dropout of whole samples of x [N, …], which stands before it
+// is added to what goes around it. Each layer keeps its own p, of which the recipe's model.dropout
+// only changes whether there is any: 0 turns it off.
+tri_value tri_drop_path(tri_graph *graph, const char *name, tri_value x, double p);
 // AlphaDropout, which goes with SELU: elements that are dropped take the value that SELU has far
 // below 0, and all are scaled so that mean and variance stay.
 tri_value tri_alpha_dropout(tri_graph *graph, const char *name, tri_value x, double p);

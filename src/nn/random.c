@@ -111,36 +111,51 @@ tri_value tri_bernoulli(tri_graph *graph, const char *name, tri_value p) {
     return tri_map(graph, "p, u -> u < p", p, uniform(graph, "bernoulli", name, p));
 }
 
-// Whether the layer drops anything. Makes 0 with probability p, else 1, for all elements of x, or
-// one for each channel.
-static bool drops(tri_graph *graph, const char *layer, const char *name, tri_value x, double *p,
-                  bool channels, tri_value *kept) {
+// What a layer drops as one.
+typedef enum drop_unit { ELEMENTS, CHANNELS, WHOLE_SAMPLES } drop_unit;
+
+// Whether the layer drops anything, with probability p. Makes 0 for a unit that is dropped, else 1.
+static bool drops(tri_graph *graph, const char *layer, const char *name, tri_value x, double p,
+                  drop_unit unit, tri_value *kept) {
     char text[128];
-    *p = rate_of(graph, layer, name, *p);
+    bool channels = unit == CHANNELS;
     if (graph->status != TRI_OK || !tri_graph_check_input(graph, layer, name, x)) return false;
     tri_shape shape = tri_value_shape(graph, x);
     if (shape.rank < 1 + channels || tri_shape_count(&shape) == 0)
         tri_graph_fail(graph, "%s %s: needs at least %s and no empty one, not %s", layer, name,
                        tri_counted(1 + channels, "axis"),
                        tri_shape_text(&shape, text, sizeof text));
-    if (graph->status != TRI_OK || !graph->options.training || *p == 0) return false;
-    for (int i = 2; channels && i < shape.rank; i++) shape.dims[i] = 1;
+    if (graph->status != TRI_OK || !graph->options.training || p == 0) return false;
+    for (int i = channels ? 2 : 1; unit != ELEMENTS && i < shape.rank; i++) shape.dims[i] = 1;
     *kept =
-        draw(graph, layer, name, "k", 1, &(tri_map_draw){.kind = TRI_DRAW_KEEPS, .p = *p}, shape);
+        draw(graph, layer, name, "k", 1, &(tri_map_draw){.kind = TRI_DRAW_KEEPS, .p = p}, shape);
     return true;
 }
 
-tri_value tri_dropout_channels(tri_graph *graph, const char *name, tri_value x, double p) {
+// x with 0 in the units that are dropped, and the others divided by 1 − p.
+static tri_value drop_units(tri_graph *graph, const char *layer, const char *name, tri_value x,
+                            double p, drop_unit unit) {
     tri_value kept;
-    if (!drops(graph, "dropout_channels", name, x, &p, true, &kept)) return x;
+    if (!drops(graph, layer, name, x, p, unit, &kept)) return x;
     const char *formula = tri_name(graph, "x, kept -> kept ? x * %.17g : 0", 1 / (1 - p));
     return tri_map(graph, formula, x, kept);
 }
 
+tri_value tri_dropout_channels(tri_graph *graph, const char *name, tri_value x, double p) {
+    p = rate_of(graph, "dropout_channels", name, p);
+    return drop_units(graph, "dropout_channels", name, x, p, CHANNELS);
+}
+
+tri_value tri_drop_path(tri_graph *graph, const char *name, tri_value x, double p) {
+    double given = rate_of(graph, "drop_path", name, p);
+    return drop_units(graph, "drop_path", name, x, given == 0 ? 0 : p, WHOLE_SAMPLES);
+}
+
 static tri_value alpha_dropout(tri_graph *graph, const char *layer, const char *name, tri_value x,
-                               double p, bool channels) {
+                               double p, drop_unit unit) {
     tri_value kept;
-    if (!drops(graph, layer, name, x, &p, channels, &kept)) return x;
+    p = rate_of(graph, layer, name, p);
+    if (!drops(graph, layer, name, x, p, unit, &kept)) return x;
     double a = 1 / sqrt((SELU_LEAST * SELU_LEAST * p + 1) * (1 - p)), b = -a * SELU_LEAST * p;
     const char *formula =
         tri_name(graph, "x, k -> %.17g * (k ? x : %.17g) + %.17g", a, SELU_LEAST, b);
@@ -148,11 +163,11 @@ static tri_value alpha_dropout(tri_graph *graph, const char *layer, const char *
 }
 
 tri_value tri_alpha_dropout(tri_graph *graph, const char *name, tri_value x, double p) {
-    return alpha_dropout(graph, "alpha_dropout", name, x, p, false);
+    return alpha_dropout(graph, "alpha_dropout", name, x, p, ELEMENTS);
 }
 
 tri_value tri_feature_alpha_dropout(tri_graph *graph, const char *name, tri_value x, double p) {
-    return alpha_dropout(graph, "feature_alpha_dropout", name, x, p, true);
+    return alpha_dropout(graph, "feature_alpha_dropout", name, x, p, CHANNELS);
 }
 
 tri_value tri_rrelu(tri_graph *graph, const char *name, tri_value x, double lower, double upper) {

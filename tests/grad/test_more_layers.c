@@ -113,7 +113,8 @@ static void test_padding_begins_as_zero(void **state) {
     op_graph_close(g);
 }
 
-// Whole channels are dropped, and the others scaled; alpha dropout moves and scales what is left.
+// Whole channels or samples are dropped, and the others scaled; alpha dropout moves and scales what
+// is left.
 static void test_dropouts(void **state) {
     enum { SAMPLES = 40, CHANNELS = 25, PIXELS = 6 };
     tri_graph *g = op_graph_open(TRI_F64);
@@ -121,6 +122,7 @@ static void test_dropouts(void **state) {
     tri_value y = tri_dropout_channels(g, "channels", x, 0.25);
     tri_value z = tri_alpha_dropout(g, "alpha", x, 0.2);
     tri_value w = tri_feature_alpha_dropout(g, "features", x, 0.2);
+    tri_value path = tri_drop_path(g, "path", x, 0.4);
     const char *message = "";
     if (tri_graph_status(g, &message) != TRI_OK) fail_msg("%s", message);
     tri_device *device = op_device_open(&tri_device_ref, 1);
@@ -128,7 +130,7 @@ static void test_dropouts(void **state) {
     op_fill(session, x, 77, 0.5, 1);
     memset(op_host(session, tri_position(g)), 0, 2 * sizeof(int64_t));
     op_run_ok(session);
-    int dropped = 0, moved = 0;
+    int dropped = 0, moved = 0, left_out = 0;
     const double least = -1.7580993408473766, a = 1 / sqrt((least * least * 0.2 + 1) * 0.8);
     for (int64_t c = 0; c < SAMPLES * CHANNELS; c++) {
         bool is_zero = op_get(session, y, c * PIXELS) == 0;
@@ -144,6 +146,15 @@ static void test_dropouts(void **state) {
             moved += moves;
         }
     }
+    for (int64_t n = 0; n < SAMPLES; n++) {
+        bool is_zero = op_get(session, path, n * CHANNELS * PIXELS) == 0;
+        left_out += is_zero;
+        for (int64_t i = n * CHANNELS * PIXELS; i < (n + 1) * CHANNELS * PIXELS; i++) {
+            double from = op_get(session, x, i);
+            assert_true(fabs(op_get(session, path, i) - (is_zero ? 0 : from / 0.6)) < 1e-12);
+        }
+    }
+    assert_in_range(left_out, 8, 24);   // of 40, with 0.4
     assert_in_range(dropped, 200, 300); // of 1000, with 0.25
     assert_in_range(moved, 1050, 1350); // of 6000, with 0.2
     op_session_close(session);
@@ -206,6 +217,7 @@ static void test_random_layers_evaluate(void **state) {
     assert_int_equal(tri_dropout_channels(g, "b", x, 0.5).id, x.id);
     assert_int_equal(tri_alpha_dropout(g, "c", x, 0.5).id, x.id);
     assert_int_equal(tri_feature_alpha_dropout(g, "d", x, 0.5).id, x.id);
+    assert_int_equal(tri_drop_path(g, "f", x, 0.5).id, x.id);
     tri_value y = tri_rrelu(g, "e", x, 0.1, 0.3);
     tri_device *device = op_device_open(&tri_device_ref, 1);
     op_session *session = op_session_open(g, device, false);

@@ -8,9 +8,11 @@
 #include <string.h>
 
 const tri_task *const tri_models[] = {
-    &tri_model_mnist_cnn,   &tri_model_mnist_convnet, &tri_model_autoencoder,
-    &tri_model_denoise_cnn, &tri_model_mlp_jax,       &tri_model_resnet,
-    &tri_model_vit,         &tri_model_llama,         NULL,
+    &tri_model_mnist_cnn,   &tri_model_mnist_convnet,
+    &tri_model_autoencoder, &tri_model_denoise_cnn,
+    &tri_model_mlp_jax,     &tri_model_resnet,
+    &tri_model_vit,         &tri_model_weather_vit,
+    &tri_model_llama,       NULL,
 };
 
 const tri_task *tri_model_find(const char *name) {
@@ -44,9 +46,11 @@ int64_t model_classes(tri_graph *graph, const tri_option_table *table) {
 }
 
 const tri_option_table *const tri_model_tables[] = {
-    &model_mnist_cnn_options,   &model_mnist_convnet_options, &autoencoder_options,
-    &model_denoise_cnn_options, &model_mlp_jax_options,       &model_resnet_options,
-    &model_vit_options,         &model_llama_options,         NULL,
+    &model_mnist_cnn_options, &model_mnist_convnet_options,
+    &autoencoder_options,     &model_denoise_cnn_options,
+    &model_mlp_jax_options,   &model_resnet_options,
+    &model_vit_options,       &model_weather_vit_options,
+    &model_llama_options,     NULL,
 };
 
 tri_value model_labels(const tri_batch *batch) {
