@@ -1,0 +1,75 @@
+"""What test_models.py and make_model_goldens.py share: the models that are compared with the
+modules of torchvision and Hugging Face's transformers, and their data and weights, which follow
+from a formula. `GOLDENS` holds for each model what its module computed in double precision.
+"""
+import array
+import json
+import math
+import os
+
+import formula
+
+GOLDENS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "goldens", "models")
+PERIOD = 65521  # a prime, so that no two rows of a weight are alike
+STEPS = 10
+
+IMAGES = {"images": (3, 32, 32), "labels": ()}
+# By name: the recipe's section `model`, the fields of a sample and their shapes, the number of
+# classes or tokens, samples in a step, and the learning rate.
+MODELS = {
+    "resnet18": ({"name": "resnet", "depth": 18, "num_classes": 10, "stem": "cifar"}, IMAGES, 10, 8,
+                 1e-4),
+    "resnet34": ({"name": "resnet", "depth": 34, "num_classes": 7},
+                 {"images": (3, 65, 49), "labels": ()}, 7, 4, 1e-4),
+    "resnet50": ({"name": "resnet", "depth": 50, "num_classes": 7},
+                 {"images": (3, 64, 64), "labels": ()}, 7, 6, 1e-4),
+    "vit": ({"name": "vit", "image_size": 32, "patch_size": 8, "num_layers": 3, "num_heads": 4,
+             "hidden_dim": 48, "mlp_dim": 100, "num_classes": 5}, IMAGES, 5, 6, 1e-2),
+    "weather-vit": ({"name": "weather-vit", "img_size": [16, 24], "patch_size": 4,
+                     "n_in_channels": 3, "n_out_channels": 2, "embed_dim": 32, "depth": 3,
+                     "num_heads": 4},
+                    {"inputs": (3, 16, 24), "targets": (2, 16, 24)}, None, 5, 1e-2),
+}
+
+
+def numbers(name, count):
+    """`count` numbers in [-1, 1) that repeat after PERIOD, and begin elsewhere for each name."""
+    table = array.array("f", (2 * u - 1 for u in formula.uniform("models", PERIOD)))
+    first = formula.key_of(name) % PERIOD
+    whole = table * (count // PERIOD + 2)
+    return whole[first:first + count]
+
+
+def tensor(name, shape, kind):
+    """The tensor that a golden lists as (name, shape, kind). `kind`: the greatest size of a number,
+    "one" (from 0.5 to 1.5) or "count"."""
+    if kind == "count":
+        return "I64", shape, array.array("q", [3])
+    values = numbers(name, math.prod(shape))
+    if kind == "one":
+        return "F32", shape, array.array("f", (1 + 0.5 * v for v in values))
+    table = {v: array.array("f", [v * kind])[0] for v in set(values)}
+    return "F32", shape, array.array("f", map(table.__getitem__, values))
+
+
+def weights(golden):
+    return {name: tensor(name, tuple(shape), kind) for name, shape, kind in golden["parameters"]}
+
+
+def data_set(model):
+    _, fields, classes, batch, _ = MODELS[model]
+    tensors, count = {}, STEPS * batch
+    for name, shape in fields.items():
+        size = count * math.prod(shape)
+        if name in ("labels", "input_ids"):
+            ids = array.array("q", (formula.splitmix(formula.key_of(f"{model}/{name}") + i) % classes
+                                    for i in range(size)))
+            tensors[name] = ("I64", (count, *shape), ids)
+        else:
+            tensors[name] = ("F32", (count, *shape), numbers(f"{model}/{name}", size))
+    return tensors
+
+
+def read_golden(model):
+    with open(os.path.join(GOLDENS, f"{model}.json"), encoding="utf-8") as f:
+        return json.load(f)
