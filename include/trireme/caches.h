@@ -4,7 +4,7 @@
 //
 // `spans` says for each sequence where the call's tokens stand: I64 [N, 2], how many tokens earlier
 // calls had, and how many of the call's T tokens are the sequence's; padding follows them. It is a
-// field of the data: tri_batch_field(batch, "spans"). A sequence that begins again has 0 earlier
+// field of the data: tri_batch_field(batch, "spans"), which tri_rotary_with takes, too. A sequence that begins again has 0 earlier
 // tokens, and so nothing has to be erased.
 #ifndef TRIREME_CACHES_H
 #define TRIREME_CACHES_H
@@ -34,9 +34,6 @@ typedef struct tri_cached_attention_options {
 // it takes grows with the tokens so far, and not with the room of the caches.
 tri_value tri_cached_attention(tri_graph *graph, const char *name, tri_value q, tri_value k,
                                tri_value v, tri_value spans, tri_cached_attention_options options);
-
-// tri_rotary at the positions of the call's tokens in their sequences.
-tri_value tri_rotary_at(tri_graph *graph, tri_value x, tri_value spans, double theta);
 
 // The row of each sequence's last token in this call, x [N, T, F] → [N, 1, F]; the first row of a
 // sequence that has no token in this call.

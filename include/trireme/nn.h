@@ -237,6 +237,21 @@ tri_value tri_instance_norm(tri_graph *graph, const char *name, tri_value x,
 // i + D/2 are rotated by the angle t·theta^(−2i/D), as in Hugging Face's Llama.
 tri_value tri_rotary(tri_graph *graph, tri_value x, double theta);
 
+typedef struct tri_rotary_options {
+    double theta;
+    // Where each sequence's tokens stand, as caches.h says. None: at 0 to T − 1.
+    tri_value spans;
+    // Llama 3's scaling, for sequences longer than the original_positions of its first training:
+    // the rotation of pairs that turn less than low_freq_factor times within these is divided by
+    // `factor`, of those that turn more than high_freq_factor times it stays, and between both it
+    // is a mixture. Factor 0: none.
+    double factor, low_freq_factor, high_freq_factor;
+    int64_t original_positions;
+} tri_rotary_options;
+
+// Rotary position embedding with options.
+tri_value tri_rotary_with(tri_graph *graph, tri_value x, tri_rotary_options options);
+
 typedef struct tri_attention_options {
     // A query sees no later keys. The last query stands where the last key does, also if T < S
     // (PyTorch's is_causal lets the first ones stand side by side).
@@ -246,6 +261,9 @@ typedef struct tri_attention_options {
     // `mask` is 0, a query does not see a key. The result for a query that sees no key, or whose
     // scores are all −∞, is 0, as in PyTorch since 2.5.
     tri_value bias, mask;
+    // With `causal`: how many keys a query sees, its own and those before it; 0: all of these. Where
+    // it leaves out any, scores are kept, as with a mask.
+    int64_t window;
     // In training, the probability with which a probability of softmax is set to zero, by
     // tri_dropout, of which the recipe's model.dropout replaces the rate if it is above 0 here.
     double dropout;

@@ -4,7 +4,6 @@
 
 #include "base/os.h"
 #include "format/tokenizer/tokenizer.h"
-#include "nn/models/models.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -24,30 +23,17 @@ static const char *beside(tri_arena *arena, const char *path, const char *name) 
     return stat(file, &info) == 0 ? file : NULL;
 }
 
-// Writes a recipe whose model has the options of config.json. Whether the model can have all that
-// stands there is checked when the weights are loaded (train/origin.h).
+// Writes a recipe whose model is that of config.json. Whether the weights are its is checked when
+// they are loaded (train/origin.h).
 static tri_status load_folder(tri_arena *arena, const cli_arguments *a, const char *config_file,
                               tri_recipe *out) {
-    const tri_option_table *table = &model_llama_options;
-    tri_tree *config, *root = tri_tree_map(arena), *model = tri_tree_map(arena),
-                      *optimizer = tri_tree_map(arena), *data = tri_tree_map(arena);
-    TRI_TRY(tri_json_read_file(arena, config_file, &config));
-    tri_tree_put_string(arena, model, "name", tri_model_llama.name);
-    for (int i = 0; i < table->count; i++) {
-        const char *key = table->rows[i].key;
-        const tri_tree *value = tri_tree_get(config, key);
-        if (!value) value = tri_tree_get(tri_tree_get(config, "rope_parameters"), key);
-        if (!tri_tree_is_null(value) && strcmp(key, "dropout") != 0)
-            tri_tree_put(arena, model, key, tri_tree_copy(arena, value));
-    }
-    // A recipe has to name these, although no data are opened and nothing is trained.
-    tri_tree_put_string(arena, data, "name", "synthetic");
-    tri_tree_put(arena, root, "data", data);
-    tri_tree_put_string(arena, optimizer, "name", "sgd");
-    tri_tree_put(arena, root, "model", model);
-    tri_tree_put(arena, root, "optimizer", optimizer);
-    const char *text = tri_yaml_emit(arena, root);
-    return tri_recipe_parse(arena, text, strlen(text), config_file,
+    // A recipe has to name data and optimizer, although no data are opened and nothing is trained.
+    static const char text[] = "{data: {name: synthetic}, optimizer: {name: sgd}, model: {}}";
+    tri_tree *root;
+    TRI_TRY(tri_yaml_parse(arena, text, strlen(text), config_file, &root));
+    tri_tree_put_string(arena, tri_tree_get(root, "model"), "config", config_file);
+    const char *recipe = tri_yaml_emit(arena, root);
+    return tri_recipe_parse(arena, recipe, strlen(recipe), config_file,
                             (const char *const *)a->words + 1, a->count - 1, NULL, out);
 }
 

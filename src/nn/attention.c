@@ -78,6 +78,15 @@ static tri_value composed(tri_graph *graph, const char *name, const tri_value in
     return tri_reshape(graph, y, tri_shape_of(z->n, z->t, z->h, z->e));
 }
 
+// Which of S keys each of T queries has in its window, [T, S]: 1 or 0. The last ones stand side by
+// side.
+static tri_value window_mask(tri_graph *graph, const sizes *z, int64_t window) {
+    tri_value t = tri_unsqueeze(graph, tri_arange(graph, z->t), 1), s = tri_arange(graph, z->s);
+    const char *formula =
+        tri_name(graph, "t, s -> t + %lld - s < %lld", (long long)(z->s - z->t), (long long)window);
+    return tri_cast(graph, tri_map(graph, formula, t, s), TRI_F32);
+}
+
 tri_value tri_attention(tri_graph *graph, const char *name, tri_value q, tri_value k, tri_value v,
                         tri_attention_options o) {
     const tri_value in[] = {q, k, v};
@@ -88,14 +97,23 @@ tri_value tri_attention(tri_graph *graph, const char *name, tri_value q, tri_val
     if (o.dropout < 0 || o.dropout >= 1)
         tri_graph_fail(graph, "attention %s: the rate of dropout must lie in [0, 1), not %g", name,
                        o.dropout);
+    if (o.window < 0 || (o.window > 0 && !o.causal))
+        tri_graph_fail(graph, "attention %s: a window is at least 1 and needs `causal`, not %lld",
+                       name, (long long)o.window);
     bool drops = o.dropout > 0 && graph->options.training;
-    bool is_plain = !tri_value_is(o.bias) && !tri_value_is(o.mask) && !drops;
     tri_shape of_q = tri_value_shape(graph, q), of_v = tri_value_shape(graph, v);
+    bool has_window = o.window > 0 && of_v.rank == 4 && o.window < of_v.dims[1];
+    bool is_plain = !tri_value_is(o.bias) && !tri_value_is(o.mask) && !drops && !has_window;
     double scale = o.scale != 0 ? o.scale : 1 / sqrt((double)of_q.dims[3]);
     if (is_plain && of_v.dims[3] == of_q.dims[3]) {
         tri_attention_attr attr = {.scale = scale, .causal = o.causal};
         return tri_node_add(graph, &tri_op_attention, in, 3, &attr, name);
     }
     if (!sizes_of(graph, name, in, &z)) return (tri_value){0};
+    if (has_window) {
+        tri_value near = window_mask(graph, &z, o.window);
+        o.mask =
+            tri_value_is(o.mask) ? tri_map(graph, "a, b -> a != 0 && b != 0", o.mask, near) : near;
+    }
     return composed(graph, name, in, &z, scale, &o);
 }

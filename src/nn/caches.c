@@ -40,12 +40,6 @@ tri_value tri_cached_attention(tri_graph *graph, const char *name, tri_value q, 
                         name);
 }
 
-tri_value tri_rotary_at(tri_graph *graph, tri_value x, tri_value spans, double theta) {
-    tri_rotary_attr attr = {.theta = theta};
-    if (!begin(graph, "rotary_at", "", x, spans)) return (tri_value){0};
-    return tri_node_add(graph, &tri_op_rotary, (tri_value[]){x, spans}, 2, &attr, "");
-}
-
 tri_value tri_last_token(tri_graph *graph, tri_value x, tri_value spans) {
     if (!begin(graph, "last_token", "", x, spans)) return (tri_value){0};
     tri_value last = tri_map(graph, "max(x - 1, 0)", tri_slice(graph, spans, 1, 1, 2, 1));

@@ -80,7 +80,18 @@ tri_value tri_embedding(tri_graph *graph, const char *name, tri_value ids,
 }
 
 tri_value tri_rotary(tri_graph *graph, tri_value x, double theta) {
-    return one_input(graph, &tri_op_rotary, x, &(tri_rotary_attr){.theta = theta}, "");
+    return tri_rotary_with(graph, x, (tri_rotary_options){.theta = theta});
+}
+
+tri_value tri_rotary_with(tri_graph *graph, tri_value x, tri_rotary_options o) {
+    tri_rotary_attr attr = {.theta = o.theta,
+                            .scaling = {.factor = o.factor,
+                                        .low = o.low_freq_factor,
+                                        .high = o.high_freq_factor,
+                                        .length = (double)o.original_positions}};
+    if (!tri_graph_check_input(graph, "rotary", "", x)) return (tri_value){0};
+    return tri_node_add(graph, &tri_op_rotary, (tri_value[]){x, o.spans},
+                        tri_value_is(o.spans) ? 2 : 1, &attr, "");
 }
 
 tri_value tri_next_token(tri_graph *graph, tri_value ids) {

@@ -15,6 +15,7 @@
 #include "ops/pool_window.h"
 #include "ops/rank_groups.h"
 #include "ops/recurrent_kind.h"
+#include "ops/rotary_rate.h"
 #include "tensor/pixels.h"
 
 typedef enum tri_activation {
@@ -356,6 +357,7 @@ typedef struct tri_group_norm_attr {
 
 typedef struct tri_rotary_attr {
     double theta;
+    tri_rotary_scaling scaling;
     int64_t first; // the position of x[:, 0], which is above 0 in a slice of a sequence
     bool inverse;  // true: rotates in the opposite direction, which is the gradient
 } tri_rotary_attr;

@@ -21,6 +21,13 @@ static tri_status rotary_shape(const void *attr, tri_op_signature *s) {
         return TRI_FAIL(TRI_BAD_INPUT,
                         "rotary: theta must be above 0 and first at least 0, not %g and %" PRId64,
                         a->theta, a->first);
+    const tri_rotary_scaling *scaling = &a->scaling;
+    if (scaling->factor != 0 && !(scaling->factor > 0 && scaling->low > 0 && scaling->length > 0 &&
+                                  scaling->high > scaling->low))
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "rotary: a scaling needs numbers above 0 and a high factor above the low "
+                        "one, not factor %g, low %g, high %g, length %g",
+                        scaling->factor, scaling->low, scaling->high, scaling->length);
     if (s->present[1]) TRI_TRY(ops_want_spans("rotary", s, 1));
     ops_like_first(s);
     return TRI_OK;
@@ -42,6 +49,10 @@ static tri_cost rotary_cost(const void *attr, const tri_op_signature *s) {
 
 static const tri_attr_field rotary_fields[] = {
     OPS_FIELD(TRI_ATTR_FLOAT, tri_rotary_attr, theta),
+    OPS_FIELD(TRI_ATTR_FLOAT, tri_rotary_attr, scaling.factor),
+    OPS_FIELD(TRI_ATTR_FLOAT, tri_rotary_attr, scaling.low),
+    OPS_FIELD(TRI_ATTR_FLOAT, tri_rotary_attr, scaling.high),
+    OPS_FIELD(TRI_ATTR_FLOAT, tri_rotary_attr, scaling.length),
     OPS_FIELD(TRI_ATTR_INT, tri_rotary_attr, first),
     OPS_FIELD(TRI_ATTR_BOOL, tri_rotary_attr, inverse),
     {0},
@@ -58,8 +69,8 @@ static bool rotary_slice(int input, int dim, const tri_op_signature *full, void 
 const tri_op tri_op_rotary = {
     .name = "rotary",
     .doc = "x [N, T, H, D], spans? -> y: the pair (x[i], x[i + D/2]) turned by the angle (first + "
-           "span[0] + t) * theta^(-2i / D), backwards when inverse; arXiv 2104.09864 in the halves "
-           "of Llama",
+           "span[0] + t) * theta^(-2i / D), which `scaling` makes slower, backwards when inverse; "
+           "arXiv 2104.09864 in the halves of Llama",
     .input_count = 2,
     .optional_inputs = 1,
     .output_count = 1,

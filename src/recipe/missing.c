@@ -8,8 +8,7 @@
 #include <string.h>
 
 #define HUGGING_FACE                                                                               \
-    "a Hugging Face config.json is no recipe; write its sizes under 'model' of one, with 'name: "  \
-    "llama' (trireme train --keys model lists them)"
+    "a Hugging Face config.json is no recipe; name it in one: 'model: {config: PATH}'"
 
 // Names of Lightning and PyTorch for settings that have another name in this program, or are flags
 // of its commands. The rows after the empty line are mostly for what people write as flags, such as

@@ -4,109 +4,23 @@
 
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
-#include "nn/models/models.h"
+#include "nn/models/config_json.h"
 #include "train/numbering.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 // Options that may differ: they do not change what the same weights compute.
 static const char *const free_options[] = {"dropout", "initializer_range",
-                                           "max_position_embeddings"};
+                                           "max_position_embeddings", MODEL_CONFIG_KEY};
 
 static bool is_free(const char *option) {
     for (size_t i = 0; i < sizeof free_options / sizeof *free_options; i++)
         if (!strcmp(option, free_options[i])) return true;
     return false;
-}
-
-// What llama always does: keys of config.json that the model has no option for, and the only
-// values that it can have. A key that is missing or null has the first value.
-static const struct {
-    const char *key, *values[3];
-} fixed[] = {
-    {"model_type", {"llama", "mistral"}},
-    {"hidden_act", {"silu", "swish"}},
-    {"mlp_bias", {"false"}},
-};
-
-typedef struct comparison {
-    tri_arena *arena;
-    const tri_tree *config; // what config.json has
-    const tri_tree *recipe; // the recipe's model options
-    const tri_option_table *table;
-    const char *differences; // "rope_theta 500000 (recipe: 10000), …"; "" at first
-    const char *overrides;   // " model.rope_theta=500000 …", by which the recipe gets the values
-    bool is_possible;        // whether the model can have all values of config.json
-} comparison;
-
-static const tri_tree *not_null(const tri_tree *node) {
-    return tri_tree_is_null(node) ? NULL : node;
-}
-
-// The settings of the rotary embedding: a map in config.json. NULL: there is none.
-static const tri_tree *rope_of(const tri_tree *config) {
-    const tri_tree *rope = not_null(tri_tree_get(config, "rope_parameters"));
-    return rope ? rope : not_null(tri_tree_get(config, "rope_scaling"));
-}
-
-static const char *default_of(const comparison *c, const char *key) {
-    for (int i = 0; i < c->table->count; i++)
-        if (!strcmp(c->table->rows[i].key, key)) return c->table->rows[i].default_yaml;
-    return "0";
-}
-
-// The option's value in `map`, or its default. Where 0 stands for a value that follows from others
-// (num_key_value_heads, head_dim), that value.
-static double number_of(const comparison *c, const tri_tree *map, const char *key) {
-    const tri_tree *node = not_null(tri_tree_get(map, key));
-    bool truth;
-    double number;
-    if (!node && map == c->config && !strcmp(key, "rope_theta"))
-        node = not_null(tri_tree_get(rope_of(map), key));
-    if (!node) node = tri_tree_plain(c->arena, default_of(c, key));
-    if (tri_tree_to_bool(node, &truth)) return truth;
-    if (!tri_tree_to_double(node, &number)) return -1;
-    if (number != 0) return number;
-    if (!strcmp(key, "num_key_value_heads")) return number_of(c, map, "num_attention_heads");
-    if (!strcmp(key, "head_dim"))
-        return number_of(c, map, "hidden_size") / number_of(c, map, "num_attention_heads");
-    return number;
-}
-
-static const char *text_of(const comparison *c, const tri_option *row, double number) {
-    if (row->type == TRI_OPTION_IS_BOOL) return number != 0 ? "true" : "false";
-    return tri_arena_printf(c->arena, "%.15g", number);
-}
-
-static void add(comparison *c, const char *key, const char *there, const char *here,
-                const char *whose) {
-    c->differences = tri_arena_printf(c->arena, "%s%s%s %s (%s: %s)", c->differences,
-                                      *c->differences ? ", " : "", key, there, whose, here);
-}
-
-static void compare_option(comparison *c, const tri_option *row) {
-    if (is_free(row->key)) return;
-    double there = number_of(c, c->config, row->key), here = number_of(c, c->recipe, row->key);
-    if (there == here) return;
-    const char *value = text_of(c, row, there);
-    add(c, row->key, value, text_of(c, row, here), "recipe");
-    c->overrides = tri_arena_printf(c->arena, "%s model.%s=%s", c->overrides, row->key, value);
-}
-
-static void compare_fixed(comparison *c, const char *key, const tri_tree *node,
-                          const char *const *values, int count) {
-    node = not_null(node);
-    if (!node) return;
-    const char *text = tri_yaml_flow(c->arena, node);
-    for (int i = 0; i < count && values[i]; i++)
-        if (node->kind == TRI_TREE_SCALAR && !strcasecmp(node->text, values[i])) return;
-    add(c, key, text, values[0], "the model");
-    c->is_possible = false;
 }
 
 // How many tokens a sample of the session has; 0: its data are no tokens.
@@ -117,56 +31,50 @@ static int64_t tokens_of(const tri_session *s) {
     return field == TRI_NO_FIELD ? 0 : tri_dataset_field(data, field)->shape.dims[0];
 }
 
-// A window over which attention reaches back changes nothing in samples that it covers. Where a
-// Mistral's config.json leaves the key out, it is Hugging Face's default.
-static void compare_window(comparison *c, int64_t tokens) {
-    const tri_tree *window = tri_tree_get(c->config, "sliding_window"),
-                   *type = tri_tree_get(c->config, "model_type");
-    int64_t reach;
-    bool is_mistral = type && type->kind == TRI_TREE_SCALAR && !strcmp(type->text, "mistral");
-    if (!window && is_mistral) window = tri_tree_plain(c->arena, "4096");
-    if (tri_tree_is_null(window)) return;
-    if (tri_tree_to_int(window, &reach) && tokens > 0 && reach >= tokens) return;
-    const char *here = !tokens ? "none"
-                               : tri_arena_printf(c->arena,
-                                                  "none, which is the same for samples of at most "
-                                                  "that many tokens: data.sequence, now %lld",
-                                                  (long long)tokens);
-    add(c, "sliding_window", tri_yaml_flow(c->arena, window), here, "the model");
-    c->is_possible = false;
+// A window that covers the samples changes nothing: 0, as if there were none.
+static tri_tree *needed_window(const tri_session *s, tri_tree *window) {
+    int64_t reach, tokens = tokens_of(s);
+    bool covers = tri_tree_to_int(window, &reach) && tokens > 0 && reach >= tokens;
+    return covers ? tri_tree_int(s->arena, 0) : window;
 }
 
-static tri_status compare_config(const tri_session *s, const tri_option_table *table,
-                                 const tri_tree *config, const char *file) {
-    static const char *const plain_rope[] = {"default"};
-    comparison c = {.arena = s->arena,
-                    .config = config,
-                    .recipe = s->recipe->model.options,
-                    .table = table,
-                    .differences = "",
-                    .overrides = "",
-                    .is_possible = true};
-    for (int i = 0; i < table->count; i++) compare_option(&c, &table->rows[i]);
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-        compare_fixed(&c, fixed[i].key, tri_tree_get(config, fixed[i].key), fixed[i].values, 3);
-    const tri_tree *rope = rope_of(config), *type = tri_tree_get(rope, "rope_type");
-    if (!type) type = tri_tree_get(rope, "type");
-    compare_fixed(&c, "rope_type", type, plain_rope, 1);
-    compare_window(&c, tokens_of(s));
-    if (!*c.differences) return TRI_OK;
-    if (!c.is_possible)
-        return TRI_FAIL(TRI_BAD_INPUT, "%s: model %s cannot be this one: %s", file, s->task->name,
-                        c.differences);
+static const char *value_text(tri_arena *arena, const tri_tree *node) {
+    double number;
+    if (tri_tree_to_double(node, &number)) return tri_arena_printf(arena, "%.15g", number);
+    return tri_yaml_flow(arena, node);
+}
+
+// Compares the options of config.json with those of the recipe's model.
+static tri_status compare_config(const tri_session *s, const tri_tree *config, const char *file) {
+    tri_arena *arena = s->arena;
+    model_config found;
+    tri_tree *there, *here;
+    tri_status status = model_config_read(arena, config, &found);
+    if (status == TRI_NOT_FOUND) return TRI_OK; // other programs have a config.json too
+    if (status == TRI_OK && found.task != s->task)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: describes a model that is %s here, but the recipe's is %s", file,
+                        found.task->name, s->task->name);
+    if (status == TRI_OK) status = model_config_complete(arena, s->task, found.options, &there);
+    if (status != TRI_OK) return status;
+    TRI_TRY(model_config_complete(arena, s->task, s->recipe->model.options, &here));
+    const char *differences = "", *overrides = "";
+    for (int i = 0; i < there->count; i++) {
+        const char *key = there->items[i]->key;
+        tri_tree *a = there->items[i], *b = tri_tree_get(here, key);
+        if (!strcmp(key, "sliding_window")) a = needed_window(s, a), b = needed_window(s, b);
+        if (is_free(key) || tri_tree_equal(a, b)) continue;
+        const char *value = value_text(arena, a), *quote = a->kind == TRI_TREE_MAP ? "'" : "";
+        differences = tri_arena_printf(arena, "%s%s%s %s (recipe: %s)", differences,
+                                       *differences ? ", " : "", key, value, value_text(arena, b));
+        overrides =
+            tri_arena_printf(arena, "%s model.%s=%s%s%s", overrides, key, quote, value, quote);
+    }
+    if (!*differences) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
                     "%s: the recipe describes another model than these weights: %s; to take the "
                     "values over, add%s",
-                    file, c.differences, c.overrides);
-}
-
-// The option table of a built-in model that has the names of Hugging Face's config.json; NULL: it
-// is another model.
-static const tri_option_table *hugging_face_table(const tri_task *task) {
-    return task == &tri_model_llama ? &model_llama_options : NULL;
+                    file, differences, overrides);
 }
 
 // Keys that say what the training data are, and those that decide with them which samples
@@ -291,15 +199,12 @@ tri_status train_check_origin(const tri_session *session, const tri_task *own, c
     // Whatever is wrong with the path, loading the weights reports it.
     if (!real) return TRI_OK;
     const char *file = tri_arena_printf(session->arena, "%s/config.json", real);
-    const tri_option_table *table = hugging_face_table(session->task);
     tri_tree *config;
     if (access(file, F_OK) != 0) {
         if (session->identity.rank == 0) compare_recipe(session, own, real, path);
         return compare_numbering(session, real, path);
     }
-    if (!table) return TRI_OK;
+    if (!model_has_config(session->task)) return TRI_OK;
     TRI_TRY(tri_json_read_file(session->arena, file, &config));
-    // Other programs have a config.json too; a model's names its type.
-    if (!tri_tree_get(config, "model_type")) return TRI_OK;
-    return compare_config(session, table, config, file);
+    return compare_config(session, config, file);
 }

@@ -165,7 +165,7 @@ def check_recipes(folder):
             ("a: [\n", ("recipe.yaml",)), (b"\xff\xfe\x00x", ("recipe.yaml",)),
             ("\tx: 1\n", ("recipe.yaml",)), (b"x" * (2 << 20), ("recipe.yaml",)),
             ('{"architectures": ["LlamaForCausalLM"], "hidden_size": 64}',
-             ("architectures", "Hugging Face", "under 'model'")),
+             ("architectures", "Hugging Face", "'model: {config")),
             ("name: x\n", ("data.name", "missing"))):
         refused(folder, text(content), *parts)
     os.remove(os.path.join(folder, "recipe.yaml"))

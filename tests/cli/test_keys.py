@@ -29,6 +29,11 @@ CHECKPOINT = {"save_top_k": "2", "monitor": "val_loss", "mode": "min", "save_las
               "dirpath": None, "every_n_train_steps": None}
 
 
+# The recipes of models that are named otherwise.
+RECIPES = {"llama": "llama-tiny", "resnet": "cifar-resnet18", "vit": "vit-b16",
+           "gpt2": "gpt2-small"}
+
+
 def keys(*words):
     return run([TRIREME, "train", "--keys", *words]).stdout
 
@@ -60,11 +65,13 @@ def check_models():
     blocks = re.split(r"\n  model\.name: ", keys("model"))[1:]
     for block in blocks:
         name = block.split("\n")[0]
-        recipe = "llama-tiny" if name == "llama" else name
+        recipe = RECIPES.get(name, name)
         options = re.findall(r"    model\.(\w+)(?: = (\S+))?\n", block)
         assert options or name == "autoencoder", block
         for option, value in options:
-            plan(f"model.{option}={value or '0.1'}", recipe=recipe)
+            if option == "config":  # a file, which check_config of test_models has
+                continue
+            plan(f"model.{option}={value or '0.1'}", "--device", "cuda:a100-64", recipe=recipe)
             if value not in (None, "", "0", "false", "true"):
                 assert f"model.{option}" in plan(f"model.{option}=-1", code=2, recipe=recipe)
         assert "model.no_such" in plan("model.no_such=1", code=2, recipe=recipe)

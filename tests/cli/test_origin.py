@@ -28,6 +28,10 @@ CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_s
           "initializer_range": 0.01, "torch_dtype": "float32"}
 
 
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 8192}
+
+
 def without(*keys):
     return {key: value for key, value in CONFIG.items() if key not in keys}
 
@@ -44,12 +48,16 @@ OTHER = [({"rope_theta": 500000.0, "rms_norm_eps": 1e-5},
           ["num_attention_heads 8 ", "head_dim 2 ", "model.num_attention_heads=8"]),
          ({"rope_theta": None, "rope_parameters": {"rope_theta": 2e4, "rope_type": "default"}},
           ["rope_theta 20000 "]),
-         ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, ["rope_type llama3 "]),
-         ({"rope_scaling": {"type": "linear", "factor": 2.0}}, ["rope_type linear "]),
-         ({"hidden_act": "gelu", "rope_theta": 5e5}, ["hidden_act gelu ", "rope_theta 500000 "]),
+         ({"rope_scaling": LLAMA3}, ["rope_scaling {", "model.rope_scaling='{"]),
+         ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, ["low_freq_factor"]),
+         ({"rope_scaling": {"type": "linear", "factor": 2.0}}, ["rope_type", "llama3", "linear"]),
+         ({"hidden_act": "gelu", "rope_theta": 5e5}, ["hidden_act", "gelu", "silu"]),
+         ({"mlp_bias": True}, ["mlp_bias true ", "model.mlp_bias=true"]),
+         ({"model_type": "qwen2"}, ["qkv_bias true ", "model.qkv_bias=true"]),
+         ({"model_type": "falcon"}, ["model_type", "falcon", "llama", "mistral", "qwen2"]),
          ({"attention_bias": True}, ["attention_bias true ", "false", "model.attention_bias=true"]),
          ({"sliding_window": 255, "model_type": "mistral"},
-          ["sliding_window 255 ", "data.sequence", "256"])]
+          ["sliding_window 255 ", "model.sliding_window=255"])]
 
 
 def check_config():

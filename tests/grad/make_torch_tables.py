@@ -139,10 +139,19 @@ def losses():
     print(f"static const double torch_relative_l2 = {number(relative)};\n")
 
 
-def rotate(x, theta, first):
+def llama3(frequency, factor, low, high, length):
+    """Llama 3's scaling of rotary frequencies, as Hugging Face's configurations describe it."""
+    wavelength = 2 * math.pi / frequency
+    part = ((length / wavelength - low) / (high - low)).clamp(0, 1)
+    return (1 - part) * frequency / factor + part * frequency
+
+
+def rotate(x, theta, first, scaling=None):
     """Rotary embedding of x [N, T, H, D] as in Hugging Face's Llama."""
     half = x.shape[3] // 2
     frequency = 1 / theta ** (torch.arange(half) * 2 / x.shape[3])
+    if scaling:
+        frequency = llama3(frequency, *scaling)
     angle = torch.outer(torch.arange(x.shape[1]) + first, frequency)
     cos, sin = (torch.cat([f(angle)] * 2, -1)[None, :, None] for f in (torch.cos, torch.sin))
     return x * cos + torch.cat([-x[..., half:], x[..., :half]], -1) * sin
@@ -169,6 +178,7 @@ def transformer():
         "layer_norm": F.layer_norm(x, (8,), weight, bias, 1e-3),
         "layer_norm_plain": F.layer_norm(x, (8,), None, None, 1e-3),
         "rotary": rotate(wave(1, 2, 5, 3, 8), 100.0, 2),
+        "rotary_scaled": rotate(wave(1, 2, 5, 3, 8), 100.0, 2, (8, 1, 4, 24)),
         "concat": torch.cat([wave(1, 2, 3, 4), wave(2, 2, 1, 4), wave(3, 2, 1, 4)], 1),
     }
     for name, y in tables.items():

@@ -337,6 +337,8 @@ static void test_attention(void **state) {
     REFUSED(rotary, &turn, "D|pairs|3", F(2, 3, 4, 3));
     turn.first = -1;
     REFUSED(rotary, &turn, "theta|0|first|0|10000|-1", F(2, 3, 4, 2));
+    turn = (tri_rotary_attr){.theta = 10000, .scaling = {8, 4, 1, 100}};
+    REFUSED(rotary, &turn, "factor 8|low 4|high 1|length 100", F(2, 3, 4, 2));
     REFUSED(attention, &a, "q|[N, T, H, D]|4|[5, 8]", F(5, 8), F(5, 8), F(5, 8));
     REFUSED(attention, &a, "k|[2, 5, 4, 8]|[2, 5, 4, 6]", F(2, 5, 4, 8), F(2, 5, 4, 6),
             F(2, 5, 4, 6));

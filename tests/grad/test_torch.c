@@ -358,11 +358,13 @@ static void check_waves(const tri_op *op, tri_shape first, tri_shape others, int
 static void test_layers(void **state) {
     static const tri_norm_attr norm = {.eps = 1e-3};
     static const tri_rotary_attr rotary = {.theta = 100, .first = 2};
+    static const tri_rotary_attr slower = {.theta = 100, .first = 2, .scaling = {8, 1, 4, 24}};
     tri_shape x = tri_shape_of(3, 2, 8), w = tri_shape_of(8);
     check_waves(&tri_op_rms_norm, x, w, 2, &norm, 1, torch_rms_norm);
     check_waves(&tri_op_layer_norm, x, w, 3, &norm, 1, torch_layer_norm);
     check_waves(&tri_op_layer_norm, x, w, 1, &norm, 1, torch_layer_norm_plain);
     check_waves(&tri_op_rotary, tri_shape_of(2, 5, 3, 8), w, 1, &rotary, 1, torch_rotary);
+    check_waves(&tri_op_rotary, tri_shape_of(2, 5, 3, 8), w, 1, &slower, 1, torch_rotary_scaled);
     check_waves(&tri_op_concat, tri_shape_of(2, 3, 4), tri_shape_of(2, 1, 4), 3,
                 &(tri_concat_attr){.dim = 1}, 1, torch_concat);
 }

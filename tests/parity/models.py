@@ -14,21 +14,35 @@ PERIOD = 65521  # a prime, so that no two rows of a weight are alike
 STEPS = 10
 
 IMAGES = {"images": (3, 32, 32), "labels": ()}
-# By name: the recipe's section `model`, the fields of a sample and their shapes, the number of
+TEXT = {"input_ids": (24,)}
+_SMALL = {"vocab_size": 61, "hidden_size": 48, "intermediate_size": 72, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
+_LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+           "original_max_position_embeddings": 16}
+# By name: the recipe's section `model` (of `config`, the content of the config.json), the fields of a sample and their shapes, the number of
 # classes or tokens, samples in a step, and the learning rate.
 MODELS = {
     "resnet18": ({"name": "resnet", "depth": 18, "num_classes": 10, "stem": "cifar"}, IMAGES, 10, 8,
                  1e-4),
     "resnet34": ({"name": "resnet", "depth": 34, "num_classes": 7},
-                 {"images": (3, 65, 49), "labels": ()}, 7, 4, 1e-4),
+                 {"images": (3, 65, 49), "labels": ()}, 7, 4, 3e-6),
     "resnet50": ({"name": "resnet", "depth": 50, "num_classes": 7},
-                 {"images": (3, 64, 64), "labels": ()}, 7, 6, 1e-4),
+                 {"images": (3, 64, 64), "labels": ()}, 7, 6, 1e-5),
     "vit": ({"name": "vit", "image_size": 32, "patch_size": 8, "num_layers": 3, "num_heads": 4,
              "hidden_dim": 48, "mlp_dim": 100, "num_classes": 5}, IMAGES, 5, 6, 1e-2),
     "weather-vit": ({"name": "weather-vit", "img_size": [16, 24], "patch_size": 4,
                      "n_in_channels": 3, "n_out_channels": 2, "embed_dim": 32, "depth": 3,
                      "num_heads": 4},
                     {"inputs": (3, 16, 24), "targets": (2, 16, 24)}, None, 5, 1e-2),
+    "llama3": ({"config": {"model_type": "llama", **_SMALL, "rope_theta": 500.0,
+                           "rope_scaling": _LLAMA3, "attention_bias": True, "mlp_bias": True}},
+               TEXT, 61, 4, 1e-2),
+    "mistral": ({"config": {"model_type": "mistral", **_SMALL, "rope_theta": 1000.0, "head_dim": 16,
+                            "sliding_window": 7}}, TEXT, 61, 4, 1e-2),
+    "qwen2": ({"config": {"model_type": "qwen2", **_SMALL, "rope_theta": 1000.0,
+                          "use_sliding_window": False, "sliding_window": 5}}, TEXT, 61, 4, 1e-2),
+    "qwen3": ({"config": {"model_type": "qwen3", **_SMALL, "rope_theta": 1000.0, "head_dim": 8}},
+              TEXT, 61, 4, 1e-2),
 }
 
 

@@ -24,6 +24,10 @@ LOSS_LIMIT = 1e-4
 def write_recipe(model, folder):
     options, fields, _, batch, lr = models.MODELS[model]
     path = os.path.join(folder, "recipe.yaml")
+    if "config" in options:
+        with open(f"{folder}/config.json", "w", encoding="utf-8") as f:
+            json.dump(options["config"], f)
+        options = {"config": "config.json"}  # beside the recipe
     with open(path, "w", encoding="utf-8") as f:
         json.dump({  # JSON is YAML
             "name": model, "model": options, "init": f"{folder}/init.safetensors",

@@ -28,8 +28,9 @@ typedef struct test_case {
     bool sequence;
     int keys; // the number of heads of keys and values, for Llama
     bool tied;
-    int ranks[4];  // the numbers of ranks to run with; 0 ends the list
-    bool is_local; // no rank gathers a value in the forward pass
+    const char *more; // further options of Llama, behind a comma
+    int ranks[4];     // the numbers of ranks to run with; 0 ends the list
+    bool is_local;    // no rank gathers a value in the forward pass
 } test_case;
 
 enum { SAMPLES = 2, TOKENS = 8, WIDTH = 16, HEADS = 4, HEAD = 4, VOCABULARY = 24 };
@@ -143,6 +144,10 @@ static const test_case cases[] = {
     {"llama, 2 heads, sequence", build_llama, .keys = 2, .sequence = true, .ranks = {4}},
     {"llama, 1 head of keys", build_llama, .keys = 1, .sequence = true, .ranks = {2, 4}},
     {"llama, tied", build_llama, .keys = 2, .sequence = true, .tied = true, .ranks = {2, 4}},
+    {"llama as Qwen3", build_llama, .keys = 2, .more = ", qk_norm: true", .ranks = {2, 4}},
+    {"llama as Mistral", build_llama, .keys = 2, .more = ", sliding_window: 3", .ranks = {2, 4}},
+    {"llama as Qwen2", build_llama, .keys = 2, .more = ", qkv_bias: true, mlp_bias: true",
+     .ranks = {2, 4}},
     {"llama, attention only", build_llama, "{'*.mlp.*': none}", true, HEADS, .ranks = {2}},
     {"llama, mlp only", build_llama, "{'*.self_attn.*': none, 'model.embed*': none, lm_head: none}",
      true, HEADS, .ranks = {2}},
@@ -164,9 +169,9 @@ static tri_graph *build(const test_case *test, bool training) {
         g->arena,
         "{vocab_size: %d, hidden_size: %d, intermediate_size: 32, num_hidden_layers: 2, "
         "num_attention_heads: %d, num_key_value_heads: %d, rope_theta: 100, attention_bias: %s, "
-        "dropout: 0.25, tie_word_embeddings: %s}",
+        "dropout: 0.25, tie_word_embeddings: %s%s}",
         VOCABULARY, WIDTH, HEADS, (int)test->keys, test->keys == HEADS ? "true" : "false",
-        test->tied ? "true" : "false");
+        test->tied ? "true" : "false", test->more ? test->more : "");
     test->build(g);
     return checked(g, test->name);
 }

@@ -428,6 +428,7 @@ static void build_rotary(op_case *c) {
                                2 * (op_chance(c, 60) ? 16 * op_draw(c, 1, 4) : op_draw(c, 1, 20)));
     tri_rotary_attr a = {.theta = 10000, .inverse = op_chance(c, 50)};
     if (op_chance(c, 30)) a.first = op_draw(c, 0, 1000);
+    if (op_chance(c, 30)) a.scaling = (tri_rotary_scaling){8, 1, 4, (double)op_draw(c, 16, 4096)};
     tri_value in[2] = {numbers(c, x)};
     if (op_chance(c, 50)) in[1] = op_tokens(c, tri_shape_of(x.dims[0], 2), 1000);
     op_add(c, &tri_op_rotary, in, &a);

@@ -14,9 +14,7 @@ typedef struct rotary_state {
     // [position][2][half]: for each position its cosines, then its sines. NULL: they are computed
     // for each call, [sample][position][2][half] in its workspace.
     float *angles;
-    double theta;
-    int64_t first;
-    bool inverse;
+    tri_rotary_attr attr;
 } rotary_state;
 
 typedef struct rotary_job {
@@ -49,10 +47,11 @@ CPU_TYPED_RANGES(rotary)
 
 static void compute_angles(const rotary_state *s, int64_t position, float *to) {
     for (int64_t i = 0; i < s->half; i++) {
-        double rate = pow(s->theta, -2 * (double)i / (double)(2 * s->half));
-        double angle = (double)(s->first + position) * rate;
+        double rate = rotary_scaled(pow(s->attr.theta, -2 * (double)i / (double)(2 * s->half)),
+                                    s->attr.scaling);
+        double angle = (double)(s->attr.first + position) * rate;
         to[i] = (float)cos(angle);
-        to[s->half + i] = (float)(s->inverse ? -sin(angle) : sin(angle));
+        to[s->half + i] = (float)(s->attr.inverse ? -sin(angle) : sin(angle));
     }
 }
 
@@ -86,9 +85,7 @@ static tri_status rotary_prepare(tri_device *device, const tri_graph *graph, con
                             .positions = x[1],
                             .heads = x[2],
                             .half = x[3] / 2,
-                            .theta = attr->theta,
-                            .first = attr->first,
-                            .inverse = attr->inverse,
+                            .attr = *attr,
                             .bf16 = cpu_is_bf16(graph, node)};
     kernel->state = state;
     if (has_spans(node)) return TRI_OK;

@@ -6,6 +6,7 @@
 #define TRIREME_DEVICE_CUDA_PARAMS_ROWS_H
 
 #include "base/kernel_inline.h"
+#include "ops/rotary_rate.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -157,6 +158,7 @@ typedef struct cuda_next_token {
 typedef struct cuda_rotary {
     int64_t samples, length, heads, half, first;
     double log_theta; // logarithm of theta to the base 2
+    tri_rotary_scaling scaling; // of the rates theta^(-i / half)
     bool inverse;
     tri_dtype type;
     const void *x;

@@ -138,6 +138,7 @@ static tri_status rotary_prepare(tri_device *device, const tri_graph *graph, con
                      .half = dims[3] / 2,
                      .first = a->first,
                      .log_theta = log2(a->theta),
+                     .scaling = a->scaling,
                      .inverse = a->inverse,
                      .type = cuda_in_type(graph, node, 0)};
     return cuda_prepare(kernel, &p, sizeof p);

@@ -55,7 +55,8 @@ REF_BODY tri_status rotary_body(const ref_node *node, const tri_kernel_args *arg
         int64_t before = spans ? spans[2 * (row / heads / xd[1])] : 0;
         double position = (double)(a->first + before + row / heads % xd[1]);
         for (int64_t i = 0; i < half; i++) {
-            double angle = position * pow(a->theta, -(double)i / (double)half);
+            double angle =
+                position * rotary_scaled(pow(a->theta, -(double)i / (double)half), a->scaling);
             double c = cos(angle), s = a->inverse ? -sin(angle) : sin(angle);
             double low = get(x, i), high = get(x, i + half);
             put(y, i, low * c - high * s);

@@ -8,13 +8,54 @@
 #include <trireme/caches.h>
 #include <trireme/nn.h>
 
+enum { ROPE_DEFAULT, ROPE_LLAMA3 };
+
+typedef struct llama_rope_scaling {
+    int rope_type;
+    double factor, low_freq_factor, high_freq_factor;
+    int64_t original_max_position_embeddings;
+} llama_rope_scaling;
+
 typedef struct llama_config {
     int64_t vocab_size, hidden_size, intermediate_size, num_hidden_layers;
     int64_t num_attention_heads, num_key_value_heads, head_dim, max_position_embeddings;
     double rms_norm_eps, rope_theta, initializer_range, dropout;
-    bool tie_word_embeddings, attention_bias;
-    tri_value spans; // where the tokens stand in their sequences, if the graph has caches
+    int64_t sliding_window;
+    bool tie_word_embeddings, attention_bias, qkv_bias, mlp_bias, qk_norm;
+    llama_rope_scaling rope_scaling;
+    const char *config;
+    tri_rotary_options rope; // as tri_rotary_with takes it, and with it the tokens' spans, if any
 } llama_config;
+
+static const char *const rope_types[] = {"default", "llama3", NULL};
+
+#define R llama_rope_scaling
+static const tri_option rope_rows[] = {
+    TRI_OPTION_CHOICE(R, rope_type, "default", rope_types,
+                      "default: none; llama3: slow rotations become slower, for long sequences"),
+    TRI_OPTION_FLOAT(R, factor, NULL, 0, 1e300, "by how much the slowest ones become slower"),
+    TRI_OPTION_FLOAT(R, low_freq_factor, NULL, 0, 1e300,
+                     "rotations with fewer turns within the original positions are the slow ones"),
+    TRI_OPTION_FLOAT(R, high_freq_factor, NULL, 0, 1e300,
+                     "rotations with more turns within them stay"),
+    TRI_OPTION_INT(R, original_max_position_embeddings, NULL, 0, 1e15,
+                   "tokens of a sample in the first training"),
+};
+#undef R
+
+static tri_status check_rope(const void *options, const tri_tree *map) {
+    const llama_rope_scaling *r = options;
+    if (r->rope_type == ROPE_DEFAULT ||
+        (r->factor > 0 && r->low_freq_factor > 0 && r->original_max_position_embeddings > 0 &&
+         r->high_freq_factor > r->low_freq_factor))
+        return TRI_OK;
+    return tri_tree_fail(map, "model.rope_scaling: llama3 needs factor, low_freq_factor, a larger "
+                              "high_freq_factor, and original_max_position_embeddings");
+}
+
+static const tri_option_table rope_table =
+    TRI_OPTION_TABLE("rope_scaling", llama_rope_scaling, rope_rows,
+                     "the rotary embedding's scaling", .check = check_rope);
 
 #define C llama_config
 static const tri_option llama_rows[] = {
@@ -34,6 +75,15 @@ static const tri_option llama_rows[] = {
                      "standard deviation of the initial weights"),
     TRI_OPTION_BOOL(C, tie_word_embeddings, "false", "use the embedding as the head's weight too"),
     TRI_OPTION_BOOL(C, attention_bias, "false", "biases of the attention's projections"),
+    TRI_OPTION_BOOL(C, qkv_bias, "false", "biases of q, k and v alone, as Qwen2 has them"),
+    TRI_OPTION_BOOL(C, mlp_bias, "false", "biases of the MLP's layers"),
+    TRI_OPTION_BOOL(C, qk_norm, "false", "RMS norms of each head's q and k, as Qwen3 has them"),
+    TRI_OPTION_INT(C, sliding_window, "0", 0, 1e15,
+                   "a token sees so many tokens, itself and those before it; 0: all"),
+    TRI_OPTION_NESTED(C, rope_scaling, llama_rope_scaling, &rope_table,
+                      "the rotary embedding's scaling, for longer sequences than those of the "
+                      "first training"),
+    MODEL_CONFIG(C),
     MODEL_DROPOUT(C),
 };
 #undef C
@@ -44,13 +94,27 @@ static const tri_option llama_rows[] = {
 const tri_option_table model_llama_options = TRI_OPTION_TABLE(
     "llama", llama_config, llama_rows, "a decoder of text, with Hugging Face's names");
 
-static llama_config read_config(tri_graph *g) {
+void model_llama_complete(void *options) {
+    llama_config *c = options;
+    if (c->num_key_value_heads == 0) c->num_key_value_heads = c->num_attention_heads;
+    if (c->head_dim == 0 && c->num_attention_heads > 0)
+        c->head_dim = c->hidden_size / c->num_attention_heads;
+}
+
+static llama_config read_config(tri_graph *g, tri_value spans) {
     llama_config c = {0};
     model_read_options(g, &model_llama_options, &c);
-    if (c.num_key_value_heads == 0) c.num_key_value_heads = c.num_attention_heads;
-    if (c.head_dim > 0 || c.num_attention_heads < 1) return c;
-    c.head_dim = c.hidden_size / c.num_attention_heads;
-    if (c.hidden_size % c.num_attention_heads)
+    bool divides =
+        c.head_dim > 0 || c.num_attention_heads < 1 || c.hidden_size % c.num_attention_heads == 0;
+    model_llama_complete(&c);
+    c.rope = (tri_rotary_options){.theta = c.rope_theta, .spans = spans};
+    if (c.rope_scaling.rope_type == ROPE_LLAMA3) {
+        c.rope.factor = c.rope_scaling.factor;
+        c.rope.low_freq_factor = c.rope_scaling.low_freq_factor;
+        c.rope.high_freq_factor = c.rope_scaling.high_freq_factor;
+        c.rope.original_positions = c.rope_scaling.original_max_position_embeddings;
+    }
+    if (!divides)
         tri_graph_fail(g,
                        "model.hidden_size (%lld) must be a multiple of num_attention_heads (%lld), "
                        "unless model.head_dim is set",
@@ -104,20 +168,20 @@ static tri_value heads_of(tri_graph *g, const llama_config *c, tri_value x, int6
 // Attention to all tokens of the call or, if there are caches, of the sequences so far.
 static tri_value attend(tri_graph *g, const llama_config *c, const char *name, tri_value q,
                         tri_value k, tri_value v) {
+    q = tri_rotary_with(g, q, c->rope);
+    k = tri_rotary_with(g, k, c->rope);
     if (tri_cache_length(g) == 0) {
-        q = tri_rotary(g, q, c->rope_theta);
-        k = tri_rotary(g, k, c->rope_theta);
-        return tri_attention(g, name, q, k, v, (tri_attention_options){.causal = true});
+        return tri_attention(g, name, q, k, v,
+                             (tri_attention_options){.causal = true, .window = c->sliding_window});
     }
-    q = tri_rotary_at(g, q, c->spans, c->rope_theta);
-    k = tri_rotary_at(g, k, c->spans, c->rope_theta);
-    return tri_cached_attention(g, name, q, k, v, c->spans, (tri_cached_attention_options){0});
+    return tri_cached_attention(g, name, q, k, v, c->rope.spans,
+                                (tri_cached_attention_options){.window = c->sliding_window});
 }
 
 static tri_value self_attention(tri_graph *g, const llama_config *c, const char *name,
                                 tri_value x) {
     int64_t heads = c->num_attention_heads, kv_heads = c->num_key_value_heads;
-    bool bias = c->attention_bias;
+    bool bias = c->attention_bias || c->qkv_bias;
     tri_shape shape = tri_value_shape(g, x);
     tri_value q = project(g, c, tri_name(g, "%s.q_proj", name), x, heads * c->head_dim, bias,
                           TRI_SPLIT_COLUMN);
@@ -125,19 +189,25 @@ static tri_value self_attention(tri_graph *g, const llama_config *c, const char 
                           TRI_SPLIT_COLUMN);
     tri_value v = project(g, c, tri_name(g, "%s.v_proj", name), x, kv_heads * c->head_dim, bias,
                           TRI_SPLIT_COLUMN);
-    tri_value y = attend(g, c, name, heads_of(g, c, q, heads), heads_of(g, c, k, kv_heads),
-                         heads_of(g, c, v, kv_heads));
+    q = heads_of(g, c, q, heads);
+    k = heads_of(g, c, k, kv_heads);
+    if (c->qk_norm) {
+        q = tri_rms_norm(g, tri_name(g, "%s.q_norm", name), q, c->rms_norm_eps);
+        k = tri_rms_norm(g, tri_name(g, "%s.k_norm", name), k, c->rms_norm_eps);
+    }
+    tri_value y = attend(g, c, name, q, k, heads_of(g, c, v, kv_heads));
     y = tri_reshape(g, y, tri_shape_of(shape.dims[0], shape.dims[1], heads * c->head_dim));
-    return project(g, c, tri_name(g, "%s.o_proj", name), y, c->hidden_size, bias, TRI_SPLIT_ROW);
+    return project(g, c, tri_name(g, "%s.o_proj", name), y, c->hidden_size, c->attention_bias,
+                   TRI_SPLIT_ROW);
 }
 
 static tri_value mlp(tri_graph *g, const llama_config *c, const char *name, tri_value x) {
     tri_value gate = project(g, c, tri_name(g, "%s.gate_proj", name), x, c->intermediate_size,
-                             false, TRI_SPLIT_COLUMN);
-    tri_value up = project(g, c, tri_name(g, "%s.up_proj", name), x, c->intermediate_size, false,
-                           TRI_SPLIT_COLUMN);
+                             c->mlp_bias, TRI_SPLIT_COLUMN);
+    tri_value up = project(g, c, tri_name(g, "%s.up_proj", name), x, c->intermediate_size,
+                           c->mlp_bias, TRI_SPLIT_COLUMN);
     return project(g, c, tri_name(g, "%s.down_proj", name), tri_silu_mul(g, gate, up),
-                   c->hidden_size, false, TRI_SPLIT_ROW);
+                   c->hidden_size, c->mlp_bias, TRI_SPLIT_ROW);
 }
 
 static tri_value decoder_layer(tri_graph *g, const llama_config *c, const char *layer,
@@ -152,8 +222,7 @@ static tri_value decoder_layer(tri_graph *g, const llama_config *c, const char *
 }
 
 static void llama(tri_graph *g, const tri_batch *batch) {
-    llama_config c = read_config(g);
-    c.spans = tri_batch_field(batch, "spans");
+    llama_config c = read_config(g, tri_batch_field(batch, "spans"));
     check_config(g, &c, tri_value_shape(g, batch->input_ids));
     const char *message;
     if (tri_graph_status(g, &message) != TRI_OK) return;
@@ -171,7 +240,7 @@ static void llama(tri_graph *g, const tri_batch *batch) {
     }
     tri_block(g, "head");
     // Of a text that is generated, only the scores of the next token are asked for.
-    if (tri_cache_length(g) > 0) x = tri_last_token(g, x, c.spans);
+    if (tri_cache_length(g) > 0) x = tri_last_token(g, x, c.rope.spans);
     x = tri_rms_norm(g, "model.norm", x, c.rms_norm_eps);
     tri_value logits = tri_linear_with(
         g, "lm_head", x,

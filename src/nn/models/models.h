@@ -27,6 +27,9 @@ extern const tri_task tri_model_mnist_cnn, tri_model_mnist_convnet, tri_model_au
 extern const tri_option_table model_denoise_cnn_options, model_resnet_options, model_vit_options,
     model_weather_vit_options, model_llama_options;
 
+// Fills in those of llama's options that follow from others: head_dim, num_key_value_heads.
+void model_llama_complete(void *options);
+
 // The options of models whose last layer has one output for each class.
 typedef struct model_classes_options {
     int64_t num_classes;
@@ -49,6 +52,12 @@ void model_read_options(tri_graph *graph, const tri_option_table *table, void *o
     TRI_OPTION_FLOAT(S, dropout, NULL, 0, 1,                                                       \
                      "replaces the rate of every dropout layer; less than 1")
 #define MODEL_DROPOUT_KEY "dropout"
+// The row `config` of models that have config.json files. The recipe puts the file's values in its
+// place (recipe/config.h), so that no graph sees it.
+#define MODEL_CONFIG(S)                                                                            \
+    TRI_OPTION_STRING(S, config, NULL,                                                             \
+                      "a config.json of Hugging Face: its values hold where the recipe has none")
+#define MODEL_CONFIG_KEY "config"
 
 // The built-in model of that name; NULL if there is none.
 const tri_task *tri_model_find(const char *name);

@@ -19,7 +19,8 @@ template <typename T, int n> GPU_KERNEL rotary(cuda_rotary p) {
         double position = (double)(p.first + before + token % p.length);
         float cosines[n], sines[n], low[n], high[n];
         for (int k = 0; k < n; k++) {
-            double angle = position * exp2(-(double)(first + k) / (double)p.half * p.log_theta);
+            double rate = exp2(-(double)(first + k) / (double)p.half * p.log_theta);
+            double angle = position * rotary_scaled(rate, p.scaling);
             cosines[k] = (float)cos(angle);
             sines[k] = (float)(p.inverse ? -sin(angle) : sin(angle));
         }

@@ -1,0 +1,42 @@
+// Takes the options of a model from a config.json that the recipe names.
+#include "recipe/config.h"
+
+#include "nn/models/config_json.h"
+#include "recipe/paths.h"
+
+#include <string.h>
+
+// False: the model's own option of this name is meant, or there is none.
+static bool names_config(const tri_tree *model) {
+    const tri_tree *name = tri_tree_get(model, "name"), *config = tri_tree_get(model, "config");
+    if (tri_tree_is_null(config) || config->kind != TRI_TREE_SCALAR) return false;
+    const tri_task *task = !tri_tree_is_null(name) && name->kind == TRI_TREE_SCALAR
+                               ? tri_model_find(name->text)
+                               : NULL;
+    return tri_tree_is_null(name) || (task && model_has_config(task));
+}
+
+tri_status tri_recipe_settle_config(tri_arena *arena, tri_tree *root, const char *file) {
+    tri_tree *model = tri_tree_get(root, "model"), *config;
+    model_config found;
+    if (!names_config(model)) return TRI_OK;
+    tri_tree *path = tri_tree_get(model, MODEL_CONFIG_KEY);
+    const tri_tree *name = tri_tree_get(model, "name");
+    TRI_TRY(tri_recipe_settle_path(arena, path, file));
+    TRI_TRY(tri_status_context(tri_json_read_file(arena, path->text, &config), "model.config"));
+    tri_status status = model_config_read(arena, config, &found);
+    if (status == TRI_NOT_FOUND)
+        return tri_tree_fail(path, "model.config: %s has no model_type: it describes no model",
+                             path->text);
+    TRI_TRY(tri_status_context(status, "model.config"));
+    if (!tri_tree_is_null(name) && strcmp(name->text, found.task->name) != 0)
+        return tri_tree_fail(name, "model.name is %s, but %s describes a model that is %s here",
+                             name->text, path->text, found.task->name);
+    tri_tree_remove(model, MODEL_CONFIG_KEY);
+    tri_tree_put_string(arena, model, "name", found.task->name);
+    for (int i = 0; i < found.options->count; i++) {
+        tri_tree *option = found.options->items[i];
+        if (!tri_tree_get(model, option->key)) tri_tree_put(arena, model, option->key, option);
+    }
+    return TRI_OK;
+}
