@@ -4,8 +4,8 @@
 //
 // `spans` says for each sequence where the call's tokens stand: I64 [N, 2], how many tokens earlier
 // calls had, and how many of the call's T tokens are the sequence's; padding follows them. It is a
-// field of the data: tri_batch_field(batch, "spans"), which tri_rotary_with takes, too. A sequence that begins again has 0 earlier
-// tokens, and so nothing has to be erased.
+// field of the data: tri_batch_field(batch, "spans"), which tri_rotary_with takes, too. A sequence
+// that begins again has 0 earlier tokens, and so nothing has to be erased.
 #ifndef TRIREME_CACHES_H
 #define TRIREME_CACHES_H
 

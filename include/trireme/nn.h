@@ -261,8 +261,8 @@ typedef struct tri_attention_options {
     // `mask` is 0, a query does not see a key. The result for a query that sees no key, or whose
     // scores are all −∞, is 0, as in PyTorch since 2.5.
     tri_value bias, mask;
-    // With `causal`: how many keys a query sees, its own and those before it; 0: all of these. Where
-    // it leaves out any, scores are kept, as with a mask.
+    // With `causal`: how many keys a query sees, its own and those before it; 0: all of these.
+    // Where it leaves out any, scores are kept, as with a mask.
     int64_t window;
     // In training, the probability with which a probability of softmax is set to zero, by
     // tri_dropout, of which the recipe's model.dropout replaces the rate if it is above 0 here.

@@ -164,7 +164,8 @@ static int print_keys(const cli_context *context, const cli_arguments *a) {
         of_model = of_model || !strncmp(a->words[i], "model", strlen("model"));
     if (context->task && of_model)
         printf("This program's model is %s; the options under `model` are those that its build "
-               "function reads\nby tri_model_int, tri_model_float, tri_model_bool and tri_model_text.\n\n",
+               "function reads\nby tri_model_int, tri_model_float, tri_model_bool and "
+               "tri_model_text.\n\n",
                context->task->name);
     for (int i = 0; i < a->count; i++)
         if (!tri_option_print(&tri_recipe_table, a->words[i], stdout))

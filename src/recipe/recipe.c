@@ -7,9 +7,9 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "recipe/alias.h"
+#include "recipe/config.h"
 #include "recipe/deepspeed.h"
 #include "recipe/missing.h"
-#include "recipe/config.h"
 #include "recipe/paths.h"
 #include "recipe/renamed.h"
 

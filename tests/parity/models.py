@@ -19,8 +19,9 @@ _SMALL = {"vocab_size": 61, "hidden_size": 48, "intermediate_size": 72, "num_hid
           "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
 _LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
            "original_max_position_embeddings": 16}
-# By name: the recipe's section `model` (of `config`, the content of the config.json), the fields of a sample and their shapes, the number of
-# classes or tokens, samples in a step, and the learning rate.
+# By name: the recipe's section `model` (of `config`, the content of the config.json), the fields of
+# a sample and their shapes, the number of classes or tokens, samples in a step, and the learning
+# rate.
 MODELS = {
     "resnet18": ({"name": "resnet", "depth": 18, "num_classes": 10, "stem": "cifar"}, IMAGES, 10, 8,
                  1e-4),
@@ -76,8 +77,8 @@ def data_set(model):
     for name, shape in fields.items():
         size = count * math.prod(shape)
         if name in ("labels", "input_ids"):
-            ids = array.array("q", (formula.splitmix(formula.key_of(f"{model}/{name}") + i) % classes
-                                    for i in range(size)))
+            key = formula.key_of(f"{model}/{name}")
+            ids = array.array("q", (formula.splitmix(key + i) % classes for i in range(size)))
             tensors[name] = ("I64", (count, *shape), ids)
         else:
             tensors[name] = ("F32", (count, *shape), numbers(f"{model}/{name}", size))
