@@ -157,7 +157,7 @@ typedef struct cuda_next_token {
 // with `inverse`. With spans [samples, 2], spans[n][0] is added to t. y may be the memory of x.
 typedef struct cuda_rotary {
     int64_t samples, length, heads, half, first;
-    double log_theta; // logarithm of theta to the base 2
+    double log_theta;           // logarithm of theta to the base 2
     tri_rotary_scaling scaling; // of the rates theta^(-i / half)
     bool inverse;
     tri_dtype type;
