@@ -1,6 +1,5 @@
-// Compares the layers of more_layers.h with PyTorch (more_tables.h), value and gradients, on the
-// devices `ref` and `cpu`; and checks what they drop and what they refuse.
-#include "device/cpu/cpu.h"
+// Compares the layers of more_layers.h with PyTorch (more_tables.h), value and gradients, on `ref`,
+// `cpu` and the emulated GPU; and checks what they drop and what they refuse.
 #include "engine/initial.h"
 #include "support/torch_check.h"
 
@@ -89,8 +88,7 @@ static tri_value layer(tri_graph *g, const char *name, tri_value x) {
 
 static void test_layers(void **state) {
     for (size_t i = 0; i < COUNT(torch_more); i++) {
-        torch_check(&torch_more[i], layer, &tri_device_ref, TRI_F64, 1e-10);
-        torch_check(&torch_more[i], layer, &tri_device_cpu, TRI_F32, 2e-4);
+        torch_check_devices(&torch_more[i], layer, 1e-10, 2e-4);
     }
 }
 

@@ -1,7 +1,6 @@
 // Compares attention with projections and layers of transformers with PyTorch
-// (transformer_tables.h), value and gradients, on the devices `ref` and `cpu`; and checks the names
-// and blocks of whole transformers, and what is refused.
-#include "device/cpu/cpu.h"
+// (transformer_tables.h), value and gradients, on `ref`, `cpu` and the emulated GPU; and checks the
+// names and blocks of whole transformers, and what is refused.
 #include "support/torch_check.h"
 
 #include <trireme/transformer.h>
@@ -49,8 +48,7 @@ static tri_value layer(tri_graph *g, const char *name, tri_value x) {
 
 static void test_torch(void **state) {
     for (size_t i = 0; i < COUNT(torch_transformer); i++) {
-        torch_check(&torch_transformer[i], layer, &tri_device_ref, TRI_F64, 1e-9);
-        torch_check(&torch_transformer[i], layer, &tri_device_cpu, TRI_F32, 1e-3);
+        torch_check_devices(&torch_transformer[i], layer, 1e-9, 1e-3);
     }
 }
 

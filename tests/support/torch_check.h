@@ -5,7 +5,10 @@
 #ifndef TRIREME_TESTS_TORCH_CHECK_H
 #define TRIREME_TESTS_TORCH_CHECK_H
 
+#include "device/cpu/cpu.h"
+#include "device/cuda/cuda.h"
 #include "support/gradient_check.h"
+#include "support/test_gpu.h"
 
 #include <trireme/functions.h>
 
@@ -117,6 +120,17 @@ static inline void torch_check(const torch_case *c,
     op_session_close(session);
     device->backend->close(device);
     op_graph_close(g);
+}
+
+// Compares a function on `ref` in F64, and on `cpu` and the emulated GPU in F32.
+static inline void torch_check_devices(const torch_case *c,
+                                       tri_value (*function)(tri_graph *g, const char *name,
+                                                             tri_value x),
+                                       double exact, double rounded) {
+    test_gpu_choose();
+    torch_check(c, function, &tri_device_ref, TRI_F64, exact);
+    torch_check(c, function, &tri_device_cpu, TRI_F32, rounded);
+    torch_check(c, function, &tri_device_cuda, TRI_F32, rounded);
 }
 
 #endif
