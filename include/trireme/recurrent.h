@@ -18,7 +18,11 @@ typedef struct tri_recurrent_options {
     bool no_bias;
     bool time_first; // sequences are [T, N, ..], as in PyTorch unless it gets batch_first
     bool relu;       // of tri_rnn: ReLU in place of tanh
-    double dropout;  // in training between layers, as tri_dropout: NAME.dropout_l0, …
+    // Of tri_lstm, PyTorch's proj_size: h is projected to so many units, fewer than H, by
+    // weight_hr_l0, … [projection, H], and has this size in place of H: so weight_hh_l0 is
+    // [gates · H, projection]. 0: it is not. A step computes as much as without a projection.
+    int64_t projection;
+    double dropout; // in training between layers, as tri_dropout: NAME.dropout_l0, …
     // The first states [N, layers · directions, H], where PyTorch has [layers · directions, N, H];
     // of a layer, the direction from the begin comes first. None: 0. Only an LSTM has c.
     tri_value h, c;

@@ -3,6 +3,7 @@
 #include "nn/layers.h"
 #include "ops/ops.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <trireme/functions.h>
 #include <trireme/nn.h>
@@ -34,7 +35,27 @@ static tri_value bias(const context *c, const char *what, int64_t layer, bool re
     return parameter(c, what, layer, reverse, tri_shape_of(width), c->o.bias_init);
 }
 
+// The size of h, which an LSTM may project.
+static int64_t state_size(const context *c) {
+    return c->o.projection ? c->o.projection : c->o.hidden;
+}
+
+// What the first h [N, projection] adds to the gates of the first step, those of all others being
+// 0. steps: the gates' shape.
+static tri_value first_gates(const context *c, tri_value h, tri_value weight, bool reverse,
+                             const tri_shape *steps) {
+    int axis = c->o.time_first ? 0 : 1;
+    int64_t others = steps->dims[axis] - 1;
+    tri_value gates = tri_node_add(c->graph, &tri_op_linear, (tri_value[]){h, weight, {0}}, 3,
+                                   &(tri_linear_attr){.axes = 1}, c->name);
+    return tri_pad(c->graph, tri_unsqueeze(c->graph, gates, axis), axis, reverse ? others : 0,
+                   reverse ? 0 : others);
+}
+
 // One layer in one direction. Adds its last states to the lists h and c.
+//
+// With a projection R, a step reads W·h where h = R·u and u is what an LSTM without one has as its
+// state. So it is such an LSTM with the weight W·R, and R is applied to all steps at once.
 static tri_value direction(const context *c, tri_value x, int64_t layer, bool reverse,
                            tri_value *last_h, tri_value *last_c) {
     tri_graph *g = c->graph;
@@ -46,22 +67,37 @@ static tri_value direction(const context *c, tri_value x, int64_t layer, bool re
     attr.reverse = reverse;
     tri_value input =
         parameter(c, "weight_ih", layer, reverse, tri_shape_of(width, in), c->o.weight_init);
-    tri_value weight = parameter(c, "weight_hh", layer, reverse, tri_shape_of(width, c->o.hidden),
+    tri_value weight = parameter(c, "weight_hh", layer, reverse, tri_shape_of(width, state_size(c)),
                                  c->o.weight_init);
     tri_value of_input = bias(c, "bias_ih", layer, reverse);
-    tri_value of_state = bias(c, "bias_hh", layer, reverse);
+    tri_value of_state = bias(c, "bias_hh", layer, reverse), projection = {0};
     tri_value gates =
         tri_node_add(g, &tri_op_linear, (tri_value[]){x, input, of_input}, 3, &linear, c->name);
     for (int i = 0; i < 2; i++)
         if (tri_value_is(states[i]))
             states[i] = tri_select(g, states[i], 1, layer * c->directions + reverse);
+    if (c->o.projection) {
+        tri_shape steps = tri_value_shape(g, gates);
+        projection = parameter(c, "weight_hr", layer, reverse,
+                               tri_shape_of(c->o.projection, c->o.hidden), c->o.weight_init);
+        if (tri_value_is(states[0]))
+            gates = tri_add(g, gates, first_gates(c, states[0], weight, reverse, &steps));
+        states[0] = (tri_value){0};
+        weight = tri_matmul(g, weight, projection);
+    }
     tri_value y = tri_node_add(g, &tri_op_recurrent,
                                (tri_value[]){gates, weight, of_state, states[0], states[1]}, 5,
                                &attr, c->name);
     if (!tri_value_is(y)) return y;
     *last_h = tri_node_output(g, y, 1);
     *last_c = tri_node_output(g, y, 2);
-    return y;
+    if (!c->o.projection) return y;
+    tri_value ends[2] = {y, *last_h};
+    for (int i = 0; i < 2; i++)
+        ends[i] = tri_node_add(g, &tri_op_linear, (tri_value[]){ends[i], projection, {0}}, 3,
+                               &linear, c->name);
+    *last_h = ends[1];
+    return ends[0];
 }
 
 // Dropout between layers. Its random numbers are those of samples, so these become the first axis.
@@ -73,15 +109,16 @@ static tri_value drop(const context *c, tri_value y, int64_t layer) {
     return tri_transpose(c->graph, y, 0, 1);
 }
 
-static bool check_state(const context *c, const char *what, tri_value state) {
-    tri_shape want = tri_shape_of(c->samples, c->o.layers * c->directions, c->o.hidden);
+static bool check_state(const context *c, const char *what, tri_value state, int64_t size) {
+    tri_shape want = tri_shape_of(c->samples, c->o.layers * c->directions, size);
     char is[128], wanted[128];
     if (!tri_value_is(state)) return true;
     if (!tri_graph_takes_value(c->graph, c->op, c->name, state)) return false;
     tri_shape shape = tri_value_shape(c->graph, state);
     if (tri_shape_equal(&shape, &want)) return true;
-    tri_graph_fail(c->graph, "%s %s: %s must be [N, layers * directions, hidden] %s, but is %s",
-                   c->op, c->name, what, tri_shape_text(&want, wanted, sizeof wanted),
+    tri_graph_fail(c->graph, "%s %s: %s must be [N, layers * directions, %s] %s, but is %s", c->op,
+                   c->name, what, size == c->o.hidden ? "hidden" : "projection",
+                   tri_shape_text(&want, wanted, sizeof wanted),
                    tri_shape_text(&shape, is, sizeof is));
     return false;
 }
@@ -106,7 +143,15 @@ static bool check(context *c, tri_value x) {
         tri_graph_fail(c->graph, "%s %s: only an LSTM has a state c", c->op, c->name);
         return false;
     }
-    return check_state(c, "h", c->o.h) && check_state(c, "c", c->o.c);
+    if (c->o.projection != 0 && (c->attr.kind != TRI_RECURRENT_LSTM || c->o.projection < 0 ||
+                                 c->o.projection >= c->o.hidden)) {
+        tri_graph_fail(c->graph,
+                       "%s %s: only an LSTM has a projection, which must be above 0 and below its "
+                       "%" PRId64 " hidden units, not %" PRId64,
+                       c->op, c->name, c->o.hidden, c->o.projection);
+        return false;
+    }
+    return check_state(c, "h", c->o.h, state_size(c)) && check_state(c, "c", c->o.c, c->o.hidden);
 }
 
 static tri_value build(context c, tri_value x, tri_recurrent_states *last) {

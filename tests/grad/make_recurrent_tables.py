@@ -12,21 +12,24 @@ from make_function_tables import print_cases, print_header
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
 
-def layer(kind, x, hidden, layers=1, directions=1, bias=True, states=0, time_first=False):
+def layer(kind, x, hidden, layers=1, directions=1, bias=True, states=0, time_first=False,
+          projection=0):
     """A row of LAYERS. x: samples, steps and inputs. states: how many first states are given."""
     samples, steps, inputs = x
-    shapes = [(samples, layers * directions, hidden)] * states
+    size = projection or hidden
+    sizes = (size, hidden)[:states]
+    shapes = [(samples, layers * directions, s) for s in sizes]
     for number in range(layers):
-        reads = inputs if number == 0 else hidden * directions
+        reads = inputs if number == 0 else size * directions
         width = GATES[kind] * hidden
-        own = [(width, reads), (width, hidden)] + [(width,), (width,)] * bias
+        own = [(width, reads), (width, size)] + [(width,), (width,)] * bias
+        own += [(projection, hidden)] * (projection > 0)
         shapes += own * directions
 
     def function(x, *parameters):
         first = [s.transpose(0, 1) for s in parameters[:states]]
-        zero = torch.zeros(layers * directions, samples, hidden, dtype=x.dtype)
-        while len(first) < 1 + (kind == "lstm"):
-            first.append(zero)
+        for s in (size, hidden)[len(first):1 + (kind == "lstm")]:
+            first.append(torch.zeros(layers * directions, samples, s, dtype=x.dtype))
         y, *last = getattr(torch._VF, kind)(
             x, first if kind == "lstm" else first[0], list(parameters[states:]), bias, layers, 0.0,
             True, directions == 2, not time_first)
@@ -46,6 +49,14 @@ LAYERS = {
     "lstm time first": layer("lstm", (3, 5, 4), 6, directions=2, states=2, time_first=True),
     "lstm of blocks": layer("lstm", (7, 3, 16), 32),
     "lstm of many": layer("lstm", (17, 9, 5), 19, states=2),
+    "lstm projected": layer("lstm", (3, 5, 4), 6, projection=3),
+    "lstm projected to one": layer("lstm", (1, 1, 1), 2, projection=1, states=2),
+    "lstm projected both ways": layer("lstm", (2, 4, 3), 5, layers=2, directions=2,
+                                      projection=2, bias=False),
+    "lstm projected of states": layer("lstm", (2, 3, 3), 5, directions=2, projection=4,
+                                      states=2),
+    "lstm projected time first": layer("lstm", (3, 4, 2), 3, projection=2, states=2,
+                                       time_first=True),
     "gru": layer("gru", (3, 5, 4), 6),
     "gru of one": layer("gru", (1, 1, 1), 1),
     "gru without bias": layer("gru", (2, 7, 3), 5, bias=False),

@@ -1,7 +1,6 @@
 // Compares recurrent layers with PyTorch (recurrent_tables.h) and with the same layers made of
-// products and functions: outputs, last states and all gradients, on the devices `ref` and `cpu`.
-// Also checks what they refuse.
-#include "device/cpu/cpu.h"
+// products and functions: outputs, last states and all gradients, on `ref`, `cpu` and the emulated
+// GPU. Also checks what they refuse.
 #include "support/torch_check.h"
 
 #include <trireme/recurrent.h>
@@ -23,8 +22,9 @@ static tri_value recurrent(tri_graph *g, const char *name, tri_value x, tri_recu
     tri_recurrent_states last;
     tri_shape shape = tri_value_shape(g, x);
     int64_t rows = (o.layers ? o.layers : 1) * (o.bidirectional ? 2 : 1);
-    tri_shape state = tri_shape_of(shape.dims[o.time_first], rows, o.hidden);
-    if (states > 0) o.h = tri_parameter(g, "h", state, (tri_init){0});
+    tri_shape state = tri_shape_of(shape.dims[o.time_first], rows, o.hidden), of_h = state;
+    if (o.projection) of_h.dims[2] = o.projection;
+    if (states > 0) o.h = tri_parameter(g, "h", of_h, (tri_init){0});
     if (states > 1) o.c = tri_parameter(g, "c", state, (tri_init){0});
     if (name[0] == 'l') {
         tri_value y = tri_lstm(g, "l", x, o, &last);
@@ -66,6 +66,12 @@ static tri_value layer(tri_graph *g, const char *name, tri_value x) {
     CASE("lstm time first", 2, 6, .bidirectional = true, .time_first = true)
     CASE("lstm of blocks", 0, 32)
     CASE("lstm of many", 2, 19)
+    CASE("lstm projected", 0, 6, .projection = 3)
+    CASE("lstm projected to one", 2, 2, .projection = 1)
+    CASE("lstm projected both ways", 0, 5, .layers = 2, .bidirectional = true, .projection = 2,
+         .no_bias = true)
+    CASE("lstm projected of states", 2, 5, .bidirectional = true, .projection = 4)
+    CASE("lstm projected time first", 2, 3, .projection = 2, .time_first = true)
     CASE("gru", 0, 6)
     CASE("gru of one", 0, 1)
     CASE("gru without bias", 0, 5, .no_bias = true)
@@ -85,8 +91,7 @@ static tri_value layer(tri_graph *g, const char *name, tri_value x) {
 
 static void test_torch(void **state) {
     for (size_t i = 0; i < COUNT(torch_recurrent); i++) {
-        torch_check(&torch_recurrent[i], layer, &tri_device_ref, TRI_F64, 1e-10);
-        torch_check(&torch_recurrent[i], layer, &tri_device_cpu, TRI_F32, 1e-4);
+        torch_check_devices(&torch_recurrent[i], layer, 1e-10, 1e-4);
     }
 }
 
@@ -161,8 +166,7 @@ static tri_value composed(tri_graph *g, const char *name, tri_value x) {
 static void test_composed(void **state) {
     for (size_t i = 0; i < COUNT(torch_recurrent); i++) {
         if (!strstr(torch_recurrent[i].name, "from a state")) continue;
-        torch_check(&torch_recurrent[i], composed, &tri_device_ref, TRI_F64, 1e-10);
-        torch_check(&torch_recurrent[i], composed, &tri_device_cpu, TRI_F32, 1e-4);
+        torch_check_devices(&torch_recurrent[i], composed, 1e-10, 1e-4);
     }
 }
 
@@ -235,6 +239,11 @@ static void test_refuses(void **state) {
     OP_REFUSED("lstm l|h must be|[2, 1, 3]|[2, 3, 4]", good, LAYER(lstm, .hidden = 3, .h = x));
     OP_REFUSED("lstm l|c must be|[2, 4, 3]|[2, 3, 4]", good,
                LAYER(lstm, .hidden = 3, .layers = 2, .bidirectional = true, .c = x));
+    OP_REFUSED("lstm l|projection|3 hidden|not 3", good, LAYER(lstm, .hidden = 3, .projection = 3));
+    OP_REFUSED("lstm l|projection|-1", good, LAYER(lstm, .hidden = 3, .projection = -1));
+    OP_REFUSED("gru l|projection", good, LAYER(gru, .hidden = 3, .projection = 2));
+    OP_REFUSED("lstm l|h must be|projection|[2, 1, 2]", good,
+               LAYER(lstm, .hidden = 3, .projection = 2, .h = x));
     OP_REFUSED("dropout l.dropout_l0|1.5", good,
                LAYER(lstm, .hidden = 3, .layers = 2, .dropout = 1.5));
     OP_REFUSED("'l'", good, (LAYER(lstm, .hidden = 3), LAYER(gru, .hidden = 3)));
