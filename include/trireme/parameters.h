@@ -32,6 +32,12 @@ typedef enum tri_init_kind {
     // other. [K, …] counts as K rows. It takes about (elements · rows or columns) operations.
     TRI_INIT_ORTHOGONAL,
     TRI_INIT_IDENTITY, // 1 on the diagonal of a matrix, else 0
+    // The weight of a convolution that passes its channels on: 1 in the middle of the kernel, from
+    // each channel of a group to that of the same number in the group, else 0.
+    TRI_INIT_DIRAC,
+    // A matrix of normal numbers around 0, of which in each column the fraction `sparsity` is 0, at
+    // random places.
+    TRI_INIT_SPARSE,
 } tri_init_kind;
 
 // What follows a layer, by which the Kaiming rules scale its weight.
@@ -49,11 +55,13 @@ typedef struct tri_init {
     double value;                  // of CONSTANT
     const float *values;           // of VALUES: one for each element, row-major; they are copied
     double low, high;              // both 0: 0 and 1 of UNIFORM, -2 and 2 of TRUNC_NORMAL
-    double mean, std;              // std 0 means 1
+    double mean, std;              // std 0 means 1, of SPARSE 0.01
     double gain;                   // of XAVIER and ORTHOGONAL; 0 means 1
     bool fan_out;                  // of KAIMING: by fan_out, and not by fan_in
     tri_nonlinearity nonlinearity; // of KAIMING
     double slope;                  // of LEAKY_RELU
+    int64_t groups;                // of DIRAC; 0 means 1
+    double sparsity;               // of SPARSE, from 0 to 1
     int64_t zero_row;              // 1 + a row that begins as 0, whatever `kind` is; 0: none
 } tri_init;
 

@@ -56,8 +56,16 @@ static void draw(const engine_initial *initial, int64_t first, int64_t count, fl
             out[i] = (float)(init->gain * v);
         }
         return;
-    case TRI_INIT_IDENTITY:
-        for (int64_t i = 0; i < count; i++) out[i] = (first + i) / columns == (first + i) % columns;
+    case TRI_INIT_DIRAC:
+        for (int64_t i = 0; i < count; i++) {
+            int64_t channel = (first + i) / columns % (rows / init->groups);
+            out[i] = (first + i) % columns == channel * initial->taps + initial->middle;
+        }
+        return;
+    case TRI_INIT_SPARSE:
+        tri_philox_init_normals(initial->key, (uint64_t)first, count, 0, (float)init->std, out);
+        for (int64_t i = 0; i < count; i++)
+            if (initial->is_zero[first + i]) out[i] = 0;
         return;
     case TRI_INIT_VALUES:
         for (int64_t i = 0; i < count; i++) out[i] = init->values[first + i];
@@ -125,15 +133,57 @@ static tri_status make_orthogonal(engine_initial *e) {
     return TRI_OK;
 }
 
+// A row of a column with the random number by which it is chosen.
+typedef struct candidate {
+    float number;
+    int64_t row;
+} candidate;
+
+static int compare_candidates(const void *a, const void *b) {
+    const candidate *x = a, *y = b;
+    if (x->number != y->number) return x->number < y->number ? -1 : 1;
+    return x->row < y->row ? -1 : 1;
+}
+
+// Chooses in each column the rows that are 0, as many as PyTorch: those with the smallest of random
+// numbers, which are others than those of the elements.
+static tri_status choose_zeros(engine_initial *e) {
+    const uint64_t key = e->key ^ UINT64_C(0x9e3779b97f4a7c15);
+    int64_t rows = e->rows, columns = e->columns;
+    int64_t zeros = (int64_t)ceil(e->init.sparsity * (double)rows);
+    candidate *list = malloc((size_t)rows * sizeof *list);
+    e->is_zero = calloc((size_t)(rows * columns), sizeof *e->is_zero);
+    for (int64_t k = 0; list && e->is_zero && k < columns; k++) {
+        for (int64_t r = 0; r < rows; r++) {
+            float number = tri_philox_init_uniform(key, (uint64_t)(r * columns + k), 0, 1);
+            list[r] = (candidate){number, r};
+        }
+        qsort(list, (size_t)rows, sizeof *list, compare_candidates);
+        for (int64_t i = 0; i < zeros; i++) e->is_zero[list[i].row * columns + k] = true;
+    }
+    free(list);
+    if (list && e->is_zero) return TRI_OK;
+    return TRI_FAIL(TRI_NO_MEMORY, "no memory for a sparse matrix");
+}
+
 tri_status engine_initial_begin(const tri_parameter_info *parameter, uint64_t seed,
                                 engine_initial *out) {
     const tri_parameter_info *p = parameter;
     const tri_shape *shape = p->slice.count ? &p->slice.full : &p->shape;
-    *out = (engine_initial){.key = tri_philox_key(seed, p->name), .rows = 1, .columns = 1};
+    *out =
+        (engine_initial){.key = tri_philox_key(seed, p->name), .rows = 1, .columns = 1, .taps = 1};
     TRI_TRY(tri_init_resolve(&p->init, shape, &out->init));
     if (shape->rank > 0) out->rows = shape->dims[0];
     for (int i = 1; i < shape->rank; i++) out->columns *= shape->dims[i];
+    for (int i = 2; i < shape->rank; i++) {
+        out->taps *= shape->dims[i];
+        out->middle = out->middle * shape->dims[i] + shape->dims[i] / 2;
+    }
+    if (out->init.kind == TRI_INIT_SPARSE) return choose_zeros(out);
     return out->init.kind == TRI_INIT_ORTHOGONAL ? make_orthogonal(out) : TRI_OK;
 }
 
-void engine_initial_end(engine_initial *initial) { free(initial->vectors); }
+void engine_initial_end(engine_initial *initial) {
+    free(initial->vectors);
+    free(initial->is_zero);
+}

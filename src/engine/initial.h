@@ -8,10 +8,13 @@ typedef struct engine_initial {
     tri_init init; // as tri_init_resolve has it
     uint64_t key;
     int64_t rows, columns; // of the whole parameter, [rows, …]
+    int64_t taps, middle;  // of a kernel: its size, and its middle element
     double *vectors;       // of an orthogonal matrix: its rows or columns, whichever are fewer
+    bool *is_zero;         // of a sparse matrix
 } engine_initial;
 
-// Prepares the values of a parameter. Takes a matrix in memory for ORTHOGONAL: TRI_NO_MEMORY.
+// Prepares the values of a parameter. Takes a matrix in memory for ORTHOGONAL and SPARSE:
+// TRI_NO_MEMORY.
 tri_status engine_initial_begin(const tri_parameter_info *parameter, uint64_t seed,
                                 engine_initial *out);
 // Makes `count` elements of the full parameter, from element `first` on. Any threads may call it.

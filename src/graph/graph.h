@@ -378,8 +378,8 @@ tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dt
                                 double momentum);
 
 // Reduces how a parameter of shape `shape` begins to CONSTANT (with `value`), VALUES, UNIFORM,
-// NORMAL, TRUNC_NORMAL, ORTHOGONAL or IDENTITY, with all numbers that these need. TRI_BAD_INPUT:
-// the shape does not fit, or a number is impossible.
+// NORMAL, TRUNC_NORMAL, ORTHOGONAL, DIRAC (of which a matrix is the identity) or SPARSE, with all
+// numbers that these need. TRI_BAD_INPUT: the shape does not fit, or a number is impossible.
 tri_status tri_init_resolve(const tri_init *init, const tri_shape *shape, tri_init *out);
 // Copies `init` with its values, those of a parameter of shape `shape`, into the arena.
 tri_init tri_init_copy(tri_arena *arena, const tri_init *init, const tri_shape *shape);

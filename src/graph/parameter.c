@@ -29,7 +29,9 @@ static const struct {
                                   TRI_MAX_RANK},
     [TRI_INIT_KAIMING_NORMAL] = {"kaiming_normal", TRI_INIT_NORMAL, FAN_KAIMING, 2, TRI_MAX_RANK},
     [TRI_INIT_ORTHOGONAL] = {"orthogonal", TRI_INIT_ORTHOGONAL, FAN_NONE, 2, TRI_MAX_RANK},
-    [TRI_INIT_IDENTITY] = {"identity", TRI_INIT_IDENTITY, FAN_NONE, 2, 2},
+    [TRI_INIT_IDENTITY] = {"identity", TRI_INIT_DIRAC, FAN_NONE, 2, 2},
+    [TRI_INIT_DIRAC] = {"dirac", TRI_INIT_DIRAC, FAN_NONE, 3, 5},
+    [TRI_INIT_SPARSE] = {"sparse", TRI_INIT_SPARSE, FAN_NONE, 2, 2},
 };
 enum { KINDS = sizeof rows / sizeof *rows };
 
@@ -68,15 +70,16 @@ tri_status tri_init_resolve(const tri_init *init, const tri_shape *shape, tri_in
     *out = *init;
     out->kind = rows[init->kind].drawn;
     if (init->kind != TRI_INIT_CONSTANT) out->value = init->kind == TRI_INIT_ONES;
-    if (out->std == 0) out->std = 1;
+    if (out->std == 0) out->std = out->kind == TRI_INIT_SPARSE ? 0.01 : 1;
     if (out->gain == 0) out->gain = 1;
+    if (out->groups == 0) out->groups = 1;
     if (shape->rank < least || shape->rank > most)
         return TRI_FAIL(TRI_BAD_INPUT, "the initialiser %s needs %d axes%s, not %d", name, least,
                         most > least ? " or more" : "", shape->rank);
     if (init->kind == TRI_INIT_VALUES && !init->values)
         return TRI_FAIL(TRI_BAD_INPUT, "the initialiser values has none");
-    double numbers[] = {out->value, out->low,  out->high, out->mean,
-                        out->std,   out->gain, out->slope};
+    double numbers[] = {out->value, out->low,  out->high,  out->mean,
+                        out->std,   out->gain, out->slope, out->sparsity};
     for (int i = 0; i < (int)(sizeof numbers / sizeof *numbers); i++)
         if (!isfinite(numbers[i]))
             return TRI_FAIL(TRI_BAD_INPUT, "the initialiser %s has the number %g", name,
@@ -91,6 +94,14 @@ tri_status tri_init_resolve(const tri_init *init, const tri_shape *shape, tri_in
                         "the initialiser %s needs a standard deviation of at least 0 and low below "
                         "high, not %g and %g, %g",
                         name, out->std, out->low, out->high);
+    if (out->kind == TRI_INIT_DIRAC && (out->groups < 1 || shape->dims[0] % out->groups != 0))
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "the initialiser %s needs groups that divide the %" PRId64
+                        " rows, not %" PRId64,
+                        name, shape->dims[0], out->groups);
+    if (out->sparsity < 0 || out->sparsity > 1)
+        return TRI_FAIL(TRI_BAD_INPUT, "the initialiser %s needs a sparsity from 0 to 1, not %g",
+                        name, out->sparsity);
     if (rows[init->kind].fan == FAN_NONE) return TRI_OK;
     double spread = spread_of(init, rows[init->kind].fan, out->gain, shape);
     out->mean = 0;

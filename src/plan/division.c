@@ -12,7 +12,7 @@ static bool begins_alike(const tri_init *a, const tri_init *b) {
     return a->kind == b->kind && a->value == b->value && a->low == b->low && a->high == b->high &&
            a->mean == b->mean && a->std == b->std && a->gain == b->gain && a->slope == b->slope &&
            a->fan_out == b->fan_out && a->nonlinearity == b->nonlinearity &&
-           a->zero_row == b->zero_row;
+           a->groups == b->groups && a->sparsity == b->sparsity && a->zero_row == b->zero_row;
 }
 
 // The values of constants are compared too, as no rank would notice otherwise.

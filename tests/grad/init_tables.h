@@ -312,4 +312,22 @@ static const struct {
      {0, 0.06846531968814576}},
 };
 
+static const struct {
+    tri_shape shape;
+    int64_t groups, count, ones[4];
+} dirac_cases[] = {
+    {{3, {3, 2, 3}}, 1, 2, {1, 10}},
+    {{4, {4, 3, 2, 4}}, 2, 4, {6, 38, 54, 86}},
+    {{5, {2, 5, 1, 3, 2}}, 1, 2, {3, 39}},
+    {{3, {1, 1, 1}}, 1, 1, {0}},
+};
+
+static const struct {
+    int64_t rows;
+    double sparsity;
+    int zeros;
+} sparse_cases[] = {
+    {10, 0.25, 3}, {7, 0.5, 4}, {1, 0.1, 1}, {4, 0, 0}, {5, 1, 5},
+};
+
 #endif

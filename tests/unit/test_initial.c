@@ -155,6 +155,43 @@ static void test_exact(void **state) {
     }
 }
 
+static void test_dirac(void **state) {
+    for (size_t k = 0; k < sizeof dirac_cases / sizeof *dirac_cases; k++) {
+        tri_init init = {.kind = TRI_INIT_DIRAC, .groups = dirac_cases[k].groups};
+        int64_t count, next = 0;
+        float *values = values_of(init, dirac_cases[k].shape, &count);
+        for (int64_t i = 0; i < count; i++) {
+            bool is_one = next < dirac_cases[k].count && i == dirac_cases[k].ones[next];
+            assert_true(values[i] == (float)is_one);
+            next += is_one;
+        }
+        assert_int_equal(next, dirac_cases[k].count);
+        free(values);
+    }
+}
+
+// Each column has its zeros at places of its own; the others are normal numbers.
+static void test_sparse(void **state) {
+    enum { COLUMNS = 200 };
+    for (size_t k = 0; k < sizeof sparse_cases / sizeof *sparse_cases; k++) {
+        int64_t rows = sparse_cases[k].rows, zeros = sparse_cases[k].zeros, count, first = 0;
+        tri_init init = {.kind = TRI_INIT_SPARSE, .sparsity = sparse_cases[k].sparsity};
+        float *values = values_of(init, tri_shape_of(rows, COLUMNS), &count);
+        double squares = 0;
+        for (int64_t c = 0; c < COLUMNS; c++) {
+            int64_t found = 0;
+            for (int64_t r = 0; r < rows; r++) found += values[r * COLUMNS + c] == 0;
+            assert_int_equal(found, zeros);
+            first += values[c] == 0;
+        }
+        for (int64_t i = 0; i < count; i++) squares += (double)values[i] * values[i];
+        double share = (double)zeros / (double)rows, kept = (double)((rows - zeros) * COLUMNS);
+        assert_true(fabs((double)first / COLUMNS - share) < 0.1);
+        if (kept > 0) assert_true(fabs(sqrt(squares / kept) / 0.01 - 1) < 0.15);
+        free(values);
+    }
+}
+
 static void check_refused(const char *parts, tri_shape shape, tri_init init) {
     tri_graph *g = tri_graph_create(arena, &(tri_graph_options){.training = true});
     const char *message;
@@ -172,6 +209,11 @@ static void test_refused(void **state) {
                   (tri_init){.kind = TRI_INIT_UNIFORM, .low = 1, .high = 0.5});
     check_refused("normal|-1", tri_shape_of(3), (tri_init){.kind = TRI_INIT_NORMAL, .std = -1});
     check_refused("normal|nan", tri_shape_of(3), (tri_init){.kind = TRI_INIT_NORMAL, .mean = NAN});
+    check_refused("dirac|3 axes|2", tri_shape_of(3, 3), (tri_init){.kind = TRI_INIT_DIRAC});
+    check_refused("dirac|3 rows|2", tri_shape_of(3, 2, 3),
+                  (tri_init){.kind = TRI_INIT_DIRAC, .groups = 2});
+    check_refused("sparse|1.5", tri_shape_of(3, 3),
+                  (tri_init){.kind = TRI_INIT_SPARSE, .sparsity = 1.5});
     check_refused("values", tri_shape_of(3), (tri_init){.kind = TRI_INIT_VALUES});
     check_refused("99", tri_shape_of(3), (tri_init){.kind = (tri_init_kind)99});
     check_refused("no elements", tri_shape_of(3, 0), (tri_init){.kind = TRI_INIT_ZEROS});
@@ -233,6 +275,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_torch),      cmocka_unit_test(test_distributions),
         cmocka_unit_test(test_orthogonal), cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_dirac),      cmocka_unit_test(test_sparse),
         cmocka_unit_test(test_refused),    cmocka_unit_test(test_layers),
         cmocka_unit_test(test_again),
     };
