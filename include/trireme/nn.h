@@ -24,6 +24,7 @@ typedef struct tri_linear_options {
     // The full name of the weight; NULL: the layer's own, such as "fc1.weight". If a parameter of
     // this name and of shape [features, in] exists, the layer shares it: tied weights.
     const char *weight;
+    tri_value weight_value; // the weight, made by functions, in place of a parameter
     // If above 0: the weight starts with normal(0, std), and the bias with 0. If 0: both start by
     // PyTorch's default rules.
     double std;
@@ -60,6 +61,7 @@ typedef struct tri_conv_options {
     int64_t output_padding, output_paddings[3]; // for every axis; for each axis, besides
     tri_init weight_init, bias_init;            // see parameters.h
     tri_padding_mode padding_mode;              // not of a transpose
+    tri_value weight_value; // the weight, made by functions, in place of a parameter
 } tri_conv_options;
 typedef tri_conv_options tri_conv2d_options;
 

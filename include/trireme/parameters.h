@@ -29,7 +29,8 @@ typedef enum tri_init_kind {
     TRI_INIT_KAIMING_UNIFORM, // He's: the standard deviation is tri_init_gain(…) / √fan
     TRI_INIT_KAIMING_NORMAL,
     // Rows or columns, whichever are fewer, that have the length `gain` and are orthogonal to each
-    // other. [K, …] counts as K rows. It takes about (elements · rows or columns) operations.
+    // other. [K, …] counts as K rows, and a vector as one column. It takes about (elements · rows
+    // or columns) operations.
     TRI_INIT_ORTHOGONAL,
     TRI_INIT_IDENTITY, // 1 on the diagonal of a matrix, else 0
     // The weight of a convolution that passes its channels on: 1 in the middle of the kernel, from
@@ -79,6 +80,34 @@ tri_value tri_register_buffer(tri_graph *graph, const char *name, tri_shape shap
 // A tensor of given values, which no checkpoint has: a buffer with persistent=False. `values` has
 // one number for each element, row-major, and is copied. Other values need another name.
 tri_value tri_constant(tri_graph *graph, const char *name, tri_shape shape, const float *values);
+
+// Weights made of other parameters, for layers that take a `weight_value`. `shape` is that of the
+// layer's weight. Of conv1:
+//
+//     tri_value w = tri_weight_norm(g, "conv1", tri_shape_of(8, 3, 5), 0, (tri_init){0});
+//     x = tri_conv1d(g, "conv1", x, (tri_conv_options){.channels = 8, .kernel = 5,
+//                                                      .weight_value = w});
+
+// PyTorch's weight_norm: g · v / |v|, in which each slice of v along the axis `dim` has a length of
+// its own; dim -1: all of v has one, PyTorch's dim=None. Parameters: NAME.weight_g, which has the
+// size 1 along all other axes and begins as the lengths of v, and NAME.weight_v, which begins by
+// `init`, of kind 0 by the default rule of convolutions and linear layers.
+tri_value tri_weight_norm(tri_graph *graph, const char *name, tri_shape shape, int dim,
+                          tri_init init);
+
+typedef struct tri_spectral_norm_options {
+    int dim;            // which axis counts the rows of the matrix: 1 of a transposed convolution
+    int64_t iterations; // of the power method in a step; 0 means 1
+    double eps;         // the least length by which a vector is divided; 0 means 1e-12
+    tri_init init;      // of weight_orig; of kind 0 by the default rule of layers
+} tri_spectral_norm_options;
+
+// PyTorch's spectral_norm: a weight divided by its largest singular value σ, as a matrix [rows, all
+// else]. Parameters: NAME.weight_orig, and the buffers NAME.weight_u [rows] and NAME.weight_v. Each
+// training step takes the next iterations of the power method, from the vectors that the step
+// before has left; evaluation takes none. σ = uᵀ·W·v, of which u and v have no gradient.
+tri_value tri_spectral_norm(tri_graph *graph, const char *name, tri_shape shape,
+                            tri_spectral_norm_options options);
 
 TRI_API_END
 

@@ -35,6 +35,8 @@ static void truncate_normal(const tri_init *init, int64_t count, float *out) {
 static void draw(const engine_initial *initial, int64_t first, int64_t count, float *out) {
     const tri_init *init = &initial->init;
     int64_t columns = initial->columns, rows = initial->rows;
+    for (int64_t i = 0; initial->norms && i < count; i++) out[i] = (float)initial->norms[first + i];
+    if (initial->norms) return;
     switch (init->kind) {
     case TRI_INIT_UNIFORM:
         tri_philox_init_uniforms(initial->key, (uint64_t)first, count, (float)init->low,
@@ -166,6 +168,33 @@ static tri_status choose_zeros(engine_initial *e) {
     return TRI_FAIL(TRI_NO_MEMORY, "no memory for a sparse matrix");
 }
 
+// Computes the norms of a parameter along the axes that have one size here and there. All its
+// elements are made once, in their order.
+static tri_status find_norms(const tri_parameter_info *parameter, uint64_t seed,
+                             engine_initial *out) {
+    enum { PIECE = 4096 };
+    const tri_parameter_info *of = parameter->norms_of;
+    float piece[PIECE];
+    engine_initial whole;
+    int64_t count = tri_shape_count(&parameter->shape), all = tri_shape_count(&of->shape),
+            behind = 1;
+    int axis = 0;
+    while (axis < parameter->shape.rank && parameter->shape.dims[axis] == 1) axis++;
+    for (int i = axis + 1; i < of->shape.rank; i++) behind *= of->shape.dims[i];
+    out->norms = calloc((size_t)count, sizeof *out->norms);
+    if (!out->norms) return TRI_FAIL(TRI_NO_MEMORY, "no memory for the norms of a parameter");
+    TRI_TRY(engine_initial_begin(of, seed, &whole));
+    for (int64_t first = 0; first < all; first += PIECE) {
+        int64_t made = all - first < PIECE ? all - first : PIECE;
+        engine_initial_make(&whole, first, made, piece);
+        for (int64_t i = 0; i < made; i++)
+            out->norms[(first + i) / behind % count] += (double)piece[i] * (double)piece[i];
+    }
+    engine_initial_end(&whole);
+    for (int64_t i = 0; i < count; i++) out->norms[i] = sqrt(out->norms[i]);
+    return TRI_OK;
+}
+
 tri_status engine_initial_begin(const tri_parameter_info *parameter, uint64_t seed,
                                 engine_initial *out) {
     const tri_parameter_info *p = parameter;
@@ -179,6 +208,7 @@ tri_status engine_initial_begin(const tri_parameter_info *parameter, uint64_t se
         out->taps *= shape->dims[i];
         out->middle = out->middle * shape->dims[i] + shape->dims[i] / 2;
     }
+    if (p->norms_of) return find_norms(p, seed, out);
     if (out->init.kind == TRI_INIT_SPARSE) return choose_zeros(out);
     return out->init.kind == TRI_INIT_ORTHOGONAL ? make_orthogonal(out) : TRI_OK;
 }
@@ -186,4 +216,5 @@ tri_status engine_initial_begin(const tri_parameter_info *parameter, uint64_t se
 void engine_initial_end(engine_initial *initial) {
     free(initial->vectors);
     free(initial->is_zero);
+    free(initial->norms);
 }

@@ -11,10 +11,11 @@ typedef struct engine_initial {
     int64_t taps, middle;  // of a kernel: its size, and its middle element
     double *vectors;       // of an orthogonal matrix: its rows or columns, whichever are fewer
     bool *is_zero;         // of a sparse matrix
+    double *norms;         // the values themselves, of a parameter that begins as norms of another
 } engine_initial;
 
-// Prepares the values of a parameter. Takes a matrix in memory for ORTHOGONAL and SPARSE:
-// TRI_NO_MEMORY.
+// Prepares the values of a parameter. TRI_NO_MEMORY: ORTHOGONAL and SPARSE take a matrix in memory,
+// norms all that there are.
 tri_status engine_initial_begin(const tri_parameter_info *parameter, uint64_t seed,
                                 engine_initial *out);
 // Makes `count` elements of the full parameter, from element `first` on. Any threads may call it.

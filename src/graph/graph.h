@@ -71,6 +71,9 @@ typedef enum tri_parameter_role {
     // A running average of batch norm. Its "gradient", which is summed over micro-batches and
     // ranks, is the mean or variance in a micro-batch times the number of its samples.
     TRI_ROLE_STATISTIC,
+    // What each step computes anew from the weights, as the vectors of a spectral norm: updated as
+    // a statistic, of which all micro-batches have the same.
+    TRI_ROLE_ITERATE,
     TRI_ROLE_BUFFER,   // checkpoints have it, and no step changes it (tri_register_buffer)
     TRI_ROLE_CONSTANT, // its values are in the graph alone (tri_constant)
     TRI_ROLE_COUNTER,  // I64 scalar: number of updates (num_batches_tracked); read by no node
@@ -107,6 +110,9 @@ typedef struct tri_parameter_info {
     tri_layout layout;  // the layout in which the parameter is stored between steps
     bool layout_chosen; // false until the layout pass chose one
     tri_init init;      // as the layer has it: see tri_init_resolve
+    // The parameter begins as the norms of another one, along all axes but those that both have in
+    // the same size (tri_parameter_of_norms); NULL: as `init` says.
+    const struct tri_parameter_info *norms_of;
     double momentum; // of a statistic: new = (1 − momentum) · old + momentum · mean over the step
     int group;       // see tri_graph_group
     int block;
@@ -376,6 +382,10 @@ int64_t tri_layer_count(tri_graph *graph, const char *name);
 tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dtype,
                                 tri_shape shape, tri_init init, tri_parameter_role role,
                                 double momentum);
+
+// Adds a trained parameter that begins as the norms of the parameter `of` over all axes but `axis`,
+// which are of size 1 in it; axis -1: over all of them, and it has no axes.
+tri_value tri_parameter_of_norms(tri_graph *graph, const char *name, tri_value of, int axis);
 
 // Reduces how a parameter of shape `shape` begins to CONSTANT (with `value`), VALUES, UNIFORM,
 // NORMAL, TRUNC_NORMAL, ORTHOGONAL, DIRAC (of which a matrix is the identity) or SPARSE, with all

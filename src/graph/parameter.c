@@ -28,7 +28,7 @@ static const struct {
     [TRI_INIT_KAIMING_UNIFORM] = {"kaiming_uniform", TRI_INIT_UNIFORM, FAN_KAIMING, 2,
                                   TRI_MAX_RANK},
     [TRI_INIT_KAIMING_NORMAL] = {"kaiming_normal", TRI_INIT_NORMAL, FAN_KAIMING, 2, TRI_MAX_RANK},
-    [TRI_INIT_ORTHOGONAL] = {"orthogonal", TRI_INIT_ORTHOGONAL, FAN_NONE, 2, TRI_MAX_RANK},
+    [TRI_INIT_ORTHOGONAL] = {"orthogonal", TRI_INIT_ORTHOGONAL, FAN_NONE, 1, TRI_MAX_RANK},
     [TRI_INIT_IDENTITY] = {"identity", TRI_INIT_DIRAC, FAN_NONE, 2, 2},
     [TRI_INIT_DIRAC] = {"dirac", TRI_INIT_DIRAC, FAN_NONE, 3, 5},
     [TRI_INIT_SPARSE] = {"sparse", TRI_INIT_SPARSE, FAN_NONE, 2, 2},
@@ -156,6 +156,21 @@ static tri_value declare(tri_graph *g, const char *name, tri_shape shape, tri_in
 
 tri_value tri_parameter(tri_graph *graph, const char *name, tri_shape shape, tri_init init) {
     return declare(graph, name, shape, init, TRI_ROLE_TRAINED);
+}
+
+tri_value tri_parameter_of_norms(tri_graph *graph, const char *name, tri_value of, int axis) {
+    tri_init ones = {.kind = TRI_INIT_ONES};
+    tri_shape shape = {0};
+    if (graph->status != TRI_OK) return (tri_value){0};
+    const tri_parameter_info *other = &graph->parameters[tri_value_get(graph, of)->index];
+    tri_parameter_info *copy =
+        memcpy(tri_arena_alloc(graph->arena, sizeof *copy), other, sizeof *copy);
+    if (axis >= 0) shape.rank = other->shape.rank;
+    for (int i = 0; i < shape.rank; i++) shape.dims[i] = i == axis ? other->shape.dims[i] : 1;
+    tri_value value = tri_parameter(graph, name, shape, ones);
+    if (graph->status != TRI_OK) return value;
+    graph->parameters[tri_value_get(graph, value)->index].norms_of = copy;
+    return value;
 }
 
 tri_value tri_register_buffer(tri_graph *graph, const char *name, tri_shape shape, tri_init init) {

@@ -169,8 +169,8 @@ static void make_parameters(const conv *c, const tri_conv_options *o, tri_value 
         fan_in *= shape.dims[2 + k];
     }
     tri_init init = nn_fan_in_uniform(fan_in);
-    *weight = tri_parameter(c->graph, nn_parameter_name(c->graph, c->name, "weight"), shape,
-                            nn_init_or(o->weight_init, init));
+    *weight = nn_weight(c->graph, c->layer, c->name, o->weight_value, shape,
+                        nn_init_or(o->weight_init, init));
     *bias = (tri_value){0};
     if (!o->no_bias)
         *bias = tri_parameter(c->graph, nn_parameter_name(c->graph, c->name, "bias"),

@@ -49,9 +49,13 @@ tri_value tri_linear_with(tri_graph *graph, const char *name, tri_value x, tri_l
     }
     int64_t in = shape.dims[shape.rank - 1];
     tri_init init = o.std > 0 ? normal(o.std) : nn_fan_in_uniform(in), zero = {0};
-    const char *weight_name = o.weight ? o.weight : nn_parameter_name(graph, name, "weight");
-    tri_value weight = tri_parameter(graph, weight_name, tri_shape_of(o.features, in),
-                                     nn_init_or(o.weight_init, init));
+    tri_shape weight_shape = tri_shape_of(o.features, in);
+    if (o.weight && tri_value_is(o.weight_value))
+        tri_graph_fail(graph, "linear %s: has both weight and weight_value", name);
+    tri_value weight =
+        o.weight ? tri_parameter(graph, o.weight, weight_shape, nn_init_or(o.weight_init, init))
+                 : nn_weight(graph, "linear", name, o.weight_value, weight_shape,
+                             nn_init_or(o.weight_init, init));
     if (o.weight && graph->status == TRI_OK)
         graph->parameters[tri_value_get(graph, weight)->index].alias =
             nn_parameter_name(graph, name, "weight");

@@ -15,6 +15,11 @@ tri_init nn_fan_in_uniform(int64_t fan_in);
 // How a parameter of a layer begins: as the layer's options say, or else by the layer's default.
 tri_init nn_init_or(tri_init given, tri_init otherwise);
 
+// Defined in weight_norms.c. The layer's weight: `given`, which has to have the shape, or if it is
+// none the parameter NAME.weight. A value none: the graph has failed.
+tri_value nn_weight(tri_graph *graph, const char *layer, const char *name, tri_value given,
+                    tri_shape shape, tri_init init);
+
 // Defined in losses.c. The recipe's loss.label_smoothing, of which the caller makes use.
 double nn_take_smoothing(tri_graph *graph);
 // Takes the place of a loss in a graph that is built for the model's outputs, which drops all

@@ -37,6 +37,10 @@ static void own_net(tri_graph *g, const tri_batch *batch) {
     tri_value fixed = tri_register_buffer(g, "fixed", tri_shape_of(WIDTH, WIDTH),
                                           (tri_init){.kind = TRI_INIT_XAVIER_NORMAL, .gain = 0.5});
     tri_block(g, "mix");
+    tri_value normed = tri_spectral_norm(g, "normed", tri_shape_of(WIDTH, WIDTH),
+                                         (tri_spectral_norm_options){.dim = 0});
+    x = tri_linear_with(g, "normed", x,
+                        (tri_linear_options){.features = WIDTH, .weight_value = normed});
     x = tri_add(g, x, tri_mul(g, tri_matmul(g, tri_gelu(g, x), fixed), scale));
     tri_value y = tri_gelu(g, tri_linear(g, "up", x, 2 * WIDTH));
     tri_split_layer(g, "up", TRI_SPLIT_COLUMN);

@@ -40,6 +40,29 @@ def channel_shuffle(x):
     return y
 
 
+def weight_normed(layer, dim):
+    """A layer of x, the length and the direction of its weight, and its bias."""
+    return lambda x, v, g, *bias: layer(x, torch._weight_norm(v, g, dim), *bias)
+
+
+def spectral_normed(layer, dim, iterations, like):
+    """A layer of x, its weight, the vectors of the spectral norm, and its bias. like: a module whose
+    weight has the shape."""
+    def function(x, weight, u, v, *bias):
+        module = torch.nn.utils.spectral_norm(like.double(), n_power_iterations=iterations, dim=dim)
+        with torch.no_grad():
+            module.weight_u.copy_(u)
+        hook, = module._forward_pre_hooks.values()
+        module.weight_orig = torch.nn.Parameter(weight.detach())
+        normed = hook.compute_weight(module, True)
+        # The same function of `weight`, which is no leaf of the module.
+        matrix = hook.reshape_weight_to_matrix(weight)
+        sigma = torch.dot(module.weight_u, torch.mv(matrix, module.weight_v))
+        assert torch.equal(normed.detach(), (weight / sigma).detach())
+        return layer(x, weight / sigma, *bias) + 0 * (u.sum() + v.sum())
+    return function
+
+
 # name: (function, shapes of x and of the parameters)
 LAYERS = {
     "bilinear": (F.bilinear, (3, 4), (3, 5), (2, 4, 5), (2,)),
@@ -76,6 +99,19 @@ LAYERS = {
     "multi_margin": (lambda x: F.multi_margin_loss(x, below(4, 5), reduction="none"), (5, 4)),
     "multi_margin squared": (lambda x: F.multi_margin_loss(x, below(3, 6), 2, 0.5,
                                                            reduction="none"), (6, 3)),
+    "weight norm": (weight_normed(F.conv1d, 0), (2, 3, 6), (4, 3, 2), (4, 1, 1), (4,)),
+    "weight norm of columns": (weight_normed(F.linear, 1), (3, 4), (2, 4), (1, 4)),
+    "weight norm of all": (weight_normed(F.conv2d, -1), (1, 2, 3, 4), (3, 2, 2, 2), ()),
+    "weight norm of one": (weight_normed(F.linear, 0), (1, 1), (1, 1), (1, 1)),
+    "spectral norm": (spectral_normed(F.linear, 0, 1, torch.nn.Linear(5, 3)), (2, 5), (3, 5), (3,),
+                      (5,), (3,)),
+    "spectral norm of images": (spectral_normed(F.conv2d, 0, 3, torch.nn.Conv2d(2, 4, 3)),
+                                (2, 2, 4, 3), (4, 2, 3, 3), (4,), (18,)),
+    "spectral norm transposed": (spectral_normed(F.conv_transpose1d, 1, 2,
+                                                 torch.nn.ConvTranspose1d(3, 2, 4)),
+                                 (2, 3, 3), (3, 2, 4), (2,), (12,), (2,)),
+    "spectral norm of one": (spectral_normed(F.linear, 0, 1, torch.nn.Linear(1, 1)), (3, 1), (1, 1),
+                             (1,), (1,)),
 }
 
 

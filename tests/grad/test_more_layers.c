@@ -81,6 +81,28 @@ static tri_value layer(tri_graph *g, const char *name, tri_value x) {
     CASE("multi_margin", margin_terms(g, x, 4, (tri_multi_margin_options){0}))
     CASE("multi_margin squared",
          margin_terms(g, x, 3, (tri_multi_margin_options){.margin = 0.5, .squared = true}))
+#define WEIGHT(dim, ...) tri_weight_norm(g, "l", tri_shape_of(__VA_ARGS__), dim, (tri_init){0})
+#define SPECTRAL(shape, ...)                                                                       \
+    tri_spectral_norm(g, "l", shape, (tri_spectral_norm_options){__VA_ARGS__})
+#define LINEAR(count, bare, weight)                                                                \
+    tri_linear_with(                                                                               \
+        g, "l", x,                                                                                 \
+        (tri_linear_options){.features = count, .no_bias = bare, .weight_value = weight})
+#define CONV(kind, count, bare, weight, ...)                                                       \
+    tri_##kind(g, "l", x,                                                                          \
+               (tri_conv_options){                                                                 \
+                   .channels = count, .no_bias = bare, .weight_value = weight, __VA_ARGS__})
+    CASE("weight norm", CONV(conv1d, 4, false, WEIGHT(0, 4, 3, 2), .kernel = 2))
+    CASE("weight norm of columns", LINEAR(2, true, WEIGHT(1, 2, 4)))
+    CASE("weight norm of all", CONV(conv2d, 3, true, WEIGHT(-1, 3, 2, 2, 2), .kernel = 2))
+    CASE("weight norm of one", LINEAR(1, true, WEIGHT(0, 1, 1)))
+    CASE("spectral norm", LINEAR(3, false, SPECTRAL(tri_shape_of(3, 5), .dim = 0)))
+    CASE("spectral norm of images",
+         CONV(conv2d, 4, true, SPECTRAL(tri_shape_of(4, 2, 3, 3), .iterations = 3), .kernel = 3))
+    CASE("spectral norm transposed",
+         CONV(conv_transpose1d, 2, false,
+              SPECTRAL(tri_shape_of(3, 2, 4), .dim = 1, .iterations = 2), .kernel = 4))
+    CASE("spectral norm of one", LINEAR(1, true, SPECTRAL(tri_shape_of(1, 1), .dim = 0)))
 #undef CASE
     fail_msg("there is no case for %s", name);
     return x;
@@ -108,6 +130,20 @@ static void test_padding_begins_as_zero(void **state) {
     engine_initial_end(&initial);
     for (int i = 0; i < TOKENS * FEATURES; i++)
         assert_true((weight[i] == 0) == (i / FEATURES == PADDING));
+    op_graph_close(g);
+}
+
+// Two layers may read one weight, and a weight that is made again takes no further step.
+static void test_shared_spectral_norm(void **state) {
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_value x = tri_input(g, "x", TRI_F32, tri_shape_of(2, 4));
+    tri_share_layer(g, "l");
+    LINEAR(3, false, SPECTRAL(tri_shape_of(3, 4), .dim = 0));
+    LINEAR(3, false, SPECTRAL(tri_shape_of(3, 4), .dim = 0));
+    const char *message = "";
+    if (tri_graph_status(g, &message) != TRI_OK) fail_msg("%s", message);
+    assert_int_equal(g->parameter_count, 4);
+    assert_int_equal(g->gradient_count, 2);
     op_graph_close(g);
 }
 
@@ -243,6 +279,17 @@ static void test_refuses(void **state) {
     tri_embedding_options table = {.tokens = 5, .features = 4};
     REFUSED("bilinear l|[2, 6, 4]|[2, 5, 4]", BILINEAR(3, tri_shape_of(2, 5, 4)));
     REFUSED("bilinear l|features", BILINEAR(0, tri_shape_of(2, 6, 4)));
+    REFUSED("weight_norm l|[3, 4]|2", WEIGHT(2, 3, 4));
+    REFUSED("weight_norm l|impossible", WEIGHT(0, 3, 0));
+    REFUSED("spectral_norm l|[3, 4]|-1", SPECTRAL(tri_shape_of(3, 4), .dim = -1));
+    REFUSED("spectral_norm l|iterations", SPECTRAL(tri_shape_of(3, 4), .iterations = -1));
+    REFUSED("linear l|weight_value|[3, 4]|[3, 5]", LINEAR(3, true, WEIGHT(0, 3, 5)));
+    REFUSED("conv1d l|weight_value|[3, 6, 2]|[3, 5]",
+            CONV(conv1d, 3, true, WEIGHT(0, 3, 5), .kernel = 2));
+    REFUSED("linear l|weight and weight_value",
+            tri_linear_with(g, "l", x,
+                            (tri_linear_options){
+                                .features = 3, .weight = "t", .weight_value = WEIGHT(0, 3, 4)}));
     REFUSED("rrelu l|0.3|0.1", tri_rrelu(g, "l", x, 0.3, 0.1));
     REFUSED("gumbel_softmax l|0", tri_gumbel_softmax(g, "l", x, 0, -1));
     REFUSED("dropout_channels l|2 axes|[48]",
@@ -273,6 +320,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layers),
         cmocka_unit_test(test_padding_begins_as_zero),
+        cmocka_unit_test(test_shared_spectral_norm),
         cmocka_unit_test(test_dropouts),
         cmocka_unit_test(test_random_numbers),
         cmocka_unit_test(test_random_layers_evaluate),

@@ -4,7 +4,7 @@
 // same labels and so the same count; 2: losses whose counts are known before the step, because they
 // have no labels; 3: one loss with a weight; 4: losses that read labels
 // and tokens in other shapes than the data have; 5: a loss that counts parameters, as many in a
-// micro-batch of any size.
+// micro-batch of any size; 6: layers with a weight norm and a spectral norm.
 #include <trireme/trireme.h>
 
 static void read_otherwise(tri_graph *g, const tri_batch *batch, tri_value x) {
@@ -22,9 +22,26 @@ static void read_otherwise(tri_graph *g, const tri_batch *batch, tri_value x) {
         g, tri_add(g, tri_add(g, whole, tri_weighted(g, rows, 0.5)), tri_weighted(g, follow, 0.3)));
 }
 
+static void normed(tri_graph *g, const tri_batch *batch) {
+    tri_linear_options trunk = {.features = 8}, one = {.features = 3};
+    tri_spectral_norm_options o = {.dim = 0};
+    trunk.weight_value = tri_weight_norm(g, "trunk", tri_shape_of(8, 4), 0, (tri_init){0});
+    tri_value x = tri_relu(g, tri_linear_with(g, "trunk", tri_flatten(g, batch->images), trunk));
+    tri_block(g, "heads");
+    one.weight_value = tri_spectral_norm(g, "one", tri_shape_of(3, 8), o);
+    tri_value first = tri_cross_entropy(g, tri_linear_with(g, "one", x, one), batch->labels);
+    tri_value squares = tri_mse_loss(g, tri_linear(g, "numbers", x, 2), batch->targets);
+    tri_split_layer(g, "numbers", TRI_SPLIT_COLUMN);
+    tri_loss(g, tri_add(g, first, tri_weighted(g, squares, 0.5)));
+}
+
 static void loss_sums(tri_graph *g, const tri_batch *batch) {
     int64_t which = tri_model_int(g, "case", 0);
     tri_block(g, "trunk");
+    if (which == 6) {
+        normed(g, batch);
+        return;
+    }
     tri_value x = tri_relu(g, tri_linear(g, "trunk", tri_flatten(g, batch->images), 8));
     tri_split_layer(g, "trunk", TRI_SPLIT_COLUMN);
     if (which == 4) {

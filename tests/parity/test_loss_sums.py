@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Compares training by weighted sums of losses with PyTorch's. Each loss of a sum is a mean over
 the global batch, whatever the number of ranks, the size of micro-batches and the ignored labels.
-Also checks that sums of losses without a meaning are refused. loss_sums_net.c is the model; its
-cases are chosen by number.
+Also checks that sums of losses without a meaning are refused, and that weights with a weight norm
+or a spectral norm are trained as PyTorch's. loss_sums_net.c is the model; its cases are chosen by
+number.
 
 usage: test_loss_sums.py BUILD_FOLDER, or, with PyTorch, test_loss_sums.py --golden > loss_sums.json
 """
@@ -25,10 +26,15 @@ LAYERS = {"trunk": formula.linear("trunk", 4, 8), "one": formula.linear("one", 8
           "two": formula.linear("two", 8, 3), "numbers": formula.linear("numbers", 8, 2),
           "next": formula.linear("next", 4, 5), "embed": [("embed.weight", (5, 4), 0.8)],
           "whole": formula.linear("whole", 8, 6), "rows": formula.linear("rows", 8, 6),
-          "penalised": [("penalised", (3,), 0.5)]}
+          "penalised": [("penalised", (3,), 0.5)],
+          "length": [("trunk.weight_g", (8, 1), 0.5), ("trunk.weight_v", (8, 4), 0.5),
+                     ("trunk.bias", (8,), 0.5)],
+          "spectral": [("one.weight_orig", (3, 8), 0.5), ("one.weight_u", (3,), 1),
+                       ("one.weight_v", (8,), 1), ("one.bias", (3,), 0.5)]}
 CASES = [("trunk", "one", "two", "numbers", "next", "embed"), ("trunk", "one", "two"),
          ("trunk", "one", "two", "numbers"), ("trunk", "one"),
-         ("trunk", "whole", "rows", "next", "embed"), ("trunk", "one", "penalised")]
+         ("trunk", "whole", "rows", "next", "embed"), ("trunk", "one", "penalised"),
+         ("length", "spectral", "numbers")]
 PIPELINE = "strategy.name=pipeline batch.micro=2"
 WAYS = [(1, ""), (1, "batch.micro=3"), (3, ""), (2, "batch.micro=1"), (4, "batch.micro=1"),
         (2, PIPELINE), (2, "strategy.name=fsdp batch.micro=2 strategy.persistent_bytes=0"),
@@ -80,9 +86,21 @@ def golden():
         kind = torch.float64 if entry[0] == "F32" else torch.int64
         return torch.tensor(list(entry[2]), dtype=kind).reshape(entry[1])
 
-    def loss_of(case, p, d):
+    def weight_of(p, name, trains):
+        if f"{name}.weight_g" in p:
+            return torch._weight_norm(p[f"{name}.weight_v"], p[f"{name}.weight_g"], 0)
+        if f"{name}.weight_orig" not in p:
+            return p[f"{name}.weight"]
+        w, u, v = (p[f"{name}.weight_{what}"] for what in ("orig", "u", "v"))
+        with torch.no_grad():
+            if trains:
+                v.copy_(F.normalize(w.t() @ u, dim=0, eps=1e-12))
+                u.copy_(F.normalize(w @ v, dim=0, eps=1e-12))
+        return w / torch.dot(u.detach().clone(), w @ v.detach().clone())
+
+    def loss_of(case, p, d, trains=True):
         def linear(x, name):
-            return F.linear(x, p[f"{name}.weight"], p[f"{name}.bias"])
+            return F.linear(x, weight_of(p, name, trains), p[f"{name}.bias"])
         x = F.relu(linear(d["images"].flatten(1), "trunk"))
         if case == 4:
             def soft(scores, labels):
@@ -101,10 +119,13 @@ def golden():
             return 3 * first
         if case == 5:
             return first + 0.5 * (p["penalised"] ** 2).mean()
-        second = F.cross_entropy(linear(x, "two"), d["labels"])
+        if case != 6:
+            second = F.cross_entropy(linear(x, "two"), d["labels"])
         if case == 1:
             return first - 0.4 * second
         squares = F.mse_loss(linear(x, "numbers"), d["targets"])
+        if case == 6:
+            return first + 0.5 * squares
         apart = F.mse_loss(linear(x, "two"), linear(x, "one"))
         if case == 2:
             return apart + 1.5 * (squares + squares)
@@ -128,7 +149,7 @@ def golden():
                 loss.backward()
                 optimizer.step()
                 losses.append(loss.item())
-        results.append({"losses": losses, "val": loss_of(case, parameters, data).item(),
+        results.append({"losses": losses, "val": loss_of(case, parameters, data, False).item(),
                         "tensors": {name: p.flatten().tolist() for name, p in parameters.items()}})
     json.dump({"torch": torch.__version__, "cases": results}, sys.stdout, separators=(",", ":"))
     print()

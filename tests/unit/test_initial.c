@@ -192,6 +192,45 @@ static void test_sparse(void **state) {
     }
 }
 
+// A weight norm begins as the weight that it divides: its lengths are those of the directions,
+// along the first axis, the second, or all. A vector of a spectral norm has the length 1.
+static void test_norms(void **state) {
+    for (int axis = -1; axis < 3; axis++) {
+        tri_graph *g = tri_graph_create(arena, &(tri_graph_options){.training = true});
+        tri_shape shape = tri_shape_of(5, 70, 30);
+        tri_weight_norm(g, "l", shape, axis, (tri_init){.kind = TRI_INIT_NORMAL});
+        const tri_parameter_info *v = &g->parameters[0], *length = &g->parameters[1];
+        int64_t count = axis < 0 ? 1 : shape.dims[axis], all;
+        assert_int_equal(tri_shape_count(&length->shape), count);
+        assert_int_equal(length->shape.rank, axis < 0 ? 0 : 3);
+        engine_initial initial;
+        float got[70];
+        double squares[70] = {0};
+        assert_int_equal(engine_initial_begin(length, 7, &initial), TRI_OK);
+        engine_initial_make(&initial, 0, 1, got);
+        engine_initial_make(&initial, 1, count - 1, got + 1);
+        engine_initial_end(&initial);
+        all = tri_shape_count(&shape);
+        float *values = malloc((size_t)all * sizeof *values);
+        assert_int_equal(engine_initial_begin(v, 7, &initial), TRI_OK);
+        engine_initial_make(&initial, 0, all, values);
+        engine_initial_end(&initial);
+        for (int64_t i = 0; i < all; i++) {
+            int64_t at[] = {i / 2100, i / 30 % 70, i % 30};
+            squares[axis < 0 ? 0 : at[axis]] += (double)values[i] * values[i];
+        }
+        for (int64_t i = 0; i < count; i++) assert_true(fabs(got[i] / sqrt(squares[i]) - 1) < 1e-6);
+        free(values);
+        tri_graph_destroy(g);
+    }
+    int64_t count;
+    double square = 0;
+    float *unit = values_of((tri_init){.kind = TRI_INIT_ORTHOGONAL}, tri_shape_of(9), &count);
+    for (int64_t i = 0; i < count; i++) square += (double)unit[i] * unit[i];
+    assert_true(fabs(square - 1) < 1e-6);
+    free(unit);
+}
+
 static void check_refused(const char *parts, tri_shape shape, tri_init init) {
     tri_graph *g = tri_graph_create(arena, &(tri_graph_options){.training = true});
     const char *message;
@@ -276,8 +315,8 @@ int main(void) {
         cmocka_unit_test(test_torch),      cmocka_unit_test(test_distributions),
         cmocka_unit_test(test_orthogonal), cmocka_unit_test(test_exact),
         cmocka_unit_test(test_dirac),      cmocka_unit_test(test_sparse),
-        cmocka_unit_test(test_refused),    cmocka_unit_test(test_layers),
-        cmocka_unit_test(test_again),
+        cmocka_unit_test(test_norms),      cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_layers),     cmocka_unit_test(test_again),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }
