@@ -63,12 +63,28 @@ tri_value tri_triplet_margin_loss(tri_graph *graph, tri_value anchor, tri_value 
 typedef struct tri_multi_margin_options {
     double margin; // 0 means 1
     bool squared;  // PyTorch's p=2
+    const float
+        *class_weights; // a factor for each label's class, which the mean does not divide by
 } tri_multi_margin_options;
 
 // PyTorch's MultiMarginLoss: the sum over all classes k but the label's of max(0, margin -
 // score[label] + score[k]), divided by the number of classes. scores [N, K], labels I64 [N].
 tri_value tri_multi_margin_loss(tri_graph *graph, tri_value scores, tri_value labels,
                                 tri_multi_margin_options options);
+
+// PyTorch's MultiLabelMarginLoss: the sum over the sample's labels and all classes k that are none
+// of them of max(0, 1 - score[label] + score[k]), divided by the number of classes. scores [N, K],
+// labels I64 [N, K], of which those before the first negative one count.
+tri_value tri_multilabel_margin_loss(tri_graph *graph, tri_value scores, tri_value labels);
+
+typedef struct tri_gaussian_nll_options {
+    bool full;  // with the constant log(2π) / 2
+    double eps; // the least variance; its gradient is as if there were no least; 0 means 1e-6
+} tri_gaussian_nll_options;
+
+// tri_gaussian_nll_loss with options.
+tri_value tri_gaussian_nll_loss_with(tri_graph *graph, tri_value mean, tri_value target,
+                                     tri_value variance, tri_gaussian_nll_options options);
 
 typedef struct tri_poisson_options {
     bool rates; // the prediction is a rate, and not its logarithm

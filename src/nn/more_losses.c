@@ -209,22 +209,29 @@ tri_value tri_ctc_loss(tri_graph *graph, tri_value log_probabilities, tri_value 
     return tri_node_add(graph, &tri_op_ctc_loss, in, 4, &attr, "");
 }
 
+// Checks scores [N, K] with labels [N], or [N, K] where a sample has several. False: the graph has
+// failed.
+static bool check_labels(tri_graph *g, const char *loss, tri_value scores, tri_value labels,
+                         bool several) {
+    if (!tri_graph_check_input(g, loss, NULL, scores) ||
+        !tri_graph_check_input(g, loss, NULL, labels))
+        return false;
+    tri_shape shape = tri_value_shape(g, scores), wanted = shape,
+              given = tri_value_shape(g, labels);
+    if (!several) wanted = tri_shape_of(shape.dims[0]);
+    if (shape.rank == 2 && tri_shape_equal(&given, &wanted)) return true;
+    char of_scores[128], of_labels[128];
+    tri_graph_fail(g, "%s: scores [N, K] and labels %s are %s and %s", loss,
+                   several ? "[N, K]" : "[N]", tri_shape_text(&shape, of_scores, sizeof of_scores),
+                   tri_shape_text(&given, of_labels, sizeof of_labels));
+    return false;
+}
+
 tri_value tri_multi_margin_loss(tri_graph *graph, tri_value scores, tri_value labels,
                                 tri_multi_margin_options o) {
     if (graph->options.predicts) return nn_stand_in(graph, scores);
-    if (!tri_graph_check_input(graph, "multi_margin_loss", NULL, scores) ||
-        !tri_graph_check_input(graph, "multi_margin_loss", NULL, labels))
-        return scores;
-    tri_shape shape = tri_value_shape(graph, scores), wanted = tri_shape_of(shape.dims[0]);
-    tri_shape given = tri_value_shape(graph, labels);
-    if (shape.rank != 2 || !tri_shape_equal(&given, &wanted)) {
-        char of_scores[128], of_labels[128];
-        tri_graph_fail(graph, "multi_margin_loss: scores [N, K] and labels [N] are %s and %s",
-                       tri_shape_text(&shape, of_scores, sizeof of_scores),
-                       tri_shape_text(&given, of_labels, sizeof of_labels));
-        return scores;
-    }
-    int64_t classes = shape.dims[1];
+    if (!check_labels(graph, "multi_margin_loss", scores, labels, false)) return scores;
+    int64_t classes = tri_value_shape(graph, scores).dims[1];
     tri_value column = tri_unsqueeze(graph, labels, 1);
     tri_value own = tri_gather(graph, scores, 1, column);
     tri_value others = tri_cast(
@@ -233,5 +240,42 @@ tri_value tri_multi_margin_loss(tri_graph *graph, tri_value scores, tri_value la
     const char *formula = tri_name(graph, "x, own, others -> others * max(0, %.17g - own + x)%s",
                                    o.margin != 0 ? o.margin : 1, o.squared ? " ^ 2" : "");
     // The mean over all elements is the sum over the classes, divided by their number.
-    return mean_of(graph, "multi_margin_loss", tri_map(graph, formula, scores, own, others));
+    tri_value terms = tri_map(graph, formula, scores, own, others);
+    if (o.class_weights) {
+        tri_value weights = weights_of(graph, o.class_weights, classes);
+        terms = tri_mul(graph, terms,
+                        tri_unsqueeze(graph, tri_index_select(graph, weights, 0, labels), 1));
+    }
+    return mean_of(graph, "multi_margin_loss", terms);
+}
+
+tri_value tri_multilabel_margin_loss(tri_graph *graph, tri_value scores, tri_value labels) {
+    if (graph->options.predicts) return nn_stand_in(graph, scores);
+    if (!check_labels(graph, "multilabel_margin_loss", scores, labels, true)) return scores;
+    // Labels behind the end count as class 0, of no weight.
+    tri_value least = tri_cummin(graph, labels, 1, NULL);
+    tri_value counts = tri_cast(graph, tri_map(graph, "k -> k >= 0", least), TRI_F32);
+    tri_value index = tri_map(graph, "label, k -> k >= 0 ? label : 0", labels, least);
+    tri_value none = tri_map(graph, "x -> 0 * detach(x)", counts);
+    tri_value is_label = tri_scatter_add(graph, none, 1, index, counts);
+    tri_value own = tri_unsqueeze(graph, tri_gather(graph, scores, 1, index), 2);
+    counts = tri_unsqueeze(graph, counts, 2);
+    scores = tri_unsqueeze(graph, scores, 1);
+    is_label = tri_unsqueeze(graph, is_label, 1);
+    tri_value terms =
+        tri_map(graph, "x, own, n, own_class -> own_class > 0 ? 0 : n * max(0, 1 - own + x)",
+                scores, own, counts, is_label); // [N, labels, classes]
+    return mean_of(graph, "multilabel_margin_loss", tri_sum(graph, terms, (int[]){1}, 1, false));
+}
+
+tri_value tri_gaussian_nll_loss_with(tri_graph *graph, tri_value mean, tri_value target,
+                                     tri_value variance, tri_gaussian_nll_options o) {
+    if (graph->options.predicts) return nn_stand_in(graph, mean);
+    if (!nn_check_target(graph, "gaussian_nll_loss", "the target", target, mean, NN_WITHIN) ||
+        !nn_check_target(graph, "gaussian_nll_loss", "the variance", variance, mean, NN_WITHIN))
+        return mean;
+    const char *formula = tri_name(
+        graph, "p, t, v, w = v + detach(max(v, %.17g) - v) -> 0.5 * (log(w) + (p - t) ^ 2 / w)%s",
+        o.eps > 0 ? o.eps : 1e-6, o.full ? " + 0.5 * log(2 * pi)" : "");
+    return mean_of(graph, "gaussian_nll_loss", tri_map(graph, formula, mean, target, variance));
 }

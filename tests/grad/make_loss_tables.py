@@ -61,6 +61,18 @@ def masked(x):
     return (x * x * mask).sum() / mask.sum()
 
 
+def several(*shape):
+    """Labels of which a sample has several, as test_losses.c has them."""
+    count = torch.Size(shape).numel()
+    values = [-1 if i % 7 == 3 else (3 * i + i // 4) % shape[1] for i in range(count)]
+    return torch.tensor(values).reshape(shape)
+
+
+def gaussian(mean, variance):
+    """The gradient of a variance below the least one, 0.3, is 1 in PyTorch."""
+    return F.gaussian_nll_loss(mean, parts(*mean.shape), variance * variance, full=True, eps=0.3)
+
+
 # name: (function, shapes of the parameters)
 LOSSES = {
     "cross_entropy": (cross_entropy, (11, 5)),
@@ -79,6 +91,12 @@ LOSSES = {
     "margin_ranking_loss": (lambda a, b: F.margin_ranking_loss(a, b, signs(9), 0.3), (9,), (9,)),
     "multilabel_soft_margin_loss": (lambda x: F.multilabel_soft_margin_loss(
         x, (signs(4, 5) + 1) / 2), (4, 5)),
+    "multi_margin_loss": (lambda x: F.multi_margin_loss(x, labels(8).relu(), margin=0.5,
+                                                        weight=weights()), (8, 5)),
+    "multilabel_margin_loss": (lambda x: F.multilabel_margin_loss(x, several(*x.shape)), (6, 5)),
+    "multilabel_margin_loss of one": (lambda x: F.multilabel_margin_loss(x, several(*x.shape)),
+                                      (1, 1)),
+    "gaussian_nll_loss": (gaussian, (4, 3), (4, 3)),
     "poisson_nll_loss": (lambda x: F.poisson_nll_loss(x, 5 * parts(3, 4), full=True), (3, 4)),
     "poisson_nll_loss of rates": (lambda x: F.poisson_nll_loss(
         x.exp(), 5 * parts(3, 4), log_input=False, eps=1e-3), (3, 4)),
