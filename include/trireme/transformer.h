@@ -14,11 +14,15 @@ typedef struct tri_multihead_options {
     int64_t heads; // must divide E
     bool no_bias;
     tri_attention_options attention; // mask, causal, dropout and others, of all heads
+    bool own_key;  // PyTorch's add_bias_kv: a key and a value that are learned, of no element
+    bool zero_key; // PyTorch's add_zero_attn: a key and a value of zeros
 } tri_multihead_options;
 
-// PyTorch's MultiheadAttention. q [N, T, E], k and v [N, S, E] → [N, T, E]. Parameters:
-// in_proj_weight [3 · E, E], in_proj_bias [3 · E], out_proj.weight [E, E] and out_proj.bias [E]. Of
-// a mask, 0 hides a key, where PyTorch's True does.
+// PyTorch's MultiheadAttention. q [N, T, E], k [N, S, kdim] and v [N, S, vdim] → [N, T, E].
+// Parameters: in_proj_weight [3 · E, E], or where k or v have another width than E q_proj_weight,
+// k_proj_weight [E, kdim] and v_proj_weight [E, vdim]; in_proj_bias [3 · E], out_proj.weight [E, E]
+// and out_proj.bias [E]; with own_key bias_k and bias_v [1, 1, E], which all queries see. Of a
+// mask, 0 hides a key, where PyTorch's True does: a key_padding_mask is one of [N, 1, 1, S].
 tri_value tri_multihead_attention(tri_graph *graph, const char *name, tri_value q, tri_value k,
                                   tri_value v, tri_multihead_options options);
 
@@ -28,8 +32,10 @@ typedef struct tri_transformer_options {
     double dropout;      // of probabilities, between the linear layers, and of what is added to x
     double eps;          // of the norms; 0 means 1e-5
     bool gelu;           // in place of ReLU
-    bool norm_first;     // norms stand before attention and linear layers, and not behind the sums
-    bool causal;         // self-attention sees no later elements
+    // Another activation, such as tri_silu; NULL: ReLU, or GELU.
+    tri_value (*activation)(tri_graph *graph, tri_value x);
+    bool norm_first; // norms stand before attention and linear layers, and not behind the sums
+    bool causal;     // self-attention sees no later elements
     // Masks of self-attention, and in a decoder of attention to `memory`, as those of
     // tri_attention.
     tri_value mask, memory_mask;

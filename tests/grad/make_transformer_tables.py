@@ -30,14 +30,23 @@ def case(module, names, call, *inputs):
     return (function, *inputs, *shapes)
 
 
-def attention(call, *inputs, bias=True):
-    module = torch.nn.MultiheadAttention(6, 2, bias=bias, batch_first=True)
+def attention(call, *inputs, bias=True, **options):
+    module = torch.nn.MultiheadAttention(6, 2, bias=bias, batch_first=True, **options)
     names = ATTENTION if bias else ATTENTION[::2]
+    if "kdim" in options:
+        names = ["q_proj_weight", "k_proj_weight", "v_proj_weight", *names[1:]]
+    if options.get("add_bias_kv"):
+        names = [*names[:-2], "bias_k", "bias_v", *names[-2:]]
     return case(module, names, lambda f, *x: call(f, *x)[0], *inputs)
 
 
 def hidden(t):
     return torch.ones(t, t).triu(1) > 0
+
+
+def holes():
+    """The mask of torch_check.h, [2, 4]: True hides a key."""
+    return torch.tensor([0x52 >> i & 1 for i in range(8)]).bool().reshape(2, 4)
 
 
 def encoder(**options):
@@ -73,7 +82,21 @@ LAYERS = {
     "attention to another": attention(lambda f, q, k: f(q, k, k), (2, 3, 6), (2, 5, 6)),
     "attention of three": attention(lambda f, q, k, v: f(q, k, v), (2, 3, 6), (2, 5, 6),
                                     (2, 5, 6)),
+    "attention of other widths": attention(lambda f, q, k, v: f(q, k, v), (2, 3, 6), (2, 5, 4),
+                                           (2, 5, 3), kdim=4, vdim=3),
+    "attention with an own key": attention(lambda f, x: f(x, x, x), (2, 3, 6), add_bias_kv=True),
+    "attention with both keys": attention(
+        lambda f, x: f(x, x, x, key_padding_mask=holes()), (2, 4, 6), add_bias_kv=True,
+        add_zero_attn=True),
+    "attention with both keys, causal": attention(
+        lambda f, x: f(x, x, x, key_padding_mask=holes(), attn_mask=hidden(4)), (2, 4, 6),
+        add_bias_kv=True, add_zero_attn=True),
+    "attention with a zero key": attention(
+        lambda f, q, k: f(q, k, k, attn_mask=torch.ones(3, 5).triu(3) > 0), (1, 3, 6), (1, 5, 6),
+        add_zero_attn=True),
     "encoder layer": encoder_layer(),
+    "encoder layer silu": encoder_layer(activation=torch.nn.functional.silu),
+    "encoder layer padded": encoder_layer(lambda f, x: f(x, src_key_padding_mask=holes())),
     "encoder layer gelu": encoder_layer(activation="gelu"),
     "encoder layer norm first": encoder_layer(norm_first=True),
     "encoder layer causal": encoder_layer(lambda f, x: f(x, hidden(4))),

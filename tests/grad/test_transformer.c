@@ -19,6 +19,17 @@ static tri_value attention(tri_graph *g, tri_value x, int others, bool no_bias, 
     return tri_multihead_attention(g, "l", x, k, v, o);
 }
 
+// Which of the keys of x [2, 4, 6] are seen: those that are none of torch_check.h's holes.
+static tri_value seen(tri_graph *g) {
+    return tri_input(g, "holes", g->options.dtype, tri_shape_of(2, 1, 1, 4));
+}
+
+// Attention with keys behind those of the sequence.
+static tri_value with_keys(tri_graph *g, tri_value x, tri_value k, tri_multihead_options o) {
+    o.heads = 2;
+    return tri_multihead_attention(g, "l", x, k, k, o);
+}
+
 // What each row of torch_transformer is here.
 static tri_value layer(tri_graph *g, const char *name, tri_value x) {
 #define CASE(text, value)                                                                          \
@@ -35,6 +46,22 @@ static tri_value layer(tri_graph *g, const char *name, tri_value x) {
     CASE("attention causal", attention(g, x, 0, false, true))
     CASE("attention to another", attention(g, x, 1, false, false))
     CASE("attention of three", attention(g, x, 2, false, false))
+#define KEYS(k, ...) with_keys(g, x, k, (tri_multihead_options){__VA_ARGS__})
+#define OTHER(name, ...) tri_parameter(g, name, tri_shape_of(__VA_ARGS__), (tri_init){0})
+    if (!strcmp(name, "attention of other widths")) {
+        tri_value k = OTHER("k", 2, 5, 4), v = OTHER("v", 2, 5, 3);
+        return tri_multihead_attention(g, "l", x, k, v, (tri_multihead_options){.heads = 2});
+    }
+    CASE("attention with an own key", KEYS(x, .own_key = true))
+    CASE("attention with both keys",
+         KEYS(x, .own_key = true, .zero_key = true, .attention.mask = seen(g)))
+    CASE("attention with both keys, causal",
+         KEYS(x, .own_key = true, .zero_key = true,
+              .attention = {.mask = tri_mask(g, "x > 0", seen(g)), .causal = true}))
+    CASE("attention with a zero key",
+         KEYS(OTHER("k", 1, 5, 6), .zero_key = true, .attention.causal = true))
+    CASE("encoder layer silu", ENCODER(.activation = tri_silu))
+    CASE("encoder layer padded", ENCODER(.mask = seen(g)))
     CASE("encoder layer", ENCODER(.eps = 0))
     CASE("encoder layer gelu", ENCODER(.gelu = true))
     CASE("encoder layer norm first", ENCODER(.norm_first = true))
@@ -96,9 +123,11 @@ static void test_refuses(void **state) {
     tri_transformer_options o = {.heads = 3};
     REFUSED("multihead_attention l|[2, 4, 6]|4 heads",
             tri_multihead_attention(g, "l", x, x, x, four));
-    REFUSED("multihead_attention l|[2, 4, 8]", tri_multihead_attention(g, "l", x, y, y, two));
-    REFUSED("multihead_attention l|[2, 4, 8]", tri_multihead_attention(g, "l", x, x, y, two));
-    REFUSED("t.layers.0.multihead_attn", tri_transformer_decoder(g, "t", x, y, 1, false, o));
+    tri_shape longer = tri_shape_of(2, 6, 4);
+    REFUSED("multihead_attention l|[2, 6, 4]",
+            tri_multihead_attention(g, "l", x, x, tri_reshape(g, x, longer), two));
+    REFUSED("t.layers.0.multihead_attn",
+            tri_transformer_decoder(g, "t", x, tri_flatten(g, y), 1, false, o));
     REFUSED("transformer t|layer", tri_transformer_encoder(g, "t", x, 0, false, o));
 }
 

@@ -104,7 +104,8 @@ static inline void torch_check(const torch_case *c,
         if (tri_value_get(g, g->inputs[i].value)->dtype == TRI_I64)
             fill_index(session, &g->inputs[i]);
         else if (!strcmp(g->inputs[i].name, "holes"))
-            for (int k = 0; k < 12; k++) op_set(session, g->inputs[i].value, k, !(0x52 >> k & 1));
+            for (int k = 0; k < op_count(session, g->inputs[i].value); k++)
+                op_set(session, g->inputs[i].value, k, !(0x52 >> k & 1));
     op_set(session, g->scalars[TRI_SCALAR_SEED], 0, 1);
     // The squared distance to `zero` has the gradient 2 · (product - zero) · wave with respect to
     // y; with zero = product - 1/2 that is the wave.
