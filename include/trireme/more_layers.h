@@ -114,6 +114,9 @@ tri_value tri_rrelu(tri_graph *graph, const char *name, tri_value x, double lowe
 // torch.nn.functional.gumbel_softmax without `hard`. It draws in evaluation too.
 tri_value tri_gumbel_softmax(tri_graph *graph, const char *name, tri_value logits,
                              double temperature, int axis);
+// The same with `hard`: 1 for the largest one and else 0, with the gradient of the softmax.
+tri_value tri_gumbel_softmax_hard(tri_graph *graph, const char *name, tri_value logits,
+                                  double temperature, int axis);
 
 // What is made of the rows of a bag.
 typedef enum tri_bag_mode { TRI_BAG_MEAN, TRI_BAG_SUM, TRI_BAG_MAX } tri_bag_mode;
@@ -121,8 +124,9 @@ typedef enum tri_bag_mode { TRI_BAG_MEAN, TRI_BAG_SUM, TRI_BAG_MAX } tri_bag_mod
 typedef struct tri_embedding_bag_options {
     tri_embedding_options embedding;
     tri_bag_mode mode;
-    bool pads;       // ids of `padding` are in no bag
-    int64_t padding; // PyTorch's padding_idx
+    bool pads;         // ids of `padding` are in no bag
+    int64_t padding;   // PyTorch's padding_idx
+    tri_value weights; // of a sum: per_sample_weights, a factor for each id [N, L]; none: 1
 } tri_embedding_bag_options;
 
 // PyTorch's EmbeddingBag: the mean, sum or maximum of the rows of each bag. ids I64 [N, L], a bag
@@ -133,6 +137,40 @@ tri_value tri_embedding_bag(tri_graph *graph, const char *name, tri_value ids,
 // `init` brings another) and has no gradient.
 tri_value tri_embedding_padded(tri_graph *graph, const char *name, tri_value ids, int64_t padding,
                                tri_embedding_options options);
+
+typedef struct tri_adaptive_softmax_options {
+    int64_t classes;
+    const int64_t *cutoffs; // the first class of each cluster, ascending; they are copied
+    int count;              // of clusters, at most 32
+    double div_value;       // by which each cluster's features are fewer; 0 means 4
+    bool head_bias;
+} tri_adaptive_softmax_options;
+
+// PyTorch's AdaptiveLogSoftmaxWithLoss.log_prob: x [.., in] → the logarithms of the probabilities
+// of all classes [.., classes], of which the rarer ones, of the clusters, have smaller weights. Its
+// loss is tri_nll_loss of them. Parameters: NAME.head.weight [cutoffs[0] + clusters, in],
+// NAME.head.bias and for cluster i, NAME.tail.i.0.weight [in / div_value^(i + 1), in] and
+// NAME.tail.i.1.weight [its classes, in / div_value^(i + 1)]. All clusters are computed for all
+// rows, where PyTorch computes those of the labels: it saves weights, and no time.
+tri_value tri_adaptive_log_softmax(tri_graph *graph, const char *name, tri_value x,
+                                   tri_adaptive_softmax_options options);
+
+typedef struct tri_fractional_pool_options {
+    int64_t kernel;     // size along every axis
+    int64_t kernels[3]; // where axes differ: those of each axis
+    int64_t sizes[3];   // of the result; 0: as the ratio says
+    double ratio;       // PyTorch's output_ratio, above 0 and below 1
+    double ratios[3];   // where axes differ
+    // PyTorch's _random_samples: numbers in [0, 1), [N, C, axes] of (x, y) or (z, y, x), which
+    // decide where windows lie; none: they are drawn.
+    tri_value places;
+} tri_fractional_pool_options;
+
+// PyTorch's FractionalMaxPool2d and 3d: the largest element of each of windows that lie at random
+// places, other ones for each channel of each sample (B. Graham, "Fractional Max-Pooling", 2014). x
+// [N, C, H, W] or [N, C, D, H, W]. It draws in evaluation too.
+tri_value tri_fractional_max_pool(tri_graph *graph, const char *name, tri_value x,
+                                  tri_fractional_pool_options options);
 
 // PyTorch's PairwiseDistance: the p-norm of a - b + eps over the last axis, which goes. p 0 means
 // 2, eps 0 means 1e-6.

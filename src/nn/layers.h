@@ -38,6 +38,9 @@ typedef enum nn_fit {
 // pairs of samples. A value of one element fits everything. False: the graph has failed.
 bool nn_check_target(tri_graph *graph, const char *loss, const char *what, tri_value target,
                      tri_value prediction, nn_fit fit);
+// Defined in random.c. Uniform numbers in [0, 1) of a shape whose first axis is that of the
+// samples.
+tri_value nn_uniform(tri_graph *graph, const char *layer, const char *name, tri_shape shape);
 // Adds the metric "accuracy", unless the network has one. Training reports only the loss, so there
 // the metric is declared but not computed, which saves time. It has to be declared because the
 // graphs of training and evaluation must have the same metrics.

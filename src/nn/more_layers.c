@@ -278,58 +278,6 @@ tri_value tri_fold_images(tri_graph *graph, tri_value x, int64_t height, int64_t
     return tri_node_add(graph, &tri_op_conv2d_grad_input, (tri_value[]){x, weight}, 2, &attr, "");
 }
 
-// 1 where an id is not `padding`, in the type of floats.
-static tri_value not_padding(tri_graph *g, tri_value ids, int64_t padding) {
-    const char *formula = tri_name(g, "id -> id != %" PRId64, padding);
-    return tri_cast(g, tri_map(g, formula, ids), TRI_F32);
-}
-
-// An embedding whose row `padding` begins as 0.
-static tri_value zero_row_embedding(tri_graph *g, const char *name, tri_value ids,
-                                    tri_embedding_options o, int64_t padding) {
-    if (o.weight_init.kind == TRI_INIT_DEFAULT)
-        o.weight_init = (tri_init){.kind = TRI_INIT_NORMAL, .std = o.std};
-    o.weight_init.zero_row = padding + 1;
-    return tri_embedding(g, name, ids, o);
-}
-
-tri_value tri_embedding_padded(tri_graph *graph, const char *name, tri_value ids, int64_t padding,
-                               tri_embedding_options o) {
-    if (padding < 0 || padding >= o.tokens) {
-        tri_graph_fail(graph, "embedding %s: the padding %" PRId64 " is no token", name, padding);
-        return none();
-    }
-    tri_value rows = zero_row_embedding(graph, name, ids, o, padding);
-    tri_value keeps = tri_unsqueeze(graph, not_padding(graph, ids, padding), -1);
-    return tri_map(graph, "row, keeps -> keeps > 0 ? row : detach(row)", rows, keeps);
-}
-
-tri_value tri_embedding_bag(tri_graph *graph, const char *name, tri_value ids,
-                            tri_embedding_bag_options o) {
-    tri_value rows = o.pads ? zero_row_embedding(graph, name, ids, o.embedding, o.padding)
-                            : tri_embedding(graph, name, ids, o.embedding);
-    if (!takes(graph, "embedding_bag", name, ids, 2)) return none();
-    if (tri_value_shape(graph, ids).rank != 2) {
-        tri_graph_fail(graph, "embedding_bag %s: ids must be [N, L]", name);
-        return none();
-    }
-    if (!o.pads)
-        return o.mode == TRI_BAG_MAX   ? tri_amax(graph, rows, (int[]){1}, 1, false)
-               : o.mode == TRI_BAG_SUM ? tri_sum(graph, rows, (int[]){1}, 1, false)
-                                       : tri_mean(graph, rows, (int[]){1}, 1, false);
-    tri_value keeps = tri_unsqueeze(graph, not_padding(graph, ids, o.padding), -1);
-    tri_value count = tri_sum(graph, keeps, (int[]){1}, 1, false); // [N, 1]
-    if (o.mode == TRI_BAG_MAX) {
-        rows = tri_map(graph, "row, keeps -> keeps > 0 ? row : -3e38", rows, keeps);
-        rows = tri_amax(graph, rows, (int[]){1}, 1, false);
-        return tri_map(graph, "row, count -> count > 0 ? row : 0", rows, count);
-    }
-    tri_value sum = tri_sum(graph, tri_map(graph, "row, keeps -> keeps > 0 ? row : 0", rows, keeps),
-                            (int[]){1}, 1, false);
-    if (o.mode == TRI_BAG_SUM) return sum;
-    return tri_map(graph, "sum, count -> sum / max(count, 1)", sum, count);
-}
-
 tri_value tri_pairwise_distance(tri_graph *graph, tri_value a, tri_value b, double p, double eps) {
     if (p == 0) p = 2;
     const char *formula =

@@ -90,10 +90,13 @@ static tri_value draw(tri_graph *graph, const char *layer, const char *name, con
     return as_shape(graph, tri_node_add(graph, &tri_op_map, in, count, &attr, name), shape);
 }
 
+tri_value nn_uniform(tri_graph *graph, const char *layer, const char *name, tri_shape shape) {
+    return draw(graph, layer, name, "u", 1, &(tri_map_draw){.kind = TRI_DRAW_UNIFORM}, shape);
+}
+
 static tri_value uniform(tri_graph *graph, const char *layer, const char *name, tri_value x) {
     if (graph->status != TRI_OK || !tri_graph_check_input(graph, layer, name, x)) return x;
-    return draw(graph, layer, name, "u", 1, &(tri_map_draw){.kind = TRI_DRAW_UNIFORM},
-                tri_value_shape(graph, x));
+    return nn_uniform(graph, layer, name, tri_value_shape(graph, x));
 }
 
 tri_value tri_rand_like(tri_graph *graph, const char *name, tri_value x) {
@@ -194,4 +197,19 @@ tri_value tri_gumbel_softmax(tri_graph *graph, const char *name, tri_value logit
         tri_name(graph, "x, u -> (x - log(-log(max(u, %.17g)))) / %.17g", 0x1p-25, temperature);
     tri_value u = uniform(graph, "gumbel_softmax", name, logits);
     return tri_softmax(graph, tri_map(graph, formula, logits, u), axis);
+}
+
+tri_value tri_gumbel_softmax_hard(tri_graph *graph, const char *name, tri_value logits,
+                                  double temperature, int axis) {
+    tri_value soft = tri_gumbel_softmax(graph, name, logits, temperature, axis);
+    int rank = tri_value_shape(graph, soft).rank;
+    if (graph->status != TRI_OK || (axis = nn_axis(graph, "gumbel_softmax", axis, rank)) < 0)
+        return soft;
+    tri_shape along = {.rank = rank};
+    for (int i = 0; i < rank; i++) along.dims[i] = 1;
+    along.dims[axis] = tri_value_shape(graph, soft).dims[axis];
+    tri_value numbers = tri_reshape(graph, tri_arange(graph, along.dims[axis]), along);
+    tri_value largest = tri_argmax(graph, soft, axis, true);
+    tri_value hard = tri_mask(graph, "i, k -> i == k", largest, numbers);
+    return tri_map(graph, "p, hard -> hard + (p - detach(p))", soft, hard);
 }

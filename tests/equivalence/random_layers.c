@@ -105,6 +105,25 @@ static tri_value conv(net *n, tri_value x, int axes, bool transposed) {
                        : tri_conv3d(g, name, x, o);
 }
 
+// A linear layer whose weight is made of others.
+static tri_value normed(net *n, tri_value x) {
+    tri_graph *g = n->graph;
+    x = net_as(n, x, (int)net_draw(n, 2, 4));
+    tri_shape shape = net_shape(n, x), weight = tri_shape_of(0, shape.dims[shape.rank - 1]);
+    tri_linear_options o = {.features = net_draw(n, 1, 7), .no_bias = net_chance(n, 50)};
+    const char *name = net_name(n);
+    weight.dims[0] = o.features;
+    if (weight.dims[1] > 300) return (tri_value){0};
+    if (net_chance(n, 50))
+        o.weight_value = tri_weight_norm(g, name, weight, (int)net_draw(n, -1, 1), (tri_init){0});
+    else
+        o.weight_value =
+            tri_spectral_norm(g, name, weight,
+                              (tri_spectral_norm_options){.dim = (int)net_draw(n, 0, 1),
+                                                          .iterations = net_draw(n, 1, 3)});
+    return tri_linear_with(g, name, net_tamed(n, x), o);
+}
+
 static tri_value conv1d(net *n, tri_value x) { return conv(n, x, 1, false); }
 static tri_value conv2d(net *n, tri_value x) { return conv(n, x, 2, false); }
 static tri_value conv3d(net *n, tri_value x) { return conv(n, x, 3, false); }
@@ -384,7 +403,10 @@ static tri_value recurrent(net *n, tri_value x) {
     int64_t rows = o.layers * (o.bidirectional ? 2 : 1);
     tri_shape states = tri_shape_of(n->batch->size, rows, o.hidden);
     int kind = (int)net_draw(n, 0, 3);
-    if (net_chance(n, 40)) o.h = net_tamed(n, net_to(n, net_value(n), states));
+    tri_shape of_h = states;
+    if (kind == 0 && o.hidden > 1 && net_chance(n, 40))
+        of_h.dims[2] = o.projection = net_draw(n, 1, o.hidden - 1);
+    if (net_chance(n, 40)) o.h = net_tamed(n, net_to(n, net_value(n), of_h));
     if (kind == 0 && net_chance(n, 40)) o.c = net_tamed(n, net_to(n, net_value(n), states));
     tri_value (*const layers[])(tri_graph *, const char *, tri_value, tri_recurrent_options,
                                 tri_recurrent_states *) = {tri_lstm, tri_gru, tri_gru, tri_rnn};
@@ -404,7 +426,12 @@ static tri_value noise(net *n, tri_value x) {
     tri_graph *g = n->graph;
     const char *name = net_name(n);
     x = net_as(n, x, (int)net_draw(n, 2, 4));
-    switch (net_draw(n, 0, 5)) {
+    tri_fractional_pool_options windows = {.kernel = 1};
+    switch (net_draw(n, 0, 6)) {
+    case 6:
+        x = net_as(n, x, 4);
+        for (int i = 0; i < 2; i++) windows.sizes[i] = net_draw(n, 1, net_shape(n, x).dims[2 + i]);
+        return tri_fractional_max_pool(g, name, x, windows);
     case 0:
         return tri_dropout_channels(g, name, x, 0.3);
     case 1:
@@ -449,6 +476,6 @@ static tri_value joined(net *n, tri_value x) {
 }
 
 const net_primitive net_layers[] = {
-    conv1d, conv2d, conv2d, conv3d, transposed, pool,      resized,   norm,      norm,
-    linear, pair,   pair,   shared, matmul,     recurrent, attention, attention, dropout,
-    rows,   joined, own,    own,    scale,      sliced,    sliced,    noise,     NULL};
+    conv1d, conv2d, conv2d, conv3d, transposed, normed,    pool,      resized,   norm,    norm,
+    linear, pair,   pair,   shared, matmul,     recurrent, attention, attention, dropout, rows,
+    joined, own,    own,    scale,  sliced,     sliced,    noise,     NULL};

@@ -40,6 +40,35 @@ def channel_shuffle(x):
     return y
 
 
+def weighted_bag(x, weight, factors):
+    return x * F.embedding_bag(below(5, 3, 4), weight, mode="sum", per_sample_weights=factors,
+                               padding_idx=1)
+
+
+def places(*shape):
+    """Numbers between 0 and 1, none at the edge of an element."""
+    return (below(97, *shape) + 0.5) / 97
+
+
+def adaptive(cutoffs, div_value, classes):
+    """log_prob of AdaptiveLogSoftmaxWithLoss; of a bias there is one more parameter."""
+    def function(x, head, *rest):
+        module = torch.nn.AdaptiveLogSoftmaxWithLoss(
+            x.shape[-1], classes, cutoffs, div_value, len(rest) % 2 == 1).double()
+        names = ["head.weight"] + ["head.bias"] * (len(rest) % 2)
+        names += [f"tail.{i}.{k}.weight" for i in range(len(cutoffs)) for k in range(2)]
+        values = dict(zip(names, (head, *rest)))
+        assert {n: p.shape for n, p in module.named_parameters()} == \
+            {n: v.shape for n, v in values.items()}
+        # log_prob is no forward function: parameters are replaced by the values.
+        for name in names:
+            owner, last = module.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2]
+            delattr(owner, last)
+            setattr(owner, last, values[name])
+        return module.log_prob(x.flatten(0, -2)).unflatten(0, x.shape[:-1])
+    return function
+
+
 def weight_normed(layer, dim):
     """A layer of x, the length and the direction of its weight, and its bias."""
     return lambda x, v, g, *bias: layer(x, torch._weight_norm(v, g, dim), *bias)
@@ -99,6 +128,17 @@ LAYERS = {
     "multi_margin": (lambda x: F.multi_margin_loss(x, below(4, 5), reduction="none"), (5, 4)),
     "multi_margin squared": (lambda x: F.multi_margin_loss(x, below(3, 6), 2, 0.5,
                                                            reduction="none"), (6, 3)),
+    "bag of weights": (weighted_bag, (3, 4), (5, 4), (3, 4)),
+    "adaptive": (adaptive([2, 4], 2, 7), (3, 8), (4, 8), (4, 8), (2, 4), (2, 8), (3, 2)),
+    "adaptive with bias": (adaptive([1], 4, 2), (1, 2, 5), (2, 5), (2,), (1, 5), (1, 1)),
+    "fractional pool": (lambda x: F.fractional_max_pool2d(
+        x, 2, (3, 4), _random_samples=places(2, 3, 2)), (2, 3, 7, 6)),
+    "fractional pool of a ratio": (lambda x: F.fractional_max_pool2d(
+        x, (3, 2), output_ratio=(0.5, 0.75), _random_samples=places(1, 2, 2)), (1, 2, 9, 8)),
+    "fractional pool of volumes": (lambda x: F.fractional_max_pool3d(
+        x, (2, 3, 1), (3, 2, 3), _random_samples=places(2, 2, 3)), (2, 2, 5, 6, 4)),
+    "fractional pool of one": (lambda x: F.fractional_max_pool2d(
+        x, 1, 1, _random_samples=places(2, 1, 2)), (2, 1, 1, 1)),
     "weight norm": (weight_normed(F.conv1d, 0), (2, 3, 6), (4, 3, 2), (4, 1, 1), (4,)),
     "weight norm of columns": (weight_normed(F.linear, 1), (3, 4), (2, 4), (1, 4)),
     "weight norm of all": (weight_normed(F.conv2d, -1), (1, 2, 3, 4), (3, 2, 2, 2), ()),

@@ -14,6 +14,18 @@ static tri_value index_below(tri_graph *g, int limit, tri_shape shape) {
     return tri_input(g, tri_name(g, "index below %d", limit), TRI_I64, shape);
 }
 
+// Numbers between 0 and 1, as make_more_tables.py has them.
+static tri_value places(tri_graph *g, tri_shape shape) {
+    tri_value index = tri_cast(g, index_below(g, 97, shape), TRI_F32);
+    return tri_map(g, "i -> (i + 0.5) / 97", index);
+}
+
+static tri_value fractional(tri_graph *g, tri_value x, tri_fractional_pool_options o) {
+    tri_shape shape = tri_value_shape(g, x);
+    o.places = places(g, tri_shape_of(shape.dims[0], shape.dims[1], shape.rank - 2));
+    return tri_fractional_max_pool(g, "l", x, o);
+}
+
 static tri_value bag(tri_graph *g, tri_value x, tri_bag_mode mode, bool pads) {
     tri_embedding_bag_options o = {
         .embedding = {.tokens = 5, .features = 4}, .mode = mode, .pads = pads, .padding = 1};
@@ -81,6 +93,27 @@ static tri_value layer(tri_graph *g, const char *name, tri_value x) {
     CASE("multi_margin", margin_terms(g, x, 4, (tri_multi_margin_options){0}))
     CASE("multi_margin squared",
          margin_terms(g, x, 3, (tri_multi_margin_options){.margin = 0.5, .squared = true}))
+    if (!strcmp(name, "bag of weights")) {
+        tri_embedding_bag_options o = {
+            .embedding = {.tokens = 5, .features = 4}, .mode = TRI_BAG_SUM, .pads = true};
+        o.padding = 1;
+        tri_value ids = index_below(g, 5, tri_shape_of(3, 4));
+        tri_parameter(g, "l.weight", tri_shape_of(5, 4), (tri_init){0});
+        o.weights = other(g, tri_shape_of(3, 4));
+        return tri_mul(g, x, tri_embedding_bag(g, "l", ids, o));
+    }
+#define ADAPTIVE(...)                                                                              \
+    tri_adaptive_log_softmax(g, "l", x, (tri_adaptive_softmax_options){__VA_ARGS__})
+#define FRACTIONAL(...) fractional(g, x, (tri_fractional_pool_options){__VA_ARGS__})
+    CASE("adaptive",
+         ADAPTIVE(.classes = 7, .cutoffs = (int64_t[]){2, 4}, .count = 2, .div_value = 2))
+    CASE("adaptive with bias",
+         ADAPTIVE(.classes = 2, .cutoffs = (int64_t[]){1}, .count = 1, .head_bias = true))
+    CASE("fractional pool", FRACTIONAL(.kernel = 2, .sizes = {3, 4}))
+    CASE("fractional pool of a ratio",
+         FRACTIONAL(.kernels = {3, 2}, .ratio = 0.5, .ratios[1] = 0.75))
+    CASE("fractional pool of volumes", FRACTIONAL(.kernels = {2, 3, 1}, .sizes = {3, 2, 3}))
+    CASE("fractional pool of one", FRACTIONAL(.kernel = 1, .sizes = {1, 1}))
 #define WEIGHT(dim, ...) tri_weight_norm(g, "l", tri_shape_of(__VA_ARGS__), dim, (tri_init){0})
 #define SPECTRAL(shape, ...)                                                                       \
     tri_spectral_norm(g, "l", shape, (tri_spectral_norm_options){__VA_ARGS__})
@@ -242,6 +275,85 @@ static void test_random_numbers(void **state) {
     }
 }
 
+// Windows of fractional pools lie where the formula may put them, elsewhere in each channel. An
+// element of x is its own number, so that the largest of a window is the last one.
+static void test_fractional_places(void **state) {
+    enum { CHANNELS = 60, ROWS = 11, WIDTH = 7, KERNEL = 2, HEIGHT = 4 };
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_value x = tri_input(g, "x", TRI_F32, tri_shape_of(2, CHANNELS / 2, ROWS, WIDTH));
+    tri_fractional_pool_options o = {.kernel = KERNEL, .sizes = {HEIGHT, 3}};
+    tri_value y = tri_fractional_max_pool(g, "l", x, o);
+    tri_device *device = op_device_open(&tri_device_cpu, 1);
+    op_session *session = op_session_open(g, device, false);
+    fill_constants(session, g);
+    for (int64_t i = 0; i < op_count(session, x); i++)
+        op_set(session, x, i, (double)(i % (ROWS * WIDTH)));
+    memset(op_host(session, tri_position(g)), 0, 2 * sizeof(int64_t));
+    op_run_ok(session);
+    int found[ROWS] = {0};
+    for (int64_t c = 0; c < CHANNELS; c++) {
+        int64_t before = 0;
+        for (int64_t i = 0; i < HEIGHT; i++) {
+            int64_t row = (int64_t)op_get(session, y, (c * HEIGHT + i) * 3) / WIDTH;
+            if (i == 0) assert_int_equal(row, KERNEL - 1);
+            if (i > 0) assert_in_range(row - before, 3, 3);
+            if (i == HEIGHT - 1) assert_int_equal(row, ROWS - 1);
+            int64_t last = (int64_t)op_get(session, y, (c * HEIGHT + i) * 3 + 1) % WIDTH;
+            found[last]++;
+            before = row;
+        }
+    }
+    // The middle one of three windows of 7 columns begins at 2 or 3, each in half of the channels.
+    assert_int_equal(found[3] + found[4], CHANNELS * HEIGHT);
+    assert_in_range(found[3], CHANNELS * HEIGHT / 4, CHANNELS * HEIGHT * 3 / 4);
+    op_session_close(session);
+    device->backend->close(device);
+    op_graph_close(g);
+}
+
+// The gradient of x of a sum with factors, by the softmax or by the hard choice; *y: what it chose.
+static void gumbel_gradient(bool hard, int64_t count, double *y, double *dx) {
+    tri_graph *g = op_graph_open(TRI_F64);
+    tri_value x = tri_parameter(g, "x", tri_shape_of(count / 5, 5), (tri_init){0});
+    tri_value wave = tri_input(g, "wave", TRI_F64, tri_shape_of(count / 5, 5));
+    tri_value p = (hard ? tri_gumbel_softmax_hard : tri_gumbel_softmax)(g, "l", x, 0.7, 1);
+    tri_loss(g, tri_mean_loss(g, tri_mul(g, p, wave)));
+    assert_int_equal(tri_pass_autodiff(g), TRI_OK);
+    tri_device *device = op_device_open(&tri_device_ref, 1);
+    op_session *session = op_session_open(g, device, false);
+    fill_constants(session, g);
+    for (int64_t i = 0; i < count; i++) op_set(session, x, i, i % 5 == 2 ? 1.5 : 0);
+    fill_wave(session, wave, 3, 1, 0);
+    memset(op_host(session, tri_position(g)), 0, 2 * sizeof(int64_t));
+    op_set(session, g->scalars[TRI_SCALAR_SEED], 0, 1);
+    op_run_ok(session);
+    for (int64_t i = 0; i < count; i++) {
+        y[i] = op_get(session, p, i);
+        dx[i] = op_get(session, g->gradients[0].value, i);
+    }
+    op_session_close(session);
+    device->backend->close(device);
+    op_graph_close(g);
+}
+
+// The hard choice is that of the softmax, as often as its probability, and has its gradient.
+static void test_hard_choice(void **state) {
+    enum { COUNT_OF_ALL = 5 * 400 };
+    static double soft[COUNT_OF_ALL], hard[COUNT_OF_ALL], of_soft[COUNT_OF_ALL],
+        of_hard[COUNT_OF_ALL];
+    int favourites = 0;
+    gumbel_gradient(false, COUNT_OF_ALL, soft, of_soft);
+    gumbel_gradient(true, COUNT_OF_ALL, hard, of_hard);
+    for (int i = 0; i < COUNT_OF_ALL; i++) {
+        bool largest = true;
+        for (int k = i - i % 5; k < i - i % 5 + 5; k++) largest = largest && soft[k] <= soft[i];
+        assert_true(fabs(hard[i] - largest) < 1e-15);
+        assert_true(fabs(of_hard[i] - of_soft[i]) < 1e-12);
+        favourites += largest && i % 5 == 2;
+    }
+    assert_in_range(favourites, 185, 240); // of 400, with e^1.5 / (4 + e^1.5) = 0.53
+}
+
 // Evaluation drops nothing, and takes the mean slope.
 static void test_random_layers_evaluate(void **state) {
     tri_graph *g = op_graph_open(TRI_F64);
@@ -277,8 +389,28 @@ static void test_random_layers_evaluate(void **state) {
 
 static void test_refuses(void **state) {
     tri_embedding_options table = {.tokens = 5, .features = 4};
+    tri_fractional_pool_options fractions = {.kernel = 3, .ratio = 0.5};
     REFUSED("bilinear l|[2, 6, 4]|[2, 5, 4]", BILINEAR(3, tri_shape_of(2, 5, 4)));
     REFUSED("bilinear l|features", BILINEAR(0, tri_shape_of(2, 6, 4)));
+#define WEIGHTED_BAG(ids)                                                                          \
+    tri_embedding_bag(g, "l", ids, (tri_embedding_bag_options){.embedding = table, .weights = x})
+    REFUSED("embedding_bag l|weights", WEIGHTED_BAG(tri_select(g, ids, 2, 0)));
+    REFUSED("embedding_bag l|[N, L]", WEIGHTED_BAG(ids));
+    REFUSED("adaptive_log_softmax l|cutoffs|7 classes",
+            ADAPTIVE(.classes = 7, .cutoffs = (int64_t[]){4, 2}, .count = 2));
+    REFUSED("adaptive_log_softmax l|cluster 1|4",
+            ADAPTIVE(.classes = 7, .cutoffs = (int64_t[]){2, 4}, .count = 2));
+    REFUSED("fractional_max_pool|[2, 6, 4]", tri_fractional_max_pool(g, "l", x, fractions));
+    tri_shape image = tri_shape_of(2, 6, 2, 2);
+    REFUSED("fractional_max_pool l|1 windows of 3|2 elements",
+            tri_fractional_max_pool(g, "l", tri_reshape(g, x, image), fractions));
+    fractions.kernel = 1;
+    fractions.sizes[0] = fractions.sizes[1] = 1;
+    REFUSED("fractional_max_pool l|places|[2, 6, 2]|[2, 6, 4]",
+            tri_fractional_max_pool(g, "l", tri_reshape(g, x, image),
+                                    (fractions.places = x, fractions)));
+    REFUSED("gumbel_softmax l|0", tri_gumbel_softmax_hard(g, "l", x, 0, -1));
+    REFUSED("softmax|axis 3", tri_gumbel_softmax_hard(g, "l", x, 1, 3));
     REFUSED("weight_norm l|[3, 4]|2", WEIGHT(2, 3, 4));
     REFUSED("weight_norm l|impossible", WEIGHT(0, 3, 0));
     REFUSED("spectral_norm l|[3, 4]|-1", SPECTRAL(tri_shape_of(3, 4), .dim = -1));
@@ -323,6 +455,8 @@ int main(void) {
         cmocka_unit_test(test_shared_spectral_norm),
         cmocka_unit_test(test_dropouts),
         cmocka_unit_test(test_random_numbers),
+        cmocka_unit_test(test_fractional_places),
+        cmocka_unit_test(test_hard_choice),
         cmocka_unit_test(test_random_layers_evaluate),
         cmocka_unit_test(test_refuses),
     };
