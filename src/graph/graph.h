@@ -71,8 +71,8 @@ typedef enum tri_parameter_role {
     // A running average of batch norm. Its "gradient", which is summed over micro-batches and
     // ranks, is the mean or variance in a micro-batch times the number of its samples.
     TRI_ROLE_STATISTIC,
-    // What each step computes anew from the weights, as the vectors of a spectral norm: updated as
-    // a statistic, of which all micro-batches have the same.
+    // What each step computes from the weights and its former values, as the vectors of a spectral
+    // norm: updated as a statistic, of which all micro-batches have the same.
     TRI_ROLE_ITERATE,
     TRI_ROLE_BUFFER,   // checkpoints have it, and no step changes it (tri_register_buffer)
     TRI_ROLE_CONSTANT, // its values are in the graph alone (tri_constant)

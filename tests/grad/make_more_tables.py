@@ -75,8 +75,8 @@ def weight_normed(layer, dim):
 
 
 def spectral_normed(layer, dim, iterations, like):
-    """A layer of x, its weight, the vectors of the spectral norm, and its bias. like: a module whose
-    weight has the shape."""
+    """A layer of x, its weight, the vectors of the spectral norm, and its bias. like: a module that
+    has a weight of this shape."""
     def function(x, weight, u, v, *bias):
         module = torch.nn.utils.spectral_norm(like.double(), n_power_iterations=iterations, dim=dim)
         with torch.no_grad():

@@ -11,7 +11,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-// How a row's op is called. What a number means is said where it is read.
+// How a row's op is called. Each builder reads the numbers in its own way.
 typedef struct row row;
 struct row {
     const char *name;

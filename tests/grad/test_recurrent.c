@@ -90,9 +90,8 @@ static tri_value layer(tri_graph *g, const char *name, tri_value x) {
 }
 
 static void test_torch(void **state) {
-    for (size_t i = 0; i < COUNT(torch_recurrent); i++) {
+    for (size_t i = 0; i < COUNT(torch_recurrent); i++)
         torch_check_devices(&torch_recurrent[i], layer, 1e-10, 1e-4);
-    }
 }
 
 // Finite differences, of all kinds, from states that are trained too.

@@ -74,9 +74,8 @@ static tri_value layer(tri_graph *g, const char *name, tri_value x) {
 }
 
 static void test_torch(void **state) {
-    for (size_t i = 0; i < COUNT(torch_transformer); i++) {
+    for (size_t i = 0; i < COUNT(torch_transformer); i++)
         torch_check_devices(&torch_transformer[i], layer, 1e-9, 1e-3);
-    }
 }
 
 static bool has(const tri_graph *g, const char *name) {

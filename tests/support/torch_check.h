@@ -72,8 +72,8 @@ static inline bool is_filled(const tri_parameter_info *p) {
     return p->role == TRI_ROLE_TRAINED || p->role == TRI_ROLE_ITERATE;
 }
 
-// Compares `function`, which gets the case's name. x is the wave 1, and parameter k, or a vector
-// that each step computes anew, the wave k + 2; the gradient of y is the wave 9.
+// Compares `function`, which gets the case's name. x is the wave 1, and parameter k, or a vector of
+// a spectral norm, the wave k + 2; the gradient of y is the wave 9.
 static inline void torch_check(const torch_case *c,
                                tri_value (*function)(tri_graph *g, const char *name, tri_value x),
                                const tri_device_backend *backend, tri_dtype dtype, double allowed) {
