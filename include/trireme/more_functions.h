@@ -87,7 +87,7 @@ tri_value tri_median(tri_graph *graph, tri_value x, int axis, bool keep, tri_val
 // an element is NaN.
 tri_value tri_quantile(tri_graph *graph, tri_value x, double q, int axis, bool keep);
 // How many numbers of a sorted last axis are below each value, or with `right` at most as large:
-// I64. NaN counts as the largest. sorted [.., K] and values [.., V] → [.., V].
+// I64. NaN counts as the largest, as in NumPy. sorted [.., K] and values [.., V] → [.., V].
 tri_value tri_searchsorted(tri_graph *graph, tri_value sorted, tri_value values, bool right);
 // The same with one row of boundaries [K] for all elements of x.
 tri_value tri_bucketize(tri_graph *graph, tri_value x, tri_value boundaries, bool right);

@@ -275,10 +275,11 @@ tri_value tri_quantile(tri_graph *graph, tri_value x, double q, int axis, bool k
     return without(graph, or_nan(graph, y, nth(graph, sorted, axis, size - 1)), axis, keep);
 }
 
-// NaN lies behind all others, as in what has been sorted.
+// NaN lies behind all others, as in what has been sorted. (In PyTorch, a number beyond all others
+// also lies behind NaN, if its search comes upon one.)
 static tri_value count_below(tri_graph *g, tri_value sorted, tri_value values, bool right) {
-    tri_value below = tri_mask(g, right ? "s, v -> !(s > v)" : "s, v -> !(s >= v)", sorted,
-                               tri_unsqueeze(g, values, -1));
+    const char *order = right ? "s, v -> s <= v || v != v" : "s, v -> s < v || (v != v && s == s)";
+    tri_value below = tri_mask(g, order, sorted, tri_unsqueeze(g, values, -1));
     return tri_sum(g, below, (int[]){-1}, 1, false);
 }
 

@@ -9,6 +9,7 @@ Needs python3-torch. test_tensors.c calls the same functions.
 import math
 import sys
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from make_function_tables import print_cases, print_header
@@ -34,6 +35,15 @@ def with_largest(x, value):
 
 def with_nan(x):
     return with_largest(x, math.nan)
+
+
+def among_nan(x, buckets):
+    """NumPy's searchsorted, of the first row or of each: PyTorch's takes NaN for the largest only
+    where its search does not come upon one."""
+    values = with_nan(x).detach().numpy()
+    rows = [np.searchsorted(np.sort(values[0] if buckets else row), row,
+                            "right" if buckets else "left") for row in values]
+    return torch.tensor(np.array(rows))
 
 
 def shown(y):
@@ -110,6 +120,8 @@ EDGES = {
         x.detach()[:, 1:].sort(-1).values, with_nan(x)), (2, 5)),
     "bucketize of NaN": (lambda x: x * torch.bucketize(with_nan(x), x.detach()[0].sort().values,
                                                        right=True), (2, 5)),
+    "searchsorted among NaN": (lambda x: x * among_nan(x, False), (3, 5)),
+    "bucketize among NaN": (lambda x: x * among_nan(x, True), (3, 5)),
     "norm of NaN": (lambda x: x * shown(with_nan(x).norm(dim=1, keepdim=True)), (3, 7)),
     "std of NaN": (lambda x: x * shown(with_nan(x).std(1, keepdim=True)), (3, 7)),
     "normalize of NaN": (lambda x: x * shown(F.normalize(with_nan(x), dim=1)), (3, 7)),

@@ -70,6 +70,14 @@ static tri_value bucket(tri_graph *g, tri_value x, tri_value values) {
     return tri_mul(g, x, tri_cast(g, tri_bucketize(g, values, sorted, true), TRI_F32));
 }
 
+// NaN among what is sorted: of the first row, or of each.
+static tri_value among_nan(tri_graph *g, tri_value x, bool buckets) {
+    tri_value values = with_nan(g, x), sorted = tri_sort(g, values, -1, false, NULL);
+    tri_value found = buckets ? tri_bucketize(g, values, tri_select(g, sorted, 0, 0), true)
+                              : tri_searchsorted(g, sorted, values, false);
+    return tri_mul(g, x, tri_cast(g, found, TRI_F32));
+}
+
 // An equation is its own name; the shape of the second operand is that of a list.
 static tri_value einsum(tri_graph *g, const char *name, tri_value x) {
     static const struct {
@@ -173,6 +181,8 @@ static tri_value edge(tri_graph *g, const char *name, tri_value x) {
          tri_add(g, x, shown(g, tri_quantile(g, with_largest(g, x, INFINITY), 0.75, 1, true))))
     CASE("searchsorted of NaN", found(g, x, with_nan(g, x)))
     CASE("bucketize of NaN", bucket(g, x, with_nan(g, x)))
+    CASE("searchsorted among NaN", among_nan(g, x, false))
+    CASE("bucketize among NaN", among_nan(g, x, true))
     CASE("norm of NaN", tri_mul(g, x, shown(g, tri_norm(g, with_nan(g, x), (int[]){1}, 1, true))))
     CASE("std of NaN", tri_mul(g, x, shown(g, tri_std(g, with_nan(g, x), (int[]){1}, 1, 1, true))))
     CASE("normalize of NaN", tri_mul(g, x, shown(g, tri_normalize(g, with_nan(g, x), 1, 0))))
