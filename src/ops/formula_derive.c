@@ -56,19 +56,22 @@ static void add_extreme(derivation *d, const tri_formula_step *s, int g) {
     add_to(d, s->b, choose(d, is_max ? b_below : a_below, zero, same));
 }
 
-// a^b: b · a^(b - 1) for a, and a^b · log(a) for b, which is 0 where a is 0.
+// a^b: b · a^(b - 1) for a, which is 0 where b is 0; and a^b · log(a) for b, which is 0 where a is
+// 0 and b is not negative; as in PyTorch.
 static void add_power(derivation *d, const tri_formula_step *s, int y, int g) {
     double exponent;
+    int zero = constant(d, 0);
     if (tri_formula_is_constant(d->maker.formula, s->b, &exponent) && exponent == 0) return;
     if (s->a < TRI_OPERAND_CONSTANT) {
         int less = step(d, TRI_STEP_sub, s->b, constant(d, 1));
         int slope = step(d, TRI_STEP_mul, s->b, step(d, TRI_STEP_pow, s->a, less));
-        add_to(d, s->a, times(d, g, slope));
+        add_to(d, s->a, times(d, g, choose(d, step(d, TRI_STEP_equal, s->b, zero), zero, slope)));
     }
     if (s->b < TRI_OPERAND_CONSTANT) {
         int slope = step(d, TRI_STEP_mul, y, step(d, TRI_STEP_log, s->a, 0));
-        int zero = constant(d, 0);
-        add_to(d, s->b, times(d, g, choose(d, step(d, TRI_STEP_equal, s->a, zero), zero, slope)));
+        int at_zero = choose(d, step(d, TRI_STEP_less_equal, zero, s->b), zero, slope);
+        slope = choose(d, step(d, TRI_STEP_equal, s->a, zero), at_zero, slope);
+        add_to(d, s->b, times(d, g, slope));
     }
 }
 
