@@ -58,7 +58,8 @@ static void clean_folder(const char *dir) {
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
         bool is_ours = tri_os_is_temporary_of(entry->d_name, "recipe.yaml") ||
                        tri_os_is_temporary_of(entry->d_name, ".lock") ||
-                       tri_os_is_temporary_of(entry->d_name, ".start");
+                       tri_os_is_temporary_of(entry->d_name, ".start") ||
+                       tri_os_is_temporary_of(entry->d_name, ".attempts");
         if (is_ours && snprintf(path, sizeof path, "%s/%s", dir, entry->d_name) < (int)sizeof path)
             tri_os.unlink(path);
     }

@@ -258,9 +258,10 @@ typedef struct train_sample_log train_sample_log;
 // Whether this rank is the first of those that together run the micro-batches of one replica, and
 // so all read the same samples.
 bool train_is_first_of_replica(const tri_session *session);
-// Opens this rank's file of the sample log. NULL: log.samples is not set, the run writes no files
-// (fast_dev_run), or another rank logs the same samples.
-train_sample_log *train_sample_log_open(const train_loop *loop);
+// Counts this attempt, and opens this rank's file of the sample log unless another rank logs the
+// same samples. If log.samples is not set or the run writes no files (fast_dev_run), does nothing;
+// if nothing can be written, warns. Collective.
+tri_status train_sample_log_open(train_loop *loop);
 // Appends one micro-batch to the log. `step` counts from 1, as in metrics.jsonl.
 void train_sample_log_note(train_sample_log *log, int64_t step, const tri_data_batch *batch);
 void train_sample_log_close(train_sample_log *log);

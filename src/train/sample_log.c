@@ -1,9 +1,12 @@
 // The sample log (log.samples): which samples each step has taken, by their numbers in the files
 // of the training data. Each rank that reads samples of its own appends to its own file, one line
 // for each micro-batch. The line is written at once, so that the samples of a step are known even
-// if the process is killed after it.
+// if the process is killed after it. Each line has the number of the attempt, which counts the
+// starts of the run: what was done after the last checkpoint is repeated, and a later attempt
+// replaces it.
 #include "base/log.h"
 #include "base/os.h"
+#include "base/tree.h"
 #include "observe/lines.h"
 #include "train/loop.h"
 
@@ -19,6 +22,7 @@ struct train_sample_log {
     int fd; // -1: the file can no longer be written
     int64_t replica, replicas;
     int64_t from; // how many steps were complete when this process began
+    int32_t attempt;
 };
 
 bool train_is_first_of_replica(const tri_session *s) {
@@ -35,30 +39,55 @@ static void give_up(train_sample_log *log) {
     log->fd = -1;
 }
 
-train_sample_log *train_sample_log_open(const train_loop *loop) {
+// Counts this attempt in the run folder before its first line, so that one that is killed counts
+// too. For rank 0.
+static tri_status count_attempt(const train_loop *loop, int32_t *out) {
+    const char *path = tri_arena_printf(loop->arena, "%s/.attempts", loop->request->run_dir);
+    tri_tree *tree;
+    int64_t before = 0;
+    if (train_folder_has(loop, ".attempts")) {
+        TRI_TRY(tri_json_read_file(loop->arena, path, &tree));
+        if (!tri_tree_to_int(tree, &before) || before < 0 || before >= INT32_MAX)
+            return TRI_FAIL(TRI_BAD_INPUT, "%s: is no number of attempts: remove it and logs/",
+                            path);
+    }
+    const char *text = tri_arena_printf(loop->arena, "%lld\n", (long long)before + 1);
+    TRI_TRY(tri_os_replace_file(path, text, strlen(text)));
+    *out = (int32_t)before + 1;
+    return TRI_OK;
+}
+
+static tri_status open_log(train_sample_log *log, const train_loop *loop, const char *folder) {
+    int fd, rank = loop->session->identity.rank;
+    int64_t size;
+    int length = snprintf(log->path, sizeof log->path, "%s/samples-rank-%d.jsonl", folder, rank);
+    if (length >= (int)sizeof log->path)
+        return TRI_FAIL(TRI_BAD_INPUT, "--run-dir: the path is too long");
+    TRI_TRY(tri_os_make_folders(folder));
+    TRI_TRY(tri_lines_open(log->path, &fd, &size));
+    log->fd = fd;
+    return TRI_OK;
+}
+
+tri_status train_sample_log_open(train_loop *loop) {
     const tri_session *s = loop->session;
-    if (!loop->recipe->log.samples || !loop->saves || !train_is_first_of_replica(s)) return NULL;
+    int32_t attempt = 0; // 0: rank 0 cannot count it, and no rank logs
+    if (!loop->recipe->log.samples || !loop->saves) return TRI_OK;
     train_sample_log *log = calloc(1, sizeof *log);
     TRI_ASSERT(log);
     log->fd = -1;
+    loop->sample_log = log;
+    const char *folder = tri_arena_printf(loop->arena, "%s/logs", loop->request->run_dir);
+    if (s->identity.rank == 0 && count_attempt(loop, &attempt) != TRI_OK) give_up(log);
+    TRI_TRY(train_tell_all(loop, &attempt, "attempt"));
+    if (attempt == 0 || !train_is_first_of_replica(s)) return TRI_OK;
+    log->attempt = attempt;
     log->replica = tri_mesh_replica(&s->mesh, s->identity.rank);
     log->replicas = tri_mesh_replicas(&s->mesh);
     log->from = loop->progress.step;
     log->data = s->train_data;
-    int fd, room = (int)sizeof log->path - 40;
-    int64_t size;
-    snprintf(log->path, sizeof log->path, "%.*s/logs", room, loop->request->run_dir);
-    tri_status status = tri_os_make_folders(log->path);
-    if (status == TRI_OK) {
-        snprintf(log->path, sizeof log->path, "%.*s/logs/samples-rank-%d.jsonl", room,
-                 loop->request->run_dir, s->identity.rank);
-        status = tri_lines_open(log->path, &fd, &size);
-    }
-    if (status == TRI_OK)
-        log->fd = fd;
-    else
-        give_up(log);
-    return log;
+    if (open_log(log, loop, folder) != TRI_OK) give_up(log);
+    return TRI_OK;
 }
 
 void train_sample_log_note(train_sample_log *log, int64_t step, const tri_data_batch *batch) {
@@ -69,8 +98,8 @@ void train_sample_log_note(train_sample_log *log, int64_t step, const tri_data_b
     TRI_ASSERT(to);
     fprintf(to,
             "{\"step\":%" PRId64 ",\"epoch\":%" PRId64 ",\"replica\":%" PRId64
-            ",\"replicas\":%" PRId64 ",\"from\":%" PRId64 ",\"samples\":[",
-            step, batch->epoch, log->replica, log->replicas, log->from);
+            ",\"replicas\":%" PRId64 ",\"attempt\":%" PRId32 ",\"from\":%" PRId64 ",\"samples\":[",
+            step, batch->epoch, log->replica, log->replicas, log->attempt, log->from);
     for (int64_t i = 0; i < batch->micro.size; i++) {
         int64_t sample = tri_dataset_at_epoch(log->data, batch->samples[i], batch->epoch);
         fprintf(to, "%s%" PRId64, i ? "," : "", tri_dataset_file_sample(log->data, sample));

@@ -520,7 +520,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         }
         open_observer(loop);
         train_tell_changes(loop);
-        loop->sample_log = train_sample_log_open(loop);
+        TRI_TRY(train_sample_log_open(loop));
         loop->straggler = tri_straggler_create(loop->session->comm);
         loop->started_s = loop->saved_s = tri_os_seconds();
         loop->started_samples = loop->progress.samples;

@@ -53,6 +53,36 @@ def check_interrupted(folder):
     print(f"  4 ranks to step {begun[1]}, 3 to {begun[2]}, 4 to {STEPS * EPOCHS}")
 
 
+def check_same_beginning(folder):
+    """Attempts that begin at the same step, or at an earlier one than the attempt before, on other
+    numbers of ranks: killed before the first checkpoint, and resumed again from one checkpoint."""
+    run_dir = os.path.join(folder, "again")
+    words = runs.train("mlp-jax", run_dir, *COMMON, "checkpoint.every_n_steps=50",
+                       "checkpoint.save_top_k=-1", "checkpoint.save_last=false",
+                       "trainer.limit_val_batches=0")
+    interrupt(runs.on_ranks(4, words), run_dir, 3, signal.SIGKILL, -signal.SIGKILL)
+    for ranks, steps in (3, 60), (2, 75), (4, 110), (2, 120):
+        runs.run(runs.on_ranks(ranks, [*words, f"trainer.max_steps={steps}"]))
+    step_50 = os.path.join(run_dir, "checkpoints", "step-00000050")
+    runs.run(runs.on_ranks(4, [*words, "--resume", step_50]))
+    begun = {line["attempt"]: line["from"] for line in samples.lines(run_dir)}
+    assert begun == {1: 0, 2: 0, 3: 50, 4: 50, 5: 101, 6: 50}, begun
+    _, replicas = samples.check_exactly_once(run_dir, COUNT, STEPS, EPOCHS)
+    assert replicas == [3, 4], replicas
+
+
+def check_unknown_attempt(folder):
+    """Samples that could not be told from those of an earlier attempt are not logged."""
+    run_dir = os.path.join(folder, "unknown")
+    os.makedirs(run_dir)
+    with open(os.path.join(run_dir, ".attempts"), "w", encoding="utf-8") as file:
+        file.write("many")
+    words = runs.train("mlp-jax", run_dir, *COMMON, "trainer.max_steps=5")
+    done = runs.run(runs.on_ranks(2, words))
+    assert done.stderr.count("the samples of further steps are not logged") == 1, done.stderr
+    assert samples.lines(run_dir) == [] and len(runs.losses(run_dir)) == 5
+
+
 def check_shared_replicas(folder):
     """Ranks that share the layers of a replica read the same samples, and one of them logs."""
     run_dir = os.path.join(folder, "tensor")
@@ -111,5 +141,7 @@ def check_held_back(folder):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as where:
-        sys.exit(1 if runs.check_all([check_interrupted, check_shared_replicas, check_unwritable,
-                                      check_torn_line, check_pipe, check_held_back], where) else 0)
+        sys.exit(1 if runs.check_all([check_interrupted, check_same_beginning,
+                                      check_unknown_attempt, check_shared_replicas,
+                                      check_unwritable, check_torn_line, check_pipe,
+                                      check_held_back], where) else 0)

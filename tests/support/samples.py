@@ -27,16 +27,16 @@ def last_line(run_dir, rank):
 
 
 def last_attempts(run_dir, steps):
-    """By step up to `steps`: the lines of the latest start of the run that took the step. A run
-    that is started again repeats the steps after the last checkpoint, and only the last repetition
+    """By step up to `steps`: the lines of the latest attempt that took the step. A run that is
+    started again repeats the steps after the last checkpoint, and only the last repetition
     counts."""
     latest = {}
     for line in lines(run_dir):
         if line["step"] > steps:
             continue
         of_step = latest.setdefault(line["step"], [])
-        if of_step and line["from"] != of_step[0]["from"]:
-            if line["from"] < of_step[0]["from"]:
+        if of_step and line["attempt"] != of_step[0]["attempt"]:
+            if line["attempt"] < of_step[0]["attempt"]:
                 continue
             of_step.clear()
         of_step.append(line)
