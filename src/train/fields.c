@@ -10,6 +10,7 @@
 #include "graph/metric.h"
 #include "nn/models/models.h"
 #include "ops/ops.h"
+#include "tensor/half.h"
 
 #include <math.h>
 #include <string.h>
@@ -153,38 +154,46 @@ static double value_behind(const tri_node *node, const double *found) {
     if (op == &tri_op_map) return value_of_map(node, found);
     if (op == &tri_op_reduce) // zeros add nothing
         return reduce->kind == TRI_REDUCTION_SUM && label == 0 ? 0 : (double)NAN;
-    if (op->label_weights) return label == TRI_IGNORED_LABEL ? 0 : (double)NAN;
-    if (op->flags & TRI_OP_VIEW || op->keeps_labels || op->label_at || op == &tri_op_cast ||
-        op == &tri_op_reorder)
-        return label;
+    if (op == &tri_op_matmul && (label == 0 || found[node->inputs[1].id] == 0)) return 0;
+    if (op == &tri_op_top_class) return label == 0 ? TRI_IGNORED_LABEL : (double)NAN;
+    if (op->keeps_labels) return label == TRI_IGNORED_LABEL ? 0 : (double)NAN;
+    if (op->flags & TRI_OP_VIEW || op->label_at || op == &tri_op_cast) return label;
     return (double)NAN;
 }
 
-// Finds for each value what it has for a sample that is left out, whose label is -100; NaN: it is
-// not known, or another number for each sample.
+// What a loss leaves out of labels or soft labels.
+static double ignored_of(const tri_graph *g, tri_value labels) {
+    return tri_dtype_is_float(tri_value_get(g, labels)->dtype) ? 0 : TRI_IGNORED_LABEL;
+}
+
+// Finds for each value what it has for a sample that is left out, whose label is -100, or whose
+// soft labels are 0; NaN: it is not known, or another number for each sample.
 static double *find_left_out_values(const tri_dataset *data, const tri_graph *g) {
     double *found = TRI_NEW_ARRAY(g->arena, double, g->value_count);
     for (int i = 0; i < g->value_count; i++) found[i] = (double)NAN;
     for (int i = 0; i < tri_dataset_field_count(data); i++)
         if (tri_dataset_has_ignored(data, tri_dataset_field(data, i)->name))
-            found[g->inputs[i].value.id] = TRI_IGNORED_LABEL;
+            found[g->inputs[i].value.id] = ignored_of(g, g->inputs[i].value);
     for (int i = 0; i < g->node_count; i++)
         if (g->nodes[i].output_count > 0)
             found[g->nodes[i].outputs[0].id] = value_behind(&g->nodes[i], found);
     return found;
 }
 
-// Finds a loss or metric that counts samples whose labels say that they are left out; NULL: none.
+// Finds a loss or metric of a graph that no pass has changed which may count samples that are left
+// out; NULL: there is none, or no graph.
 static const char *find_uncounted(const tri_dataset *data, const tri_graph *g) {
+    if (!g) return NULL;
     const double *found = find_left_out_values(data, g);
     for (int i = 0; i < g->metric_count; i++) {
         const tri_node *node = tri_value_node(g, g->metrics[i].value);
         bool adds_up = node && node->op == &tri_op_metric_sums;
         if (!node || (!node->op->count && !node->op->labels && !adds_up)) continue;
         int labels = adds_up ? 1 : node->op->labels - 1;
-        double label = labels < 0 ? (double)NAN : found[node->inputs[labels].id];
+        if (labels < 0) return g->metrics[i].name;
         bool is_error = adds_up && g->metrics[i].tally == TRI_TALLY_ERRORS;
-        bool counts = label == (node->op->sums_labels ? 0 : TRI_IGNORED_LABEL) && !is_error;
+        double ignored = adds_up ? TRI_IGNORED_LABEL : ignored_of(g, node->inputs[labels]);
+        bool counts = found[node->inputs[labels].id] == ignored && !is_error;
         // Terms that are divided by a sum are added up whatever their counts are.
         if (node->op->sums_labels) counts = counts && found[node->inputs[0].id] == 0;
         if (!counts) return g->metrics[i].name;
@@ -201,16 +210,16 @@ static bool has_statistics(const tri_graph *g) {
 // Rejects data whose damaged samples are left out by their labels, if the model takes something
 // from them nevertheless: they would count as images of zeros.
 static tri_status check_left_out(const tri_dataset *data, bool trains, const tri_task *task,
-                                 const tri_graph *graph, const tri_graph *evaluated) {
-    const char *why = NULL, *uncounted = find_uncounted(data, graph);
-    if (!uncounted && evaluated) uncounted = find_uncounted(data, evaluated);
+                                 const tri_graph *graph, const tri_graph *const plain[2]) {
+    const char *why = NULL, *uncounted = find_uncounted(data, plain[true]);
+    if (!uncounted) uncounted = find_uncounted(data, plain[false]);
     // Without a loss, the rows of these samples mean nothing, which the caller says.
     if (!tri_dataset_leaves_out(data) || graph->options.predicts) return TRI_OK;
     if (!reads_labels(data, graph))
         why = "reads no labels, so that its loss cannot leave out a damaged sample";
     else if (uncounted)
         why = tri_arena_printf(graph->arena,
-                               "computes '%s' without labels that say which sample is left out",
+                               "may count a sample that is left out, whose label is -100, in '%s'",
                                uncounted);
     else if (trains && has_statistics(graph))
         why = "has batch norm, whose means would count the zeros in place of a damaged sample";
@@ -226,7 +235,7 @@ static tri_status check_left_out(const tri_dataset *data, bool trains, const tri
 // it, or it marks tokens as padding that no other token of a causal model sees.
 tri_status train_fields_check(const train_named_data *sets, int count, bool trains,
                               const tri_model_request *model, const tri_graph *graph,
-                              const tri_graph *evaluated) {
+                              const tri_graph *const plain[2]) {
     const tri_task *task = model->task;
     for (int i = 0; i < tri_dataset_field_count(sets[0].data); i++) {
         // The graph's first inputs are the data's fields.
@@ -250,7 +259,7 @@ tri_status train_fields_check(const train_named_data *sets, int count, bool trai
             TRI_TRY(tri_padding_check(sets[k].data, sets[k].name, task->name, predicts));
         }
     }
-    return check_left_out(sets[0].data, trains, task, graph, evaluated);
+    return check_left_out(sets[0].data, trains, task, graph, plain);
 }
 
 tri_status train_fields_check_guess(const tri_dataset *data, const char *field, int64_t tokens) {

@@ -24,12 +24,12 @@ void train_fields_warn_of_rest(const train_named_data *sets, int count);
 // set, that of training.
 void train_fields_warn(const train_named_data *sets, int count);
 // Checks the data sets against the model and its graph, which the session trains or evaluates, and
-// that of its evaluations, which has more metrics (NULL: there are none).
+// the graphs that no pass has changed (tri_plan.plain_graphs).
 // TRI_BAD_INPUT: the model reads a field neither there nor in training, or reads more of a damaged
 // sample that is left out than its label.
 tri_status train_fields_check(const train_named_data *sets, int count, bool trains,
                               const tri_model_request *model, const tri_graph *graph,
-                              const tri_graph *evaluated);
+                              const tri_graph *const plain[2]);
 // Rejects tokens whose type is known from the file's name alone, if the model has more tokens than
 // fit into it.
 tri_status train_fields_check_guess(const tri_dataset *data, const char *field, int64_t tokens);

@@ -404,7 +404,7 @@ static tri_status open_data_and_plan(tri_session *s, const tri_session_request *
     train_named_data sets[SETS];
     int count = list_data(s, sets);
     TRI_TRY(train_fields_check(sets, count, s->train_data != NULL, &s->model, s->plan->graph,
-                               s->plan->plain_graphs[false]));
+                               s->plan->plain_graphs));
     train_classes classes = {s->arena, s->task, s->plan->graph};
     const char *idle = NULL;
     TRI_TRY(train_check_classes(&classes, sets, count, &idle));

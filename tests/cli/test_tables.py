@@ -9,6 +9,7 @@ import json
 import os
 import random
 import struct
+import subprocess
 import sys
 import tempfile
 
@@ -307,6 +308,59 @@ def check_left_out():
     assert " 13 damaged samples" in done.stderr, done.stderr
 
 
+LOSSES = """#include <trireme/trireme.h>
+static void build(tri_graph *g, const tri_batch *batch) {
+    static const float weights[3] = {1, 2, 3};
+    int64_t which = tri_model_int(g, "case", 0);
+    tri_value x = tri_linear(g, "fc", batch->inputs, 3), y = batch->labels;
+    tri_value scores = tri_log_softmax(g, x), known = tri_map(g, "y -> y >= 0", y);
+    tri_label_loss_options weighted = {.class_weights = weights}, smoothed = weighted;
+    smoothed.label_smoothing = 0.1;
+    if (which == 0) tri_loss(g, tri_cross_entropy_with(g, x, y, weighted));
+    if (which == 1) tri_loss(g, tri_nll_loss_with(g, scores, y, weighted));
+    if (which == 2) tri_loss(g, tri_cross_entropy_with(g, x, y, smoothed));
+    if (which == 3) {
+        tri_value sum = tri_cross_entropy_with(g, x, tri_ignore_label(g, y, 2), weighted);
+        tri_loss(g, tri_add(g, sum, tri_weighted(g, tri_cross_entropy(g, x, y), 0.5)));
+    }
+    if (which == 4) {
+        tri_value mask = tri_unsqueeze(g, tri_cast(g, known, TRI_F32), 1);
+        int last = -1;
+        tri_value hot = tri_mul(g, mask, tri_one_hot(g, y, 3));
+        tri_value terms = tri_sum(g, tri_mul(g, hot, scores), &last, 1, false);
+        tri_loss(g, tri_ratio_loss(g, tri_neg(g, terms), tri_sum(g, hot, &last, 1, false)));
+    }
+    if (which == 5) tri_loss(g, tri_mean_loss(g, tri_mul(g, tri_cast(g, known, TRI_F32),
+                                                         tri_mean(g, x, (int[]){1}, 1, false))));
+}
+static const tri_task task = {.name = "losses", .build = build};
+TRI_EXPORT_TASK(task)
+"""
+
+
+def check_left_out_of_losses():
+    """A loss on labels is that of the samples that are whole, whatever it computes of them; one
+    that divides by the number of all samples is refused."""
+    put("losses.c", LOSSES.encode())
+    subprocess.run(["cc", "-shared", "-fPIC", "-I", "include", path("losses.c"), "-o",
+                    path("losses.so")], check=True)
+    put("hurt.csv", b"a,b,label\n1,2,0\n1,x,1\n3\n3,4,1\n5,6,2\n")
+    put("whole.csv", b"a,b,label\n1,2,0\n3,4,1\n5,6,2\n")
+
+    def words(data, case):
+        return train("mlp-jax", path(f"{data}-{case}"), "data.name=csv", f"data.path={folder}",
+                     f"data.train={data}.csv", "data.on_error=skip", "batch.global=5",
+                     f"model={{name: {path('losses.so')}, case: {case}}}", "trainer.max_epochs=1",
+                     "log.tensorboard=false", "trainer.log_every_n_steps=1")
+    for case in range(5):
+        losses = []
+        for data in "hurt", "whole":
+            run(words(data, case))
+            losses += [float(line["loss"]) for line in entries(path(f"{data}-{case}"), "train")]
+        assert len(losses) == 2 and abs(losses[0] - losses[1]) < 1e-6, (case, losses)
+    check_refused(words("hurt", 5), path("hurt-5"), ["data.on_error", "'loss'", "-100"])
+
+
 def golden(name):
     return f"data.train={os.path.abspath(GOLDENS)}/{name}.parquet"
 
@@ -393,7 +447,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="trireme-tables-") as folder:
         failed = check_all((check_written_by_python, check_fields, check_unused, check_no_header,
                             check_blanks, check_normalize, check_learns, check_missing,
-                            check_refuses, check_mixture, check_left_out, *parquet))
+                            check_refuses, check_mixture, check_left_out, check_left_out_of_losses, *parquet))
     return 1 if failed else 0
 
 
