@@ -1,5 +1,6 @@
 // tri_einsum: a sum of products whose axes have letters. Values are multiplied from the left to the
-// right; each pair is a product of matrices, or one of elements if no axis is summed.
+// right; each pair is a product of matrices, or one of elements if no axis is summed. The first
+// letter of the result stays in front, as the samples' axis has to.
 #include "graph/graph.h"
 #include "nn/layers.h"
 #include "ops/ops.h"
@@ -133,35 +134,52 @@ static bool match_sizes(tri_graph *g, term *t, const term *other) {
     return true;
 }
 
-// The value as matrices: axes of `batch`, then all of `rows` as one and all of `columns` as one.
-static tri_value as_matrices(tri_graph *g, const term *t, const char *batch, const char *rows,
-                             const char *columns) {
+// The value with the axes of `first`, then those of each of the other two as one; with `joins`,
+// those of `first` are one too.
+static tri_value as_matrices(tri_graph *g, const term *t, const char *first, bool joins,
+                             const char *second, const char *third) {
+    const char *parts[] = {first, second, third};
     char order[24];
-    snprintf(order, sizeof order, "%s%s%s", batch, rows, columns);
+    snprintf(order, sizeof order, "%s%s%s", first, second, third);
     tri_value x = in_order(g, t, order);
     tri_shape shape = tri_value_shape(g, x), joined = {0};
-    int b = (int)strlen(batch), r = (int)strlen(rows), c = (int)strlen(columns), at = b;
-    bool joins = b + 2 > TRI_MAX_RANK;
-    for (int i = 0; i < b; i++) joined.dims[i] = shape.dims[i];
-    joined.rank = b;
-    if (joins) {
-        joined = tri_shape_of(1);
-        for (int i = 0; i < b; i++) joined.dims[0] *= shape.dims[i];
+    int at = 0;
+    for (int part = 0; part < 3; part++) {
+        int count = (int)strlen(parts[part]);
+        bool is_one = part > 0 || joins;
+        if (is_one) joined.dims[joined.rank++] = 1;
+        for (int i = 0; i < count; i++) {
+            if (is_one)
+                joined.dims[joined.rank - 1] *= shape.dims[at++];
+            else
+                joined.dims[joined.rank++] = shape.dims[at++];
+        }
     }
-    if (!joins && r == 1 && c == 1) return x;
-    for (int part = 0; part < 2; part++) {
-        int count = part ? c : r;
-        joined.dims[joined.rank] = 1;
-        for (int i = 0; i < count; i++) joined.dims[joined.rank] *= shape.dims[at++];
-        joined.rank++;
-    }
-    return tri_reshape(g, x, joined);
+    return tri_shape_equal(&shape, &joined) ? x : tri_reshape(g, x, joined);
 }
 
-// Multiplies two values, and sums over the labels of both that are not in `kept`.
+// The products of a's matrices of `rows` and b's of `columns`, one for each index of `batch`, which
+// stands behind the rows.
+static tri_value multiply_behind(tri_graph *g, const term *a, const term *b, const char *batch,
+                                 const char *rows, const char *columns, const char *summed) {
+    static const tri_matmul_attr attr = {.permuted = 1 << TRI_MATMUL_A | 1 << TRI_MATMUL_Y,
+                                         .axes[TRI_MATMUL_A] = {1, 0, 2},
+                                         .axes[TRI_MATMUL_Y] = {1, 0, 2}};
+    tri_value in[] = {as_matrices(g, a, rows, true, batch, summed),
+                      as_matrices(g, b, batch, true, summed, columns)};
+    return tri_node_add(g, &tri_op_matmul, in, 2, &attr, "");
+}
+
+// Multiplies two values, and sums over the labels of both that are not in `kept`, of which the
+// first stays in front.
 static term multiply(tri_graph *g, term a, term b, const char *kept) {
     char keeps[128], batch[8] = "", rows[8] = "", columns[8] = "", summed[8] = "";
     term made = {{0}, ""};
+    if (!has(a.labels, *kept) && has(b.labels, *kept)) {
+        term other = a;
+        a = b;
+        b = other;
+    }
     snprintf(keeps, sizeof keeps, "%s%s", kept, b.labels);
     sum_others(g, &a, keeps);
     snprintf(keeps, sizeof keeps, "%s%s", kept, a.labels);
@@ -177,8 +195,9 @@ static term multiply(tri_graph *g, term a, term b, const char *kept) {
         tri_graph_fail(g, "einsum: a product has more than %d axes", TRI_MAX_RANK);
         return made;
     }
-    append_all(made.labels, batch);
-    append_all(made.labels, rows);
+    bool rows_lead = has(rows, *kept);
+    append_all(made.labels, rows_lead ? rows : batch);
+    append_all(made.labels, rows_lead ? batch : rows);
     append_all(made.labels, columns);
     if (!*summed) {
         made.value = tri_mul(g, in_order(g, &a, made.labels), in_order(g, &b, made.labels));
@@ -187,8 +206,12 @@ static term multiply(tri_graph *g, term a, term b, const char *kept) {
     tri_shape shape = {.rank = (int)strlen(made.labels)};
     for (int i = 0; i < shape.rank; i++)
         shape.dims[i] = size_of(g, has(a.labels, made.labels[i]) ? &a : &b, made.labels[i]);
-    made.value = tri_matmul(g, as_matrices(g, &a, batch, rows, summed),
-                            as_matrices(g, &b, batch, summed, columns));
+    bool joins = strlen(batch) + 2 > TRI_MAX_RANK;
+    if (rows_lead && *batch)
+        made.value = multiply_behind(g, &a, &b, batch, rows, columns, summed);
+    else
+        made.value = tri_matmul(g, as_matrices(g, &a, batch, joins, rows, summed),
+                                as_matrices(g, &b, batch, joins, summed, columns));
     tri_shape is = tri_value_shape(g, made.value);
     if (!tri_shape_equal(&is, &shape)) made.value = tri_reshape(g, made.value, shape);
     return made;

@@ -64,6 +64,10 @@ TENSORS = {equation: (einsum(equation), *shapes) for equation, *shapes in [
     ("abcde,abcdf->fabc", (2, 1, 2, 3, 2), (2, 1, 2, 3, 2)), ("aij,kj->i", (2, 3, 4), (5, 4)),
     ("abcdef,abcdef->abcde", (2, 1, 2, 1, 2, 3), (2, 1, 2, 1, 2, 3)),
     ("B i , i o -> B o", (3, 4), (4, 2)),
+    ("nteh,ehd->nted", (2, 3, 4, 2), (4, 2, 3)), ("ehd,nteh->nted", (4, 2, 3), (2, 3, 4, 2)),
+    ("neh,ehd->ned", (3, 1, 4), (1, 4, 2)), ("nte,e->nte", (2, 3, 4), (4,)),
+    ("dh,nth->ntd", (5, 4), (2, 3, 4)), ("nabf,abfcd->ndabc", (2, 3, 2, 4), (3, 2, 4, 2, 2)),
+    ("nhe,ehd->nde", (2, 3, 4), (4, 3, 2)), ("e,ne->ne", (4,), (3, 4)),
 ]}
 TENSORS["ij,jk->ik of one"] = (einsum("ij,jk->ik"), (3, 1), (5, 2))
 TENSORS |= {

@@ -105,6 +105,14 @@ static tri_value einsum(tri_graph *g, const char *name, tri_value x) {
         PAIR("aij,kj->i", 5, 4),
         PAIR("abcdef,abcdef->abcde", 2, 1, 2, 1, 2, 3),
         PAIR("B i , i o -> B o", 4, 2),
+        PAIR("nteh,ehd->nted", 4, 2, 3),
+        PAIR("ehd,nteh->nted", 2, 3, 4, 2),
+        PAIR("neh,ehd->ned", 1, 4, 2),
+        PAIR("nte,e->nte", 4),
+        PAIR("dh,nth->ntd", 2, 3, 4),
+        PAIR("nabf,abfcd->ndabc", 3, 2, 4, 2, 2),
+        PAIR("nhe,ehd->nde", 4, 3, 2),
+        PAIR("e,ne->ne", 3, 4),
     };
     for (size_t i = 0; i < COUNT(pairs); i++)
         if (!strcmp(name, pairs[i].equation))

@@ -140,6 +140,33 @@ static void test_mixing(void **state) {
     }
 }
 
+// A product keeps the samples apart wherever its equation has the letters of a weight.
+static void test_einsum(void **state) {
+    static const struct {
+        const char *equation;
+        bool weight_first, mixes;
+    } cases[] = {
+        {"nkh,hk->nk", false, false}, {"hk,nkh->nk", true, false},   {"nkh,hk->nkh", false, false},
+        {"hk,nkh->nhk", true, false}, {"nkh,hd->nkd", false, false}, {"hd,nkh->nkd", true, false},
+        {"nkh,hk->knh", false, true}, {"hk,nkh->hk", true, true},    {"hk,nkh->kn", true, true},
+        {"nkh,hd->dnk", false, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tri_graph *g = op_graph_open(TRI_F32);
+        tri_value x = tri_input(g, "x", TRI_F32, tri_shape_of(4, 3, 4));
+        tri_value w = tri_parameter(g, "w", tri_shape_of(4, 3), (tri_init){0});
+        tri_value first = cases[i].weight_first ? w : x, second = cases[i].weight_first ? x : w;
+        tri_einsum(g, cases[i].equation, first, second);
+        tri_einsum(g, "nkh,hk,nkh->nk", x, w, x);
+        const char *message = "";
+        if (tri_graph_status(g, &message) != TRI_OK) fail_msg("%s", message);
+        if ((tri_plan_find_mixing(g->arena, g, 4) != NULL) != cases[i].mixes)
+            fail_msg("%s: is found to %s samples", cases[i].equation,
+                     cases[i].mixes ? "keep" : "mix");
+        op_graph_close(g);
+    }
+}
+
 // Builds a network for so many samples; `kind` chooses what it makes of their number.
 static tri_graph *sized(int kind, int64_t samples) {
     tri_graph *g = op_graph_open(TRI_F32);
@@ -164,6 +191,7 @@ static void test_sized(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mixing), cmocka_unit_test(test_sized)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mixing), cmocka_unit_test(test_einsum),
+                                       cmocka_unit_test(test_sized)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
