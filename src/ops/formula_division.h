@@ -8,19 +8,18 @@
 
 #include <math.h>
 
-// Defines the functions for a type, which has these functions of the standard library. In C, a
-// source has them for one type.
-#define FORMULA_DIVISION(type, FMOD, FLOOR)                                                        \
-    TRI_KERNEL_INLINE type formula_remainder(type a, type b) {                                     \
-        type rest = FMOD(a, b);                                                                    \
-        return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;                               \
+// Defines the functions for a type. `rest` is fmod(a, b). In C, a source has them for one type.
+#define FORMULA_DIVISION(type, FLOOR)                                                              \
+    TRI_KERNEL_INLINE type formula_remainder(type b, type rest) {                                  \
+        type other = rest + b;                                                                     \
+        return (rest != 0) & ((rest < 0) != (b < 0)) ? other : rest;                               \
     }                                                                                              \
-    TRI_KERNEL_INLINE type formula_floor_div(type a, type b) {                                     \
-        type rest = FMOD(a, b), quotient = (a - rest) / b; /* whole but for its rounding */        \
-        if (b == 0) return a / b;                                                                  \
-        if (rest != 0 && (rest < 0) != (b < 0)) quotient -= 1;                                     \
-        type whole = FLOOR(quotient);                                                              \
-        return quotient - whole > (type)0.5 ? whole + 1 : whole;                                   \
+    TRI_KERNEL_INLINE type formula_floor_div(type a, type b, type rest) {                          \
+        type quotient = (a - rest) / b; /* whole but for its rounding */                           \
+        type less = (rest != 0) & ((rest < 0) != (b < 0)) ? (type)1 : (type)0;                     \
+        type whole = FLOOR(quotient - less), next = whole + 1, by_zero = a / b;                    \
+        whole = quotient - less - whole > (type)0.5 ? next : whole;                                \
+        return b == 0 ? by_zero : whole;                                                           \
     }
 
 #endif

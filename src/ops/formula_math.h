@@ -5,9 +5,9 @@
 
 #include "ops/formula_division.h"
 
-FORMULA_DIVISION(double, fmod, floor)
+FORMULA_DIVISION(double, floor)
 #if defined(__cplusplus)
-FORMULA_DIVISION(float, fmodf, floorf)
+FORMULA_DIVISION(float, floorf)
 #endif
 
 #define MAP_POW(a, b) pow(a, b)
@@ -27,8 +27,8 @@ FORMULA_DIVISION(float, fmodf, floorf)
 #define MAP_NORMAL_CDF(a) (erfc((a) * (__typeof__(a))-0.70710678118654752440) / 2)
 #define MAP_TANH(a) tanh(a)
 #define MAP_SIGMOID(a) (1 / (1 + exp(-(a))))
-#define MAP_FLOOR_DIV(a, b) formula_floor_div(a, b)
-#define MAP_REMAINDER(a, b) formula_remainder(a, b)
+#define MAP_FLOOR_DIV(a, b) formula_floor_div(a, b, MAP_FMOD(a, b))
+#define MAP_REMAINDER(a, b) formula_remainder(b, MAP_FMOD(a, b))
 #define MAP_FMOD(a, b) fmod(a, b)
 
 #endif

@@ -1,6 +1,6 @@
-// Compares the exponential functions, the normal distribution and the arc tangent of `cpu` with the
-// C library's, for special, huge and tiny arguments, on every instruction set; and the kernels that
-// use these functions with the reference device `ref`, on scores of such sizes.
+// Compares the exponential functions, the normal distribution, the arc tangent and the remainder of
+// `cpu` with the C library's, for special, huge and tiny arguments, on every instruction set; and
+// the kernels that use these functions with the reference device `ref`, on scores of such sizes.
 #include "device/cpu/functions.h"
 #include "device/cpu/simd.h"
 #include "support/compare_kernels.h"
@@ -101,6 +101,18 @@ CPU_BODY atan_body(void *context, int64_t begin, int64_t end) {
 }
 CPU_RANGES(atan)
 
+typedef struct fmod_job {
+    const float *a, *b;
+    float *y;
+} fmod_job;
+
+CPU_BODY remainder_body(void *context, int64_t begin, int64_t end) {
+    const fmod_job job = *(const fmod_job *)context;
+#pragma GCC ivdep
+    for (int64_t i = begin; i < end; i++) job.y[i] = cpu_fmod_scalar(job.a[i], job.b[i]);
+}
+CPU_RANGES(remainder)
+
 static CPU_AVX512 void exp_vectors(void *context, int64_t begin, int64_t end, int thread) {
     const exp_job *job = context;
     for (int64_t i = begin; i < end; i += 16) {
@@ -153,6 +165,35 @@ static void check_atan(const char *what, cpu_range range, const float *x, int64_
     free(y);
 }
 
+// Checks the remainder of divisions, of which many quotients are nearly whole, to the last bit.
+static void check_fmod(const char *what, cpu_range range, int64_t count) {
+    static const float sizes[] = {1, 0x1p-140f, 0x1p99f, 3e38f};
+    float *values = malloc(3 * (size_t)count * sizeof *values);
+    float *a = values, *b = a + count, *y = b + count;
+    for (int64_t i = 0; i < count; i++) {
+        b[i] = compare_value() * sizes[i % 4];
+        float quotient = floorf(compare_value() * (i % 5 == 0 ? 0x1p28f : 1000));
+        a[i] = i % 3 == 0 ? compare_value() * 300 * sizes[i % 4] : b[i] * quotient;
+        if (i % 7 == 0) a[i] = nextafterf(a[i], -(float)INFINITY);
+    }
+    range(&(fmod_job){a, b, y}, 0, count, 0);
+    for (int64_t i = 0; i < count; i++) {
+        float want = fmodf(a[i], b[i]);
+        if (b[i] == 0 || !cpu_fmod_fits(a[i], b[i]) || !memcmp(&want, &y[i], sizeof want)) continue;
+        fail_msg("%s: fmod(%.9g, %.9g) is %.9g, not %.9g", what, (double)a[i], (double)b[i],
+                 (double)y[i], (double)want);
+    }
+    free(values);
+}
+
+static void test_fmod_fits(void **state) {
+    const float infinity = (float)INFINITY;
+    assert_true(cpu_fmod_fits(0x1p28f, -1) && cpu_fmod_fits(0, 1e-45f));
+    assert_false(cpu_fmod_fits(0x1.000002p28f, 1) || cpu_fmod_fits(1, 0) ||
+                 cpu_fmod_fits(infinity, 3e38f) || cpu_fmod_fits(1, infinity) ||
+                 cpu_fmod_fits((float)NAN, 1) || cpu_fmod_fits(1, (float)NAN));
+}
+
 static void test_tanh_keeps_the_sign_of_0(void **state) {
     assert_true(signbit(cpu_tanh_scalar(-0.0f)) && !signbit(cpu_tanh_scalar(0)));
 }
@@ -173,6 +214,7 @@ static void test_numbers(void **state) {
         check_cdf(names[i], cdf_range(&level), x, MANY);
         check_atan(names[i], atan_range(&level), specials, SPECIALS);
         check_atan(names[i], atan_range(&level), x, MANY);
+        check_fmod(names[i], remainder_range(&level), MANY);
     }
     if (has[0]) {
         check("vectors", exp_vectors, specials, SPECIALS);
@@ -221,7 +263,7 @@ static void compare_scores(const char *formula, float far) {
     if (losses)
         tri_node_add(c.graph, &tri_op_cross_entropy, in, 2, NULL, "scores");
     else
-        tri_map_values(c.graph, formula, in, strchr(formula, ',') ? 2 : 1);
+        tri_map_values(c.graph, formula, in, strstr(formula, "->") ? 2 : 1);
     compare_last_node(&c, (void *[]){x, NULL}, 1);
     compare_close(&c);
 }
@@ -234,11 +276,15 @@ static void test_kernels(void **state) {
         compare_scores(NULL, far[i]);
         compare_scores("gate, up -> gate * sigmoid(gate) * up", far[i]);
         compare_scores("x * normal_cdf(x)", far[i]);
+        compare_scores("fmod(x, 1.5)", far[i]);
+        compare_scores("x % -0.75", far[i]);
+        compare_scores("x // 2.5", far[i]);
     }
 }
 
 int main(void) {
     const struct CMUnitTest numbers[] = {cmocka_unit_test(test_numbers),
+                                         cmocka_unit_test(test_fmod_fits),
                                          cmocka_unit_test(test_tanh_keeps_the_sign_of_0)};
     const struct CMUnitTest kernels[] = {cmocka_unit_test(test_kernels)};
     int failed = cmocka_run_group_tests(numbers, NULL, NULL);

@@ -161,4 +161,20 @@ CPU_SCALAR float cpu_sine_scalar(float x, uint32_t turns) {
     return x == 0 && turns == 0 ? x : result; // -0
 }
 
+// Whether cpu_fmod_scalar is right for these numbers. Where it is not, the libc has to compute
+// them.
+CPU_SCALAR bool cpu_fmod_fits(float a, float b) {
+    float x = __builtin_fabsf(a), y = __builtin_fabsf(b);
+    return x <= y * 0x1p28f && x <= 3.4028235e38f && y <= 3.4028235e38f;
+}
+
+// The remainder of a / b towards 0, exactly. The quotient has at most 29 bits, so its product with
+// b is exact in F64, and so is the difference. A quotient that was rounded up is one too large.
+CPU_SCALAR float cpu_fmod_scalar(float a, float b) {
+    double x = __builtin_fabsf(a), y = __builtin_fabsf(b), quotient = (double)(int32_t)(x / y);
+    double rest = x - quotient * y;
+    rest = rest < 0 ? rest + y : rest;
+    return __builtin_copysignf((float)rest, a);
+}
+
 #endif

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-FORMULA_DIVISION(float, fmodf, floorf)
+FORMULA_DIVISION(float, floorf)
 
 #define MAP_POW(a, b) powf(a, b)
 #define MAP_ABS(a) __builtin_fabsf(a)
@@ -26,9 +26,9 @@ FORMULA_DIVISION(float, fmodf, floorf)
 #define MAP_NORMAL_CDF(a) cpu_normal_cdf_scalar(a)
 #define MAP_TANH(a) cpu_tanh_scalar(a)
 #define MAP_SIGMOID(a) cpu_sigmoid_scalar(a)
-#define MAP_FLOOR_DIV(a, b) formula_floor_div(a, b)
-#define MAP_REMAINDER(a, b) formula_remainder(a, b)
-#define MAP_FMOD(a, b) fmodf(a, b)
+#define MAP_FLOOR_DIV(a, b) formula_floor_div(a, b, cpu_fmod_scalar(a, b))
+#define MAP_REMAINDER(a, b) formula_remainder(b, cpu_fmod_scalar(a, b))
+#define MAP_FMOD(a, b) cpu_fmod_scalar(a, b)
 
 // A fourth of the accumulator: a register of AVX-512, or several smaller ones.
 enum { VECTOR = 16, VECTORS = CPU_MAP_BLOCK / VECTOR };
@@ -36,22 +36,40 @@ typedef float vector __attribute__((vector_size(4 * VECTOR)));
 typedef uint32_t bits __attribute__((vector_size(4 * VECTOR)));
 typedef float loose __attribute__((vector_size(4 * VECTOR), aligned(4), may_alias));
 
-CPU_SCALAR bool has_large_angle(const float *x) {
+// Whether an element is too large for the function of the step in functions.h.
+CPU_SCALAR bool needs_libc(tri_step_kind kind, const float *x, const float *y) {
     int32_t any = 0;
-    for (int k = 0; k < CPU_MAP_BLOCK; k++) any |= __builtin_fabsf(x[k]) > CPU_MOST_ANGLE ? 1 : 0;
+    for (int k = 0; k < CPU_MAP_BLOCK; k++)
+        any |= kind == TRI_STEP_sin || kind == TRI_STEP_cos ? __builtin_fabsf(x[k]) > CPU_MOST_ANGLE
+                                                            : !cpu_fmod_fits(x[k], y[k]);
     return any;
 }
 
-static __attribute__((noinline)) void use_libc(tri_step_kind kind, const float *x, float *out) {
-    for (int k = 0; k < CPU_MAP_BLOCK; k++) out[k] = kind == TRI_STEP_sin ? sinf(x[k]) : cosf(x[k]);
+static __attribute__((noinline)) void use_libc(tri_step_kind kind, const float *x, const float *y,
+                                               float *out) {
+    for (int k = 0; k < CPU_MAP_BLOCK; k++) {
+        float rest = kind == TRI_STEP_sin || kind == TRI_STEP_cos ? 0 : fmodf(x[k], y[k]);
+        out[k] = kind == TRI_STEP_sin         ? sinf(x[k])
+                 : kind == TRI_STEP_cos       ? cosf(x[k])
+                 : kind == TRI_STEP_fmod      ? rest
+                 : kind == TRI_STEP_remainder ? formula_remainder(y[k], rest)
+                                              : formula_floor_div(x[k], y[k], rest);
+    }
+}
+
+CPU_SCALAR bool has_limits(tri_step_kind kind) {
+    return kind == TRI_STEP_sin || kind == TRI_STEP_cos || kind == TRI_STEP_fmod ||
+           kind == TRI_STEP_remainder || kind == TRI_STEP_floor_div;
 }
 
 // A step on whole vectors.
+#define Z (*(const loose *)(c + i * VECTOR))
 #define QUICK(name, value)                                                                         \
     case CPU_MAP_##name:                                                                           \
         for (int i = 0; i < VECTORS; i++) {                                                        \
             vector x = acc[i], y = *(const loose *)(b + i * VECTOR);                               \
-            (void)y;                                                                               \
+            const float *c = operands[p->third].at + (at & operands[p->third].moves);              \
+            (void)y, (void)c;                                                                      \
             acc[i] = value;                                                                        \
         }                                                                                          \
         break;
@@ -66,10 +84,10 @@ static __attribute__((noinline)) void use_libc(tri_step_kind kind, const float *
         /* so that no step is computed before it is known which one it is */                       \
         __asm__("" : "+m"(t));                                                                     \
         _Pragma("GCC ivdep") for (int k = 0; k < CPU_MAP_BLOCK; k++) t[k] = value;                 \
-        if (TRI_STEP_##name == TRI_STEP_sin || TRI_STEP_##name == TRI_STEP_cos) {                  \
+        if (has_limits(TRI_STEP_##name)) {                                                         \
             float x[CPU_MAP_BLOCK];                                                                \
             for (int i = 0; i < VECTORS; i++) *(loose *)(x + i * VECTOR) = acc[i];                 \
-            if (has_large_angle(x)) use_libc(TRI_STEP_##name, x, t);                               \
+            if (needs_libc(TRI_STEP_##name, x, b)) use_libc(TRI_STEP_##name, x, b, t);             \
         }                                                                                          \
         for (int i = 0; i < VECTORS; i++) acc[i] = *(const loose *)(t + i * VECTOR);               \
         break;
@@ -180,9 +198,10 @@ static int code_of_second(int kind) {
 static int code_of(int kind) {
     static const struct {
         uint8_t kind, code;
-    } quick[] = {{TRI_STEP_add, CPU_MAP_add}, {TRI_STEP_sub, CPU_MAP_sub},
-                 {TRI_STEP_mul, CPU_MAP_mul}, {TRI_STEP_div, CPU_MAP_div},
-                 {TRI_STEP_neg, CPU_MAP_neg}, {TRI_STEP_abs, CPU_MAP_abs}};
+    } quick[] = {{TRI_STEP_add, CPU_MAP_add},      {TRI_STEP_sub, CPU_MAP_sub},
+                 {TRI_STEP_mul, CPU_MAP_mul},      {TRI_STEP_div, CPU_MAP_div},
+                 {TRI_STEP_neg, CPU_MAP_neg},      {TRI_STEP_abs, CPU_MAP_abs},
+                 {TRI_STEP_select, CPU_MAP_select}};
     for (size_t i = 0; i < sizeof quick / sizeof *quick; i++)
         if (quick[i].kind == kind) return quick[i].code;
     return kind;

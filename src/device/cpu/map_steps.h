@@ -11,7 +11,8 @@ enum { CPU_MAP_BLOCK = 64 };
 
 // What an instruction does with the accumulator. Codes below TRI_STEP_KIND_COUNT are steps, whose
 // first operand is the accumulator, which gets the result. Those of CPU_MAP_QUICK need no loop over
-// elements: X(NAME, VALUE) with the value as vectors x, the accumulator, and y, the operand.
+// elements: X(NAME, VALUE) with the value as vectors x, the accumulator, y, the operand, and Z, the
+// third.
 #define CPU_MAP_QUICK(X)                                                                           \
     X(add, x + y)                                                                                  \
     X(sub, x - y)                                                                                  \
@@ -20,7 +21,8 @@ enum { CPU_MAP_BLOCK = 64 };
     X(div, x / y)                                                                                  \
     X(div_into, y / x)                                                                             \
     X(neg, -x)                                                                                     \
-    X(abs, (vector)((bits)x & 0x7fffffff))
+    X(abs, (vector)((bits)x & 0x7fffffff))                                                         \
+    X(select, (vector)(((bits)(x != 0) & (bits)y) | (~(bits)(x != 0) & (bits)Z)))
 typedef enum cpu_map_code {
     CPU_MAP_STEPS_END = TRI_STEP_KIND_COUNT - 1,
 #define X(name, value) CPU_MAP_##name,
