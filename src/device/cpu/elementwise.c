@@ -21,9 +21,18 @@ typedef struct elementwise_job {
 
 typedef float f32;
 typedef uint16_t bf16;
+typedef int64_t i64;
+typedef int32_t i32;
+typedef uint8_t u8;
 
-#define WIDE(value) _Generic((value), f32 : (value), bf16 : tri_bf16_to_float((bf16)(value)))
-#define NARROW(type, value) _Generic((type)0, f32 : (value), bf16 : tri_float_to_bf16(value))
+// The integer next to 0; of a number without room the nearest one that has, and 0 of NaN.
+static inline int64_t integer_of(float number) {
+    int64_t whole = (int64_t)(number < 0x1p63f && number >= -0x1p63f ? number : 0);
+    return number >= 0x1p63f ? INT64_MAX : number < -0x1p63f ? INT64_MIN : whole;
+}
+
+#define WIDE(value) _Generic((value), bf16 : tri_bf16_to_float((bf16)(value)), default : (value))
+#define NARROW(type, value) _Generic((type)0, bf16 : tri_float_to_bf16(value), default : (value))
 #define A WIDE(a[i])
 #define B WIDE(b[i])
 
@@ -47,6 +56,12 @@ ELEMENTWISE(add_bf16_right, f32, bf16, f32, A + B)
 ELEMENTWISE(add_bf16_left, bf16, f32, f32, A + B)
 ELEMENTWISE(cast_widen, bf16, bf16, f32, A)
 ELEMENTWISE(cast_narrow, f32, f32, bf16, A)
+ELEMENTWISE(cast_f32_i64, f32, f32, i64, integer_of(A))
+ELEMENTWISE(cast_i64_f32, i64, i64, f32, (float)A)
+ELEMENTWISE(cast_i64_i32, i64, i64, i32, (int32_t)A)
+ELEMENTWISE(cast_i32_i64, i32, i32, i64, A)
+ELEMENTWISE(cast_u8_f32, u8, u8, f32, A)
+ELEMENTWISE(cast_u8_i64, u8, u8, i64, A)
 
 static const struct elementwise_row {
     const tri_op *op;
@@ -59,6 +74,12 @@ static const struct elementwise_row {
     {&tri_op_add, TRI_BF16, TRI_F32, TRI_F32, add_bf16_left_range},
     {&tri_op_cast, TRI_BF16, TRI_BF16, TRI_F32, cast_widen_range},
     {&tri_op_cast, TRI_F32, TRI_F32, TRI_BF16, cast_narrow_range},
+    {&tri_op_cast, TRI_F32, TRI_F32, TRI_I64, cast_f32_i64_range},
+    {&tri_op_cast, TRI_I64, TRI_I64, TRI_F32, cast_i64_f32_range},
+    {&tri_op_cast, TRI_I64, TRI_I64, TRI_I32, cast_i64_i32_range},
+    {&tri_op_cast, TRI_I32, TRI_I32, TRI_I64, cast_i32_i64_range},
+    {&tri_op_cast, TRI_U8, TRI_U8, TRI_F32, cast_u8_f32_range},
+    {&tri_op_cast, TRI_U8, TRI_U8, TRI_I64, cast_u8_i64_range},
 };
 
 static const struct elementwise_row *row_of(const tri_graph *graph, const tri_node *node) {

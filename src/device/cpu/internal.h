@@ -263,6 +263,7 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(map_reduce_axes)                                                                             \
     X(map_compiled)                                                                                \
     X(map_tiles)                                                                                   \
+    X(map_integers)                                                                                \
     X(add_flat)                                                                                    \
     X(concat_runs)                                                                                 \
     X(concat_grad_runs)                                                                            \

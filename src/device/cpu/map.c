@@ -39,35 +39,52 @@ static void load_elements(const cpu_map *s, int k, const void *from, int64_t ind
         for (int64_t i = 0; i < count; i++) to[i] = cpu_get(from, s->bf16, index + i * stride);
 }
 
-// Reads `count` elements along the innermost axis, from `at` on, of which the first has the index
-// `index`.
-static void load_run(const cpu_map *s, int k, const void *from, int64_t index, int64_t at,
-                     int64_t count, float *to) {
-    const tri_map_input *input = &s->plan.inputs[k];
-    int inner = s->plan.rank - 1;
-    int64_t stride = input->strides[inner], i = 0;
-    for (; i < count && at + i < input->first[inner]; i++) to[i] = 0;
-    int64_t end = input->end[inner] - at < count ? input->end[inner] - at : count;
-    if (end > i) {
-        load_elements(s, k, from, index + i * stride, stride, end - i, to + i);
-        i = end;
-    }
-    for (; i < count; i++) to[i] = 0;
+// What load_run reads.
+typedef struct run_source {
+    const cpu_map *map;
+    int input;
+    const void *from;
+} run_source;
+
+static void load_run(const void *context, int64_t index, int64_t stride, int64_t count,
+                     void *values, int64_t at) {
+    const run_source *s = context;
+    float *to = (float *)values + at;
+    if (index < 0)
+        memset(to, 0, (size_t)count * sizeof *to);
+    else
+        load_elements(s->map, s->input, s->from, index, stride, count, to);
 }
 
-// Reads elements [begin, begin + count) of an input that is not flat.
-static void load_view(const cpu_map *s, int k, const void *from, int64_t begin, int64_t count,
-                      float *to) {
-    const tri_map_input *input = &s->plan.inputs[k];
-    int64_t at[TRI_MAX_RANK], left = begin;
-    int inner = s->plan.rank - 1;
+// Reads `count` elements along the innermost axis, from `at` on, of which the first has the index
+// `index`; those outside of the input are 0.
+static void read_row(const tri_map_plan *plan, const tri_map_input *input, int64_t index,
+                     int64_t at, int64_t count, cpu_map_run run, const void *context, void *to,
+                     int64_t first) {
+    int inner = plan->rank - 1;
+    int64_t stride = input->strides[inner];
+    int64_t begin = input->first[inner] - at, end = input->end[inner] - at;
+    if (begin < 0) begin = 0;
+    if (begin > count) begin = count;
+    if (end > count) end = count;
+    if (end < begin) end = begin;
+    if (begin > 0) run(context, -1, 0, begin, to, first);
+    if (end > begin) run(context, index + begin * stride, stride, end - begin, to, first + begin);
+    if (count > end) run(context, -1, 0, count - end, to, first + end);
+}
+
+void cpu_map_read_view(const tri_map_plan *plan, int input_number, int64_t begin, int64_t count,
+                       cpu_map_run run, const void *context, void *to) {
+    const tri_map_input *input = &plan->inputs[input_number];
+    int64_t at[TRI_MAX_RANK], left = begin, done = 0;
+    int inner = plan->rank - 1;
     for (int i = inner; i >= 0; i--) {
-        at[i] = left % s->plan.dims[i];
-        left /= s->plan.dims[i];
+        at[i] = left % plan->dims[i];
+        left /= plan->dims[i];
     }
-    while (count > 0) {
-        int64_t run =
-            s->plan.dims[inner] - at[inner] < count ? s->plan.dims[inner] - at[inner] : count;
+    while (done < count) {
+        int64_t row = plan->dims[inner] - at[inner];
+        if (row > count - done) row = count - done;
         int64_t index = input->offset;
         bool outside = false;
         for (int i = 0; i <= inner; i++) {
@@ -75,14 +92,13 @@ static void load_view(const cpu_map *s, int k, const void *from, int64_t begin, 
             if (i < inner) outside |= at[i] < input->first[i] || at[i] >= input->end[i];
         }
         if (outside)
-            memset(to, 0, (size_t)run * sizeof *to);
+            run(context, -1, 0, row, to, done);
         else
-            load_run(s, k, from, index, at[inner], run, to);
-        to += run;
-        count -= run;
+            read_row(plan, input, index, at[inner], row, run, context, to, done);
+        done += row;
         at[inner] = 0;
-        for (int i = inner - 1; i >= 0; i--) { // only a run that ends a row goes on here
-            if (++at[i] < s->plan.dims[i]) break;
+        for (int i = inner - 1; i >= 0; i--) { // only a row that has ended goes on here
+            if (++at[i] < plan->dims[i]) break;
             at[i] = 0;
         }
     }
@@ -95,8 +111,9 @@ static int64_t rounded_up(int64_t count) {
 // Copies elements [begin, begin + count) of input k, and fills the last block with zeros.
 static void load(const cpu_map *s, int k, const void *from, int64_t begin, int64_t count,
                  float *to) {
+    run_source source = {s, k, from};
     if (!s->plan.inputs[k].flat)
-        load_view(s, k, from, begin, count, to);
+        cpu_map_read_view(&s->plan, k, begin, count, load_run, &source, to);
     else
         load_elements(s, k, from, begin, 1, count, to);
     memset(to + count, 0, (size_t)(rounded_up(count) - count) * sizeof *to);
