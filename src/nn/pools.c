@@ -1,8 +1,8 @@
 // The layers that pool: the largest or the mean of each window, in one to three dimensions. All are
 // made of pools of images: the maximum or mean of a volume is that of the maxima or means of its
-// frames, and one dimension is two with a height of 1. Where it matters which element was the
-// largest, or windows are no ranges of one size, a table has the elements of each window along an
-// axis, and they are gathered first.
+// frames, and one dimension is two with a height of 1. Where windows are no ranges of one size, or
+// it matters which element of a large one was the largest, a table has the elements of each window
+// along an axis, and they are gathered first.
 #include "base/arena.h"
 #include "nn/layers.h"
 #include "ops/ops.h"
@@ -23,9 +23,10 @@ typedef struct pool {
 } pool;
 
 // One pooling of images [N, C, H, W] along two axes of the pool; -1: nothing happens along it.
-static tri_value pool_image(const pool *p, tri_value x, int rows, int columns) {
+// *place, unless it is NULL, becomes the places of the maxima in their windows.
+static tri_value pool_image(const pool *p, tri_value x, int rows, int columns, tri_value *place) {
     int axes[] = {rows, columns};
-    tri_max_pool2d_attr most = {.kernel = {1, 1}, .stride = {1, 1}};
+    tri_max_pool2d_attr most = {.kernel = {1, 1}, .stride = {1, 1}, .indexed = place};
     tri_avg_pool2d_attr mean = {.exclude_padding = p->exclude_padding};
     for (int i = 0; i < 2; i++) {
         if (axes[i] < 0) continue;
@@ -33,7 +34,9 @@ static tri_value pool_image(const pool *p, tri_value x, int rows, int columns) {
         most.stride[i] = p->stride[axes[i]];
         most.padding[i] = p->padding[axes[i]];
     }
-    if (p->largest) return tri_node_add(p->graph, &tri_op_max_pool2d, &x, 1, &most, "");
+    if (p->largest) x = tri_node_add(p->graph, &tri_op_max_pool2d, &x, 1, &most, "");
+    if (place && p->graph->status == TRI_OK) *place = tri_node_output(p->graph, x, 1);
+    if (p->largest) return x;
     for (int i = 0; i < 2; i++) {
         mean.kernel[i] = most.kernel[i];
         mean.stride[i] = most.stride[i];
@@ -140,7 +143,7 @@ static tri_value largest_of(const pool *p, tri_value x, int axis, const window_t
     tri_value elements = tri_index_select(g, x, axis, table);
     if (!index && t->taps <= TRI_POOL_NO_GRADIENT) {
         pool one = {.graph = g, .largest = true, .kernel = {t->taps}, .stride = {t->taps}};
-        return tri_reshape(g, pool_image(&one, as_rows(g, elements, axis), 0, -1), to);
+        return tri_reshape(g, pool_image(&one, as_rows(g, elements, axis), 0, -1, NULL), to);
     }
     parts.rank++;
     for (int i = parts.rank - 1; i > axis; i--) parts.dims[i] = from.dims[i - 1];
@@ -175,9 +178,22 @@ static tri_value adaptive_maximum(const pool *p, tri_value x, int axis, int64_t 
     if (size % windows == 0 && each <= TRI_POOL_NO_GRADIENT && !index) {
         pool one = {.graph = g, .largest = true, .kernel = {each}, .stride = {each}};
         shape.dims[axis] = windows;
-        return tri_reshape(g, pool_image(&one, as_rows(g, x, axis), 0, -1), shape);
+        return tri_reshape(g, pool_image(&one, as_rows(g, x, axis), 0, -1, NULL), shape);
     }
     return adaptive_table(p, size, windows, &t) ? largest_of(p, x, axis, &t, index, pixels) : x;
+}
+
+static tri_value maximum(tri_graph *g, const char *layer, tri_value x, int axes,
+                         const tri_pool_options *o, tri_value *index);
+
+// Whether all windows of an adaptive pool have one size, which are the kernel of *o then.
+static bool is_even(const tri_shape *x, const int64_t *windows, tri_pool_options *o) {
+    for (int k = 0; k < x->rank - 2; k++) {
+        int64_t size = x->dims[2 + k];
+        if (windows[k] < 0 || (windows[k] > 0 && size % windows[k] != 0)) return false;
+        o->kernels[k] = windows[k] ? size / windows[k] : 1;
+    }
+    return true;
 }
 
 static tri_value adaptive(tri_graph *g, const char *layer, tri_value x, const int64_t *windows,
@@ -186,6 +202,9 @@ static tri_value adaptive(tri_graph *g, const char *layer, tri_value x, const in
     if (!nn_takes_pixels(g, layer, x, 1, 3)) return x;
     tri_shape shape = tri_value_shape(g, x);
     pool p = {.graph = g, .layer = layer};
+    tri_pool_options even = {0};
+    if (index && is_even(&shape, windows, &even))
+        return maximum(g, layer, x, shape.rank - 2, &even, index);
     int64_t pixels = 1;
     for (int axis = shape.rank - 1; axis >= 2; axis--) {
         int64_t count = windows[axis - 2] ? windows[axis - 2] : shape.dims[axis];
@@ -313,13 +332,56 @@ static tri_value pool_ranges(const pool *p, tri_value x, int axes) {
     if (axes == 3) x = tri_reshape(g, x, tri_shape_of(s.dims[0], -1, s.dims[3], s.dims[4]));
     // The place of a maximum in its window has 8 bits, so large windows take two steps.
     bool large = p->largest && p->kernel[1] * p->kernel[2] > TRI_POOL_NO_GRADIENT;
-    x = large ? pool_image(p, pool_image(p, x, -1, 2), 1, -1) : pool_image(p, x, 1, 2);
+    if (large) x = pool_image(p, x, -1, 2, NULL);
+    x = pool_image(p, x, 1, large ? -1 : 2, NULL);
     tri_shape y = tri_value_shape(g, x);
     if (axes == 2) return x;
     if (axes == 1) return tri_reshape(g, x, tri_shape_of(y.dims[0], y.dims[1], y.dims[3]));
     x = tri_reshape(g, x, tri_shape_of(s.dims[0], s.dims[1], s.dims[2], y.dims[2] * y.dims[3]));
-    x = pool_image(p, x, 0, -1);
+    x = pool_image(p, x, 0, -1, NULL);
     return tri_reshape(g, x, tri_shape_of(s.dims[0], s.dims[1], -1, y.dims[2], y.dims[3]));
+}
+
+// The numbers along axis i at which its windows begin, times `step`: [count] with `behind` axes of
+// size 1 behind it.
+static tri_value begins_of(const pool *p, int i, int64_t step, int behind) {
+    tri_graph *g = p->graph;
+    tri_shape shape = {.rank = 1 + behind, .dims = {p->count[i], 1}};
+    const char *formula = tri_name(g, "w -> (w * %lld - %lld) * %lld", (long long)p->stride[i],
+                                   (long long)p->padding[i], (long long)step);
+    return tri_map(g, formula, tri_reshape(g, tri_arange(g, p->count[i]), shape));
+}
+
+// Pools x, whose windows are ranges of at most TRI_POOL_NO_GRADIENT pixels of a frame. *index
+// becomes the numbers of the maxima, which follow from their places in the windows.
+static tri_value pool_indexed(const pool *p, tri_value x, int axes, tri_value *index) {
+    tri_graph *g = p->graph;
+    tri_shape s = tri_value_shape(g, x), y = s;
+    for (int k = 0; k < axes; k++) y.dims[2 + k] = p->count[3 - axes + k];
+    int64_t kernel = p->kernel[2], width = p->size[2];
+    if (axes == 1) x = tri_reshape(g, x, tri_shape_of(s.dims[0], s.dims[1], 1, s.dims[2]));
+    if (axes == 3) x = tri_reshape(g, x, tri_shape_of(s.dims[0], -1, s.dims[3], s.dims[4]));
+    tri_value place = {0};
+    x = pool_image(p, x, 1, 2, &place);
+    if (g->status != TRI_OK) return x;
+    // place / kernel, rounded down, is place · m >> 16 with m = 2^16 / kernel, rounded up.
+    const char *formula =
+        tri_name(g,
+                 "place, row, column, h = place * %lld >> 16 -> "
+                 "place + h * %lld + row + column",
+                 (long long)((65536 + kernel - 1) / kernel), (long long)(width - kernel));
+    *index = tri_map(g, formula, place, begins_of(p, 1, width, 1), begins_of(p, 2, 1, 0));
+    if (axes == 3) {
+        tri_shape frames = tri_shape_of(s.dims[0], s.dims[1], s.dims[2], p->count[1] * p->count[2]);
+        x = pool_image(p, tri_reshape(g, x, frames), 0, -1, &place);
+        if (g->status != TRI_OK) return x;
+        tri_value frame = tri_map(g, "place, frame -> place + frame", place, begins_of(p, 0, 1, 1));
+        *index = tri_map(
+            g, tri_name(g, "at, frame -> at + frame * %lld", (long long)(p->size[1] * width)),
+            tri_gather(g, tri_reshape(g, *index, frames), 2, frame), frame);
+    }
+    *index = tri_reshape(g, *index, y);
+    return tri_reshape(g, x, y);
 }
 
 static tri_value average(tri_graph *g, const char *layer, tri_value x, int axes,
@@ -344,12 +406,13 @@ static tri_value average(tri_graph *g, const char *layer, tri_value x, int axes,
 static tri_value maximum(tri_graph *g, const char *layer, tri_value x, int axes,
                          const tri_pool_options *o, tri_value *index) {
     pool p = {.graph = g, .layer = layer, .largest = true};
-    bool ranges = !index;
+    bool ranges = true;
     int64_t pixels = 1;
     if (index) *index = (tri_value){0};
     if (!begin(&p, x, axes, o)) return x;
     for (int i = 0; i < 3; i++)
         ranges = ranges && p.dilation[i] == 1 && p.kernel[i] <= TRI_POOL_NO_GRADIENT;
+    if (index) ranges = ranges && p.kernel[1] * p.kernel[2] <= TRI_POOL_NO_GRADIENT;
     for (int i = 2; i >= 3 - axes; i--) {
         int axis = 2 + i - (3 - axes);
         window_table t;
@@ -363,6 +426,7 @@ static tri_value maximum(tri_graph *g, const char *layer, tri_value x, int axes,
         x = largest_of(&p, x, axis, &t, index, pixels);
         pixels *= p.size[i];
     }
+    if (ranges && index) return pool_indexed(&p, x, axes, index);
     return ranges ? pool_ranges(&p, x, axes) : x;
 }
 

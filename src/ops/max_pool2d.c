@@ -89,6 +89,7 @@ static const tri_attr_field max_pool2d_fields[] = {
     OPS_FIELD(TRI_ATTR_INT, tri_max_pool2d_attr, stride, .count = 2),
     OPS_FIELD(TRI_ATTR_INT, tri_max_pool2d_attr, padding, .count = 2),
     OPS_FIELD(TRI_ATTR_BOOL, tri_max_pool2d_attr, relu),
+    OPS_FIELD(TRI_ATTR_BOOL, tri_max_pool2d_attr, indexed),
     OPS_FIELD(TRI_ATTR_FLOAT, tri_max_pool2d_attr, dropout),
     OPS_FIELD(TRI_ATTR_KEY, tri_max_pool2d_attr, key),
     {0},

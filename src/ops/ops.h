@@ -254,6 +254,9 @@ typedef struct tri_softmax_attr {
 typedef struct tri_max_pool2d_attr {
     int64_t kernel[2], stride[2], padding[2];
     bool relu;
+    // Others than the gradient read the index, so it is plain, and nothing is fused that changes
+    // it.
+    bool indexed;
     double dropout;    // 0: there is no dropout, and no input `position`
     uint64_t key;      // tri_philox_key(seed, layer), from which dropout's random numbers follow
     tri_shape x_shape; // only for max_pool2d_grad: the shape of x

@@ -51,18 +51,23 @@ static bool relu_into_norm(const tri_graph *graph, tri_node *node, tri_node *pro
     return true;
 }
 
+// Whether the network reads the index of a max pooling, which ReLU and dropout would change.
+static bool is_indexed(const tri_node *pool) {
+    return ((const tri_max_pool2d_attr *)pool->attr)->indexed;
+}
+
 // max(relu(x)) is relu(max(x)), so the ReLU moves into the pooling, where it is applied to fewer
 // elements: with 2×2 windows, to a quarter.
 static bool conv_relu_to_pool(const tri_graph *graph, tri_node *node, tri_node *producer) {
     tri_conv2d_attr *attr = attr_of(producer);
-    if (attr->activation != TRI_ACTIVATION_RELU) return false;
+    if (attr->activation != TRI_ACTIVATION_RELU || is_indexed(node)) return false;
     attr->activation = TRI_ACTIVATION_NONE;
     ((tri_max_pool2d_attr *)attr_of(node))->relu = true;
     return true;
 }
 static bool norm_relu_to_pool(const tri_graph *graph, tri_node *node, tri_node *producer) {
     tri_batch_norm_attr *attr = attr_of(producer);
-    if (!attr->relu) return false;
+    if (!attr->relu || is_indexed(node)) return false;
     attr->relu = false;
     ((tri_max_pool2d_attr *)attr_of(node))->relu = true;
     return true;
@@ -76,7 +81,8 @@ static bool pool_into_norm(const tri_graph *graph, tri_node *node, tri_node *pro
     const tri_max_pool2d_attr *pool = node->attr;
     // With pooling windows that overlap, an element would be normalised once for each of them.
     bool overlap = pool->stride[0] < pool->kernel[0] || pool->stride[1] < pool->kernel[1];
-    if (attr->relu || attr->pool.kernel[0] != 0 || pool->dropout > 0 || overlap) return false;
+    if (attr->relu || attr->pool.kernel[0] != 0 || pool->dropout > 0 || pool->indexed || overlap)
+        return false;
     attr->pool = *pool;
     return true;
 }
@@ -86,7 +92,8 @@ static bool dropout_into_pool(const tri_graph *graph, tri_node *node, tri_node *
     tri_map_dropout dropout;
     // run > 0: the dropout acts on a slice of a larger tensor. The pooling cannot draw the mask of
     // a slice.
-    if (!tri_map_is_dropout(graph, node, &dropout) || attr->dropout > 0 || dropout.run > 0)
+    if (!tri_map_is_dropout(graph, node, &dropout) || attr->dropout > 0 || dropout.run > 0 ||
+        attr->indexed)
         return false;
     attr->dropout = dropout.p;
     attr->key = dropout.key;

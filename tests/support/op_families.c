@@ -136,7 +136,7 @@ static void build_concat(op_case *c) {
 }
 
 static void build_max_pool2d(op_case *c) {
-    tri_max_pool2d_attr a = {.relu = op_chance(c, 50), .key = 31};
+    tri_max_pool2d_attr a = {.relu = op_chance(c, 50), .indexed = op_chance(c, 20), .key = 31};
     bool usual = op_chance(c, 60); // windows of 2 x 2
     tri_shape x = op_image(c, op_draw(c, 1, 4), op_channels(c), 3), y = x;
     for (int i = 0; i < 2; i++) {

@@ -71,6 +71,26 @@ static void test_device_is_asked(void **state) {
     op_graph_close(some);
 }
 
+// Where the network reads which elements were the largest, ReLU and dropout stay outside of the
+// pooling, because they would change that.
+static void test_indices_are_kept(void **state) {
+    (void)state;
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_value index, x = tri_parameter(g, "x", tri_shape_of(2, 3, 8, 8), (tri_init){0});
+    x = tri_relu(g, tri_conv2d(g, "a", x, (tri_conv2d_options){.channels = 4, .kernel = 3}));
+    x = tri_max_pool2d_with_indices(g, x, (tri_pool2d_options){.kernel = 2}, &index);
+    x = tri_add(g, tri_dropout(g, "drop", x, 0.5), tri_cast(g, index, TRI_F32));
+    tri_loss(g, tri_mean_loss(g, x));
+    ok(tri_pass_fuse(g, NULL, TRI_FUSE_BEFORE_AUTODIFF));
+    assert_int_equal(count_op(g, &tri_op_max_pool2d), 1);
+    for (int i = 0; i < g->node_count; i++) {
+        const tri_max_pool2d_attr *pool = g->nodes[i].attr;
+        if (g->nodes[i].op != &tri_op_max_pool2d) continue;
+        assert_true(pool->indexed && !pool->relu && pool->dropout == 0);
+    }
+    op_graph_close(g);
+}
+
 // ---- sums of gradients
 
 enum { ROWS = 5, WIDTH = 48 };
@@ -494,9 +514,12 @@ static void test_products(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products), cmocka_unit_test(test_device_is_asked),
-        cmocka_unit_test(test_sums),     cmocka_unit_test(test_maps),
-        cmocka_unit_test(test_kept),     cmocka_unit_test(test_pooling_in_batch_norm)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products),
+                                       cmocka_unit_test(test_device_is_asked),
+                                       cmocka_unit_test(test_indices_are_kept),
+                                       cmocka_unit_test(test_sums),
+                                       cmocka_unit_test(test_maps),
+                                       cmocka_unit_test(test_kept),
+                                       cmocka_unit_test(test_pooling_in_batch_norm)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -245,6 +245,8 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(accuracy_rows)                                                                               \
     X(max_pool2d_blocked)                                                                          \
     X(max_pool2d_grad_blocked)                                                                     \
+    X(max_pool2d_planes)                                                                           \
+    X(max_pool2d_grad_planes)                                                                      \
     X(avg_pool2d_blocked)                                                                          \
     X(avg_pool2d_grad_blocked)                                                                     \
     X(interpolate_rows)                                                                            \

@@ -306,7 +306,8 @@ static bool pool_supports(const tri_device_description *device, const tri_graph 
                           const tri_node *node) {
     int x = node->op == &tri_op_max_pool2d ? 0 : 1;
     tri_dtype dtype = tri_value_get(graph, node->inputs[x])->dtype;
-    return cpu_has(device, CPU_HAS_AVX512) && (dtype == TRI_F32 || dtype == TRI_BF16) &&
+    bool indexed = ((const tri_max_pool2d_attr *)node->attr)->indexed;
+    return cpu_has(device, CPU_HAS_AVX512) && (dtype == TRI_F32 || dtype == TRI_BF16) && !indexed &&
            x_shape_of(graph, node)->dims[1] % CPU_BLOCK == 0;
 }
 

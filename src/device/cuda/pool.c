@@ -63,6 +63,17 @@ static tri_status max_pool_prepare(tri_device *device, const tri_graph *graph, c
     return cuda_prepare(kernel, &p, sizeof p);
 }
 
+// An index that others read than the gradient is plain.
+static void max_pool_layouts(const tri_device_description *device, const tri_graph *graph,
+                             const tri_node *node, tri_layout *in, tri_layout *out) {
+    if (!((const tri_max_pool2d_attr *)node->attr)->indexed) {
+        cuda_layouts_of_images(device, graph, node, in, out);
+        return;
+    }
+    for (int k = 0; k < node->input_count; k++) in[k] = TRI_LAYOUT_PLAIN;
+    for (int k = 0; k < node->output_count; k++) out[k] = TRI_LAYOUT_PLAIN;
+}
+
 static tri_status max_pool_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     cuda_max_pool p = *(const cuda_max_pool *)kernel->state;
     p.x = args->in[0];
@@ -202,8 +213,8 @@ static tri_status bytes_run(const tri_kernel *kernel, const tri_kernel_args *arg
                                                      .prepare = function##_prepare,                \
                                                      .run = function##_run,                        \
                                                      .release = cuda_release};
-KERNEL(max_pool2d, "pool", supports, cuda_layouts_of_images, max_pool)
-KERNEL(max_pool2d_grad, "pool", supports, cuda_layouts_of_images, max_pool_grad)
+KERNEL(max_pool2d, "pool", supports, max_pool_layouts, max_pool)
+KERNEL(max_pool2d_grad, "pool", supports, max_pool_layouts, max_pool_grad)
 KERNEL(avg_pool2d, "pool", supports, cuda_layouts_of_images, avg_pool)
 KERNEL(avg_pool2d_grad, "pool", supports, cuda_layouts_of_images, avg_pool)
 KERNEL_OF(dropout, map, "dropout", dropout_supports, cuda_layouts_of_images, dropout)
