@@ -31,6 +31,8 @@ static void load_elements(const cpu_map *s, int k, const void *from, int64_t ind
         cpu_map_draw(s->draws, draws, from, index, stride, count, to);
     else if (s->bytes[k])
         for (int64_t i = 0; i < count; i++) to[i] = ((const uint8_t *)from)[index + i * stride];
+    else if (stride == 0)
+        for (int64_t i = 0, one = index; i < count; i++) to[i] = cpu_get(from, s->bf16, one);
     else if (stride == 1 && s->bf16)
         s->copies.widen((const uint16_t *)from + index, count, to);
     else if (stride == 1)
@@ -46,61 +48,140 @@ typedef struct run_source {
     const void *from;
 } run_source;
 
-static void load_run(const void *context, int64_t index, int64_t stride, int64_t count,
-                     void *values, int64_t at) {
+static void load_run(const void *context, const cpu_map_run *run, void *to) {
+    enum { SOME = 64 };
     const run_source *s = context;
-    float *to = (float *)values + at;
-    if (index < 0)
-        memset(to, 0, (size_t)count * sizeof *to);
-    else
-        load_elements(s->map, s->input, s->from, index, stride, count, to);
+    float *at = (float *)to + run->at, some[SOME];
+    int64_t stride = run->stride, step = run->step;
+    if (run->index < 0) {
+        for (int64_t i = 0; i < run->count; i++) at[i * step] = 0;
+    } else if (step == 1) {
+        load_elements(s->map, s->input, s->from, run->index, stride, run->count, at);
+    } else {
+        for (int64_t i = 0; i < run->count; i += SOME) {
+            int64_t count = run->count - i < SOME ? run->count - i : SOME;
+            load_elements(s->map, s->input, s->from, run->index + i * stride, stride, count, some);
+            for (int64_t k = 0; k < count; k++) at[(i + k) * step] = some[k];
+        }
+    }
 }
 
-// Reads `count` elements along the innermost axis, from `at` on, of which the first has the index
-// `index`; those outside of the input are 0.
-static void read_row(const tri_map_plan *plan, const tri_map_input *input, int64_t index,
-                     int64_t at, int64_t count, cpu_map_run run, const void *context, void *to,
-                     int64_t first) {
-    int inner = plan->rank - 1;
-    int64_t stride = input->strides[inner];
-    int64_t begin = input->first[inner] - at, end = input->end[inner] - at;
-    if (begin < 0) begin = 0;
-    if (begin > count) begin = count;
-    if (end > count) end = count;
-    if (end < begin) end = begin;
-    if (begin > 0) run(context, -1, 0, begin, to, first);
-    if (end > begin) run(context, index + begin * stride, stride, end - begin, to, first + begin);
-    if (count > end) run(context, -1, 0, count - end, to, first + end);
+static int64_t size_of(int64_t stride) { return stride < 0 ? -stride : stride; }
+
+// Where an input is read by strides: its plan, and the index along each axis.
+typedef struct view_walk {
+    const tri_map_plan *plan;
+    const tri_map_input *input;
+    int64_t at[TRI_MAX_RANK];
+} view_walk;
+
+// The index of the element at the walk's place.
+static int64_t walk_index(const view_walk *w) {
+    int64_t index = w->input->offset;
+    for (int i = 0; i < w->plan->rank; i++) index += w->at[i] * w->input->strides[i];
+    return index;
 }
 
-void cpu_map_read_view(const tri_map_plan *plan, int input_number, int64_t begin, int64_t count,
-                       cpu_map_run run, const void *context, void *to) {
-    const tri_map_input *input = &plan->inputs[input_number];
-    int64_t at[TRI_MAX_RANK], left = begin, done = 0;
+// Whether the whole row at the walk's place lies outside of the input.
+static bool walk_is_outside(const view_walk *w) {
+    bool outside = false;
+    for (int i = 0; i < w->plan->rank - 1; i++)
+        outside |= w->at[i] < w->input->first[i] || w->at[i] >= w->input->end[i];
+    return outside;
+}
+
+// Goes `rows` rows on, not beyond those of one index of the axes outside of them.
+static void walk_rows(view_walk *w, int64_t rows) {
+    int axis = w->plan->rank - 2;
+    w->at[axis + 1] = 0;
+    if (axis >= 0) w->at[axis] += rows;
+    for (; axis > 0 && w->at[axis] == w->plan->dims[axis]; axis--) {
+        w->at[axis] = 0;
+        w->at[axis - 1]++;
+    }
+}
+
+// Reads a part of a row, whose elements outside of the input are 0.
+static void take_row(const view_walk *w, int64_t count, int64_t done, cpu_map_take take,
+                     const void *context, void *to) {
+    int inner = w->plan->rank - 1;
+    int64_t index = walk_index(w), stride = w->input->strides[inner];
+    int64_t begin = w->input->first[inner] - w->at[inner];
+    int64_t end = w->input->end[inner] - w->at[inner];
+    begin = begin < 0 ? 0 : begin > count ? count : begin;
+    end = end > count ? count : end < begin ? begin : end;
+    if (walk_is_outside(w)) begin = end = count;
+    if (begin > 0) take(context, &(cpu_map_run){-1, 0, begin, done, 1}, to);
+    if (end > begin)
+        take(context, &(cpu_map_run){index + begin * stride, stride, end - begin, done + begin, 1},
+             to);
+    if (count > end) take(context, &(cpu_map_run){-1, 0, count - end, done + end, 1}, to);
+}
+
+// How many whole rows can be read column by column, which is faster where rows are short, or where
+// elements of neighbouring rows lie nearer to each other than those of a row. 0: none.
+static int64_t rows_by_column(const view_walk *w, int64_t count) {
+    enum { SHORT = 16, LEAST_ROWS = 4 };
+    int inner = w->plan->rank - 1, outer = inner - 1;
+    if (inner == 0 || w->at[inner] > 0) return 0;
+    const int64_t *strides = w->input->strides;
+    int64_t width = w->plan->dims[inner], rows = count / width;
+    if (rows > w->plan->dims[outer] - w->at[outer]) rows = w->plan->dims[outer] - w->at[outer];
+    bool faster = width < SHORT || size_of(strides[outer]) < size_of(strides[inner]);
+    bool inside =
+        w->at[outer] >= w->input->first[outer] && w->at[outer] + rows <= w->input->end[outer];
+    return rows >= LEAST_ROWS && faster && inside ? rows : 0;
+}
+
+static void take_columns(const view_walk *w, int64_t rows, int64_t done, cpu_map_take take,
+                         const void *context, void *to) {
+    int inner = w->plan->rank - 1;
+    int64_t width = w->plan->dims[inner], index = walk_index(w);
+    bool outside = walk_is_outside(w);
+    for (int64_t c = 0; c < width; c++) {
+        bool inside = !outside && c >= w->input->first[inner] && c < w->input->end[inner];
+        cpu_map_run run = {!inside ? -1 : index + c * w->input->strides[inner],
+                           w->input->strides[inner - 1], rows, done + c, width};
+        take(context, &run, to);
+    }
+}
+
+// How many elements, from the walk's place on, are rows that follow one another in the input, so
+// that they can be read as one row. 0: they cannot.
+static int64_t rows_joined(const view_walk *w, int64_t count) {
+    int inner = w->plan->rank - 1, outer = inner - 1;
+    if (inner == 0) return 0;
+    const tri_map_input *input = w->input;
+    int64_t width = w->plan->dims[inner], rows = input->end[outer] - w->at[outer];
+    bool joins = input->strides[outer] == input->strides[inner] * width &&
+                 input->first[inner] == 0 && input->end[inner] == width &&
+                 w->at[outer] >= input->first[outer] && rows > 1;
+    int64_t left = rows * width - w->at[inner];
+    return joins && !walk_is_outside(w) ? left < count ? left : count : 0;
+}
+
+void cpu_map_read_view(const tri_map_plan *plan, int input, int64_t begin, int64_t count,
+                       cpu_map_take take, const void *context, void *to) {
+    view_walk w = {plan, &plan->inputs[input], {0}};
     int inner = plan->rank - 1;
     for (int i = inner; i >= 0; i--) {
-        at[i] = left % plan->dims[i];
-        left /= plan->dims[i];
+        w.at[i] = begin % plan->dims[i];
+        begin /= plan->dims[i];
     }
-    while (done < count) {
-        int64_t row = plan->dims[inner] - at[inner];
-        if (row > count - done) row = count - done;
-        int64_t index = input->offset;
-        bool outside = false;
-        for (int i = 0; i <= inner; i++) {
-            index += at[i] * input->strides[i];
-            if (i < inner) outside |= at[i] < input->first[i] || at[i] >= input->end[i];
-        }
-        if (outside)
-            run(context, -1, 0, row, to, done);
+    for (int64_t done = 0; done < count;) {
+        int64_t left = count - done, width = plan->dims[inner], row = width - w.at[inner];
+        int64_t joined = rows_joined(&w, left), rows = joined ? 0 : rows_by_column(&w, left);
+        if (row > left) row = left;
+        if (joined)
+            take(context, &(cpu_map_run){walk_index(&w), w.input->strides[inner], joined, done, 1},
+                 to);
+        else if (rows)
+            take_columns(&w, rows, done, take, context, to);
         else
-            read_row(plan, input, index, at[inner], row, run, context, to, done);
-        done += row;
-        at[inner] = 0;
-        for (int i = inner - 1; i >= 0; i--) { // only a row that has ended goes on here
-            if (++at[i] < plan->dims[i]) break;
-            at[i] = 0;
-        }
+            take_row(&w, row, done, take, context, to);
+        int64_t taken = joined ? joined : rows ? rows * width : row;
+        done += taken; // a row that is not taken to its end is the last one
+        walk_rows(&w, (w.at[inner] + taken) / width);
     }
 }
 

@@ -30,13 +30,16 @@ typedef struct cpu_map_work {
 
 enum { CPU_MAP_TILE = 512 }; // elements of an input or output that are copied at a time
 
-// Takes `count` elements of an input, `stride` apart, of which the first has the index `index`, as
-// elements `at` and on of `to`. index -1: they lie outside of the input, and are 0.
-typedef void (*cpu_map_run)(const void *context, int64_t index, int64_t stride, int64_t count,
-                            void *to, int64_t at);
+// Elements of an input, `stride` apart, of which the first has the index `index`; -1: they lie
+// outside of the input, and are 0. They become element `at` of what is read, and each `step`
+// behind.
+typedef struct cpu_map_run {
+    int64_t index, stride, count, at, step;
+} cpu_map_run;
+typedef void (*cpu_map_take)(const void *context, const cpu_map_run *run, void *to);
 // Takes elements [begin, begin + count) of an input that is read by strides, run by run.
 void cpu_map_read_view(const tri_map_plan *plan, int input, int64_t begin, int64_t count,
-                       cpu_map_run run, const void *context, void *to);
+                       cpu_map_take take, const void *context, void *to);
 
 // Prepares the map of a node of map or map_reduce.
 void cpu_map_make(const cpu_device *device, const tri_graph *graph, const tri_node *node,

@@ -37,8 +37,10 @@ static int64_t *operand(const integers_job *job, int number) {
 // Every kind of step that an integer may have, as a loop of its own.
 #define INTEGER_STEPS(X)                                                                           \
     X(add)                                                                                         \
-    X(sub) X(mul) X(min) X(max) X(neg) X(abs) X(sign) X(less) X(less_equal) X(equal) X(not )       \
-        X(select) X(floor_div) X(remainder) X(fmod)
+    X(sub)                                                                                         \
+    X(mul)                                                                                         \
+    X(min) X(max) X(neg) X(abs) X(sign) X(less) X(less_equal) X(equal) X(not ) X(select)           \
+        X(floor_div) X(remainder) X(fmod)
 #define STEP(name, ...)                                                                            \
     case TRI_STEP_##name:                                                                          \
         _Pragma("GCC ivdep") for (int64_t k = 0; k < INTEGER_TILE; k++) y[k] =                     \
@@ -70,18 +72,20 @@ typedef struct run_source {
     const void *from;
 } run_source;
 
-static void load_run(const void *context, int64_t index, int64_t stride, int64_t count,
-                     void *values, int64_t at) {
+static void load_run(const void *context, const cpu_map_run *run, void *to) {
     const run_source *s = context;
-    int64_t *to = (int64_t *)values + at;
-    if (index < 0)
-        memset(to, 0, (size_t)count * sizeof *to);
+    int64_t *at = (int64_t *)to + run->at, stride = run->stride, step = run->step;
+    if (run->index < 0)
+        for (int64_t i = 0; i < run->count; i++) at[i * step] = 0;
     else if (s->type == TRI_I64)
-        for (int64_t i = 0; i < count; i++) to[i] = ((const int64_t *)s->from)[index + i * stride];
+        for (int64_t i = 0; i < run->count; i++)
+            at[i * step] = ((const int64_t *)s->from)[run->index + i * stride];
     else if (s->type == TRI_I32)
-        for (int64_t i = 0; i < count; i++) to[i] = ((const int32_t *)s->from)[index + i * stride];
+        for (int64_t i = 0; i < run->count; i++)
+            at[i * step] = ((const int32_t *)s->from)[run->index + i * stride];
     else
-        for (int64_t i = 0; i < count; i++) to[i] = ((const uint8_t *)s->from)[index + i * stride];
+        for (int64_t i = 0; i < run->count; i++)
+            at[i * step] = ((const uint8_t *)s->from)[run->index + i * stride];
 }
 
 static void store(const integers_state *s, const int64_t *from, int64_t begin, int64_t count,
@@ -114,7 +118,7 @@ static void integers_range(void *context, int64_t begin, int64_t end, int thread
             run_source source = {s->in[k], job.args->in[k]};
             int64_t *to = operand(&job, TRI_OPERAND_INPUT + k);
             if (s->plan.inputs[k].flat)
-                load_run(&source, i, 1, count, to, 0);
+                load_run(&source, &(cpu_map_run){i, 1, count, 0, 1}, to);
             else
                 cpu_map_read_view(&s->plan, k, i, count, load_run, &source, to);
         }
