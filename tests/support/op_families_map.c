@@ -160,6 +160,8 @@ static void add_map_reduce(op_case *c, const tri_shape *shape, const tri_reduce_
 
 void op_build_reduce(op_case *c) {
     tri_shape shape = draw_shape(c);
+    if (op_chance(c, 8)) // columns that are more than a kernel takes at a time
+        shape = tri_shape_of(op_draw(c, 1, 3), op_draw(c, 2, 9), op_draw(c, 1000, 5000));
     tri_reduce_attr attr = {.kind = op_draw(c, TRI_REDUCTION_SUM, TRI_REDUCTION_PROD),
                             .axes = op_draw(c, 0, (1 << shape.rank) - 1)};
     if (op_chance(c, 20)) shape.dims[0] = op_draw(c, 30, 300);

@@ -1,8 +1,9 @@
 // The op reduce: sums, products and extremes over axes. Neighbouring axes are joined, so that most
 // tensors become [outer, reduced, inner], or several of these (repeats), which are reduced too. A
 // long reduction is cut into parts by the shapes alone, and the parts are added in their order, so
-// that the result does not depend on the number of threads. Of map_reduce, the elements are
-// computed before they are added, some at a time, and added in the same order.
+// that the result does not depend on the number of threads. Short rows are reduced side by side. Of
+// map_reduce, the elements are computed before they are added, some at a time, and added in the
+// same order.
 #include "device/cpu/map.h"
 #include "device/cpu/scalar.h"
 #include "device/reduce_plan.h"
@@ -10,7 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REDUCE_LANES = 64, REDUCE_GRAIN = 1 << 14 };
+enum {
+    REDUCE_LANES = 64,
+    REDUCE_GRAIN = 1 << 14,
+    REDUCE_COLUMNS = 1024, // of a row that are one piece of a plan
+    REDUCE_MOST = 4096,    // of a row that are read in one piece; their sums stay in the cache
+    REDUCE_SHORT = 32,     // a row of at most so many elements
+    REDUCE_SIDE = 16,      // rows at a time
+};
 
 typedef struct reduce_state {
     const cpu_device *device;
@@ -27,7 +35,8 @@ typedef struct reduce_job {
     const reduce_state *state;
     const tri_kernel_args *args;
     const void *x;
-    float *to; // [repeats, outer, parts, inner]
+    float *to;   // [repeats, outer, parts, inner]
+    float *room; // of map_reduce: of all threads
 } reduce_job;
 
 CPU_SCALAR float joined(int64_t kind, float a, float b) {
@@ -60,21 +69,52 @@ CPU_SCALAR float reduce_row(const void *x, bool bf16, int64_t kind, int64_t firs
     return lanes[0];
 }
 
-// Reduces `count` rows of `width` elements, `stride` elements apart, to one row.
+// Reduces `count` rows of `width` elements, `stride` elements apart, to one row. Whole rows follow
+// one another in memory, and are read in this order, which processors expect. Of others four are
+// read at a time.
 CPU_SCALAR void reduce_rows(const void *x, bool bf16, int64_t kind, int64_t first, int64_t count,
                             int64_t stride, int64_t width, float *to) {
-    float sums[REDUCE_LANES];
-    for (int k = 0; k < REDUCE_LANES; k++) sums[k] = start_of(kind);
-    for (int64_t r = 0; r < count; r++)
-        if (width == REDUCE_LANES) {
+    int64_t r = 0;
+    for (int64_t k = 0; k < width; k++) to[k] = start_of(kind);
+    for (; r + 4 <= count && width < stride; r += 4) {
+        int64_t at = first + r * stride;
 #pragma GCC ivdep
-            for (int k = 0; k < REDUCE_LANES; k++)
-                sums[k] = joined(kind, sums[k], cpu_get(x, bf16, first + r * stride + k));
-        } else {
-            for (int64_t k = 0; k < width; k++)
-                sums[k] = joined(kind, sums[k], cpu_get(x, bf16, first + r * stride + k));
+        for (int64_t k = 0; k < width; k++) {
+            float sum = joined(kind, to[k], cpu_get(x, bf16, at + k));
+            sum = joined(kind, sum, cpu_get(x, bf16, at + stride + k));
+            sum = joined(kind, sum, cpu_get(x, bf16, at + 2 * stride + k));
+            to[k] = joined(kind, sum, cpu_get(x, bf16, at + 3 * stride + k));
         }
-    for (int64_t k = 0; k < width; k++) to[k] = sums[k];
+    }
+    for (; r < count; r++)
+#pragma GCC ivdep
+        for (int64_t k = 0; k < width; k++)
+            to[k] = joined(kind, to[k], cpu_get(x, bf16, first + r * stride + k));
+}
+
+// Reduces `count` rows of `length` elements that lie one after the other, each to one element.
+CPU_SCALAR void reduce_short(const void *x, bool bf16, int64_t kind, int64_t first, int64_t count,
+                             int64_t length, float *to) {
+    for (int64_t r = 0; r < count; r += REDUCE_SIDE) {
+        int64_t width = count - r < REDUCE_SIDE ? count - r : REDUCE_SIDE, at = first + r * length;
+        float sums[REDUCE_SIDE];
+        for (int i = 0; i < REDUCE_SIDE; i++) sums[i] = start_of(kind);
+        for (int64_t k = 0; k < length; k++)
+            if (width == REDUCE_SIDE) {
+#pragma GCC ivdep
+                for (int i = 0; i < REDUCE_SIDE; i++)
+                    sums[i] = joined(kind, sums[i], cpu_get(x, bf16, at + i * length + k));
+            } else {
+                for (int64_t i = 0; i < width; i++)
+                    sums[i] = joined(kind, sums[i], cpu_get(x, bf16, at + i * length + k));
+            }
+        for (int64_t i = 0; i < width; i++) to[r + i] = sums[i];
+    }
+}
+
+// Whether an item is a short row, which is reduced beside others.
+static inline bool is_short(const tri_reduce_plan *plan) {
+    return plan->inner == 1 && plan->parts == 1 && plan->reduced <= REDUCE_SHORT;
 }
 
 // One part of one piece of one outer index: `rows` rows of `width` elements, of which the first is
@@ -100,7 +140,13 @@ CPU_SCALAR reduce_item item_of(const reduce_job *job, int64_t i) {
 
 CPU_SCALAR void reduce_items(const reduce_job *job, int64_t begin, int64_t end, bool bf16,
                              int64_t kind) {
-    int64_t inner = job->state->plan.inner;
+    const tri_reduce_plan *plan = &job->state->plan;
+    int64_t inner = plan->inner;
+    if (is_short(plan)) {
+        reduce_short(job->x, bf16, kind, begin * plan->reduced, end - begin, plan->reduced,
+                     job->to + begin);
+        return;
+    }
     for (int64_t i = begin; i < end; i++) {
         reduce_item item = item_of(job, i);
         if (inner == 1)
@@ -129,9 +175,14 @@ typedef struct reduce_sums {
     float sums[CPU_MAP_TILE];
     int64_t period; // REDUCE_LANES, or the width of a row
     const float *x;
+    float *to; // not NULL: x is short rows of `period` elements, and each has its own sum there
 } reduce_sums;
 
 CPU_SCALAR void add_elements(reduce_sums *s, int64_t begin, int64_t end, int64_t kind) {
+    if (s->to) {
+        reduce_short(s->x, false, kind, 0, end / s->period, s->period, s->to);
+        return;
+    }
     for (int64_t i = begin; i < end; i += s->period) {
         int64_t count = end - i < s->period ? end - i : s->period;
 #pragma GCC ivdep
@@ -151,6 +202,7 @@ ADD(add_prod, TRI_REDUCTION_PROD)
 
 static void start_sums(const reduce_state *s, int64_t period, reduce_sums *out) {
     out->period = period;
+    out->to = NULL;
     for (int64_t k = 0; k < period; k++) out->sums[k] = start_of(s->kind);
 }
 
@@ -181,6 +233,11 @@ static void reduce_short_rows(const reduce_job *job, cpu_map_work *work, int64_t
     const reduce_state *s = job->state;
     int64_t length = s->plan.reduced;
     const float *x = cpu_map_read(work, first * length, count * length);
+    if (is_short(&s->plan)) {
+        reduce_sums rows = {.period = length, .x = x, .to = job->to + first};
+        s->range(&rows, 0, count * length, 0);
+        return;
+    }
     for (int64_t i = 0; i < count; i++) {
         reduce_sums sums;
         start_sums(s, REDUCE_LANES, &sums);
@@ -193,13 +250,12 @@ static void reduce_short_rows(const reduce_job *job, cpu_map_work *work, int64_t
 static void reduce_map_range(void *context, int64_t begin, int64_t end, int thread) {
     const reduce_job *job = context;
     const reduce_state *s = job->state;
-    float *room = job->to + s->plan.repeats * s->plan.outer * s->plan.parts * s->plan.inner;
-    cpu_map_work work = cpu_map_begin(s->map, job->args, room + thread * s->room);
-    bool is_short = s->plan.inner == 1 && s->plan.parts == 1 && s->plan.reduced < CPU_MAP_TILE;
-    int64_t step = is_short ? CPU_MAP_TILE / s->plan.reduced : 1;
+    cpu_map_work work = cpu_map_begin(s->map, job->args, job->room + thread * s->room);
+    bool gathers = s->plan.inner == 1 && s->plan.parts == 1 && s->plan.reduced < CPU_MAP_TILE;
+    int64_t step = gathers ? CPU_MAP_TILE / s->plan.reduced : 1;
     for (int64_t i = begin; i < end; i += step) {
         reduce_item item = item_of(job, i);
-        if (is_short)
+        if (gathers)
             reduce_short_rows(job, &work, i, end - i < step ? end - i : step);
         else
             reduce_map_item(s, &work, &item);
@@ -219,13 +275,18 @@ static reduction reduction_of(const tri_graph *graph, const tri_node *node) {
     return (reduction){&attr->map.shape, &attr->reduce};
 }
 
-static int64_t columns_of(const tri_node *node) {
-    return node->op == &tri_op_reduce ? REDUCE_LANES : CPU_MAP_TILE;
+// How many columns make a piece. In which order a column is reduced does not depend on it.
+static int64_t columns_of(const tri_node *node, const tri_reduce_plan *plan, int threads) {
+    if (node->op != &tri_op_reduce) return CPU_MAP_TILE;
+    int64_t columns = plan->repeats * plan->outer * plan->parts * plan->inner / (4 * threads);
+    columns -= columns % REDUCE_LANES;
+    return columns < REDUCE_LANES ? REDUCE_LANES : columns > REDUCE_MOST ? REDUCE_MOST : columns;
 }
 
 static bool make_plan(const tri_graph *graph, const tri_node *node, tri_reduce_plan *plan) {
     reduction r = reduction_of(graph, node);
-    return tri_reduce_plan_make(r.shape, r.attr->axes, columns_of(node), true, plan);
+    int64_t tile = node->op == &tri_op_reduce ? REDUCE_COLUMNS : CPU_MAP_TILE;
+    return tri_reduce_plan_make(r.shape, r.attr->axes, tile, true, plan);
 }
 
 // The type of what is reduced. A map may read masks beside it.
@@ -261,9 +322,9 @@ static tri_status reduce_prepare(tri_device *device, const tri_graph *graph, con
     };
     kernel->state = s;
     make_plan(graph, node, &s->plan);
-    s->columns = columns_of(node);
-    s->tiles = (s->plan.inner + s->columns - 1) / s->columns;
     s->device = cpu_of(device);
+    s->columns = columns_of(node, &s->plan, device->description.threads);
+    s->tiles = (s->plan.inner + s->columns - 1) / s->columns;
     s->kind = attr->kind;
     s->bf16 = type_of(graph, node) == TRI_BF16;
     s->range = ranges[attr->kind][s->bf16](s->device);
@@ -286,23 +347,34 @@ static tri_status reduce_workspace(const tri_device_description *device, const t
     return TRI_OK;
 }
 
+// Joins what repeats and parts have, for elements of the result.
+static void join_range(void *context, int64_t begin, int64_t end, int thread) {
+    const reduce_job *job = context;
+    const reduce_state *s = job->state;
+    int64_t inner = s->plan.inner, row = s->plan.parts * inner;
+    for (int64_t n = begin; n < end; n++) {
+        const float *from = job->to + n / inner * row + n % inner;
+        float sum = start_of(s->kind);
+        for (int64_t r = 0; r < s->plan.repeats; r++)
+            for (int64_t p = 0; p < s->plan.parts; p++)
+                sum = joined(s->kind, sum, from[r * s->plan.outer * row + p * inner]);
+        cpu_put(job->args->out[0], s->bf16, n, sum);
+    }
+}
+
 static tri_status reduce_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const reduce_state *s = kernel->state;
-    reduce_job job = {s, args, args->in[0], args->workspace};
     int64_t items = s->plan.repeats * s->plan.outer * s->plan.parts * s->tiles;
     int64_t size = s->plan.part * (s->plan.inner < s->columns ? s->plan.inner : s->columns);
+    bool at_once = s->plan.repeats == 1 && s->plan.parts == 1 && !s->bf16;
+    float *partial = args->workspace;
+    reduce_job job = {s, args, args->in[0], partial,
+                      partial + s->plan.repeats * s->plan.outer * s->plan.parts * s->plan.inner};
+    if (at_once) job.to = args->out[0];
     cpu_parallel(s->device, items, REDUCE_GRAIN / (size > 0 ? size : 1) + 1,
                  s->map ? reduce_map_range : s->range, &job);
-    int64_t row = s->plan.parts * s->plan.inner;
-    for (int64_t o = 0; o < s->plan.outer; o++)
-        for (int64_t i = 0; i < s->plan.inner; i++) {
-            float sum = start_of(s->kind);
-            for (int64_t r = 0; r < s->plan.repeats; r++)
-                for (int64_t p = 0; p < s->plan.parts; p++)
-                    sum = joined(s->kind, sum,
-                                 job.to[(r * s->plan.outer + o) * row + p * s->plan.inner + i]);
-            cpu_put(args->out[0], s->bf16, o * s->plan.inner + i, sum);
-        }
+    if (!at_once)
+        cpu_parallel(s->device, s->plan.outer * s->plan.inner, REDUCE_GRAIN, join_range, &job);
     return TRI_OK;
 }
 
