@@ -6,12 +6,19 @@
 
 #include <stdlib.h>
 
-enum { SOFTMAX_GRAIN = 1 << 11 }; // elements that are worth a thread of their own
+enum {
+    SOFTMAX_GRAIN = 1 << 11, // elements that are worth a thread of their own
+    // Columns of a tile. Its elements, which are read two or three times, shall stay in the cache.
+    LEAST_COLUMNS = 64,
+    MOST_COLUMNS = 256,
+    TILE_ELEMENTS = 1 << 16,
+};
 
 typedef struct softmax_state {
     const cpu_device *device;
     int64_t outer, count, inner; // x is [outer, count, inner]
     int64_t queries; // of causal rows: how many follow one another; 0: rows are not causal
+    int64_t columns; // of a tile
     bool is_log, empty, bf16;
 } softmax_state;
 
@@ -90,69 +97,91 @@ CPU_BODY rows_grad_typed(void *context, int64_t begin, int64_t end, bool bf16) {
 }
 CPU_TYPED_RANGES(rows_grad)
 
-// A tile of at most CLASS_LANES neighbouring columns.
+// A tile of neighbouring columns.
 typedef struct columns {
     int64_t at, width; // where the first one begins, and how many there are
 } columns;
 
 static columns columns_of(const softmax_state *s, int64_t tile) {
-    int64_t tiles = (s->inner + CLASS_LANES - 1) / CLASS_LANES;
-    int64_t first = tile % tiles * CLASS_LANES, left = s->inner - first;
+    int64_t tiles = (s->inner + s->columns - 1) / s->columns;
+    int64_t first = tile % tiles * s->columns, left = s->inner - first;
     return (columns){.at = tile / tiles * s->count * s->inner + first,
-                     .width = left < CLASS_LANES ? left : CLASS_LANES};
+                     .width = left < s->columns ? left : s->columns};
+}
+
+CPU_SCALAR void softmax_columns(const softmax_state *s, const void *x, void *y, bool bf16,
+                                int64_t width, int64_t first) {
+    float most[MOST_COLUMNS], sum[MOST_COLUMNS], factor[MOST_COLUMNS], less[MOST_COLUMNS];
+    bool keeps = !bf16 && !s->is_log; // y has the exponentials
+    for (int64_t i = 0; i < width; i++) {
+        most[i] = -INFINITY;
+        sum[i] = 0;
+    }
+    for (int64_t k = 0; k < s->count; k++)
+#pragma GCC ivdep
+        for (int64_t i = 0; i < width; i++) {
+            float value = cpu_get(x, bf16, first + k * s->inner + i);
+            most[i] = most[i] < value ? value : most[i];
+        }
+    for (int64_t k = 0; k < s->count; k++)
+#pragma GCC ivdep
+        for (int64_t i = 0; i < width; i++) {
+            int64_t at = first + k * s->inner + i;
+            float power = cpu_exp_scalar(cpu_get(x, bf16, at) - most[i]);
+            sum[i] += power;
+            if (keeps) ((float *)y)[at] = power;
+        }
+    for (int64_t i = 0; i < width; i++) {
+        factor[i] = 1 / sum[i];
+        less[i] = logf(sum[i]);
+    }
+    for (int64_t k = 0; k < s->count; k++)
+#pragma GCC ivdep
+        for (int64_t i = 0; i < width; i++) {
+            int64_t at = first + k * s->inner + i;
+            if (keeps) {
+                ((float *)y)[at] *= factor[i];
+                continue;
+            }
+            float value = cpu_get(x, bf16, at) - most[i];
+            cpu_put(y, bf16, at, s->is_log ? value - less[i] : cpu_exp_scalar(value) * factor[i]);
+        }
 }
 
 CPU_BODY columns_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const softmax_job *job = context;
-    const softmax_state *s = job->state;
     for (int64_t tile = begin; tile < end; tile++) {
-        columns c = columns_of(s, tile);
-        float most[CLASS_LANES], sum[CLASS_LANES] = {0}, factor[CLASS_LANES], less[CLASS_LANES];
-        for (int64_t i = 0; i < c.width; i++) most[i] = -INFINITY;
-        for (int64_t k = 0; k < s->count; k++)
-            for (int64_t i = 0; i < c.width; i++) {
-                float x = cpu_get(job->x, bf16, c.at + k * s->inner + i);
-                most[i] = most[i] < x ? x : most[i];
-            }
-        for (int64_t k = 0; k < s->count; k++)
-            for (int64_t i = 0; i < c.width; i++)
-                sum[i] += cpu_exp_scalar(cpu_get(job->x, bf16, c.at + k * s->inner + i) - most[i]);
-        for (int64_t i = 0; i < c.width; i++) {
-            factor[i] = 1 / sum[i];
-            less[i] = logf(sum[i]);
-        }
-        for (int64_t k = 0; k < s->count; k++)
-#pragma GCC ivdep
-            for (int64_t i = 0; i < c.width; i++) {
-                int64_t at = c.at + k * s->inner + i;
-                float x = cpu_get(job->x, bf16, at) - most[i];
-                cpu_put(job->out, bf16, at,
-                        s->is_log ? x - less[i] : cpu_exp_scalar(x) * factor[i]);
-            }
+        columns c = columns_of(job->state, tile);
+        softmax_columns(job->state, job->x, job->out, bf16, c.width, c.at);
     }
 }
 CPU_TYPED_RANGES(columns)
 
+CPU_SCALAR void softmax_grad_columns(const softmax_state *s, const void *y, const void *dy,
+                                     void *dx, bool bf16, int64_t width, int64_t first) {
+    float sum[MOST_COLUMNS];
+    bool is_log = s->is_log;
+    for (int64_t i = 0; i < width; i++) sum[i] = 0;
+    for (int64_t k = 0; k < s->count; k++)
+#pragma GCC ivdep
+        for (int64_t i = 0; i < width; i++) {
+            int64_t at = first + k * s->inner + i;
+            sum[i] += cpu_get(dy, bf16, at) * (is_log ? 1 : cpu_get(y, bf16, at));
+        }
+    for (int64_t k = 0; k < s->count; k++)
+#pragma GCC ivdep
+        for (int64_t i = 0; i < width; i++) {
+            int64_t at = first + k * s->inner + i;
+            cpu_put(dx, bf16, at,
+                    slope(is_log, cpu_get(y, bf16, at), cpu_get(dy, bf16, at), sum[i]));
+        }
+}
+
 CPU_BODY columns_grad_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const softmax_job *job = context;
-    const softmax_state *s = job->state;
-    bool is_log = s->is_log;
     for (int64_t tile = begin; tile < end; tile++) {
-        columns c = columns_of(s, tile);
-        float sum[CLASS_LANES] = {0};
-        for (int64_t k = 0; k < s->count; k++)
-            for (int64_t i = 0; i < c.width; i++) {
-                int64_t at = c.at + k * s->inner + i;
-                sum[i] += cpu_get(job->dy, bf16, at) * (is_log ? 1 : cpu_get(job->x, bf16, at));
-            }
-        for (int64_t k = 0; k < s->count; k++)
-#pragma GCC ivdep
-            for (int64_t i = 0; i < c.width; i++) {
-                int64_t at = c.at + k * s->inner + i;
-                cpu_put(
-                    job->out, bf16, at,
-                    slope(is_log, cpu_get(job->x, bf16, at), cpu_get(job->dy, bf16, at), sum[i]));
-            }
+        columns c = columns_of(job->state, tile);
+        softmax_grad_columns(job->state, job->x, job->dy, job->out, bf16, c.width, c.at);
     }
 }
 CPU_TYPED_RANGES(columns_grad)
@@ -175,6 +204,9 @@ static tri_status softmax_prepare(tri_device *device, const tri_graph *graph, co
                          .bf16 = cpu_is_bf16(graph, node)};
     for (int i = 0; i < axis; i++) s->outer *= x->dims[i];
     for (int i = axis + 1; i < x->rank; i++) s->inner *= x->dims[i];
+    s->columns = TILE_ELEMENTS / (s->count > 0 ? s->count : 1) / LEAST_COLUMNS * LEAST_COLUMNS;
+    if (s->columns < LEAST_COLUMNS) s->columns = LEAST_COLUMNS;
+    if (s->columns > MOST_COLUMNS) s->columns = MOST_COLUMNS;
     kernel->state = s;
     return TRI_OK;
 }
@@ -186,8 +218,8 @@ static tri_status softmax_run(const tri_kernel *kernel, const tri_kernel_args *a
     softmax_job job = {
         .state = s, .x = args->in[0], .dy = is_gradient ? args->in[1] : NULL, .out = args->out[0]};
     if (s->inner == 0) return TRI_OK; // x has no elements
-    int64_t tiles = s->inner == 1 ? 1 : (s->inner + CLASS_LANES - 1) / CLASS_LANES;
-    int64_t width = s->inner < CLASS_LANES ? s->inner : CLASS_LANES;
+    int64_t tiles = s->inner == 1 ? 1 : (s->inner + s->columns - 1) / s->columns;
+    int64_t width = s->inner < s->columns ? s->inner : s->columns;
     cpu_range range = s->inner == 1 ? is_gradient ? rows_grad_range(s->device, s->bf16)
                                                   : rows_range(s->device, s->bf16)
                       : is_gradient ? columns_grad_range(s->device, s->bf16)
