@@ -270,6 +270,7 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(concat_runs)                                                                                 \
     X(concat_grad_runs)                                                                            \
     X(cast_flat)                                                                                   \
+    X(mean_loss_flat)                                                                              \
     X(mse_loss_flat)                                                                               \
     X(mse_loss_grad_flat)                                                                          \
     X(binary_cross_entropy_flat)                                                                   \

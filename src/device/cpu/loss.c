@@ -1,4 +1,4 @@
-// The mean squared error and binary cross-entropy, and their gradients.
+// The mean squared error and binary cross-entropy, and their gradients; the sum of a loss's terms.
 #include "device/cpu/scalar.h"
 
 #include <stdlib.h>
@@ -15,6 +15,7 @@ typedef struct loss_state {
     cpu_range range;
     float factor;  // if the op is a gradient: the constant factor in its formula
     int64_t count; // number of elements
+    int inputs;
 } loss_state;
 
 typedef struct loss_job {
@@ -26,6 +27,24 @@ typedef struct loss_job {
     int64_t count;
     double *sums; // by chunk: the chunk's sum
 } loss_job;
+
+// The sum of the terms of a loss.
+CPU_BODY terms_body(void *context, int64_t begin, int64_t end) {
+    enum { LANES = 64 };
+    const loss_job *job = context;
+    for (int64_t c = begin; c < end; c++) {
+        const float *x = job->prediction + c * LOSS_CHUNK;
+        int64_t left = job->count - c * LOSS_CHUNK, count = left < LOSS_CHUNK ? left : LOSS_CHUNK;
+        double lane[LANES] = {0}, sum = 0;
+        int64_t i = 0;
+        for (; i + LANES <= count; i += LANES)
+            for (int k = 0; k < LANES; k++) lane[k] += (double)x[i + k];
+        for (; i < count; i++) sum += (double)x[i];
+        for (int k = 0; k < LANES; k++) sum += lane[k];
+        job->sums[c] = sum;
+    }
+}
+CPU_RANGES(terms)
 
 static inline __attribute__((always_inline)) double chunk_sum(const float *a, const float *b,
                                                               int64_t count) {
@@ -114,6 +133,7 @@ static const struct {
     cpu_range (*range)(const cpu_device *device);
     float factor; // as in loss_state; 0: the op is a loss and not a gradient
 } rows[] = {
+    {&tri_op_mean_loss, terms_range, 0},
     {&tri_op_mse_loss, sum_range, 0},
     {&tri_op_mse_loss_grad, gradient_range, 2},
     {&tri_op_binary_cross_entropy, binary_sum_range, 0},
@@ -132,7 +152,8 @@ static tri_status loss_prepare(tri_device *device, const tri_graph *graph, const
     loss_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a loss");
     *state = (loss_state){.device = cpu_of(device),
-                          .count = tri_shape_count(cpu_in_shape(graph, node, 0))};
+                          .count = tri_shape_count(cpu_in_shape(graph, node, 0)),
+                          .inputs = node->input_count};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].op != node->op) continue;
         state->range = rows[i].range(state->device);
@@ -146,7 +167,7 @@ static tri_status sum_run(const tri_kernel *kernel, const tri_kernel_args *args)
     const loss_state *state = kernel->state;
     double *out = args->out[0];
     loss_job job = {.prediction = args->in[0],
-                    .target = args->in[1],
+                    .target = state->inputs > 1 ? args->in[1] : NULL,
                     .count = state->count,
                     .sums = args->workspace};
     int64_t chunks = chunks_of(state->count);
@@ -179,6 +200,7 @@ static void loss_release(tri_kernel *kernel) { free(kernel->state); }
         .run = run_function,                                                                       \
         .release = loss_release,                                                                   \
     };
+LOSS_KERNEL(mean_loss, sum_run)
 LOSS_KERNEL(mse_loss, sum_run)
 LOSS_KERNEL(mse_loss_grad, gradient_run)
 LOSS_KERNEL(binary_cross_entropy, sum_run)
