@@ -71,22 +71,26 @@ static void add_term(interpolate_state *s, int64_t *terms, int64_t at, double sh
     s->share[(*terms)++] = (float)share;
 }
 
-static void set_terms(interpolate_state *s, const interpolate_axis *a, bool gradient) {
+// totals: room for what the weights of each element of y are divided by.
+static void set_terms(interpolate_state *s, const interpolate_axis *a, bool gradient,
+                      double *totals) {
     int64_t terms = 0;
+    for (int64_t i = 0; i < a->out; i++) {
+        interpolate_source source = interpolate_from(a, i);
+        totals[i] = interpolate_total(a, &source);
+    }
     for (int64_t i = 0; i < s->to; i++) {
         s->begin[i] = terms;
         if (!gradient) {
             interpolate_source source = interpolate_from(a, i);
-            double total = interpolate_total(a, &source);
             for (int64_t k = source.first; k <= source.last; k++)
-                add_term(s, &terms, k, interpolate_weight(a, &source, k) / total);
+                add_term(s, &terms, k, interpolate_weight(a, &source, k) / totals[i]);
             continue;
         }
         for (int64_t j = interpolate_reader(a, i); j < a->out; j++) {
             interpolate_source source = interpolate_from(a, j);
             if (source.first > i) break;
-            add_term(s, &terms, j,
-                     interpolate_weight(a, &source, i) / interpolate_total(a, &source));
+            add_term(s, &terms, j, interpolate_weight(a, &source, i) / totals[j]);
         }
     }
     s->begin[s->to] = terms;
@@ -117,10 +121,11 @@ static tri_status interpolate_prepare(tri_device *device, const tri_graph *graph
     s->begin = calloc((size_t)s->to + 1, sizeof *s->begin);
     s->at = calloc(terms, sizeof *s->at);
     s->share = calloc(terms, sizeof *s->share);
-    if (!s->begin || !s->at || !s->share)
-        return TRI_FAIL(TRI_NO_MEMORY, "no memory to interpolate");
-    set_terms(s, &a, gradient);
-    return TRI_OK;
+    double *totals = calloc((size_t)a.out, sizeof *totals);
+    bool has_room = s->begin && s->at && s->share && totals;
+    if (has_room) set_terms(s, &a, gradient, totals);
+    free(totals);
+    return has_room ? TRI_OK : TRI_FAIL(TRI_NO_MEMORY, "no memory to interpolate");
 }
 
 static tri_status interpolate_run(const tri_kernel *kernel, const tri_kernel_args *args) {
