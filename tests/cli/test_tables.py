@@ -447,7 +447,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="trireme-tables-") as folder:
         failed = check_all((check_written_by_python, check_fields, check_unused, check_no_header,
                             check_blanks, check_normalize, check_learns, check_missing,
-                            check_refuses, check_mixture, check_left_out, check_left_out_of_losses, *parquet))
+                            check_refuses, check_mixture, check_left_out, check_left_out_of_losses,
+                            *parquet))
     return 1 if failed else 0
 
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Writes tests/grad/tensor_tables.h and tensor_edge_tables.h: what PyTorch computes, in float64,
-for the functions of more_functions.h: value and gradients of x and of another operand.
+"""Writes tests/grad/tensor_tables.h, einsum_tables.h and tensor_edge_tables.h: what PyTorch
+computes, in float64, for the functions of more_functions.h: value and gradients of x and of another
+operand.
 
-usage: make_tensor_tables.py > tensor_tables.h
-       make_tensor_tables.py edges > tensor_edge_tables.h    then clang-format -i on both
+usage: make_tensor_tables.py tensor > tensor_tables.h
+       make_tensor_tables.py einsum > einsum_tables.h
+       make_tensor_tables.py tensor_edge > tensor_edge_tables.h    then clang-format -i on all
 Needs python3-torch. test_tensors.c calls the same functions.
 """
 import math
@@ -52,7 +54,7 @@ def shown(y):
 
 
 # name: (function, shapes of x and of the other operands). Names with "->" or "," are equations.
-TENSORS = {equation: (einsum(equation), *shapes) for equation, *shapes in [
+EINSUMS = {equation: (einsum(equation), *shapes) for equation, *shapes in [
     ("ij,jk->ik", (3, 4), (4, 5)), ("bij,bjk", (2, 3, 4), (2, 4, 5)),
     ("bqhd,bkhd->bhqk", (2, 3, 2, 4), (2, 5, 2, 4)),
     ("bhqk,bkhd->bqhd", (2, 3, 4, 5), (2, 5, 3, 2)),
@@ -69,8 +71,8 @@ TENSORS = {equation: (einsum(equation), *shapes) for equation, *shapes in [
     ("dh,nth->ntd", (5, 4), (2, 3, 4)), ("nabf,abfcd->ndabc", (2, 3, 2, 4), (3, 2, 4, 2, 2)),
     ("nhe,ehd->nde", (2, 3, 4), (4, 3, 2)), ("e,ne->ne", (4,), (3, 4)),
 ]}
-TENSORS["ij,jk->ik of one"] = (einsum("ij,jk->ik"), (3, 1), (5, 2))
-TENSORS |= {
+EINSUMS["ij,jk->ik of one"] = (einsum("ij,jk->ik"), (3, 1), (5, 2))
+TENSORS = {
     "three": (lambda x, b: torch.einsum("nc,hcd,hd->nh", x, b, b[:, 0]), (4, 3), (2, 3, 3)),
     "addmm": (lambda x, b: torch.addmm(x[0], x, b, beta=0.5, alpha=-2), (4, 4), (4, 4)),
     "baddbmm": (lambda x, b: torch.baddbmm(b, x, b), (2, 3, 3), (2, 3, 3)),
@@ -136,12 +138,10 @@ EDGES = {
 
 
 def main():
-    if sys.argv[1:] == ["edges"]:
-        print_header("TENSOR_EDGE_TABLES", "make_tensor_tables.py",
-                     lambda: print_cases("torch_tensor_edges", EDGES))
-    else:
-        print_header("TENSOR_TABLES", "make_tensor_tables.py",
-                     lambda: print_cases("torch_tensors", TENSORS))
+    name = sys.argv[1]
+    table = {"tensor": TENSORS, "einsum": EINSUMS, "tensor_edge": EDGES}[name]
+    print_header(f"{name.upper()}_TABLES", "make_tensor_tables.py",
+                 lambda: print_cases(f"torch_{name}s", table))
 
 
 if __name__ == "__main__":

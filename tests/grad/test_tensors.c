@@ -1,4 +1,4 @@
-// Compares the functions of more_functions.h with PyTorch (tensor_tables.h and
+// Compares the functions of more_functions.h with PyTorch (tensor_tables.h, einsum_tables.h and
 // tensor_edge_tables.h), value and gradients, on the devices `ref` and `cpu`; and checks what they
 // refuse.
 #include "device/cpu/cpu.h"
@@ -6,6 +6,7 @@
 
 #include <trireme/more_functions.h>
 
+#include "grad/einsum_tables.h"
 #include "grad/tensor_edge_tables.h"
 #include "grad/tensor_tables.h"
 
@@ -120,7 +121,7 @@ static tri_value einsum(tri_graph *g, const char *name, tri_value x) {
     return tri_einsum(g, name, x);
 }
 
-// What each row of torch_tensors is here.
+// What each row of torch_tensors and torch_einsums is here.
 static tri_value function(tri_graph *g, const char *name, tri_value x) {
 #define CASE(text, value)                                                                          \
     if (!strcmp(name, text)) return value;
@@ -203,15 +204,16 @@ static tri_value edge(tri_graph *g, const char *name, tri_value x) {
     return x;
 }
 
+#define CHECK(table, call)                                                                         \
+    for (size_t i = 0; i < COUNT(table); i++) {                                                    \
+        torch_check(&(table)[i], call, &tri_device_ref, TRI_F64, 1e-10);                           \
+        torch_check(&(table)[i], call, &tri_device_cpu, TRI_F32, 2e-4);                            \
+    }
+
 static void test_torch(void **state) {
-    for (size_t i = 0; i < COUNT(torch_tensors); i++) {
-        torch_check(&torch_tensors[i], function, &tri_device_ref, TRI_F64, 1e-10);
-        torch_check(&torch_tensors[i], function, &tri_device_cpu, TRI_F32, 2e-4);
-    }
-    for (size_t i = 0; i < COUNT(torch_tensor_edges); i++) {
-        torch_check(&torch_tensor_edges[i], edge, &tri_device_ref, TRI_F64, 1e-10);
-        torch_check(&torch_tensor_edges[i], edge, &tri_device_cpu, TRI_F32, 2e-4);
-    }
+    CHECK(torch_tensors, function)
+    CHECK(torch_einsums, function)
+    CHECK(torch_tensor_edges, edge)
 }
 
 // Each call fails the graph with a message that begins with the function's name.

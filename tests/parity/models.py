@@ -25,8 +25,6 @@ _LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_f
 MODELS = {
     "resnet18": ({"name": "resnet", "depth": 18, "num_classes": 10, "stem": "cifar"}, IMAGES, 10, 8,
                  1e-4),
-    "resnet34": ({"name": "resnet", "depth": 34, "num_classes": 7},
-                 {"images": (3, 65, 49), "labels": ()}, 7, 4, 3e-6),
     "resnet50": ({"name": "resnet", "depth": 50, "num_classes": 7},
                  {"images": (3, 64, 64), "labels": ()}, 7, 6, 1e-5),
     "vit": ({"name": "vit", "image_size": 32, "patch_size": 8, "num_layers": 3, "num_heads": 4,

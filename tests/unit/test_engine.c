@@ -10,6 +10,7 @@
 #include "device/ref/ref.h"
 #include "engine/engine.h"
 #include "nn/models/models.h"
+#include "support/model_options.h"
 
 #include <dlfcn.h>
 #include <dnnl.h>
@@ -146,18 +147,22 @@ static void open_rig(rig *r, const tri_device_backend *backend, const tri_task *
     *r = (rig){.arena = tri_arena_create(NULL, "test")};
     check(backend->open(&(tri_device_config){.threads = threads}, &r->device));
     check(tri_comm_self_open(&r->comm));
+    const tri_tree *small = small_model_options(r->arena, task->name);
     for (int i = 0; i < TRI_TASK_MAX_FIELDS && task->fields[i].name; i++) {
         r->fields[r->field_count++] = task->fields[i];
         tri_shape *shape = &r->fields[i].shape; // large images would only make the test slower
+        int64_t most = small ? SMALL_IMAGE : 32;
         for (int k = 1; k < shape->rank; k++)
-            if (shape->dims[k] > 32) shape->dims[k] = 32;
+            if (shape->dims[k] > most) shape->dims[k] = most;
     }
     double betas[] = {0.9, 0.999};
     tri_optimizer_options options = {
         .name = optimizer, .lr = 0.01, .rho = 0.9, .eps = 1e-6, .betas = {betas, 2}};
     check(tri_optimizer_make(r->arena, &options, &r->optimizer));
-    tri_model_request model = {
-        .task = task, .fields = r->fields, .field_count = r->field_count, .options = {.seed = 1}};
+    tri_model_request model = {.task = task,
+                               .fields = r->fields,
+                               .field_count = r->field_count,
+                               .options = {.seed = 1, .model_options = small}};
     tri_strategy_options alone = {
         .name = TRI_STRATEGY_SINGLE, .recompute_every = 1, .offload = offload};
     tri_plan_request request = {.model = &model,
@@ -178,7 +183,7 @@ static void open_rig(rig *r, const tri_device_backend *backend, const tri_task *
                                                  .loss_scale = loss_scale},
                             &r->engine));
     assert_int_equal(tri_engine_initialize(r->engine, 1), TRI_OK);
-    enum { NUMBERS = 8 * 32 * 32 };
+    enum { NUMBERS = 7 * 20 * SMALL_IMAGE * SMALL_IMAGE };
     r->numbers = malloc(NUMBERS * sizeof *r->numbers);
     assert_non_null(r->numbers);
     for (int i = 0; i < NUMBERS; i++) r->numbers[i] = (float)(i * 7 % 13) / 13;
