@@ -35,12 +35,11 @@ static int64_t *operand(const integers_job *job, int number) {
 }
 
 // Every kind of step that an integer may have, as a loop of its own.
+// clang-format off
 #define INTEGER_STEPS(X)                                                                           \
-    X(add)                                                                                         \
-    X(sub)                                                                                         \
-    X(mul)                                                                                         \
-    X(min) X(max) X(neg) X(abs) X(sign) X(less) X(less_equal) X(equal) X(not ) X(select)           \
-        X(floor_div) X(remainder) X(fmod)
+    X(add) X(sub) X(mul) X(min) X(max) X(neg) X(abs) X(sign) X(less) X(less_equal) X(equal)        \
+    X(not) X(select) X(floor_div) X(remainder) X(fmod)
+// clang-format on
 #define STEP(name, ...)                                                                            \
     case TRI_STEP_##name:                                                                          \
         _Pragma("GCC ivdep") for (int64_t k = 0; k < INTEGER_TILE; k++) y[k] =                     \
