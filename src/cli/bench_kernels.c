@@ -43,7 +43,7 @@ static double billions(double count, double seconds) {
 
 // What is printed of one row of the table.
 typedef struct row_view {
-    const char *model, *op, *layer;
+    const char *model, *op, *layer, *block, *phase;
     char shape[128];
     double gflops, gbytes;
     const tri_bench_row *row;
@@ -58,9 +58,12 @@ static void print_row_json(const row_view *v) {
     tri_tree_put_string(arena, map, "model", v->model);
     tri_tree_put_string(arena, map, "op", v->op);
     tri_tree_put_string(arena, map, "layer", v->layer);
+    tri_tree_put_string(arena, map, "block", v->block);
+    tri_tree_put_string(arena, map, "phase", v->phase);
     tri_tree_put_string(arena, map, "kernel", row->kernel);
     tri_tree_put_string(arena, map, "shape", v->shape);
     tri_tree_put_digits(arena, map, "time_us", row->seconds * 1e6, 8);
+    tri_tree_put_digits(arena, map, "fastest_us", row->fastest * 1e6, 8);
     tri_tree_put_digits(arena, map, "gflops", v->gflops, 5);
     tri_tree_put_digits(arena, map, "gb_s", v->gbytes, 5);
     tri_tree_put(arena, map, "share", fraction_tree(arena, row->fraction));
@@ -91,6 +94,8 @@ static void print_row(const tri_graph *g, const char *model, const tri_bench_row
     row_view v = {.model = model,
                   .op = node->op->name,
                   .layer = node->name ? node->name : "",
+                  .block = g->blocks[node->block],
+                  .phase = node->phase == TRI_PHASE_FORWARD ? "forward" : "backward",
                   .gflops = billions(row->flops, row->seconds),
                   .gbytes = billions(row->bytes, row->seconds),
                   .row = row};
