@@ -121,7 +121,8 @@ tri_status tri_checkpoint_save(const tri_checkpoint_save_request *request);
 // Adds the results of an evaluation to the checkpoint of `step` in RUN, which was saved before it:
 // replaces what its state.json says of `training` and `monitor` in one atomic step, points the link
 // `best` at the best checkpoint, and removes old ones as tri_checkpoint_save does. Not collective:
-// only rank 0 calls it, while no save is in progress. TRI_NOT_FOUND: RUN has no such checkpoint.
+// only rank 0 calls it, while no save is in progress. TRI_NOT_FOUND: RUN has no such checkpoint. A
+// failure after state.json is replaced is only a warning.
 tri_status tri_checkpoint_amend(const char *run_dir, int64_t step, const tri_tree *training,
                                 const tri_checkpoint_monitor *monitor, int64_t save_top_k);
 // Whether weights with this value of the monitored metric would be among the `save_top_k` best
@@ -129,9 +130,18 @@ tri_status tri_checkpoint_amend(const char *run_dir, int64_t step, const tri_tre
 // are kept, only those that are due are saved.
 bool tri_checkpoint_ranks(const char *run_dir, const tri_checkpoint_monitor *monitor,
                           int64_t save_top_k);
-// Finds the best checkpoint of RUN: *step, and its value in monitor->value. False: RUN has none
-// with a value of the metric monitor->name.
-bool tri_checkpoint_find_best(const char *run_dir, tri_checkpoint_monitor *monitor, int64_t *step);
+// The best checkpoint of a run.
+typedef struct tri_best_checkpoint {
+    int64_t step;
+    double value; // of the monitored metric
+    // Its name in RUN/checkpoints: that of the link `best` or, if something else has this name, of
+    // the checkpoint's folder.
+    char name[32];
+} tri_best_checkpoint;
+
+// Finds the best checkpoint of RUN. False: RUN has none with a value of the metric monitor->name.
+bool tri_checkpoint_find_best(const char *run_dir, const tri_checkpoint_monitor *monitor,
+                              tri_best_checkpoint *out);
 
 // A save in progress. tri_checkpoint_save_begin copies the data that this rank writes into a
 // snapshot; a thread then hashes and writes the snapshot while training continues. If the snapshot

@@ -277,7 +277,11 @@ tri_status checkpoint_retain(tri_arena *arena, const char *home, const checkpoin
     for (int i = 0; i < steps->count && top_k >= 0; i++) {
         const checkpoint_step *step = &steps->items[i];
         if (step->readable != TRI_OK || newer++ <= TRI_CHECKPOINT_SPARES) continue;
-        if (is_in_top_k(steps, i, monitor, top_k)) continue;
+        // A link that could not be set may still lead to an older one.
+        if (is_in_top_k(steps, i, monitor, top_k) ||
+            checkpoint_links_to(arena, home, "last", step->path) ||
+            (top_k > 0 && checkpoint_links_to(arena, home, "best", step->path)))
+            continue;
         tri_status status = hide(arena, home, step->path, &hidden[count]);
         count += status == TRI_OK;
         if (first == TRI_OK) first = status;
@@ -308,10 +312,14 @@ tri_status checkpoint_settle(tri_arena *arena, const char *home,
     checkpoint_steps steps;
     TRI_TRY(checkpoint_scan(arena, home, &steps));
     const checkpoint_step *best = checkpoint_best(&steps, monitor);
+    tri_status linked = TRI_OK;
     if (best && top_k != 0)
-        TRI_TRY(checkpoint_link(arena, home, "best", checkpoint_base_name(best->path)));
-    TRI_TRY(tri_os_sync_folder(home));
-    return checkpoint_retain(arena, home, &steps, monitor, top_k);
+        linked = checkpoint_link(arena, home, "best", checkpoint_base_name(best->path));
+    // Of two failures, the first is reported.
+    const char *why = linked == TRI_OK ? "" : tri_arena_strdup(arena, tri_error_message());
+    tri_status status = tri_os_sync_folder(home);
+    if (status == TRI_OK) status = checkpoint_retain(arena, home, &steps, monitor, top_k);
+    return linked == TRI_OK ? status : TRI_FAIL(linked, "%s", why);
 }
 
 static bool starts_with(const char *text, const char *prefix) {

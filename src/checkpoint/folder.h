@@ -60,8 +60,9 @@ bool checkpoint_links_to(tri_arena *arena, const char *home, const char *link, c
 tri_status checkpoint_repair_links(tri_arena *arena, const char *home,
                                    const checkpoint_steps *steps);
 // Removes checkpoints. It keeps the newest, its TRI_CHECKPOINT_SPARES predecessors, the best
-// `top_k` by `monitor`, and those that cannot be read, because a later version may have written
-// them. `steps` is sorted as checkpoint_scan does it. With `top_k` -1 it removes nothing.
+// `top_k` by `monitor`, those to which a link leads, and those that cannot be read, because a later
+// version may have written them. `steps` is sorted as checkpoint_scan does it. With `top_k` -1 it
+// removes nothing.
 tri_status checkpoint_retain(tri_arena *arena, const char *home, const checkpoint_steps *steps,
                              const tri_checkpoint_monitor *monitor, int64_t top_k);
 // Whether a new checkpoint with the monitored value would be among the `top_k` best. False if
@@ -69,8 +70,8 @@ tri_status checkpoint_retain(tri_arena *arena, const char *home, const checkpoin
 bool checkpoint_ranks_among(const checkpoint_steps *steps, const tri_checkpoint_monitor *monitor,
                             int64_t top_k);
 // After a checkpoint is new or has a new value: points the symbolic link "best" at the best one,
-// unless top_k is 0, and then removes old ones. In this order the link never points at a checkpoint
-// that was removed.
+// unless top_k is 0, and then removes old ones, also if the link could not be set. In this order
+// the link never points at a checkpoint that was removed.
 tri_status checkpoint_settle(tri_arena *arena, const char *home,
                              const tri_checkpoint_monitor *monitor, int64_t top_k);
 

@@ -308,16 +308,19 @@ static tri_status commit(save *s) {
 }
 
 // Publishes the checkpoint, on rank 0 and after the commit: first sets the symbolic links "last"
-// and "best", then removes old checkpoints. In this order a link never points at a checkpoint that
-// was removed.
+// and "best", then removes old checkpoints, also if a link could not be set. In this order a link
+// never points at a checkpoint that was removed.
 static tri_status publish(save *s) {
     const tri_checkpoint_save_request *r = &s->request;
     TRI_TRY(tri_os_sync_folder(s->home));
     // If there already was a checkpoint of this step, the commit has exchanged the two folders, and
     // `hidden` is now the old one.
     TRI_TRY(tri_os_remove_tree(s->hidden));
-    TRI_TRY(checkpoint_link(s->arena, s->home, "last", checkpoint_step_name(s->arena, r->step)));
-    return checkpoint_settle(s->arena, s->home, &r->monitor, r->save_top_k);
+    tri_status linked =
+        checkpoint_link(s->arena, s->home, "last", checkpoint_step_name(s->arena, r->step));
+    const char *why = linked == TRI_OK ? "" : tri_arena_strdup(s->arena, tri_error_message());
+    tri_status status = checkpoint_settle(s->arena, s->home, &r->monitor, r->save_top_k);
+    return linked == TRI_OK ? status : TRI_FAIL(linked, "%s", why);
 }
 
 static void commit_and_publish(save *s) {

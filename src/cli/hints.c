@@ -100,14 +100,12 @@ static bool has_link(const cli_hints *h, const char *below) {
     return lstat(path, &info) == 0 && S_ISLNK(info.st_mode) && access(path, F_OK) == 0;
 }
 
-bool cli_has_best(const cli_hints *h) { return has_link(h, "/checkpoints/best"); }
-
 static bool has_checkpoint(const cli_hints *h) {
     const tri_recipe *recipe = h->request->recipe;
     bool has_data =
         tri_data_has(&recipe->data, TRI_DATA_TEST) || tri_data_has(&recipe->data, TRI_DATA_VAL);
     return has_data && recipe->trainer.limit_val_batches.value > 0 &&
-           (cli_has_best(h) || has_link(h, "/checkpoints/last"));
+           (h->result->has_best || has_link(h, "/checkpoints/last"));
 }
 
 // Prints how to evaluate the run. The recipe can be left out, because `eval` finds it in the run
@@ -115,7 +113,10 @@ static bool has_checkpoint(const cli_hints *h) {
 static void print_evaluate(const cli_hints *h) {
     print_word(h->context->program);
     printf(" eval --checkpoint");
-    print_path(h, cli_has_best(h) ? "/checkpoints/best" : "/checkpoints/last");
+    char below[64] = "/checkpoints/last";
+    const tri_train_result *r = h->result;
+    if (r->has_best) snprintf(below, sizeof below, "/checkpoints/%s", r->best.name);
+    print_path(h, below);
     print_device(h);
 }
 

@@ -13,9 +13,5 @@ typedef struct cli_hints {
 } cli_hints;
 
 void cli_print_hints(const cli_hints *hints);
-// Whether the run has a best checkpoint, which a hint can name. It has none if the recipe keeps
-// none (checkpoint.save_top_k=0), if it saves only those that are due (-1) and none of them was
-// evaluated, or if the metric by which checkpoints are compared was never finite.
-bool cli_has_best(const cli_hints *hints);
 
 #endif

@@ -55,9 +55,9 @@ static void print_json(const tri_train_request *request, const tri_train_result 
                      tri_tree_digits(arena, r->test[i], TRI_FLOAT_DIGITS));
     if (r->has_best) {
         tri_tree *best = tri_tree_map(arena);
-        tri_tree_put(arena, best, "step", tri_tree_int(arena, r->best_step));
+        tri_tree_put(arena, best, "step", tri_tree_int(arena, r->best.step));
         tri_tree_put(arena, best, request->recipe->checkpoint.monitor,
-                     tri_tree_digits(arena, r->best_value, TRI_FLOAT_DIGITS));
+                     tri_tree_digits(arena, r->best.value, TRI_FLOAT_DIGITS));
         tri_tree_put(arena, map, "best", best);
     }
     tri_tree_put(
@@ -129,8 +129,8 @@ static void print_summary(const cli_context *context, const tri_train_request *r
         print_evaluation(r, tri_val_source_names[r->val_source], r->val_step, r->val_loss, NULL);
     if (r->has_test) print_evaluation(r, "test", r->steps, r->test_loss, r->test);
     if (r->has_best)
-        printf("best: %s %s at step %s (checkpoints/best)\n", request->recipe->checkpoint.monitor,
-               tri_decimal(r->best_value), tri_grouped((double)r->best_step));
+        printf("best: %s %s at step %s (checkpoints/%s)\n", request->recipe->checkpoint.monitor,
+               tri_decimal(r->best.value), tri_grouped((double)r->best.step), r->best.name);
     else if (request->recipe->checkpoint.save_top_k < 0)
         printf("best: none, because no evaluation was of a step whose checkpoint was due "
                "(checkpoint.save_top_k=-1)\n");
@@ -139,9 +139,9 @@ static void print_summary(const cli_context *context, const tri_train_request *r
     cli_hints hints = {context, request, r, a};
     if (t->fast_dev_run == 0) cli_print_hints(&hints);
     if (r->has_val && r->val_source == TRI_VAL_TEST && t->fast_dev_run == 0)
-        printf("the epochs were evaluated on the test data%s; "
+        printf("the epochs were evaluated on the test data%s%s; "
                "data.val or data.val_fraction=0.1 keeps test data for the end\n",
-               cli_has_best(&hints) ? ", which also chose checkpoints/best" : "");
+               r->has_best ? ", which also chose checkpoints/" : "", r->best.name);
 }
 
 static const cli_flag train_flags[] = {

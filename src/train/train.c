@@ -437,10 +437,8 @@ static tri_status open_files(train_loop *loop) {
 
 static void fill_best(const train_loop *loop, tri_train_result *out) {
     if (!loop->saves || loop->session->identity.rank != 0) return;
-    tri_checkpoint_monitor monitor = loop->ranked_by;
     out->has_best = loop->recipe->checkpoint.save_top_k != 0 &&
-                    tri_checkpoint_find_best(loop->request->run_dir, &monitor, &out->best_step);
-    out->best_value = monitor.value;
+                    tri_checkpoint_find_best(loop->request->run_dir, &loop->ranked_by, &out->best);
 }
 
 // Locks a run folder that has a .lock, because another process may be writing there; then restores

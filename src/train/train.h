@@ -2,6 +2,7 @@
 #ifndef TRIREME_TRAIN_TRAIN_H
 #define TRIREME_TRAIN_TRAIN_H
 
+#include "checkpoint/checkpoint.h"
 #include "observe/observe.h"
 #include "train/session.h"
 
@@ -51,8 +52,7 @@ typedef struct tri_train_result {
     // The best checkpoint of the run folder (checkpoint.monitor), on rank 0; has_best false: there
     // is none.
     bool has_best;
-    int64_t best_step;
-    double best_value;
+    tri_best_checkpoint best;
     char names[TRI_MAX_METRICS][TRI_MAX_METRIC_BYTES]; // names of the metrics in `val`
     // The test data were evaluated at the end of the run.
     bool has_test;

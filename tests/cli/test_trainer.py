@@ -484,6 +484,22 @@ def check_result():
         assert got["val_loss"] == evaluated[last]["loss"], got
         assert got["best"] == {"step": best, "val_loss": evaluated[best]["loss"]}, got
     assert worse > 0
+    # A folder of the user's, where the link should be, is not named as the best checkpoint.
+    link = os.path.join(run_dir, "checkpoints", "best")
+    os.remove(link)
+    os.mkdir(link)
+    _, done = train("checkpoint.save_top_k=1", "optimizer.lr=5", *more, run_dir=run_dir)
+    assert f"(checkpoints/step-{best:08d})" in done.stdout, done.stdout
+    assert "checkpoints/best" not in done.stdout, done.stdout
+
+
+def run_into_closed_pipe(command):
+    ends = os.pipe()
+    os.close(ends[0])
+    done = subprocess.run(command, stdout=ends[1], stderr=subprocess.PIPE, text=True,
+                          timeout=SECONDS, check=False)
+    os.close(ends[1])
+    return done
 
 
 def check_closed_pipe():

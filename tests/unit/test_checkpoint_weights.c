@@ -299,23 +299,68 @@ static void test_alias(void **state) {
     }
 }
 
+// Copies a file of the checkpoint `best`, with some text behind it.
+static void copy_to_last(const char *name, const char *end) {
+    char *data, path[128];
+    size_t size;
+    snprintf(path, sizeof path, "checkpoints/best/%s", name);
+    ok(tri_os_read_file(in_run(path), 1 << 20, &data, &size));
+    data = realloc(data, size + strlen(end) + 1);
+    assert_non_null(data);
+    memcpy(data + size, end, strlen(end));
+    snprintf(path, sizeof path, "checkpoints/last/%s", name);
+    ok(tri_os_replace_file(in_run(path), data, size + strlen(end)));
+    free(data);
+}
+
 // A folder in place of a link: a copy that a program made is replaced, another one stays.
 static void test_copied_links(void **state) {
     tri_checkpoint_monitor monitor = {.name = "val_loss", .is_known = true, .value = 0.25};
     fixture_save save = {.step = 1, .width = 9, .monitor = monitor, .save_top_k = 1};
     for (int own = 0; own <= 1; own++) {
         ok(fixture_do_save(run_dir, save));
-        char command[256];
-        snprintf(command, sizeof command,
-                 "cd %s/checkpoints && rm -r last && cp -rL best last && %s", run_dir,
-                 own ? "echo >>last/state.json" : "true");
-        assert_int_equal(system(command), 0);
+        assert_int_equal(unlink(in_run("checkpoints/last")), 0);
+        assert_int_equal(mkdir(in_run("checkpoints/last"), 0700), 0);
+        static const char *const files[] = {"model.safetensors", "optimizer.safetensors",
+                                            "state.json"};
+        for (int i = 0; i < 3; i++) copy_to_last(files[i], own && i == 2 ? "\n" : "");
         save.step++;
         ok(fixture_do_save(run_dir, save));
         struct stat info;
         assert_int_equal(lstat(in_run("checkpoints/last"), &info), 0);
         assert_int_equal(S_ISLNK(info.st_mode), !own);
     }
+}
+
+// A folder of the user's in place of a link: old checkpoints are removed all the same, and the best
+// one is named by its own folder. A link that could not be set leads to a checkpoint that stays.
+static void test_folder_for_link(void **state) {
+    tri_checkpoint_monitor monitor = {.name = "val_loss", .is_known = true};
+    tri_best_checkpoint best;
+    struct stat info;
+    ok(tri_os_make_folders(in_run("checkpoints/best")));
+    for (int step = 1; step <= 5; step++) {
+        monitor.value = step == 2 ? 0.25 : 0.5;
+        ok(fixture_do_save(
+            run_dir,
+            (fixture_save){.step = step, .width = 9, .monitor = monitor, .save_top_k = 1}));
+    }
+    for (int step = 1; step <= 5; step++) {
+        char name[64];
+        snprintf(name, sizeof name, "checkpoints/step-%08d", step);
+        assert_int_equal(lstat(in_run(name), &info) == 0, step != 1 && step != 3);
+    }
+    assert_true(tri_checkpoint_find_best(run_dir, &monitor, &best));
+    assert_int_equal(best.step, 2);
+    assert_string_equal(best.name, "step-00000002");
+    assert_int_equal(rmdir(in_run("checkpoints/best")), 0);
+    monitor.value = 0.125;
+    ok(tri_checkpoint_amend(run_dir, 5, NULL, &monitor, 1));
+    assert_true(tri_checkpoint_find_best(run_dir, &monitor, &best));
+    assert_true(best.step == 5 && !strcmp(best.name, "best"));
+    assert_int_equal(unlink(in_run("checkpoints/best")), 0);
+    assert_int_equal(mkdir(in_run("checkpoints/best"), 0700), 0);
+    ok(tri_checkpoint_amend(run_dir, 5, NULL, &monitor, 1)); // the evaluation is there
 }
 
 static void test_diff(void **state) {
@@ -361,8 +406,10 @@ int main(void) {
         TEST(shards),
         TEST(list_and_verify),
         TEST(meanwhile),
+        TEST(removed_after_scan),
         TEST(alias),
         TEST(copied_links),
+        TEST(folder_for_link),
         TEST(diff),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
