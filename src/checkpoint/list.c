@@ -20,6 +20,12 @@ static const char *time_text(tri_arena *arena, int64_t unix_s) {
     return tri_arena_strdup(arena, text);
 }
 
+// Whether the run has removed a checkpoint since the folder was scanned.
+static bool is_removed(const char *path) {
+    bool is_there = true;
+    return tri_os_exists(path, &is_there) == TRI_OK && !is_there;
+}
+
 // Checks a checkpoint quickly, without reading its tensors: only that its files exist with their
 // full length. Returns "" or what is wrong with it.
 static const char *what_is_wrong(tri_arena *arena, const checkpoint_step *step) {
@@ -40,9 +46,9 @@ static void print_json(tri_arena *arena, const tri_tree *line, FILE *out) {
     fprintf(out, "%s\n", tri_json_emit(arena, line));
 }
 
-static void list_json(tri_arena *arena, const char *home, const checkpoint_step *step, FILE *out) {
+static void list_json(tri_arena *arena, const char *home, const checkpoint_step *step,
+                      const char *fault, FILE *out) {
     const tri_checkpoint_info *info = &step->manifest.info;
-    const char *fault = what_is_wrong(arena, step);
     tri_tree *line = tri_tree_map(arena);
     tri_tree_put(arena, line, "step", tri_tree_int(arena, step->step));
     tri_tree_put(arena, line, "path", tri_tree_string(arena, step->path));
@@ -66,9 +72,9 @@ static void list_json(tri_arena *arena, const char *home, const checkpoint_step 
     print_json(arena, line, out);
 }
 
-static void list_line(tri_arena *arena, const char *home, const checkpoint_step *step, FILE *out) {
+static void list_line(tri_arena *arena, const char *home, const checkpoint_step *step,
+                      const char *fault, FILE *out) {
     const tri_checkpoint_info *info = &step->manifest.info;
-    const char *fault = what_is_wrong(arena, step);
     if (step->readable != TRI_OK) {
         fprintf(out, "%10lld  damaged: %s\n", (long long)step->step, fault);
         return;
@@ -98,8 +104,12 @@ static tri_status list(tri_arena *arena, const char *path, bool json, FILE *out)
     if (!json)
         fprintf(out, "%10s  %5s  %-22s  %9s  %-20s  %s\n", "step", "epoch", "monitor", "size",
                 "saved", "links");
-    for (int i = steps.count - 1; i >= 0; i--) // the newest is printed last, next to the prompt
-        (json ? list_json : list_line)(arena, home, &steps.items[i], out);
+    for (int i = steps.count - 1; i >= 0; i--) { // the newest is printed last, next to the prompt
+        const checkpoint_step *step = &steps.items[i];
+        const char *fault = what_is_wrong(arena, step);
+        if (!*fault || !is_removed(step->path))
+            (json ? list_json : list_line)(arena, home, step, fault, out);
+    }
     return TRI_OK;
 }
 
@@ -128,19 +138,20 @@ static void report(tri_arena *arena, const char *path, tri_status status, int64_
     }
 }
 
-// Verifies one checkpoint. A checkpoint that the run removes or replaces meanwhile is not damaged.
+// Verifies one checkpoint, which was there when its path was found. A checkpoint that the run
+// removes or replaces meanwhile is not damaged.
 static tri_status verify_step(tri_arena *arena, const char *path, bool json, FILE *out) {
     checkpoint_manifest manifest;
     struct stat before = {0}, after = {0};
     tri_status status;
     do {
-        bool was_there = stat(path, &before) == 0;
+        (void)stat(path, &before);
         status = checkpoint_verify(arena, path, &manifest);
-        if (status != TRI_OK && was_there && stat(path, &after) < 0 && errno == ENOENT) {
+        if (status != TRI_OK && is_removed(path)) {
             report(arena, path, TRI_OK, 0, "nothing: the run removed it meanwhile", json, out);
             return TRI_OK;
         }
-    } while (status != TRI_OK && after.st_ino != before.st_ino && after.st_ino != 0);
+    } while (status != TRI_OK && stat(path, &after) == 0 && after.st_ino != before.st_ino);
     int64_t bytes = status == TRI_OK ? checkpoint_manifest_bytes(&manifest) : 0;
     report(arena, path, status, bytes, "every hash", json, out);
     return status;

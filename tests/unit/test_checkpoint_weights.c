@@ -273,6 +273,37 @@ static void test_meanwhile(void **state) {
     }
 }
 
+// Stands for a run that removes the checkpoint which was scanned first, while the next one is.
+static char scanned[PATH_MAX];
+
+static int open_while_scanned(const char *path, int flags, mode_t mode) {
+    const char *file = strstr(path, "/state.json");
+    if (file && !has_met) {
+        has_met = scanned[0];
+        if (has_met) assert_int_equal(rename(scanned, in_run("gone")), 0);
+        snprintf(scanned, sizeof scanned, "%.*s", (int)(file - path), path);
+    }
+    return tri_os_system.open(path, flags, mode);
+}
+
+static void test_removed_after_scan(void **state) {
+    for (int verifies = 0; verifies <= 1; verifies++) {
+        printed p;
+        for (int step = 10; step <= 20; step += 10)
+            ok(fixture_do_save(run_dir,
+                               (fixture_save){.step = step, .width = 9, .save_top_k = -1}));
+        has_met = false;
+        scanned[0] = 0;
+        tri_os.open = open_while_scanned;
+        ok(verifies ? tri_checkpoint_verify(run_dir, false, begin(&p))
+                    : tri_checkpoint_list(run_dir, false, begin(&p)));
+        tri_os.open = tri_os_system.open;
+        assert_true(has_met);
+        has(&p, 2, verifies ? ": ok (nothing: the run re" : "monitor", "");
+        ok(tri_os_remove_tree(in_run("gone")));
+    }
+}
+
 static tri_status read_tied(void *context, int tensor, int64_t first, int64_t count, void *to) {
     return fixture_read(context, tensor == 6 ? 0 : tensor, first, count, to);
 }
