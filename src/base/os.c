@@ -156,8 +156,7 @@ tri_status tri_os_pread_all(int fd, void *data, size_t size, int64_t offset, con
 
 enum { POINTER_HEAD_BYTES = 64 };
 
-// Fails if a file that begins with these bytes is a pointer to content that is kept elsewhere.
-static tri_status check_pointer(const char *path, const char *head, size_t size) {
+tri_status tri_os_check_pointer(const char *path, const void *head, size_t size) {
     static const struct {
         const char *begins, *whose, *command;
     } pointers[] = {{"version https://git-lfs.github.com/spec/v1\n", "Git LFS", "git lfs pull"},
@@ -179,7 +178,7 @@ tri_status tri_os_open_input(const char *path, int *fd) {
     if (*fd < 0) return tri_os_fail("open", path);
     if (fstat(*fd, &info) < 0 || !S_ISREG(info.st_mode)) return TRI_OK; // the reader reports this
     ssize_t got = tri_os.pread(*fd, head, sizeof head, 0);
-    tri_status status = got > 0 ? check_pointer(path, head, (size_t)got) : TRI_OK;
+    tri_status status = got > 0 ? tri_os_check_pointer(path, head, (size_t)got) : TRI_OK;
     if (status == TRI_OK) return TRI_OK;
     tri_os.close(*fd);
     *fd = -1;
@@ -210,7 +209,7 @@ tri_status tri_os_read_file(const char *path, size_t max_bytes, char **out, size
         capacity *= 2;
     }
     tri_os.close(fd);
-    if (status == TRI_OK) status = check_pointer(path, data, used);
+    if (status == TRI_OK) status = tri_os_check_pointer(path, data, used);
     if (status != TRI_OK) {
         free(data);
         return status;

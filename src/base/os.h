@@ -72,9 +72,13 @@ tri_status tri_os_pwrite_all(int fd, const void *data, size_t size, int64_t offs
                              const char *path);
 // Reads exactly `size` bytes. TRI_CORRUPT: the file ends before that.
 tri_status tri_os_pread_all(int fd, void *data, size_t size, int64_t offset, const char *path);
-// Opens a file that a user gives us to read; *fd belongs to the caller. TRI_BAD_INPUT: the file is
-// only a pointer, which Git LFS or git-annex leaves where the content was not fetched; the message
-// says how to fetch it. Without this check, a pointer would be read as damaged data, or as text.
+// Looks at the first `size` bytes of what a user gives us to read, a file or a part of one.
+// TRI_BAD_INPUT: it is only a pointer, which Git LFS or git-annex leaves where the content was not
+// fetched; the message says how to fetch it. Without this check, a pointer would be read as damaged
+// data, or as text. `path`: its name, for the message.
+tri_status tri_os_check_pointer(const char *path, const void *head, size_t size);
+// Opens a file that a user gives us to read; *fd belongs to the caller. TRI_BAD_INPUT: it is a
+// pointer (tri_os_check_pointer).
 tri_status tri_os_open_input(const char *path, int *fd);
 // Reads a whole file of at most `max_bytes`; a pointer is refused as by tri_os_open_input. *out is
 // malloc'ed, ends with a 0 byte that *size does not count, and belongs to the caller.

@@ -7,7 +7,6 @@
 #include "format/tokenizer/text.h"
 #include "format/tokenizer/tokenizer.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,8 +101,8 @@ static tri_status add_prompt(texts *t, const char *text, size_t size) {
 }
 
 static tri_status read_lines(texts *t, const char *path) {
-    tri_lines lines = {.fd = tri_os.open(path, O_RDONLY | O_CLOEXEC, 0), .path = path};
-    if (lines.fd < 0) return tri_os_fail("open", path);
+    tri_lines lines = {.path = path};
+    TRI_TRY(tri_os_open_input(path, &lines.fd));
     tokenizer_string line;
     bool has_line = true;
     tri_status status = TRI_OK;

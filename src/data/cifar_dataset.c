@@ -5,7 +5,6 @@
 #include "base/os.h"
 #include "data/kind.h"
 
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -55,8 +54,8 @@ static int record_bytes(const cifar_format *format) { return format->label_bytes
 static tri_status open_file(tri_dataset *dataset, cifar_state *state, const char *path) {
     struct stat info;
     cifar_file *file = &state->files[state->count];
-    *file = (cifar_file){path, tri_os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0), 0};
-    if (file->fd < 0) return tri_os_fail("open", path);
+    *file = (cifar_file){.path = path};
+    TRI_TRY(tri_os_open_input(path, &file->fd));
     state->count++; // from here on cifar_close closes it
     tri_dataset_note_file(dataset, path);
     int bytes = record_bytes(state->format);

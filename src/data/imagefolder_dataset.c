@@ -231,6 +231,17 @@ static tri_status list(tri_dataset *dataset, folder_state *state) {
     return TRI_OK;
 }
 
+// Looks whether the first file is only a pointer, because then most are: before a run begins.
+static tri_status check_first(const folder_state *state) {
+    char path[PATH_MAX];
+    int fd;
+    if (state->file_count == 0) return TRI_OK;
+    snprintf(path, sizeof path, "%s/%s", state->root, state->files[0]);
+    TRI_TRY(tri_os_open_input(path, &fd));
+    tri_os.close(fd);
+    return TRI_OK;
+}
+
 static tri_status folder_open(tri_dataset *dataset) {
     folder_state *state = TRI_NEW(dataset->arena, folder_state), *known = state;
     dataset->state = state;
@@ -239,6 +250,7 @@ static tri_status folder_open(tri_dataset *dataset) {
     if (dataset->file_split != TRI_DATA_TRAIN && !state->is_flat)
         TRI_TRY(list_training(dataset, &known));
     TRI_TRY(number_files(dataset, state, known));
+    TRI_TRY(check_first(state));
     dataset->samples = state->file_count;
     dataset->facts.listing = TRI_HASH_OF_NOTHING;
     for (int i = 0; i < state->file_count; i++)

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { IMAGES, LABELS, NO_LABEL = -1, DAMAGED = -1, LABEL_BYTES = 24, HEAD_BYTES = 16 };
+enum { IMAGES, LABELS, NO_LABEL = -1, DAMAGED = -1, LABEL_BYTES = 24, HEAD_BYTES = 64 };
 
 typedef enum layout { LAYOUT_UNKNOWN, LAYOUT_DATUM, LAYOUT_IMAGE } layout;
 
@@ -90,6 +90,16 @@ static tri_status read_value(const lmdb_state *state, const tri_lmdb_entry *entr
     return tri_os_pread_all(state->fd, out, *size, entry->offset, state->path);
 }
 
+// Reads the head of a value. TRI_BAD_INPUT: it is only a pointer to content that is kept elsewhere.
+static tri_status read_head(const tri_dataset *dataset, const tri_lmdb_entry *entry,
+                            uint8_t out[HEAD_BYTES], size_t *size) {
+    const lmdb_state *state = dataset->state;
+    TRI_TRY(read_value(state, entry, HEAD_BYTES, out, size));
+    const char *key = key_text(dataset, entry);
+    return tri_os_check_pointer(tri_arena_printf(dataset->arena, "%s: key '%s'", state->path, key),
+                                out, *size);
+}
+
 // Names what a value is that cannot be read; NULL: it is an image file.
 static const char *look(const uint8_t *head, size_t size) {
     static const struct {
@@ -148,6 +158,9 @@ static tri_status read_datum(tri_dataset *dataset, const tri_lmdb_entry *entry,
     lmdb_state *state = dataset->state;
     tri_datum datum;
     bool is_datum = tri_datum_read(state->fd, entry->offset, entry->size, state->path, &datum);
+    uint8_t head[HEAD_BYTES];
+    size_t size;
+    if (!is_datum) TRI_TRY(read_head(dataset, entry, head, &size));
     if (is_datum && datum.has_floats && datum.size == 0)
         return fail_entry(dataset, entry, "a Datum with float_data, which is not read");
     if (!is_datum || !tri_datum_is_image(&datum))
@@ -171,7 +184,7 @@ static tri_status see_layout(tri_dataset *dataset, const tri_lmdb_entry *entry) 
     uint8_t head[HEAD_BYTES];
     size_t size;
     tri_datum datum;
-    TRI_TRY(read_value(state, entry, sizeof head, head, &size));
+    TRI_TRY(read_head(dataset, entry, head, &size));
     const char *what = look(head, size);
     bool is_datum = tri_datum_read(state->fd, entry->offset, entry->size, state->path, &datum) &&
                     (tri_datum_is_image(&datum) || datum.has_floats);

@@ -3,6 +3,7 @@
 
 #include "base/buffer.h"
 #include "base/limits.h"
+#include "base/os.h"
 #include "format/tar.h"
 
 #include <ctype.h>
@@ -82,9 +83,12 @@ static tri_status read_label(listing *l, const char *text) {
     char *end;
     long long label = strtoll(text, &end, 10);
     while (isspace((unsigned char)*end)) end++;
-    if (end == text || *end || label < 0 || label >= TRI_MAX_CLASSES)
-        return TRI_FAIL(TRI_BAD_INPUT, "%s: '%s.cls' is no class, a whole number from 0",
-                        l->list->path, (const char *)l->key.data);
+    if (end == text || *end || label < 0 || label >= TRI_MAX_CLASSES) {
+        const char *name =
+            tri_arena_printf(l->list->arena, "%s: '%s.cls'", l->list->path, (char *)l->key.data);
+        TRI_TRY(tri_os_check_pointer(name, text, strlen(text)));
+        return TRI_FAIL(TRI_BAD_INPUT, "%s is no class, a whole number from 0", name);
+    }
     l->current.label = (int32_t)label;
     if (label >= l->list->classes) l->list->classes = label + 1;
     return TRI_OK;

@@ -5,11 +5,11 @@
 #include "base/os.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum {
     VERSION_AT = 9,
@@ -126,9 +126,10 @@ tri_status tri_megatron_read_index(const char *path, int64_t file_bytes, tri_tok
     if (length < 5 || length >= sizeof name || strcmp(path + length - 4, ".bin") != 0)
         return TRI_OK;
     snprintf(name, sizeof name, "%.*s.idx", (int)length - 4, path);
-    int fd = tri_os.open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-    if (fd < 0) return errno == ENOENT ? TRI_OK : tri_os_fail("open", name);
+    if (access(name, F_OK) != 0 && errno == ENOENT) return TRI_OK;
+    int fd;
     tri_status status = TRI_OK;
+    TRI_TRY(tri_os_open_input(name, &fd));
     if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) {
         index_file index = {.path = name, .fd = fd, .bytes = info.st_size};
         status = read_open(&index, path, file_bytes, type, is_there);

@@ -2,6 +2,7 @@
 #include "format/image/image.h"
 
 #include "base/limits.h"
+#include "base/os.h"
 #include "format/image/codec.h"
 
 #include <stdlib.h>
@@ -76,6 +77,7 @@ tri_status tri_image_decode(tri_image_decoder *decoder, const void *bytes, size_
         return TRI_OK;
     }
     if (size == 0) return TRI_FAIL(TRI_CORRUPT, "%s: is empty", name);
+    TRI_TRY(tri_os_check_pointer(name, bytes, size));
     return TRI_FAIL(TRI_CORRUPT, "%s: is no JPEG, PNG, WebP, BMP or PPM image", name);
 }
 

@@ -14,7 +14,8 @@ void tri_image_decoder_destroy(tri_image_decoder *decoder);   // NULL allowed
 // images become three equal channels, alpha channels are dropped, of 16 bits the higher 8 stay, and
 // orientations of EXIF are ignored. *out lies in the decoder's memory until its next call. `name`
 // is the file's name for messages. TRI_CORRUPT: the file is damaged, is not one of these formats,
-// or has more than TRI_MAX_IMAGE_PIXELS; TRI_NO_MEMORY.
+// or has more than TRI_MAX_IMAGE_PIXELS; TRI_BAD_INPUT: it is a pointer (tri_os_check_pointer);
+// TRI_NO_MEMORY.
 tri_status tri_image_decode(tri_image_decoder *decoder, const void *bytes, size_t size,
                             const char *name, tri_image *out);
 
