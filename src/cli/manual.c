@@ -106,7 +106,7 @@ static const cli_verb files[] = {
 static const cli_verb codes[] = {{"0", "", "done"},
                                  {"1", "", "the run failed; one line says why"},
                                  {"2", "", "bad usage, recipe or input; nothing was changed"},
-                                 {"75", "", "stopped early with a checkpoint: run it again"},
+                                 {"75", "", "stopped early: run it again"},
                                  {"128+n", "", "ended by signal n"},
                                  {0}};
 

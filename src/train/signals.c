@@ -46,12 +46,15 @@ static void end_by(int number) {
 }
 
 static void end_at_start(int number) {
-    if (!end_process || access(last_link, F_OK) != 0) {
+    bool has_checkpoint = access(last_link, F_OK) == 0;
+    if (!end_process || (number == SIGINT && !has_checkpoint)) {
         end_by(number);
         return;
     }
     tell("stopped by a signal before a step; ",
-         "its checkpoint stays: ", "run the same command again to resume");
+         has_checkpoint ? "its checkpoint stays: " : "nothing is saved yet: ",
+         has_checkpoint ? "run the same command again to resume"
+                        : "run the same command again to begin");
     end_process(tri_status_exit_code(TRI_STOPPED));
 }
 

@@ -4,19 +4,22 @@
 // records the signal, so that the run can end with a checkpoint:
 // the training loop looks at it after each step, and an evaluation between its blocks. Before that,
 // while data are opened, a plan is made and a checkpoint is loaded, there is nothing to save, so
-// the handler ends the process at once, unless the job is to start again after the signal.
+// the handler ends the process at once, unless the job is to start again after the signal. The exit
+// code is then 75 too, because scripts start a job again that ends with it: also without a
+// checkpoint, so that a job which is preempted while it loads its data is not lost. Only Ctrl-C
+// before there is a checkpoint ends the process as if it had not been caught, because a user who
+// presses it then wants no second start, and a shell ends its loop.
 #ifndef TRIREME_TRAIN_SIGNALS_H
 #define TRIREME_TRAIN_SIGNALS_H
 
 #include <stdbool.h>
 
-// Installs the handlers for the time before the first step. If the run's link `last` exists when a
-// signal comes, there is a checkpoint to resume from, and `end` ends the process with exit code 75;
-// else the signal ends it, as if it had not been caught. `last` is copied. `end` is called by the
-// handler; NULL: the run saves nothing. With `tells`, this rank says on standard error why it ends
-// and, later, what the run waits for. With `keeps`, a signal that announces the end of the job's
-// time is only recorded: the run makes a step and then starts its job again. tri_signals_watch has
-// to follow.
+// Installs the handlers for the time before the first step, in which `end`, called by the handler,
+// ends the process with exit code 75; NULL: the run saves nothing, and a signal ends it as if it
+// had not been caught. `last`, which is copied, is the run's link to its last checkpoint. With
+// `tells`, this rank says on standard error why it ends and, later, what the run waits for. With
+// `keeps`, a signal that announces the end of the job's time is only recorded: the run makes a step
+// and then starts its job again. tri_signals_watch has to follow.
 void tri_signals_watch_start(const char *last, void (*end)(int code), bool tells, bool keeps);
 // Only records signals from now on. A second SIGINT ends the process at once, for users who do not
 // want to wait.

@@ -188,11 +188,15 @@ def check_places(folder):
     check_place(folder, os.path.join(folder, "placed-1"), 1, "an epoch's evaluation",
                 signal.SIGKILL)
     # Before there is a checkpoint, a signal ends the process at once, which then waits for nothing.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        done = stop_at(train("mlp-jax", os.path.join(folder, "early"), *PLACED),
-                       f"-1,planning,1,{int(number)}", -number)
-        assert "waiting" not in done.stderr, done.stderr
-    assert not os.path.exists(os.path.join(folder, "early"))
+    # A job script starts it again, a user who has pressed Ctrl-C does not.
+    early = os.path.join(folder, "early")
+    for number, code in ((signal.SIGTERM, 75), (signal.SIGINT, -signal.SIGINT)):
+        for ranks in (1, 2) if code > 0 else (1,):
+            done = stop_at(on_ranks(ranks, train("mlp-jax", early, *PLACED)),
+                           f"-1,planning,1,{int(number)}", code)
+            assert "waiting" not in done.stderr, done.stderr
+            assert done.stderr.count("nothing is saved yet") == (code > 0), done.stderr
+    assert not os.path.exists(early)
 
 
 def check_one_told(folder):

@@ -46,10 +46,28 @@ static void test_again(void **state) {
     tri_signals_unwatch();
 }
 
+static int ended_with;
+
+static void end(int code) { ended_with = code; }
+
+// A signal before the first step of a run without a checkpoint ends it with the code for which it
+// is started again.
+static void test_at_start(void **state) {
+    static const int numbers[] = {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        ended_with = 0;
+        tri_signals_watch_start("/dev/null/none", end, false, false);
+        raise(numbers[i]);
+        assert_int_equal(ended_with, 75);
+        tri_signals_unwatch();
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_announced),
         cmocka_unit_test(test_again),
+        cmocka_unit_test(test_at_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
