@@ -69,9 +69,8 @@ static int unknown_command(const char *name) {
                              near ? "'?)" : ""));
 }
 
-// Turns success into a failure if standard output could not be written. For a closed pipe it prints
-// no message, because the reader closed it on purpose. If the command keeps its results in files
-// too, a closed pipe is only reported.
+// Turns success into a failure if standard output could not be written. If the command keeps its
+// results in files too, a closed pipe is only reported.
 static int finish_output(int code, bool keeps_results) {
     errno = 0;
     bool is_written = fflush(stdout) == 0 && !ferror(stdout);
@@ -80,11 +79,13 @@ static int finish_output(int code, bool keeps_results) {
     struct stat info;
     bool is_pipe =
         fstat(fileno(stdout), &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode));
-    if (is_pipe && keeps_results)
+    if (is_pipe && keeps_results) {
         tri_log_line(TRI_LOG_WARNING,
                      "standard output is a closed pipe: the end of what this command "
                      "prints is lost; it has done all its work");
-    if (is_pipe) return keeps_results ? 0 : tri_status_exit_code(TRI_IO);
+        return 0;
+    }
+    if (is_pipe) why = "it is a closed pipe";
     return cli_fail(TRI_FAIL(TRI_IO, "standard output: cannot write the results: %s", why));
 }
 
