@@ -24,20 +24,21 @@ static tri_status list(const cli_arguments *a) {
 }
 
 // What runs a verb: `on_recipe` gets the recipe that the first word names, with the settings that
-// follow it; `on_words` gets the words alone.
+// follow it; `on_words` gets the words alone, of which there are `words`.
 static const struct data_verb {
     const char *name;
+    int words;
     tri_status (*on_words)(const cli_arguments *arguments);
     tri_status (*on_recipe)(const cli_arguments *arguments, const char *path,
                             const tri_recipe *recipe);
 } data_verbs[] = {
-    {"list", list, NULL},
-    {"check", NULL, cli_data_check},
-    {"stats", NULL, cli_data_stats},
-    {"dump", NULL, cli_data_dump},
-    {"get", cli_data_get, NULL},
-    {"convert", NULL, cli_data_convert},
-    {"tokenize", cli_data_tokenize, NULL},
+    {"list", 0, list, NULL},
+    {"check", 0, NULL, cli_data_check},
+    {"stats", 0, NULL, cli_data_stats},
+    {"dump", 0, NULL, cli_data_dump},
+    {"get", 1, cli_data_get, NULL},
+    {"convert", 0, NULL, cli_data_convert},
+    {"tokenize", 0, cli_data_tokenize, NULL},
 };
 
 static tri_status run_on_recipe(const cli_context *context, const struct data_verb *verb,
@@ -67,6 +68,9 @@ static int run(const cli_context *context, int argc, char **argv) {
             "or tokenize");
     if (verb->on_recipe && a.count < 2)
         return cli_usage(&cli_data, "data %s: which recipe?", verb->name);
+    if (verb->on_words && a.count - 1 > verb->words)
+        return cli_usage(&cli_data, "data %s: '%s' has no meaning here", verb->name,
+                         a.words[verb->words + 1]);
     tri_status status = verb->on_recipe ? run_on_recipe(context, verb, &a) : verb->on_words(&a);
     return status == TRI_OK ? 0 : cli_fail(status);
 }
