@@ -1,7 +1,9 @@
-// Quotes words for the shell sh, so that a printed command can be pasted.
+// Quotes words for the shell sh, so that a printed command can be pasted, and expands ~.
 #include "base/shell.h"
 
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 // True if the word needs no quotes. The characters ~ and # are special only at the start of a word,
@@ -28,4 +30,11 @@ const char *tri_shell_word(tri_arena *arena, const char *word) {
     *to++ = '\'';
     *to = 0;
     return out;
+}
+
+const char *tri_shell_home(const char *path, char *out, size_t out_bytes) {
+    const char *home = getenv("HOME");
+    if (path[0] != '~' || (path[1] && path[1] != '/') || !home) return path;
+    int length = snprintf(out, out_bytes, "%s%s", home, path + 1);
+    return length >= 0 && (size_t)length < out_bytes ? out : path;
 }

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "base/shell.h"
 #include "recipe/missing.h"
 
 #include <jansson.h>
@@ -90,6 +91,16 @@ static int take_settings(const char *first, int argc, char **argv, int *at, cli_
     }
 }
 
+// Expands ~ in the value of flag `index`, if it is a path. A process reads one command line.
+static const char *settle_value(const cli_flag *flag, int index, const char *value) {
+    static char paths[CLI_MAX_FLAGS][PATH_MAX];
+    static const char *const kinds[] = {"DIR", "FILE", "PATH"};
+    for (size_t i = 0; flag->argument && i < sizeof kinds / sizeof *kinds; i++)
+        if (strstr(flag->argument, kinds[i]))
+            return tri_shell_home(value, paths[index], sizeof paths[index]);
+    return value;
+}
+
 static int take_flag(int argc, char **argv, int *at, cli_arguments *out) {
     const cli_command *command = out->command;
     const char *text = argv[*at] + 2, *equals = strchr(text, '=');
@@ -106,7 +117,7 @@ static int take_flag(int argc, char **argv, int *at, cli_arguments *out) {
         if (f.argument && !*(equals ? equals + 1 : argv[*at + 1]))
             return cli_usage(command, "--%s needs %s", f.name, f.argument);
         const char *value = !f.argument ? "" : equals ? equals + 1 : argv[++*at];
-        out->values[count] = value;
+        out->values[count] = settle_value(&f, count, value);
         bool has_settings = f.argument && !strcmp(f.argument, CLI_SETTINGS);
         return has_settings ? take_settings(value, argc, argv, at, out) : -1;
     }

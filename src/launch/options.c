@@ -4,10 +4,12 @@
 #include "launch/options.h"
 
 #include "base/log.h"
+#include "base/shell.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +18,7 @@
 typedef enum value_kind {
     SWITCH, // a flag without a value
     TEXT,
+    FOLDER,
     COUNT, // a number: 0, 1, 2, …
     SECONDS,
     WORKERS,
@@ -59,7 +62,7 @@ static const flag flags[] = {
      "start PROGRAM itself even if its name ends in .py"},
     {"run-path", 0, SWITCH, FIELD(run_path), "0", NULL,
      "PROGRAM is a Python script to run through runpy"},
-    {"log-dir", 0, TEXT, FIELD(log_dir), NULL, "DIR",
+    {"log-dir", 0, FOLDER, FIELD(log_dir), NULL, "DIR",
      "make a folder for log and error files in DIR (default: a temporary folder)"},
     {"redirects", 'r', STREAMS, FIELD(redirects), "0", "0|1|2|3|RANK:N,…",
      "write stdout (1), stderr (2) or both (3) of all workers, or of the ranks named, to files"},
@@ -153,6 +156,7 @@ static tri_status read_binding(const char *name, const char *text, launch_bindin
 
 // Reads `text` as the flag's value; `name` is the flag or the variable, for messages.
 static tri_status set_flag(const flag *f, const char *name, const char *text, launch_options *o) {
+    static char folder[PATH_MAX];
     static const char *const methods[] = {"spawn", "fork", "forkserver", NULL};
     void *field = (char *)o + f->offset;
     int unused;
@@ -162,6 +166,9 @@ static tri_status set_flag(const flag *f, const char *name, const char *text, la
         return TRI_OK;
     case TEXT:
         *(const char **)field = text;
+        return TRI_OK;
+    case FOLDER: // one flag is a folder, and a process reads one command line
+        *(const char **)field = tri_shell_home(text, folder, sizeof folder);
         return TRI_OK;
     case COUNT:
         return read_count(name, text, field);

@@ -3,6 +3,7 @@
 #include "recipe/paths.h"
 
 #include "base/option_manual.h"
+#include "base/shell.h"
 
 #include <ctype.h>
 #include <glob.h>
@@ -47,8 +48,11 @@ static bool is_path(const tri_option *row, const char *text) {
 
 // Replaces $NAME, ${NAME} and a leading ~. A $ that no name follows stays.
 static tri_status expand(tri_arena *arena, const tri_tree *node, const char **out) {
-    const char *at = node->text, *home = getenv("HOME"), *done = "";
-    if (at[0] == '~' && (at[1] == '/' || !at[1]) && home) done = home, at++;
+    char home[PATH_MAX];
+    const char *at = node->text, *done = "";
+    // What HOME has is not expanded again.
+    if (tri_shell_home(at, home, sizeof home) == home)
+        done = tri_arena_printf(arena, "%.*s", (int)(strlen(home) - strlen(++at)), home);
     for (const char *dollar; (dollar = strchr(at, '$'));) {
         bool braced = dollar[1] == '{';
         if (begins(dollar, "${oc.env:"))

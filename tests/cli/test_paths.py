@@ -150,6 +150,20 @@ def check_variables(folder):
          "init=null"], cwd=place, env=env)
 
 
+def check_home(folder):
+    """A ~ at the beginning of a flag's path is the home folder, also where no shell expands it."""
+    place = project(folder)
+    env = {**variables(place), "HOME": folder}
+    run([TRIREME, "train", "lt.yaml", "--run-dir=~/kept"], cwd=place, env=env)
+    assert steps(f"{folder}/kept") == 2
+    run([TRIREME, "checkpoint", "export", f"{folder}/kept", "--out", "~/out.safetensors"],
+        cwd=place, env=env)
+    run([TRIREME, "run", "--standalone", "--log-dir=~/logs", TRIREME, "eval",
+         "--checkpoint=~/kept"], cwd=place, env=env)
+    assert os.path.exists(f"{folder}/out.safetensors") and os.listdir(f"{folder}/logs")
+    assert not os.path.exists(f"{place}/~")
+
+
 def check_object(folder):
     """A model's shared object beside its recipe is found, and recorded with its whole path."""
     place = project(folder, RECIPE.replace("mlp-jax", "./net.so")
@@ -191,7 +205,7 @@ def check_sources(folder):
 
 
 CHECKS = (check_from_elsewhere, check_one_folder, check_moved, check_other_spellings,
-          check_variables, check_object, check_sources)
+          check_variables, check_home, check_object, check_sources)
 
 
 def alone(check):
