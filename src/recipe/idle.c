@@ -1,5 +1,5 @@
-// Finds settings that have no effect because of the recipe's other settings. A table has one row
-// for each key or section that can be without effect.
+// Finds settings that have no effect because of the recipe's other settings, or a bad one. A table
+// has one row for each key or section that can be without effect.
 #include "recipe/idle.h"
 
 #include "base/log.h"
@@ -137,4 +137,11 @@ void tri_recipe_warn_idle(const tri_recipe *recipe, const tri_mesh *mesh) {
     tri_strings lines = tri_recipe_idle_keys(arena, recipe, mesh);
     for (int i = 0; i < lines.count; i++) tri_log_line(TRI_LOG_WARNING, "%s", lines.items[i]);
     tri_arena_destroy(arena);
+    const situation s = {recipe, mesh};
+    bool is_f16 = tri_strategy_reduce_dtype(&recipe->strategy) == TRI_F16;
+    if (is_f16 && has_several_replicas(&s) && !scales_losses(&s))
+        tri_log_line(TRI_LOG_WARNING,
+                     "strategy.reduce_dtype: float16 sends gradients below 3e-8 as 0, because "
+                     "without trainer.precision: 16-mixed there is no loss scale; bfloat16 does "
+                     "not");
 }

@@ -112,8 +112,17 @@ def check_bench():
     assert "warning: " in fixed and "trainer.loss_scale.fixed" in fixed, fixed
 
 
+def check_sent_in_f16():
+    """A plan says if small gradients would be sent as 0: there is no loss scale."""
+    for ranks, precision, count in ((2, "32-true", 1), (2, "16-mixed", 0), (1, "32-true", 0)):
+        done = runs.run([runs.TRIREME, "plan", "recipes/mlp-jax.yaml", "--ranks", str(ranks),
+                         "strategy.reduce_dtype=float16", f"trainer.precision={precision}"])
+        assert done.stderr.count("no loss scale") == count, done.stderr
+
+
 with tempfile.TemporaryDirectory() as temporary:
     check_bench()
+    check_sent_in_f16()
     for each in MODELS:
         check_learns(temporary, each)
         check_resumes(temporary, each)
