@@ -90,8 +90,9 @@ def check_left_group(_):
     """A worker that has moved to another process group gets the launcher's signals, too."""
     child = launch("exec python3 -c 'import os, time; os.setpgid(0, os.getpgid(os.getppid())); "
                    "time.sleep(300)'")
-    wait_for(lambda: len(children(child.pid)) == 3, "the workers", child=child)
-    time.sleep(0.5)
+    # The guardian has a group of its own.
+    wait_for(lambda: [os.getpgid(pid) for pid in children(child.pid)].count(os.getpgid(child.pid))
+             == 2, "the workers in the launcher's group", child=child)
     child.send_signal(signal.SIGTERM)
     ended(child, 128 + signal.SIGTERM)
 

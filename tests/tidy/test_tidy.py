@@ -77,6 +77,8 @@ BANNED_IN_C = [
     (re.compile(r"\bO_CREAT\b(?!\s*\|\s*O_EXCL)"),
      "O_CREAT | O_EXCL: what lies there may be another user's link"),
 ]
+PROCESS = re.compile(r"(?<![\w.])(v?fork|popen|system|posix_spawnp?|execv[pe]*|tri_command_run|"
+                     r"u?sleep|(clock_)?nanosleep|tri_os\.sleep_ns)\s*\(")
 EXIT = re.compile(r"(?<![\w.>])(_?exit|quick_exit|_Exit)\s*\(")
 EXIT_ALLOWED = ("src/cli/", "src/launch/", "tests/", "examples/", "bench/")
 DURATION = re.compile(r"%(\.\d+|\.\*)?(ll?|z)?[dugf] (s|ms|us)\b")
@@ -281,6 +283,10 @@ def words(tree):
             for match in pattern.finditer(code):
                 found = match.group(0).strip()
                 yield path, line_of(code, match.start()), f"'{found}': {why}"
+        if path.startswith("tests/unit/"):
+            for match in PROCESS.finditer(code):
+                yield path, line_of(code, match.start()), \
+                    f"{match.group(1)} in a unit test: tests/README.md says what a kind may use"
         if not path.startswith(EXIT_ALLOWED):
             for match in EXIT.finditer(code):
                 yield path, line_of(code, match.start()), "exit in a helper: return a status"
@@ -539,6 +545,8 @@ def self_test():
         "src/base/copy.c": ("int tri_fail(void) { strcpy(a, b); }\n", "words"),
         "src/base/make.c": ("int tri_fail(void) { open(a, O_RDWR | O_CREAT, 0666); }\n", "words"),
         "src/base/wait.c": ('int tri_fail(void) { printf("%.3g ms", t); }\n', "words"),
+        "tests/unit/test_child.c": ("int main(void) { return fork(); }\n", "words"),
+        "tests/unit/test_pause.c": ("int main(void) { usleep(1); }\n", "words"),
         "src/base/leave.c": ("int tri_fail(void) { exit(1); }\n", "words"),
         "src/nn/gpu.c": ("int tri_fail(void);\n#ifdef USE_CUDA\n#endif\n", "words"),
         "src/base/alone.h": ("int x;\n", "dead_files"),

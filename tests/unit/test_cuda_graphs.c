@@ -14,12 +14,12 @@
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <math.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <trireme/trireme.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -70,13 +70,15 @@ static void net(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_mse_loss(g, tri_linear(g, "head", x, 1), batch->targets));
 }
 
-// Work that the GPU waits for and that ends late. A thread of the queue waits for it.
+// Work that the GPU waits for and that ends late, after all threads have had many turns. A thread
+// of the queue waits for it.
+enum { LATE_YIELDS = 100000 };
 static _Atomic bool is_released;
 
 static tri_status release_late(void *source, uint64_t number) {
     (void)source;
     (void)number;
-    usleep(300000);
+    for (int i = 0; i < LATE_YIELDS; i++) sched_yield();
     is_released = true;
     return TRI_OK;
 }

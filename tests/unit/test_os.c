@@ -8,11 +8,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -185,30 +183,8 @@ static void test_dangling_link_is_no_new_file(void **state) {
     tri_os.unlink(path);
 }
 
-// Suspended by SIGTSTP (Ctrl-Z), a process stops its clock until it is continued.
-static void test_suspension(void **state) {
-    (void)state;
-    const int64_t pause_ns = 50000000;
-    int done;
-    pid_t pid = fork();
-    if (pid == 0) {
-        tri_os_handle_suspension();
-        int64_t begin_ns = tri_os.monotonic_ns();
-        raise(SIGTSTP);
-        int64_t lasted_ns = tri_os.monotonic_ns() - begin_ns;
-        _exit(lasted_ns >= 0 && lasted_ns < pause_ns ? 0 : 1);
-    }
-    assert_int_equal(waitpid(pid, &done, WUNTRACED), pid);
-    assert_true(WIFSTOPPED(done));
-    tri_os.sleep_ns(pause_ns);
-    assert_int_equal(kill(pid, SIGCONT), 0);
-    assert_int_equal(waitpid(pid, &done, 0), pid);
-    assert_true(WIFEXITED(done) && WEXITSTATUS(done) == 0);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_suspension),
         cmocka_unit_test(test_hash_of_a_file),
         cmocka_unit_test_teardown(test_temporary_is_new_and_unknown, back_to_the_system),
         cmocka_unit_test_teardown(test_fleeting_file_is_not_synced, back_to_the_system),

@@ -1,11 +1,10 @@
-// Tests that each call of a team is made once, by whichever thread; that a member sleeps when it
-// has spun, and is woken; and that OpenMP's regions, ours and oneDNN's, run on it in the program.
+// Tests that each call of a team is made once, by whichever thread, and that a member sleeps when
+// it has spun, and is woken.
 #include "base/limits.h"
 #include "base/os.h"
 #include "base/team.h"
 
 #include <linux/futex.h>
-#include <omp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -16,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -205,73 +203,13 @@ static void test_several_callers(void **state) {
     for (int i = 0; i < 3; i++) assert_int_equal(sum[i], 15000);
 }
 
-static void test_fork(void **state) {
-    (void)state;
-#ifdef __SANITIZE_THREAD__
-    return; // it allows no threads in a process that was forked
-#endif
-    check_run(4);
-    pid_t child = fork();
-    if (child == 0) {
-        _Atomic int sum = 0;
-        bool good = tri_team_run(4, add, (void *)&sum) == TRI_OK && sum == 4;
-        _exit(good ? 0 : 1);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    check_run(4);
-}
-
-// Returns how many of the calls of a region knew of the team, and in *sum their indices' sum.
-static int region(int *sum, int *count) {
-    int on_team = 0, indices = 0, threads = 0;
-#pragma omp parallel num_threads(4) reduction(+ : on_team, indices, threads)
-    {
-        on_team += tri_team_is_inside();
-        indices += omp_get_thread_num();
-        threads += omp_get_num_threads() * omp_in_parallel();
-#pragma omp barrier
-    }
-    *sum = indices;
-    *count = threads;
-    return on_team;
-}
-
-static void test_openmp(void **state) {
-    (void)state;
-#ifdef __SANITIZE_THREAD__
-    return; // it does not see by what libgomp's threads wait
-#endif
-    int sum, count;
-    assert_int_equal(region(&sum, &count), 4);
-    assert_int_equal(sum, 0 + 1 + 2 + 3);
-    assert_int_equal(count, 4 * 4);
-    // With a setting that the team does not follow, libgomp runs the regions.
-    pid_t child = fork();
-    if (child == 0) {
-        setenv("OMP_WAIT_POLICY", "passive", 1);
-        execl("/proc/self/exe", "test_team", "region", (char *)NULL);
-        _exit(9);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
-int main(int argc, char **argv) {
-    if (argc > 1) {
-        int sum, count, on_team = region(&sum, &count);
-        return on_team == 0 && sum == 6 && count == 16 ? 0 : 1;
-    }
+int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_threads),
                                        cmocka_unit_test(test_each_call_once),
                                        cmocka_unit_test(test_nested),
                                        cmocka_unit_test(test_barrier),
                                        cmocka_unit_test(test_sleeping_member_is_woken),
                                        cmocka_unit_test(test_caller_waits_for_no_absent_member),
-                                       cmocka_unit_test(test_several_callers),
-                                       cmocka_unit_test(test_fork),
-                                       cmocka_unit_test(test_openmp)};
+                                       cmocka_unit_test(test_several_callers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
