@@ -90,6 +90,11 @@ def main():
         lines(folder, "calls", [])
         again = install_deps(folder, "--test")
         assert again.returncode == 0 and not again.stdout and lines(folder, "calls") == [], again
+        # The version that scripts/check wants, beside the distribution's own.
+        tools = {"clang-format-14", "clang-tidy-14"}
+        lines(folder, "sources", [*wanted, "libclang-rt-77-dev", *tools])
+        assert install_deps(folder, "--test").returncode == 0
+        assert tools < set(lines(folder, "installed"))
 
         wrong = install_deps(folder, "--everything")
         assert wrong.returncode == 2 and "usage:" in wrong.stderr, wrong
