@@ -104,6 +104,8 @@ const char *tri_dataset_doubt(const tri_dataset *dataset);
 // True if the kind of data set determines the fields (as idx always has images and labels), and
 // not a file that the user wrote for this model.
 bool tri_dataset_has_fixed_fields(const tri_dataset *dataset);
+// What chooses the fields of such data, as advice of a message; NULL: their files alone do.
+const char *tri_dataset_choice_of_fields(const tri_dataset *dataset);
 // True if the shapes look wrong; then `text` tells what is wrong and what to do.
 bool tri_dataset_warning(const tri_dataset *dataset, char *text, size_t size);
 enum { TRI_NO_FIELD = -1 };

@@ -12,6 +12,9 @@ const char *tri_dataset_rest(const tri_dataset *dataset, bool *is_usual) {
 }
 
 const char *tri_dataset_guessed(const tri_dataset *dataset) { return dataset->facts.guessed; }
+const char *tri_dataset_choice_of_fields(const tri_dataset *dataset) {
+    return tri_data_choice_of_fields(dataset->options);
+}
 const char *tri_dataset_doubt(const tri_dataset *dataset) { return dataset->facts.doubt; }
 
 tri_data_lengths tri_dataset_documents(const tri_dataset *dataset) {

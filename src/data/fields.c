@@ -103,11 +103,12 @@ tri_status tri_field_fail_name(const tri_tree *extra_fields, const char *source,
     if (nearest)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: '%s' is not an input of a model (%s); did you mean '%s'? If it is a "
-                        "field of your own model, declare it: data.extra_fields='{%s: f32}'",
+                        "field of your own model, declare it: data.extra_fields='{%s: f32}'; else "
+                        "leave it out",
                         source, name, tri_field_names(), nearest, name);
     return TRI_FAIL(TRI_BAD_INPUT,
                     "%s: '%s' is not an input of a model (%s); if it is a field of your own model, "
-                    "declare it: data.extra_fields='{%s: f32}'",
+                    "declare it: data.extra_fields='{%s: f32}'; else leave it out",
                     source, name, tri_field_names(), name);
 }
 

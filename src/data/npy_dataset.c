@@ -136,7 +136,8 @@ static tri_status add_archive(tri_dataset *dataset, const char *path) {
             return TRI_FAIL(TRI_BAD_INPUT,
                             "%s: its array '%s' is not named as a model input (%s): name its "
                             "field, data.train='{images: %s:%s}', or declare a field of your own "
-                            "model, data.extra_fields='{%s: f32}'",
+                            "model, data.extra_fields='{%s: f32}'; arrays that such a map does not "
+                            "name are left out",
                             path, names[i], tri_field_names(), path, names[i], names[i]);
         TRI_TRY(add_array(dataset, names[i], path, names[i]));
     }

@@ -92,6 +92,16 @@ static const tri_option_variant kinds[] = {
 #undef ROW
 };
 
+const char *tri_data_choice_of_fields(const tri_data_options *data) {
+    if (data->name && !strcmp(data->name, "npy"))
+        return "name the arrays that it reads, data.train='{inputs: FILE.npz:ARRAY, ...}'";
+    for (size_t i = 0; data->name && i < sizeof kinds / sizeof *kinds; i++)
+        for (int k = 0; !strcmp(kinds[i].name, data->name) && k < kinds[i].count; k++)
+            if (!strcmp(kinds[i].rows[k].key, "fields"))
+                return "name the fields that it reads in data.fields";
+    return NULL;
+}
+
 static const char *const on_error[] = {"refuse", "skip", NULL};
 
 static const tri_option rows[] = {

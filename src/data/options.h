@@ -51,6 +51,8 @@ typedef struct tri_data_options {
     bool may_lack_fields;
 } tri_data_options;
 
+// tri_dataset_choice_of_fields of data with these options.
+const char *tri_data_choice_of_fields(const tri_data_options *data);
 // Whether a value of the map `missing` is the word `class`.
 bool tri_data_missing_is_class(const tri_tree *value);
 

@@ -230,6 +230,14 @@ static tri_status check_left_out(const tri_dataset *data, bool trains, const tri
                     task->name, why);
 }
 
+static tri_status refuse_unread(const tri_dataset *data, const char *model, const char *field) {
+    const char *choice = tri_dataset_choice_of_fields(data);
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "data: model %s does not read '%s': %s%sleave this one out of the files, or "
+                    "use a model that reads it",
+                    model, field, choice ? choice : "", choice ? ", " : "");
+}
+
 // Rejects a field that the model does not read, unless it changes nothing: the model reads it in
 // training alone, the model's task declares it (as autoencoder its labels), the data set always has
 // it, or it marks tokens as padding that no other token of a causal model sees.
@@ -246,13 +254,7 @@ tri_status train_fields_check(const train_named_data *sets, int count, bool trai
         // A graph without losses need not read what the model's losses read.
         if (graph->options.predicts && !is_padding) continue;
         if (!is_padding && !trains && is_read_in_training(model, graph, i)) continue;
-        if (!is_padding)
-            return TRI_FAIL(
-                TRI_BAD_INPUT,
-                "data: model %s does not read '%s': name the fields that it reads in "
-                "data.fields, leave this one out of the data, or use a model that reads "
-                "it",
-                task->name, name);
+        if (!is_padding) return refuse_unread(sets[0].data, task->name, name);
         bool predicts = graph->options.predicts; // rows of outputs keep the positions of the data
         for (int k = 0; k < count; k++) {
             if (!predicts) tri_dataset_move_padding(sets[k].data);

@@ -252,6 +252,15 @@ def check_unread():
         lines = train_llama(name, data, 1, *words, code=2)
         assert len(lines) == 1 and all(text in lines[0] for text in texts), (name, lines)
         assert not os.path.exists(os.path.join(folder, name)), name
+    # The advice is of the kind: arrays are named in data.train, tensors are left out of the file.
+    assert "data.fields" not in lines[0] and "leave this one out" in lines[0], lines
+    write_npz("own.npz", {"input_ids": ids, "extra": soft[:2 * SAMPLES]})
+    words = ["data.name=npy", "data.train=own.npz"]
+    lines = train_llama("array", {}, 1, *words, "data.extra_fields={extra: f32}", code=2)
+    assert len(lines) == 1 and "data.train='{inputs: FILE.npz:ARRAY" in lines[0], lines
+    lines = train_llama("array", {}, 1, *words, code=2)
+    assert len(lines) == 1 and "data.train='{" in lines[0] and "{extra: f32}" in lines[0], lines
+    train_llama("array", {}, 1, words[0], "data.train={input_ids: own.npz:input_ids}")
 
 
 def main():
