@@ -124,6 +124,7 @@ static void print_summary(const cli_context *context, const tri_train_request *r
         printf("%s: %s, %s samples/s on %s, %s%s\n", name, tri_counted(r->steps, "step"),
                tri_grouped(r->samples_per_s), tri_counted(r->ranks, "rank"),
                tri_duration_text(r->wall_s), cores_text(r));
+    if (*r->end_reason) printf("stopped early: %s\n", r->end_reason);
     print_waiting(r);
     if (r->has_val)
         print_evaluation(r, tri_val_source_names[r->val_source], r->val_step, r->val_loss, NULL);

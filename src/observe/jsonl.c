@@ -107,6 +107,7 @@ static tri_tree *change_line(tri_arena *arena, const tri_change_event *e) {
 static tri_tree *end_line(tri_arena *arena, const tri_run_event *event) {
     tri_tree *map = start_line(arena, "end");
     tri_tree_put_string(arena, map, "status", event->end.status);
+    if (event->end.reason) tri_tree_put_string(arena, map, "reason", event->end.reason);
     tri_tree_put_int(arena, map, "steps", event->end.steps);
     tri_tree_put(arena, map, "wall_s", seconds_tree(arena, event->end.wall_s));
     return map;

@@ -138,8 +138,13 @@ void tri_observe_message(tri_observer *o, const char *format, ...) {
     emit(o, &(tri_run_event){.kind = TRI_EVENT_MESSAGE, .message = text});
 }
 
-void tri_observe_end(tri_observer *o, const char *status, int64_t steps) {
+void tri_observe_end(tri_observer *o, tri_status status, const char *reason, int64_t steps) {
     if (!o) return;
-    tri_end_event end = {.status = status, .steps = steps, .wall_s = tri_os_seconds() - o->start_s};
+    tri_end_event end = {.status = status == TRI_OK        ? "completed"
+                                   : status == TRI_STOPPED ? "stopped"
+                                                           : "failed",
+                         .reason = reason,
+                         .steps = steps,
+                         .wall_s = tri_os_seconds() - o->start_s};
     emit(o, &(tri_run_event){.kind = TRI_EVENT_END, .end = end});
 }

@@ -82,6 +82,7 @@ typedef struct tri_change_event {
 
 typedef struct tri_end_event {
     const char *status; // how the run ended: "completed", "stopped", "failed"
+    const char *reason; // why before its last step; NULL: it made that one, or a message says it
     int64_t steps;
     double wall_s; // seconds since the observer was created; tri_observe_end sets it
 } tri_end_event;
@@ -139,6 +140,6 @@ void tri_observe_message(tri_observer *observer, const char *format, ...)
 // Excludes `seconds` without training, such as those of a checkpoint, from the rate of the next
 // line, because they would look like slow steps. tri_observe_val excludes evaluations.
 void tri_observe_pause(tri_observer *observer, double seconds);
-void tri_observe_end(tri_observer *observer, const char *status, int64_t steps);
+void tri_observe_end(tri_observer *observer, tri_status status, const char *reason, int64_t steps);
 
 #endif

@@ -290,12 +290,12 @@ void train_update_early_stopping(train_loop *loop) {
     loop->stop = true;
     const char *evaluations =
         tri_counted(p->evaluations_since_best, loop->session->val_data ? "evaluation" : "epoch");
-    if (p->has_best)
-        tri_observe_message(loop->observer, "%s has not improved on %.6g for %s: stopping",
-                            o->monitor, p->best, evaluations);
-    else
-        tri_observe_message(loop->observer, "%s has had no finite value for %s: stopping",
-                            o->monitor, evaluations);
+    loop->end_reason = p->has_best
+                           ? tri_arena_printf(loop->arena, "%s has not improved on %.6g for %s",
+                                              o->monitor, p->best, evaluations)
+                           : tri_arena_printf(loop->arena, "%s has had no finite value for %s",
+                                              o->monitor, evaluations);
+    tri_observe_message(loop->observer, "%s: stopping", loop->end_reason);
 }
 
 // The epoch to which the latest step belongs.

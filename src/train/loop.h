@@ -51,6 +51,8 @@ typedef struct train_loop {
     bool has_stepped;             // this process has completed a step
     int in_flight;                // how many issued steps `progress` does not count yet
     bool stop;                    // early stopping, or a max_time alone, has completed the run
+    // Why this process has completed the run before its last step; NULL: it has not.
+    const char *end_reason;
     // Why this process ends before the run is complete, such as "by a signal"; NULL: it goes on.
     const char *interruption;
     bool job_ends;            // the run ends because the time of the job is over soon

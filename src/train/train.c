@@ -530,13 +530,11 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         if (known) fill_starved_cores(&before, out);
         tri_trace_finish(loop->trace, status == TRI_OK || status == TRI_STOPPED);
         loop->trace = NULL;
-        tri_observe_end(loop->observer,
-                        status == TRI_OK        ? "completed"
-                        : status == TRI_STOPPED ? "stopped"
-                                                : "failed",
-                        loop->progress.step);
+        const char *reason = loop->interruption ? loop->interruption : loop->end_reason;
+        tri_observe_end(loop->observer, status, reason, loop->progress.step);
         TRI_TRY(status);
         out->wall_s = tri_os_seconds() - loop->started_s;
+        snprintf(out->end_reason, sizeof out->end_reason, "%s", reason ? reason : "");
         out->has_loss = loop->progress.samples > loop->started_samples;
         out->loss = loop->train_loss;
         out->grad_norm = loop->grad_norm;

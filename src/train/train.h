@@ -38,6 +38,7 @@ typedef struct tri_train_result {
     double starved_cores;   // how many cores this rank got, if other processes took many; else 0
     bool was_complete;      // the run was complete before this process started
     bool has_stopped_early; // trainer.early_stopping ended the run
+    char end_reason[256];   // why this process ended the run before its last step; "": it has not
     tri_val_source val_source;
     bool has_loss;          // this process has made steps, so `loss` is set
     double loss, grad_norm; // values of the last step; the norm is the one before clipping

@@ -272,6 +272,8 @@ def check_early_stopping():
     run_dir, done = train(*still, "trainer.early_stopping.patience=2")
     assert len(metrics(run_dir, "val")) == 3 and "has not improved" in done.stderr, done.stderr
     assert metrics(run_dir, "end")[0]["status"] == "completed"
+    reason = metrics(run_dir, "end")[0]["reason"]
+    assert "has not improved" in reason and f"stopped early: {reason}\n" in done.stdout, done.stdout
     _, done = train(*still, "trainer.early_stopping.patience=2", run_dir=run_dir)
     assert "complete already" in done.stdout and "patience" in done.stdout, done.stdout
     train(*still, "trainer.early_stopping.patience=4", run_dir=run_dir)

@@ -115,7 +115,7 @@ static void writes_the_documented_lines(void **state) {
                                        .samples = 10000});
     tri_observe_message(o, "a word");
     train(o, 4, 1.0 / 0.0, 0.5);
-    tri_observe_end(o, "completed", 4);
+    tri_observe_end(o, TRI_OK, NULL, 4);
     tri_observer_destroy(o);
     text = contents("metrics.jsonl");
     const char *rest = strchr(text, '\n') + 1;
@@ -156,13 +156,14 @@ static void resumes_after_a_torn_line(void **state) {
         tri_run_info run = info();
         const tri_event_sink *sinks[] = {&tri_sink_jsonl};
         tri_observer *o = tri_observer_create(&run, sinks, 1);
-        tri_observe_end(o, "stopped", 7);
+        tri_observe_end(o, TRI_STOPPED, "by a signal", 7);
         tri_observer_destroy(o);
         char *text = contents("metrics.jsonl");
         assert_memory_equal(text, cases[i].kept, strlen(cases[i].kept));
         assert_string_equal(
             text + strlen(cases[i].kept),
-            "{\"kind\":\"end\",\"status\":\"stopped\",\"steps\":7,\"wall_s\":0.0}\n");
+            "{\"kind\":\"end\",\"status\":\"stopped\",\"reason\":\"by a signal\",\"steps\":7,"
+            "\"wall_s\":0.0}\n");
         free(text);
     }
 }
@@ -223,7 +224,7 @@ static void short_run(void) {
     tri_observe_val(
         o, (tri_val_event){
                .step = 4, .loss = 0.25, .metrics = metrics, .metric_count = 2, .samples = 100});
-    tri_observe_end(o, "completed", 4);
+    tri_observe_end(o, TRI_OK, NULL, 4);
     tri_observer_destroy(o);
 }
 
@@ -372,7 +373,7 @@ static void no_folder_run(void) {
     const tri_event_sink *sinks[] = {&tri_sink_jsonl, &tri_sink_tensorboard};
     tri_observer *o = tri_observer_create(&run, sinks, 2);
     train(o, 2, 1, 1);
-    tri_observe_end(o, "completed", 2);
+    tri_observe_end(o, TRI_OK, NULL, 2);
     tri_observer_destroy(o);
 }
 
@@ -411,7 +412,7 @@ static void writes_curves(void **state) {
         {.name = "accuracy", .value = 0.5},
         {.name = "recalls", .figures = (double[]){1, 0.5}, .shape = tri_shape_of(2)}};
     tri_observe_val(o, (tri_val_event){.step = 2, .metrics = metrics, .metric_count = 2});
-    tri_observe_end(o, "completed", 2);
+    tri_observe_end(o, TRI_OK, NULL, 2);
     tri_observer_destroy(o);
     tri_arena_destroy(arena);
     glob_t found;
@@ -440,7 +441,7 @@ static void chooses_sinks(void **state) {
         tri_sinks_choose(&(tri_log_options){.tensorboard = true, .progress = true}, &run, sinks),
         1);
     tri_observe_train(NULL, (tri_train_event){.step = 1}); // ranks other than 0 have no observer
-    tri_observe_end(NULL, "completed", 1);
+    tri_observe_end(NULL, TRI_OK, NULL, 1);
 }
 
 #define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, drop_folder)
