@@ -18,7 +18,7 @@ static inline int teardown(void **state) { return tri_os_remove_tree(run_dir) !=
 
 // The path of RUN/name, valid until the fourth call after this one.
 static inline const char *in_run(const char *name) {
-    static char paths[4][160];
+    static char paths[4][256];
     static int next;
     char *path = paths[next++ % 4];
     snprintf(path, sizeof paths[0], "%s/%s", run_dir, name);
