@@ -63,8 +63,8 @@ def check_refused(folder):
     refused(tokenize("gpt2.json", "[1]\n[99999]\n", "--decode", code=2), ":2:", "99999")
     refused(tokenize("gpt2.json", '"a"\nb\n', "--json", code=2), ":2:")
     refused(run([TRIREME, "data", "tokenize"], 2, input=""), "--tokenizer")
-    for words in (["tokenize", "text.txt", "--tokenizer", GOLDENS + "gpt2.json"], ["list", "text.txt"],
-                  ["get", "https://localhost/a", "text.txt"]):
+    for words in (["tokenize", "text.txt", "--tokenizer", GOLDENS + "gpt2.json"],
+                  ["list", "text.txt"], ["get", "https://localhost/a", "text.txt"]):
         refused(run([TRIREME, "data", *words], 2, input=""), "text.txt")
     refused(tokenize("none.json", "", code=2), "none.json")
     with open(folder + "/odd.json", "w", encoding="utf-8") as out:
