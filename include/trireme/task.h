@@ -32,6 +32,8 @@ typedef struct tri_task {
 } tri_task;
 
 // The whole program: every command of `trireme` with this task as its model. Returns the exit code.
+// Until then its threads use the C locale, whatever setlocale says: numbers have a decimal point,
+// also those that the task's own functions print.
 int tri_main(int argc, char **argv, const tri_task *task);
 
 // Exports a task from a shared object, whose path a recipe gives as `model.name`. Write

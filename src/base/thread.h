@@ -4,13 +4,19 @@
 
 #include "base/status.h"
 
+#include <locale.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <time.h>
 
+// From now on the calling thread reads and writes in the C locale, so that numbers have a decimal
+// point whatever locale the program sets, before or later (setlocale). Returns the thread's locale
+// so far, for uselocale.
+locale_t tri_thread_use_c_locale(void);
+
 // Calls pthread_create with all signals blocked in the new thread, so that signals reach the
-// threads of the program that uses the library. Returns pthread_create's error; 0: the thread was
-// started.
+// threads of the program that uses the library. The thread uses the C locale. Returns the error of
+// pthread_create or ENOMEM; 0: the thread was started.
 int tri_thread_start(pthread_t *thread, void *(*body)(void *context), void *context);
 // As tri_thread_start, but returns a status. TRI_NO_MEMORY: no thread could be started; the message
 // names the thread's purpose, `whose`.

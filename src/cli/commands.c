@@ -3,12 +3,14 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "base/thread.h"
 #include "base/variable.h"
 #include "recipe/recipe.h"
 #include "train/task.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <locale.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -128,7 +130,7 @@ static tri_status settle_stack(void) {
     return TRI_OK;
 }
 
-int tri_main(int argc, char **argv, const tri_task *task) {
+static int run_program(int argc, char **argv, const tri_task *task) {
     cli_context context = {.program = argc > 0 ? argv[0] : "trireme", .task = task};
     keep_standard_streams();
     tri_log_stage("main");
@@ -159,4 +161,11 @@ int tri_main(int argc, char **argv, const tri_task *task) {
         return finish_output(code, (*c)->keeps_results);
     }
     return unknown_command(name);
+}
+
+int tri_main(int argc, char **argv, const tri_task *task) {
+    locale_t before = tri_thread_use_c_locale();
+    int code = run_program(argc, argv, task);
+    uselocale(before);
+    return code;
 }

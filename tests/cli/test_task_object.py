@@ -89,6 +89,12 @@ def compile_object(name, source):
                     f"{name}.so"], check=True)
 
 
+def compile_program(name):
+    libraries = os.path.join(os.path.dirname(os.path.dirname(TRIREME)), "lib")
+    subprocess.run(["cc", f"-I{HERE}/include", "own.c", "-o", name, f"-L{libraries}", "-ltrireme",
+                    f"-Wl,-rpath,{libraries}"], check=True)
+
+
 def train(model, code=2):
     with open("recipe.yaml", "w", encoding="ascii") as file:
         file.write(f"name: task\nmodel: {{name: {model}}}\n{SYNTHETIC}")
@@ -116,7 +122,6 @@ def check_objects():
 def check_programs():
     """A task that lacks something is refused in a program of its own too, which finds the sites
     beside the library."""
-    libraries = os.path.join(os.path.dirname(os.path.dirname(TRIREME)), "lib")
     for name, task, text in (("none", "{.name = \"x\"}", "this program has no build function"),
                              ("anon", "{.build = build}", "this program has no name"),
                              ("whole", "{.name = \"own\", .build = build}", "")):
@@ -124,8 +129,7 @@ def check_programs():
             file.write("#include <trireme/trireme.h>\n" + BUILD +
                        f"static const tri_task own = {task};\n"
                        "int main(int c, char **v) { return tri_main(c, v, &own); }\n")
-        subprocess.run(["cc", f"-I{HERE}/include", "own.c", "-o", name, f"-L{libraries}",
-                        "-ltrireme", f"-Wl,-rpath,{libraries}"], check=True)
+        compile_program(name)
         with open("own.yaml", "w", encoding="ascii") as file:
             file.write(f"name: task\n{SYNTHETIC}")
         if not text:
@@ -133,6 +137,66 @@ def check_programs():
             continue
         done = run([f"./{name}", "train", "own.yaml"], 2)
         assert done.stderr.count("\n") == 1 and text in done.stderr, done.stderr
+
+
+LOCALE = """comment_char %
+escape_char /
+LC_CTYPE
+copy "POSIX"
+END LC_CTYPE
+LC_NUMERIC
+decimal_point ","
+thousands_sep "."
+grouping 3;3
+END LC_NUMERIC
+"""
+IN_A_LOCALE = """#include <locale.h>
+#include <stdio.h>
+static void build(tri_graph *g, const tri_batch *batch) {
+    setlocale(LC_ALL, "");
+    tri_value x = tri_map(g, "x -> x * 0.75 + 1.5", tri_flatten(g, batch->images));
+    tri_loss(g, tri_cross_entropy(g, tri_linear(g, "fc", x, 3), batch->labels));
+}
+static const tri_task own = {.name = "own", .build = build};
+int main(int c, char **v) {
+    setlocale(LC_ALL, "");
+    int code = tri_main(c, v, &own);
+    printf("%.1f\\n", 0.5);
+    return code;
+}
+"""
+
+
+def check_locale():
+    """A program that sets a locale with a decimal comma, before tri_main and in its task's build
+    function, reads and writes the same numbers as without; and has its locale back afterwards."""
+    with open("comma.src", "w", encoding="ascii") as file:
+        file.write(LOCALE)
+    try:
+        subprocess.run(["localedef", "-c", "-i", "comma.src", "-f", "ANSI_X3.4-1968", "./comma"],
+                       capture_output=True, check=False)
+    except FileNotFoundError:
+        pass
+    if not os.path.exists("comma/LC_NUMERIC"):
+        print("skip: localedef makes no locale with a decimal comma")
+        return
+    with open("own.c", "w", encoding="ascii") as file:
+        file.write("#include <trireme/functions.h>\n#include <trireme/trireme.h>\n" + IN_A_LOCALE)
+    compile_program("local")
+    with open("own.yaml", "w", encoding="ascii") as file:
+        file.write(f"name: task\noptimizer: {{lr: 0.125}}\n{SYNTHETIC}")
+    texts = []
+    for locale, number in (("C", "0.5"), ("comma", "0,5")):
+        done = run(["./local", "train", "own.yaml", "optimizer.weight_decay=0.25", "--run-dir",
+                    f"in-{locale}"],
+                   env={**os.environ, "LOCPATH": os.getcwd(), "LC_ALL": locale})
+        assert done.stdout.endswith(number + "\n"), done.stdout
+        with open(f"in-{locale}/recipe.yaml", encoding="ascii") as file:
+            texts.append(file.read().replace(locale, ""))
+        with open(f"in-{locale}/metrics.jsonl", encoding="ascii") as file:
+            losses = [json.loads(line).get("loss") for line in file]
+        texts[-1] += str([loss for loss in losses if loss is not None])
+    assert texts[0] == texts[1] and "0.125" in texts[0], texts
 
 
 def check_files():
@@ -241,6 +305,6 @@ TRI_EXPORT_TASK(task)
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="trireme-object-") as place:
         os.chdir(place)
-        sys.exit(1 if check_all([check_objects, check_programs, check_files, check_paths,
-                                 check_options, check_names_in_json, check_reshaped_images,
-                                 check_told, check_positions]) else 0)
+        sys.exit(1 if check_all([check_objects, check_programs, check_locale, check_files,
+                                 check_paths, check_options, check_names_in_json,
+                                 check_reshaped_images, check_told, check_positions]) else 0)
