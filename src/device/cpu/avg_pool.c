@@ -89,13 +89,16 @@ CPU_INLINE __m512 sum_rectangle(const avg_state *s, const void *from, bool bf16,
                                 int64_t r, int64_t c) {
     const avg_axis *rows = &s->axis[0], *columns = &s->axis[1];
     __m512 sum = _mm512_setzero_ps();
-    for (int64_t row = rows->begin[r]; row < rows->end[r]; row++)
+    for (int64_t row = rows->begin[r]; row < rows->end[r]; row++) {
+        __m512 of_row = _mm512_setzero_ps();
         for (int64_t column = columns->begin[c]; column < columns->end[c]; column++) {
             int64_t pixel = row * columns->source + column;
             __m512 value = cpu_load(from, bf16, at + pixel * CPU_BLOCK, 0xFFFF);
-            sum = s->backward ? _mm512_fmadd_ps(value, _mm512_set1_ps(s->weight[pixel]), sum)
-                              : _mm512_add_ps(sum, value);
+            of_row = s->backward ? _mm512_fmadd_ps(value, _mm512_set1_ps(s->weight[pixel]), of_row)
+                                 : _mm512_add_ps(of_row, value);
         }
+        sum = _mm512_add_ps(sum, of_row);
+    }
     if (s->backward) return sum;
     return _mm512_mul_ps(sum, _mm512_set1_ps(s->weight[r * columns->result + c]));
 }

@@ -36,14 +36,20 @@ typedef struct group_lanes {
     float mean_g[GROUP_LANES], mean_gh[GROUP_LANES];
 } group_lanes;
 
-// Calls BODY(i, k) for each element i of a plane of `count` elements and its lane k.
-#define EACH_ELEMENT(count, BODY)                                                                  \
+// Calls BODY(i, k) for elements [begin, end) of a plane, and the lane k of each.
+#define EACH_ELEMENT(begin, end, BODY)                                                             \
     do {                                                                                           \
-        int64_t i_ = 0;                                                                            \
-        for (; i_ + GROUP_LANES <= (count); i_ += GROUP_LANES)                                     \
+        int64_t i_ = (begin);                                                                      \
+        for (; i_ + GROUP_LANES <= (end); i_ += GROUP_LANES)                                       \
             _Pragma("GCC ivdep") for (int k = 0; k < GROUP_LANES; k++) BODY(i_ + k, k);            \
-        for (int k = 0; i_ + k < (count); k++) BODY(i_ + k, k);                                    \
+        for (int k = 0; i_ + k < (end); k++) BODY(i_ + k, k);                                      \
     } while (0)
+
+// The end of the span of a plane that begins with element `begin`: its sums are F32.
+CPU_SCALAR int64_t span_end(int64_t begin, int64_t count) {
+    int64_t span = GROUP_LANES * CPU_SUM_TERMS;
+    return count - begin < span ? count : begin + span;
+}
 
 // Adds up the lanes of each channel: `sum` then begins with the sums of the plane's channels.
 CPU_SCALAR void join_lanes(float *sum, int64_t block) {
@@ -73,7 +79,7 @@ CPU_SCALAR void add_moments(const group_job *job, int64_t channel, const float *
     int64_t count = s->pixels * s->block;
     for (int64_t c = 0; c < s->unit; c += s->block) {
         const void *x = cpu_row(job->x, x_bf16, (channel + c) * s->pixels);
-        float sum[GROUP_LANES] = {0}, mean[GROUP_LANES] = {0};
+        float mean[GROUP_LANES] = {0};
         for (int64_t k = 0; squares && k < s->block; k++) mean[k] = means[(c + k) / s->group];
         if (squares) repeat(mean, s->block);
 #define ADD(i, k)                                                                                  \
@@ -81,10 +87,14 @@ CPU_SCALAR void add_moments(const group_job *job, int64_t channel, const float *
         float value_ = cpu_get(x, x_bf16, i) - mean[k];                                            \
         sum[k] += squares ? value_ * value_ : value_;                                              \
     } while (0)
-        EACH_ELEMENT(count, ADD);
+        for (int64_t begin = 0, end; begin < count; begin = end) {
+            float sum[GROUP_LANES] = {0};
+            end = span_end(begin, count);
+            EACH_ELEMENT(begin, end, ADD);
+            join_lanes(sum, s->block);
+            for (int64_t k = 0; k < s->block; k++) sums[(c + k) / s->group] += (double)sum[k];
+        }
 #undef ADD
-        join_lanes(sum, s->block);
-        for (int64_t k = 0; k < s->block; k++) sums[(c + k) / s->group] += (double)sum[k];
     }
 }
 
@@ -128,7 +138,7 @@ CPU_SCALAR void forward_units(const group_job *job, int64_t begin, int64_t end, 
     cpu_put(y, y_bf16, i,                                                                          \
             (cpu_get(x, x_bf16, i) - lanes.mean[k]) * lanes.inv[k] * lanes.weight[k] +             \
                 lanes.bias[k])
-            EACH_ELEMENT(count, APPLY);
+            EACH_ELEMENT(0, count, APPLY);
 #undef APPLY
         }
     }
@@ -137,22 +147,28 @@ CPU_SCALAR void forward_units(const group_job *job, int64_t begin, int64_t end, 
 // Computes the sums over a plane that its gradient needs, of dy · h and of dy, where h is the
 // normalised x.
 CPU_SCALAR void gradient_sums(const group_job *job, int64_t channel, int64_t c,
-                              const group_lanes *lanes, bool x_bf16, bool y_bf16, float *dy_h,
-                              float *dy_sum) {
+                              const group_lanes *lanes, bool x_bf16, bool y_bf16, double *all_dy_h,
+                              double *all_dy) {
     const group_state *s = job->state;
+    int64_t count = s->pixels * s->block;
     const void *x = cpu_row(job->x, x_bf16, (channel + c) * s->pixels);
     const void *dy = cpu_row(job->dy, y_bf16, (channel + c) * s->pixels);
-    for (int k = 0; k < GROUP_LANES; k++) dy_h[k] = dy_sum[k] = 0;
 #define ADD(i, k)                                                                                  \
     do {                                                                                           \
         float slope_ = cpu_get(dy, y_bf16, i);                                                     \
         dy_sum[k] += slope_;                                                                       \
         dy_h[k] += slope_ * ((cpu_get(x, x_bf16, i) - lanes->mean[k]) * lanes->inv[k]);            \
     } while (0)
-    EACH_ELEMENT(s->pixels * s->block, ADD);
+    for (int64_t begin = 0, end; begin < count; begin = end) {
+        float dy_h[GROUP_LANES] = {0}, dy_sum[GROUP_LANES] = {0};
+        end = span_end(begin, count);
+        EACH_ELEMENT(begin, end, ADD);
+        join_lanes(dy_h, s->block);
+        join_lanes(dy_sum, s->block);
+        for (int64_t k = 0; k < s->block; k++) all_dy_h[k] += (double)dy_h[k];
+        for (int64_t k = 0; k < s->block; k++) all_dy[k] += (double)dy_sum[k];
+    }
 #undef ADD
-    join_lanes(dy_h, s->block);
-    join_lanes(dy_sum, s->block);
 }
 
 CPU_SCALAR void gradient_units(const group_job *job, int64_t begin, int64_t end, bool x_bf16,
@@ -165,14 +181,14 @@ CPU_SCALAR void gradient_units(const group_job *job, int64_t begin, int64_t end,
         double mean_g[GROUPS_AT_ONCE] = {0}, mean_gh[GROUPS_AT_ONCE] = {0};
         group_lanes lanes;
         for (int64_t c = 0; c < s->unit; c += s->block) {
-            float dy_h[GROUP_LANES], dy_sum[GROUP_LANES];
+            double dy_h[CPU_BLOCK] = {0}, dy_sum[CPU_BLOCK] = {0};
             set_lanes(job, channel, c, &lanes);
             gradient_sums(job, channel, c, &lanes, x_bf16, y_bf16, dy_h, dy_sum);
             for (int64_t k = 0; k < s->block; k++) {
-                to[c + k] = dy_h[k];
-                to[s->channels + c + k] = dy_sum[k];
-                mean_g[(c + k) / s->group] += (double)dy_sum[k] * (double)lanes.weight[k];
-                mean_gh[(c + k) / s->group] += (double)dy_h[k] * (double)lanes.weight[k];
+                to[c + k] = (float)dy_h[k];
+                to[s->channels + c + k] = (float)dy_sum[k];
+                mean_g[(c + k) / s->group] += dy_sum[k] * (double)lanes.weight[k];
+                mean_gh[(c + k) / s->group] += dy_h[k] * (double)lanes.weight[k];
             }
         }
         for (int64_t c = 0; c < s->unit; c += s->block) {
@@ -191,7 +207,7 @@ CPU_SCALAR void gradient_units(const group_job *job, int64_t begin, int64_t end,
             lanes.inv[k] *                                                                         \
                 (cpu_get(dy, y_bf16, i) * lanes.weight[k] - lanes.mean_g[k] -                      \
                  (cpu_get(x, x_bf16, i) - lanes.mean[k]) * lanes.inv[k] * lanes.mean_gh[k]))
-            EACH_ELEMENT(s->pixels * s->block, APPLY);
+            EACH_ELEMENT(0, s->pixels * s->block, APPLY);
 #undef APPLY
         }
     }

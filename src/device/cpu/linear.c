@@ -91,37 +91,51 @@ enum { SUM_COLUMNS = 64, SUM_GRAIN = 1 << 15 };
 typedef struct sum_job {
     const void *dy;
     float *sums;
+    double *totals;
     int64_t rows, columns;
     bool accumulate;
 } sum_job;
+
+// Adds `width` columns of dy, from column `first` on, to `totals`.
+CPU_SCALAR void add_columns(const sum_job *job, bool bf16, int64_t first, int64_t width,
+                            double *totals) {
+    for (int64_t begin = 0; begin < job->rows; begin += CPU_SUM_TERMS) {
+        int64_t left = job->rows - begin,
+                end = left < CPU_SUM_TERMS ? job->rows : begin + CPU_SUM_TERMS;
+        float sums[SUM_COLUMNS] = {0};
+        for (int64_t r = begin; r < end; r++)
+            for (int64_t i = 0; i < width; i++)
+                sums[i] += cpu_get(job->dy, bf16, r * job->columns + first + i);
+        for (int64_t i = 0; i < width; i++) totals[i] += (double)sums[i];
+    }
+}
 
 // Sums each column of dy in blocks [begin, end) of 64 columns.
 CPU_BODY sum_columns_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const sum_job job = *(const sum_job *)context;
     for (int64_t b = begin; b < end; b++) {
-        float sums[SUM_COLUMNS] = {0};
+        double totals[SUM_COLUMNS] = {0};
         int64_t first = b * SUM_COLUMNS, left = job.columns - first;
-        for (int64_t i = 0; job.accumulate && i < left && i < SUM_COLUMNS; i++)
-            sums[i] = job.sums[first + i];
-        if (left < SUM_COLUMNS) {
-            for (int64_t r = 0; r < job.rows; r++)
-                for (int64_t i = 0; i < left; i++)
-                    sums[i] += cpu_get(job.dy, bf16, r * job.columns + first + i);
-        } else {
-            for (int64_t r = 0; r < job.rows; r++)
-                for (int64_t i = 0; i < SUM_COLUMNS; i++)
-                    sums[i] += cpu_get(job.dy, bf16, r * job.columns + first + i);
-            left = SUM_COLUMNS;
-        }
-        for (int64_t i = 0; i < left; i++) job.sums[first + i] = sums[i];
+        int64_t width = left < SUM_COLUMNS ? left : SUM_COLUMNS;
+        for (int64_t i = 0; job.accumulate && i < width; i++) totals[i] = job.totals[first + i];
+        if (width < SUM_COLUMNS)
+            add_columns(&job, bf16, first, width, totals);
+        else
+            add_columns(&job, bf16, first, SUM_COLUMNS, totals);
+        for (int64_t i = 0; i < width; i++) job.sums[first + i] = (float)totals[i];
+        for (int64_t i = 0; job.totals && i < width; i++) job.totals[first + i] = totals[i];
     }
 }
 CPU_TYPED_RANGES(sum_columns)
 
 void linear_sum_columns(const cpu_device *device, const linear_shape *s, const void *dy,
-                        float *dbias, bool accumulate) {
-    sum_job job = {
-        .dy = dy, .sums = dbias, .rows = s->rows, .columns = s->out, .accumulate = accumulate};
+                        float *dbias, double *totals, bool accumulate) {
+    sum_job job = {.dy = dy,
+                   .sums = dbias,
+                   .totals = totals,
+                   .rows = s->rows,
+                   .columns = s->out,
+                   .accumulate = accumulate};
     int64_t blocks = (s->out + SUM_COLUMNS - 1) / SUM_COLUMNS;
     cpu_parallel(device, blocks, SUM_GRAIN / SUM_COLUMNS / s->rows + 1,
                  sum_columns_range(device, s->dtype == TRI_BF16), &job);
@@ -214,7 +228,7 @@ tri_status cpu_linear_compute(const tri_kernel *kernel, const tri_kernel_args *a
     gemm.epilogue.bias = state->bias ? args->in[2] : NULL;
     cpu_gemm_run(state->device, &gemm, args->workspace);
     if (state->bias_gradient)
-        linear_sum_columns(state->device, &state->shape, args->in[1], args->out[1], false);
+        linear_sum_columns(state->device, &state->shape, args->in[1], args->out[1], NULL, false);
     return TRI_OK;
 }
 

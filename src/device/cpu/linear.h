@@ -46,9 +46,10 @@ cpu_gemm linear_gemm(linear_task task, const linear_shape *shape, const tri_layo
 cpu_bf16_gemm linear_bf16_gemm(linear_task task, const linear_shape *shape, bool *swaps);
 
 // Computes dbias[out] = the sums of the columns of dy [rows, out], F32 or BF16, added in the order
-// of the rows, so that the bits do not depend on the number of threads. `accumulate`: adds them to
-// what dbias holds.
+// of the rows (CPU_SUM_TERMS), so that the bits do not depend on the number of threads. If dy comes
+// in chunks, which have a multiple of 64 rows except for the last, `totals` [out] keeps the sums so
+// far, to which `accumulate` adds. Else it is NULL.
 void linear_sum_columns(const cpu_device *device, const linear_shape *shape, const void *dy,
-                        float *dbias, bool accumulate);
+                        float *dbias, double *totals, bool accumulate);
 
 #endif

@@ -83,7 +83,7 @@ tri_status cpu_linear_bf16_compute(const tri_kernel *kernel, const tri_kernel_ar
     gemm.epilogue.bias = state->bias ? args->in[2] : NULL;
     cpu_bf16_gemm_run(state->device, &gemm, args->workspace);
     if (state->bias_gradient)
-        linear_sum_columns(state->device, &state->shape, args->in[1], args->out[1], false);
+        linear_sum_columns(state->device, &state->shape, args->in[1], args->out[1], NULL, false);
     return TRI_OK;
 }
 

@@ -19,11 +19,11 @@ typedef struct head_product {
     cpu_bf16_gemm bf16;
 } head_product;
 
-// Sizes in bytes of the three ranges of the workspace: of_rows, the results of all rows (first the
-// losses, then whether each prediction is right); `terms`, scratch memory of cpu_class_gradient;
-// and `product`, the workspace of one product.
+// Sizes in bytes of the ranges of the workspace: of_rows, the results of all rows (first the
+// losses, then whether each prediction is right); `bias`, the sums so far of the gradient of the
+// bias; `terms`, scratch memory of cpu_class_gradient; and `product`, the workspace of one product.
 typedef struct head_space {
-    size_t of_rows, terms, product;
+    size_t of_rows, bias, terms, product;
 } head_space;
 
 typedef struct head_state {
@@ -115,6 +115,7 @@ static head_state state_of(const tri_device_description *device, const tri_graph
         s.grad_weight = product_of(LINEAR_GRAD_WEIGHT, s.shape, s.bf16, result);
         s.space.product = larger(s.space.product, product_bytes(device, &s, s.grad_input));
         s.space.product = larger(s.space.product, product_bytes(device, &s, s.grad_weight));
+        if (s.bias) s.space.bias = aligned((size_t)s.shape.out * sizeof(double));
         s.space.terms =
             aligned((size_t)cpu_class_terms(device, s.shape.out, s.bf16) * sizeof(float));
         s.seed_f64 = tri_value_get(graph, node->inputs[3])->dtype == TRI_F64;
@@ -128,7 +129,7 @@ static head_state state_of(const tri_device_description *device, const tri_graph
 static tri_status head_workspace(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node, size_t *out) {
     head_state s = state_of(device, graph, node);
-    *out = s.space.of_rows + s.space.terms + s.space.product;
+    *out = s.space.of_rows + s.space.bias + s.space.terms + s.space.product;
     return TRI_OK;
 }
 
@@ -176,6 +177,7 @@ typedef struct head_chunk {
     cpu_class_rows rows; // the chunk's scores and labels
     const char *x;       // the chunk's rows of x
     double *of_row;      // the cross-entropy of each row of the chunk
+    double *bias;        // the gradient of the bias so far
     float *terms;        // scratch of cpu_class_gradient, as long as cpu_class_terms says
     void *workspace;     // workspace of the layer's products
 } head_chunk;
@@ -197,8 +199,9 @@ static head_chunk open_chunk(const head_state *s, const tri_kernel_args *args, i
                              .bf16 = s->bf16},
                     .x = (const char *)args->in[0] + first * s->shape.in * element,
                     .of_row = (double *)(void *)workspace + first,
-                    .terms = (float *)(void *)(workspace + s->space.of_rows),
-                    .workspace = workspace + s->space.of_rows + s->space.terms};
+                    .bias = (double *)(void *)(workspace + s->space.of_rows),
+                    .terms = (float *)(void *)(workspace + s->space.of_rows + s->space.bias)};
+    c.workspace = (char *)c.terms + s->space.terms;
     multiply(s, &s->scores, c.rows.rows, c.x, args->in[1], bias, false, scores, c.workspace);
     return c;
 }
@@ -234,7 +237,8 @@ static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *
         cpu_class_gradient(s->device, &c.rows, factor, c.terms, gradient, c.of_row);
         multiply(s, &s->grad_weight, shape.rows, c.x, gradient, NULL, first > 0, args->out[1],
                  c.workspace);
-        if (s->bias) linear_sum_columns(s->device, &shape, gradient, args->out[2], first > 0);
+        if (s->bias)
+            linear_sum_columns(s->device, &shape, gradient, args->out[2], c.bias, first > 0);
         multiply(s, &s->grad_input, shape.rows, gradient, args->in[1], NULL, false, dx,
                  c.workspace);
     }

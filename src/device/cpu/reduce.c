@@ -3,16 +3,16 @@
 // long reduction is cut into parts by the shapes alone, and the parts are added in their order, so
 // that the result does not depend on the number of threads. Short rows are reduced side by side. Of
 // map_reduce, the elements are computed before they are added, some at a time, and added in the
-// same order.
+// same order. Sums are F32 within blocks of CPU_SUM_TERMS terms, and F64 over these.
 #include "device/cpu/map.h"
 #include "device/cpu/scalar.h"
 #include "device/reduce_plan.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     REDUCE_LANES = 64,
+    REDUCE_SPAN = REDUCE_LANES * CPU_SUM_TERMS, // elements of a row that are joined in F32
     REDUCE_GRAIN = 1 << 14,
     REDUCE_COLUMNS = 1024, // of a row that are one piece of a plan
     REDUCE_MOST = 4096,    // of a row that are read in one piece; their sums stay in the cache
@@ -46,6 +46,13 @@ CPU_SCALAR float joined(int64_t kind, float a, float b) {
     return b != b ? b : more; // NaN stays
 }
 
+CPU_SCALAR double joined_f64(int64_t kind, double a, double b) {
+    if (kind == TRI_REDUCTION_SUM) return a + b;
+    if (kind == TRI_REDUCTION_PROD) return a * b;
+    double more = kind == TRI_REDUCTION_MAX ? (b > a ? b : a) : (b < a ? b : a);
+    return b != b ? b : more;
+}
+
 CPU_SCALAR float start_of(int64_t kind) {
     return kind == TRI_REDUCTION_SUM    ? 0
            : kind == TRI_REDUCTION_PROD ? 1
@@ -53,8 +60,16 @@ CPU_SCALAR float start_of(int64_t kind) {
                                         : __builtin_inff();
 }
 
-// Reduces `count` elements that lie one after the other, in REDUCE_LANES interleaved sums.
-CPU_SCALAR float reduce_row(const void *x, bool bf16, int64_t kind, int64_t first, int64_t count) {
+// Joins the lanes of a row.
+CPU_SCALAR float join_lanes(int64_t kind, float *lanes) {
+    for (int half = REDUCE_LANES / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; k++) lanes[k] = joined(kind, lanes[k], lanes[k + half]);
+    return lanes[0];
+}
+
+// Reduces at most REDUCE_SPAN elements that lie one after the other, in REDUCE_LANES interleaved
+// sums.
+CPU_SCALAR float reduce_span(const void *x, bool bf16, int64_t kind, int64_t first, int64_t count) {
     float lanes[REDUCE_LANES];
     int64_t i = 0;
     for (int k = 0; k < REDUCE_LANES; k++) lanes[k] = start_of(kind);
@@ -64,16 +79,25 @@ CPU_SCALAR float reduce_row(const void *x, bool bf16, int64_t kind, int64_t firs
             lanes[k] = joined(kind, lanes[k], cpu_get(x, bf16, first + i + k));
     for (int k = 0; i + k < count; k++)
         lanes[k] = joined(kind, lanes[k], cpu_get(x, bf16, first + i + k));
-    for (int half = REDUCE_LANES / 2; half > 0; half /= 2)
-        for (int k = 0; k < half; k++) lanes[k] = joined(kind, lanes[k], lanes[k + half]);
-    return lanes[0];
+    return join_lanes(kind, lanes);
 }
 
-// Reduces `count` rows of `width` elements, `stride` elements apart, to one row. Whole rows follow
-// one another in memory, and are read in this order, which processors expect. Of others four are
-// read at a time.
-CPU_SCALAR void reduce_rows(const void *x, bool bf16, int64_t kind, int64_t first, int64_t count,
-                            int64_t stride, int64_t width, float *to) {
+CPU_SCALAR float reduce_row(const void *x, bool bf16, int64_t kind, int64_t first, int64_t count) {
+    int64_t whole = count < REDUCE_SPAN ? count : REDUCE_SPAN;
+    double total = (double)reduce_span(x, bf16, kind, first, whole);
+    for (int64_t i = whole; i < count; i += REDUCE_SPAN) {
+        int64_t left = count - i;
+        float span = reduce_span(x, bf16, kind, first + i, left < REDUCE_SPAN ? left : REDUCE_SPAN);
+        total = joined_f64(kind, total, (double)span);
+    }
+    return (float)total;
+}
+
+// Reduces at most CPU_SUM_TERMS rows of `width` elements, `stride` elements apart, to one row.
+// Whole rows follow one another in memory, and are read in this order, which processors expect. Of
+// others four are read at a time.
+CPU_SCALAR void reduce_block(const void *x, bool bf16, int64_t kind, int64_t first, int64_t count,
+                             int64_t stride, int64_t width, float *to) {
     int64_t r = 0;
     for (int64_t k = 0; k < width; k++) to[k] = start_of(kind);
     for (; r + 4 <= count && width < stride; r += 4) {
@@ -90,6 +114,24 @@ CPU_SCALAR void reduce_rows(const void *x, bool bf16, int64_t kind, int64_t firs
 #pragma GCC ivdep
         for (int64_t k = 0; k < width; k++)
             to[k] = joined(kind, to[k], cpu_get(x, bf16, first + r * stride + k));
+}
+
+// Reduces any number of such rows.
+CPU_SCALAR void reduce_rows(const void *x, bool bf16, int64_t kind, int64_t first, int64_t count,
+                            int64_t stride, int64_t width, float *to) {
+    int64_t block = count < CPU_SUM_TERMS ? count : CPU_SUM_TERMS;
+    reduce_block(x, bf16, kind, first, block, stride, width, to);
+    if (count == block) return;
+    double totals[REDUCE_MOST];
+    for (int64_t k = 0; k < width; k++) totals[k] = (double)to[k];
+    for (int64_t r = block; r < count; r += block) {
+        float sums[REDUCE_MOST];
+        reduce_block(x, bf16, kind, first + r * stride, count - r < block ? count - r : block,
+                     stride, width, sums);
+        for (int64_t k = 0; k < width; k++)
+            totals[k] = joined_f64(kind, totals[k], (double)sums[k]);
+    }
+    for (int64_t k = 0; k < width; k++) to[k] = (float)totals[k];
 }
 
 // Reduces `count` rows of `length` elements that lie one after the other, each to one element.
@@ -171,8 +213,10 @@ REDUCE(prod_f32, TRI_REDUCTION_PROD, false)
 REDUCE(prod_bf16, TRI_REDUCTION_PROD, true)
 
 // The sums of a map, to which elements are added: each one to the sum of its index modulo `period`.
+// Once each has CPU_SUM_TERMS terms, they are added to `totals` and begin again.
 typedef struct reduce_sums {
     float sums[CPU_MAP_TILE];
+    double totals[CPU_MAP_TILE];
     int64_t period; // REDUCE_LANES, or the width of a row
     const float *x;
     float *to; // not NULL: x is short rows of `period` elements, and each has its own sum there
@@ -200,31 +244,37 @@ ADD(add_max, TRI_REDUCTION_MAX)
 ADD(add_min, TRI_REDUCTION_MIN)
 ADD(add_prod, TRI_REDUCTION_PROD)
 
-static void start_sums(const reduce_state *s, int64_t period, reduce_sums *out) {
-    out->period = period;
+static void start_sums(const reduce_state *s, reduce_sums *out) {
     out->to = NULL;
-    for (int64_t k = 0; k < period; k++) out->sums[k] = start_of(s->kind);
+    for (int64_t k = 0; k < out->period; k++) out->sums[k] = start_of(s->kind);
 }
 
-// Joins the sums of a row as reduce_row does.
-static float join_sums(const reduce_state *s, float *sums) {
-    for (int half = REDUCE_LANES / 2; half > 0; half /= 2)
-        for (int k = 0; k < half; k++) sums[k] = joined(s->kind, sums[k], sums[k + half]);
-    return sums[0];
+// Adds the sums to the totals, those of a row as one.
+static void join_totals(const reduce_state *s, reduce_sums *sums) {
+    int64_t count = s->plan.inner == 1 ? 1 : sums->period;
+    if (s->plan.inner == 1) join_lanes(s->kind, sums->sums);
+    for (int64_t k = 0; k < count; k++)
+        sums->totals[k] = joined_f64(s->kind, sums->totals[k], (double)sums->sums[k]);
 }
 
 // Reduces an item of a map: rows that lie one after the other are computed together.
 static void reduce_map_item(const reduce_state *s, cpu_map_work *work, const reduce_item *item) {
     int64_t inner = s->plan.inner, step = inner > CPU_MAP_TILE ? 1 : CPU_MAP_TILE / inner;
+    int64_t block = inner == 1 ? REDUCE_SPAN : CPU_SUM_TERMS, width = item->width;
     reduce_sums sums;
-    start_sums(s, inner == 1 ? REDUCE_LANES : item->width, &sums);
-    for (int64_t r = 0; r < item->rows; r += step) {
-        int64_t count = (item->rows - r < step ? item->rows - r : step) * item->width;
-        sums.x = cpu_map_read(work, item->first + r * inner, count);
-        s->range(&sums, 0, count, 0);
+    sums.period = inner == 1 ? REDUCE_LANES : width;
+    for (int64_t k = 0; k < width; k++) sums.totals[k] = (double)start_of(s->kind);
+    for (int64_t r = 0, end, stop; r < item->rows; r = end) {
+        end = item->rows - r < step ? item->rows : r + step;
+        sums.x = cpu_map_read(work, item->first + r * inner, (end - r) * width);
+        for (int64_t q = r; q < end; q = stop) {
+            if (q % block == 0) start_sums(s, &sums);
+            stop = q - q % block + block < end ? q - q % block + block : end;
+            s->range(&sums, (q - r) * width, (stop - r) * width, 0);
+            if (stop % block == 0 || stop == item->rows) join_totals(s, &sums);
+        }
     }
-    if (inner == 1) sums.sums[0] = join_sums(s, sums.sums);
-    memcpy(item->to, sums.sums, (size_t)item->width * sizeof *item->to);
+    for (int64_t k = 0; k < width; k++) item->to[k] = (float)sums.totals[k];
 }
 
 // Reduces items that are short rows, one after the other, which are computed together.
@@ -240,10 +290,11 @@ static void reduce_short_rows(const reduce_job *job, cpu_map_work *work, int64_t
     }
     for (int64_t i = 0; i < count; i++) {
         reduce_sums sums;
-        start_sums(s, REDUCE_LANES, &sums);
+        sums.period = REDUCE_LANES;
+        start_sums(s, &sums);
         sums.x = x + i * length;
         s->range(&sums, 0, length, 0);
-        job->to[first + i] = join_sums(s, sums.sums);
+        job->to[first + i] = join_lanes(s->kind, sums.sums);
     }
 }
 
@@ -354,11 +405,11 @@ static void join_range(void *context, int64_t begin, int64_t end, int thread) {
     int64_t inner = s->plan.inner, row = s->plan.parts * inner;
     for (int64_t n = begin; n < end; n++) {
         const float *from = job->to + n / inner * row + n % inner;
-        float sum = start_of(s->kind);
+        double sum = (double)start_of(s->kind);
         for (int64_t r = 0; r < s->plan.repeats; r++)
             for (int64_t p = 0; p < s->plan.parts; p++)
-                sum = joined(s->kind, sum, from[r * s->plan.outer * row + p * inner]);
-        cpu_put(job->args->out[0], s->bf16, n, sum);
+                sum = joined_f64(s->kind, sum, (double)from[r * s->plan.outer * row + p * inner]);
+        cpu_put(job->args->out[0], s->bf16, n, (float)sum);
     }
 }
 

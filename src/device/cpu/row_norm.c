@@ -7,7 +7,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { NORM_LANES = 64, NORM_CHUNK = 32 };
+enum {
+    NORM_LANES = 64,
+    NORM_CHUNK = 32,
+    NORM_SPAN = NORM_LANES * CPU_SUM_TERMS, // elements of a row that are added in F32
+    NORM_COLUMNS = 512,                     // columns whose chunks are added up together
+    SUM_GRAIN = 1 << 14,                    // numbers to add that are worth another thread
+};
 
 typedef struct norm_state {
     const cpu_device *device;
@@ -38,20 +44,30 @@ CPU_SCALAR float sum_of_lanes(float *lane) {
     return lane[0];
 }
 
+// The end of the span of a row of `width` elements that begins with element `begin`.
+CPU_SCALAR int64_t span_end(int64_t begin, int64_t width) {
+    return width - begin < NORM_SPAN ? width : begin + NORM_SPAN;
+}
+
 // The sum over a row of x − center or, with `square`, of (x − center)².
 CPU_SCALAR float sum_of_row(const void *x, bool bf16, int64_t width, float center, bool square) {
-    float lane[NORM_LANES] = {0}, rest = 0;
-    int64_t whole = width / NORM_LANES * NORM_LANES;
-    for (int64_t i = 0; i < whole; i += NORM_LANES)
-        for (int k = 0; k < NORM_LANES; k++) {
-            float value = cpu_get(x, bf16, i + k) - center;
-            lane[k] += square ? value * value : value;
+    double sum = 0;
+    for (int64_t begin = 0, end; begin < width; begin = end) {
+        end = span_end(begin, width);
+        float lane[NORM_LANES] = {0}, rest = 0;
+        int64_t whole = begin + (end - begin) / NORM_LANES * NORM_LANES;
+        for (int64_t i = begin; i < whole; i += NORM_LANES)
+            for (int k = 0; k < NORM_LANES; k++) {
+                float value = cpu_get(x, bf16, i + k) - center;
+                lane[k] += square ? value * value : value;
+            }
+        for (int64_t i = whole; i < end; i++) {
+            float value = cpu_get(x, bf16, i) - center;
+            rest += square ? value * value : value;
         }
-    for (int64_t i = whole; i < width; i++) {
-        float value = cpu_get(x, bf16, i) - center;
-        rest += square ? value * value : value;
+        sum += (double)(rest + sum_of_lanes(lane));
     }
-    return rest + sum_of_lanes(lane);
+    return (float)sum;
 }
 
 CPU_SCALAR void forward_rows(const norm_job *job, int64_t begin, int64_t end, bool x_bf16,
@@ -88,30 +104,37 @@ CPU_SCALAR norm_element element_at(const norm_job *job, const void *x, const voi
 
 CPU_SCALAR void gradient_row(const norm_job *job, int64_t r, float *restrict sums, bool x_bf16,
                              bool y_bf16, bool centred) {
-    int64_t width = job->state->width, whole = width / NORM_LANES * NORM_LANES;
+    int64_t width = job->state->width;
     const void *x = cpu_row(job->x, x_bf16, r * width);
     const void *dy = cpu_row(job->dy, y_bf16, r * width);
     void *dx = (char *)job->out + r * width * (x_bf16 ? 2 : 4);
     float *restrict bias_sums = sums + width;
     float mean = centred ? job->mean[r] : 0, inv = job->inv[r];
-    float lane[NORM_LANES] = {0}, lane_h[NORM_LANES] = {0}, rest = 0, rest_h = 0;
-    for (int64_t i = 0; i < whole; i += NORM_LANES)
-        for (int k = 0; k < NORM_LANES; k++) {
-            norm_element e = element_at(job, x, dy, i + k, mean, inv, x_bf16, y_bf16);
-            sums[i + k] += e.dy * e.h;
-            if (centred) bias_sums[i + k] += e.dy;
-            if (centred) lane[k] += e.g;
-            lane_h[k] += e.g * e.h;
+    double sum_g = 0, sum_gh = 0;
+    for (int64_t begin = 0, end; begin < width; begin = end) {
+        end = span_end(begin, width);
+        float lane[NORM_LANES] = {0}, lane_h[NORM_LANES] = {0}, rest = 0, rest_h = 0;
+        int64_t whole = begin + (end - begin) / NORM_LANES * NORM_LANES;
+        for (int64_t i = begin; i < whole; i += NORM_LANES)
+            for (int k = 0; k < NORM_LANES; k++) {
+                norm_element e = element_at(job, x, dy, i + k, mean, inv, x_bf16, y_bf16);
+                sums[i + k] += e.dy * e.h;
+                if (centred) bias_sums[i + k] += e.dy;
+                if (centred) lane[k] += e.g;
+                lane_h[k] += e.g * e.h;
+            }
+        for (int64_t i = whole; i < end; i++) {
+            norm_element e = element_at(job, x, dy, i, mean, inv, x_bf16, y_bf16);
+            sums[i] += e.dy * e.h;
+            if (centred) bias_sums[i] += e.dy;
+            rest += e.g;
+            rest_h += e.g * e.h;
         }
-    for (int64_t i = whole; i < width; i++) {
-        norm_element e = element_at(job, x, dy, i, mean, inv, x_bf16, y_bf16);
-        sums[i] += e.dy * e.h;
-        if (centred) bias_sums[i] += e.dy;
-        rest += e.g;
-        rest_h += e.g * e.h;
+        sum_g += (double)(rest + sum_of_lanes(lane));
+        sum_gh += (double)(rest_h + sum_of_lanes(lane_h));
     }
-    float mean_g = centred ? (rest + sum_of_lanes(lane)) / (float)width : 0;
-    float mean_gh = (rest_h + sum_of_lanes(lane_h)) / (float)width;
+    float mean_g = centred ? (float)sum_g / (float)width : 0;
+    float mean_gh = (float)sum_gh / (float)width;
 #pragma GCC ivdep
     for (int64_t i = 0; i < width; i++) {
         norm_element e = element_at(job, x, dy, i, mean, inv, x_bf16, y_bf16);
@@ -236,16 +259,35 @@ static tri_status layer_norm_run(const tri_kernel *kernel, const tri_kernel_args
     return TRI_OK;
 }
 
-// Adds up the sums of all chunks, in order, so that the result does not depend on the number of
-// threads: out[i] = the sum over all chunks of element offset + i of the chunk's sums. `offset` is
-// 0 for dy · (normalised x), and the width for dy.
+typedef struct norm_chunks {
+    const float *sums;    // the first chunk's
+    int64_t chunks, step; // number of chunks, and floats from one to the next
+    float *out;
+} norm_chunks;
+
+// Adds columns [begin, end) of all chunks, in order, so that the result does not depend on the
+// number of threads.
+CPU_BODY chunks_body(void *context, int64_t begin, int64_t end) {
+    const norm_chunks *job = context;
+    for (int64_t first = begin; first < end; first += NORM_COLUMNS) {
+        double totals[NORM_COLUMNS] = {0};
+        int64_t width = end - first < NORM_COLUMNS ? end - first : NORM_COLUMNS;
+        for (int64_t c = 0; c < job->chunks; c++) {
+            const float *sums = job->sums + c * job->step + first;
+            for (int64_t i = 0; i < width; i++) totals[i] += (double)sums[i];
+        }
+        for (int64_t i = 0; i < width; i++) job->out[first + i] = (float)totals[i];
+    }
+}
+CPU_RANGES(chunks)
+
+// `offset` is 0 for dy · (normalised x), and the width for dy.
 static void add_chunks(const norm_job *job, int64_t offset, float *out) {
     const norm_state *s = job->state;
-    for (int64_t i = 0; i < s->width; i++) out[i] = 0;
-    for (int64_t c = 0; c < chunks_of(s->rows); c++) {
-        const float *sums = job->sums + c * 2 * s->width + offset;
-        for (int64_t i = 0; i < s->width; i++) out[i] += sums[i];
-    }
+    norm_chunks chunks = {
+        .sums = job->sums + offset, .chunks = chunks_of(s->rows), .step = 2 * s->width, .out = out};
+    cpu_parallel(s->device, s->width, 1 + SUM_GRAIN / chunks.chunks, chunks_range(s->device),
+                 &chunks);
 }
 
 static tri_status rms_norm_grad_run(const tri_kernel *kernel, const tri_kernel_args *args) {

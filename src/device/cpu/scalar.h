@@ -10,6 +10,10 @@
 
 #define CPU_SCALAR static inline __attribute__((always_inline))
 
+// A long sum is F32 within each block of so many terms, in the order of the terms, and F64 over the
+// blocks: its error does not grow with the number of terms, and its order depends on shapes alone.
+enum { CPU_SUM_TERMS = 64 };
+
 CPU_SCALAR float cpu_get(const void *values, bool bf16, int64_t i) {
     return bf16 ? tri_bf16_to_float(((const uint16_t *)values)[i]) : ((const float *)values)[i];
 }

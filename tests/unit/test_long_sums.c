@@ -1,0 +1,215 @@
+// Sums of many terms on `cpu`: in F32, too, their error may not grow with the number of terms, and
+// their bits may not depend on the number of threads. All terms are alike, so that the rounding
+// errors of a sum that adds one term after the other have one sign. The device ref adds in F64.
+//
+// Convolutions are not tested: oneDNN computes most of them, in an order of its own.
+#include "device/cpu/cpu.h"
+#include "device/ref/ref.h"
+#include "support/op_session.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { LONG = 1 << 18, SOURCES = 8 };
+
+// A graph with one op, of which results `first` to `last` are compared.
+typedef struct long_case {
+    tri_graph *graph;
+    tri_value sources[SOURCES], result;
+    int source_count, first, last;
+} long_case;
+
+static tri_value number(long_case *c, tri_shape shape) {
+    const char name[] = {'p', (char)('0' + c->source_count), '\0'};
+    return c->sources[c->source_count++] = tri_parameter_of_role(
+               c->graph, name, TRI_F32, shape, (tri_init){0}, TRI_ROLE_TRAINED, 0);
+}
+
+// Labels: all are 0.
+static tri_value zeros(long_case *c, tri_shape shape) {
+    return tri_input(c->graph, "zeros", TRI_I64, shape);
+}
+
+static void add(long_case *c, const tri_op *op, const tri_value *inputs, int count,
+                const void *attr) {
+    c->result = tri_node_add(c->graph, op, inputs, count, attr, "long");
+}
+
+static void linear_of(long_case *c, int64_t rows, int64_t out) {
+    tri_linear_grad_attr a = {.axes = 1, .shape = tri_shape_of(out, 2), .has_bias = true};
+    tri_value x = number(c, tri_shape_of(rows, 2)), dy = number(c, tri_shape_of(rows, out));
+    add(c, &tri_op_linear_grad_weight, (tri_value[]){x, dy}, 2, &a);
+    c->first = c->last = 1;
+}
+static void build_linear(long_case *c) { linear_of(c, LONG, 3); }
+static void build_linear_wide(long_case *c) { linear_of(c, LONG / 4 + 3, 70); }
+
+static void build_head(long_case *c) {
+    tri_value x = number(c, tri_shape_of(LONG + 5, 2)), weight = number(c, tri_shape_of(3, 2)),
+              labels = zeros(c, tri_shape_of(LONG + 5)), seed = number(c, tri_shape_of(1)),
+              bias = number(c, tri_shape_of(3));
+    add(c, &tri_op_linear_cross_entropy_grad, (tri_value[]){x, weight, labels, seed, bias}, 5,
+        NULL);
+    c->first = c->last = 2;
+}
+
+static void reduce_of(long_case *c, tri_shape shape, int64_t axes) {
+    tri_reduce_attr a = {.kind = TRI_REDUCTION_SUM, .axes = axes};
+    tri_value x = number(c, shape);
+    add(c, &tri_op_reduce, &x, 1, &a);
+}
+static void build_rows(long_case *c) { reduce_of(c, tri_shape_of(64, LONG / 8 + 7), 2); }
+static void build_all(long_case *c) { reduce_of(c, tri_shape_of(8, LONG + 1), 3); }
+static void build_columns(long_case *c) { reduce_of(c, tri_shape_of(64, LONG / 16, 2), 2); }
+static void build_first(long_case *c) { reduce_of(c, tri_shape_of(LONG, 2), 1); }
+static void build_wide(long_case *c) { reduce_of(c, tri_shape_of(LONG / 8, 64), 1); }
+static void build_repeats(long_case *c) { reduce_of(c, tri_shape_of(LONG, 2, 2), 5); }
+
+static void map_of(long_case *c, tri_shape shape, int64_t axes) {
+    tri_map_reduce_attr a = {.map = {.expands = true, .shape = shape},
+                             .reduce = {.kind = TRI_REDUCTION_SUM, .axes = axes}};
+    assert_int_equal(tri_formula_parse("x, y -> x * y", NULL, &a.map.formula), TRI_OK);
+    add(c, &tri_op_map_reduce, (tri_value[]){number(c, shape), number(c, shape)}, 2, &a);
+}
+static void build_map_rows(long_case *c) { map_of(c, tri_shape_of(64, LONG / 8 + 7), 2); }
+static void build_map_columns(long_case *c) { map_of(c, tri_shape_of(64, LONG / 16, 2), 2); }
+static void build_map_odd(long_case *c) { map_of(c, tri_shape_of(LONG / 4, 33), 1); }
+static void build_map_wide(long_case *c) { map_of(c, tri_shape_of(LONG / 32, 600), 1); }
+
+static void build_layer_norm(long_case *c) {
+    tri_norm_attr a = {.eps = 1e-5};
+    tri_value x = number(c, tri_shape_of(LONG, 3)), dy = number(c, tri_shape_of(LONG, 3)),
+              mean = number(c, tri_shape_of(LONG)), inv = number(c, tri_shape_of(LONG)),
+              weight = number(c, tri_shape_of(3));
+    add(c, &tri_op_layer_norm_grad, (tri_value[]){x, dy, mean, inv, weight}, 5, &a);
+    c->first = c->last = 2;
+}
+static void build_long_rows(long_case *c) {
+    tri_norm_attr a = {.eps = 1e-5};
+    tri_value x = number(c, tri_shape_of(1, 4 * LONG)), weight = number(c, tri_shape_of(4 * LONG));
+    add(c, &tri_op_rms_norm, (tri_value[]){x, weight}, 2, &a);
+    c->last = 1;
+}
+static void build_group_norm(long_case *c) {
+    tri_group_norm_attr a = {.norm.eps = 1e-5, .groups = 2};
+    tri_shape shape = tri_shape_of(1, 2, LONG, 2);
+    tri_value x = number(c, shape), dy = number(c, shape), mean = number(c, tri_shape_of(1, 2)),
+              inv = number(c, tri_shape_of(1, 2)), weight = number(c, tri_shape_of(2));
+    add(c, &tri_op_group_norm_grad, (tri_value[]){x, dy, mean, inv, weight}, 5, &a);
+    c->first = c->last = 2;
+}
+static void build_batch_norm(long_case *c) {
+    tri_batch_norm_attr a = {.eps = 1e-5};
+    tri_shape shape = tri_shape_of(1, 16, LONG, 1), channels = tri_shape_of(16);
+    tri_value x = number(c, shape), dy = number(c, shape), mean = number(c, channels),
+              inv = number(c, channels), weight = number(c, channels);
+    add(c, &tri_op_batch_norm_grad, (tri_value[]){x, x, dy, weight, mean, inv}, 6, &a);
+    c->first = c->last = 2;
+}
+static void build_avg_pool(long_case *c) {
+    tri_value x = number(c, tri_shape_of(1, 16, LONG / 256, 256));
+    tri_avg_pool2d_attr a = {.out = {1, 1}};
+    add(c, &tri_op_avg_pool2d, &x, 1, &a);
+}
+static void build_matmul(long_case *c) {
+    tri_matmul_attr a = {0};
+    tri_value x = number(c, tri_shape_of(2, LONG)), y = number(c, tri_shape_of(LONG, 3));
+    add(c, &tri_op_matmul, (tri_value[]){x, y}, 2, &a);
+}
+
+static const struct {
+    const char *name;
+    void (*build)(long_case *c);
+    double tolerance; // 0: that of most. A product and a pool have blocks that are added in F32.
+} cases[] = {
+    {"linear", build_linear, 0},
+    {"linear, wide", build_linear_wide, 0},
+    {"linear with its loss", build_head, 0},
+    {"rows", build_rows, 0},
+    {"all", build_all, 0},
+    {"columns", build_columns, 0},
+    {"first axis", build_first, 0},
+    {"wide rows", build_wide, 0},
+    {"repeats", build_repeats, 0},
+    {"map, rows", build_map_rows, 0},
+    {"map, columns", build_map_columns, 0},
+    {"map, odd rows", build_map_odd, 0},
+    {"map, wide rows", build_map_wide, 0},
+    {"layer norm", build_layer_norm, 0},
+    {"long rows", build_long_rows, 0},
+    {"group norm", build_group_norm, 0},
+    {"batch norm", build_batch_norm, 0},
+    {"average pool", build_avg_pool, 3e-5},
+    {"matmul", build_matmul, 3e-5},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+typedef struct long_side {
+    long_case c;
+    tri_device *device;
+    op_session *session;
+} long_side;
+
+static long_side open_side(const tri_device_backend *backend, int i, int threads) {
+    long_side side = {.c.graph = op_graph_open(TRI_F32)};
+    cases[i].build(&side.c);
+    const char *message = "";
+    if (tri_graph_status(side.c.graph, &message) != TRI_OK) fail_msg("%s", message);
+    side.device = op_device_open(backend, threads);
+    side.session = op_session_open(side.c.graph, side.device, false);
+    for (int k = 0; k < side.c.source_count; k++)
+        op_fill(side.session, side.c.sources[k], 7, 0.1, 0.1);
+    op_run_ok(side.session);
+    return side;
+}
+
+static void close_side(long_side *side) {
+    op_session_close(side->session);
+    side->device->backend->close(side->device);
+    op_graph_close(side->c.graph);
+}
+
+static double tolerance_of(int i) { return cases[i].tolerance > 0 ? cases[i].tolerance : 1e-6; }
+
+static void compare(const long_side *got, const long_side *want, double tolerance,
+                    const char *what) {
+    for (int k = want->c.first; k <= want->c.last; k++) {
+        tri_value a = tri_node_output(got->c.graph, got->c.result, k);
+        tri_value b = tri_node_output(want->c.graph, want->c.result, k);
+        for (int64_t i = 0; i < op_count(want->session, b); i++) {
+            double is = op_get(got->session, a, i), should = op_get(want->session, b, i);
+            if (!(fabs(is - should) <= tolerance * fabs(should)))
+                fail_msg("%s: output %d is %.9g, not %.9g: an error of %.2g", what, k, is, should,
+                         fabs(is / should - 1));
+        }
+    }
+}
+
+static void test_long(void **state) {
+    static const char *const levels[] = {"avx512", "avx2", "base"};
+    for (int i = 0; i < CASES; i++) {
+        char what[64];
+        long_side ref = open_side(&tri_device_ref, i, 1);
+        for (int level = 0; level < 3; level++) {
+            setenv("TRIREME_CPU_ISA", levels[level], 1);
+            snprintf(what, sizeof what, "%s, %s", cases[i].name, levels[level]);
+            long_side one = open_side(&tri_device_cpu, i, 1), three;
+            compare(&one, &ref, tolerance_of(i), what);
+            three = open_side(&tri_device_cpu, i, 3);
+            compare(&three, &one, 0, what);
+            close_side(&three);
+            close_side(&one);
+        }
+        close_side(&ref);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_long)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
