@@ -30,7 +30,7 @@ static tri_value number(long_case *c, tri_shape shape) {
                c->graph, name, TRI_F32, shape, (tri_init){0}, TRI_ROLE_TRAINED, 0);
 }
 
-// Labels: all are 0.
+// Indices, tokens or labels: all are 0.
 static tri_value zeros(long_case *c, tri_shape shape) {
     return tri_input(c->graph, "zeros", TRI_I64, shape);
 }
@@ -111,6 +111,19 @@ static void build_batch_norm(long_case *c) {
     add(c, &tri_op_batch_norm_grad, (tri_value[]){x, x, dy, weight, mean, inv}, 6, &a);
     c->first = c->last = 2;
 }
+static void build_embedding(long_case *c) {
+    tri_embedding_grad_attr a = {.shape = tri_shape_of(2, 3)};
+    tri_value ids = zeros(c, tri_shape_of(LONG)), dy = number(c, tri_shape_of(LONG, 3));
+    add(c, &tri_op_embedding_grad_weight, (tri_value[]){ids, dy}, 2, &a);
+}
+static void scatter_of(long_case *c, tri_shape indices) {
+    tri_scatter_attr a = {.kind = TRI_SCATTER_ADD, .shape = tri_shape_of(2, 3)};
+    tri_value source = number(c, tri_shape_of(LONG, 3)), base = number(c, tri_shape_of(2, 3));
+    add(c, &tri_op_scatter, (tri_value[]){zeros(c, indices), source, base}, 3, &a);
+}
+static void build_scatter(long_case *c) { scatter_of(c, tri_shape_of(LONG, 3)); }
+static void build_index_add(long_case *c) { scatter_of(c, tri_shape_of(LONG, 1)); }
+
 static void build_avg_pool(long_case *c) {
     tri_value x = number(c, tri_shape_of(1, 16, LONG / 256, 256));
     tri_avg_pool2d_attr a = {.out = {1, 1}};
@@ -144,6 +157,9 @@ static const struct {
     {"long rows", build_long_rows, 0},
     {"group norm", build_group_norm, 0},
     {"batch norm", build_batch_norm, 0},
+    {"embedding", build_embedding, 0},
+    {"scatter", build_scatter, 0},
+    {"index add", build_index_add, 0},
     {"average pool", build_avg_pool, 3e-5},
     {"matmul", build_matmul, 3e-5},
 };

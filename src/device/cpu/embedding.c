@@ -1,7 +1,8 @@
 // Embedding: copies rows of a table by id. Its gradient adds rows of dy to rows of the table's
 // gradient; each thread computes a range of the table's rows, so that every row is summed in the
-// order of the ids. On a rank that has only a slice of the table, ids of other rows give zeros.
-#include "device/cpu/scalar.h"
+// order of the ids (row_sums.h). On a rank that has only a slice of the table, ids of other rows
+// give zeros.
+#include "device/cpu/row_sums.h"
 
 #include "device/ref/node.h"
 
@@ -20,6 +21,7 @@ typedef struct embedding_job {
     const int64_t *ids;
     const void *from; // the table, or dy
     void *to;         // y, or the gradient of the table
+    cpu_row_sums *sums;
 } embedding_job;
 
 static void gather_range(void *context, int64_t begin, int64_t end, int thread) {
@@ -41,13 +43,16 @@ CPU_BODY scatter_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const embedding_state *s = job->state;
     float *table = job->to;
     memset(table + begin * s->width, 0, (size_t)((end - begin) * s->width) * sizeof *table);
+    cpu_row_sums_begin(job->sums, begin, end);
     for (int64_t i = 0; i < s->ids; i++) {
         int64_t row = job->ids[i] - s->attr.first;
         if (row < begin || row >= end) continue;
         float *restrict sum = table + row * s->width;
         const void *dy = cpu_row(job->from, bf16, i * s->width);
         for (int64_t k = 0; k < s->width; k++) sum[k] += cpu_get(dy, bf16, k);
+        cpu_row_sums_added(job->sums, row);
     }
+    cpu_row_sums_end(job->sums, begin, end);
 }
 CPU_TYPED_RANGES(scatter)
 
@@ -59,7 +64,7 @@ static tri_status check_ids(const embedding_state *s, const int64_t *ids) {
 
 static tri_status gather_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const embedding_state *s = kernel->state;
-    embedding_job job = {s, args->in[0], args->in[1], args->out[0]};
+    embedding_job job = {s, args->in[0], args->in[1], args->out[0], NULL};
     TRI_TRY(check_ids(s, job.ids));
     cpu_parallel(s->device, s->ids, 1 + 8192 / s->width, gather_range, &job);
     return TRI_OK;
@@ -67,8 +72,10 @@ static tri_status gather_run(const tri_kernel *kernel, const tri_kernel_args *ar
 
 static tri_status scatter_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const embedding_state *s = kernel->state;
-    embedding_job job = {s, args->in[0], args->in[1], args->out[0]};
+    cpu_row_sums sums;
+    embedding_job job = {s, args->in[0], args->in[1], args->out[0], &sums};
     TRI_TRY(check_ids(s, job.ids));
+    cpu_row_sums_open(&sums, args->out[0], s->rows, s->ids, s->width, args->workspace);
     cpu_parallel(s->device, s->rows, 1 + 8192 / s->width, scatter_range(s->device, s->bf16), &job);
     return TRI_OK;
 }
@@ -98,6 +105,14 @@ static tri_status embedding_prepare(tri_device *device, const tri_graph *graph,
     return TRI_OK;
 }
 
+static tri_status embedding_workspace(const tri_device_description *device, const tri_graph *graph,
+                                      const tri_node *node, size_t *out) {
+    if (node->op == &tri_op_embedding) return TRI_OK;
+    const int64_t *table = ((const tri_embedding_grad_attr *)node->attr)->shape.dims;
+    *out = cpu_row_sums_bytes(table[0], tri_shape_count(cpu_in_shape(graph, node, 0)), table[1]);
+    return TRI_OK;
+}
+
 static void embedding_release(tri_kernel *kernel) { free(kernel->state); }
 
 #define EMBEDDING_KERNEL(opname, run_function)                                                     \
@@ -105,6 +120,7 @@ static void embedding_release(tri_kernel *kernel) { free(kernel->state); }
         .op = &tri_op_##opname,                                                                    \
         .name = "rows",                                                                            \
         .supports = embedding_supports,                                                            \
+        .workspace = embedding_workspace,                                                          \
         .prepare = embedding_prepare,                                                              \
         .run = run_function,                                                                       \
         .release = embedding_release,                                                              \
