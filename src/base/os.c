@@ -140,18 +140,23 @@ tri_status tri_os_pwrite_all(int fd, const void *data, size_t size, int64_t offs
     return TRI_OK;
 }
 
-tri_status tri_os_pread_all(int fd, void *data, size_t size, int64_t offset, const char *path) {
-    char *to = data;
-    while (size > 0) {
-        ssize_t done = tri_os.pread(fd, to, size, offset);
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return tri_os_fail("read", path);
-        if (done == 0) return TRI_FAIL(TRI_CORRUPT, "%s: ends %zu bytes too early", path, size);
-        to += done;
-        offset += done;
-        size -= (size_t)done;
+ssize_t tri_os_pread_most(int fd, void *data, size_t size, int64_t offset) {
+    ssize_t done = 0;
+    while ((size_t)done < size) {
+        ssize_t got = tri_os.pread(fd, (char *)data + done, size - (size_t)done, offset + done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return -1;
+        if (got == 0) break;
+        done += got;
     }
-    return TRI_OK;
+    return done;
+}
+
+tri_status tri_os_pread_all(int fd, void *data, size_t size, int64_t offset, const char *path) {
+    ssize_t done = tri_os_pread_most(fd, data, size, offset);
+    if (done < 0) return tri_os_fail("read", path);
+    if ((size_t)done == size) return TRI_OK;
+    return TRI_FAIL(TRI_CORRUPT, "%s: ends %zu bytes too early", path, size - (size_t)done);
 }
 
 enum { POINTER_HEAD_BYTES = 64 };
@@ -177,7 +182,7 @@ tri_status tri_os_open_input(const char *path, int *fd) {
     *fd = tri_os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (*fd < 0) return tri_os_fail("open", path);
     if (fstat(*fd, &info) < 0 || !S_ISREG(info.st_mode)) return TRI_OK; // the reader reports this
-    ssize_t got = tri_os.pread(*fd, head, sizeof head, 0);
+    ssize_t got = tri_os_pread_most(*fd, head, sizeof head, 0);
     tri_status status = got > 0 ? tri_os_check_pointer(path, head, (size_t)got) : TRI_OK;
     if (status == TRI_OK) return TRI_OK;
     tri_os.close(*fd);

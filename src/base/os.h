@@ -70,6 +70,9 @@ int tri_os_cpus(void);
 tri_status tri_os_write_all(int fd, const void *data, size_t size, const char *path);
 tri_status tri_os_pwrite_all(int fd, const void *data, size_t size, int64_t offset,
                              const char *path);
+// Reads `size` bytes, or fewer where the file ends before that, and returns how many; -1: a read
+// failed, as errno says.
+ssize_t tri_os_pread_most(int fd, void *data, size_t size, int64_t offset);
 // Reads exactly `size` bytes. TRI_CORRUPT: the file ends before that.
 tri_status tri_os_pread_all(int fd, void *data, size_t size, int64_t offset, const char *path);
 // Looks at the first `size` bytes of what a user gives us to read, a file or a part of one.

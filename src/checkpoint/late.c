@@ -35,7 +35,7 @@ static bool is_seen(const char *path, int64_t size_bytes) {
     int fd = tri_os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0) return errno != ENOENT && errno != ESTALE;
     char last;
-    ssize_t done = size_bytes > 0 ? tri_os.pread(fd, &last, 1, size_bytes - 1) : 1;
+    ssize_t done = size_bytes > 0 ? tri_os_pread_most(fd, &last, 1, size_bytes - 1) : 1;
     bool is_late = done == 0 || (done < 0 && errno == ESTALE);
     tri_os.close(fd);
     return !is_late;

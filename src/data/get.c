@@ -61,7 +61,7 @@ static tri_status hash_file(getting *g, int fd, const char *path) {
     tri_status status = TRI_OK;
     ssize_t got = 1;
     for (g->bytes = 0; status == TRI_OK && got > 0; g->bytes += got) {
-        got = tri_os.pread(fd, block, BLOCK_BYTES, g->bytes);
+        got = tri_os_pread_most(fd, block, BLOCK_BYTES, g->bytes);
         status = got < 0 ? tri_os_fail("read", path) : add_to_hash(g, block, (size_t)got);
         if (got < 0) got = 0;
     }

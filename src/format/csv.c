@@ -3,7 +3,6 @@
 
 #include "base/os.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,9 +60,9 @@ static tri_status read_more(window *w) {
         w->data = data;
         w->capacity = capacity;
     }
-    ssize_t got =
-        tri_os.pread(w->fd, w->data + w->end, (size_t)(w->capacity - w->end), w->offset + w->end);
-    if (got < 0) return errno == EINTR ? TRI_OK : tri_os_fail("read", w->path);
+    ssize_t got = tri_os_pread_most(w->fd, w->data + w->end, (size_t)(w->capacity - w->end),
+                                    w->offset + w->end);
+    if (got < 0) return tri_os_fail("read", w->path);
     w->at_end = got == 0;
     w->end += got;
     return TRI_OK;

@@ -101,7 +101,7 @@ static tri_status read_open(index_file *index, const char *path, int64_t file_by
                             tri_token_type *type, bool *is_there) {
     static const uint8_t begin[CODE_AT] = "MMIDIDX\0\0\1"; // with version 1
     uint8_t found[COUNT_AT];
-    *is_there = tri_os.pread(index->fd, found, sizeof found, 0) == (ssize_t)sizeof found &&
+    *is_there = tri_os_pread_most(index->fd, found, sizeof found, 0) == (ssize_t)sizeof found &&
                 !memcmp(found, begin, VERSION_AT);
     if (!*is_there) return TRI_OK;
     bool is_known = !memcmp(found, begin, CODE_AT);

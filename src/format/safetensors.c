@@ -280,7 +280,7 @@ bool tri_safetensors_probe(const char *path) {
     int fd = tri_os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0) return false;
     unsigned char head[64] = {0};
-    ssize_t got = tri_os.pread(fd, head, sizeof head, 0);
+    ssize_t got = tri_os_pread_most(fd, head, sizeof head, 0);
     tri_os.close(fd);
     uint64_t header_bytes;
     memcpy(&header_bytes, head, sizeof header_bytes);

@@ -20,7 +20,7 @@ static const char MARK[SIZE_AT] = "trireme unpacked";
 static bool is_compressed(int fd) {
     static const uint8_t gzip[] = {0x1f, 0x8b}, zstd[] = {0x28, 0xb5, 0x2f, 0xfd};
     uint8_t head[4];
-    if (tri_os.pread(fd, head, sizeof head, 0) != sizeof head) return false;
+    if (tri_os_pread_most(fd, head, sizeof head, 0) != sizeof head) return false;
     return !memcmp(head, gzip, sizeof gzip) || !memcmp(head, zstd, sizeof zstd);
 }
 

@@ -12,7 +12,7 @@ static int64_t end_of_lines(int fd, int64_t size) {
     char block[4096];
     while (size > 0) {
         int64_t from = size > (int64_t)sizeof block ? size - (int64_t)sizeof block : 0;
-        ssize_t got = tri_os.pread(fd, block, (size_t)(size - from), from);
+        ssize_t got = tri_os_pread_most(fd, block, (size_t)(size - from), from);
         if (got != size - from) return -1;
         for (int64_t i = got; i > 0; i--)
             if (block[i - 1] == '\n') return from + i;

@@ -46,7 +46,7 @@ static tri_status check_replaced(const char *path) {
     if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0) return TRI_OK;
     int fd = tri_os.open(path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return tri_os_fail("open", path);
-    bool same = tri_os.read(fd, begin, sizeof begin) == (ssize_t)sizeof begin &&
+    bool same = tri_os_pread_most(fd, begin, sizeof begin, 0) == (ssize_t)sizeof begin &&
                 !memcmp(begin, first_bytes, sizeof begin);
     tri_os.close(fd);
     if (same) return TRI_OK;

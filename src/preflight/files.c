@@ -101,7 +101,7 @@ static bool is_seen(const preflight *p, uint64_t job, int rank) {
     name_file(p, job, rank, path);
     int fd = tri_os.open(path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return false;
-    ssize_t size = tri_os.pread(fd, &note, sizeof note, 0);
+    ssize_t size = tri_os_pread_most(fd, &note, sizeof note, 0);
     tri_os.close(fd);
     return size == (ssize_t)sizeof note && note.job == job && note.rank == (uint64_t)rank &&
            note.inverted_rank == ~(uint64_t)rank;

@@ -48,7 +48,7 @@ struct train_lock {
 // Reads the record. A record that cannot be parsed counts as empty: its process was killed while it
 // wrote.
 static void read_record(int fd, record *r) {
-    ssize_t size = tri_os.pread(fd, r->text, sizeof r->text - 1, 0);
+    ssize_t size = tri_os_pread_most(fd, r->text, sizeof r->text - 1, 0);
     r->text[size > 0 ? size : 0] = 0;
     if (!tri_process_read(r->text, strlen(r->text), &r->holder)) r->text[0] = 0;
 }

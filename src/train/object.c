@@ -23,7 +23,8 @@ typedef struct findings {
 } findings;
 
 static bool read_at(int fd, void *out, size_t size, uint64_t offset) {
-    return offset <= INT64_MAX && tri_os.pread(fd, out, size, (int64_t)offset) == (ssize_t)size;
+    return offset <= INT64_MAX &&
+           tri_os_pread_most(fd, out, size, (int64_t)offset) == (ssize_t)size;
 }
 
 static void note_name(findings *f, const char *name) {

@@ -1,5 +1,6 @@
 // Reads and writes files while each system call fails once, and while calls transfer only a byte.
 #include "base/os.h"
+#include "format/csv.h"
 #include "format/event.h"
 #include "format/idx.h"
 #include "format/npy.h"
@@ -128,6 +129,24 @@ static tri_status read_array(void) { return read_arrays("images.npy", NULL, NULL
 static tri_status read_stored(void) { return read_arrays("stored.npz", "images", "labels"); }
 static tri_status read_deflated(void) { return read_arrays("deflated.npz", "images", "labels"); }
 
+static tri_status see_record(void *context, const tri_csv_record *record) {
+    const char **next = context;
+    assert_int_equal(record->size, strlen(*next));
+    assert_memory_equal(record->text, *next, strlen(*next));
+    *next += strlen(*next) + 1;
+    return TRI_OK;
+}
+
+// Reads a table with a byte order mark.
+static tri_status read_table(void) {
+    const char *next = "a,b\n\0001,2\n";
+    int fd = tri_os.open(fixture_path("table.csv"), O_RDONLY, 0);
+    if (fd < 0) return tri_os_fail("open", fixture_path("table.csv"));
+    tri_status status = tri_csv_list(fd, fixture_path("table.csv"), ',', 10, see_record, &next);
+    tri_os.close(fd);
+    return status;
+}
+
 static tri_status write_events(void) {
     tri_event_writer *writer;
     const tri_event_scalar loss = {"loss", 1};
@@ -149,6 +168,10 @@ static void put_files(void) {
     assert_int_equal(gzclose(file), Z_OK);
     free(labels);
     assert_int_equal(write_tensors(), TRI_OK);
+    fixture_put("table.csv",
+                "\xef\xbb\xbf"
+                "a,b\n1,2\n",
+                11);
     static const char *const arrays[] = {"images.npy", "stored.npz", "deflated.npz"};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
         const char *seed = tri_arena_printf(
@@ -169,6 +192,7 @@ static const struct {
     {"read IDX", read_plain, 3},           {"read gzip", read_zipped, 3},
     {"write events", write_events, 3},     {"read .npy", read_array, 4},
     {"read .npz", read_stored, 10},        {"read compressed .npz", read_deflated, 10},
+    {"read CSV", read_table, 3},
 };
 
 enum { JOBS = sizeof jobs / sizeof *jobs };
@@ -210,6 +234,7 @@ static void test_little_at_a_time(void **state) {
         if (jobs[job].run() != TRI_OK) fail_msg("%s: %s", jobs[job].name, tri_error_message());
     }
     assert_true(short_calls > 100);
+    assert_true(tri_safetensors_probe(fixture_path("tensors")));
 }
 
 int main(void) {
