@@ -247,8 +247,9 @@ static bool has_idle_numbers(const tri_pool_options *o, int axes, bool largest) 
 }
 
 // Checks the numbers of axis i and finds how many windows there are along it. As in PyTorch, the
-// last one begins inside x or the padding before it.
-static bool check_axis(pool *p, int i) {
+// last one begins inside x or the padding before it, in ceil_mode also the only one; and the kernel
+// of a mean of volumes is not larger than x.
+static bool check_axis(pool *p, int i, int axes) {
     int64_t kernel = p->kernel[i], stride = p->stride[i], dilation = p->dilation[i];
     int64_t padding = p->padding[i];
     bool fits = kernel >= 1 && kernel <= TRI_MAX_WINDOW && stride >= 1 &&
@@ -256,7 +257,9 @@ static bool check_axis(pool *p, int i) {
     int64_t reach = fits ? dilation * (kernel - 1) + 1 : 0;
     fits = fits && padding >= 0 && padding <= reach / 2 && p->size[i] <= TRI_MAX_WINDOW;
     int64_t left = fits ? p->size[i] + 2 * padding - reach : 0;
-    p->count[i] = fits ? (left + (p->ceil ? stride - 1 : 0)) / stride + 1 : 0;
+    if (p->ceil) left += stride - 1;
+    if (axes == 3 && !p->largest) fits = fits && kernel <= p->size[i];
+    p->count[i] = fits ? left / stride + 1 : 0;
     if (p->ceil && (p->count[i] - 1) * stride >= p->size[i] + padding) p->count[i]--;
     if (fits && left >= 0) return true;
     tri_graph_fail(p->graph,
@@ -289,7 +292,7 @@ static bool begin(pool *p, tri_value x, int axes, const tri_pool_options *o) {
         p->padding[i] = o->padding + o->pads[k];
         p->dilation[i] = o->dilations[k] ? o->dilations[k] : o->dilation ? o->dilation : 1;
         p->size[i] = tri_value_shape(p->graph, x).dims[2 + k];
-        if (!check_axis(p, i)) return false;
+        if (!check_axis(p, i, axes)) return false;
     }
     return true;
 }

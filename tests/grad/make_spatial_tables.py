@@ -129,6 +129,14 @@ def print_pools():
         function = (None, None, F.avg_pool2d, F.avg_pool3d)[axes]
         print_row("AVG", axes, lambda x: function(x, 2, ceil_mode=True), [[1, 2] + [5] * axes],
                   pool=fields(kernel=2, ceil_mode=True))
+    for axes in (1, 2):  # the only window of each axis reaches behind the padding
+        most, mean = ((F.max_pool1d, F.avg_pool1d), (F.max_pool2d, F.avg_pool2d))[axes - 1]
+        shape = [[1, 2] + [5] * axes]
+        for padding, dilation in ((0, 3), (1, 4)):
+            print_row("MAX", axes, lambda x: most(x, 3, 3, padding, dilation, True), shape,
+                      pool=fields(kernel=3, padding=padding, dilation=dilation, ceil_mode=True))
+        print_row("AVG", axes, lambda x: mean(x, 7, 3, ceil_mode=True), shape,
+                  pool=fields(kernel=7, stride=3, ceil_mode=True))
     for _ in range(2):
         shape = draw_shape(1, 6, 11)
         print_row("LP", 1, lambda x: F.lp_pool1d(x * x, 2, 3, 2, ceil_mode=True), [shape],

@@ -142,11 +142,14 @@ static void test_samples(void **state) { check_rows(torch_samples, COUNT(torch_s
 
 static void test_refuses(void **state) {
     tri_shape image = tri_shape_of(2, 4, 5, 6);
-    tri_pool_options two = {.kernel = 2};
+    tri_pool_options two = {.kernel = 2}, four = {.kernel = 4, .padding = 1},
+                     seven = {.kernel = 7, .stride = 1, .ceil_mode = true};
     tri_grid_sample_options cubic = {.mode = TRI_SAMPLE_CUBIC};
     OP_REFUSED("max_unpool2d|indices", image,
                tri_max_unpool2d(g, x, tri_slice(g, x, 1, 0, 2, 1), two, NULL));
     OP_REFUSED("max_unpool2d|not 0", image, tri_max_unpool2d(g, x, x, two, (int64_t[]){0, 3}));
+    OP_REFUSED("avg_pool3d|kernel of 4", tri_shape_of(1, 1, 5, 5, 3), tri_avg_pool3d(g, x, four));
+    OP_REFUSED("max_pool2d|kernel of 7", image, tri_max_pool2d(g, x, seven));
     OP_REFUSED("affine_grid|[2, 4, 5, 6]", image, tri_affine_grid(g, x, (int64_t[]){2, 2}, false));
     OP_REFUSED("affine_grid|[2, 3, 4]", tri_shape_of(2, 3, 4),
                tri_affine_grid(g, x, (int64_t[]){2, 0, 2}, false));
