@@ -80,8 +80,8 @@ TRI_API_BEGIN
     X(pow, (tri_value a, tri_value b), (a, b), (), \
       "a, b -> a ^ b", "a to the power b.") \
     X(clamp, (tri_value x, double low, double high), (x), (low, high, ), \
-      "x, low = 0, high = 1 -> x < low ? low : x > high ? high : x", \
-      "x, but at least `low` and at most `high`.") \
+      "x, low = 0, high = 1 -> x > high ? high : x < low ? min(low, high) : x", \
+      "x, but at least `low` and at most `high`; `high` if `low` is larger.") \
     X(neg, (tri_value x), (x), (), "-x", "-x.") \
     X(abs, (tri_value x), (x), (), "abs(x)", "The absolute value.") \
     X(sign, (tri_value x), (x), (), "sign(x)", "-1, 0 or 1.") \
@@ -184,7 +184,7 @@ TRI_API_BEGIN
     X(softplus, (tri_value x, double beta), (x), (beta, ), \
       "x, beta = 1 -> x * beta > 20 ? x : log1p(exp(x * beta)) / beta", "A smooth ReLU.") \
     X(hardtanh, (tri_value x, double low, double high), (x), (low, high, ), \
-      "x, low = -1, high = 1 -> x <= low ? low : x >= high ? high : x", \
+      "x, low = -1, high = 1 -> x >= high ? high : x <= low ? min(low, high) : x", \
       "clamp, without a gradient at the ends.") \
     X(softshrink, (tri_value x, double width), (x), (width, ), \
       "x, width = 0.5 -> x >= -width && x <= width ? 0 : x > 0 ? x - width : x + width", \

@@ -126,6 +126,8 @@ EDGES = {
         x.detach()[:, 1:].sort(-1).values, with_nan(x)), (2, 5)),
     "bucketize of NaN": (lambda x: x * torch.bucketize(with_nan(x), x.detach()[0].sort().values,
                                                        right=True), (2, 5)),
+    "clamp of turned ends": (lambda x: x + x.clamp(0.25, -0.5), (2, 5)),
+    "hardtanh of turned ends": (lambda x: x + F.hardtanh(x, 0.25, -0.5), (2, 5)),
     "searchsorted among NaN": (lambda x: x * among_nan(x, False), (3, 5)),
     "bucketize among NaN": (lambda x: x * among_nan(x, True), (3, 5)),
     "norm of NaN": (lambda x: x * shown(with_nan(x).norm(dim=1, keepdim=True)), (3, 7)),

@@ -190,6 +190,8 @@ static tri_value edge(tri_graph *g, const char *name, tri_value x) {
          tri_add(g, x, shown(g, tri_quantile(g, with_largest(g, x, INFINITY), 0.75, 1, true))))
     CASE("searchsorted of NaN", found(g, x, with_nan(g, x)))
     CASE("bucketize of NaN", bucket(g, x, with_nan(g, x)))
+    CASE("clamp of turned ends", tri_add(g, x, tri_clamp(g, x, 0.25, -0.5)))
+    CASE("hardtanh of turned ends", tri_add(g, x, tri_hardtanh(g, x, 0.25, -0.5)))
     CASE("searchsorted among NaN", among_nan(g, x, false))
     CASE("bucketize among NaN", among_nan(g, x, true))
     CASE("norm of NaN", tri_mul(g, x, shown(g, tri_norm(g, with_nan(g, x), (int[]){1}, 1, true))))
