@@ -94,7 +94,9 @@ static void test_refuses(void **state) {
         {"GIF89a and more", 15, "is no JPEG"},
         {"P6 65536 2 255\n", 16, "65536 x 2"},
         {"P6 65535 65535 255\n", 20, "65535 x 65535"},
-        {"P6 2 2 65535\n", 14, "up to 65535"},
+        {"P5 2 2 65535\n12345678", 22, "a PGM with values up to 65535"},
+        {"P6 2 2 65536\n", 14, "up to 65536"},
+        {"P6 2 2 65535\n1234567890", 24, "cut off"},
         {"P6 2 2", 6, "cut off"},
         {"P6 2 2 255\n12345678901", 22, "cut off"},
         {"P6 0 2 255\n", 12, "0 x 2"},
@@ -108,6 +110,30 @@ static void test_refuses(void **state) {
                          TRI_CORRUPT);
         if (!strstr(tri_error_message(), rows[i].words))
             fail_msg("'%s' lacks '%s'", tri_error_message(), rows[i].words);
+    }
+    tri_image_decoder_destroy(decoder);
+}
+
+// Values up to another number than 255, as Pillow 9.4 converts them.
+static void test_largest_value(void **state) {
+    static const struct {
+        const char *bytes;
+        size_t size;
+        uint8_t pixel[3];
+    } rows[] = {
+        {"P5 1 1 15\n\x03", 11, {51, 51, 51}},
+        {"P5 1 1 15\n\xc8", 11, {255, 255, 255}},
+        {"P6 1 1 100\n\x01\x32\x64", 14, {3, 128, 255}},
+        {"P6 1 1 1023\n\0\x64\1\xf4\3\xff", 18, {25, 125, 255}},
+    };
+    tri_image_decoder *decoder;
+    tri_shape shape = tri_shape_of(3, 1, 1);
+    assert_int_equal(tri_image_decoder_create(&decoder), TRI_OK);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tri_image image;
+        if (tri_image_decode(decoder, rows[i].bytes, rows[i].size, "x.ppm", &image) != TRI_OK)
+            fail_msg("%s", tri_error_message());
+        expect_image(&image, rows[i].pixel, &shape, rows[i].bytes);
     }
     tri_image_decoder_destroy(decoder);
 }
@@ -211,9 +237,9 @@ static void test_cut(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_decode), cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_scale),  cmocka_unit_test(test_scale_sizes),
-        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_decode),        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_largest_value), cmocka_unit_test(test_scale),
+        cmocka_unit_test(test_scale_sizes),   cmocka_unit_test(test_cut),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
