@@ -131,8 +131,9 @@ static bool skip_number(scanner *s) {
 }
 
 static bool skip_word(scanner *s) {
-    static const char *const words[] = {"true", "false", "null"};
-    for (int i = 0; i < 3; i++) {
+    // Python's json writes the last three.
+    static const char *const words[] = {"true", "false", "null", "NaN", "Infinity", "-Infinity"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         size_t length = strlen(words[i]);
         if ((size_t)(s->end - s->at) < length || memcmp(s->at, words[i], length) != 0) continue;
         s->at += length;

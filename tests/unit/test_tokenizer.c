@@ -321,6 +321,7 @@ static void test_jsonl(void **state) {
                 "a\xc3\xa9\xf0\x9f\x98\x80\n\\/");
     check_field("{\"\\u0074ext\":\"long enough to be read by words of eight bytes\"}",
                 "long enough to be read by words of eight bytes");
+    check_field("{\"a\":NaN,\"text\":\"b\",\"c\":[Infinity,-Infinity]}", "b");
     static const char *const wrong[] = {"",
                                         "[]",
                                         "{}",
@@ -336,6 +337,8 @@ static void test_jsonl(void **state) {
                                         "{\"text\":\"\xff\"}",
                                         "{\"text\":\"a\",\"text\":\"b\"}",
                                         "{\"text\":\"a\",\"b\":01}",
+                                        "{\"text\":\"a\",\"b\":-NaN}",
+                                        "{\"text\":NaN}",
                                         "{\"text\":\"a\",\"b\":1.}",
                                         "{\"text\":\"a\",\"b\":[1,]}",
                                         "{\"text\":\"a\",\"b\":{\"c\"}}",
