@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/parallel.h"
+#include "data/content.h"
 #include "data/web_list.h"
 #include "format/tar.h"
 
@@ -98,6 +99,14 @@ static tri_status list_compressed(const job *j, int archive, int from, part *p) 
     return status;
 }
 
+// The failure of a file that cannot be listed, by what the file is if it is no tar archive.
+static tri_status fail_listed(const char *path, tri_status status) {
+    char why[TRI_MESSAGE_MAX_BYTES];
+    snprintf(why, sizeof why, "%s", tri_error_message());
+    TRI_TRY(tri_content_check(path, "webdataset"));
+    return TRI_FAIL(status, "%s", why);
+}
+
 static tri_status list_one(const job *j, int archive, part *p) {
     int fd;
     bool is_compressed;
@@ -106,7 +115,8 @@ static tri_status list_one(const job *j, int archive, part *p) {
     tri_status status = is_compressed ? list_compressed(j, archive, fd, p)
                                       : web_list_archive(&p->list, fd, j->states[archive].size);
     tri_os.close(fd);
-    return status;
+    bool is_other = status == TRI_CORRUPT && !is_compressed;
+    return is_other ? fail_listed(j->paths[archive], status) : status;
 }
 
 static void list_range(void *context, int64_t first, int64_t end) {

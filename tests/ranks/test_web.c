@@ -226,6 +226,13 @@ static void test_compressed(void **state) {
     put_gzip("z.tgz", others, 3);
     check_tars("z.tgz", others, 3);
     assert_string_not_equal(only(".z.tgz.*.tar"), copy);
+    // What is compressed by something else is named.
+    put_file("x.tar.xz", "\xfd\x37zXZ\0 and so on", 16);
+    put_file("x.tar.bz2", "BZh91AY&SY and so on", 20);
+    refuse("name: webdataset, transform: [{resize: [1, 1]}], train: x.tar.xz", TRI_DATA_TRAIN,
+           TRI_BAD_INPUT, "x.tar.xz: is xz-compressed");
+    refuse("name: webdataset, transform: [{resize: [1, 1]}], train: x.tar.bz2", TRI_DATA_TRAIN,
+           TRI_BAD_INPUT, "x.tar.bz2: is bzip2-compressed");
     put_gzip("cut.tgz", values, 3);
     assert_int_equal(truncate(fixture_path("cut.tgz"), 900), 0);
     refuse("name: webdataset, transform: [{resize: [1, 1]}], train: cut.tgz", TRI_DATA_TRAIN,
