@@ -31,14 +31,16 @@ static const char *weights_in(train_loop *loop, const char *where) {
 static tri_status compare_recipe(train_loop *loop, const tri_recipe *other, const char *where) {
     tri_strings keys = tri_recipe_differences(loop->arena, other, loop->recipe);
     if (keys.count == 0) return TRI_OK;
-    char list[512] = "", old[512] = ""; // the keys, and with their values in the other recipe
+    // The keys, those with their values in the other recipe, and those that never change.
+    char list[512] = "", old[512] = "", fixed[512] = "";
     const tri_tree *tree = tri_recipe_tree(loop->arena, other);
-    bool all_may_change = true;
     for (int i = 0; i < keys.count; i++) {
         tri_option_change change;
         tri_option_find(&tri_recipe_table, keys.items[i], &change);
-        all_may_change = all_may_change && change != TRI_CHANGE_NEVER;
-        size_t used = strlen(list);
+        size_t used = strlen(fixed);
+        if (change == TRI_CHANGE_NEVER)
+            snprintf(fixed + used, sizeof fixed - used, "%s%s", used ? ", " : "", keys.items[i]);
+        used = strlen(list);
         snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", keys.items[i]);
         const tri_tree *value = tri_tree_find(tree, keys.items[i]);
         if (!value) continue;
@@ -48,10 +50,10 @@ static tri_status compare_recipe(train_loop *loop, const tri_recipe *other, cons
     }
     return TRI_FAIL(
         TRI_BAD_INPUT,
-        "%s: holds a run whose recipe differs in %s; use the old values (%s)%s, or begin a new "
+        "%s: holds a run whose recipe differs in %s; use the old values (%s)%s%s%s, or begin a new "
         "run in another --run-dir, from these weights with init=%s",
-        where, list, old, all_may_change ? ", or change them with --resume-with" : "",
-        weights_in(loop, where));
+        where, list, old, *fixed ? ", as --resume-with cannot change " : "", fixed,
+        *fixed ? "" : ", or change them with --resume-with", weights_in(loop, where));
 }
 
 static tri_status compare_folder(train_loop *loop) {

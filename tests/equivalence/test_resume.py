@@ -312,6 +312,7 @@ def check_resume_with(folder):
         resume(6)
         done = resume(9, "--resume-with", "seed=9", "optimizer.lr=0.2", code=2)
         assert len(done.stderr.splitlines()) == 1 and " seed;" in done.stderr, done.stderr
+        assert "--resume-with cannot change seed," in done.stderr, done.stderr
         change = ["--resume-with", "optimizer.lr=0.2", "batch.micro=8",
                   "trainer.gradient_clip_val=0.5", "--device", "cpu"]
         resume(8, *change)
