@@ -18,6 +18,11 @@
 #include <string.h>
 #include <unistd.h>
 
+// A number as metrics.jsonl has it.
+static tri_tree *number(tri_arena *arena, double value) {
+    return tri_metric_tree(arena, &(tri_metric_value){.value = value});
+}
+
 static void print_json(const tri_train_request *request, const tri_train_result *r) {
     tri_arena *arena = tri_arena_create(NULL, "summary");
     tri_tree *map = tri_tree_map(arena);
@@ -36,28 +41,24 @@ static void print_json(const tri_train_request *request, const tri_train_result 
     if (r->starved_cores > 0)
         tri_tree_put(arena, map, "cores", tri_tree_double(arena, r->starved_cores));
     if (r->has_loss) {
-        tri_tree_put(arena, map, "loss", tri_tree_digits(arena, r->loss, TRI_FLOAT_DIGITS));
-        tri_tree_put(arena, map, "grad_norm",
-                     tri_tree_digits(arena, r->grad_norm, TRI_FLOAT_DIGITS));
+        tri_tree_put(arena, map, "loss", number(arena, r->loss));
+        tri_tree_put(arena, map, "grad_norm", number(arena, r->grad_norm));
     }
     if (r->has_val) tri_tree_put(arena, map, "val_step", tri_tree_int(arena, r->val_step));
-    if (r->has_val)
-        tri_tree_put(arena, map, "val_loss", tri_tree_digits(arena, r->val_loss, TRI_FLOAT_DIGITS));
+    if (r->has_val) tri_tree_put(arena, map, "val_loss", number(arena, r->val_loss));
     for (int i = 0; r->has_val && i < r->val_count; i++)
         tri_tree_put(arena, map, tri_arena_printf(arena, "val_%s", r->val[i].name),
-                     tri_tree_digits(arena, r->val[i].value, TRI_FLOAT_DIGITS));
+                     number(arena, r->val[i].value));
     if (r->has_test) tri_tree_put(arena, map, "test_step", tri_tree_int(arena, r->steps));
-    if (r->has_test)
-        tri_tree_put(arena, map, "test_loss",
-                     tri_tree_digits(arena, r->test_loss, TRI_FLOAT_DIGITS));
+    if (r->has_test) tri_tree_put(arena, map, "test_loss", number(arena, r->test_loss));
     for (int i = 0; r->has_test && i < r->val_count; i++)
         tri_tree_put(arena, map, tri_arena_printf(arena, "test_%s", r->val[i].name),
-                     tri_tree_digits(arena, r->test[i], TRI_FLOAT_DIGITS));
+                     number(arena, r->test[i]));
     if (r->has_best) {
         tri_tree *best = tri_tree_map(arena);
         tri_tree_put(arena, best, "step", tri_tree_int(arena, r->best.step));
         tri_tree_put(arena, best, request->recipe->checkpoint.monitor,
-                     tri_tree_digits(arena, r->best.value, TRI_FLOAT_DIGITS));
+                     number(arena, r->best.value));
         tri_tree_put(arena, map, "best", best);
     }
     tri_tree_put(
@@ -344,9 +345,9 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
         cli_warn_of_null(&a, "the results mean nothing");
         bool json = cli_has(&a, "json");
         tri_tree *map = tri_tree_map(arena);
-        tri_tree_put(arena, map, "loss", tri_tree_digits(arena, r.val_loss, TRI_FLOAT_DIGITS));
+        tri_tree_put(arena, map, "loss", number(arena, r.val_loss));
         for (int i = 0; i < r.val_count; i++)
-            tri_tree_put(arena, map, r.val[i].name, tri_metric_tree(arena, &r.val[i], true));
+            tri_tree_put(arena, map, r.val[i].name, tri_metric_tree(arena, &r.val[i]));
         tri_tree_put(arena, map, "samples", tri_tree_int(arena, r.val_samples));
         tri_tree_put(arena, map, "evaluated_on",
                      tri_tree_string(arena, tri_val_source_names[r.val_source]));

@@ -44,23 +44,20 @@ static void put_number(tri_arena *arena, tri_tree *map, const char *key, double 
     tri_tree_put(arena, map, key, number_tree(arena, value, digits));
 }
 
-typedef tri_tree *write_number(tri_arena *arena, double value, int digits);
-
 static tri_tree *figures_tree(tri_arena *arena, const double *figures, const tri_shape *shape,
-                              int axis, write_number *write) {
-    if (axis == shape->rank) return write(arena, figures[0], TRI_FLOAT_DIGITS);
+                              int axis) {
+    if (axis == shape->rank) return number_tree(arena, figures[0], TRI_FLOAT_DIGITS);
     tri_tree *list = tri_tree_list(arena);
     int64_t each = 1;
     for (int i = axis + 1; i < shape->rank; i++) each *= shape->dims[i];
     for (int64_t i = 0; i < shape->dims[axis]; i++)
-        tri_tree_append(arena, list,
-                        figures_tree(arena, figures + i * each, shape, axis + 1, write));
+        tri_tree_append(arena, list, figures_tree(arena, figures + i * each, shape, axis + 1));
     return list;
 }
 
-tri_tree *tri_metric_tree(tri_arena *arena, const tri_metric_value *metric, bool plain) {
+tri_tree *tri_metric_tree(tri_arena *arena, const tri_metric_value *metric) {
     const double *figures = metric->figures ? metric->figures : &metric->value;
-    return figures_tree(arena, figures, &metric->shape, 0, plain ? tri_tree_digits : number_tree);
+    return figures_tree(arena, figures, &metric->shape, 0);
 }
 
 static tri_tree *start_line(tri_arena *arena, const char *kind) {
@@ -90,7 +87,7 @@ static tri_tree *val_line(tri_arena *arena, const char *kind, const tri_val_even
     tri_tree_put_int(arena, map, "epoch", e->epoch);
     put_number(arena, map, "loss", e->loss, TRI_FLOAT_DIGITS);
     for (int i = 0; i < e->metric_count; i++)
-        tri_tree_put(arena, map, e->metrics[i].name, tri_metric_tree(arena, &e->metrics[i], false));
+        tri_tree_put(arena, map, e->metrics[i].name, tri_metric_tree(arena, &e->metrics[i]));
     tri_tree_put_int(arena, map, "samples", e->samples);
     return map;
 }

@@ -17,8 +17,8 @@ typedef struct tri_metric_value {
     tri_shape shape;
 } tri_metric_value;
 // The metric as metrics.jsonl has it: a number, or lists of numbers, of which those that are not
-// finite are strings. `plain`: they are null instead.
-tri_tree *tri_metric_tree(tri_arena *arena, const tri_metric_value *metric, bool plain);
+// finite are strings.
+tri_tree *tri_metric_tree(tri_arena *arena, const tri_metric_value *metric);
 
 // What is known before the first step. The pointers must stay valid until the observer is
 // destroyed.
