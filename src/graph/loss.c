@@ -225,6 +225,17 @@ static const char *name_of_term(tri_graph *g, tri_value loss) {
     return name;
 }
 
+// Why a loss with labels or counts that no rank knows before the step is not added to others.
+static const char UNKNOWN_NUMBER[] =
+    "%s: a loss that is added to others must have labels of the batch, as they "
+    "are or by tri_next_token: their number is needed before the step; where the "
+    "network makes the labels, tri_mean_loss takes each label's term, such as "
+    "-log_softmax at its place (tri_gather, tri_diagonal)",
+                  UNKNOWN_SUM[] =
+                      "%s: a tri_ratio_loss that is added to others must have counts that are a "
+                      "field of the batch, or a view of it: their sum is needed before the step; "
+                      "where one count stands for several terms, take the mean of these";
+
 // Declares the losses of the sum as metrics of their own, so that each is summed with its own
 // count. The engine makes "loss" from them.
 static void declare_terms(tri_graph *g, const tri_weighted_sum *sum) {
@@ -247,10 +258,7 @@ static void declare_terms(tri_graph *g, const tri_weighted_sum *sum) {
     for (int i = 0; g->counting == TRI_COUNT_AHEAD && i < sum->count; i++) {
         const tri_metric_info *m = &g->metrics[g->first_term + i];
         if (m->term.has_labels && m->term.labels < 0)
-            tri_graph_fail(g,
-                           "%s: a loss that is added to others must have labels of the batch, as "
-                           "they are or by tri_next_token: their number is needed before the step",
-                           m->name);
+            tri_graph_fail(g, m->term.are_counts ? UNKNOWN_SUM : UNKNOWN_NUMBER, m->name);
     }
 }
 

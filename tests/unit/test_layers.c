@@ -328,6 +328,26 @@ static void test_concat(void **state) {
     refuses(g, "concat|input 0|[4, 3]|axis 2");
 }
 
+// In a sum of losses, what no rank can count before the step is refused, with another way.
+static void test_uncountable_terms(void **state) {
+    for (int i = 0; i < 2; i++) {
+        tri_graph *g = graph_of(true);
+        tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 3));
+        tri_value mask = tri_input(g, "mask", TRI_F32, tri_shape_of(4, 1));
+        tri_value own = i ? tri_ratio_loss(g, x, tri_expand(g, mask, tri_shape_of(4, 3)))
+                          : tri_cross_entropy(g, x, tri_arange(g, 4));
+        tri_loss(g, tri_add(g, own, tri_mse_loss(g, x, x)));
+        refuses(g, i ? "ratio_loss|counts|take the mean" : "cross_entropy|labels|tri_mean_loss");
+    }
+    tri_graph *g = graph_of(true);
+    tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 3));
+    tri_value mask = tri_input(g, "mask", TRI_F32, tri_shape_of(4, 1));
+    tri_value mean = tri_mean(g, x, (int[]){1}, 1, true);
+    tri_loss(g, tri_add(g, tri_ratio_loss(g, mean, mask), tri_mse_loss(g, x, x)));
+    assert_int_equal(tri_graph_status(g, NULL), TRI_OK);
+    tri_graph_destroy(g);
+}
+
 // Of a sum of losses, the rows of soft labels that count are counted before the step: those with a
 // number other than 0. In evaluation, accuracy compares with their largest.
 static void test_soft_labels(void **state) {
@@ -500,6 +520,7 @@ int main(void) {
                                        cmocka_unit_test(test_each_call_draws_its_own_numbers),
                                        cmocka_unit_test(test_reshape),
                                        cmocka_unit_test(test_avg_pool2d),
+                                       cmocka_unit_test(test_uncountable_terms),
                                        cmocka_unit_test(test_soft_labels),
                                        cmocka_unit_test(test_concat),
                                        cmocka_unit_test(test_counts_of_zero),
