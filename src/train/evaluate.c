@@ -94,10 +94,23 @@ static void warn_of_intervals(const tri_session *s, const tri_step_output *sums,
     }
 }
 
+// Warns of an evaluation whose loss counts nothing, once in a run.
+static void warn_of_nothing(const tri_session *s, tri_step_shape shape, bool *has_warned) {
+    if (!*has_warned && s->identity.rank == 0)
+        tri_log_line(TRI_LOG_WARNING,
+                     "the loss of the %s data counts nothing: all labels of these samples are "
+                     "ignored, or its divisor is 0; evaluate more samples",
+                     tri_val_source_names[shape == TRI_STEP_TEST ? TRI_VAL_TEST : s->val_source]);
+    *has_warned = true;
+}
+
 static tri_status warn_of_sums(train_loop *loop, tri_session *s, tri_step_shape shape,
                                const tri_step_output *sums, const tri_evaluation *found) {
     bool unused = false;
-    if (sums->count[0] == 0) return TRI_OK; // all labels are ignored
+    if (sums->count[0] == 0) {
+        warn_of_nothing(s, shape, loop ? &loop->has_warned_not_finite : &unused);
+        return TRI_OK;
+    }
     if (isfinite(sums->sum[0])) {
         bool *has_warned = loop ? &loop->has_warned_metric : &unused;
         warn_of_metric(s, shape, sums, found, has_warned);

@@ -173,6 +173,24 @@ def check_nothing_counts(folder):
     assert json.loads(done.stdout)["val_loss"] == "NaN", done
 
 
+def check_nothing_evaluated(folder):
+    """An evaluation of which no label counts is warned of once."""
+    with open(os.path.join(folder, "ignored"), "wb") as file:  # the first sample of 8 counts
+        labels = struct.pack("<8q", 1, *[-100] * 7)
+        file.write(packed([8, 1, 28, 28], 0.5, 1)[:-64] + labels)
+    done = run("train", "recipes/mlp-jax.yaml", "data.name=tensors", f"data.path={folder}",
+               "data.train=good", "data.test=ignored", "data.val=ignored", "batch.eval=1",
+               "trainer.max_epochs=2", "trainer.limit_val_batches=1", "log.tensorboard=false",
+               "--run-dir", os.path.join(folder, "nothing"))
+    assert done.returncode == 0 and "counts nothing" not in done.stderr, done
+    done = run("train", "recipes/mlp-jax.yaml", "data.name=tensors", f"data.path={folder}",
+               "data.train=ignored", "data.val_fraction=0.25", "seed=0", "data.test=good",
+               "trainer.max_epochs=2", "log.tensorboard=false",
+               "--run-dir", os.path.join(folder, "nothing-held"))
+    assert done.returncode == 0, done
+    assert done.stderr.count("the validation data counts nothing") == 1, done.stderr
+
+
 def check_empty_step(folder):
     """A step whose labels are all left out changes neither weights nor the optimizer's state."""
     good = packed([4, 1, 28, 28], 0.5, 1)
@@ -342,6 +360,7 @@ with tempfile.TemporaryDirectory() as temporary:
     check_types(temporary)
     check_repeated(temporary)
     check_nothing_counts(temporary)
+    check_nothing_evaluated(temporary)
     check_empty_step(temporary)
     check_tokens(temporary)
     check_plan()
