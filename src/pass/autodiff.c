@@ -136,8 +136,8 @@ static tri_status check_gradients(const tri_graph *g) {
     for (int i = 0; i < g->parameter_count; i++)
         if (g->parameters[i].role == TRI_ROLE_TRAINED && !has[i])
             return TRI_FAIL(TRI_BAD_INPUT,
-                            "parameter %s takes no part in the loss: use its layer's result, or "
-                            "leave the layer out",
+                            "parameter %s takes no part in the loss: use its layer's result, leave "
+                            "the layer out, or freeze it (optimizer.freeze)",
                             g->parameters[i].name);
     return TRI_OK;
 }
