@@ -59,6 +59,11 @@ typedef enum tri_split {
 // between the two work on each slice alone. The recipe's strategy.tensor overrides this. On a mesh
 // without the axis `tensor` it has no effect.
 void tri_split_layer(tri_graph *graph, const char *layer, tri_split split);
+// As TRI_SPLIT_COLUMN, for a linear layer that is several layers of one size at once, whose outputs
+// follow each other: 3 `parts` are queries, keys and values. Each rank has its slice of every part.
+// A part that tri_chunk or tri_slice takes out, or that is an axis of its own after a reshape to
+// [N, T, parts, …], is sliced as the output of one such layer would be.
+void tri_split_fused_layer(tri_graph *graph, const char *layer, int parts);
 
 // From here on, all layers called `name` share their parameters, so they must be of one kind and
 // size. The layers of which such a layer is made share theirs, too, and dropout draws other

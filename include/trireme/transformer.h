@@ -22,7 +22,9 @@ typedef struct tri_multihead_options {
 // Parameters: in_proj_weight [3 · E, E], or where k or v have another width than E q_proj_weight,
 // k_proj_weight [E, kdim] and v_proj_weight [E, vdim]; in_proj_bias [3 · E], out_proj.weight [E, E]
 // and out_proj.bias [E]; with own_key bias_k and bias_v [1, 1, E], which all queries see. Of a
-// mask, 0 hides a key, where PyTorch's True does: a key_padding_mask is one of [N, 1, 1, S].
+// mask, 0 hides a key, where PyTorch's True does: a key_padding_mask is one of [N, 1, 1, S]. Ranks
+// that divide layers share the heads if q, k and v are one value (tri_split_fused_layer) and there
+// is no further key; otherwise each computes all of them.
 tri_value tri_multihead_attention(tri_graph *graph, const char *name, tri_value q, tri_value k,
                                   tri_value v, tri_multihead_options options);
 

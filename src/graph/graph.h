@@ -94,6 +94,9 @@ typedef struct tri_parameter_slice {
     int axis; // the dimension that is cut
     // How many slices there are, and which one this rank has; count 0: the parameter is not sliced.
     int count, index;
+    // The axis consists of this many equal parts, such as the weights of q, k and v, and a slice
+    // has its share of each; 0 means 1.
+    int parts;
     tri_shape full; // shape of the full parameter
 } tri_parameter_slice;
 
@@ -121,6 +124,7 @@ typedef struct tri_parameter_info {
     // How tensor parallelism slices the parameter's layer, as the model has set it
     // (tri_split_layer).
     tri_split split;
+    int split_parts;           // of a fused layer (tri_split_fused_layer); 0 means 1
     tri_parameter_slice slice; // set by tri_pass_tensor_parallel: `shape` is then the slice's
     // Every tensor-parallel rank has all of the parameter and computes one term of its gradient.
     bool has_partial_gradient;
@@ -429,7 +433,8 @@ int tri_parameter_locate(const tri_parameter_slice *slice, const tri_shape *shap
                          int64_t *local, int64_t *count);
 // Gets the length of a run: slice and full parameter consist of runs of this many elements, and the
 // elements of a run are consecutive in both, so that one copy moves them. A slice [4, 3] of a full
-// [4, 12] has runs of 3 elements; a slice [2, 12] of a full [8, 12] is one run of 24.
+// [4, 12] has runs of 3 elements; a slice [2, 12] of a full [8, 12] is one run of 24, or if it is
+// cut from two parts, two of 12.
 int64_t tri_parameter_run(const tri_parameter_slice *slice, const tri_shape *shape);
 // Finds the layer of a parameter: "fc1" for the name "fc1.weight". Returns the length of the
 // layer's name, with which the parameter's name begins.

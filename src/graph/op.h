@@ -114,6 +114,9 @@ typedef struct tri_op_slices {
     int64_t count, index;   // how many slices there are, and the number of this rank's one
     int in[TRI_MAX_INPUTS]; // the axis along which each input is sliced; -1: it is replicated
     int out;                // the axis along which the outputs are sliced
+    // How many equal parts the sliced axes consist of, of each of which a slice has its share:
+    // those of the inputs, and those of the outputs.
+    int64_t parts, out_parts;
 } tri_op_slices;
 
 // A field that a row leaves out is 0, which is always right: such an op is computed in F32, and

@@ -7,7 +7,7 @@
 int64_t tri_parameter_run(const tri_parameter_slice *slice, const tri_shape *shape) {
     int64_t run = 1;
     for (int i = slice->count ? slice->axis : 0; i < shape->rank; i++) run *= shape->dims[i];
-    return run;
+    return slice->parts > 1 ? run / slice->parts : run;
 }
 
 int64_t tri_parameter_full_index(const tri_parameter_slice *slice, const tri_shape *shape,
@@ -30,16 +30,29 @@ size_t tri_parameter_layer(const char *name) {
     return dot ? (size_t)(dot - name) : strlen(name);
 }
 
-void tri_split_layer(tri_graph *graph, const char *layer, tri_split split) {
-    if (!tri_graph_takes_name(graph, "layer", layer)) return;
-    if ((unsigned)split > TRI_SPLIT_ROW) {
-        tri_graph_fail(graph, "tri_split_layer: %s: %d is no tri_split", layer, (int)split);
-        return;
-    }
-    int last = tri_index_find(&graph->layer_parameters, layer, strlen(layer));
+// Sets how the layer's parameters are split; `function` is what the model called.
+static void split_layer(tri_graph *g, const char *function, const char *layer, tri_split split,
+                        int parts) {
+    if (!tri_graph_takes_name(g, "layer", layer)) return;
+    int last = tri_index_find(&g->layer_parameters, layer, strlen(layer));
     if (last == TRI_NOT_IN_INDEX)
-        tri_graph_fail(graph, "tri_split_layer: no layer is named '%s'", layer);
+        tri_graph_fail(g, "%s: no layer is named '%s'", function, layer);
     else
-        for (int i = last; i >= 0; i = graph->parameters[i].previous_of_layer)
-            graph->parameters[i].split = split;
+        for (int i = last; i >= 0; i = g->parameters[i].previous_of_layer) {
+            g->parameters[i].split = split;
+            g->parameters[i].split_parts = parts;
+        }
+}
+
+void tri_split_layer(tri_graph *graph, const char *layer, tri_split split) {
+    if ((unsigned)split > TRI_SPLIT_ROW)
+        tri_graph_fail(graph, "tri_split_layer: %s: %d is no tri_split", layer, (int)split);
+    split_layer(graph, "tri_split_layer", layer, split, 1);
+}
+
+void tri_split_fused_layer(tri_graph *graph, const char *layer, int parts) {
+    if (parts < 1)
+        tri_graph_fail(graph, "tri_split_fused_layer: %s: needs at least one part, not %d", layer,
+                       parts);
+    split_layer(graph, "tri_split_fused_layer", layer, TRI_SPLIT_COLUMN, parts);
 }

@@ -123,6 +123,9 @@ tri_value tri_multihead_attention(tri_graph *graph, const char *name, tri_value 
     tri_shape shape = tri_value_shape(graph, q);
     int64_t keys = tri_value_shape(graph, k).dims[1];
     projections p = projections_of(graph, name, in, o.no_bias);
+    // Ranks that divide layers share the heads of self-attention.
+    bool is_self = q.id == k.id && k.id == v.id && !o.own_key && !o.zero_key;
+    if (is_self) tri_split_fused_layer(graph, name, 3);
     // Values that are the same are projected by one product.
     for (int i = 0, count; i < 3; i += count) {
         for (count = 1; p.joined && i + count < 3 && in[i + count].id == in[i].id;) count++;
@@ -137,10 +140,13 @@ tri_value tri_multihead_attention(tri_graph *graph, const char *name, tri_value 
     tri_value y = tri_attention(
         graph, tri_name(graph, "%s.attention", name), heads[0], heads[1], heads[2],
         options_for_more(graph, o.attention, shape.dims[1], keys, o.own_key + o.zero_key));
-    return tri_linear_with(
-        graph, tri_name(graph, "%s.out_proj", name), tri_reshape(graph, y, shape),
-        (tri_linear_options){
-            .features = p.width, .no_bias = o.no_bias, .bias_init = {.kind = TRI_INIT_ZEROS}});
+    const char *out = tri_name(graph, "%s.out_proj", name);
+    y = tri_linear_with(graph, out, tri_reshape(graph, y, shape),
+                        (tri_linear_options){.features = p.width,
+                                             .no_bias = o.no_bias,
+                                             .bias_init = {.kind = TRI_INIT_ZEROS}});
+    if (is_self) tri_split_layer(graph, out, TRI_SPLIT_ROW);
+    return y;
 }
 
 // One layer that is being made.
@@ -174,11 +180,16 @@ static tri_value feed_forward(const layer *l, tri_value x) {
     tri_shape shape = tri_value_shape(g, x);
     int64_t between = l->o.feedforward ? l->o.feedforward : 2048;
     if (shape.rank < 1) return x; // the graph has failed
-    tri_value y = tri_linear(g, nn_parameter_name(g, l->name, "linear1"), x, between);
+    const char *one = nn_parameter_name(g, l->name, "linear1"),
+               *two = nn_parameter_name(g, l->name, "linear2");
+    tri_value y = tri_linear(g, one, x, between);
+    tri_split_layer(g, one, TRI_SPLIT_COLUMN);
     tri_value (*activation)(tri_graph *, tri_value) = l->o.activation;
     if (!activation) activation = l->o.gelu ? tri_gelu : tri_relu;
     y = drop(l, "dropout", activation(g, y));
-    return tri_linear(g, nn_parameter_name(g, l->name, "linear2"), y, shape.dims[shape.rank - 1]);
+    y = tri_linear(g, two, y, shape.dims[shape.rank - 1]);
+    tri_split_layer(g, two, TRI_SPLIT_ROW);
+    return y;
 }
 
 // Adds part `number` of a layer to x: self-attention, attention to `memory`, or if `attention` is

@@ -325,6 +325,22 @@ static void slice_draws(tri_map_attr *a, int k, const tri_op_signature *full,
     a->views[k] = view;
 }
 
+// A view of one input that takes some of the parts of its axis `dim`, or all of them: its slice
+// takes the rank's share of these.
+static bool take_parts(tri_map_attr *a, int dim, const tri_op_signature *full,
+                       tri_op_slices *slices) {
+    tri_map_view *view = &a->views[0];
+    int64_t all = full->in[0].dims[dim], part = all / slices->parts, first = view->start[dim];
+    int64_t taken = full->out[0].dims[slices->out];
+    if (a->viewed != 1 || a->formula.input_count != 1 || view->sign[dim] != 1 || first < 0 ||
+        first + taken > all || first % part || taken % part)
+        return false;
+    slices->out_parts = taken / part;
+    view->start[dim] /= slices->count;
+    a->shape.dims[slices->out] /= slices->count;
+    return true;
+}
+
 static bool map_slice(int input, int dim, const tri_op_signature *full, void *attr,
                       tri_op_slices *slices) {
     tri_map_attr *a = attr;
@@ -332,6 +348,8 @@ static bool map_slice(int input, int dim, const tri_op_signature *full, void *at
     tri_map_view view = tri_map_view_of(a, input, &full->in[input], &full->out[0]);
     slices->out = view.axis[dim];
     if (slices->out < 0) return false;
+    if (take_parts(a, dim, full, slices)) return true;
+    if (a->drawn && slices->parts > 1) return false;
     for (int k = 0; k < a->formula.input_count; k++) {
         slices->in[k] = a->drawn >> k & 1 ? -1 : axis_along(a, k, full, slices->out);
         if (slices->in[k] < -1) return false;

@@ -65,6 +65,12 @@ static parameter_uses find_uses(tri_arena *arena, const tri_graph *g) {
     return uses;
 }
 
+// Of how many equal parts the axis consists along which a parameter is sliced.
+static int64_t parts_of(const parallel_pass *pass, int parameter) {
+    int parts = pass->from->parameters[parameter].split_parts;
+    return pass->splits[parameter] == TRI_SPLIT_COLUMN && parts > 1 ? parts : 1;
+}
+
 // Finds the axis along which parameter `index` is sliced. All its uses must agree on it.
 // PARALLEL_NO_AXIS: it is not sliced.
 static tri_status find_axis(const parallel_pass *pass, const parameter_uses *uses, int index,
@@ -72,6 +78,7 @@ static tri_status find_axis(const parallel_pass *pass, const parameter_uses *use
     const tri_graph *g = pass->from;
     const tri_parameter_info *p = &g->parameters[index];
     const char *how = pass->splits[index] == TRI_SPLIT_ROW ? "row" : "column";
+    int64_t parts = parts_of(pass, index);
     bool used = false;
     *axis = PARALLEL_NO_AXIS;
     if (pass->splits[index] == TRI_SPLIT_NONE) return TRI_OK;
@@ -79,6 +86,7 @@ static tri_status find_axis(const parallel_pass *pass, const parameter_uses *use
         const tri_node *node = &g->nodes[uses->items[i - 1].node];
         int found =
             parallel_parameter_axis(node->op, uses->items[i - 1].input, pass->splits[index]);
+        if (parts > 1 && node->op != &tri_op_linear) found = PARALLEL_NO_SPLIT;
         if (found == PARALLEL_NO_SPLIT || (used && found != *axis))
             return TRI_FAIL(TRI_BAD_INPUT,
                             "strategy.tensor: %s is a parameter of %s, which has no %s split%s",
@@ -87,13 +95,16 @@ static tri_status find_axis(const parallel_pass *pass, const parameter_uses *use
         *axis = found;
         used = true;
     }
-    if (*axis < 0 || p->shape.dims[*axis] % pass->tensor_parallel.slices == 0) return TRI_OK;
-    char shape[128];
-    return TRI_FAIL(TRI_BAD_INPUT,
-                    "strategy.mesh.tensor: parameter %s %s does not divide into %lld equal slices "
-                    "along its axis %d; set another size, or its layer to none in strategy.tensor",
-                    p->name, tri_shape_text(&p->shape, shape, sizeof shape),
-                    (long long)pass->tensor_parallel.slices, *axis);
+    if (*axis < 0 || p->shape.dims[*axis] % (pass->tensor_parallel.slices * parts) == 0)
+        return TRI_OK;
+    char text[128], each[64] = "";
+    if (parts > 1) snprintf(each, sizeof each, " of each of %lld parts", (long long)parts);
+    return TRI_FAIL(
+        TRI_BAD_INPUT,
+        "strategy.mesh.tensor: parameter %s %s does not divide into %lld equal slices%s along its "
+        "axis %d; set another size, or its layer to none in strategy.tensor",
+        p->name, tri_shape_text(&p->shape, text, sizeof text),
+        (long long)pass->tensor_parallel.slices, each, *axis);
 }
 
 // Copies inputs, parameters and blocks into the new graph. They keep their numbers, so that plans
@@ -122,6 +133,7 @@ static tri_status copy_sources(parallel_pass *pass) {
             p.slice = (tri_parameter_slice){.axis = axis,
                                             .count = (int)pass->tensor_parallel.slices,
                                             .index = (int)pass->tensor_parallel.index,
+                                            .parts = (int)parts_of(pass, i),
                                             .full = p.shape};
             p.shape.dims[axis] /= pass->tensor_parallel.slices;
             any = true;

@@ -13,6 +13,8 @@
 typedef struct parallel_placement {
     tri_placement kind;
     int dim; // for SLICED: the axis along which the value is cut
+    // For SLICED: how many equal parts this axis consists of, of each of which a rank has a slice.
+    int64_t parts;
     // The value, or one whose elements it has, was gathered for a reshape, because no axis of the
     // reshape's output could be sliced instead. An example is a reshape to attention heads
     // whose number is no multiple of the number of ranks: attention then fails with a message.
@@ -20,9 +22,10 @@ typedef struct parallel_placement {
 } parallel_placement;
 
 static const parallel_placement PARALLEL_REPLICATED = {.kind = TRI_PLACEMENT_REPLICATED};
-static inline parallel_placement parallel_sliced(int dim) {
-    return (parallel_placement){.kind = TRI_PLACEMENT_SLICED, .dim = dim};
+static inline parallel_placement parallel_sliced_parts(int dim, int64_t parts) {
+    return (parallel_placement){.kind = TRI_PLACEMENT_SLICED, .dim = dim, .parts = parts};
 }
+static inline parallel_placement parallel_sliced(int dim) { return parallel_sliced_parts(dim, 1); }
 
 // A value of the old graph, converted to a placement that a node has asked for. It is kept, so that
 // all nodes of a block that ask for the same placement share one collective.

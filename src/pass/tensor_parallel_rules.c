@@ -47,8 +47,12 @@ static bool find_slices(const parallel_pass *pass, const tri_node *node, int k,
     parallel_placement is = parallel_placement_of(pass, node->inputs[k]);
     tri_op_signature full = tri_node_signature(pass->from, node);
     if (is.kind != TRI_PLACEMENT_SLICED || !allows(node->op, &full.in[k], is.dim)) return false;
-    *slices = (tri_op_slices){
-        .count = pass->tensor_parallel.slices, .index = pass->tensor_parallel.index, .out = is.dim};
+    if (is.parts > 1 && node->op != &tri_op_map) return false;
+    *slices = (tri_op_slices){.count = pass->tensor_parallel.slices,
+                              .index = pass->tensor_parallel.index,
+                              .out = is.dim,
+                              .parts = is.parts,
+                              .out_parts = is.parts};
     for (int i = 0; i < TRI_MAX_INPUTS; i++) slices->in[i] = i < node->op->streams ? is.dim : -1;
     if (node->op->attr_bytes) memcpy(attr, node->attr, node->op->attr_bytes);
     return !node->op->slice || node->op->slice(k, is.dim, &full, attr, slices);
@@ -56,7 +60,9 @@ static bool find_slices(const parallel_pass *pass, const tri_node *node, int k,
 
 // Gets the input k of a node of which the ranks have slices, and notes how it is used. One that
 // every rank reads whole gets one term of its gradient from each.
-static tri_value shared_input(parallel_pass *pass, const tri_node *node, int k, int dim) {
+static tri_value shared_input(parallel_pass *pass, const tri_node *node, int k,
+                              const tri_op_slices *slices) {
+    int dim = slices->in[k];
     tri_value from = node->inputs[k];
     if (!tri_value_is(from)) return from;
     // Ranks sum the gradient of an op's weights once a step. Integers have none.
@@ -65,7 +71,7 @@ static tri_value shared_input(parallel_pass *pass, const tri_node *node, int k, 
     parallel_placement whole = {.kind = is_weight ? TRI_PLACEMENT_REPLICATED
                                                   : TRI_PLACEMENT_PARTIAL_GRADIENT};
     parallel_note_use(pass, from, dim < 0 && is_weight);
-    return parallel_ask(pass, from, dim < 0 ? whole : parallel_sliced(dim));
+    return parallel_ask(pass, from, dim < 0 ? whole : parallel_sliced_parts(dim, slices->parts));
 }
 
 // Rewrites a node by its op's row: each rank computes a slice, if one of the inputs is sliced so
@@ -84,8 +90,8 @@ static void follow(parallel_pass *pass, const tri_node *node) {
         rewrite_replicated(pass, node);
         return;
     }
-    for (int k = 0; k < node->input_count; k++) in[k] = shared_input(pass, node, k, slices.in[k]);
-    parallel_emit(pass, node, in, attr, parallel_sliced(slices.out));
+    for (int k = 0; k < node->input_count; k++) in[k] = shared_input(pass, node, k, &slices);
+    parallel_emit(pass, node, in, attr, parallel_sliced_parts(slices.out, slices.out_parts));
 }
 
 static void rewrite_linear(parallel_pass *pass, const tri_node *node) {
@@ -100,7 +106,8 @@ static void rewrite_linear(parallel_pass *pass, const tri_node *node) {
     if (split == TRI_SPLIT_COLUMN) {
         in[0] = parallel_ask(pass, node->inputs[0],
                              (parallel_placement){.kind = TRI_PLACEMENT_PARTIAL_GRADIENT});
-        parallel_emit(pass, node, in, node->attr, parallel_sliced(last));
+        const tri_parameter_info *weight = &g->parameters[tri_value_get(g, in[1])->index];
+        parallel_emit(pass, node, in, node->attr, parallel_sliced_parts(last, weight->slice.parts));
         return;
     }
     // Each rank has a slice of the features, so it computes one term of the sum over the features.
@@ -141,16 +148,22 @@ static void rewrite_embedding(parallel_pass *pass, const tri_node *node) {
 }
 
 // Finds how slices continue through a reshape: the axis of `to` whose slices have the same elements
-// as the slices along axis `dim` of `from`. The axes before it must have as many elements in both
-// shapes, and its size must be divisible by the number of slices. The first axis, that of the
-// samples, is not cut if it was not before: else the graph for one sample, whose first axis has the
-// size 1, would be another than that for several. -1: there is no such axis.
-static int reshaped_axis(const tri_shape *from, int dim, const tri_shape *to, int64_t slices) {
+// as those of `from`. The axes before it must have as many elements in both shapes, and its size
+// must be divisible by the number of slices; the parts of an axis may become an axis before it. The
+// first axis, that of the samples, is not cut if it was not before: else the graph for one sample,
+// whose first axis has the size 1, would be another than that for several. REPLICATED: there is no
+// such axis.
+static parallel_placement reshaped(const tri_shape *from, parallel_placement is,
+                                   const tri_shape *to, int64_t slices) {
     int64_t outside = 1, here = 1;
-    for (int i = 0; i < dim; i++) outside *= from->dims[i];
-    for (int i = 0; i < to->rank; here *= to->dims[i++])
-        if (here == outside && to->dims[i] % slices == 0 && (i > 0 || dim == 0)) return i;
-    return -1;
+    for (int i = 0; i < is.dim; i++) outside *= from->dims[i];
+    for (int i = 0; i < to->rank; here *= to->dims[i++]) {
+        if (i == 0 && is.dim > 0) continue;
+        if (here == outside && to->dims[i] % (slices * is.parts) == 0)
+            return parallel_sliced_parts(i, is.parts);
+        if (here == outside * is.parts && to->dims[i] % slices == 0) return parallel_sliced(i);
+    }
+    return PARALLEL_REPLICATED;
 }
 
 static void rewrite_reshape(parallel_pass *pass, const tri_node *node) {
@@ -160,15 +173,15 @@ static void rewrite_reshape(parallel_pass *pass, const tri_node *node) {
         rewrite_replicated(pass, node);
         return;
     }
-    int dim = reshaped_axis(&from, is.dim, &to, pass->tensor_parallel.slices);
-    if (dim < 0) {
+    parallel_placement out = reshaped(&from, is, &to, pass->tensor_parallel.slices);
+    if (out.kind != TRI_PLACEMENT_SLICED) {
         rewrite_replicated(pass, node);
         pass->placements[node->outputs[0].id].gathered = true;
         return;
     }
     tri_reshape_attr attr = {.shape = to};
-    attr.shape.dims[dim] /= pass->tensor_parallel.slices;
-    parallel_emit(pass, node, &pass->values[node->inputs[0].id], &attr, parallel_sliced(dim));
+    attr.shape.dims[out.dim] /= pass->tensor_parallel.slices;
+    parallel_emit(pass, node, &pass->values[node->inputs[0].id], &attr, out);
 }
 
 // Gets the heads of `keys` (keys or values) that this rank's heads of queries read. If the number
@@ -201,7 +214,7 @@ static void rewrite_attention(parallel_pass *pass, const tri_node *node) {
                        (long long)slices, (long long)heads, (long long)keys);
         return;
     }
-    if (q.kind != TRI_PLACEMENT_SLICED || q.dim != 2) {
+    if (q.kind != TRI_PLACEMENT_SLICED || q.dim != 2 || q.parts > 1) {
         follow(pass, node);
         return;
     }
@@ -232,7 +245,7 @@ static bool in_classes(const parallel_pass *pass, tri_value scores, tri_classes_
     tri_shape full = full_shape(pass, scores);
     classes->classes = full.dims[full.rank - 1];
     classes->first = classes->classes / pass->tensor_parallel.slices * pass->tensor_parallel.index;
-    return is.kind == TRI_PLACEMENT_SLICED && is.dim == full.rank - 1;
+    return is.kind == TRI_PLACEMENT_SLICED && is.dim == full.rank - 1 && is.parts == 1;
 }
 
 static void rewrite_cross_entropy(parallel_pass *pass, const tri_node *node) {

@@ -3,7 +3,8 @@
 #include "pass/tensor_parallel.h"
 
 static bool same(parallel_placement a, parallel_placement b) {
-    return a.kind == b.kind && (a.kind != TRI_PLACEMENT_SLICED || a.dim == b.dim);
+    return a.kind == b.kind &&
+           (a.kind != TRI_PLACEMENT_SLICED || (a.dim == b.dim && a.parts == b.parts));
 }
 
 parallel_placement parallel_placement_of(const parallel_pass *pass, tri_value from) {
@@ -16,6 +17,22 @@ void parallel_set(parallel_pass *pass, tri_value from, tri_value value,
     pass->placements[from.id] = placement;
 }
 
+// Gathers slices along an axis that consists of several parts: each part by itself, as if the parts
+// were an axis of their own.
+static tri_value gather_parts(parallel_pass *pass, tri_value value, int64_t parts,
+                              tri_collective_attr *attr) {
+    tri_shape shape = tri_value_shape(pass->to, value);
+    int64_t outside = parts, inside = 1, dim = attr->dim;
+    for (int64_t i = 0; i < dim; i++) outside *= shape.dims[i];
+    for (int64_t i = dim + 1; i < shape.rank; i++) inside *= shape.dims[i];
+    attr->dim = 1;
+    tri_reshape_attr apart = {tri_shape_of(outside, shape.dims[dim] / parts, inside)};
+    value = tri_node_add(pass->to, &tri_op_reshape, &value, 1, &apart, "");
+    value = ops_all_gather(pass->to, value, attr);
+    shape.dims[dim] *= attr->slices;
+    return tri_node_add(pass->to, &tri_op_reshape, &value, 1, &(tri_reshape_attr){shape}, "");
+}
+
 // Adds the ops that convert a value from one placement into another, and returns the result.
 static tri_value convert(parallel_pass *pass, tri_value value, parallel_placement is,
                          parallel_placement asked) {
@@ -23,7 +40,8 @@ static tri_value convert(parallel_pass *pass, tri_value value, parallel_placemen
     if (is.kind == TRI_PLACEMENT_SLICED) {
         attr.dim = is.dim;
         attr.partial = asked.kind == TRI_PLACEMENT_PARTIAL_GRADIENT;
-        value = ops_all_gather(pass->to, value, &attr);
+        value = is.parts > 1 ? gather_parts(pass, value, is.parts, &attr)
+                             : ops_all_gather(pass->to, value, &attr);
     } else if (asked.kind == TRI_PLACEMENT_PARTIAL_GRADIENT) {
         value = tri_node_add(pass->to, &tri_op_copy_to, &value, 1, &attr, "");
     }

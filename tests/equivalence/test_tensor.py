@@ -25,6 +25,9 @@ LLAMA = ["data.sequence=32", "data.limit=38", "batch.global=8", "trainer.max_epo
          "model.intermediate_size=96", "model.dropout=0.1", *ADAMW]
 IMAGES = [*SYNTHETIC, *ADAMW, "batch.global=32", "data.samples=133", "data.test_samples=21",
           "batch.eval=8", "trainer.max_epochs=1"]
+VIT = [*IMAGES, "data.shape=[3,32,32]", "model.image_size=32", "model.patch_size=8",
+       "model.num_layers=2", "model.num_heads=4", "model.hidden_dim=32", "model.mlp_dim=64",
+       "model.num_classes=10", "model.dropout=0.1", "optimizer.name=sgd", "optimizer.lr=0.01"]
 TENSOR = "strategy.mesh.tensor=2"
 SEQUENCE = "strategy.sequence_parallel=true"
 
@@ -53,13 +56,19 @@ CASES = [
     ("autoencoder", IMAGES, [
         (2, [TENSOR, "strategy.tensor={encoder.0: column, encoder.2: row, 'decoder.*': column}"]),
     ]),
-    # A bias before batch norm has no gradient but rounding noise, of which Adam makes whole steps.
+    # A bias before batch norm, as that of attention's keys, has no gradient but rounding noise, of
+    # which Adam makes whole steps.
     ("mnist-convnet", [*IMAGES, "optimizer.name=sgd", "optimizer.lr=0.01",
                        "trainer.sync_batchnorm=true"], [
         (2, []),
         (3, []),
         (2, ["strategy.name=fsdp"]),
         (4, [TENSOR, "strategy.tensor={fc: row}"]),
+    ]),
+    # Queries, keys and values are one layer.
+    ("vit-b16", VIT, [
+        (2, [TENSOR]),
+        (4, ["strategy.mesh.tensor=4"]),
     ]),
 ]
 

@@ -15,6 +15,7 @@
 #include <stdarg.h>
 #include <trireme/functions.h>
 #include <trireme/nn.h>
+#include <trireme/transformer.h>
 
 #include <cmocka.h>
 
@@ -28,9 +29,10 @@ typedef struct test_case {
     bool sequence;
     int keys; // the number of heads of keys and values, for Llama
     bool tied;
-    const char *more; // further options of Llama, behind a comma
-    int ranks[4];     // the numbers of ranks to run with; 0 ends the list
-    bool is_local;    // no rank gathers a value in the forward pass
+    const char *more;    // further options of Llama, behind a comma
+    const char *options; // of a model other than Llama
+    int ranks[4];        // the numbers of ranks to run with; 0 ends the list
+    bool is_local;       // no rank gathers a value in the forward pass
 } test_case;
 
 enum { SAMPLES = 2, TOKENS = 8, WIDTH = 16, HEADS = 4, HEAD = 4, VOCABULARY = 24 };
@@ -102,6 +104,72 @@ static void build_gpt(tri_graph *g) {
     tri_loss(g, tri_cross_entropy(g, x, tri_next_token(g, ids)));
 }
 
+// Self-attention whose queries, keys and values are one layer, taken apart by chunks, by a reshape,
+// or in part behind a function of all of them; then a gated product of two halves of a layer.
+static void build_fused(tri_graph *g) {
+    tri_shape by_head = tri_shape_of(SAMPLES, TOKENS, HEADS, HEAD);
+    tri_block(g, "first");
+    tri_value x = tri_input(g, "inputs", TRI_F64, tri_shape_of(SAMPLES, TOKENS, WIDTH)), in[3];
+    for (int way = 0; way < 3; way++) {
+        const char *qkv = tri_name(g, "qkv%d", way), *out = tri_name(g, "o%d", way);
+        tri_value y = tri_linear(g, qkv, x, 3 * WIDTH), z;
+        tri_split_fused_layer(g, qkv, 3);
+        if (way == 1) y = tri_reshape(g, y, tri_shape_of(SAMPLES, TOKENS, 3, HEADS, HEAD));
+        if (way == 2) y = tri_tanh(g, y);
+        for (int i = 0; i < 3; i++) in[i] = tri_reshape(g, tri_chunk(g, y, 2, 3, i), by_head);
+        if (way == 2) {
+            z = tri_slice(g, y, 2, WIDTH, 3 * WIDTH, 1);
+            for (int i = 1; i < 3; i++)
+                in[i] = tri_reshape(g, tri_chunk(g, z, 2, 2, i - 1), by_head);
+        }
+        y = tri_attention(g, tri_name(g, "attention%d", way), in[0], in[1], in[2],
+                          (tri_attention_options){.dropout = way ? 0.2 : 0});
+        y = split_linear(g, out, tri_reshape(g, y, tri_shape_of(SAMPLES, TOKENS, WIDTH)), WIDTH,
+                         TRI_SPLIT_ROW);
+        x = tri_add(g, x, y);
+    }
+    x = tri_linear(g, "gate", x, 2 * WIDTH);
+    tri_split_fused_layer(g, "gate", 2);
+    classify(g, split_linear(g, "down", tri_glu(g, x, 2), 8, TRI_SPLIT_ROW));
+}
+
+// Ops that work on whole rows, or on a view across the parts, gather a fused layer's output.
+static void build_fused_whole(tri_graph *g) {
+    tri_block(g, "first");
+    tri_value x = tri_input(g, "inputs", TRI_F64, tri_shape_of(SAMPLES, TOKENS, WIDTH));
+    x = tri_linear(g, "qkv", x, 3 * WIDTH);
+    tri_split_fused_layer(g, "qkv", 3);
+    tri_value y = tri_layer_norm(g, "norm", x, (tri_layer_norm_options){0});
+    y = tri_add(g, y, tri_dropout(g, "drop", x, 0.25));
+    y = tri_add(g, tri_slice(g, y, 2, 4, 4 + WIDTH, 1), tri_slice(g, x, 2, 2, 2 + WIDTH, 1));
+    classify(g, split_linear(g, "down", y, 8, TRI_SPLIT_ROW));
+}
+
+// A transformer of PyTorch, with dropout and a mask. Attention to the encoder's output is whole.
+static void build_transformer(tri_graph *g) {
+    tri_transformer_options o = {.heads = HEADS, .feedforward = 24, .dropout = 0.1};
+    tri_block(g, "first");
+    tri_value x = tri_input(g, "inputs", TRI_F64, tri_shape_of(SAMPLES, TOKENS, WIDTH));
+    o.mask = tri_input(g, "mask", TRI_F64, tri_shape_of(SAMPLES, 1, TOKENS, TOKENS));
+    tri_value memory = tri_transformer_encoder(g, "encoder", x, 2, true, o);
+    o = (tri_transformer_options){.heads = HEADS, .feedforward = 24, .causal = true, .gelu = true};
+    classify(g, tri_transformer_decoder(g, "decoder", x, memory, 1, false, o));
+}
+
+static void build_vit(tri_graph *g) {
+    tri_batch batch = {.size = SAMPLES,
+                       .images = tri_input(g, "images", TRI_F64, tri_shape_of(SAMPLES, 3, 8, 8)),
+                       .labels = tri_input(g, "labels", TRI_I64, tri_shape_of(SAMPLES))};
+    tri_model_vit.build(g, &batch);
+}
+
+static void build_weather(tri_graph *g) {
+    tri_batch batch = {.size = SAMPLES,
+                       .inputs = tri_input(g, "inputs", TRI_F64, tri_shape_of(SAMPLES, 3, 8, 4)),
+                       .targets = tri_input(g, "targets", TRI_F64, tri_shape_of(SAMPLES, 2, 8, 4))};
+    tri_model_weather_vit.build(g, &batch);
+}
+
 // Functions of elements, sums, products and norms of what a layer that is split by columns makes,
 // with weights and values that all ranks have: each rank computes them on its columns alone. With
 // slices of the sequence, some follow on what a layer that is split by rows makes.
@@ -151,6 +219,16 @@ static const test_case cases[] = {
     {"llama, attention only", build_llama, "{'*.mlp.*': none}", true, HEADS, .ranks = {2}},
     {"llama, mlp only", build_llama, "{'*.self_attn.*': none, 'model.embed*': none, lm_head: none}",
      true, HEADS, .ranks = {2}},
+    {"fused", build_fused, .ranks = {2, 4}, .is_local = true},
+    {"fused, sequence", build_fused, .sequence = true, .ranks = {2, 4}},
+    {"fused, whole", build_fused_whole, .ranks = {2, 4}},
+    {"transformer", build_transformer, .ranks = {2, 4}, .is_local = true},
+    {"vit", build_vit, .ranks = {2, 4}, .is_local = true,
+     .options = "{image_size: 8, patch_size: 4, num_layers: 2, num_heads: 4, hidden_dim: 16, "
+                "mlp_dim: 32, num_classes: 8, dropout: 0.1, attention_dropout: 0.2}"},
+    {"weather-vit", build_weather, .ranks = {2, 4}, .is_local = true,
+     .options = "{img_size: [8, 4], patch_size: 2, n_in_channels: 3, n_out_channels: 2, "
+                "embed_dim: 16, depth: 2, num_heads: 4, mlp_ratio: 2, dropout: 0.1}"},
     {"gpt", build_gpt, .ranks = {2}},
     {"gpt, sequence", build_gpt, .sequence = true, .ranks = {2, 4}},
 };
@@ -172,6 +250,7 @@ static tri_graph *build(const test_case *test, bool training) {
         "dropout: 0.25, tie_word_embeddings: %s%s}",
         VOCABULARY, WIDTH, HEADS, (int)test->keys, test->keys == HEADS ? "true" : "false",
         test->tied ? "true" : "false", test->more ? test->more : "");
+    if (test->options) g->options.model_options = model_options(g->arena, "%s", test->options);
     test->build(g);
     return checked(g, test->name);
 }

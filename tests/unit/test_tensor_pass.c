@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <trireme/functions.h>
 #include <trireme/nn.h>
 
 #include <cmocka.h>
@@ -293,6 +294,57 @@ static void test_shared(void **state) {
     }
 }
 
+// A layer of `parts` parts of `size` features, the softmax of which is taken apart.
+static tri_graph *fused(int parts, int64_t size, bool on_parts) {
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(2, 5, 6)), sum = {0};
+    x = tri_linear(g, "qkv", x, parts * size);
+    tri_split_fused_layer(g, "qkv", parts);
+    x = on_parts ? tri_gelu(g, x) : tri_softmax(g, x, -1);
+    for (int i = 0; i < parts; i++) {
+        tri_value part =
+            i % 2 ? tri_slice(g, x, 2, i * size, (i + 1) * size, 1) : tri_chunk(g, x, 2, parts, i);
+        sum = i ? tri_add(g, sum, part) : part;
+    }
+    x = tri_linear(g, "o", sum, 3);
+    tri_split_layer(g, "o", TRI_SPLIT_ROW);
+    tri_loss(g, tri_mse_loss(g, x, tri_input(g, "targets", TRI_F32, tri_value_shape(g, x))));
+    assert_int_equal(tri_graph_status(g, NULL), TRI_OK);
+    return g;
+}
+
+// Each rank has its slice of every part of a fused layer, and what a chunk of its output is made of
+// stays there. An op that reads whole rows gathers the parts.
+static void test_fused(void **state) {
+    tri_mesh mesh = mesh_of(2);
+    for (int parts = 2; parts <= 3; parts++)
+        for (int on_parts = 0; on_parts < 2; on_parts++) {
+            tri_graph *g = fused(parts, 4, on_parts), *out;
+            assert_int_equal(tri_pass_tensor_parallel(NULL, g, &mesh, 1, &as_annotated, &out),
+                             TRI_OK);
+            assert_int_equal(count_op(out, &tri_op_all_gather), !on_parts);
+            assert_int_equal(count_op(out, &tri_op_all_reduce), 1);
+            for (int i = 0; i < 2; i++) { // weight and bias
+                const tri_parameter_info *p = &out->parameters[i];
+                assert_int_equal(p->shape.dims[0], parts * 2);
+                assert_true(p->slice.axis == 0 && p->slice.count == 2 && p->slice.parts == parts);
+                assert_int_equal(tri_parameter_full_index(&p->slice, &p->shape, 0),
+                                 i == 0 ? 2 * 6 : 2);
+            }
+            tri_graph_destroy(out);
+            op_graph_close(g);
+        }
+}
+
+static tri_graph *fused_embedding(void) {
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_value ids = tri_input(g, "input_ids", TRI_I64, tri_shape_of(2, 3));
+    tri_value x = tri_embedding(g, "wte", ids, (tri_embedding_options){.tokens = 8, .features = 4});
+    tri_split_fused_layer(g, "wte", 2);
+    tri_loss(g, tri_mse_loss(g, x, tri_input(g, "targets", TRI_F32, tri_value_shape(g, x))));
+    return g;
+}
+
 static tri_graph *convolution(void) {
     tri_graph *g = op_graph_open(TRI_F32);
     tri_value x = tri_input(g, "images", TRI_F32, tri_shape_of(2, 2, 4, 4));
@@ -314,6 +366,9 @@ static void test_refusals(void **state) {
     refused(convolution(), 2, "{conv: column}", false, "conv.weight|conv2d|column");
     refused(attention(3, 3, 4), 2, NULL, false, "2 ranks|attention|3|3");
     refused(attention(6, 3, 4), 2, NULL, false, "2 ranks|attention|6|3");
+    refused(fused(3, 6, true), 4, NULL, false,
+            "qkv.weight|[18, 6]|4 equal slices of each of 3 parts|axis 0");
+    refused(fused_embedding(), 2, NULL, false, "wte.weight|embedding|column");
     refused(attention(2, 2, 5), 2, NULL, true,
             "strategy.sequence_parallel|5 tokens|strategy.mesh.tensor: 2");
     tri_graph *g = small(8);
@@ -326,32 +381,37 @@ static void test_refusals(void **state) {
 
 // Every element of a parameter is in exactly one slice, at the index that tri_parameter_full_index
 // and tri_parameter_locate give.
+static void check_slices(int axis, int slices, int parts) {
+    tri_shape full = tri_shape_of(4, 6, 2);
+    int64_t inner = axis == 0 ? 12 : axis == 1 ? 2 : 1, size = full.dims[axis] / slices / parts;
+    int seen[48] = {0};
+    for (int index = 0; index < slices; index++) {
+        tri_shape shape = full;
+        shape.dims[axis] /= slices;
+        tri_parameter_slice slice = {
+            .axis = axis, .count = slices, .index = index, .parts = parts, .full = full};
+        int64_t run = tri_parameter_run(&slice, &shape), from = 0;
+        assert_int_equal(run, size * inner);
+        for (int64_t i = 0; i < tri_shape_count(&shape); i++) {
+            int64_t at = tri_parameter_full_index(&slice, &shape, i), local, count;
+            assert_int_equal(tri_parameter_locate(&slice, &shape, at, &local, &count), index);
+            assert_int_equal(local, i);
+            assert_int_equal(count, run - i % run);
+            seen[at]++;
+            assert_int_equal(at / inner % full.dims[axis] / size % slices, index);
+            if (i % run == 0) from = at;
+            assert_int_equal(at, from + i % run);
+        }
+    }
+    for (int i = 0; i < 48; i++) assert_int_equal(seen[i], 1);
+}
+
 static void test_slices(void **state) {
     tri_shape full = tri_shape_of(4, 6, 2);
     for (int axis = 0; axis < 3; axis++)
-        for (int slices = 1; slices <= (int)full.dims[axis]; slices++) {
-            if (full.dims[axis] % slices) continue;
-            int seen[48] = {0};
-            for (int index = 0; index < slices; index++) {
-                tri_shape shape = full;
-                shape.dims[axis] /= slices;
-                tri_parameter_slice slice = {axis, slices, index, full};
-                int64_t run = tri_parameter_run(&slice, &shape), from = 0;
-                for (int64_t i = 0; i < tri_shape_count(&shape); i++) {
-                    int64_t at = tri_parameter_full_index(&slice, &shape, i), local, count;
-                    assert_int_equal(tri_parameter_locate(&slice, &shape, at, &local, &count),
-                                     index);
-                    assert_int_equal(local, i);
-                    assert_int_equal(count, run - i % run);
-                    seen[at]++;
-                    int64_t inner = axis == 0 ? 12 : axis == 1 ? 2 : 1;
-                    assert_int_equal(at / inner % full.dims[axis] / shape.dims[axis], index);
-                    if (i % run == 0) from = at;
-                    assert_int_equal(at, from + i % run);
-                }
-            }
-            for (int i = 0; i < 48; i++) assert_int_equal(seen[i], 1);
-        }
+        for (int slices = 1; slices <= (int)full.dims[axis]; slices++)
+            for (int parts = 1; parts <= 3; parts++)
+                if (full.dims[axis] % (slices * parts) == 0) check_slices(axis, slices, parts);
     tri_parameter_slice whole = {0};
     assert_int_equal(tri_parameter_full_index(&whole, &full, 47), 47);
     assert_int_equal(tri_parameter_run(&whole, &full), 48);
@@ -365,7 +425,7 @@ int main(void) {
         cmocka_unit_test(test_print),    cmocka_unit_test(test_classes),
         cmocka_unit_test(test_again),    cmocka_unit_test(test_one_slice),
         cmocka_unit_test(test_gathered), cmocka_unit_test(test_one_sample),
-        cmocka_unit_test(test_shared),   cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_slices)};
+        cmocka_unit_test(test_shared),   cmocka_unit_test(test_fused),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_slices)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

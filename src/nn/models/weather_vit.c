@@ -49,13 +49,16 @@ static tri_value linear(tri_graph *g, const char *name, tri_value x, int64_t fea
 static tri_value attend(tri_graph *g, const weather_options *o, const char *name, tri_value x) {
     tri_shape shape = tri_value_shape(g, x);
     int64_t n = shape.dims[0], t = shape.dims[1], width = shape.dims[2];
-    tri_value y = linear(g, tri_name(g, "%s.qkv", name), x, 3 * width), heads[3];
+    const char *qkv = tri_name(g, "%s.qkv", name), *proj = tri_name(g, "%s.proj", name);
+    tri_value y = linear(g, qkv, x, 3 * width), heads[3];
+    tri_split_fused_layer(g, qkv, 3);
     for (int i = 0; i < 3; i++)
         heads[i] = tri_reshape(g, tri_chunk(g, y, 2, 3, i),
                                tri_shape_of(n, t, o->num_heads, width / o->num_heads));
     y = tri_attention(g, tri_name(g, "%s.attention", name), heads[0], heads[1], heads[2],
                       (tri_attention_options){.dropout = o->dropout});
-    y = linear(g, tri_name(g, "%s.proj", name), tri_reshape(g, y, shape), width);
+    y = linear(g, proj, tri_reshape(g, y, shape), width);
+    tri_split_layer(g, proj, TRI_SPLIT_ROW);
     return tri_dropout(g, tri_name(g, "%s.proj_drop", name), y, o->dropout);
 }
 
