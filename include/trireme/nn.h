@@ -29,6 +29,9 @@ typedef struct tri_linear_options {
     // PyTorch's default rules.
     double std;
     tri_init weight_init, bias_init; // how they start, in place of these rules (parameters.h)
+    // Files have the weight as [in, features], as those of GPT-2's Conv1D layers. Its initial
+    // values, too, are those of a parameter of this shape.
+    bool stored_transposed;
 } tri_linear_options;
 
 // A fully connected layer with options: no bias, tied weights, other initial weights.

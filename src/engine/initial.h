@@ -14,8 +14,8 @@ typedef struct engine_initial {
     double *norms;         // the values themselves, of a parameter that begins as norms of another
 } engine_initial;
 
-// Prepares the values of a parameter. TRI_NO_MEMORY: ORTHOGONAL and SPARSE take a matrix in memory,
-// norms all that there are.
+// Prepares the values of a parameter, as tri_parameter_stored describes it. TRI_NO_MEMORY:
+// ORTHOGONAL and SPARSE take a matrix in memory, norms all that there are.
 tri_status engine_initial_begin(const tri_parameter_info *parameter, uint64_t seed,
                                 engine_initial *out);
 // Makes `count` elements of the full parameter, from element `first` on. Any threads may call it.

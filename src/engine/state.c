@@ -17,8 +17,9 @@
 
 enum { COPY_ELEMENTS = 4096 };
 
-static tri_shape full_shape(const tri_parameter_info *p) {
-    return p->slice.count ? p->slice.full : p->shape;
+static tri_shape full_shape(const tri_parameter_info *parameter) {
+    tri_parameter_info p = tri_parameter_stored(parameter);
+    return p.slice.count ? p.slice.full : p.shape;
 }
 
 static tri_engine_tensor describe(const tri_graph *g, int parameter) {
@@ -160,31 +161,31 @@ static tri_status fetch_shards(tri_engine *e, const tri_engine_tensor *tensor) {
     return tri_comm_run(e->groups.shards, &op);
 }
 
-static const tri_parameter_info *parameter_of(const tri_engine *e,
-                                              const tri_engine_tensor *tensor) {
-    return &e->plan->graph->parameters[tensor->parameter];
+// The parameter as files have it, so that its elements are numbered as there.
+static tri_parameter_info parameter_of(const tri_engine *e, const tri_engine_tensor *tensor) {
+    return tri_parameter_stored(&e->plan->graph->parameters[tensor->parameter]);
 }
 
 // Copies elements of this rank's slice of the tensor, in row-major order.
 static void read_slice(const tri_engine *e, const tri_engine_tensor *tensor, int64_t first,
                        int64_t count, void *to) {
-    const tri_parameter_info *p = parameter_of(e, tensor);
+    const tri_parameter_info p = parameter_of(e, tensor);
     whole w = whole_of(e, tensor);
     TRI_ASSERT(is_direct(e, &w) || is_staged(e, &w));
     const float *from = is_direct(e, &w) ? direct_address(e, &w) : e->staging.memory;
     from += e->plan->flat.parameters[tensor->parameter].offset;
-    tri_layout_to_plain(&p->layout, &p->shape, sizeof(float), from, to, first, count);
+    tri_layout_to_plain(&p.layout, &p.shape, sizeof(float), from, to, first, count);
 }
 
 // Gathers the slices of all tensor-parallel ranks, one after the other, as an all-gather writes
 // them. tri_engine_read finds each element in them.
 static tri_status fetch_slices(tri_engine *e, const tri_engine_tensor *tensor) {
-    const tri_parameter_info *p = parameter_of(e, tensor);
-    int64_t slice_elements = tri_shape_count(&p->shape);
-    int64_t full_elements = slice_elements * p->slice.count;
+    const tri_parameter_info p = parameter_of(e, tensor);
+    int64_t slice_elements = tri_shape_count(&p.shape);
+    int64_t full_elements = slice_elements * p.slice.count;
     if (full_elements == 0) return TRI_OK;
     TRI_TRY(engine_reserve_joined(e, full_elements));
-    float *mine = e->staging.joined + slice_elements * p->slice.index;
+    float *mine = e->staging.joined + slice_elements * p.slice.index;
     read_slice(e, tensor, 0, slice_elements, mine);
     tri_comm_op op = {.kind = TRI_COMM_ALL_GATHER,
                       .dtype = TRI_F32,
@@ -215,20 +216,20 @@ tri_status engine_flush_staging(tri_engine *e) {
 
 void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
                      int64_t count, void *to) {
-    const tri_parameter_info *p = parameter_of(engine, tensor);
+    const tri_parameter_info p = parameter_of(engine, tensor);
     float *out = to;
     if (count == 0) return;
     if (tensor->role == TRI_ROLE_COUNTER) {
         memcpy(to, &engine->tensors.counters[tensor->parameter], sizeof(int64_t));
         return;
     }
-    if (p->slice.count == 0) {
+    if (p.slice.count == 0) {
         read_slice(engine, tensor, first, count, to);
         return;
     }
-    int64_t slice_elements = tri_shape_count(&p->shape);
+    int64_t slice_elements = tri_shape_count(&p.shape);
     for (int64_t at = 0, some, local; at < count; at += some) {
-        int index = tri_parameter_locate(&p->slice, &p->shape, first + at, &local, &some);
+        int index = tri_parameter_locate(&p.slice, &p.shape, first + at, &local, &some);
         if (some > count - at) some = count - at;
         memcpy(out + at, engine->staging.joined + index * slice_elements + local,
                (size_t)some * sizeof *out);
@@ -251,16 +252,16 @@ static tri_status address_of_slice(tri_engine *engine, const tri_engine_tensor *
 
 static tri_status write_slice(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
                               int64_t count, const float *from) {
-    const tri_parameter_info *p = parameter_of(engine, tensor);
+    const tri_parameter_info p = parameter_of(engine, tensor);
     float *to;
     TRI_TRY(address_of_slice(engine, tensor, &to));
-    tri_layout_from_plain(&p->layout, &p->shape, sizeof(float), from, to, first, count);
+    tri_layout_from_plain(&p.layout, &p.shape, sizeof(float), from, to, first, count);
     return TRI_OK;
 }
 
 tri_status tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
                             int64_t count, const void *from) {
-    const tri_parameter_info *p = parameter_of(engine, tensor);
+    const tri_parameter_info p = parameter_of(engine, tensor);
     TRI_ASSERT(engine->flights.count == 0);
     if (count == 0 || !holds(engine, tensor)) return TRI_OK;
     if (tensor->role == TRI_ROLE_COUNTER) {
@@ -268,9 +269,9 @@ tri_status tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor,
         return TRI_OK;
     }
     for (int64_t at = 0, some, local; at < count; at += some) {
-        int index = tri_parameter_locate(&p->slice, &p->shape, first + at, &local, &some);
+        int index = tri_parameter_locate(&p.slice, &p.shape, first + at, &local, &some);
         if (some > count - at) some = count - at;
-        if (index == p->slice.index)
+        if (index == p.slice.index)
             TRI_TRY(write_slice(engine, tensor, local, some, (const float *)from + at));
     }
     return TRI_OK;
@@ -313,26 +314,26 @@ static void fill_range(void *context, int64_t first, int64_t end) {
 static void range_to_fill(const tri_engine *e, const tri_engine_tensor *tensor, int64_t *first,
                           int64_t *end) {
     const tri_flat_parameter *flat = &e->plan->flat.parameters[tensor->parameter];
-    const tri_parameter_info *p = parameter_of(e, tensor);
+    const tri_parameter_info p = parameter_of(e, tensor);
     int64_t own = whole_of(e, tensor).own_elements;
     int64_t start = own * e->plan->sharing.shard - flat->offset;
     *first = 0;
-    *end = tri_engine_wants(e, tensor) ? tri_shape_count(&p->shape) : 0;
-    if (e->plan->sharing.shards == 1 || !tri_layout_is_plain(&p->layout)) return;
+    *end = tri_engine_wants(e, tensor) ? tri_shape_count(&p.shape) : 0;
+    if (e->plan->sharing.shards == 1 || !tri_layout_is_plain(&p.layout)) return;
     if (*first < start) *first = start;
     if (*end > start + own) *end = start + own;
 }
 
 static tri_status initialize_tensor(tri_engine *e, const tri_engine_tensor *tensor, uint64_t seed) {
     enum { GRAIN = 16384 }; // making so many elements takes longer than starting a thread
-    const tri_parameter_info *p = parameter_of(e, tensor);
+    const tri_parameter_info p = parameter_of(e, tensor);
     if (tensor->role == TRI_ROLE_COUNTER || !holds(e, tensor)) return TRI_OK;
-    initial f = {.parameter = p};
+    initial f = {.parameter = &p};
     int64_t end;
     range_to_fill(e, tensor, &f.first, &end);
     if (f.first >= end) return TRI_OK;
     TRI_TRY(address_of_slice(e, tensor, &f.to));
-    TRI_TRY(engine_initial_begin(p, seed, &f.values));
+    TRI_TRY(engine_initial_begin(&p, seed, &f.values));
     tri_parallel_for(tri_parallel_threads(), end - f.first, GRAIN, fill_range, &f);
     engine_initial_end(&f.values);
     return TRI_OK;

@@ -109,6 +109,9 @@ typedef struct tri_parameter_info {
     // The type in which the parameter is stored; `value` has the type in which kernels compute with
     // the parameter.
     tri_dtype dtype;
+    // A matrix that files have transposed, so that everything that is by elements of the file goes
+    // by tri_parameter_stored: shapes that are shown, ranges that are read, initial values.
+    bool stored_transposed;
     tri_shape shape;
     tri_layout layout;  // the layout in which the parameter is stored between steps
     bool layout_chosen; // false until the layout pass chose one
@@ -436,6 +439,9 @@ int tri_parameter_locate(const tri_parameter_slice *slice, const tri_shape *shap
 // [4, 12] has runs of 3 elements; a slice [2, 12] of a full [8, 12] is one run of 24, or if it is
 // cut from two parts, two of 12.
 int64_t tri_parameter_run(const tri_parameter_slice *slice, const tri_shape *shape);
+// Describes a parameter as files have it: shape, slice and layout of the matrix that they contain
+// if it is `stored_transposed`, else of the parameter itself.
+tri_parameter_info tri_parameter_stored(const tri_parameter_info *parameter);
 // Finds the layer of a parameter: "fc1" for the name "fc1.weight". Returns the length of the
 // layer's name, with which the parameter's name begins.
 size_t tri_parameter_layer(const char *name);

@@ -1,5 +1,5 @@
 // Slices of parameters: where the elements of a tensor-parallel rank's slice lie in the full
-// parameter, and the other way round.
+// parameter, and the other way round; and how files have a parameter.
 #include "graph/graph.h"
 
 #include <string.h>
@@ -23,6 +23,23 @@ int tri_parameter_locate(const tri_parameter_slice *slice, const tri_shape *shap
     *local = full / (run * slices) * run + full % run;
     *count = run - full % run;
     return (int)(full / run % slices);
+}
+
+static void transpose(tri_shape *shape) {
+    int64_t rows = shape->dims[0];
+    shape->dims[0] = shape->dims[1];
+    shape->dims[1] = rows;
+}
+
+tri_parameter_info tri_parameter_stored(const tri_parameter_info *parameter) {
+    tri_parameter_info p = *parameter;
+    if (!p.stored_transposed) return p;
+    transpose(&p.shape);
+    p.layout = tri_layout_transposed(&p.layout);
+    if (p.slice.count == 0) return p;
+    transpose(&p.slice.full);
+    p.slice.axis = 1 - p.slice.axis;
+    return p;
 }
 
 size_t tri_parameter_layer(const char *name) {

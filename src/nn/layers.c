@@ -35,6 +35,29 @@ static tri_value one_input(tri_graph *g, const tri_op *op, tri_value x, const vo
 
 static tri_init normal(double std) { return (tri_init){.kind = TRI_INIT_NORMAL, .std = std}; }
 
+// The weight [features, in]: the layer's own, a shared one, or one that functions make.
+static tri_value linear_weight(tri_graph *graph, const char *name, const tri_linear_options *o,
+                               int64_t in, tri_init init) {
+    tri_shape shape = tri_shape_of(o->features, in);
+    bool is_made = tri_value_is(o->weight_value);
+    if (is_made && (o->weight || o->stored_transposed))
+        tri_graph_fail(graph, "linear %s: has %s and weight_value", name,
+                       o->weight ? "both weight" : "stored_transposed");
+    init = nn_init_or(o->weight_init, init);
+    int known = graph->parameter_count;
+    tri_value weight = o->weight ? tri_parameter(graph, o->weight, shape, init)
+                                 : nn_weight(graph, "linear", name, o->weight_value, shape, init);
+    if (graph->status != TRI_OK || is_made) return weight;
+    tri_parameter_info *info = &graph->parameters[tri_value_get(graph, weight)->index];
+    if (o->weight) info->alias = nn_parameter_name(graph, name, "weight");
+    if (graph->parameter_count == known && info->stored_transposed != o->stored_transposed)
+        tri_graph_fail(graph,
+                       "linear %s: only one of the layers that share %s stores it transposed", name,
+                       info->name);
+    info->stored_transposed = o->stored_transposed;
+    return weight;
+}
+
 tri_value tri_linear_with(tri_graph *graph, const char *name, tri_value x, tri_linear_options o) {
     if (!tri_layer_begin(graph, name)) return (tri_value){0};
     if (!tri_graph_check_input(graph, "linear", name, x)) return x;
@@ -49,16 +72,8 @@ tri_value tri_linear_with(tri_graph *graph, const char *name, tri_value x, tri_l
     }
     int64_t in = shape.dims[shape.rank - 1];
     tri_init init = o.std > 0 ? normal(o.std) : nn_fan_in_uniform(in), zero = {0};
-    tri_shape weight_shape = tri_shape_of(o.features, in);
-    if (o.weight && tri_value_is(o.weight_value))
-        tri_graph_fail(graph, "linear %s: has both weight and weight_value", name);
-    tri_value weight =
-        o.weight ? tri_parameter(graph, o.weight, weight_shape, nn_init_or(o.weight_init, init))
-                 : nn_weight(graph, "linear", name, o.weight_value, weight_shape,
-                             nn_init_or(o.weight_init, init));
-    if (o.weight && graph->status == TRI_OK)
-        graph->parameters[tri_value_get(graph, weight)->index].alias =
-            nn_parameter_name(graph, name, "weight");
+    tri_value weight = linear_weight(graph, name, &o, in, init);
+    if (graph->status != TRI_OK) return weight;
     tri_value bias = {0};
     if (!o.no_bias)
         bias =

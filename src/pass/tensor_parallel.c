@@ -98,13 +98,14 @@ static tri_status find_axis(const parallel_pass *pass, const parameter_uses *use
     if (*axis < 0 || p->shape.dims[*axis] % (pass->tensor_parallel.slices * parts) == 0)
         return TRI_OK;
     char text[128], each[64] = "";
+    tri_parameter_info stored = tri_parameter_stored(p);
     if (parts > 1) snprintf(each, sizeof each, " of each of %lld parts", (long long)parts);
     return TRI_FAIL(
         TRI_BAD_INPUT,
         "strategy.mesh.tensor: parameter %s %s does not divide into %lld equal slices%s along its "
         "axis %d; set another size, or its layer to none in strategy.tensor",
-        p->name, tri_shape_text(&p->shape, text, sizeof text),
-        (long long)pass->tensor_parallel.slices, each, *axis);
+        p->name, tri_shape_text(&stored.shape, text, sizeof text),
+        (long long)pass->tensor_parallel.slices, each, p->stored_transposed ? 1 - *axis : *axis);
 }
 
 // Copies inputs, parameters and blocks into the new graph. They keep their numbers, so that plans

@@ -21,7 +21,9 @@ const char *tri_plan_other_parameter(const tri_graph *a, const tri_graph *b) {
         const tri_parameter_info *p = &a->parameters[i], *q = &b->parameters[i];
         size_t bytes = (size_t)tri_shape_count(&p->shape) * sizeof *p->init.values;
         bool alike = !strcmp(p->name, q->name) && p->role == q->role && p->block == q->block &&
-                     tri_shape_equal(&p->shape, &q->shape) && begins_alike(&p->init, &q->init);
+                     tri_shape_equal(&p->shape, &q->shape) &&
+                     p->stored_transposed == q->stored_transposed &&
+                     begins_alike(&p->init, &q->init);
         if (alike && p->init.kind == TRI_INIT_VALUES)
             alike = memcmp(p->init.values, q->init.values, bytes) == 0;
         if (!alike) return p->name;

@@ -25,6 +25,15 @@ bool tri_layout_equal(const tri_layout *a, const tri_layout *b) {
     return !memcmp(a->order, b->order, sizeof a->order);
 }
 
+tri_layout tri_layout_transposed(const tri_layout *layout) {
+    tri_layout out = *layout;
+    bool row_major = layout->order[0] == layout->order[1];
+    out.order[0] = row_major ? 1 : 1 - layout->order[0];
+    out.order[1] = 1 - out.order[0];
+    for (int i = 0; i < out.block_count; i++) out.block_axis[i] = 1 - out.block_axis[i];
+    return out;
+}
+
 // The strides of a layout, in elements. For example, for [N, C, H, W] in nChw16c, `outer` of axis 1
 // is H · W · 16, the distance from one block of channels to the next, `block` of axis 1 is 16, and
 // `inner` of its only block is 1, the distance from channel to channel inside the block.
@@ -109,14 +118,15 @@ typedef struct last_axis {
     int64_t offsets[KNOWN_OFFSETS];
 } last_axis;
 
+// Computes them as far as indices below `end` need them.
 static void know_last_axis(const tri_layout *layout, const tri_shape *shape,
-                           const layout_strides *s, last_axis *out) {
+                           const layout_strides *s, int64_t end, last_axis *out) {
     int last = shape->rank - 1;
     int64_t block = s->block[last];
     TRI_ASSERT(block <= KNOWN_OFFSETS);
     out->period = KNOWN_OFFSETS / block * block;
     out->step = axis_offset(layout, s, last, out->period);
-    for (int64_t i = 0; i < out->period && i < shape->dims[last]; i++)
+    for (int64_t i = 0; i < out->period && i < shape->dims[last] && i < end; i++)
         out->offsets[i] = axis_offset(layout, s, last, i);
 }
 
@@ -133,6 +143,26 @@ static void copy_run(char *memory, char *plain, const int64_t *offsets, int64_t 
     }
 }
 
+// Copies `rows` whole rows of a matrix of 4-byte elements whose columns lie one after the other in
+// `memory`, `height` elements apart. A few rows at a time, because whole lines of memory are read
+// and written then.
+static void copy_rows(char *memory, char *plain, int64_t rows, int64_t columns, int64_t height,
+                      bool to_plain) {
+    enum { AT_ONCE = 16 };
+    for (int64_t row = 0, some; row < rows; row += some) {
+        some = rows - row < AT_ONCE ? rows - row : AT_ONCE;
+        for (int64_t j = 0; j < columns; j++)
+            for (int64_t i = row; i < row + some; i++) {
+                char *at = memory + (j * height + i) * 4, *element = plain + (i * columns + j) * 4;
+                memcpy(to_plain ? element : at, to_plain ? at : element, 4);
+            }
+    }
+}
+
+static bool lies_by_columns(const tri_layout *layout, const tri_shape *shape) {
+    return shape->rank == 2 && layout->block_count == 0 && layout->order[0] == 1;
+}
+
 static void copy_elements(const tri_layout *layout, const tri_shape *shape, size_t bytes,
                           char *memory, char *plain, int64_t first, int64_t count, bool to_plain) {
     if (tri_layout_is_plain(layout)) {
@@ -142,8 +172,8 @@ static void copy_elements(const tri_layout *layout, const tri_shape *shape, size
     }
     layout_strides s = strides_of(layout, shape);
     last_axis known;
-    know_last_axis(layout, shape, &s, &known);
     int last = shape->rank - 1;
+    know_last_axis(layout, shape, &s, first % shape->dims[last] + count, &known);
     int64_t index[TRI_MAX_RANK] = {0}, at[TRI_MAX_RANK] = {0}, rest = first;
     for (int i = last; i >= 0; i--) {
         index[i] = rest % shape->dims[i];
@@ -151,6 +181,15 @@ static void copy_elements(const tri_layout *layout, const tri_shape *shape, size
         at[i] = axis_offset(layout, &s, i, index[i]);
     }
     while (count > 0) {
+        if (index[last] == 0 && bytes == 4 && lies_by_columns(layout, shape)) {
+            int64_t columns = shape->dims[1], rows = count / columns;
+            copy_rows(memory + at[0] * 4, plain, rows, columns, shape->dims[0], to_plain);
+            plain += rows * columns * 4;
+            count -= rows * columns;
+            index[0] += rows;
+            at[0] = index[0];
+            if (count == 0) return;
+        }
         int64_t from = index[last] % known.period, some = known.period - from;
         if (some > shape->dims[last] - index[last]) some = shape->dims[last] - index[last];
         if (some > count) some = count;

@@ -25,6 +25,8 @@ static const tri_layout TRI_LAYOUT_PLAIN = {0};
 
 bool tri_layout_is_plain(const tri_layout *layout);
 bool tri_layout_equal(const tri_layout *a, const tri_layout *b);
+// The layout of a matrix whose transpose lies in `layout`: the same memory with its axes exchanged.
+tri_layout tri_layout_transposed(const tri_layout *layout);
 // How many elements of memory a tensor takes, padding included.
 int64_t tri_layout_elements(const tri_layout *layout, const tri_shape *shape);
 // Computes the offset, in elements, of the element at `index` (shape->rank numbers).

@@ -11,6 +11,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <trireme/functions.h>
+#include <trireme/nn.h>
 
 #include <cmocka.h>
 
@@ -44,10 +46,36 @@ static const cell cells[] = {
     {"tensor 2 pipeline 2", TRI_STRATEGY_PIPELINE, {[P] = 2, [R] = 1, [S] = 1, [T] = 2}, "1f1b"},
 };
 
+// A layer whose weight files have transposed.
+static tri_value transposed(tri_graph *g, const char *name, tri_value x, int64_t features) {
+    tri_block(g, name);
+    return tri_linear_with(g, name, x,
+                           (tri_linear_options){.features = features, .stored_transposed = true});
+}
+
+// Fused layers, layers by rows, and whole ones, in files transposed.
+static void fused(tri_graph *g, const tri_batch *batch) {
+    tri_value x = batch->inputs;
+    for (int i = 0; i < 2; i++) {
+        const char *qkv = tri_name(g, "qkv%d", i), *out = tri_name(g, "out%d", i);
+        tri_value y = transposed(g, qkv, x, 3 * 40);
+        tri_split_fused_layer(g, qkv, 3);
+        y = tri_mul(g, tri_chunk(g, y, 1, 3, 0), tri_slice(g, y, 1, 80, 120, 1));
+        x = transposed(g, out, y, 37);
+        tri_split_layer(g, out, TRI_SPLIT_ROW);
+    }
+    tri_loss(g, tri_mse_loss(g, transposed(g, "last", x, 5), batch->targets));
+}
+
+static const tri_task fused_task = {
+    .name = "fused",
+    .build = fused,
+    .fields = {{"inputs", TRI_F32, {1, {29}}}, {"targets", TRI_F32, {1, {5}}}}};
+
 static const struct {
     const tri_task *task;
     bool divides; // the model supports tensor parallelism, and has blocks for 4 pipeline stages
-} models[] = {{&tri_model_llama, true}, {&tri_model_mnist_convnet, false}};
+} models[] = {{&tri_model_llama, true}, {&tri_model_mnist_convnet, false}, {&fused_task, true}};
 
 static char folder[64];
 
@@ -223,11 +251,13 @@ static void check_model(int m) {
 
 static void test_llama(void **state) { check_model(0); }
 static void test_convnet(void **state) { check_model(1); }
+static void test_fused(void **state) { check_model(2); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_llama, setup, teardown),
         cmocka_unit_test_setup_teardown(test_convnet, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_fused, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

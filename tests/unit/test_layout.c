@@ -89,10 +89,36 @@ static void test_ranges(void **state) {
     }
 }
 
+// The transpose of a matrix lies in the same memory; copies of many columns at once, too.
+static void test_transposed(void **state) {
+    unsigned seed = 12;
+    for (int round = 0; round < 100; round++) {
+        tri_shape shape = tri_shape_of(1 + below(&seed, 50), 1 + below(&seed, 50));
+        tri_shape other = tri_shape_of(shape.dims[1], shape.dims[0]);
+        tri_layout layout = round % 2 ? random_layout(&seed, 2) : TRI_LAYOUT_PLAIN;
+        tri_layout transposed = tri_layout_transposed(&layout);
+        assert_int_equal(tri_layout_elements(&layout, &shape),
+                         tri_layout_elements(&transposed, &other));
+        for (int64_t i = 0; i < shape.dims[0]; i++)
+            for (int64_t j = 0; j < shape.dims[1]; j++)
+                assert_int_equal(tri_layout_offset(&layout, &shape, (int64_t[]){i, j}),
+                                 tri_layout_offset(&transposed, &other, (int64_t[]){j, i}));
+        size_t size = (size_t)tri_layout_elements(&layout, &shape) * 4;
+        char *memory = malloc(size);
+        assert_non_null(memory);
+        for (size_t i = 0; i < size; i++) memory[i] = (char)rand_r(&seed);
+        int total = (int)tri_shape_count(&shape), first = below(&seed, total);
+        check_range(&transposed, &other, 4, memory, 0, total);
+        check_range(&transposed, &other, 4, memory, first, below(&seed, total - first + 1));
+        free(memory);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_known_offsets),
         cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_transposed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -345,6 +345,16 @@ static tri_graph *fused_embedding(void) {
     return g;
 }
 
+// A weight that files have transposed: the message shows their shape and axis.
+static tri_graph *transposed(void) {
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 6));
+    x = tri_linear_with(g, "fc", x, (tri_linear_options){.features = 9, .stored_transposed = true});
+    tri_split_layer(g, "fc", TRI_SPLIT_COLUMN);
+    tri_loss(g, tri_mse_loss(g, x, tri_input(g, "targets", TRI_F32, tri_shape_of(4, 9))));
+    return g;
+}
+
 static tri_graph *convolution(void) {
     tri_graph *g = op_graph_open(TRI_F32);
     tri_value x = tri_input(g, "images", TRI_F32, tri_shape_of(2, 2, 4, 4));
@@ -369,6 +379,7 @@ static void test_refusals(void **state) {
     refused(fused(3, 6, true), 4, NULL, false,
             "qkv.weight|[18, 6]|4 equal slices of each of 3 parts|axis 0");
     refused(fused_embedding(), 2, NULL, false, "wte.weight|embedding|column");
+    refused(transposed(), 2, NULL, false, "fc.weight|[6, 9]|2 equal slices along|axis 1");
     refused(attention(2, 2, 5), 2, NULL, true,
             "strategy.sequence_parallel|5 tokens|strategy.mesh.tensor: 2");
     tri_graph *g = small(8);
