@@ -6,7 +6,7 @@
 
 #include "base/os.h"
 #include "device/queue.h"
-#include "ops/ops.h"
+#include "ops/product_map.h"
 #include "tensor/half.h"
 
 #include <stdlib.h>
@@ -21,9 +21,13 @@ typedef enum kernel_choice { AS_IN_TRAINING, DIRECT, KERNEL_CHOICES } kernel_cho
 // A copy of a node that training computes by Winograd's algorithm. The copy's attributes forbid
 // that algorithm. For all other nodes this struct is 0.
 typedef struct direct_node {
-    tri_node node;             // the copy
-    tri_conv2d_grad_attr attr; // its attributes; the op conv2d uses only the member `conv`
-    tri_kernel kernel;         // the kernel that computes it
+    tri_node node; // the copy
+    union {        // its attributes
+        tri_conv2d_attr conv;
+        tri_conv2d_grad_attr grad;
+        tri_product_map_attr map;
+    } attr;
+    tri_kernel kernel; // the kernel that computes it
 } direct_node;
 
 typedef struct bench {
@@ -97,7 +101,10 @@ static tri_status prepare_direct(bench *b, int i) {
     d->node = g->nodes[i];
     TRI_ASSERT(d->node.op->attr_bytes <= sizeof d->attr);
     memcpy(&d->attr, d->node.attr, d->node.op->attr_bytes);
-    d->attr.conv.direct = true;
+    // The attributes of each convolution begin with tri_conv2d_attr.
+    tri_conv2d_attr *conv =
+        g->nodes[i].op == &tri_op_product_map ? &d->attr.map.of.conv2d : &d->attr.conv;
+    conv->direct = true;
     d->node.attr = &d->attr;
     b->has_direct = true;
     return tri_kernel_make(b->device, g, &d->node, &d->kernel);

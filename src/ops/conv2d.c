@@ -49,7 +49,6 @@ static tri_status conv2d_shape(const void *attr, tri_op_signature *s) {
     const tri_conv2d_attr *a = attr;
     int64_t out[2];
     TRI_TRY(ops_want_one_type("conv2d", s, 0, 3));
-    TRI_TRY(ops_want_activation("conv2d", a->activation, a->slope));
     TRI_TRY(conv2d_window("conv2d", a, &s->in[0], &s->in[1], out));
     if (s->present[2])
         TRI_TRY(ops_want_shape("conv2d", "bias", &s->in[2], tri_shape_of(s->in[1].dims[0])));
@@ -88,12 +87,9 @@ static tri_status conv2d_grad_weight_shape(const void *attr, tri_op_signature *s
 static void conv2d_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                             const bool *wanted, tri_value *in_grads) {
     const tri_conv2d_attr *a = node->attr;
-    tri_value none = {0}, x = node->inputs[0], weight = node->inputs[1];
-    if (!tri_value_is(out_grads[0])) return;
-    tri_value dy = ops_activation_gradient(graph, node, a->activation, a->slope, node->outputs[0],
-                                           out_grads[0]);
+    tri_value none = {0}, x = node->inputs[0], weight = node->inputs[1], dy = out_grads[0];
+    if (!tri_value_is(dy)) return;
     tri_conv2d_grad_attr grad = {.conv = *a, .has_bias = tri_value_is(node->inputs[2])};
-    grad.conv.activation = TRI_ACTIVATION_NONE;
     if (wanted[1] || (grad.has_bias && wanted[2])) {
         grad.shape = tri_value_shape(graph, weight);
         in_grads[1] = ops_node(graph, node, &tri_op_conv2d_grad_weight, &grad, x, dy, none, none);
@@ -146,8 +142,6 @@ static const tri_attr_field conv2d_fields[] = {
     OPS_FIELD(TRI_ATTR_INT, tri_conv2d_attr, padding, .count = 2),
     OPS_FIELD(TRI_ATTR_INT, tri_conv2d_attr, dilation, .count = 2),
     OPS_FIELD(TRI_ATTR_INT, tri_conv2d_attr, groups),
-    OPS_FIELD(TRI_ATTR_INT, tri_conv2d_attr, activation),
-    OPS_FIELD(TRI_ATTR_FLOAT, tri_conv2d_attr, slope),
     OPS_FIELD(TRI_ATTR_BOOL, tri_conv2d_attr, direct),
     {0},
 };
@@ -165,8 +159,8 @@ static const tri_attr_field conv2d_grad_fields[] = {
 const tri_op tri_op_conv2d = {
     .name = "conv2d",
     .doc = "x [N, C, H, W], weight [O, C / groups, KH, KW], bias [O]? -> y: cross-correlation, "
-           "y[n,o,i,j] = act(bias[o] + sum over c,kh,kw of weight[o,c,kh,kw] * x[n, c, i*stride + "
-           "kh*dilation - padding, ...])",
+           "y[n,o,i,j] = bias[o] + sum over c,kh,kw of weight[o,c,kh,kw] * x[n, c, i*stride + "
+           "kh*dilation - padding, ...]",
     .input_count = 3,
     .optional_inputs = 1,
     .output_count = 1,

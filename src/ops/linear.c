@@ -26,7 +26,6 @@ static tri_status linear_output(const char *op, int64_t axes, const tri_shape *x
 static tri_status linear_shape(const void *attr, tri_op_signature *s) {
     const tri_linear_attr *a = attr;
     TRI_TRY(ops_want_one_type("linear", s, 0, 3));
-    TRI_TRY(ops_want_activation("linear", a->activation, a->slope));
     TRI_TRY(linear_output("linear", a->axes, &s->in[0], &s->in[1], &s->out[0]));
     if (s->present[2])
         TRI_TRY(ops_want_shape("linear", "bias", &s->in[2], tri_shape_of(s->in[1].dims[0])));
@@ -75,11 +74,9 @@ static void linear_gradient(tri_graph *graph, const tri_node *node, const tri_va
     const tri_linear_attr *a = node->attr;
     tri_value none = {0}, x = node->inputs[0], weight = node->inputs[1];
     if (!tri_value_is(out_grads[0])) return;
-    tri_value dy = ops_activation_gradient(graph, node, a->activation, a->slope, node->outputs[0],
-                                           out_grads[0]);
     // Where y is one rank's term of a sum over ranks (attr.wide), y and dy are F32, even if x is a
     // half type. The products below need dy in the type of x.
-    dy = ops_gradient_as(graph, node, x, dy);
+    tri_value dy = ops_gradient_as(graph, node, x, out_grads[0]);
     tri_linear_grad_attr grad = {.axes = a->axes, .has_bias = tri_value_is(node->inputs[2])};
     if (wanted[1] || (grad.has_bias && wanted[2])) {
         grad.shape = tri_value_shape(graph, weight);
@@ -114,8 +111,6 @@ static tri_cost linear_grad_weight_cost(const void *attr, const tri_op_signature
 
 static const tri_attr_field linear_fields[] = {
     OPS_FIELD(TRI_ATTR_INT, tri_linear_attr, axes),
-    OPS_FIELD(TRI_ATTR_INT, tri_linear_attr, activation),
-    OPS_FIELD(TRI_ATTR_FLOAT, tri_linear_attr, slope),
     OPS_FIELD(TRI_ATTR_BOOL, tri_linear_attr, wide),
     {0},
 };
@@ -130,7 +125,7 @@ static const tri_attr_field linear_grad_fields[] = {
 const tri_op tri_op_linear = {
     .name = "linear",
     .doc = "x [.., d1..dk], weight [features, d1*..*dk], bias [features]? -> y [.., features]: "
-           "y = act(x * transposed weight + bias), contracting the last `axes` axes of x",
+           "y = x * transposed weight + bias, contracting the last `axes` axes of x",
     .input_count = 3,
     .optional_inputs = 1,
     .output_count = 1,

@@ -18,12 +18,6 @@
 #include "ops/rotary_rate.h"
 #include "tensor/pixels.h"
 
-typedef enum tri_activation {
-    TRI_ACTIVATION_NONE,
-    TRI_ACTIVATION_RELU,
-    TRI_ACTIVATION_LEAKY_RELU
-} tri_activation;
-
 // X(identifier) for every op that a device computes. The op's row is `tri_op_<identifier>`, and its
 // name is the identifier. The comments list inputs -> outputs; `?` marks an optional input. Some
 // inputs and outputs have the same meaning in several ops:
@@ -50,7 +44,7 @@ typedef enum tri_activation {
 // - step scalars: numbers that updates read in a step, such as the learning rate. Carried numbers:
 //   what one step hands to the next, such as the loss scale.
 #define TRI_OP_LIST(X)                                                                             \
-    X(conv2d)                 /* x, weight, bias? -> y, with attr.activation applied to it */      \
+    X(conv2d)                 /* x, weight, bias? -> y */                                          \
     X(conv2d_grad_input)      /* dy, weight -> dx */                                               \
     X(conv2d_grad_weight)     /* x, dy -> dweight, dbias (shape [0] if there is no bias) */        \
     X(linear)                 /* x, weight, bias? -> y; sums over the last attr.axes axes of x */  \
@@ -192,13 +186,10 @@ void tri_ops_print(FILE *out);
 
 typedef struct tri_conv2d_attr {
     int64_t stride[2], padding[2], dilation[2], groups;
-    int64_t activation; // a tri_activation that is applied to y
-    double slope;       // slope of leaky ReLU
-    bool direct;        // true: computes without Winograd's algorithm
+    bool direct; // true: computes without Winograd's algorithm
 } tri_conv2d_attr;
 
-// The attributes of conv2d_grad_input and conv2d_grad_weight. These ops ignore conv.activation,
-// because the activation's gradient is a node of its own.
+// The attributes of conv2d_grad_input and conv2d_grad_weight.
 typedef struct tri_conv2d_grad_attr {
     tri_conv2d_attr conv;
     tri_shape shape; // conv2d_grad_input: the shape of x; conv2d_grad_weight: that of the weight
@@ -209,8 +200,6 @@ typedef struct tri_linear_attr {
     // How many trailing axes of x are summed over: usually 1; 3 if a flatten of images was fused
     // into the layer.
     int64_t axes;
-    int64_t activation;
-    double slope;
     bool wide; // y is one term of a sum over ranks: it is F32 even if x is of a half type
 } tri_linear_attr;
 

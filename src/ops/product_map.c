@@ -19,6 +19,11 @@ tri_product tri_product_of(const tri_op *op) {
     return (tri_product)k;
 }
 
+const tri_op *tri_product_op(const tri_node *node) {
+    if (node->op != &tri_op_product_map) return node->op;
+    return products[((const tri_product_map_attr *)node->attr)->product];
+}
+
 // The place among the node's inputs of input k of the map, which is not the product.
 static int64_t place_of(const tri_product_map_attr *a, int k) {
     return a->product_inputs + (k < a->reads ? k : k - 1);

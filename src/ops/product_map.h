@@ -6,6 +6,8 @@
 
 // The products whose output a map may read before it is stored.
 #define TRI_PRODUCT_LIST(X)                                                                        \
+    X(conv2d, tri_conv2d_attr)                                                                     \
+    X(conv2d_grad_input, tri_conv2d_grad_attr)                                                     \
     X(linear, tri_linear_attr)                                                                     \
     X(linear_grad_input, tri_linear_grad_attr)                                                     \
     X(matmul, tri_matmul_attr)
@@ -40,5 +42,7 @@ void tri_product_map_memory(const tri_product_map_attr *attr, void *const *in, v
                             void *product_in[TRI_MAX_INPUTS], void *map_in[TRI_FORMULA_INPUTS]);
 // The product of the op; TRI_PRODUCT_COUNT: it is none.
 tri_product tri_product_of(const tri_op *op);
+// The op of the node, or of the product that is a part of it.
+const tri_op *tri_product_op(const tri_node *node);
 
 #endif

@@ -107,14 +107,6 @@ tri_status ops_want_norm_gradient(const char *op, int64_t narrow, int sum,
     return ops_want_shape(op, "sum", &s->in[sum], s->in[0]);
 }
 
-tri_status ops_want_activation(const char *op, int64_t activation, double slope) {
-    if (activation < TRI_ACTIVATION_NONE || activation > TRI_ACTIVATION_LEAKY_RELU)
-        return TRI_FAIL(TRI_BAD_INPUT, "%s: there is no activation %" PRId64, op, activation);
-    if (activation == TRI_ACTIVATION_LEAKY_RELU && !(slope >= 0))
-        return TRI_FAIL(TRI_BAD_INPUT, "%s: the slope must be at least 0, not %g", op, slope);
-    return TRI_OK;
-}
-
 tri_status ops_want_last_axis(const char *op, const tri_op_signature *s) {
     const tri_shape *x = &s->in[0];
     char got[160];
@@ -207,19 +199,6 @@ tri_value ops_map(tri_graph *graph, const tri_node *node, const char *expression
         tri_graph_fail(graph, "%s", tri_error_message());
     tri_value in[] = {a, b, c};
     return tri_node_add(graph, &tri_op_map, in, attr.formula.input_count, &attr, node->name);
-}
-
-tri_value ops_activation_gradient(tri_graph *graph, const tri_node *node, int64_t activation,
-                                  double slope, tri_value y, tri_value dy) {
-    bool leaks = activation == TRI_ACTIVATION_LEAKY_RELU && slope != 0;
-    const char *text =
-        leaks ? "dy, y, slope = 2 -> dy * (y <= 0 ? slope : 1)" : "dy, y -> y <= 0 ? 0 : dy";
-    tri_map_attr attr = {.viewed = 0};
-    tri_value none = {0};
-    if (activation == TRI_ACTIVATION_NONE || (leaks && slope == 1)) return dy;
-    if (tri_formula_parse(text, &slope, &attr.formula) != TRI_OK)
-        tri_graph_fail(graph, "%s", tri_error_message());
-    return ops_node(graph, node, &tri_op_map, &attr, dy, y, none, none);
 }
 
 tri_value ops_gradient_as(tri_graph *graph, const tri_node *node, tri_value value,

@@ -53,9 +53,6 @@ tri_status ops_narrow_type(const char *op, int64_t narrow, tri_dtype x, tri_dtyp
 // x.
 tri_status ops_want_norm_gradient(const char *op, int64_t narrow, int sum,
                                   const tri_op_signature *s);
-// Checks that `activation` is one of TRI_ACTIVATION_…. The slope of a leaky ReLU must be at least
-// 0, so that the output has the sign of the input, which the gradient reads.
-tri_status ops_want_activation(const char *op, int64_t activation, double slope);
 
 // Checks that the input has a span, I64 [N, 2], for each sample of input 0.
 tri_status ops_want_spans(const char *op, const tri_op_signature *s, int input);
@@ -107,11 +104,6 @@ extern const tri_attr_field ops_norm_fields[];
 tri_status ops_want_labels(const char *op, const tri_shape *scores, const tri_shape *labels,
                            tri_dtype labels_type);
 
-// For an op with a fused activation: returns the gradient with respect to the activation's input,
-// made from dy, the gradient with respect to its output y, whose sign is read. This is dy itself if
-// there is no activation.
-tri_value ops_activation_gradient(tri_graph *graph, const tri_node *node, int64_t activation,
-                                  double slope, tri_value y, tri_value dy);
 // Returns `gradient`, the gradient of `value`, in the type of the value, by a cast if the two
 // differ. The gradient of a parameter is not narrowed, since it will be summed over micro-batches
 // and ranks.

@@ -69,7 +69,7 @@ static bool is_same(const tri_graph *g, tri_value value, tri_value again) {
 static bool takes_layer(const tri_graph *g, const tri_node *linear) {
     const tri_linear_attr *a = linear->attr;
     tri_shape scores = tri_value_shape(g, linear->outputs[0]);
-    if (a->axes != 1 || a->activation != TRI_ACTIVATION_NONE || a->wide) return false;
+    if (a->axes != 1 || a->wide) return false;
     int64_t rows = tri_shape_count(&scores) / scores.dims[scores.rank - 1];
     return tri_value_bytes(g, linear->outputs[0]) >= WHOLE_BYTES && tri_loss_chunk(rows) < rows;
 }

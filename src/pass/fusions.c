@@ -2,51 +2,22 @@
 // the other, called the producer. fuse.c applies the fusions.
 #include "pass/fusions.h"
 
+#include "device/map_compiled.h"
 #include "ops/product_map.h"
 
 static void *attr_of(const tri_node *node) { return (void *)(uintptr_t)node->attr; }
 
-// Whether the node is a ReLU or leaky ReLU.
-static bool is_activation(const tri_node *node, tri_activation *activation, double *slope) {
+static bool is_relu(const tri_node *node) {
     const tri_map_attr *attr = node->attr;
-    const tri_formula *f = &attr->formula;
-    const tri_formula_step *s = &f->steps[0];
-    if (f->step_count != 1 || f->output_count != 1 || f->outputs[0] != 0 || attr->expands ||
-        attr->mask || s->a != TRI_OPERAND_INPUT)
-        return false;
-    bool leaks = s->kind == TRI_STEP_leaky_relu;
-    *activation = leaks ? TRI_ACTIVATION_LEAKY_RELU : TRI_ACTIVATION_RELU;
-    *slope = 0;
-    if (leaks) return tri_formula_is_constant(f, s->b, slope) && *slope >= 0;
-    return s->kind == TRI_STEP_relu;
-}
-
-// For relu(conv(x)) and leaky_relu(conv(x)): the convolution applies the activation itself. So does
-// a linear layer.
-static bool activation_into(const tri_node *node, int64_t *activation, double *slope) {
-    tri_activation applied;
-    double of;
-    if (*activation != TRI_ACTIVATION_NONE || !is_activation(node, &applied, &of)) return false;
-    *activation = applied;
-    *slope = of;
-    return true;
-}
-static bool activation_into_conv(const tri_graph *graph, tri_node *node, tri_node *producer) {
-    tri_conv2d_attr *attr = attr_of(producer);
-    return activation_into(node, &attr->activation, &attr->slope);
-}
-static bool activation_into_linear(const tri_graph *graph, tri_node *node, tri_node *producer) {
-    tri_linear_attr *attr = attr_of(producer);
-    return activation_into(node, &attr->activation, &attr->slope);
+    double slope;
+    return !attr->expands && !attr->mask &&
+           tri_compiled_find(&attr->formula, &slope) == TRI_COMPILED_relu;
 }
 
 // All kinds of batch norm merge with ReLU in the same way, because their attributes begin with
 // tri_batch_norm_attr.
 static bool relu_into_norm(const tri_graph *graph, tri_node *node, tri_node *producer) {
-    tri_activation activation;
-    double slope;
-    if (!is_activation(node, &activation, &slope) || activation != TRI_ACTIVATION_RELU)
-        return false;
+    if (!is_relu(node)) return false;
     ((tri_batch_norm_attr *)attr_of(producer))->relu = true;
     return true;
 }
@@ -58,10 +29,9 @@ static bool is_indexed(const tri_node *pool) {
 
 // max(relu(x)) is relu(max(x)), so the ReLU moves into the pooling, where it is applied to fewer
 // elements: with 2×2 windows, to a quarter.
-static bool conv_relu_to_pool(const tri_graph *graph, tri_node *node, tri_node *producer) {
-    tri_conv2d_attr *attr = attr_of(producer);
-    if (attr->activation != TRI_ACTIVATION_RELU || is_indexed(node)) return false;
-    attr->activation = TRI_ACTIVATION_NONE;
+static bool relu_to_pool(const tri_graph *graph, tri_node *node, tri_node *producer) {
+    if (!is_relu(producer) || is_indexed(node)) return false;
+    node->inputs[0] = producer->inputs[0];
     ((tri_max_pool2d_attr *)attr_of(node))->relu = true;
     return true;
 }
@@ -163,12 +133,10 @@ static bool sum_into_layer_norm(const tri_graph *graph, tri_node *node, tri_node
 
 // clang-format off
 const fusion pass_fusions[] = {
-    FORWARD("activation into convolution", map, conv2d, PRODUCER_STAYS, activation_into_conv),
-    FORWARD("activation into linear", map, linear, PRODUCER_STAYS, activation_into_linear),
     FORWARD("ReLU into batch norm", map, batch_norm, PRODUCER_STAYS, relu_into_norm),
     FORWARD("ReLU into batch norm", map, batch_norm_inference, PRODUCER_STAYS, relu_into_norm),
     FORWARD("ReLU into batch norm", map, batch_norm_shared, PRODUCER_STAYS, relu_into_norm),
-    FORWARD("ReLU behind max pooling", max_pool2d, conv2d, BOTH_STAY, conv_relu_to_pool),
+    FORWARD("ReLU behind max pooling", max_pool2d, map, BOTH_STAY, relu_to_pool),
     FORWARD("ReLU behind max pooling", max_pool2d, batch_norm, BOTH_STAY, norm_relu_to_pool),
     FORWARD("ReLU behind max pooling", max_pool2d, batch_norm_inference, BOTH_STAY,
             norm_relu_to_pool),

@@ -40,9 +40,9 @@ tri_status tri_pass_tensor_parallel(tri_arena *arena, const tri_graph *graph, co
 tri_status tri_pass_bytes(tri_graph *graph, const char *input, const tri_pixel_scale *scale);
 // When a fusion is tried: before or after the pass that adds the backward nodes.
 typedef enum tri_fusion_time {
-    // Fusions of the forward pass: activations into the node that makes their input, ReLU and
-    // dropout into max pooling, flatten into linear, log-softmax into NLL. Autodiff then sees only
-    // the merged nodes, so that their gradients are merged too.
+    // Fusions of the forward pass: ReLU into batch norm, ReLU and dropout into max pooling, flatten
+    // into linear, log-softmax into NLL. Autodiff then sees only the merged nodes, so that their
+    // gradients are merged too.
     TRI_FUSE_BEFORE_AUTODIFF,
     // Fusions of the backward pass: a node that adds two gradients is merged into the node that
     // makes one of them.

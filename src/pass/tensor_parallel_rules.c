@@ -114,9 +114,8 @@ static void rewrite_linear(parallel_pass *pass, const tri_node *node) {
     // The bias is added once, to the sum.
     parallel_placement placement;
     tri_value bias = in[2], bias_of = node->inputs[2];
-    // The fusions that change `axes` and `activation` run after this pass.
+    // The fusion that changes `axes` runs after this pass.
     TRI_ASSERT(((const tri_linear_attr *)node->attr)->axes == 1);
-    TRI_ASSERT(((const tri_linear_attr *)node->attr)->activation == TRI_ACTIVATION_NONE);
     in[0] = parallel_ask(pass, node->inputs[0], parallel_sliced(last));
     tri_linear_attr attr = *(const tri_linear_attr *)node->attr;
     attr.wide = true;

@@ -252,7 +252,6 @@ void reshape(const step &s) {
 // What a pointwise operation has of one element.
 struct element {
     float x, b, t;
-    float slope; // of RELU below 0
     float index; // of the element, on the axis that the operation names
 };
 
@@ -264,7 +263,7 @@ const struct pointwise_mode {
     {CUDNN_POINTWISE_IDENTITY, 1, [](const element &e) { return e.x; }},
     {CUDNN_POINTWISE_EXP, 1, [](const element &e) { return expf(e.x); }},
     {CUDNN_POINTWISE_LOG, 1, [](const element &e) { return logf(e.x); }},
-    {CUDNN_POINTWISE_RELU_FWD, 1, [](const element &e) { return e.x <= 0 ? e.x * e.slope : e.x; }},
+    {CUDNN_POINTWISE_RELU_FWD, 1, [](const element &e) { return e.x <= 0 ? 0 : e.x; }},
     {CUDNN_POINTWISE_GEN_INDEX, 1, [](const element &e) { return e.index; }},
     {CUDNN_POINTWISE_ADD, 2, [](const element &e) { return e.x + e.b; }},
     {CUDNN_POINTWISE_SUB, 2, [](const element &e) { return e.x - e.b; }},
@@ -306,8 +305,6 @@ void compute_pointwise(const step &s) {
         axis = get<int64_t>(what, CUDNN_ATTR_POINTWISE_AXIS);
         demand(axis >= 0 && axis < AXES, "an index of an axis that does not exist", y);
     }
-    if (has(what, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE))
-        e.slope = (float)get<double>(what, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE);
     float *const values[] = {&e.x, &e.b, &e.t};
     for_elements(y, [&](int64_t a, int64_t b, int64_t c, int64_t d) {
         for (int i = 0; i < mode.inputs; i++) {

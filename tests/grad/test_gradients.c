@@ -11,21 +11,20 @@ static bool has_node(const tri_graph *g, const tri_op *op) {
 typedef struct conv_case {
     int64_t x[4], features, kernel[2], stride[2], padding[2], dilation[2], groups;
     bool bias;
-    tri_activation activation;
 } conv_case;
 
 static const conv_case conv_cases[] = {
-    {{2, 3, 5, 4}, 2, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, true, TRI_ACTIVATION_NONE},
-    {{1, 1, 1, 1}, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}, 1, true, TRI_ACTIVATION_NONE},
-    {{2, 2, 7, 5}, 3, {3, 2}, {2, 3}, {0, 1}, {1, 1}, 1, false, TRI_ACTIVATION_NONE},
-    {{1, 4, 6, 7}, 4, {2, 3}, {1, 2}, {2, 0}, {2, 1}, 2, true, TRI_ACTIVATION_RELU},
-    {{2, 3, 5, 5}, 6, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 3, true, TRI_ACTIVATION_LEAKY_RELU},
-    {{1, 2, 4, 9}, 2, {3, 3}, {3, 2}, {3, 2}, {2, 3}, 1, true, TRI_ACTIVATION_NONE},
-    {{3, 1, 2, 3}, 2, {5, 5}, {1, 1}, {2, 2}, {1, 1}, 1, true, TRI_ACTIVATION_RELU},
+    {{2, 3, 5, 4}, 2, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, true},
+    {{1, 1, 1, 1}, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}, 1, true},
+    {{2, 2, 7, 5}, 3, {3, 2}, {2, 3}, {0, 1}, {1, 1}, 1, false},
+    {{1, 4, 6, 7}, 4, {2, 3}, {1, 2}, {2, 0}, {2, 1}, 2, true},
+    {{2, 3, 5, 5}, 6, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 3, true},
+    {{1, 2, 4, 9}, 2, {3, 3}, {3, 2}, {3, 2}, {2, 3}, 1, true},
+    {{3, 1, 2, 3}, 2, {5, 5}, {1, 1}, {2, 2}, {1, 1}, 1, true},
 };
 
 static tri_value add_conv(subject *s, const conv_case *c, tri_value x) {
-    tri_conv2d_attr attr = {.groups = c->groups, .activation = c->activation, .slope = 0.3};
+    tri_conv2d_attr attr = {.groups = c->groups};
     memcpy(attr.stride, c->stride, sizeof attr.stride);
     memcpy(attr.padding, c->padding, sizeof attr.padding);
     memcpy(attr.dilation, c->dilation, sizeof attr.dilation);
@@ -67,12 +66,11 @@ static void test_unwanted(void **state) {
     op_graph_close(s.graph);
 }
 
-static void check_linear(tri_shape x_shape, int64_t axes, int64_t features, bool bias,
-                         tri_activation activation) {
+static void check_linear(tri_shape x_shape, int64_t axes, int64_t features, bool bias) {
     subject s = begin();
     int64_t inputs = 1;
     for (int i = x_shape.rank - (int)axes; i < x_shape.rank; i++) inputs *= x_shape.dims[i];
-    tri_linear_attr attr = {.axes = axes, .activation = activation, .slope = 0.2};
+    tri_linear_attr attr = {.axes = axes};
     tri_value in[] = {
         trained(&s, "x", x_shape), trained(&s, "weight", tri_shape_of(features, inputs)), {0}};
     if (bias) in[2] = trained(&s, "bias", tri_shape_of(features));
@@ -80,11 +78,11 @@ static void check_linear(tri_shape x_shape, int64_t axes, int64_t features, bool
 }
 
 static void test_linear(void **state) {
-    check_linear(tri_shape_of(3, 5), 1, 4, true, TRI_ACTIVATION_NONE);
-    check_linear(tri_shape_of(1, 1), 1, 1, false, TRI_ACTIVATION_NONE);
-    check_linear(tri_shape_of(2, 3, 2, 2), 3, 3, true, TRI_ACTIVATION_RELU);
-    check_linear(tri_shape_of(2, 3, 4), 1, 2, true, TRI_ACTIVATION_LEAKY_RELU);
-    check_linear(tri_shape_of(7), 1, 3, true, TRI_ACTIVATION_NONE);
+    check_linear(tri_shape_of(3, 5), 1, 4, true);
+    check_linear(tri_shape_of(1, 1), 1, 1, false);
+    check_linear(tri_shape_of(2, 3, 2, 2), 3, 3, true);
+    check_linear(tri_shape_of(2, 3, 4), 1, 2, true);
+    check_linear(tri_shape_of(7), 1, 3, true);
 }
 
 static void test_max_pool2d(void **state) {

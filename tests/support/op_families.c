@@ -2,6 +2,8 @@
 // such graph while it is being built.
 #include "support/op_families.h"
 
+#include "support/mapped_product.h"
+
 #include <string.h>
 #include <trireme/functions.h>
 #include <trireme/nn.h>
@@ -43,14 +45,13 @@ static int64_t features(op_case *c) {
 }
 
 static void build_linear(op_case *c) {
-    tri_linear_attr a = {.axes = op_chance(c, 60) ? 1 : op_draw(c, 2, 3), .slope = 0.125};
+    tri_linear_attr a = {.axes = op_chance(c, 60) ? 1 : op_draw(c, 2, 3)};
     int64_t inputs, out = features(c);
     tri_shape x = linear_x(c, a.axes, &inputs);
-    a.activation = op_draw(c, 0, 2);
     a.wide = op_chance(c, 30);
     tri_value in[] = {numbers(c, x), numbers(c, tri_shape_of(out, inputs)), {0}};
     if (op_chance(c, 70)) in[2] = numbers(c, tri_shape_of(out));
-    op_add(c, &tri_op_linear, in, &a);
+    mapped_product(c->graph, &tri_op_linear, in, 3, &a, op_draw(c, 0, 2));
 }
 
 static void build_linear_grad(op_case *c) {

@@ -1,4 +1,5 @@
 // Random convolutions and their gradients, which op_compare runs on two devices.
+#include "support/mapped_product.h"
 #include "support/op_families.h"
 
 static tri_value numbers(op_case *c, tri_shape shape) { return op_numbers(c, shape, -1, 1); }
@@ -10,12 +11,11 @@ static void draw_conv(op_case *c, tri_conv2d_attr *a, tri_shape *x, tri_shape *w
     bool regular = op_chance(c, 30), plain = regular || op_chance(c, 50);
     int64_t kernel = regular ? 3 : op_draw(c, 1, 5), other = regular ? 3 : kernel;
     if (!plain) other = op_draw(c, 1, 5);
-    *a = (tri_conv2d_attr){.groups = plain ? 1 : op_draw(c, 1, 2), .slope = 0.25};
+    *a = (tri_conv2d_attr){.groups = plain ? 1 : op_draw(c, 1, 2)};
     int64_t in = regular ? 16 * op_draw(c, 1, 2) : op_channels(c);
     int64_t out = regular ? 16 * op_draw(c, 1, 2) : op_channels(c);
     *x = op_image(c, op_draw(c, 1, 3), in * a->groups, regular ? 10 : 1);
     *weight = tri_shape_of(out * a->groups, in, kernel, other);
-    a->activation = op_draw(c, 0, 2);
     a->direct = op_chance(c, 30);
     *y = tri_shape_of(x->dims[0], out * a->groups, 0, 0);
     for (int i = 0; i < 2; i++) {
@@ -35,7 +35,7 @@ void op_build_conv2d(op_case *c) {
     draw_conv(c, &a, &x, &w, &y);
     tri_value in[] = {numbers(c, x), numbers(c, w), {0}};
     if (op_chance(c, 70)) in[2] = numbers(c, tri_shape_of(w.dims[0]));
-    op_add(c, &tri_op_conv2d, in, &a);
+    mapped_product(c->graph, &tri_op_conv2d, in, 3, &a, op_draw(c, 0, 2));
 }
 
 void op_build_conv2d_grad(op_case *c) {
@@ -50,16 +50,15 @@ void op_build_conv2d_grad(op_case *c) {
     op_add(c, &tri_op_conv2d_grad_input, (tri_value[]){dy, wv}, &a);
 }
 
-// The first convolution of a network of images, whose input has few channels, and which is fused
-// with its activation.
+// The first convolution of a network of images, whose input has few channels, and which computes
+// the map that follows it.
 void op_build_conv2d_first(op_case *c) {
-    tri_conv2d_attr a = {.stride = {1, 1}, .dilation = {1, 1}, .groups = 1, .slope = 0.25};
+    tri_conv2d_attr a = {.stride = {1, 1}, .dilation = {1, 1}, .groups = 1};
     int64_t kernel = op_chance(c, 50) ? 3 : 5, out = 16 * op_draw(c, 1, 2);
     tri_shape x = tri_shape_of(op_draw(c, 1, 9), op_draw(c, 1, 3), op_draw(c, kernel, 12),
                                op_draw(c, kernel, 12));
     tri_shape y = x;
     tri_shape w = tri_shape_of(out, x.dims[1], kernel, kernel);
-    a.activation = op_draw(c, 0, 2);
     y.dims[1] = out;
     for (int i = 0; i < 2; i++) {
         a.padding[i] = op_draw(c, 0, 1);
@@ -67,7 +66,7 @@ void op_build_conv2d_first(op_case *c) {
     }
     tri_value xv = numbers(c, x), dy = numbers(c, y);
     tri_value in[] = {xv, numbers(c, w), numbers(c, tri_shape_of(out))};
-    op_add(c, &tri_op_conv2d, in, &a);
+    mapped_product(c->graph, &tri_op_conv2d, in, 3, &a, op_draw(c, 0, 2));
     tri_conv2d_grad_attr grad = {.conv = a, .shape = w, .has_bias = true};
     op_add(c, &tri_op_conv2d_grad_weight, (tri_value[]){xv, dy}, &grad);
 }
@@ -75,7 +74,7 @@ void op_build_conv2d_first(op_case *c) {
 // Each channel has its own kernel. Some images are so large that they are computed in bands.
 void op_build_depthwise(op_case *c) {
     int64_t channels = op_channels(c), size = op_chance(c, 20) ? 60 : op_draw(c, 1, 20);
-    tri_conv2d_attr a = {.groups = channels, .slope = 0.25, .activation = op_draw(c, 0, 2)};
+    tri_conv2d_attr a = {.groups = channels};
     tri_shape x = tri_shape_of(op_draw(c, 1, 3), channels, size, op_draw(c, 1, size)), y = x;
     tri_shape w = tri_shape_of(channels, 1, op_draw(c, 1, 7), op_draw(c, 1, 7));
     for (int i = 0; i < 2; i++) {
@@ -90,7 +89,7 @@ void op_build_depthwise(op_case *c) {
     tri_value xv = numbers(c, x), wv = numbers(c, w), dy = numbers(c, y);
     tri_value in[] = {xv, wv,
                       op_chance(c, 50) ? numbers(c, tri_shape_of(channels)) : (tri_value){0}};
-    op_add(c, &tri_op_conv2d, in, &a);
+    mapped_product(c->graph, &tri_op_conv2d, in, 3, &a, op_draw(c, 0, 2));
     tri_conv2d_grad_attr grad = {.conv = a, .shape = w, .has_bias = op_chance(c, 50)};
     op_add(c, &tri_op_conv2d_grad_weight, (tri_value[]){xv, dy}, &grad);
     grad.shape = x;

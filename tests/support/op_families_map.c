@@ -223,7 +223,7 @@ static int draw_product(op_case *c, tri_product_map_attr *attr, bool wide, tri_v
     int64_t rows = op_draw(c, 1, op_chance(c, 30) ? 70 : 9), inputs = sizes[op_draw(c, 0, 8)];
     int64_t features = sizes[op_draw(c, 0, 8)];
     tri_shape x = tri_shape_of(rows, 2, inputs), weight = tri_shape_of(features, inputs);
-    attr->product = op_draw(c, 0, TRI_PRODUCT_COUNT - 1);
+    attr->product = op_draw(c, TRI_PRODUCT_linear, TRI_PRODUCT_COUNT - 1);
     *y = tri_shape_of(rows, 2, features);
     if (attr->product == TRI_PRODUCT_matmul) {
         attr->of.matmul = (tri_matmul_attr){.wide = wide};

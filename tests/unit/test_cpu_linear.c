@@ -1,10 +1,11 @@
 // Compares a linear layer and its gradients on `cpu` with the reference device `ref`, over a grid
 // of odd and round shapes, on every instruction set of this machine, in F32 and BF16. One to four
-// threads must give the same bits. A form is a number that chooses the activation, whether there is
-// a bias, and the type of the results.
+// threads must give the same bits. A form is a number that chooses the map
+// that the layer computes, whether there is a bias, and the type of the results.
 #include "device/cpu/cpu.h"
 #include "device/cpu/internal.h"
 #include "device/ref/ref.h"
+#include "support/mapped_product.h"
 #include "support/op_session.h"
 
 #include <math.h>
@@ -21,8 +22,8 @@ typedef struct layer_shape {
 
 enum { LAYER_SOURCES = 4, LAYER_RESULTS = 4 };
 
-// A linear layer with an activation, and its gradients, on one device. Some forms have results in
-// F32 although the inputs are BF16.
+// A linear layer, perhaps with a map of its output, and its gradients, on one device. Some forms
+// have results in F32 although the inputs are BF16.
 typedef struct layer {
     tri_graph *graph;
     tri_value sources[LAYER_SOURCES], results[LAYER_RESULTS];
@@ -41,7 +42,7 @@ static tri_value source(layer *l, int i, tri_dtype dtype, tri_shape shape) {
 static layer open_layer(const tri_device_backend *backend, int threads, tri_dtype dtype,
                         const layer_shape *s, int form) {
     layer l = {.graph = op_graph_open(TRI_F32)};
-    tri_linear_attr a = {.axes = 1, .activation = form % 3, .slope = 0.125, .wide = form % 2};
+    tri_linear_attr a = {.axes = 1, .wide = form % 2};
     tri_linear_grad_attr grad = {
         .axes = 1, .shape = tri_shape_of(s->out, s->in), .has_bias = form % 2 == 0};
     tri_value x = source(&l, 0, dtype, tri_shape_of(s->rows, s->in));
@@ -49,7 +50,8 @@ static layer open_layer(const tri_device_backend *backend, int threads, tri_dtyp
     tri_value dy = source(&l, 2, dtype, tri_shape_of(s->rows, s->out));
     tri_value bias = source(&l, 3, dtype, tri_shape_of(s->out));
     if (form % 4 == 3) bias = (tri_value){0};
-    l.results[0] = tri_node_add(l.graph, &tri_op_linear, (tri_value[]){x, w, bias}, 3, &a, "layer");
+    l.results[0] =
+        mapped_product(l.graph, &tri_op_linear, (tri_value[]){x, w, bias}, 3, &a, form % 3);
     l.results[1] =
         tri_node_add(l.graph, &tri_op_linear_grad_weight, (tri_value[]){x, dy}, 2, &grad, "layer");
     l.results[2] = tri_node_output(l.graph, l.results[1], 1);

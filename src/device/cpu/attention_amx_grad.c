@@ -213,13 +213,12 @@ static void add_to_queries(const grad_head *g) {
 // first if `transposed` is set.
 static CPU_AVX512 void unpack(const grad_head *g, float *sums, bool transposed, int64_t rows,
                               uint16_t *to, int64_t stride) {
-    static const cpu_epilogue none;
     float block[CPU_AMX_CHUNK];
     for (int64_t b = 0; b < cpu_amx_blocks(rows); b++)
         for (int64_t w = 0; w < g->width; w++) {
             const float *from = sums + (b * g->width + w) * CPU_AMX_CHUNK;
             if (transposed) {
-                cpu_transpose(from, CPU_AMX_SIDE, CPU_AMX_SIDE, CPU_AMX_SIDE, &none, block,
+                cpu_transpose(from, CPU_AMX_SIDE, CPU_AMX_SIDE, CPU_AMX_SIDE, NULL, block,
                               CPU_AMX_SIDE);
                 from = block;
             }

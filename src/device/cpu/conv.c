@@ -22,6 +22,7 @@
 // input channels innermost or, for the gradient of the input, pairs of output channels. The
 // gradient of a weight is F32, and is reordered to the home layout.
 #include "device/cpu/conv.h"
+#include "device/cpu/product_map.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +70,10 @@ bool conv_is_winograd(const conv_shape *s) {
     return fits;
 }
 
-bool conv_always_winograd(const tri_graph *graph, const tri_node *node) { return true; }
+bool conv_node_is_winograd(const tri_graph *graph, const tri_node *node) {
+    conv_shape s = conv_shape_of_node(graph, node);
+    return conv_is_winograd(&s);
+}
 
 conv_formats conv_formats_of(const conv_shape *s) {
     if (s->groups != 1 || s->o % CPU_BLOCK) return (conv_formats){0};
@@ -131,12 +135,9 @@ tri_status conv_describe(const conv_request *request, dnnl_primitive_desc_t *out
     dnnl_engine_t engine;
     TRI_TRY(cpu_engine(&engine));
     set_steps(s, &c);
-    tri_activation activation = TRI_ACTIVATION_NONE; // ReLU is ours: see conv_primitives.c
-    if (request->task == CONV_FORWARD && request->activation == TRI_ACTIVATION_LEAKY_RELU)
-        activation = TRI_ACTIVATION_LEAKY_RELU;
     tri_status status = mds_of(s, request->formats, request->task, request->bias, &c);
     dnnl_status_t made = dnnl_success;
-    if (status == TRI_OK) status = cpu_primitive_attr(activation, request->slope, &c.attr);
+    if (status == TRI_OK) status = cpu_primitive_attr(&c.attr);
     if (status == TRI_OK) {
         made = onednn_convolution_describe(engine, request->task, &c, out);
         dnnl_primitive_attr_destroy(c.attr);
@@ -149,13 +150,9 @@ tri_status conv_describe(const conv_request *request, dnnl_primitive_desc_t *out
 cpu_primitive_facts conv_ask(const tri_device_description *device, const conv_request *request) {
     const conv_shape *s = &request->shape;
     const conv_formats *f = &request->formats;
-    int64_t slope;
-    memcpy(&slope, &request->slope, sizeof slope);
     const int64_t key[] = {device->threads,
                            request->task,
                            request->bias,
-                           request->activation,
-                           slope,
                            f->x,
                            f->weight,
                            f->y,
@@ -221,10 +218,6 @@ static conv_request request_of(const tri_graph *graph, const tri_node *node, boo
                       .bias = has_bias(node),
                       .deterministic = graph->options.deterministic};
     if (blocked) r.formats = formats_of_task(&r.shape, r.task);
-    if (r.task != CONV_FORWARD) return r;
-    const tri_conv2d_attr *attr = node->attr;
-    r.activation = attr->activation;
-    if (r.activation == TRI_ACTIVATION_LEAKY_RELU) r.slope = attr->slope;
     return r;
 }
 
@@ -330,11 +323,16 @@ static tri_status prepare_plain(tri_device *device, const tri_graph *graph, cons
     return prepare_formats(device, graph, node, kernel, false);
 }
 
-static tri_status conv_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+tri_status cpu_conv_compute(const tri_kernel *kernel, const tri_kernel_args *args,
+                            const cpu_finish *finish) {
     conv_state *state = kernel->state;
     void *data[] = {args->in[0], args->in[1], args->out[0], NULL};
     if (state->bias) data[3] = state->task == CONV_FORWARD ? args->in[2] : args->out[1];
-    return conv_primitives_run(state->primitives, data, args->workspace);
+    return conv_primitives_run(state->primitives, data, args->workspace, finish);
+}
+
+static tri_status conv_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    return cpu_conv_compute(kernel, args, NULL);
 }
 
 static void conv_release(tri_kernel *kernel) {

@@ -4,7 +4,7 @@
 #ifndef TRIREME_DEVICE_CPU_CONV_H
 #define TRIREME_DEVICE_CPU_CONV_H
 
-#include "device/cpu/internal.h"
+#include "device/cpu/epilogue.h"
 
 // The sizes of a convolution: n samples, c input channels, o output channels. Arrays hold the
 // height's value and the width's.
@@ -27,9 +27,8 @@ conv_formats conv_formats_of(const conv_shape *s);
 // Whether Winograd's algorithm F(4×4, 3×3) may compute the convolution (rules at the top of
 // conv.c).
 bool conv_is_winograd(const conv_shape *s);
-// Always returns true. The kernels that compute only by Winograd's algorithm have this function as
-// their member is_winograd (tri_kernel_def).
-bool conv_always_winograd(const tri_graph *graph, const tri_node *node);
+// The same of a node: the member is_winograd (tri_kernel_def) of our own Winograd kernels.
+bool conv_node_is_winograd(const tri_graph *graph, const tri_node *node);
 // Sets the layouts of the node's inputs and outputs to those that `formats` has for them.
 void conv_set_layouts(const tri_node *node, conv_formats formats, tri_layout *in, tri_layout *out);
 
@@ -38,13 +37,11 @@ typedef struct conv_request {
     conv_task task;
     conv_shape shape;
     conv_formats formats;
-    bool bias;                 // CONV_FORWARD adds a bias; CONV_GRAD_WEIGHT computes its gradient
-    tri_activation activation; // the activation that CONV_FORWARD applies
-    double slope;              // of leaky ReLU
-    bool deterministic;        // the bits must not depend on the number of threads
+    bool bias;          // CONV_FORWARD adds a bias; CONV_GRAD_WEIGHT computes its gradient
+    bool deterministic; // the bits must not depend on the number of threads
 } conv_request;
 
-// Makes the description of oneDNN's primitive for the request, without ReLU. Returns
+// Makes the description of oneDNN's primitive for the request. Returns
 // TRI_UNSUPPORTED if oneDNN has no such primitive.
 tri_status conv_describe(const conv_request *request, dnnl_primitive_desc_t *out);
 // Asks oneDNN whether it has one primitive for the request, whether that is fast, and how much
@@ -63,7 +60,9 @@ tri_status conv_primitives_make(const cpu_device *device, const conv_request *re
 size_t conv_primitives_workspace(const conv_primitives *primitives);
 // Computes. `data` are x, weight, y and bias; for CONV_GRAD_INPUT dy, weight, dx; for
 // CONV_GRAD_WEIGHT x, dy, dweight, dbias. A bias that the request does not have may be NULL.
-tri_status conv_primitives_run(conv_primitives *primitives, void *const *data, void *workspace);
+// finish: what finishes y or dx; NULL: nothing does.
+tri_status conv_primitives_run(conv_primitives *primitives, void *const *data, void *workspace,
+                               const cpu_finish *finish);
 void conv_primitives_release(conv_primitives *primitives); // NULL allowed
 
 #endif

@@ -9,6 +9,7 @@
 // the mirrored convolution's weight is computed, with dy as its input and x in place of the
 // gradient of its result; then it is rotated by 180°.
 #include "device/cpu/conv.h"
+#include "device/cpu/product_map.h"
 #include "device/cpu/simd.h"
 
 #include <stdlib.h>
@@ -21,8 +22,6 @@ typedef struct one_output_state {
     conv_shape s;
     conv_task task;
     bool bias;
-    int64_t activation;
-    float slope;
     int64_t taps;                // weights of one channel: kernel height · kernel width
     conv_primitives *primitives; // used only by the gradients
 } one_output_state;
@@ -33,6 +32,7 @@ typedef struct one_output_job {
     const float *bias;
     float *y;
     float *rows; // for each thread a buffer [width of y][16]: the 16 sums of each pixel of a row
+    const cpu_finish *finish; // NULL: the sums are what is wanted
 } one_output_job;
 
 // Packs a plain weight [C][kh][kw] into [C/16][kh][kw][16], rotated by 180° if `rotate` is set.
@@ -104,12 +104,8 @@ static CPU_AVX512 void one_output_rows(void *context, int64_t begin, int64_t end
         }
         float *y = job->y + i * width;
         cpu_sum_lanes(sums, y, width);
-        float slope = job->state->slope;
-        bool none = job->state->activation == TRI_ACTIVATION_NONE;
-        for (int64_t w = 0; w < width; w++) {
-            float value = y[w] + bias;
-            y[w] = none || value > 0 ? value : value * slope;
-        }
+        for (int64_t w = 0; w < width; w++) y[w] += bias;
+        if (job->finish) cpu_finish_rows(job->finish, i * width, width, 1, width);
     }
 }
 
@@ -181,11 +177,8 @@ static tri_status one_output_prepare(tri_device *device, const tri_graph *graph,
     state->taps = state->s.kernel[0] * state->s.kernel[1];
     kernel->state = state;
     if (node->op == &tri_op_conv2d) {
-        const tri_conv2d_attr *attr = node->attr;
         state->task = CONV_FORWARD;
         state->bias = tri_value_is(node->inputs[2]);
-        state->activation = attr->activation;
-        if (attr->activation == TRI_ACTIVATION_LEAKY_RELU) state->slope = (float)attr->slope;
         return TRI_OK;
     }
     bool weight = node->op == &tri_op_conv2d_grad_weight;
@@ -205,7 +198,8 @@ static float sum_of(const float *values, int64_t count) {
     return (float)sum;
 }
 
-static tri_status one_output_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+tri_status cpu_one_output_compute(const tri_kernel *kernel, const tri_kernel_args *args,
+                                  const cpu_finish *finish) {
     one_output_state *state = kernel->state;
     float *packed = args->workspace;
     void *rest = (char *)args->workspace + packed_bytes(&state->s);
@@ -216,22 +210,27 @@ static tri_status one_output_run(const tri_kernel *kernel, const tri_kernel_args
                               .weight = packed,
                               .bias = state->bias ? args->in[2] : NULL,
                               .y = args->out[0],
-                              .rows = rest};
+                              .rows = rest,
+                              .finish = finish};
         cpu_parallel(state->device, state->s.n * state->s.out[0], 8, one_output_rows, &job);
         return TRI_OK;
     }
     if (state->task == CONV_GRAD_INPUT) {
         pack_weight(state, args->in[1], packed, true);
         void *data[] = {args->in[0], packed, args->out[0], NULL};
-        return conv_primitives_run(state->primitives, data, rest);
+        return conv_primitives_run(state->primitives, data, rest, finish);
     }
     void *data[] = {args->in[1], args->in[0], packed, NULL};
-    TRI_TRY(conv_primitives_run(state->primitives, data, rest));
+    TRI_TRY(conv_primitives_run(state->primitives, data, rest, NULL));
     unpack_rotated(state, packed, args->out[0]);
     if (state->bias)
         *(float *)args->out[1] =
             sum_of(args->in[1], state->s.n * state->s.out[0] * state->s.out[1]);
     return TRI_OK;
+}
+
+static tri_status one_output_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    return cpu_one_output_compute(kernel, args, NULL);
 }
 
 static void one_output_release(tri_kernel *kernel) {

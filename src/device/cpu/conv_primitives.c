@@ -6,9 +6,9 @@
 //     sums of a gradient of the weight, and some products, by the number of threads. The pieces
 //     depend on shapes alone, and oneDNN computes each as on one thread. The gradients that the
 //     pieces have of the weight are added in order.
-//   - ReLU has to keep NaN, which oneDNN's does not: it computes max(x, 0) by an instruction that
-//     returns 0 for NaN. So ReLU is ours. With pieces, the results of a piece are still in the
-//     cache of the thread that has computed them.
+//   - The results of a piece are still in the cache of the thread that has computed them, when a
+//     map finishes them. (oneDNN's own ReLU does not keep NaN: its instruction for max(x, 0)
+//     returns 0.)
 #include "device/cpu/conv.h"
 
 #include <omp.h>
@@ -22,7 +22,7 @@ enum {
     GRADIENT_FLOATS = 1 << 24,
     // So many pieces for each thread are enough to divide a run that is not deterministic evenly.
     PIECES_PER_THREAD = 4,
-    RELU_GRAIN = 1 << 14, // elements that are worth another thread
+    FINISH_GRAIN = 1 << 14, // elements that are worth another thread
     SUM_GRAIN = 1 << 12,
     SUM_BLOCK = 1 << 10, // elements whose sums stay in the L1 cache while pieces are added
     ALIGNMENT = 64,
@@ -42,10 +42,6 @@ struct conv_primitives {
     cpu_primitive whole;
     conv_worker *workers; // by thread
 };
-
-static bool has_relu(const conv_request *r) {
-    return r->task == CONV_FORWARD && r->activation == TRI_ACTIVATION_RELU;
-}
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -68,7 +64,8 @@ static int64_t pieces_of(const tri_device_description *device, const conv_reques
         if (!r->deterministic) return 0;
         return smaller(n, fit < 1 ? 1 : smaller(fit, GRADIENT_PIECES));
     }
-    if (r->deterministic || (has_relu(r) && n >= PIECES_PER_THREAD * (int64_t)device->threads))
+    if (r->deterministic ||
+        (r->task == CONV_FORWARD && n >= PIECES_PER_THREAD * (int64_t)device->threads))
         return smaller(n, PIECES);
     return 0;
 }
@@ -198,23 +195,8 @@ void conv_primitives_release(conv_primitives *p) {
     free(p);
 }
 
-// Applies ReLU to elements [begin, end). Written so that NaN stays NaN.
-CPU_BODY relu_f32_body(void *context, int64_t begin, int64_t end) {
-    float *y = context;
-    for (int64_t i = begin; i < end; i++) y[i] = y[i] <= 0 ? 0 : y[i];
-}
-CPU_RANGES(relu_f32)
-
-// A negative BF16 that is not NaN lies from the bits of −0 to those of −infinity.
-CPU_BODY relu_bf16_body(void *context, int64_t begin, int64_t end) {
-    uint16_t *y = context;
-    for (int64_t i = begin; i < end; i++) y[i] = y[i] >= 0x8000 && y[i] <= 0xff80 ? 0 : y[i];
-}
-CPU_RANGES(relu_bf16)
-
-static cpu_range relu_range(const conv_primitives *p) {
-    return p->request.shape.dtype == TRI_BF16 ? relu_bf16_range(p->device)
-                                              : relu_f32_range(p->device);
+static void finish_range(void *context, int64_t begin, int64_t end, int thread) {
+    cpu_finish_rows(context, begin, end - begin, 1, end - begin);
 }
 
 typedef struct piece_job {
@@ -223,8 +205,15 @@ typedef struct piece_job {
     char *scratch;    // of all threads
     float *gradients; // by piece: of the weight, then of the bias; NULL: there is only one piece
     int64_t x_bytes, y_bytes; // of one sample
+    const cpu_finish *finish; // NULL: nothing finishes the results
     _Atomic int failure;      // the tri_status of a primitive that failed
 } piece_job;
+
+// Elements of y, or of dx, of one sample.
+static int64_t result_elements(const conv_request *r) {
+    const conv_shape *s = &r->shape;
+    return r->task == CONV_GRAD_INPUT ? s->c * s->in[0] * s->in[1] : s->o * s->out[0] * s->out[1];
+}
 
 static void find_addresses(const piece_job *job, int64_t piece, int64_t sample, void *data[4]) {
     const conv_request *r = &job->primitives->request;
@@ -248,7 +237,7 @@ static void piece_range(void *context, int64_t begin, int64_t end, int thread) {
     conv_primitives *p = job->primitives;
     conv_worker *worker = &p->workers[thread];
     char *scratch = job->scratch + aligned(p->scratch_bytes) * (size_t)thread;
-    size_t element = p->request.shape.dtype == TRI_BF16 ? 2 : 4;
+    int64_t result = result_elements(&p->request); // of one sample
     for (int64_t piece = begin; piece < end; piece++) {
         int64_t first = first_sample(p, piece), count = first_sample(p, piece + 1) - first;
         bool more = count > p->request.shape.n / p->pieces;
@@ -256,8 +245,9 @@ static void piece_range(void *context, int64_t begin, int64_t end, int thread) {
         find_addresses(job, piece, first, data);
         tri_status status = cpu_primitive_run(&worker->primitives[more], data, scratch);
         if (status != TRI_OK) atomic_store(&job->failure, (int)status);
-        if (has_relu(&p->request))
-            relu_range(p)(data[2], 0, count * job->y_bytes / (int64_t)element, thread);
+        if (job->finish)
+            finish_range((void *)(uintptr_t)job->finish, first * result, (first + count) * result,
+                         thread);
     }
 }
 
@@ -290,13 +280,15 @@ static void add_gradients(const conv_primitives *p, const float *gradients, void
     cpu_parallel(p->device, p->request.shape.o, SUM_GRAIN, sum_range(p->device), &job);
 }
 
-static tri_status run_pieces(conv_primitives *p, void *const *data, char *workspace) {
+static tri_status run_pieces(conv_primitives *p, void *const *data, char *workspace,
+                             const cpu_finish *finish) {
     const conv_shape *s = &p->request.shape;
     const tri_device_description *device = &p->device->head.description;
     int64_t element = s->dtype == TRI_BF16 ? 2 : 4;
     piece_job job = {.primitives = p,
                      .data = data,
                      .scratch = workspace,
+                     .finish = finish,
                      .x_bytes = s->c * s->in[0] * s->in[1] * element,
                      .y_bytes = s->o * s->out[0] * s->out[1] * element};
     if (p->request.task == CONV_GRAD_WEIGHT && p->pieces > 1)
@@ -311,13 +303,13 @@ static tri_status run_pieces(conv_primitives *p, void *const *data, char *worksp
     return TRI_OK;
 }
 
-tri_status conv_primitives_run(conv_primitives *p, void *const *data, void *workspace) {
-    const conv_shape *s = &p->request.shape;
-    if (p->pieces > 0) return run_pieces(p, data, workspace);
+tri_status conv_primitives_run(conv_primitives *p, void *const *data, void *workspace,
+                               const cpu_finish *finish) {
+    if (p->pieces > 0) return run_pieces(p, data, workspace, finish);
     cpu_use_threads(&p->device->head.description);
     TRI_TRY(cpu_primitive_run(&p->whole, data, workspace));
-    if (has_relu(&p->request))
-        cpu_parallel(p->device, s->n * s->o * s->out[0] * s->out[1], RELU_GRAIN, relu_range(p),
-                     data[2]);
+    if (finish)
+        cpu_parallel(p->device, p->request.shape.n * result_elements(&p->request), FINISH_GRAIN,
+                     finish_range, (void *)(uintptr_t)finish);
     return TRI_OK;
 }

@@ -10,6 +10,7 @@
 // The gradient of the input is a convolution with stride 1 of dy, with zeros between its pixels
 // where the stride is more, and with the kernel rotated.
 #include "device/cpu/conv.h"
+#include "device/cpu/product_map.h"
 #include "device/cpu/scalar.h"
 
 #include <stdlib.h>
@@ -32,8 +33,6 @@ typedef struct depth_state {
     const cpu_device *device;
     conv_shape s;
     bool weight_gradient, rotated, bias, bf16;
-    int64_t activation;
-    float slope;
     int64_t block, planes, taps; // channels of a plane; planes of all samples
     depth_source x;              // of the gradient of the input: dy
     int64_t out[2], stride[2];   // of what is computed from x
@@ -49,6 +48,7 @@ typedef struct depth_job {
     void *out;
     float *sums; // of the gradient of the weight: [samples][channels][taps + 1], the bias last
     float *buffers;
+    const cpu_finish *finish; // NULL: the sums are what is wanted
 } depth_job;
 
 // The rows [first, first + rows) of a plane, `pitch` pixels long.
@@ -98,27 +98,17 @@ CPU_SCALAR void correlate(const depth_state *s, const float *from, const float *
     }
 }
 
-// Applies the activation to a row of sums, of which every stride-th pixel is stored from `at` on.
+// Stores a row of sums, of which every stride-th pixel is wanted, from `at` on.
 CPU_SCALAR void store_row(const depth_state *s, const float *row, bool bf16, void *out,
                           int64_t at) {
     int64_t block = s->block, width = s->out[1], stride = s->stride[1];
-    bool none = s->activation == TRI_ACTIVATION_NONE, relu = s->activation == TRI_ACTIVATION_RELU;
-    float slope = s->slope;
     if (stride == 1) { // as if all were one pixel
         block *= width;
         width = 1;
     }
     for (int64_t w = 0; w < width; w++) {
         const float *pixel = row + w * stride * block;
-        if (none) {
-            for (int64_t k = 0; k < block; k++) cpu_put(out, bf16, at + w * block + k, pixel[k]);
-            continue;
-        }
-#pragma GCC ivdep
-        for (int64_t k = 0; k < block; k++) {
-            float value = pixel[k], low = relu && value <= 0 ? 0 : value * slope;
-            cpu_put(out, bf16, at + w * block + k, value > 0 ? value : low); // NaN stays
-        }
+        for (int64_t k = 0; k < block; k++) cpu_put(out, bf16, at + w * block + k, pixel[k]);
     }
 }
 
@@ -159,6 +149,9 @@ CPU_SCALAR void convolve_plane(const depth_job *job, int64_t plane, float *buffe
                       joined ? (rows - 1) * pitch + wide * block : wide * block, sums + r * pitch);
         for (int64_t r = 0; r < rows; r++)
             store_row(s, sums + r * pitch, bf16, job->out, to + (first + r) * s->out[1] * block);
+        int64_t count = rows * s->out[1] * block;
+        if (job->finish)
+            cpu_finish_rows(job->finish, to + first * s->out[1] * block, count, 1, count);
     }
 }
 
@@ -312,14 +305,10 @@ static tri_status depth_prepare(tri_device *device, const tri_graph *graph, cons
     kernel->state = s;
     s->device = cpu_of(device);
     set_state(&device->description, graph, node, s);
-    if (node->op == &tri_op_conv2d) {
-        const tri_conv2d_attr *attr = node->attr;
+    if (node->op == &tri_op_conv2d)
         s->bias = tri_value_is(node->inputs[2]);
-        s->activation = attr->activation;
-        s->slope = (float)attr->slope;
-    } else if (s->weight_gradient) {
+    else if (s->weight_gradient)
         s->bias = ((const tri_conv2d_grad_attr *)node->attr)->has_bias;
-    }
     return TRI_OK;
 }
 
@@ -338,9 +327,11 @@ static void add_samples(const depth_state *s, const float *sums, float *dweight,
         }
 }
 
-static tri_status depth_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+tri_status cpu_depthwise_compute(const tri_kernel *kernel, const tri_kernel_args *args,
+                                 const cpu_finish *finish) {
     const depth_state *s = kernel->state;
     depth_job job = {.state = s, .x = args->in[0], .out = args->out[0], .sums = args->workspace};
+    job.finish = finish;
     job.buffers = (float *)((char *)args->workspace + sums_bytes(s));
     if (s->weight_gradient)
         job.dy = args->in[1];
@@ -352,6 +343,10 @@ static tri_status depth_run(const tri_kernel *kernel, const tri_kernel_args *arg
     cpu_parallel(s->device, s->threads, grain, depth_range(s->device, s->bf16), &job);
     if (s->weight_gradient) add_samples(s, job.sums, args->out[0], args->out[1]);
     return TRI_OK;
+}
+
+static tri_status depth_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    return cpu_depthwise_compute(kernel, args, NULL);
 }
 
 static void depth_release(tri_kernel *kernel) { free(kernel->state); }

@@ -97,8 +97,8 @@ cpu_gemm_split cpu_gemm_split_of(const tri_device_description *device, int64_t m
     return best;
 }
 
-// Whether the transposed product cᵀ = bᵀ·aᵀ is computed instead of c = a·b. Its tiles apply no
-// epilogue: store_transposed does, when it transposes the sums back into c.
+// Whether the transposed product cᵀ = bᵀ·aᵀ is computed instead of c = a·b. Its tiles add no
+// bias: store_transposed does, when it transposes the sums back into c.
 static bool computes_transposed(const cpu_gemm *g) {
     // The transposed product is faster if packing the k · n elements of b, which transposes them,
     // costs more than packing the m · k elements of `a` and writing the m · n of c twice.
@@ -248,12 +248,11 @@ static void select_rows(const cpu_gemm *g, const block *b, int64_t row, int64_t 
 // Packs the block's rows of the left operand, `a`, for the block's range of k. If the rows need no
 // packing, sets where the tiles read them in place.
 static void choose_rows(const cpu_tile_code *code, const cpu_gemm *g, block *b, float *packed) {
-    static const cpu_epilogue none = {0};
     const float *from = at(&g->a, b->first_row, b->k_begin);
     int64_t count = b->end_row - b->first_row;
     if (packs_rows(g)) {
         b->row_stride = b->k_count + ROW_PADDING;
-        code->transpose(from, g->a.column, b->k_count, count, &none, packed, b->row_stride);
+        code->transpose(from, g->a.column, b->k_count, count, NULL, packed, b->row_stride);
         b->rows = packed;
     } else if (packs_groups(g)) {
         code->pack_groups(from, g->a.column, b->k_count, count, packed);
@@ -294,9 +293,7 @@ static void multiply_block(const cpu_tile_code *code, const cpu_gemm *g, const b
             int64_t column = (b->panel + j) * CPU_TILE_COLUMNS, left = g->n - column;
             job.b = b->b[j];
             job.c = g->c.data + row * g->c.row + (b->panel + j) * g->c.column_block;
-            if (last) job.epilogue = g->epilogue;
-            if (last && g->epilogue.bias)
-                job.epilogue.bias = (const float *)g->epilogue.bias + column;
+            job.bias = last && g->bias ? g->bias + column : NULL;
             set_ahead(b, j, tile, tiles, rows, &job);
             if (b->rows) prefetch_rows(b, row + CPU_TILE_ROWS, j);
             code->multiply(&job, rows, left < CPU_TILE_COLUMNS ? left : CPU_TILE_COLUMNS);
@@ -310,17 +307,16 @@ static void multiply_block(const cpu_tile_code *code, const cpu_gemm *g, const b
     }
 }
 
-// Transposes a thread's rectangle of the transposed product cᵀ into the caller's c, applies the
-// epilogue and finishes it.
+// Transposes a thread's rectangle of the transposed product cᵀ into the caller's c, adds the bias
+// and finishes it.
 static void store_transposed(const gemm_job *job, int64_t first_row, int64_t end_row,
                              int64_t column, int64_t end_column) {
     const cpu_gemm *g = job->gemm, *original = job->original;
-    cpu_epilogue epilogue = original->epilogue;
     for (int64_t row = first_row; row < end_row; row += 64) {
         int64_t rows = end_row - row < 64 ? end_row - row : 64;
-        if (epilogue.bias) epilogue.bias = (const float *)original->epilogue.bias + row;
+        const float *bias = original->bias ? original->bias + row : NULL;
         job->code->transpose(g->c.data + row * g->c.row + column, g->c.row, rows,
-                             end_column - column, &epilogue,
+                             end_column - column, bias,
                              original->c.data + column * original->c.row + row, original->c.row);
     }
     if (original->finish)

@@ -25,7 +25,7 @@ typedef struct cpu_gemm {
     // `a` and `b` have contiguous rows (column = 1) or contiguous columns (row = 1); c has
     // contiguous rows.
     cpu_matrix a, b, c;
-    cpu_epilogue epilogue;
+    const float *bias;        // [n], added to each row; NULL: there is none
     bool accumulate;          // true: adds the product to what c holds; false: overwrites c
     const cpu_finish *finish; // only if c is plain; NULL: the sums are what is wanted
 } cpu_gemm;

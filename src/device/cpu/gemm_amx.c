@@ -102,21 +102,17 @@ static void pack_a(const cpu_bf16_gemm *g, const amx_block *b) {
                             b->k_count, b->a);
 }
 
-// Applies the epilogue to a block of finished sums, at most 32 × 32, and stores the block in c.
+// Adds the bias to a block of finished sums, at most 32 × 32, and stores the block in c.
 static CPU_AVX512 void finish(const cpu_bf16_gemm *g, const float *sums, int64_t row, int64_t rows,
                               int64_t column, int64_t columns) {
-    cpu_epilogue epilogue = g->epilogue;
-    bool bare = !epilogue.bias && epilogue.activation == TRI_ACTIVATION_NONE;
+    const uint16_t *bias = g->bias ? g->bias + column : NULL;
     int64_t at = row * g->n + column;
-    if (epilogue.bias) epilogue.bias = (const uint16_t *)epilogue.bias + column;
     for (int64_t i = 0; i < rows; i++, at += g->n, sums += CPU_AMX_SIDE) {
         __m512 low = _mm512_loadu_ps(sums), high = _mm512_loadu_ps(sums + 16);
         __mmask16 first = cpu_first_lanes(columns);
         __mmask16 second = columns > 16 ? cpu_first_lanes(columns - 16) : 0;
-        if (!bare) {
-            low = cpu_epilogue_apply(&epilogue, true, 0, first, low);
-            high = cpu_epilogue_apply(&epilogue, true, 16, second, high);
-        }
+        low = cpu_add_bias(bias, true, 0, first, low);
+        high = cpu_add_bias(bias, true, 16, second, high);
         if (g->c_f32) {
             _mm512_mask_storeu_ps((float *)g->c + at, first, low);
             _mm512_mask_storeu_ps((float *)g->c + at + 16, second, high);
@@ -144,7 +140,7 @@ static void choose_ahead(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *b
         (const char *)(g->a + (whole ? at : 0)) + (whole ? first * b->beside.line : 0);
 }
 
-// Computes a block of 32 × 32 sums that lies wholly inside c and needs no epilogue. If c is F32,
+// Computes a block of 32 × 32 sums that lies wholly inside c and gets no bias. If c is F32,
 // the sums are made in c itself. If c is BF16, they stay in `sums`; they are converted and stored
 // while the next block is multiplied.
 static void multiply_whole(const cpu_bf16_gemm *g, amx_block *b, const cpu_amx_rows *rows,
@@ -177,7 +173,6 @@ static CPU_AVX512 void load_sums(const cpu_bf16_gemm *g, float *sums, int64_t ro
 static void multiply_stripe(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *b, int64_t row,
                             const cpu_amx_rows *rows) {
     int64_t height = smaller(b->end_row - row, CPU_AMX_SIDE), chunks = cpu_amx_blocks(b->k_count);
-    bool bare = !g->epilogue.bias && g->epilogue.activation == TRI_ACTIVATION_NONE;
     for (int64_t j = 0; j < b->columns; j += CPU_AMX_SIDE) {
         int64_t width = smaller(b->columns - j, CPU_AMX_SIDE), block = j / CPU_AMX_SIDE;
         const uint16_t *packed = b->b + block * chunks * CPU_AMX_CHUNK;
@@ -187,7 +182,7 @@ static void multiply_stripe(const cpu_bf16_gemm *g, const amx_plan *p, amx_block
         float *sums =
             b->sums + (p->several_packed ? (row - b->first_row) * p->columns + j * CPU_AMX_SIDE
                                          : block % 2 * CPU_AMX_CHUNK);
-        if (bare && height == CPU_AMX_SIDE && width == CPU_AMX_SIDE) {
+        if (!g->bias && height == CPU_AMX_SIDE && width == CPU_AMX_SIDE) {
             choose_ahead(g, p, b, row, j);
             multiply_whole(g, b, rows, packed, sums, row * g->n + b->column + j);
             continue;

@@ -149,9 +149,7 @@ static CPU_AVX512 void multiply_block(const cpu_bf16_gemm *g, const bf16_block *
     for (int64_t j = 0; j < b->columns; j += CPU_TILE_COLUMNS) {
         int64_t left = b->columns - j, column = b->column + j;
         tile.b = b->b + j * b->pairs;
-        if (last) tile.epilogue = g->epilogue;
-        if (last && g->epilogue.bias)
-            tile.epilogue.bias = (const uint16_t *)g->epilogue.bias + column;
+        tile.bias = last && g->bias ? g->bias + column : NULL;
         for (int64_t i = 0; i < b->rows; i += CPU_TILE_ROWS) {
             int64_t rows = b->rows - i < CPU_TILE_ROWS ? b->rows - i : CPU_TILE_ROWS;
             int64_t at = (b->row + i) * g->n + column;

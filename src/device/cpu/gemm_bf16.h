@@ -13,7 +13,7 @@ typedef struct cpu_bf16_gemm {
     // True: adds the product to what c holds, which must be F32; false: overwrites c.
     bool accumulate;
     const uint16_t *a, *b;
-    cpu_epilogue epilogue; // bias and activation, applied to finished sums; the bias is BF16 here
+    const uint16_t *bias;     // [n], added to finished sums; NULL: there is none
     const cpu_finish *finish; // NULL: what is stored in c is what is wanted
     void *c;
 } cpu_bf16_gemm;

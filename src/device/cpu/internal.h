@@ -96,8 +96,8 @@ tri_status cpu_primitive_run(cpu_primitive *primitive, void *const *data, void *
 // Frees what the primitive holds. A zeroed primitive holds nothing and is allowed.
 void cpu_primitive_release(cpu_primitive *primitive);
 // Makes the attributes of a primitive: the caller supplies the scratchpad, so that oneDNN allocates
-// nothing, and the activation, if any, is a post-op.
-tri_status cpu_primitive_attr(tri_activation activation, double slope, dnnl_primitive_attr_t *out);
+// nothing.
+tri_status cpu_primitive_attr(dnnl_primitive_attr_t *out);
 
 // What oneDNN tells about a primitive before it is made. Kernels are chosen, and memory is planned,
 // by these facts. `exists` is false if oneDNN has no such primitive.

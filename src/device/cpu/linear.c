@@ -57,13 +57,6 @@ bool linear_has_bias(const tri_node *node) {
     return ((const tri_linear_grad_attr *)node->attr)->has_bias;
 }
 
-cpu_epilogue linear_epilogue(const tri_node *node) {
-    if (node->op != &tri_op_linear) return (cpu_epilogue){0};
-    const tri_linear_attr *attr = node->attr;
-    return (cpu_epilogue){.activation = (tri_activation)attr->activation,
-                          .slope = (float)attr->slope};
-}
-
 tri_layout linear_weight_layout(const tri_device_description *device, const tri_graph *graph,
                                 tri_value weight, const linear_shape *shape) {
     // A plain weight stays plain if it is not a parameter, or is a parameter whose home layout the
@@ -192,7 +185,6 @@ static linear_state state_of(const tri_graph *graph, const tri_node *node) {
     tri_value weight = task == LINEAR_GRAD_WEIGHT ? node->outputs[0] : node->inputs[1];
     bool swaps;
     state.gemm = linear_gemm(task, &state.shape, &tri_value_get(graph, weight)->layout, &swaps);
-    state.gemm.epilogue = linear_epilogue(node);
     state.a = swaps;
     state.b = !swaps;
     state.bias = task == LINEAR_FORWARD && linear_has_bias(node);
@@ -225,7 +217,7 @@ tri_status cpu_linear_compute(const tri_kernel *kernel, const tri_kernel_args *a
     gemm.a.data = args->in[state->a];
     gemm.b.data = args->in[state->b];
     gemm.c.data = args->out[0];
-    gemm.epilogue.bias = state->bias ? args->in[2] : NULL;
+    gemm.bias = state->bias ? args->in[2] : NULL;
     cpu_gemm_run(state->device, &gemm, args->workspace);
     if (state->bias_gradient)
         linear_sum_columns(state->device, &state->shape, args->in[1], args->out[1], NULL, false);

@@ -21,9 +21,6 @@ typedef struct linear_shape {
 linear_task linear_task_of(const tri_node *node);
 linear_shape linear_shape_of(const tri_graph *graph, const tri_node *node);
 bool linear_has_bias(const tri_node *node);
-// The epilogue of a forward kernel, without the bias, whose address is known only when the kernel
-// runs.
-cpu_epilogue linear_epilogue(const tri_node *node);
 // The home layout of W, in which W, its gradient and its optimizer states are kept. It follows from
 // the shape, the type and the device's instruction set alone, so that all ranks have the same one.
 cpu_format linear_home(const tri_device_description *device, const linear_shape *shape);

@@ -47,7 +47,6 @@ static bf16_state state_of(const tri_graph *graph, const tri_node *node) {
     bf16_state state = {.shape = linear_shape_of(graph, node)};
     bool swaps;
     state.gemm = linear_bf16_gemm(task, &state.shape, &swaps);
-    state.gemm.epilogue = linear_epilogue(node);
     state.a = swaps;
     state.b = !swaps;
     state.bias = task == LINEAR_FORWARD && linear_has_bias(node);
@@ -80,7 +79,7 @@ tri_status cpu_linear_bf16_compute(const tri_kernel *kernel, const tri_kernel_ar
     gemm.a = args->in[state->a];
     gemm.b = args->in[state->b];
     gemm.c = args->out[0];
-    gemm.epilogue.bias = state->bias ? args->in[2] : NULL;
+    gemm.bias = state->bias ? args->in[2] : NULL;
     cpu_bf16_gemm_run(state->device, &gemm, args->workspace);
     if (state->bias_gradient)
         linear_sum_columns(state->device, &state->shape, args->in[1], args->out[1], NULL, false);

@@ -158,7 +158,7 @@ static void multiply(const head_state *s, const head_product *product, int64_t r
         p.bf16.a = left;
         p.bf16.b = right;
         p.bf16.c = out;
-        p.bf16.epilogue.bias = bias;
+        p.bf16.bias = bias;
         p.bf16.accumulate = accumulate;
         cpu_bf16_gemm_run(s->device, &p.bf16, workspace);
         return;
@@ -166,7 +166,7 @@ static void multiply(const head_state *s, const head_product *product, int64_t r
     p.f32.a.data = (float *)(uintptr_t)left;
     p.f32.b.data = (float *)(uintptr_t)right;
     p.f32.c.data = out;
-    p.f32.epilogue.bias = bias;
+    p.f32.bias = bias;
     p.f32.accumulate = accumulate;
     cpu_gemm_run(s->device, &p.f32, workspace);
 }

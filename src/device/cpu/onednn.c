@@ -35,10 +35,6 @@ static dnnl_status_t describe(dnnl_engine_t engine, conv_task task, const onednn
 
 bool onednn_has_winograd(void) { return true; }
 
-dnnl_status_t onednn_append_relu(dnnl_post_ops_t post_ops, float slope) {
-    return dnnl_post_ops_append_eltwise(post_ops, 1, dnnl_eltwise_relu, slope, 0);
-}
-
 #else
 
 dnnl_status_t onednn_md_create(onednn_md *out, int rank, const dnnl_dims_t dims,
@@ -67,10 +63,6 @@ static dnnl_status_t describe(dnnl_engine_t engine, conv_task task, const onednn
 
 // oneDNN 3 has no Winograd for x86-64 any more.
 bool onednn_has_winograd(void) { return false; }
-
-dnnl_status_t onednn_append_relu(dnnl_post_ops_t post_ops, float slope) {
-    return dnnl_post_ops_append_eltwise(post_ops, dnnl_eltwise_relu, slope, 0);
-}
 
 #endif
 

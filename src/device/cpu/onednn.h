@@ -42,7 +42,4 @@ dnnl_status_t onednn_convolution_describe(dnnl_engine_t engine, conv_task task,
 // Whether the library has Winograd convolutions in F32.
 bool onednn_has_winograd(void);
 
-// Appends ReLU (slope 0) or leaky ReLU to the post-ops of a primitive.
-dnnl_status_t onednn_append_relu(dnnl_post_ops_t post_ops, float slope);
-
 #endif

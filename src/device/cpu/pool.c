@@ -5,6 +5,7 @@
 // written in the plain layout, which such a layer needs. To transpose 16 × 16 values in registers
 // for this is cheaper than a reorder through memory.
 #include "device/cpu/pool.h"
+#include "ops/product_map.h"
 
 #include <stdlib.h>
 
@@ -314,11 +315,11 @@ static bool pool_supports(const tri_device_description *device, const tri_graph 
 bool cpu_is_read_blocked(const tri_graph *graph, tri_value value) {
     for (int i = 0; i < graph->pending_node_count; i++) {
         const tri_node *node = &graph->pending_nodes[i];
-        bool blocked = node->op == &tri_op_conv2d || node->op == &tri_op_conv2d_grad_weight ||
-                       node->op == &tri_op_max_pool2d || node->op == &tri_op_avg_pool2d ||
-                       node->op == &tri_op_batch_norm || node->op == &tri_op_batch_norm_inference ||
-                       node->op == &tri_op_batch_norm_moments ||
-                       node->op == &tri_op_batch_norm_shared;
+        const tri_op *op = tri_product_op(node);
+        bool blocked = op == &tri_op_conv2d || op == &tri_op_conv2d_grad_weight ||
+                       op == &tri_op_max_pool2d || op == &tri_op_avg_pool2d ||
+                       op == &tri_op_batch_norm || op == &tri_op_batch_norm_inference ||
+                       op == &tri_op_batch_norm_moments || op == &tri_op_batch_norm_shared;
         for (int k = 0; blocked && k < node->input_count; k++)
             if (node->inputs[k].id == value.id) return true;
     }

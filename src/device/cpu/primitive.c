@@ -105,22 +105,14 @@ void cpu_primitive_release(cpu_primitive *primitive) {
     *primitive = (cpu_primitive){0};
 }
 
-tri_status cpu_primitive_attr(tri_activation activation, double slope, dnnl_primitive_attr_t *out) {
+tri_status cpu_primitive_attr(dnnl_primitive_attr_t *out) {
     dnnl_primitive_attr_t attr;
     CPU_DNNL(dnnl_primitive_attr_create(&attr));
     dnnl_status_t status = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    dnnl_post_ops_t post_ops = NULL;
-    if (status == dnnl_success && activation != TRI_ACTIVATION_NONE) {
-        float alpha = activation == TRI_ACTIVATION_LEAKY_RELU ? (float)slope : 0;
-        status = dnnl_post_ops_create(&post_ops);
-        if (status == dnnl_success) status = onednn_append_relu(post_ops, alpha);
-        if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(attr, post_ops);
-    }
-    if (post_ops) dnnl_post_ops_destroy(post_ops);
     *out = attr;
     if (status == dnnl_success) return TRI_OK;
     dnnl_primitive_attr_destroy(attr);
-    return TRI_FAIL(TRI_INTERNAL, "oneDNN refuses an activation: status %d", status);
+    return TRI_FAIL(TRI_INTERNAL, "oneDNN refuses an attribute: status %d", status);
 }
 
 cpu_primitive_facts cpu_primitive_facts_of(const_dnnl_primitive_desc_t pd) {

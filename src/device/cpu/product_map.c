@@ -8,10 +8,21 @@
 
 #include <stdlib.h>
 
+// Of the kernels of an op, the faster one comes first, as in CPU_KERNEL_LIST.
+#define CONVOLUTIONS(op)                                                                           \
+    {&cpu_##op##_winograd_avx512, cpu_winograd_compute_avx512},                                    \
+        {&cpu_##op##_winograd_avx2, cpu_winograd_compute_avx2},                                    \
+        {&cpu_##op##_blocked, cpu_conv_compute}, {&cpu_##op##_one_output, cpu_one_output_compute}, \
+        {&cpu_##op##_depthwise, cpu_depthwise_compute}, {                                          \
+        &cpu_##op##_plain, cpu_conv_compute                                                        \
+    }
+
 static const struct {
     const tri_kernel_def *def;
     cpu_product_compute *compute;
 } products[] = {
+    CONVOLUTIONS(conv2d),
+    CONVOLUTIONS(conv2d_grad_input),
     {&cpu_linear_bf16, cpu_linear_bf16_compute},
     {&cpu_linear_bf16_grad_input, cpu_linear_bf16_compute},
     {&cpu_linear_forward, cpu_linear_compute},
@@ -51,7 +62,9 @@ static bool product_map_supports(const tri_device_description *device, const tri
     bool mixed;
     tri_product_map_split(node, &product, &map);
     tri_dtype type = tri_map_plan_type(graph, &map, &mixed);
-    return (type == TRI_F32 || type == TRI_BF16) &&
+    // What a convolution makes may lie in blocks of channels, and other inputs of the map do not.
+    bool convolves = product.op == &tri_op_conv2d || product.op == &tri_op_conv2d_grad_input;
+    return (type == TRI_F32 || type == TRI_BF16) && !(convolves && map.input_count > 1) &&
            find_product(device, graph, &product) < PRODUCTS;
 }
 
@@ -61,7 +74,8 @@ static void product_map_layouts(const tri_device_description *device, const tri_
     tri_product_map_split(node, &product, &map);
     tri_kernel_layouts(products[find_product(device, graph, &product)].def, device, graph, &product,
                        in, out);
-    for (int k = 0; k < node->output_count; k++) out[k] = TRI_LAYOUT_PLAIN;
+    for (int k = 1; k < node->output_count; k++)
+        out[k] = k < map.output_count ? out[0] : TRI_LAYOUT_PLAIN;
     for (int k = (int)((const tri_product_map_attr *)node->attr)->product_inputs;
          k < node->input_count; k++)
         in[k] = TRI_LAYOUT_PLAIN;
@@ -90,6 +104,17 @@ static tri_status product_map_prepare(tri_device *device, const tri_graph *graph
     s->map.streams = false; // what the product has stored is in a cache
     s->product.def = products[found].def;
     return s->product.def->prepare(device, graph, &product, &s->product);
+}
+
+static bool product_map_is_winograd(const tri_graph *graph, const tri_node *node) {
+    tri_node product, map;
+    tri_product_map_split(node, &product, &map);
+    for (int k = 0; k < PRODUCTS; k++) {
+        const tri_kernel_def *def = products[k].def;
+        if (def->op == product.op && def->is_winograd && def->is_winograd(graph, &product))
+            return true;
+    }
+    return false;
 }
 
 // What the kernel of the product calls for elements that it has stored.
@@ -145,5 +170,6 @@ const tri_kernel_def cpu_product_map_tiles = {
     .workspace = product_map_workspace,
     .prepare = product_map_prepare,
     .run = product_map_run,
+    .is_winograd = product_map_is_winograd,
     .release = product_map_release,
 };

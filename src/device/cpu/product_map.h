@@ -7,6 +7,8 @@
 
 typedef tri_status cpu_product_compute(const tri_kernel *kernel, const tri_kernel_args *args,
                                        const cpu_finish *finish);
-cpu_product_compute cpu_linear_compute, cpu_linear_bf16_compute, cpu_matmul_compute;
+cpu_product_compute cpu_conv_compute, cpu_depthwise_compute, cpu_linear_compute,
+    cpu_linear_bf16_compute, cpu_matmul_compute, cpu_one_output_compute, cpu_winograd_compute_avx2,
+    cpu_winograd_compute_avx512;
 
 #endif

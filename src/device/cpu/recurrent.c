@@ -229,7 +229,7 @@ static void forward_range(void *context, int64_t begin, int64_t end, int thread)
     product.a.data = job.last_h + begin * s->units;
     product.b = job.weight;
     product.c.data = job.product + begin * product.n;
-    product.epilogue.bias = job.bias;
+    product.bias = job.bias;
     set_rows(job.last_h, s->units, job.h, begin, end, s->units);
     if (job.last_c) set_rows(job.last_c, s->units, job.c, begin, end, s->units);
     if (job.cells) set_rows(job.cells, s->units, job.c, begin, end, s->units);

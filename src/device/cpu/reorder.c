@@ -78,7 +78,7 @@ static tri_status describe_between(onednn_md source, onednn_md target, dnnl_prim
     dnnl_primitive_attr_t attr;
     dnnl_engine_t engine;
     TRI_TRY(cpu_engine(&engine));
-    TRI_TRY(cpu_primitive_attr(TRI_ACTIVATION_NONE, 0, &attr));
+    TRI_TRY(cpu_primitive_attr(&attr));
     dnnl_status_t status =
         dnnl_reorder_primitive_desc_create(out, source, engine, target, engine, attr);
     dnnl_primitive_attr_destroy(attr);

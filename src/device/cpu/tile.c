@@ -24,10 +24,6 @@ CPU_INLINE __m512 multiply_add(bool pairs, __m512 x, __m512 column, __m512 sum) 
     return sum;
 }
 
-static inline bool is_bare(const cpu_epilogue *epilogue) {
-    return !epilogue->bias && epilogue->activation == TRI_ACTIVATION_NONE;
-}
-
 // Computes a tile of `rows` rows and `vectors` vectors of 16 columns. Stores only the columns of
 // the last vector that `last` selects. Callers give constants for all but `job` and `last`, so that
 // the compiler unrolls the loops and keeps the sums in registers.
@@ -71,7 +67,7 @@ CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors,
             b += CPU_TILE_COLUMNS;
         }
     const bool adds = job->accumulate && !pairs;
-    if (!adds && !job->c_bf16 && is_bare(&job->epilogue)) {
+    if (!adds && !job->c_bf16 && !job->bias) {
 #pragma GCC unroll 6
         for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
@@ -88,7 +84,7 @@ CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors,
             float *c = job->c + i * job->c_row + 16 * v;
             __m512 value = sum[i * vectors + v];
             if (adds) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(inside, c));
-            value = cpu_epilogue_apply(&job->epilogue, pairs, 16 * v, inside, value);
+            value = cpu_add_bias(job->bias, pairs, 16 * v, inside, value);
             if (job->c_bf16)
                 cpu_store(job->c_bf16, true, i * job->c_bf16_row + 16 * v, inside, value);
             else
@@ -197,7 +193,7 @@ CPU_AVX512 void cpu_pack_groups(const float *from, int64_t stride, int64_t k, in
 }
 
 CPU_AVX512 void cpu_transpose(const float *from, int64_t stride, int64_t rows, int64_t columns,
-                              const cpu_epilogue *epilogue, float *to, int64_t to_stride) {
+                              const float *bias, float *to, int64_t to_stride) {
     for (int64_t c = 0; c < columns; c += 16)
         for (int64_t row = 0; row < rows; row += 16) {
             __m512 r[16];
@@ -208,7 +204,7 @@ CPU_AVX512 void cpu_transpose(const float *from, int64_t stride, int64_t rows, i
             cpu_transpose16(r);
             for (int64_t i = 0; i < 16 && c + i < columns; i++)
                 _mm512_mask_storeu_ps(to + (c + i) * to_stride + row, wanted,
-                                      cpu_epilogue_apply(epilogue, false, row, wanted, r[i]));
+                                      cpu_add_bias(bias, false, row, wanted, r[i]));
         }
 }
 

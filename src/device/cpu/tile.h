@@ -25,8 +25,8 @@ typedef struct cpu_tile {
     int64_t a_skip;
     const float *b; // [k][64]
     float *c;
-    int64_t c_row; // distance in elements between the rows of c
-    cpu_epilogue epilogue;
+    int64_t c_row;    // distance in elements between the rows of c
+    const void *bias; // of the tile's columns: F32, or BF16 with `pairs`; NULL: there is none
     // False: overwrites c. True: adds the sums to what c holds; with `pairs` each sum begins with
     // what c holds, so that its bits do not depend on how k is divided into tiles.
     bool accumulate;
@@ -61,9 +61,9 @@ void cpu_pack_columns(const void *from, bool bf16, int64_t stride, int64_t k, in
 // from[p · stride + i]. Fills the last group with zeros behind the last row.
 void cpu_pack_groups(const float *from, int64_t stride, int64_t k, int64_t rows, float *to);
 // Transposes a matrix [rows][columns]: element (i, j) goes from from[i · stride + j] to
-// to[j · to_stride + i]. Applies the epilogue, whose bias has one element for each row i.
+// to[j · to_stride + i]. Adds a bias, if it is not NULL, of which row i has an element.
 void cpu_transpose(const float *from, int64_t stride, int64_t rows, int64_t columns,
-                   const cpu_epilogue *epilogue, float *to, int64_t to_stride);
+                   const float *bias, float *to, int64_t to_stride);
 
 // The functions above for one instruction set; a device uses the best set that it has. Only the
 // functions for AVX-512 take BF16.
@@ -75,7 +75,7 @@ typedef struct cpu_tile_code {
                          float *to);
     void (*pack_groups)(const float *from, int64_t stride, int64_t k, int64_t rows, float *to);
     void (*transpose)(const float *from, int64_t stride, int64_t rows, int64_t columns,
-                      const cpu_epilogue *epilogue, float *to, int64_t to_stride);
+                      const float *bias, float *to, int64_t to_stride);
 } cpu_tile_code;
 
 extern const cpu_tile_code cpu_tile_code_avx512, cpu_tile_code_avx2, cpu_tile_code_base;

@@ -11,18 +11,11 @@ enum { PLAIN_COLUMNS = 16, PLAIN_K_RUN = 64 };
 
 typedef float lanes __attribute__((vector_size(32), aligned(4)));
 
-PLAIN float finished(const cpu_epilogue *epilogue, int64_t at, float value) {
-    if (epilogue->bias) value += ((const float *)epilogue->bias)[at];
-    if (epilogue->activation == TRI_ACTIVATION_RELU) return value <= 0 ? 0 : value;
-    if (epilogue->activation == TRI_ACTIVATION_LEAKY_RELU)
-        return value <= 0 ? value * epilogue->slope : value;
-    return value;
-}
-
 // Computes columns [first, first + columns), at most 16, of `rows` rows.
 PLAIN void tile(const cpu_tile *job, int rows, int64_t first, int64_t columns) {
     lanes low[CPU_TILE_ROWS], high[CPU_TILE_ROWS];
     const float *a = job->a, *b = job->b + first;
+    const float *bias = job->bias;
     const int64_t a_row = job->a_row, a_k = job->a_k;
     const int64_t run = job->a_skip ? PLAIN_K_RUN : job->k;
 #pragma GCC unroll 6
@@ -45,7 +38,7 @@ PLAIN void tile(const cpu_tile *job, int rows, int64_t first, int64_t columns) {
         *(lanes *)(sums + 8) = high[i];
         for (int64_t k = 0; k < columns; k++) {
             float sum = job->accumulate ? sums[k] + c[k] : sums[k];
-            c[k] = finished(&job->epilogue, first + k, sum);
+            c[k] = bias ? sum + bias[first + k] : sum;
         }
     }
 }
@@ -109,11 +102,12 @@ PLAIN void pack_groups(const float *from, int64_t stride, int64_t k, int64_t row
 }
 
 PLAIN void transpose(const float *from, int64_t stride, int64_t rows, int64_t columns,
-                     const cpu_epilogue *epilogue, float *to, int64_t to_stride) {
+                     const float *bias, float *to, int64_t to_stride) {
     for (int64_t row = 0; row < rows; row += 16)
         for (int64_t c = 0; c < columns; c++)
             for (int64_t i = row; i < row + 16 && i < rows; i++)
-                to[c * to_stride + i] = finished(epilogue, i, from[i * stride + c]);
+                to[c * to_stride + i] =
+                    bias ? from[i * stride + c] + bias[i] : from[i * stride + c];
 }
 
 // clang-format off
@@ -134,9 +128,9 @@ PLAIN void transpose(const float *from, int64_t stride, int64_t rows, int64_t co
         pack_groups(from, stride, k, rows, to);                                                    \
     }                                                                                              \
     target static void transpose_##isa(const float *from, int64_t stride, int64_t rows,            \
-                                       int64_t columns, const cpu_epilogue *epilogue, float *to,   \
+                                       int64_t columns, const float *bias, float *to,             \
                                        int64_t to_stride) {                                        \
-        transpose(from, stride, rows, columns, epilogue, to, to_stride);                           \
+        transpose(from, stride, rows, columns, bias, to, to_stride);                               \
     }                                                                                              \
     const cpu_tile_code cpu_tile_code_##isa = {.multiply = multiply_##isa,                         \
                                                .pack_rows = pack_rows_##isa,                       \

@@ -7,14 +7,14 @@
 //      each position this makes a matrix v [tiles, c], where c are the input channels;
 //   2. each v is multiplied by the transformed taps u [c, o] of its position, where o are the
 //      output channels: 36 matrices m [tiles, o];
-//   3. the 36 numbers that m has for a tile are transformed to 4×4 results, which get bias and
-//      activation.
+//   3. the 36 numbers that m has for a tile are transformed to 4×4 results, which get the bias. A
+//      map that finishes them runs while they are in the L1 cache.
 // Every tile is computed alike, whatever block it is in. So the results depend neither on the
 // number of threads nor on the other images of the batch.
 //
 // The gradient of the input is a convolution too: of dy, padded by 2 − padding, with the taps
 // rotated by 180° and input and output channels exchanged.
-#include "device/cpu/epilogue.h"
+#include "device/cpu/product_map.h"
 #include "device/cpu/winograd_tiles.h"
 #include "device/cpu/winograd_transform.h"
 
@@ -40,14 +40,14 @@ typedef struct winograd_state {
     const cpu_device *device;
     bool forward; // false: this computes the gradient of the input, so x is dy and y is dx
     bool bias;
-    cpu_epilogue epilogue; // bias and activation; each run sets the bias
     winograd_grid grid;
     int64_t v_step; // distance in floats from one position of v (winograd_job.blocks) to the next
 } winograd_state;
 
 typedef struct winograd_job {
     const winograd_state *state;
-    cpu_epilogue epilogue;
+    const float *bias;        // [o]; NULL: there is none
+    const cpu_finish *finish; // NULL: the results are what is wanted
     // With AVX-512 x and y are nChw16c and weight is OIhw16i16o; with AVX2 all are plain.
     const float *x, *weight;
     float *y;
@@ -63,11 +63,7 @@ static winograd_state state_of(const tri_device_description *device, const tri_g
     winograd_state t = {.forward = node->op == &tri_op_conv2d};
     t.grid = winograd_grid_of(&s, !t.forward);
     t.v_step = winograd_step(BLOCK, t.grid.c);
-    if (!t.forward) return t;
-    const tri_conv2d_attr *attr = node->attr;
-    t.bias = tri_value_is(node->inputs[2]);
-    t.epilogue.activation = (tri_activation)attr->activation;
-    t.epilogue.slope = (float)attr->slope;
+    t.bias = t.forward && tri_value_is(node->inputs[2]);
     return t;
 }
 
@@ -181,42 +177,24 @@ static CPU_LANES_TARGET void multiply_two(const winograd_state *t, const float *
 }
 
 #if CPU_LANES == 16
-// Applies the epilogue to one row of a tile's results and stores the row's first `columns` pixels,
-// which lie in the image.
-CPU_LANES_INLINE void store_row(const cpu_epilogue *epilogue, int64_t channel,
-                                cpu_lanes out[WINOGRAD_OUT], float *y, int64_t plane,
+// Stores the first `columns` pixels, which lie in the image, of one row of a tile's results.
+CPU_LANES_INLINE void store_row(cpu_lanes out[WINOGRAD_OUT], float *y, int64_t plane,
                                 int64_t columns) {
     for (int j = 0; j < WINOGRAD_OUT; j++)
-        if (j < columns) CPU_OP(storeu_ps)
-    (y + j * CPU_BLOCK, cpu_epilogue_apply(epilogue, false, channel, 0xFFFF, out[j]));
+        if (j < columns) CPU_OP(storeu_ps)(y + j * CPU_BLOCK, out[j]);
 }
 #else
-// As cpu_epilogue_apply, for eight channels.
-CPU_LANES_INLINE __m256 apply_epilogue(const cpu_epilogue *epilogue, int64_t channel,
-                                       __m256 value) {
-    if (epilogue->bias)
-        value = _mm256_add_ps(value, _mm256_loadu_ps((const float *)epilogue->bias + channel));
-    if (epilogue->activation == TRI_ACTIVATION_NONE) return value;
-    __m256 negative = _mm256_cmp_ps(value, _mm256_setzero_ps(), _CMP_LE_OQ);
-    float slope = epilogue->activation == TRI_ACTIVATION_RELU ? 0 : epilogue->slope;
-    if (slope == 0) return _mm256_andnot_ps(negative, value);
-    __m256 scaled = _mm256_mul_ps(value, _mm256_set1_ps(slope));
-    return _mm256_blendv_ps(value, scaled, negative);
-}
-
-CPU_LANES_INLINE void store_row(const cpu_epilogue *epilogue, int64_t channel,
-                                cpu_lanes out[WINOGRAD_OUT], float *y, int64_t plane,
+CPU_LANES_INLINE void store_row(cpu_lanes out[WINOGRAD_OUT], float *y, int64_t plane,
                                 int64_t columns) {
-    for (int j = 0; j < WINOGRAD_OUT; j++) out[j] = apply_epilogue(epilogue, channel, out[j]);
     cpu_store_pixels4(y, plane, out, columns);
 }
 #endif
 
 // Transforms a tile of m to 4×4 results of CPU_LANES channels, of which `rows` × `columns` lie in
-// the image.
-CPU_LANES_INLINE void write_results(const float *m, const cpu_epilogue *epilogue, int64_t channel,
-                                    float *y, const winograd_grid *grid, int64_t rows,
-                                    int64_t columns) {
+// the image. bias: of these channels; NULL: there is none.
+CPU_LANES_INLINE void write_results(const float *m, const float *bias, float *y,
+                                    const winograd_grid *grid, int64_t rows, int64_t columns) {
+    cpu_lanes added = bias ? CPU_OP(loadu_ps)(bias) : CPU_OP(setzero_ps)();
     int64_t width = grid->out[1], plane = grid->out[0] * width;
     cpu_lanes half[WINOGRAD_IN][WINOGRAD_OUT];
 #pragma GCC unroll 6
@@ -230,8 +208,8 @@ CPU_LANES_INLINE void write_results(const float *m, const cpu_epilogue *epilogue
     for (int i = 0; i < WINOGRAD_OUT; i++) {
         cpu_lanes out[WINOGRAD_OUT];
         winograd_results(half[0] + i, WINOGRAD_OUT, out);
-        if (i < rows)
-            store_row(epilogue, channel, out, y + i * width * WINOGRAD_PIXEL, plane, columns);
+        for (int j = 0; j < WINOGRAD_OUT && bias; j++) out[j] = CPU_OP(add_ps)(out[j], added);
+        if (i < rows) store_row(out, y + i * width * WINOGRAD_PIXEL, plane, columns);
     }
 }
 
@@ -240,14 +218,34 @@ CPU_LANES_INLINE void write_results(const float *m, const cpu_epilogue *epilogue
 static CPU_LANES_TARGET void write_tiles(const winograd_job *job, const winograd_tile *tiles,
                                          int64_t count, const float *m, int64_t channel) {
     const winograd_grid *grid = &job->state->grid;
+    const float *bias = job->bias ? job->bias + channel : NULL;
     for (int64_t i = 0; i < count; i++, m += CHUNK) {
         int64_t rows = grid->out[0] - tiles[i].row, columns = grid->out[1] - tiles[i].column;
         float *plane = job->y + (tiles[i].image * grid->o + channel) * grid->out[0] * grid->out[1];
         float *y = plane + (tiles[i].row * grid->out[1] + tiles[i].column) * WINOGRAD_PIXEL;
         if (rows >= WINOGRAD_OUT && columns >= WINOGRAD_OUT)
-            write_results(m, &job->epilogue, channel, y, grid, WINOGRAD_OUT, WINOGRAD_OUT);
+            write_results(m, bias, y, grid, WINOGRAD_OUT, WINOGRAD_OUT);
         else
-            write_results(m, &job->epilogue, channel, y, grid, rows, columns);
+            write_results(m, bias, y, grid, rows, columns);
+    }
+}
+
+// Finishes what the tiles have made of output channels [channel, channel + CPU_LANES). Tiles side
+// by side are finished together.
+static void finish_tiles(const winograd_job *job, const winograd_tile *tiles, int64_t count,
+                         int64_t channel) {
+    const winograd_grid *grid = &job->state->grid;
+    int64_t width = grid->out[1], plane = grid->out[0] * width;
+    for (int64_t i = 0, next; i < count; i = next) {
+        for (next = i + 1; next < count && tiles[next].column > 0;) next++;
+        int64_t rows = grid->out[0] - tiles[i].row, columns = width - tiles[i].column;
+        if (rows > WINOGRAD_OUT) rows = WINOGRAD_OUT;
+        if (columns > (next - i) * WINOGRAD_OUT) columns = (next - i) * WINOGRAD_OUT;
+        int64_t at = (tiles[i].image * grid->o + channel) * plane +
+                     (tiles[i].row * width + tiles[i].column) * WINOGRAD_PIXEL;
+        for (int c = 0; c < CPU_LANES; c += WINOGRAD_PIXEL, at += plane)
+            cpu_finish_rows(job->finish, at, width * WINOGRAD_PIXEL, rows,
+                            columns * WINOGRAD_PIXEL);
     }
 }
 
@@ -267,6 +265,8 @@ static void block_range(void *context, int64_t begin, int64_t end, int thread) {
             (two ? multiply_two : multiply_one)(t, v, u, m);
             write_tiles(job, tiles, count, m, channel);
             if (two) write_tiles(job, tiles, count, m + CPU_LANES, channel + CPU_LANES);
+            for (int k = 0; job->finish && k <= two; k++)
+                finish_tiles(job, tiles, count, channel + k * CPU_LANES);
         }
     }
 }
@@ -301,20 +301,26 @@ static tri_status winograd_prepare(tri_device *device, const tri_graph *graph, c
     return TRI_OK;
 }
 
-static tri_status winograd_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+tri_status CPU_FOR_LANES(cpu_winograd_compute)(const tri_kernel *kernel,
+                                               const tri_kernel_args *args,
+                                               const cpu_finish *finish) {
     const winograd_state *t = kernel->state;
     winograd_job job = {.state = t,
-                        .epilogue = t->epilogue,
+                        .bias = t->bias ? args->in[2] : NULL,
+                        .finish = finish,
                         .x = args->in[0],
                         .weight = args->in[1],
                         .y = args->out[0],
                         .u = args->workspace};
-    job.epilogue.bias = t->bias ? args->in[2] : NULL;
     job.blocks = job.u + (t->grid.o + CHUNK - 1) / CHUNK * WINOGRAD_POSITIONS * t->grid.c * CHUNK;
     cpu_parallel(t->device, t->grid.c / CPU_LANES * (t->grid.o / CPU_LANES), WEIGHT_GRAIN,
                  weight_range, &job);
     cpu_parallel(t->device, (t->grid.count + BLOCK - 1) / BLOCK, 1, block_range, &job);
     return TRI_OK;
+}
+
+static tri_status winograd_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    return CPU_FOR_LANES(cpu_winograd_compute)(kernel, args, NULL);
 }
 
 static void winograd_release(tri_kernel *kernel) { free(kernel->state); }
@@ -328,7 +334,7 @@ static void winograd_release(tri_kernel *kernel) { free(kernel->state); }
         .workspace = winograd_workspace,                                                           \
         .prepare = winograd_prepare,                                                               \
         .run = winograd_run,                                                                       \
-        .is_winograd = conv_always_winograd,                                                       \
+        .is_winograd = conv_node_is_winograd,                                                      \
         .release = winograd_release,                                                               \
     };
 WINOGRAD_KERNEL(conv2d)

@@ -332,6 +332,6 @@ const tri_kernel_def CPU_FOR_LANES(cpu_conv2d_grad_weight_winograd) = {
     .workspace = grad_workspace,
     .prepare = grad_prepare,
     .run = grad_run,
-    .is_winograd = conv_always_winograd,
+    .is_winograd = conv_node_is_winograd,
     .release = grad_release,
 };

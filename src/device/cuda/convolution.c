@@ -11,6 +11,7 @@ typedef struct conv_state {
     // `sums`: the parameters of its kernel if dy is row-major.
     cuda_channel_sums sums;
     cuda_column_sums columns;
+    bool bias;      // input 2 is the bias
     bool sums_bias; // the node computes the gradient of a bias
 } conv_state;
 
@@ -55,8 +56,11 @@ static void cut(cuda_convolution *p) {
 }
 
 static conv_state state_of(const tri_device_description *device, const tri_graph *graph,
-                           const tri_node *node) {
-    conv_state state = {.sums_bias = false};
+                           const tri_node *given) {
+    tri_node product;
+    bool relu = cuda_is_relu_of(given, &tri_op_conv2d, &product);
+    const tri_node *node = relu ? &product : given;
+    conv_state state = {.bias = node->op == &tri_op_conv2d && tri_value_is(node->inputs[2])};
     cuda_convolution *p = &state.conv;
     p->channels_last = cuda_convolves_channels_last(device, graph, node);
     p->in_type = cuda_in_type(graph, node, 0);
@@ -65,8 +69,7 @@ static conv_state state_of(const tri_device_description *device, const tri_graph
     if (node->op == &tri_op_conv2d) {
         const tri_conv2d_attr *a = node->attr;
         p->kind = CUDA_FORWARD;
-        p->activation = (int)a->activation;
-        p->slope = a->activation == TRI_ACTIVATION_RELU ? 0 : (float)a->slope;
+        p->relu = relu;
         set_attributes(p, a, cuda_in_shape(graph, node, 0), cuda_in_shape(graph, node, 1),
                        cuda_out_shape(graph, node, 0));
         return state;
@@ -102,7 +105,10 @@ static bool is_countable(const tri_shape *image, const tri_shape *weight) {
 }
 
 static bool supports(const tri_device_description *device, const tri_graph *graph,
-                     const tri_node *node) {
+                     const tri_node *given) {
+    tri_node product;
+    const tri_node *node = cuda_is_relu_of(given, &tri_op_conv2d, &product) ? &product : given;
+    if (node->op == &tri_op_product_map) return false;
     tri_dtype a = cuda_in_type(graph, node, 0), b = cuda_in_type(graph, node, 1);
     const tri_conv2d_grad_attr *grad = node->attr;
     const tri_shape *x = cuda_in_shape(graph, node, 0), *y = cuda_out_shape(graph, node, 0);
@@ -151,7 +157,7 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     cuda_convolution p = state->conv;
     p.a = args->in[0];
     p.b = args->in[1];
-    p.bias = p.kind == CUDA_FORWARD ? args->in[2] : NULL;
+    p.bias = state->bias ? args->in[2] : NULL;
     p.c = args->out[0];
     p.slice_sums = p.slices > 1 ? args->workspace : NULL;
     p.workspace = args->workspace;
@@ -172,8 +178,8 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     return TRI_OK;
 }
 
-#define CONVOLUTION(identifier)                                                                    \
-    const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
+#define CONVOLUTION(identifier, opname)                                                            \
+    const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##opname,                       \
                                                      .name = "implicit",                           \
                                                      .supports = supports,                         \
                                                      .layouts = layouts,                           \
@@ -181,6 +187,7 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
                                                      .prepare = prepare,                           \
                                                      .run = run,                                   \
                                                      .release = cuda_release};
-CONVOLUTION(conv2d)
-CONVOLUTION(conv2d_grad_input)
-CONVOLUTION(conv2d_grad_weight)
+CONVOLUTION(conv2d, conv2d)
+CONVOLUTION(conv2d_relu, product_map)
+CONVOLUTION(conv2d_grad_input, conv2d_grad_input)
+CONVOLUTION(conv2d_grad_weight, conv2d_grad_weight)

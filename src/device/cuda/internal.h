@@ -98,6 +98,8 @@ static inline bool cuda_is_number(tri_dtype dtype) {
            dtype == TRI_U8;
 }
 
+// Whether the node is ReLU of a product with this op. *product: the product alone.
+bool cuda_is_relu_of(const tri_node *node, const tri_op *op, tri_node *product);
 // A `supports` function for kernels that only demand that the first input is F32, F16 or BF16.
 bool cuda_takes_real(const tri_device_description *device, const tri_graph *graph,
                      const tri_node *node);
@@ -157,6 +159,7 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(scan_grad)                                                                                   \
     X(cast)                                                                                        \
     X(linear)                                                                                      \
+    X(linear_relu)                                                                                 \
     X(linear_grad_input)                                                                           \
     X(linear_grad_weight)                                                                          \
     X(matmul)                                                                                      \
@@ -208,6 +211,7 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(relative_l2_loss)                                                                            \
     X(relative_l2_loss_grad)                                                                       \
     X(conv2d)                                                                                      \
+    X(conv2d_relu)                                                                                 \
     X(conv2d_grad_input)                                                                           \
     X(conv2d_grad_weight)                                                                          \
     X(max_pool2d)                                                                                  \

@@ -4,6 +4,7 @@
 // weights. The kernels that stand between convolutions keep the layout that an image has.
 // docs/decisions/0023-channels-last.md counts the bytes that this saves.
 #include "device/cuda/internal.h"
+#include "ops/product_map.h"
 #include "tensor/half.h"
 
 static const tri_layout channels_last = {.order = {0, 2, 3, 1}};
@@ -50,9 +51,9 @@ bool cuda_is_channels_last(const tri_graph *graph, const tri_node *node) {
 static bool reads_channels_last(const tri_device_description *device, const tri_graph *graph,
                                 const tri_node *node, tri_value value) {
     const tri_shape *shape = &tri_value_get(graph, value)->shape;
-    bool reads = false, convolves = node->op == &tri_op_conv2d ||
-                                    node->op == &tri_op_conv2d_grad_input ||
-                                    node->op == &tri_op_conv2d_grad_weight;
+    const tri_op *op = tri_product_op(node);
+    bool reads = false, convolves = op == &tri_op_conv2d || op == &tri_op_conv2d_grad_input ||
+                                    op == &tri_op_conv2d_grad_weight;
     for (int k = 0; k < node->input_count; k++) reads = reads || node->inputs[k].id == value.id;
     if (!reads) return false;
     if (convolves) return cuda_convolves_channels_last(device, graph, node);

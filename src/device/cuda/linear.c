@@ -30,7 +30,10 @@ static linear_sizes sizes_of(const tri_graph *graph, const tri_node *node) {
 }
 
 static bool supports(const tri_device_description *device, const tri_graph *graph,
-                     const tri_node *node) {
+                     const tri_node *given) {
+    tri_node product;
+    const tri_node *node = cuda_is_relu_of(given, &tri_op_linear, &product) ? &product : given;
+    if (node->op == &tri_op_product_map) return false;
     tri_dtype a = cuda_in_type(graph, node, 0), b = cuda_in_type(graph, node, 1);
     tri_dtype out = cuda_out_type(graph, node, 0);
     bool bias_alike = node->op != &tri_op_linear || !tri_value_is(node->inputs[2]) ||
@@ -40,15 +43,15 @@ static bool supports(const tri_device_description *device, const tri_graph *grap
     return cuda_is_real(a) && a == b && (out == a || out == TRI_F32) && bias_alike && sums_f32;
 }
 
-static linear_state state_of(const tri_graph *graph, const tri_node *node) {
+static linear_state state_of(const tri_graph *graph, const tri_node *given) {
+    tri_node product;
+    bool relu = cuda_is_relu_of(given, &tri_op_linear, &product);
+    const tri_node *node = relu ? &product : given;
     linear_sizes s = sizes_of(graph, node);
     linear_state state = {.b = 1};
     cuda_product *p = &state.product;
     if (node->op == &tri_op_linear) {
-        const tri_linear_attr *attr = node->attr;
-        *p = (cuda_product){.m = s.rows, .n = s.out, .k = s.in, .transpose_b = true};
-        p->activation = (int)attr->activation;
-        p->slope = attr->activation == TRI_ACTIVATION_RELU ? 0 : (float)attr->slope;
+        *p = (cuda_product){.m = s.rows, .n = s.out, .k = s.in, .transpose_b = true, .relu = relu};
         state.bias = tri_value_is(node->inputs[2]);
     } else if (node->op == &tri_op_linear_grad_input) {
         *p = (cuda_product){.m = s.rows, .n = s.in, .k = s.out};
@@ -111,8 +114,8 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     return TRI_OK;
 }
 
-#define LINEAR(identifier)                                                                         \
-    const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
+#define LINEAR(identifier, opname)                                                                 \
+    const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##opname,                       \
                                                      .name = "product",                            \
                                                      .supports = supports,                         \
                                                      .workspace = workspace,                       \
@@ -120,6 +123,7 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
                                                      .prepare = prepare,                           \
                                                      .run = run,                                   \
                                                      .release = cuda_release};
-LINEAR(linear)
-LINEAR(linear_grad_input)
-LINEAR(linear_grad_weight)
+LINEAR(linear, linear)
+LINEAR(linear_relu, product_map)
+LINEAR(linear_grad_input, linear_grad_input)
+LINEAR(linear_grad_weight, linear_grad_weight)

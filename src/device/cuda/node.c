@@ -1,6 +1,8 @@
 // Helpers for kernels of the device cuda. They read shapes and types of the inputs and outputs of
 // the node that a kernel computes, and keep a kernel's parameters as its state.
 #include "device/cuda/internal.h"
+#include "device/map_compiled.h"
+#include "ops/product_map.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +47,15 @@ int64_t cuda_in_width(const tri_graph *graph, const tri_node *node, int i) {
 bool cuda_takes_real(const tri_device_description *device, const tri_graph *graph,
                      const tri_node *node) {
     return cuda_is_real(cuda_in_type(graph, node, 0));
+}
+
+bool cuda_is_relu_of(const tri_node *node, const tri_op *op, tri_node *product) {
+    tri_node map;
+    double slope;
+    if (node->op != &tri_op_product_map || tri_product_op(node) != op) return false;
+    tri_product_map_split(node, product, &map);
+    return tri_compiled_find(&((const tri_map_attr *)map.attr)->formula, &slope) ==
+           TRI_COMPILED_relu;
 }
 
 tri_status cuda_prepare(tri_kernel *kernel, const void *state, size_t size_bytes) {

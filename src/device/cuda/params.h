@@ -65,9 +65,9 @@ typedef struct cuda_column_sums {
     float *sums, *room; // room [slices, columns], needed if there is more than one slice
 } cuda_column_sums;
 
-// A product of row-major matrices: c = activation(a · b + bias), or a · b is added to c. c is [m,
-// n]; a is [m, k], or [k, m] if it is transposed; b is [k, n], or [n, k]. Sums are in F32 (in F64
-// if the inputs are F64).
+// A product of row-major matrices: c = a · b + bias, or a · b is added to c. c is [m, n]; a is
+// [m, k], or [k, m] if it is transposed; b is [k, n], or [n, k]. Sums are in F32 (in F64 if the
+// inputs are F64).
 typedef struct cuda_product {
     int64_t m, n, k;
     bool transpose_a, transpose_b;
@@ -76,10 +76,9 @@ typedef struct cuda_product {
     // If above 1: so many products, whose matrices lie a_step, b_step and c_step elements apart.
     int64_t count, a_step, b_step, c_step;
     tri_dtype in_type, out_type; // in_type: type of a, b and the bias; out_type: type of c
-    int activation;              // tri_activation
-    float slope;                 // slope of leaky ReLU; 0 for ReLU
+    bool relu;                   // ReLU is applied to c
     bool tf32;                   // F32 inputs may be rounded to TF32
-    bool adds;                   // the product is added to c, which is F32; no activation, no bias
+    bool adds;                   // the product is added to c, which is F32; no ReLU, no bias
     const void *a, *b, *bias;    // bias [n]; NULL: there is no bias
     void *c;
     // The gradient of the bias, where the product is the gradient of a weight (a is dyᵀ): the

@@ -49,8 +49,7 @@ typedef struct cuda_convolution {
     tri_dtype in_type, out_type; // in_type: type of a, b and the bias; out_type: type of c
     bool tf32;                   // F32 inputs may be rounded to TF32
     bool channels_last;          // x, y and the weight have their channels last
-    int activation;              // a tri_activation, applied to y
-    float slope;                 // slope of leaky ReLU; 0 for ReLU
+    bool relu;                   // ReLU is applied to y
     const void *a, *b;           // the two inputs, as listed at cuda_convolution_kind
     const void *bias;            // [features]; NULL: there is no bias
     void *c;                     // the output

@@ -37,7 +37,7 @@ REF_BODY void normalise_plane(const ref_node *node, const tri_kernel_args *args,
     ref_array to = pools ? (ref_array){args->workspace, f64} : y;
     for (int64_t i = 0; i < sizes.inner; i++) {
         double v = (get(x, i) - mean) * inv_std * weight + bias;
-        put(to, i, ref_activate(a->relu ? TRI_ACTIVATION_RELU : 0, 0, v));
+        put(to, i, a->relu && v <= 0 ? 0 : v);
     }
     if (!pools) return;
     uint8_t *index = node->s.output_count > 5 ? args->out[5] : NULL;

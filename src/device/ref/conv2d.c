@@ -47,8 +47,7 @@ REF_BODY tri_status conv2d_body(const ref_node *node, const tri_kernel_args *arg
                                      kw * a->dilation[1] - a->padding[1]);
                     }
                 ref_array y_row = ref_from(y, ((n * yd[1] + o) * yd[2] + i) * yd[3]);
-                for (int64_t j = 0; j < yd[3]; j++)
-                    put(y_row, j, ref_activate(a->activation, a->slope, row[j]));
+                for (int64_t j = 0; j < yd[3]; j++) put(y_row, j, row[j]);
             }
     return TRI_OK;
 }

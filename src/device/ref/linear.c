@@ -2,7 +2,6 @@
 #include "device/ref/node.h"
 
 REF_BODY tri_status linear_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    const tri_linear_attr *a = (const void *)node->attr;
     ref_array x = ref_input(args, 0, f64), weight = ref_input(args, 1, f64),
               bias = ref_input(args, 2, f64);
     int64_t features = node->s.in[1].dims[0], inputs = node->s.in[1].dims[1];
@@ -14,7 +13,7 @@ REF_BODY tri_status linear_body(const ref_node *node, const tri_kernel_args *arg
 #pragma omp simd reduction(+ : sum)
             for (int64_t k = 0; k < inputs; k++)
                 sum += get(x, r * inputs + k) * get(weight, f * inputs + k);
-            put(y, r * features + f, ref_activate(a->activation, a->slope, sum));
+            put(y, r * features + f, sum);
         }
     return TRI_OK;
 }

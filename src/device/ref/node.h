@@ -105,12 +105,6 @@ static inline void ref_put_integer(tri_dtype dtype, void *to, int64_t i, int64_t
 static inline int64_t ref_count(const tri_shape *shape) { return tri_shape_count(shape); }
 static inline int64_t ref_classes(const tri_shape *shape) { return shape->dims[shape->rank - 1]; }
 
-// Applies a tri_activation to one number. NaN stays NaN, so that an error is not hidden.
-static inline double ref_activate(int64_t activation, double slope, double x) {
-    if (activation == TRI_ACTIVATION_NONE || x > 0) return x;
-    return activation == TRI_ACTIVATION_RELU && x <= 0 ? 0 : x * slope;
-}
-
 // What decides which elements of one micro-batch dropout keeps: an element is kept if its random
 // word, drawn from key, step, sample and element, is at least `threshold`.
 typedef struct ref_mask {

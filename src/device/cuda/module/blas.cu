@@ -66,13 +66,13 @@ const library *blas() {
     return found;
 }
 
-// What the choice of an algorithm depends on: sizes, transpositions, types, TF32, activation,
+// What the choice of an algorithm depends on: sizes, transpositions, types, TF32, ReLU,
 // whether there is a bias or the gradient of one, the alignment of all operands, the size of the
 // workspace, because an algorithm may need more than another product of the same shape has, and how
 // the matrices lie. A product that is added to c runs by the same algorithm as one that overwrites
 // c.
-typedef std::tuple<int64_t, int64_t, int64_t, bool, bool, int, int, bool, int, bool, bool, uint32_t,
-                   int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>
+typedef std::tuple<int64_t, int64_t, int64_t, bool, bool, int, int, bool, bool, bool, bool,
+                   uint32_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>
     product_key;
 
 // A product that is ready to run. It lives as long as the process, because choosing its algorithm
@@ -108,14 +108,14 @@ uint32_t alignment_of(const cuda_product *p) {
 
 product_key key_of(const cuda_product *p) {
     return product_key(p->m, p->n, p->k, p->transpose_a, p->transpose_b, (int)p->in_type,
-                       (int)p->out_type, p->tf32, p->activation, p->bias != nullptr,
+                       (int)p->out_type, p->tf32, p->relu, p->bias != nullptr,
                        p->bias_grad.sums != nullptr, alignment_of(p), p->workspace_bytes, p->a_row,
                        p->b_row, p->c_row, p->count, p->a_step, p->b_step, p->c_step);
 }
 
 cublasLtEpilogue_t epilogue_of(const cuda_product *p) {
     if (p->bias_grad.sums) return CUBLASLT_EPILOGUE_BGRADB; // the second operand is dyᵀ
-    if (p->activation == 0) return p->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    if (!p->relu) return p->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     return p->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
 }
 
@@ -220,17 +220,16 @@ cublasStatus_t multiply(const library *l, blas_state *state, prepared *x, cuda_s
 // file: all that the choice depends on.
 std::string line_of(const library *l, cuda_stream *stream, const cuda_product *p) {
     char text[512];
-    snprintf(
-        text, sizeof text,
-        "; cuBLASLt %zu; product 2: m %lld n %lld k %lld, transposed %d %d, types %d %d, tf32 "
-        "%d, activation %d, bias %d %d, aligned %u, workspace %lld, rows %lld %lld %lld, count "
-        "%lld, steps %lld %lld %lld",
-        l->GetVersion(), (long long)p->m, (long long)p->n, (long long)p->k, p->transpose_a,
-        p->transpose_b, (int)p->in_type, (int)p->out_type, p->tf32, p->activation,
-        p->bias != nullptr, p->bias_grad.sums != nullptr, alignment_of(p),
-        (long long)p->workspace_bytes, (long long)p->a_row, (long long)p->b_row,
-        (long long)p->c_row, (long long)p->count, (long long)p->a_step, (long long)p->b_step,
-        (long long)p->c_step);
+    snprintf(text, sizeof text,
+             "; cuBLASLt %zu; product 2: m %lld n %lld k %lld, transposed %d %d, types %d %d, tf32 "
+             "%d, ReLU %d, bias %d %d, aligned %u, workspace %lld, rows %lld %lld %lld, count "
+             "%lld, steps %lld %lld %lld",
+             l->GetVersion(), (long long)p->m, (long long)p->n, (long long)p->k, p->transpose_a,
+             p->transpose_b, (int)p->in_type, (int)p->out_type, p->tf32, p->relu,
+             p->bias != nullptr, p->bias_grad.sums != nullptr, alignment_of(p),
+             (long long)p->workspace_bytes, (long long)p->a_row, (long long)p->b_row,
+             (long long)p->c_row, (long long)p->count, (long long)p->a_step, (long long)p->b_step,
+             (long long)p->c_step);
     return vendor_device_name(stream) + text;
 }
 
@@ -313,9 +312,7 @@ bool vendor_has_products() { return blas() != nullptr; }
 bool vendor_product(cuda_stream *stream, const cuda_product *params, bool *sums_bias,
                     tri_status *status, char *why) {
     const library *l = blas();
-    // Activation 0 is none, and 1 is ReLU. cuBLASLt has no epilogue with leaky ReLU (2).
-    bool takes = params->activation <= 1 && params->m > 0 && params->n > 0 && params->k > 0 &&
-                 params->count <= INT32_MAX;
+    bool takes = params->m > 0 && params->n > 0 && params->k > 0 && params->count <= INT32_MAX;
     blas_state *state = l && takes ? state_of(l, vendor_device(stream)) : nullptr;
     if (!state) return false;
     std::lock_guard<std::mutex> guard(state->lock);

@@ -12,7 +12,6 @@
 //
 // A tap is a channel of the group and a position in the kernel. Taps are numbered in the order in
 // which the weight lies in memory.
-#include "device/cuda/module/activate.h"
 #include "device/cuda/module/pack.h"
 #include "device/cuda/module/vendor.h"
 #include "device/cuda/module/walk.h"
@@ -214,7 +213,8 @@ GPU_DEVICE void store(const cuda_convolution &p, const product_shape &s, const b
     float bias = p.bias ? gpu_get(((const T *)p.bias)[line]) : 0;
     int64_t sample = (uint32_t)column / (uint32_t)area, inner = (uint32_t)column % (uint32_t)area;
     int64_t at = p.channels_last ? column * lines + line : (sample * lines + line) * area + inner;
-    gpu_put(&((O *)p.c)[at], gpu_activate<float>(p.activation, p.slope, sum + bias));
+    sum += bias;
+    gpu_put(&((O *)p.c)[at], p.relu && sum <= 0 ? 0 : sum);
 }
 
 // Computes the convolution or one of its gradients. How many bytes it reads and writes: see the top
@@ -306,7 +306,7 @@ tri_status launch_sums(cuda_stream *stream, T *, const cuda_channel_sums *p, cha
                       why);
 }
 
-// Adds the bias to y, which cuDNN has computed without it, and applies the activation. Reads and
+// Adds the bias to y, which cuDNN has computed without it, and applies ReLU. Reads and
 // writes 4 bytes (2 in F16 or BF16) for each element.
 template <typename T, int n> GPU_KERNEL finish_output(cuda_convolution p) {
     int64_t inner = (int64_t)p.out[0] * p.out[1], count = p.samples * p.features * inner;
@@ -317,8 +317,8 @@ template <typename T, int n> GPU_KERNEL finish_output(cuda_convolution p) {
         gpu_read(&y[i], at);
         for (int k = 0; k < n; k++) {
             const T *bias = (const T *)p.bias + feature + (p.channels_last ? k : 0);
-            at[k] =
-                gpu_activate<float>(p.activation, p.slope, at[k] + (p.bias ? gpu_get(*bias) : 0));
+            at[k] += p.bias ? gpu_get(*bias) : 0;
+            at[k] = p.relu && at[k] <= 0 ? 0 : at[k];
         }
         gpu_write(&y[i], at);
     }
@@ -357,7 +357,7 @@ tri_status launch_widen(cuda_stream *stream, T *, const cuda_convolution *p, cha
                       gpu_blocks(stream, lots ? count / n : count, GPU_BLOCK), GPU_BLOCK, *p, why);
 }
 
-// Launches the kernel for the work that cuDNN has left: bias and activation, or widening the
+// Launches the kernel for the work that cuDNN has left: bias and ReLU, or widening the
 // gradient of the weight.
 tri_status finish(cuda_stream *stream, const cuda_convolution *p, vendor_left left, char *why) {
     if (left == VENDOR_LEFT_NOTHING) return TRI_OK;

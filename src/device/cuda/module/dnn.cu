@@ -344,14 +344,11 @@ dnn_descriptor dnn_pointwise(const dnn_pointwise_attr &attr, const dnn_descripto
                              const dnn_descriptor &y) {
     descriptor what(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     cudnnNanPropagation_t keeps_nan = CUDNN_PROPAGATE_NAN;
-    double lower_slope = (double)attr.slope;
     what.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &attr.mode);
     what.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
     if (attr.axis >= 0) what.set(CUDNN_ATTR_POINTWISE_AXIS, attr.axis);
     if (attr.mode == CUDNN_POINTWISE_RELU_FWD)
         what.set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &keeps_nan);
-    if (attr.slope != 0)
-        what.set(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, CUDNN_TYPE_DOUBLE, 1, &lower_slope);
     what.finalize();
     descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, what);

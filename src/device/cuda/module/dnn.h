@@ -96,11 +96,10 @@ dnn_descriptor dnn_tensor(int64_t id, cudnnDataType_t type, dnn_where where, con
                           const int64_t *strides);
 cudnnDataType_t dnn_type(tri_dtype dtype);
 // Describes an operation on each element: y = mode(x), mode(x, b), or, for BINARY_SELECT,
-// y = mask ? x : b. NULL: the operation has no such operand. Computed in F32. `slope` is that of
-// RELU_FWD below 0. `axis`: the axis whose positions GEN_INDEX writes to y.
+// y = mask ? x : b. NULL: the operation has no such operand. Computed in F32. `axis`: the
+// axis whose positions GEN_INDEX writes to y.
 struct dnn_pointwise_attr {
     cudnnPointwiseMode_t mode;
-    float slope = 0;
     int64_t axis = -1; // -1: the mode has none
 };
 dnn_descriptor dnn_pointwise(const dnn_pointwise_attr &attr, const dnn_descriptor &x,
@@ -118,7 +117,7 @@ struct dnn_request {
     tri_dtype in_type; // of the inputs
     bool tf32;         // F32 inputs may be rounded to TF32
     bool has_epilogue; // `graph` can describe the computation with an epilogue and without one
-    // Describes the computation; with its epilogue (bias, activation) if `with_epilogue`.
+    // Describes the computation; with its epilogue (bias, ReLU) if `with_epilogue`.
     std::function<dnn_descriptor(cudnnHandle_t, bool with_epilogue)> graph;
     // Ids and addresses of the graph's tensors that are not DNN_VIRTUAL. The last
     // `epilogue_operands` of them belong only to the epilogue.

@@ -145,9 +145,9 @@ struct builder {
         if (!p->causal) return x;
         descriptor nothing = number(MINUS_INFINITY_ID);
         descriptor query =
-            pointwise({CUDNN_POINTWISE_GEN_INDEX, 0, 2}, x, nullptr, scores(CUDNN_DATA_INT32));
+            pointwise({CUDNN_POINTWISE_GEN_INDEX, 2}, x, nullptr, scores(CUDNN_DATA_INT32));
         descriptor key =
-            pointwise({CUDNN_POINTWISE_GEN_INDEX, 0, 3}, x, nullptr, scores(CUDNN_DATA_INT32));
+            pointwise({CUDNN_POINTWISE_GEN_INDEX, 3}, x, nullptr, scores(CUDNN_DATA_INT32));
         descriptor sees =
             pointwise(CUDNN_POINTWISE_CMP_GE, query, &key, scores(CUDNN_DATA_BOOLEAN));
         return pointwise(dnn_pointwise_attr{CUDNN_POINTWISE_BINARY_SELECT}, x, &nothing, scores(),

@@ -1,5 +1,5 @@
 // Convolutions by cuDNN (dnn.h). If possible, the plan also adds the bias and applies the
-// activation, in F32, and rounds once. If the library has no such plan, a kernel of our own does
+// ReLU, in F32, and rounds once. If the library has no such plan, a kernel of our own does
 // this afterwards (convolution.cu). No plan writes the gradient of a weight in F32 from inputs of a
 // half type (F16, BF16). So this gradient is rounded to the half type, as in PyTorch, and a kernel
 // of our own widens it to F32.
@@ -88,30 +88,30 @@ descriptor convolution_of(const cuda_convolution *p, const descriptor &y) {
 }
 
 bool has_epilogue(const cuda_convolution *p) {
-    return p->kind == CUDA_FORWARD && (p->bias || p->activation != 0);
+    return p->kind == CUDA_FORWARD && (p->bias || p->relu);
 }
 
-// Describes the convolution and, if `with_epilogue`, bias and activation after it. Values that pass
+// Describes the convolution and, if `with_epilogue`, bias and ReLU after it. Values that pass
 // from one operation to the next are F32.
 descriptor graph_of(cudnnHandle_t handle, const cuda_convolution *p, bool with_epilogue) {
     cudnnDataType_t type = dnn_type(p->in_type);
     bool has_bias = with_epilogue && p->bias;
-    bool has_activation = with_epilogue && p->activation != 0;
+    bool has_relu = with_epilogue && p->relu;
     auto output = [=](int64_t id, bool is_last) {
         return tensor_of(p, id, is_last ? type : CUDNN_DATA_FLOAT, is_last, p->samples, p->features,
                          p->out[0], p->out[1]);
     };
     descriptor sum = with_epilogue ? output(SUM_ID, false) : output(Y_ID, true);
-    descriptor biased = output(has_activation ? BIASED_ID : Y_ID, !has_activation);
+    descriptor biased = output(has_relu ? BIASED_ID : Y_ID, !has_relu);
     descriptor y = output(Y_ID, true),
                bias = tensor_of(p, BIAS_ID, type, true, 1, p->features, 1, 1);
     std::vector<descriptor> operations;
     operations.push_back(convolution_of(p, sum));
     if (has_bias)
         operations.push_back(dnn_pointwise({CUDNN_POINTWISE_ADD}, sum, &bias, nullptr, biased));
-    if (has_activation)
-        operations.push_back(dnn_pointwise({CUDNN_POINTWISE_RELU_FWD, p->slope},
-                                           has_bias ? biased : sum, nullptr, nullptr, y));
+    if (has_relu)
+        operations.push_back(dnn_pointwise({CUDNN_POINTWISE_RELU_FWD}, has_bias ? biased : sum,
+                                           nullptr, nullptr, y));
     return dnn_graph(handle, operations);
 }
 
@@ -130,11 +130,8 @@ std::vector<int64_t> key_of(const cuda_convolution *p) {
                                 p->out_type, p->samples,        p->channels, p->features,
                                 p->groups,   p->workspace_bytes};
     if (has_epilogue(p)) {
-        uint32_t slope;
-        memcpy(&slope, &p->slope, sizeof slope);
-        for (int64_t value :
-             {(int64_t)(p->bias != nullptr), (int64_t)p->activation, (int64_t)slope})
-            key.push_back(value);
+        key.push_back(p->bias != nullptr);
+        key.push_back(p->relu);
     }
     for (int i = 0; i < 2; i++)
         for (int value : {p->in[i], p->kernel[i], p->stride[i], p->padding[i], p->dilation[i]})

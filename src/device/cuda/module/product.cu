@@ -2,7 +2,6 @@
 // product. c [m, n] = a [m, k] · b [k, n]. A thread block computes 64 x 64 elements of c and a
 // thread 4 x 4 of them; tiles of 64 x 16 of a and b pass through shared memory. Each sum is added
 // in the order of k, so that it does not depend on m or n.
-#include "device/cuda/module/activate.h"
 #include "device/cuda/module/pack.h"
 #include "device/cuda/module/vendor.h"
 
@@ -67,7 +66,8 @@ template <typename T, typename O> GPU_KERNEL product(cuda_product p) {
             if (r >= p.m || c >= p.n) continue;
             O *at = &((O *)p.c)[item * p.c_step + r * p.c_row + c];
             W other = p.bias ? (W)gpu_get(((const T *)p.bias)[c]) : p.adds ? (W)gpu_get(*at) : (W)0;
-            gpu_put(at, gpu_activate<W>(p.activation, (W)p.slope, sums[i][j] + other));
+            W sum = sums[i][j] + other;
+            gpu_put(at, p.relu && sum <= 0 ? (W)0 : sum);
         }
     }
 }

@@ -53,7 +53,7 @@ bool vendor_has_dnn(); // cuDNN is installed
 // What of a convolution the library has not done, so that the caller has to do it.
 typedef enum vendor_left {
     VENDOR_LEFT_NOTHING,
-    VENDOR_LEFT_FINISH, // apply bias and activation to y
+    VENDOR_LEFT_FINISH, // apply bias and ReLU to y
     // Convert the gradient of the weight to F32, from the start of the workspace, where it lies in
     // in_type, to c.
     VENDOR_LEFT_WIDEN,
