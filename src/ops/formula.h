@@ -42,6 +42,7 @@
     X(cos, 1, MAP_COS(A))                                                                          \
     X(atan, 1, MAP_ATAN(A))                                                                        \
     X(erf, 1, MAP_ERF(A))                                                                          \
+    X(erfinv, 1, MAP_ERFINV(A))                                                                    \
     X(normal_cdf, 1, MAP_NORMAL_CDF(A))                                                            \
     X(tanh, 1, MAP_TANH(A))                                                                        \
     X(sigmoid, 1, MAP_SIGMOID(A))                                                                  \

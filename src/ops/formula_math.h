@@ -4,10 +4,13 @@
 #define TRIREME_OPS_FORMULA_MATH_H
 
 #include "ops/formula_division.h"
+#include "ops/formula_erfinv.h"
 
 FORMULA_DIVISION(double, floor)
+FORMULA_ERFINV(double, erf, erfc, exp, log, sqrt)
 #if defined(__cplusplus)
 FORMULA_DIVISION(float, floorf)
+FORMULA_ERFINV(float, erff, erfcf, expf, logf, sqrtf)
 #endif
 
 #define MAP_POW(a, b) pow(a, b)
@@ -24,6 +27,7 @@ FORMULA_DIVISION(float, floorf)
 #define MAP_COS(a) cos(a)
 #define MAP_ATAN(a) atan(a)
 #define MAP_ERF(a) erf(a)
+#define MAP_ERFINV(a) formula_erfinv(a)
 #define MAP_NORMAL_CDF(a) (erfc((a) * (__typeof__(a))-0.70710678118654752440) / 2)
 #define MAP_TANH(a) tanh(a)
 #define MAP_SIGMOID(a) (1 / (1 + exp(-(a))))

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/grad/function_tables.h, function_pairs.h, more_function_tables.h and
-shape_tables.h: what PyTorch
-computes, in float64, for each row of TRI_FUNCTION_LIST and TRI_LOSS_LIST and for functions of
-shapes, value and gradients.
+"""Writes tests/grad/function_tables.h, function_pairs.h, more_function_tables.h and shape_tables.h:
+what PyTorch computes, in float64, for each row of TRI_FUNCTION_LIST and TRI_LOSS_LIST and for
+functions of shapes, value and gradients.
 
 usage: make_function_tables.py > function_tables.h
        make_function_tables.py pairs > function_pairs.h
@@ -95,7 +94,8 @@ MORE_FUNCTIONS = {
     "sinh": (torch.sinh, (), ANY), "cosh": (torch.cosh, (), ANY),
     "asinh": (torch.asinh, (), ANY), "acosh": (torch.acosh, (), ABOVE),
     "atanh": (torch.atanh, (), INSIDE), "sinc": (torch.sinc, (), ANY),
-    "erfc": (torch.erfc, (), ANY), "exp2": (torch.exp2, (), ANY),
+    "erfinv": (torch.erfinv, (), INSIDE), "erfc": (torch.erfc, (), ANY),
+    "exp2": (torch.exp2, (), ANY),
     "log2": (torch.log2, (), POSITIVE), "log10": (torch.log10, (), POSITIVE),
     "logit": (torch.logit, (), UNIT), "trunc": (torch.trunc, (), ANY),
     "frac": (torch.frac, (), ANY), "deg2rad": (torch.deg2rad, (), ANY),
@@ -119,6 +119,7 @@ EDGES = {
     torch.pow: [(0.0, 0.0), (0.0, 0.5), (0.0, 1.0), (0.0, 2.0), (0.0, -1.0), (-0.0, -1.0),
                 (0.0, INF), (0.0, math.nan), (-2.0, 0.0), (-2.0, 3.0), (-2.0, -1.0), (-2.0, 0.5),
                 (1.0, math.nan), (math.nan, 0.0), (INF, 0.0), (INF, -1.0), (-INF, 3.0)],
+    torch.erfinv: [(1.0,), (-1.0,), (0.0,), (1.5,), (-2.0,), (0.5,), (-0.9375,), (math.nan,)],
     torch.asin: [(1.0,), (-1.0,), (0.0,), (1.5,), (0.9375,)],
     torch.acos: [(1.0,), (-1.0,), (0.0,), (-1.5,), (0.9375,), (-0.9375,)],
 }
@@ -131,7 +132,7 @@ INPUTS = {"sub": 2, "mul": 2, "div": 2, "floor_divide": 2, "remainder": 2, "fmod
           "bce_loss": 2, "poisson_nll_loss": 2, "kl_div_loss": 2, "gaussian_nll_loss": 3,
           "soft_margin_loss": 2, "hinge_loss": 2, "multilabel_soft_margin_loss": 2}
 NO_POINTS = {"log", "log1p", "sqrt", "rsqrt", "reciprocal", "asin", "acos",
-             "acosh", "atanh", "log2", "log10", "logit"}  # not defined at some of them
+             "acosh", "atanh", "erfinv", "log2", "log10", "logit"}  # not defined at some of them
 
 
 # name: (function of x, its shape)

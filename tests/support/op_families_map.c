@@ -48,11 +48,8 @@ static const char *const names[] = {
 static const struct {
     const char *name;
     double low, high;
-} domains[] = {{"logit", 0.3, 0.9},
-               {"asin", 0.3, 0.9},
-               {"acos", 0.3, 0.9},
-               {"atanh", 0.3, 0.9},
-               {"acosh", 1.2, 3}};
+} domains[] = {{"logit", 0.3, 0.9}, {"asin", 0.3, 0.9},    {"acos", 0.3, 0.9},
+               {"atanh", 0.3, 0.9}, {"erfinv", -0.9, 0.9}, {"acosh", 1.2, 3}};
 
 static tri_value numbers_of(op_case *c, int64_t row, tri_shape shape) {
     double low = expressions[row].low, high = expressions[row].high;

@@ -3,11 +3,13 @@
 
 #include "device/cpu/functions.h"
 #include "ops/formula_division.h"
+#include "ops/formula_erfinv.h"
 #include "tensor/half.h"
 
 #include <math.h>
 
 FORMULA_DIVISION(float, floorf)
+FORMULA_ERFINV(float, erff, erfcf, expf, logf, sqrtf)
 
 #define MAP_POW(a, b) powf(a, b)
 #define MAP_ABS(a) __builtin_fabsf(a)
@@ -23,6 +25,7 @@ FORMULA_DIVISION(float, floorf)
 #define MAP_COS(a) cpu_sine_scalar(a, 1)
 #define MAP_ATAN(a) cpu_atan_scalar(a)
 #define MAP_ERF(a) cpu_erf_scalar(a)
+#define MAP_ERFINV(a) formula_erfinv(a)
 #define MAP_NORMAL_CDF(a) cpu_normal_cdf_scalar(a)
 #define MAP_TANH(a) cpu_tanh_scalar(a)
 #define MAP_SIGMOID(a) cpu_sigmoid_scalar(a)
