@@ -297,6 +297,18 @@ tri_value tri_rand_like(tri_graph *graph, const char *name, tri_value x);
 tri_value tri_randn_like(tri_graph *graph, const char *name, tri_value x);
 // 1 with the probability that an element of p is, else 0, as torch.bernoulli.
 tri_value tri_bernoulli(tri_graph *graph, const char *name, tri_value p);
+// Whole numbers from `low` to `high` - 1, I64 of the shape, whose first axis is that of the
+// samples, as torch.randint; at most 2^24 different ones.
+tri_value tri_randint(tri_graph *graph, const char *name, tri_shape shape, int64_t low,
+                      int64_t high);
+// In each row of the shape the numbers 0 to K - 1 of its last axis, I64 in an order of its own, as
+// torch.randperm.
+tri_value tri_randperm(tri_graph *graph, const char *name, tri_shape shape);
+// `count` numbers of classes, I64 [.., count], each drawn with a probability in proportion to its
+// weight [.., K], as torch.multinomial: with `replacement` a class may come again, and else those
+// of weight 0 come last.
+tri_value tri_multinomial(tri_graph *graph, const char *name, tri_value weights, int64_t count,
+                          bool replacement);
 
 // x in another type: F32, in which networks compute (or whatever trainer.precision makes of it), or
 // I64, I32 or U8. Integers, such as token ids and what tri_argmax and tri_sort make, may also be

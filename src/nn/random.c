@@ -6,6 +6,7 @@
 #include "nn/layers.h"
 #include "ops/ops.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <trireme/functions.h>
 #include <trireme/more_layers.h>
@@ -112,6 +113,55 @@ tri_value tri_randn_like(tri_graph *graph, const char *name, tri_value x) {
 
 tri_value tri_bernoulli(tri_graph *graph, const char *name, tri_value p) {
     return tri_map(graph, "p, u -> u < p", p, uniform(graph, "bernoulli", name, p));
+}
+
+tri_value tri_randint(tri_graph *graph, const char *name, tri_shape shape, int64_t low,
+                      int64_t high) {
+    const int64_t most = INT64_C(1) << 24, limit = INT64_C(1) << 53; // of drawn and exact numbers
+    if (low <= -limit || high >= limit || high <= low || high - low > most) {
+        tri_graph_fail(
+            graph, "randint %s: needs low < high, at most 2^24 apart, not %" PRId64 " and %" PRId64,
+            name, low, high);
+        return (tri_value){0};
+    }
+    const char *formula = tri_name(graph, "u -> floor(u * %" PRId64 ")", high - low);
+    tri_value drawn = tri_map(graph, formula, nn_uniform(graph, "randint", name, shape));
+    formula = tri_name(graph, "k -> k + (%" PRId64 ")", low);
+    return tri_map(graph, formula, tri_cast(graph, drawn, TRI_I64));
+}
+
+tri_value tri_randperm(tri_graph *graph, const char *name, tri_shape shape) {
+    tri_value index = {0};
+    tri_sort(graph, nn_uniform(graph, "randperm", name, shape), -1, false, &index);
+    return index;
+}
+
+// The largest of weight / -log(u), with one u for each class, is class k in proportion to its
+// weight: such a u is the arrival of an event at this rate. The next ones are draws without it.
+tri_value tri_multinomial(tri_graph *graph, const char *name, tri_value weights, int64_t count,
+                          bool replacement) {
+    if (graph->status != TRI_OK || !tri_graph_check_input(graph, "multinomial", name, weights))
+        return weights;
+    tri_shape shape = tri_value_shape(graph, weights);
+    int last = shape.rank - 1;
+    if (last < 1 || count < 1 || (!replacement && count > shape.dims[last]) ||
+        (replacement && shape.rank == TRI_MAX_RANK)) {
+        char text[128];
+        tri_graph_fail(graph, "multinomial %s: cannot draw %" PRId64 " classes of weights %s", name,
+                       count, tri_shape_text(&shape, text, sizeof text));
+        return weights;
+    }
+    tri_value index = {0};
+    if (replacement) {
+        weights = tri_unsqueeze(graph, weights, last);
+        shape.dims[shape.rank++] = shape.dims[last];
+        shape.dims[last] = count;
+    }
+    tri_value first = tri_map(graph, "w, u -> w / -log(max(u, 0.5 ^ 25))", weights,
+                              nn_uniform(graph, "multinomial", name, shape));
+    if (replacement) return tri_argmax(graph, first, -1, false);
+    tri_topk(graph, first, count, -1, true, &index);
+    return index;
 }
 
 // What a layer drops as one.

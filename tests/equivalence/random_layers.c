@@ -427,7 +427,12 @@ static tri_value noise(net *n, tri_value x) {
     const char *name = net_name(n);
     x = net_as(n, x, (int)net_draw(n, 2, 4));
     tri_fractional_pool_options windows = {.kernel = 1};
-    switch (net_draw(n, 0, 6)) {
+    switch (net_draw(n, 0, 8)) {
+    case 8:
+        return tri_take_along(g, x, -1, tri_randperm(g, name, net_shape(n, x)));
+    case 7:
+        return tri_take_along(g, x, 1,
+                              tri_randint(g, name, net_shape(n, x), 0, net_shape(n, x).dims[1]));
     case 6:
         x = net_as(n, x, 4);
         for (int i = 0; i < 2; i++) windows.sizes[i] = net_draw(n, 1, net_shape(n, x).dims[2 + i]);

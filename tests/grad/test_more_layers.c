@@ -279,6 +279,58 @@ static void test_random_numbers(void **state) {
     }
 }
 
+// Whole numbers, orders and classes are drawn as often as they should be, and are the same for a
+// network that is cut into two micro-batches, on any device.
+static void test_random_integers(void **state) {
+    enum { SAMPLES = 500, CLASSES = 4, PICKS = 6, LAYERS = 4 };
+    static const int width[LAYERS] = {CLASSES, CLASSES, PICKS, 2};
+    static int64_t values[2][LAYERS][SAMPLES * PICKS];
+    static const float weights[CLASSES] = {1, 0, 3, 4};
+    for (int part = 0; part < 3; part++) {
+        int64_t samples = part ? SAMPLES / 2 : SAMPLES;
+        tri_graph *g = op_graph_open(part ? TRI_F32 : TRI_F64);
+        tri_shape shape = tri_shape_of(samples, CLASSES);
+        tri_input(g, "index below 2", TRI_I64, shape); // which says how many samples there are
+        tri_value w = tri_expand(g, tri_constant(g, "w", tri_shape_of(CLASSES), weights), shape);
+        tri_value y[LAYERS] = {tri_randint(g, "i", shape, -1, 3), tri_randperm(g, "p", shape),
+                               tri_multinomial(g, "m", w, PICKS, true),
+                               tri_multinomial(g, "n", w, 2, false)};
+        tri_device *device = op_device_open(part ? &tri_device_cpu : &tri_device_ref, 2);
+        op_session *session = op_session_open(g, device, false);
+        fill_constants(session, g);
+        int64_t *position = op_host(session, tri_position(g));
+        position[0] = 7, position[1] = part == 2 ? SAMPLES / 2 : 0;
+        op_run_ok(session);
+        for (int k = 0; k < LAYERS; k++)
+            memcpy(values[part != 0][k] + (part == 2 ? SAMPLES / 2 * width[k] : 0),
+                   op_host(session, y[k]), (size_t)(samples * width[k]) * sizeof(int64_t));
+        op_session_close(session);
+        device->backend->close(device);
+        op_graph_close(g);
+    }
+    assert_memory_equal(values[0], values[1], sizeof values[0]);
+    int integers[CLASSES] = {0}, firsts[CLASSES] = {0}, classes[CLASSES] = {0}, pairs = 0;
+    for (int i = 0; i < SAMPLES; i++) {
+        int seen = 0;
+        for (int k = 0; k < CLASSES; k++) {
+            integers[values[0][0][i * CLASSES + k] + 1]++;
+            seen |= 1 << values[0][1][i * CLASSES + k];
+        }
+        assert_int_equal(seen, (1 << CLASSES) - 1);
+        firsts[values[0][1][i * CLASSES]]++;
+        for (int k = 0; k < PICKS; k++) classes[values[0][2][i * PICKS + k]]++;
+        assert_true(values[0][3][2 * i] != values[0][3][2 * i + 1]);
+        pairs += values[0][3][2 * i] == 3 && values[0][3][2 * i + 1] == 2;
+    }
+    for (int k = 0; k < CLASSES; k++) {
+        assert_in_range(integers[k], 440, 560); // of 2000, each 0.25
+        assert_in_range(firsts[k], 90, 160);    // of 500
+        double wanted = SAMPLES * PICKS * (double)weights[k] / 8;
+        assert_true(fabs(classes[k] - wanted) <= 0.1 * wanted);
+    }
+    assert_in_range(pairs, 155, 220); // class 3 of all, then class 2 of the others: 1/2 · 3/4
+}
+
 // Windows of fractional pools lie where the formula may put them, elsewhere in each channel. An
 // element of x is its own number, so that the largest of a window is the last one.
 static void test_fractional_places(void **state) {
@@ -392,6 +444,13 @@ static void test_random_layers_evaluate(void **state) {
     } while (0)
 
 static void test_refuses(void **state) {
+    OP_REFUSED("randint l|low < high|3|3", tri_shape_of(2),
+               tri_randint(g, "l", tri_shape_of(2), 3, 3));
+    OP_REFUSED("randint l|2^24", tri_shape_of(2),
+               tri_randint(g, "l", tri_shape_of(2), -1, 1 << 24));
+    OP_REFUSED("multinomial l|4 classes|[2, 3]", tri_shape_of(2, 3),
+               tri_multinomial(g, "l", x, 4, false));
+    OP_REFUSED("multinomial l|0 classes", tri_shape_of(2, 3), tri_multinomial(g, "l", x, 0, true));
     tri_embedding_options table = {.tokens = 5, .features = 4};
     tri_fractional_pool_options fractions = {.kernel = 3, .ratio = 0.5};
     REFUSED("bilinear l|[2, 6, 4]|[2, 5, 4]", BILINEAR(3, tri_shape_of(2, 5, 4)));
@@ -459,6 +518,7 @@ int main(void) {
         cmocka_unit_test(test_shared_spectral_norm),
         cmocka_unit_test(test_dropouts),
         cmocka_unit_test(test_random_numbers),
+        cmocka_unit_test(test_random_integers),
         cmocka_unit_test(test_fractional_places),
         cmocka_unit_test(test_hard_choice),
         cmocka_unit_test(test_random_layers_evaluate),
