@@ -44,6 +44,9 @@ tri_value tri_cdist(tri_graph *graph, tri_value a, tri_value b, double p);
 // Where it is 0, so is its gradient.
 tri_value tri_vector_norm(tri_graph *graph, tri_value x, double p, const int *axes, int count,
                           bool keep);
+// x divided by its p-norm along an axis, or by `eps` (0: 1e-12) where that is larger, as
+// torch.nn.functional.normalize.
+tri_value tri_normalize_by(tri_graph *graph, tri_value x, double p, int axis, double eps);
 
 // Axis `from` becomes number `to`; the others keep their order.
 tri_value tri_movedim(tri_graph *graph, tri_value x, int from, int to);

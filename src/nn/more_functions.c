@@ -72,6 +72,12 @@ tri_value tri_vector_norm(tri_graph *graph, tri_value x, double p, const int *ax
     return p == 1 ? sum : tri_map(graph, root, sum);
 }
 
+tri_value tri_normalize_by(tri_graph *graph, tri_value x, double p, int axis, double eps) {
+    if (p == 0 || p == 2) return tri_normalize(graph, x, axis, eps);
+    const char *formula = tri_name(graph, "x, n -> x / max(n, %.17g)", eps > 0 ? eps : 1e-12);
+    return tri_map(graph, formula, x, tri_vector_norm(graph, x, p, &axis, 1, true));
+}
+
 tri_value tri_cdist(tri_graph *graph, tri_value a, tri_value b, double p) {
     if (!takes(graph, "cdist", a, 2) || !takes(graph, "cdist", b, 2)) return none();
     tri_value d = tri_sub(graph, tri_unsqueeze(graph, a, -2), tri_unsqueeze(graph, b, -3));
