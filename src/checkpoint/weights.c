@@ -202,8 +202,14 @@ static tri_status check_dtype(const checkpoint_weights *w, int index, tri_dtype 
 }
 
 // Whether a tensor may be in the file although the model does not have it: older Llama files
-// contain the frequencies of rotary embeddings, which this program computes.
-static bool is_unneeded(const char *name) { return ends_with(name, "rotary_emb.inv_freq"); }
+// contain the frequencies of rotary embeddings, and those of GPT-2 the masks of its attention,
+// [1, 1, T, T] and [], which this program computes.
+static bool is_unneeded(const tri_safetensors_entry *entry) {
+    int axes = entry->shape.rank;
+    return ends_with(entry->name, "rotary_emb.inv_freq") ||
+           (ends_with(entry->name, ".attn.bias") && axes == 4) ||
+           (ends_with(entry->name, ".attn.masked_bias") && axes == 0);
+}
 
 enum { ELEMENTS_AT_ONCE = TRI_CHECKPOINT_CHUNK_BYTES / sizeof(double) };
 
@@ -253,29 +259,45 @@ static tri_status check_same(const checkpoint_weights *w, int a, int b, tri_dtyp
         w->path, x->name, y->name);
 }
 
-// Handles a tensor that the file has under the alias of the model's tensor `target`: leaves it out
-// if the file has the tensor under its own name too, with the same values, else gives it that name.
+// Whether `name` is what Hugging Face's file of a model without its head calls the tensor: its name
+// without the first part, as "wte.weight" for "transformer.wte.weight".
+static bool is_without_base(const char *whole, const char *name) {
+    static const char *const bases[] = {"transformer.", "model."};
+    for (size_t i = 0; i < sizeof bases / sizeof *bases; i++)
+        if (!strncmp(whole, bases[i], strlen(bases[i])) && !strcmp(whole + strlen(bases[i]), name))
+            return true;
+    return false;
+}
+
+// Finds the tensor of the model that files may have under this other name, and that the model does
+// not also have under it.
+static int target_of_alias(const tri_state_sink *model, const char *name) {
+    int found = CHECKPOINT_NO_ENTRY;
+    for (int i = 0; i < model->count; i++) {
+        const tri_state_tensor *tensor = &model->tensors[i];
+        if ((tensor->alias && !strcmp(tensor->alias, name)) || is_without_base(tensor->name, name))
+            found = i;
+    }
+    for (int i = 0; found != CHECKPOINT_NO_ENTRY && i < model->count; i++)
+        if (!strcmp(model->tensors[i].name, name)) return CHECKPOINT_NO_ENTRY;
+    return found;
+}
+
+// Handles a tensor that the file has under another name of the model's tensor `target`: leaves it
+// out if the file has the tensor under its own name or an earlier one too, with the same values,
+// else gives it that name.
 static tri_status settle_alias(const checkpoint_weights *w, int index, const tri_state_sink *model,
                                int target, char *buffer, bool *is_double) {
     const tri_state_tensor *tensor = &model->tensors[target];
     int own = checkpoint_weights_find(w, tensor->name);
+    for (int i = 0; own == CHECKPOINT_NO_ENTRY && i < index; i++)
+        if (target_of_alias(model, w->entries[i].name) == target) own = i;
     *is_double = own != CHECKPOINT_NO_ENTRY;
     if (!*is_double || (model->is_wanted && !model->is_wanted(model->context, target)))
         return TRI_OK;
     TRI_TRY(check_dtype(w, own, tensor->dtype));
     TRI_TRY(check_dtype(w, index, tensor->dtype));
     return check_same(w, own, index, tensor->dtype, buffer);
-}
-
-// Finds the tensor of the model that has this alias, and that the model does not also have under
-// it.
-static int target_of_alias(const tri_state_sink *model, const char *name) {
-    int found = CHECKPOINT_NO_ENTRY;
-    for (int i = 0; i < model->count; i++)
-        if (model->tensors[i].alias && !strcmp(model->tensors[i].alias, name)) found = i;
-    for (int i = 0; found != CHECKPOINT_NO_ENTRY && i < model->count; i++)
-        if (!strcmp(model->tensors[i].name, name)) return CHECKPOINT_NO_ENTRY;
-    return found;
 }
 
 static bool matches(const tri_strings *patterns, const char *name) {
@@ -311,7 +333,7 @@ static tri_status choose(tri_arena *arena, const tri_state_sink *model, const tr
         int target = target_of_alias(model, name);
         bool is_double = false, is_left = target != CHECKPOINT_NO_ENTRY &&
                                           matches(ignore, model->tensors[target].name);
-        if (is_unneeded(name) || matches(ignore, name) || is_left) continue;
+        if (is_unneeded(&w->entries[i]) || matches(ignore, name) || is_left) continue;
         if (target != CHECKPOINT_NO_ENTRY)
             TRI_TRY(settle_alias(w, i, model, target, buffer, &is_double));
         if (is_double) continue;

@@ -330,6 +330,33 @@ static void test_alias(void **state) {
     }
 }
 
+// A file of a model without its head, whose names lack the first part, and with masks of GPT-2's
+// attention. A bias that is none of these is refused.
+static void test_without_base(void **state) {
+    for (int way = 0; way < 3; way++) {
+        fixture_state file = fixture_model(1, 9), model = fixture_model(1, 9);
+        const char *path = in_run("base.safetensors");
+        fixture_add(&file, "h.0.attn.bias", TRI_F32, tri_shape_of(1, 1, 4, 4), false);
+        fixture_add(&file, "h.0.attn.masked_bias", TRI_F32, (tri_shape){0}, false);
+        if (way == 1) fixture_add(&file, "head.weight", TRI_F32, tri_shape_of(9, 33), false);
+        if (way == 2) fixture_add(&file, "h.1.attn.bias", TRI_F32, tri_shape_of(4), false);
+        tri_state_source source = fixture_source(&file);
+        ok(tri_checkpoint_write_weights(path, &source));
+        model.tensors[0].name = "transformer.fc1.weight";
+        model.tensors[0].alias = "head.weight";
+        tri_state_sink sink = fixture_sink(&model);
+        tri_status status = tri_checkpoint_load_weights(path, NULL, &sink);
+        if (way > 0) {
+            expect(status, TRI_BAD_INPUT,
+                   way == 1 ? "'fc1.weight' and 'head.weight' differ"
+                            : "the model has no tensor 'h.1.attn.bias'");
+            continue;
+        }
+        ok(status);
+        assert_true(model.wrong == 0 && model.seen[0] == 9 * 33);
+    }
+}
+
 // Copies a file of the checkpoint `best`, with some text behind it.
 static void copy_to_last(const char *name, const char *end) {
     char *data, path[128];
@@ -439,6 +466,7 @@ int main(void) {
         TEST(meanwhile),
         TEST(removed_after_scan),
         TEST(alias),
+        TEST(without_base),
         TEST(copied_links),
         TEST(folder_for_link),
         TEST(diff),
