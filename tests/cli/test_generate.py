@@ -16,13 +16,20 @@ from runs import TRIREME, check_all, on_ranks, run  # noqa: E402
 
 MODEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "goldens",
                      "generate")
-with open(f"{MODEL}/expected.json", encoding="utf-8") as golden:
-    EXPECTED = json.load(golden)
+GPT2 = f"{MODEL}-gpt2"
 NEW = "24"
 
 
-def command(*words):
-    return [TRIREME, "generate", MODEL, "--max-new-tokens", NEW, *words]
+def expected(model):
+    with open(f"{model}/expected.json", encoding="utf-8") as file:
+        return json.load(file)
+
+
+EXPECTED = expected(MODEL)
+
+
+def command(*words, model=MODEL):
+    return [TRIREME, "generate", model, "--max-new-tokens", NEW, *words]
 
 
 def objects(text):
@@ -32,11 +39,12 @@ def objects(text):
 def check_goldens(folder):
     """Greedy texts, with and without a penalty of repetitions, one by one and several together,
     of other lengths each and with end marks."""
-    for text in EXPECTED:
-        words = ["--prompt", text["prompt"], "--repetition-penalty",
-                 str(text["repetition_penalty"])]
-        found = objects(run(command(*words, "--json")).stdout)
-        assert found == [{key: text[key] for key in ("prompt_ids", "ids", "text")}], found
+    for model in MODEL, GPT2:
+        for text in expected(model):
+            words = ["--prompt", text["prompt"], "--repetition-penalty",
+                     str(text["repetition_penalty"])]
+            found = objects(run(command(*words, "--json", model=model)).stdout)
+            assert found == [{key: text[key] for key in ("prompt_ids", "ids", "text")}], found
     plain = [text for text in EXPECTED if text["repetition_penalty"] == 1]
     assert len({len(text["ids"]) for text in plain}) > 1
     assert run(command("--prompt", plain[0]["prompt"])).stdout == plain[0]["text"] + "\n"
@@ -154,7 +162,19 @@ def check_refused(folder):
     with open(f"{folder}/empty.txt", "w", encoding="utf-8"):
         pass
     os.mkdir(f"{folder}/none.d")
+    gpt2 = [f"{folder}/{name}" for name in ("activation_function", "add_cross_attention")]
+    for model, value in zip(gpt2, ("swish", True)):
+        shutil.copytree(GPT2, model)
+        with open(f"{model}/config.json", encoding="utf-8") as file:
+            config = {**json.load(file), os.path.basename(model): value}
+        with open(f"{model}/config.json", "w", encoding="utf-8") as file:
+            json.dump(config, file)
     for words, parts in ((command("--prompt", "a", "--max-new-tokens", "200"), ["128"]),
+                         (command("--prompt", "a", "--max-new-tokens", "200", model=GPT2),
+                          ["n_positions", "128"]),
+                         (command("--prompt", "a", model=gpt2[0]),
+                          ["activation_function", "swish", "gelu_new"]),
+                         (command("--prompt", "a", model=gpt2[1]), ["add_cross_attention", "true"]),
                          (command("--prompt", "a", "--top-p", "2"), ["--top-p", "2"]),
                          (command("--prompt", "a", "--top-k", "-1"), ["--top-k", "-1"]),
                          (command(), ["--prompt"]),

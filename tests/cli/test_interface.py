@@ -383,6 +383,7 @@ def check_plan(folder):
     # This host may have too little memory for the largest recipe.
     where = {"recipes/codellama-7b.yaml": ["--device", "cuda:a100-64", "--ranks", "4"],
              "recipes/llama3-8b.yaml": ["--device", "cuda:h100-80", "--ranks", "8"],
+             "recipes/gpt2-small.yaml": ["--device", "cuda:a100-64"],
              "recipes/imagenet-resnet50.yaml": ["--device", "cuda:a100-64"],
              "recipes/weather-vit.yaml": ["--device", "cuda:a100-64"]}
     for recipe in glob.glob("recipes/*.yaml"):

@@ -94,10 +94,13 @@ class Decoder(nn.Module):
         return self.net(input_ids=ids, use_cache=False).logits
 
     def state_dict(self, *args, **kwargs):
-        return self.net.state_dict(*args, **kwargs)
+        state = self.net.state_dict(*args, **kwargs)
+        if self.net.config.tie_word_embeddings:  # files have the weight once
+            del state["lm_head.weight"]
+        return state
 
     def load_state_dict(self, *args, **kwargs):
-        return self.net.load_state_dict(*args, **kwargs)
+        return self.net.load_state_dict(*args, strict=not self.net.config.tie_word_embeddings)
 
 
 MODULES = {"resnet": resnet, "vit": vit, "weather-vit": WeatherViT, None: Decoder}

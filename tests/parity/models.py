@@ -42,6 +42,9 @@ MODELS = {
                           "use_sliding_window": False, "sliding_window": 5}}, TEXT, 61, 4, 1e-2),
     "qwen3": ({"config": {"model_type": "qwen3", **_SMALL, "rope_theta": 1000.0, "head_dim": 8}},
               TEXT, 61, 4, 1e-2),
+    "gpt2": ({"config": {"model_type": "gpt2", "vocab_size": 61, "n_positions": 32, "n_embd": 48,
+                         "n_layer": 3, "n_head": 4, "n_inner": 100, "resid_pdrop": 0.0,
+                         "embd_pdrop": 0.0, "attn_pdrop": 0.0}}, TEXT, 61, 4, 1e-2),
 }
 
 

@@ -47,7 +47,13 @@ static const cell cells[] = {
 // Further options of the model, behind a comma.
 static const char *more_options = "";
 
+static const tri_task *task = &tri_model_llama;
+
 static const tri_tree *options_of_model(tri_arena *arena) {
+    if (task == &tri_model_gpt2) // as many positions as the caches have room
+        return model_options(arena,
+                             "{vocab_size: %d, n_positions: %d, n_embd: 16, n_layer: 2, n_head: 4}",
+                             VOCABULARY, LENGTH);
     return model_options(arena,
                          "{vocab_size: %d, hidden_size: 16, intermediate_size: 24, "
                          "num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2%s}",
@@ -76,7 +82,7 @@ static void open_rig(rig *r, const cell *c, tri_comm *comm, bool caches) {
     CHECK_OK(c->device->open(&(tri_device_config){.threads = 1}, &r->device));
     CHECK_OK(tri_optimizer_make(r->arena, &(tri_optimizer_options){.name = "sgd", .lr = 0.01},
                                 &r->optimizer));
-    tri_model_request model = {.task = &tri_model_llama,
+    tri_model_request model = {.task = task,
                                .fields = caches ? piece : whole,
                                .field_count = caches ? 2 : 1,
                                .options = {.seed = 1,
@@ -258,7 +264,7 @@ static void open_exact(exact *e, int64_t tokens, bool has_caches, const exact *c
     *e = (exact){.arena = tri_arena_create(NULL, "test")};
     const tri_field fields[] = {{"input_ids", TRI_I64, {1, {tokens}}},
                                 {"spans", TRI_I64, {1, {2}}}};
-    tri_model_request model = {.task = &tri_model_llama,
+    tri_model_request model = {.task = task,
                                .fields = fields,
                                .field_count = has_caches ? 2 : 1,
                                .options = {.seed = 1,
@@ -366,9 +372,17 @@ static int set_more(void **state) {
     return 0;
 }
 
+static int set_gpt2(void **state) {
+    task = &tri_model_gpt2;
+    return 0;
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_exact), cmocka_unit_test(test_pieces),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_exact),
+                                       cmocka_unit_test(test_pieces),
                                        cmocka_unit_test_setup(test_exact, set_more),
+                                       cmocka_unit_test(test_pieces),
+                                       cmocka_unit_test_setup(test_exact, set_gpt2),
                                        cmocka_unit_test(test_pieces)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,6 +156,10 @@ static void build_transformer(tri_graph *g) {
     classify(g, tri_transformer_decoder(g, "decoder", x, memory, 1, false, o));
 }
 
+static void build_gpt2(tri_graph *g) {
+    tri_model_gpt2.build(g, &(tri_batch){.size = SAMPLES, .input_ids = input_ids(g)});
+}
+
 static void build_vit(tri_graph *g) {
     tri_batch batch = {.size = SAMPLES,
                        .images = tri_input(g, "images", TRI_F64, tri_shape_of(SAMPLES, 3, 8, 8)),
@@ -169,6 +173,8 @@ static void build_weather(tri_graph *g) {
                        .targets = tri_input(g, "targets", TRI_F64, tri_shape_of(SAMPLES, 2, 8, 4))};
     tri_model_weather_vit.build(g, &batch);
 }
+
+#define GPT2 "{n_positions: 9, n_embd: 16, n_layer: 2, n_head: 4, n_inner: 24, vocab_size: "
 
 // Functions of elements, sums, products and norms of what a layer that is split by columns makes,
 // with weights and values that all ranks have: each rank computes them on its columns alone. With
@@ -223,6 +229,10 @@ static const test_case cases[] = {
     {"fused, sequence", build_fused, .sequence = true, .ranks = {2, 4}},
     {"fused, whole", build_fused_whole, .ranks = {2, 4}},
     {"transformer", build_transformer, .ranks = {2, 4}, .is_local = true},
+    {"gpt2", build_gpt2, .ranks = {2, 4}, .is_local = true, .options = GPT2 "23}"},
+    {"gpt2, sequence", build_gpt2, .sequence = true, .ranks = {2, 4}, .options = GPT2 "24}"},
+    {"gpt2, untied", build_gpt2, .ranks = {2},
+     .options = GPT2 "24, tie_word_embeddings: false, activation_function: relu}"},
     {"vit", build_vit, .ranks = {2, 4}, .is_local = true,
      .options = "{image_size: 8, patch_size: 4, num_layers: 2, num_heads: 4, hidden_dim: 16, "
                 "mlp_dim: 32, num_classes: 8, dropout: 0.1, attention_dropout: 0.2}"},

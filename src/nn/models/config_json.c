@@ -10,6 +10,7 @@ static const struct hub_model {
     void (*complete)(void *options);
 } hub_models[] = {
     {&tri_model_llama, &model_llama_options, model_llama_complete},
+    {&tri_model_gpt2, &model_gpt2_options, model_gpt2_complete},
 };
 
 typedef struct preset {
@@ -27,6 +28,7 @@ static const struct family {
     {"mistral", &tri_model_llama, {{NULL}}, {{"sliding_window", "4096"}}},
     {"qwen2", &tri_model_llama, {{"qkv_bias", "true"}}, {{NULL}}},
     {"qwen3", &tri_model_llama, {{"qk_norm", "true"}}, {{"head_dim", "128"}}},
+    {"gpt2", &tri_model_gpt2, {{NULL}}, {{NULL}}},
 };
 
 enum { FAMILIES = sizeof families / sizeof *families };
@@ -37,6 +39,7 @@ static const struct {
     const char *key, *values[3];
 } fixed[] = {
     {"hidden_act", {"silu", "swish"}},
+    {"add_cross_attention", {"false"}},
 };
 
 static const struct hub_model *hub_model_of(const tri_task *task) {

@@ -8,11 +8,17 @@
 #include <string.h>
 
 const tri_task *const tri_models[] = {
-    &tri_model_mnist_cnn,   &tri_model_mnist_convnet,
-    &tri_model_autoencoder, &tri_model_denoise_cnn,
-    &tri_model_mlp_jax,     &tri_model_resnet,
-    &tri_model_vit,         &tri_model_weather_vit,
-    &tri_model_llama,       NULL,
+    &tri_model_mnist_cnn,
+    &tri_model_mnist_convnet,
+    &tri_model_autoencoder,
+    &tri_model_denoise_cnn,
+    &tri_model_mlp_jax,
+    &tri_model_resnet,
+    &tri_model_vit,
+    &tri_model_weather_vit,
+    &tri_model_llama,
+    &tri_model_gpt2,
+    NULL,
 };
 
 const tri_task *tri_model_find(const char *name) {
@@ -21,7 +27,9 @@ const tri_task *tri_model_find(const char *name) {
     return NULL;
 }
 
-bool tri_model_is_causal(const tri_task *task) { return task == &tri_model_llama; }
+bool tri_model_is_causal(const tri_task *task) {
+    return task == &tri_model_llama || task == &tri_model_gpt2;
+}
 
 static const tri_option_table autoencoder_options = {
     .section = "autoencoder", .help = "784-64-3-64-784, the image as its own target"};
@@ -46,11 +54,17 @@ int64_t model_classes(tri_graph *graph, const tri_option_table *table) {
 }
 
 const tri_option_table *const tri_model_tables[] = {
-    &model_mnist_cnn_options, &model_mnist_convnet_options,
-    &autoencoder_options,     &model_denoise_cnn_options,
-    &model_mlp_jax_options,   &model_resnet_options,
-    &model_vit_options,       &model_weather_vit_options,
-    &model_llama_options,     NULL,
+    &model_mnist_cnn_options,
+    &model_mnist_convnet_options,
+    &autoencoder_options,
+    &model_denoise_cnn_options,
+    &model_mlp_jax_options,
+    &model_resnet_options,
+    &model_vit_options,
+    &model_weather_vit_options,
+    &model_llama_options,
+    &model_gpt2_options,
+    NULL,
 };
 
 tri_value model_labels(const tri_batch *batch) {

@@ -8,7 +8,7 @@
 
 extern const tri_task tri_model_mnist_cnn, tri_model_mnist_convnet, tri_model_autoencoder,
     tri_model_denoise_cnn, tri_model_mlp_jax, tri_model_resnet, tri_model_vit,
-    tri_model_weather_vit, tri_model_llama;
+    tri_model_weather_vit, tri_model_llama, tri_model_gpt2;
 
 // The fields of a sample of MNIST and similar data: grey images of 28 by 28, and a class.
 #define MODEL_IMAGES_28                                                                            \
@@ -25,10 +25,12 @@ extern const tri_task tri_model_mnist_cnn, tri_model_mnist_convnet, tri_model_au
 // The option tables of those models that have options of their own. Each table has the name of its
 // model.
 extern const tri_option_table model_denoise_cnn_options, model_resnet_options, model_vit_options,
-    model_weather_vit_options, model_llama_options;
+    model_weather_vit_options, model_llama_options, model_gpt2_options;
 
 // Fills in those of llama's options that follow from others: head_dim, num_key_value_heads.
 void model_llama_complete(void *options);
+// Fills in gpt2's n_inner.
+void model_gpt2_complete(void *options);
 
 // The options of models whose last layer has one output for each class.
 typedef struct model_classes_options {
