@@ -1,11 +1,14 @@
-// Sums of many terms on `cpu`: in F32, too, their error may not grow with the number of terms, and
-// their bits may not depend on the number of threads. All terms are alike, so that the rounding
-// errors of a sum that adds one term after the other have one sign. The device ref adds in F64.
+// Sums of many terms on `cpu`, and some on an emulated GPU: in F32, too, their error may not grow
+// with the number of terms, and their bits may not depend on the number of threads. All terms are
+// alike, so that the rounding errors of a sum that adds one term after the other have one sign. The
+// device ref adds in F64.
 //
 // Convolutions are not tested: oneDNN computes most of them, in an order of its own.
 #include "device/cpu/cpu.h"
+#include "device/cuda/cuda.h"
 #include "device/ref/ref.h"
 #include "support/op_session.h"
+#include "support/test_gpu.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -139,29 +142,30 @@ static const struct {
     const char *name;
     void (*build)(long_case *c);
     double tolerance; // 0: that of most. A product and a pool have blocks that are added in F32.
+    bool on_gpu;      // the kernel of the device cuda is our own, and adds as well
 } cases[] = {
-    {"linear", build_linear, 0},
-    {"linear, wide", build_linear_wide, 0},
-    {"linear with its loss", build_head, 0},
-    {"rows", build_rows, 0},
-    {"all", build_all, 0},
-    {"columns", build_columns, 0},
-    {"first axis", build_first, 0},
-    {"wide rows", build_wide, 0},
-    {"repeats", build_repeats, 0},
-    {"map, rows", build_map_rows, 0},
-    {"map, columns", build_map_columns, 0},
-    {"map, odd rows", build_map_odd, 0},
-    {"map, wide rows", build_map_wide, 0},
-    {"layer norm", build_layer_norm, 0},
-    {"long rows", build_long_rows, 0},
-    {"group norm", build_group_norm, 0},
-    {"batch norm", build_batch_norm, 0},
-    {"embedding", build_embedding, 0},
-    {"scatter", build_scatter, 0},
-    {"index add", build_index_add, 0},
-    {"average pool", build_avg_pool, 3e-5},
-    {"matmul", build_matmul, 3e-5},
+    {"linear", build_linear, 0, false},
+    {"linear, wide", build_linear_wide, 0, false},
+    {"linear with its loss", build_head, 0, false},
+    {"rows", build_rows, 0, true},
+    {"all", build_all, 0, true},
+    {"columns", build_columns, 0, true},
+    {"first axis", build_first, 0, true},
+    {"wide rows", build_wide, 0, true},
+    {"repeats", build_repeats, 0, false},
+    {"map, rows", build_map_rows, 0, false},
+    {"map, columns", build_map_columns, 0, false},
+    {"map, odd rows", build_map_odd, 0, false},
+    {"map, wide rows", build_map_wide, 0, false},
+    {"layer norm", build_layer_norm, 0, false},
+    {"long rows", build_long_rows, 0, false},
+    {"group norm", build_group_norm, 0, false},
+    {"batch norm", build_batch_norm, 0, false},
+    {"embedding", build_embedding, 0, false},
+    {"scatter", build_scatter, 0, false},
+    {"index add", build_index_add, 0, false},
+    {"average pool", build_avg_pool, 3e-5, false},
+    {"matmul", build_matmul, 3e-5, false},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -221,11 +225,18 @@ static void test_long(void **state) {
             close_side(&three);
             close_side(&one);
         }
+        if (cases[i].on_gpu) {
+            long_side gpu = open_side(&tri_device_cuda, i, 1);
+            snprintf(what, sizeof what, "%s, cuda", cases[i].name);
+            compare(&gpu, &ref, 3e-6, what);
+            close_side(&gpu);
+        }
         close_side(&ref);
     }
 }
 
 int main(void) {
+    test_gpu_choose();
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_long)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
