@@ -26,9 +26,10 @@ LLAMA = ["data.sequence=32", "data.limit=38", "batch.global=8", "trainer.max_epo
 IMAGES = [*SYNTHETIC, *ADAMW, "batch.global=32", "data.samples=133", "data.test_samples=21",
           "batch.eval=8", "trainer.max_epochs=1"]
 GPT2 = ["data.path=recipes/data/tiny-shakespeare", "data.train=train.txt",
-        "data.test=validation.txt", "data.sequence=32", "data.limit=38", "batch.global=8", "batch.micro=0", "batch.eval=4",
-        "model.vocab_size=256", "model.n_positions=32", "model.n_embd=64", "model.n_layer=2",
-        "model.n_head=4", "model.dropout=0.1", "trainer.precision=32-true", "trainer.max_epochs=1",
+        "data.test=validation.txt", "data.sequence=32", "data.limit=38", "batch.global=8",
+        "batch.micro=0", "batch.eval=4", "model.vocab_size=256", "model.n_positions=32",
+        "model.n_embd=64", "model.n_layer=2", "model.n_head=4", "model.dropout=0.1",
+        "trainer.precision=32-true", "trainer.max_epochs=1",
         "trainer.log_every_n_steps=1", "trainer.limit_val_batches=2", "log.tensorboard=false",
         "optimizer.groups=[]", "schedule.name=constant", *ADAMW]
 VIT = [*IMAGES, "data.shape=[3,32,32]", "model.image_size=32", "model.patch_size=8",

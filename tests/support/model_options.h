@@ -33,6 +33,9 @@ __attribute__((unused)) static tri_tree *small_model_options(tri_arena *arena, c
     if (!strcmp(name, "vit"))
         return model_options(arena, "{image_size: 16, patch_size: 8, num_layers: 2, num_heads: 2, "
                                     "hidden_dim: 32, mlp_dim: 48}");
+    if (!strcmp(name, "gpt2"))
+        return model_options(
+            arena, "{vocab_size: 256, n_positions: 64, n_embd: 32, n_layer: 2, n_head: 2}");
     if (!strcmp(name, "weather-vit"))
         return model_options(arena, "{img_size: [16, 16], embed_dim: 32, depth: 2, num_heads: 4}");
     return NULL;
