@@ -108,6 +108,7 @@ CPU_BODY run(const cpu_map_instruction *code, const cpu_map_operand *operands, i
                 for (int i = 0; i < VECTORS; i++) acc[i] = *(const loose *)(b + i * VECTOR);
                 break;
             case CPU_MAP_STREAM:
+#ifdef __OPTIMIZE__ // else the other instruction sets keep an instruction that they do not have
                 if (avx512) {
                     for (int i = 0; i < VECTORS; i++)
                         __asm__ volatile("vmovntps %1, %0"
@@ -115,6 +116,7 @@ CPU_BODY run(const cpu_map_instruction *code, const cpu_map_operand *operands, i
                                          : "v"(acc[i]));
                     break;
                 }
+#endif
                 // fall through
             case CPU_MAP_STORE:
                 for (int i = 0; i < VECTORS; i++) *(loose *)(b + i * VECTOR) = acc[i];
