@@ -34,6 +34,21 @@ tri_value tri_ignore_label(tri_graph *graph, tri_value labels, int64_t ignored);
 // be a field of the batch, or made of labels.
 tri_value tri_ratio_loss(tri_graph *graph, tri_value terms, tri_value counts);
 
+typedef struct tri_binary_options {
+    // Factors of the terms, and of what a target of 1 counts in its term: both are broadcast to the
+    // predictions, such as a tri_constant [K] of K classes or a field of the batch. None: 1. The
+    // mean does not divide by them, as in PyTorch.
+    tri_value weight, pos_weight;
+} tri_binary_options;
+
+// tri_binary_cross_entropy with options, PyTorch's BCEWithLogitsLoss. With a weight for each class
+// it is MultiLabelSoftMarginLoss, too.
+tri_value tri_binary_cross_entropy_with(tri_graph *graph, tri_value logits, tri_value targets,
+                                        tri_binary_options options);
+// tri_bce_loss with options, which has no pos_weight, as PyTorch's BCELoss.
+tri_value tri_bce_loss_with(tri_graph *graph, tri_value probability, tri_value target,
+                            tri_binary_options options);
+
 // PyTorch's CosineEmbeddingLoss: 1 - cos(a, b) where the target is 1, max(0, cos(a, b) - margin)
 // where it is -1. a and b [.., D], in which sizes of 1 are broadcast, target [..].
 tri_value tri_cosine_embedding_loss(tri_graph *graph, tri_value a, tri_value b, tri_value target,

@@ -111,6 +111,45 @@ tri_value tri_cross_entropy_with(tri_graph *graph, tri_value logits, tri_value l
     return loss;
 }
 
+// The mean of the terms of x and t, of which a factor for each may be given.
+static tri_value binary_loss(tri_graph *g, const char *name, const char *terms, tri_value x,
+                             tri_value t, tri_binary_options o) {
+    tri_value in[4] = {x, t}, factors[] = {o.pos_weight, o.weight};
+    const char *names[] = {", q", ", w"}, *formula = "x, t";
+    int count = 2;
+    if (g->options.predicts) return nn_stand_in(g, x);
+    if (!nn_check_target(g, name, "the target", t, x, NN_SAME)) return x;
+    for (int i = 0; i < 2; i++) {
+        if (!tri_value_is(factors[i])) continue;
+        if (!nn_check_target(g, name, i ? "weight" : "pos_weight", factors[i], x, NN_WITHIN))
+            return x;
+        formula = tri_name(g, "%s%s", formula, names[i]);
+        in[count++] = factors[i];
+    }
+    formula = tri_name(g, "%s%s -> %s(%s)", formula, tri_value_is(o.pos_weight) ? "" : ", q = 1",
+                       tri_value_is(o.weight) ? "w * " : "", terms);
+    return mean_of(g, name, tri_map_values(g, formula, in, count));
+}
+
+tri_value tri_binary_cross_entropy_with(tri_graph *graph, tri_value logits, tri_value targets,
+                                        tri_binary_options options) {
+    return binary_loss(graph, "binary_cross_entropy",
+                       "(1 - t) * x + (1 + (q - 1) * t) * (log1p(exp(-abs(x))) + max(-x, 0))",
+                       logits, targets, options);
+}
+
+tri_value tri_bce_loss_with(tri_graph *graph, tri_value probability, tri_value target,
+                            tri_binary_options options) {
+    if (tri_value_is(options.pos_weight)) {
+        tri_graph_fail(graph,
+                       "bce_loss: pos_weight belongs to logits: tri_binary_cross_entropy_with");
+        return probability;
+    }
+    return binary_loss(graph, "bce_loss",
+                       "-(t * max(log(x), -100) + (1 - t) * max(log1p(-x), -100))", probability,
+                       target, options);
+}
+
 // PyTorch adds 1e-12 to the squares of the norms.
 tri_value tri_cosine_embedding_loss(tri_graph *graph, tri_value a, tri_value b, tri_value target,
                                     double margin) {

@@ -61,7 +61,7 @@ tri_value net_target_loss(net *n, tri_value h) {
     case 3:
         return tri_huber_loss(g, p, t, 0.5);
     case 4:
-        return tri_bce_loss(g, tri_sigmoid(g, p), unit);
+        return tri_bce_loss_with(g, tri_sigmoid(g, p), unit, (tri_binary_options){.weight = unit});
     case 5:
         return tri_poisson_nll_loss(g, tri_tanh(g, p), unit);
     case 6:
@@ -74,7 +74,9 @@ tri_value net_target_loss(net *n, tri_value h) {
     case 9:
         return tri_hinge_loss(g, p, sign);
     case 10:
-        return tri_binary_cross_entropy(g, p, unit);
+        if (net_chance(n, 50)) return tri_binary_cross_entropy(g, p, unit);
+        return tri_binary_cross_entropy_with(
+            g, p, unit, (tri_binary_options){.weight = unit, .pos_weight = tri_exp(g, unit)});
     case 11:
         return tri_multilabel_soft_margin_loss(g, p, unit);
     case 12:

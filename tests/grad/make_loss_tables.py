@@ -73,8 +73,21 @@ def gaussian(mean, variance):
     return F.gaussian_nll_loss(mean, parts(*mean.shape), variance * variance, full=True, eps=0.3)
 
 
+def bce_with_logits(x, **options):
+    return F.binary_cross_entropy_with_logits(x, parts(*x.shape), **options)
+
+
 # name: (function, shapes of the parameters)
 LOSSES = {
+    "bce_with_logits": (bce_with_logits, (3, 4)),
+    "bce_with_logits weighted": (lambda x: bce_with_logits(x, weight=weights()), (4, 5)),
+    "bce_with_logits positive": (lambda x: bce_with_logits(x, pos_weight=weights()), (2, 3, 5)),
+    "bce_with_logits of both": (lambda x: bce_with_logits(x, weight=2 * parts(6, 1),
+                                                          pos_weight=weights()), (6, 5)),
+    "bce_loss weighted": (lambda x: F.binary_cross_entropy(torch.sigmoid(x), parts(4, 5),
+                                                           weight=weights()), (4, 5)),
+    "bce multilabel_soft_margin": (lambda x: F.multilabel_soft_margin_loss(
+        x, parts(4, 5), weight=weights()), (4, 5)),
     "cross_entropy": (cross_entropy, (11, 5)),
     "cross_entropy smoothed": (lambda x: cross_entropy(x, label_smoothing=0.2), (11, 5)),
     "cross_entropy soft": (lambda x: F.cross_entropy(x, parts(4, 5), weights(),

@@ -78,9 +78,24 @@ static tri_value margin_loss(tri_graph *g, const char *name, tri_value x) {
         (tri_multi_margin_options){.margin = 0.5, .class_weights = weights});
 }
 
+static tri_value binary_loss(tri_graph *g, const char *name, tri_value x) {
+    tri_shape shape = tri_value_shape(g, x), rows = tri_shape_of(shape.dims[0], 1);
+    tri_value parts = numbers(g, "parts", shape);
+    tri_binary_options o = {{0}, {0}};
+    bool both = is(name, "bce_with_logits of both");
+    if (strcmp(name, "bce_with_logits") != 0)
+        o.weight = tri_constant(g, "weights", tri_shape_of(CLASSES), weights);
+    if (both || is(name, "bce_with_logits positive")) o.pos_weight = o.weight;
+    if (is(name, "bce_with_logits positive")) o.weight = (tri_value){0};
+    if (both) o.weight = tri_mul_scalar(g, numbers(g, "parts of rows", rows), 2);
+    if (is(name, "bce_loss")) return tri_bce_loss_with(g, tri_sigmoid(g, x), parts, o);
+    return tri_binary_cross_entropy_with(g, x, parts, o);
+}
+
 static tri_value loss_of(tri_graph *g, const char *name, const tri_value *x) {
     if (is(name, "cross_entropy") || is(name, "nll")) return label_loss(g, name, x[0]);
     if (is(name, "ctc")) return ctc_loss(g, name, x[0]);
+    if (is(name, "bce")) return binary_loss(g, name, x[0]);
     if (is(name, "multi_margin") || is(name, "multilabel_margin"))
         return margin_loss(g, name, x[0]);
     if (is(name, "gaussian"))
@@ -281,6 +296,9 @@ static void check_refused(const char *parts, int call) {
     if (call == 5) tri_ignore_label(g, x, 3);
     if (call == 7) tri_multilabel_margin_loss(g, x, y);
     if (call == 8) tri_gaussian_nll_loss_with(g, x, x, y, (tri_gaussian_nll_options){0});
+    if (call == 9) tri_bce_loss_with(g, x, x, (tri_binary_options){.pos_weight = x});
+    tri_value rows = tri_select(g, x, 2, 0);
+    if (call == 10) tri_binary_cross_entropy_with(g, x, x, (tri_binary_options){.weight = rows});
     if (call == 6) tri_ctc_loss(g, x, x, (tri_ctc_options){0});
     const char *message;
     assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
@@ -299,6 +317,8 @@ static void test_refused(void **state) {
         "targets|2|[2, 4, 5]",
         "multilabel_margin_loss|[N, K]|[2, 4, 5]|[2, 4]",
         "gaussian_nll_loss|the variance|[2, 4]",
+        "bce_loss|pos_weight|logits",
+        "binary_cross_entropy|weight must be|broadcast|[2, 4]",
     };
     for (int i = 0; i < (int)(sizeof parts / sizeof *parts); i++) check_refused(parts[i], i);
 }
