@@ -26,6 +26,10 @@ typedef struct tri_recurrent_options {
     // The first states [N, layers · directions, H], where PyTorch has [layers · directions, N, H];
     // of a layer, the direction from the begin comes first. None: 0. Only an LSTM has c.
     tri_value h, c;
+    // How many steps each sequence has, I64 [N], 1 to T: what PyTorch packs. Behind its end the
+    // result is 0, the last states are those of its own last step, and the opposite direction
+    // begins there. None: all have T. Numbers out of range count as the nearest that is in it.
+    tri_value lengths;
     tri_init weight_init, bias_init; // in place of uniform numbers within ±1/√H
 } tri_recurrent_options;
 

@@ -17,6 +17,10 @@ typedef struct context {
     tri_recurrent_attr attr;
     int64_t samples, directions;
     bool is_cell; // its parameters have no number of a layer
+    bool wants_last;
+    // Of sequences that have lengths, all [N, steps, 1]: 1 before the end of each; the steps of the
+    // opposite direction, of which those behind the end stay; and the last one.
+    tri_value inside, flipped, end;
 } context;
 
 static tri_value parameter(const context *c, const char *what, int64_t layer, bool reverse,
@@ -38,6 +42,34 @@ static tri_value bias(const context *c, const char *what, int64_t layer, bool re
 // The size of h, which an LSTM may project.
 static int64_t state_size(const context *c) {
     return c->o.projection ? c->o.projection : c->o.hidden;
+}
+
+static tri_value only_inside(const context *c, tri_value x) {
+    return tri_map(c->graph, "x, inside -> inside ? x : 0", x, c->inside);
+}
+
+// Finds what sequences with lengths need. x [N, T, in].
+static void find_ends(context *c, tri_value x) {
+    tri_graph *g = c->graph;
+    int64_t steps = tri_value_shape(g, x).dims[1];
+    tri_value t = tri_reshape(g, tri_arange(g, steps), tri_shape_of(1, steps, 1));
+    const char *within = tri_name(g, "n -> min(max(n, 1), %" PRId64 ")", steps);
+    tri_value n = tri_reshape(g, tri_map(g, within, c->o.lengths), tri_shape_of(c->samples, 1, 1));
+    c->inside = tri_mask(g, "t, n -> t < n", t, n);
+    c->flipped = tri_map(g, "t, n -> t < n ? n - 1 - t : t", t, n);
+    c->end = tri_map(g, "n - 1", n);
+}
+
+// Lets the cells of an LSTM stay as they are behind the end of a sequence: far from 0, the input's
+// gate is 0 and that of forgetting 1.
+static tri_value hold_cells(const context *c, tri_value gates) {
+    enum { FAR = 10000 };
+    int64_t hidden = c->o.hidden, width = 4 * hidden;
+    float *values = TRI_NEW_ARRAY(c->graph->arena, float, width);
+    for (int64_t i = 0; i < 2 * hidden; i++) values[i] = i < hidden ? -FAR : FAR;
+    tri_value held =
+        tri_constant(c->graph, tri_name(c->graph, "%s.held", c->name), tri_shape_of(width), values);
+    return tri_map(c->graph, "x, inside, held -> inside ? x : x + held", gates, c->inside, held);
 }
 
 // What the first h [N, projection] adds to the gates of the first step, those of all others being
@@ -64,7 +96,9 @@ static tri_value direction(const context *c, tri_value x, int64_t layer, bool re
     tri_recurrent_attr attr = c->attr;
     tri_linear_attr linear = {.axes = 1};
     tri_value states[2] = {c->o.h, c->o.c};
-    attr.reverse = reverse;
+    bool has_ends = tri_value_is(c->inside), flips = has_ends && reverse;
+    attr.reverse = reverse && !has_ends;
+    if (flips) x = tri_take_along(g, x, 1, c->flipped);
     tri_value input =
         parameter(c, "weight_ih", layer, reverse, tri_shape_of(width, in), c->o.weight_init);
     tri_value weight = parameter(c, "weight_hh", layer, reverse, tri_shape_of(width, state_size(c)),
@@ -81,23 +115,25 @@ static tri_value direction(const context *c, tri_value x, int64_t layer, bool re
         projection = parameter(c, "weight_hr", layer, reverse,
                                tri_shape_of(c->o.projection, c->o.hidden), c->o.weight_init);
         if (tri_value_is(states[0]))
-            gates = tri_add(g, gates, first_gates(c, states[0], weight, reverse, &steps));
+            gates = tri_add(g, gates, first_gates(c, states[0], weight, attr.reverse, &steps));
         states[0] = (tri_value){0};
         weight = tri_matmul(g, weight, projection);
     }
+    if (has_ends && c->wants_last && attr.kind == TRI_RECURRENT_LSTM) gates = hold_cells(c, gates);
     tri_value y = tri_node_add(g, &tri_op_recurrent,
                                (tri_value[]){gates, weight, of_state, states[0], states[1]}, 5,
                                &attr, c->name);
     if (!tri_value_is(y)) return y;
     *last_h = tri_node_output(g, y, 1);
     *last_c = tri_node_output(g, y, 2);
-    if (!c->o.projection) return y;
     tri_value ends[2] = {y, *last_h};
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2 && c->o.projection; i++)
         ends[i] = tri_node_add(g, &tri_op_linear, (tri_value[]){ends[i], projection, {0}}, 3,
                                &linear, c->name);
-    *last_h = ends[1];
-    return ends[0];
+    y = ends[0];
+    *last_h = has_ends ? tri_squeeze(g, tri_take_along(g, y, 1, c->end), 1) : ends[1];
+    if (has_ends) y = only_inside(c, y);
+    return flips ? tri_take_along(g, y, 1, c->flipped) : y;
 }
 
 // Dropout between layers. Its random numbers are those of samples, so these become the first axis.
@@ -139,6 +175,16 @@ static bool check(context *c, tri_value x) {
         tri_graph_fail(c->graph, "%s %s: needs hidden > 0 and 1 to 1000 layers", c->op, c->name);
         return false;
     }
+    if (tri_value_is(c->o.lengths)) {
+        if (!tri_graph_takes_value(c->graph, c->op, c->name, c->o.lengths)) return false;
+        tri_shape of = tri_value_shape(c->graph, c->o.lengths), want = tri_shape_of(c->samples);
+        if (!tri_shape_equal(&of, &want) ||
+            tri_value_get(c->graph, c->o.lengths)->dtype != TRI_I64) {
+            tri_graph_fail(c->graph, "%s %s: lengths must be I64 [%" PRId64 "], but are %s", c->op,
+                           c->name, c->samples, tri_shape_text(&of, text, sizeof text));
+            return false;
+        }
+    }
     if (tri_value_is(c->o.c) && c->attr.kind != TRI_RECURRENT_LSTM) {
         tri_graph_fail(c->graph, "%s %s: only an LSTM has a state c", c->op, c->name);
         return false;
@@ -158,6 +204,16 @@ static tri_value build(context c, tri_value x, tri_recurrent_states *last) {
     tri_graph *g = c.graph;
     if (last) *last = (tri_recurrent_states){{0}, {0}};
     if (!tri_layer_begin(g, c.name) || !check(&c, x)) return (tri_value){0};
+    bool turns = c.o.time_first && tri_value_is(c.o.lengths);
+    c.wants_last = last != NULL;
+    if (turns) {
+        x = tri_transpose(g, x, 0, 1);
+        c.o.time_first = c.attr.time_first = false;
+    }
+    if (tri_value_is(c.o.lengths)) {
+        find_ends(&c, x);
+        x = only_inside(&c, x);
+    }
     int64_t count = c.o.layers * c.directions;
     tri_value *h = TRI_NEW_ARRAY(g->arena, tri_value, count);
     tri_value *cells = TRI_NEW_ARRAY(g->arena, tri_value, count), y[2] = {x};
@@ -172,7 +228,7 @@ static tri_value build(context c, tri_value x, tri_recurrent_states *last) {
     }
     if (last) last->h = tri_stack(g, h, (int)count, 1);
     if (last && c.attr.kind == TRI_RECURRENT_LSTM) last->c = tri_stack(g, cells, (int)count, 1);
-    return y[0];
+    return turns ? tri_transpose(g, y[0], 0, 1) : y[0];
 }
 
 static context context_of(tri_graph *g, const char *op, const char *name, tri_recurrent_options o,

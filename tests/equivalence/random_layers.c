@@ -411,6 +411,9 @@ static tri_value recurrent(net *n, tri_value x) {
     tri_value (*const layers[])(tri_graph *, const char *, tri_value, tri_recurrent_options,
                                 tri_recurrent_states *) = {tri_lstm, tri_gru, tri_gru, tri_rnn};
     tri_recurrent_states last;
+    if (net_chance(n, 30))
+        o.lengths = tri_randint(g, net_name(n), tri_shape_of(n->batch->size), 1,
+                                net_shape(n, x).dims[1] + 1);
     if (o.time_first) x = tri_transpose(g, x, 0, 1);
     tri_value y = layers[kind](g, net_name(n), x, o, &last);
     if (o.time_first) y = tri_transpose(g, y, 0, 1);

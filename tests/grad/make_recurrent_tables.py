@@ -12,9 +12,15 @@ from make_function_tables import print_cases, print_header
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
 
+def lengths(samples, steps):
+    """Those of sequences, from 1 to `steps`, as torch_check.h fills an "index below" it."""
+    return torch.tensor([1 + (i * i + i // 2 + 1) % steps for i in range(samples)])
+
+
 def layer(kind, x, hidden, layers=1, directions=1, bias=True, states=0, time_first=False,
-          projection=0):
-    """A row of LAYERS. x: samples, steps and inputs. states: how many first states are given."""
+          projection=0, packed=False):
+    """A row of LAYERS. x: samples, steps and inputs. states: how many first states are given.
+    packed: the sequences have lengths."""
     samples, steps, inputs = x
     size = projection or hidden
     sizes = (size, hidden)[:states]
@@ -30,10 +36,26 @@ def layer(kind, x, hidden, layers=1, directions=1, bias=True, states=0, time_fir
         first = [s.transpose(0, 1) for s in parameters[:states]]
         for s in (size, hidden)[len(first):1 + (kind == "lstm")]:
             first.append(torch.zeros(layers * directions, samples, s, dtype=x.dtype))
+        if packed:
+            return torch.cat(packed_layer(x, first, parameters[states:]))
         y, *last = getattr(torch._VF, kind)(
             x, first if kind == "lstm" else first[0], list(parameters[states:]), bias, layers, 0.0,
             True, directions == 2, not time_first)
         return torch.cat([y.flatten()] + [s.transpose(0, 1).flatten() for s in last])
+
+    def packed_layer(x, first, own):
+        order = torch.nn.utils.rnn
+        whole = order.pack_padded_sequence(x, lengths(samples, steps), not time_first,
+                                           enforce_sorted=False)
+        first = [s.index_select(1, whole.sorted_indices) for s in first]
+        y, *last = getattr(torch._VF, kind)(
+            whole.data, whole.batch_sizes, first if kind == "lstm" else first[0], list(own), bias,
+            layers, 0.0, True, directions == 2)
+        y, _ = order.pad_packed_sequence(order.PackedSequence(
+            y, whole.batch_sizes, whole.sorted_indices, whole.unsorted_indices), not time_first,
+            total_length=steps)
+        last = [s.index_select(1, whole.unsorted_indices) for s in last]
+        return [y.flatten()] + [s.transpose(0, 1).flatten() for s in last]
 
     return (function, (steps, samples, inputs) if time_first else x, *shapes)
 
@@ -57,6 +79,12 @@ LAYERS = {
                                       states=2),
     "lstm projected time first": layer("lstm", (3, 4, 2), 3, projection=2, states=2,
                                        time_first=True),
+    "lstm packed": layer("lstm", (5, 6, 4), 3, packed=True),
+    "lstm packed of one": layer("lstm", (1, 1, 1), 1, packed=True),
+    "lstm packed both ways": layer("lstm", (5, 6, 3), 4, layers=2, directions=2, states=2,
+                                   packed=True),
+    "lstm packed projected": layer("lstm", (4, 5, 3), 5, directions=2, states=2, projection=2,
+                                   time_first=True, packed=True),
     "gru": layer("gru", (3, 5, 4), 6),
     "gru of one": layer("gru", (1, 1, 1), 1),
     "gru without bias": layer("gru", (2, 7, 3), 5, bias=False),
@@ -64,6 +92,10 @@ LAYERS = {
     "gru from a state": layer("gru", (3, 4, 2), 7, states=1),
     "gru time first": layer("gru", (3, 5, 4), 6, states=1, time_first=True),
     "gru of blocks": layer("gru", (7, 3, 16), 64),
+    "gru packed": layer("gru", (5, 6, 4), 3, states=1, packed=True),
+    "gru packed both ways": layer("gru", (5, 6, 3), 4, layers=2, directions=2, states=1,
+                                  time_first=True, packed=True),
+    "rnn packed both ways": layer("rnn_tanh", (5, 6, 3), 4, directions=2, states=1, packed=True),
     "rnn": layer("rnn_tanh", (3, 5, 4), 6),
     "rnn of one": layer("rnn_tanh", (1, 1, 1), 1),
     "rnn both ways": layer("rnn_tanh", (2, 6, 3), 4, layers=2, directions=2, states=1),

@@ -26,6 +26,11 @@ static tri_value recurrent(tri_graph *g, const char *name, tri_value x, tri_recu
     if (o.projection) of_h.dims[2] = o.projection;
     if (states > 0) o.h = tri_parameter(g, "h", of_h, (tri_init){0});
     if (states > 1) o.c = tri_parameter(g, "c", state, (tri_init){0});
+    if (strstr(name, "packed")) {
+        const char *below = tri_name(g, "index below %d", (int)shape.dims[!o.time_first]);
+        tri_shape samples = tri_shape_of(state.dims[0]);
+        o.lengths = tri_map(g, "n + 1", tri_input(g, below, TRI_I64, samples));
+    }
     if (name[0] == 'l') {
         tri_value y = tri_lstm(g, "l", x, o, &last);
         return joined(g, (tri_value[]){y, last.h, last.c}, 3);
@@ -72,6 +77,13 @@ static tri_value layer(tri_graph *g, const char *name, tri_value x) {
          .no_bias = true)
     CASE("lstm projected of states", 2, 5, .bidirectional = true, .projection = 4)
     CASE("lstm projected time first", 2, 3, .projection = 2, .time_first = true)
+    CASE("lstm packed", 0, 3)
+    CASE("lstm packed of one", 0, 1)
+    CASE("lstm packed both ways", 2, 4, .layers = 2, .bidirectional = true)
+    CASE("lstm packed projected", 2, 5, .bidirectional = true, .projection = 2, .time_first = true)
+    CASE("gru packed", 1, 3)
+    CASE("gru packed both ways", 1, 4, .layers = 2, .bidirectional = true, .time_first = true)
+    CASE("rnn packed both ways", 1, 4, .bidirectional = true)
     CASE("gru", 0, 6)
     CASE("gru of one", 0, 1)
     CASE("gru without bias", 0, 5, .no_bias = true)
@@ -232,6 +244,9 @@ static void test_refuses(void **state) {
     OP_REFUSED("gru l|[T, N, in]|[2]", tri_shape_of(2),
                LAYER(gru, .hidden = 3, .time_first = true));
     OP_REFUSED("rnn l|[2, 0, 4]", tri_shape_of(2, 0, 4), LAYER(rnn, .hidden = 3));
+    OP_REFUSED("gru l|lengths|I64 [2]|[3]", good,
+               LAYER(gru, .hidden = 3, .lengths = tri_arange(g, 3)));
+    OP_REFUSED("lstm l|lengths|I64 [2]|[2]", good, LAYER(lstm, .hidden = 3, .lengths = OF(2)));
     OP_REFUSED("lstm l|hidden", good, LAYER(lstm, .hidden = 0));
     OP_REFUSED("gru l|layers", good, LAYER(gru, .hidden = 3, .layers = -1));
     OP_REFUSED("gru l|state c", good, LAYER(gru, .hidden = 3, .c = x));
