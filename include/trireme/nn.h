@@ -179,6 +179,8 @@ tri_value tri_interpolate(tri_graph *graph, tri_value x, tri_interpolate_options
 typedef struct tri_batch_norm_options {
     double momentum; // running = (1 − momentum)·running + momentum·batch; 0 means 0.1
     double eps;      // added to the variance; 0 means 1e-5
+    bool cumulative; // PyTorch's momentum=None: running = the mean over the steps of the run
+    bool plain;      // true: the layer has neither weight nor bias; PyTorch's affine=False
     tri_init weight_init, bias_init; // in place of 1 and 0
 } tri_batch_norm_options;
 
@@ -203,9 +205,21 @@ tri_value tri_embedding(tri_graph *graph, const char *name, tri_value ids,
 // `eps` must be above 0.
 tri_value tri_rms_norm(tri_graph *graph, const char *name, tri_value x, double eps);
 
+typedef struct tri_rms_norm_options {
+    double eps;           // added to the mean; 0 means 2^-23
+    bool plain;           // true: the layer has no weight; PyTorch's elementwise_affine=False
+    int axes;             // how many of the last axes are normalised together; 0 means 1
+    tri_init weight_init; // in place of 1
+} tri_rms_norm_options;
+
+// RMS norm with options: without a weight, or over several axes together. weight has their sizes.
+tri_value tri_rms_norm_with(tri_graph *graph, const char *name, tri_value x,
+                            tri_rms_norm_options options);
+
 typedef struct tri_layer_norm_options {
     double eps;                      // added to the variance; 0 means 1e-5
     bool plain;                      // true: the layer has neither weight nor bias
+    bool no_bias;                    // true: it has a weight alone
     int axes;                        // how many of the last axes are normalised together; 0 means 1
     tri_init weight_init, bias_init; // in place of 1 and 0
 } tri_layer_norm_options;
@@ -230,11 +244,15 @@ tri_value tri_group_norm(tri_graph *graph, const char *name, tri_value x,
 typedef struct tri_instance_norm_options {
     double eps;  // added to the variance; 0 means 1e-5
     bool affine; // true: the layer has weight and bias [C]; PyTorch's InstanceNorm has none either
+    // PyTorch's track_running_stats: the layer has running_mean and running_var [C], the means over
+    // samples, by which evaluation normalises. Their momentum is given as that of batch norm.
+    bool tracks, cumulative;
+    double momentum;
     tri_init weight_init, bias_init; // in place of 1 and 0
 } tri_instance_norm_options;
 
 // Instance norm: each channel of each sample of x [N, C, …] is normalised over its pixels, in
-// training and in evaluation.
+// training and, unless statistics are tracked, in evaluation.
 tri_value tri_instance_norm(tri_graph *graph, const char *name, tri_value x,
                             tri_instance_norm_options options);
 

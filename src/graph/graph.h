@@ -71,6 +71,8 @@ typedef enum tri_parameter_role {
     // A running average of batch norm. Its "gradient", which is summed over micro-batches and
     // ranks, is the mean or variance in a micro-batch times the number of its samples.
     TRI_ROLE_STATISTIC,
+    // A running average over samples, as of instance norm: the same for any micro-batches.
+    TRI_ROLE_SAMPLE_STATISTIC,
     // What each step computes from the weights and its former values, as the vectors of a spectral
     // norm: updated as a statistic, of which all micro-batches have the same.
     TRI_ROLE_ITERATE,
@@ -119,7 +121,9 @@ typedef struct tri_parameter_info {
     // The parameter begins as the norms of another one, along all axes but those that both have in
     // the same size (tri_parameter_of_norms); NULL: as `init` says.
     const struct tri_parameter_info *norms_of;
-    double momentum; // of a statistic: new = (1 − momentum) · old + momentum · mean over the step
+    // Of a statistic: new = (1 − momentum) · old + momentum · mean over the step. 0 means 1 / the
+    // number of the update, so that it is the mean over all updates.
+    double momentum;
     int group;       // see tri_graph_group
     int block;
     tri_value value;
@@ -389,6 +393,9 @@ int64_t tri_layer_count(tri_graph *graph, const char *name);
 tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dtype,
                                 tri_shape shape, tri_init init, tri_parameter_role role,
                                 double momentum);
+
+// Whether STEP updates parameters of the role as running averages, by their momentum.
+bool tri_role_is_average(tri_parameter_role role);
 
 // Adds a trained parameter that begins as the norms of the parameter `of` over all axes but `axis`,
 // which are of size 1 in it; axis -1: over all of them, and it has no axes.

@@ -131,6 +131,11 @@ static bool has_other_values(const tri_graph *g, const char *name, const tri_ini
     return memcmp(p->init.values, init->values, bytes) != 0;
 }
 
+bool tri_role_is_average(tri_parameter_role role) {
+    return role == TRI_ROLE_STATISTIC || role == TRI_ROLE_SAMPLE_STATISTIC ||
+           role == TRI_ROLE_ITERATE;
+}
+
 static tri_value declare(tri_graph *g, const char *name, tri_shape shape, tri_init init,
                          tri_parameter_role role) {
     if (!tri_graph_takes_name(g, "parameter", name)) return (tri_value){0};

@@ -24,7 +24,8 @@ const tri_op tri_op_moving_average = {
     .name = "moving_average",
     .doc =
         "statistic, grad, step scalars: statistic = (1 - momentum) * statistic + momentum * grad "
-        "* statistic scale; grad is the sum over the step's samples",
+        "* statistic scale; grad is the sum over the step's samples; momentum 0: 1 / the number of "
+        "the update",
     .input_count = 3,
     .flags = TRI_OP_UPDATE,
     .attr_bytes = sizeof(tri_moving_average_attr),

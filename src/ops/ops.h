@@ -555,7 +555,7 @@ typedef struct tri_step_numbers_attr {
 } tri_step_numbers_attr;
 
 typedef struct tri_moving_average_attr {
-    double momentum;
+    double momentum; // 0: 1 / the number of the update
 } tri_moving_average_attr;
 
 // These functions gather or reduce x along any axis (attr->dim). The collective itself runs along

@@ -32,7 +32,7 @@ static bool is_half(const tri_graph *g, const tri_parameter_info *p) {
 }
 
 static tri_bucket_kind bucket_of(const tri_graph *g, const tri_parameter_info *p) {
-    if (p->role == TRI_ROLE_STATISTIC || p->role == TRI_ROLE_ITERATE) return TRI_BUCKET_STATISTIC;
+    if (tri_role_is_average(p->role)) return TRI_BUCKET_STATISTIC;
     if (p->role != TRI_ROLE_TRAINED)
         return is_half(g, p) ? TRI_BUCKET_FROZEN_HALF : TRI_BUCKET_FROZEN;
     if (p->slice.count) return is_half(g, p) ? TRI_BUCKET_SLICED_HALF : TRI_BUCKET_SLICED;

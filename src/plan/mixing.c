@@ -127,12 +127,35 @@ static bool reads_data(const mixing *m, const tri_node *node) {
     return depends;
 }
 
+// Whether the value's only use is to be the "gradient" of a statistic, to which those of all
+// micro-batches are added.
+static bool is_statistic(const tri_graph *g, tri_value value) {
+    bool used = false;
+    for (int i = 0; i < g->gradient_count; i++) used |= g->gradients[i].value.id == value.id;
+    for (int i = 0; i < g->node_count; i++)
+        for (int k = 0; k < g->nodes[i].input_count; k++) {
+            if (g->nodes[i].inputs[k].id != value.id) continue;
+            used = g->nodes[i].op == &tri_op_reshape && is_statistic(g, g->nodes[i].outputs[0]);
+            if (!used) return false;
+        }
+    return used;
+}
+
+// Whether the node is the sum over samples of a statistic.
+static bool sums_statistic(const tri_graph *g, const tri_node *node) {
+    return node->op == &tri_op_reduce &&
+           ((const tri_reduce_attr *)node->attr)->kind == TRI_REDUCTION_SUM &&
+           is_statistic(g, node->outputs[0]);
+}
+
 const tri_node *tri_plan_find_mixing(tri_arena *arena, const tri_graph *graph, int64_t samples) {
     mixing m = begin(arena, graph, NULL, samples);
     for (int i = 0; i < graph->node_count; i++) {
         const tri_node *node = &graph->nodes[i];
         if (node->phase != TRI_PHASE_FORWARD || !reads_data(&m, node)) continue;
-        if (mixes(&m, node)) return node;
+        bool mixed = mixes(&m, node);
+        if (mixed && sums_statistic(graph, node)) continue;
+        if (mixed) return node;
         for (int k = 0; k < node->output_count; k++) m.from_data[node->outputs[k].id] = true;
     }
     return NULL;

@@ -273,9 +273,13 @@ static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
     return TRI_OK;
 }
 
-static const char *find_role(const tri_graph *graph, tri_parameter_role role) {
-    for (int i = 0; i < graph->parameter_count; i++)
-        if (graph->parameters[i].role == role) return graph->parameters[i].name;
+// The name of a running average, or of one that depends on micro-batches; NULL: there is none.
+static const char *find_average(const tri_graph *graph, bool of_micro_batches) {
+    for (int i = 0; i < graph->parameter_count; i++) {
+        tri_parameter_role role = graph->parameters[i].role;
+        if (of_micro_batches ? role == TRI_ROLE_STATISTIC : tri_role_is_average(role))
+            return graph->parameters[i].name;
+    }
     return NULL;
 }
 
@@ -322,7 +326,7 @@ static bool has_training_step(const tri_plan_request *request) {
 
 // A plan that only evaluates is not checked, because batch norm then reads the running statistics.
 static tri_status check_batch_norm(const tri_plan *plan, const tri_plan_request *request) {
-    const char *name = find_role(plan->graph, TRI_ROLE_STATISTIC);
+    const char *name = find_average(plan->graph, true);
     int64_t tail = request->step_samples[TRI_STEP_TAIL];
     if (!name || !has_training_step(request)) return TRI_OK;
     if (request->sync_batchnorm && request->micro > 0)
@@ -346,13 +350,12 @@ static tri_status check_batch_norm(const tri_plan *plan, const tri_plan_request 
 // Sums of several pipeline stages, or of statistics that lie on one stage of each replica, are
 // rounded in another order than those of one rank.
 static tri_status check_stages(const tri_plan *plan) {
-    const char *statistic = find_role(plan->graph, TRI_ROLE_STATISTIC);
-    if (!statistic) statistic = find_role(plan->graph, TRI_ROLE_ITERATE);
+    const char *statistic = find_average(plan->graph, false);
     if (!plan->deterministic || plan->mesh.size[TRI_AXIS_PIPELINE] == 1) return TRI_OK;
     if (statistic && plan->replicas > 1)
         return TRI_FAIL(TRI_BAD_INPUT,
-                        "trainer.deterministic with batch norm or a spectral norm (%s) needs "
-                        "strategy.mesh.pipeline: 1 on several replicas",
+                        "trainer.deterministic with running statistics or a spectral norm (%s) "
+                        "needs strategy.mesh.pipeline: 1 on several replicas",
                         statistic);
     for (int u = 0; u < plan->flat.unit_count; u++)
         if (plan->units[u].holder_count > 1)

@@ -203,7 +203,9 @@ static const char *find_uncounted(const tri_dataset *data, const tri_graph *g) {
 
 static bool has_statistics(const tri_graph *g) {
     for (int i = 0; i < g->parameter_count; i++)
-        if (g->parameters[i].role == TRI_ROLE_STATISTIC) return true;
+        if (g->parameters[i].role == TRI_ROLE_STATISTIC ||
+            g->parameters[i].role == TRI_ROLE_SAMPLE_STATISTIC)
+            return true;
     return false;
 }
 
@@ -222,7 +224,7 @@ static tri_status check_left_out(const tri_dataset *data, bool trains, const tri
                                "may count a sample that is left out, whose label is -100, in '%s'",
                                uncounted);
     else if (trains && has_statistics(graph))
-        why = "has batch norm, whose means would count the zeros in place of a damaged sample";
+        why = "has running statistics, which would count the zeros in place of a damaged sample";
     if (!why) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
                     "data.on_error=skip: model %s %s; use data.on_error=refuse, and remove what "

@@ -37,8 +37,7 @@ static bool is_wanted(void *context, int tensor) {
 // Training can begin without running statistics and buffers, evaluation cannot; neither reads
 // counters.
 static bool may_lack(tri_parameter_role role, bool evaluates) {
-    bool is_buffer =
-        role == TRI_ROLE_STATISTIC || role == TRI_ROLE_ITERATE || role == TRI_ROLE_BUFFER;
+    bool is_buffer = tri_role_is_average(role) || role == TRI_ROLE_BUFFER;
     return role == TRI_ROLE_COUNTER || (is_buffer && !evaluates);
 }
 

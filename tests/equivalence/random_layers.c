@@ -184,10 +184,15 @@ static tri_value norm(net *n, tri_value x) {
     if (net_shape(n, x).rank < 2) x = tri_unsqueeze(g, x, 1);
     if (kind < 2) {
         int axes = (int)net_draw(n, 1, net_shape(n, x).rank - 1);
-        if (kind == 1) return tri_rms_norm(g, net_name(n), x, eps);
+        bool plain = net_chance(n, 30);
+        if (kind == 1)
+            return tri_rms_norm_with(
+                g, net_name(n), x,
+                (tri_rms_norm_options){.eps = eps, .plain = plain, .axes = axes});
         return tri_layer_norm(
             g, net_name(n), x,
-            (tri_layer_norm_options){.eps = eps, .plain = net_chance(n, 30), .axes = axes});
+            (tri_layer_norm_options){
+                .eps = eps, .plain = plain, .no_bias = net_chance(n, 30), .axes = axes});
     }
     if (kind == 4 && !n->norms) return (tri_value){0};
     x = net_as(n, x, (int)net_draw(n, 3, 5));
@@ -197,12 +202,19 @@ static tri_value norm(net *n, tri_value x) {
         return tri_group_norm(
             g, net_name(n), x,
             (tri_group_norm_options){.groups = groups, .eps = eps, .plain = net_chance(n, 30)});
+    tri_shape shape = net_shape(n, x);
+    bool tracks = tri_shape_count(&shape) > shape.dims[0] * channels && net_chance(n, 30);
     if (kind == 3)
-        return tri_instance_norm(
-            g, net_name(n), x,
-            (tri_instance_norm_options){.eps = eps, .affine = net_chance(n, 50)});
+        return tri_instance_norm(g, net_name(n), x,
+                                 (tri_instance_norm_options){.eps = eps,
+                                                             .affine = net_chance(n, 50),
+                                                             .tracks = tracks,
+                                                             .cumulative = net_chance(n, 50)});
     if (net_chance(n, 50)) x = tri_flatten(g, x);
-    return tri_batch_norm(g, net_name(n), x, (tri_batch_norm_options){.eps = eps});
+    return tri_batch_norm(g, net_name(n), x,
+                          (tri_batch_norm_options){.eps = eps,
+                                                   .plain = net_chance(n, 30),
+                                                   .cumulative = net_chance(n, 30)});
 }
 
 static tri_value linear(net *n, tri_value x) {

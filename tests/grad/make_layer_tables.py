@@ -17,6 +17,22 @@ def layer_norm(axes):
     return lambda x, *affine: F.layer_norm(x, x.shape[-axes:], *affine)
 
 
+def layer_norm_without_bias(x, weight):
+    return F.layer_norm(x, weight.shape, weight)
+
+
+def rms_norm(axes, eps=2.0 ** -23):
+    """RMSNorm, which python3-torch does not have yet, by the formula of its page."""
+    def function(x, *weight):
+        y = x * (x.square().mean(tuple(range(-axes, 0)), keepdim=True) + eps).rsqrt()
+        return y * weight[0] if weight else y
+    return function
+
+
+def batch_norm(x, *affine):
+    return F.batch_norm(x, None, None, *affine, training=True)
+
+
 def instance_norm(x, *affine):
     return F.instance_norm(x, None, None, *affine)
 
@@ -59,6 +75,14 @@ LAYERS = {
     "layer_norm of two axes": (layer_norm(2), (3, 5, 4), (5, 4), (5, 4)),
     "layer_norm of three axes": (layer_norm(3), (2, 3, 1, 7), (3, 1, 7), (3, 1, 7)),
     "layer_norm plain": (layer_norm(2), (2, 3, 3, 2)),
+    "layer_norm without bias": (layer_norm_without_bias, (4, 7), (7,)),
+    "layer_norm of one element": (layer_norm_without_bias, (2, 3, 1, 1), (1, 1)),
+    "rms_norm": (rms_norm(1, 1e-3), (3, 2, 5), (5,)),
+    "rms_norm of two axes": (rms_norm(2), (3, 5, 4), (5, 4)),
+    "rms_norm plain": (rms_norm(1), (3, 7)),
+    "rms_norm plain of all axes": (rms_norm(3, 0.25), (2, 1, 3)),
+    "batch_norm plain": (batch_norm, (3, 2, 4, 5)),
+    "batch_norm": (batch_norm, (7, 3), (3,), (3,)),
     "conv2d rectangular": (conv(2, stride=(2, 1), padding=(0, 2), dilation=(1, 2)),
                            (2, 3, 7, 9), (4, 3, 3, 2), (4,)),
     "conv2d pads": (conv(2, 1, 0, 0, 3, groups=2), (2, 4, 5, 4), (6, 2, 3, 3), (6,)),

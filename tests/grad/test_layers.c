@@ -1,6 +1,5 @@
 // Compares layers of images with PyTorch (layer_tables.h), value and gradients, on the devices
-// `ref` and `cpu`; and checks what they refuse.
-#include "device/cpu/cpu.h"
+// `ref`, `cpu` and the emulated GPU; and checks what they refuse.
 #include "support/torch_check.h"
 
 #include "grad/layer_tables.h"
@@ -68,6 +67,16 @@ static tri_value layer(tri_graph *g, const char *name, tri_value x) {
     CASE("layer_norm of two axes", LAYER_NORM(.axes = 2))
     CASE("layer_norm of three axes", LAYER_NORM(.axes = 3))
     CASE("layer_norm plain", LAYER_NORM(.axes = 2, .plain = true))
+    CASE("layer_norm without bias", LAYER_NORM(.no_bias = true))
+    CASE("layer_norm of one element", LAYER_NORM(.axes = 2, .no_bias = true))
+#define RMS_NORM(...) tri_rms_norm_with(g, "l", x, (tri_rms_norm_options){__VA_ARGS__})
+#define BATCH_NORM(...) tri_batch_norm(g, "l", x, (tri_batch_norm_options){__VA_ARGS__})
+    CASE("rms_norm", tri_rms_norm(g, "l", x, 1e-3))
+    CASE("rms_norm of two axes", RMS_NORM(.axes = 2))
+    CASE("rms_norm plain", RMS_NORM(.plain = true))
+    CASE("rms_norm plain of all axes", RMS_NORM(.plain = true, .axes = 3, .eps = 0.25))
+    CASE("batch_norm plain", BATCH_NORM(.plain = true))
+    CASE("batch_norm", BATCH_NORM(.cumulative = true))
 #define CONV(axes, number, size, ...)                                                              \
     tri_conv##axes##d(g, "l", x,                                                                   \
                       (tri_conv_options){.channels = number, .kernel = size, __VA_ARGS__})
@@ -109,10 +118,12 @@ static tri_value layer(tri_graph *g, const char *name, tri_value x) {
 
 static void test_layers(void **state) {
     for (size_t i = 0; i < COUNT(torch_layers); i++) {
-        torch_check(&torch_layers[i], layer, &tri_device_ref, TRI_F64, 1e-10);
-        torch_check(&torch_layers[i], layer, &tri_device_cpu, TRI_F32, 1e-4);
+        torch_check_devices(&torch_layers[i], layer, 1e-10, 1e-4);
     }
 }
+
+#define TRACKED(...)                                                                               \
+    tri_instance_norm(g, "l", x, (tri_instance_norm_options){.tracks = true, __VA_ARGS__})
 
 static void test_norms_refuse(void **state) {
     OP_REFUSED("cache|keys|without caches", tri_shape_of(2, 3, 8), tri_cache(g, "keys", x, x));
@@ -126,6 +137,15 @@ static void test_norms_refuse(void **state) {
     OP_REFUSED("layer_norm l|4 axes|3", tri_shape_of(2, 6, 3), LAYER_NORM(.axes = 4));
     OP_REFUSED("layer_norm l|-1", tri_shape_of(2, 6, 3), LAYER_NORM(.axes = -1));
     OP_REFUSED("layer_norm l|eps|inf", tri_shape_of(2, 6), LAYER_NORM(.eps = INFINITY));
+    OP_REFUSED("rms_norm l|2 axes of 1", tri_shape_of(6), RMS_NORM(.axes = 2));
+    OP_REFUSED("rms_norm l|eps|-1", tri_shape_of(2, 6), RMS_NORM(.eps = -1));
+    OP_REFUSED("rms_norm l|eps|above 0", tri_shape_of(2, 6), tri_rms_norm(g, "l", x, 0));
+    OP_REFUSED("batch_norm l|cumulative|momentum", tri_shape_of(2, 6),
+               BATCH_NORM(.cumulative = true, .momentum = 0.1));
+    OP_REFUSED("instance_norm l|momentum|2", tri_shape_of(2, 6, 2), TRACKED(.momentum = 2));
+    OP_REFUSED("instance_norm l|cumulative|momentum", tri_shape_of(2, 6, 2),
+               TRACKED(.cumulative = true, .momentum = 0.1));
+    OP_REFUSED("instance_norm l|more than 1 pixel", tri_shape_of(2, 6, 1), TRACKED(0));
 }
 
 static void test_convolutions_refuse(void **state) {

@@ -172,6 +172,20 @@ static void test_moving_average(void **state) {
     op_set(b.session, b.in[1], 0, 12);
     op_run_ok(b.session);
     near(op_get(b.session, b.in[0], 0), 0.9 * 2 + 0.1 * 3, 1e-15);
+    bench_close(&b);
+    // Without a momentum, as PyTorch with momentum=None: the mean over all updates.
+    attr.momentum = 0;
+    b = bench_open(TRI_F64, &tri_op_moving_average, (tri_shape[]){c, c, step}, 3, &attr);
+    scalars = op_host(b.session, b.in[2]);
+    scalars[TRI_STEP_STATISTIC_SCALE] = 0.25;
+    op_set(b.session, b.in[0], 0, 100);
+    const double sums[] = {12, -8, 20};
+    for (int k = 0; k < 3; k++) {
+        scalars[TRI_STEP_UPDATE] = k + 1;
+        op_set(b.session, b.in[1], 0, sums[k]);
+        op_run_ok(b.session);
+    }
+    near(op_get(b.session, b.in[0], 0), (3.0 - 2 + 5) / 3, 1e-14);
     scalars[TRI_STEP_SKIP] = 1;
     double before = op_get(b.session, b.in[0], 0);
     op_run_ok(b.session);

@@ -35,7 +35,8 @@ void op_build_update(op_case *c) {
         op_add(c, &tri_op_adadelta, in, &adadelta);
         break;
     default:
-        op_add(c, &tri_op_moving_average, in, &(tri_moving_average_attr){0.1});
+        op_add(c, &tri_op_moving_average, in,
+               &(tri_moving_average_attr){op_chance(c, 50) ? 0.1 : 0});
     }
 }
 

@@ -115,13 +115,15 @@ static inline void torch_check(const torch_case *c,
         op_set(session, zero, i, op_get(session, product, i) - 0.5);
     op_run_ok(session);
     torch_near(c, "value", session, y, c->y, allowed);
+    int found = 0;
     for (int k = 0; k < g->gradient_count; k++) {
         int i = g->gradients[k].parameter;
+        found += is_filled(&g->parameters[i]);
         if (g->parameters[i].role != TRI_ROLE_TRAINED) continue;
         torch_near(c, g->parameters[i].name, session, g->gradients[k].value,
                    i == 0 ? c->dx : c->d[number[i] - 1], allowed);
     }
-    assert_int_equal(g->gradient_count, filled);
+    assert_int_equal(found, filled);
     op_session_close(session);
     device->backend->close(device);
     op_graph_close(g);

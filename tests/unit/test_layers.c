@@ -234,17 +234,18 @@ static void test_values_of_no_graph(void **state) {
 // Running statistics and the random numbers of dropout belong to samples. Their rows have to lie on
 // the first axis.
 static void test_first_axis(void **state) {
-    for (int i = 0; i < 2; i++) {
+    static const char *const begin[] = {"batch_norm one: the first",
+                                        "dropout one: ", "instance_norm one: the first"};
+    for (int i = 0; i < 3; i++) {
         tri_graph *g = graph_of(true);
         tri_value x = tri_input(g, "x", TRI_F32, tri_shape_of(6, 4));
-        tri_value rows = tri_reshape(g, x, tri_shape_of(i ? 3 : 12, -1));
-        if (i)
-            tri_dropout(g, "one", rows, 0.5);
-        else
-            tri_batch_norm(g, "one", rows, (tri_batch_norm_options){0});
+        tri_value rows = tri_reshape(g, x, tri_shape_of(i ? 3 : 12, i ? 4 : 1, 2));
+        if (i == 0) tri_batch_norm(g, "one", rows, (tri_batch_norm_options){0});
+        if (i == 1) tri_dropout(g, "one", rows, 0.5);
+        if (i == 2) tri_instance_norm(g, "one", rows, (tri_instance_norm_options){.tracks = true});
         const char *message;
         assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
-        assert_non_null(strstr(message, i ? "dropout one: " : "batch_norm one: "));
+        assert_non_null(strstr(message, begin[i]));
         tri_graph_destroy(g);
     }
 }

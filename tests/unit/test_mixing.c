@@ -93,6 +93,18 @@ static tri_value running(tri_graph *g, tri_value x, tri_value y, tri_value w) {
 static tri_value largest(tri_graph *g, tri_value x, tri_value y, tri_value w) {
     return tri_argmax(g, x, 0, true);
 }
+static tri_value statistics(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_instance_norm(g, "norm", x, (tri_instance_norm_options){.tracks = true});
+}
+static tri_value statistics_read(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    statistics(g, x, y, w);
+    return tri_square(g, g->gradients[0].value);
+}
+static tri_value steps_of_lengths(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    tri_recurrent_options o = {.hidden = 2, .bidirectional = true};
+    o.lengths = tri_input(g, "lengths", TRI_I64, tri_shape_of(4));
+    return tri_gru(g, "gru", x, o, NULL);
+}
 
 static void test_mixing(void **state) {
     static const struct {
@@ -117,6 +129,9 @@ static void test_mixing(void **state) {
         {"taken", taken, false},
         {"steps", steps, false},
         {"steps_of_samples", steps_of_samples, true},
+        {"statistics", statistics, false},
+        {"statistics_read", statistics_read, true},
+        {"steps_of_lengths", steps_of_lengths, false},
         {"sorted", sorted, false},
         {"sorted_samples", sorted_samples, true},
         {"running", running, true},

@@ -84,11 +84,12 @@ REF_BODY tri_status moving_average_body(const ref_node *node, const tri_kernel_a
     ref_array statistic = ref_input(args, 0, f64);
     ref_array grad = ref_input(args, 1, f64);
     const double *step = args->in[2];
+    double momentum = a->momentum > 0 ? a->momentum : 1 / step[TRI_STEP_UPDATE];
     if (step[TRI_STEP_SKIP] != 0) return TRI_OK;
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
         put(statistic, i,
-            (1 - a->momentum) * get(statistic, i) +
-                a->momentum * get(grad, i) * step[TRI_STEP_STATISTIC_SCALE]);
+            (1 - momentum) * get(statistic, i) +
+                momentum * get(grad, i) * step[TRI_STEP_STATISTIC_SCALE]);
     return TRI_OK;
 }
 

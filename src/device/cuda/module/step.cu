@@ -50,7 +50,10 @@ GPU_DEVICE rule_numbers numbers_of(const cuda_update &p) {
     } else if (p.rule == CUDA_ADADELTA) {
         n.eps = (float)p.number[CUDA_ADADELTA_EPS];
     } else {
-        n.scale = (float)(p.number[CUDA_AVERAGE_MOMENTUM] * p.step[TRI_STEP_STATISTIC_SCALE]);
+        double momentum = p.number[CUDA_AVERAGE_MOMENTUM];
+        if (momentum == 0) momentum = 1 / update;
+        n.rest1 = (float)(1 - momentum);
+        n.scale = (float)(momentum * p.step[TRI_STEP_STATISTIC_SCALE]);
     }
     return n;
 }
