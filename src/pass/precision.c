@@ -22,8 +22,8 @@ typedef struct precision_value {
     // All readers of the value need it in the half type, directly or through values that they make
     // from it.
     bool narrows;
-    // An integer is made from the value, perhaps an index: it is computed as exactly as it was
-    // given.
+    // An integer, perhaps an index, or a running statistic is made from the value: it is computed
+    // as exactly as it was given.
     bool is_counted;
     // The value is made of integers alone (pass_find_of_integers), as positions are: it is F32
     // until it meets a value that is not, so that comparisons of it are exact.
@@ -74,9 +74,12 @@ static void find_narrowing(precision *p) {
     }
 }
 
-// Finds the values from which an integer is made, directly or through ops that may compute in F32.
+// Finds the values from which an integer or a statistic is made, directly or through ops that may
+// compute in F32. Before autodiff, the graph's gradients are statistics.
 static void find_counted(precision *p) {
     const tri_graph *g = p->graph;
+    for (int i = 0; i < g->gradient_count; i++)
+        p->values[g->gradients[i].value.id].is_counted = true;
     for (int i = g->node_count - 1; i >= 0; i--) {
         const tri_node *node = &g->nodes[i];
         if (node->output_count == 0 || node->op->precision == TRI_PRECISION_HALF) continue;

@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "support"))
 import formula  # noqa: E402
 
 SAMPLES, BATCH, EPOCHS, LR, STEPS = 19, 8, 2, 0.2, 6  # steps of 8, 8 and 3 samples
-LOSS_LIMIT, WEIGHT_LIMIT = 5e-6, 2e-5  # largest allowed relative differences
+LOSS_LIMIT, WEIGHT_LIMIT, HALF_LIMIT = 5e-6, 2e-5, 2e-2  # largest allowed relative differences
 WEIGHTS = [("in.weight", (2,), 1), ("in.bias", (2,), 1), ("conv.weight", (4, 2, 2, 2), 0.4),
            ("conv.bias", (4,), 0.4), ("ln.weight", (12,), 1), *formula.linear("wide", 16, 12),
            *formula.linear("fc", 12, 3)]
@@ -114,6 +114,20 @@ def check_run(place, wanted, what):
     print(f"{what}: losses within {worst:.1e}, tensors {weight:.1e}", flush=True)
 
 
+def check_half(folder):
+    """In half types, the statistics of a first step are those of F32, but for what they are of."""
+    tensors = []
+    for precision in ("32-true", "bf16-mixed", "bf16-true"):
+        place = f"{folder}/run-{precision}"
+        run([TRIREME, "train", f"{folder}/task.yaml", "--run-dir", place, *WHOLE.split(),
+             "trainer.max_steps=1", f"trainer.precision={precision}"])
+        tensors.append(formula.read_safetensors(os.path.join(last(place), "model.safetensors")))
+        for name in tensors[0]:
+            if "running" in name:
+                close(list(tensors[-1][name][2]), list(tensors[0][name][2]), HALF_LIMIT,
+                      f"{precision}, {name}")
+
+
 def main():
     with open(os.path.join(HERE, "norms.json"), encoding="ascii") as file:
         wanted = json.load(file)
@@ -141,6 +155,7 @@ def main():
         run([*words, "trainer.max_steps=4"])
         run(on_ranks(2, [*words, "--resume", last(place)]))
         check_run(place, wanted, "resumed on 2 ranks")
+        check_half(folder)
 
 
 if __name__ == "__main__":
