@@ -164,7 +164,8 @@ static const int64_t fills[] = {10, 20, 30};
 // Applies an operation of rand_augment to `pixels`.
 static void augment(const uint8_t *pixels, int which, double magnitude, uint8_t *out) {
     tri_image image = tri_image_of_planes(pixels, TRI_U8, &source_shape);
-    tri_transform_call call = {.memory = &memory.images[0], .rows = &memory.rows};
+    tri_transform_call call = {
+        .memory = &memory.images[0], .rows = &memory.rows, .spare = &memory.spare};
     assert_int_equal(tri_augment_apply(&call, &image, (tri_augment)which, magnitude,
                                        TRI_AFFINE_NEAREST, (tri_ints){fills, 3}),
                      TRI_OK);
@@ -193,6 +194,35 @@ static void test_operations(void **state) {
         operations++;
     }
     assert_int_equal(operations, 50);
+    free(got);
+}
+
+// An operation behind another reads what that one made, as if it were an image of its own.
+static void test_operations_in_turn(void **state) {
+    enum { OPERATIONS = TRI_AUGMENT_EQUALIZE + 1 };
+    size_t bytes = (size_t)tri_shape_count(&source_shape);
+    uint8_t *first = malloc(bytes), *both = malloc(bytes), *got = malloc(bytes);
+    for (int i = 0; i < OPERATIONS * OPERATIONS; i++) {
+        int one = i / OPERATIONS, two = i % OPERATIONS;
+        augment(source, one, magnitude_of("rand", one, 9), first);
+        augment(first, two, magnitude_of("rand", two, 9), both);
+        tri_image image = tri_image_of_planes(source, TRI_U8, &source_shape);
+        tri_transform_call call = {
+            .memory = &memory.images[1], .rows = &memory.rows, .spare = &memory.spare};
+        for (int k = 0; k < 2; k++) {
+            int which = k ? two : one;
+            assert_int_equal(tri_augment_apply(&call, &image, (tri_augment)which,
+                                               magnitude_of("rand", which, 9), TRI_AFFINE_NEAREST,
+                                               (tri_ints){fills, 3}),
+                             TRI_OK);
+        }
+        tri_image_read(&image, got);
+        char what[32];
+        snprintf(what, sizeof what, "operations %d and %d", one, two);
+        expect_bytes(got, both, bytes, 0, what);
+    }
+    free(first);
+    free(both);
     free(got);
 }
 
@@ -428,12 +458,19 @@ static void test_refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lists),         cmocka_unit_test(test_operations),
-        cmocka_unit_test(test_jitter_drawn),  cmocka_unit_test(test_chances),
-        cmocka_unit_test(test_jitter_orders), cmocka_unit_test(test_rotation_drawn),
-        cmocka_unit_test(test_erasing_drawn), cmocka_unit_test(test_repeats),
-        cmocka_unit_test(test_refuses),       cmocka_unit_test(test_operations_drawn),
-        cmocka_unit_test(test_masks),         cmocka_unit_test(test_masks_follow),
+        cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_operations),
+        cmocka_unit_test(test_operations_in_turn),
+        cmocka_unit_test(test_jitter_drawn),
+        cmocka_unit_test(test_chances),
+        cmocka_unit_test(test_jitter_orders),
+        cmocka_unit_test(test_rotation_drawn),
+        cmocka_unit_test(test_erasing_drawn),
+        cmocka_unit_test(test_repeats),
+        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_operations_drawn),
+        cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_masks_follow),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -59,8 +59,8 @@ double tri_augment_magnitude(const tri_augment_range *range, int64_t bin, int64_
 static tri_status move(tri_transform_call *call, tri_image *image, tri_affine map,
                        tri_affine_filter filter, tri_ints fill) {
     tri_buffer memory = *call->memory;
-    *call->memory = *call->rows;
-    *call->rows = memory;
+    *call->memory = *call->spare;
+    *call->spare = memory;
     return tri_transform_affine(call, image, &map, filter, fill);
 }
 

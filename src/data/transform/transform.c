@@ -264,6 +264,7 @@ void tri_transform_memory_free(tri_transform_memory *memory) {
     tri_buffer_free(&memory->images[0]);
     tri_buffer_free(&memory->images[1]);
     tri_buffer_free(&memory->rows);
+    tri_buffer_free(&memory->spare);
 }
 
 // Applies the transforms of pixels. Two memories are enough, because each transform reads only what
@@ -277,7 +278,8 @@ static tri_status apply_to_pixels(const tri_transforms *transforms, int64_t samp
         tri_transform_call call = {.random = {item->key, sample, epoch, 0},
                                    .is_mask = transforms->is_mask,
                                    .memory = &memory->images[next],
-                                   .rows = &memory->rows};
+                                   .rows = &memory->rows,
+                                   .spare = &memory->spare};
         TRI_TRY(item->apply(item->params, &call, image));
         const uint8_t *made = memory->images[next].data;
         if (made && image->pixels >= made && image->pixels < made + memory->images[next].size_bytes)

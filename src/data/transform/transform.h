@@ -26,7 +26,7 @@ enum { TRI_ANY_SIZE = -1 };
 // Memory for the transforms of one thread: each writes into the one from which it does not read.
 typedef struct tri_transform_memory {
     tri_buffer images[2];
-    tri_buffer rows; // what a transform needs while it runs
+    tri_buffer rows, spare; // what a transform needs while it runs
 } tri_transform_memory;
 
 void tri_transform_memory_free(tri_transform_memory *memory);
