@@ -174,7 +174,7 @@ CPU_SCALAR float cpu_fmod_scalar(float a, float b) {
     double x = __builtin_fabsf(a), y = __builtin_fabsf(b), quotient = (double)(int32_t)(x / y);
     double rest = x - quotient * y;
     rest = rest < 0 ? rest + y : rest;
-    return __builtin_copysignf((float)rest, a);
+    return y > 0 ? __builtin_copysignf((float)rest, a) : NAN;
 }
 
 #endif
