@@ -290,6 +290,7 @@ typedef struct tri_attention_options {
     // In training, the probability with which a probability of softmax is set to zero, by
     // tri_dropout, of which the recipe's model.dropout replaces the rate if it is above 0 here.
     double dropout;
+    bool own_rate; // model.dropout does not replace this rate; but where it is 0, so is this one
 } tri_attention_options;
 
 // Attention, softmax(scale·q·kᵀ + bias)·v for each head. q [N, T, H, D], k and v [N, S, K, D] → [N,

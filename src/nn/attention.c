@@ -1,6 +1,7 @@
 // Attention: the fused op where it can compute what is asked for, else products of matrices with a
 // softmax between them.
 #include "graph/graph.h"
+#include "nn/layers.h"
 #include "ops/ops.h"
 
 #include <math.h>
@@ -72,7 +73,7 @@ static tri_value composed(tri_graph *graph, const char *name, const tri_value in
     p = with(graph, name, "x, mask, low = 0 -> mask != 0 ? x : low", &(double){-INFINITY}, p,
              o->mask);
     p = tri_node_add(graph, &tri_op_softmax, &p, 1, &softmax, name);
-    if (o->dropout > 0) p = tri_dropout(graph, tri_name(graph, "%s.dropout", name), p, o->dropout);
+    if (o->dropout > 0) p = nn_dropout(graph, tri_name(graph, "%s.dropout", name), p, o->dropout);
     p = tri_reshape(graph, p, tri_shape_of(z->n, z->k, group, z->t, z->s));
     tri_value y = multiply(graph, name, p, v, false, mean_of);
     return tri_reshape(graph, y, tri_shape_of(z->n, z->t, z->h, z->e));
@@ -93,7 +94,8 @@ tri_value tri_attention(tri_graph *graph, const char *name, tri_value q, tri_val
     sizes z;
     if (!tri_layer_begin(graph, name)) return (tri_value){0};
     // Also asked for in evaluation, because a key that no layer asks for is refused.
-    if (o.dropout > 0) o.dropout = tri_model_float(graph, "dropout", o.dropout);
+    double given = o.dropout > 0 ? tri_model_float(graph, "dropout", o.dropout) : 0;
+    if (!o.own_rate || given == 0) o.dropout = given;
     if (o.dropout < 0 || o.dropout >= 1)
         tri_graph_fail(graph, "attention %s: the rate of dropout must lie in [0, 1), not %g", name,
                        o.dropout);

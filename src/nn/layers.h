@@ -20,6 +20,9 @@ tri_init nn_init_or(tri_init given, tri_init otherwise);
 tri_value nn_weight(tri_graph *graph, const char *layer, const char *name, tri_value given,
                     tri_shape shape, tri_init init);
 
+// Defined in random.c. tri_dropout of a rate that the recipe's model.dropout does not replace.
+tri_value nn_dropout(tri_graph *graph, const char *name, tri_value x, double p);
+
 // Defined in losses.c. The recipe's loss.label_smoothing, of which the caller makes use.
 double nn_take_smoothing(tri_graph *graph);
 // Takes the place of a loss in a graph that is built for the model's outputs, which drops all

@@ -60,8 +60,11 @@ static double rate_of(tri_graph *graph, const char *layer, const char *name, dou
 }
 
 tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p) {
+    return nn_dropout(graph, name, x, rate_of(graph, "dropout", name, p));
+}
+
+tri_value nn_dropout(tri_graph *graph, const char *name, tri_value x, double p) {
     tri_shape shape = tri_value_shape(graph, x), samples;
-    p = rate_of(graph, "dropout", name, p);
     const uint64_t key = next_key(graph, name);
     if (graph->status != TRI_OK || !graph->options.training || p == 0) return x;
     if (!tri_graph_check_input(graph, "dropout", name, x) ||

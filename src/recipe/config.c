@@ -16,6 +16,15 @@ static bool names_config(const tri_tree *model) {
     return tri_tree_is_null(name) || (task && model_has_config(task));
 }
 
+// Adds the entry where the map has none; of maps that both have, the entries within.
+static void add_missing(tri_arena *arena, tri_tree *map, const char *key, tri_tree *value) {
+    tri_tree *own = tri_tree_get(map, key);
+    if (!own) tri_tree_put(arena, map, key, value);
+    if (!own || own->kind != TRI_TREE_MAP || value->kind != TRI_TREE_MAP) return;
+    for (int i = 0; i < value->count; i++)
+        add_missing(arena, own, value->items[i]->key, value->items[i]);
+}
+
 tri_status tri_recipe_settle_config(tri_arena *arena, tri_tree *root, const char *file) {
     tri_tree *model = tri_tree_get(root, "model"), *config;
     model_config found;
@@ -36,7 +45,7 @@ tri_status tri_recipe_settle_config(tri_arena *arena, tri_tree *root, const char
     tri_tree_put_string(arena, model, "name", found.task->name);
     for (int i = 0; i < found.options->count; i++) {
         tri_tree *option = found.options->items[i];
-        if (!tri_tree_get(model, option->key)) tri_tree_put(arena, model, option->key, option);
+        add_missing(arena, model, option->key, option);
     }
     return TRI_OK;
 }

@@ -39,7 +39,8 @@ def without(*keys):
 ALIKE = [CONFIG, without("rope_theta", "rope_scaling", "head_dim", "mlp_bias"),
          {**without("rope_theta"), "rope_parameters": {"rope_theta": 1e4, "rope_type": "default"}},
          {**CONFIG, "sliding_window": 256, "model_type": "mistral"},
-         {**CONFIG, "model_type": "mistral"}]
+         {**CONFIG, "model_type": "mistral", "attention_bias": True, "mlp_bias": True},
+         {**CONFIG, "sliding_window": 8}]
 # The values that differ, and what the message has to name.
 OTHER = [({"rope_theta": 500000.0, "rms_norm_eps": 1e-5},
           ["rope_theta 500000 ", "10000", "rms_norm_eps", "model.rope_theta=500000",
@@ -53,7 +54,13 @@ OTHER = [({"rope_theta": 500000.0, "rms_norm_eps": 1e-5},
          ({"rope_scaling": {"type": "linear", "factor": 2.0}}, ["rope_type", "llama3", "linear"]),
          ({"hidden_act": "gelu", "rope_theta": 5e5}, ["hidden_act", "gelu", "silu"]),
          ({"mlp_bias": True}, ["mlp_bias true ", "model.mlp_bias=true"]),
+         ({"rope_scaling": {"factor": 8.0}}, ["rope_scaling", "rope_type"]),
          ({"model_type": "qwen2"}, ["qkv_bias true ", "model.qkv_bias=true"]),
+         ({"model_type": "qwen2", "sliding_window": 8, "use_sliding_window": True,
+           "max_window_layers": 0}, ["sliding_window 8 "]),
+         ({"model_type": "mistral", "num_hidden_layers": 2,
+           "layer_types": ["full_attention", "sliding_attention"]}, ["1 of 2 layers"]),
+         ({"hidden_size": None}, ["has no hidden_size"]),
          ({"model_type": "falcon"}, ["model_type", "falcon", "llama", "mistral", "qwen2"]),
          ({"attention_bias": True}, ["attention_bias true ", "false", "model.attention_bias=true"]),
          ({"sliding_window": 255, "model_type": "mistral"},

@@ -17,30 +17,49 @@ typedef struct preset {
     const char *key, *value;
 } preset;
 
-// By model_type: the model, and what is so in all models of this type, or where the file does not
-// say it.
+// Keys that each file has to have: the sizes, for which types have other defaults.
+static const char *const decoder_sizes[] = {"vocab_size",          "hidden_size",
+                                            "intermediate_size",   "num_hidden_layers",
+                                            "num_attention_heads", NULL};
+static const char *const gpt2_sizes[] = {"vocab_size", "n_positions", "n_embd",
+                                         "n_layer",    "n_head",      NULL};
+// Keys without an option, and the values that the models have. A key that is missing or null has
+// the first one.
+typedef struct fixed {
+    const char *key, *values[3];
+} fixed;
+static const fixed decoder_fixed[] = {{"hidden_act", {"silu", "swish"}}, {NULL}};
+static const fixed gpt2_fixed[] = {{"add_cross_attention", {"false"}}, {NULL}};
+
+// By model_type: the model; what is so in all models of this type, or where the file does not say
+// it; and options that they do not have, whatever a file says.
 static const struct family {
     const char *type;
     const tri_task *task;
-    preset always[2], otherwise[2];
+    const char *const *sizes;
+    const fixed *fixed;
+    preset always[2], otherwise[3];
+    const char *unread[3];
+    bool asks_for_window; // there is a window only with use_sliding_window
 } families[] = {
-    {"llama", &tri_model_llama, {{NULL}}, {{NULL}}},
-    {"mistral", &tri_model_llama, {{NULL}}, {{"sliding_window", "4096"}}},
-    {"qwen2", &tri_model_llama, {{"qkv_bias", "true"}}, {{NULL}}},
-    {"qwen3", &tri_model_llama, {{"qk_norm", "true"}}, {{"head_dim", "128"}}},
-    {"gpt2", &tri_model_gpt2, {{NULL}}, {{NULL}}},
+    {.type = "llama",
+     .task = &tri_model_llama,
+     .sizes = decoder_sizes,
+     .fixed = decoder_fixed,
+     .unread = {"sliding_window"}},
+    {"mistral", &tri_model_llama, decoder_sizes, decoder_fixed,
+     .otherwise = {{"sliding_window", "4096"}, {"num_key_value_heads", "8"}},
+     .unread = {"attention_bias", "mlp_bias"}},
+    {"qwen2", &tri_model_llama, decoder_sizes, decoder_fixed, .always = {{"qkv_bias", "true"}},
+     .otherwise = {{"num_key_value_heads", "32"}, {"sliding_window", "4096"}},
+     .unread = {"attention_bias", "mlp_bias"}, .asks_for_window = true},
+    {"qwen3", &tri_model_llama, decoder_sizes, decoder_fixed, .always = {{"qk_norm", "true"}},
+     .otherwise = {{"num_key_value_heads", "32"}, {"sliding_window", "4096"}, {"head_dim", "128"}},
+     .unread = {"mlp_bias"}, .asks_for_window = true},
+    {.type = "gpt2", .task = &tri_model_gpt2, .sizes = gpt2_sizes, .fixed = gpt2_fixed},
 };
 
 enum { FAMILIES = sizeof families / sizeof *families };
-
-// Keys without an option, and the values that the models have. A key that is missing or null has
-// the first one.
-static const struct {
-    const char *key, *values[3];
-} fixed[] = {
-    {"hidden_act", {"silu", "swish"}},
-    {"add_cross_attention", {"false"}},
-};
 
 static const struct hub_model *hub_model_of(const tri_task *task) {
     for (size_t i = 0; i < sizeof hub_models / sizeof *hub_models; i++)
@@ -81,17 +100,36 @@ static tri_status find_family(tri_arena *arena, const tri_tree *config, const st
                          tri_yaml_flow(arena, type), list);
 }
 
-static tri_status check_fixed(tri_arena *arena, const tri_tree *config) {
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
-        const tri_tree *node = not_null(tri_tree_get(config, fixed[i].key));
+static tri_status check_family(tri_arena *arena, const struct family *family,
+                               const tri_tree *config) {
+    for (int i = 0; family->sizes[i]; i++)
+        if (tri_tree_is_null(tri_tree_get(config, family->sizes[i])))
+            return tri_tree_fail(config, "has no %s, which a %s has", family->sizes[i],
+                                 family->type);
+    for (const fixed *f = family->fixed; f->key; f++) {
+        const tri_tree *node = not_null(tri_tree_get(config, f->key));
         bool known = !node;
-        for (int k = 0; k < 3 && fixed[i].values[k]; k++)
-            known = known || is_text(node, fixed[i].values[k]);
+        for (int k = 0; k < 3 && f->values[k]; k++) known = known || is_text(node, f->values[k]);
         if (!known)
-            return tri_tree_fail(node, "%s is %s, but the built-in model has %s", fixed[i].key,
-                                 tri_yaml_flow(arena, node), fixed[i].values[0]);
+            return tri_tree_fail(node, "%s is %s, but the built-in model has %s", f->key,
+                                 tri_yaml_flow(arena, node), f->values[0]);
     }
     return TRI_OK;
+}
+
+static bool is_unread(const struct family *family, const char *key) {
+    // A rate of dropout is the recipe's to set.
+    if (!strcmp(key, MODEL_DROPOUT_KEY)) return true;
+    for (int i = 0; i < 3 && family->unread[i]; i++)
+        if (!strcmp(family->unread[i], key)) return true;
+    return false;
+}
+
+static void add_presets(tri_arena *arena, const preset *presets, int most, const tri_tree *config,
+                        tri_tree *options) {
+    for (int i = 0; i < most && presets[i].key; i++)
+        if (!tri_tree_get(config, presets[i].key))
+            tri_tree_put(arena, options, presets[i].key, tri_tree_plain(arena, presets[i].value));
 }
 
 // The rotary embedding's settings are a map with its base or without it, in newer files
@@ -116,45 +154,52 @@ static void add_rope(tri_arena *arena, const tri_tree *config, tri_tree *options
         tri_tree_put(arena, options, "rope_scaling", map);
 }
 
-// Windows over which attention reaches back: Qwen's files have one that is not used, unless they
-// say so.
-static tri_status settle_window(const tri_tree *config, tri_tree *options) {
-    const tri_tree *use = tri_tree_get(config, "use_sliding_window"),
-                   *first = tri_tree_get(config, "max_window_layers");
-    int64_t from;
-    if (!use) return TRI_OK;
-    if (!is_true(use))
-        tri_tree_remove(options, "sliding_window");
-    else if (first && tri_tree_to_int(first, &from) && from > 0)
-        return tri_tree_fail(first,
-                             "use_sliding_window with max_window_layers %lld: some layers have a "
-                             "window and others have none, but the built-in model has one for all",
-                             (long long)from);
-    return TRI_OK;
+// How many of the model's layers have a window, over which attention reaches back. Qwen's layers
+// from max_window_layers on have it, if use_sliding_window says so; newer files list all layers.
+static int64_t layers_with_window(const struct family *family, const tri_tree *config,
+                                  int64_t layers) {
+    const tri_tree *types = not_null(tri_tree_get(config, "layer_types"));
+    int64_t count = 0, first = 28;
+    for (int i = 0; types && i < types->count; i++)
+        count += is_text(types->items[i], "sliding_attention");
+    if (types && types->count > 0) return count;
+    if (!family->asks_for_window) return layers;
+    if (!is_true(tri_tree_get(config, "use_sliding_window"))) return 0;
+    const tri_tree *from = not_null(tri_tree_get(config, "max_window_layers"));
+    if (from && !tri_tree_to_int(from, &first)) first = 0;
+    return first < layers ? layers - first : 0;
+}
+
+static tri_status settle_window(const struct family *family, const tri_tree *config,
+                                tri_tree *options) {
+    int64_t layers = 0;
+    if (!tri_tree_get(options, "sliding_window")) return TRI_OK;
+    if (!tri_tree_to_int(tri_tree_get(config, "num_hidden_layers"), &layers)) return TRI_OK;
+    int64_t count = layers_with_window(family, config, layers);
+    if (count == 0) tri_tree_remove(options, "sliding_window");
+    if (count == 0 || count == layers) return TRI_OK;
+    return tri_tree_fail(config,
+                         "%lld of %lld layers have a window (sliding_window), but the built-in "
+                         "model has one for all or for none",
+                         (long long)count, (long long)layers);
 }
 
 tri_status model_config_read(tri_arena *arena, const tri_tree *config, model_config *out) {
     const struct family *family;
     TRI_TRY(find_family(arena, config, &family));
-    TRI_TRY(check_fixed(arena, config));
+    TRI_TRY(check_family(arena, family, config));
     const tri_option_table *table = model_config_table(family->task);
     tri_tree *options = tri_tree_map(arena), *complete;
     options->file = config->file;
-    for (int i = 0; i < 2 && family->otherwise[i].key; i++)
-        if (!tri_tree_get(config, family->otherwise[i].key))
-            tri_tree_put(arena, options, family->otherwise[i].key,
-                         tri_tree_plain(arena, family->otherwise[i].value));
     for (int i = 0; i < table->count; i++) {
         const tri_tree *value = not_null(tri_tree_get(config, table->rows[i].key));
-        // A rate of dropout is the recipe's to set.
-        if (value && strcmp(table->rows[i].key, MODEL_DROPOUT_KEY) != 0)
+        if (value && !is_unread(family, table->rows[i].key))
             tri_tree_put(arena, options, table->rows[i].key, tri_tree_copy(arena, value));
     }
-    for (int i = 0; i < 2 && family->always[i].key; i++)
-        tri_tree_put(arena, options, family->always[i].key,
-                     tri_tree_plain(arena, family->always[i].value));
+    add_presets(arena, family->otherwise, 3, config, options);
+    add_presets(arena, family->always, 2, NULL, options);
     add_rope(arena, config, options);
-    TRI_TRY(settle_window(config, options));
+    TRI_TRY(settle_window(family, config, options));
     *out = (model_config){family->task, options};
     return model_config_complete(arena, family->task, options, &complete);
 }
@@ -163,7 +208,7 @@ tri_status model_config_complete(tri_arena *arena, const tri_task *task, const t
                                  tri_tree **out) {
     const struct hub_model *model = hub_model_of(task);
     void *values = tri_arena_alloc(arena, model->table->size);
-    TRI_TRY(tri_option_decode_under(arena, "model", model->table, options, values));
+    TRI_TRY(model_decode_options(arena, model->table, options, values));
     model->complete(values);
     *out = tri_option_encode(arena, model->table, values);
     return TRI_OK;

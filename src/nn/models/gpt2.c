@@ -26,7 +26,7 @@ static const char *const activations[] = {"gelu_new", "gelu", "relu", NULL};
 static const tri_option rows[] = {
     TRI_OPTION_INT(C, vocab_size, "50257", 1, INT32_MAX, "rows of the embedding"),
     TRI_OPTION_INT(C, n_positions, "1024", 1, INT32_MAX, "maximal tokens per sample"),
-    TRI_OPTION_INT(C, n_embd, "768", 1, INT32_MAX, "features of a token"),
+    TRI_OPTION_INT(C, n_embd, "768", 1, INT32_MAX / 4, "features of a token"),
     TRI_OPTION_INT(C, n_layer, "12", 1, TRI_MAX_MODEL_BLOCKS - 2, "layers"),
     TRI_OPTION_INT(C, n_head, "12", 1, INT32_MAX, "heads of the attention"),
     TRI_OPTION_INT(C, n_inner, "0", 0, INT32_MAX,

@@ -45,6 +45,9 @@ static const tri_option rope_rows[] = {
 
 static tri_status check_rope(const void *options, const tri_tree *map) {
     const llama_rope_scaling *r = options;
+    if (r->rope_type == ROPE_DEFAULT &&
+        (r->factor > 0 || r->low_freq_factor > 0 || r->high_freq_factor > 0))
+        return tri_tree_fail(map, "model.rope_scaling: needs a rope_type: llama3");
     if (r->rope_type == ROPE_DEFAULT ||
         (r->factor > 0 && r->low_freq_factor > 0 && r->original_max_position_embeddings > 0 &&
          r->high_freq_factor > r->low_freq_factor))

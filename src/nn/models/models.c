@@ -71,17 +71,19 @@ tri_value model_labels(const tri_batch *batch) {
     return batch->labels.id ? batch->labels : tri_batch_field(batch, "soft_labels");
 }
 
-void model_read_options(tri_graph *graph, const tri_option_table *table, void *out) {
+tri_status model_decode_options(tri_arena *arena, const tri_option_table *table,
+                                const tri_tree *options, void *out) {
     bool has_dropout = false;
-    for (int i = 0; i < table->count; i++) {
-        tri_graph_model_option(graph, table->rows[i].key);
+    for (int i = 0; i < table->count; i++)
         has_dropout = has_dropout || !strcmp(table->rows[i].key, MODEL_DROPOUT_KEY);
-    }
-    tri_tree *map = graph->options.model_options
-                        ? tri_tree_copy(graph->arena, graph->options.model_options)
-                        : NULL;
+    tri_tree *map = options ? tri_tree_copy(arena, options) : NULL;
     // Every model accepts a rate of dropout, which sets those that it has.
     if (!has_dropout) tri_tree_remove(map, MODEL_DROPOUT_KEY);
-    if (tri_option_decode_under(graph->arena, "model", table, map, out) != TRI_OK)
+    return tri_option_decode_under(arena, "model", table, map, out);
+}
+
+void model_read_options(tri_graph *graph, const tri_option_table *table, void *out) {
+    for (int i = 0; i < table->count; i++) tri_graph_model_option(graph, table->rows[i].key);
+    if (model_decode_options(graph->arena, table, graph->options.model_options, out) != TRI_OK)
         tri_graph_fail(graph, "%s", tri_error_message());
 }

@@ -51,7 +51,7 @@ static tri_value encoder_layer(tri_graph *g, const vit_options *o, const char *l
     y = tri_multihead_attention(
         g, tri_name(g, "%s.self_attention", layer), y, y, y,
         (tri_multihead_options){.heads = o->num_heads,
-                                .attention = {.dropout = o->attention_dropout}});
+                                .attention = {.dropout = o->attention_dropout, .own_rate = true}});
     x = tri_add(g, x, tri_dropout(g, tri_name(g, "%s.dropout", layer), y, o->dropout));
     y = tri_layer_norm(g, tri_name(g, "%s.ln_2", layer), x, norm);
     y = tri_gelu(g, mlp_layer(g, fc1, y, o->mlp_dim));
