@@ -46,13 +46,18 @@ static tri_status add_end(cli_text_model *m, const tri_tree *id) {
     return TRI_OK;
 }
 
-// The end marks stand in config.json, as one number or a list; else the tokenizer may know one.
+// The end marks stand in generation_config.json or in config.json, as one number or a list; else
+// the tokenizer may know one.
 static tri_status find_ends(tri_arena *arena, cli_text_model *m) {
-    const char *file = beside(arena, m->checkpoint, "config.json");
-    tri_tree *config = NULL;
-    if (!file && m->tokenizer) file = beside(arena, m->tokenizer, "config.json");
-    if (file) TRI_TRY(tri_json_read_file(arena, file, &config));
-    const tri_tree *ids = tri_tree_get(config, "eos_token_id");
+    static const char *const names[] = {"generation_config.json", "config.json"};
+    const tri_tree *ids = NULL;
+    for (int i = 0; i < 2 && tri_tree_is_null(ids); i++) {
+        const char *file = beside(arena, m->checkpoint, names[i]);
+        tri_tree *config = NULL;
+        if (!file && m->tokenizer) file = beside(arena, m->tokenizer, names[i]);
+        if (file) TRI_TRY(tri_json_read_file(arena, file, &config));
+        ids = tri_tree_get(config, "eos_token_id");
+    }
     if (!tri_tree_is_null(ids) && ids->kind == TRI_TREE_LIST) {
         for (int i = 0; i < ids->count; i++) TRI_TRY(add_end(m, ids->items[i]));
         return TRI_OK;
