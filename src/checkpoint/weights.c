@@ -204,8 +204,10 @@ static tri_status check_dtype(const checkpoint_weights *w, int index, tri_dtype 
 // Whether a tensor may be in the file although the model does not have it: older Llama files
 // contain the frequencies of rotary embeddings, and those of GPT-2 the masks of its attention,
 // [1, 1, T, T] and [], which this program computes.
-static bool is_unneeded(const tri_safetensors_entry *entry) {
+static bool is_unneeded(const tri_state_sink *model, const tri_safetensors_entry *entry) {
     int axes = entry->shape.rank;
+    for (int i = 0; i < model->count; i++)
+        if (!strcmp(model->tensors[i].name, entry->name)) return false;
     return ends_with(entry->name, "rotary_emb.inv_freq") ||
            (ends_with(entry->name, ".attn.bias") && axes == 4) ||
            (ends_with(entry->name, ".attn.masked_bias") && axes == 0);
@@ -333,7 +335,7 @@ static tri_status choose(tri_arena *arena, const tri_state_sink *model, const tr
         int target = target_of_alias(model, name);
         bool is_double = false, is_left = target != CHECKPOINT_NO_ENTRY &&
                                           matches(ignore, model->tensors[target].name);
-        if (is_unneeded(&w->entries[i]) || matches(ignore, name) || is_left) continue;
+        if (is_unneeded(model, &w->entries[i]) || matches(ignore, name) || is_left) continue;
         if (target != CHECKPOINT_NO_ENTRY)
             TRI_TRY(settle_alias(w, i, model, target, buffer, &is_double));
         if (is_double) continue;

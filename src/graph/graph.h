@@ -124,7 +124,7 @@ typedef struct tri_parameter_info {
     // Of a statistic: new = (1 − momentum) · old + momentum · mean over the step. 0 means 1 / the
     // number of the update, so that it is the mean over all updates.
     double momentum;
-    int group;       // see tri_graph_group
+    int group; // see tri_graph_group
     int block;
     tri_value value;
     int previous_of_layer; // the parameter of the same layer that was added before it; -1: none

@@ -209,7 +209,8 @@ static void rewrite_attention(parallel_pass *pass, const tri_node *node) {
         tri_graph_fail(pass->to,
                        "strategy.mesh.tensor: %lld ranks cannot share attention of %lld heads with "
                        "%lld of keys and values: it must divide the heads, and be a multiple or a "
-                       "divisor of the others",
+                       "divisor of the others; or set the layer's projections to none in "
+                       "strategy.tensor",
                        (long long)slices, (long long)heads, (long long)keys);
         return;
     }

@@ -7,13 +7,13 @@
 #include <string.h>
 
 // False: the model's own option of this name is meant, or there is none.
-static bool names_config(const tri_tree *model) {
+static bool names_config(const tri_tree *model, bool has_own) {
     const tri_tree *name = tri_tree_get(model, "name"), *config = tri_tree_get(model, "config");
     if (tri_tree_is_null(config) || config->kind != TRI_TREE_SCALAR) return false;
     const tri_task *task = !tri_tree_is_null(name) && name->kind == TRI_TREE_SCALAR
                                ? tri_model_find(name->text)
                                : NULL;
-    return tri_tree_is_null(name) || (task && model_has_config(task));
+    return (tri_tree_is_null(name) && !has_own) || (task && model_has_config(task));
 }
 
 // Adds the entry where the map has none; of maps that both have, the entries within.
@@ -25,10 +25,11 @@ static void add_missing(tri_arena *arena, tri_tree *map, const char *key, tri_tr
         add_missing(arena, own, value->items[i]->key, value->items[i]);
 }
 
-tri_status tri_recipe_settle_config(tri_arena *arena, tri_tree *root, const char *file) {
+tri_status tri_recipe_settle_config(tri_arena *arena, tri_tree *root, const char *file,
+                                    bool has_own) {
     tri_tree *model = tri_tree_get(root, "model"), *config;
     model_config found;
-    if (!names_config(model)) return TRI_OK;
+    if (!names_config(model, has_own)) return TRI_OK;
     tri_tree *path = tri_tree_get(model, MODEL_CONFIG_KEY);
     const tri_tree *name = tri_tree_get(model, "name");
     TRI_TRY(tri_recipe_settle_path(arena, path, file));

@@ -21,9 +21,9 @@ static void norms(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_cross_entropy(g, x, batch->labels));
 }
 
-static const tri_task task = {.name = "norms",
-                              .build = norms,
-                              .fields = {{"images", TRI_F32, {3, {2, 3, 3}}},
-                                         {"labels", TRI_I64, {0}}}};
+static const tri_task task = {
+    .name = "norms",
+    .build = norms,
+    .fields = {{"images", TRI_F32, {3, {2, 3, 3}}}, {"labels", TRI_I64, {0}}}};
 
 TRI_EXPORT_TASK(task)

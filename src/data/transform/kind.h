@@ -30,8 +30,8 @@ static inline int64_t tri_transform_below(uint32_t word, int64_t range) {
 
 // What a transform gets for one image: its own random numbers, and memory. A transform that makes
 // new pixels writes them into `memory`, from which the image that it gets is never read, and may
-// use `rows` while it runs. One of several steps, which reads from `memory` what a step before made,
-// lets it change places with `spare`.
+// use `rows` while it runs. One of several steps, which reads from `memory` what a step before
+// made, lets it change places with `spare`.
 typedef struct tri_transform_call {
     tri_transform_random random;
     // The image is a mask: its numbers are moved and not mixed, and places without one become 0.

@@ -69,10 +69,6 @@ static const struct hub_model *hub_model_of(const tri_task *task) {
 
 bool model_has_config(const tri_task *task) { return hub_model_of(task) != NULL; }
 
-const tri_option_table *model_config_table(const tri_task *task) {
-    return hub_model_of(task)->table;
-}
-
 static const tri_tree *not_null(const tri_tree *node) {
     return tri_tree_is_null(node) ? NULL : node;
 }
@@ -135,8 +131,8 @@ static void add_presets(tri_arena *arena, const preset *presets, int most, const
 // The rotary embedding's settings are a map with its base or without it, in newer files
 // rope_parameters, in older ones rope_scaling, where the type may be called `type`.
 static void add_rope(tri_arena *arena, const tri_tree *config, tri_tree *options) {
-    const tri_tree *rope = not_null(tri_tree_get(config, "rope_parameters"));
-    if (!rope) rope = not_null(tri_tree_get(config, "rope_scaling"));
+    const tri_tree *rope = not_null(tri_tree_get(config, "rope_scaling"));
+    if (!rope) rope = not_null(tri_tree_get(config, "rope_parameters"));
     if (!rope) return;
     if (rope->kind != TRI_TREE_MAP) {
         tri_tree_put(arena, options, "rope_scaling", tri_tree_copy(arena, rope));
@@ -160,11 +156,11 @@ static int64_t layers_with_window(const struct family *family, const tri_tree *c
                                   int64_t layers) {
     const tri_tree *types = not_null(tri_tree_get(config, "layer_types"));
     int64_t count = 0, first = 28;
+    if (!family->asks_for_window) return layers;
+    if (!is_true(tri_tree_get(config, "use_sliding_window"))) return 0;
     for (int i = 0; types && i < types->count; i++)
         count += is_text(types->items[i], "sliding_attention");
     if (types && types->count > 0) return count;
-    if (!family->asks_for_window) return layers;
-    if (!is_true(tri_tree_get(config, "use_sliding_window"))) return 0;
     const tri_tree *from = not_null(tri_tree_get(config, "max_window_layers"));
     if (from && !tri_tree_to_int(from, &first)) first = 0;
     return first < layers ? layers - first : 0;
@@ -188,7 +184,7 @@ tri_status model_config_read(tri_arena *arena, const tri_tree *config, model_con
     const struct family *family;
     TRI_TRY(find_family(arena, config, &family));
     TRI_TRY(check_family(arena, family, config));
-    const tri_option_table *table = model_config_table(family->task);
+    const tri_option_table *table = hub_model_of(family->task)->table;
     tri_tree *options = tri_tree_map(arena), *complete;
     options->file = config->file;
     for (int i = 0; i < table->count; i++) {

@@ -21,7 +21,4 @@ bool model_has_config(const tri_task *task);
 // from others (head_dim) that value. TRI_BAD_INPUT: an option is wrong.
 tri_status model_config_complete(tri_arena *arena, const tri_task *task, const tri_tree *options,
                                  tri_tree **out);
-// The table of its options.
-const tri_option_table *model_config_table(const tri_task *task);
-
 #endif

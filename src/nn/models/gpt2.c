@@ -12,7 +12,7 @@
 
 typedef struct gpt2_config {
     int64_t vocab_size, n_positions, n_embd, n_layer, n_head, n_inner;
-    double resid_pdrop, embd_pdrop, attn_pdrop, layer_norm_epsilon, initializer_range;
+    double resid_pdrop, embd_pdrop, attn_pdrop, layer_norm_epsilon, initializer_range, dropout;
     int activation_function;
     bool scale_attn_weights, scale_attn_by_inverse_layer_idx, tie_word_embeddings;
     const char *config;
@@ -49,6 +49,7 @@ static const tri_option rows[] = {
     TRI_OPTION_BOOL(C, scale_attn_by_inverse_layer_idx, "false",
                     "divide scores by the number of the layer, from 1, too"),
     TRI_OPTION_BOOL(C, tie_word_embeddings, "true", "use the embedding as the head's weight too"),
+    MODEL_DROPOUT(C),
     MODEL_CONFIG(C),
 };
 #undef C

@@ -3,6 +3,7 @@
 #include "nn/models/models.h"
 
 #include "base/limits.h"
+#include "graph/graph.h"
 
 #include <math.h>
 #include <trireme/nn.h>
@@ -24,7 +25,9 @@ static const tri_option rows[] = {
     TRI_OPTION_INT(O, mlp_dim, "3072", 1, INT32_MAX, "features between the MLP's layers"),
     TRI_OPTION_INT(O, num_classes, "1000", 1, TRI_MAX_CLASSES,
                    "outputs of the last layer: labels are below it"),
-    TRI_OPTION_FLOAT(O, dropout, "0", 0, 1, "rate of the dropout layers; less than 1"),
+    TRI_OPTION_FLOAT(O, dropout, "0", 0, 1,
+                     "rate of the dropout layers, less than 1; where a recipe sets it to 0, "
+                     "attention_dropout is 0, too"),
     TRI_OPTION_FLOAT(O, attention_dropout, "0", 0, 1,
                      "rate at which the attention's probabilities are dropped; less than 1"),
 };
@@ -71,6 +74,11 @@ static bool fits(tri_graph *g, const vit_options *o, tri_shape images) {
     if (o->hidden_dim % o->num_heads)
         tri_graph_fail(g, "model.hidden_dim (%lld) must be a multiple of model.num_heads (%lld)",
                        (long long)o->hidden_dim, (long long)o->num_heads);
+    if (o->attention_dropout > 0 && o->dropout == 0 && tri_graph_model_option(g, "dropout"))
+        tri_graph_fail(g,
+                       "model.dropout 0 turns off all rates, and so model.attention_dropout "
+                       "(%g): leave out model.dropout, or set both to 0",
+                       o->attention_dropout);
     if (images.rank == 4 && (images.dims[2] != size || images.dims[3] != size))
         tri_graph_fail(g,
                        "images have %lld × %lld pixels, but model.image_size is %lld: set it, or "
