@@ -227,7 +227,7 @@ TRI_FUNCTION_LIST(X)
       "Kullback-Leibler divergence; the mean over elements, not over samples.") \
     X(gaussian_nll_loss, (tri_value mean, tri_value target, tri_value variance), \
       (mean, target, variance), (), \
-      "p, t, v, w = v + detach(max(v, 1e-6) - v) -> 0.5 * (log(w) + (p - t) ^ 2 / w)", \
+      "p, t, v, w = detach(max(v, 1e-6)) + (v - detach(v)) -> 0.5 * (log(w) + (p - t) ^ 2 / w)", \
       "The likelihood of a normal distribution, without its constant.") \
     X(soft_margin_loss, (tri_value score, tri_value target), (score, target), (), \
       "p, t -> log1p(exp(-t * p))", "Logistic loss of targets -1 and 1.") \

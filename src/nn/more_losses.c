@@ -313,8 +313,9 @@ tri_value tri_gaussian_nll_loss_with(tri_graph *graph, tri_value mean, tri_value
     if (!nn_check_target(graph, "gaussian_nll_loss", "the target", target, mean, NN_WITHIN) ||
         !nn_check_target(graph, "gaussian_nll_loss", "the variance", variance, mean, NN_WITHIN))
         return mean;
-    const char *formula = tri_name(
-        graph, "p, t, v, w = v + detach(max(v, %.17g) - v) -> 0.5 * (log(w) + (p - t) ^ 2 / w)%s",
-        o.eps > 0 ? o.eps : 1e-6, o.full ? " + 0.5 * log(2 * pi)" : "");
+    const char *formula = tri_name(graph,
+                                   "p, t, v, w = detach(max(v, %.17g)) + (v - detach(v)) -> "
+                                   "0.5 * (log(w) + (p - t) ^ 2 / w)%s",
+                                   o.eps > 0 ? o.eps : 1e-6, o.full ? " + 0.5 * log(2 * pi)" : "");
     return mean_of(graph, "gaussian_nll_loss", tri_map(graph, formula, mean, target, variance));
 }
