@@ -17,19 +17,30 @@ void parallel_set(parallel_pass *pass, tri_value from, tri_value value,
     pass->placements[from.id] = placement;
 }
 
-// Gathers slices along an axis that consists of several parts: each part by itself, as if the parts
+// Gathers the ranks' slices along attr->dim, or takes this rank's.
+static tri_value gather_or_split(parallel_pass *pass, tri_value value, bool gathers,
+                                 const tri_collective_attr *attr) {
+    return gathers ? ops_all_gather(pass->to, value, attr)
+                   : tri_node_add(pass->to, &tri_op_split, &value, 1, attr, "");
+}
+
+// The same along an axis that may consist of several parts: each part by itself, as if the parts
 // were an axis of their own.
-static tri_value gather_parts(parallel_pass *pass, tri_value value, int64_t parts,
-                              tri_collective_attr *attr) {
+static tri_value by_parts(parallel_pass *pass, tri_value value, int64_t parts, bool gathers,
+                          tri_collective_attr attr) {
     tri_shape shape = tri_value_shape(pass->to, value);
-    int64_t outside = parts, inside = 1, dim = attr->dim;
+    int64_t outside = parts, inside = 1, dim = attr.dim;
+    if (parts <= 1) return gather_or_split(pass, value, gathers, &attr);
     for (int64_t i = 0; i < dim; i++) outside *= shape.dims[i];
     for (int64_t i = dim + 1; i < shape.rank; i++) inside *= shape.dims[i];
-    attr->dim = 1;
+    attr.dim = 1;
     tri_reshape_attr apart = {tri_shape_of(outside, shape.dims[dim] / parts, inside)};
     value = tri_node_add(pass->to, &tri_op_reshape, &value, 1, &apart, "");
-    value = ops_all_gather(pass->to, value, attr);
-    shape.dims[dim] *= attr->slices;
+    value = gather_or_split(pass, value, gathers, &attr);
+    if (gathers)
+        shape.dims[dim] *= attr.slices;
+    else
+        shape.dims[dim] /= attr.slices;
     return tri_node_add(pass->to, &tri_op_reshape, &value, 1, &(tri_reshape_attr){shape}, "");
 }
 
@@ -40,15 +51,14 @@ static tri_value convert(parallel_pass *pass, tri_value value, parallel_placemen
     if (is.kind == TRI_PLACEMENT_SLICED) {
         attr.dim = is.dim;
         attr.partial = asked.kind == TRI_PLACEMENT_PARTIAL_GRADIENT;
-        value = is.parts > 1 ? gather_parts(pass, value, is.parts, &attr)
-                             : ops_all_gather(pass->to, value, &attr);
+        value = by_parts(pass, value, is.parts, true, attr);
     } else if (asked.kind == TRI_PLACEMENT_PARTIAL_GRADIENT) {
         value = tri_node_add(pass->to, &tri_op_copy_to, &value, 1, &attr, "");
     }
     if (asked.kind != TRI_PLACEMENT_SLICED) return value;
     attr.dim = asked.dim;
     attr.partial = false;
-    return tri_node_add(pass->to, &tri_op_split, &value, 1, &attr, "");
+    return by_parts(pass, value, asked.parts, false, attr);
 }
 
 tri_value parallel_ask(parallel_pass *pass, tri_value from, parallel_placement asked) {

@@ -133,6 +133,20 @@ static void build_fused(tri_graph *g) {
     classify(g, split_linear(g, "down", tri_glu(g, x, 2), 8, TRI_SPLIT_ROW));
 }
 
+// A fused layer's output beside a parameter, what every rank has, and a column layer's output.
+static void build_fused_others(tri_graph *g) {
+    tri_block(g, "layer");
+    tri_value x = tri_input(g, "inputs", TRI_F64, tri_shape_of(SAMPLES, TOKENS, WIDTH));
+    tri_value w = tri_parameter(g, "w", tri_shape_of(3 * WIDTH),
+                                (tri_init){.kind = TRI_INIT_NORMAL, .std = 1});
+    tri_value all = tri_linear(g, "all", x, 3 * WIDTH),
+              column = split_linear(g, "column", x, 3 * WIDTH, TRI_SPLIT_COLUMN);
+    x = tri_linear(g, "qkv", x, 3 * WIDTH);
+    tri_split_fused_layer(g, "qkv", 3);
+    x = tri_map(g, "x, w, a, c -> x * w + a * x + c * x * x", x, w, all, column);
+    classify(g, tri_linear(g, "head", x, 8));
+}
+
 // Ops that work on whole rows, or on a view across the parts, gather a fused layer's output.
 static void build_fused_whole(tri_graph *g) {
     tri_block(g, "first");
@@ -228,6 +242,7 @@ static const test_case cases[] = {
     {"fused", build_fused, .ranks = {2, 4}, .is_local = true},
     {"fused, sequence", build_fused, .sequence = true, .ranks = {2, 4}},
     {"fused, whole", build_fused_whole, .ranks = {2, 4}},
+    {"fused, with others", build_fused_others, .ranks = {2, 4}},
     {"transformer", build_transformer, .ranks = {2, 4}, .is_local = true},
     {"gpt2", build_gpt2, .ranks = {2, 4}, .is_local = true, .options = GPT2 "23}"},
     {"gpt2, sequence", build_gpt2, .sequence = true, .ranks = {2, 4}, .options = GPT2 "24}"},
