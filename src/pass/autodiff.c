@@ -38,12 +38,9 @@ static tri_value *contribution(tri_graph *g, int parameter) {
     return NULL;
 }
 
-// Converts the gradient, which a gradient rule may have made in a half type, to the type in which
-// the parameter is stored, because gradients are summed in that type.
-static tri_value as_stored(tri_graph *g, int parameter, tri_value gradient) {
-    tri_cast_attr attr = {.dtype = g->parameters[parameter].dtype};
-    if (tri_value_get(g, gradient)->dtype == g->parameters[parameter].dtype) return gradient;
-    return tri_node_add(g, &tri_op_cast, &gradient, 1, &attr, "");
+static tri_value as_type(tri_graph *g, tri_dtype dtype, tri_value gradient) {
+    if (tri_value_get(g, gradient)->dtype == dtype) return gradient;
+    return tri_node_add(g, &tri_op_cast, &gradient, 1, &(tri_cast_attr){.dtype = dtype}, "");
 }
 
 // What a rule has made of the gradients of a node's outputs.
@@ -91,12 +88,17 @@ static void accumulate(autodiff *a, const found *f, int k) {
     const tri_value_info *info = tri_value_get(a->graph, value);
     tri_value *sum = &a->grads[value.id];
     if (info->kind == TRI_VALUE_PARAMETER) {
-        gradient = as_own(a, f, as_stored(a->graph, info->index, gradient));
+        // Gradients are summed in the type in which the parameter is stored.
+        tri_dtype stored = a->graph->parameters[info->index].dtype;
+        gradient = as_own(a, f, as_type(a->graph, stored, gradient));
         sum = contribution(a->graph, info->index);
         if (!sum) {
             tri_gradient_add(a->graph, info->index, gradient);
             return;
         }
+    } else if (k >= f->node->op->streams) {
+        // A weight that other nodes have made, whose gradient is the sum of many terms in F32.
+        gradient = as_type(a->graph, info->dtype, gradient);
     }
     *sum = tri_value_is(*sum)
                ? tri_node_add(a->graph, &tri_op_add, (tri_value[]){*sum, gradient}, 2, NULL, "")
