@@ -88,8 +88,12 @@ double tri_model_float(tri_graph *graph, const char *key, double otherwise) {
 int64_t tri_model_int(tri_graph *graph, const char *key, int64_t otherwise) {
     const tri_tree *node = tri_graph_model_option(graph, key);
     int64_t value;
+    double number;
     if (!node) return otherwise;
     if (tri_tree_to_int(node, &value)) return value;
+    if (tri_tree_to_double(node, &number) && fabs(number) < 0x1p53 &&
+        number == (double)(int64_t)number)
+        return (int64_t)number; // 16.0
     fail_option(graph, node, key, "a whole number");
     return otherwise;
 }

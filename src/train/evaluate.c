@@ -108,7 +108,7 @@ static tri_status warn_of_sums(train_loop *loop, tri_session *s, tri_step_shape 
                                const tri_step_output *sums, const tri_evaluation *found) {
     bool unused = false;
     if (sums->count[0] == 0) {
-        warn_of_nothing(s, shape, loop ? &loop->has_warned_not_finite : &unused);
+        warn_of_nothing(s, shape, loop ? &loop->has_warned_nothing : &unused);
         return TRI_OK;
     }
     if (isfinite(sums->sum[0])) {

@@ -75,6 +75,7 @@ typedef struct train_loop {
     // because its cause does not go away.
     bool has_warned_overlap, has_warned_memory;
     // The same of an evaluation whose loss, or another metric beside a finite loss, is not finite.
+    bool has_warned_nothing; // that the loss of an evaluation counts nothing
     bool has_warned_not_finite, has_warned_metric;
     bool has_told_empty; // that a step has changed nothing, because its loss counts nothing
     // The run folder was removed or renamed: where it is now. On rank 0; NULL: it was not.
