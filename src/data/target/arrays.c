@@ -95,11 +95,11 @@ static tri_status begin_array(tri_target *target, int field, int file, int64_t o
                              places->partial[file]);
 }
 
-static tri_status begin_npy(tri_target *target, const tri_target_mark *mark) {
+static tri_status begin_npy(tri_target *target, tri_target_mark *mark) {
     target_places *places = target_places_begin(target);
     for (int i = 0; i < target->field_count; i++)
         target_places_name(target, "-%s.npy", target->fields[i].name);
-    TRI_TRY(target_places_open(target));
+    TRI_TRY(target_places_open(target, mark));
     for (int i = 0; i < target->field_count; i++) {
         TRI_TRY(begin_array(target, i, i, 0));
         TRI_TRY(target_places_size(places, i, array_bytes(target, i)));
@@ -118,11 +118,11 @@ static void npz_entries(const tri_target *target, tri_zip_entry *entries) {
     }
 }
 
-static tri_status begin_npz(tri_target *target, const tri_target_mark *mark) {
+static tri_status begin_npz(tri_target *target, tri_target_mark *mark) {
     tri_zip_entry entries[TRI_MAX_DATA_FIELDS];
     target_places *places = target_places_begin(target);
     target_places_name(target, ".npz");
-    TRI_TRY(target_places_open(target));
+    TRI_TRY(target_places_open(target, mark));
     npz_entries(target, entries);
     for (int i = 0; i < target->field_count; i++)
         TRI_TRY(
@@ -144,7 +144,7 @@ static tri_status end_npz(tri_target *target) {
     return target_places_end(target);
 }
 
-static tri_status begin_tensors(tri_target *target, const tri_target_mark *mark) {
+static tri_status begin_tensors(tri_target *target, tri_target_mark *mark) {
     tri_safetensors_spec specs[TRI_MAX_DATA_FIELDS];
     tri_safetensors_layout layout;
     target_places *places = target_places_begin(target);
@@ -153,7 +153,7 @@ static tri_status begin_tensors(tri_target *target, const tri_target_mark *mark)
         specs[i] = (tri_safetensors_spec){target->fields[i].name, target->fields[i].dtype,
                                           shape_of(target, i)};
     TRI_TRY(tri_safetensors_lay_out(target->arena, specs, target->field_count, NULL, 0, &layout));
-    TRI_TRY(target_places_open(target));
+    TRI_TRY(target_places_open(target, mark));
     TRI_TRY(tri_os_pwrite_all(places->fds[0], layout.header, (size_t)layout.header_bytes, 0,
                               places->partial[0]));
     for (int i = 0; i < target->field_count; i++)
@@ -161,7 +161,7 @@ static tri_status begin_tensors(tri_target *target, const tri_target_mark *mark)
     return target_places_size(places, 0, layout.file_bytes);
 }
 
-static tri_status begin_hdf5(tri_target *target, const tri_target_mark *mark) {
+static tri_status begin_hdf5(tri_target *target, tri_target_mark *mark) {
     const char *names[TRI_MAX_DATA_FIELDS];
     tri_hdf5_info infos[TRI_MAX_DATA_FIELDS];
     const void *table;
@@ -173,12 +173,13 @@ static tri_status begin_hdf5(tri_target *target, const tri_target_mark *mark) {
         infos[i] = (tri_hdf5_info){target->fields[i].dtype, shape_of(target, i), -1};
     }
     TRI_TRY(tri_module_load("hdf5", TRI_HDF5_INTERFACE, TRI_HDF5_ABI, &table));
+    tri_target_check_part(places->partial[0], mark);
     const tri_hdf5 *module = table;
     tri_status status = module->create(places->partial[0], mark->samples == 0, names, infos,
                                        target->field_count, why);
     if (status != TRI_OK) return TRI_FAIL(status, "%s: %s", places->partial[0], why);
     for (int i = 0; i < target->field_count; i++) target_places_put(target, i, 0, infos[i].offset);
-    return target_places_open(target);
+    return target_places_open(target, mark);
 }
 
 static const char *npy_value(const tri_target *target) {

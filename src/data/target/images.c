@@ -22,7 +22,7 @@ static void class_path(const tri_target *target, int64_t label, char path[PATH_M
 }
 
 // By class: whether its folder was made.
-static tri_status begin_folder(tri_target *target, const tri_target_mark *mark) {
+static tri_status begin_folder(tri_target *target, tri_target_mark *mark) {
     target->state = TRI_NEW_ARRAY(target->arena, bool, target->classes);
     return TRI_OK;
 }
@@ -103,7 +103,7 @@ static tri_status check_tar(const tri_target *target) {
     return tri_target_check_images(target, "webdataset");
 }
 
-static tri_status begin_tar(tri_target *target, const tri_target_mark *mark) {
+static tri_status begin_tar(tri_target *target, tri_target_mark *mark) {
     tar_state *state = TRI_NEW(target->arena, tar_state);
     target->state = state;
     return TRI_OK;

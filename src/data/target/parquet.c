@@ -39,7 +39,7 @@ static tri_status check_parquet(const tri_target *target) {
     return tri_data_parquet_load("--to parquet", &module);
 }
 
-static tri_status begin_parquet(tri_target *target, const tri_target_mark *mark) {
+static tri_status begin_parquet(tri_target *target, tri_target_mark *mark) {
     parquet_state *state = TRI_NEW(target->arena, parquet_state);
     target->state = state;
     for (int i = 0; i < target->field_count; i++) {

@@ -26,14 +26,14 @@ void target_places_name(tri_target *target, const char *format, ...) {
     vsnprintf(rest, sizeof rest, format, arguments);
     va_end(arguments);
     int file = places->file_count++;
-    places->paths[file] =
-        tri_arena_printf(target->arena, "%s/%s%s", target->folder, target->split, rest);
-    places->partial[file] = tri_arena_printf(target->arena, "%s.part", places->paths[file]);
+    places->partial[file] = tri_arena_printf(target->arena, "%s/%s%s" TRI_TARGET_PART,
+                                             target->folder, target->split, rest);
 }
 
-tri_status target_places_open(tri_target *target) {
+tri_status target_places_open(tri_target *target, tri_target_mark *mark) {
     target_places *places = target->state;
     for (int i = 0; i < places->file_count; i++) {
+        tri_target_check_part(places->partial[i], mark);
         places->fds[i] = tri_os_open_or_create(places->partial[i], O_RDWR | O_CLOEXEC, 0666);
         if (places->fds[i] < 0) return tri_os_fail("open", places->partial[i]);
     }
@@ -105,11 +105,8 @@ tri_status target_places_sync(tri_target *target, int64_t samples, tri_target_ma
 
 tri_status target_places_end(tri_target *target) {
     const target_places *places = target->state;
-    for (int i = 0; i < places->file_count; i++) {
-        if (tri_os.fsync(places->fds[i]) < 0 ||
-            tri_os.rename(places->partial[i], places->paths[i]) < 0)
-            return tri_os_fail("write", places->paths[i]);
-    }
+    for (int i = 0; i < places->file_count; i++)
+        if (tri_os.fsync(places->fds[i]) < 0) return tri_os_fail("write", places->partial[i]);
     return TRI_OK;
 }
 

@@ -7,8 +7,7 @@
 
 typedef struct target_places {
     int file_count;
-    // By file. It has another name until it is complete.
-    const char *partial[TRI_MAX_DATA_FIELDS], *paths[TRI_MAX_DATA_FIELDS];
+    const char *partial[TRI_MAX_DATA_FIELDS]; // by file: the name with TRI_TARGET_PART
     int fds[TRI_MAX_DATA_FIELDS];
     // By field: its file, where in it the first sample lies, and how far it is to the next one.
     struct {
@@ -23,8 +22,8 @@ target_places *target_places_begin(tri_target *target);
 // Adds a file, whose name is that of the split and this.
 void target_places_name(tri_target *target, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-// Opens the files, or makes them.
-tri_status target_places_open(tri_target *target);
+// Opens the files, or makes them; *mark as with tri_target_check_part.
+tri_status target_places_open(tri_target *target, tri_target_mark *mark);
 tri_status target_places_size(const target_places *places, int file, int64_t bytes);
 // Places the samples of a field one behind the other, from `offset` on.
 void target_places_put(tri_target *target, int field, int file, int64_t offset);

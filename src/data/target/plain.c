@@ -51,7 +51,7 @@ static tri_status write_idx_head(const tri_target *target, int file, const int64
     return target_places_size(places, file, *bytes + elements);
 }
 
-static tri_status begin_idx(tri_target *target, const tri_target_mark *mark) {
+static tri_status begin_idx(tri_target *target, tri_target_mark *mark) {
     int images = tri_target_find(target, "images"), labels = tri_target_find(target, "labels");
     const int64_t *shape = target->fields[images].shape.dims;
     const int64_t sizes[] = {target->samples, shape[1], shape[2]};
@@ -59,7 +59,7 @@ static tri_status begin_idx(tri_target *target, const tri_target_mark *mark) {
     target_places_begin(target);
     target_places_name(target, "-images-idx3-ubyte");
     target_places_name(target, "-labels-idx1-ubyte");
-    TRI_TRY(target_places_open(target));
+    TRI_TRY(target_places_open(target, mark));
     TRI_TRY(write_idx_head(target, 0, sizes, 3, &images_at));
     TRI_TRY(write_idx_head(target, 1, sizes, 1, &labels_at));
     target_places_put(target, images, 0, images_at);
@@ -72,11 +72,11 @@ static tri_status check_cifar10(const tri_target *target) {
     return check_images(target, "cifar10", &shape, CIFAR_CLASSES);
 }
 
-static tri_status begin_cifar10(tri_target *target, const tri_target_mark *mark) {
+static tri_status begin_cifar10(tri_target *target, tri_target_mark *mark) {
     int images = tri_target_find(target, "images"), labels = tri_target_find(target, "labels");
     target_places *places = target_places_begin(target);
     target_places_name(target, ".bin");
-    TRI_TRY(target_places_open(target));
+    TRI_TRY(target_places_open(target, mark));
     target_places_put_numbers(target, labels, 0, 0, 1 + CIFAR_BYTES, 1);
     target_places_put(target, images, 0, 1);
     places->fields[images].stride = 1 + CIFAR_BYTES;
@@ -90,11 +90,11 @@ static tri_status check_tokens(const tri_target *target) {
 
 static int token_bytes(const tri_target *target) { return target->tokens <= 1 << 16 ? 2 : 4; }
 
-static tri_status begin_tokens(tri_target *target, const tri_target_mark *mark) {
+static tri_status begin_tokens(tri_target *target, tri_target_mark *mark) {
     int64_t bytes = tri_shape_count(&target->fields[0].shape) * token_bytes(target);
     target_places *places = target_places_begin(target);
     target_places_name(target, ".u%d", 8 * token_bytes(target));
-    TRI_TRY(target_places_open(target));
+    TRI_TRY(target_places_open(target, mark));
     target_places_put_numbers(target, 0, 0, 0, bytes, token_bytes(target));
     return target_places_size(places, 0, target->samples * bytes);
 }

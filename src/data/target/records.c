@@ -29,7 +29,7 @@ static tri_status check_lmdb(const tri_target *target) {
     return tri_target_check_images(target, "lmdb");
 }
 
-static tri_status begin_lmdb(tri_target *target, const tri_target_mark *mark) {
+static tri_status begin_lmdb(tri_target *target, tri_target_mark *mark) {
     lmdb_state *state = TRI_NEW(target->arena, lmdb_state);
     const void *table;
     char why[TRI_LMDB_WRITE_WHY_BYTES], folder[PATH_MAX];
@@ -122,7 +122,7 @@ const tri_target_kind tri_target_lmdb = {.name = "lmdb",
 
 typedef struct table_state {
     FILE *file;
-    char partial[PATH_MAX], path[PATH_MAX];
+    char partial[PATH_MAX];
 } table_state;
 
 static bool is_number(const tri_target_field *field) {
@@ -165,11 +165,11 @@ static void write_header(const tri_target *target, FILE *file) {
     fputc('\n', file);
 }
 
-static tri_status begin_csv(tri_target *target, const tri_target_mark *mark) {
+static tri_status begin_csv(tri_target *target, tri_target_mark *mark) {
     table_state *state = TRI_NEW(target->arena, table_state);
     target->state = state;
-    snprintf(state->path, PATH_MAX, "%s/%s.csv", target->folder, target->split);
-    snprintf(state->partial, PATH_MAX, "%.*s.part", PATH_MAX - 8, state->path);
+    snprintf(state->partial, PATH_MAX, "%s/%s.csv" TRI_TARGET_PART, target->folder, target->split);
+    tri_target_check_part(state->partial, mark);
     int fd = tri_os_open_or_create(state->partial, O_RDWR | O_CLOEXEC, 0666);
     if (fd < 0) return tri_os_fail("open", state->partial);
     state->file = fdopen(fd, "wb");
@@ -220,9 +220,8 @@ static tri_status sync_csv(tri_target *target, int64_t samples, tri_target_mark 
 
 static tri_status end_csv(tri_target *target) {
     const table_state *state = target->state;
-    if (fflush(state->file) != 0 || tri_os.fsync(fileno(state->file)) < 0 ||
-        tri_os.rename(state->partial, state->path) < 0)
-        return tri_os_fail("write", state->path);
+    if (fflush(state->file) != 0 || tri_os.fsync(fileno(state->file)) < 0)
+        return tri_os_fail("write", state->partial);
     return TRI_OK;
 }
 

@@ -191,7 +191,7 @@ static tri_status hash_converted(const conversion *c, split *s, char out[HASH_DI
     return status;
 }
 
-static tri_status save_marks(conversion *c) {
+static tri_status save_marks(conversion *c, bool is_synced) {
     char hashes[TRI_DATA_SPLITS][HASH_DIGITS + 1] = {""};
     for (int i = 0; i < TRI_DATA_SPLITS; i++)
         if (c->splits[i].dataset) TRI_TRY(hash_converted(c, &c->splits[i], hashes[i]));
@@ -203,10 +203,13 @@ static tri_status save_marks(conversion *c) {
         tri_tree_append(arena, mark, tri_tree_int(arena, c->splits[i].mark.samples));
         tri_tree_append(arena, mark, tri_tree_int(arena, c->splits[i].mark.bytes));
         tri_tree_append(arena, mark, tri_tree_string(arena, hashes[i]));
+        tri_tree_append(arena, mark, tri_tree_bool(arena, c->splits[i].mark.is_complete));
         tri_tree_put(arena, map, tri_data_split_key((tri_data_split)i), mark);
     }
     const char *text = tri_json_emit(arena, map);
-    tri_status status = tri_os_replace_fleeting(c->progress_path, text, strlen(text));
+    tri_status (*replace)(const char *, const void *, size_t) =
+        is_synced ? tri_os_replace_file : tri_os_replace_fleeting;
+    tri_status status = replace(c->progress_path, text, strlen(text));
     tri_arena_destroy(arena);
     return status;
 }
@@ -229,10 +232,11 @@ static tri_status load_marks(conversion *c) {
     for (int i = 0; i < TRI_DATA_SPLITS; i++) {
         const tri_tree *mark = tri_tree_get(map, tri_data_split_key((tri_data_split)i));
         tri_target_mark *out = &c->splits[i].mark;
-        bool is_good = mark && mark->kind == TRI_TREE_LIST && mark->count == 3 &&
+        bool is_good = mark && mark->kind == TRI_TREE_LIST && mark->count == 4 &&
                        mark->items[2]->kind == TRI_TREE_SCALAR &&
                        tri_tree_to_int(mark->items[0], &out->samples) &&
-                       tri_tree_to_int(mark->items[1], &out->bytes) && out->samples >= 0 &&
+                       tri_tree_to_int(mark->items[1], &out->bytes) &&
+                       tri_tree_to_bool(mark->items[3], &out->is_complete) && out->samples >= 0 &&
                        out->samples <= c->splits[i].target.samples && out->bytes >= 0;
         if (!is_good) return TRI_FAIL(TRI_BAD_INPUT, "%s: is damaged", c->progress_path);
         char hash[HASH_DIGITS + 1] = "";
@@ -264,14 +268,14 @@ static tri_status prepare_folder(conversion *c) {
     TRI_TRY(is_empty(c->folder, &is_free));
     if (!is_free) return TRI_FAIL(TRI_BAD_INPUT, "%s: is not empty: name a new folder", c->folder);
     TRI_TRY(tri_os_make_folders(c->folder));
-    return save_marks(c);
+    return save_marks(c, false);
 }
 
 static tri_status mark(conversion *c, split *s, int64_t done) {
     int64_t before = s->mark.samples;
     TRI_TRY(c->kind->sync(&s->target, done, &s->mark));
     c->marked_ns = tri_os.monotonic_ns();
-    return s->mark.samples > before ? save_marks(c) : TRI_OK;
+    return s->mark.samples > before ? save_marks(c, false) : TRI_OK;
 }
 
 // Writes one sample, unless it is damaged and may be left out.
@@ -298,17 +302,36 @@ static tri_status write_split(conversion *c, split *s) {
     }
     TRI_TRY(c->kind->end(&s->target));
     s->mark.samples = s->target.samples;
-    return save_marks(c);
+    s->mark.is_complete = true;
+    return save_marks(c, true);
+}
+
+// Takes TRI_TARGET_PART off the names of all files, or of those that a killed conversion left.
+static tri_status name_files(const conversion *c) {
+    char from[PATH_MAX], to[PATH_MAX];
+    tri_status status = TRI_OK;
+    DIR *list = opendir(c->folder);
+    if (!list) return tri_os_fail("open", c->folder);
+    for (struct dirent *entry; status == TRI_OK && (entry = readdir(list));) {
+        int length = (int)strlen(entry->d_name) - (int)strlen(TRI_TARGET_PART);
+        if (length <= 0 || strcmp(entry->d_name + length, TRI_TARGET_PART) != 0) continue;
+        snprintf(from, sizeof from, "%s/%s", c->folder, entry->d_name);
+        snprintf(to, sizeof to, "%s/%.*s", c->folder, length, entry->d_name);
+        if (tri_os.rename(from, to) < 0) status = tri_os_fail("rename", from);
+    }
+    closedir(list);
+    return status == TRI_OK ? tri_os_sync_folder(c->folder) : status;
 }
 
 static tri_status write_all(conversion *c) {
     for (int i = 0; i < TRI_DATA_SPLITS; i++) {
         split *s = &c->splits[i];
-        if (!s->dataset || s->mark.samples == s->target.samples) continue;
+        if (!s->dataset || s->mark.is_complete) continue;
         tri_status status = write_split(c, s);
         if (s->target.state) c->kind->close(&s->target);
         TRI_TRY(status);
     }
+    TRI_TRY(name_files(c));
     return tri_os.unlink(c->progress_path) == 0 ? TRI_OK : tri_os_fail("remove", c->progress_path);
 }
 

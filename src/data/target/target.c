@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { SHARD_SAMPLES = 10000, SHARD_DIGITS = 6 };
 
@@ -21,6 +22,11 @@ const char *tri_target_shards(const tri_target *target, const char *suffix) {
     return tri_arena_printf(target->arena, "'%s-{%0*d..%0*lld}.%s'", target->split, SHARD_DIGITS, 0,
                             SHARD_DIGITS, (long long)((target->samples - 1) / SHARD_SAMPLES),
                             suffix);
+}
+
+void tri_target_check_part(const char *path, tri_target_mark *mark) {
+    struct stat found;
+    if (stat(path, &found) < 0 || found.st_size < mark->bytes) *mark = (tri_target_mark){0};
 }
 
 bool tri_target_marks_at_times(int64_t samples) { return false; }

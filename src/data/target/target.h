@@ -32,7 +32,12 @@ typedef struct tri_target_value {
 // What a conversion goes on from.
 typedef struct tri_target_mark {
     int64_t samples, bytes;
+    bool is_complete; // the kind's `end` has completed the files: they lack only their names
 } tri_target_mark;
+
+// What a file in the target's folder may end with until all splits are complete; the conversion
+// itself takes it away then.
+#define TRI_TARGET_PART ".part"
 
 // The files of one split that are being written.
 typedef struct tri_target {
@@ -56,12 +61,13 @@ typedef struct tri_target_kind {
     bool (*marks_at)(int64_t samples);
     // Checks whether the kind can have these fields. TRI_BAD_INPUT.
     tri_status (*check)(const tri_target *target);
-    // Opens or makes the files, to go on after `mark`; close releases what was opened.
-    tri_status (*begin)(tri_target *target, const tri_target_mark *mark);
+    // Opens or makes the files, to go on after *mark, which becomes 0 where they lack what it says;
+    // close releases what was opened.
+    tri_status (*begin)(tri_target *target, tri_target_mark *mark);
     tri_status (*put)(tri_target *target, int64_t sample, const tri_target_value *values);
     // Moves *mark forward to what is in the files now, as far as the kind can go on from there.
     tri_status (*sync)(tri_target *target, int64_t samples, tri_target_mark *mark);
-    // Completes the files after the last sample.
+    // Completes the files after the last sample, and syncs them. Repeated after a kill.
     tri_status (*end)(tri_target *target);
     void (*close)(tri_target *target);
     // The value of data.train or data.test that reads the files.
@@ -79,6 +85,9 @@ typedef struct tri_target_kind {
 TRI_TARGETS(X)
 #undef X
 
+// For `begin`: *mark becomes 0, so that the split begins again, if the file is not there or ends
+// before mark->bytes.
+void tri_target_check_part(const char *path, tri_target_mark *mark);
 bool tri_target_marks_at_times(int64_t samples); // for marks_at: no
 // For keys: data.fields, by which each field is the array or column of its name.
 const char *tri_target_fields(const tri_target *target);
