@@ -94,7 +94,7 @@ tri_value tri_attention(tri_graph *graph, const char *name, tri_value q, tri_val
     sizes z;
     if (!tri_layer_begin(graph, name)) return (tri_value){0};
     // Also asked for in evaluation, because a key that no layer asks for is refused.
-    double given = o.dropout > 0 ? tri_model_float(graph, "dropout", o.dropout) : 0;
+    double given = o.dropout > 0 ? tri_model_float(graph, "dropout", o.dropout) : o.dropout;
     if (!o.own_rate || given == 0) o.dropout = given;
     if (o.dropout < 0 || o.dropout >= 1)
         tri_graph_fail(graph, "attention %s: the rate of dropout must lie in [0, 1), not %g", name,

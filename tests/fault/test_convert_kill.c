@@ -80,7 +80,7 @@ static tri_status convert(const char *kind, const char *folder) {
     return tri_data_convert(&options, kind, fixture_path(folder));
 }
 
-// Converts in a process that is killed before call number `calls`. False: it came to its end.
+// Converts in a process that is killed before call number `calls`. False: it ended by itself.
 static bool convert_killed(const char *kind, const char *folder, int calls) {
     int status;
     pid_t child = fork();
