@@ -57,6 +57,7 @@ void op_build_scan(op_case *c);
 void op_build_integers(op_case *c);
 void op_build_masks(op_case *c);
 void op_build_own(op_case *c);
+void op_build_cache(op_case *c);
 // Defined in op_families_recurrent.c.
 void op_build_recurrent(op_case *c);
 // Defined in op_families_training.c.

@@ -3,6 +3,7 @@
 #include "support/op_families.h"
 
 #include <trireme/functions.h>
+#include <trireme/nn.h>
 #include <trireme/own_op.h>
 
 static tri_shape draw_shape(op_case *c) {
@@ -171,4 +172,28 @@ void op_build_own(op_case *c) {
                       op_numbers(c, tri_shape_of(rows), -1, 1)};
     TRI_ASSERT(tri_op_register(&op_pick) == TRI_OK);
     add_gradients(c, tri_op_apply(c->graph, "pick", in, &(double){1.5}, NULL));
+}
+
+// Caches whose tokens are all written, since what they keep is no number here. Then attention to
+// caches of other numbers, by spans of which some are empty or longer than the call.
+void op_build_cache(op_case *c) {
+    int64_t samples = op_draw(c, 1, 3), tokens = op_draw(c, 1, 6), kv_heads = op_draw(c, 1, 3);
+    int64_t width = op_chance(c, 60) ? 16 * op_draw(c, 1, 5) : op_draw(c, 1, 20);
+    int64_t before = op_chance(c, 30) ? op_draw(c, 200, 600) : op_draw(c, 1, 60);
+    tri_shape all = tri_shape_of(samples, tokens, kv_heads, width), q = all, kv = all;
+    kv.dims[1] = before + tokens + op_draw(c, 0, 5);
+    q.dims[2] *= op_draw(c, 1, 3);
+    tri_value spans = op_tokens(c, tri_shape_of(samples, 2), before);
+    tri_value zero = tri_map(c->graph, "x * 0", tri_slice(c->graph, spans, 1, 0, 1, 1));
+    tri_value whole = tri_map(c->graph, tri_name(c->graph, "x + %d", (int)tokens), zero);
+    tri_value in[4] = {op_numbers(c, all, -1, 1),
+                       tri_concat(c->graph, (tri_value[]){zero, whole}, 2, 1)};
+    op_add(c, &tri_op_cache, in, &(tri_cache_attr){tokens});
+    tri_cached_attention_attr a = {.scale = (double)op_draw(c, 1, 8) / 8,
+                                   .window = op_chance(c, 40) ? op_draw(c, 1, before) : 0};
+    in[0] = op_numbers(c, q, -2, 2);
+    in[1] = op_numbers(c, kv, -2, 2);
+    in[2] = op_numbers(c, kv, -1, 1);
+    in[3] = spans;
+    op_add(c, &tri_op_cached_attention, in, &a);
 }
