@@ -486,7 +486,7 @@ def check_result():
         assert got["val_loss"] == evaluated[last]["loss"], got
         assert got["best"] == {"step": best, "val_loss": evaluated[best]["loss"]}, got
     assert worse > 0
-    # A folder of the user's, where the link should be, is not named as the best checkpoint.
+    # A user's folder that lies where the link should be is not named as the best checkpoint.
     link = os.path.join(run_dir, "checkpoints", "best")
     os.remove(link)
     os.mkdir(link)

@@ -390,7 +390,7 @@ static void test_copied_links(void **state) {
     }
 }
 
-// A folder of the user's in place of a link: old checkpoints are removed all the same, and the best
+// Where a user's folder lies in place of a link, old checkpoints are still removed, and the best
 // one is named by its own folder. A link that could not be set leads to a checkpoint that stays.
 static void test_folder_for_link(void **state) {
     tri_checkpoint_monitor monitor = {.name = "val_loss", .is_known = true};
