@@ -16,7 +16,7 @@
 // Options that may differ: they do not change what the same weights compute.
 static const char *const free_options[] = {
     "dropout",    "initializer_range", "max_position_embeddings", "resid_pdrop",
-    "embd_pdrop", "attn_pdrop",        MODEL_CONFIG_KEY};
+    "embd_pdrop", "attn_pdrop",        "attention_dropout",       MODEL_CONFIG_KEY};
 
 static bool is_free(const char *option) {
     for (size_t i = 0; i < sizeof free_options / sizeof *free_options; i++)

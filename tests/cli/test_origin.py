@@ -92,6 +92,24 @@ def check_config():
         run(train("llama-tiny", place, *LLAMA, f"init={folder}"))
 
 
+def check_config_rates():
+    """A config.json's rate of dropout of the attention holds in training, and in it alone."""
+    with tempfile.TemporaryDirectory(prefix="trireme-origin-") as folder:
+        config, results = os.path.join(folder, "config.json"), []
+        for rate in (0.0, 0.5):
+            with open(config, "w", encoding="ascii") as file:
+                json.dump({**CONFIG, "attention_dropout": rate}, file)
+            place = os.path.join(folder, f"run{rate}")
+            run(train("llama-tiny", place, f"model.config={config}", "data.limit=8",
+                      "batch.global=8", "trainer.max_epochs=1", "trainer.limit_val_batches=1",
+                      "optimizer.lr=0", "log.tensorboard=false", "trainer.log_every_n_steps=1"))
+            with open(f"{place}/metrics.jsonl", encoding="utf-8") as file:
+                lines = [json.loads(line) for line in file]
+            results.append({line["kind"]: line.get("loss") for line in lines})
+        assert results[0]["train"] != results[1]["train"], results
+        assert results[0]["val"] == results[1]["val"], results
+
+
 def check_ignore():
     """init.ignore keeps the fresh values of a new head, on any ranks; without it, all tensors that
     do not fit are named."""
@@ -290,6 +308,6 @@ def check_held_back():
 
 
 if __name__ == "__main__":
-    sys.exit(1 if check_all((check_config, check_ignore, check_recipe, check_class_names,
-                             check_column_names, check_tokenizers,
+    sys.exit(1 if check_all((check_config, check_config_rates, check_ignore, check_recipe,
+                             check_class_names, check_column_names, check_tokenizers,
                              check_held_back)) else 0)

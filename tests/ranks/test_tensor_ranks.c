@@ -233,6 +233,8 @@ static const test_case cases[] = {
     {"llama, 1 head of keys", build_llama, .keys = 1, .sequence = true, .ranks = {2, 4}},
     {"llama, tied", build_llama, .keys = 2, .sequence = true, .tied = true, .ranks = {2, 4}},
     {"llama as Qwen3", build_llama, .keys = 2, .more = ", qk_norm: true", .ranks = {2, 4}},
+    {"llama, attention dropout", build_llama, .keys = 2, .more = ", attention_dropout: 0.3",
+     .ranks = {2}},
     {"llama as Mistral", build_llama, .keys = 2, .more = ", sliding_window: 3", .ranks = {2, 4}},
     {"llama as Qwen2", build_llama, .keys = 2, .more = ", qkv_bias: true, mlp_bias: true",
      .ranks = {2, 4}},

@@ -19,7 +19,7 @@ typedef struct llama_rope_scaling {
 typedef struct llama_config {
     int64_t vocab_size, hidden_size, intermediate_size, num_hidden_layers;
     int64_t num_attention_heads, num_key_value_heads, head_dim, max_position_embeddings;
-    double rms_norm_eps, rope_theta, initializer_range, dropout;
+    double rms_norm_eps, rope_theta, initializer_range, attention_dropout, dropout;
     int64_t sliding_window;
     bool tie_word_embeddings, attention_bias, qkv_bias, mlp_bias, qk_norm;
     llama_rope_scaling rope_scaling;
@@ -81,6 +81,10 @@ static const tri_option llama_rows[] = {
     TRI_OPTION_BOOL(C, qkv_bias, "false", "biases of q, k and v alone, as Qwen2 has them"),
     TRI_OPTION_BOOL(C, mlp_bias, "false", "biases of the MLP's layers"),
     TRI_OPTION_BOOL(C, qk_norm, "false", "RMS norms of each head's q and k, as Qwen3 has them"),
+    TRI_OPTION_FLOAT(
+        C, attention_dropout, "0", 0, 1,
+        "rate at which the attention's probabilities are dropped, less than 1; where a "
+        "recipe sets dropout to 0, this is 0, too"),
     TRI_OPTION_INT(C, sliding_window, "0", 0, 1e15,
                    "a token sees so many tokens, itself and those before it; 0: all"),
     TRI_OPTION_NESTED(C, rope_scaling, llama_rope_scaling, &rope_table,
@@ -175,7 +179,10 @@ static tri_value attend(tri_graph *g, const llama_config *c, const char *name, t
     k = tri_rotary_with(g, k, c->rope);
     if (tri_cache_length(g) == 0) {
         return tri_attention(g, name, q, k, v,
-                             (tri_attention_options){.causal = true, .window = c->sliding_window});
+                             (tri_attention_options){.causal = true,
+                                                     .window = c->sliding_window,
+                                                     .dropout = c->attention_dropout,
+                                                     .own_rate = true});
     }
     return tri_cached_attention(g, name, q, k, v, c->rope.spans,
                                 (tri_cached_attention_options){.window = c->sliding_window});
