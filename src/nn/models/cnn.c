@@ -75,8 +75,7 @@ static tri_value denoise_layer(tri_graph *g, const char *name, tri_value x, int6
 static void denoise_cnn(tri_graph *g, const tri_batch *batch) {
     static const char *const hidden[] = {"conv_hidden.0", "conv_hidden.1", "conv_hidden.2"};
     denoise_options o;
-    model_read_options(g, &model_denoise_cnn_options, &o);
-    if (tri_graph_status(g, NULL) != TRI_OK) return;
+    if (!model_read_options(g, &model_denoise_cnn_options, &o)) return;
     int64_t width = o.hidden;
     tri_block(g, "conv_in");
     tri_value x = denoise_layer(g, "conv_in.0", batch->inputs, width);

@@ -64,7 +64,6 @@ void model_gpt2_complete(void *options) {
 }
 
 static bool fits(tri_graph *g, const gpt2_config *c, tri_shape ids) {
-    if (tri_graph_status(g, NULL) != TRI_OK) return false;
     if (c->n_embd % c->n_head)
         tri_graph_fail(g, "model.n_embd (%lld) must be a multiple of model.n_head (%lld)",
                        (long long)c->n_embd, (long long)c->n_head);
@@ -160,7 +159,7 @@ static tri_value embed(tri_graph *g, const gpt2_config *c, tri_value ids) {
 
 static void gpt2(tri_graph *g, const tri_batch *batch) {
     gpt2_config c = {0};
-    model_read_options(g, &model_gpt2_options, &c);
+    if (!model_read_options(g, &model_gpt2_options, &c)) return;
     model_gpt2_complete(&c);
     c.spans = tri_batch_field(batch, "spans");
     if (!fits(g, &c, tri_value_shape(g, batch->input_ids))) return;

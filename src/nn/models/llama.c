@@ -110,7 +110,7 @@ void model_llama_complete(void *options) {
 
 static llama_config read_config(tri_graph *g, tri_value spans) {
     llama_config c = {0};
-    model_read_options(g, &model_llama_options, &c);
+    if (!model_read_options(g, &model_llama_options, &c)) return c;
     bool divides =
         c.head_dim > 0 || c.num_attention_heads < 1 || c.hidden_size % c.num_attention_heads == 0;
     model_llama_complete(&c);

@@ -49,8 +49,7 @@ const tri_option_table model_mlp_jax_options = TRI_OPTION_TABLE(
 
 int64_t model_classes(tri_graph *graph, const tri_option_table *table) {
     model_classes_options o;
-    model_read_options(graph, table, &o);
-    return tri_graph_status(graph, NULL) == TRI_OK ? o.num_classes : 1;
+    return model_read_options(graph, table, &o) ? o.num_classes : 1;
 }
 
 const tri_option_table *const tri_model_tables[] = {
@@ -82,8 +81,9 @@ tri_status model_decode_options(tri_arena *arena, const tri_option_table *table,
     return tri_option_decode_under(arena, "model", table, map, out);
 }
 
-void model_read_options(tri_graph *graph, const tri_option_table *table, void *out) {
+bool model_read_options(tri_graph *graph, const tri_option_table *table, void *out) {
     for (int i = 0; i < table->count; i++) tri_graph_model_option(graph, table->rows[i].key);
     if (model_decode_options(graph->arena, table, graph->options.model_options, out) != TRI_OK)
         tri_graph_fail(graph, "%s", tri_error_message());
+    return tri_graph_status(graph, NULL) == TRI_OK;
 }

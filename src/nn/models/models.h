@@ -46,8 +46,9 @@ extern const tri_option_table model_mnist_cnn_options, model_mnist_convnet_optio
 tri_value model_labels(const tri_batch *batch);
 
 // Reads the recipe's options of the model by the table into the struct `out`. The graph fails if a
-// key is not known, or a value has a wrong type or is out of bounds.
-void model_read_options(tri_graph *graph, const tri_option_table *table, void *out);
+// key is not known, or a value has a wrong type or is out of bounds. Returns false if the graph has
+// failed; `out` then holds nothing to compute with.
+bool model_read_options(tri_graph *graph, const tri_option_table *table, void *out);
 // The same without a graph. `options`: the recipe's map; NULL: all defaults.
 tri_status model_decode_options(tri_arena *arena, const tri_option_table *table,
                                 const tri_tree *options, void *out);

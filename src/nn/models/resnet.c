@@ -85,8 +85,7 @@ static tri_value residual_block(tri_graph *g, const char *block, tri_value x, in
 
 static void resnet(tri_graph *g, const tri_batch *batch) {
     resnet_options o;
-    model_read_options(g, &model_resnet_options, &o);
-    if (tri_graph_status(g, NULL) != TRI_OK) return;
+    if (!model_read_options(g, &model_resnet_options, &o)) return;
     bool is_small = o.stem == STEM_CIFAR;
     tri_block(g, "stem");
     tri_value x =

@@ -66,7 +66,6 @@ static tri_value encoder_layer(tri_graph *g, const vit_options *o, const char *l
 }
 
 static bool fits(tri_graph *g, const vit_options *o, tri_shape images) {
-    if (tri_graph_status(g, NULL) != TRI_OK) return false;
     int64_t size = o->image_size;
     if (size % o->patch_size)
         tri_graph_fail(g, "model.image_size (%lld) must be a multiple of model.patch_size (%lld)",
@@ -113,7 +112,7 @@ static tri_value embed(tri_graph *g, const vit_options *o, tri_value images) {
 
 static void vit(tri_graph *g, const tri_batch *batch) {
     vit_options o;
-    model_read_options(g, &model_vit_options, &o);
+    if (!model_read_options(g, &model_vit_options, &o)) return;
     if (!fits(g, &o, tri_value_shape(g, batch->images))) return;
     tri_block(g, "embed");
     tri_value x = embed(g, &o, batch->images);

@@ -84,7 +84,6 @@ static tri_value layer(tri_graph *g, const weather_options *o, int64_t number, t
 }
 
 static bool fits(tri_graph *g, const weather_options *o, tri_shape in) {
-    if (tri_graph_status(g, NULL) != TRI_OK) return false;
     long long h = o->img_size.items[0], w = o->img_size.items[1];
     if (h % o->patch_size || w % o->patch_size)
         tri_graph_fail(g,
@@ -105,7 +104,7 @@ static bool fits(tri_graph *g, const weather_options *o, tri_shape in) {
 
 static void weather_vit(tri_graph *g, const tri_batch *batch) {
     weather_options o;
-    model_read_options(g, &model_weather_vit_options, &o);
+    if (!model_read_options(g, &model_weather_vit_options, &o)) return;
     if (!fits(g, &o, tri_value_shape(g, batch->inputs))) return;
     int64_t n = batch->size, p = o.patch_size, h = o.img_size.items[0] / p,
             w = o.img_size.items[1] / p, c = o.n_out_channels;
