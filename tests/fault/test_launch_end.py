@@ -104,8 +104,9 @@ def check_no_handler(_):
         for script in ("exec sleep 300", "test $RANK = 0 || exec sleep 300; trap '' USR1 XCPU; "
                                          "while :; do sleep 0.1; done"):
             child = launch(script, "--max-restarts", "2")
-            wait_for(lambda: len(children(child.pid)) == 3, "the workers", child=child)
-            time.sleep(0.3)
+            # Both workers are where the signal meets them: the second one's first child sleeps.
+            wait_for(lambda: sum(words.startswith("sleep ") for words in processes().values()) == 2,
+                     "the workers", child=child)
             child.send_signal(number)
             _, err = ended(child, 128 + number)
             assert "restart 1" not in err and "root cause" not in err, err

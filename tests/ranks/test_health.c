@@ -174,17 +174,34 @@ static void silent_server_is_named(void **state) {
     end_others(pids, -1);
 }
 
+// Lives until all have a beat of the next rank that it sent after `may_go`.
+static void lives_and_hears(tri_identity me) {
+    tri_ledger *ledger;
+    tri_health *health = begin(&me, &ledger);
+    wait_for_count(&shared->may_go, 1);
+    tri_ledger_step(ledger, 8);
+    const tri_ledger_ring *next = tri_health_ring(health, (me.rank + 1) % me.size);
+    for (int i = 0; i < 1000 && atomic_load(&next->step) != 8; i++) {
+        usleep(10000);
+        tri_health_ask(health, (me.rank + 1) % me.size);
+    }
+    REQUIRE(atomic_load(&next->step) == 8);
+    atomic_fetch_add(&shared->left, 1);
+    wait_for_count(&shared->left, me.size);
+    end(health, ledger);
+}
+
 // Checks that no rank counts as lost after all ranks were stopped together, as when the machine
 // sleeps or a debugger stops them.
 static void suspended_ranks_are_not_lost(void **state) {
     pid_t pids[RANKS];
-    start_test(pids, 3.5, lives);
+    start_test(pids, 3.5, lives_and_hears);
     for (int r = 0; r < RANKS; r++) kill(pids[r], SIGSTOP);
-    sleep(5);
+    sleep(5); // longer than the silence for which a rank counts as lost
     for (int r = 0; r < RANKS; r++) kill(pids[r], SIGCONT);
-    sleep(2);
+    atomic_store(&shared->may_go, 1);
+    end_ranks(0, RANKS - 1, pids);
     for (int r = 0; r < RANKS; r++) assert_int_equal(atomic_load(&shared->losses[r]), 0);
-    end_others(pids, -1);
 }
 
 // A rank that ends in its turn: rank 0, which has the server, ends first, and the others follow.
@@ -281,7 +298,7 @@ static void commits(tri_identity me) {
     if (me.rank == 1) raise(SIGKILL);
     wait_for_count(&shared->losses[me.rank], 1);
     REQUIRE(tri_health_admit(health) == TRI_PEER_LOST);
-    REQUIRE(strstr(tri_error_message(), "rank 1 was lost (it died), so this run may not commit"));
+    REQUIRE(strstr(tri_error_message(), "rank 1 was lost (it died), "));
     REQUIRE(!strcmp(tri_health_loss(health, 1), "died") && !tri_health_loss(health, 2));
     end(health, ledger);
 }
