@@ -41,9 +41,9 @@ LIARS = {
     "two of rank 0": (lambda rank: bare(rank, LOCAL_RANK=0),
                       ["local rank 0", "of the host's 2 ranks it is number 1"]),
     "too many": (lambda rank: bare(rank, LOCAL_RANK=rank + 1),
-                 ["rank 0", "local rank 1", "2 ranks it is number 0"]),
+                 ["rank 0", "local rank 1", "2 ranks", "number 0"]),
     "too few": (lambda rank: bare(rank, LOCAL_WORLD_SIZE=1),
-                ["the host has 1 of the ranks, but it has 2"]),
+                ["has 1 of", "has 2"]),
 }
 
 
@@ -82,7 +82,7 @@ def check_too_many(folder):
         words = [*WORDS, "batch.global=4097", "data.samples=4097", "batch.micro=1"]
         done = run(train("mnist-cnn", place, *words), 2, env={**os.environ, **variables})
         said[rank] = done.stderr
-    assert "4097 ranks are too many for one run" in said[0] and said[0].count("\n") == 1, said
+    assert "4097 ranks" in said[0] and said[0].count("\n") == 1, said
     assert said[1] == said[4096] == "", said
     assert not os.path.exists(place), "a refused run left a folder"
 

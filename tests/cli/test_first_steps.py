@@ -54,15 +54,14 @@ def check_names_of_elsewhere(folder):
     refused(["plan", recipe, "batch_size=32"], "use batch.global")
     refused(["plan", recipe, "trainer.gpus=1"], "trireme run --nproc-per-node N")
     refused(["plan", write(folder, "short.yaml", f"model: mnist-cnn\ndata: {SYNTHETIC}\n")],
-            "short.yaml:1: 'model' has to be a mapping", "write {name: mnist-cnn}")
+            "short.yaml:1: 'model'", "write {name: mnist-cnn}")
     refused(["plan", write(folder, "short.yaml", f"model: {{name: llama}}\ndata: {SYNTHETIC}\n"
                                                  "optimizer: adam\n")], "write {name: adam}")
     refused(["plan", write(folder, "tab.yaml", "model:\n\tname: llama\n")],
             "tab.yaml:2: not valid YAML: ", "indent with spaces")
     refused(["plan", recipe, "model.name=mlp"], "there is no model 'mlp'", "mnist-convnet, ",
             "your own: ./FILE.so")
-    refused(["plan", write(folder, "own.yaml", f"data: {SYNTHETIC}\n")], "'model.name' is missing",
-            "run that program with this recipe")
+    refused(["plan", write(folder, "own.yaml", f"data: {SYNTHETIC}\n")], "'model.name' is missing")
     refused(["run", "--nproc-per-node", "2", "train", recipe], "write trireme train")
 
 
@@ -108,11 +107,11 @@ def check_dropped_keys(folder):
                    "schedule: {name: step, every: epoch, gamma: 0.5, warmup_steps: 2}\n"
                    "trainer: {max_epochs: 1}\n")
     words = ["train", recipe, "trainer.fast_dev_run=1", "optimizer.name=adam"]
-    said = "optimizer.name=adam drops the recipe's other keys of optimizer: lr 0.4 is now 0.001, " \
-           "momentum 0.9 is gone; to keep one, add it: optimizer.lr=0.4\n"
-    done = run([TRIREME, *words])
-    assert done.stderr.count(said) == 1, done.stderr
-    assert said in run([TRIREME, "plan", *words[1:]]).stderr
+    for done in run([TRIREME, *words]), run([TRIREME, "plan", *words[1:]]):
+        said = [line for line in done.stderr.splitlines() if "optimizer.name=adam" in line]
+        assert len(said) == 1, done.stderr
+        for part in "lr 0.4 is now 0.001", "momentum 0.9 is gone", "optimizer.lr=0.4":
+            assert part in said[0], done.stderr
     # Nothing has changed unnoticed where the key is given, or is the default.
     for more in ("optimizer.lr=0.4", "optimizer.lr=3"):
         assert "drops" not in run([TRIREME, *words, more]).stderr, more
@@ -120,9 +119,9 @@ def check_dropped_keys(folder):
     assert "warmup_steps 2 is now 0, gamma 0.5 is gone" in done.stderr, done.stderr
     # A whole section as an override takes the place of the recipe's.
     done = run([TRIREME, "train", recipe, "trainer.fast_dev_run=1", "optimizer={lr: 0.3}"])
-    said = "warning: 'optimizer={lr: 0.3}' replaces the whole section, so that the recipe's " \
-           "{name: sgd, momentum: 0.9} no longer holds; optimizer.KEY=VALUE changes one key\n"
-    assert done.stderr.count(said) == 1, done.stderr
+    said = [line for line in done.stderr.splitlines() if "'optimizer={lr: 0.3}'" in line]
+    assert len(said) == 1 and "{name: sgd, momentum: 0.9}" in said[0] and \
+        "optimizer.KEY=VALUE" in said[0], done.stderr
     for whole in ("optimizer={name: sgd, lr: 1, momentum: 0}", "checkpoint={save_top_k: 0}"):
         done = run([TRIREME, "train", recipe, "trainer.fast_dev_run=1", whole])
         assert "replaces" not in done.stderr, done.stderr
@@ -162,7 +161,7 @@ def check_output(folder):
     place = os.path.join(folder, "short")
     done = run([TRIREME, "train", recipe, "--run-dir", place, "checkpoint.monitor=train_loss"])
     assert "\ntraining: loss " in done.stdout, done.stdout
-    assert "no training loss will be logged: the run ends at step 1," in done.stderr, done.stderr
+    assert "ends at step 1," in done.stderr and "log_every_n_steps=" in done.stderr, done.stderr
     done = run([TRIREME, "train", recipe, "--run-dir", place + "-logged", "batch.global=4",
                 "trainer.log_every_n_steps=8", "checkpoint.every_n_steps=1"])
     assert "no training loss" not in done.stderr, done.stderr

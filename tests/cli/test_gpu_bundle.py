@@ -62,7 +62,7 @@ def check_bench():
     row = json.loads(line)
     assert (row["row"], row["program"]) == ("mnist-cnn", "trireme"), row
     if row["samples_per_s"] is None:
-        assert "other programs used the machine" in row["why"], row
+        assert "other programs" in row["why"], row
     assert (done.returncode == 0) == (row["samples_per_s"] is not None), done.stdout
     assert table[2].split() == ["row", "program", "samples/s", "ratio", "MFU", "GPU", "MB"], table
 

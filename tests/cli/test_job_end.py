@@ -56,7 +56,7 @@ def check_stops(folder):
     begin = time.monotonic()
     done = runs.run(runs.train("mlp-jax", run_dir, *WORDS), 75, env=environment)
     assert time.monotonic() - begin < 30
-    assert "stopped before the job's time is over at step" in done.stderr, done.stderr
+    assert "the job's time" in done.stderr, done.stderr
     assert steps_of(run_dir) > 0
     assert {line.split()[0] for line in read(calls)} == {"squeue"}, read(calls)
 
@@ -76,7 +76,7 @@ def check_requeue(folder):
     run_dir = os.path.join(folder, "requeue")
     done = runs.run(runs.on_ranks(2, runs.train("mlp-jax", run_dir, *WORDS,
                                                 "trainer.on_timeout=requeue")), 75, env=environment)
-    assert "job 77 goes back into the queue" in done.stderr, done.stderr
+    assert "job 77 goes back" in done.stderr, done.stderr
     assert read(calls)[-1] == "scontrol requeue 77", read(calls)
     # The same command goes on from there.
     at = steps_of(run_dir)
@@ -100,7 +100,7 @@ def check_evaluation(folder):
             _, err, code = runs.finish(children[0])
         finally:
             runs.end_all(children)
-        assert code == 75 and "job 77 goes back into the queue" in err, err
+        assert code == 75 and "job 77 goes back" in err, err
         assert read(calls)[-1] == "scontrol requeue 77", read(calls)
         assert steps_of(run_dir) == 1
 
@@ -155,7 +155,7 @@ def check_start(folder):
                *runs.train("mlp-jax", run_dir, *WORDS)[1:]]
     victim = {**environment, "VICTIM": f"0,opening data,1,{int(signal.SIGUSR1)}"}
     done = runs.run([*command, "trainer.on_timeout=requeue"], 75, env=victim)
-    assert "job 77 goes back into the queue" in done.stderr, done.stderr
+    assert "job 77 goes back" in done.stderr, done.stderr
     assert steps_of(run_dir) == 1 and read(calls)[-1] == "scontrol requeue 77", read(calls)
 
 
@@ -239,13 +239,13 @@ def check_failures(folder):
     environment, _ = fake_slurm(folder, "echo slurm is down >&2; exit 1")
     done = runs.run(runs.train("mlp-jax", os.path.join(folder, "down"), *WORDS,
                                "trainer.max_steps=3"), 0, env=environment)
-    assert "the end of job 77 is not known: squeue ended with exit code 1: slurm is down" in \
-        done.stderr, done.stderr
+    for part in "job 77", "squeue ended with exit code 1", "slurm is down":
+        assert part in done.stderr, done.stderr
     environment, _ = fake_slurm(folder, left(7), "echo access denied >&2; exit 1")
     done = runs.run(runs.train("mlp-jax", os.path.join(folder, "denied"), *WORDS,
                                "trainer.on_timeout=requeue"), 75, env=environment)
-    assert "job 77 is not started again: scontrol ended with exit code 1: access denied" in \
-        done.stderr, done.stderr
+    for part in "job 77", "scontrol ended with exit code 1", "access denied":
+        assert part in done.stderr, done.stderr
     done = runs.run(runs.train("mlp-jax", os.path.join(folder, "no"), *WORDS, "trainer.max_steps=3",
                                "trainer.on_timeout=chain"), 0)
     assert "trainer.on_timeout has no effect" in done.stderr, done.stderr
@@ -260,7 +260,7 @@ def check_killed_command(folder):
         done = runs.run(runs.train("mlp-jax", os.path.join(folder, f"killed-{state}"), *WORDS,
                                    "trainer.on_timeout=requeue"), 75, env=environment)
         assert "%T" in read(calls)[-1], read(calls)
-        assert ("job 77 is started again is not known" in done.stderr) == told, done.stderr
+        assert ("squeue --me" in done.stderr) == told, done.stderr
         assert "is not started again" not in done.stderr, done.stderr
 
 

@@ -200,7 +200,7 @@ def check_refused():
     refused(f"data.train={{images: {folder}/keras.npz}}", parts=["holds 2 arrays", ":NAME"])
     refused(f"data.train={{images: {folder}/keras.npz:x}}", parts=["no array 'x'", "x_train"])
     refused(f"data.train={{images: {folder}/x.npy:x}}", parts=["not an archive"])
-    refused(f"data.train={{images: [[{folder}/x.npy]]}}", parts=["has to be a file"])
+    refused(f"data.train={{images: [[{folder}/x.npy]]}}", parts=["'images'", "FILE.npz:ARRAY"])
     refused("data.train={}", parts=["no files"])
     refused("data.train={image: x.npy}", f"data.path={folder}", parts=["did you mean 'images'"])
     refused(parts=["data.train is not set"])

@@ -259,7 +259,7 @@ def check_refusal():
     peak = plan_json(LLAMA)["memory"]["peak"]
     plan(LLAMA, "--memory", str(peak))
     refused = plan(LLAMA, "--memory", str(peak - 1000000), "--show", "memory", code=2)
-    assert "memory of the fullest rank" in refused.stdout, refused.stdout
+    assert re.search(r"parameters +\S+ .B\n", refused.stdout), refused.stdout
     assert "1.0 MB more than" in refused.stderr and refused.stderr.count("\n") == 1, refused.stderr
     least = plan_json(LLAMA, "strategy.recompute=block")["memory"]["peak"]
     words = [LLAMA, f"strategy.memory={(peak + least) // 2}"]
@@ -320,9 +320,8 @@ def check_gpus():
     assert fits["memory"]["peak"] < 64e9 and fits["memory"]["workspace"] > 32 << 20, fits["memory"]
     assert fits["estimate"]["rates"] == "the maker's peak", fits["estimate"]
     whole = plan(*words, "cuda:a100-64", "strategy.name=ddp", code=2).stderr
-    missing = re.search(r"a rank needs (\S+) GB of memory, (\S+) GB more than the 62.9 GB of "
-                        r"cuda:a100-64 beside 1.1 GB for its libraries; would fit, the fastest "
-                        r"first: strategy", whole)
+    missing = re.search(r"(\S+) GB of memory, (\S+) GB more than the 62.9 GB of cuda:a100-64 "
+                        r".*1.1 GB.*: strategy", whole)
     assert missing and whole.count("\n") == 1, whole
     # Weights in F32 and BF16, gradients and AdamW's two states in F32: 18 bytes a parameter.
     assert 18 * 6.74 < float(missing.group(1)) < 18 * 6.74 + 5, whole
@@ -348,7 +347,7 @@ def check_gpus():
     if os.path.exists("/dev/nvidiactl"):
         return
     absent = plan("recipes/mnist-cnn.yaml", "--device", "cuda", code=2).stderr
-    assert absent.count("\n") == 1 and "no driver of NVIDIA or AMD" in absent, absent
+    assert absent.count("\n") == 1 and "/dev/nvidiactl" in absent, absent
     for script in "tests/gpu/test-gpu", "bench/gpu":
         done = subprocess.run([script], capture_output=True, text=True, check=False)
         assert done.returncode == 77, done

@@ -118,7 +118,7 @@ def check_eval():
     # A file that no run keeps.
     lone = os.path.join(folder, "lone.safetensors")
     run([TRIREME, "checkpoint", "export", place, "--out", lone])
-    for words, text in ((["--checkpoint", lone], "its recipe is not known"),
+    for words, text in ((["--checkpoint", lone], "RECIPE --checkpoint PATH"),
                         (["--checkpoint", lone + "x"], lone + "x"),
                         (["--checkpoint", best, "no.key=1"], "no.key"),
                         ([], "--checkpoint is missing")):

@@ -442,7 +442,7 @@ def main():
     global folder
     parquet = (check_parquet, check_parquet_refuses, check_parquet_text)
     if not os.path.exists(os.path.join(os.path.dirname(TRIREME), "../lib/trireme/parquet.so")):
-        print("Parquet is left out: this build is without Arrow's library")
+        print("Parquet is left out: its module is not built")
         parquet = (check_parquet_is_missing,)
     with tempfile.TemporaryDirectory(prefix="trireme-tables-") as folder:
         failed = check_all((check_written_by_python, check_fields, check_unused, check_no_header,

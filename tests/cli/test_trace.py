@@ -134,7 +134,7 @@ def check_bench(folder):
     done = run([TRIREME, "bench", "train", "recipes/mlp-jax.yaml", *SYNTHETIC, "batch.global=32",
                 'name=a"b', "--seconds", "0.3", "--device", "null", "--json"], None)
     if done.returncode == 1 and "other programs" in done.stderr:
-        print("  nothing was measured: other programs use the machine")
+        print("  nothing was measured: the machine is in use")
         return
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

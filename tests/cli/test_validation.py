@@ -18,7 +18,7 @@ RECIPE = "mlp-jax"
 TINY = [*SYNTHETIC, "data.samples=50", "data.test_samples=24", "batch.global=16", "batch.eval=8",
         "optimizer.name=sgd", "optimizer.lr=0.05", "trainer.max_epochs=3"]
 folder = None
-KEPT = "keeps test data for the end"
+KEPT = "data.val_fraction=0.1"
 
 
 def refused(run_dir, *words, part):
@@ -176,7 +176,7 @@ def check_limits():
     assert [(s["split"], s["samples"]) for s in splits] == [("train", 32), ("val", 8),
                                                             ("test", 24)], splits
     none = os.path.join(folder, "none")
-    refused(none, "data.val_fraction=0.1", "data.limit=1", part="leaves none to train on")
+    refused(none, "data.val_fraction=0.1", "data.limit=1", part="data.val_fraction=0.1 of 1 ")
     refused(none, "data.val=x", "data.val_fraction=0.1", part="exclude each other")
     refused(none, "data.val=x", part="val_fraction")
     assert not os.path.exists(none)

@@ -49,7 +49,7 @@ def check_parts(folder, how, said):
 
 
 def check_requeue(folder):
-    check_parts(folder, "requeue", "goes back into the queue")
+    check_parts(folder, "requeue", "goes back into")
 
 
 def check_chain(folder):

@@ -111,7 +111,7 @@ def check_refused(folder, choices):
         with open(os.path.join(choices, name), "w", encoding="utf-8") as file:
             file.write(f"{text}{hash_of(text[:-1].encode()):016x}\n")
     said = losses_with(folder, "refused", [1], choices, code=1, model=CONVOLUTIONS)
-    assert "the library cannot compute as" in said and "remove this file" in said, said
+    assert "TRIREME_CUDA_CHOICES: " in said and "remove this file" in said, said
 
 
 def check_unwritable(folder):

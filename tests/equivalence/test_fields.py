@@ -127,13 +127,13 @@ def check_refused():
     fields = make_samples(3)
     for number, (words, text) in enumerate((
             (["data.extra_fields={}"], "declare it: data.extra_fields='{"),
-            (["data.extra_fields={labels: i64}"], "a field that every recipe has"),
+            (["data.extra_fields={labels: i64}"], "'labels' is a field"),
             (["data.extra_fields={extra: f32, positoins: i64}"], "did you mean 'positoins'"),
-            (["data.extra_fields={extra: f32, position: i64}"], "no name for a field"),
+            (["data.extra_fields={extra: f32, position: i64}"], "'position' is no name"),
             (["data.extra_fields={extra: f64}"], "has to be f32, i64"),
             (["data.extra_fields={extra: {type: f32, pre: token}}"], "has to be f32, i64"),
             (["data.extra_fields={positions: f32, extra: {type: f32, per: token}}"],
-             "fields with a value per token must be of one length"))):
+             "per token"))):
         lines = execute(f"refused{number}", 1, *words, code=2).splitlines()
         assert len(lines) == 1 and text in lines[0], (text, lines)
     fields["positions"] = [-100] + fields["positions"][1:]

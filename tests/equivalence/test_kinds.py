@@ -153,7 +153,7 @@ def main():
                                                f"data.train={GOLDENS}/images-*.parquet",
                                                "data.transform=[resize: [4, 5]]"], 14, 3))
         else:
-            print("Parquet is left out: this build is without Arrow's library")
+            print("Parquet is left out: its module is not built")
         failed = False
         for check in checks:
             failed |= bool(runs.check_all([check_kind], *check))

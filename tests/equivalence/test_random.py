@@ -48,10 +48,10 @@ class Differs(AssertionError):
 
 
 # What a network may be refused for, and must say so.
-REFUSALS = ("do not divide over strategy.mesh.tensor", "no layer of the model is divided",
+REFUSALS = ("not divide over strategy.mesh.tensor", "model is divided",
             "does not divide into", "cannot share attention",
             "trainer.deterministic with ", "trainer.deterministic needs strategy.mesh.pipeline: 1",
-            "is no cross-entropy of labels", "an epoch's last step has ",
+            "cross-entropy of labels", "last step has ",
             "more than 1 value per channel")
 
 

@@ -79,7 +79,7 @@ def check_unknown_attempt(folder):
         file.write("many")
     words = runs.train("mlp-jax", run_dir, *COMMON, "trainer.max_steps=5")
     done = runs.run(runs.on_ranks(2, words))
-    assert done.stderr.count("the samples of further steps are not logged") == 1, done.stderr
+    assert done.stderr.count("are not logged") == 1, done.stderr
     assert samples.lines(run_dir) == [] and len(runs.losses(run_dir)) == 5
 
 
@@ -102,7 +102,7 @@ def check_unwritable(folder):
     with open(os.path.join(run_dir, "logs"), "w", encoding="utf-8"):
         pass
     done = runs.run(runs.train("mlp-jax", run_dir, *COMMON, "trainer.max_steps=5"))
-    assert done.stderr.count("the samples of further steps are not logged") == 1, done.stderr
+    assert done.stderr.count("are not logged") == 1, done.stderr
     assert len(runs.losses(run_dir)) == 5
 
 
@@ -127,7 +127,7 @@ def check_pipe(folder):
     os.makedirs(os.path.join(run_dir, "logs"))
     os.mkfifo(os.path.join(run_dir, "logs", "samples-rank-0.jsonl"))
     done = runs.run(runs.train("mlp-jax", run_dir, *COMMON, "trainer.max_steps=5"))
-    assert done.stderr.count("is a device, pipe or socket") == 1, done.stderr
+    assert done.stderr.count("pipe or socket") == 1, done.stderr
 
 
 def check_held_back(folder):

@@ -150,7 +150,7 @@ def check_refusals(folder):
             ("mnist-cnn", 1, ["strategy.tensor={fc3: row}"], ("'fc3' matches no layer",)),
             ("mnist-cnn", 1, ["strategy.tensor={fc1: up}"], ("none, column or row",)),
             ("mnist-cnn", 2, [TENSOR, "strategy.tensor={conv1: column}"], ("conv1.weight",)),
-            ("mnist-convnet", 2, [TENSOR], ("no layer of the model is divided",)),
+            ("mnist-convnet", 2, [TENSOR], ("strategy.mesh.tensor", "model is divided")),
             ("mnist-convnet", 3, ["trainer.sync_batchnorm=true", "data.samples=34"],
              ("data.drop_last", "2 samples for 3 replicas"))):
         check_refused(on_ranks(ranks, train(recipe, place, *IMAGES, *more)), place, parts)

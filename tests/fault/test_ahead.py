@@ -71,9 +71,9 @@ def check_overflow(folder):
              "checkpoint.every_n_steps=7"]
     for ranks in (1, 2):
         places, done = both(folder, "overflow", *words, ranks=ranks)
-        overflows = said(done[0], "the loss scale is now")
+        overflows = said(done[0], "loss scale is now")
         assert len(overflows) > 3, done[0].stderr
-        assert overflows == said(done[1], "the loss scale is now"), done[1].stderr
+        assert overflows == said(done[1], "loss scale is now"), done[1].stderr
         check_same_checkpoint(places)
 
 
@@ -81,7 +81,7 @@ def check_exhausted(folder):
     words = ["trainer.precision=16-mixed", "trainer.loss_scale.initial=67108864",
              "trainer.loss_scale.minimum=33554432", "trainer.loss_scale.hysteresis=1"]
     _, done = both(folder, "exhausted", *words, code=1)
-    assert said(done[0], "at the smallest loss scale"), done[0].stderr
+    assert said(done[0], "smallest loss scale"), done[0].stderr
     assert said(done[0], "smallest loss") == said(done[1], "smallest loss"), done[1].stderr
 
 
@@ -193,7 +193,7 @@ def check_failing_data(folder):
     wait_for(lambda: len(losses(place)) > 2, "training", child=child)
     os.truncate(path, 64)
     _, errors, code = finish(child)
-    assert code == 1 and "was changed while it was in use" in errors, f"{code}: {errors}"
+    assert code == 1 and "was changed while" in errors, f"{code}: {errors}"
 
 
 def main():

@@ -113,7 +113,7 @@ static void late_body(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK_OK(fixture_do_load(path, WIDTH, 0, &step));
     CHECK(step == 2); // and not the checkpoint before it
     CHECK(lines_said(said, "waiting for ") == (comm->rank == all->rank));
-    CHECK(lines_said(said, ", which this host does not see yet") == (comm->rank == all->rank));
+    CHECK(lines_said(said, "does not see yet") == (comm->rank == all->rank));
     tri_arena_destroy(arena);
 }
 
@@ -164,8 +164,7 @@ static void listed_body(tri_comm *comm, ranks_table *table, void *argument) {
     see_again();
     CHECK(strstr(path, is_never ? "own/checkpoints/step-00000001" : "step-00000002"));
     CHECK(lines_said(said, "waiting for ") == (comm->rank == 0));
-    CHECK(lines_said(said, "falling back to the checkpoint before") ==
-          (is_never && comm->rank == 0));
+    CHECK(lines_said(said, "falling back to") == (is_never && comm->rank == 0));
     if (comm->rank == 0) CHECK(late.slept_ns <= CHECKPOINT_LATE_MS * INT64_C(1000000));
     tri_arena_destroy(arena);
 }

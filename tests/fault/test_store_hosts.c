@@ -4,7 +4,9 @@
 // service of rank 0.
 #include "support/store_ranks.h"
 
+#include "base/limits.h"
 #include "rendezvous/health.h"
+#include "support/message.h"
 #include "support/two_hosts.h"
 
 #include <stdatomic.h>
@@ -183,7 +185,7 @@ static void only_the_named_interface_is_bound(void **state) {
 static void check_refusal(tri_identity identity, const char *text) {
     tri_store *store;
     REQUIRE(tri_store_open(&identity, 500, &store) == TRI_BAD_INPUT);
-    REQUIRE(strstr(tri_error_message(), text) != NULL);
+    REQUIRE(message_has(tri_error_message(), text));
 }
 
 static void wrong_interfaces_are_refused(void **state) {
@@ -193,9 +195,9 @@ static void wrong_interfaces_are_refused(void **state) {
         zero.local_size = 1;
         REQUIRE(two_hosts_enter(&hosts, 0, NULL));
         snprintf(zero.interface, sizeof zero.interface, "ib0");
-        check_refusal(zero, "no such interface with an address; it has lo, eth0, eth1");
+        check_refusal(zero, "ib0|lo|eth0|eth1");
         snprintf(zero.interface, sizeof zero.interface, "eth1");
-        check_refusal(zero, "set MASTER_ADDR to the interface's address, 10.74.0.1");
+        check_refusal(zero, "MASTER_ADDR|10.74.0.1");
         _exit(0);
     }
     end_ranks(0, 0, &pid);
@@ -224,6 +226,16 @@ static void wait_for(_Atomic int *counter, int count) {
     REQUIRE(atomic_load(counter) >= count);
 }
 
+// Waits for a beat of the other rank that it sent after `may_ask`: its silence is over.
+static void hear_again(tri_health *health, tri_ledger *ledger, int other) {
+    tri_ledger_step(ledger, 8);
+    const tri_ledger_ring *ring = tri_health_ring(health, other);
+    double begin = tri_os_seconds();
+    for (; atomic_load(&ring->step) != 8 && tri_os_seconds() - begin < 20; usleep(10000))
+        tri_health_ask(health, other);
+    REQUIRE(atomic_load(&ring->step) == 8);
+}
+
 static void lives_on_host(tri_identity me, bool is_lost) {
     tri_store *store;
     tri_health *health;
@@ -238,6 +250,7 @@ static void lives_on_host(tri_identity me, bool is_lost) {
     usleep(100000); // so that the first beat (this rank's sign of life) is sent
     atomic_fetch_add(&shared->arrived, 1);
     wait_for(&shared->may_ask, 1);
+    if (!is_lost) hear_again(health, ledger, 1 - me.rank);
     REQUIRE(tri_health_admit(health) == (is_lost ? TRI_PEER_LOST : TRI_OK));
     REQUIRE(!is_lost || strstr(tri_error_message(), "rank 1 was lost"));
     atomic_fetch_add(&shared->asked, 1);
@@ -295,11 +308,10 @@ static void short_cut_is_survived(void **state) {
     pid_t pids[2];
     start_two(pids, false);
     set_cable("down");
-    usleep(1500000);
+    usleep((TRI_BEAT_MS + 500) * 1000); // a beat at least is late
     set_cable("up");
-    sleep(4);
     atomic_store(&shared->may_ask, 1);
-    sleep(1);
+    wait_for(&shared->asked, 2);
     for (int r = 0; r < 2; r++)
         if (atomic_load(&shared->losses[r])) fail_msg("%s", shared->text[r]);
     atomic_store(&shared->may_end, 1);

@@ -79,10 +79,8 @@ static void test_conv2d(void **state) {
     for (int i = 0; i < 3; i++) {
         char want[256];
         a = conv_with(bad[i][0], bad[i][1], bad[i][2], 1);
-        snprintf(want, sizeof want,
-                 "kernel, stride and dilation must be at least 1 and padding at least 0, not 3, "
-                 "%d, %d, %d",
-                 (int)bad[i][0], (int)bad[i][2], (int)bad[i][1]);
+        snprintf(want, sizeof want, "kernel|stride|dilation|1|padding|0|3|%d|%d|%d", (int)bad[i][0],
+                 (int)bad[i][2], (int)bad[i][1]);
         REFUSED(conv2d, &a, want, F(2, 3, 8, 8), F(4, 3, 3, 3));
     }
     a = conv_with(INT64_MAX, 0, 1, 1);
@@ -441,8 +439,7 @@ static void test_no_gradient(void **state) {
     const char *message = "";
     tri_op_batch_norm_inference.gradient(g, tri_value_node(g, y), &x, wanted, in_grads);
     assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
-    assert_string_equal(message, "bn1: batch norm with running statistics has no gradient; build "
-                                 "the graph for training");
+    message_check(message, "bn1|gradient");
     op_graph_close(g);
     g = op_graph_open(TRI_F32);
     x = tri_parameter(g, "x", tri_shape_of(4, 3), init);
@@ -451,7 +448,7 @@ static void test_no_gradient(void **state) {
     tri_value seed = tri_scalar(g, TRI_SCALAR_SEED);
     tri_op_relative_l2_loss.gradient(g, tri_value_node(g, y), &seed, wanted, in_grads);
     assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
-    assert_string_equal(message, "relative_l2_loss: the target has no gradient; it must be data");
+    message_check(message, "relative_l2_loss|target|gradient");
     op_graph_close(g);
     g = op_graph_open(TRI_F32);
     x = tri_parameter(g, "x", tri_shape_of(4, 3), init);
@@ -459,7 +456,7 @@ static void test_no_gradient(void **state) {
     seed = tri_scalar(g, TRI_SCALAR_SEED);
     tri_op_binary_cross_entropy.gradient(g, tri_value_node(g, y), &seed, wanted, in_grads);
     assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
-    assert_non_null(strstr(message, "the target has no gradient; it must be data"));
+    message_check(message, "binary_cross_entropy|target|gradient");
     op_graph_close(g);
 }
 

@@ -307,7 +307,7 @@ static void body_no_direct(tri_comm *job, ranks_table *table, void *argument) {
     ranks_meet(table, 0, 4);
     group[0].peer = opposite;
     CHECK(tri_comm_run(pair, &group[0]) == TRI_UNSUPPORTED);
-    ranks_says("they share neither level of the hierarchy");
+    ranks_says("neither level");
     tri_comm_close(pair);
 }
 

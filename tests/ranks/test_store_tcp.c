@@ -5,6 +5,7 @@
 #include "base/limits.h"
 #include "rendezvous/store_tcp.h"
 #include "rendezvous/token.h"
+#include "support/message.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -57,8 +58,7 @@ static void another_program_has_the_first_port(void **state) {
 static void fails_with(tri_identity identity, tri_status status, const char *text) {
     tri_store *store;
     assert_int_equal(tri_store_open(&identity, 700, &store), status);
-    if (!strstr(tri_error_message(), text))
-        fail_msg("'%s' does not say '%s'", tri_error_message(), text);
+    message_check(tri_error_message(), text);
 }
 
 static void waits_for_others(tri_identity identity) {
@@ -81,14 +81,14 @@ static void other_runs_and_generations(void **state) {
     assert_int_equal(store_token_find((const char *(*)(const char *))getenv, &token), TRI_OK);
     while (store_tcp_connect(&one, &token, 100, &fd) == TRI_NOT_FOUND && tries++ < 100)
         usleep(20000);
-    fails_with(one, TRI_MISMATCH, "is of generation 4 of the run, which has ended: generation 5");
+    fails_with(one, TRI_MISMATCH, "generation 4|generation 5");
     one.generation = 6;
-    fails_with(one, TRI_TIMEOUT, "serves an earlier generation of the run");
+    fails_with(one, TRI_TIMEOUT, "earlier generation");
     one.generation = 5;
     snprintf(one.run, sizeof one.run, "another run");
     fails_with(one, TRI_TIMEOUT, "serves another job");
     setenv("TRIREME_TOKEN", "another token, also long", 1);
-    fails_with(one, TRI_TIMEOUT, "it has another token (TRIREME_TOKEN_FILE)");
+    fails_with(one, TRI_TIMEOUT, "another token|TRIREME_TOKEN_FILE");
     setenv("TRIREME_TOKEN", "a token for the tests", 1);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
@@ -173,7 +173,7 @@ static void token_files(void **state) {
     static const mode_t open_modes[] = {0604, 0640, 0620, 0666};
     for (size_t i = 0; i < sizeof open_modes / sizeof *open_modes; i++) {
         write_file(path, "0123456789abcdef\n", open_modes[i]);
-        refuses_token("other users may read or change it");
+        refuses_token("other users");
     }
     write_file(path, "0123\n", 0600);
     refuses_token("the token has 4 bytes");
@@ -200,13 +200,13 @@ static void no_default_token(void **state) {
     char home[128], file[160];
     snprintf(home, sizeof home, "%s/nonexistent", store_folder);
     set_variable("HOME", home);
-    refuses_token("set TRIREME_TOKEN to a text of 16 to ");
+    refuses_token("set TRIREME_TOKEN to ");
     refuses_token(home);
     assert_int_equal(access(home, F_OK), -1);
     assert_int_equal(mkdir(home, 0700), 0);
     snprintf(file, sizeof file, "%s/.config", home); // nobody can make a folder there
     write_file(file, "", 0600);
-    refuses_token("set TRIREME_TOKEN to a text of 16 to ");
+    refuses_token("set TRIREME_TOKEN to ");
     refuses_token(file);
 }
 

@@ -22,15 +22,25 @@ static bool is_cut(const char *message, const char *at, const char *part, size_t
                     isdigit((unsigned char)at[length + 1]));
 }
 
-void message_check(const char *message, const char *parts) {
+// Returns the first part that is missing, up to its '|'; NULL: all are there.
+static const char *missing_part(const char *message, const char *parts) {
     const char *from = message;
     for (const char *part = parts; *part;) {
         size_t length = strcspn(part, "|");
         const char *at = from;
         for (; *at && (strncmp(at, part, length) != 0 || is_cut(message, at, part, length)); at++) {
         }
-        if (!*at) fail_msg("no '%.*s' where it should be in: %s", (int)length, part, message);
+        if (!*at) return part;
         from = at + length;
         part += length + (part[length] == '|');
     }
+    return NULL;
+}
+
+bool message_has(const char *message, const char *parts) { return !missing_part(message, parts); }
+
+void message_check(const char *message, const char *parts) {
+    const char *part = missing_part(message, parts);
+    if (part)
+        fail_msg("no '%.*s' where it should be in: %s", (int)strcspn(part, "|"), part, message);
 }

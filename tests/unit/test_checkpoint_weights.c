@@ -172,7 +172,7 @@ static void test_shards(void **state) {
     put_text(index, INDEX("model-00001-of-00002.safetensors", ""));
     expect(load_model(run_dir, &model), TRI_CORRUPT, "'conv1.bias' is not in model-00001");
     put_text(index, INDEX("../secret", ""));
-    expect(load_model(run_dir, &model), TRI_CORRUPT, "is not the name of a file beside it");
+    expect(load_model(run_dir, &model), TRI_CORRUPT, "'../secret'");
     put_text(index, INDEX("model-00003-of-00002.safetensors", ""));
     expect(load_model(run_dir, &model), TRI_NOT_FOUND, "model-00003");
     put_text(index, "{\"weight_map\":[]}");
@@ -349,7 +349,7 @@ static void test_without_base(void **state) {
         if (way > 0) {
             expect(status, TRI_BAD_INPUT,
                    way == 1 ? "'fc1.weight' and 'head.weight' differ"
-                            : "the model has no tensor 'h.1.attn.bias'");
+                            : "no tensor 'h.1.attn.bias'");
             continue;
         }
         ok(status);

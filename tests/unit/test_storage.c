@@ -174,7 +174,7 @@ static void test_device_memory(void **state) {
 }
 
 static tri_status no_memory(tri_device *device, size_t size_bytes, void **out) {
-    return TRI_FAIL(TRI_NO_MEMORY, "device small: no pinned memory of the host");
+    return TRI_FAIL(TRI_NO_MEMORY, "device small: no pinned memory");
 }
 
 // If the host has not enough memory for the offloaded state, the message names the rank and advises

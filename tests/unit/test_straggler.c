@@ -112,7 +112,8 @@ static void test_named(void **state) {
     before = step;
     const char *line = run(s, &step, 50, slow, even);
     expect(line, "rank 3 on host n1 is ");
-    expect(line, " times slower than the median of the others: its BACKWARD takes ");
+    expect(line, " times slower than ");
+    expect(line, ": its BACKWARD takes ");
     expect(line, "% of the last 50 steps");
     print_message("after %d steps: %s\n", (int)(step - before), line);
     // A slow rank is reported once, and then again only when it has caught up.
@@ -132,7 +133,7 @@ static void test_how_much(void **state) {
     int64_t step = 0;
     const char *line = run(s, &step, 200, slow, even); // one rank is slow from the start
     expect(line, "is 3.0 times slower");
-    expect(line, "its BACKWARD takes 9.00 ms, theirs 3.00 ms; the others waited for it 67%");
+    expect(line, "its BACKWARD takes 9.00 ms, theirs 3.00 ms; ");
     tri_straggler_destroy(s);
 }
 
