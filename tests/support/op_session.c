@@ -27,6 +27,7 @@ struct op_session {
     tri_comm *alone, *comm;
     int value_count;
     char **host, **memory; // by value: where the value lies on the host, and on the device
+    char **kept;           // by value: what op_keep_sources remembers; NULL: nothing
     tri_kernel *kernels;   // one for each node of the graph
     void *workspace;
     size_t workspace_bytes;
@@ -113,6 +114,7 @@ op_session *op_session_open(tri_graph *graph, tri_device *device, bool in_place)
     s->value_count = graph->value_count;
     s->host = calloc((size_t)s->value_count, sizeof *s->host);
     s->memory = calloc((size_t)s->value_count, sizeof *s->memory);
+    s->kept = calloc((size_t)s->value_count, sizeof *s->kept);
     s->kernels = calloc((size_t)graph->node_count, sizeof *s->kernels);
     for (int i = 1; i < s->value_count; i++) {
         tri_value value = {(uint32_t)i};
@@ -147,11 +149,13 @@ void op_session_close(op_session *s) {
         for (int k = 1; k < i; k++) shared = shared || s->memory[k] == s->memory[i];
         if (!shared) backend->free(s->device, s->memory[i] - s->shift);
         free(s->host[i]);
+        free(s->kept[i]);
     }
     backend->free(s->device, s->workspace);
     tri_queue_close(s->queue);
     free(s->host);
     free(s->memory);
+    free(s->kept);
     free(s->kernels);
     free(s);
 }
@@ -176,35 +180,69 @@ int64_t op_count(const op_session *session, tri_value value) {
     return tri_shape_count(&shape);
 }
 
-double op_get(const op_session *session, tri_value value, int64_t i) {
-    if (tri_value_get(session->graph, value)->dtype == TRI_F64)
-        return ((const double *)op_host(session, value))[i];
+void op_read(const op_session *session, tri_value value, int64_t first, int64_t count, double *to) {
     tri_dtype dtype = tri_value_get(session->graph, value)->dtype;
-    if (tri_dtype_is_half(dtype))
-        return (double)tri_half_to_float(dtype, ((const uint16_t *)op_host(session, value))[i]);
-    assert_int_equal(dtype, TRI_F32);
-    return (double)((const float *)op_host(session, value))[i];
+    const void *from = op_host(session, value);
+    if (dtype == TRI_F64) {
+        memcpy(to, (const double *)from + first, (size_t)count * sizeof *to);
+    } else if (dtype == TRI_F32) {
+        for (int64_t i = 0; i < count; i++) to[i] = (double)((const float *)from)[first + i];
+    } else {
+        assert_true(tri_dtype_is_half(dtype));
+        for (int64_t i = 0; i < count; i++)
+            to[i] = (double)tri_half_to_float(dtype, ((const uint16_t *)from)[first + i]);
+    }
+}
+
+double op_get(const op_session *session, tri_value value, int64_t i) {
+    double number;
+    op_read(session, value, i, 1, &number);
+    return number;
+}
+
+static void set(tri_dtype dtype, void *host, int64_t i, double number) {
+    if (dtype == TRI_F64)
+        ((double *)host)[i] = number;
+    else if (tri_dtype_is_half(dtype))
+        ((uint16_t *)host)[i] = tri_float_to_half(dtype, (float)number);
+    else
+        ((float *)host)[i] = (float)number;
 }
 
 void op_set(op_session *session, tri_value value, int64_t i, double number) {
-    tri_dtype dtype = tri_value_get(session->graph, value)->dtype;
-    if (dtype == TRI_F64)
-        ((double *)op_host(session, value))[i] = number;
-    else if (tri_dtype_is_half(dtype))
-        ((uint16_t *)op_host(session, value))[i] = tri_float_to_half(dtype, (float)number);
-    else
-        ((float *)op_host(session, value))[i] = (float)number;
+    set(tri_value_get(session->graph, value)->dtype, op_host(session, value), i, number);
 }
 
 void op_fill(op_session *session, tri_value value, uint64_t seed, double low, double high) {
-    for (int64_t i = 0, count = op_count(session, value); i < count; i++) {
-        uint32_t word = tri_philox_at(seed, value.id, 0, (uint64_t)i);
-        op_set(session, value, i, low + (high - low) * (double)tri_philox_uniform(word));
+    tri_dtype dtype = tri_value_get(session->graph, value)->dtype;
+    void *host = op_host(session, value);
+    for (int64_t i = 0, count = op_count(session, value); i < count; i += 4) {
+        tri_philox_block block = tri_philox_quad(seed, value.id, 0, (uint64_t)i / 4);
+        for (int64_t k = 0; k < 4 && i + k < count; k++)
+            set(dtype, host, i + k, low + (high - low) * (double)tri_philox_uniform(block.word[k]));
     }
 }
 
 static bool is_source(const tri_value_info *info) {
     return info->kind != TRI_VALUE_RESULT && info->kind != TRI_VALUE_NONE;
+}
+
+static size_t host_bytes(const op_session *s, int i) {
+    return (size_t)op_count(s, (tri_value){(uint32_t)i}) *
+           tri_dtype_bytes(s->graph->values[i].dtype);
+}
+
+void op_keep_sources(op_session *s) {
+    for (int i = 1; i < s->value_count; i++) {
+        if (!is_source(&s->graph->values[i])) continue;
+        if (!s->kept[i]) s->kept[i] = malloc(host_bytes(s, i) + 1);
+        memcpy(s->kept[i], s->host[i], host_bytes(s, i));
+    }
+}
+
+void op_restore_sources(op_session *s) {
+    for (int i = 1; i < s->value_count; i++)
+        if (s->kept[i]) memcpy(s->host[i], s->kept[i], host_bytes(s, i));
 }
 
 // Copies the sources (values that no node computes) to the device, with zeros as their padding.

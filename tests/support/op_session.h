@@ -50,8 +50,15 @@ int64_t op_count(const op_session *session, tri_value value); // elements
 // Element i of a value of a floating-point type.
 double op_get(const op_session *session, tri_value value, int64_t i);
 void op_set(op_session *session, tri_value value, int64_t i, double number);
+// Elements first to first + count - 1 of a value of a floating-point type: faster than op_get.
+void op_read(const op_session *session, tri_value value, int64_t first, int64_t count, double *to);
+enum { OP_READ_COUNT = 512 }; // as many elements as a caller may want to read at a time
 // Fills the value with uniform numbers in [low, high) that depend on the seed and the value's id.
 void op_fill(op_session *session, tri_value value, uint64_t seed, double low, double high);
+
+// Remembers the sources as they are on the host, and makes them so again.
+void op_keep_sources(op_session *session);
+void op_restore_sources(op_session *session);
 
 // Runs every node and returns the first failure of a kernel.
 tri_status op_run(op_session *session);
