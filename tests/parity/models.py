@@ -3,6 +3,7 @@ modules of torchvision and Hugging Face's transformers, and their data and weigh
 from a formula. `GOLDENS` holds for each model what its module computed in double precision.
 """
 import array
+import functools
 import json
 import math
 import os
@@ -48,12 +49,18 @@ MODELS = {
 }
 
 
-def numbers(name, count):
-    """`count` numbers in [-1, 1) that repeat after PERIOD, and begin elsewhere for each name."""
-    table = array.array("f", (2 * u - 1 for u in formula.uniform("models", PERIOD)))
+@functools.cache
+def period():
+    return array.array("f", (2 * u - 1 for u in formula.uniform("models", PERIOD)))
+
+
+def numbers(name, count, change=float):
+    """What `change` makes of `count` numbers in [-1, 1) that repeat after PERIOD, and begin
+    elsewhere for each name."""
     first = formula.key_of(name) % PERIOD
-    whole = table * (count // PERIOD + 2)
-    return whole[first:first + count]
+    rotated = (period()[first:] + period()[:first])[:count]
+    changed = array.array("f", map(change, rotated))
+    return (changed * (count // PERIOD + 1))[:count]
 
 
 def tensor(name, shape, kind):
@@ -61,11 +68,8 @@ def tensor(name, shape, kind):
     "one" (from 0.5 to 1.5) or "count"."""
     if kind == "count":
         return "I64", shape, array.array("q", [3])
-    values = numbers(name, math.prod(shape))
-    if kind == "one":
-        return "F32", shape, array.array("f", (1 + 0.5 * v for v in values))
-    table = {v: array.array("f", [v * kind])[0] for v in set(values)}
-    return "F32", shape, array.array("f", map(table.__getitem__, values))
+    change = (lambda v: 1 + 0.5 * v) if kind == "one" else lambda v: v * kind
+    return "F32", shape, numbers(name, math.prod(shape), change)
 
 
 def weights(golden):
