@@ -109,9 +109,10 @@ def check_flat(folder):
 
 
 def check_mpi(folder):
+    """How ranks start and how they divide the model have nothing to do with each other."""
     one = losses_of_one(folder)
-    for start in srun_pmix, mpirun:
-        for settings in STRATEGIES if ALL else [STRATEGIES[0], STRATEGIES[3]]:
+    for start, usual in (srun_pmix, STRATEGIES[3]), (mpirun, STRATEGIES[0]):
+        for settings in STRATEGIES if ALL else [usual]:
             check(folder, one, start, 2, 4, *settings)
         if ALL:
             check(folder, one, start, 4, 16, *PRODUCT)

@@ -76,7 +76,7 @@ MODELS = {
     "llama": (LLAMA, 6, 4, None),
     "tied": (LLAMA + " model.tie_word_embeddings=true", 6, 4, None),
 }
-IMAGES = ("data.name=synthetic data.shape=[1,28,28] data.classes=10 data.samples={samples} "
+IMAGES = ("data.name=synthetic data.shape=[1,16,16] data.classes=10 data.samples={samples} "
           "data.test_samples=20")
 
 # By name: batch.global, batch.micro (None: one micro-batch for each replica), samples of an epoch.
