@@ -43,7 +43,8 @@ CASES = [
 
 def settings(case):
     recipe, size, micro, samples, more = case
-    return recipe, [*SYNTHETIC, *SGD, *TWENTY, f"data.samples={samples}",
+    shape = [] if recipe == "autoencoder" else ["data.shape=[1,16,16]"]
+    return recipe, [*SYNTHETIC, *shape, *SGD, *TWENTY, f"data.samples={samples}",
                     f"data.test_samples={TEST_SAMPLES}", f"batch.global={size}",
                     f"batch.micro={micro}", "batch.eval=16", *more]
 
