@@ -5,8 +5,8 @@ that a message can be rephrased.
 usage: test_messages.py BUILD_FOLDER     run in the source folder
 
 A literal of a test may have at most WORDS plain words in a row that also stand in one literal of
-src/, without a number, a name or a sign in between. Docstrings and comments do not count, nor what lies
-in support/ (its helpers have messages of their own).
+src/, without a number, a name or a sign in between. Docstrings and comments do not count, nor what
+lies in support/ (its helpers have messages of their own).
 """
 import ast
 import os
@@ -79,8 +79,8 @@ def read(folder, endings):
 
 
 def self_test():
-    source = {"src/a.c": '// a comment that is never said\nf("batch.micro=%lld: the model has no "\n'
-                         '  "tensor of that name");\n'}
+    source = {"src/a.c": '// a comment that is never said\n'
+                         'f("batch.micro=%lld: the model has no "\n  "tensor of that name");\n'}
     wanted = {
         'f("has no tensor of that name");': True,  # over two literals
         'f("batch.micro=3: the model has", "tensor of that name");': False,
