@@ -14,6 +14,7 @@ tri_graph *tri_graph_create(tri_arena *parent, const tri_graph_options *options)
     tri_arena *arena = tri_arena_create(parent, "graph");
     tri_graph *g = TRI_NEW(arena, tri_graph);
     *g = (tri_graph){.arena = arena, .options = *options, .block = -1, .message = ""};
+    g->drops_losses = options->predicts || options->loss_count > 0;
     TRI_PUSH(arena, g->values, g->value_count, g->value_capacity) = (tri_value_info){0};
     return g;
 }

@@ -284,6 +284,10 @@ typedef struct tri_graph_options {
     bool tf32; // true: products and convolutions of F32 may round their inputs to TF32
     // How much of each label tri_cross_entropy and tri_nll_loss spread evenly over all classes.
     double label_smoothing;
+    // The recipe's losses, which take the place of the model's (nn/recipe_loss.h); 0: there are
+    // none.
+    const struct tri_loss_options *losses;
+    int loss_count;
     bool deterministic;            // true: every kernel has to give the same bits in every run
     const tri_tree *model_options; // the recipe's options of the model, a map; NULL: there are none
     // Called with the key of each option for which the model asks; may be NULL.
@@ -332,6 +336,9 @@ struct tri_graph {
     int block;       // block of the nodes that are added from now on; -1: no block has begun
     tri_value scalars[TRI_SCALAR_KIND_COUNT];
     bool smooths_labels; // a loss has made use of options.label_smoothing
+    // Losses that are built now are dropped later, and read no labels: the graph is for outputs, or
+    // the recipe's losses follow.
+    bool drops_losses;
     tri_output_info *outputs;
     int output_count, output_capacity;
 };

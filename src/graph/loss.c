@@ -287,6 +287,16 @@ void tri_loss(tri_graph *graph, tri_value loss) {
     if (is_sum) declare_terms(graph, &graph->sums[info->index]);
 }
 
+void tri_loss_drop(tri_graph *graph) {
+    int kept = 0;
+    for (int i = 0; i < graph->metric_count; i++)
+        if (graph->metrics[i].kind != TRI_METRIC_MEAN) graph->metrics[kept++] = graph->metrics[i];
+    graph->metric_count = kept;
+    graph->term_count = 0;
+    graph->counting = TRI_COUNT_BEHIND;
+    find_sources(graph);
+}
+
 // Counts the rows of soft labels that have a number other than 0.
 static int64_t count_soft_rows(const tri_shape *shape, const float *labels) {
     int64_t count = 0, classes = shape->dims[shape->rank - 1], all = tri_shape_count(shape);

@@ -8,6 +8,9 @@
 
 // Makes the weighted sum weight · a + b of two losses; b may be none.
 tri_value tri_loss_combine(tri_graph *graph, tri_value a, double weight, tri_value b);
+// Drops the loss with its terms, and the metrics that are means, of which some may be losses that
+// are dropped. Those of metrics.h stay.
+void tri_loss_drop(tri_graph *graph);
 // Declares in the graph `to` a metric of another graph, with the same name and weight; `value` is
 // the metric's value in `to`. Passes that write a new graph from an old one use it.
 void tri_metric_copy(tri_graph *to, const tri_metric_info *metric, tri_value value);

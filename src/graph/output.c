@@ -33,6 +33,6 @@ void tri_output(tri_graph *graph, const char *name, tri_value value) {
         if (!strcmp(graph->outputs[i].name, name))
             tri_graph_fail(graph, "the output '%s' is declared twice", name);
     check_rows(graph, name, value);
-    // Other graphs do without outputs, so that these cost nothing.
-    if (graph->status == TRI_OK && graph->options.predicts) tri_output_add(graph, name, value);
+    // Other graphs do without outputs, so that these cost nothing. The recipe's losses read them.
+    if (graph->status == TRI_OK && graph->drops_losses) tri_output_add(graph, name, value);
 }

@@ -91,7 +91,7 @@ tri_value tri_mean_loss(tri_graph *graph, tri_value x) {
 #define X(name, declared, values, parameters, expression, doc)                                     \
     tri_value tri_##name(tri_graph *graph, TRI_UNPACKED_ declared) {                               \
         const tri_value given[] = {TRI_UNPACKED_ values};                                          \
-        if (graph->options.predicts)                                                               \
+        if (graph->drops_losses)                                                                   \
             return nn_stand_in(graph,                                                              \
                                tri_value_is(given[0]) ? given[0] : given[COUNT(given) - 1]);       \
         if (!check_targets(graph, #name, given, COUNT(given))) return (tri_value){0};              \

@@ -115,7 +115,7 @@ tri_value tri_rotary_with(tri_graph *graph, tri_value x, tri_rotary_options o) {
 
 tri_value tri_next_token(tri_graph *graph, tri_value ids) {
     // Only losses read these labels, and a graph without them may have none.
-    if (graph->options.predicts && !tri_value_is(ids)) return ids;
+    if (graph->drops_losses && !tri_value_is(ids)) return ids;
     return one_input(graph, &tri_op_next_token, ids, NULL, "");
 }
 

@@ -25,8 +25,8 @@ tri_value nn_dropout(tri_graph *graph, const char *name, tri_value x, double p);
 
 // Defined in losses.c. The recipe's loss.label_smoothing, of which the caller makes use.
 double nn_take_smoothing(tri_graph *graph);
-// Takes the place of a loss in a graph that is built for the model's outputs, which drops all
-// losses. It reads no labels, so that the data need none.
+// Takes the place of a loss where the graph drops losses. It reads no labels, so that the data need
+// none.
 tri_value nn_stand_in(tri_graph *graph, tri_value prediction);
 // The loss on labels of which a part is spread over all classes.
 tri_value nn_smoothed_loss(tri_graph *graph, tri_value log_probabilities, tri_value labels,

@@ -50,6 +50,7 @@ static bool is_soft(const tri_graph *g, tri_value labels) {
 }
 
 void nn_report_accuracy(tri_graph *g, tri_value scores, tri_value labels) {
+    if (g->drops_losses) return;
     for (int i = 0; i < g->metric_count; i++)
         if (!strcmp(g->metrics[i].name, "accuracy")) return;
     tri_metric(g, "accuracy", tri_accuracy(g, scores, labels));
@@ -67,13 +68,13 @@ tri_value tri_accuracy(tri_graph *graph, tri_value scores, tri_value labels) {
 
 static tri_value pair_loss(tri_graph *g, const tri_op *op, tri_value a, tri_value b) {
     // The target may stand first, and data that are predicted need not have it.
-    if (g->options.predicts) return nn_stand_in(g, tri_value_is(a) ? a : b);
+    if (g->drops_losses) return nn_stand_in(g, tri_value_is(a) ? a : b);
     return tri_node_add(g, op, (tri_value[]){a, b}, 2, NULL, "");
 }
 
 static tri_value soft_loss(tri_graph *g, tri_value log_probabilities, tri_value soft_labels,
                            double smoothing) {
-    if (g->options.predicts) return nn_stand_in(g, log_probabilities);
+    if (g->drops_losses) return nn_stand_in(g, log_probabilities);
     tri_soft_labels_attr attr = {.smoothing = smoothing};
     tri_value in[] = {log_probabilities, soft_labels};
     tri_value loss = tri_node_add(g, &tri_op_soft_nll_loss, in, 2, &attr, "");
@@ -93,7 +94,7 @@ double nn_take_smoothing(tri_graph *g) {
 
 tri_value nn_smoothed_loss(tri_graph *g, tri_value log_probabilities, tri_value labels,
                            double smoothing) {
-    if (g->options.predicts) return nn_stand_in(g, log_probabilities);
+    if (g->drops_losses) return nn_stand_in(g, log_probabilities);
     if (g->status != TRI_OK) return (tri_value){0};
     const tri_value_info *scores = tri_value_get(g, log_probabilities);
     int rank = scores->shape.rank;

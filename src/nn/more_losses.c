@@ -21,7 +21,7 @@ tri_value tri_ratio_loss(tri_graph *graph, tri_value terms, tri_value counts) {
 
 tri_value tri_ignore_label(tri_graph *graph, tri_value labels, int64_t ignored) {
     tri_ignore_label_attr attr = {.label = ignored};
-    if (graph->options.predicts && !tri_value_is(labels)) return labels;
+    if (graph->drops_losses && !tri_value_is(labels)) return labels;
     return tri_node_add(graph, &tri_op_ignore_label, &labels, 1, &attr, "");
 }
 
@@ -68,7 +68,7 @@ static tri_value weighted_nll(tri_graph *g, const char *name, tri_value scores, 
 
 static tri_value weighted_loss(tri_graph *g, const char *name, tri_value scores, tri_value labels,
                                tri_label_loss_options o) {
-    if (g->options.predicts) return nn_stand_in(g, scores);
+    if (g->drops_losses) return nn_stand_in(g, scores);
     if (!tri_graph_check_input(g, name, NULL, scores) ||
         !tri_graph_check_input(g, name, NULL, labels))
         return (tri_value){0};
@@ -117,7 +117,7 @@ static tri_value binary_loss(tri_graph *g, const char *name, const char *terms, 
     tri_value in[4] = {x, t}, factors[] = {o.pos_weight, o.weight};
     const char *names[] = {", q", ", w"}, *formula = "x, t";
     int count = 2;
-    if (g->options.predicts) return nn_stand_in(g, x);
+    if (g->drops_losses) return nn_stand_in(g, x);
     if (!nn_check_target(g, name, "the target", t, x, NN_SAME)) return x;
     for (int i = 0; i < 2; i++) {
         if (!tri_value_is(factors[i])) continue;
@@ -154,7 +154,7 @@ tri_value tri_bce_loss_with(tri_graph *graph, tri_value probability, tri_value t
 tri_value tri_cosine_embedding_loss(tri_graph *graph, tri_value a, tri_value b, tri_value target,
                                     double margin) {
     int last = -1;
-    if (graph->options.predicts) return nn_stand_in(graph, a);
+    if (graph->drops_losses) return nn_stand_in(graph, a);
     if (!nn_check_target(graph, "cosine_embedding_loss", "b", b, a, NN_ALIGNED)) return a;
     tri_value product = tri_sum(graph, tri_mul(graph, a, b), &last, 1, false);
     tri_value of_a = tri_sum(graph, tri_square(graph, a), &last, 1, false);
@@ -170,7 +170,7 @@ tri_value tri_cosine_embedding_loss(tri_graph *graph, tri_value a, tri_value b, 
 
 tri_value tri_hinge_embedding_loss(tri_graph *graph, tri_value distance, tri_value target,
                                    double margin) {
-    if (graph->options.predicts) return nn_stand_in(graph, distance);
+    if (graph->drops_losses) return nn_stand_in(graph, distance);
     if (!nn_check_target(graph, "hinge_embedding_loss", "the target", target, distance, NN_SAME))
         return distance;
     const char *formula =
@@ -180,7 +180,7 @@ tri_value tri_hinge_embedding_loss(tri_graph *graph, tri_value distance, tri_val
 
 tri_value tri_margin_ranking_loss(tri_graph *graph, tri_value a, tri_value b, tri_value target,
                                   double margin) {
-    if (graph->options.predicts) return nn_stand_in(graph, a);
+    if (graph->drops_losses) return nn_stand_in(graph, a);
     if (!nn_check_target(graph, "margin_ranking_loss", "b", b, a, NN_ALIGNED) ||
         !nn_check_target(graph, "margin_ranking_loss", "the target", target, a, NN_ALIGNED))
         return a;
@@ -215,7 +215,7 @@ tri_value tri_triplet_margin_loss(tri_graph *graph, tri_value anchor, tri_value 
 
 tri_value tri_poisson_nll_loss_with(tri_graph *graph, tri_value prediction, tri_value target,
                                     tri_poisson_options o) {
-    if (graph->options.predicts) return nn_stand_in(graph, prediction);
+    if (graph->drops_losses) return nn_stand_in(graph, prediction);
     if (!nn_check_target(graph, "poisson_nll_loss", "the target", target, prediction, NN_SAME))
         return prediction;
     const char *terms = o.rates
@@ -228,7 +228,7 @@ tri_value tri_poisson_nll_loss_with(tri_graph *graph, tri_value prediction, tri_
 
 tri_value tri_kl_div_loss_with(tri_graph *graph, tri_value log_probability, tri_value target,
                                tri_kl_div_options o) {
-    if (graph->options.predicts) return nn_stand_in(graph, log_probability);
+    if (graph->drops_losses) return nn_stand_in(graph, log_probability);
     if (!nn_check_target(graph, "kl_div_loss", "the target", target, log_probability, NN_SAME))
         return log_probability;
     const char *formula =
@@ -242,7 +242,7 @@ tri_value tri_kl_div_loss_with(tri_graph *graph, tri_value log_probability, tri_
 
 tri_value tri_ctc_loss(tri_graph *graph, tri_value log_probabilities, tri_value targets,
                        tri_ctc_options o) {
-    if (graph->options.predicts) return nn_stand_in(graph, log_probabilities);
+    if (graph->drops_losses) return nn_stand_in(graph, log_probabilities);
     tri_ctc_loss_attr attr = {.blank = o.blank, .zero_infinity = o.zero_infinity};
     tri_value in[] = {log_probabilities, targets, o.input_lengths, o.target_lengths};
     return tri_node_add(graph, &tri_op_ctc_loss, in, 4, &attr, "");
@@ -268,7 +268,7 @@ static bool check_labels(tri_graph *g, const char *loss, tri_value scores, tri_v
 
 tri_value tri_multi_margin_loss(tri_graph *graph, tri_value scores, tri_value labels,
                                 tri_multi_margin_options o) {
-    if (graph->options.predicts) return nn_stand_in(graph, scores);
+    if (graph->drops_losses) return nn_stand_in(graph, scores);
     if (!check_labels(graph, "multi_margin_loss", scores, labels, false)) return scores;
     int64_t classes = tri_value_shape(graph, scores).dims[1];
     tri_value column = tri_unsqueeze(graph, labels, 1);
@@ -289,7 +289,7 @@ tri_value tri_multi_margin_loss(tri_graph *graph, tri_value scores, tri_value la
 }
 
 tri_value tri_multilabel_margin_loss(tri_graph *graph, tri_value scores, tri_value labels) {
-    if (graph->options.predicts) return nn_stand_in(graph, scores);
+    if (graph->drops_losses) return nn_stand_in(graph, scores);
     if (!check_labels(graph, "multilabel_margin_loss", scores, labels, true)) return scores;
     // Labels behind the end count as class 0, of no weight.
     tri_value least = tri_cummin(graph, labels, 1, NULL);
@@ -309,7 +309,7 @@ tri_value tri_multilabel_margin_loss(tri_graph *graph, tri_value scores, tri_val
 
 tri_value tri_gaussian_nll_loss_with(tri_graph *graph, tri_value mean, tri_value target,
                                      tri_value variance, tri_gaussian_nll_options o) {
-    if (graph->options.predicts) return nn_stand_in(graph, mean);
+    if (graph->drops_losses) return nn_stand_in(graph, mean);
     if (!nn_check_target(graph, "gaussian_nll_loss", "the target", target, mean, NN_WITHIN) ||
         !nn_check_target(graph, "gaussian_nll_loss", "the variance", variance, mean, NN_WITHIN))
         return mean;

@@ -1,5 +1,5 @@
-// The option tables of the recipe's sections `optimizer`, `loss` and `model`, from which recipes
-// are read, checked and documented.
+// The option tables of the recipe's sections `optimizer` and `model`, from which recipes are read,
+// checked and documented. recipe_loss.c has that of `loss`.
 #include "nn/options.h"
 
 #include "nn/models/models.h"
@@ -142,15 +142,6 @@ static tri_status check_optimizer(const void *options, const tri_tree *map) {
 const tri_option_table tri_optimizer_table = TRI_OPTION_TABLE(
     "optimizer", S, common_rows, "the optimizer and its settings", .variants = optimizers,
     .variant_count = TRI_OPTION_COUNT(optimizers), .check = check_optimizer);
-
-static const tri_option loss_rows[] = {
-    TRI_OPTION_FLOAT(tri_loss_options, label_smoothing, "0", 0, 1,
-                     "of cross-entropies: how much of each label all classes share evenly, in "
-                     "training and evaluation"),
-};
-
-const tri_option_table tri_loss_table =
-    TRI_OPTION_TABLE("loss", tri_loss_options, loss_rows, "settings of the model's loss");
 
 static const tri_option model_rows[] = {
     TRI_OPTION_STRING(tri_model_options, name, NULL,

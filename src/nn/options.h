@@ -39,11 +39,28 @@ tri_status tri_optimizer_groups_read(tri_arena *arena, const tri_optimizer_optio
 // carried over unchanged.
 extern const tri_option_table tri_optimizer_table;
 
+// One loss of the recipe. The table of recipe_loss.c says which losses have which options, and what
+// these mean; options that a loss does not have are zero.
 typedef struct tri_loss_options {
+    const char *name;            // "model": the model's own; "sum": those of `terms`
+    const char *output, *target; // NULL: the first output, the usual field
+    double weight;
     double label_smoothing; // from 0 to 1: how much of each label all classes share
+    tri_doubles class_weights, pos_weight;
+    int64_t ignore, blank;
+    int class_axis, next_token;
+    double delta, beta;
+    bool log_target, batch_mean, zero_infinity;
+    const char *input_lengths, *target_lengths;
+    const tri_tree *terms;
 } tri_loss_options;
 
 extern const tri_option_table tri_loss_table;
+
+// Reads the losses that the section gives in place of the model's own: none, one, or those of a
+// sum. TRI_BAD_INPUT: an entry of the list has an unknown key or a bad value.
+tri_status tri_losses_read(tri_arena *arena, const tri_loss_options *section,
+                           const tri_loss_options **out, int *count);
 
 typedef struct tri_model_options {
     // A built-in model or the path of a shared object; NULL: the model that the program brings

@@ -3,6 +3,8 @@
 // kernels.
 #include "plan/program.h"
 
+#include "graph/loss.h"
+#include "nn/recipe_loss.h"
 #include "ops/ops.h"
 #include "pass/pass.h"
 #include "plan/memory.h"
@@ -17,21 +19,23 @@ static void batch_input(tri_graph *g, const tri_field *field, int64_t batch) {
     tri_input(g, field->name, field->dtype, shape);
 }
 
-// Checks that the model declares what this program is for, its loss or its outputs, and drops the
-// loss and the metrics of a program for outputs.
+// Checks that there is what this program is for, a loss or outputs, and drops the loss and the
+// metrics of a program for outputs, and what only a replaced loss reads.
 static tri_status keep_asked(tri_graph *g, const char *model) {
     if (!g->options.predicts) {
         if (g->metric_count == 0 || strcmp(g->metrics[0].name, "loss") != 0)
-            return TRI_FAIL(TRI_BAD_INPUT, "model %s: declares no loss: it must call tri_loss",
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "model %s: declares no loss: write one in the recipe, such as `loss: "
+                            "{name: cross_entropy}`, or let the model call tri_loss",
                             model);
-        return TRI_OK;
+        g->output_count = 0;
+        return g->options.loss_count > 0 ? tri_pass_sweep(g) : TRI_OK;
     }
     if (g->output_count == 0)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "model %s: names no outputs: its build function must call tri_output",
                         model);
-    g->metric_count = g->term_count = 0;
-    g->counting = TRI_COUNT_BEHIND;
+    tri_loss_drop(g);
     return tri_pass_sweep(g);
 }
 
@@ -46,6 +50,8 @@ static tri_status build(tri_arena *arena, const tri_model_request *request, int6
     request->task->build(g, &inputs);
     if (g->status != TRI_OK)
         return TRI_FAIL(g->status, "model %s: %s", request->task->name, g->message);
+    if (g->options.loss_count > 0 && !g->options.predicts)
+        TRI_TRY(tri_recipe_loss_build(g, &inputs, request->task->name));
     TRI_TRY(tri_graph_verify(g));
     TRI_TRY(keep_asked(g, request->task->name));
     if (g->options.label_smoothing > 0 && !g->smooths_labels && !g->options.predicts)

@@ -76,14 +76,24 @@ tri_status tri_recipe_settle_strategy(tri_arena *arena, tri_tree *root) {
     return TRI_OK;
 }
 
-void tri_recipe_lengthen_init(tri_arena *arena, tri_tree *root) {
-    const tri_tree *init = tri_tree_get(root, "init");
-    if (tri_tree_is_null(init) || init->kind != TRI_TREE_SCALAR) return;
+// Replaces a section that is only the value of its `key` by a map that has it.
+static tri_tree *lengthen(tri_arena *arena, tri_tree *root, const char *section, const char *key) {
+    const tri_tree *value = tri_tree_get(root, section);
     tri_tree *map = tri_tree_map(arena);
-    map->file = init->file;
-    map->line = init->line;
-    tri_tree_put(arena, map, "path", tri_tree_copy(arena, init));
-    tri_tree_put(arena, root, "init", map);
+    map->file = value->file;
+    map->line = value->line;
+    tri_tree_put(arena, map, key, tri_tree_copy(arena, value));
+    tri_tree_put(arena, root, section, map);
+    return map;
+}
+
+void tri_recipe_lengthen(tri_arena *arena, tri_tree *root) {
+    const tri_tree *init = tri_tree_get(root, "init"), *loss = tri_tree_get(root, "loss");
+    if (!tri_tree_is_null(init) && init->kind == TRI_TREE_SCALAR)
+        lengthen(arena, root, "init", "path");
+    if (loss && loss->kind == TRI_TREE_LIST)
+        tri_tree_put(arena, lengthen(arena, root, "loss", "terms"), "name",
+                     tri_tree_string(arena, "sum"));
 }
 
 void tri_recipe_shorten_init(tri_arena *arena, tri_tree *root) {

@@ -9,9 +9,10 @@
 // name, and sets strategy.offload if the alias implies it. TRI_BAD_INPUT: the recipe sets another
 // strategy.offload, or names a hybrid strategy without strategy.mesh.shard or replicate.
 tri_status tri_recipe_settle_strategy(tri_arena *arena, tri_tree *root);
-// `init: PATH` is short for `init: {path: PATH}`. Each of these makes one of the other; a map that
-// has more than the path stays.
-void tri_recipe_lengthen_init(tri_arena *arena, tri_tree *root);
+// `init: PATH` is short for `init: {path: PATH}`, and `loss: [...]` for `loss: {name: sum, terms:
+// [...]}`. tri_recipe_lengthen makes the long forms, tri_recipe_shorten_init the short one of
+// `init`, unless the map has more than the path.
+void tri_recipe_lengthen(tri_arena *arena, tri_tree *root);
 void tri_recipe_shorten_init(tri_arena *arena, tri_tree *root);
 
 #endif

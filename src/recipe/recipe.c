@@ -100,7 +100,7 @@ static tri_status apply_overrides(tri_arena *arena, tri_tree *root, const char *
         const char *note = tri_recipe_replaced_note(arena, root, overrides[i]);
         if (note) all[notes->count++] = note;
         TRI_TRY(tri_tree_override(arena, root, overrides[i]));
-        tri_recipe_lengthen_init(arena, root); // init=PATH, which init.ignore=… may follow
+        tri_recipe_lengthen(arena, root); // init=PATH, which init.ignore=… may follow
     }
     notes->items = all;
     return TRI_OK;
@@ -254,7 +254,7 @@ static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
     tri_deepspeed deepspeed;
     tri_recipe_dropped dropped = {{NULL}};
     TRI_TRY(merge_deepspeed(arena, root, file, overrides, count, &dropped, &deepspeed));
-    tri_recipe_lengthen_init(arena, root);
+    tri_recipe_lengthen(arena, root);
     TRI_TRY(apply_overrides(arena, root, overrides, count, &dropped, &deepspeed.notes));
     TRI_TRY(tri_recipe_settle_paths(arena, &tri_recipe_table, root, file));
     TRI_TRY(tri_recipe_settle_config(arena, root, file, task != NULL));

@@ -19,6 +19,7 @@ static const struct {
     {"data", "data.name", &tri_data_table, false},
     {"optimizer", "optimizer.name", &tri_optimizer_table, true},
     {"schedule", "schedule.name", &tri_schedule_table, true},
+    {"loss", "loss.name", &tri_loss_table, true},
 };
 
 static const char *default_name(const tri_option_table *table) {

@@ -108,6 +108,8 @@ tri_status tri_task_graph_options(tri_arena *arena, const tri_recipe *recipe,
         .model_asks = keep_asked,
         .model_context = context,
     };
+    TRI_TRY(tri_losses_read(arena, &recipe->loss, &out->losses, &out->loss_count));
+    if (out->loss_count > 0) out->label_smoothing = 0; // they have their own
     const tri_tree *dropout = tri_tree_get(map, DROPOUT);
     double rate;
     if (dropout && !(tri_tree_to_double(dropout, &rate) && rate >= 0 && rate < 1))

@@ -21,6 +21,11 @@ def labels(*shape):
     return torch.tensor(values).reshape(shape)
 
 
+def without_one(*shape):
+    """The labels, of which class 1 is ignored."""
+    return labels(*shape).masked_fill(labels(*shape) == 1, -100)
+
+
 def signs(*shape):
     count = torch.Size(shape).numel()
     return torch.tensor([1.0 if i % 3 else -1.0 for i in range(count)]).double().reshape(shape)
@@ -52,8 +57,7 @@ def cross_entropy(x, **options):
 
 
 def of_sequences(x):
-    target = labels(*x.shape[:-1]).masked_fill(labels(*x.shape[:-1]) == 1, -100)
-    return F.cross_entropy(x.flatten(0, 1), target.flatten(), weights())
+    return F.cross_entropy(x.flatten(0, 1), without_one(*x.shape[:-1]).flatten(), weights())
 
 
 def masked(x):
@@ -122,6 +126,35 @@ LOSSES = {
     "ctc_loss infinite": (lambda x: ctc(x, targets(3, 4), ((6, 5, 4), (4, 4, 2)),
                                         zero_infinity=True), (3, 6, 5)),
 }
+
+# Those that test_losses.c makes by the section `loss` of a recipe.
+LOSSES.update({name + " by recipe": row for name, row in {
+    "cross_entropy": (lambda x: F.cross_entropy(x, labels(7)), (7, 5)),
+    "cross_entropy of images": (lambda x: F.cross_entropy(
+        x, without_one(2, 3, 2), weights(), label_smoothing=0.1), (2, 5, 3, 2)),
+    "cross_entropy of tokens": (lambda x: F.cross_entropy(x.flatten(0, 1), labels(10)), (2, 5, 5)),
+    "cross_entropy of the second": (lambda x: F.cross_entropy(x, labels(2, 5)), (2, 5, 5)),
+    "cross_entropy of the next": (lambda x: F.cross_entropy(
+        x[:, :-1].flatten(0, 1), labels(3, 4)[:, 1:].flatten()), (3, 4, 5)),
+    "cross_entropy of soft": (lambda x: F.cross_entropy(x, parts(2, 5, 2, 2), weights(),
+                                                        label_smoothing=0.2), (2, 5, 2, 2)),
+    "nll": (lambda x: F.nll_loss(x, without_one(8), weights()), (8, 5)),
+    "bce": (bce_with_logits, (3, 4)),
+    "bce of images": (lambda x: bce_with_logits(x, pos_weight=weights().reshape(5, 1, 1)),
+                      (2, 5, 2, 3)),
+    "bce of one": (lambda x: F.binary_cross_entropy_with_logits(
+        x[:, 0], parts(7), pos_weight=torch.tensor(2.5)), (7, 1)),
+    "mse": (lambda x: F.mse_loss(x, parts(3, 4)), (3, 4)),
+    "l1": (lambda x: F.l1_loss(x.flatten(), parts(12)), (3, 2, 2)),
+    "huber": (lambda x: F.huber_loss(x, parts(3, 4), delta=0.3), (3, 4)),
+    "smooth_l1": (lambda x: F.smooth_l1_loss(x, parts(3, 4), beta=0.2), (3, 4)),
+    "relative_l2": (lambda x: ((x - parts(3, 4)).norm(dim=1) / parts(3, 4).norm(dim=1)).mean(),
+                    (3, 4)),
+    "kl": (lambda x: F.kl_div(x, parts(3, 4).log(), log_target=True, reduction="batchmean"),
+           (3, 4)),
+    "ctc_loss of lengths": (lambda x: ctc(x, targets(3, 4) - 1, ((9, 7, 5), (4, 1, 0)), blank=4),
+                            (3, 9, 5)),
+}.items()})
 
 
 def main():

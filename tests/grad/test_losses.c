@@ -1,8 +1,11 @@
-// Tests the losses of losses.h: their means and gradients are PyTorch's, on `ref`, `cpu` and the
-// emulated GPU, gradients are finite differences too, and what cannot be is refused. Also how
-// labels are counted before a step.
+// Tests the losses of losses.h and those of a recipe's section `loss`: their means and gradients
+// are PyTorch's, on `ref`, `cpu` and the emulated GPU, gradients are finite differences too, and
+// what cannot be is refused. Also how labels are counted before a step.
+#include "base/tree.h"
 #include "grad/loss_tables.h"
 #include "graph/loss.h"
+#include "nn/options.h"
+#include "nn/recipe_loss.h"
 #include "support/gradient_check.h"
 #include "support/message.h"
 #include "support/torch_check.h"
@@ -92,7 +95,93 @@ static tri_value binary_loss(tri_graph *g, const char *name, tri_value x) {
     return tri_binary_cross_entropy_with(g, x, parts, o);
 }
 
+// Sets the graph's losses to those of the text of a section. They live as long as the graph.
+static tri_status read_recipe(tri_graph *g, const char *text) {
+    tri_tree *tree;
+    tri_loss_options section;
+    TRI_TRY(tri_yaml_parse_value(g->arena, text, "test", &tree));
+    TRI_TRY(tri_option_decode(g->arena, &tri_loss_table, tree, &section));
+    return tri_losses_read(g->arena, &section, &g->options.losses, &g->options.loss_count);
+}
+
+// The losses that recipes make: the section's text, and the data's fields.
+static const struct by_recipe {
+    const char *name, *section, *field;
+    tri_dtype dtype;
+    tri_shape shape; // of the field
+} by_recipe[] = {
+    {"cross_entropy by", "{name: cross_entropy}", "labels", TRI_I64, {1, {7}}},
+    {"cross_entropy of images",
+     "{name: cross_entropy, class_weights: [0.5, 1.25, 0, 2, 0.75], label_smoothing: 0.1, "
+     "ignore: 1, output: 0}",
+     "labels",
+     TRI_I64,
+     {3, {2, 3, 2}}},
+    {"cross_entropy of tokens", "{name: cross_entropy}", "labels", TRI_I64, {2, {2, 5}}},
+    {"cross_entropy of the second",
+     "{name: cross_entropy, class_axis: second}",
+     "labels",
+     TRI_I64,
+     {2, {2, 5}}},
+    {"cross_entropy of the next",
+     "{name: cross_entropy, next_token: true}",
+     "labels",
+     TRI_I64,
+     {2, {3, 4}}},
+    {"cross_entropy of soft",
+     "{name: cross_entropy, class_weights: [0.5, 1.25, 0, 2, 0.75], label_smoothing: 0.2, "
+     "target: parts}",
+     "parts",
+     TRI_F64,
+     {4, {2, 5, 2, 2}}},
+    {"nll",
+     "{name: nll, ignore: 1, class_weights: [0.5, 1.25, 0, 2, 0.75]}",
+     "labels",
+     TRI_I64,
+     {1, {8}}},
+    {"bce by", "{name: bce, target: parts}", "parts", TRI_F64, {2, {3, 4}}},
+    {"bce of images",
+     "{name: bce, target: parts, pos_weight: [0.5, 1.25, 0, 2, 0.75]}",
+     "parts",
+     TRI_F64,
+     {4, {2, 5, 2, 3}}},
+    {"bce of one", "{name: bce, target: parts, pos_weight: [2.5]}", "parts", TRI_F64, {1, {7}}},
+    {"mse", "{name: mse, target: parts}", "parts", TRI_F64, {3, {3, 2, 2}}},
+    {"l1", "{name: l1, target: parts, output: logits}", "parts", TRI_F64, {2, {3, 4}}},
+    {"huber", "{name: huber, delta: 0.3, target: parts}", "parts", TRI_F64, {2, {3, 4}}},
+    {"smooth_l1", "{name: smooth_l1, beta: 0.2, target: parts}", "parts", TRI_F64, {2, {3, 4}}},
+    {"relative_l2", "{name: relative_l2, target: parts}", "parts", TRI_F64, {2, {3, 4}}},
+    {"kl",
+     "{name: kl, log_target: true, batch_mean: true, target: logarithms}",
+     "logarithms",
+     TRI_F64,
+     {2, {3, 4}}},
+    {"ctc_loss of lengths",
+     "{name: ctc, blank: 4, input_lengths: times, target_lengths: lengths}",
+     "targets",
+     TRI_I64,
+     {2, {3, 4}}},
+};
+
+static tri_value recipe_loss(tri_graph *g, const char *name, tri_value x) {
+    const struct by_recipe *c = by_recipe;
+    while (!is(name, c->name)) c++;
+    int64_t samples = tri_value_shape(g, x).dims[0];
+    tri_input(g, c->field, c->dtype == TRI_I64 ? TRI_I64 : g->options.dtype, c->shape);
+    if (is(name, "ctc")) {
+        x = tri_log_softmax(g, x);
+        tri_input(g, "times", TRI_I64, tri_shape_of(samples));
+        tri_input(g, "lengths", TRI_I64, tri_shape_of(samples));
+    }
+    tri_output_add(g, "logits", x);
+    tri_batch batch = tri_batch_make(g, samples);
+    if (read_recipe(g, c->section) != TRI_OK || tri_recipe_loss_build(g, &batch, "net") != TRI_OK)
+        fail_msg("%s: %s", name, tri_error_message());
+    return g->metrics[0].value;
+}
+
 static tri_value loss_of(tri_graph *g, const char *name, const tri_value *x) {
+    if (strstr(name, " by recipe")) return recipe_loss(g, name, x[0]);
     if (is(name, "cross_entropy") || is(name, "nll")) return label_loss(g, name, x[0]);
     if (is(name, "ctc")) return ctc_loss(g, name, x[0]);
     if (is(name, "bce")) return binary_loss(g, name, x[0]);
@@ -138,6 +227,8 @@ static void fill_input(op_session *session, const tri_input_info *input, const c
             whole[i] = infinite ? short_times[i] : times[i];
         else if (!strcmp(name, "lengths"))
             whole[i] = infinite ? short_lengths[i] : lengths[i];
+        else if (!strcmp(name, "logarithms"))
+            op_set(session, input->value, i, log(part_of(i)));
         else
             op_set(session, input->value, i, !strcmp(name, "signs") ? sign_of(i) : part_of(i));
 }
@@ -163,7 +254,7 @@ static void check_case(const loss_case *c, const tri_device_backend *backend, tr
     for (int i = 0; i < c->parameters; i++)
         x[i] = tri_parameter(g, tri_name(g, "x%d", i), c->shapes[i], (tri_init){0});
     tri_value loss = loss_of(g, c->name, x);
-    tri_loss(g, loss);
+    if (!strstr(c->name, " by recipe")) tri_loss(g, loss);
     if (tri_graph_status(g, &message) != TRI_OK) fail_msg("%s: %s", c->name, message);
     if (tri_pass_autodiff(g) != TRI_OK) fail_msg("%s: %s", c->name, tri_error_message());
     tri_device *device = op_device_open(backend, 1);
@@ -323,11 +414,59 @@ static void test_refused(void **state) {
     for (int i = 0; i < (int)(sizeof parts / sizeof *parts); i++) check_refused(parts[i], i);
 }
 
+// What a recipe gets wrong is named by its key. The model has the outputs "logits" and "heat".
+static void test_recipe_refused(void **state) {
+    static const struct {
+        const char *section, *parts;
+    } cases[] = {
+        {"{name: crossentropy}", "loss.name|cross_entropy"},
+        {"{label_smoothing: 2}", "loss.label_smoothing|1"},
+        {"{target: labels}", "loss.target|no effect"},
+        {"{weight: 2, name: model}", "loss.weight|no effect"},
+        {"{name: mse, delta: 1}", "loss.delta|mse"},
+        {"{name: bce, pos_weight: [-1]}", "loss.pos_weight|at least 0"},
+        {"{name: huber, delta: 0}", "loss.delta"},
+        {"{name: sum, terms: []}", "loss|list|8"},
+        {"{name: sum, terms: {name: mse}}", "loss|list|8"},
+        {"{name: sum, terms: [mse]}", "loss|name"},
+        {"{name: sum, terms: [{weight: 2}]}", "loss|name"},
+        {"{name: sum, terms: [{name: mse}, {name: model}]}", "loss[1].name|model"},
+        {"{name: sum, terms: [{name: mse}, {name: l1, margin: 1}]}", "loss[1].margin"},
+        {"{name: cross_entropy, output: logit}", "loss.output|'logit'|'logits'|logits, heat"},
+        {"{name: cross_entropy, output: 2}", "loss.output|'2'|logits, heat"},
+        {"{name: cross_entropy, target: label}", "loss.target|'label'|'labels'|labels, parts"},
+        {"{name: cross_entropy, class_weights: [1, 2]}", "loss.class_weights|2 numbers|5 classes"},
+        {"{name: cross_entropy, output: heat}", "labels|I64 [4]|heat|[4, 3, 2]"},
+        {"{name: cross_entropy, target: parts, ignore: 1, output: heat}", "loss.ignore|parts"},
+        {"{name: mse}", "labels|[4]|logits|[4, 5]"},
+        {"{name: bce, target: parts, output: 1, pos_weight: [1, 2, 3, 4]}",
+         "loss.pos_weight|4 numbers|[4, 3, 2]"},
+        {"{name: ctc, output: heat}", "loss.input_lengths|none"},
+        {"{name: ctc, output: heat, input_lengths: none}", "loss.target_lengths|none"},
+        {"{name: ctc, output: heat, input_lengths: none, target_lengths: none}", "loss|targets"},
+        {"{name: sum, terms: [{name: cross_entropy}, {name: mse, target: parts}]}",
+         "loss[1]|parts|[4, 3, 2]|[4, 5]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tri_graph *g = op_graph_open(TRI_F32);
+        tri_input(g, "labels", TRI_I64, tri_shape_of(4));
+        tri_value parts = tri_input(g, "parts", TRI_F32, tri_shape_of(4, 3, 2));
+        tri_output_add(g, "logits",
+                       tri_relu(g, tri_parameter(g, "x", tri_shape_of(4, 5), (tri_init){0})));
+        tri_output_add(g, "heat", tri_relu(g, parts));
+        tri_batch batch = tri_batch_make(g, 4);
+        tri_status status = read_recipe(g, cases[i].section);
+        if (status == TRI_OK) status = tri_recipe_loss_build(g, &batch, "net");
+        assert_int_equal(status, TRI_BAD_INPUT);
+        message_check(tri_error_message(), cases[i].parts);
+        op_graph_close(g);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_torch),
-        cmocka_unit_test(test_ctc_runs),
-        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_torch),    cmocka_unit_test(test_recipe_refused),
+        cmocka_unit_test(test_ctc_runs), cmocka_unit_test(test_counts),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
