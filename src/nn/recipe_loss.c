@@ -57,7 +57,7 @@ static const tri_option class_rows[] = {
                       "where it says nothing, the second of 4 axes or more, else the last"),
     TRI_OPTION_CHOICE(S, next_token, "auto", shift_words,
                       "the label of each token is the one at the token after it; auto: if the "
-                      "target is input_ids, or the model's own loss does so"),
+                      "target is input_ids, or the model's own loss takes it so"),
 };
 
 static const tri_option bce_rows[] = {
@@ -105,7 +105,7 @@ typedef struct term {
     const tri_loss_options *options;
     const char *output_name, *target_name;
     tri_value output, target;
-    bool shifts; // the model's own loss is of the next tokens
+    int own_nodes; // of the model
 } term;
 
 // A message that begins with the term's key.
@@ -172,28 +172,44 @@ static const float *to_floats(tri_graph *g, const tri_doubles *numbers) {
     return numbers->count ? out : NULL;
 }
 
+// Whether the labels are those of the next tokens, as the model's own loss or the field tells.
+static bool is_shifted(const term *t) {
+    bool shifts = !strcmp(t->target_name, "input_ids");
+    for (int i = 0; i < t->own_nodes; i++) {
+        const tri_node *node = &t->graph->nodes[i];
+        shifts = shifts || (node->op == &tri_op_next_token && node->inputs[0].id == t->target.id);
+    }
+    return shifts;
+}
+
+static bool has_metric(const tri_graph *g, const char *name) {
+    for (int i = 0; i < g->metric_count; i++)
+        if (!strcmp(g->metrics[i].name, name)) return true;
+    return false;
+}
+
 typedef tri_value label_loss(tri_graph *g, tri_value scores, tri_value labels,
                              tri_label_loss_options options);
 
-// A loss of classes, with the metric accuracy; that of each later one has its number.
+// A loss of classes, with the metric accuracy; those of later ones are accuracy_2 and so on.
 static tri_status build_classes(term *t, label_loss *loss, tri_value *out) {
     tri_graph *g = t->graph;
     const tri_loss_options *o = t->options;
     bool are_soft = tri_dtype_is_float(tri_value_get(g, t->target)->dtype);
-    bool shifts = o->next_token != SHIFT_AUTO ? o->next_token != SHIFT_NEVER
-                                              : t->shifts || !strcmp(t->target_name, "input_ids");
+    bool shifts = o->next_token == SHIFT_AUTO ? is_shifted(t) : o->next_token != SHIFT_NEVER;
     TRI_TRY(settle_classes(t, are_soft));
     if (are_soft && (o->next_token > SHIFT_NEVER || o->ignore != TRI_IGNORED_LABEL))
         return REFUSE(t, ".%s has no effect on soft labels, and the target '%s' is F32",
                       o->next_token > SHIFT_NEVER ? "next_token" : "ignore", t->target_name);
     if (o->ignore != TRI_IGNORED_LABEL) t->target = tri_ignore_label(g, t->target, o->ignore);
     if (shifts && !are_soft) t->target = tri_next_token(g, t->target);
+    const char *name = "accuracy";
+    bool is_later = t->index > 0 && has_metric(g, name);
+    for (int again = 2; has_metric(g, name); again++) name = tri_name(g, "accuracy_%d", again);
     *out = loss(g, t->output, t->target,
                 (tri_label_loss_options){.class_weights = to_floats(g, &o->class_weights),
                                          .label_smoothing = o->label_smoothing});
-    if (t->index > 0)
-        tri_metric(g, tri_name(g, "accuracy_%d", t->index + 1),
-                   tri_accuracy(g, t->output, t->target));
+    if (is_later) tri_metric(g, name, tri_accuracy(g, t->output, t->target));
     return TRI_OK;
 }
 
@@ -483,16 +499,8 @@ static tri_status build_term(term *t, tri_value *out) {
     return TRI_OK;
 }
 
-// Whether the model makes labels of the next tokens.
-static bool reads_next_token(const tri_graph *g) {
-    for (int i = 0; i < g->node_count; i++)
-        if (g->nodes[i].op == &tri_op_next_token) return true;
-    return false;
-}
-
 tri_status tri_recipe_loss_build(tri_graph *graph, const tri_batch *batch, const char *model) {
-    bool shifts = reads_next_token(graph);
-    int count = graph->options.loss_count;
+    int count = graph->options.loss_count, own_nodes = graph->node_count;
     tri_value sum = {0}, loss;
     tri_loss_drop(graph);
     graph->drops_losses = false;
@@ -503,7 +511,7 @@ tri_status tri_recipe_loss_build(tri_graph *graph, const tri_batch *batch, const
                   .key = count > 1 ? tri_name(graph, "loss[%d]", i) : "loss",
                   .index = i,
                   .options = &graph->options.losses[i],
-                  .shifts = shifts};
+                  .own_nodes = own_nodes};
         TRI_TRY(build_term(&t, &loss));
         sum = i > 0 ? tri_add(graph, sum, loss) : loss;
     }

@@ -4,7 +4,8 @@
 // same labels and so the same count; 2: losses whose counts are known before the step, because they
 // have no labels; 3: one loss with a weight; 4: losses that read labels
 // and tokens in other shapes than the data have; 5: a loss that counts parameters, as many in a
-// micro-batch of any size; 6: layers with a weight norm and a spectral norm.
+// micro-batch of any size; 6: layers with a weight norm and a spectral norm; 7: only outputs, of
+// which the recipe makes losses.
 #include <trireme/trireme.h>
 
 static void read_otherwise(tri_graph *g, const tri_batch *batch, tri_value x) {
@@ -51,7 +52,7 @@ static void loss_sums(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "tokens");
     tri_value ids = {0};
     tri_embedding_options table = {.tokens = 5, .features = 4};
-    if (which == 0)
+    if (which == 0 || which == 7)
         ids = tri_linear(g, "next", tri_embedding(g, "embed", batch->input_ids, table), 5);
     tri_block(g, "heads");
     tri_value one = tri_linear(g, "one", x, 3);
@@ -68,6 +69,13 @@ static void loss_sums(tri_graph *g, const tri_batch *batch) {
         return;
     }
     tri_value two = tri_linear(g, "two", x, 3);
+    if (which == 7) {
+        tri_output(g, "one", one);
+        tri_output(g, "two", two);
+        tri_output(g, "numbers", tri_linear(g, "numbers", x, 2));
+        tri_output(g, "next", ids);
+        return;
+    }
     tri_value first = tri_cross_entropy(g, one, batch->labels);
     tri_value second = tri_cross_entropy(g, two, batch->labels);
     if (which == 1) { // losses may be metrics as well, by other names

@@ -34,7 +34,12 @@ LAYERS = {"trunk": formula.linear("trunk", 4, 8), "one": formula.linear("one", 8
 CASES = [("trunk", "one", "two", "numbers", "next", "embed"), ("trunk", "one", "two"),
          ("trunk", "one", "two", "numbers"), ("trunk", "one"),
          ("trunk", "whole", "rows", "next", "embed"), ("trunk", "one", "penalised"),
-         ("length", "spectral", "numbers")]
+         ("length", "spectral", "numbers"), ("trunk", "one", "two", "numbers", "next", "embed")]
+# The losses of case 7.
+RECIPE = ("loss=[{name: cross_entropy, label_smoothing: 0.1}, {name: huber, output: numbers, target: "
+          "targets, delta: 0.4, weight: 0.3}, {name: cross_entropy, output: next, target: "
+          "input_ids, weight: 0.7}, {name: cross_entropy, output: 1, class_weights: [0.5, 1.25, "
+          "2], weight: 0.7}]")
 PIPELINE = "strategy.name=pipeline batch.micro=2"
 WAYS = [(1, ""), (1, "batch.micro=3"), (3, ""), (2, "batch.micro=1"), (4, "batch.micro=1"),
         (2, PIPELINE), (2, "strategy.name=fsdp batch.micro=2 strategy.persistent_bytes=0"),
@@ -123,6 +128,13 @@ def golden():
             second = F.cross_entropy(linear(x, "two"), d["labels"])
         if case == 1:
             return first - 0.4 * second
+        if case == 7:
+            ids, weights = d["input_ids"], torch.tensor([0.5, 1.25, 2], dtype=torch.float64)
+            scores = linear(F.embedding(ids, p["embed.weight"]), "next")
+            return (F.cross_entropy(linear(x, "one"), d["labels"], label_smoothing=0.1)
+                    + 0.3 * F.huber_loss(linear(x, "numbers"), d["targets"], delta=0.4)
+                    + 0.7 * F.cross_entropy(scores[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+                    + 0.7 * F.cross_entropy(linear(x, "two"), d["labels"], weights))
         squares = F.mse_loss(linear(x, "numbers"), d["targets"])
         if case == 6:
             return first + 0.5 * squares
@@ -161,7 +173,8 @@ def train(folder, case, ranks, words):
         TRIREME, "train", os.path.join(folder, "task.yaml"), f"model.case={case}",
         f"init={folder}/init-{case}.safetensors", f"data.train={data_file(folder, case)}",
         f"data.test={data_file(folder, case)}", "--run-dir", place,
-        *(["data.extra_fields={heat: f32}"] if case == 4 else []), *words.split()]))
+        *(["data.extra_fields={heat: f32}"] if case == 4 else []),
+        *([RECIPE] if case == 7 else []), *words.split()]))
     tensors = formula.read_safetensors(os.path.join(last(place), "model.safetensors"))
     return place, tensors, done.stderr
 
