@@ -11,11 +11,11 @@ const char *const tri_monitor_modes[] = {"min", "max", NULL};
 
 // The words of names of metrics that fall, and of those that rise, as a model learns. '*': a word
 // may end in this, too, as "diceloss" does. A number behind a word is no part of it ("top5").
-static const char *const falling[] = {"*loss",    "losses",   "*error",     "errors", "err", "mae",
-                                      "mse",      "rmse",     "mape",       "l1",     "l2",  "nll",
-                                      "ce",       "bce",      "perplexity", "ppl",    "cer", "wer",
-                                      "brier",    "ece",      "fid",        "kl",     "bpb", "bpc",
-                                      "*entropy", "distance", "divergence", "regret", NULL};
+static const char *const falling[] = {
+    "*loss",    "losses",   "*error",     "errors", "err", "mae",   "mse",        "rmse",
+    "mape",     "l1",       "l2",         "nll",    "ce",  "bce",   "perplexity", "ppl",
+    "cer",      "wer",      "brier",      "ece",    "fid", "kl",    "bpb",        "bpc",
+    "*entropy", "distance", "divergence", "regret", "ctc", "huber", NULL};
 static const char *const rising[] = {"*accuracy",   "acc",         "*auc",    "auroc", "auprc",
                                      "ap",          "bleu",        "correct", "match", "dice",
                                      "f1",          "*iou",        "jaccard", "kappa", "map",

@@ -111,10 +111,12 @@ typedef struct term {
 // A message that begins with the term's key.
 #define REFUSE(t, format, ...) TRI_FAIL(TRI_BAD_INPUT, "%s" format, (t)->key, __VA_ARGS__)
 
+// The shape, with N for the samples, of which ranks may have different numbers.
 static const char *shape_text(const term *t, tri_value value) {
     char text[160];
     tri_shape shape = tri_value_shape(t->graph, value);
-    return tri_name(t->graph, "%s", tri_shape_text(&shape, text, sizeof text));
+    tri_shape_text(&shape, text, sizeof text);
+    return tri_name(t->graph, "[N%s", text + strcspn(text, ",]"));
 }
 
 // Says of which shapes output and target are.
@@ -387,14 +389,16 @@ static const char TERM_NEEDED[] =
 
 static tri_status read_terms(tri_arena *arena, const tri_tree *list, tri_loss_options *out) {
     for (int i = 0; i < list->count; i++) {
-        const tri_tree *entry = list->items[i];
-        if (entry->kind != TRI_TREE_MAP || tri_tree_is_null(tri_tree_get(entry, "name")))
+        const tri_tree *entry = list->items[i], *name = tri_tree_get(entry, "name");
+        const char *key = tri_arena_printf(arena, "loss[%d]", i);
+        if (entry->kind != TRI_TREE_MAP || tri_tree_is_null(name))
             return tri_tree_fail(entry, TERM_NEEDED);
-        TRI_TRY(tri_option_decode_under(arena, tri_arena_printf(arena, "loss[%d]", i),
-                                        &tri_loss_table, entry, &out[i]));
-        if (!builder_of(out[i].name))
-            return tri_tree_fail(entry, "'loss[%d].name: %s' cannot be one loss of a list", i,
-                                 out[i].name);
+        bool is_loss = name->kind != TRI_TREE_SCALAR ||
+                       (strcmp(name->text, "model") != 0 && strcmp(name->text, "sum") != 0);
+        if (!is_loss)
+            return tri_tree_fail(name, "'%s.name: %s' cannot be one loss of a list", key,
+                                 name->text);
+        TRI_TRY(tri_option_decode_under(arena, key, &tri_loss_table, entry, &out[i]));
     }
     return TRI_OK;
 }

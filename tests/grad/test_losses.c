@@ -436,16 +436,16 @@ static void test_recipe_refused(void **state) {
         {"{name: cross_entropy, output: 2}", "loss.output|'2'|logits, heat"},
         {"{name: cross_entropy, target: label}", "loss.target|'label'|'labels'|labels, parts"},
         {"{name: cross_entropy, class_weights: [1, 2]}", "loss.class_weights|2 numbers|5 classes"},
-        {"{name: cross_entropy, output: heat}", "labels|I64 [4]|heat|[4, 3, 2]"},
+        {"{name: cross_entropy, output: heat}", "labels|I64 [N]|heat|[N, 3, 2]"},
         {"{name: cross_entropy, target: parts, ignore: 1, output: heat}", "loss.ignore|parts"},
-        {"{name: mse}", "labels|[4]|logits|[4, 5]"},
+        {"{name: mse}", "labels|[N]|logits|[N, 5]"},
         {"{name: bce, target: parts, output: 1, pos_weight: [1, 2, 3, 4]}",
-         "loss.pos_weight|4 numbers|[4, 3, 2]"},
+         "loss.pos_weight|4 numbers|[N, 3, 2]"},
         {"{name: ctc, output: heat}", "loss.input_lengths|none"},
         {"{name: ctc, output: heat, input_lengths: none}", "loss.target_lengths|none"},
         {"{name: ctc, output: heat, input_lengths: none, target_lengths: none}", "loss|targets"},
         {"{name: sum, terms: [{name: cross_entropy}, {name: mse, target: parts}]}",
-         "loss[1]|parts|[4, 3, 2]|[4, 5]"},
+         "loss[1]|parts|[N, 3, 2]|[N, 5]"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tri_graph *g = op_graph_open(TRI_F32);
