@@ -71,11 +71,11 @@ void tri_split_fused_layer(tri_graph *graph, const char *layer, int parts);
 // is used twice is an error, because it usually is a mistake.
 void tri_share_layer(tri_graph *graph, const char *name);
 
-// Declares the value to minimise; a model calls it once. `loss` is a loss of nn.h, or a sum of
-// losses: `tri_add(g, a, tri_weighted(g, b, 0.5))`. A loss is the mean over all samples (elements,
-// labels) of a step, so that it does not depend on the number of ranks or micro-batches; a sum of
-// losses is the sum of these means, as in PyTorch. Evaluation also reports each term of a sum as a
-// metric, by the name of its function: huber_loss.
+// Declares the value to minimise; a model calls it once, unless the recipe has the loss. `loss` is
+// a loss of nn.h, or a sum of losses: `tri_add(g, a, tri_weighted(g, b, 0.5))`. A loss is the mean
+// over all samples (elements, labels) of a step, so that it does not depend on the number of ranks
+// or micro-batches; a sum of losses is the sum of these means, as in PyTorch. Evaluation also
+// reports each term of a sum as a metric, by the name of its function: huber_loss.
 void tri_loss(tri_graph *graph, tri_value loss);
 // Declares a metric: F64 [2], a sum over samples and their count. Evaluation reports sum / count
 // under `name`. It is a pair because sums and counts of several ranks can be added, and means
@@ -85,9 +85,9 @@ void tri_loss(tri_graph *graph, tri_value loss);
 void tri_metric(tri_graph *graph, const char *name, tri_value metric);
 
 // Names an output of the model, such as "logits": a tensor that layers made, with a row for each
-// sample of the micro-batch. `trireme predict` writes it; training and evaluation do not keep it.
-// Losses and metrics are left out where only outputs are asked for, so that the data need no
-// labels. `name` is not empty.
+// sample of the micro-batch. `trireme predict` writes it, and the recipe's `loss` takes it; other
+// training and evaluation do not keep it. Losses and metrics are left out where only outputs are
+// asked for, so that the data need no labels. `name` is not empty.
 void tri_output(tri_graph *graph, const char *name, tri_value value);
 
 // Returns the shape of a value, so that a model can choose sizes that depend on the data. It has

@@ -19,9 +19,10 @@ enum { TRI_TASK_MAX_FIELDS = 4 };
 
 typedef struct tri_task {
     const char *name;
-    // Builds the model, and ends with tri_loss. Each rank calls it once for each size of
-    // micro-batch, for training and for evaluation. All these graphs must have the same blocks,
-    // parameters and metrics, on all ranks. So it must be a pure function of its arguments.
+    // Builds the model, and ends with tri_loss, or with tri_output where the recipe has the loss.
+    // Each rank calls it once for each size of micro-batch, for training and for evaluation. All
+    // these graphs must have the same blocks, parameters and metrics, on all ranks. So it must be a
+    // pure function of its arguments.
     void (*build)(tri_graph *graph, const tri_batch *batch);
     // The fields of a sample, for commands that do not open the data (`trireme plan`, `checkpoint
     // init`). They take the shapes of a sample from the recipe: from data.shapes or, for the data
