@@ -29,6 +29,12 @@ CHECKPOINT = {"save_top_k": "2", "monitor": "val_loss", "mode": "min", "save_las
               "dirpath": None, "every_n_train_steps": None}
 
 
+# Losses that do not take mlp-jax's labels: a recipe, and what they take there.
+IMAGES = ("autoencoder", ["loss.target=images"])
+LOSSES = {"bce": IMAGES, "huber": IMAGES, "smooth_l1": IMAGES, "kl": IMAGES,
+          "ctc": ("llama-tiny", ["loss.target=input_ids", "loss.input_lengths=none",
+                                 "loss.target_lengths=none"])}
+
 # The recipes of models that are named otherwise.
 RECIPES = {"llama": "llama-tiny", "resnet": "cifar-resnet18", "vit": "vit-b16",
            "gpt2": "gpt2-small"}
@@ -102,7 +108,9 @@ def check_listed_keys_are_taken():
         key, value = found.group(2), found.group(3)
         section = key.split(".")[0]
         more = [f"{name[0]}={name[1]}"] if found.group(1) and name[0].startswith(section) else []
-        plan(*more, f"{key}={value}")
+        recipe, words = LOSSES.get(name[1], ("mlp-jax", [])) if section == "loss" else ("mlp-jax", [])
+        if "_lengths" not in key:  # fields that the data need
+            plan(*more, *words, f"{key}={value}", recipe=recipe)
 
 
 def check_empty():
