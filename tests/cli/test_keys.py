@@ -108,7 +108,7 @@ def check_listed_keys_are_taken():
         key, value = found.group(2), found.group(3)
         section = key.split(".")[0]
         more = [f"{name[0]}={name[1]}"] if found.group(1) and name[0].startswith(section) else []
-        recipe, words = LOSSES.get(name[1], ("mlp-jax", [])) if section == "loss" else ("mlp-jax", [])
+        recipe, words = LOSSES.get(name and name[1], ("mlp-jax", []))
         if "_lengths" not in key:  # fields that the data need
             plan(*more, *words, f"{key}={value}", recipe=recipe)
 

@@ -36,10 +36,10 @@ CASES = [("trunk", "one", "two", "numbers", "next", "embed"), ("trunk", "one", "
          ("trunk", "whole", "rows", "next", "embed"), ("trunk", "one", "penalised"),
          ("length", "spectral", "numbers"), ("trunk", "one", "two", "numbers", "next", "embed")]
 # The losses of case 7.
-RECIPE = ("loss=[{name: cross_entropy, label_smoothing: 0.1}, {name: huber, output: numbers, target: "
-          "targets, delta: 0.4, weight: 0.3}, {name: cross_entropy, output: next, target: "
-          "input_ids, weight: 0.7}, {name: cross_entropy, output: 1, class_weights: [0.5, 1.25, "
-          "2], weight: 0.7}]")
+RECIPE = ("loss=[{name: cross_entropy, label_smoothing: 0.1}, "
+          "{name: huber, output: numbers, target: targets, delta: 0.4, weight: 0.3}, "
+          "{name: cross_entropy, output: next, target: input_ids, weight: 0.7}, "
+          "{name: cross_entropy, output: 1, class_weights: [0.5, 1.25, 2], weight: 0.7}]")
 PIPELINE = "strategy.name=pipeline batch.micro=2"
 WAYS = [(1, ""), (1, "batch.micro=3"), (3, ""), (2, "batch.micro=1"), (4, "batch.micro=1"),
         (2, PIPELINE), (2, "strategy.name=fsdp batch.micro=2 strategy.persistent_bytes=0"),
