@@ -430,10 +430,10 @@ static tri_status check_loss(const void *options, const tri_tree *map) {
         const tri_tree *node = tri_tree_get(map, of_one[i]);
         bool is_default = tri_tree_is_null(node) || (i == 2 && o->weight == 1);
         if (!is_default)
-            return tri_tree_fail(node,
-                                 "'loss.%s' has no effect on 'loss.name: %s': name a loss, "
-                                 "such as cross_entropy",
-                                 of_one[i], o->name);
+            return tri_tree_fail(node, "'loss.%s' has no effect on 'loss.name: %s': %s", of_one[i],
+                                 o->name,
+                                 o->terms ? "each loss of the list has its own"
+                                          : "name a loss, such as cross_entropy");
     }
     const tri_loss_options *losses;
     int count;
