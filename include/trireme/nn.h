@@ -24,7 +24,8 @@ typedef struct tri_linear_options {
     // The full name of the weight; NULL: the layer's own, such as "fc1.weight". If a parameter of
     // this name and of shape [features, in] exists, the layer shares it: tied weights.
     const char *weight;
-    tri_value weight_value; // the weight, made by functions, in place of a parameter
+    // The weight and the bias, made by functions, in place of parameters.
+    tri_value weight_value, bias_value;
     // If above 0: the weight starts with normal(0, std), and the bias with 0. If 0: both start by
     // PyTorch's default rules.
     double std;
@@ -64,7 +65,8 @@ typedef struct tri_conv_options {
     int64_t output_padding, output_paddings[3]; // for every axis; for each axis, besides
     tri_init weight_init, bias_init;            // see parameters.h
     tri_padding_mode padding_mode;              // not of a transpose
-    tri_value weight_value; // the weight, made by functions, in place of a parameter
+    // The weight and the bias, made by functions, in place of parameters.
+    tri_value weight_value, bias_value;
 } tri_conv_options;
 typedef tri_conv_options tri_conv2d_options;
 

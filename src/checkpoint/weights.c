@@ -8,6 +8,7 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/find.h"
 #include "checkpoint/verify.h"
+#include "format/pt2.h"
 #include "tensor/half.h"
 
 #include <fnmatch.h>
@@ -121,6 +122,23 @@ tri_status checkpoint_weights_open_file(tri_arena *arena, const char *path,
     return merge(arena, out);
 }
 
+// The parameters and buffers of an exported network; a tied one under its first name.
+static tri_status open_network(tri_arena *arena, const char *path, checkpoint_weights *out) {
+    tri_pt2 network;
+    tri_safetensors *file;
+    int capacity = 0, count = 0;
+    *out = (checkpoint_weights){.path = tri_arena_strdup(arena, path), .is_network = true};
+    TRI_TRY(tri_pt2_open(arena, path, &network));
+    tri_safetensors_entry *entries =
+        TRI_NEW_ARRAY(arena, tri_safetensors_entry, network.tensor_count);
+    for (int i = 0; i < network.tensor_count; i++)
+        if (network.tensors[i].is_weight && !network.tensors[i].twin)
+            entries[count++] = network.tensors[i].entry;
+    TRI_TRY(tri_safetensors_adopt(path, entries, count, &file));
+    TRI_PUSH(arena, out->open, out->open_count, capacity) = file;
+    return merge(arena, out);
+}
+
 static bool ends_with(const char *text, const char *end) {
     size_t length = strlen(text), tail = strlen(end);
     return length >= tail && strcmp(text + length - tail, end) == 0;
@@ -131,10 +149,11 @@ tri_status checkpoint_weights_open(tri_arena *arena, const char *path, checkpoin
     const char *real;
     *out = (checkpoint_weights){.path = path};
     TRI_TRY(checkpoint_resolve(arena, path, &kind, &real));
-    if (kind == CHECKPOINT_IS_FILE)
-        return ends_with(real, ".json") && !tri_safetensors_probe(real)
-                   ? open_index(arena, real, out)
-                   : checkpoint_weights_open_file(arena, real, out);
+    if (kind == CHECKPOINT_IS_FILE && !tri_safetensors_probe(real)) {
+        if (ends_with(real, ".json")) return open_index(arena, real, out);
+        if (tri_pt2_probe(real)) return open_network(arena, real, out);
+    }
+    if (kind == CHECKPOINT_IS_FILE) return checkpoint_weights_open_file(arena, real, out);
     const char *model = tri_arena_printf(arena, "%s/%s", real, CHECKPOINT_MODEL_FILE);
     if (kind == CHECKPOINT_IS_STEP) {
         checkpoint_manifest manifest;
@@ -204,10 +223,12 @@ static tri_status check_dtype(const checkpoint_weights *w, int index, tri_dtype 
 // Whether a tensor may be in the file although the model does not have it: older Llama files
 // contain the frequencies of rotary embeddings, and those of GPT-2 the masks of its attention,
 // [1, 1, T, T] and [], which this program computes.
-static bool is_unneeded(const tri_state_sink *model, const tri_safetensors_entry *entry) {
+static bool is_unneeded(const tri_state_sink *model, const tri_safetensors_entry *entry,
+                        bool is_network) {
     int axes = entry->shape.rank;
     for (int i = 0; i < model->count; i++)
         if (!strcmp(model->tensors[i].name, entry->name)) return false;
+    if (is_network) return true;
     return ends_with(entry->name, "rotary_emb.inv_freq") ||
            (ends_with(entry->name, ".attn.bias") && axes == 4) ||
            (ends_with(entry->name, ".attn.masked_bias") && axes == 0);
@@ -335,7 +356,7 @@ static tri_status choose(tri_arena *arena, const tri_state_sink *model, const tr
         int target = target_of_alias(model, name);
         bool is_double = false, is_left = target != CHECKPOINT_NO_ENTRY &&
                                           matches(ignore, model->tensors[target].name);
-        if (is_unneeded(model, &w->entries[i]) || matches(ignore, name) || is_left) continue;
+        if (is_unneeded(model, &w->entries[i], w->is_network) || matches(ignore, name) || is_left) continue;
         if (target != CHECKPOINT_NO_ENTRY)
             TRI_TRY(settle_alias(w, i, model, target, buffer, &is_double));
         if (is_double) continue;

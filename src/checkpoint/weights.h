@@ -15,11 +15,14 @@ typedef struct checkpoint_weights {
     int count;
     tri_safetensors_entry *entries; // the tensors of all files, sorted by name
     const tri_safetensors **files;  // files[i] contains entries[i]
+    // It is a network of PyTorch, which may have parameters and buffers that nothing reads.
+    bool is_network;
     tri_safetensors **open;
     int open_count;
 } checkpoint_weights;
 
-// Opens a .safetensors file, the index of a sharded one, a folder with either, or a checkpoint. A
+// Opens a .safetensors file, the index of a sharded one, a folder with either, a network that
+// PyTorch has exported (format/pt2.h), or a checkpoint. A
 // checkpoint's weights are verified first. Everything except the open files lies in `arena`. The
 // caller closes *out, also after a failure.
 tri_status checkpoint_weights_open(tri_arena *arena, const char *path, checkpoint_weights *out);

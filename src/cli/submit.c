@@ -117,7 +117,7 @@ static tri_status check_recipe(tri_arena *arena, const tri_recipe *r, const tri_
     tri_optimizer optimizer;
     tri_mesh mesh;
     tri_batch_options batch;
-    TRI_TRY(tri_task_find(r, task, &task));
+    TRI_TRY(tri_task_find(arena, r, task, &task));
     TRI_TRY(tri_optimizer_make(arena, &r->optimizer, &optimizer));
     TRI_TRY(tri_session_make_mesh(r, ranks, &mesh));
     int64_t replicas = tri_mesh_replicas(&mesh);
@@ -132,7 +132,7 @@ static tri_status check_plan(tri_arena *arena, const cli_context *context, const
     plan_view v = {
         .arena = arena, .recipe = r, .device_name = device, .ranks = ranks, .is_elsewhere = true};
     int fields = 0;
-    TRI_TRY(tri_task_find(r, context->task, &v.task));
+    TRI_TRY(tri_task_find(arena, r, context->task, &v.task));
     if (tri_session_describe_fields(r, v.task, v.fields, &fields) != TRI_OK) {
         cli_warn("memory and layers are not checked: %s", tri_error_message());
         return TRI_OK;

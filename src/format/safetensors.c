@@ -11,6 +11,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { COUNT_BYTES = 8 };
 
@@ -182,6 +183,12 @@ static int compare_names(const void *a, const void *b) {
                   (*(const tri_safetensors_entry *const *)b)->name);
 }
 
+static void sort_by_name(tri_safetensors *file) {
+    file->by_name = TRI_NEW_ARRAY(file->arena, const tri_safetensors_entry *, file->count);
+    for (int i = 0; i < file->count; i++) file->by_name[i] = &file->entries[i];
+    qsort(file->by_name, (size_t)file->count, sizeof *file->by_name, compare_names);
+}
+
 static tri_status parse_header(tri_safetensors *file, json_t *root) {
     if (!json_is_object(root))
         return TRI_FAIL(TRI_CORRUPT, "%s: the header is not a JSON object", file->path);
@@ -202,9 +209,7 @@ static tri_status parse_header(tri_safetensors *file, json_t *root) {
         file->count++;
     }
     TRI_TRY(check_offsets(file));
-    file->by_name = TRI_NEW_ARRAY(file->arena, const tri_safetensors_entry *, file->count);
-    for (int i = 0; i < file->count; i++) file->by_name[i] = &file->entries[i];
-    qsort(file->by_name, (size_t)file->count, sizeof *file->by_name, compare_names);
+    sort_by_name(file);
     return TRI_OK;
 }
 
@@ -268,6 +273,27 @@ tri_status tri_safetensors_open(const char *path, tri_safetensors **out) {
     else
         tri_safetensors_close(file);
     return status;
+}
+
+tri_status tri_safetensors_adopt(const char *path, const tri_safetensors_entry *entries, int count,
+                                 tri_safetensors **out) {
+    int fd;
+    struct stat info;
+    *out = NULL;
+    TRI_TRY(tri_os_open_input(path, &fd));
+    tri_arena *arena = tri_arena_create(NULL, "tensors of another format");
+    tri_safetensors *file = TRI_NEW(arena, tri_safetensors);
+    *file = (tri_safetensors){.arena = arena, .path = tri_arena_strdup(arena, path), .fd = fd};
+    if (fstat(fd, &info) == 0) file->size_bytes = info.st_size;
+    file->count = count;
+    file->entries = TRI_NEW_ARRAY(arena, tri_safetensors_entry, count);
+    for (int i = 0; i < count; i++) {
+        file->entries[i] = entries[i];
+        file->entries[i].name = tri_arena_strdup(arena, entries[i].name);
+    }
+    sort_by_name(file);
+    *out = file;
+    return TRI_OK;
 }
 
 void tri_safetensors_close(tri_safetensors *file) {

@@ -29,6 +29,11 @@ typedef struct tri_safetensors_entry {
 tri_status tri_safetensors_open(const char *path, tri_safetensors **out);
 void tri_safetensors_close(tri_safetensors *file); // NULL allowed
 
+// Opens a file of another format whose tensors `entries` says where to find, so that they are read
+// by the same functions. The entries, of which *out keeps copies, are known to lie in the file.
+tri_status tri_safetensors_adopt(const char *path, const tri_safetensors_entry *entries, int count,
+                                 tri_safetensors **out);
+
 // True if the first bytes of `path` look like this format. The suffix of the name does not matter,
 // because users rename files.
 bool tri_safetensors_probe(const char *path);

@@ -289,6 +289,7 @@ typedef struct tri_graph_options {
     const struct tri_loss_options *losses;
     int loss_count;
     bool deterministic;            // true: every kernel has to give the same bits in every run
+    const struct tri_task *task; // the model of which it is; NULL: of none
     const tri_tree *model_options; // the recipe's options of the model, a map; NULL: there are none
     // Called with the key of each option for which the model asks; may be NULL.
     void (*model_asks)(void *context, const char *key);

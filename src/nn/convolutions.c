@@ -173,8 +173,8 @@ static void make_parameters(const conv *c, const tri_conv_options *o, tri_value 
                         nn_init_or(o->weight_init, init));
     *bias = (tri_value){0};
     if (!o->no_bias)
-        *bias = tri_parameter(c->graph, nn_parameter_name(c->graph, c->name, "bias"),
-                              tri_shape_of(c->out), nn_init_or(o->bias_init, init));
+        *bias = nn_bias(c->graph, c->layer, c->name, o->bias_value, tri_shape_of(c->out),
+                        nn_init_or(o->bias_init, init));
 }
 
 static int64_t least_pad(const conv *c, int i) {

@@ -76,9 +76,8 @@ tri_value tri_linear_with(tri_graph *graph, const char *name, tri_value x, tri_l
     if (graph->status != TRI_OK) return weight;
     tri_value bias = {0};
     if (!o.no_bias)
-        bias =
-            tri_parameter(graph, nn_parameter_name(graph, name, "bias"), tri_shape_of(o.features),
-                          nn_init_or(o.bias_init, o.std > 0 ? zero : init));
+        bias = nn_bias(graph, "linear", name, o.bias_value, tri_shape_of(o.features),
+                       nn_init_or(o.bias_init, o.std > 0 ? zero : init));
     tri_linear_attr attr = {.axes = 1};
     return tri_node_add(graph, &tri_op_linear, (tri_value[]){x, weight, bias}, 3, &attr, name);
 }

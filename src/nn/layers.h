@@ -20,6 +20,10 @@ tri_init nn_init_or(tri_init given, tri_init otherwise);
 tri_value nn_weight(tri_graph *graph, const char *layer, const char *name, tri_value given,
                     tri_shape shape, tri_init init);
 
+// The same of the bias, NAME.bias.
+tri_value nn_bias(tri_graph *graph, const char *layer, const char *name, tri_value given,
+                  tri_shape shape, tri_init init);
+
 // Defined in random.c. tri_dropout of a rate that the recipe's model.dropout does not replace.
 tri_value nn_dropout(tri_graph *graph, const char *name, tri_value x, double p);
 

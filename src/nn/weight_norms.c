@@ -5,18 +5,28 @@
 #include <trireme/functions.h>
 #include <trireme/nn.h>
 
-tri_value nn_weight(tri_graph *graph, const char *layer, const char *name, tri_value given,
-                    tri_shape shape, tri_init init) {
+static tri_value given_or_own(tri_graph *graph, const char *layer, const char *name,
+                              const char *what, tri_value given, tri_shape shape, tri_init init) {
     char is[128], wanted[128];
     if (!tri_value_is(given))
-        return tri_parameter(graph, nn_parameter_name(graph, name, "weight"), shape, init);
+        return tri_parameter(graph, nn_parameter_name(graph, name, what), shape, init);
     if (!tri_graph_takes_value(graph, layer, name, given)) return (tri_value){0};
     tri_shape got = tri_value_shape(graph, given);
     if (tri_shape_equal(&got, &shape)) return given;
-    tri_graph_fail(graph, "%s %s: weight_value must be %s, but is %s", layer, name,
+    tri_graph_fail(graph, "%s %s: %s_value must be %s, but is %s", layer, name, what,
                    tri_shape_text(&shape, wanted, sizeof wanted),
                    tri_shape_text(&got, is, sizeof is));
     return (tri_value){0};
+}
+
+tri_value nn_weight(tri_graph *graph, const char *layer, const char *name, tri_value given,
+                    tri_shape shape, tri_init init) {
+    return given_or_own(graph, layer, name, "weight", given, shape, init);
+}
+
+tri_value nn_bias(tri_graph *graph, const char *layer, const char *name, tri_value given,
+                  tri_shape shape, tri_init init) {
+    return given_or_own(graph, layer, name, "bias", given, shape, init);
 }
 
 // Checks that the shape is that of a weight with the axis `dim`, which may be -1 if `all`. False:

@@ -42,7 +42,9 @@ static tri_status keep_asked(tri_graph *g, const char *model) {
 // Builds the graph with inputs for the absent fields of which `stands_in` is set.
 static tri_status build(tri_arena *arena, const tri_model_request *request, int64_t batch,
                         const bool *stands_in, tri_graph **out) {
-    tri_graph *g = tri_graph_create(arena, &request->options);
+    tri_graph_options options = request->options;
+    options.task = request->task;
+    tri_graph *g = tri_graph_create(arena, &options);
     for (int i = 0; i < request->field_count; i++) batch_input(g, &request->fields[i], batch);
     for (int i = 0; i < request->absent_count; i++)
         if (stands_in[i]) batch_input(g, &request->absent[i], batch);

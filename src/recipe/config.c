@@ -1,9 +1,13 @@
-// Takes the options of a model from a config.json that the recipe names.
+// Takes the options of a model from a config.json that the recipe names, and settles the file of an
+// exported network.
 #include "recipe/config.h"
 
+#include "nn/exported/exported.h"
 #include "nn/models/config_json.h"
 #include "recipe/paths.h"
 
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 // False: the model's own option of this name is meant, or there is none.
@@ -48,5 +52,24 @@ tri_status tri_recipe_settle_config(tri_arena *arena, tri_tree *root, const char
         tri_tree *option = found.options->items[i];
         add_missing(arena, model, option->key, option);
     }
+    return TRI_OK;
+}
+
+tri_status tri_recipe_settle_program(tri_arena *arena, tri_tree *root, const char *file) {
+    tri_tree *model = tri_tree_get(root, "model"), *name = tri_tree_get(model, "name"),
+             *program = tri_tree_get(model, NN_EXPORTED_FILE_KEY),
+             *weights = tri_tree_get(model, "weights");
+    char real[PATH_MAX];
+    bool is_one = !tri_tree_is_null(name) && name->kind == TRI_TREE_SCALAR &&
+                  !strcmp(name->text, NN_EXPORTED_NAME);
+    if (!is_one || tri_tree_is_null(program) || program->kind != TRI_TREE_SCALAR) return TRI_OK;
+    TRI_TRY(tri_recipe_settle_path(arena, program, file));
+    if (realpath(program->text, real)) program->text = tri_arena_strdup(arena, real);
+    bool wants = tri_tree_is_null(weights) || weights->kind != TRI_TREE_SCALAR ||
+                 strcmp(weights->text, "none") != 0;
+    if (!wants || !tri_tree_is_null(tri_tree_find(root, "init.path"))) return TRI_OK;
+    tri_tree *init = tri_tree_map(arena);
+    tri_tree_put_string(arena, init, "path", program->text);
+    tri_tree_put(arena, root, "init", init);
     return TRI_OK;
 }

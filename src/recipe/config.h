@@ -1,4 +1,5 @@
-// The option model.config, which names a config.json of Hugging Face.
+// The options of a model that name files: model.config, a config.json of Hugging Face, and
+// model.program, a network that PyTorch has exported.
 #ifndef TRIREME_RECIPE_CONFIG_H
 #define TRIREME_RECIPE_CONFIG_H
 
@@ -11,5 +12,8 @@
 // another model.
 tri_status tri_recipe_settle_config(tri_arena *arena, tri_tree *root, const char *file,
                                     bool has_own);
+// Of a model that is an exported network: makes model.program absolute, and lets the run begin with
+// the weights of that file, unless the recipe has others or wants none.
+tri_status tri_recipe_settle_program(tri_arena *arena, tri_tree *root, const char *file);
 
 #endif

@@ -258,6 +258,7 @@ static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
     TRI_TRY(apply_overrides(arena, root, overrides, count, &dropped, &deepspeed.notes));
     TRI_TRY(tri_recipe_settle_paths(arena, &tri_recipe_table, root, file));
     TRI_TRY(tri_recipe_settle_config(arena, root, file, task != NULL));
+    TRI_TRY(tri_recipe_settle_program(arena, root, file));
     TRI_TRY(tri_recipe_settle_strategy(arena, root));
     TRI_TRY(tri_recipe_refuse_missing(arena, root));
     TRI_TRY(tri_option_decode(arena, &tri_recipe_table, root, out));

@@ -433,7 +433,7 @@ static tri_status compare_ranks(const tri_session *s) {
 }
 
 static tri_status open_session(tri_session *s, const tri_session_request *r) {
-    TRI_TRY(tri_task_find(s->recipe, r->task, &s->task));
+    TRI_TRY(tri_task_find(s->arena, s->recipe, r->task, &s->task));
     if (r->alone)
         s->identity = (tri_identity){.launcher = "none", .size = 1, .local_size = 1};
     else

@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "nn/exported/exported.h"
 #include "nn/models/models.h"
 #include "train/object.h"
 
@@ -47,12 +48,20 @@ static bool is_object(const char *name) {
 }
 
 const char *tri_task_file(const tri_recipe *recipe, const tri_task *task) {
-    if (tri_model_find(task->name) == task) return NULL;
+    if (tri_model_find(task->name) == task || nn_exported_of(task)) return NULL;
     const char *name = recipe->model.name;
     return name && is_object(name) ? name : "/proc/self/exe";
 }
 
-tri_status tri_task_find(const tri_recipe *recipe, const tri_task *own, const tri_task **out) {
+static tri_status open_exported(tri_arena *arena, const tri_recipe *recipe, const tri_task **out) {
+    nn_exported *network;
+    TRI_TRY(nn_exported_open(arena, recipe->model.options, &network));
+    *out = nn_exported_task(network);
+    return TRI_OK;
+}
+
+tri_status tri_task_find(tri_arena *arena, const tri_recipe *recipe, const tri_task *own,
+                         const tri_task **out) {
     const char *name = recipe->model.name;
     if (own && (!name || !strcmp(name, own->name))) {
         *out = own;
@@ -60,10 +69,11 @@ tri_status tri_task_find(const tri_recipe *recipe, const tri_task *own, const tr
     }
     if (!name) return TRI_FAIL(TRI_BAD_INPUT, "model.name: the recipe names no model");
     if (is_object(name)) return load_object(name, out);
+    if (!strcmp(name, NN_EXPORTED_NAME)) return open_exported(arena, recipe, out);
     *out = tri_model_find(name);
     if (*out) return TRI_OK;
-    const char *known[64];
-    int count = 0;
+    const char *known[64] = {NN_EXPORTED_NAME};
+    int count = 1;
     for (const tri_task *const *m = tri_models; *m && count < 64; m++) known[count++] = (*m)->name;
     const char *near = tri_option_nearest(name, known, count);
     char list[512] = "";

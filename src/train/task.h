@@ -12,7 +12,10 @@ tri_status tri_task_check(const tri_task *task, const char *whose);
 // Finds the model (task) that `recipe` names. `own` is a model that the program brings itself, used
 // if the recipe names it or names none; NULL: there is none. A shared object stays loaded, because
 // the task lies in it. TRI_BAD_INPUT: there is no such model; the message has the nearest name.
-tri_status tri_task_find(const tri_recipe *recipe, const tri_task *own, const tri_task **out);
+// A network that PyTorch has exported is read into `arena`; its errors are those of
+// nn_exported_open.
+tri_status tri_task_find(tri_arena *arena, const tri_recipe *recipe, const tri_task *own,
+                         const tri_task **out);
 // The file with the code of a model that is not built in, of which tri_task_find has loaded it: the
 // shared object, or the program itself. NULL: the model is built in.
 const char *tri_task_file(const tri_recipe *recipe, const tri_task *task);

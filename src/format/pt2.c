@@ -1,0 +1,278 @@
+// Opens a .pt2 file: the archive's members, its versions, and where weights and constants lie.
+#include "format/pt2.h"
+
+#include "base/index.h"
+#include "base/limits.h"
+#include "base/os.h"
+#include "format/zip.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// An archive that is being opened.
+typedef struct archive {
+    tri_arena *arena;
+    int fd;
+    tri_zip zip;
+    tri_index members; // by name, without the folder that is the network's name
+} archive;
+
+static tri_status fail_damaged(const archive *a, const char *what) {
+    return TRI_FAIL(TRI_CORRUPT, "%s: %s", a->zip.path, what);
+}
+
+static tri_status open_archive(tri_arena *arena, const char *path, archive *a) {
+    *a = (archive){.arena = arena, .fd = -1};
+    TRI_TRY(tri_os_open_input(path, &a->fd));
+    TRI_TRY(tri_zip_open(arena, a->fd, path, &a->zip));
+    for (int i = 0; i < a->zip.count; i++) {
+        const char *name = a->zip.members[i].name, *slash = strchr(name, '/');
+        name = slash ? slash + 1 : name;
+        tri_index_put(arena, &a->members, name, strlen(name), i);
+    }
+    return TRI_OK;
+}
+
+static void close_archive(archive *a) {
+    if (a->fd >= 0) close(a->fd);
+}
+
+static const tri_zip_member *member_of(const archive *a, const char *name) {
+    int found = tri_index_find(&a->members, name, strlen(name));
+    return found == TRI_NOT_IN_INDEX ? NULL : &a->zip.members[found];
+}
+
+// Reads a member as text; *out is malloc'ed.
+static tri_status read_member(const archive *a, const char *name, char **out, size_t *size) {
+    const tri_zip_member *member = member_of(a, name);
+    int64_t offset;
+    *out = NULL;
+    if (!member)
+        return TRI_FAIL(TRI_CORRUPT, "%s: is no network that torch.export.save wrote: it has no %s",
+                        a->zip.path, name);
+    if (member->size_bytes > TRI_MAX_PT2_GRAPH)
+        return TRI_FAIL(TRI_UNSUPPORTED, "%s: its %s has %lld bytes; at most %d are supported",
+                        a->zip.path, name, (long long)member->size_bytes, TRI_MAX_PT2_GRAPH);
+    *size = (size_t)member->size_bytes;
+    TRI_TRY(tri_zip_locate(&a->zip, a->fd, member, &offset));
+    if (!member->deflated) TRI_TRY(tri_zip_verify(&a->zip, a->fd, member));
+    char *text = malloc(*size + 1);
+    if (!text) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory to read it", a->zip.path);
+    tri_status status = member->deflated
+                            ? tri_zip_inflate(&a->zip, a->fd, member, text)
+                            : tri_os_pread_all(a->fd, text, *size, offset, a->zip.path);
+    text[*size] = 0;
+    if (status == TRI_OK) *out = text;
+    if (status != TRI_OK) free(text);
+    return status;
+}
+
+static bool dtype_of(int64_t number, tri_dtype *out) {
+    static const struct {
+        int number;
+        tri_dtype dtype;
+    } rows[] = {{TRI_PT2_BYTE, TRI_U8},       {TRI_PT2_CHAR, TRI_I8},   {TRI_PT2_SHORT, TRI_I16},
+                {TRI_PT2_INT32, TRI_I32},     {TRI_PT2_LONG, TRI_I64},  {TRI_PT2_HALF, TRI_F16},
+                {TRI_PT2_FLOAT32, TRI_F32},   {TRI_PT2_DOUBLE, TRI_F64}, {TRI_PT2_BOOLEAN, TRI_BOOL},
+                {TRI_PT2_BFLOAT16, TRI_BF16}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].number == number) {
+            *out = rows[i].dtype;
+            return true;
+        }
+    return false;
+}
+
+// Reads [{"as_int": 3}, …] or [3, …] into `out`; returns how many there are; -1: it is no such list.
+static int read_sizes(const json_t *list, int64_t out[TRI_MAX_RANK]) {
+    size_t count = json_array_size(list);
+    if (!json_is_array(list) || count > TRI_MAX_RANK) return -1;
+    for (size_t i = 0; i < count; i++) {
+        json_t *item = json_array_get(list, i);
+        if (json_is_object(item)) item = json_object_get(item, "as_int");
+        if (!json_is_integer(item)) return -1;
+        out[i] = json_integer_value(item);
+        if (out[i] < 0) return -1;
+    }
+    return (int)count;
+}
+
+static bool is_row_major(const tri_shape *shape, const int64_t *strides) {
+    int64_t step = 1;
+    for (int i = shape->rank - 1; i >= 0; i--) {
+        if (shape->dims[i] != 1 && strides[i] != step) return false;
+        step *= shape->dims[i];
+    }
+    return true;
+}
+
+// Describes one tensor of a list of weights or constants by its entry in the list.
+static tri_status read_tensor(const archive *a, const char *folder, const char *name,
+                              const json_t *entry, tri_pt2_tensor *out) {
+    const json_t *meta = json_object_get(entry, "tensor_meta");
+    const char *file = json_string_value(json_object_get(entry, "path_name"));
+    int64_t strides[TRI_MAX_RANK], first[1], bytes;
+    tri_shape shape = {.rank = read_sizes(json_object_get(meta, "sizes"), shape.dims)};
+    const json_t *start = json_object_get(meta, "storage_offset");
+    if (json_is_object(start)) start = json_object_get(start, "as_int");
+    first[0] = json_is_integer(start) ? json_integer_value(start) : 0;
+    const char *path = tri_arena_printf(a->arena, "data/%s/%s", folder, file ? file : "");
+    const tri_zip_member *member = file ? member_of(a, path) : NULL;
+    if (json_is_true(json_object_get(entry, "use_pickle")))
+        return TRI_FAIL(TRI_UNSUPPORTED,
+                        "%s: '%s' is stored as a pickle, which is not read: save the network with "
+                        "PyTorch 2.9 or later",
+                        a->zip.path, name);
+    if (shape.rank < 0 || !member || member->deflated ||
+        read_sizes(json_object_get(meta, "strides"), strides) != shape.rank || first[0] < 0)
+        return TRI_FAIL(TRI_UNSUPPORTED,
+                        "%s: '%s' has more than %d axes, sizes that are not fixed, or no bytes in "
+                        "the file",
+                        a->zip.path, name, TRI_MAX_RANK);
+    if (!dtype_of(json_integer_value(json_object_get(meta, "dtype")), &out->entry.dtype))
+        return TRI_FAIL(TRI_UNSUPPORTED, "%s: '%s' has a type that is not supported", a->zip.path,
+                        name);
+    if (!is_row_major(&shape, strides))
+        return TRI_FAIL(TRI_UNSUPPORTED,
+                        "%s: '%s' does not lie row by row: call .contiguous() on it before "
+                        "torch.export.export",
+                        a->zip.path, name);
+    int64_t count = tri_shape_count(&shape), unit = (int64_t)tri_dtype_bytes(out->entry.dtype);
+    int64_t last, offset;
+    if (count < 0 || __builtin_mul_overflow(count, unit, &bytes) ||
+        __builtin_mul_overflow(first[0], unit, &first[0]) ||
+        __builtin_add_overflow(first[0], bytes, &last) || last > member->size_bytes)
+        return TRI_FAIL(TRI_CORRUPT, "%s: '%s' is larger than its bytes in the file", a->zip.path,
+                        name);
+    TRI_TRY(tri_zip_locate(&a->zip, a->fd, member, &offset));
+    out->entry.name = tri_arena_strdup(a->arena, name);
+    out->entry.shape = shape;
+    out->entry.offset = offset + first[0];
+    out->entry.size_bytes = bytes;
+    return TRI_OK;
+}
+
+// Finds which tensors share their bytes: PyTorch stores a tied weight once, under all its names.
+static void find_twins(tri_arena *arena, tri_pt2 *out) {
+    tri_index known = {0};
+    for (int i = 0; i < out->tensor_count; i++) {
+        tri_safetensors_entry *e = &out->tensors[i].entry;
+        char text[160];
+        if (e->size_bytes == 0) continue;
+        const char *place =
+            tri_arena_printf(arena, "%lld %s", (long long)e->offset,
+                             tri_shape_text(&e->shape, text, sizeof text));
+        int found = tri_index_find(&known, place, strlen(place));
+        if (found != TRI_NOT_IN_INDEX) out->tensors[i].twin = out->tensors[found].entry.name;
+        if (found == TRI_NOT_IN_INDEX) tri_index_put(arena, &known, place, strlen(place), i);
+    }
+}
+
+// Adds the tensors of data/<folder>/<list>.
+static tri_status read_list(const archive *a, const char *folder, const char *list, bool is_weight,
+                            tri_pt2 *out, int *capacity) {
+    char *text;
+    size_t size;
+    json_error_t error;
+    const char *name;
+    json_t *entry;
+    TRI_TRY(read_member(a, tri_arena_printf(a->arena, "data/%s/%s", folder, list), &text, &size));
+    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error),
+           *config = json_object_get(root, "config");
+    free(text);
+    tri_status status = json_is_object(config) ? TRI_OK : fail_damaged(a, "its list of tensors");
+    json_object_foreach(config, name, entry) {
+        tri_pt2_tensor tensor = {.is_weight = is_weight};
+        if (status == TRI_OK && out->tensor_count == TRI_MAX_TENSORS)
+            status = TRI_FAIL(TRI_UNSUPPORTED, "%s: more than %d tensors", a->zip.path,
+                              TRI_MAX_TENSORS);
+        // Constants that are no tensors, such as None, have no place and are read by no node.
+        bool is_tensor = json_is_object(json_object_get(entry, "tensor_meta"));
+        if (status != TRI_OK || (!is_tensor && !is_weight)) continue;
+        status = read_tensor(a, folder, name, entry, &tensor);
+        if (status == TRI_OK)
+            TRI_PUSH(a->arena, out->tensors, out->tensor_count, *capacity) = tensor;
+    }
+    json_decref(root);
+    return status;
+}
+
+// PyTorch before 2.9 writes other archives, or pickled weights.
+static tri_status check_version(const archive *a) {
+    if (member_of(a, "data/weights/model_weights_config.json")) return TRI_OK;
+    bool is_old = member_of(a, "archive_format") || member_of(a, "serialized_exported_program.json");
+    for (int i = 0; i < a->zip.count && !is_old; i++)
+        is_old = strstr(a->zip.members[i].name, "serialized_exported_program") != NULL;
+    if (is_old)
+        return TRI_FAIL(TRI_UNSUPPORTED,
+                        "%s: was saved by a PyTorch whose weights are a pickle, which is not read: "
+                        "save it with 2.9 or later",
+                        a->zip.path);
+    if (member_of(a, "data.pkl"))
+        return TRI_FAIL(TRI_UNSUPPORTED,
+                        "%s: was written by torch.save, and has no graph: export the network with "
+                        "torch.export.export and torch.export.save",
+                        a->zip.path);
+    return TRI_FAIL(TRI_CORRUPT, "%s: is no network that torch.export.save wrote", a->zip.path);
+}
+
+static tri_status check_byte_order(const archive *a) {
+    char *text = NULL;
+    size_t size;
+    TRI_TRY(read_member(a, "byteorder", &text, &size));
+    bool is_little = !strncmp(text, "little", 6);
+    free(text);
+    return is_little ? TRI_OK
+                     : TRI_FAIL(TRI_UNSUPPORTED, "%s: its bytes are big-endian", a->zip.path);
+}
+
+static tri_status read_archive(const archive *a, tri_pt2 *out) {
+    char *text;
+    size_t size;
+    int capacity = 0;
+    TRI_TRY(check_version(a));
+    TRI_TRY(check_byte_order(a));
+    TRI_TRY(read_member(a, "models/model.json", &text, &size));
+    tri_status status = tri_pt2_parse_graph(a->arena, text, size, out);
+    free(text);
+    TRI_TRY(status);
+    TRI_TRY(read_list(a, "weights", "model_weights_config.json", true, out, &capacity));
+    TRI_TRY(read_list(a, "constants", "model_constants_config.json", false, out, &capacity));
+    find_twins(a->arena, out);
+    return TRI_OK;
+}
+
+tri_status tri_pt2_open(tri_arena *arena, const char *path, tri_pt2 *out) {
+    archive a;
+    *out = (tri_pt2){.path = tri_arena_strdup(arena, path)};
+    tri_status status = open_archive(arena, out->path, &a);
+    if (status == TRI_OK) status = read_archive(&a, out);
+    close_archive(&a);
+    return status;
+}
+
+bool tri_pt2_probe(const char *path) {
+    archive a;
+    tri_arena *arena = tri_arena_create(NULL, "probe of pt2");
+    bool is_one = open_archive(arena, path, &a) == TRI_OK && member_of(&a, "models/model.json");
+    close_archive(&a);
+    tri_arena_destroy(arena);
+    return is_one;
+}
+
+const tri_pt2_tensor *tri_pt2_find(const tri_pt2 *file, const char *name) {
+    for (int i = 0; i < file->tensor_count; i++)
+        if (!strcmp(file->tensors[i].entry.name, name)) return &file->tensors[i];
+    return NULL;
+}
+
+tri_status tri_pt2_read(const tri_pt2 *file, const tri_pt2_tensor *tensor, void *out) {
+    int fd;
+    TRI_TRY(tri_os_open_input(file->path, &fd));
+    tri_status status = tri_os_pread_all(fd, out, (size_t)tensor->entry.size_bytes,
+                                         tensor->entry.offset, file->path);
+    close(fd);
+    return status;
+}

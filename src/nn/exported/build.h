@@ -1,0 +1,185 @@
+// What the files of this folder share: the network, values while a graph is built, and the calls of
+// operations.
+#ifndef TRIREME_NN_EXPORTED_BUILD_H
+#define TRIREME_NN_EXPORTED_BUILD_H
+
+#include "format/pt2.h"
+#include "graph/graph.h"
+#include "nn/exported/exported.h"
+#include "ops/formula.h"
+
+enum {
+    EXPORTED_MAX_ARGUMENTS = 16,
+    EXPORTED_MAX_PARTS = 4096,         // parts of a split, values of a concatenation
+    EXPORTED_MAX_HOST = 1 << 26,       // elements of a tensor that is computed on the host
+    EXPORTED_MAX_RANK = TRI_MAX_PT2_RANK,
+    EXPORTED_MAX_LINES = 40,           // of a refusal
+};
+
+// A tensor that neither data nor parameters reach: it is computed while the graph is built, in F64.
+// Views share `data`; an axis that is repeated has the stride 0.
+typedef struct exported_host {
+    int rank;
+    int64_t sizes[EXPORTED_MAX_RANK], strides[EXPORTED_MAX_RANK];
+    const double *data;
+} exported_host;
+
+typedef enum exported_kind {
+    EXPORTED_NOTHING, // None, or what no node has made
+    EXPORTED_GRAPH,
+    EXPORTED_HOST,
+    EXPORTED_NUMBER,
+} exported_kind;
+
+typedef struct exported_value {
+    exported_kind kind;
+    int dtype; // PyTorch's number
+    tri_value graph;
+    // Of GRAPH: the value of which this one is a permutation, and its order: so a transposition and
+    // its opposite leave nothing. None: of none.
+    tri_value permuted;
+    int order[TRI_MAX_RANK];
+    exported_host host;
+    double real; // of NUMBER; `integer` is the same as a whole number, if it is one
+    int64_t integer;
+    const char *name; // what constants made of it are called
+} exported_value;
+
+typedef struct exported_build exported_build;
+typedef struct exported_call exported_call;
+
+// One row of the table: an operation of ATen. `name` has its overload ("aten.sum.dim_IntList"), or
+// stands for all of them ("aten.add"); an operation in place ("aten.add_") is the same row. `schema`
+// lists the arguments in their order, with defaults: "self dim=None keepdim=False". Either `lower`
+// computes it, or `formula` does, whose inputs are the first arguments and whose parameters are the
+// others.
+typedef struct exported_row {
+    const char *name, *schema, *formula;
+    void (*lower)(exported_call *call);
+} exported_row;
+
+// Finds the row of an operation; NULL: it is not supported.
+const exported_row *exported_find_row(tri_arena *arena, const char *target);
+
+// A node of the network with what is known of it.
+typedef struct exported_node {
+    const tri_pt2_node *node;
+    const exported_row *row;
+    bool is_live;    // what the network returns depends on it
+    bool is_reached; // a parameter reaches it
+    int block;       // of those that are reached
+} exported_node;
+
+struct nn_exported {
+    tri_task task; // first: nn_exported_of finds the network by its task
+    tri_arena *arena;
+    tri_pt2 file;
+    const tri_tree *options;
+    exported_node *nodes;
+    int *makers;                 // of each value, which node makes it; -1: it comes from outside
+    const tri_pt2_port **ports;  // of each value that comes from outside
+    const char **blocks;         // names
+    int block_count;
+    bool has_weights;
+};
+
+// Finds which nodes are live and reached, and cuts them into blocks.
+void exported_find_blocks(nn_exported *network);
+
+// A graph that is being built.
+struct exported_build {
+    tri_graph *graph;
+    const tri_batch *batch;
+    const nn_exported *network;
+    exported_value *values; // by their numbers in the file
+    int *made;              // in which block a value was made; -1: not yet
+    int block;
+};
+
+struct exported_call {
+    exported_build *build;
+    const tri_pt2_node *node;
+    const exported_row *row;
+    // By the schema; a missing argument has its default.
+    int count;
+    tri_pt2_argument arguments[EXPORTED_MAX_ARGUMENTS];
+};
+
+// Arguments of a call by their number in the schema. Each fails the graph if the argument is of
+// another kind.
+exported_value exported_operand(exported_call *call, int k); // a tensor, a number or nothing
+tri_value exported_tensor(exported_call *call, int k);       // as a value of the graph; none: None
+bool exported_is_none(const exported_call *call, int k);
+int64_t exported_int(exported_call *call, int k);
+double exported_real(exported_call *call, int k);
+bool exported_bool(exported_call *call, int k);
+const char *exported_text(const exported_call *call, int k); // "": it is no text
+// A list of whole numbers, of which there are at most `most`; a number stands for a list of it.
+int exported_ints(exported_call *call, int k, int64_t *out, int most);
+// The same with `count` numbers, of which one that is given stands for all.
+void exported_sizes(exported_call *call, int k, int64_t *out, int count);
+int exported_reals(exported_call *call, int k, double *out, int most);
+// A list of tensors, each possibly nothing.
+int exported_list(exported_call *call, int k, exported_value *out, int most);
+// The number of an axis, from 0; of one more axis than `rank` has, where one is added.
+int exported_axis(exported_call *call, int64_t axis, int rank);
+// The type of a result as the file says, and of a result that may be asked for by an argument.
+int exported_result_type(const exported_call *call, int k);
+
+// Sets a result: the only one, or number k.
+void exported_give(exported_call *call, exported_value value);
+void exported_give_at(exported_call *call, int k, exported_value value);
+void exported_give_graph(exported_call *call, tri_value value);
+void exported_give_graph_at(exported_call *call, int k, tri_value value);
+int exported_result_count(const exported_call *call);
+void exported_fail(exported_call *call, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// The value as one of the graph; what the host has computed becomes a constant of it.
+tri_value exported_as_graph(exported_build *build, const exported_value *value);
+// The same, as F32 where it is of another type.
+tri_value exported_as_float(exported_build *build, const exported_value *value);
+exported_value exported_of_graph(tri_value value, int dtype);
+exported_value exported_of_number(double value, int dtype);
+
+int exported_rank(exported_build *build, const exported_value *value);
+int64_t exported_size(exported_build *build, const exported_value *value, int axis);
+int64_t exported_count(exported_build *build, const exported_value *value);
+
+// Functions of tensors of either kind.
+exported_value exported_reshape(exported_build *b, exported_value x, const int64_t *sizes, int rank);
+exported_value exported_permute(exported_build *b, exported_value x, const int *order);
+exported_value exported_slice(exported_build *b, exported_value x, int axis, int64_t first,
+                              int64_t end, int64_t step);
+exported_value exported_expand(exported_build *b, exported_value x, const int64_t *sizes, int rank);
+exported_value exported_concat(exported_build *b, const exported_value *values, int count,
+                               int axis);
+// Computes a formula of values, which are broadcast; numbers count as tensors of no axis.
+exported_value exported_map(exported_build *b, const tri_formula *formula, const exported_value *in,
+                            int count, int dtype);
+// The same with the formula's text and its parameters, NULL: none.
+exported_value exported_map_text(exported_build *b, const char *formula, const double *parameters,
+                                 const exported_value *in, int count, int dtype);
+
+// Tensors of the host.
+exported_value exported_host_fill(exported_build *b, const int64_t *sizes, int rank, double value,
+                                  int dtype);
+// A tensor whose elements are still to be set, in *data.
+exported_value exported_host_new(exported_build *b, const int64_t *sizes, int rank, int dtype,
+                                 double **data);
+exported_value exported_host_read(exported_build *b, const tri_pt2_tensor *tensor);
+// Copies the elements row by row.
+exported_value exported_host_row_major(exported_build *b, const exported_value *x);
+bool exported_host_next(const exported_host *x, int64_t *index);
+double exported_host_at(const exported_host *x, const int64_t *index);
+exported_value exported_host_map(exported_build *b, const tri_formula *formula,
+                                 const exported_value *in, int count, int dtype);
+
+bool exported_type_is_float(int dtype);
+bool exported_type_is_int(int dtype);
+
+// Rows of the files of this folder, each ended by a row of zeros.
+extern const exported_row exported_function_rows[], exported_shape_rows[], exported_layer_rows[],
+    exported_reduction_rows[], exported_creation_rows[], exported_loss_rows[];
+
+#endif

@@ -1,0 +1,125 @@
+// Operations that make tensors: of one number, of counted numbers, or random ones.
+#include "nn/exported/build.h"
+
+#include <math.h>
+#include <trireme/more_layers.h>
+#include <trireme/nn.h>
+
+static exported_value filled(exported_call *c, int sizes, double value) {
+    int64_t list[EXPORTED_MAX_RANK];
+    int rank = exported_ints(c, sizes, list, EXPORTED_MAX_RANK);
+    return exported_host_fill(c->build, list, rank, value, exported_result_type(c, 0));
+}
+
+static exported_value filled_like(exported_call *c, double value) {
+    exported_value x = exported_operand(c, 0);
+    int64_t sizes[EXPORTED_MAX_RANK];
+    int rank = exported_rank(c->build, &x);
+    for (int i = 0; i < rank; i++) sizes[i] = exported_size(c->build, &x, i);
+    return exported_host_fill(c->build, sizes, rank, value, exported_result_type(c, 0));
+}
+
+static void zeros(exported_call *c) { exported_give(c, filled(c, 0, 0)); }
+static void ones(exported_call *c) { exported_give(c, filled(c, 0, 1)); }
+static void full(exported_call *c) { exported_give(c, filled(c, 0, exported_real(c, 1))); }
+static void new_zeros(exported_call *c) { exported_give(c, filled(c, 1, 0)); }
+static void new_ones(exported_call *c) { exported_give(c, filled(c, 1, 1)); }
+static void new_full(exported_call *c) { exported_give(c, filled(c, 1, exported_real(c, 2))); }
+static void zeros_like(exported_call *c) { exported_give(c, filled_like(c, 0)); }
+static void ones_like(exported_call *c) { exported_give(c, filled_like(c, 1)); }
+static void full_like(exported_call *c) { exported_give(c, filled_like(c, exported_real(c, 1))); }
+
+static void scalar(exported_call *c) {
+    exported_give(c, exported_host_fill(c->build, NULL, 0, exported_real(c, 0),
+                                        exported_result_type(c, 0)));
+}
+
+static void arange(exported_call *c) {
+    double start = exported_is_none(c, 0) ? 0 : exported_real(c, 0), end = exported_real(c, 1),
+           step = exported_real(c, 2), *data;
+    int64_t count = step != 0 ? (int64_t)ceil((end - start) / step) : -1;
+    if (count < 0 || isnan(step)) {
+        exported_fail(c, "there are no numbers from %g to %g by %g", start, end, step);
+        return;
+    }
+    exported_value v = exported_host_new(c->build, &count, 1, exported_result_type(c, 0), &data);
+    for (int64_t i = 0; v.kind == EXPORTED_HOST && i < count; i++)
+        data[i] = start + (double)i * step;
+    exported_give(c, v);
+}
+
+static void linspace(exported_call *c) {
+    double start = exported_real(c, 0), end = exported_real(c, 1), *data;
+    int64_t count = exported_int(c, 2);
+    exported_value v = exported_host_new(c->build, &count, 1, exported_result_type(c, 0), &data);
+    for (int64_t i = 0; v.kind == EXPORTED_HOST && i < count; i++)
+        data[i] = count > 1 ? start + (end - start) * (double)i / (double)(count - 1) : start;
+    exported_give(c, v);
+}
+
+static void eye(exported_call *c) {
+    int64_t n = exported_int(c, 0), sizes[] = {n, exported_is_none(c, 1) ? n : exported_int(c, 1)};
+    double *data;
+    exported_value v = exported_host_new(c->build, sizes, 2, exported_result_type(c, 0), &data);
+    for (int64_t i = 0; v.kind == EXPORTED_HOST && i < sizes[0] && i < sizes[1]; i++)
+        data[i * sizes[1] + i] = 1;
+    exported_give(c, v);
+}
+
+// Random numbers are named by their module, which tri_layer_count counts.
+static const char *name_of(exported_call *c) {
+    tri_graph *g = c->build->graph;
+    const char *name = tri_name(g, "%s.random", *c->node->call ? c->node->call : "network");
+    return tri_name(g, "%s.%lld", name, (long long)tri_layer_count(g, name));
+}
+
+// Stochastic depth draws for each sample whether a layer counts, with the probability p that it
+// does, and divides by p. In evaluation every layer counts: p in place of a draw.
+static void bernoulli(exported_call *c) {
+    exported_value shape = filled_like(c, exported_real(c, 1));
+    if (!tri_training(c->build->graph)) {
+        exported_give(c, shape);
+        return;
+    }
+    shape.name = tri_name(c->build->graph, "bernoulli.%.17g", exported_real(c, 1));
+    shape.dtype = TRI_PT2_FLOAT32;
+    exported_give_graph(c, tri_bernoulli(c->build->graph, name_of(c),
+                                         exported_as_graph(c->build, &shape)));
+}
+
+static void random_like(exported_call *c, tri_value (*draw)(tri_graph *, const char *, tri_value)) {
+    exported_value shape = filled_like(c, 0);
+    shape.name = "random";
+    shape.dtype = TRI_PT2_FLOAT32;
+    exported_give_graph(c, draw(c->build->graph, name_of(c), exported_as_graph(c->build, &shape)));
+}
+
+static void randn_like(exported_call *c) { random_like(c, tri_randn_like); }
+static void rand_like(exported_call *c) { random_like(c, tri_rand_like); }
+
+const exported_row exported_creation_rows[] = {
+    {"aten.zeros", "size", NULL, zeros},
+    {"aten.ones", "size", NULL, ones},
+    {"aten.empty", "size", NULL, zeros},
+    {"aten.full", "size fill_value", NULL, full},
+    {"aten.new_zeros", "self size", NULL, new_zeros},
+    {"aten.new_ones", "self size", NULL, new_ones},
+    {"aten.new_empty", "self size", NULL, new_zeros},
+    {"aten.new_full", "self size fill_value", NULL, new_full},
+    {"aten.zeros_like", "self", NULL, zeros_like},
+    {"aten.ones_like", "self", NULL, ones_like},
+    {"aten.empty_like", "self", NULL, zeros_like},
+    {"aten.full_like", "self fill_value", NULL, full_like},
+    {"aten.fill", "self value", NULL, full_like},
+    {"aten.zero", "self", NULL, zeros_like},
+    {"aten.scalar_tensor", "s", NULL, scalar},
+    {"aten.arange.default", "start=None end step=1", NULL, arange},
+    {"aten.arange", "start end step=1", NULL, arange},
+    {"aten.linspace", "start end steps", NULL, linspace},
+    {"aten.eye", "n m=None", NULL, eye},
+    {"aten.bernoulli.float", "self p=0.5", NULL, bernoulli},
+    {"aten.bernoulli.p", "self p", NULL, bernoulli},
+    {"aten.randn_like", "self", NULL, randn_like},
+    {"aten.rand_like", "self", NULL, rand_like},
+    {NULL, NULL, NULL, NULL},
+};

@@ -1,0 +1,615 @@
+// Operations with weights, pools, and what else is a layer in nn.h. Weights are values: parameters,
+// or what the network computes of them.
+#include "nn/exported/build.h"
+#include "ops/ops.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <trireme/more_functions.h>
+#include <trireme/more_layers.h>
+#include <trireme/nn.h>
+#include <trireme/recurrent.h>
+
+// The name of the layer: its module, which may be called several times and then is shared.
+static const char *layer_of(exported_call *c) {
+    const char *name = *c->node->module ? c->node->module : c->node->target;
+    tri_share_layer(c->build->graph, name);
+    return name;
+}
+
+static int rank_of(exported_call *c, int k) {
+    exported_value x = exported_operand(c, k);
+    return exported_rank(c->build, &x);
+}
+
+static int64_t size_of(exported_call *c, int k, int axis) {
+    exported_value x = exported_operand(c, k);
+    return exported_rank(c->build, &x) > axis ? exported_size(c->build, &x, axis) : 0;
+}
+
+static void linear(exported_call *c) {
+    tri_linear_options o = {.features = size_of(c, 1, 0),
+                            .weight_value = exported_tensor(c, 1),
+                            .bias_value = exported_tensor(c, 2),
+                            .no_bias = exported_is_none(c, 2)};
+    exported_give_graph(
+        c, tri_linear_with(c->build->graph, layer_of(c), exported_tensor(c, 0), o));
+}
+
+static void matmul(exported_call *c) {
+    exported_value a = exported_operand(c, 0), b = exported_operand(c, 1);
+    exported_give_graph(c, tri_matmul(c->build->graph, exported_as_float(c->build, &a),
+                                      exported_as_float(c->build, &b)));
+}
+
+static void addmm(exported_call *c) {
+    exported_give_graph(c, tri_addmm(c->build->graph, exported_tensor(c, 0), exported_tensor(c, 1),
+                                     exported_tensor(c, 2), exported_real(c, 3),
+                                     exported_real(c, 4)));
+}
+
+static void einsum(exported_call *c) {
+    exported_value *values = TRI_NEW_ARRAY(c->build->graph->arena, exported_value, TRI_MAX_INPUTS);
+    tri_value in[TRI_MAX_INPUTS];
+    int count = exported_list(c, 1, values, TRI_MAX_INPUTS);
+    for (int k = 0; k < count; k++) in[k] = exported_as_float(c->build, &values[k]);
+    exported_give_graph(
+        c, tri_einsum_values(c->build->graph, exported_text(c, 0), in, count));
+}
+
+// The sizes of a convolution's or pool's window along each axis.
+typedef tri_value conv_function(tri_graph *, const char *, tri_value, tri_conv_options);
+
+static void conv(exported_call *c, int axes, bool transposed, const int64_t *strides,
+                 const int64_t *pads, const int64_t *more, const int64_t *dilations,
+                 int64_t groups, bool same_size) {
+    conv_function *const functions[2][3] = {
+        {tri_conv1d, tri_conv2d, tri_conv3d},
+        {tri_conv_transpose1d, tri_conv_transpose2d, tri_conv_transpose3d}};
+    tri_conv_options o = {.channels = size_of(c, 1, transposed ? 1 : 0) * (transposed ? groups : 1),
+                          .groups = groups,
+                          .same = same_size,
+                          .weight_value = exported_tensor(c, 1),
+                          .bias_value = exported_tensor(c, 2),
+                          .no_bias = exported_is_none(c, 2)};
+    exported_value x = exported_operand(c, 0);
+    int rank = exported_rank(c->build, &x);
+    bool has_batch = rank == axes + 2;
+    if (!has_batch) {
+        exported_fail(c, "a convolution of a tensor without an axis of samples is not supported");
+        return;
+    }
+    for (int i = 0; i < axes; i++) {
+        o.kernels[i] = size_of(c, 1, 2 + i);
+        o.strides[i] = strides[i];
+        o.dilations[i] = dilations[i];
+        o.pads[i][0] = o.pads[i][1] = pads[i];
+        o.output_paddings[i] = more[i];
+    }
+    exported_give_graph(c, functions[transposed][axes - 1](c->build->graph, layer_of(c),
+                                                           exported_as_float(c->build, &x), o));
+}
+
+static int conv_axes(exported_call *c) {
+    int axes = rank_of(c, 1) - 2;
+    if (axes >= 1 && axes <= 3) return axes;
+    exported_fail(c, "a convolution has 1 to 3 axes");
+    return 0;
+}
+
+static const int64_t no_numbers[3];
+
+// input weight bias stride padding dilation groups
+static void conv_forward(exported_call *c) {
+    int64_t stride[3], pad[3] = {0}, dilation[3];
+    int axes = conv_axes(c);
+    const char *word = exported_text(c, 4);
+    if (axes == 0) return;
+    exported_sizes(c, 3, stride, axes);
+    if (!*word) exported_sizes(c, 4, pad, axes);
+    exported_sizes(c, 5, dilation, axes);
+    conv(c, axes, false, stride, pad, no_numbers, dilation, exported_int(c, 6),
+         !strcmp(word, "same"));
+}
+
+// input weight bias stride padding output_padding groups dilation
+static void conv_backward(exported_call *c) {
+    int64_t stride[3], pad[3], more[3], dilation[3];
+    int axes = conv_axes(c);
+    if (axes == 0) return;
+    exported_sizes(c, 3, stride, axes);
+    exported_sizes(c, 4, pad, axes);
+    exported_sizes(c, 5, more, axes);
+    exported_sizes(c, 7, dilation, axes);
+    conv(c, axes, true, stride, pad, more, dilation, exported_int(c, 6), false);
+}
+
+// input weight bias stride padding dilation transposed output_padding groups
+static void convolution(exported_call *c) {
+    int64_t stride[3], pad[3], more[3], dilation[3];
+    int axes = conv_axes(c);
+    bool transposed = exported_bool(c, 6);
+    if (axes == 0) return;
+    exported_sizes(c, 3, stride, axes);
+    exported_sizes(c, 4, pad, axes);
+    exported_sizes(c, 5, dilation, axes);
+    exported_sizes(c, 7, more, axes);
+    conv(c, axes, transposed, stride, pad, transposed ? more : no_numbers, dilation,
+         exported_int(c, 8), false);
+}
+
+// The full name of the parameter or buffer that argument k is; NULL: it is none.
+static const char *full_name(const exported_call *c, int k) {
+    const tri_pt2_argument *a = &c->arguments[k];
+    const tri_pt2_port *port =
+        a->kind == TRI_PT2_VALUE ? c->build->network->ports[a->number] : NULL;
+    return port ? port->name : NULL;
+}
+
+// Whether argument k is the parameter or buffer LAYER.NAME.
+static bool is_own(const exported_call *c, int k, const char *layer, const char *name) {
+    const char *full = full_name(c, k);
+    size_t length = strlen(layer);
+    return full && !strncmp(full, layer, length) && full[length] == '.' &&
+           !strcmp(full + length + 1, name);
+}
+
+// Batch norm keeps statistics, so it is a layer with PyTorch's names of parameters.
+static void batch_norm(exported_call *c) {
+    const char *mean = full_name(c, 3), *end = mean ? strrchr(mean, '.') : NULL;
+    tri_graph *g = c->build->graph;
+    bool is_plain = exported_is_none(c, 1) && exported_is_none(c, 2);
+    if (!exported_bool(c, 5)) {
+        exported_fail(c, "batch norm does not train: export the network before eval()");
+        return;
+    }
+    const char *layer = end ? tri_name(g, "%.*s", (int)(end - mean), mean) : "";
+    bool has_names = end && is_own(c, 3, layer, "running_mean") &&
+                     is_own(c, 4, layer, "running_var") &&
+                     (is_plain || (is_own(c, 1, layer, "weight") && is_own(c, 2, layer, "bias")));
+    if (!has_names) {
+        exported_fail(c, "batch norm without running statistics, weight and bias of its own module "
+                         "is not supported");
+        return;
+    }
+    tri_batch_norm_options o = {.eps = exported_real(c, 7),
+                                .plain = is_plain,
+                                .cumulative = exported_is_none(c, 6)};
+    if (!o.cumulative) o.momentum = exported_real(c, 6);
+    exported_give_graph(c, tri_batch_norm(g, layer, exported_tensor(c, 0), o));
+}
+
+// Weight and bias of several axes, as a norm of rows has them: one axis.
+static tri_value as_row(exported_call *c, int k) {
+    exported_value x = exported_operand(c, k);
+    if (x.kind == EXPORTED_NOTHING) return (tri_value){0};
+    int64_t count = exported_count(c->build, &x);
+    x = exported_reshape(c->build, x, &count, 1);
+    return exported_as_float(c->build, &x);
+}
+
+// A norm of the last axes, whose sizes argument 1 lists.
+static void norm_rows(exported_call *c, const tri_op *op, tri_value weight, tri_value bias,
+                      double eps) {
+    exported_build *b = c->build;
+    int64_t sizes[EXPORTED_MAX_RANK], rows[EXPORTED_MAX_RANK], width = 1;
+    exported_value x = exported_operand(c, 0);
+    int axes = exported_ints(c, 1, sizes, EXPORTED_MAX_RANK), rank = exported_rank(b, &x);
+    if (axes < 1 || axes > rank) {
+        exported_fail(c, "a norm of %d axes of %d", axes, rank);
+        return;
+    }
+    for (int i = 0; i < axes; i++) width *= sizes[i];
+    for (int i = 0; i < rank - axes; i++) rows[i] = exported_size(b, &x, i);
+    rows[rank - axes] = width;
+    exported_value flat = axes > 1 ? exported_reshape(b, x, rows, rank - axes + 1) : x;
+    tri_value y = tri_node_add(b->graph, op,
+                               (tri_value[]){exported_as_float(b, &flat), weight, bias},
+                               op->input_count, &(tri_norm_attr){.eps = eps}, layer_of(c));
+    exported_value result = exported_of_graph(y, x.dtype);
+    for (int i = 0; i < rank; i++) rows[i] = exported_size(b, &x, i);
+    exported_give(c, axes > 1 ? exported_reshape(b, result, rows, rank) : result);
+}
+
+static void layer_norm(exported_call *c) {
+    norm_rows(c, &tri_op_layer_norm, as_row(c, 2), as_row(c, 3), exported_real(c, 4));
+}
+
+static void rms_norm(exported_call *c) {
+    double eps = exported_is_none(c, 3) ? 0x1p-23 : exported_real(c, 3);
+    norm_rows(c, &tri_op_rms_norm, as_row(c, 2), (tri_value){0}, eps);
+}
+
+static void norm_groups(exported_call *c, int64_t groups, int weight, int bias, double eps) {
+    tri_group_norm_attr attr = {.norm.eps = eps, .groups = groups};
+    exported_give_graph(
+        c, tri_node_add(c->build->graph, &tri_op_group_norm,
+                        (tri_value[]){exported_tensor(c, 0), exported_tensor(c, weight),
+                                      exported_tensor(c, bias)},
+                        3, &attr, layer_of(c)));
+}
+
+static void group_norm(exported_call *c) {
+    norm_groups(c, exported_int(c, 1), 2, 3, exported_real(c, 4));
+}
+
+static void instance_norm(exported_call *c) {
+    if (!exported_is_none(c, 3)) exported_fail(c, "instance norm with statistics is not supported");
+    norm_groups(c, size_of(c, 0, 1), 1, 2, exported_real(c, 7));
+}
+
+static void embedding(exported_call *c) {
+    exported_value ids = exported_operand(c, 1), table = exported_operand(c, 0);
+    exported_build *b = c->build;
+    int64_t padding = exported_int(c, 2);
+    tri_value weight = exported_as_float(b, &table);
+    if (padding >= 0) {
+        // The row of the padding has no gradient.
+        double *data, row = (double)padding;
+        int64_t sizes[] = {exported_size(b, &table, 0), 1};
+        exported_value number = exported_host_new(b, sizes, 2, TRI_PT2_LONG, &data);
+        for (int64_t i = 0; number.kind == EXPORTED_HOST && i < sizes[0]; i++) data[i] = (double)i;
+        exported_value is_row =
+            exported_map_text(b, "i, k = 0 -> i == k", &row, &number, 1, TRI_PT2_BOOLEAN);
+        is_row.name = tri_name(b->graph, "%s.padding", layer_of(c));
+        exported_value in[] = {exported_of_graph(weight, TRI_PT2_FLOAT32), is_row};
+        exported_value kept = exported_map_text(b, "x, pads -> pads ? detach(x) : x", NULL, in, 2,
+                                                TRI_PT2_FLOAT32);
+        weight = kept.graph;
+    }
+    exported_give_graph(c, tri_node_add(b->graph, &tri_op_embedding,
+                                        (tri_value[]){exported_as_graph(b, &ids), weight}, 2, NULL,
+                                        layer_of(c)));
+}
+
+static bool trains(exported_call *c, int k) {
+    if (exported_bool(c, k)) return true;
+    exported_fail(c, "dropout does not train: export the network before eval()");
+    return false;
+}
+
+static void dropout(exported_call *c) {
+    double p = exported_real(c, 1);
+    if (p > 0 && !trains(c, 2)) return;
+    tri_value x = exported_tensor(c, 0);
+    const char *name = *c->node->call ? c->node->call : "dropout";
+    exported_give_graph(c, p > 0 ? tri_dropout(c->build->graph, name, x, p) : x);
+}
+
+static void dropout_channels(exported_call *c) {
+    double p = exported_real(c, 1);
+    if (p > 0 && !trains(c, 2)) return;
+    tri_value x = exported_tensor(c, 0);
+    const char *name = *c->node->call ? c->node->call : "dropout";
+    exported_give_graph(c, p > 0 ? tri_dropout_channels(c->build->graph, name, x, p) : x);
+}
+
+// Reads kernel, stride and padding of a pool from the arguments 1, 2 and 3.
+static int pool_options(exported_call *c, tri_pool_options *o) {
+    int axes = rank_of(c, 0) - 2;
+    int64_t list[3], strides[3];
+    if (axes < 1 || axes > 3) {
+        exported_fail(c, "a pool has 1 to 3 axes behind samples and channels");
+        return 0;
+    }
+    exported_sizes(c, 1, o->kernels, axes);
+    int given = exported_ints(c, 2, list, 3);
+    if (given > 0) exported_sizes(c, 2, strides, axes);
+    for (int i = 0; i < axes; i++) o->strides[i] = given > 0 ? strides[i] : o->kernels[i];
+    exported_sizes(c, 3, o->pads, axes);
+    return axes;
+}
+
+static void max_pool(exported_call *c) {
+    tri_graph *g = c->build->graph;
+    tri_pool_options o = {.ceil_mode = exported_bool(c, 5)};
+    int axes = pool_options(c, &o);
+    if (axes == 0) return;
+    exported_sizes(c, 4, o.dilations, axes);
+    tri_value x = exported_tensor(c, 0);
+    if (exported_result_count(c) < 2) {
+        tri_value (*const pools[])(tri_graph *, tri_value, tri_pool_options) = {
+            tri_max_pool1d, tri_max_pool2d, tri_max_pool3d};
+        exported_give_graph(c, pools[axes - 1](g, x, o));
+        return;
+    }
+    tri_value (*const pools[])(tri_graph *, tri_value, tri_pool_options, tri_value *) = {
+        tri_max_pool1d_with_indices, tri_max_pool2d_with_indices, tri_max_pool3d_with_indices};
+    tri_value index, y = pools[axes - 1](g, x, o, &index);
+    exported_give_graph_at(c, 0, y);
+    exported_give_graph_at(c, 1, index);
+}
+
+static void avg_pool(exported_call *c) {
+    tri_value (*const pools[])(tri_graph *, tri_value, tri_pool_options) = {
+        tri_avg_pool1d, tri_avg_pool2d, tri_avg_pool3d};
+    tri_pool_options o = {.ceil_mode = exported_bool(c, 4),
+                          .exclude_padding = !exported_bool(c, 5)};
+    int axes = pool_options(c, &o);
+    if (axes == 0) return;
+    if (!exported_is_none(c, 6)) o.divisor_override = exported_int(c, 6);
+    exported_give_graph(c, pools[axes - 1](c->build->graph, exported_tensor(c, 0), o));
+}
+
+// The sizes of an adaptive pool; None leaves an axis as it is.
+static bool adaptive_sizes(exported_call *c, int64_t *sizes) {
+    int axes = rank_of(c, 0) - 2;
+    const tri_pt2_argument *a = &c->arguments[1];
+    if (axes < 1 || axes > 3) {
+        exported_fail(c, "a pool has 1 to 3 axes behind samples and channels");
+        return false;
+    }
+    for (int i = 0; i < axes; i++) {
+        const tri_pt2_argument *item = a->kind == TRI_PT2_LIST && i < a->count ? &a->items[i] : a;
+        sizes[i] = item->kind == TRI_PT2_INT ? item->number : 0;
+        if (item->kind == TRI_PT2_LIST && item->count == 1) sizes[i] = item->items[0].number;
+    }
+    return true;
+}
+
+static void adaptive_avg_pool(exported_call *c) {
+    int64_t sizes[3] = {0};
+    if (!adaptive_sizes(c, sizes)) return;
+    tri_graph *g = c->build->graph;
+    tri_value x = exported_tensor(c, 0);
+    bool is_whole = rank_of(c, 0) == 4 && sizes[0] == sizes[1] && sizes[0] > 0;
+    exported_give_graph(c, is_whole ? tri_adaptive_avg_pool2d(g, x, sizes[0])
+                                    : tri_adaptive_avg_pool(g, x, sizes));
+}
+
+static void adaptive_max_pool(exported_call *c) {
+    int64_t sizes[3] = {0};
+    if (!adaptive_sizes(c, sizes)) return;
+    tri_value index, y = tri_adaptive_max_pool_with_indices(c->build->graph, exported_tensor(c, 0),
+                                                            sizes, &index);
+    exported_give_graph_at(c, 0, y);
+    exported_give_graph_at(c, 1, index);
+}
+
+// input output_size align_corners scale_factors
+static void interpolate(exported_call *c, tri_interpolate_options o) {
+    int axes = rank_of(c, 0) - 2;
+    double factors[EXPORTED_MAX_RANK];
+    int given = exported_reals(c, 3, factors, EXPORTED_MAX_RANK);
+    if (!exported_is_none(c, 1)) exported_sizes(c, 1, o.sizes, axes);
+    else
+        for (int i = 0; i < given && i < 3; i++) o.factors[i] = factors[i];
+    exported_give_graph(c, tri_interpolate(c->build->graph, exported_tensor(c, 0), o));
+}
+
+static void nearest(exported_call *c) {
+    interpolate(c, (tri_interpolate_options){.mode = TRI_INTERPOLATE_NEAREST});
+}
+static void nearest_exact(exported_call *c) {
+    interpolate(c, (tri_interpolate_options){.mode = TRI_INTERPOLATE_NEAREST_EXACT});
+}
+static void bilinear(exported_call *c) {
+    interpolate(c, (tri_interpolate_options){.mode = TRI_INTERPOLATE_LINEAR,
+                                             .align_corners = exported_bool(c, 2)});
+}
+static void bicubic(exported_call *c) {
+    interpolate(c, (tri_interpolate_options){.mode = TRI_INTERPOLATE_CUBIC,
+                                             .align_corners = exported_bool(c, 2)});
+}
+static void bilinear_smooth(exported_call *c) {
+    interpolate(c, (tri_interpolate_options){.mode = TRI_INTERPOLATE_LINEAR,
+                                             .align_corners = exported_bool(c, 2),
+                                             .antialias = true});
+}
+
+// Whether a mask [.., T, S] of the host lets each query see the keys up to its own, and nothing
+// else.
+static bool is_causal(const exported_host *mask) {
+    int64_t index[EXPORTED_MAX_RANK] = {0};
+    if (mask->rank < 2 || mask->sizes[mask->rank - 1] != mask->sizes[mask->rank - 2]) return false;
+    exported_host one = *mask;
+    for (int i = 0; i < one.rank - 2; i++)
+        if (one.strides[i] == 0) one.sizes[i] = 1;
+    do {
+        bool sees = index[one.rank - 1] <= index[one.rank - 2];
+        if ((exported_host_at(&one, index) != 0) != sees) return false;
+    } while (exported_host_next(&one, index));
+    return true;
+}
+
+static bool is_all_true(const exported_host *mask) {
+    int64_t index[EXPORTED_MAX_RANK] = {0};
+    exported_host one = *mask;
+    for (int i = 0; i < one.rank; i++)
+        if (one.strides[i] == 0) one.sizes[i] = 1;
+    do
+        if (exported_host_at(&one, index) == 0) return false;
+    while (exported_host_next(&one, index));
+    return true;
+}
+
+static tri_value heads_inside(exported_call *c, int k) {
+    exported_value x = exported_operand(c, k);
+    x = exported_permute(c->build, x, (const int[]){0, 2, 1, 3});
+    return exported_as_float(c->build, &x);
+}
+
+// query key value attn_mask dropout_p is_causal scale; all [N, H, T, D].
+static void attention(exported_call *c) {
+    exported_build *b = c->build;
+    tri_attention_options o = {.causal = exported_bool(c, 5), .dropout = exported_real(c, 4)};
+    exported_value q = exported_operand(c, 0), k = exported_operand(c, 1);
+    if (exported_rank(b, &q) != 4 || exported_rank(b, &k) != 4) {
+        exported_fail(c, "attention of tensors that are not [N, H, T, D] is not supported");
+        return;
+    }
+    if (o.causal && exported_size(b, &q, 2) != exported_size(b, &k, 2)) {
+        exported_fail(c, "is_causal with other numbers of queries and keys is not supported");
+        return;
+    }
+    if (!exported_is_none(c, 6)) o.scale = exported_real(c, 6);
+    exported_value mask = exported_operand(c, 3);
+    if (mask.kind == EXPORTED_HOST && mask.dtype == TRI_PT2_BOOLEAN && !is_all_true(&mask.host)) {
+        if (is_causal(&mask.host)) o.causal = true;
+        else o.mask = exported_as_graph(b, &mask);
+    } else if (mask.kind == EXPORTED_GRAPH && mask.dtype == TRI_PT2_BOOLEAN) {
+        o.mask = mask.graph;
+    } else if (mask.kind != EXPORTED_NOTHING && mask.dtype != TRI_PT2_BOOLEAN) {
+        o.bias = exported_as_float(b, &mask);
+    }
+    const char *name = tri_name(b->graph, "%s.attention",
+                                *c->node->call ? c->node->call : "network");
+    tri_share_layer(b->graph, name);
+    tri_value y = tri_attention(b->graph, name, heads_inside(c, 0), heads_inside(c, 1),
+                                heads_inside(c, 2), o);
+    exported_value inside = exported_of_graph(y, exported_result_type(c, 0));
+    exported_give(c, exported_permute(b, inside, (const int[]){0, 2, 1, 3}));
+}
+
+// Recurrent layers are built by the names of their parameters.
+typedef tri_value recurrent_function(tri_graph *, const char *, tri_value, tri_recurrent_options,
+                                     tri_recurrent_states *);
+
+// The states [layers, N, H] of argument k, with the samples first; none, if they are zeros.
+static tri_value state_of(exported_call *c, exported_value state) {
+    if (state.kind == EXPORTED_HOST && exported_count(c->build, &state) > 0) {
+        exported_host one = state.host;
+        for (int i = 0; i < one.rank; i++)
+            if (one.strides[i] == 0) one.sizes[i] = 1;
+        int64_t index[EXPORTED_MAX_RANK] = {0};
+        bool is_zero = true;
+        do is_zero = is_zero && exported_host_at(&one, index) == 0;
+        while (exported_host_next(&one, index));
+        if (is_zero) return (tri_value){0};
+    }
+    state = exported_permute(c->build, state, (const int[]){1, 0, 2});
+    return exported_as_float(c->build, &state);
+}
+
+// input hx params has_biases num_layers dropout train bidirectional batch_first
+static void recurrent(exported_call *c, recurrent_function *function, bool has_cells, bool relu) {
+    exported_build *b = c->build;
+    const tri_pt2_argument *params = &c->arguments[2];
+    const tri_pt2_argument *first =
+        params->kind == TRI_PT2_LIST && params->count > 1 ? &params->items[1] : NULL;
+    const tri_pt2_port *port =
+        first && first->kind == TRI_PT2_VALUE ? b->network->ports[first->number] : NULL;
+    static const char END[] = ".weight_hh_l0";
+    size_t length = port ? strlen(port->name) : 0, tail = sizeof END - 1;
+    if (length < tail || strcmp(port->name + length - tail, END) != 0) {
+        exported_fail(c, "the weights of a recurrent layer have to be its own parameters");
+        return;
+    }
+    const int64_t *hh = b->network->file.values[first->number].sizes,
+                  *ih = hh ? b->network->file.values[params->items[0].number].sizes : NULL;
+    int64_t gates = has_cells ? 4 : function == tri_gru ? 3 : 1;
+    exported_value states[2];
+    tri_recurrent_options o = {.hidden = ih ? ih[0] / gates : 0,
+                               .layers = exported_int(c, 4),
+                               .bidirectional = exported_bool(c, 7),
+                               .no_bias = !exported_bool(c, 3),
+                               .dropout = exported_real(c, 5),
+                               .relu = relu};
+    if (hh && hh[1] != o.hidden) o.projection = hh[1];
+    bool is_list = c->arguments[1].kind == TRI_PT2_LIST;
+    int count = is_list ? exported_list(c, 1, states, 2) : 1;
+    if (!is_list) states[0] = exported_operand(c, 1);
+    o.h = state_of(c, states[0]);
+    if (count > 1) o.c = state_of(c, states[1]);
+    exported_value x = exported_operand(c, 0);
+    bool batch_first = exported_bool(c, 8);
+    if (!batch_first) x = exported_permute(b, x, (const int[]){1, 0, 2});
+    tri_recurrent_states last;
+    const char *name = tri_name(b->graph, "%.*s", (int)(length - tail), port->name);
+    tri_value y = function(b->graph, name, exported_as_float(b, &x), o, &last);
+    exported_value result = exported_of_graph(y, x.dtype);
+    exported_give_at(c, 0, batch_first ? result
+                                       : exported_permute(b, result, (const int[]){1, 0, 2}));
+    for (int k = 0; k < (has_cells ? 2 : 1); k++) {
+        exported_value state = exported_of_graph(k ? last.c : last.h, x.dtype);
+        exported_give_at(c, 1 + k, exported_permute(b, state, (const int[]){1, 0, 2}));
+    }
+}
+
+static void lstm(exported_call *c) { recurrent(c, tri_lstm, true, false); }
+static void gru(exported_call *c) { recurrent(c, tri_gru, false, false); }
+static void rnn_tanh(exported_call *c) { recurrent(c, tri_rnn, false, false); }
+static void rnn_relu(exported_call *c) { recurrent(c, tri_rnn, false, true); }
+
+#define POOL "self kernel_size stride=[] padding=0 "
+#define RECURRENT                                                                                  \
+    "input hx params has_biases num_layers dropout train bidirectional batch_first=False"
+
+const exported_row exported_layer_rows[] = {
+    {"aten.linear", "input weight bias=None", NULL, linear},
+    {"aten.matmul", "self other", NULL, matmul},
+    {"aten.bmm", "self mat2", NULL, matmul},
+    {"aten.mm", "self mat2", NULL, matmul},
+    {"aten.mv", "self vec", NULL, matmul},
+    {"aten.dot", "self tensor", NULL, matmul},
+    {"aten.addmm", "self mat1 mat2 beta=1 alpha=1", NULL, addmm},
+    {"aten.baddbmm", "self batch1 batch2 beta=1 alpha=1", NULL, addmm},
+    {"aten.einsum", "equation tensors path=None", NULL, einsum},
+    {"aten.conv1d", "input weight bias=None stride=1 padding=0 dilation=1 groups=1", NULL,
+     conv_forward},
+    {"aten.conv2d", "input weight bias=None stride=1 padding=0 dilation=1 groups=1", NULL,
+     conv_forward},
+    {"aten.conv3d", "input weight bias=None stride=1 padding=0 dilation=1 groups=1", NULL,
+     conv_forward},
+    {"aten.conv_transpose1d",
+     "input weight bias=None stride=1 padding=0 output_padding=0 groups=1 dilation=1", NULL,
+     conv_backward},
+    {"aten.conv_transpose2d",
+     "input weight bias=None stride=1 padding=0 output_padding=0 groups=1 dilation=1", NULL,
+     conv_backward},
+    {"aten.conv_transpose3d",
+     "input weight bias=None stride=1 padding=0 output_padding=0 groups=1 dilation=1", NULL,
+     conv_backward},
+    {"aten.convolution",
+     "input weight bias stride padding dilation transposed output_padding groups", NULL,
+     convolution},
+    {"aten.batch_norm",
+     "input weight=None bias=None running_mean=None running_var=None training momentum eps", NULL,
+     batch_norm},
+    {"aten.layer_norm", "input normalized_shape weight=None bias=None eps=1e-05", NULL, layer_norm},
+    {"aten.rms_norm", "input normalized_shape weight=None eps=None", NULL, rms_norm},
+    {"aten.group_norm", "input num_groups weight=None bias=None eps=1e-05", NULL, group_norm},
+    {"aten.instance_norm",
+     "input weight=None bias=None running_mean=None running_var=None use_input_stats momentum eps",
+     NULL, instance_norm},
+    {"aten.embedding", "weight indices padding_idx=-1", NULL, embedding},
+    {"aten.dropout", "input p train", NULL, dropout},
+    {"aten.feature_dropout", "input p train", NULL, dropout_channels},
+    {"aten.max_pool1d", POOL "dilation=1 ceil_mode=False", NULL, max_pool},
+    {"aten.max_pool2d", POOL "dilation=1 ceil_mode=False", NULL, max_pool},
+    {"aten.max_pool3d", POOL "dilation=1 ceil_mode=False", NULL, max_pool},
+    {"aten.max_pool2d_with_indices", POOL "dilation=1 ceil_mode=False", NULL, max_pool},
+    {"aten.avg_pool1d", POOL "ceil_mode=False count_include_pad=True divisor_override=None", NULL,
+     avg_pool},
+    {"aten.avg_pool2d", POOL "ceil_mode=False count_include_pad=True divisor_override=None", NULL,
+     avg_pool},
+    {"aten.avg_pool3d", POOL "ceil_mode=False count_include_pad=True divisor_override=None", NULL,
+     avg_pool},
+    {"aten.adaptive_avg_pool1d", "self output_size", NULL, adaptive_avg_pool},
+    {"aten.adaptive_avg_pool2d", "self output_size", NULL, adaptive_avg_pool},
+    {"aten.adaptive_avg_pool3d", "self output_size", NULL, adaptive_avg_pool},
+    {"aten.adaptive_max_pool1d", "self output_size", NULL, adaptive_max_pool},
+    {"aten.adaptive_max_pool2d", "self output_size", NULL, adaptive_max_pool},
+    {"aten.adaptive_max_pool3d", "self output_size", NULL, adaptive_max_pool},
+    {"aten.upsample_nearest1d.vec", "input output_size align=None scale_factors", NULL, nearest},
+    {"aten.upsample_nearest2d.vec", "input output_size align=None scale_factors", NULL, nearest},
+    {"aten.upsample_nearest3d.vec", "input output_size align=None scale_factors", NULL, nearest},
+    {"aten._upsample_nearest_exact2d.vec", "input output_size align=None scale_factors", NULL,
+     nearest_exact},
+    {"aten.upsample_linear1d.vec", "input output_size align_corners scale_factors", NULL, bilinear},
+    {"aten.upsample_bilinear2d.vec", "input output_size align_corners scale_factors", NULL,
+     bilinear},
+    {"aten.upsample_trilinear3d.vec", "input output_size align_corners scale_factors", NULL,
+     bilinear},
+    {"aten.upsample_bicubic2d.vec", "input output_size align_corners scale_factors", NULL, bicubic},
+    {"aten._upsample_bilinear2d_aa.vec", "input output_size align_corners scale_factors", NULL,
+     bilinear_smooth},
+    {"aten.scaled_dot_product_attention",
+     "query key value attn_mask=None dropout_p=0.0 is_causal=False scale=None", NULL, attention},
+    {"aten.lstm.input", RECURRENT, NULL, lstm},
+    {"aten.gru.input", RECURRENT, NULL, gru},
+    {"aten.rnn_tanh.input", RECURRENT, NULL, rnn_tanh},
+    {"aten.rnn_relu.input", RECURRENT, NULL, rnn_relu},
+    {NULL, NULL, NULL, NULL},
+};

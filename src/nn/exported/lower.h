@@ -1,0 +1,13 @@
+// How nodes are computed, one after the other or when they are asked for.
+#ifndef TRIREME_NN_EXPORTED_LOWER_H
+#define TRIREME_NN_EXPORTED_LOWER_H
+
+#include "nn/exported/build.h"
+
+// Sets the arguments of a call by its row's schema.
+void exported_bind(exported_call *call);
+// The value of that number. What no parameter reaches is computed when a block asks for it first,
+// in each block that does.
+exported_value exported_get(exported_build *build, int value);
+
+#endif

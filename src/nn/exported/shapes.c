@@ -1,0 +1,629 @@
+// Operations that change shapes, types and places of elements.
+#include "nn/exported/build.h"
+
+#include <math.h>
+#include <string.h>
+#include <trireme/more_functions.h>
+#include <trireme/more_layers.h>
+#include <trireme/nn.h>
+
+static void same(exported_call *c) { exported_give(c, exported_operand(c, 0)); }
+
+// Sizes of a network that was exported with a fixed batch: where the elements do not fit, the first
+// size is that of the samples.
+static void refit(exported_call *c, const exported_value *x, int64_t *sizes, int rank) {
+    int64_t known = 1, count = exported_count(c->build, x);
+    bool open = false;
+    for (int i = 1; i < rank; i++) {
+        open = open || sizes[i] < 0;
+        known *= sizes[i] < 0 ? 1 : sizes[i];
+    }
+    if (rank < 1 || open || sizes[0] < 0 || sizes[0] * known == count) return;
+    if (known > 0 && count % known == 0) sizes[0] = -1;
+}
+
+static void reshape(exported_call *c) {
+    int64_t sizes[EXPORTED_MAX_RANK];
+    exported_value x = exported_operand(c, 0);
+    int rank = exported_ints(c, 1, sizes, EXPORTED_MAX_RANK);
+    refit(c, &x, sizes, rank);
+    exported_give(c, exported_reshape(c->build, x, sizes, rank));
+}
+
+static void reshape_as(exported_call *c) {
+    int64_t sizes[EXPORTED_MAX_RANK];
+    exported_value other = exported_operand(c, 1);
+    int rank = exported_rank(c->build, &other);
+    for (int i = 0; i < rank; i++) sizes[i] = exported_size(c->build, &other, i);
+    exported_give(c, exported_reshape(c->build, exported_operand(c, 0), sizes, rank));
+}
+
+static void flatten(exported_call *c) {
+    exported_build *b = c->build;
+    exported_value x = exported_operand(c, 0);
+    int64_t sizes[EXPORTED_MAX_RANK] = {1};
+    int rank = exported_rank(b, &x), first = exported_axis(c, exported_int(c, 1), rank),
+        last = exported_axis(c, exported_int(c, 2), rank), count = 0;
+    for (int i = 0; i < rank; i++) {
+        if (i > first && i <= last) sizes[count - 1] *= exported_size(b, &x, i);
+        else sizes[count++] = exported_size(b, &x, i);
+    }
+    exported_give(c, exported_reshape(b, x, sizes, rank ? count : 1));
+}
+
+static void unflatten(exported_call *c) {
+    exported_build *b = c->build;
+    exported_value x = exported_operand(c, 0);
+    int64_t sizes[2 * EXPORTED_MAX_RANK], own[EXPORTED_MAX_RANK];
+    int rank = exported_rank(b, &x), axis = exported_axis(c, exported_int(c, 1), rank),
+        parts = exported_ints(c, 2, own, EXPORTED_MAX_RANK), count = 0;
+    for (int i = 0; i < rank; i++) {
+        if (i != axis) sizes[count++] = exported_size(b, &x, i);
+        for (int k = 0; i == axis && k < parts; k++) sizes[count++] = own[k];
+    }
+    exported_give(c, exported_reshape(b, x, sizes, count));
+}
+
+static void unsqueeze(exported_call *c) {
+    exported_build *b = c->build;
+    exported_value x = exported_operand(c, 0);
+    int64_t sizes[EXPORTED_MAX_RANK + 1];
+    int rank = exported_rank(b, &x), axis = exported_axis(c, exported_int(c, 1), rank + 1);
+    for (int i = 0; i <= rank; i++)
+        sizes[i] = i == axis ? 1 : exported_size(b, &x, i - (i > axis));
+    exported_give(c, exported_reshape(b, x, sizes, rank + 1));
+}
+
+static void squeeze(exported_call *c) {
+    exported_build *b = c->build;
+    exported_value x = exported_operand(c, 0);
+    int64_t sizes[EXPORTED_MAX_RANK], axes[EXPORTED_MAX_RANK];
+    int rank = exported_rank(b, &x), count = 0,
+        listed = exported_ints(c, 1, axes, EXPORTED_MAX_RANK);
+    for (int i = 0; i < rank; i++) {
+        bool goes = exported_is_none(c, 1);
+        for (int k = 0; k < listed; k++) goes = goes || exported_axis(c, axes[k], rank) == i;
+        if (!goes || exported_size(b, &x, i) != 1) sizes[count++] = exported_size(b, &x, i);
+    }
+    exported_give(c, exported_reshape(b, x, sizes, count));
+}
+
+static void transpose(exported_call *c) {
+    exported_value x = exported_operand(c, 0);
+    int rank = exported_rank(c->build, &x), order[EXPORTED_MAX_RANK];
+    int one = exported_axis(c, exported_int(c, 1), rank),
+        two = exported_axis(c, exported_int(c, 2), rank);
+    for (int i = 0; i < rank; i++) order[i] = i == one ? two : i == two ? one : i;
+    exported_give(c, exported_permute(c->build, x, order));
+}
+
+static void transpose_matrix(exported_call *c) {
+    exported_value x = exported_operand(c, 0);
+    exported_give(c, exported_rank(c->build, &x) < 2
+                         ? x
+                         : exported_permute(c->build, x, (const int[]){1, 0}));
+}
+
+static void permute(exported_call *c) {
+    exported_value x = exported_operand(c, 0);
+    int64_t axes[EXPORTED_MAX_RANK];
+    int rank = exported_rank(c->build, &x), order[EXPORTED_MAX_RANK];
+    if (exported_ints(c, 1, axes, EXPORTED_MAX_RANK) != rank) {
+        exported_fail(c, "the order has another number of axes than the tensor");
+        return;
+    }
+    for (int i = 0; i < rank; i++) order[i] = exported_axis(c, axes[i], rank);
+    exported_give(c, exported_permute(c->build, x, order));
+}
+
+static void movedim(exported_call *c) {
+    exported_value x = exported_operand(c, 0);
+    int64_t from, to;
+    int rank = exported_rank(c->build, &x), order[EXPORTED_MAX_RANK], next = 0;
+    if (exported_ints(c, 1, &from, 1) != 1 || exported_ints(c, 2, &to, 1) != 1) return;
+    int source = exported_axis(c, from, rank), goal = exported_axis(c, to, rank);
+    for (int i = 0; i < rank; i++) {
+        if (next == source) next++;
+        order[i] = i == goal ? source : next++;
+    }
+    exported_give(c, exported_permute(c->build, x, order));
+}
+
+static void expand(exported_call *c) {
+    int64_t sizes[EXPORTED_MAX_RANK];
+    int rank = exported_ints(c, 1, sizes, EXPORTED_MAX_RANK);
+    exported_give(c, exported_expand(c->build, exported_operand(c, 0), sizes, rank));
+}
+
+static void expand_as(exported_call *c) {
+    int64_t sizes[EXPORTED_MAX_RANK];
+    exported_value other = exported_operand(c, 1);
+    int rank = exported_rank(c->build, &other);
+    for (int i = 0; i < rank; i++) sizes[i] = exported_size(c->build, &other, i);
+    exported_give(c, exported_expand(c->build, exported_operand(c, 0), sizes, rank));
+}
+
+static void slice(exported_call *c) {
+    exported_value x = exported_operand(c, 0);
+    int axis = exported_axis(c, exported_int(c, 1), exported_rank(c->build, &x));
+    int64_t first = exported_is_none(c, 2) ? 0 : exported_int(c, 2),
+            end = exported_is_none(c, 3) ? INT64_MAX : exported_int(c, 3);
+    exported_give(c, exported_slice(c->build, x, axis, first, end, exported_int(c, 4)));
+}
+
+static void narrow(exported_call *c) {
+    exported_value x = exported_operand(c, 0);
+    int axis = exported_axis(c, exported_int(c, 1), exported_rank(c->build, &x));
+    int64_t first = exported_int(c, 2);
+    exported_give(c, exported_slice(c->build, x, axis, first, first + exported_int(c, 3), 1));
+}
+
+// Element `index` along an axis, which goes.
+static exported_value select_one(exported_build *b, exported_value x, int axis, int64_t index) {
+    int64_t sizes[EXPORTED_MAX_RANK];
+    int rank = exported_rank(b, &x), count = 0;
+    if (index < 0) index += exported_size(b, &x, axis);
+    x = exported_slice(b, x, axis, index, index + 1, 1);
+    for (int i = 0; i < rank; i++)
+        if (i != axis) sizes[count++] = exported_size(b, &x, i);
+    return exported_reshape(b, x, sizes, count);
+}
+
+static void select_index(exported_call *c) {
+    exported_value x = exported_operand(c, 0);
+    int axis = exported_axis(c, exported_int(c, 1), exported_rank(c->build, &x));
+    exported_give(c, select_one(c->build, x, axis, exported_int(c, 2)));
+}
+
+// Gives parts along an axis: each `size` elements, the last one the rest.
+static void give_parts(exported_call *c, exported_value x, int axis, int64_t size) {
+    int64_t total = exported_size(c->build, &x, axis), first = 0;
+    if (size < 1) {
+        exported_fail(c, "a part has no elements");
+        return;
+    }
+    for (int k = 0; first < total; k++, first += size)
+        exported_give_at(c, k, exported_slice(c->build, x, axis, first,
+                                              first + size < total ? first + size : total, 1));
+}
+
+static void split(exported_call *c) {
+    exported_value x = exported_operand(c, 0);
+    int axis = exported_axis(c, exported_int(c, 2), exported_rank(c->build, &x));
+    give_parts(c, x, axis, exported_int(c, 1));
+}
+
+static void chunk(exported_call *c) {
+    exported_value x = exported_operand(c, 0);
+    int axis = exported_axis(c, exported_int(c, 2), exported_rank(c->build, &x));
+    int64_t parts = exported_int(c, 1);
+    give_parts(c, x, axis, parts < 1 ? 0 : (exported_size(c->build, &x, axis) + parts - 1) / parts);
+}
+
+static void split_sizes(exported_call *c) {
+    exported_value x = exported_operand(c, 0);
+    int64_t *sizes = TRI_NEW_ARRAY(c->build->graph->arena, int64_t, EXPORTED_MAX_PARTS), first = 0;
+    int axis = exported_axis(c, exported_int(c, 2), exported_rank(c->build, &x)),
+        count = exported_ints(c, 1, sizes, EXPORTED_MAX_PARTS);
+    for (int k = 0; k < count; first += sizes[k++])
+        exported_give_at(c, k, exported_slice(c->build, x, axis, first, first + sizes[k], 1));
+}
+
+static void unbind(exported_call *c) {
+    exported_value x = exported_operand(c, 0);
+    int axis = exported_axis(c, exported_int(c, 1), exported_rank(c->build, &x));
+    for (int k = 0; k < exported_size(c->build, &x, axis); k++)
+        exported_give_at(c, k, select_one(c->build, x, axis, k));
+}
+
+static void concat(exported_call *c) {
+    exported_value *values = TRI_NEW_ARRAY(c->build->graph->arena, exported_value,
+                                           EXPORTED_MAX_PARTS);
+    int count = exported_list(c, 0, values, EXPORTED_MAX_PARTS), kept = 0;
+    // A tensor [0] is left out, whatever the shape of the others.
+    for (int k = 0; k < count; k++)
+        if (exported_rank(c->build, &values[k]) != 1 || exported_size(c->build, &values[k], 0) > 0)
+            values[kept++] = values[k];
+    if (kept == 0) {
+        exported_fail(c, "there is nothing to join");
+        return;
+    }
+    int axis = exported_axis(c, exported_int(c, 1), exported_rank(c->build, &values[0]));
+    exported_give(c, exported_concat(c->build, values, kept, axis));
+}
+
+static void stack(exported_call *c) {
+    exported_build *b = c->build;
+    exported_value *values = TRI_NEW_ARRAY(b->graph->arena, exported_value, EXPORTED_MAX_PARTS);
+    int count = exported_list(c, 0, values, EXPORTED_MAX_PARTS);
+    int rank = count ? exported_rank(b, &values[0]) : 0,
+        axis = exported_axis(c, exported_int(c, 1), rank + 1);
+    for (int k = 0; k < count; k++) {
+        int64_t sizes[EXPORTED_MAX_RANK + 1];
+        for (int i = 0; i <= rank; i++)
+            sizes[i] = i == axis ? 1 : exported_size(b, &values[k], i - (i > axis));
+        values[k] = exported_reshape(b, values[k], sizes, rank + 1);
+    }
+    exported_give(c, exported_concat(b, values, count, axis));
+}
+
+// Converts to the type that the result has in the file. Between types of floating point there is
+// nothing to do: trainer.precision decides how they are computed.
+static void to_type(exported_call *c) {
+    exported_value x = exported_operand(c, 0);
+    int type = exported_result_type(c, 0);
+    bool was_float = exported_type_is_float(x.dtype), is_float = exported_type_is_float(type);
+    if (type == x.dtype || (was_float && is_float) || type == 0) {
+        exported_give(c, x);
+        return;
+    }
+    if (type == TRI_PT2_BOOLEAN) {
+        exported_give(c, exported_map_text(c->build, "x != 0", NULL, &x, 1, type));
+    } else if (x.kind == EXPORTED_GRAPH) {
+        tri_value value = tri_cast(c->build->graph, x.graph, is_float ? TRI_F32 : TRI_I64);
+        exported_give_graph(c, value);
+    } else {
+        exported_give(c, exported_map_text(c->build, "x", NULL, &x, 1, type));
+    }
+}
+
+// One axis after the other, from the last, as the list has their numbers: before and after.
+static void pad(exported_call *c) {
+    typedef tri_value pad_function(tri_graph *, tri_value, int, int64_t, int64_t);
+    static const struct {
+        const char *name;
+        pad_function *function;
+    } modes[] = {{"reflect", tri_pad_reflect},
+                 {"replicate", tri_pad_replicate},
+                 {"circular", tri_pad_circular}};
+    exported_build *b = c->build;
+    exported_value x = exported_operand(c, 0);
+    int64_t pads[2 * EXPORTED_MAX_RANK];
+    int rank = exported_rank(b, &x), count = exported_ints(c, 1, pads, 2 * EXPORTED_MAX_RANK);
+    double value = exported_is_none(c, 3) ? 0 : exported_real(c, 3);
+    tri_value y = exported_as_graph(b, &x);
+    const char *mode = exported_text(c, 2);
+    pad_function *function = NULL;
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        if (!strcmp(modes[i].name, mode)) function = modes[i].function;
+    if (!function && *mode && strcmp(mode, "constant") != 0)
+        exported_fail(c, "the padding mode %s is not supported", mode);
+    for (int k = 0; k + 1 < count && k / 2 < rank; k += 2) {
+        int axis = rank - 1 - k / 2;
+        if (pads[k] == 0 && pads[k + 1] == 0) continue;
+        y = function     ? function(b->graph, y, axis, pads[k], pads[k + 1])
+            : value == 0 ? tri_pad(b->graph, y, axis, pads[k], pads[k + 1])
+                         : tri_pad_constant(b->graph, y, axis, pads[k], pads[k + 1], value);
+    }
+    exported_give_graph(c, y);
+}
+
+static void roll(exported_call *c) {
+    exported_build *b = c->build;
+    exported_value x = exported_operand(c, 0);
+    int64_t shifts[EXPORTED_MAX_RANK], axes[EXPORTED_MAX_RANK];
+    int count = exported_ints(c, 1, shifts, EXPORTED_MAX_RANK),
+        listed = exported_ints(c, 2, axes, EXPORTED_MAX_RANK);
+    if (listed != count) {
+        exported_fail(c, "a roll without axes is not supported");
+        return;
+    }
+    for (int k = 0; k < count; k++) {
+        int axis = exported_axis(c, axes[k], exported_rank(b, &x));
+        int64_t size = exported_size(b, &x, axis), by = size ? shifts[k] % size : 0;
+        if (by < 0) by += size;
+        if (by == 0) continue;
+        exported_value parts[] = {exported_slice(b, x, axis, size - by, size, 1),
+                                  exported_slice(b, x, axis, 0, size - by, 1)};
+        x = exported_concat(b, parts, 2, axis);
+    }
+    exported_give(c, x);
+}
+
+static void flip(exported_call *c) {
+    exported_build *b = c->build;
+    exported_value x = exported_operand(c, 0);
+    int64_t axes[EXPORTED_MAX_RANK];
+    int count = exported_ints(c, 1, axes, EXPORTED_MAX_RANK);
+    tri_value y = exported_as_graph(b, &x);
+    for (int k = 0; k < count; k++)
+        y = tri_flip(b->graph, y, exported_axis(c, axes[k], exported_rank(b, &x)));
+    exported_give_graph(c, y);
+}
+
+static void repeat(exported_call *c) {
+    exported_build *b = c->build;
+    exported_value x = exported_operand(c, 0);
+    int64_t times[EXPORTED_MAX_RANK], sizes[EXPORTED_MAX_RANK];
+    int rank = exported_rank(b, &x), count = exported_ints(c, 1, times, EXPORTED_MAX_RANK);
+    for (int i = 0; i < count; i++)
+        sizes[i] = i < count - rank ? 1 : exported_size(b, &x, i - (count - rank));
+    x = exported_reshape(b, x, sizes, count);
+    for (int i = 0; i < count; i++) {
+        if (times[i] == 1) continue;
+        if (exported_size(b, &x, i) == 1) {
+            for (int k = 0; k < count; k++) sizes[k] = k == i ? times[i] : -1;
+            x = exported_expand(b, x, sizes, count);
+        } else {
+            x = exported_of_graph(tri_repeat(b->graph, exported_as_graph(b, &x), i, times[i]),
+                                  x.dtype);
+        }
+    }
+    exported_give(c, x);
+}
+
+static void repeat_interleave(exported_call *c) {
+    exported_build *b = c->build;
+    exported_value x = exported_operand(c, 0);
+    int axis = exported_axis(c, exported_int(c, 2), exported_rank(b, &x));
+    exported_give_graph(c, tri_repeat_interleave(b->graph, exported_as_graph(b, &x), axis,
+                                                 exported_int(c, 1)));
+}
+
+static void pixel_shuffle(exported_call *c) {
+    exported_give_graph(c, tri_pixel_shuffle(c->build->graph, exported_tensor(c, 0),
+                                             exported_int(c, 1)));
+}
+
+static void pixel_unshuffle(exported_call *c) {
+    exported_give_graph(c, tri_pixel_unshuffle(c->build->graph, exported_tensor(c, 0),
+                                               exported_int(c, 1)));
+}
+
+// 1 in the lower triangle of the last two axes, or in the upper one.
+static void triangle(exported_call *c, const char *formula) {
+    exported_build *b = c->build;
+    exported_value x = exported_operand(c, 0);
+    double diagonal = (double)exported_int(c, 1), *row, *column;
+    int rank = exported_rank(b, &x);
+    int64_t rows = exported_size(b, &x, rank - 2), columns = exported_size(b, &x, rank - 1);
+    exported_value in[] = {x, exported_host_new(b, (int64_t[]){rows, 1}, 2, TRI_PT2_LONG, &row),
+                           exported_host_new(b, (int64_t[]){columns}, 1, TRI_PT2_LONG, &column)};
+    if (in[1].kind != EXPORTED_HOST || in[2].kind != EXPORTED_HOST) return;
+    for (int64_t i = 0; i < rows; i++) row[i] = (double)i;
+    for (int64_t i = 0; i < columns; i++) column[i] = (double)i;
+    exported_value mask =
+        exported_map_text(b, formula, &diagonal, in + 1, 2, TRI_PT2_BOOLEAN);
+    mask.name = tri_name(b->graph, "%s.mask", x.name ? x.name : "triangle");
+    exported_value both[] = {x, mask};
+    exported_give(c, exported_map_text(b, "x, m -> m ? x : 0", NULL, both, 2, x.dtype));
+}
+
+static void tril(exported_call *c) { triangle(c, "i, j, d = 0 -> j <= i + d"); }
+static void triu(exported_call *c) { triangle(c, "i, j, d = 0 -> j >= i + d"); }
+
+// How many elements an index of several axes has, and what is read at each: all on the host.
+static void index_host(exported_call *c, exported_value x, exported_value *index, int axes) {
+    exported_build *b = c->build;
+    int64_t sizes[EXPORTED_MAX_RANK], at[EXPORTED_MAX_RANK] = {0};
+    exported_value zero = exported_of_number(0, TRI_PT2_LONG), all = index[0];
+    for (int k = 1; k < axes; k++) {
+        exported_value two[] = {all, index[k]};
+        all = exported_map_text(b, "a, b -> 0 * (a + b)", NULL, two, 2, TRI_PT2_LONG);
+    }
+    if (all.kind != EXPORTED_HOST) return;
+    // Repeated axes stay repeated, so that the batch is no part of a constant.
+    exported_value y = {.kind = EXPORTED_HOST, .dtype = x.dtype};
+    int count = all.host.rank, rest = x.host.rank - axes;
+    bool repeats[EXPORTED_MAX_RANK] = {false};
+    for (int i = 0; i < count; i++) sizes[i] = all.host.sizes[i];
+    for (int k = 0; k < axes; k++) {
+        exported_value two[] = {index[k], all, zero};
+        index[k] = exported_map_text(b, "a, b, c -> a + 0 * b + c", NULL, two, 3, TRI_PT2_LONG);
+    }
+    for (int i = 0; i < count; i++) {
+        repeats[i] = true;
+        for (int k = 0; k < axes; k++)
+            repeats[i] = repeats[i] && (index[k].host.strides[i] == 0 || x.host.strides[k] == 0);
+    }
+    if (count + rest > EXPORTED_MAX_RANK) return;
+    int64_t stored[EXPORTED_MAX_RANK];
+    double *data;
+    for (int i = 0; i < rest; i++) sizes[count + i] = x.host.sizes[axes + i];
+    for (int i = 0; i < count + rest; i++) stored[i] = i < count && repeats[i] ? 1 : sizes[i];
+    y = exported_host_new(b, stored, count + rest, x.dtype, &data);
+    if (y.kind != EXPORTED_HOST || exported_count(b, &y) == 0) return;
+    int64_t next = 0;
+    do {
+        int64_t from[EXPORTED_MAX_RANK];
+        for (int k = 0; k < axes; k++) {
+            int64_t number = (int64_t)exported_host_at(&index[k].host, at);
+            from[k] = number < 0 ? number + x.host.sizes[k] : number;
+            if (from[k] < 0 || from[k] >= x.host.sizes[k]) {
+                exported_fail(c, "an index is out of range");
+                return;
+            }
+        }
+        for (int i = 0; i < rest; i++) from[axes + i] = at[count + i];
+        data[next++] = exported_host_at(&x.host, from);
+    } while (exported_host_next(&y.host, at));
+    for (int i = 0; i < count; i++)
+        if (repeats[i]) y.host.sizes[i] = sizes[i], y.host.strides[i] = 0;
+    exported_give(c, y);
+}
+
+// x[:, index], with one index tensor, along axis `axis` of a value of the graph.
+static void index_graph(exported_call *c, exported_value x, exported_value index, int axis) {
+    exported_build *b = c->build;
+    tri_graph *g = b->graph;
+    int64_t sizes[2 * EXPORTED_MAX_RANK], size = exported_size(b, &x, axis);
+    int rank = exported_rank(b, &x), of_index = exported_rank(b, &index), count = 0;
+    if (index.dtype == TRI_PT2_BOOLEAN) {
+        exported_fail(c, "an index by a mask has a result of no known size");
+        return;
+    }
+    double wide = (double)size;
+    index = exported_map_text(b, "i, n = 1 -> i < 0 ? i + n : i", &wide, &index, 1, TRI_PT2_LONG);
+    index.name = tri_name(g, "%s.index", x.name ? x.name : "x");
+    tri_value flat = tri_reshape(g, exported_as_graph(b, &index), tri_shape_of(-1));
+    tri_value y = tri_index_select(g, exported_as_graph(b, &x), axis, flat);
+    for (int i = 0; i < rank; i++) {
+        if (i != axis) sizes[count++] = exported_size(b, &x, i);
+        for (int k = 0; i == axis && k < of_index; k++)
+            sizes[count++] = exported_size(b, &index, k);
+    }
+    exported_give(c, exported_reshape(b, exported_of_graph(y, x.dtype), sizes, count));
+}
+
+static void index_by(exported_call *c) {
+    exported_value x = exported_operand(c, 0), index[EXPORTED_MAX_RANK];
+    int count = exported_list(c, 1, index, EXPORTED_MAX_RANK), used = 0, first = -1;
+    bool is_host = x.kind == EXPORTED_HOST;
+    for (int k = 0; k < count; k++) {
+        if (index[k].kind == EXPORTED_NOTHING) continue;
+        if (first < 0) first = k;
+        used++;
+        is_host = is_host && index[k].kind == EXPORTED_HOST &&
+                  index[k].dtype != TRI_PT2_BOOLEAN;
+    }
+    if (is_host && used == count && first == 0) index_host(c, x, index, count);
+    else if (used == 1) index_graph(c, x, index[first], first);
+    else exported_fail(c, "an index of several tensors is not supported");
+}
+
+static tri_value as_index(exported_call *c, int k) {
+    exported_value index = exported_operand(c, k);
+    return exported_as_graph(c->build, &index);
+}
+
+static tri_value as_is(exported_call *c, int k) { return as_index(c, k); }
+
+static int axis_of(exported_call *c, int k) {
+    exported_value x = exported_operand(c, 0);
+    return exported_axis(c, exported_int(c, k), exported_rank(c->build, &x));
+}
+
+static void index_select(exported_call *c) {
+    exported_give_graph(c, tri_index_select(c->build->graph, as_is(c, 0), axis_of(c, 1),
+                                            as_index(c, 2)));
+}
+
+static void gather(exported_call *c) {
+    exported_give_graph(c, tri_gather(c->build->graph, as_is(c, 0), axis_of(c, 1), as_index(c, 2)));
+}
+
+// What of x an index with smaller axes does not name stays as it is, which tri_scatter does not do.
+static void scatter(exported_call *c) {
+    exported_give_graph(c, tri_scatter(c->build->graph, as_is(c, 0), axis_of(c, 1), as_index(c, 2),
+                                       as_is(c, 3)));
+}
+
+static void scatter_add(exported_call *c) {
+    exported_give_graph(c, tri_scatter_add(c->build->graph, as_is(c, 0), axis_of(c, 1),
+                                           as_index(c, 2), as_is(c, 3)));
+}
+
+static void index_add(exported_call *c) {
+    if (exported_real(c, 4) != 1) exported_fail(c, "alpha is not supported");
+    exported_give_graph(c, tri_index_add(c->build->graph, as_is(c, 0), axis_of(c, 1),
+                                         as_index(c, 2), as_is(c, 3)));
+}
+
+static void diff(exported_call *c) {
+    exported_build *b = c->build;
+    exported_value x = exported_operand(c, 0);
+    int axis = axis_of(c, 2);
+    exported_value parts[3];
+    int count = 0;
+    if (!exported_is_none(c, 3)) parts[count++] = exported_operand(c, 3);
+    parts[count++] = x;
+    if (!exported_is_none(c, 4)) parts[count++] = exported_operand(c, 4);
+    if (count > 1) x = exported_concat(b, parts, count, axis);
+    for (int64_t k = exported_int(c, 1); k > 0; k--) {
+        int64_t size = exported_size(b, &x, axis);
+        exported_value two[] = {exported_slice(b, x, axis, 1, size, 1),
+                                exported_slice(b, x, axis, 0, size - 1, 1)};
+        x = exported_map_text(b, "a, b -> a - b", NULL, two, 2, x.dtype);
+    }
+    exported_give(c, x);
+}
+
+static void unfold(exported_call *c) {
+    exported_give_graph(c, tri_unfold(c->build->graph, exported_tensor(c, 0), axis_of(c, 1),
+                                      exported_int(c, 2), exported_int(c, 3)));
+}
+
+// A size is known when a graph is built.
+static void size_of(exported_call *c) {
+    exported_value x = exported_operand(c, 0);
+    int axis = exported_axis(c, exported_int(c, 1), exported_rank(c->build, &x));
+    exported_give(c, exported_of_number((double)exported_size(c->build, &x, axis), TRI_PT2_LONG));
+}
+
+static void count_of(exported_call *c) {
+    exported_value x = exported_operand(c, 0);
+    exported_give(c, exported_of_number((double)exported_count(c->build, &x), TRI_PT2_LONG));
+}
+
+static void item(exported_call *c) {
+    exported_give(c, exported_of_number(exported_real(c, 0), exported_result_type(c, 0)));
+}
+
+const exported_row exported_shape_rows[] = {
+    {"aten.view", "self size", NULL, reshape},
+    {"aten.view.dtype", "self dtype", NULL, to_type},
+    {"aten.reshape", "self shape", NULL, reshape},
+    {"aten._unsafe_view", "self size", NULL, reshape},
+    {"aten.reshape_as", "self other", NULL, reshape_as},
+    {"aten.view_as", "self other", NULL, reshape_as},
+    {"aten.flatten", "self start_dim=0 end_dim=-1", NULL, flatten},
+    {"aten.unflatten", "self dim sizes", NULL, unflatten},
+    {"aten.unsqueeze", "self dim", NULL, unsqueeze},
+    {"aten.squeeze", "self dim=None", NULL, squeeze},
+    {"aten.transpose", "self dim0 dim1", NULL, transpose},
+    {"aten.swapaxes", "self axis0 axis1", NULL, transpose},
+    {"aten.swapdims", "self dim0 dim1", NULL, transpose},
+    {"aten.t", "self", NULL, transpose_matrix},
+    {"aten.numpy_T", "self", NULL, transpose_matrix},
+    {"aten.permute", "self dims", NULL, permute},
+    {"aten.movedim", "self source destination", NULL, movedim},
+    {"aten.moveaxis", "self source destination", NULL, movedim},
+    {"aten.expand", "self size implicit=False", NULL, expand},
+    {"aten.expand_as", "self other", NULL, expand_as},
+    {"aten.broadcast_to", "self size", NULL, expand},
+    {"aten.slice", "self dim=0 start=None end=None step=1", NULL, slice},
+    {"aten.narrow", "self dim start length", NULL, narrow},
+    {"aten.select", "self dim index", NULL, select_index},
+    {"aten.split", "self split_size dim=0", NULL, split},
+    {"aten.split.sizes", "self split_size dim=0", NULL, split_sizes},
+    {"aten.split_with_sizes", "self split_sizes dim=0", NULL, split_sizes},
+    {"aten.chunk", "self chunks dim=0", NULL, chunk},
+    {"aten.unsafe_chunk", "self chunks dim=0", NULL, chunk},
+    {"aten.unbind", "self dim=0", NULL, unbind},
+    {"aten.cat", "tensors dim=0", NULL, concat},
+    {"aten.concat", "tensors dim=0", NULL, concat},
+    {"aten.concatenate", "tensors dim=0", NULL, concat},
+    {"aten.stack", "tensors dim=0", NULL, stack},
+    {"aten.contiguous", "self", NULL, same},
+    {"aten.clone", "self", NULL, same},
+    {"aten.alias", "self", NULL, same},
+    {"aten.lift_fresh_copy", "self", NULL, same},
+    {"aten.to", "self", NULL, to_type},
+    {"aten._to_copy", "self", NULL, to_type},
+    {"aten.type_as", "self other", NULL, to_type},
+    {"aten.float", "self", NULL, to_type},
+    {"aten.pad", "self pad mode='constant' value=None", NULL, pad},
+    {"aten.constant_pad_nd", "self pad mode='constant' value=0", NULL, pad},
+    {"aten.roll", "self shifts dims=[]", NULL, roll},
+    {"aten.flip", "self dims", NULL, flip},
+    {"aten.repeat", "self repeats", NULL, repeat},
+    {"aten.tile", "self dims", NULL, repeat},
+    {"aten.repeat_interleave.self_int", "self repeats dim=0", NULL, repeat_interleave},
+    {"aten.pixel_shuffle", "self upscale_factor", NULL, pixel_shuffle},
+    {"aten.pixel_unshuffle", "self downscale_factor", NULL, pixel_unshuffle},
+    {"aten.tril", "self diagonal=0", NULL, tril},
+    {"aten.triu", "self diagonal=0", NULL, triu},
+    {"aten.index", "self indices", NULL, index_by},
+    {"aten.index_select", "self dim index", NULL, index_select},
+    {"aten.gather", "self dim index", NULL, gather},
+    {"aten.scatter.src", "self dim index src", NULL, scatter},
+    {"aten.scatter_add", "self dim index src", NULL, scatter_add},
+    {"aten.index_add", "self dim index source alpha=1", NULL, index_add},
+    {"aten.diff", "self n=1 dim=-1 prepend=None append=None", NULL, diff},
+    {"aten.unfold", "self dimension size step", NULL, unfold},
+    {"aten.sym_size.int", "self dim", NULL, size_of},
+    {"aten.sym_numel", "self", NULL, count_of},
+    {"aten.item", "self", NULL, item},
+    {"aten._local_scalar_dense", "self", NULL, item},
+    {NULL, NULL, NULL, NULL},
+};
