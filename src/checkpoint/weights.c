@@ -126,15 +126,10 @@ tri_status checkpoint_weights_open_file(tri_arena *arena, const char *path,
 static tri_status open_network(tri_arena *arena, const char *path, checkpoint_weights *out) {
     tri_pt2 network;
     tri_safetensors *file;
-    int capacity = 0, count = 0;
+    int capacity = 0;
     *out = (checkpoint_weights){.path = tri_arena_strdup(arena, path), .is_network = true};
     TRI_TRY(tri_pt2_open(arena, path, &network));
-    tri_safetensors_entry *entries =
-        TRI_NEW_ARRAY(arena, tri_safetensors_entry, network.tensor_count);
-    for (int i = 0; i < network.tensor_count; i++)
-        if (network.tensors[i].is_weight && !network.tensors[i].twin)
-            entries[count++] = network.tensors[i].entry;
-    TRI_TRY(tri_safetensors_adopt(path, entries, count, &file));
+    TRI_TRY(tri_pt2_open_weights(&network, &file));
     TRI_PUSH(arena, out->open, out->open_count, capacity) = file;
     return merge(arena, out);
 }

@@ -9,6 +9,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 // An archive that is being opened.
@@ -108,16 +109,29 @@ static bool is_row_major(const tri_shape *shape, const int64_t *strides) {
     return true;
 }
 
+// Whether all elements lie among the `available` ones.
+static bool fits(const tri_shape *shape, const int64_t *strides, int64_t first,
+                 int64_t available) {
+    int64_t last = first, reach;
+    for (int i = 0; i < shape->rank; i++) {
+        if (shape->dims[i] == 0) return true;
+        if (__builtin_mul_overflow(shape->dims[i] - 1, strides[i], &reach) ||
+            __builtin_add_overflow(last, reach, &last))
+            return false;
+    }
+    return last < available;
+}
+
 // Describes one tensor of a list of weights or constants by its entry in the list.
 static tri_status read_tensor(const archive *a, const char *folder, const char *name,
                               const json_t *entry, tri_pt2_tensor *out) {
     const json_t *meta = json_object_get(entry, "tensor_meta");
     const char *file = json_string_value(json_object_get(entry, "path_name"));
-    int64_t strides[TRI_MAX_RANK], first[1], bytes;
+    int64_t first, bytes;
     tri_shape shape = {.rank = read_sizes(json_object_get(meta, "sizes"), shape.dims)};
     const json_t *start = json_object_get(meta, "storage_offset");
     if (json_is_object(start)) start = json_object_get(start, "as_int");
-    first[0] = json_is_integer(start) ? json_integer_value(start) : 0;
+    first = json_is_integer(start) ? json_integer_value(start) : 0;
     const char *path = tri_arena_printf(a->arena, "data/%s/%s", folder, file ? file : "");
     const tri_zip_member *member = file ? member_of(a, path) : NULL;
     if (json_is_true(json_object_get(entry, "use_pickle")))
@@ -125,8 +139,8 @@ static tri_status read_tensor(const archive *a, const char *folder, const char *
                         "%s: '%s' is stored as a pickle, which is not read: save the network with "
                         "PyTorch 2.9 or later",
                         a->zip.path, name);
-    if (shape.rank < 0 || !member || member->deflated ||
-        read_sizes(json_object_get(meta, "strides"), strides) != shape.rank || first[0] < 0)
+    if (shape.rank < 0 || !member || first < 0 ||
+        read_sizes(json_object_get(meta, "strides"), out->strides) != shape.rank)
         return TRI_FAIL(TRI_UNSUPPORTED,
                         "%s: '%s' has more than %d axes, sizes that are not fixed, or no bytes in "
                         "the file",
@@ -134,22 +148,19 @@ static tri_status read_tensor(const archive *a, const char *folder, const char *
     if (!dtype_of(json_integer_value(json_object_get(meta, "dtype")), &out->entry.dtype))
         return TRI_FAIL(TRI_UNSUPPORTED, "%s: '%s' has a type that is not supported", a->zip.path,
                         name);
-    if (!is_row_major(&shape, strides))
-        return TRI_FAIL(TRI_UNSUPPORTED,
-                        "%s: '%s' does not lie row by row: call .contiguous() on it before "
-                        "torch.export.export",
-                        a->zip.path, name);
     int64_t count = tri_shape_count(&shape), unit = (int64_t)tri_dtype_bytes(out->entry.dtype);
-    int64_t last, offset;
+    int64_t offset;
     if (count < 0 || __builtin_mul_overflow(count, unit, &bytes) ||
-        __builtin_mul_overflow(first[0], unit, &first[0]) ||
-        __builtin_add_overflow(first[0], bytes, &last) || last > member->size_bytes)
+        !fits(&shape, out->strides, first, member->size_bytes / unit))
         return TRI_FAIL(TRI_CORRUPT, "%s: '%s' is larger than its bytes in the file", a->zip.path,
                         name);
     TRI_TRY(tri_zip_locate(&a->zip, a->fd, member, &offset));
+    out->is_indirect = member->deflated || !is_row_major(&shape, out->strides);
+    out->member = *member;
+    out->first = first;
     out->entry.name = tri_arena_strdup(a->arena, name);
     out->entry.shape = shape;
-    out->entry.offset = offset + first[0];
+    out->entry.offset = offset + first * unit;
     out->entry.size_bytes = bytes;
     return TRI_OK;
 }
@@ -162,7 +173,7 @@ static void find_twins(tri_arena *arena, tri_pt2 *out) {
         char text[160];
         if (e->size_bytes == 0) continue;
         const char *place =
-            tri_arena_printf(arena, "%lld %s", (long long)e->offset,
+            tri_arena_printf(arena, "%s %lld %s", out->tensors[i].member.name, (long long)e->offset,
                              tri_shape_text(&e->shape, text, sizeof text));
         int found = tri_index_find(&known, place, strlen(place));
         if (found != TRI_NOT_IN_INDEX) out->tensors[i].twin = out->tensors[found].entry.name;
@@ -234,6 +245,7 @@ static tri_status read_archive(const archive *a, tri_pt2 *out) {
     int capacity = 0;
     TRI_TRY(check_version(a));
     TRI_TRY(check_byte_order(a));
+    out->zip = a->zip;
     TRI_TRY(read_member(a, "models/model.json", &text, &size));
     tri_status status = tri_pt2_parse_graph(a->arena, text, size, out);
     free(text);
@@ -268,11 +280,91 @@ const tri_pt2_tensor *tri_pt2_find(const tri_pt2 *file, const char *name) {
     return NULL;
 }
 
+// Copies the elements of a tensor out of all that its member has, row by row.
+static void copy_rows(const tri_pt2_tensor *t, const char *from, char *to) {
+    const tri_shape *shape = &t->entry.shape;
+    size_t unit = tri_dtype_bytes(t->entry.dtype);
+    int64_t index[TRI_MAX_RANK] = {0}, count = tri_shape_count(shape);
+    for (int64_t n = 0; n < count; n++, to += unit) {
+        int64_t at = t->first;
+        for (int i = 0; i < shape->rank; i++) at += index[i] * t->strides[i];
+        memcpy(to, from + (size_t)at * unit, unit);
+        for (int i = shape->rank - 1; i >= 0 && ++index[i] == shape->dims[i]; i--) index[i] = 0;
+    }
+}
+
+static tri_status read_indirect(const tri_pt2 *file, const tri_pt2_tensor *t, int fd, void *out) {
+    char *all = malloc((size_t)t->member.size_bytes + 1);
+    if (!all) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for '%s'", file->path, t->entry.name);
+    int64_t begin = t->entry.offset - t->first * (int64_t)tri_dtype_bytes(t->entry.dtype);
+    tri_status status = t->member.deflated
+                            ? tri_zip_inflate(&file->zip, fd, &t->member, all)
+                            : tri_os_pread_all(fd, all, (size_t)t->member.size_bytes, begin,
+                                               file->path);
+    if (status == TRI_OK) copy_rows(t, all, out);
+    free(all);
+    return status;
+}
+
+static tri_status read_from(const tri_pt2 *file, const tri_pt2_tensor *t, int fd, void *out) {
+    if (t->is_indirect) return read_indirect(file, t, fd, out);
+    return tri_os_pread_all(fd, out, (size_t)t->entry.size_bytes, t->entry.offset, file->path);
+}
+
 tri_status tri_pt2_read(const tri_pt2 *file, const tri_pt2_tensor *tensor, void *out) {
     int fd;
     TRI_TRY(tri_os_open_input(file->path, &fd));
-    tri_status status = tri_os_pread_all(fd, out, (size_t)tensor->entry.size_bytes,
-                                         tensor->entry.offset, file->path);
+    tri_status status = read_from(file, tensor, fd, out);
     close(fd);
+    return status;
+}
+
+// Writes the tensors one after the other into memory that is read as a file.
+static tri_status unpack(const tri_pt2 *file, int fd, int memory, tri_safetensors_entry *entries,
+                         const tri_pt2_tensor *const *tensors, int count) {
+    int64_t offset = 0;
+    tri_status status = TRI_OK;
+    for (int i = 0; i < count && status == TRI_OK; i++) {
+        size_t size = (size_t)entries[i].size_bytes;
+        void *bytes = malloc(size + 1);
+        status = bytes ? read_from(file, tensors[i], fd, bytes)
+                       : TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for '%s'", file->path,
+                                  entries[i].name);
+        if (status == TRI_OK) status = tri_os_pwrite_all(memory, bytes, size, offset, file->path);
+        free(bytes);
+        entries[i].offset = offset;
+        offset += (int64_t)size;
+    }
+    return status;
+}
+
+tri_status tri_pt2_open_weights(const tri_pt2 *file, tri_safetensors **out) {
+    int fd, memory = -1, count = 0;
+    bool is_indirect = false;
+    TRI_TRY(tri_os_open_input(file->path, &fd));
+    tri_arena *arena = tri_arena_create(NULL, "weights of a network");
+    tri_safetensors_entry *entries =
+        TRI_NEW_ARRAY(arena, tri_safetensors_entry, file->tensor_count);
+    const tri_pt2_tensor **tensors =
+        TRI_NEW_ARRAY(arena, const tri_pt2_tensor *, file->tensor_count);
+    for (int i = 0; i < file->tensor_count; i++) {
+        const tri_pt2_tensor *t = &file->tensors[i];
+        if (!t->is_weight || t->twin) continue;
+        is_indirect = is_indirect || t->is_indirect;
+        entries[count] = t->entry;
+        tensors[count++] = t;
+    }
+    tri_status status = TRI_OK;
+    if (is_indirect) {
+        memory = memfd_create("weights", MFD_CLOEXEC);
+        status = memory < 0 ? tri_os_fail("unpack", file->path)
+                            : unpack(file, fd, memory, entries, tensors, count);
+        close(fd);
+    }
+    if (status == TRI_OK)
+        *out = tri_safetensors_adopt(file->path, is_indirect ? memory : fd, entries, count);
+    else if (memory >= 0)
+        close(memory);
+    tri_arena_destroy(arena);
     return status;
 }

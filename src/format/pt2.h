@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/status.h"
 #include "format/safetensors.h"
+#include "format/zip.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -94,15 +95,21 @@ typedef struct tri_pt2_port {
     tri_pt2_argument argument;
 } tri_pt2_port;
 
-// Where a weight or constant lies in the file: row-major, little-endian.
+// A weight or constant. `entry` says where it lies in the file, row-major and little-endian.
 typedef struct tri_pt2_tensor {
     tri_safetensors_entry entry;
+    // It is packed, or its axes lie in another order, so that it is read as a whole: the member of
+    // the archive, and in elements where it begins and the steps of its axes.
+    bool is_indirect;
+    tri_zip_member member;
+    int64_t first, strides[TRI_MAX_RANK];
     const char *twin; // the first tensor with the same storage, which is tied to it; NULL: none
     bool is_weight;   // a parameter or buffer of the state dict; false: a constant
 } tri_pt2_tensor;
 
 typedef struct tri_pt2 {
     const char *path, *torch_version;
+    tri_zip zip;
     int value_count, node_count, input_count, output_count, tensor_count;
     tri_pt2_value *values;
     tri_pt2_node *nodes;
@@ -120,6 +127,10 @@ bool tri_pt2_probe(const char *path);
 const tri_pt2_tensor *tri_pt2_find(const tri_pt2 *file, const char *name);
 // Reads a whole tensor into `out`, of entry.size_bytes.
 tri_status tri_pt2_read(const tri_pt2 *file, const tri_pt2_tensor *tensor, void *out);
+// Opens the parameters and buffers as a list of tensors, in which a tied one has its first name.
+// They are read where they lie; if any of them cannot be (is_indirect), all are unpacked into
+// memory first.
+tri_status tri_pt2_open_weights(const tri_pt2 *file, tri_safetensors **out);
 
 // Parses the graph's JSON text into *out, whose path is set, for tri_pt2_open.
 tri_status tri_pt2_parse_graph(tri_arena *arena, const char *text, size_t size, tri_pt2 *out);

@@ -275,12 +275,9 @@ tri_status tri_safetensors_open(const char *path, tri_safetensors **out) {
     return status;
 }
 
-tri_status tri_safetensors_adopt(const char *path, const tri_safetensors_entry *entries, int count,
-                                 tri_safetensors **out) {
-    int fd;
+tri_safetensors *tri_safetensors_adopt(const char *path, int fd,
+                                       const tri_safetensors_entry *entries, int count) {
     struct stat info;
-    *out = NULL;
-    TRI_TRY(tri_os_open_input(path, &fd));
     tri_arena *arena = tri_arena_create(NULL, "tensors of another format");
     tri_safetensors *file = TRI_NEW(arena, tri_safetensors);
     *file = (tri_safetensors){.arena = arena, .path = tri_arena_strdup(arena, path), .fd = fd};
@@ -292,8 +289,7 @@ tri_status tri_safetensors_adopt(const char *path, const tri_safetensors_entry *
         file->entries[i].name = tri_arena_strdup(arena, entries[i].name);
     }
     sort_by_name(file);
-    *out = file;
-    return TRI_OK;
+    return file;
 }
 
 void tri_safetensors_close(tri_safetensors *file) {

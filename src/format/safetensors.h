@@ -29,10 +29,10 @@ typedef struct tri_safetensors_entry {
 tri_status tri_safetensors_open(const char *path, tri_safetensors **out);
 void tri_safetensors_close(tri_safetensors *file); // NULL allowed
 
-// Opens a file of another format whose tensors `entries` says where to find, so that they are read
-// by the same functions. The entries, of which *out keeps copies, are known to lie in the file.
-tri_status tri_safetensors_adopt(const char *path, const tri_safetensors_entry *entries, int count,
-                                 tri_safetensors **out);
+// Makes tensors of another format readable by the same functions: `entries`, of which copies are
+// kept, say where they lie in the open file `fd`, which the result owns. `path` is for messages.
+tri_safetensors *tri_safetensors_adopt(const char *path, int fd,
+                                       const tri_safetensors_entry *entries, int count);
 
 // True if the first bytes of `path` look like this format. The suffix of the name does not matter,
 // because users rename files.
