@@ -351,7 +351,8 @@ static tri_status choose(tri_arena *arena, const tri_state_sink *model, const tr
         int target = target_of_alias(model, name);
         bool is_double = false, is_left = target != CHECKPOINT_NO_ENTRY &&
                                           matches(ignore, model->tensors[target].name);
-        if (is_unneeded(model, &w->entries[i], w->is_network) || matches(ignore, name) || is_left) continue;
+        if (is_unneeded(model, &w->entries[i], w->is_network) || matches(ignore, name) || is_left)
+            continue;
         if (target != CHECKPOINT_NO_ENTRY)
             TRI_TRY(settle_alias(w, i, model, target, buffer, &is_double));
         if (is_double) continue;

@@ -74,9 +74,9 @@ static bool dtype_of(int64_t number, tri_dtype *out) {
     static const struct {
         int number;
         tri_dtype dtype;
-    } rows[] = {{TRI_PT2_BYTE, TRI_U8},       {TRI_PT2_CHAR, TRI_I8},   {TRI_PT2_SHORT, TRI_I16},
-                {TRI_PT2_INT32, TRI_I32},     {TRI_PT2_LONG, TRI_I64},  {TRI_PT2_HALF, TRI_F16},
-                {TRI_PT2_FLOAT32, TRI_F32},   {TRI_PT2_DOUBLE, TRI_F64}, {TRI_PT2_BOOLEAN, TRI_BOOL},
+    } rows[] = {{TRI_PT2_BYTE, TRI_U8},      {TRI_PT2_CHAR, TRI_I8},    {TRI_PT2_SHORT, TRI_I16},
+                {TRI_PT2_INT32, TRI_I32},    {TRI_PT2_LONG, TRI_I64},   {TRI_PT2_HALF, TRI_F16},
+                {TRI_PT2_FLOAT32, TRI_F32},  {TRI_PT2_DOUBLE, TRI_F64}, {TRI_PT2_BOOLEAN, TRI_BOOL},
                 {TRI_PT2_BFLOAT16, TRI_BF16}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].number == number) {
@@ -86,7 +86,8 @@ static bool dtype_of(int64_t number, tri_dtype *out) {
     return false;
 }
 
-// Reads [{"as_int": 3}, …] or [3, …] into `out`; returns how many there are; -1: it is no such list.
+// Reads [{"as_int": 3}, …] or [3, …] into `out`; returns how many there are; -1: it is no such
+// list.
 static int read_sizes(const json_t *list, int64_t out[TRI_MAX_RANK]) {
     size_t count = json_array_size(list);
     if (!json_is_array(list) || count > TRI_MAX_RANK) return -1;
@@ -110,8 +111,7 @@ static bool is_row_major(const tri_shape *shape, const int64_t *strides) {
 }
 
 // Whether all elements lie among the `available` ones.
-static bool fits(const tri_shape *shape, const int64_t *strides, int64_t first,
-                 int64_t available) {
+static bool fits(const tri_shape *shape, const int64_t *strides, int64_t first, int64_t available) {
     int64_t last = first, reach;
     for (int i = 0; i < shape->rank; i++) {
         if (shape->dims[i] == 0) return true;
@@ -197,8 +197,8 @@ static tri_status read_list(const archive *a, const char *folder, const char *li
     json_object_foreach(config, name, entry) {
         tri_pt2_tensor tensor = {.is_weight = is_weight};
         if (status == TRI_OK && out->tensor_count == TRI_MAX_TENSORS)
-            status = TRI_FAIL(TRI_UNSUPPORTED, "%s: more than %d tensors", a->zip.path,
-                              TRI_MAX_TENSORS);
+            status =
+                TRI_FAIL(TRI_UNSUPPORTED, "%s: more than %d tensors", a->zip.path, TRI_MAX_TENSORS);
         // Constants that are no tensors, such as None, have no place and are read by no node.
         bool is_tensor = json_is_object(json_object_get(entry, "tensor_meta"));
         if (status != TRI_OK || (!is_tensor && !is_weight)) continue;
@@ -213,7 +213,8 @@ static tri_status read_list(const archive *a, const char *folder, const char *li
 // PyTorch before 2.9 writes other archives, or pickled weights.
 static tri_status check_version(const archive *a) {
     if (member_of(a, "data/weights/model_weights_config.json")) return TRI_OK;
-    bool is_old = member_of(a, "archive_format") || member_of(a, "serialized_exported_program.json");
+    bool is_old =
+        member_of(a, "archive_format") || member_of(a, "serialized_exported_program.json");
     for (int i = 0; i < a->zip.count && !is_old; i++)
         is_old = strstr(a->zip.members[i].name, "serialized_exported_program") != NULL;
     if (is_old)
@@ -297,10 +298,9 @@ static tri_status read_indirect(const tri_pt2 *file, const tri_pt2_tensor *t, in
     char *all = malloc((size_t)t->member.size_bytes + 1);
     if (!all) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for '%s'", file->path, t->entry.name);
     int64_t begin = t->entry.offset - t->first * (int64_t)tri_dtype_bytes(t->entry.dtype);
-    tri_status status = t->member.deflated
-                            ? tri_zip_inflate(&file->zip, fd, &t->member, all)
-                            : tri_os_pread_all(fd, all, (size_t)t->member.size_bytes, begin,
-                                               file->path);
+    tri_status status = t->member.deflated ? tri_zip_inflate(&file->zip, fd, &t->member, all)
+                                           : tri_os_pread_all(fd, all, (size_t)t->member.size_bytes,
+                                                              begin, file->path);
     if (status == TRI_OK) copy_rows(t, all, out);
     free(all);
     return status;
@@ -327,9 +327,9 @@ static tri_status unpack(const tri_pt2 *file, int fd, int memory, tri_safetensor
     for (int i = 0; i < count && status == TRI_OK; i++) {
         size_t size = (size_t)entries[i].size_bytes;
         void *bytes = malloc(size + 1);
-        status = bytes ? read_from(file, tensors[i], fd, bytes)
-                       : TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for '%s'", file->path,
-                                  entries[i].name);
+        status =
+            bytes ? read_from(file, tensors[i], fd, bytes)
+                  : TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for '%s'", file->path, entries[i].name);
         if (status == TRI_OK) status = tri_os_pwrite_all(memory, bytes, size, offset, file->path);
         free(bytes);
         entries[i].offset = offset;

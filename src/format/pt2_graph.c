@@ -298,9 +298,8 @@ static tri_status read_port(parser *p, const json_t *json, tri_pt2_port *port) {
     }
     p->where = "the signature";
     if (!entry)
-        return TRI_FAIL(TRI_UNSUPPORTED,
-                        "%s: its signature has an entry that is not supported: %s", p->out->path,
-                        json_object_iter_key(json_object_iter((json_t *)json)));
+        return TRI_FAIL(TRI_UNSUPPORTED, "%s: its signature has an entry that is not supported: %s",
+                        p->out->path, json_object_iter_key(json_object_iter((json_t *)json)));
     const json_t *argument = json_object_get(entry, "arg");
     port->role = kind->role;
     // Parameters and buffers are {"name": …}, without a tag.
@@ -336,8 +335,7 @@ static json_t *output_names(const json_t *module, int count) {
     const char *text =
         json_string_value(json_object_get(json_object_get(root, "signature"), "out_spec"));
     json_t *spec = text ? json_loads(text, 0, NULL) : NULL;
-    const char *context =
-        json_string_value(json_object_get(json_array_get(spec, 1), "context"));
+    const char *context = json_string_value(json_object_get(json_array_get(spec, 1), "context"));
     json_t *names = context ? json_loads(context, 0, NULL) : NULL;
     bool fits = json_is_array(names) && (int)json_array_size(names) == count;
     for (int i = 0; fits && i < count; i++)

@@ -2,6 +2,7 @@
 // exported network.
 #include "recipe/config.h"
 
+#include "data/fields.h"
 #include "nn/exported/exported.h"
 #include "nn/models/config_json.h"
 #include "recipe/paths.h"
@@ -55,6 +56,29 @@ tri_status tri_recipe_settle_config(tri_arena *arena, tri_tree *root, const char
     return TRI_OK;
 }
 
+// Declares the fields that an exported network takes and no other model has, so that a recipe need
+// not. A file that cannot be read is refused when the model is opened.
+static void declare_arguments(tri_arena *arena, tri_tree *root, const char *path) {
+    tri_pt2 network;
+    tri_tree *data = tri_tree_get(root, "data"), *extra = tri_tree_get(data, "extra_fields"),
+             *inputs = tri_tree_find(root, "model.inputs");
+    if (!data || data->kind != TRI_TREE_MAP || tri_pt2_open(arena, path, &network) != TRI_OK)
+        return;
+    if (!extra) extra = tri_tree_map(arena);
+    for (int i = 0; i < network.input_count; i++) {
+        const tri_pt2_port *port = &network.inputs[i];
+        if (port->role != TRI_PT2_INPUT || port->argument.kind != TRI_PT2_VALUE) continue;
+        const tri_tree *given = tri_tree_get(inputs, port->name);
+        const char *name = given && given->kind == TRI_TREE_SCALAR ? given->text : port->name;
+        tri_field_row row;
+        if (tri_field_find(extra, name, &row)) continue;
+        int type = network.values[port->argument.number].dtype;
+        bool is_float = type != TRI_PT2_BOOLEAN && (type < TRI_PT2_BYTE || type > TRI_PT2_LONG);
+        tri_tree_put_string(arena, extra, name, is_float ? "f32" : "i64");
+    }
+    if (extra->count > 0) tri_tree_put(arena, data, "extra_fields", extra);
+}
+
 tri_status tri_recipe_settle_program(tri_arena *arena, tri_tree *root, const char *file) {
     tri_tree *model = tri_tree_get(root, "model"), *name = tri_tree_get(model, "name"),
              *program = tri_tree_get(model, NN_EXPORTED_FILE_KEY),
@@ -65,6 +89,7 @@ tri_status tri_recipe_settle_program(tri_arena *arena, tri_tree *root, const cha
     if (!is_one || tri_tree_is_null(program) || program->kind != TRI_TREE_SCALAR) return TRI_OK;
     TRI_TRY(tri_recipe_settle_path(arena, program, file));
     if (realpath(program->text, real)) program->text = tri_arena_strdup(arena, real);
+    declare_arguments(arena, root, program->text);
     bool wants = tri_tree_is_null(weights) || weights->kind != TRI_TREE_SCALAR ||
                  strcmp(weights->text, "none") != 0;
     if (!wants || !tri_tree_is_null(tri_tree_find(root, "init.path"))) return TRI_OK;

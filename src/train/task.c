@@ -7,10 +7,12 @@
 #include "base/log.h"
 #include "nn/exported/exported.h"
 #include "nn/models/models.h"
+#include "rendezvous/rendezvous.h"
 #include "train/object.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <trireme/trireme.h>
 
@@ -53,9 +55,26 @@ const char *tri_task_file(const tri_recipe *recipe, const tri_task *task) {
     return name && is_object(name) ? name : "/proc/self/exe";
 }
 
+// Prints a line for each thing that stands in the way of training, on the first rank; the error is
+// the last of them, or says how many more there are.
+static tri_status refuse_exported(const char *const *lines, int count) {
+    tri_identity identity;
+    bool is_other = tri_identity_read((const char *(*)(const char *))getenv, &identity) == TRI_OK &&
+                    identity.rank > 0;
+    int listed = count > NN_EXPORTED_MAX_LINES ? NN_EXPORTED_MAX_LINES : count;
+    for (int i = 0; i < listed - 1 && !is_other; i++) tri_log_line(TRI_LOG_ERROR, "%s", lines[i]);
+    if (count > listed)
+        return TRI_FAIL(TRI_BAD_INPUT, "and %d more operations that are not supported",
+                        count - listed + 1);
+    return TRI_FAIL(TRI_BAD_INPUT, "%s", lines[count - 1]);
+}
+
 static tri_status open_exported(tri_arena *arena, const tri_recipe *recipe, const tri_task **out) {
     nn_exported *network;
+    int count;
     TRI_TRY(nn_exported_open(arena, recipe->model.options, &network));
+    const char *const *lines = nn_exported_refusals(network, &count);
+    if (count > 0) return refuse_exported(lines, count);
     *out = nn_exported_task(network);
     return TRI_OK;
 }

@@ -10,10 +10,9 @@
 
 enum {
     EXPORTED_MAX_ARGUMENTS = 16,
-    EXPORTED_MAX_PARTS = 4096,         // parts of a split, values of a concatenation
-    EXPORTED_MAX_HOST = 1 << 26,       // elements of a tensor that is computed on the host
+    EXPORTED_MAX_PARTS = 4096,   // parts of a split, values of a concatenation
+    EXPORTED_MAX_HOST = 1 << 26, // elements of a tensor that is computed on the host
     EXPORTED_MAX_RANK = TRI_MAX_PT2_RANK,
-    EXPORTED_MAX_LINES = 40,           // of a refusal
 };
 
 // A tensor that neither data nor parameters reach: it is computed while the graph is built, in F64.
@@ -49,14 +48,21 @@ typedef struct exported_build exported_build;
 typedef struct exported_call exported_call;
 
 // One row of the table: an operation of ATen. `name` has its overload ("aten.sum.dim_IntList"), or
-// stands for all of them ("aten.add"); an operation in place ("aten.add_") is the same row. `schema`
-// lists the arguments in their order, with defaults: "self dim=None keepdim=False". Either `lower`
-// computes it, or `formula` does, whose inputs are the first arguments and whose parameters are the
-// others.
+// stands for all of them ("aten.add"); an operation in place ("aten.add_") is the same row.
+// `schema` lists the arguments in their order, with defaults: "self dim=None keepdim=False". Either
+// `lower` computes it, or `formula` does, whose inputs are the first arguments and whose parameters
+// are the others.
 typedef struct exported_row {
     const char *name, *schema, *formula;
     void (*lower)(exported_call *call);
+    // An argument that is true in networks that train. Where it is not, eval() was called before.
+    const char *trains;
 } exported_row;
+
+#define ROW(name, schema, lower)                                                                   \
+    { name, schema, NULL, lower, NULL }
+#define FORMULA(name, schema, formula)                                                             \
+    { name, schema, formula, NULL, NULL }
 
 // Finds the row of an operation; NULL: it is not supported.
 const exported_row *exported_find_row(tri_arena *arena, const char *target);
@@ -76,10 +82,11 @@ struct nn_exported {
     tri_pt2 file;
     const tri_tree *options;
     exported_node *nodes;
-    int *makers;                 // of each value, which node makes it; -1: it comes from outside
-    const tri_pt2_port **ports;  // of each value that comes from outside
-    const char **blocks;         // names
-    int block_count;
+    int *makers;                // of each value, which node makes it; -1: it comes from outside
+    const tri_pt2_port **ports; // of each value that comes from outside
+    const char **blocks;        // names
+    const char **refusals;      // what stands in the way of training, a line each
+    int block_count, refusal_count, refusal_capacity;
     bool has_weights;
 };
 
@@ -147,7 +154,8 @@ int64_t exported_size(exported_build *build, const exported_value *value, int ax
 int64_t exported_count(exported_build *build, const exported_value *value);
 
 // Functions of tensors of either kind.
-exported_value exported_reshape(exported_build *b, exported_value x, const int64_t *sizes, int rank);
+exported_value exported_reshape(exported_build *b, exported_value x, const int64_t *sizes,
+                                int rank);
 exported_value exported_permute(exported_build *b, exported_value x, const int *order);
 exported_value exported_slice(exported_build *b, exported_value x, int axis, int64_t first,
                               int64_t end, int64_t step);

@@ -30,8 +30,8 @@ static tri_pt2_argument default_of(const exported_call *call, const char *text, 
         a.kind = TRI_PT2_TEXT;
         a.text = tri_name(call->build->graph, "%.*s", (int)length - 2, text + 1);
     } else {
-        a.kind = memchr(text, '.', length) || memchr(text, 'e', length) ? TRI_PT2_FLOAT
-                                                                        : TRI_PT2_INT;
+        a.kind =
+            memchr(text, '.', length) || memchr(text, 'e', length) ? TRI_PT2_FLOAT : TRI_PT2_INT;
         a.real = strtod(text, NULL);
         a.number = (int64_t)a.real;
     }
@@ -55,24 +55,31 @@ void exported_bind(exported_call *call) {
         size_t length = strcspn(at, " "), name = strcspn(at, "= ");
         const tri_pt2_argument *a = given(call->node, at, name, call->count);
         tri_pt2_argument *to = &call->arguments[call->count++];
-        if (a) *to = *a;
-        else if (name < length) *to = default_of(call, at + name + 1, length - name - 1);
-        else *to = (tri_pt2_argument){.kind = TRI_PT2_NONE};
+        if (a)
+            *to = *a;
+        else if (name < length)
+            *to = default_of(call, at + name + 1, length - name - 1);
+        else
+            *to = (tri_pt2_argument){.kind = TRI_PT2_NONE};
         at += length + (at[length] == ' ');
     }
 }
 
 static exported_value value_of(exported_call *call, const tri_pt2_argument *a) {
     switch (a->kind) {
-    case TRI_PT2_VALUE: return exported_get(call->build, (int)a->number);
+    case TRI_PT2_VALUE:
+        return exported_get(call->build, (int)a->number);
     case TRI_PT2_INT: {
         exported_value v = exported_of_number((double)a->number, TRI_PT2_LONG);
         v.integer = a->number;
         return v;
     }
-    case TRI_PT2_BOOL: return exported_of_number((double)a->number, TRI_PT2_BOOLEAN);
-    case TRI_PT2_FLOAT: return exported_of_number(a->real, TRI_PT2_FLOAT32);
-    default: return (exported_value){0};
+    case TRI_PT2_BOOL:
+        return exported_of_number((double)a->number, TRI_PT2_BOOLEAN);
+    case TRI_PT2_FLOAT:
+        return exported_of_number(a->real, TRI_PT2_FLOAT32);
+    default:
+        return (exported_value){0};
     }
 }
 

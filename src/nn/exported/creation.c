@@ -30,8 +30,8 @@ static void ones_like(exported_call *c) { exported_give(c, filled_like(c, 1)); }
 static void full_like(exported_call *c) { exported_give(c, filled_like(c, exported_real(c, 1))); }
 
 static void scalar(exported_call *c) {
-    exported_give(c, exported_host_fill(c->build, NULL, 0, exported_real(c, 0),
-                                        exported_result_type(c, 0)));
+    exported_give(
+        c, exported_host_fill(c->build, NULL, 0, exported_real(c, 0), exported_result_type(c, 0)));
 }
 
 static void arange(exported_call *c) {
@@ -83,8 +83,8 @@ static void bernoulli(exported_call *c) {
     }
     shape.name = tri_name(c->build->graph, "bernoulli.%.17g", exported_real(c, 1));
     shape.dtype = TRI_PT2_FLOAT32;
-    exported_give_graph(c, tri_bernoulli(c->build->graph, name_of(c),
-                                         exported_as_graph(c->build, &shape)));
+    exported_give_graph(
+        c, tri_bernoulli(c->build->graph, name_of(c), exported_as_graph(c->build, &shape)));
 }
 
 static void random_like(exported_call *c, tri_value (*draw)(tri_graph *, const char *, tri_value)) {
@@ -98,28 +98,28 @@ static void randn_like(exported_call *c) { random_like(c, tri_randn_like); }
 static void rand_like(exported_call *c) { random_like(c, tri_rand_like); }
 
 const exported_row exported_creation_rows[] = {
-    {"aten.zeros", "size", NULL, zeros},
-    {"aten.ones", "size", NULL, ones},
-    {"aten.empty", "size", NULL, zeros},
-    {"aten.full", "size fill_value", NULL, full},
-    {"aten.new_zeros", "self size", NULL, new_zeros},
-    {"aten.new_ones", "self size", NULL, new_ones},
-    {"aten.new_empty", "self size", NULL, new_zeros},
-    {"aten.new_full", "self size fill_value", NULL, new_full},
-    {"aten.zeros_like", "self", NULL, zeros_like},
-    {"aten.ones_like", "self", NULL, ones_like},
-    {"aten.empty_like", "self", NULL, zeros_like},
-    {"aten.full_like", "self fill_value", NULL, full_like},
-    {"aten.fill", "self value", NULL, full_like},
-    {"aten.zero", "self", NULL, zeros_like},
-    {"aten.scalar_tensor", "s", NULL, scalar},
-    {"aten.arange.default", "start=None end step=1", NULL, arange},
-    {"aten.arange", "start end step=1", NULL, arange},
-    {"aten.linspace", "start end steps", NULL, linspace},
-    {"aten.eye", "n m=None", NULL, eye},
-    {"aten.bernoulli.float", "self p=0.5", NULL, bernoulli},
-    {"aten.bernoulli.p", "self p", NULL, bernoulli},
-    {"aten.randn_like", "self", NULL, randn_like},
-    {"aten.rand_like", "self", NULL, rand_like},
-    {NULL, NULL, NULL, NULL},
+    ROW("aten.zeros", "size", zeros),
+    ROW("aten.ones", "size", ones),
+    ROW("aten.empty", "size", zeros),
+    ROW("aten.full", "size fill_value", full),
+    ROW("aten.new_zeros", "self size", new_zeros),
+    ROW("aten.new_ones", "self size", new_ones),
+    ROW("aten.new_empty", "self size", new_zeros),
+    ROW("aten.new_full", "self size fill_value", new_full),
+    ROW("aten.zeros_like", "self", zeros_like),
+    ROW("aten.ones_like", "self", ones_like),
+    ROW("aten.empty_like", "self", zeros_like),
+    ROW("aten.full_like", "self fill_value", full_like),
+    ROW("aten.fill", "self value", full_like),
+    ROW("aten.zero", "self", zeros_like),
+    ROW("aten.scalar_tensor", "s", scalar),
+    ROW("aten.arange.default", "start=None end step=1", arange),
+    ROW("aten.arange", "start end step=1", arange),
+    ROW("aten.linspace", "start end steps", linspace),
+    ROW("aten.eye", "n m=None", eye),
+    ROW("aten.bernoulli.float", "self p=0.5", bernoulli),
+    ROW("aten.bernoulli.p", "self p", bernoulli),
+    ROW("aten.randn_like", "self", randn_like),
+    ROW("aten.rand_like", "self", rand_like),
+    {NULL, NULL, NULL, NULL, NULL},
 };

@@ -1,7 +1,7 @@
 // Opens an exported network, and builds its graph node by node.
 #include "nn/exported/exported.h"
 
-#include "base/option.h"
+#include "base/quantity.h"
 #include "nn/exported/build.h"
 #include "nn/exported/lower.h"
 #include "nn/layers.h"
@@ -58,8 +58,9 @@ static void set_maker(void *context, tri_pt2_argument *argument) {
 }
 
 static tri_status fail_order(const nn_exported *n, const char *what) {
-    return TRI_FAIL(TRI_CORRUPT, "%s: the graph of this file is damaged: %s reads what nothing has "
-                                 "made",
+    return TRI_FAIL(TRI_CORRUPT,
+                    "%s: the graph of this file is damaged: %s reads what nothing has "
+                    "made",
                     n->file.path, what);
 }
 
@@ -91,37 +92,43 @@ static tri_status connect(nn_exported *n) {
     return r.is_known ? TRI_OK : fail_order(n, "an output");
 }
 
+// Whether the node computes what training does: a dropout with the argument train=False does not.
+static bool is_of_training(const exported_node *node) {
+    const char *name = node->row ? node->row->trains : NULL;
+    double p = 1;
+    bool trains = !name;
+    for (int i = 0; name && i < node->node->argument_count; i++) {
+        const tri_pt2_argument *a = &node->node->arguments[i];
+        if (!strcmp(a->name, name)) trains = a->kind != TRI_PT2_BOOL || a->number;
+        if (!strcmp(a->name, "p") && a->kind == TRI_PT2_FLOAT) p = a->real;
+    }
+    return trains || p == 0;
+}
+
+static bool is_refused(const exported_node *node) {
+    return node->is_live && (!node->row || !is_of_training(node));
+}
+
 // Lists the operations that are not supported: each once, with how often and where it occurs.
-static tri_status check_rows(nn_exported *n) {
-    const char *text = "";
-    int lines = 0, more = 0;
+static void find_refusals(nn_exported *n) {
     for (int i = 0; i < n->file.node_count; i++) {
         const exported_node *node = &n->nodes[i];
-        int count = 0;
-        bool is_first = true;
-        if (!node->is_live || node->row) continue;
+        const char *target = node->node->target, *source = node->node->source;
+        int count = 0, before = 0;
+        if (!is_refused(node)) continue;
         for (int k = 0; k < n->file.node_count; k++) {
-            bool is_same = n->nodes[k].is_live &&
-                           !strcmp(n->file.nodes[k].target, node->node->target);
-            if (is_same && k < i) is_first = false;
+            bool is_same = is_refused(&n->nodes[k]) && !strcmp(n->file.nodes[k].target, target);
             count += is_same;
+            before += is_same && k < i;
         }
-        if (!is_first) continue;
-        if (++lines >= EXPORTED_MAX_LINES) {
-            more++;
-            continue;
-        }
-        const char *source = node->node->source;
-        text = tri_arena_printf(n->arena, "%s\n%s: %s, %d times, first in '%s'%s%s", text,
-                                n->file.path, node->node->target, count,
-                                *node->node->module ? node->node->module : "the network",
-                                *source ? ", " : "", source);
+        if (before) continue;
+        const char *line = tri_arena_printf(
+            n->arena, "%s: %s is %s: %s, first in '%s'%s%s", n->file.path, target,
+            node->row ? "that of evaluation: export the network before eval()" : "not supported",
+            tri_counted(count, "time"), *node->node->module ? node->node->module : "the network",
+            *source ? ", " : "", source);
+        TRI_PUSH(n->arena, n->refusals, n->refusal_count, n->refusal_capacity) = line;
     }
-    if (more) text = tri_arena_printf(n->arena, "%s\n%s: and %d more", text, n->file.path, more);
-    if (!lines) return TRI_OK;
-    return TRI_FAIL(TRI_BAD_INPUT,
-                    "%s: cannot be trained, because of operations that are not supported:%s",
-                    n->file.path, text);
 }
 
 static tri_status check_options(nn_exported *n) {
@@ -198,7 +205,8 @@ static void describe_fields(nn_exported *n) {
         const tri_pt2_value *v = &n->file.values[port->argument.number];
         bool is_float = exported_type_is_float(v->dtype);
         tri_field field = {.dtype = is_float ? TRI_F32 : TRI_I64, .shape.rank = v->rank - 1};
-        bool fits = v->rank >= 1 && v->rank <= TRI_MAX_RANK && is_read(n, (int)port->argument.number);
+        bool fits =
+            v->rank >= 1 && v->rank <= TRI_MAX_RANK && is_read(n, (int)port->argument.number);
         for (int k = 1; fits && k < v->rank; k++) {
             field.shape.dims[k - 1] = v->sizes[k];
             fits = v->sizes[k] > 0;
@@ -229,7 +237,7 @@ static tri_status open_network(nn_exported *n) {
     for (int i = 0; i < n->file.node_count; i++)
         if (n->nodes[i].is_live)
             n->nodes[i].row = exported_find_row(n->arena, n->file.nodes[i].target);
-    TRI_TRY(check_rows(n));
+    find_refusals(n);
     describe_fields(n);
     return TRI_OK;
 }
@@ -253,13 +261,18 @@ const tri_pt2 *nn_exported_file(const nn_exported *n) { return &n->file; }
 
 bool nn_exported_has_weights(const nn_exported *n) { return n->has_weights; }
 
-void nn_exported_print(const nn_exported *n, FILE *out) {
-    for (int k = 0; k < n->block_count; k++) {
-        int count = 0;
-        for (int i = 0; i < n->file.node_count; i++)
-            count += n->nodes[i].is_reached && n->nodes[i].block == k;
-        fprintf(out, "%-40s %d nodes\n", n->blocks[k], count);
-    }
+const char *const *nn_exported_refusals(const nn_exported *n, int *count) {
+    *count = n->refusal_count;
+    return n->refusals;
+}
+
+int nn_exported_block_count(const nn_exported *n) { return n->block_count; }
+
+const char *nn_exported_block(const nn_exported *n, int number, int *nodes) {
+    *nodes = 0;
+    for (int i = 0; i < n->file.node_count; i++)
+        *nodes += n->nodes[i].is_reached && n->nodes[i].block == number;
+    return n->blocks[number];
 }
 
 // How a parameter begins where the file's weights are not wanted: by PyTorch's rules for linear
@@ -352,27 +365,32 @@ static exported_value input_of(exported_build *b, const tri_pt2_port *port) {
          fits = shape.rank == v->rank && is_float == exported_type_is_float(v->dtype);
     for (int i = 0; i < v->rank; i++) {
         size_t used = strlen(want);
-        if (i == 0) snprintf(want, sizeof want, "[N");
-        else if (v->sizes[i] < 0) snprintf(want + used, sizeof want - used, ", any");
-        else snprintf(want + used, sizeof want - used, ", %lld", (long long)v->sizes[i]);
+        if (i == 0)
+            snprintf(want, sizeof want, "[N");
+        else if (v->sizes[i] < 0)
+            snprintf(want + used, sizeof want - used, ", any");
+        else
+            snprintf(want + used, sizeof want - used, ", %lld", (long long)v->sizes[i]);
         fits = fits && (i == 0 || v->sizes[i] < 0 || v->sizes[i] == shape.dims[i]);
     }
     if (!fits)
-        tri_graph_fail(b->graph,
-                       "the argument '%s' of %s is %s%s of %s, but the data have %s of %s",
-                       port->name, b->network->file.path, want, v->rank ? "]" : "",
-                       exported_type_is_float(v->dtype) ? "numbers" : "integers",
-                       tri_shape_text(&shape, text, sizeof text),
-                       is_float ? "numbers" : "integers");
+        tri_graph_fail(
+            b->graph, "the argument '%s' of %s is %s%s of %s, but the data have %s of %s",
+            port->name, b->network->file.path, want, v->rank ? "]" : "",
+            exported_type_is_float(v->dtype) ? "numbers" : "integers",
+            tri_shape_text(&shape, text, sizeof text), is_float ? "numbers" : "integers");
     if (v->dtype == TRI_PT2_BOOLEAN) value = tri_mask(b->graph, "x != 0", value);
     return exported_of_graph(value, v->dtype);
 }
 
 static exported_value port_value(exported_build *b, const tri_pt2_port *port) {
     switch (port->role) {
-    case TRI_PT2_PARAMETER: return parameter_of(b, port);
-    case TRI_PT2_INPUT: return input_of(b, port);
-    default: return constant_of(b, port);
+    case TRI_PT2_PARAMETER:
+        return parameter_of(b, port);
+    case TRI_PT2_INPUT:
+        return input_of(b, port);
+    default:
+        return constant_of(b, port);
     }
 }
 
@@ -399,8 +417,7 @@ static void lower(exported_build *b, int number) {
             tri_graph_fail(b->graph, "%s", tri_error_message());
         int count = b->graph->status == TRI_OK ? formula.input_count : 0;
         for (int k = 0; k < count; k++) in[k] = exported_operand(&call, k);
-        for (int k = count; k < call.count; k++)
-            parameters[k - count] = exported_real(&call, k);
+        for (int k = count; k < call.count; k++) parameters[k - count] = exported_real(&call, k);
         if (b->graph->status == TRI_OK)
             exported_give(&call, exported_map_text(b, node->row->formula, parameters, in, count,
                                                    exported_result_type(&call, 0)));
@@ -421,8 +438,8 @@ exported_value exported_get(exported_build *b, int number) {
     } else if (maker >= 0) {
         // What only data reach is computed in each block that reads it, so that blocks hand over
         // nothing but what parameters reach.
-        bool is_elsewhere = v->kind == EXPORTED_GRAPH && !n->nodes[maker].is_reached &&
-                            b->made[number] != b->block;
+        bool is_elsewhere =
+            v->kind == EXPORTED_GRAPH && !n->nodes[maker].is_reached && b->made[number] != b->block;
         if (!is_made || is_elsewhere) lower(b, maker);
     }
     return *v;
@@ -443,8 +460,10 @@ static void declare_outputs(exported_build *b) {
         exported_value v = exported_get(b, (int)port->argument.number);
         given++;
         if (v.kind != EXPORTED_GRAPH) continue;
-        if (tri_value_is_loss(b->graph, v.graph)) tri_loss(b->graph, v.graph);
-        else tri_output(b->graph, port->name, v.graph);
+        if (tri_value_is_loss(b->graph, v.graph))
+            tri_loss(b->graph, v.graph);
+        else
+            tri_output(b->graph, port->name, v.graph);
     }
     if (!given && b->graph->status == TRI_OK)
         tri_graph_fail(b->graph, "model.output: %s returns %s, not '%s'", file->path, names,

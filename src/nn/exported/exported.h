@@ -1,26 +1,29 @@
-// Networks that PyTorch has exported (format/pt2.h), built as graphs: `model: {name: torch, program:
-// net.pt2}`. Each node of the exported graph is one of ATen's operations. A table (table.c) says by
-// which functions of nn.h it is computed.
+// Networks that PyTorch has exported (format/pt2.h), built as graphs: `model: {name: torch,
+// program: net.pt2}`. Each node of the exported graph is one of ATen's operations. A table
+// (table.c) says by which functions of nn.h it is computed.
 #ifndef TRIREME_NN_EXPORTED_EXPORTED_H
 #define TRIREME_NN_EXPORTED_EXPORTED_H
 
 #include "base/tree.h"
 #include "format/pt2.h"
 
-#include <stdio.h>
 #include <trireme/task.h>
 
 // The recipe's name of such a model, and the key of its file.
 #define NN_EXPORTED_NAME "torch"
 #define NN_EXPORTED_FILE_KEY "program"
 
+enum { NN_EXPORTED_MAX_LINES = 40 }; // of a refusal
+
 typedef struct nn_exported nn_exported;
 
 // Reads the network that the recipe's model section names, `options`, and finds how each of its
-// nodes is computed. *out lies in `arena`. TRI_BAD_INPUT: an option is wrong, or something stands
-// in the way of training the network: the message has a line for each operation that is not
-// supported, with how often it occurs and where. Other errors are those of tri_pt2_open.
+// nodes is computed. *out lies in `arena`. TRI_BAD_INPUT: an option is wrong. Other errors are
+// those of tri_pt2_open.
 tri_status nn_exported_open(tri_arena *arena, const tri_tree *options, nn_exported **out);
+// What stands in the way of training the network: *count lines, one for each operation that is not
+// supported, with how often it occurs and where. Such a network has no graph.
+const char *const *nn_exported_refusals(const nn_exported *network, int *count);
 // The network as a model.
 const tri_task *nn_exported_task(const nn_exported *network);
 // The network of which `task` is the model; NULL: it is another model.
@@ -28,7 +31,8 @@ const nn_exported *nn_exported_of(const tri_task *task);
 const tri_pt2 *nn_exported_file(const nn_exported *network);
 // True if a run begins with the weights of the file.
 bool nn_exported_has_weights(const nn_exported *network);
-// Prints blocks with their numbers of nodes and parameters.
-void nn_exported_print(const nn_exported *network, FILE *out);
+int nn_exported_block_count(const nn_exported *network);
+// A block: its name, and how many nodes it has.
+const char *nn_exported_block(const nn_exported *network, int number, int *nodes);
 
 #endif

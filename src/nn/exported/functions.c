@@ -10,8 +10,8 @@
 static void map(exported_call *c, const char *formula, const double *parameters, int count) {
     exported_value in[TRI_FORMULA_INPUTS];
     for (int k = 0; k < count; k++) in[k] = exported_operand(c, k);
-    exported_give(c, exported_map_text(c->build, formula, parameters, in, count,
-                                       exported_result_type(c, 0)));
+    exported_give(
+        c, exported_map_text(c->build, formula, parameters, in, count, exported_result_type(c, 0)));
 }
 
 static void add(exported_call *c) {
@@ -48,7 +48,8 @@ static void mul(exported_call *c) {
         if (loss->kind != EXPORTED_GRAPH || !tri_value_is_loss(g, loss->graph)) continue;
         if (factor->kind == EXPORTED_NUMBER)
             exported_give_graph(c, tri_weighted(g, loss->graph, factor->real));
-        else exported_fail(c, "a loss can be multiplied by a number only");
+        else
+            exported_fail(c, "a loss can be multiplied by a number only");
         return;
     }
     map(c, "a, b -> a * b", NULL, 2);
@@ -56,17 +57,19 @@ static void mul(exported_call *c) {
 
 static void div_by(exported_call *c) {
     const char *mode = exported_text(c, 2);
-    if (!strcmp(mode, "floor")) map(c, "a, b -> a // b", NULL, 2);
+    if (!strcmp(mode, "floor"))
+        map(c, "a, b -> a // b", NULL, 2);
     else if (!strcmp(mode, "trunc"))
         map(c, "a, b, q = a / b -> q < 0 ? ceil(q) : floor(q)", NULL, 2);
-    else map(c, "a, b -> a / b", NULL, 2);
+    else
+        map(c, "a, b -> a / b", NULL, 2);
 }
 
 static void raise_to(exported_call *c) {
     static const struct {
         double exponent;
         const char *formula;
-    } rows[] = {{1, "x"},       {2, "x * x"},    {3, "x * x * x"},
+    } rows[] = {{1, "x"},         {2, "x * x"},       {3, "x * x * x"},
                 {0.5, "sqrt(x)"}, {-0.5, "rsqrt(x)"}, {-1, "1 / x"}};
     exported_value exponent = exported_operand(c, 1);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -104,7 +107,9 @@ static void by_type(exported_call *c, const char *logical, const char *bits, int
 
 static void bit_and(exported_call *c) { by_type(c, "a, b -> a && b", "a, b -> a & b", 2); }
 static void bit_or(exported_call *c) { by_type(c, "a, b -> a || b", "a, b -> a | b", 2); }
-static void bit_xor(exported_call *c) { by_type(c, "a, b -> !a != !b", "a, b -> bit_xor(a, b)", 2); }
+static void bit_xor(exported_call *c) {
+    by_type(c, "a, b -> !a != !b", "a, b -> bit_xor(a, b)", 2);
+}
 static void bit_not(exported_call *c) { by_type(c, "!x", "~x", 1); }
 
 // One slope for each channel, of axis 1, or one for all.
@@ -123,97 +128,98 @@ static void nan_to_num(exported_call *c) {
     double values[] = {0, 3.40282346638528859812e38, -3.40282346638528859812e38};
     for (int k = 0; k < 3; k++)
         if (!exported_is_none(c, k + 1)) values[k] = exported_real(c, k + 1);
-    map(c, "x, n = 0, p = 1, m = -1 -> x != x ? n : x > 3.40282346638528859812e38 ? p : "
-           "x < -3.40282346638528859812e38 ? m : x",
+    map(c,
+        "x, n = 0, p = 1, m = -1 -> x != x ? n : x > 3.40282346638528859812e38 ? p : "
+        "x < -3.40282346638528859812e38 ? m : x",
         values, 1);
 }
 
 const exported_row exported_function_rows[] = {
-    {"aten.add", "self other alpha=1", NULL, add},
-    {"aten.sub", "self other alpha=1", NULL, sub},
-    {"aten.rsub", "self other alpha=1", NULL, rsub},
-    {"aten.mul", "self other", NULL, mul},
-    {"aten.div", "self other rounding_mode=None", NULL, div_by},
-    {"aten.true_divide", "self other", "a, b -> a / b", NULL},
-    {"aten.floor_divide", "self other", "a, b -> a // b", NULL},
-    {"aten.remainder", "self other", "a, b -> a % b", NULL},
-    {"aten.fmod", "self other", "a, b -> fmod(a, b)", NULL},
-    {"aten.pow", "self exponent", NULL, raise_to},
-    {"aten.maximum", "self other", "a, b -> max(a, b)", NULL},
-    {"aten.minimum", "self other", "a, b -> min(a, b)", NULL},
-    {"aten.max.other", "self other", "a, b -> max(a, b)", NULL},
-    {"aten.min.other", "self other", "a, b -> min(a, b)", NULL},
-    {"aten.eq", "self other", "a, b -> a == b", NULL},
-    {"aten.ne", "self other", "a, b -> a != b", NULL},
-    {"aten.lt", "self other", "a, b -> a < b", NULL},
-    {"aten.le", "self other", "a, b -> a <= b", NULL},
-    {"aten.gt", "self other", "a, b -> a > b", NULL},
-    {"aten.ge", "self other", "a, b -> a >= b", NULL},
-    {"aten.logical_and", "self other", "a, b -> a && b", NULL},
-    {"aten.logical_or", "self other", "a, b -> a || b", NULL},
-    {"aten.logical_xor", "self other", "a, b -> !a != !b", NULL},
-    {"aten.__and__", "self other", NULL, bit_and},
-    {"aten.__or__", "self other", NULL, bit_or},
-    {"aten.__xor__", "self other", NULL, bit_xor},
-    {"aten.bitwise_and", "self other", NULL, bit_and},
-    {"aten.bitwise_or", "self other", NULL, bit_or},
-    {"aten.bitwise_xor", "self other", NULL, bit_xor},
-    {"aten.bitwise_not", "self", NULL, bit_not},
-    {"aten.where", "condition self other", "c, a, b -> c ? a : b", NULL},
-    {"aten.masked_fill", "self mask value", "x, mask, value -> mask ? value : x", NULL},
-    {"aten.lerp", "self end weight", "a, b, w -> a + w * (b - a)", NULL},
-    {"aten.atan2", "self other",
-     "y, x, up = y < 0 || 1 / y < 0 ? -1 : 1, right = x < 0 || 1 / x < 0 ? -1 : 1, "
-     "p = up * y, q = right * x, even = p == q && (p == 0 || p - p != 0), "
-     "t = even ? (p > 0 ? pi / 4 : 0) : p > q ? pi / 2 - atan(q / p) : atan(p / q) "
-     "-> up * (right < 0 ? pi - t : t)",
-     NULL},
-    {"aten.logaddexp", "self other",
-     "a, b, d = a == b ? 0 : abs(a - b) -> max(a, b) + log1p(exp(-d))", NULL},
-    {"aten.addcmul", "self tensor1 tensor2 value=1", "x, a, b, v = 1 -> x + v * a * b", NULL},
-    {"aten.addcdiv", "self tensor1 tensor2 value=1", "x, a, b, v = 1 -> x + v * a / b", NULL},
-    {"aten.clamp", "self min=None max=None", NULL, clamp},
-    {"aten.clamp_min", "self min max=None", NULL, clamp},
-    {"aten.clamp_max", "self low=None max", NULL, clamp},
-    {"aten.gelu", "self approximate='none'", NULL, gelu},
-    {"aten.leaky_relu", "self negative_slope=0.01", "x, slope = 0.01 -> leaky_relu(x, slope)", NULL},
-    {"aten.hardtanh", "self min_val=-1 max_val=1",
-     "x, low = -1, high = 1 -> x >= high ? high : x <= low ? min(low, high) : x", NULL},
-    {"aten.elu", "self alpha=1 scale=1 input_scale=1",
-     "x, alpha = 1, scale = 1, factor = 1 -> x > 0 ? scale * x : scale * alpha * expm1(factor * x)",
-     NULL},
-    {"aten.celu", "self alpha=1", "x, alpha = 1 -> x > 0 ? x : alpha * expm1(x / alpha)", NULL},
-    {"aten.softplus", "self beta=1 threshold=20",
-     "x, beta = 1, limit = 20 -> x * beta > limit ? x : log1p(exp(x * beta)) / beta", NULL},
-    {"aten.hardshrink", "self lambd=0.5", "x, w = 0.5 -> x >= -w && x <= w ? 0 : x", NULL},
-    {"aten.softshrink", "self lambd=0.5",
-     "x, w = 0.5 -> x >= -w && x <= w ? 0 : x > 0 ? x - w : x + w", NULL},
-    {"aten.threshold", "self threshold value", "x, limit = 0, v = 0 -> x <= limit ? v : x", NULL},
-    {"aten.nan_to_num", "self nan=None posinf=None neginf=None", NULL, nan_to_num},
-    {"aten.prelu", "self weight", NULL, prelu},
-    {"aten.special_erf", "self", "erf(x)", NULL},
-    {"aten.special_expit", "self", "sigmoid(x)", NULL},
+    ROW("aten.add", "self other alpha=1", add),
+    ROW("aten.sub", "self other alpha=1", sub),
+    ROW("aten.rsub", "self other alpha=1", rsub),
+    ROW("aten.mul", "self other", mul),
+    ROW("aten.div", "self other rounding_mode=None", div_by),
+    FORMULA("aten.true_divide", "self other", "a, b -> a / b"),
+    FORMULA("aten.floor_divide", "self other", "a, b -> a // b"),
+    FORMULA("aten.remainder", "self other", "a, b -> a % b"),
+    FORMULA("aten.fmod", "self other", "a, b -> fmod(a, b)"),
+    ROW("aten.pow", "self exponent", raise_to),
+    FORMULA("aten.maximum", "self other", "a, b -> max(a, b)"),
+    FORMULA("aten.minimum", "self other", "a, b -> min(a, b)"),
+    FORMULA("aten.max.other", "self other", "a, b -> max(a, b)"),
+    FORMULA("aten.min.other", "self other", "a, b -> min(a, b)"),
+    FORMULA("aten.eq", "self other", "a, b -> a == b"),
+    FORMULA("aten.ne", "self other", "a, b -> a != b"),
+    FORMULA("aten.lt", "self other", "a, b -> a < b"),
+    FORMULA("aten.le", "self other", "a, b -> a <= b"),
+    FORMULA("aten.gt", "self other", "a, b -> a > b"),
+    FORMULA("aten.ge", "self other", "a, b -> a >= b"),
+    FORMULA("aten.logical_and", "self other", "a, b -> a && b"),
+    FORMULA("aten.logical_or", "self other", "a, b -> a || b"),
+    FORMULA("aten.logical_xor", "self other", "a, b -> !a != !b"),
+    ROW("aten.__and__", "self other", bit_and),
+    ROW("aten.__or__", "self other", bit_or),
+    ROW("aten.__xor__", "self other", bit_xor),
+    ROW("aten.bitwise_and", "self other", bit_and),
+    ROW("aten.bitwise_or", "self other", bit_or),
+    ROW("aten.bitwise_xor", "self other", bit_xor),
+    ROW("aten.bitwise_not", "self", bit_not),
+    FORMULA("aten.where", "condition self other", "c, a, b -> c ? a : b"),
+    FORMULA("aten.masked_fill", "self mask value", "x, mask, value -> mask ? value : x"),
+    FORMULA("aten.lerp", "self end weight", "a, b, w -> a + w * (b - a)"),
+    FORMULA("aten.atan2", "self other",
+            "y, x, up = y < 0 || 1 / y < 0 ? -1 : 1, right = x < 0 || 1 / x < 0 ? -1 : 1, "
+            "p = up * y, q = right * x, even = p == q && (p == 0 || p - p != 0), "
+            "t = even ? (p > 0 ? pi / 4 : 0) : p > q ? pi / 2 - atan(q / p) : atan(p / q) "
+            "-> up * (right < 0 ? pi - t : t)"),
+    FORMULA("aten.logaddexp", "self other",
+            "a, b, d = a == b ? 0 : abs(a - b) -> max(a, b) + log1p(exp(-d))"),
+    FORMULA("aten.addcmul", "self tensor1 tensor2 value=1", "x, a, b, v = 1 -> x + v * a * b"),
+    FORMULA("aten.addcdiv", "self tensor1 tensor2 value=1", "x, a, b, v = 1 -> x + v * a / b"),
+    ROW("aten.clamp", "self min=None max=None", clamp),
+    ROW("aten.clamp_min", "self min max=None", clamp),
+    ROW("aten.clamp_max", "self low=None max", clamp),
+    ROW("aten.gelu", "self approximate='none'", gelu),
+    FORMULA("aten.leaky_relu", "self negative_slope=0.01",
+            "x, slope = 0.01 -> leaky_relu(x, slope)"),
+    FORMULA("aten.hardtanh", "self min_val=-1 max_val=1",
+            "x, low = -1, high = 1 -> x >= high ? high : x <= low ? min(low, high) : x"),
+    FORMULA("aten.elu", "self alpha=1 scale=1 input_scale=1",
+            "x, alpha = 1, scale = 1, factor = 1 -> x > 0 ? scale * x : scale * alpha * "
+            "expm1(factor * x)"),
+    FORMULA("aten.celu", "self alpha=1", "x, alpha = 1 -> x > 0 ? x : alpha * expm1(x / alpha)"),
+    FORMULA("aten.softplus", "self beta=1 threshold=20",
+            "x, beta = 1, limit = 20 -> x * beta > limit ? x : log1p(exp(x * beta)) / beta"),
+    FORMULA("aten.hardshrink", "self lambd=0.5", "x, w = 0.5 -> x >= -w && x <= w ? 0 : x"),
+    FORMULA("aten.softshrink", "self lambd=0.5",
+            "x, w = 0.5 -> x >= -w && x <= w ? 0 : x > 0 ? x - w : x + w"),
+    FORMULA("aten.threshold", "self threshold value", "x, limit = 0, v = 0 -> x <= limit ? v : x"),
+    ROW("aten.nan_to_num", "self nan=None posinf=None neginf=None", nan_to_num),
+    ROW("aten.prelu", "self weight", prelu),
+    FORMULA("aten.special_erf", "self", "erf(x)"),
+    FORMULA("aten.special_expit", "self", "sigmoid(x)"),
     // Of sizes, which are numbers.
-    {"_operator.add", "a b", "a, b -> a + b", NULL},
-    {"_operator.sub", "a b", "a, b -> a - b", NULL},
-    {"_operator.mul", "a b", "a, b -> a * b", NULL},
-    {"_operator.floordiv", "a b", "a, b -> a // b", NULL},
-    {"_operator.truediv", "a b", "a, b -> a / b", NULL},
-    {"_operator.mod", "a b", "a, b -> a % b", NULL},
-    {"_operator.neg", "a", "-x", NULL},
-    {"_operator.pow", "a b", "a, b -> a ^ b", NULL},
-    {"_operator.eq", "a b", "a, b -> a == b", NULL},
-    {"_operator.ne", "a b", "a, b -> a != b", NULL},
-    {"_operator.lt", "a b", "a, b -> a < b", NULL},
-    {"_operator.le", "a b", "a, b -> a <= b", NULL},
-    {"_operator.gt", "a b", "a, b -> a > b", NULL},
-    {"_operator.ge", "a b", "a, b -> a >= b", NULL},
-    {"math.ceil", "a", "ceil(x)", NULL},
-    {"math.floor", "a", "floor(x)", NULL},
-    {"math.trunc", "a", "x < 0 ? ceil(x) : floor(x)", NULL},
-    {"torch.sym_float", "a", "x", NULL},
-    {"torch.sym_max", "a b", "a, b -> max(a, b)", NULL},
-    {"torch.sym_min", "a b", "a, b -> min(a, b)", NULL},
-    {"torch.sym_sqrt", "a", "sqrt(x)", NULL},
-    {NULL, NULL, NULL, NULL},
+    FORMULA("_operator.add", "a b", "a, b -> a + b"),
+    FORMULA("_operator.sub", "a b", "a, b -> a - b"),
+    FORMULA("_operator.mul", "a b", "a, b -> a * b"),
+    FORMULA("_operator.floordiv", "a b", "a, b -> a // b"),
+    FORMULA("_operator.truediv", "a b", "a, b -> a / b"),
+    FORMULA("_operator.mod", "a b", "a, b -> a % b"),
+    FORMULA("_operator.neg", "a", "-x"),
+    FORMULA("_operator.pow", "a b", "a, b -> a ^ b"),
+    FORMULA("_operator.eq", "a b", "a, b -> a == b"),
+    FORMULA("_operator.ne", "a b", "a, b -> a != b"),
+    FORMULA("_operator.lt", "a b", "a, b -> a < b"),
+    FORMULA("_operator.le", "a b", "a, b -> a <= b"),
+    FORMULA("_operator.gt", "a b", "a, b -> a > b"),
+    FORMULA("_operator.ge", "a b", "a, b -> a >= b"),
+    FORMULA("math.ceil", "a", "ceil(x)"),
+    FORMULA("math.floor", "a", "floor(x)"),
+    FORMULA("math.trunc", "a", "x < 0 ? ceil(x) : floor(x)"),
+    FORMULA("torch.sym_float", "a", "x"),
+    FORMULA("torch.sym_max", "a b", "a, b -> max(a, b)"),
+    FORMULA("torch.sym_min", "a b", "a, b -> min(a, b)"),
+    FORMULA("torch.sym_sqrt", "a", "sqrt(x)"),
+    {NULL, NULL, NULL, NULL, NULL},
 };

@@ -66,17 +66,27 @@ exported_value exported_host_row_major(exported_build *b, const exported_value *
 
 static double element_of(tri_dtype dtype, const void *bytes, int64_t i) {
     switch (dtype) {
-    case TRI_F32: return ((const float *)bytes)[i];
-    case TRI_F64: return ((const double *)bytes)[i];
-    case TRI_I64: return (double)((const int64_t *)bytes)[i];
-    case TRI_I32: return ((const int32_t *)bytes)[i];
-    case TRI_I16: return ((const int16_t *)bytes)[i];
-    case TRI_I8: return ((const int8_t *)bytes)[i];
+    case TRI_F32:
+        return ((const float *)bytes)[i];
+    case TRI_F64:
+        return ((const double *)bytes)[i];
+    case TRI_I64:
+        return (double)((const int64_t *)bytes)[i];
+    case TRI_I32:
+        return ((const int32_t *)bytes)[i];
+    case TRI_I16:
+        return ((const int16_t *)bytes)[i];
+    case TRI_I8:
+        return ((const int8_t *)bytes)[i];
     case TRI_U8:
-    case TRI_BOOL: return ((const uint8_t *)bytes)[i];
-    case TRI_F16: return tri_f16_to_float(((const uint16_t *)bytes)[i]);
-    case TRI_BF16: return tri_bf16_to_float(((const uint16_t *)bytes)[i]);
-    default: return NAN;
+    case TRI_BOOL:
+        return ((const uint8_t *)bytes)[i];
+    case TRI_F16:
+        return tri_f16_to_float(((const uint16_t *)bytes)[i]);
+    case TRI_BF16:
+        return tri_bf16_to_float(((const uint16_t *)bytes)[i]);
+    default:
+        return NAN;
     }
 }
 
@@ -98,12 +108,18 @@ exported_value exported_host_read(exported_build *b, const tri_pt2_tensor *tenso
 static double bits_of(tri_step_kind kind, double a, double b) {
     int64_t A = (int64_t)a, B = (int64_t)b, shifted = B & ~(int64_t)63;
     switch (kind) {
-    case TRI_STEP_bit_and: return (double)(A & B);
-    case TRI_STEP_bit_or: return (double)(A | B);
-    case TRI_STEP_bit_xor: return (double)(A ^ B);
-    case TRI_STEP_shift_left: return shifted ? 0 : (double)(int64_t)((uint64_t)A << B);
-    case TRI_STEP_shift_right: return (double)(A >> (shifted ? 63 : B));
-    default: return NAN;
+    case TRI_STEP_bit_and:
+        return (double)(A & B);
+    case TRI_STEP_bit_or:
+        return (double)(A | B);
+    case TRI_STEP_bit_xor:
+        return (double)(A ^ B);
+    case TRI_STEP_shift_left:
+        return shifted ? 0 : (double)(int64_t)((uint64_t)A << B);
+    case TRI_STEP_shift_right:
+        return (double)(A >> (shifted ? 63 : B));
+    default:
+        return NAN;
     }
 }
 

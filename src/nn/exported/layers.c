@@ -33,8 +33,7 @@ static void linear(exported_call *c) {
                             .weight_value = exported_tensor(c, 1),
                             .bias_value = exported_tensor(c, 2),
                             .no_bias = exported_is_none(c, 2)};
-    exported_give_graph(
-        c, tri_linear_with(c->build->graph, layer_of(c), exported_tensor(c, 0), o));
+    exported_give_graph(c, tri_linear_with(c->build->graph, layer_of(c), exported_tensor(c, 0), o));
 }
 
 static void matmul(exported_call *c) {
@@ -44,9 +43,9 @@ static void matmul(exported_call *c) {
 }
 
 static void addmm(exported_call *c) {
-    exported_give_graph(c, tri_addmm(c->build->graph, exported_tensor(c, 0), exported_tensor(c, 1),
-                                     exported_tensor(c, 2), exported_real(c, 3),
-                                     exported_real(c, 4)));
+    exported_give_graph(c,
+                        tri_addmm(c->build->graph, exported_tensor(c, 0), exported_tensor(c, 1),
+                                  exported_tensor(c, 2), exported_real(c, 3), exported_real(c, 4)));
 }
 
 static void einsum(exported_call *c) {
@@ -54,16 +53,15 @@ static void einsum(exported_call *c) {
     tri_value in[TRI_MAX_INPUTS];
     int count = exported_list(c, 1, values, TRI_MAX_INPUTS);
     for (int k = 0; k < count; k++) in[k] = exported_as_float(c->build, &values[k]);
-    exported_give_graph(
-        c, tri_einsum_values(c->build->graph, exported_text(c, 0), in, count));
+    exported_give_graph(c, tri_einsum_values(c->build->graph, exported_text(c, 0), in, count));
 }
 
 // The sizes of a convolution's or pool's window along each axis.
 typedef tri_value conv_function(tri_graph *, const char *, tri_value, tri_conv_options);
 
 static void conv(exported_call *c, int axes, bool transposed, const int64_t *strides,
-                 const int64_t *pads, const int64_t *more, const int64_t *dilations,
-                 int64_t groups, bool same_size) {
+                 const int64_t *pads, const int64_t *more, const int64_t *dilations, int64_t groups,
+                 bool same_size) {
     conv_function *const functions[2][3] = {
         {tri_conv1d, tri_conv2d, tri_conv3d},
         {tri_conv_transpose1d, tri_conv_transpose2d, tri_conv_transpose3d}};
@@ -160,10 +158,6 @@ static void batch_norm(exported_call *c) {
     const char *mean = full_name(c, 3), *end = mean ? strrchr(mean, '.') : NULL;
     tri_graph *g = c->build->graph;
     bool is_plain = exported_is_none(c, 1) && exported_is_none(c, 2);
-    if (!exported_bool(c, 5)) {
-        exported_fail(c, "batch norm does not train: export the network before eval()");
-        return;
-    }
     const char *layer = end ? tri_name(g, "%.*s", (int)(end - mean), mean) : "";
     bool has_names = end && is_own(c, 3, layer, "running_mean") &&
                      is_own(c, 4, layer, "running_var") &&
@@ -173,9 +167,8 @@ static void batch_norm(exported_call *c) {
                          "is not supported");
         return;
     }
-    tri_batch_norm_options o = {.eps = exported_real(c, 7),
-                                .plain = is_plain,
-                                .cumulative = exported_is_none(c, 6)};
+    tri_batch_norm_options o = {
+        .eps = exported_real(c, 7), .plain = is_plain, .cumulative = exported_is_none(c, 6)};
     if (!o.cumulative) o.momentum = exported_real(c, 6);
     exported_give_graph(c, tri_batch_norm(g, layer, exported_tensor(c, 0), o));
 }
@@ -204,9 +197,9 @@ static void norm_rows(exported_call *c, const tri_op *op, tri_value weight, tri_
     for (int i = 0; i < rank - axes; i++) rows[i] = exported_size(b, &x, i);
     rows[rank - axes] = width;
     exported_value flat = axes > 1 ? exported_reshape(b, x, rows, rank - axes + 1) : x;
-    tri_value y = tri_node_add(b->graph, op,
-                               (tri_value[]){exported_as_float(b, &flat), weight, bias},
-                               op->input_count, &(tri_norm_attr){.eps = eps}, layer_of(c));
+    tri_value y =
+        tri_node_add(b->graph, op, (tri_value[]){exported_as_float(b, &flat), weight, bias},
+                     op->input_count, &(tri_norm_attr){.eps = eps}, layer_of(c));
     exported_value result = exported_of_graph(y, x.dtype);
     for (int i = 0; i < rank; i++) rows[i] = exported_size(b, &x, i);
     exported_give(c, axes > 1 ? exported_reshape(b, result, rows, rank) : result);
@@ -254,8 +247,8 @@ static void embedding(exported_call *c) {
             exported_map_text(b, "i, k = 0 -> i == k", &row, &number, 1, TRI_PT2_BOOLEAN);
         is_row.name = tri_name(b->graph, "%s.padding", layer_of(c));
         exported_value in[] = {exported_of_graph(weight, TRI_PT2_FLOAT32), is_row};
-        exported_value kept = exported_map_text(b, "x, pads -> pads ? detach(x) : x", NULL, in, 2,
-                                                TRI_PT2_FLOAT32);
+        exported_value kept =
+            exported_map_text(b, "x, pads -> pads ? detach(x) : x", NULL, in, 2, TRI_PT2_FLOAT32);
         weight = kept.graph;
     }
     exported_give_graph(c, tri_node_add(b->graph, &tri_op_embedding,
@@ -263,15 +256,8 @@ static void embedding(exported_call *c) {
                                         layer_of(c)));
 }
 
-static bool trains(exported_call *c, int k) {
-    if (exported_bool(c, k)) return true;
-    exported_fail(c, "dropout does not train: export the network before eval()");
-    return false;
-}
-
 static void dropout(exported_call *c) {
     double p = exported_real(c, 1);
-    if (p > 0 && !trains(c, 2)) return;
     tri_value x = exported_tensor(c, 0);
     const char *name = *c->node->call ? c->node->call : "dropout";
     exported_give_graph(c, p > 0 ? tri_dropout(c->build->graph, name, x, p) : x);
@@ -279,7 +265,6 @@ static void dropout(exported_call *c) {
 
 static void dropout_channels(exported_call *c) {
     double p = exported_real(c, 1);
-    if (p > 0 && !trains(c, 2)) return;
     tri_value x = exported_tensor(c, 0);
     const char *name = *c->node->call ? c->node->call : "dropout";
     exported_give_graph(c, p > 0 ? tri_dropout_channels(c->build->graph, name, x, p) : x);
@@ -322,8 +307,8 @@ static void max_pool(exported_call *c) {
 }
 
 static void avg_pool(exported_call *c) {
-    tri_value (*const pools[])(tri_graph *, tri_value, tri_pool_options) = {
-        tri_avg_pool1d, tri_avg_pool2d, tri_avg_pool3d};
+    tri_value (*const pools[])(tri_graph *, tri_value,
+                               tri_pool_options) = {tri_avg_pool1d, tri_avg_pool2d, tri_avg_pool3d};
     tri_pool_options o = {.ceil_mode = exported_bool(c, 4),
                           .exclude_padding = !exported_bool(c, 5)};
     int axes = pool_options(c, &o);
@@ -372,7 +357,8 @@ static void interpolate(exported_call *c, tri_interpolate_options o) {
     int axes = rank_of(c, 0) - 2;
     double factors[EXPORTED_MAX_RANK];
     int given = exported_reals(c, 3, factors, EXPORTED_MAX_RANK);
-    if (!exported_is_none(c, 1)) exported_sizes(c, 1, o.sizes, axes);
+    if (!exported_is_none(c, 1))
+        exported_sizes(c, 1, o.sizes, axes);
     else
         for (int i = 0; i < given && i < 3; i++) o.factors[i] = factors[i];
     exported_give_graph(c, tri_interpolate(c->build->graph, exported_tensor(c, 0), o));
@@ -446,15 +432,17 @@ static void attention(exported_call *c) {
     if (!exported_is_none(c, 6)) o.scale = exported_real(c, 6);
     exported_value mask = exported_operand(c, 3);
     if (mask.kind == EXPORTED_HOST && mask.dtype == TRI_PT2_BOOLEAN && !is_all_true(&mask.host)) {
-        if (is_causal(&mask.host)) o.causal = true;
-        else o.mask = exported_as_graph(b, &mask);
+        if (is_causal(&mask.host))
+            o.causal = true;
+        else
+            o.mask = exported_as_graph(b, &mask);
     } else if (mask.kind == EXPORTED_GRAPH && mask.dtype == TRI_PT2_BOOLEAN) {
         o.mask = mask.graph;
     } else if (mask.kind != EXPORTED_NOTHING && mask.dtype != TRI_PT2_BOOLEAN) {
         o.bias = exported_as_float(b, &mask);
     }
-    const char *name = tri_name(b->graph, "%s.attention",
-                                *c->node->call ? c->node->call : "network");
+    const char *name =
+        tri_name(b->graph, "%s.attention", *c->node->call ? c->node->call : "network");
     tri_share_layer(b->graph, name);
     tri_value y = tri_attention(b->graph, name, heads_inside(c, 0), heads_inside(c, 1),
                                 heads_inside(c, 2), o);
@@ -519,8 +507,8 @@ static void recurrent(exported_call *c, recurrent_function *function, bool has_c
     const char *name = tri_name(b->graph, "%.*s", (int)(length - tail), port->name);
     tri_value y = function(b->graph, name, exported_as_float(b, &x), o, &last);
     exported_value result = exported_of_graph(y, x.dtype);
-    exported_give_at(c, 0, batch_first ? result
-                                       : exported_permute(b, result, (const int[]){1, 0, 2}));
+    exported_give_at(c, 0,
+                     batch_first ? result : exported_permute(b, result, (const int[]){1, 0, 2}));
     for (int k = 0; k < (has_cells ? 2 : 1); k++) {
         exported_value state = exported_of_graph(k ? last.c : last.h, x.dtype);
         exported_give_at(c, 1 + k, exported_permute(b, state, (const int[]){1, 0, 2}));
@@ -537,79 +525,77 @@ static void rnn_relu(exported_call *c) { recurrent(c, tri_rnn, false, true); }
     "input hx params has_biases num_layers dropout train bidirectional batch_first=False"
 
 const exported_row exported_layer_rows[] = {
-    {"aten.linear", "input weight bias=None", NULL, linear},
-    {"aten.matmul", "self other", NULL, matmul},
-    {"aten.bmm", "self mat2", NULL, matmul},
-    {"aten.mm", "self mat2", NULL, matmul},
-    {"aten.mv", "self vec", NULL, matmul},
-    {"aten.dot", "self tensor", NULL, matmul},
-    {"aten.addmm", "self mat1 mat2 beta=1 alpha=1", NULL, addmm},
-    {"aten.baddbmm", "self batch1 batch2 beta=1 alpha=1", NULL, addmm},
-    {"aten.einsum", "equation tensors path=None", NULL, einsum},
-    {"aten.conv1d", "input weight bias=None stride=1 padding=0 dilation=1 groups=1", NULL,
-     conv_forward},
-    {"aten.conv2d", "input weight bias=None stride=1 padding=0 dilation=1 groups=1", NULL,
-     conv_forward},
-    {"aten.conv3d", "input weight bias=None stride=1 padding=0 dilation=1 groups=1", NULL,
-     conv_forward},
-    {"aten.conv_transpose1d",
-     "input weight bias=None stride=1 padding=0 output_padding=0 groups=1 dilation=1", NULL,
-     conv_backward},
-    {"aten.conv_transpose2d",
-     "input weight bias=None stride=1 padding=0 output_padding=0 groups=1 dilation=1", NULL,
-     conv_backward},
-    {"aten.conv_transpose3d",
-     "input weight bias=None stride=1 padding=0 output_padding=0 groups=1 dilation=1", NULL,
-     conv_backward},
-    {"aten.convolution",
-     "input weight bias stride padding dilation transposed output_padding groups", NULL,
-     convolution},
+    ROW("aten.linear", "input weight bias=None", linear),
+    ROW("aten.matmul", "self other", matmul),
+    ROW("aten.bmm", "self mat2", matmul),
+    ROW("aten.mm", "self mat2", matmul),
+    ROW("aten.mv", "self vec", matmul),
+    ROW("aten.dot", "self tensor", matmul),
+    ROW("aten.addmm", "self mat1 mat2 beta=1 alpha=1", addmm),
+    ROW("aten.baddbmm", "self batch1 batch2 beta=1 alpha=1", addmm),
+    ROW("aten.einsum", "equation tensors path=None", einsum),
+    ROW("aten.conv1d", "input weight bias=None stride=1 padding=0 dilation=1 groups=1",
+        conv_forward),
+    ROW("aten.conv2d", "input weight bias=None stride=1 padding=0 dilation=1 groups=1",
+        conv_forward),
+    ROW("aten.conv3d", "input weight bias=None stride=1 padding=0 dilation=1 groups=1",
+        conv_forward),
+    ROW("aten.conv_transpose1d",
+        "input weight bias=None stride=1 padding=0 output_padding=0 groups=1 dilation=1",
+        conv_backward),
+    ROW("aten.conv_transpose2d",
+        "input weight bias=None stride=1 padding=0 output_padding=0 groups=1 dilation=1",
+        conv_backward),
+    ROW("aten.conv_transpose3d",
+        "input weight bias=None stride=1 padding=0 output_padding=0 groups=1 dilation=1",
+        conv_backward),
+    ROW("aten.convolution",
+        "input weight bias stride padding dilation transposed output_padding groups", convolution),
     {"aten.batch_norm",
      "input weight=None bias=None running_mean=None running_var=None training momentum eps", NULL,
-     batch_norm},
-    {"aten.layer_norm", "input normalized_shape weight=None bias=None eps=1e-05", NULL, layer_norm},
-    {"aten.rms_norm", "input normalized_shape weight=None eps=None", NULL, rms_norm},
-    {"aten.group_norm", "input num_groups weight=None bias=None eps=1e-05", NULL, group_norm},
-    {"aten.instance_norm",
-     "input weight=None bias=None running_mean=None running_var=None use_input_stats momentum eps",
-     NULL, instance_norm},
-    {"aten.embedding", "weight indices padding_idx=-1", NULL, embedding},
-    {"aten.dropout", "input p train", NULL, dropout},
-    {"aten.feature_dropout", "input p train", NULL, dropout_channels},
-    {"aten.max_pool1d", POOL "dilation=1 ceil_mode=False", NULL, max_pool},
-    {"aten.max_pool2d", POOL "dilation=1 ceil_mode=False", NULL, max_pool},
-    {"aten.max_pool3d", POOL "dilation=1 ceil_mode=False", NULL, max_pool},
-    {"aten.max_pool2d_with_indices", POOL "dilation=1 ceil_mode=False", NULL, max_pool},
-    {"aten.avg_pool1d", POOL "ceil_mode=False count_include_pad=True divisor_override=None", NULL,
-     avg_pool},
-    {"aten.avg_pool2d", POOL "ceil_mode=False count_include_pad=True divisor_override=None", NULL,
-     avg_pool},
-    {"aten.avg_pool3d", POOL "ceil_mode=False count_include_pad=True divisor_override=None", NULL,
-     avg_pool},
-    {"aten.adaptive_avg_pool1d", "self output_size", NULL, adaptive_avg_pool},
-    {"aten.adaptive_avg_pool2d", "self output_size", NULL, adaptive_avg_pool},
-    {"aten.adaptive_avg_pool3d", "self output_size", NULL, adaptive_avg_pool},
-    {"aten.adaptive_max_pool1d", "self output_size", NULL, adaptive_max_pool},
-    {"aten.adaptive_max_pool2d", "self output_size", NULL, adaptive_max_pool},
-    {"aten.adaptive_max_pool3d", "self output_size", NULL, adaptive_max_pool},
-    {"aten.upsample_nearest1d.vec", "input output_size align=None scale_factors", NULL, nearest},
-    {"aten.upsample_nearest2d.vec", "input output_size align=None scale_factors", NULL, nearest},
-    {"aten.upsample_nearest3d.vec", "input output_size align=None scale_factors", NULL, nearest},
-    {"aten._upsample_nearest_exact2d.vec", "input output_size align=None scale_factors", NULL,
-     nearest_exact},
-    {"aten.upsample_linear1d.vec", "input output_size align_corners scale_factors", NULL, bilinear},
-    {"aten.upsample_bilinear2d.vec", "input output_size align_corners scale_factors", NULL,
-     bilinear},
-    {"aten.upsample_trilinear3d.vec", "input output_size align_corners scale_factors", NULL,
-     bilinear},
-    {"aten.upsample_bicubic2d.vec", "input output_size align_corners scale_factors", NULL, bicubic},
-    {"aten._upsample_bilinear2d_aa.vec", "input output_size align_corners scale_factors", NULL,
-     bilinear_smooth},
-    {"aten.scaled_dot_product_attention",
-     "query key value attn_mask=None dropout_p=0.0 is_causal=False scale=None", NULL, attention},
-    {"aten.lstm.input", RECURRENT, NULL, lstm},
-    {"aten.gru.input", RECURRENT, NULL, gru},
-    {"aten.rnn_tanh.input", RECURRENT, NULL, rnn_tanh},
-    {"aten.rnn_relu.input", RECURRENT, NULL, rnn_relu},
-    {NULL, NULL, NULL, NULL},
+     batch_norm, "training"},
+    ROW("aten.layer_norm", "input normalized_shape weight=None bias=None eps=1e-05", layer_norm),
+    ROW("aten.rms_norm", "input normalized_shape weight=None eps=None", rms_norm),
+    ROW("aten.group_norm", "input num_groups weight=None bias=None eps=1e-05", group_norm),
+    ROW("aten.instance_norm",
+        "input weight=None bias=None running_mean=None running_var=None use_input_stats momentum "
+        "eps",
+        instance_norm),
+    ROW("aten.embedding", "weight indices padding_idx=-1", embedding),
+    {"aten.dropout", "input p train", NULL, dropout, "train"},
+    {"aten.feature_dropout", "input p train", NULL, dropout_channels, "train"},
+    ROW("aten.max_pool1d", POOL "dilation=1 ceil_mode=False", max_pool),
+    ROW("aten.max_pool2d", POOL "dilation=1 ceil_mode=False", max_pool),
+    ROW("aten.max_pool3d", POOL "dilation=1 ceil_mode=False", max_pool),
+    ROW("aten.max_pool2d_with_indices", POOL "dilation=1 ceil_mode=False", max_pool),
+    ROW("aten.avg_pool1d", POOL "ceil_mode=False count_include_pad=True divisor_override=None",
+        avg_pool),
+    ROW("aten.avg_pool2d", POOL "ceil_mode=False count_include_pad=True divisor_override=None",
+        avg_pool),
+    ROW("aten.avg_pool3d", POOL "ceil_mode=False count_include_pad=True divisor_override=None",
+        avg_pool),
+    ROW("aten.adaptive_avg_pool1d", "self output_size", adaptive_avg_pool),
+    ROW("aten.adaptive_avg_pool2d", "self output_size", adaptive_avg_pool),
+    ROW("aten.adaptive_avg_pool3d", "self output_size", adaptive_avg_pool),
+    ROW("aten.adaptive_max_pool1d", "self output_size", adaptive_max_pool),
+    ROW("aten.adaptive_max_pool2d", "self output_size", adaptive_max_pool),
+    ROW("aten.adaptive_max_pool3d", "self output_size", adaptive_max_pool),
+    ROW("aten.upsample_nearest1d.vec", "input output_size align=None scale_factors", nearest),
+    ROW("aten.upsample_nearest2d.vec", "input output_size align=None scale_factors", nearest),
+    ROW("aten.upsample_nearest3d.vec", "input output_size align=None scale_factors", nearest),
+    ROW("aten._upsample_nearest_exact2d.vec", "input output_size align=None scale_factors",
+        nearest_exact),
+    ROW("aten.upsample_linear1d.vec", "input output_size align_corners scale_factors", bilinear),
+    ROW("aten.upsample_bilinear2d.vec", "input output_size align_corners scale_factors", bilinear),
+    ROW("aten.upsample_trilinear3d.vec", "input output_size align_corners scale_factors", bilinear),
+    ROW("aten.upsample_bicubic2d.vec", "input output_size align_corners scale_factors", bicubic),
+    ROW("aten._upsample_bilinear2d_aa.vec", "input output_size align_corners scale_factors",
+        bilinear_smooth),
+    ROW("aten.scaled_dot_product_attention",
+        "query key value attn_mask=None dropout_p=0.0 is_causal=False scale=None", attention),
+    ROW("aten.lstm.input", RECURRENT, lstm),
+    ROW("aten.gru.input", RECURRENT, gru),
+    ROW("aten.rnn_tanh.input", RECURRENT, rnn_tanh),
+    ROW("aten.rnn_relu.input", RECURRENT, rnn_relu),
+    {NULL, NULL, NULL, NULL, NULL},
 };

@@ -17,8 +17,9 @@ static tri_value classes_last(exported_call *c, int k) {
 static void want_mean(exported_call *c, int k) {
     enum { MEAN = 1 };
     if (exported_int(c, k) != MEAN)
-        exported_fail(c, "a loss in the network is a mean (reduction=\"mean\"); leave others to the "
-                         "recipe's loss");
+        exported_fail(c,
+                      "a loss in the network is a mean (reduction=\"mean\"); leave others to the "
+                      "recipe's loss");
 }
 
 // Integer labels, of which those to ignore become -100.
@@ -47,27 +48,27 @@ static const float *weights_of(exported_call *c, int k) {
 static void cross_entropy(exported_call *c) {
     want_mean(c, 3);
     tri_label_loss_options o = {weights_of(c, 2), exported_real(c, 5)};
-    exported_give_graph(c, tri_cross_entropy_with(c->build->graph, classes_last(c, 0),
-                                                  labels_of(c, 1, 4), o));
+    exported_give_graph(
+        c, tri_cross_entropy_with(c->build->graph, classes_last(c, 0), labels_of(c, 1, 4), o));
 }
 
 static void nll(exported_call *c) {
     want_mean(c, 3);
     tri_label_loss_options o = {weights_of(c, 2), 0};
-    exported_give_graph(c, tri_nll_loss_with(c->build->graph, classes_last(c, 0),
-                                             labels_of(c, 1, 4), o));
+    exported_give_graph(
+        c, tri_nll_loss_with(c->build->graph, classes_last(c, 0), labels_of(c, 1, 4), o));
 }
 
 static void mse(exported_call *c) {
     want_mean(c, 2);
-    exported_give_graph(c, tri_mse_loss(c->build->graph, exported_tensor(c, 0),
-                                        exported_tensor(c, 1)));
+    exported_give_graph(
+        c, tri_mse_loss(c->build->graph, exported_tensor(c, 0), exported_tensor(c, 1)));
 }
 
 static void l1(exported_call *c) {
     want_mean(c, 2);
-    exported_give_graph(c, tri_l1_loss(c->build->graph, exported_tensor(c, 0),
-                                       exported_tensor(c, 1)));
+    exported_give_graph(c,
+                        tri_l1_loss(c->build->graph, exported_tensor(c, 0), exported_tensor(c, 1)));
 }
 
 static void huber(exported_call *c) {
@@ -85,8 +86,8 @@ static void smooth_l1(exported_call *c) {
 static void bce(exported_call *c) {
     want_mean(c, 3);
     tri_binary_options o = {exported_tensor(c, 2), {0}};
-    exported_give_graph(c, tri_bce_loss_with(c->build->graph, exported_tensor(c, 0),
-                                             exported_tensor(c, 1), o));
+    exported_give_graph(
+        c, tri_bce_loss_with(c->build->graph, exported_tensor(c, 0), exported_tensor(c, 1), o));
 }
 
 static void bce_with_logits(exported_call *c) {
@@ -97,17 +98,16 @@ static void bce_with_logits(exported_call *c) {
 }
 
 const exported_row exported_loss_rows[] = {
-    {"aten.cross_entropy_loss",
-     "self target weight=None reduction=1 ignore_index=-100 label_smoothing=0.0", NULL,
-     cross_entropy},
-    {"aten.nll_loss_nd", "self target weight=None reduction=1 ignore_index=-100", NULL, nll},
-    {"aten.nll_loss", "self target weight=None reduction=1 ignore_index=-100", NULL, nll},
-    {"aten.mse_loss", "self target reduction=1", NULL, mse},
-    {"aten.l1_loss", "self target reduction=1", NULL, l1},
-    {"aten.huber_loss", "self target reduction=1 delta=1.0", NULL, huber},
-    {"aten.smooth_l1_loss", "self target reduction=1 beta=1.0", NULL, smooth_l1},
-    {"aten.binary_cross_entropy", "self target weight=None reduction=1", NULL, bce},
-    {"aten.binary_cross_entropy_with_logits",
-     "self target weight=None pos_weight=None reduction=1", NULL, bce_with_logits},
-    {NULL, NULL, NULL, NULL},
+    ROW("aten.cross_entropy_loss",
+        "self target weight=None reduction=1 ignore_index=-100 label_smoothing=0.0", cross_entropy),
+    ROW("aten.nll_loss_nd", "self target weight=None reduction=1 ignore_index=-100", nll),
+    ROW("aten.nll_loss", "self target weight=None reduction=1 ignore_index=-100", nll),
+    ROW("aten.mse_loss", "self target reduction=1", mse),
+    ROW("aten.l1_loss", "self target reduction=1", l1),
+    ROW("aten.huber_loss", "self target reduction=1 delta=1.0", huber),
+    ROW("aten.smooth_l1_loss", "self target reduction=1 beta=1.0", smooth_l1),
+    ROW("aten.binary_cross_entropy", "self target weight=None reduction=1", bce),
+    ROW("aten.binary_cross_entropy_with_logits",
+        "self target weight=None pos_weight=None reduction=1", bce_with_logits),
+    {NULL, NULL, NULL, NULL, NULL},
 };

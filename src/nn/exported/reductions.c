@@ -85,8 +85,12 @@ static void reduce(exported_call *c, reduce_function *function, reduction r) {
 static void sum(exported_call *c) { reduce(c, tri_sum, (reduction){0, sum_of, false}); }
 static void mean(exported_call *c) { reduce(c, tri_mean, (reduction){0, sum_of, true}); }
 static void prod(exported_call *c) { reduce(c, tri_prod, (reduction){1, product_of, false}); }
-static void amax(exported_call *c) { reduce(c, tri_amax, (reduction){-INFINITY, larger_of, false}); }
-static void amin(exported_call *c) { reduce(c, tri_amin, (reduction){INFINITY, smaller_of, false}); }
+static void amax(exported_call *c) {
+    reduce(c, tri_amax, (reduction){-INFINITY, larger_of, false});
+}
+static void amin(exported_call *c) {
+    reduce(c, tri_amin, (reduction){INFINITY, smaller_of, false});
+}
 static void any(exported_call *c) { reduce(c, tri_any, (reduction){0, any_of, false}); }
 static void all(exported_call *c) { reduce(c, tri_all, (reduction){1, all_of, false}); }
 
@@ -95,8 +99,8 @@ static void extreme(exported_call *c, bool largest) {
     tri_graph *g = c->build->graph;
     int axis = axis_of(c, 1);
     bool keep = exported_bool(c, 2);
-    tri_value x = reduced(c), where = largest ? tri_argmax(g, x, axis, true)
-                                              : tri_argmin(g, x, axis, true);
+    tri_value x = reduced(c),
+              where = largest ? tri_argmax(g, x, axis, true) : tri_argmin(g, x, axis, true);
     tri_value y = tri_take_along(g, x, axis, where);
     exported_give_graph_at(c, 0, keep ? y : tri_squeeze(g, y, axis));
     exported_give_graph_at(c, 1, keep ? where : tri_squeeze(g, where, axis));
@@ -140,15 +144,15 @@ static void var_mean(exported_call *c) {
     int axes[EXPORTED_MAX_RANK], count = axes_of(c, 1, axes);
     tri_value x = exported_tensor(c, 0);
     bool keep = exported_bool(c, 3);
-    exported_give_graph_at(c, 0, tri_var(c->build->graph, x, axes, count,
-                                         (int64_t)correction_of(c, 2), keep));
+    exported_give_graph_at(
+        c, 0, tri_var(c->build->graph, x, axes, count, (int64_t)correction_of(c, 2), keep));
     exported_give_graph_at(c, 1, tri_mean(c->build->graph, x, axes, count, keep));
 }
 
 static void logsumexp(exported_call *c) {
     int axes[EXPORTED_MAX_RANK], count = axes_of(c, 1, axes);
-    exported_give_graph(c, tri_logsumexp(c->build->graph, exported_tensor(c, 0), axes, count,
-                                         exported_bool(c, 2)));
+    exported_give_graph(
+        c, tri_logsumexp(c->build->graph, exported_tensor(c, 0), axes, count, exported_bool(c, 2)));
 }
 
 static void vector_norm(exported_call *c) {
@@ -163,8 +167,8 @@ static void softmax(exported_call *c) {
 }
 
 static void log_softmax(exported_call *c) {
-    exported_give_graph(c, tri_log_softmax_along(c->build->graph, exported_tensor(c, 0),
-                                                 axis_of(c, 1)));
+    exported_give_graph(
+        c, tri_log_softmax_along(c->build->graph, exported_tensor(c, 0), axis_of(c, 1)));
 }
 
 static void cumsum(exported_call *c) {
@@ -204,8 +208,8 @@ static void logcumsumexp(exported_call *c) {
 }
 
 static void sort(exported_call *c) {
-    tri_value index, y = tri_sort(c->build->graph, reduced(c), axis_of(c, 1), exported_bool(c, 2),
-                                  &index);
+    tri_value index,
+        y = tri_sort(c->build->graph, reduced(c), axis_of(c, 1), exported_bool(c, 2), &index);
     exported_give_graph_at(c, 0, y);
     exported_give_graph_at(c, 1, index);
 }
@@ -218,36 +222,36 @@ static void topk(exported_call *c) {
 }
 
 const exported_row exported_reduction_rows[] = {
-    {"aten.sum", "self dim=None keepdim=False", NULL, sum},
-    {"aten.mean", "self dim=None keepdim=False", NULL, mean},
-    {"aten.prod", "self dim=None keepdim=False", NULL, prod},
-    {"aten.amax", "self dim=[] keepdim=False", NULL, amax},
-    {"aten.amin", "self dim=[] keepdim=False", NULL, amin},
-    {"aten.max.default", "self", NULL, amax},
-    {"aten.min.default", "self", NULL, amin},
-    {"aten.max.dim", "self dim keepdim=False", NULL, max_along},
-    {"aten.min.dim", "self dim keepdim=False", NULL, min_along},
-    {"aten.any", "self dim=None keepdim=False", NULL, any},
-    {"aten.all", "self dim=None keepdim=False", NULL, all},
-    {"aten.argmax", "self dim=None keepdim=False", NULL, argmax},
-    {"aten.argmin", "self dim=None keepdim=False", NULL, argmin},
-    {"aten.var.correction", "self dim=None correction=None keepdim=False", NULL, var},
-    {"aten.std.correction", "self dim=None correction=None keepdim=False", NULL, std_of},
-    {"aten.var_mean.correction", "self dim=None correction=None keepdim=False", NULL, var_mean},
-    {"aten.var.dim", "self dim unbiased=True keepdim=False", NULL, var},
-    {"aten.std.dim", "self dim unbiased=True keepdim=False", NULL, std_of},
-    {"aten.logsumexp", "self dim keepdim=False", NULL, logsumexp},
-    {"aten.linalg_vector_norm", "self ord=2 dim=None keepdim=False", NULL, vector_norm},
-    {"aten.norm", "self p=2 dim=None keepdim=False", NULL, vector_norm},
-    {"aten.softmax", "self dim", NULL, softmax},
-    {"aten._softmax", "self dim", NULL, softmax},
-    {"aten.log_softmax", "self dim", NULL, log_softmax},
-    {"aten._log_softmax", "self dim", NULL, log_softmax},
-    {"aten.cumsum", "self dim", NULL, cumsum},
-    {"aten.cumprod", "self dim", NULL, cumprod},
-    {"aten.logcumsumexp", "self dim", NULL, logcumsumexp},
-    {"aten.sort", "self dim=-1 descending=False", NULL, sort},
-    {"aten.sort.stable", "self dim=-1 descending=False", NULL, sort},
-    {"aten.topk", "self k dim=-1 largest=True", NULL, topk},
-    {NULL, NULL, NULL, NULL},
+    ROW("aten.sum", "self dim=None keepdim=False", sum),
+    ROW("aten.mean", "self dim=None keepdim=False", mean),
+    ROW("aten.prod", "self dim=None keepdim=False", prod),
+    ROW("aten.amax", "self dim=[] keepdim=False", amax),
+    ROW("aten.amin", "self dim=[] keepdim=False", amin),
+    ROW("aten.max.default", "self", amax),
+    ROW("aten.min.default", "self", amin),
+    ROW("aten.max.dim", "self dim keepdim=False", max_along),
+    ROW("aten.min.dim", "self dim keepdim=False", min_along),
+    ROW("aten.any", "self dim=None keepdim=False", any),
+    ROW("aten.all", "self dim=None keepdim=False", all),
+    ROW("aten.argmax", "self dim=None keepdim=False", argmax),
+    ROW("aten.argmin", "self dim=None keepdim=False", argmin),
+    ROW("aten.var.correction", "self dim=None correction=None keepdim=False", var),
+    ROW("aten.std.correction", "self dim=None correction=None keepdim=False", std_of),
+    ROW("aten.var_mean.correction", "self dim=None correction=None keepdim=False", var_mean),
+    ROW("aten.var.dim", "self dim unbiased=True keepdim=False", var),
+    ROW("aten.std.dim", "self dim unbiased=True keepdim=False", std_of),
+    ROW("aten.logsumexp", "self dim keepdim=False", logsumexp),
+    ROW("aten.linalg_vector_norm", "self ord=2 dim=None keepdim=False", vector_norm),
+    ROW("aten.norm", "self p=2 dim=None keepdim=False", vector_norm),
+    ROW("aten.softmax", "self dim", softmax),
+    ROW("aten._softmax", "self dim", softmax),
+    ROW("aten.log_softmax", "self dim", log_softmax),
+    ROW("aten._log_softmax", "self dim", log_softmax),
+    ROW("aten.cumsum", "self dim", cumsum),
+    ROW("aten.cumprod", "self dim", cumprod),
+    ROW("aten.logcumsumexp", "self dim", logcumsumexp),
+    ROW("aten.sort", "self dim=-1 descending=False", sort),
+    ROW("aten.sort.stable", "self dim=-1 descending=False", sort),
+    ROW("aten.topk", "self k dim=-1 largest=True", topk),
+    {NULL, NULL, NULL, NULL, NULL},
 };

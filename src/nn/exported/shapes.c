@@ -45,8 +45,10 @@ static void flatten(exported_call *c) {
     int rank = exported_rank(b, &x), first = exported_axis(c, exported_int(c, 1), rank),
         last = exported_axis(c, exported_int(c, 2), rank), count = 0;
     for (int i = 0; i < rank; i++) {
-        if (i > first && i <= last) sizes[count - 1] *= exported_size(b, &x, i);
-        else sizes[count++] = exported_size(b, &x, i);
+        if (i > first && i <= last)
+            sizes[count - 1] *= exported_size(b, &x, i);
+        else
+            sizes[count++] = exported_size(b, &x, i);
     }
     exported_give(c, exported_reshape(b, x, sizes, rank ? count : 1));
 }
@@ -69,8 +71,7 @@ static void unsqueeze(exported_call *c) {
     exported_value x = exported_operand(c, 0);
     int64_t sizes[EXPORTED_MAX_RANK + 1];
     int rank = exported_rank(b, &x), axis = exported_axis(c, exported_int(c, 1), rank + 1);
-    for (int i = 0; i <= rank; i++)
-        sizes[i] = i == axis ? 1 : exported_size(b, &x, i - (i > axis));
+    for (int i = 0; i <= rank; i++) sizes[i] = i == axis ? 1 : exported_size(b, &x, i - (i > axis));
     exported_give(c, exported_reshape(b, x, sizes, rank + 1));
 }
 
@@ -183,8 +184,9 @@ static void give_parts(exported_call *c, exported_value x, int axis, int64_t siz
         return;
     }
     for (int k = 0; first < total; k++, first += size)
-        exported_give_at(c, k, exported_slice(c->build, x, axis, first,
-                                              first + size < total ? first + size : total, 1));
+        exported_give_at(c, k,
+                         exported_slice(c->build, x, axis, first,
+                                        first + size < total ? first + size : total, 1));
 }
 
 static void split(exported_call *c) {
@@ -217,8 +219,8 @@ static void unbind(exported_call *c) {
 }
 
 static void concat(exported_call *c) {
-    exported_value *values = TRI_NEW_ARRAY(c->build->graph->arena, exported_value,
-                                           EXPORTED_MAX_PARTS);
+    exported_value *values =
+        TRI_NEW_ARRAY(c->build->graph->arena, exported_value, EXPORTED_MAX_PARTS);
     int count = exported_list(c, 0, values, EXPORTED_MAX_PARTS), kept = 0;
     // A tensor [0] is left out, whatever the shape of the others.
     for (int k = 0; k < count; k++)
@@ -356,18 +358,18 @@ static void repeat_interleave(exported_call *c) {
     exported_build *b = c->build;
     exported_value x = exported_operand(c, 0);
     int axis = exported_axis(c, exported_int(c, 2), exported_rank(b, &x));
-    exported_give_graph(c, tri_repeat_interleave(b->graph, exported_as_graph(b, &x), axis,
-                                                 exported_int(c, 1)));
+    exported_give_graph(
+        c, tri_repeat_interleave(b->graph, exported_as_graph(b, &x), axis, exported_int(c, 1)));
 }
 
 static void pixel_shuffle(exported_call *c) {
-    exported_give_graph(c, tri_pixel_shuffle(c->build->graph, exported_tensor(c, 0),
-                                             exported_int(c, 1)));
+    exported_give_graph(
+        c, tri_pixel_shuffle(c->build->graph, exported_tensor(c, 0), exported_int(c, 1)));
 }
 
 static void pixel_unshuffle(exported_call *c) {
-    exported_give_graph(c, tri_pixel_unshuffle(c->build->graph, exported_tensor(c, 0),
-                                               exported_int(c, 1)));
+    exported_give_graph(
+        c, tri_pixel_unshuffle(c->build->graph, exported_tensor(c, 0), exported_int(c, 1)));
 }
 
 // 1 in the lower triangle of the last two axes, or in the upper one.
@@ -382,8 +384,7 @@ static void triangle(exported_call *c, const char *formula) {
     if (in[1].kind != EXPORTED_HOST || in[2].kind != EXPORTED_HOST) return;
     for (int64_t i = 0; i < rows; i++) row[i] = (double)i;
     for (int64_t i = 0; i < columns; i++) column[i] = (double)i;
-    exported_value mask =
-        exported_map_text(b, formula, &diagonal, in + 1, 2, TRI_PT2_BOOLEAN);
+    exported_value mask = exported_map_text(b, formula, &diagonal, in + 1, 2, TRI_PT2_BOOLEAN);
     mask.name = tri_name(b->graph, "%s.mask", x.name ? x.name : "triangle");
     exported_value both[] = {x, mask};
     exported_give(c, exported_map_text(b, "x, m -> m ? x : 0", NULL, both, 2, x.dtype));
@@ -473,12 +474,14 @@ static void index_by(exported_call *c) {
         if (index[k].kind == EXPORTED_NOTHING) continue;
         if (first < 0) first = k;
         used++;
-        is_host = is_host && index[k].kind == EXPORTED_HOST &&
-                  index[k].dtype != TRI_PT2_BOOLEAN;
+        is_host = is_host && index[k].kind == EXPORTED_HOST && index[k].dtype != TRI_PT2_BOOLEAN;
     }
-    if (is_host && used == count && first == 0) index_host(c, x, index, count);
-    else if (used == 1) index_graph(c, x, index[first], first);
-    else exported_fail(c, "an index of several tensors is not supported");
+    if (is_host && used == count && first == 0)
+        index_host(c, x, index, count);
+    else if (used == 1)
+        index_graph(c, x, index[first], first);
+    else
+        exported_fail(c, "an index of several tensors is not supported");
 }
 
 static tri_value as_index(exported_call *c, int k) {
@@ -494,8 +497,8 @@ static int axis_of(exported_call *c, int k) {
 }
 
 static void index_select(exported_call *c) {
-    exported_give_graph(c, tri_index_select(c->build->graph, as_is(c, 0), axis_of(c, 1),
-                                            as_index(c, 2)));
+    exported_give_graph(
+        c, tri_index_select(c->build->graph, as_is(c, 0), axis_of(c, 1), as_index(c, 2)));
 }
 
 static void gather(exported_call *c) {
@@ -504,8 +507,8 @@ static void gather(exported_call *c) {
 
 // What of x an index with smaller axes does not name stays as it is, which tri_scatter does not do.
 static void scatter(exported_call *c) {
-    exported_give_graph(c, tri_scatter(c->build->graph, as_is(c, 0), axis_of(c, 1), as_index(c, 2),
-                                       as_is(c, 3)));
+    exported_give_graph(
+        c, tri_scatter(c->build->graph, as_is(c, 0), axis_of(c, 1), as_index(c, 2), as_is(c, 3)));
 }
 
 static void scatter_add(exported_call *c) {
@@ -515,8 +518,8 @@ static void scatter_add(exported_call *c) {
 
 static void index_add(exported_call *c) {
     if (exported_real(c, 4) != 1) exported_fail(c, "alpha is not supported");
-    exported_give_graph(c, tri_index_add(c->build->graph, as_is(c, 0), axis_of(c, 1),
-                                         as_index(c, 2), as_is(c, 3)));
+    exported_give_graph(
+        c, tri_index_add(c->build->graph, as_is(c, 0), axis_of(c, 1), as_index(c, 2), as_is(c, 3)));
 }
 
 static void diff(exported_call *c) {
@@ -560,70 +563,70 @@ static void item(exported_call *c) {
 }
 
 const exported_row exported_shape_rows[] = {
-    {"aten.view", "self size", NULL, reshape},
-    {"aten.view.dtype", "self dtype", NULL, to_type},
-    {"aten.reshape", "self shape", NULL, reshape},
-    {"aten._unsafe_view", "self size", NULL, reshape},
-    {"aten.reshape_as", "self other", NULL, reshape_as},
-    {"aten.view_as", "self other", NULL, reshape_as},
-    {"aten.flatten", "self start_dim=0 end_dim=-1", NULL, flatten},
-    {"aten.unflatten", "self dim sizes", NULL, unflatten},
-    {"aten.unsqueeze", "self dim", NULL, unsqueeze},
-    {"aten.squeeze", "self dim=None", NULL, squeeze},
-    {"aten.transpose", "self dim0 dim1", NULL, transpose},
-    {"aten.swapaxes", "self axis0 axis1", NULL, transpose},
-    {"aten.swapdims", "self dim0 dim1", NULL, transpose},
-    {"aten.t", "self", NULL, transpose_matrix},
-    {"aten.numpy_T", "self", NULL, transpose_matrix},
-    {"aten.permute", "self dims", NULL, permute},
-    {"aten.movedim", "self source destination", NULL, movedim},
-    {"aten.moveaxis", "self source destination", NULL, movedim},
-    {"aten.expand", "self size implicit=False", NULL, expand},
-    {"aten.expand_as", "self other", NULL, expand_as},
-    {"aten.broadcast_to", "self size", NULL, expand},
-    {"aten.slice", "self dim=0 start=None end=None step=1", NULL, slice},
-    {"aten.narrow", "self dim start length", NULL, narrow},
-    {"aten.select", "self dim index", NULL, select_index},
-    {"aten.split", "self split_size dim=0", NULL, split},
-    {"aten.split.sizes", "self split_size dim=0", NULL, split_sizes},
-    {"aten.split_with_sizes", "self split_sizes dim=0", NULL, split_sizes},
-    {"aten.chunk", "self chunks dim=0", NULL, chunk},
-    {"aten.unsafe_chunk", "self chunks dim=0", NULL, chunk},
-    {"aten.unbind", "self dim=0", NULL, unbind},
-    {"aten.cat", "tensors dim=0", NULL, concat},
-    {"aten.concat", "tensors dim=0", NULL, concat},
-    {"aten.concatenate", "tensors dim=0", NULL, concat},
-    {"aten.stack", "tensors dim=0", NULL, stack},
-    {"aten.contiguous", "self", NULL, same},
-    {"aten.clone", "self", NULL, same},
-    {"aten.alias", "self", NULL, same},
-    {"aten.lift_fresh_copy", "self", NULL, same},
-    {"aten.to", "self", NULL, to_type},
-    {"aten._to_copy", "self", NULL, to_type},
-    {"aten.type_as", "self other", NULL, to_type},
-    {"aten.float", "self", NULL, to_type},
-    {"aten.pad", "self pad mode='constant' value=None", NULL, pad},
-    {"aten.constant_pad_nd", "self pad mode='constant' value=0", NULL, pad},
-    {"aten.roll", "self shifts dims=[]", NULL, roll},
-    {"aten.flip", "self dims", NULL, flip},
-    {"aten.repeat", "self repeats", NULL, repeat},
-    {"aten.tile", "self dims", NULL, repeat},
-    {"aten.repeat_interleave.self_int", "self repeats dim=0", NULL, repeat_interleave},
-    {"aten.pixel_shuffle", "self upscale_factor", NULL, pixel_shuffle},
-    {"aten.pixel_unshuffle", "self downscale_factor", NULL, pixel_unshuffle},
-    {"aten.tril", "self diagonal=0", NULL, tril},
-    {"aten.triu", "self diagonal=0", NULL, triu},
-    {"aten.index", "self indices", NULL, index_by},
-    {"aten.index_select", "self dim index", NULL, index_select},
-    {"aten.gather", "self dim index", NULL, gather},
-    {"aten.scatter.src", "self dim index src", NULL, scatter},
-    {"aten.scatter_add", "self dim index src", NULL, scatter_add},
-    {"aten.index_add", "self dim index source alpha=1", NULL, index_add},
-    {"aten.diff", "self n=1 dim=-1 prepend=None append=None", NULL, diff},
-    {"aten.unfold", "self dimension size step", NULL, unfold},
-    {"aten.sym_size.int", "self dim", NULL, size_of},
-    {"aten.sym_numel", "self", NULL, count_of},
-    {"aten.item", "self", NULL, item},
-    {"aten._local_scalar_dense", "self", NULL, item},
-    {NULL, NULL, NULL, NULL},
+    ROW("aten.view", "self size", reshape),
+    ROW("aten.view.dtype", "self dtype", to_type),
+    ROW("aten.reshape", "self shape", reshape),
+    ROW("aten._unsafe_view", "self size", reshape),
+    ROW("aten.reshape_as", "self other", reshape_as),
+    ROW("aten.view_as", "self other", reshape_as),
+    ROW("aten.flatten", "self start_dim=0 end_dim=-1", flatten),
+    ROW("aten.unflatten", "self dim sizes", unflatten),
+    ROW("aten.unsqueeze", "self dim", unsqueeze),
+    ROW("aten.squeeze", "self dim=None", squeeze),
+    ROW("aten.transpose", "self dim0 dim1", transpose),
+    ROW("aten.swapaxes", "self axis0 axis1", transpose),
+    ROW("aten.swapdims", "self dim0 dim1", transpose),
+    ROW("aten.t", "self", transpose_matrix),
+    ROW("aten.numpy_T", "self", transpose_matrix),
+    ROW("aten.permute", "self dims", permute),
+    ROW("aten.movedim", "self source destination", movedim),
+    ROW("aten.moveaxis", "self source destination", movedim),
+    ROW("aten.expand", "self size implicit=False", expand),
+    ROW("aten.expand_as", "self other", expand_as),
+    ROW("aten.broadcast_to", "self size", expand),
+    ROW("aten.slice", "self dim=0 start=None end=None step=1", slice),
+    ROW("aten.narrow", "self dim start length", narrow),
+    ROW("aten.select", "self dim index", select_index),
+    ROW("aten.split", "self split_size dim=0", split),
+    ROW("aten.split.sizes", "self split_size dim=0", split_sizes),
+    ROW("aten.split_with_sizes", "self split_sizes dim=0", split_sizes),
+    ROW("aten.chunk", "self chunks dim=0", chunk),
+    ROW("aten.unsafe_chunk", "self chunks dim=0", chunk),
+    ROW("aten.unbind", "self dim=0", unbind),
+    ROW("aten.cat", "tensors dim=0", concat),
+    ROW("aten.concat", "tensors dim=0", concat),
+    ROW("aten.concatenate", "tensors dim=0", concat),
+    ROW("aten.stack", "tensors dim=0", stack),
+    ROW("aten.contiguous", "self", same),
+    ROW("aten.clone", "self", same),
+    ROW("aten.alias", "self", same),
+    ROW("aten.lift_fresh_copy", "self", same),
+    ROW("aten.to", "self", to_type),
+    ROW("aten._to_copy", "self", to_type),
+    ROW("aten.type_as", "self other", to_type),
+    ROW("aten.float", "self", to_type),
+    ROW("aten.pad", "self pad mode='constant' value=None", pad),
+    ROW("aten.constant_pad_nd", "self pad mode='constant' value=0", pad),
+    ROW("aten.roll", "self shifts dims=[]", roll),
+    ROW("aten.flip", "self dims", flip),
+    ROW("aten.repeat", "self repeats", repeat),
+    ROW("aten.tile", "self dims", repeat),
+    ROW("aten.repeat_interleave.self_int", "self repeats dim=0", repeat_interleave),
+    ROW("aten.pixel_shuffle", "self upscale_factor", pixel_shuffle),
+    ROW("aten.pixel_unshuffle", "self downscale_factor", pixel_unshuffle),
+    ROW("aten.tril", "self diagonal=0", tril),
+    ROW("aten.triu", "self diagonal=0", triu),
+    ROW("aten.index", "self indices", index_by),
+    ROW("aten.index_select", "self dim index", index_select),
+    ROW("aten.gather", "self dim index", gather),
+    ROW("aten.scatter.src", "self dim index src", scatter),
+    ROW("aten.scatter_add", "self dim index src", scatter_add),
+    ROW("aten.index_add", "self dim index source alpha=1", index_add),
+    ROW("aten.diff", "self n=1 dim=-1 prepend=None append=None", diff),
+    ROW("aten.unfold", "self dimension size step", unfold),
+    ROW("aten.sym_size.int", "self dim", size_of),
+    ROW("aten.sym_numel", "self", count_of),
+    ROW("aten.item", "self", item),
+    ROW("aten._local_scalar_dense", "self", item),
+    {NULL, NULL, NULL, NULL, NULL},
 };

@@ -6,15 +6,15 @@
 #include <trireme/functions.h>
 
 static const exported_row *const tables[] = {
-    exported_shape_rows,     exported_layer_rows, exported_reduction_rows,
-    exported_creation_rows,  exported_loss_rows,  exported_function_rows,
+    exported_shape_rows,    exported_layer_rows, exported_reduction_rows,
+    exported_creation_rows, exported_loss_rows,  exported_function_rows,
 };
 
 // Functions of one tensor, by their names in PyTorch: the list has others too, whose rows stand in
 // the tables above and are found first.
 #define X(name, declared, values, parameters, expression, doc)                                     \
-    {"aten." #name, "self", expression, NULL},
-static const exported_row listed[] = {TRI_FUNCTION_LIST(X){NULL, NULL, NULL, NULL}};
+    FORMULA("aten." #name, "self", expression),
+static const exported_row listed[] = {TRI_FUNCTION_LIST(X){NULL, NULL, NULL, NULL, NULL}};
 #undef X
 
 static const exported_row *row_of(const char *name) {

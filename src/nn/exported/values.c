@@ -73,8 +73,10 @@ static tri_value constant_of(exported_build *b, const exported_value *v) {
     }
     const char *name = tri_name(g, "exported.%s", v->name ? v->name : "constant");
     tri_value value = tri_constant(g, name, stored, values);
-    if (v->dtype == TRI_PT2_BOOLEAN) value = tri_cast(g, value, TRI_U8);
-    else if (!exported_type_is_float(v->dtype)) value = tri_cast(g, value, TRI_I64);
+    if (v->dtype == TRI_PT2_BOOLEAN)
+        value = tri_cast(g, value, TRI_U8);
+    else if (!exported_type_is_float(v->dtype))
+        value = tri_cast(g, value, TRI_I64);
     return tri_shape_equal(&stored, &shape) ? value : tri_expand(g, value, shape);
 }
 
@@ -110,8 +112,10 @@ static bool complete_sizes(const int64_t *given, int rank, int64_t count, int64_
     int open = -1;
     for (int i = 0; i < rank; i++) {
         out[i] = given[i];
-        if (given[i] < 0) open = i;
-        else if (__builtin_mul_overflow(known, given[i], &known)) return false;
+        if (given[i] < 0)
+            open = i;
+        else if (__builtin_mul_overflow(known, given[i], &known))
+            return false;
     }
     if (open < 0) return known == count;
     if (known == 0 || count % known) return false;
@@ -277,7 +281,7 @@ static void bind(tri_formula *f, int k, double value) {
         f->constants[constant = f->constant_count++] = value;
     constant += TRI_OPERAND_CONSTANT;
 #define MOVE(o)                                                                                    \
-    (o) = (uint8_t)((o) == input                               ? constant                          \
+    (o) = (uint8_t)((o) == input                                ? constant                         \
                     : (o) > input && (o) < TRI_OPERAND_CONSTANT ? (o)-1                            \
                                                                 : (o))
     for (int i = 0; i < f->step_count; i++) {
@@ -318,8 +322,8 @@ static exported_value map_graph(exported_build *b, tri_formula formula, const ex
             continue;
         }
         bool is_mask = in[k].dtype == TRI_PT2_BOOLEAN && (has_int || is_float || attr.mask);
-        values[kept++] = is_float && !is_mask ? exported_as_float(b, &in[k])
-                                              : exported_as_graph(b, &in[k]);
+        values[kept++] =
+            is_float && !is_mask ? exported_as_float(b, &in[k]) : exported_as_graph(b, &in[k]);
     }
     // Masks alone are computed in the type of the result.
     for (int k = 0; k < kept && !attr.mask && !has_int; k++)
@@ -327,8 +331,7 @@ static exported_value map_graph(exported_build *b, tri_formula formula, const ex
             kept == 1)
             values[k] = tri_cast(b->graph, values[k], is_float ? TRI_F32 : TRI_I64);
     attr.formula = formula;
-    return exported_of_graph(
-        tri_node_add(b->graph, &tri_op_map, values, kept, &attr, ""), dtype);
+    return exported_of_graph(tri_node_add(b->graph, &tri_op_map, values, kept, &attr, ""), dtype);
 }
 
 exported_value exported_map(exported_build *b, const tri_formula *formula, const exported_value *in,
