@@ -90,6 +90,8 @@ struct nn_exported {
     bool has_weights;
 };
 
+// Makes a model of the network, whose file has been read. For errors see nn_exported_open.
+tri_status exported_prepare(nn_exported *network);
 // Finds which nodes are live and reached, and cuts them into blocks.
 void exported_find_blocks(nn_exported *network);
 

@@ -229,6 +229,11 @@ static tri_status open_network(nn_exported *n) {
                         "model.program: model torch needs the file of an exported network, such as "
                         "net.pt2");
     TRI_TRY(tri_pt2_open(n->arena, path, &n->file));
+    return exported_prepare(n);
+}
+
+tri_status exported_prepare(nn_exported *n) {
+    n->task = (tri_task){.name = NN_EXPORTED_NAME, .build = build_network};
     TRI_TRY(connect(n));
     TRI_TRY(check_options(n));
     n->nodes = TRI_NEW_ARRAY(n->arena, exported_node, n->file.node_count);
@@ -244,9 +249,7 @@ static tri_status open_network(nn_exported *n) {
 
 tri_status nn_exported_open(tri_arena *arena, const tri_tree *options, nn_exported **out) {
     nn_exported *n = TRI_NEW(arena, nn_exported);
-    *n = (nn_exported){.task = {.name = NN_EXPORTED_NAME, .build = build_network},
-                       .arena = arena,
-                       .options = options};
+    *n = (nn_exported){.arena = arena, .options = options};
     *out = n;
     return open_network(n);
 }

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Networks that torch.export.save wrote against PyTorch: loss, gradients and statistics of a step
+on one rank and on several; what is refused, and how.
+
+usage: test_exported.py BUILD_FOLDER
+
+PyTorch is not needed: exported/ has six programs of PyTorch 2.15 (training mode, dynamic batch)
+and, of the eager networks, the expected values on a batch of three with every dropout at 0.
+"""
+import json
+import os
+import struct
+import sys
+import tempfile
+import zipfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import TRIREME, check_all, check_refused, entries, on_ranks, run  # noqa: E402
+import tensors  # noqa: E402
+
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "exported")
+BATCH = 3
+# A large rate, so that the weights before and after a step tell the gradient: 2^10.
+RATE = 1024
+LIMIT = 1e-5
+# The loss outside of each network; gpt computes its own.
+LOSS = {"cnn": "nll", "resnet": "cross_entropy", "gpt": None, "llama": "cross_entropy",
+        "lstm": "cross_entropy", "unet": "cross_entropy"}
+# Batch norm normalises over a micro-batch, so replicas need the whole batch in each.
+WHOLE_BATCH = ["resnet", "unet"]
+folder = None
+
+
+def path(name):
+    return os.path.join(folder, name)
+
+
+def program(name):
+    return os.path.join(HERE, f"{name}.pt2")
+
+
+def expected(name):
+    return {key: (kind, shape, tensors.numbers((kind, shape, data)))
+            for key, (kind, shape, data) in
+            tensors.read(os.path.join(HERE, f"{name}.expected.safetensors")).items()}
+
+
+def initial(name):
+    """The weights in the file: {name: values}, without tied ones' other names."""
+    with zipfile.ZipFile(program(name)) as archive:
+        members = {member.split("/", 1)[1]: member for member in archive.namelist()}
+        config = json.loads(archive.read(members["data/weights/model_weights_config.json"]))
+        return {key: struct.unpack(f"<{len(data) // 4}f", data)
+                for key, entry in config["config"].items() if entry["tensor_meta"]["dtype"] == 7
+                for data in [archive.read(members[f"data/weights/{entry['path_name']}"])]}
+
+
+def write_recipe(name, file=None, **model):
+    golden = expected(name)
+    fields = {key[6:]: value for key, value in golden.items() if key.startswith("field.")}
+    if "target" in fields:
+        fields["labels"] = fields.pop("target")
+    tensors.write(path(f"{name}.safetensors"), fields)
+    recipe = {"name": name, "model": {"name": "torch", "program": file or program(name),
+                                      "dropout": 0, **model},
+              "data": {"name": "tensors", "train": path(f"{name}.safetensors"), "shuffle": False},
+              "batch": {"global": BATCH}, "optimizer": {"name": "sgd", "lr": RATE},
+              "trainer": {"max_steps": 1, "log_every_n_steps": 1, "convolution": "direct"},
+              "log": {"tensorboard": False}}
+    if LOSS[name]:
+        recipe["loss"] = {"name": LOSS[name]}
+    with open(path(f"{name}.yaml"), "w", encoding="utf-8") as file:
+        json.dump(recipe, file)  # JSON is YAML
+    return path(f"{name}.yaml")
+
+
+def check_step(name, ranks, *words):
+    golden, before = expected(name), initial(name)
+    run_dir = path(f"{name}-{ranks}-{'-'.join(words)}".replace("/", "_"))
+    run(on_ranks(ranks, [TRIREME, "train", write_recipe(name), "--run-dir", run_dir, *words]))
+    loss = float(entries(run_dir, "train")[0]["loss"])
+    wanted = golden["loss"][2][0]
+    assert abs(loss - wanted) <= LIMIT * abs(wanted), f"{name}: loss {loss}, not {wanted}"
+    after = {key: tensors.numbers(value) for key, value in
+             tensors.read(f"{run_dir}/checkpoints/last/model.safetensors").items()
+             if value[0] == "F32"}
+    found = 0
+    # Gradients in front of a batch norm are zero but for rounding.
+    least = max(max(map(abs, values)) for key, (_, _, values) in golden.items()
+                if key.startswith("grad.")) / 10
+    for key, values in after.items():
+        _, _, gradient = golden.get(f"grad.{key}", (0, 0, None))
+        _, _, statistic = golden.get(f"after.{key}", (0, 0, None))
+        if gradient:
+            values = [(a - b) / RATE for a, b in zip(before[key], values, strict=True)]
+        goal = gradient or statistic
+        assert goal, f"{name}: nothing is known of {key}"
+        error = max(abs(a - b) for a, b in zip(values, goal, strict=True))
+        size = max(max(map(abs, goal)), least)
+        assert error <= LIMIT * size, f"{name}, {words}: {key} differs by {error / size:.1e}"
+        found += 1
+    assert found == sum(key.startswith(("grad.", "after.")) and "num_batches" not in key and
+                        key[key.index(".") + 1:] in after for key in golden) > 5
+
+
+def check_ranks():
+    for name in LOSS:
+        check_step(name, 1)
+        check_step(name, 2, "strategy.name=pipeline",
+                   *(["batch.micro=3"] if name in WHOLE_BATCH else ["batch.micro=1"]))
+        if name not in WHOLE_BATCH:
+            check_step(name, 2, "strategy.name=ddp")
+            check_step(name, 3, "strategy.name=fsdp")
+    check_step("llama", 1, "--device", "far")
+    check_step("lstm", 1, "--device", "ref")
+
+
+def check_outputs():
+    """What the network returns without training, as predict writes it; the name is the result's."""
+    for name, output in [("cnn", "output"), ("llama", "logits"), ("lstm", "output")]:
+        recipe = write_recipe(name)
+        run([TRIREME, "predict", recipe, "--checkpoint", program(name), "--out", path("out"),
+             f"data.test={path(f'{name}.safetensors')}"])
+        values = tensors.numbers(tensors.read(path("out"))[output])
+        goal = expected(name)["output"][2]
+        error = max(abs(a - b) for a, b in zip(values, goal, strict=True))
+        assert error <= LIMIT * max(map(abs, goal)), f"{name}: outputs differ by {error:.1e}"
+
+
+def changed(name, member, old, new):
+    """A copy of a program in which a text of one member is another."""
+    with zipfile.ZipFile(program(name)) as archive, \
+            zipfile.ZipFile(path("changed.pt2"), "w") as copy:
+        for info in archive.infolist():
+            data = archive.read(info)
+            if info.filename.endswith(member):
+                assert old in data
+                data = data.replace(old, new)
+            if new is not None or not info.filename.endswith(member):
+                copy.writestr(info.filename, data)
+    return path("changed.pt2")
+
+
+def check_model(file, parts):
+    """The same lines from `model check` and from `train`, which makes no run folder."""
+    done = run([TRIREME, "model", "check", file], 2)
+    for part in parts:
+        assert part in done.stderr, f"{part} is not in {done.stderr}"
+    check_refused([TRIREME, "train", write_recipe("gpt", file), "--run-dir", path("none")],
+                  path("none"), parts)
+
+
+def check_refusals():
+    done = run([TRIREME, "model", "check", program("gpt")])
+    assert "nothing stands in the way" in done.stdout
+    check_model(changed("gpt", "model.json", b"aten.gelu.default", b"aten.guelu.default"),
+                ["aten.guelu.default", "2 times", "'h.0'"])
+    check_model(changed("gpt", "model.json", b'"name": "train", "arg": {"as_bool": true}',
+                        b'"name": "train", "arg": {"as_bool": false}'),
+                ["aten.dropout.default", "eval()"])
+    check_model(changed("gpt", "model.json", b'"major": 8', b'"major": 7'), ["2.9"])
+    check_model(changed("gpt", "model.json", b'"graph_module"', b'"graph_moduli"'), ["damaged"])
+    with open(program("gpt"), "rb") as file:
+        whole = file.read()
+    for size in [0, 100, len(whole) // 2, len(whole) - 30]:
+        with open(path("short.pt2"), "wb") as file:
+            file.write(whole[:size])
+        check_refused([TRIREME, "train", write_recipe("gpt", path("short.pt2")), "--run-dir",
+                       path("none")], path("none"), ["short.pt2"])
+    for model, parts in [({"inputs": {"idz": "input_ids"}}, ["idz", "input_ids, labels"]),
+                         ({"output": "logits"}, ["model.output", "logits"]),
+                         ({"weights": "none at all"}, ["model.weights", "none at all"]),
+                         ({"blocs": "auto"}, ["blocs"])]:
+        check_refused([TRIREME, "train", write_recipe("gpt", **model), "--run-dir", path("none")],
+                      path("none"), parts)
+
+
+def check_show():
+    shown = json.loads(run([TRIREME, "model", "show", program("llama"), "--json"]).stdout)
+    assert [block["name"] for block in shown["blocks"]] == [
+        "model", "model.layers.0", "model.layers.1", "model#2", "lm_head"]
+    assert sum(block["parameters"] for block in shown["blocks"]) == sum(
+        len(values) for values in initial("llama").values())
+
+
+def main():
+    global folder
+    with tempfile.TemporaryDirectory() as folder:
+        return check_all([check_ranks, check_outputs, check_refusals, check_show])
+
+
+sys.exit(main())
