@@ -184,6 +184,7 @@ typedef struct tri_engine_tensor {
     int parameter;
     int state;         // index of the optimizer state; TRI_STATE_MASTERS: the parameter itself
     const char *alias; // another name of a tied parameter in files; NULL: none
+    bool is_adapter;   // see tri_lora
 } tri_engine_tensor;
 
 int tri_engine_model_tensors(const tri_engine *engine, const tri_engine_tensor **out);

@@ -24,8 +24,14 @@ static tri_shape full_shape(const tri_parameter_info *parameter) {
 
 static tri_engine_tensor describe(const tri_graph *g, int parameter) {
     const tri_parameter_info *p = &g->parameters[parameter];
-    return (tri_engine_tensor){p->name,   p->dtype,          full_shape(p), p->role,
-                               parameter, TRI_STATE_MASTERS, p->alias};
+    return (tri_engine_tensor){.name = p->name,
+                               .dtype = p->dtype,
+                               .shape = full_shape(p),
+                               .role = p->role,
+                               .parameter = parameter,
+                               .state = TRI_STATE_MASTERS,
+                               .alias = p->alias,
+                               .is_adapter = p->adapts != 0};
 }
 
 void engine_list_tensors(tri_engine *e) {
@@ -43,7 +49,12 @@ void engine_list_tensors(tri_engine *e) {
             const char *name =
                 tri_arena_printf(e->arena, "%s.%s", p->name, e->optimizer.state_names[s]);
             e->tensors.optimizer[e->tensors.optimizer_count++] =
-                (tri_engine_tensor){name, TRI_F32, full_shape(p), p->role, i, s, NULL};
+                (tri_engine_tensor){.name = name,
+                                    .dtype = TRI_F32,
+                                    .shape = full_shape(p),
+                                    .role = p->role,
+                                    .parameter = i,
+                                    .state = s};
         }
 }
 

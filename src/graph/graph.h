@@ -67,7 +67,7 @@ struct tri_node {
 
 typedef enum tri_parameter_role {
     TRI_ROLE_TRAINED, // updated by the optimizer
-    TRI_ROLE_FROZEN,  // trainable, but this run does not change it (tri_graph_group)
+    TRI_ROLE_FROZEN,  // trainable, but this run does not change it (tri_graph_group, tri_lora)
     // A running average of batch norm. Its "gradient", which is summed over micro-batches and
     // ranks, is the mean or variance in a micro-batch times the number of its samples.
     TRI_ROLE_STATISTIC,
@@ -131,7 +131,11 @@ typedef struct tri_parameter_info {
     // How tensor parallelism slices the parameter's layer, as the model has set it
     // (tri_split_layer).
     tri_split split;
-    int split_parts;           // of a fused layer (tri_split_fused_layer); 0 means 1
+    int split_parts; // of a fused layer (tri_split_fused_layer); 0 means 1
+    // Of a matrix of an adapter (tri_lora): 1 + the index of the weight that it adapts; else 0.
+    int adapts;
+    // If that weight is split so, this matrix is too; with any other split every rank has it whole.
+    tri_split follows;
     tri_parameter_slice slice; // set by tri_pass_tensor_parallel: `shape` is then the slice's
     // Every tensor-parallel rank has all of the parameter and computes one term of its gradient.
     bool has_partial_gradient;
@@ -266,6 +270,15 @@ typedef enum tri_precision {
     TRI_PRECISION_BF16_TRUE,  // all activations in BF16; the optimizer's weights stay F32
 } tri_precision;
 
+// Low-rank adapters of linear layers (nn/lora.c), the recipe's section `lora`: y + alpha / rank ·
+// B · A · x in place of y. Only the matrices A and B are trained.
+typedef struct tri_lora {
+    tri_strings match; // patterns of the names of layers; count 0: no layer has an adapter
+    int64_t rank;      // rows of A, columns of B
+    double alpha;
+    double dropout; // the rate at which elements of x are dropped before A
+} tri_lora;
+
 typedef struct tri_graph_options {
     uint64_t seed;
     bool training;
@@ -288,8 +301,9 @@ typedef struct tri_graph_options {
     // none.
     const struct tri_loss_options *losses;
     int loss_count;
-    bool deterministic;            // true: every kernel has to give the same bits in every run
     const struct tri_task *task; // the model of which it is; NULL: of none
+    bool deterministic;          // true: every kernel has to give the same bits in every run
+    tri_lora lora;
     const tri_tree *model_options; // the recipe's options of the model, a map; NULL: there are none
     // Called with the key of each option for which the model asks; may be NULL.
     void (*model_asks)(void *context, const char *key);

@@ -160,7 +160,8 @@ static tri_value declare(tri_graph *g, const char *name, tri_shape shape, tri_in
 }
 
 tri_value tri_parameter(tri_graph *graph, const char *name, tri_shape shape, tri_init init) {
-    return declare(graph, name, shape, init, TRI_ROLE_TRAINED);
+    bool is_adapted = graph->options.lora.match.count > 0; // then only adapters are trained
+    return declare(graph, name, shape, init, is_adapted ? TRI_ROLE_FROZEN : TRI_ROLE_TRAINED);
 }
 
 tri_value tri_parameter_of_norms(tri_graph *graph, const char *name, tri_value of, int axis) {

@@ -79,7 +79,10 @@ tri_value tri_linear_with(tri_graph *graph, const char *name, tri_value x, tri_l
         bias = nn_bias(graph, "linear", name, o.bias_value, tri_shape_of(o.features),
                        nn_init_or(o.bias_init, o.std > 0 ? zero : init));
     tri_linear_attr attr = {.axes = 1};
-    return tri_node_add(graph, &tri_op_linear, (tri_value[]){x, weight, bias}, 3, &attr, name);
+    tri_value y =
+        tri_node_add(graph, &tri_op_linear, (tri_value[]){x, weight, bias}, 3, &attr, name);
+    bool has_own_weight = !o.weight && !tri_value_is(o.weight_value);
+    return has_own_weight ? nn_adapt(graph, name, x, weight, y) : y;
 }
 
 tri_value tri_linear(tri_graph *graph, const char *name, tri_value x, int64_t features) {

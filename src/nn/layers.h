@@ -23,6 +23,9 @@ tri_value nn_weight(tri_graph *graph, const char *layer, const char *name, tri_v
 // The same of the bias, NAME.bias.
 tri_value nn_bias(tri_graph *graph, const char *layer, const char *name, tri_value given,
                   tri_shape shape, tri_init init);
+// Defined in lora.c. What a linear layer with the parameter `weight` makes of x: y, or its sum with
+// what an adapter makes of x, if the graph's options want one for the layer.
+tri_value nn_adapt(tri_graph *graph, const char *layer, tri_value x, tri_value weight, tri_value y);
 
 // Defined in random.c. tri_dropout of a rate that the recipe's model.dropout does not replace.
 tri_value nn_dropout(tri_graph *graph, const char *name, tri_value x, double p);

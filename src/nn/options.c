@@ -143,6 +143,33 @@ const tri_option_table tri_optimizer_table = TRI_OPTION_TABLE(
     "optimizer", S, common_rows, "the optimizer and its settings", .variants = optimizers,
     .variant_count = TRI_OPTION_COUNT(optimizers), .check = check_optimizer);
 
+static const tri_option lora_rows[] = {
+    TRI_OPTION_STRINGS(
+        tri_lora, match, "[]",
+        "linear layers that get an adapter, by name; all other parameters are then frozen; * and ? "
+        "match as in file names, and a pattern without them also matches the end of a name, as "
+        "q_proj of model.layers.0.self_attn.q_proj"),
+    TRI_OPTION_INT(tri_lora, rank, "8", 1, INT32_MAX,
+                   "rows of A [rank, in], columns of B [out, rank]"),
+    TRI_OPTION_FLOAT(tri_lora, alpha, "16", 1e-9, 1e9,
+                     "what an adapter makes is multiplied by alpha / rank"),
+    TRI_OPTION_FLOAT(tri_lora, dropout, "0", 0, 1,
+                     "rate at which an adapter's inputs are dropped, less than 1"),
+};
+
+static tri_status check_lora(const void *options, const tri_tree *map) {
+    const tri_lora *o = options;
+    if (o->dropout >= 1)
+        return tri_tree_fail(tri_tree_get(map, "dropout"), "'lora.dropout' has to be less than 1");
+    if (o->match.count > 0 || (o->rank == 8 && o->alpha == 16 && o->dropout == 0)) return TRI_OK;
+    return tri_tree_fail(map, "'lora' has no effect without 'lora.match': patterns of the layers "
+                              "that get an adapter, as [q_proj, v_proj]");
+}
+
+const tri_option_table tri_lora_table =
+    TRI_OPTION_TABLE("lora", tri_lora, lora_rows, "low-rank adapters: fine-tuning of a few weights",
+                     .check = check_lora);
+
 static const tri_option model_rows[] = {
     TRI_OPTION_STRING(tri_model_options, name, NULL,
                       "a built-in model, or ./FILE.so: a shared object with a task, whose code is "

@@ -3,7 +3,7 @@
 #ifndef TRIREME_NN_OPTIONS_H
 #define TRIREME_NN_OPTIONS_H
 
-#include "base/option.h"
+#include "graph/graph.h"
 
 // The options of all optimizers; comments name the optimizers that have the option, if not all have
 // it. Options that the chosen optimizer does not have are zero.
@@ -61,6 +61,8 @@ extern const tri_option_table tri_loss_table;
 // sum. TRI_BAD_INPUT: an entry of the list has an unknown key or a bad value.
 tri_status tri_losses_read(tri_arena *arena, const tri_loss_options *section,
                            const tri_loss_options **out, int *count);
+// Of tri_lora (graph/graph.h).
+extern const tri_option_table tri_lora_table;
 
 typedef struct tri_model_options {
     // A built-in model or the path of a shared object; NULL: the model that the program brings

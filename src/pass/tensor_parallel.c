@@ -35,6 +35,11 @@ static tri_status choose_splits(parallel_pass *pass) {
         if (!matches)
             return tri_tree_fail(entry, "strategy.tensor: '%s' matches no layer", entry->key);
     }
+    for (int i = 0; i < g->parameter_count; i++) {
+        const tri_parameter_info *p = &g->parameters[i];
+        tri_split of_weight = p->adapts ? pass->splits[p->adapts - 1] : TRI_SPLIT_NONE;
+        if (p->adapts) pass->splits[i] = of_weight == p->follows ? of_weight : TRI_SPLIT_NONE;
+    }
     return TRI_OK;
 }
 
@@ -67,7 +72,8 @@ static parameter_uses find_uses(tri_arena *arena, const tri_graph *g) {
 
 // Of how many equal parts the axis consists along which a parameter is sliced.
 static int64_t parts_of(const parallel_pass *pass, int parameter) {
-    int parts = pass->from->parameters[parameter].split_parts;
+    const tri_parameter_info *p = &pass->from->parameters[parameter];
+    int parts = p->adapts ? pass->from->parameters[p->adapts - 1].split_parts : p->split_parts;
     return pass->splits[parameter] == TRI_SPLIT_COLUMN && parts > 1 ? parts : 1;
 }
 

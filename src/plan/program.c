@@ -5,6 +5,7 @@
 
 #include "graph/loss.h"
 #include "nn/recipe_loss.h"
+#include "nn/lora.h"
 #include "ops/ops.h"
 #include "pass/pass.h"
 #include "plan/memory.h"
@@ -55,6 +56,7 @@ static tri_status build(tri_arena *arena, const tri_model_request *request, int6
     if (g->options.loss_count > 0 && !g->options.predicts)
         TRI_TRY(tri_recipe_loss_build(g, &inputs, request->task->name));
     TRI_TRY(tri_graph_verify(g));
+    TRI_TRY(tri_lora_check(g));
     TRI_TRY(keep_asked(g, request->task->name));
     if (g->options.label_smoothing > 0 && !g->smooths_labels && !g->options.predicts)
         return TRI_FAIL(TRI_BAD_INPUT,

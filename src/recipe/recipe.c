@@ -45,6 +45,7 @@ static const tri_option rows[] = {
     TRI_OPTION_INT(R, seed, "1", 0, 9.2e18, "seed of initial weights, sample order and dropout"),
     TRI_OPTION_NESTED(R, model, tri_model_options, &tri_model_table, "the network to train"),
     TRI_OPTION_NESTED(R, init, tri_start_options, &start_table, "initial weights"),
+    TRI_OPTION_NESTED(R, lora, tri_lora, &tri_lora_table, "low-rank adapters"),
     TRI_OPTION_NESTED(R, data, tri_data_options, &tri_data_table, "the data to train on"),
     TRI_OPTION_NESTED(R, batch, tri_batch_options, &tri_batch_table, "samples per step"),
     TRI_OPTION_NESTED(R, loss, tri_loss_options, &tri_loss_table, "the loss"),

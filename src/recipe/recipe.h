@@ -23,6 +23,7 @@ typedef struct tri_recipe {
     int64_t seed;
     tri_model_options model;
     tri_start_options init;
+    tri_lora lora;
     tri_data_options data;
     tri_batch_options batch;
     tri_loss_options loss;

@@ -34,11 +34,11 @@ static bool is_wanted(void *context, int tensor) {
     return tri_engine_wants(view->engine, &view->tensors[tensor]);
 }
 
-// Training can begin without running statistics and buffers, evaluation cannot; neither reads
-// counters.
-static bool may_lack(tri_parameter_role role, bool evaluates) {
-    bool is_buffer = tri_role_is_average(role) || role == TRI_ROLE_BUFFER;
-    return role == TRI_ROLE_COUNTER || (is_buffer && !evaluates);
+// Training can begin without running statistics, buffers and adapters, evaluation cannot; neither
+// reads counters.
+static bool may_lack(const tri_engine_tensor *tensor, bool evaluates) {
+    bool is_buffer = tri_role_is_average(tensor->role) || tensor->role == TRI_ROLE_BUFFER;
+    return tensor->role == TRI_ROLE_COUNTER || ((is_buffer || tensor->is_adapter) && !evaluates);
 }
 
 static void make_view(tri_arena *arena, tri_engine *engine, const tri_engine_tensor *tensors,
@@ -49,7 +49,7 @@ static void make_view(tri_arena *arena, tri_engine *engine, const tri_engine_ten
                                           .dtype = tensors[i].dtype,
                                           .shape = tensors[i].shape,
                                           .alias = tensors[i].alias,
-                                          .may_lack = may_lack(tensors[i].role, evaluates)};
+                                          .may_lack = may_lack(&tensors[i], evaluates)};
     *out = (tri_state_view){.engine = engine, .tensors = tensors};
     out->source = (tri_state_source){.tensors = described,
                                      .count = count,
