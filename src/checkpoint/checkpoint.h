@@ -265,11 +265,24 @@ tri_status tri_checkpoint_list(const char *run_dir, bool json, FILE *out);
 // after a damaged one, so that the user learns of all; then it returns TRI_CORRUPT with the first
 // message.
 tri_status tri_checkpoint_verify(const char *path, bool json, FILE *out);
-// Writes the weights of `path` (as for tri_checkpoint_load_weights) to one .safetensors file.
-// `dtype` is the type to which floating-point tensors are converted: F32, F16, BF16 or F64; NULL
-// keeps their types. Tells on `out` what was written; NULL: tells nothing.
-tri_status tri_checkpoint_export(const char *path, const char *out_path, const char *dtype,
-                                 FILE *out);
+typedef enum tri_export_kind {
+    TRI_EXPORT_ALL,      // all tensors as they are
+    TRI_EXPORT_MERGED,   // the weights with what low-rank adapters (`lora`) add to them
+    TRI_EXPORT_ADAPTERS, // adapters alone: a folder of peft, https://huggingface.co/docs/peft
+} tri_export_kind;
+
+// The key of the map tri_checkpoint_info.training that describes low-rank adapters: a map with
+// `rank`, `alpha`, `dropout`, and `transposed`, a list of the layers whose weights files have
+// transposed.
+#define TRI_ADAPTERS "adapters"
+
+// Writes the weights of `path` (as for tri_checkpoint_load_weights) to one .safetensors file, or
+// adapters to the folder `out_path`, which is made if it is missing. `dtype` is the type to which
+// floating-point tensors are converted: F32, F16, BF16 or F64; NULL keeps their types. Tells on
+// `out` what was written; NULL: tells nothing. TRI_BAD_INPUT: adapters are wanted or to be merged,
+// and `path` has none or is no checkpoint, which describes them.
+tri_status tri_checkpoint_export(const char *path, tri_export_kind kind, const char *out_path,
+                                 const char *dtype, FILE *out);
 // Compares the weights of two paths tensor by tensor, and the optimizer states if both are
 // checkpoints: largest absolute difference, relative L2. *differ: some bit, name, dtype or shape is
 // different.

@@ -82,29 +82,48 @@ static int initial(const cli_context *context, const cli_arguments *a) {
     return status == TRI_OK ? 0 : cli_fail(status);
 }
 
+static int export(const cli_arguments *a, const char *path) {
+    const char *out = cli_value(a, "out"), *lora = cli_value(a, "lora");
+    bool merged = cli_has(a, "merged");
+    tri_export_kind kind = lora ? TRI_EXPORT_ADAPTERS : merged ? TRI_EXPORT_MERGED : TRI_EXPORT_ALL;
+    if (!out && !lora)
+        return cli_usage(&cli_checkpoint, "checkpoint export: --out FILE or --lora DIR is missing");
+    if (lora && (out || merged))
+        return cli_usage(&cli_checkpoint,
+                         "checkpoint export: --lora DIR writes adapters alone, without --%s: write "
+                         "the weights with another command",
+                         out ? "out" : "merged");
+    tri_status status = cli_check_output("out", out, NULL);
+    if (status == TRI_OK)
+        status = tri_checkpoint_export(path, kind, out ? out : lora, cli_value(a, "dtype"), stdout);
+    return status == TRI_OK ? 0 : cli_fail(status);
+}
+
 static const cli_flag flags[] = {
     {"out", "FILE", "export, init: the file to write", 0},
+    {"lora", "DIR", "export: write the adapters alone, as a folder of peft", 0},
+    {"merged", NULL, "export: add what the adapters add to the weights", 0},
     {"dtype", "F32|F16|BF16|F64", "export: convert the weights to this type", 0},
     {"json", NULL, "list, verify, diff: one JSON object per line", 0},
     {0}};
 static const cli_verb verbs[] = {
     {"list", "RUN_DIR", "list steps, monitored values and links"},
     {"verify", "PATH", "check every byte against its SHA-256"},
-    {"export", "PATH --out FILE", "write the weights as one .safetensors file"},
+    {"export", "PATH --out FILE | --lora DIR", "write the weights as one .safetensors file"},
     {"diff", "PATH PATH", "compare all tensors; exit code 1 if they differ"},
     {"init", "RECIPE --out FILE", "write the initial weights of a recipe's seed"},
     {0}};
 
-static const cli_verb_flags verb_flags[] = {{"list", "json"},        {"verify", "json"},
-                                            {"export", "out dtype"}, {"diff", "json"},
-                                            {"init", "out"},         {0}};
+static const cli_verb_flags verb_flags[] = {
+    {"list", "json"}, {"verify", "json"}, {"export", "out lora merged dtype"},
+    {"diff", "json"}, {"init", "out"},    {0}};
 
 static int run(const cli_context *context, int argc, char **argv) {
     const cli_command *self = &cli_checkpoint;
     cli_arguments a;
     int code = cli_parse(self, argc, argv, &a);
     if (code >= 0) return code;
-    const char *verb = a.count ? a.words[0] : "", *out = cli_value(&a, "out");
+    const char *verb = a.count ? a.words[0] : "";
     char **words = a.words + 1;
     bool differ = false, json = cli_has(&a, "json");
     tri_status status;
@@ -114,10 +133,8 @@ static int run(const cli_context *context, int argc, char **argv) {
         status = tri_checkpoint_list(words[0], json, stdout);
     } else if (!strcmp(verb, "verify") && count == 1) {
         status = tri_checkpoint_verify(words[0], json, stdout);
-    } else if (!strcmp(verb, "export") && count == 1 && out) {
-        status = cli_check_output("out", out, NULL);
-        if (status == TRI_OK)
-            status = tri_checkpoint_export(words[0], out, cli_value(&a, "dtype"), stdout);
+    } else if (!strcmp(verb, "export") && count == 1) {
+        return export(&a, words[0]);
     } else if (!strcmp(verb, "diff") && count == 2) {
         status = tri_checkpoint_diff(words[0], words[1], json, stdout, &differ);
     } else {
@@ -141,5 +158,6 @@ const cli_command cli_checkpoint = {
     .examples = "trireme checkpoint list runs/mnist-cnn\n"
                 "trireme checkpoint verify runs/mnist-cnn/checkpoints/best\n"
                 "trireme checkpoint export runs/mnist-cnn --out mnist-cnn.safetensors\n"
+                "trireme checkpoint export runs/llama-lora --lora adapter\n"
                 "trireme checkpoint init recipes/mnist-cnn.yaml seed=7 --out start.safetensors\n",
     .run = run};

@@ -90,6 +90,27 @@ static void put_evaluation(tri_arena *arena, tri_tree *map, const char *key,
     tri_tree_put(arena, map, key, entry);
 }
 
+// What nothing but the graph tells of adapters: see TRI_ADAPTERS.
+static void put_adapters(tri_arena *arena, tri_tree *map, const tri_graph *g) {
+    const tri_lora *lora = &g->options.lora;
+    if (lora->match.count == 0) return;
+    tri_tree *entry = tri_tree_map(arena), *transposed = tri_tree_list(arena);
+    tri_tree_put(arena, entry, "rank", tri_tree_int(arena, lora->rank));
+    tri_tree_put(arena, entry, "alpha", tri_tree_double(arena, lora->alpha));
+    tri_tree_put(arena, entry, "dropout", tri_tree_double(arena, lora->dropout));
+    for (int i = 0; i < g->parameter_count; i++) {
+        const tri_parameter_info *p = &g->parameters[i];
+        const tri_parameter_info *weight = p->adapts ? &g->parameters[p->adapts - 1] : NULL;
+        if (!weight || !weight->stored_transposed || p->follows != TRI_SPLIT_ROW) continue;
+        int length = (int)tri_parameter_layer(weight->name);
+        tri_tree_append(
+            arena, transposed,
+            tri_tree_string(arena, tri_arena_printf(arena, "%.*s", length, weight->name)));
+    }
+    tri_tree_put(arena, entry, "transposed", transposed);
+    tri_tree_put(arena, map, TRI_ADAPTERS, entry);
+}
+
 tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *p, const tri_graph *graph) {
     tri_tree *map = tri_tree_map(arena);
     tri_tree_put(arena, map, "step", tri_tree_int(arena, p->step));
@@ -122,6 +143,7 @@ tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *p, const tri_g
     if (p->evaluation_due) tri_tree_put(arena, map, "evaluation_due", tri_tree_bool(arena, true));
     put_evaluation(arena, map, "val", &p->val, graph);
     put_evaluation(arena, map, "test", &p->test, graph);
+    put_adapters(arena, map, graph);
     return map;
 }
 

@@ -167,5 +167,6 @@ def run(model):
     print(model, golden["losses"], flush=True)
 
 
-for name in sys.argv[1:] or models.MODELS:
-    run(name)
+if __name__ == "__main__":
+    for model_name in sys.argv[1:] or models.MODELS:
+        run(model_name)

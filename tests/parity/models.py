@@ -48,6 +48,14 @@ MODELS = {
                          "embd_pdrop": 0.0, "attn_pdrop": 0.0}}, TEXT, 61, 4, 1e-2),
 }
 
+# Low-rank adapters: by name, the model, and the recipe's section `lora`.
+ADAPTERS = {
+    "llama3-lora": ("llama3", {"match": ["q_proj", "v_proj", "o_proj", "*.mlp.*"], "rank": 4,
+                               "alpha": 6}),
+    "gpt2-lora": ("gpt2", {"match": ["*.c_attn", "transformer.h.1.*"], "rank": 3, "alpha": 2}),
+}
+ADAPTER_OPTIMIZER = {"name": "adamw", "lr": 1e-2, "weight_decay": 0.1}
+
 
 @functools.cache
 def period():

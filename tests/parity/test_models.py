@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """The built-in models against the modules of torchvision and transformers whose names they have
-(models.py, make_model_goldens.py).
+(models.py, make_model_goldens.py), and low-rank adapters of them against peft's
+(make_lora_goldens.py).
 
 usage: test_models.py BUILD_FOLDER [MODEL …]
 
 PyTorch is not needed. Names and shapes of parameters have to be the module's. On the same weights,
 the outputs that `trireme predict` writes have to agree with double precision within 1e-5 of the
-largest one (bf16-mixed: 2e-2), and the losses of ten steps within 1e-4.
+largest one (bf16-mixed: 2e-2), and the losses of ten steps within 1e-4 (with adapters: 1e-5). Of
+adapters, what `trireme checkpoint export` writes for peft has to have its names and settings, and
+weights into which they are merged have to give the same outputs.
 """
 import json
 import os
@@ -18,10 +21,11 @@ import formula
 import models
 
 FORWARD_LIMIT = {"32-true": 1e-5, "bf16-mixed": 2e-2}
-LOSS_LIMIT = 1e-4
+LOSS_LIMIT, ADAPTER_LOSS_LIMIT = 1e-4, 1e-5
 
 
-def write_recipe(model, folder):
+def write_recipe(name, folder):
+    model, lora = models.ADAPTERS.get(name, (name, None))
     options, fields, _, batch, lr = models.MODELS[model]
     path = os.path.join(folder, "recipe.yaml")
     if "config" in options:
@@ -30,14 +34,27 @@ def write_recipe(model, folder):
         options = {"config": "config.json"}  # beside the recipe
     with open(path, "w", encoding="utf-8") as f:
         json.dump({  # JSON is YAML
-            "name": model, "model": options, "init": f"{folder}/init.safetensors",
+            "name": name, "model": options, "lora": lora, "init": f"{folder}/init.safetensors",
             "data": {"name": "tensors", "train": f"{folder}/data.safetensors",
                      "test": f"{folder}/test.safetensors", "shuffle": False,
                      "shapes": {name: list(shape) for name, shape in fields.items()}},
             "batch": {"global": batch},
-            "optimizer": {"name": "sgd", "lr": lr, "momentum": 0.9},
+            "optimizer": models.ADAPTER_OPTIMIZER if lora else {"name": "sgd", "lr": lr,
+                                                                "momentum": 0.9},
             "trainer": {"max_epochs": 1, "log_every_n_steps": 1, "convolution": "direct"}}, f)
     return path
+
+
+def write_case(name, golden, folder):
+    """Writes a recipe with its data and weights. Returns the recipe's path."""
+    model, _ = models.ADAPTERS.get(name, (name, None))
+    batch, data = models.MODELS[model][3], models.data_set(model)
+    formula.write_safetensors(f"{folder}/data.safetensors", data)
+    formula.write_safetensors(f"{folder}/test.safetensors", {
+        field: (dtype, (batch, *shape[1:]), values[:len(values) // shape[0] * batch])
+        for field, (dtype, shape, values) in data.items()})
+    formula.write_safetensors(f"{folder}/init.safetensors", models.weights(golden))
+    return write_recipe(name, folder)
 
 
 def trireme(build, *words):
@@ -54,12 +71,17 @@ def check_parameters(build, model, golden, recipe, folder):
     assert found == wanted, f"{model}: {sorted(set(found.items()) ^ set(wanted.items()))[:6]}"
 
 
+def predict(build, recipe, weights, folder, *words):
+    out = f"{folder}/predictions.safetensors"
+    trireme(build, "predict", recipe, "--checkpoint", weights, "--out", out, *words)
+    (_, shape, values), = formula.read_safetensors(out).values()
+    return shape, values
+
+
 def check_outputs(build, model, golden, recipe, folder):
     for precision, limit in FORWARD_LIMIT.items():
-        out = f"{folder}/{precision}.safetensors"
-        trireme(build, "predict", recipe, "--checkpoint", f"{folder}/init.safetensors", "--out",
-                out, f"trainer.precision={precision}")
-        (_, shape, values), = formula.read_safetensors(out).values()
+        shape, values = predict(build, recipe, f"{folder}/init.safetensors", folder,
+                                f"trainer.precision={precision}")
         assert list(shape) == golden["shape"], f"{model}: {shape}"
         wanted = golden["output"]
         found = formula.sketch(values)
@@ -75,25 +97,45 @@ def check_losses(build, model, golden, recipe, folder):
     losses = [line["loss"] for line in lines if line["kind"] == "train"]
     errors = [abs(a - b) / abs(b) for a, b in zip(losses, golden["losses"], strict=True)]
     print(f"{model}: losses differ by {max(errors):.1e}", flush=True)
-    assert max(errors) <= LOSS_LIMIT, f"{model}: losses differ by {max(errors):.1e}: {losses}"
+    limit = ADAPTER_LOSS_LIMIT if model in models.ADAPTERS else LOSS_LIMIT
+    assert max(errors) <= limit, f"{model}: losses differ by {max(errors):.1e}: {losses}"
+
+
+def check_export(build, name, golden, recipe, folder):
+    """What the run's last checkpoint becomes as a folder of peft, and as one model."""
+    run, adapter, merged = f"{folder}/run", f"{folder}/adapter", f"{folder}/merged.safetensors"
+    trireme(build, "checkpoint", "export", run, "--lora", adapter)
+    trireme(build, "checkpoint", "export", run, "--merged", "--out", merged)
+    with open(f"{adapter}/adapter_config.json", encoding="utf-8") as f:
+        config = json.load(f)
+    found = {key: config[key] for key in golden["config"]}
+    assert found == golden["config"], f"{name}: {found}"
+    tensors = formula.read_safetensors(f"{adapter}/adapter_model.safetensors")
+    assert sorted(tensors) == golden["saved"], f"{name}: {sorted(tensors)}"
+    layers = [key.removeprefix("base_model.model.").rsplit(".", 2)[0] for key in tensors]
+    for layer in {key.rsplit(".", 1)[0] for key, _, _ in golden["parameters"]}:
+        is_target = any(layer == target or layer.endswith(f".{target}")
+                        for target in config["target_modules"])
+        assert is_target == (layer in layers), f"{name}: {config['target_modules']}, {layer}"
+    _, beside = predict(build, recipe, run, folder)
+    _, inside = predict(build, recipe, merged, folder, "lora=null")
+    error = formula.norm([a - b for a, b in zip(beside, inside)]) / formula.norm(beside)
+    print(f"{name}: merged, outputs differ by {error:.1e}", flush=True)
+    assert 0 < error <= FORWARD_LIMIT["32-true"], f"{name}: merged, outputs differ by {error:.1e}"
 
 
 def main():
     build = os.path.abspath(sys.argv[1])
-    for model in sys.argv[2:] or models.MODELS:
-        golden = models.read_golden(model)
-        batch = models.MODELS[model][3]
+    for name in sys.argv[2:] or [*models.MODELS, *models.ADAPTERS]:
+        golden = models.read_golden(name)
         with tempfile.TemporaryDirectory() as folder:
-            recipe = write_recipe(model, folder)
-            data = models.data_set(model)
-            formula.write_safetensors(f"{folder}/data.safetensors", data)
-            formula.write_safetensors(f"{folder}/test.safetensors", {
-                name: (dtype, (batch, *shape[1:]), values[:len(values) // shape[0] * batch])
-                for name, (dtype, shape, values) in data.items()})
-            formula.write_safetensors(f"{folder}/init.safetensors", models.weights(golden))
-            check_parameters(build, model, golden, recipe, folder)
-            check_outputs(build, model, golden, recipe, folder)
-            check_losses(build, model, golden, recipe, folder)
+            recipe = write_case(name, golden, folder)
+            check_parameters(build, name, golden, recipe, folder)
+            check_outputs(build, name, golden, recipe, folder)
+            check_losses(build, name, golden, recipe, folder)
+            if name in models.ADAPTERS:
+                check_export(build, name, golden, recipe, folder)
 
 
-main()
+if __name__ == "__main__":
+    main()
