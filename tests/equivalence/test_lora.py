@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Adapters are trained alike on any ranks: losses and weights are those of one rank with every
+strategy, and after a resume or a kill on other ranks. Frozen weights stay as they are, to the bit,
+and cost no gradients and no optimizer states.
+
+usage: test_lora.py BUILD_FOLDER
+"""
+import json
+import os
+import signal
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import (TRIREME, check_close, check_nothing_left, end_all, finish, last,  # noqa: E402
+                  losses, on_ranks, run, start_ranks, timed, train, wait_for)
+from test_tensor import GPT2, HALF_LIMIT, LIMIT, LLAMA, STEPS, compare_weights  # noqa: E402
+
+TENSOR, SEQUENCE = "strategy.mesh.tensor=2", "strategy.sequence_parallel=true"
+PIPELINE = ["strategy.name=pipeline", "batch.micro=2"]
+RATE = ["optimizer.lr=0.02", "schedule.name=constant", "schedule.warmup_steps=0"]
+# Recipe, its settings, and what they are compared with: ranks and further settings.
+CASES = [
+    ("llama-tiny", [*LLAMA, *RATE, "lora.match=[q_proj, v_proj, '*.mlp.*', lm_head]",
+                    "lora.dropout=0.2"], [
+        (2, []),
+        (2, ["strategy.name=fsdp", "strategy.recompute=block"]),
+        (2, PIPELINE),
+        (2, [TENSOR, SEQUENCE]),
+        (3, ["strategy.name=zero2"]),
+        (4, [TENSOR, *PIPELINE]),
+        (4, [TENSOR, "strategy.name=fsdp"]),
+    ]),
+    # Of small gradients Adam makes whole steps, of which rounding chooses the direction.
+    ("gpt2-small", [*GPT2, "optimizer.name=sgd", "optimizer.lr=0.5", "optimizer.momentum=0.9",
+                    "lora.match=[c_attn, c_proj]", "lora.rank=3"], [
+        (2, []),
+        (2, ["strategy.name=fsdp"]),
+        (2, PIPELINE),
+        (2, [TENSOR]),
+    ]),
+]
+
+
+def check_case(folder, number):
+    recipe, words, cells = CASES[number]
+    alone = os.path.join(folder, f"{number}")
+    run(train(recipe, alone, *words))
+    wanted = losses(alone)
+    assert len(wanted) == STEPS and len(set(wanted.values())) == STEPS, wanted
+    for count, (ranks, more) in enumerate(cells):
+        several = os.path.join(folder, f"{number}-{count}")
+        run(on_ranks(ranks, train(recipe, several, *words, *more)))
+        what = f"{recipe} on {ranks} ranks, {' '.join(more)}"
+        check_close(losses(several), wanted, LIMIT, what)
+        check_close(losses(several, "val"), losses(alone, "val"), LIMIT, what + ", val")
+        compare_weights(alone, several, what)
+
+
+def check_half_types(folder):
+    """On weights that are BF16 where they are computed with."""
+    recipe, words, _ = CASES[0]
+    words = [*words, "trainer.precision=bf16-true", "optimizer.lr=0.001"]
+    alone, several = f"{folder}/half-1", f"{folder}/half-2"
+    run(train(recipe, alone, *words))
+    run(on_ranks(2, train(recipe, several, *words, TENSOR)))
+    check_close(losses(several), losses(alone), HALF_LIMIT, "bf16-true")
+
+
+def check_resume(folder, number):
+    """Each part of the run is on other ranks."""
+    recipe, options, _ = CASES[number]
+    place, alone = f"{folder}/resumed-{number}", f"{folder}/{number}"
+    for ranks, steps, more in ((2, 2, [TENSOR]), (1, 3, []), (2, 4, ["strategy.name=zero1"]),
+                               (4, -1, [TENSOR, "strategy.name=fsdp"])):
+        run(on_ranks(ranks, train(recipe, place, *options, f"trainer.max_steps={steps}", *more)))
+    check_close(losses(place), losses(alone), LIMIT, "resumed on other ranks")
+    compare_weights(alone, place, "resumed on other ranks")
+
+
+def check_kill(folder):
+    """Two ranks are killed while they train; one goes on."""
+    recipe, options, _ = CASES[0]
+    place, whole = f"{folder}/killed", f"{folder}/whole-of-killed"
+    words = [*options, "optimizer.lr=0.001", "trainer.max_epochs=100000",
+             "checkpoint.every_n_steps=1"]
+    children = start_ranks(train(recipe, place, *words, "strategy.name=fsdp"), 2)
+    try:
+        wait_for(lambda: len(losses(place)) > 2, "a third step", child=children[0])
+        for child in children:
+            child.send_signal(signal.SIGKILL)
+        for child in children:
+            assert finish(child)[2] == -signal.SIGKILL, "it ended before it was killed"
+    finally:
+        end_all(children)
+    check_nothing_left()
+    step = int(os.path.basename(os.path.realpath(last(place))).split("-")[1])
+    for folder_of_run in (place, whole):
+        run(train(recipe, folder_of_run, *words, f"trainer.max_steps={step + 3}"))
+    check_close(losses(place), losses(whole), LIMIT, "killed and gone on with")
+    compare_weights(whole, place, "killed and gone on with")
+
+
+def check_start(folder):
+    """Adapters that the file of initial weights lacks begin as drawn, and change no output; those
+    that it has are taken. Only adapters move."""
+    recipe, words, _ = CASES[0]
+    base = f"{folder}/base.safetensors"
+    run([TRIREME, "checkpoint", "init", f"recipes/{recipe}.yaml", *words, "seed=5", "lora=null",
+         "--out", base])
+    whole, fresh, again = (f"{folder}/{name}" for name in ("whole", "fresh", "again"))
+    no_dropout = [*words, "model.dropout=0", "lora.dropout=0", f"init={base}"]
+    run(train(recipe, whole, *no_dropout, "lora=null", "trainer.max_steps=1"))
+    run(on_ranks(2, train(recipe, fresh, *no_dropout, "strategy.name=fsdp")))
+    assert losses(whole)[1] == losses(fresh)[1], f"{losses(whole)} {losses(fresh)}"
+    run(train(recipe, again, *no_dropout[:-1], f"init={last(fresh)}", "trainer.max_steps=1"))
+    assert abs(float(losses(again)[1]) - float(losses(fresh)[1])) > 1e-3, "adapters are not taken"
+    done = run([TRIREME, "checkpoint", "diff", last(fresh), base, "--json"], 1)
+    for line in map(json.loads, done.stdout.splitlines()):
+        assert ".lora_" in line["name"] or line["equal"], f"a frozen weight has moved: {line}"
+
+
+def check_plan():
+    """What is not trained has no gradients and no optimizer states, on any mesh."""
+    recipe, words, _ = CASES[0]
+    for ranks, more in ((1, []), (2, ["strategy.name=fsdp"]), (2, [TENSOR]), (2, PIPELINE)):
+        done = run([TRIREME, "plan", f"recipes/{recipe}.yaml", *words, *more, "--ranks",
+                    str(ranks), "--json"])
+        memory = json.loads(done.stdout)["memory"]
+        assert memory["gradients"] < memory["parameters"] / 3, f"{more}: {memory}"
+        assert memory["optimizer"] < memory["parameters"] / 1.5, f"{more}: {memory}"
+
+
+def main():
+    timed(check_plan)
+    with tempfile.TemporaryDirectory(prefix="trireme-lora-") as folder:
+        for number in range(len(CASES)):
+            timed(check_case, folder, number)
+            timed(check_resume, folder, number)
+        timed(check_half_types, folder)
+        timed(check_kill, folder)
+        timed(check_start, folder)
+
+
+if __name__ == "__main__":
+    main()
