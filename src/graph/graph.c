@@ -350,7 +350,7 @@ static tri_status fill_group(tri_graph *graph, const tri_parameter_group *group,
     }
     if (mistyped && (needs_all || matched == 0))
         return TRI_FAIL(TRI_BAD_INPUT, "%s: '%s' matches no parameter", group->key, mistyped);
-    if (taken == 0)
+    if (taken == 0 && !group->may_be_empty)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: the group of '%s' gets no parameter: earlier ones have all that it "
                         "matches, and the first that matches holds",
@@ -358,11 +358,21 @@ static tri_status fill_group(tri_graph *graph, const tri_parameter_group *group,
     return TRI_OK;
 }
 
+static bool is_small(const tri_parameter_info *p) {
+    const char *dot = strrchr(p->name, '.');
+    return p->shape.rank <= 1 || !strcmp(dot ? dot + 1 : p->name, "bias");
+}
+
 tri_status tri_graph_group(tri_graph *graph, const tri_parameter_group *groups, int count) {
     const char *freezing = NULL;
     for (int k = 0; k < count; k++) {
-        TRI_TRY(fill_group(graph, &groups[k], k + 1));
+        if (groups[k].match.count > 0) TRI_TRY(fill_group(graph, &groups[k], k + 1));
         if (groups[k].frozen) freezing = groups[k].key;
+    }
+    for (int i = 0; i < graph->parameter_count; i++) {
+        tri_parameter_info *p = &graph->parameters[i];
+        int other = p->group ? groups[p->group - 1].of_small : 0;
+        if (other && is_small(p)) p->group = other;
     }
     if (freezing && !trains_anything(graph))
         return TRI_FAIL(TRI_BAD_INPUT, "%s leaves no parameter to train", freezing);

@@ -436,6 +436,10 @@ typedef struct tri_parameter_group {
     tri_strings match; // patterns of names (`*` and `?`, as fnmatch)
     bool needs_all;    // each pattern has to match a parameter, and not only one and whole names
     bool frozen;       // the parameters are not trained
+    bool may_be_empty; // that the group gets no parameter is no error
+    // The number of a group without patterns that gets, of these parameters, biases and those of at
+    // most one axis, as the weights of norms are; 0: they stay.
+    int of_small;
 } tri_parameter_group;
 
 // Sets `group` of every trained parameter to the number, from 1, of the first group that matches

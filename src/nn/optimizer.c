@@ -50,6 +50,8 @@ static const struct {
     {"adadelta", &tri_op_adadelta, adadelta_attr, {"square_avg", "acc_delta"}},
 };
 
+static const char *const everything[] = {"*"};
+
 tri_status tri_optimizer_make(tri_arena *arena, const tri_optimizer_options *options,
                               tri_optimizer *out) {
     tri_optimizer_group groups[TRI_MAX_OPTIMIZER_GROUPS];
@@ -69,12 +71,21 @@ tri_status tri_optimizer_make(tri_arena *arena, const tri_optimizer_options *opt
     if (options->freeze.count > 0)
         out->groups[out->group_count++] = (tri_parameter_group){
             .key = "optimizer.freeze", .match = options->freeze, .needs_all = true, .frozen = true};
-    for (int i = 0; i < count; i++) {
-        const tri_optimizer_group *g = &groups[i];
+    int first = out->group_count;
+    for (int i = 0; i < count; i++)
         out->groups[out->group_count++] = (tri_parameter_group){
-            .key = "optimizer.groups", .match = g->match, .frozen = g->frozen};
-        out->attrs[out->group_count] =
-            rows[row].attr(options, (own_numbers){g->lr_factor, g->weight_decay});
+            .key = "optimizer.groups", .match = groups[i].match, .frozen = groups[i].frozen};
+    if (!options->decay_norms_and_biases)
+        out->groups[out->group_count++] = (tri_parameter_group){
+            .key = "optimizer", .match = {everything, 1}, .may_be_empty = true};
+    for (int k = first, end = out->group_count; k < end; k++) {
+        tri_optimizer_group own = {.lr_factor = 1, .weight_decay = options->weight_decay};
+        if (k - first < count) own = groups[k - first];
+        out->attrs[k + 1] = rows[row].attr(options, (own_numbers){own.lr_factor, own.weight_decay});
+        if (options->decay_norms_and_biases || own.frozen || own.has_decay) continue;
+        out->groups[out->group_count++] = (tri_parameter_group){.key = "optimizer"};
+        out->groups[k].of_small = out->group_count;
+        out->attrs[out->group_count] = rows[row].attr(options, (own_numbers){own.lr_factor, 0});
     }
     return TRI_OK;
 }

@@ -9,7 +9,9 @@
 
 enum {
     TRI_MAX_OPTIMIZER_STATES = 2,
-    TRI_MAX_PARAMETER_GROUPS = TRI_MAX_OPTIMIZER_GROUPS + 1 // and one of optimizer.freeze
+    // Those of the recipe, of all other parameters, and of optimizer.freeze; and for the first two
+    // one each of biases and norms.
+    TRI_MAX_PARAMETER_GROUPS = 2 * (TRI_MAX_OPTIMIZER_GROUPS + 1) + 1
 };
 
 typedef union tri_optimizer_attr {

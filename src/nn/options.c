@@ -4,6 +4,7 @@
 
 #include "nn/models/models.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define S tri_optimizer_options
@@ -17,13 +18,18 @@ static const tri_option common_rows[] = {
     TRI_OPTION_TREE(
         S, groups, NULL,
         "settings of parameters by name: [{match: [\"*.bias\", \"*norm*\"], "
-        "weight_decay: 0}, {match: \"head.*\", lr_factor: 10}, {match: \"layer1.*\", "
-        "frozen: true}]; the first that matches holds; a name without * or ? has to match, and a "
+        "weight_decay: 0}, {match: \"head.*\", lr_factor: 10}, {match: \"layer2.*\", lr: 0.1x}, "
+        "{match: \"layer1.*\", frozen: true}]; lr is a rate or, as lr_factor, a multiple of "
+        "optimizer.lr; the first that matches holds; a name without * or ? has to match, and a "
         "pattern beside others that matches none is warned of"),
+    TRI_OPTION_BOOL(S, decay_norms_and_biases, "true",
+                    "false: weight_decay spares biases and parameters of one axis, as those of "
+                    "norms, but for groups with a weight_decay of their own"),
 };
 
 static const tri_option group_rows[] = {
     TRI_OPTION_STRINGS(tri_optimizer_group, match, "[]", "patterns of names"),
+    TRI_OPTION_STRING(tri_optimizer_group, lr, NULL, "learning rate, or its factor: 0.1x"),
     TRI_OPTION_FLOAT(tri_optimizer_group, lr_factor, "1", 1e-9, 1e9, "factor of the learning rate"),
     TRI_OPTION_FLOAT(tri_optimizer_group, weight_decay, NULL, 0, 1e6, "as optimizer.weight_decay"),
     TRI_OPTION_BOOL(tri_optimizer_group, frozen, "false", "the parameters are not trained"),
@@ -31,7 +37,26 @@ static const tri_option group_rows[] = {
 static const tri_option_table group_table =
     TRI_OPTION_TABLE("optimizer.groups", tri_optimizer_group, group_rows, "one group");
 
-static tri_status read_group(tri_arena *arena, const tri_tree *entry, tri_optimizer_group *out) {
+// Reads the rate of a group, or its factor with an x behind it, as a factor of optimizer.lr.
+static tri_status read_rate(const tri_tree *map, double base, tri_optimizer_group *out) {
+    const tri_tree *entry = tri_tree_get(map, "lr");
+    char *end;
+    if (!out->lr) return TRI_OK;
+    if (tri_tree_get(map, "lr_factor"))
+        return tri_tree_fail(entry, "a group of 'optimizer.groups' has 'lr' or 'lr_factor', not "
+                                    "both");
+    double number = strtod(out->lr, &end);
+    bool is_factor = !strcmp(end, "x"), is_read = end > out->lr && (is_factor || !*end);
+    out->lr_factor = is_factor || base == 0 ? number : number / base;
+    if (is_read && out->lr_factor >= 1e-9 && out->lr_factor <= 1e9) return TRI_OK;
+    return tri_tree_fail(entry,
+                         "'optimizer.groups.lr' has to be a rate above 0, or a multiple of "
+                         "optimizer.lr as 0.1x, not %s; frozen: true trains nothing",
+                         out->lr);
+}
+
+static tri_status read_group(tri_arena *arena, const tri_tree *entry, double lr,
+                             tri_optimizer_group *out) {
     if (entry->kind != TRI_TREE_MAP)
         return tri_tree_fail(entry, "a group of 'optimizer.groups' has to be a map: {match: "
                                     "\"head.*\", lr_factor: 10}");
@@ -53,10 +78,11 @@ static tri_status read_group(tri_arena *arena, const tri_tree *entry, tri_optimi
     if (out->match.count == 0)
         return tri_tree_fail(entry, "a group of 'optimizer.groups' has no 'match': patterns of the "
                                     "names of its parameters");
-    if (out->frozen && (tri_tree_get(map, "lr_factor") || tri_tree_get(map, "weight_decay")))
-        return tri_tree_fail(entry, "'lr_factor' and 'weight_decay' have no effect on a frozen "
-                                    "group of 'optimizer.groups'");
-    return TRI_OK;
+    out->has_decay = tri_tree_get(map, "weight_decay") != NULL;
+    if (out->frozen && (out->lr || tri_tree_get(map, "lr_factor") || out->has_decay))
+        return tri_tree_fail(entry, "'lr', 'lr_factor' and 'weight_decay' have no effect on a "
+                                    "frozen group of 'optimizer.groups'");
+    return read_rate(map, lr, out);
 }
 
 tri_status tri_optimizer_groups_read(tri_arena *arena, const tri_optimizer_options *options,
@@ -68,9 +94,8 @@ tri_status tri_optimizer_groups_read(tri_arena *arena, const tri_optimizer_optio
         return tri_tree_fail(list, "'optimizer.groups' has to be a list of at most %d groups",
                              TRI_MAX_OPTIMIZER_GROUPS);
     for (int i = 0; i < list->count; i++) {
-        TRI_TRY(read_group(arena, list->items[i], &out[i]));
-        if (tri_tree_is_null(tri_tree_get(list->items[i], "weight_decay")))
-            out[i].weight_decay = options->weight_decay;
+        TRI_TRY(read_group(arena, list->items[i], options->lr, &out[i]));
+        if (!out[i].has_decay) out[i].weight_decay = options->weight_decay;
     }
     *count = list->count;
     return TRI_OK;

@@ -18,6 +18,7 @@ typedef struct tri_optimizer_options {
     double weight_decay;
     tri_strings freeze;     // parameters whose names match one of these patterns are not trained
     const tri_tree *groups; // see tri_optimizer_groups_read; NULL: none
+    bool decay_norms_and_biases;
 } tri_optimizer_options;
 
 enum { TRI_MAX_OPTIMIZER_GROUPS = 16 };
@@ -25,8 +26,10 @@ enum { TRI_MAX_OPTIMIZER_GROUPS = 16 };
 // One entry of optimizer.groups: settings of the parameters whose names match one of the patterns.
 typedef struct tri_optimizer_group {
     tri_strings match;
+    const char *lr;   // as written: a rate, or a factor as 0.1x; NULL: lr_factor holds
     double lr_factor; // of the learning rate
     double weight_decay;
+    bool has_decay; // weight_decay is the group's own
     bool frozen;
 } tri_optimizer_group;
 
