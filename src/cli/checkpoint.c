@@ -101,15 +101,15 @@ static int export(const cli_arguments *a, const char *path) {
 
 static const cli_flag flags[] = {
     {"out", "FILE", "export, init: the file to write", 0},
-    {"lora", "DIR", "export: write the adapters alone, as a folder of peft", 0},
-    {"merged", NULL, "export: add what the adapters add to the weights", 0},
+    {"lora", "DIR", "export: write adapters alone, as a folder of peft", 0},
+    {"merged", NULL, "export: merge the adapters into the weights", 0},
     {"dtype", "F32|F16|BF16|F64", "export: convert the weights to this type", 0},
     {"json", NULL, "list, verify, diff: one JSON object per line", 0},
     {0}};
 static const cli_verb verbs[] = {
     {"list", "RUN_DIR", "list steps, monitored values and links"},
     {"verify", "PATH", "check every byte against its SHA-256"},
-    {"export", "PATH --out FILE | --lora DIR", "write the weights as one .safetensors file"},
+    {"export", "PATH --out FILE", "write the weights as one .safetensors file"},
     {"diff", "PATH PATH", "compare all tensors; exit code 1 if they differ"},
     {"init", "RECIPE --out FILE", "write the initial weights of a recipe's seed"},
     {0}};

@@ -95,7 +95,8 @@ tri_status tri_optimizer_groups_read(tri_arena *arena, const tri_optimizer_optio
                              TRI_MAX_OPTIMIZER_GROUPS);
     for (int i = 0; i < list->count; i++) {
         TRI_TRY(read_group(arena, list->items[i], options->lr, &out[i]));
-        if (!out[i].has_decay) out[i].weight_decay = options->weight_decay;
+        if (tri_tree_is_null(tri_tree_get(list->items[i], "weight_decay")))
+            out[i].weight_decay = options->weight_decay;
     }
     *count = list->count;
     return TRI_OK;
