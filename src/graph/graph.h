@@ -259,7 +259,10 @@ enum {
     // device then skips this step and all later ones, until the host has handled the error.
     TRI_STEP_HALTS,
     TRI_STEP_EMPTY, // not 0: all labels of the step are ignored
-    TRI_STEP_SCALAR_COUNT = 8
+    // How far the averages of the weights move towards the weights after this step: 1: all the way;
+    // 0: not at all, because the step is not averaged, or is skipped behind one that halts.
+    TRI_STEP_AVERAGE,
+    TRI_STEP_SCALAR_COUNT
 };
 
 // The types in which a graph is computed: see tri_pass_precision. The names are Lightning's.

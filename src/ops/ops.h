@@ -153,6 +153,7 @@
     X(adadelta)                /* param, grad, step scalars, square_avg, acc_delta */              \
     X(moving_average)          /* statistic, grad (the sum over micro-batches of samples × the    \
                                   statistic of the micro-batch), step scalars */                   \
+    X(average_weights)         /* average, param, step scalars: the average moves towards param */ \
     X(sum_of_squares)          /* x -> sums of x * x in F64 */                                     \
     X(sum_rows)                /* x [rows, width] F64 -> the sum of its rows */                    \
     X(step_numbers)            /* carried numbers, control (tri_step_control), sum and count of    \
@@ -526,6 +527,7 @@ typedef enum tri_step_control {
     TRI_CONTROL_SAMPLES, // how many samples the step has, whether their labels are ignored or not
     TRI_CONTROL_NOMINAL, // the count by which the backward pass has divided the loss
     TRI_CONTROL_UPDATES, // how many updates the host knows to be done
+    TRI_CONTROL_AVERAGE, // TRI_STEP_AVERAGE, if the step does not halt
     // The learning rates of the next updates: element TRI_CONTROL_RATES + i is the rate to use if i
     // more updates are done than element TRI_CONTROL_UPDATES tells.
     TRI_CONTROL_RATES,

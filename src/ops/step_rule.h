@@ -124,6 +124,8 @@ TRI_KERNEL_INLINE void step_rule(const tri_step_numbers_attr *a, const double *c
     step[TRI_STEP_STATISTIC_SCALE] = 1 / control[TRI_CONTROL_SAMPLES];
     step[TRI_STEP_NORM] = norm;
     step_rule_carry(&a->loss_scale, carried, &told, after, step);
+    // A step that changes nothing is averaged as others are, but nothing changes after a halt.
+    if (after[TRI_CARRIED_HALTED] == 0) step[TRI_STEP_AVERAGE] = control[TRI_CONTROL_AVERAGE];
 }
 
 // Computes the seed of a loss, the gradient with which its backward pass begins: loss scale ×

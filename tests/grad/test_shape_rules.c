@@ -386,8 +386,8 @@ static void test_updates(void **state) {
     tri_moving_average_attr average = {.momentum = 2};
     REFUSED(sgd, &sgd, "momentum|momentum|0.9", F(5), F(5), STEP);
     REFUSED(sgd, &sgd, "gradient|[5]|[6]", F(5), F(6), STEP, F(5));
-    REFUSED(sgd, &sgd, "scalars|F64|F32", F(5), F(5), F(8), F(5));
-    REFUSED(sgd, &sgd, "scalars|[8]|[7]", F(5), F(5), D(7), F(5));
+    REFUSED(sgd, &sgd, "scalars|F64|F32", F(5), F(5), F(9), F(5));
+    REFUSED(sgd, &sgd, "scalars|[9]|[7]", F(5), F(5), D(7), F(5));
     REFUSED(sgd, &sgd, "state|F32|F64", F(5), F(5), STEP, D(5));
     sgd = (tri_sgd_attr){.lr_factor = 1, .momentum = 0.9, .dampening = 0.1, .nesterov = true};
     REFUSED(sgd, &sgd, "nesterov|momentum|0|dampening|0.9|0.1", F(5), F(5), STEP, F(5));
@@ -405,6 +405,7 @@ static void test_updates(void **state) {
     adadelta = (tri_adadelta_attr){.lr_factor = 1, .rho = 0.9, .weight_decay = -2};
     REFUSED(adadelta, &adadelta, "eps|weight_decay|0|0|-2", F(5), F(5), STEP, F(5), F(5));
     REFUSED(moving_average, &average, "momentum|0|1|2", F(5), F(5), STEP);
+    REFUSED(average_weights, NULL, "[5]|[4]", F(5), F(4), STEP);
 }
 
 static void test_step_numbers(void **state) {

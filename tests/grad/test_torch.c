@@ -193,6 +193,25 @@ static void test_moving_average(void **state) {
     bench_close(&b);
 }
 
+static void test_average_weights(void **state) {
+    (void)state;
+    tri_shape c = tri_shape_of(2), step = tri_shape_of(TRI_STEP_SCALAR_COUNT);
+    op_bench b = bench_open(TRI_F64, &tri_op_average_weights, (tri_shape[]){c, c, step}, 3, NULL);
+    double *scalars = op_host(b.session, b.in[2]);
+    const struct {
+        double weight, param, average;
+    } steps[] = {{0, 7, INFINITY}, {1, 2, 2}, {0.25, 6, 3}, {0, 9, 3}};
+    op_set(b.session, b.in[0], 0, INFINITY);
+    scalars[TRI_STEP_SKIP] = 1; // a skipped step is averaged as well
+    for (int i = 0; i < 4; i++) {
+        scalars[TRI_STEP_AVERAGE] = steps[i].weight;
+        op_set(b.session, b.in[1], 0, steps[i].param);
+        op_run_ok(b.session);
+        assert_true(op_get(b.session, b.in[0], 0) == steps[i].average);
+    }
+    bench_close(&b);
+}
+
 static void fill_labels(op_bench *b) {
     static const int64_t labels[] = {0, 1, 2, TRI_IGNORED_LABEL, 3, 0};
     memcpy(op_host(b->session, b->in[1]), labels, sizeof labels);
@@ -458,21 +477,14 @@ static void test_dropout_position(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conv2d),
-        cmocka_unit_test(test_max_pool2d),
-        cmocka_unit_test(test_avg_pool2d),
-        cmocka_unit_test(test_batch_norm),
-        cmocka_unit_test(test_moving_average),
-        cmocka_unit_test(test_losses),
-        cmocka_unit_test(test_binary_cross_entropy),
-        cmocka_unit_test(test_soft_labels),
-        cmocka_unit_test(test_smoothed_labels),
-        cmocka_unit_test(test_large_scores),
-        cmocka_unit_test(test_accuracy),
-        cmocka_unit_test(test_updates),
-        cmocka_unit_test(test_dropout_position),
-        cmocka_unit_test(test_tokens),
-        cmocka_unit_test(test_layers),
+        cmocka_unit_test(test_conv2d),         cmocka_unit_test(test_max_pool2d),
+        cmocka_unit_test(test_avg_pool2d),     cmocka_unit_test(test_batch_norm),
+        cmocka_unit_test(test_moving_average), cmocka_unit_test(test_average_weights),
+        cmocka_unit_test(test_losses),         cmocka_unit_test(test_binary_cross_entropy),
+        cmocka_unit_test(test_soft_labels),    cmocka_unit_test(test_smoothed_labels),
+        cmocka_unit_test(test_large_scores),   cmocka_unit_test(test_accuracy),
+        cmocka_unit_test(test_updates),        cmocka_unit_test(test_dropout_position),
+        cmocka_unit_test(test_tokens),         cmocka_unit_test(test_layers),
         cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

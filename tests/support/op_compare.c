@@ -120,6 +120,7 @@ void op_sources_fill(op_session *session, const op_case *c) {
             step[TRI_STEP_STATISTIC_SCALE] = 0.125;
             step[TRI_STEP_SKIP] = s->high;
             step[TRI_STEP_UPDATE] = s->low;
+            step[TRI_STEP_AVERAGE] = (s->low - 1) / 2; // 0, 0.5 or 1
         } else if (s->kind == OP_SOURCE_BYTES) {
             uint8_t *bytes = op_host(session, s->value);
             for (int64_t k = 0, count = op_count(session, s->value); k < count; k++)

@@ -23,7 +23,7 @@ void op_build_update(op_case *c) {
     tri_value in[] = {op_wide_unit(c, shape), op_wide_unit(c, shape),
                       op_step_scalars(c, (int)op_draw(c, 1, 3), op_chance(c, 15)),
                       op_wide(c, shape, 0, 1), op_wide(c, shape, 0, 1)};
-    switch (op_draw(c, 0, 3)) {
+    switch (op_draw(c, 0, 4)) {
     case 0:
         if (sgd.momentum == 0) in[3] = (tri_value){0};
         op_add(c, &tri_op_sgd, in, &sgd);
@@ -33,6 +33,9 @@ void op_build_update(op_case *c) {
         break;
     case 2:
         op_add(c, &tri_op_adadelta, in, &adadelta);
+        break;
+    case 3:
+        op_add(c, &tri_op_average_weights, in, NULL);
         break;
     default:
         op_add(c, &tri_op_moving_average, in,

@@ -195,8 +195,10 @@ static void carry(rig *r, const tri_loss_scale *s, double updates) {
 // Runs the kernel for one step. `known`: how many updates the host knows to be done; `squares`: the
 // sum of squares of the gradients. The learning rate of update u is 1 / (u + 1).
 static void step(rig *r, double known, double squares, double *carried, double *scalars) {
-    double control[TRI_STEP_CONTROL_COUNT] = {
-        [TRI_CONTROL_SAMPLES] = 1, [TRI_CONTROL_NOMINAL] = 1, [TRI_CONTROL_UPDATES] = known};
+    double control[TRI_STEP_CONTROL_COUNT] = {[TRI_CONTROL_SAMPLES] = 1,
+                                              [TRI_CONTROL_NOMINAL] = 1,
+                                              [TRI_CONTROL_UPDATES] = known,
+                                              [TRI_CONTROL_AVERAGE] = 0.5};
     for (int i = 0; i <= TRI_MAX_STEPS_AHEAD; i++)
         control[TRI_CONTROL_RATES + i] = 1 / (known + i + 1);
     ok(tri_queue_write(r->queue, r->control, control, sizeof control));
@@ -239,6 +241,8 @@ static void test_on_devices(void **state) {
             updates += verdict == TRI_LOSS_SCALE_APPLY;
             assert_true(scalars[TRI_STEP_SKIP] == (verdict != TRI_LOSS_SCALE_APPLY));
             assert_true(scalars[TRI_STEP_HALTS] == (verdict == TRI_LOSS_SCALE_EXHAUSTED));
+            // A step that changes no weight is averaged like others, unless the run ends with it.
+            assert_true(scalars[TRI_STEP_AVERAGE] == (carried[TRI_CARRIED_HALTED] != 0 ? 0 : 0.5));
             assert_true(carried[TRI_CARRIED_SCALE] == s.scale);
             assert_true(carried[TRI_CARRIED_GOOD_STEPS] == (double)s.good_steps);
             assert_true(carried[TRI_CARRIED_HYSTERESIS_LEFT] == (double)s.hysteresis_left);
@@ -266,6 +270,7 @@ static void test_halts(void **state) {
         for (int i = 0; i < 3; i++) {
             step(&r, 8, i == 1 ? NAN : 4, carried, scalars);
             assert_true(scalars[TRI_STEP_SKIP] == 1 && scalars[TRI_STEP_HALTS] == 0);
+            assert_true(scalars[TRI_STEP_AVERAGE] == 0);
             assert_memory_equal(carried, halted, sizeof carried);
         }
         carry(&r, &(tri_loss_scale){0}, 8);

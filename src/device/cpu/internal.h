@@ -279,6 +279,7 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(sgd_flat)                                                                                    \
     X(adam_flat)                                                                                   \
     X(adadelta_flat)                                                                               \
+    X(average_weights_flat)                                                                        \
     X(reorder_dnnl)
 
 #define X(name) extern const tri_kernel_def cpu_##name;

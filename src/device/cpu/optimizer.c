@@ -88,6 +88,16 @@ CPU_BODY adadelta_body(void *context, int64_t begin, int64_t end) {
 }
 CPU_RANGES(adadelta)
 
+// The average is `param`, the weights are `grad`, and `scale` is how far the one moves to the
+// other.
+CPU_BODY average_body(void *context, int64_t begin, int64_t end) {
+    const update_job job = *(const update_job *)context;
+    float *restrict average = job.param;
+    const float *restrict weights = job.grad;
+    for (int64_t i = begin; i < end; i++) average[i] += job.scale * (weights[i] - average[i]);
+}
+CPU_RANGES(average)
+
 static tri_status update_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                  tri_kernel *kernel) {
     update_state *state = calloc(1, sizeof *state);
@@ -95,7 +105,7 @@ static tri_status update_prepare(tri_device *device, const tri_graph *graph, con
     const tri_value_info *param = tri_value_get(graph, node->inputs[0]);
     *state = (update_state){.device = cpu_of(device),
                             .count = tri_layout_elements(&param->layout, &param->shape)};
-    memcpy(&state->attr, node->attr, node->op->attr_bytes);
+    if (node->op->attr_bytes) memcpy(&state->attr, node->attr, node->op->attr_bytes);
     kernel->state = state;
     return TRI_OK;
 }
@@ -176,6 +186,20 @@ static tri_status adadelta_run(const tri_kernel *kernel, const tri_kernel_args *
     return TRI_OK;
 }
 
+static tri_status average_weights_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const update_state *state = kernel->state;
+    double weight = ((const double *)args->in[2])[TRI_STEP_AVERAGE];
+    update_job job = {.range = average_range(state->device),
+                      .param = args->in[0],
+                      .grad = args->in[1],
+                      .scale = (float)weight};
+    if (weight == 1)
+        memcpy(job.param, job.grad, (size_t)state->count * sizeof *job.param);
+    else if (weight != 0)
+        cpu_parallel(state->device, state->count, OPTIMIZER_GRAIN, flushing_range, &job);
+    return TRI_OK;
+}
+
 static void update_release(tri_kernel *kernel) { free(kernel->state); }
 
 #define UPDATE_KERNEL(opname)                                                                      \
@@ -191,3 +215,4 @@ static void update_release(tri_kernel *kernel) { free(kernel->state); }
 UPDATE_KERNEL(sgd)
 UPDATE_KERNEL(adam)
 UPDATE_KERNEL(adadelta)
+UPDATE_KERNEL(average_weights)

@@ -240,6 +240,7 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(adam)                                                                                        \
     X(adadelta)                                                                                    \
     X(moving_average)                                                                              \
+    X(average_weights)                                                                             \
     X(sum_of_squares)                                                                              \
     X(sum_rows)                                                                                    \
     X(step_numbers)                                                                                \

@@ -22,6 +22,7 @@ typedef enum cuda_rule {
     CUDA_ADAM,
     CUDA_ADADELTA,
     CUDA_MOVING_AVERAGE,
+    CUDA_AVERAGE_WEIGHTS, // `param` is the average, `grad` the parameter
 } cuda_rule;
 
 // The numbers of each optimizer's rule, as indices into cuda_update.number. The files of the
@@ -39,7 +40,7 @@ enum {
 };
 
 // One update of `count` numbers of parameters, all F32. Does nothing if the step scalars tell that
-// the step is skipped.
+// the step is skipped or, for averages, is not averaged.
 typedef struct cuda_update {
     cuda_rule rule;
     // CUDA_SGD: the momentum is Nesterov's. CUDA_ADAM: weight decay shrinks the parameter itself

@@ -33,6 +33,7 @@ static cuda_update update_of(const tri_node *node) {
                              .lr_factor = a->lr_factor,
                              .weight_decay = a->weight_decay};
     }
+    if (node->op == &tri_op_average_weights) return (cuda_update){.rule = CUDA_AVERAGE_WEIGHTS};
     const tri_moving_average_attr *a = node->attr;
     return (cuda_update){.rule = CUDA_MOVING_AVERAGE, .number = {a->momentum}};
 }
@@ -168,6 +169,7 @@ UPDATE(sgd)
 UPDATE(adam)
 UPDATE(adadelta)
 UPDATE(moving_average)
+UPDATE(average_weights)
 
 #define STEP(identifier, function)                                                                 \
     const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \

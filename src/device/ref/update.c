@@ -93,6 +93,17 @@ REF_BODY tri_status moving_average_body(const ref_node *node, const tri_kernel_a
     return TRI_OK;
 }
 
+REF_BODY tri_status average_weights_body(const ref_node *node, const tri_kernel_args *args,
+                                         bool f64) {
+    ref_array average = ref_input(args, 0, f64), param = ref_input(args, 1, f64);
+    double weight = ((const double *)args->in[2])[TRI_STEP_AVERAGE];
+    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count && weight != 0; i++) {
+        double from = weight == 1 ? get(param, i) : get(average, i);
+        put(average, i, from + weight * (get(param, i) - from));
+    }
+    return TRI_OK;
+}
+
 REF_BODY tri_status sum_of_squares_body(const ref_node *node, const tri_kernel_args *args,
                                         bool f64) {
     const tri_sum_of_squares_attr *a = (const void *)node->attr;
@@ -175,3 +186,4 @@ REF_KERNEL(sgd)
 REF_KERNEL(adam)
 REF_KERNEL(adadelta)
 REF_KERNEL(moving_average)
+REF_KERNEL(average_weights)

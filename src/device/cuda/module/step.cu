@@ -49,6 +49,8 @@ GPU_DEVICE rule_numbers numbers_of(const cuda_update &p) {
         n.eps = (float)p.number[CUDA_ADAM_EPS];
     } else if (p.rule == CUDA_ADADELTA) {
         n.eps = (float)p.number[CUDA_ADADELTA_EPS];
+    } else if (p.rule == CUDA_AVERAGE_WEIGHTS) {
+        n.scale = (float)p.step[TRI_STEP_AVERAGE];
     } else {
         double momentum = p.number[CUDA_AVERAGE_MOMENTUM];
         if (momentum == 0) momentum = 1 / update;
@@ -74,6 +76,10 @@ GPU_DEVICE void update_one(const rule_numbers &n, float &param, float grad, floa
         param = fmaf(n.rest1, param, n.scale * grad);
         return;
     }
+    if (rule == CUDA_AVERAGE_WEIGHTS) {
+        param = n.scale == 1 ? grad : fmaf(n.scale, grad - param, param);
+        return;
+    }
     float g = n.decay == 0 ? n.scale * grad : fmaf(n.scale, grad, n.decay * param);
     if (rule == CUDA_SGD) {
         float change = g;
@@ -96,11 +102,13 @@ GPU_DEVICE void update_one(const rule_numbers &n, float &param, float grad, floa
 
 // Updates p.count numbers. Reads parameter, gradient and states once, and writes all but the
 // gradient: for each number, Adam and Adadelta read 16 bytes and write 12, SGD with momentum reads
-// 12 and writes 8, and SGD without momentum and the moving average read 8 and write 4.
+// 12 and writes 8, and SGD without momentum and averages read 8 and write 4.
 template <int rule> GPU_KERNEL update(cuda_update p) {
     typedef gpu_pack<float, 4> four;
     GPU_SHARED(rule_numbers, shared, 1);
-    if (p.step[TRI_STEP_SKIP] != 0) return;
+    bool skips =
+        rule == CUDA_AVERAGE_WEIGHTS ? p.step[TRI_STEP_AVERAGE] == 0 : p.step[TRI_STEP_SKIP] != 0;
+    if (skips) return;
     if (threadIdx.x == 0) shared[0] = numbers_of(p);
     gpu_barrier();
     rule_numbers n = shared[0];
@@ -230,6 +238,8 @@ extern "C" tri_status cuda_launch_update(cuda_stream *stream, const cuda_update 
         return launch<CUDA_ADADELTA>(stream, p, why);
     case CUDA_MOVING_AVERAGE:
         return launch<CUDA_MOVING_AVERAGE>(stream, p, why);
+    case CUDA_AVERAGE_WEIGHTS:
+        return launch<CUDA_AVERAGE_WEIGHTS>(stream, p, why);
     }
     return TRI_UNSUPPORTED;
 }
