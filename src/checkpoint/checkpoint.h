@@ -2,6 +2,7 @@
 //
 //   RUN/checkpoints/step-00000938/model.safetensors      weights and buffers, PyTorch's names
 //                                 optimizer.safetensors  "conv1.weight.exp_avg", …
+//                                 average.safetensors    averaged weights, if there are any
 //                                 state.json             step, training state, recipe, SHA-256s
 //   RUN/checkpoints/last, best                           symbolic links
 //   RUN/checkpoints/abandoned-1/step-00001876/           of a history that a resume has left
@@ -76,11 +77,16 @@ typedef struct tri_checkpoint_monitor {
     double value;
 } tri_checkpoint_monitor;
 
+// The key, in the map `training` of a checkpoint, of a map with the key `evaluates`: whether
+// evaluations use the averages of the checkpoint.
+#define TRI_CHECKPOINT_AVERAGE "average"
+
 typedef struct tri_checkpoint_save_request {
     const char *run_dir;
     int64_t step;
     const tri_state_source *model;
     const tri_state_source *optimizer; // NULL: no optimizer.safetensors
+    const tri_state_source *average;   // NULL: no average.safetensors
     const tri_tree *training;          // a map: the training loop's own state, which a load returns
     const char *recipe;                // the complete recipe as YAML; NULL: none is saved
     tri_checkpoint_monitor monitor;
@@ -226,19 +232,23 @@ typedef struct tri_checkpoint_info {
 // tensors.
 tri_status tri_checkpoint_read_info(tri_arena *arena, const char *path, tri_checkpoint_info *out);
 
-// Reads a checkpoint (a path as for tri_checkpoint_find) into the sinks; a sink may be NULL. Each
+// What a load reads the files of a checkpoint into; NULL: the file is not wanted.
+typedef struct tri_checkpoint_sinks {
+    const tri_state_sink *model, *optimizer, *average;
+} tri_checkpoint_sinks;
+
+// Reads a checkpoint (a path as for tri_checkpoint_find) into the sinks. Each
 // rank reads the tensors that its own sinks want. Every chunk is verified before it is passed to a
 // sink. TRI_CORRUPT, TRI_NOT_FOUND, TRI_IO; TRI_BAD_INPUT: sink and file differ in their tensors'
 // names, dtypes or shapes. `out` may be NULL, and then `arena` too.
-tri_status tri_checkpoint_load(tri_arena *arena, const char *path, const tri_state_sink *model,
-                               const tri_state_sink *optimizer, tri_checkpoint_info *out);
+tri_status tri_checkpoint_load(tri_arena *arena, const char *path,
+                               const tri_checkpoint_sinks *sinks, tri_checkpoint_info *out);
 
 // As tri_checkpoint_load, but verifies every byte of the checkpoint, also of tensors that no sink
 // wants. It reads each file only once, while tri_checkpoint_find and tri_checkpoint_load together
 // would read it twice. If the call fails, some tensors may be in the sinks already.
 tri_status tri_checkpoint_load_whole(tri_arena *arena, const char *path,
-                                     const tri_state_sink *model, const tri_state_sink *optimizer,
-                                     tri_checkpoint_info *out);
+                                     const tri_checkpoint_sinks *sinks, tri_checkpoint_info *out);
 
 // Reads initial weights by name, from a .safetensors file (recognised by its content), the index of
 // a sharded one, a folder with either, or a checkpoint. Buffers may be missing. F16, BF16 and F64
@@ -248,6 +258,10 @@ tri_status tri_checkpoint_load_whole(tri_arena *arena, const char *path,
 // none, and the message does not advise any. TRI_BAD_INPUT, too: a pattern that matches nothing.
 tri_status tri_checkpoint_load_weights(const char *path, const tri_strings *ignore,
                                        const tri_state_sink *model);
+// As tri_checkpoint_load_weights, but reads what evaluations of a checkpoint use: the averages if
+// it has any that they use (TRI_CHECKPOINT_AVERAGE). *averaged: it has.
+tri_status tri_checkpoint_load_evaluated(const char *path, const tri_state_sink *model,
+                                         bool *averaged);
 // Mixes into *hash what the path of tri_checkpoint_load_weights holds, without reading all of it:
 // the hashes of a checkpoint, or parts of each file. So two ranks that find other weights at the
 // path get different hashes.
@@ -276,16 +290,16 @@ typedef enum tri_export_kind {
 // transposed.
 #define TRI_ADAPTERS "adapters"
 
-// Writes the weights of `path` (as for tri_checkpoint_load_weights) to one .safetensors file, or
+// Writes the weights of `path` (as for tri_checkpoint_load_evaluated) to one .safetensors file, or
 // adapters to the folder `out_path`, which is made if it is missing. `dtype` is the type to which
 // floating-point tensors are converted: F32, F16, BF16 or F64; NULL keeps their types. Tells on
 // `out` what was written; NULL: tells nothing. TRI_BAD_INPUT: adapters are wanted or to be merged,
 // and `path` has none or is no checkpoint, which describes them.
 tri_status tri_checkpoint_export(const char *path, tri_export_kind kind, const char *out_path,
                                  const char *dtype, FILE *out);
-// Compares the weights of two paths tensor by tensor, and the optimizer states if both are
-// checkpoints: largest absolute difference, relative L2. *differ: some bit, name, dtype or shape is
-// different.
+// Compares the weights of two paths tensor by tensor, and the optimizer states and averages if both
+// are checkpoints: largest absolute difference, relative L2. *differ: some bit, name, dtype or
+// shape is different.
 tri_status tri_checkpoint_diff(const char *a, const char *b, bool json, FILE *out, bool *differ);
 
 #endif

@@ -14,7 +14,7 @@ typedef struct comparison {
     tri_arena *arena;
     bool json;
     FILE *out;
-    const char *prefix; // prefix of the printed names: "" or "optimizer: "
+    const char *prefix; // prefix of the printed names: "", "optimizer: " or "average: "
     int equal, differing;
     char raw[2][BLOCK * 8];
     double values[2][BLOCK];
@@ -144,30 +144,42 @@ static tri_status compare(comparison *c, const checkpoint_weights *a, const chec
     return TRI_OK;
 }
 
-// Opens and verifies the optimizer's file of a checkpoint. *out stays empty if the path has none,
-// for example a file of weights.
-static tri_status open_optimizer(tri_arena *arena, const char *path, checkpoint_weights *out) {
+// Opens and verifies another file of a checkpoint than the model's. *out stays empty if the path
+// has none of this name, for example a file of weights.
+static tri_status open_other(tri_arena *arena, const char *path, const char *name,
+                             checkpoint_weights *out) {
     checkpoint_kind kind;
     checkpoint_manifest manifest;
     const char *folder;
     TRI_TRY(checkpoint_resolve(arena, path, &kind, &folder));
     if (kind != CHECKPOINT_IS_STEP) return TRI_OK;
     TRI_TRY(checkpoint_manifest_read(arena, folder, &manifest));
-    if (manifest.file_count < 2) return TRI_OK;
-    TRI_TRY(checkpoint_read_file(folder, &manifest, &manifest.files[1], NULL));
-    return checkpoint_weights_open_file(
-        arena, tri_arena_printf(arena, "%s/%s", folder, CHECKPOINT_OPTIMIZER_FILE), out);
+    const checkpoint_file *file = checkpoint_manifest_file(&manifest, name);
+    if (!file) return TRI_OK;
+    TRI_TRY(checkpoint_read_file(folder, &manifest, file, NULL));
+    return checkpoint_weights_open_file(arena, tri_arena_printf(arena, "%s/%s", folder, name), out);
 }
 
-static tri_status diff(comparison *c, const char *a, const char *b, checkpoint_weights sets[4]) {
-    TRI_TRY(checkpoint_weights_open(c->arena, a, &sets[0]));
-    TRI_TRY(checkpoint_weights_open(c->arena, b, &sets[1]));
-    TRI_TRY(open_optimizer(c->arena, a, &sets[2]));
-    TRI_TRY(open_optimizer(c->arena, b, &sets[3]));
+enum { SETS = 6 }; // of both paths: the weights, the optimizer's states, the averages
+
+static tri_status diff(comparison *c, const char *a, const char *b, checkpoint_weights sets[SETS]) {
+    static const struct {
+        const char *file, *prefix;
+    } others[] = {{CHECKPOINT_OPTIMIZER_FILE, "optimizer: "},
+                  {CHECKPOINT_AVERAGE_FILE, "average: "}};
+    TRI_TRY(checkpoint_weights_open(c->arena, a, false, &sets[0]));
+    TRI_TRY(checkpoint_weights_open(c->arena, b, false, &sets[1]));
+    for (int i = 0; i < 2; i++) {
+        TRI_TRY(open_other(c->arena, a, others[i].file, &sets[2 * i + 2]));
+        TRI_TRY(open_other(c->arena, b, others[i].file, &sets[2 * i + 3]));
+    }
     c->prefix = "";
     TRI_TRY(compare(c, &sets[0], &sets[1]));
-    c->prefix = "optimizer: ";
-    if (sets[2].open_count && sets[3].open_count) TRI_TRY(compare(c, &sets[2], &sets[3]));
+    for (int i = 0; i < 2; i++) {
+        const checkpoint_weights *both = &sets[2 * i + 2];
+        c->prefix = others[i].prefix;
+        if (both[0].open_count && both[1].open_count) TRI_TRY(compare(c, &both[0], &both[1]));
+    }
     if (!c->json) fprintf(c->out, "%d tensors equal, %d differ\n", c->equal, c->differing);
     return TRI_OK;
 }
@@ -180,10 +192,10 @@ tri_status tri_checkpoint_diff(const char *a, const char *b, bool json, FILE *ou
     c->arena = arena;
     c->json = json;
     c->out = out;
-    checkpoint_weights sets[4] = {0};
+    checkpoint_weights sets[SETS] = {0};
     tri_status status = diff(c, a, b, sets);
     *differ = c->differing > 0;
-    for (int i = 0; i < 4; i++) checkpoint_weights_close(&sets[i]);
+    for (int i = 0; i < SETS; i++) checkpoint_weights_close(&sets[i]);
     tri_arena_destroy(arena);
     free(c);
     return status;

@@ -134,7 +134,7 @@ static tri_status choose(tri_arena *arena, const char *path, tri_export_kind kin
 static tri_status export_weights(tri_arena *arena, const char *path, tri_export_kind kind,
                                  const char *out_path, const char *dtype, exported *e) {
     checkpoint_adapters adapters;
-    TRI_TRY(checkpoint_weights_open(arena, path, &e->weights));
+    TRI_TRY(checkpoint_weights_open(arena, path, true, &e->weights));
     if (kind != TRI_EXPORT_ALL)
         TRI_TRY(checkpoint_adapters_find(arena, path, &e->weights, &adapters));
     if (kind == TRI_EXPORT_MERGED) e->adapters = adapters;

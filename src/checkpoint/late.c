@@ -13,7 +13,8 @@
 #include <string.h>
 
 static const char *const FILES[CHECKPOINT_MAX_FILES + 1] = {
-    CHECKPOINT_STATE_FILE, CHECKPOINT_MODEL_FILE, CHECKPOINT_OPTIMIZER_FILE};
+    CHECKPOINT_STATE_FILE, CHECKPOINT_MODEL_FILE, CHECKPOINT_OPTIMIZER_FILE,
+    CHECKPOINT_AVERAGE_FILE};
 
 static bool file_path(char out[PATH_MAX], const checkpoint_seen_files *seen, int i) {
     return snprintf(out, PATH_MAX, "%s/%s", seen->path, FILES[i]) < PATH_MAX;

@@ -116,11 +116,19 @@ static const char *get_text(const tri_tree *map, const char *key) {
     return node && node->kind == TRI_TREE_SCALAR ? node->text : NULL;
 }
 
+const checkpoint_file *checkpoint_manifest_file(const checkpoint_manifest *manifest,
+                                                const char *name) {
+    for (int i = 0; i < manifest->file_count; i++)
+        if (!strcmp(manifest->files[i].name, name)) return &manifest->files[i];
+    return NULL;
+}
+
 static tri_status parse_file(tri_arena *arena, const char *path, const tri_tree *tree,
                              checkpoint_file *out) {
     const char *name = get_text(tree, "name");
     const tri_tree *hashes = tri_tree_get(tree, "sha256");
-    if (!name || (strcmp(name, CHECKPOINT_MODEL_FILE) && strcmp(name, CHECKPOINT_OPTIMIZER_FILE)))
+    if (!name || (strcmp(name, CHECKPOINT_MODEL_FILE) && strcmp(name, CHECKPOINT_OPTIMIZER_FILE) &&
+                  strcmp(name, CHECKPOINT_AVERAGE_FILE)))
         return TRI_FAIL(TRI_CORRUPT, "%s: names a file that no checkpoint has", path);
     if (!hashes || hashes->kind != TRI_TREE_LIST)
         return TRI_FAIL(TRI_CORRUPT, "%s: has no hashes of %s", path, name);
@@ -141,11 +149,13 @@ static tri_status parse_files(tri_arena *arena, const char *path, const tri_tree
     if (!list || list->kind != TRI_TREE_LIST || list->count < 1 ||
         list->count > CHECKPOINT_MAX_FILES)
         return TRI_FAIL(TRI_CORRUPT, "%s: 'files' is missing or impossible", path);
-    for (int i = 0; i < list->count; i++)
+    bool is_twice = false;
+    for (int i = 0; i < list->count; i++) {
         TRI_TRY(parse_file(arena, path, list->items[i], &out->files[i]));
-    out->file_count = list->count;
-    if (strcmp(out->files[0].name, CHECKPOINT_MODEL_FILE) ||
-        (list->count == 2 && !strcmp(out->files[1].name, CHECKPOINT_MODEL_FILE)))
+        is_twice = is_twice || checkpoint_manifest_file(out, out->files[i].name);
+        out->file_count++;
+    }
+    if (is_twice || strcmp(out->files[0].name, CHECKPOINT_MODEL_FILE))
         return TRI_FAIL(TRI_CORRUPT, "%s: names the same file twice, or no model", path);
     return TRI_OK;
 }

@@ -20,10 +20,11 @@
 
 #include "checkpoint/chunk.h"
 
-enum { CHECKPOINT_FORMAT = 1, CHECKPOINT_MAX_FILES = 2 };
+enum { CHECKPOINT_FORMAT = 1, CHECKPOINT_MAX_FILES = 3 };
 
 #define CHECKPOINT_MODEL_FILE "model.safetensors"
 #define CHECKPOINT_OPTIMIZER_FILE "optimizer.safetensors"
+#define CHECKPOINT_AVERAGE_FILE "average.safetensors"
 #define CHECKPOINT_STATE_FILE "state.json"
 
 typedef struct checkpoint_file {
@@ -47,6 +48,9 @@ tri_status checkpoint_manifest_text(tri_arena *arena, const checkpoint_manifest 
 // Reads and checks FOLDER/state.json; *out lies in `arena`. TRI_CORRUPT, also if the file is
 // missing or truncated; TRI_UNSUPPORTED for a later format.
 tri_status checkpoint_manifest_read(tri_arena *arena, const char *folder, checkpoint_manifest *out);
+// Finds a file of the checkpoint by its name; NULL: the checkpoint was saved without it.
+const checkpoint_file *checkpoint_manifest_file(const checkpoint_manifest *manifest,
+                                                const char *name);
 // Counts the bytes of all files of the checkpoint except state.json.
 int64_t checkpoint_manifest_bytes(const checkpoint_manifest *manifest);
 

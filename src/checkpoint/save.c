@@ -124,13 +124,14 @@ static tri_status plan(save *s) {
     int64_t chunk = r->chunk_bytes ? r->chunk_bytes : TRI_CHECKPOINT_CHUNK_BYTES, last;
     TRI_ASSERT(chunk >= 8 && chunk % 8 == 0 && r->step >= 0);
     // All files have chunks of the same size. If a file would have too many chunks, this size is
-    // doubled. If the optimizer's file has doubled it, the model's file is cut into chunks again.
+    // doubled. If a later file has doubled it, the earlier ones are cut into chunks again.
     do {
         last = chunk;
         s->manifest.chunk_bytes = chunk;
         s->manifest.file_count = 0;
         TRI_TRY(plan_file(s, CHECKPOINT_MODEL_FILE, r->model));
         if (r->optimizer) TRI_TRY(plan_file(s, CHECKPOINT_OPTIMIZER_FILE, r->optimizer));
+        if (r->average) TRI_TRY(plan_file(s, CHECKPOINT_AVERAGE_FILE, r->average));
         chunk = s->manifest.chunk_bytes;
     } while (chunk != last);
 

@@ -139,7 +139,25 @@ static bool ends_with(const char *text, const char *end) {
     return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
-tri_status checkpoint_weights_open(tri_arena *arena, const char *path, checkpoint_weights *out) {
+static tri_status open_step(tri_arena *arena, const char *folder, bool evaluated,
+                            checkpoint_weights *out) {
+    checkpoint_manifest manifest;
+    TRI_TRY(checkpoint_manifest_read(arena, folder, &manifest));
+    const checkpoint_file *file = checkpoint_manifest_file(&manifest, CHECKPOINT_AVERAGE_FILE);
+    const tri_tree *average = tri_tree_get(manifest.info.training, TRI_CHECKPOINT_AVERAGE);
+    bool evaluates = false;
+    tri_tree_to_bool(tri_tree_get(average, "evaluates"), &evaluates);
+    bool is_averaged = evaluated && evaluates && file;
+    if (!is_averaged) file = &manifest.files[0];
+    TRI_TRY(checkpoint_read_file(folder, &manifest, file, NULL));
+    const char *path = tri_arena_printf(arena, "%s/%s", folder, file->name);
+    TRI_TRY(checkpoint_weights_open_file(arena, path, out));
+    out->is_averaged = is_averaged;
+    return TRI_OK;
+}
+
+tri_status checkpoint_weights_open(tri_arena *arena, const char *path, bool evaluated,
+                                   checkpoint_weights *out) {
     checkpoint_kind kind;
     const char *real;
     *out = (checkpoint_weights){.path = path};
@@ -149,13 +167,8 @@ tri_status checkpoint_weights_open(tri_arena *arena, const char *path, checkpoin
         if (tri_pt2_probe(real)) return open_network(arena, real, out);
     }
     if (kind == CHECKPOINT_IS_FILE) return checkpoint_weights_open_file(arena, real, out);
+    if (kind == CHECKPOINT_IS_STEP) return open_step(arena, real, evaluated, out);
     const char *model = tri_arena_printf(arena, "%s/%s", real, CHECKPOINT_MODEL_FILE);
-    if (kind == CHECKPOINT_IS_STEP) {
-        checkpoint_manifest manifest;
-        TRI_TRY(checkpoint_manifest_read(arena, real, &manifest));
-        TRI_TRY(checkpoint_read_file(real, &manifest, &manifest.files[0], NULL));
-        return checkpoint_weights_open_file(arena, model, out);
-    }
     bool is_there;
     bool has_index;
     TRI_TRY(checkpoint_has(arena, real, INDEX, &has_index));
@@ -184,7 +197,7 @@ static tri_status hash_weights(tri_arena *arena, const char *path, checkpoint_we
                                (size_t)model->chunk_count * sizeof *model->hashes);
         return TRI_OK;
     }
-    TRI_TRY(checkpoint_weights_open(arena, path, w));
+    TRI_TRY(checkpoint_weights_open(arena, path, false, w));
     for (int i = 0; i < w->open_count; i++)
         TRI_TRY(tri_hash_file(tri_safetensors_path(w->open[i]), TRI_HASH_FILE_BLOCKS, hash));
     return TRI_OK;
@@ -380,10 +393,9 @@ static tri_status match(tri_arena *arena, const tri_state_sink *model, const tri
                     tri_arena_strdup(arena, tri_error_message()));
 }
 
-static tri_status load_weights(tri_arena *arena, const char *path, const tri_strings *ignore,
-                               const tri_state_sink *model, checkpoint_weights *w, char *buffer) {
+static tri_status load_opened(tri_arena *arena, const tri_strings *ignore,
+                              const tri_state_sink *model, checkpoint_weights *w, char *buffer) {
     static const tri_strings none = {NULL, 0};
-    TRI_TRY(checkpoint_weights_open(arena, path, w));
     int *targets;
     if (ignore) TRI_TRY(check_patterns(ignore, model, w));
     TRI_TRY(choose(arena, model, ignore ? ignore : &none, w, buffer));
@@ -395,15 +407,28 @@ static tri_status load_weights(tri_arena *arena, const char *path, const tri_str
     return TRI_OK;
 }
 
-tri_status tri_checkpoint_load_weights(const char *path, const tri_strings *ignore,
-                                       const tri_state_sink *model) {
+static tri_status load_weights(const char *path, bool evaluated, const tri_strings *ignore,
+                               const tri_state_sink *model, bool *averaged) {
     char *buffer = malloc(4 * (size_t)TRI_CHECKPOINT_CHUNK_BYTES);
     if (!buffer) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for a chunk of it", path);
     tri_arena *arena = tri_arena_create(NULL, "weights");
     checkpoint_weights weights;
-    tri_status status = load_weights(arena, path, ignore, model, &weights, buffer);
+    tri_status status = checkpoint_weights_open(arena, path, evaluated, &weights);
+    if (status == TRI_OK) status = load_opened(arena, ignore, model, &weights, buffer);
+    *averaged = weights.is_averaged;
     checkpoint_weights_close(&weights);
     tri_arena_destroy(arena);
     free(buffer);
     return status;
+}
+
+tri_status tri_checkpoint_load_weights(const char *path, const tri_strings *ignore,
+                                       const tri_state_sink *model) {
+    bool unused;
+    return load_weights(path, false, ignore, model, &unused);
+}
+
+tri_status tri_checkpoint_load_evaluated(const char *path, const tri_state_sink *model,
+                                         bool *averaged) {
+    return load_weights(path, true, NULL, model, averaged);
 }

@@ -12,6 +12,7 @@ enum { CHECKPOINT_NO_ENTRY = -1 };
 
 typedef struct checkpoint_weights {
     const char *path; // path of the single safetensors file, or of the index file
+    bool is_averaged; // they are a checkpoint's averages
     int count;
     tri_safetensors_entry *entries; // the tensors of all files, sorted by name
     const tri_safetensors **files;  // files[i] contains entries[i]
@@ -21,11 +22,13 @@ typedef struct checkpoint_weights {
     int open_count;
 } checkpoint_weights;
 
-// Opens a .safetensors file, the index of a sharded one, a folder with either, a network that
-// PyTorch has exported (format/pt2.h), or a checkpoint. A
-// checkpoint's weights are verified first. Everything except the open files lies in `arena`. The
-// caller closes *out, also after a failure.
-tri_status checkpoint_weights_open(tri_arena *arena, const char *path, checkpoint_weights *out);
+// Opens a .safetensors file, the index of a sharded one, a folder with either, a network
+// that PyTorch has exported (format/pt2.h), or a checkpoint. A checkpoint's weights are verified
+// first; `evaluated`: they are the averages, if the checkpoint
+// has any that evaluations use. Everything except the open files lies in `arena`. The caller closes
+// *out, also after a failure.
+tri_status checkpoint_weights_open(tri_arena *arena, const char *path, bool evaluated,
+                                   checkpoint_weights *out);
 // Opens one safetensors file. Even if it belongs to a checkpoint, the checkpoint's other files are
 // not looked at.
 tri_status checkpoint_weights_open_file(tri_arena *arena, const char *path,

@@ -236,6 +236,7 @@ static void print_tables(const shell_syntax *s) {
     print_names(s, "data.name", &tri_data_table);
     print_names(s, "optimizer.name", &tri_optimizer_table);
     print_names(s, "schedule.name", &tri_schedule_table);
+    print_names(s, "average.name", &tri_average_table);
     tri_option_walk(&tri_recipe_table, print_key_values, &values);
     close_function(s, true);
 }

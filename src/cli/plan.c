@@ -27,6 +27,7 @@ tri_status plan_make(plan_view *v, const cli_context *context) {
     TRI_TRY(tri_task_graph_options(v->arena, r, &v->task_options, &model.options));
     tri_optimizer optimizer;
     TRI_TRY(tri_optimizer_make(v->arena, &r->optimizer, &optimizer));
+    tri_optimizer_add_average(&optimizer, &r->average);
     TRI_TRY(tri_session_make_mesh(r, v->ranks, &v->mesh));
     int64_t replicas = tri_mesh_replicas(&v->mesh);
     tri_batch_options batch;
@@ -160,6 +161,7 @@ static tri_status measure(plan_view *v) {
     tri_measured *out = TRI_NEW(v->arena, tri_measured);
     tri_device *device;
     TRI_TRY(tri_optimizer_make(v->arena, &v->recipe->optimizer, &optimizer));
+    tri_optimizer_add_average(&optimizer, &v->recipe->average);
     TRI_TRY(tri_device_open(cli_backends.devices, v->device_name, 0, &device));
     tri_status status = tri_measure_compute(v->arena, device, &v->request, &optimizer,
                                             v->pipeline.plans[0]->programs[0]->batch, seconds, out);

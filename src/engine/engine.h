@@ -73,6 +73,9 @@ typedef struct tri_step_input {
     // the rate, because the host does not know yet which steps in flight become updates.
     double lr[1 + TRI_MAX_STEPS_AHEAD];
     double clip; // the largest allowed norm of all gradients; 0: they are not clipped
+    // How far the averages of the weights, if the optimizer keeps them, move towards the weights
+    // after this step: 0 to 1. 1 begins them; before that they mean nothing.
+    double average_weight;
     // Numbers whose meaning only the caller knows. The step sums them over all ranks, as it sums
     // losses.
     double caller_numbers[TRI_MAX_CALLER_NUMBERS];
@@ -189,6 +192,14 @@ typedef struct tri_engine_tensor {
 
 int tri_engine_model_tensors(const tri_engine *engine, const tri_engine_tensor **out);
 int tri_engine_optimizer_tensors(const tri_engine *engine, const tri_engine_tensor **out);
+// The model's tensors with the averages in place of the parameters that are trained; 0: the
+// optimizer keeps no averages.
+int tri_engine_average_tensors(const tri_engine *engine, const tri_engine_tensor **out);
+// Exchanges the trained parameters and their averages, in place and bit for bit, between steps: an
+// evaluation between two exchanges uses the averages. A step that trains or a save between them
+// would take the one for the other. On a device whose memory the host cannot use, or with offloaded
+// state, they pass through the host's memory. TRI_NO_MEMORY, and errors of storage.
+tri_status tri_engine_exchange_averages(tri_engine *engine);
 // How many ranks have to take part in fetching the tensor, because each may hold only some of its
 // elements. *index is this rank's number among them; -1: it does not take part.
 int tri_engine_holders(const tri_engine *engine, const tri_engine_tensor *tensor, int *index);

@@ -44,7 +44,8 @@ typedef struct engine_range_kernel {
     int unit;
     tri_bucket_kind bucket;
     int64_t first;
-    int states; // number of optimizer states that the kernel reads and writes
+    int states;    // number of optimizer states that the kernel reads and writes
+    bool averages; // the kernel adds the parameters to their averages (the op average_weights)
     // Of a kernel that sums squares: the index in numbers.squares of the first sum that it writes.
     // Of a finder, which searches one range for each parameter of its bucket: the number of the
     // first of these ranges, counted from 0 over all ranges in numbers.ranges.
@@ -188,8 +189,8 @@ typedef struct engine_labels {
 
 // The tensors of the training state, with the names that they have in checkpoints.
 typedef struct engine_tensors {
-    tri_engine_tensor *model, *optimizer;
-    int model_count, optimizer_count;
+    tri_engine_tensor *model, *optimizer, *average;
+    int model_count, optimizer_count, average_count;
     // By parameter: its value, if it is a counter (num_batches_tracked of a batch norm).
     int64_t *counters;
 } engine_tensors;
@@ -437,8 +438,7 @@ void engine_find_gaps(tri_engine *engine);
 // allocated only here, and not when the engine is made, because many runs never need it; the plan's
 // estimate of the memory contains the most that can be needed. TRI_NO_MEMORY.
 tri_status engine_reserve_staging(tri_engine *engine, int64_t elements);
-// Makes room in engine_staging.joined for the slices of all tensor-parallel ranks, this many
-// elements in all. TRI_NO_MEMORY.
+// The same of engine_staging.joined, for the slices of all tensor-parallel ranks. TRI_NO_MEMORY.
 tri_status engine_reserve_joined(tri_engine *engine, int64_t elements);
 // Makes room for this many elements of masters that kernels read outside of a step. *out is in
 // engine_staging.memory or, on a device whose memory the host cannot use, in memory of the device.
@@ -529,12 +529,12 @@ tri_status engine_collective(tri_comm *comm, const tri_graph *graph, const tri_n
 tri_status engine_open_storage(tri_engine *engine, tri_ledger *ledger);
 // Whether a bucket's state is offloaded; TRI_STATE_MASTERS stands for its masters.
 bool engine_is_offloaded(const tri_engine *engine, tri_bucket_kind bucket, int state);
-// Copies this rank's range of a state, or of the masters (TRI_STATE_MASTERS), between the host's
-// memory and its location between steps, which is in memory or in storage.
+// Copies `count` elements of this rank's range of a state, or of the masters (TRI_STATE_MASTERS),
+// between the host's memory and their location between steps, which is in memory or in storage.
 tri_status engine_read_own(tri_engine *engine, int unit, tri_bucket_kind bucket, int state,
-                           float *to);
+                           int64_t first, int64_t count, float *to);
 tri_status engine_write_own(tri_engine *engine, int unit, tri_bucket_kind bucket, int state,
-                            const float *from);
+                            int64_t first, int64_t count, const float *from);
 // Reads from storage those offloaded masters of a unit (parameters that are gathered together) that
 // have a copy in a half type, to where kernels can read them. Called before a step if state was
 // written since the last casts (is_stale), so that the masters can be cast again. In a step, LOAD

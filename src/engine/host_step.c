@@ -49,6 +49,10 @@ engine_args engine_host_step_args(const tri_engine *e, const engine_range_kernel
     engine_args args = {.in = {numbers(e, r, TRI_STATE_MASTERS),
                                numbers(e, r, ENGINE_HOST_GRADIENTS), e->host.scalars}};
     for (int i = 0; i < r->states; i++) args.in[3 + i] = numbers(e, r, i);
+    if (r->averages) {
+        args.in[1] = args.in[0];
+        args.in[0] = numbers(e, r, e->optimizer.average);
+    }
     return args;
 }
 

@@ -243,6 +243,7 @@ tri_status engine_begin_numbers(tri_engine *e) {
         [TRI_CONTROL_SAMPLES] = (double)e->run.step->samples,
         [TRI_CONTROL_NOMINAL] = engine_nominal_count(e),
         [TRI_CONTROL_UPDATES] = (double)e->carried.updates,
+        [TRI_CONTROL_AVERAGE] = in->average_weight,
     };
     memcpy(control + TRI_CONTROL_RATES, in->lr, sizeof in->lr);
     return device->copy_in(e->queue, n->control, control, sizeof control);

@@ -41,8 +41,10 @@ int64_t engine_storage_offset(const tri_engine *e, int unit, tri_bucket_kind buc
     }
 }
 
+static const int64_t element_bytes = sizeof(float);
+
 static int64_t own_bytes(const tri_engine *e, int unit, tri_bucket_kind bucket) {
-    return e->plan->flat.units[unit].buckets[bucket].own * (int64_t)sizeof(float);
+    return e->plan->flat.units[unit].buckets[bucket].own * element_bytes;
 }
 
 tri_status engine_open_storage(tri_engine *e, tri_ledger *ledger) {
@@ -111,13 +113,13 @@ tri_status engine_start_storage(tri_engine *e, const tri_action *a, tri_ticket *
     return TRI_OK;
 }
 
-static tri_status move(tri_engine *e, int unit, tri_bucket_kind bucket, int state, bool writes,
+static tri_status move(tri_engine *e, int unit, int64_t offset, int64_t count, bool writes,
                        bool on_device, void *memory) {
     tri_storage_op op = {.writes = writes,
                          .on_device = on_device,
                          .memory = memory,
-                         .offset = engine_storage_offset(e, unit, bucket, state),
-                         .size_bytes = own_bytes(e, unit, bucket)};
+                         .offset = offset,
+                         .size_bytes = count * element_bytes};
     return tri_storage_run(e->storage, &op, e->plan->flat.units[unit].name);
 }
 
@@ -133,8 +135,9 @@ tri_status engine_fetch_masters(tri_engine *e, int unit) {
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         tri_bucket_kind bucket = (tri_bucket_kind)k;
         if (!tri_bucket_is_half(bucket) || u->buckets[k].own == 0) continue;
+        int64_t offset = engine_storage_offset(e, unit, bucket, TRI_STATE_MASTERS);
         TRI_TRY(
-            move(e, unit, bucket, TRI_STATE_MASTERS, false, !e->device->backend->host_memory, to));
+            move(e, unit, offset, u->buckets[k].own, false, !e->device->backend->host_memory, to));
         e->memory.slots[tri_slot_masters(unit, bucket)] = (char *)to;
         to += u->buckets[k].own;
     }
@@ -146,19 +149,22 @@ static float *address_of(const tri_engine *e, int unit, tri_bucket_kind bucket, 
                                       : engine_state(e, state, unit, bucket);
 }
 
-tri_status engine_read_own(tri_engine *e, int unit, tri_bucket_kind bucket, int state, float *to) {
+tri_status engine_read_own(tri_engine *e, int unit, tri_bucket_kind bucket, int state,
+                           int64_t first, int64_t count, float *to) {
     if (engine_is_offloaded(e, bucket, state))
-        return move(e, unit, bucket, state, false, false, to);
-    return tri_queue_read(e->queue, to, address_of(e, unit, bucket, state),
-                          (size_t)own_bytes(e, unit, bucket));
+        return move(e, unit, engine_storage_offset(e, unit, bucket, state) + first * element_bytes,
+                    count, false, false, to);
+    return tri_queue_read(e->queue, to, address_of(e, unit, bucket, state) + first,
+                          (size_t)(count * element_bytes));
 }
 
 tri_status engine_write_own(tri_engine *e, int unit, tri_bucket_kind bucket, int state,
-                            const float *from) {
+                            int64_t first, int64_t count, const float *from) {
     bool is_offloaded = engine_is_offloaded(e, bucket, state);
     if (is_offloaded || engine_has_host_copy(e, bucket, state))
-        TRI_TRY(move(e, unit, bucket, state, true, false, (void *)from));
+        TRI_TRY(move(e, unit, engine_storage_offset(e, unit, bucket, state) + first * element_bytes,
+                     count, true, false, (void *)from));
     if (is_offloaded) return TRI_OK;
-    return tri_queue_write(e->queue, address_of(e, unit, bucket, state), from,
-                           (size_t)own_bytes(e, unit, bucket));
+    return tri_queue_write(e->queue, address_of(e, unit, bucket, state) + first, from,
+                           (size_t)(count * element_bytes));
 }

@@ -38,11 +38,20 @@ void engine_list_tensors(tri_engine *e) {
     const tri_graph *g = e->plan->graph;
     e->tensors.model = TRI_NEW_ARRAY(e->arena, tri_engine_tensor, g->parameter_count);
     e->tensors.optimizer =
-        TRI_NEW_ARRAY(e->arena, tri_engine_tensor, g->parameter_count * e->optimizer.state_count);
+        TRI_NEW_ARRAY(e->arena, tri_engine_tensor, g->parameter_count * e->optimizer.op_states);
     for (int i = 0; i < g->parameter_count; i++)
         if (g->parameters[i].role != TRI_ROLE_CONSTANT)
             e->tensors.model[e->tensors.model_count++] = describe(g, i);
-    for (int s = 0; s < e->optimizer.state_count; s++)
+    if (tri_optimizer_averages(&e->optimizer)) {
+        e->tensors.average_count = e->tensors.model_count;
+        e->tensors.average = TRI_NEW_ARRAY(e->arena, tri_engine_tensor, e->tensors.model_count);
+        for (int i = 0; i < e->tensors.model_count; i++) {
+            e->tensors.average[i] = e->tensors.model[i];
+            if (e->tensors.model[i].role == TRI_ROLE_TRAINED)
+                e->tensors.average[i].state = e->optimizer.average;
+        }
+    }
+    for (int s = 0; s < e->optimizer.op_states; s++)
         for (int i = 0; i < g->parameter_count; i++) {
             const tri_parameter_info *p = &g->parameters[i];
             if (p->role != TRI_ROLE_TRAINED) continue;
@@ -66,6 +75,11 @@ int tri_engine_model_tensors(const tri_engine *engine, const tri_engine_tensor *
 int tri_engine_optimizer_tensors(const tri_engine *engine, const tri_engine_tensor **out) {
     *out = engine->tensors.optimizer;
     return engine->tensors.optimizer_count;
+}
+
+int tri_engine_average_tensors(const tri_engine *engine, const tri_engine_tensor **out) {
+    *out = engine->tensors.average;
+    return engine->tensors.average_count;
 }
 
 // What one fetch brings: the whole bucket in which a tensor lies, or one of the bucket's states.
@@ -145,8 +159,8 @@ static float *own_in_staging(const tri_engine *e, const whole *w) {
 static tri_status stage(tri_engine *e, const whole *w) {
     TRI_TRY(engine_flush_staging(e));
     TRI_TRY(engine_reserve_staging(e, w->elements));
-    TRI_TRY(
-        engine_read_own(e, w->unit, (tri_bucket_kind)w->bucket, w->state, own_in_staging(e, w)));
+    TRI_TRY(engine_read_own(e, w->unit, (tri_bucket_kind)w->bucket, w->state, 0, w->own_elements,
+                            own_in_staging(e, w)));
     e->staging.unit = w->unit;
     e->staging.bucket = w->bucket;
     e->staging.state = w->state;
@@ -221,7 +235,7 @@ tri_status engine_flush_staging(tri_engine *e) {
     int unit = e->staging.unit;
     int64_t own = e->plan->flat.units[unit].buckets[bucket].own;
     e->staging.unit = -1;
-    return engine_write_own(e, unit, bucket, e->staging.state,
+    return engine_write_own(e, unit, bucket, e->staging.state, 0, own,
                             e->staging.memory + own * e->plan->sharing.shard);
 }
 
@@ -367,6 +381,54 @@ tri_status engine_make_constants(tri_engine *e) {
         TRI_TRY(initialize_tensor(e, &tensor, 0));
     }
     return engine_flush_staging(e);
+}
+
+enum { EXCHANGED_AT_ONCE = 1 << 18 };
+
+static void exchange_range(void *context, int64_t first, int64_t end) {
+    float *const *both = context;
+    for (int64_t i = first; i < end; i++) {
+        float kept = both[0][i];
+        both[0][i] = both[1][i];
+        both[1][i] = kept;
+    }
+}
+
+static tri_status exchange_in_host(tri_engine *e, int unit, tri_bucket_kind bucket, int64_t own) {
+    int64_t most = own < EXCHANGED_AT_ONCE ? own : EXCHANGED_AT_ONCE;
+    int state = e->optimizer.average;
+    TRI_TRY(engine_reserve_staging(e, 2 * most));
+    float *masters = e->staging.memory, *averages = masters + most;
+    for (int64_t first = 0, count; first < own; first += count) {
+        count = own - first < most ? own - first : most;
+        TRI_TRY(engine_read_own(e, unit, bucket, TRI_STATE_MASTERS, first, count, masters));
+        TRI_TRY(engine_read_own(e, unit, bucket, state, first, count, averages));
+        TRI_TRY(engine_write_own(e, unit, bucket, TRI_STATE_MASTERS, first, count, averages));
+        TRI_TRY(engine_write_own(e, unit, bucket, state, first, count, masters));
+    }
+    return TRI_OK;
+}
+
+tri_status tri_engine_exchange_averages(tri_engine *e) {
+    enum { GRAIN = 65536 };
+    TRI_ASSERT(e->flights.count == 0 && tri_optimizer_averages(&e->optimizer));
+    TRI_TRY(engine_flush_staging(e));
+    e->staging.unit = -1; // what it holds is exchanged below
+    e->is_stale = true;
+    for (int u = 0; u < e->plan->flat.unit_count; u++)
+        for (int k = 0; k < TRI_BUCKET_COUNT && e->plan->flat.units[u].here; k++) {
+            tri_bucket_kind bucket = (tri_bucket_kind)k;
+            int64_t own = e->plan->flat.units[u].buckets[k].own;
+            if (own == 0 || !tri_bucket_is_trained(bucket)) continue;
+            if (!e->device->backend->host_memory || e->plan->offload.set.states > 0) {
+                TRI_TRY(exchange_in_host(e, u, bucket, own));
+                continue;
+            }
+            float *both[] = {engine_master(e, u, bucket),
+                             engine_state(e, e->optimizer.average, u, bucket)};
+            tri_parallel_for(tri_parallel_threads(), own, GRAIN, exchange_range, both);
+        }
+    return TRI_OK;
 }
 
 void tri_engine_count_update(tri_engine *engine) {

@@ -13,6 +13,10 @@ static engine_args step_args(const tri_engine *e, const engine_range_kernel *r) 
                                e->memory.scalars[TRI_SCALAR_STEP]}};
     for (int i = 0; i < r->states; i++)
         args.in[3 + i] = engine_state(e, i, r->unit, r->bucket) + r->first;
+    if (r->averages) {
+        args.in[1] = args.in[0];
+        args.in[0] = engine_state(e, e->optimizer.average, r->unit, r->bucket);
+    }
     return args;
 }
 
@@ -96,7 +100,7 @@ static tri_status add_statistics(tri_engine *e, int unit) {
 }
 
 // Adds the kernels that update a bucket: one for each group of parameters in it, whose attributes
-// differ.
+// differ, and behind them one that averages the new parameters.
 static tri_status add_updates(tri_engine *e, int unit, tri_bucket_kind bucket) {
     const tri_graph *g = e->plan->graph;
     const tri_flat *flat = &e->plan->flat;
@@ -115,9 +119,12 @@ static tri_status add_updates(tri_engine *e, int unit, tri_bucket_kind bucket) {
         }
         if (from < start) from = start;
         if (to > end) to = end;
-        TRI_TRY(add_step_kernel(e, o->op, &o->attrs[group], o->state_count, unit, bucket,
+        TRI_TRY(add_step_kernel(e, o->op, &o->attrs[group], o->op_states, unit, bucket,
                                 from - start, to - from));
     }
+    if (b->own == 0 || !tri_optimizer_averages(o)) return TRI_OK;
+    TRI_TRY(add_step_kernel(e, &tri_op_average_weights, NULL, 0, unit, bucket, 0, b->own));
+    e->step_kernels.items[e->step_kernels.count - 1].averages = true;
     return TRI_OK;
 }
 
@@ -139,7 +146,7 @@ static void start_list(tri_engine *e, engine_range_kernels *list, tri_queue *que
                                            const engine_range_kernel *range)) {
     const tri_flat *flat = &e->plan->flat;
     tri_graph_options options = {.training = true};
-    int most = flat->unit_count * TRI_BUCKET_COUNT + flat->parameter_count;
+    int most = 2 * flat->unit_count * TRI_BUCKET_COUNT + flat->parameter_count;
     list->queue = queue;
     list->args = args;
     list->graph = tri_graph_create(e->arena, &options);

@@ -42,7 +42,7 @@ static const struct {
     const char *name;
     const tri_op *op;
     tri_optimizer_attr (*attr)(const tri_optimizer_options *options, own_numbers own);
-    const char *states[TRI_MAX_OPTIMIZER_STATES];
+    const char *states[TRI_MAX_OPTIMIZER_STATES - 1]; // one is left for averages
 } rows[] = {
     {"sgd", &tri_op_sgd, sgd_attr, {"momentum_buffer"}}, // if it has momentum
     {"adam", &tri_op_adam, adam_attr, {"exp_avg", "exp_avg_sq"}},
@@ -64,8 +64,9 @@ tri_status tri_optimizer_make(tri_arena *arena, const tri_optimizer_options *opt
     TRI_TRY(tri_optimizer_groups_read(arena, options, groups, &count));
     out->op = rows[row].op;
     bool has_states = out->op != &tri_op_sgd || options->momentum != 0;
-    for (int i = 0; i < TRI_MAX_OPTIMIZER_STATES && has_states && rows[row].states[i]; i++)
+    for (int i = 0; i < TRI_MAX_OPTIMIZER_STATES - 1 && has_states && rows[row].states[i]; i++)
         out->state_names[out->state_count++] = rows[row].states[i];
+    out->op_states = out->state_count;
     out->attrs[0] = rows[row].attr(options, (own_numbers){1, options->weight_decay});
     out->groups = TRI_NEW_ARRAY(arena, tri_parameter_group, TRI_MAX_PARAMETER_GROUPS);
     if (options->freeze.count > 0)
@@ -88,4 +89,14 @@ tri_status tri_optimizer_make(tri_arena *arena, const tri_optimizer_options *opt
         out->attrs[out->group_count] = rows[row].attr(options, (own_numbers){own.lr_factor, 0});
     }
     return TRI_OK;
+}
+
+void tri_optimizer_add_average(tri_optimizer *optimizer, const tri_average_options *options) {
+    if (!tri_average_is_on(options)) return;
+    optimizer->average = optimizer->state_count;
+    optimizer->state_names[optimizer->state_count++] = "average";
+}
+
+bool tri_optimizer_averages(const tri_optimizer *optimizer) {
+    return optimizer->state_count > optimizer->op_states;
 }

@@ -4,11 +4,12 @@
 #ifndef TRIREME_NN_OPTIMIZER_H
 #define TRIREME_NN_OPTIMIZER_H
 
+#include "nn/average.h"
 #include "nn/options.h"
 #include "ops/ops.h"
 
 enum {
-    TRI_MAX_OPTIMIZER_STATES = 2,
+    TRI_MAX_OPTIMIZER_STATES = 3,
     // Those of the recipe, of all other parameters, and of optimizer.freeze; and for the first two
     // one each of biases and norms.
     TRI_MAX_PARAMETER_GROUPS = 2 * (TRI_MAX_OPTIMIZER_GROUPS + 1) + 1
@@ -27,14 +28,21 @@ typedef struct tri_optimizer {
     tri_parameter_group *groups;
     int group_count;
     tri_optimizer_attr attrs[TRI_MAX_PARAMETER_GROUPS + 1];
-    // States per parameter; each is F32, has the parameter's shape and starts as zero.
-    int state_count;
+    // States per parameter; each is F32, has the parameter's shape and starts as zero. The op reads
+    // and writes the first `op_states`.
+    int state_count, op_states;
     const char *state_names[TRI_MAX_OPTIMIZER_STATES]; // PyTorch's: "exp_avg", …
+    // The state that is the average of the parameter over steps (nn/average.h), which the op
+    // average_weights updates; of use only if the optimizer averages.
+    int average;
 } tri_optimizer;
 
 // Makes the optimizer that the options name; `arena` gets what it points to. TRI_UNSUPPORTED if
 // there is none of that name.
 tri_status tri_optimizer_make(tri_arena *arena, const tri_optimizer_options *options,
                               tri_optimizer *out);
+// Adds the average of each parameter to its states, if the options ask for one.
+void tri_optimizer_add_average(tri_optimizer *optimizer, const tri_average_options *options);
+bool tri_optimizer_averages(const tri_optimizer *optimizer);
 
 #endif

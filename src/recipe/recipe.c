@@ -52,6 +52,8 @@ static const tri_option rows[] = {
     TRI_OPTION_NESTED(R, optimizer, tri_optimizer_options, &tri_optimizer_table, "the optimizer"),
     TRI_OPTION_NESTED(R, schedule, tri_schedule_options, &tri_schedule_table, "the learning rate",
                       .change = TRI_CHANGE_ON_ORDER),
+    TRI_OPTION_NESTED(R, average, tri_average_options, &tri_average_table,
+                      "averages of the weights over steps", .change = TRI_CHANGE_ON_ORDER),
     TRI_OPTION_NESTED(R, trainer, tri_trainer_options, &tri_trainer_table, "the training loop"),
     TRI_OPTION_NESTED(R, strategy, tri_strategy_options, &tri_strategy_table,
                       "how the ranks divide the work", .change = TRI_CHANGE_FREELY),

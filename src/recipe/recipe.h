@@ -7,6 +7,7 @@
 #include "checkpoint/options.h"
 #include "comm/options.h"
 #include "data/options.h"
+#include "nn/average.h"
 #include "nn/options.h"
 #include "observe/options.h"
 #include "plan/options.h"
@@ -29,6 +30,7 @@ typedef struct tri_recipe {
     tri_loss_options loss;
     tri_optimizer_options optimizer;
     tri_schedule_options schedule;
+    tri_average_options average;
     tri_trainer_options trainer;
     tri_strategy_options strategy;
     tri_checkpoint_options checkpoint;

@@ -3,6 +3,7 @@
 #include "recipe/renamed.h"
 
 #include "data/options.h"
+#include "nn/average.h"
 #include "nn/options.h"
 #include "recipe/trainer.h"
 
@@ -20,6 +21,7 @@ static const struct {
     {"optimizer", "optimizer.name", &tri_optimizer_table, true},
     {"schedule", "schedule.name", &tri_schedule_table, true},
     {"loss", "loss.name", &tri_loss_table, true},
+    {"average", "average.name", &tri_average_table, true},
 };
 
 static const char *default_name(const tri_option_table *table) {

@@ -134,8 +134,8 @@ static void finish_metrics(tri_session *s, const tri_step_output *sums, tri_eval
     }
 }
 
-tri_status train_run_evaluation(train_loop *loop, tri_session *session, tri_loader *loader,
-                                tri_step_shape shape, tri_evaluation *out) {
+static tri_status run_evaluation(train_loop *loop, tri_session *session, tri_loader *loader,
+                                 tri_step_shape shape, tri_evaluation *out) {
     bool tests = shape == TRI_STEP_TEST;
     const tri_sampler *sampler = tests ? &session->test_sampler : &session->val_sampler;
     tri_step_output sums;
@@ -163,6 +163,14 @@ tri_status train_run_evaluation(train_loop *loop, tri_session *session, tri_load
         .is_known = true, .step = loop ? loop->progress.step : 0, .samples = samples};
     finish_metrics(session, &sums, out);
     return warn_of_sums(loop, session, shape, &sums, out);
+}
+
+tri_status train_run_evaluation(train_loop *loop, tri_session *session, tri_loader *loader,
+                                tri_step_shape shape, tri_evaluation *out) {
+    if (!loop) return run_evaluation(NULL, session, loader, shape, out);
+    TRI_TRY(train_exchange_averages(loop));
+    TRI_TRY(run_evaluation(loop, session, loader, shape, out));
+    return train_exchange_averages(loop);
 }
 
 bool train_monitored_value(const train_loop *loop, const char *name, double *out) {
@@ -435,8 +443,17 @@ tri_status train_load_weights(tri_session *s, const tri_task *task, const char *
                                   "--checkpoint"));
     tri_ledger_mark loading = tri_ledger_enter(s->comm->ledger, "loading the weights", NULL);
     tri_status loaded = train_check_origin(s, task, checkpoint);
-    if (loaded == TRI_OK) loaded = tri_checkpoint_load_weights(checkpoint, NULL, &model.sink);
+    bool averaged = false;
+    if (loaded == TRI_OK && s->recipe->average.evaluate)
+        loaded = tri_checkpoint_load_evaluated(checkpoint, &model.sink, &averaged);
+    else if (loaded == TRI_OK)
+        loaded = tri_checkpoint_load_weights(checkpoint, NULL, &model.sink);
     tri_ledger_end(s->comm->ledger, loading);
+    if (averaged && s->identity.rank == 0)
+        tri_log_line(TRI_LOG_INFO,
+                     "the weights of %s are averages over steps; average.evaluate=false takes "
+                     "those of its last step",
+                     checkpoint);
     return loaded == TRI_OK ? TRI_OK : tri_status_context(loaded, "--checkpoint");
 }
 

@@ -30,7 +30,7 @@ typedef struct train_loop {
     tri_straggler *straggler;
     struct train_sample_log *sample_log; // NULL: this rank does not log its samples
     tri_loader *train_loader, *val_loader;
-    tri_state_view model, optimizer;
+    tri_state_view model, optimizer, average;
     tri_progress progress;
     const char *resumed_from; // the checkpoint from which this process goes on; NULL: a new run
     tri_rate rate;
@@ -41,6 +41,7 @@ typedef struct train_loop {
     // because the data had another number of samples.
     int64_t extra_steps;
     int64_t last_step;            // the step at which the run ends; -1: not known
+    int64_t average_start;        // tri_average_start of this run
     int64_t saved_step;           // step of the newest checkpoint; -1: there is none
     double started_s, saved_s;    // when this process began to train, and when it last saved
     double training_s;            // seconds that this process has spent in steps
@@ -235,6 +236,28 @@ tri_status train_finish_saving(train_loop *loop);
 // Defined in saving.c. Abandons the checkpoint in progress, at the end of a run that failed. Not
 // collective, because other ranks may be lost.
 void train_abandon_saving(train_loop *loop);
+
+// Defined in average.c. Whether the run averages its weights.
+bool train_averages(const train_loop *loop);
+// Defined in average.c. Finds when the averages begin, once last_step is known. TRI_BAD_INPUT: that
+// depends on the length of the run, and the run has no end.
+tri_status train_settle_average(train_loop *loop);
+// Defined in average.c. Sets how much the step counts in the averages and, if swa sets it, its
+// learning rate.
+void train_average_step(const train_loop *loop, tri_step_input *input);
+// Defined in average.c. Called when the latest step is counted in `progress`: counts it among the
+// averaged ones.
+void train_count_average(train_loop *loop);
+// Defined in average.c. Called before an evaluation and after it: puts the averages in the place of
+// the weights, and the weights back. If evaluations do not use averages or there are none yet, does
+// nothing.
+tri_status train_exchange_averages(const train_loop *loop);
+// Defined in average.c. Whether `progress`, as a checkpoint has it, has averages of the run's kind.
+bool train_has_average(const train_loop *loop);
+// Defined in average.c. Called once `progress` is restored and train_settle_average was called:
+// begins the averages anew if none were restored, or if the run was made so long that they begin
+// later.
+void train_go_on_averaging(train_loop *loop);
 
 // Defined in cause.c. Called after a step that failed with TRI_NOT_FINITE, on all ranks: names in
 // the message where the numbers that are not finite begin. Returns TRI_NOT_FINITE. Collective.

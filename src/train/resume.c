@@ -114,8 +114,8 @@ tri_status train_check_outputs(const train_loop *loop) {
     return TRI_OK;
 }
 
-typedef tri_status load_function(tri_arena *arena, const char *path, const tri_state_sink *model,
-                                 const tri_state_sink *optimizer, tri_checkpoint_info *out);
+typedef tri_status load_function(tri_arena *arena, const char *path,
+                                 const tri_checkpoint_sinks *sinks, tri_checkpoint_info *out);
 
 // Warns if the data have another number of samples than when the checkpoint was saved. Then an
 // epoch that goes on has them in another order.
@@ -159,10 +159,11 @@ static tri_status restore(train_loop *loop, const char *path, load_function *loa
         TRI_TRY(compare_recipe(loop, &other, path));
         loop->changes = tri_recipe_changes(loop->arena, &other, loop->recipe);
     }
-    bool stateless = loop->session->optimizer.state_count == 0;
-    TRI_TRY(load(loop->arena, path, &loop->model.sink, stateless ? NULL : &loop->optimizer.sink,
-                 &info));
     TRI_TRY(tri_progress_read(info.training, loop->session->plan->graph, &loop->progress));
+    tri_checkpoint_sinks sinks = {.model = &loop->model.sink};
+    if (loop->optimizer.sink.count > 0) sinks.optimizer = &loop->optimizer.sink;
+    if (train_has_average(loop)) sinks.average = &loop->average.sink;
+    TRI_TRY(load(loop->arena, path, &sinks, &info));
     TRI_TRY(compare_numbering(loop, path));
     tell_other_data(loop);
     // If the data have fewer samples than when the checkpoint was saved, the checkpoint's position

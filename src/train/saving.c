@@ -71,7 +71,6 @@ static tri_checkpoint_monitor monitor_of(const train_loop *loop) {
 static tri_status begin_saving(train_loop *loop, bool behind) {
     const tri_checkpoint_options *o = &loop->recipe->checkpoint;
     tri_arena *arena = tri_arena_create(loop->arena, "checkpoint");
-    bool stateless = loop->session->optimizer.state_count == 0;
     loop->saving_arena = arena;
     loop->saving_step = loop->saving_stage_step = loop->progress.step;
     return tri_checkpoint_save_begin(
@@ -79,7 +78,8 @@ static tri_status begin_saving(train_loop *loop, bool behind) {
             .run_dir = loop->request->run_dir,
             .step = loop->progress.step,
             .model = &loop->model.source,
-            .optimizer = stateless ? NULL : &loop->optimizer.source,
+            .optimizer = loop->optimizer.source.count > 0 ? &loop->optimizer.source : NULL,
+            .average = loop->progress.averaged > 0 ? &loop->average.source : NULL,
             .training = tri_progress_tree(arena, &loop->progress, loop->session->plan->graph),
             .recipe = tri_recipe_record(arena, loop->recipe, loop->request->run_dir),
             .monitor = monitor_of(loop),

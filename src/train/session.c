@@ -300,6 +300,7 @@ static tri_status make_plan(tri_session *s) {
     s->model.fields = s->fields;
     s->model.field_count = s->field_count;
     TRI_TRY(tri_optimizer_make(s->arena, &s->recipe->optimizer, &s->optimizer));
+    if (s->train_data) tri_optimizer_add_average(&s->optimizer, &s->recipe->average);
     tri_plan_request request;
     tri_session_plan_request(s->recipe, &s->recipe->batch, &s->model, &s->optimizer, &request);
     request.mesh = s->mesh;

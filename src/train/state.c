@@ -77,6 +77,12 @@ void tri_state_view_optimizer(tri_arena *arena, tri_engine *engine, tri_state_vi
     make_view(arena, engine, tensors, count, false, out);
 }
 
+void tri_state_view_average(tri_arena *arena, tri_engine *engine, tri_state_view *out) {
+    const tri_engine_tensor *tensors;
+    int count = tri_engine_average_tensors(engine, &tensors);
+    make_view(arena, engine, tensors, count, false, out);
+}
+
 static void put_evaluation(tri_arena *arena, tri_tree *map, const char *key,
                            const tri_evaluation *e, const tri_graph *graph) {
     if (!e->is_known) return;
@@ -136,6 +142,13 @@ tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *p, const tri_g
     }
     if (p->has_best || p->evaluations_since_best > 0)
         tri_tree_put(arena, map, "waited", tri_tree_int(arena, p->evaluations_since_best));
+    if (p->averaged > 0) {
+        tri_tree *average = tri_tree_map(arena);
+        tri_tree_put_string(arena, average, "name", p->average_name);
+        tri_tree_put(arena, average, "steps", tri_tree_int(arena, p->averaged));
+        tri_tree_put(arena, average, "evaluates", tri_tree_bool(arena, p->evaluates_average));
+        tri_tree_put(arena, map, TRI_CHECKPOINT_AVERAGE, average);
+    }
     tri_tree *losses = tri_tree_map(arena);
     tri_tree_put(arena, losses, "sum", tri_tree_double(arena, p->loss_sum));
     tri_tree_put(arena, losses, "count", tri_tree_double(arena, p->loss_count));
@@ -150,6 +163,14 @@ tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *p, const tri_g
 static tri_status need_int(const tri_tree *tree, const char *key, int64_t *out) {
     if (tri_tree_to_int(tri_tree_get(tree, key), out) && *out >= 0) return TRI_OK;
     return tri_tree_fail_as(TRI_CORRUPT, tree, "the training state has no whole number '%s'", key);
+}
+
+static tri_status read_average(const tri_tree *entry, tri_progress *out) {
+    const tri_tree *name = tri_tree_get(entry, "name");
+    if (!entry) return TRI_OK;
+    if (name && name->kind == TRI_TREE_SCALAR) out->average_name = name->text;
+    tri_tree_to_bool(tri_tree_get(entry, "evaluates"), &out->evaluates_average);
+    return need_int(entry, "steps", &out->averaged);
 }
 
 static tri_status read_evaluation(const tri_tree *entry, const tri_graph *graph,
@@ -187,6 +208,7 @@ tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_p
     if (tri_tree_get(tree, "data_samples"))
         TRI_TRY(need_int(tree, "data_samples", &out->data_samples));
     out->data_names = tri_tree_get(tree, TRI_DATA_NAMES);
+    TRI_TRY(read_average(tri_tree_get(tree, TRI_CHECKPOINT_AVERAGE), out));
     out->has_best = tri_tree_to_double(tri_tree_get(tree, "best"), &out->best);
     if (out->has_best || tri_tree_get(tree, "waited"))
         TRI_TRY(need_int(tree, "waited", &out->evaluations_since_best));

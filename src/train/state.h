@@ -35,6 +35,11 @@ typedef struct tri_progress {
     bool evaluation_due;
     tri_evaluation val;  // the latest
     tri_evaluation test; // of the test data, at the end of the run
+    // How many steps the averages of the weights have counted, of which kind the averages are
+    // (NULL: none), and whether evaluations use them.
+    int64_t averaged;
+    const char *average_name;
+    bool evaluates_average;
     // Sum and count of the training losses since the latest evaluation that counts or, if that is
     // later, the begin of the epoch: their mean is the metric train_loss.
     double loss_sum, loss_count;
@@ -47,13 +52,16 @@ typedef struct tri_state_view {
     tri_state_sink sink;
 } tri_state_view;
 
-// Make views of the model's and the optimizer's tensors. A save reads from a view's `source`, and a
-// load writes to its `sink`. Source and sink point to *out, so it must stay at its address while
-// they are in use, and to descriptions of the tensors, which live in `arena`. Files of weights have
-// to have the running statistics of batch norm if the session `evaluates`.
+// Make views of the model's tensors, the optimizer's and the averages. A save reads from a view's
+// `source`, and a load writes to its `sink`. Source and sink point to *out, so it must stay at its
+// address while they are in use, and to descriptions of the tensors, which live in `arena`. Files
+// of weights have to have the running statistics of batch norm if the session `evaluates`.
 void tri_state_view_model(tri_arena *arena, tri_engine *engine, bool evaluates,
                           tri_state_view *out);
 void tri_state_view_optimizer(tri_arena *arena, tri_engine *engine, tri_state_view *out);
+// As the model's, with the averages in place of the trained parameters. It has no tensors if the
+// engine keeps no averages.
+void tri_state_view_average(tri_arena *arena, tri_engine *engine, tri_state_view *out);
 
 // Convert the progress to a map, with the names of the graph's metrics, and back. The map is the
 // member `training` of state.json. TRI_CORRUPT: the map lacks a key.

@@ -221,6 +221,7 @@ tri_step_input train_next_step(const train_loop *loop, train_feed *feed) {
                             .context = feed};
     for (int i = 0; i <= tri_engine_steps_ahead(loop->session->engine); i++)
         input.lr[i] = tri_rate_at(&loop->rate, p->updates + i, p->epoch);
+    train_average_step(loop, &input);
     return input;
 }
 
@@ -300,8 +301,7 @@ static void add_loss(train_loop *loop, const tri_step_output *out, int64_t sampl
     p->loss_count += each * out->count[0];
 }
 
-// Waits for the oldest step in flight, and handles its results: logs them, takes over the loss
-// scale, decides whether to stop.
+// Waits for the oldest step in flight and handles its results: logs them, decides whether to stop.
 static tri_status collect_step(train_loop *loop) {
     tri_session *s = loop->session;
     tri_progress *p = &loop->progress;
@@ -323,6 +323,7 @@ static tri_status collect_step(train_loop *loop) {
     add_loss(loop, &out, samples);
     p->step++;
     p->step_in_epoch++;
+    train_count_average(loop);
     loop->train_loss = train_mean(&out, 0);
     loop->grad_norm = out.gradient_norm;
     report_step(loop, &out, false);
@@ -481,6 +482,7 @@ static tri_status settle_length(train_loop *loop) {
                             .lr = loop->recipe->optimizer.lr,
                             .steps_per_epoch = loop->steps_per_epoch,
                             .total_updates = loop->last_step > 0 ? loop->last_step : 0};
+    TRI_TRY(train_settle_average(loop));
     return loop->last_step < 0 ? tri_rate_check(&loop->rate) : TRI_OK;
 }
 
@@ -494,12 +496,14 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
     TRI_TRY(settle_length(loop));
     tri_state_view_model(loop->arena, loop->session->engine, false, &loop->model);
     tri_state_view_optimizer(loop->arena, loop->session->engine, &loop->optimizer);
+    tri_state_view_average(loop->arena, loop->session->engine, &loop->average);
     TRI_TRY(train_check_monitors(loop));
     tri_ledger_mark restoring = tri_ledger_enter(s->comm->ledger, "restoring the state", NULL);
     tri_status prepared = lock_and_restore(loop);
     tri_ledger_end(s->comm->ledger, restoring);
     TRI_TRY(prepared);
     TRI_TRY(settle_length(loop)); // the epochs so far may have been of another length
+    train_go_on_averaging(loop);
     loop->stop = train_has_stopped_early(loop);
     out->was_complete = is_complete(loop) && !train_test_is_due(loop) && loop->progress.step > 0;
     if (!out->was_complete) {

@@ -196,8 +196,10 @@ static void body(tri_comm *comm, ranks_table *table, void *argument) {
     snprintf(reference, sizeof reference, "%s/single", folder);
     CHECK(access(reference, F_OK) == 0 || comm->size == 1);
     if (comm->size > 1) {
-        CHECK_OK(
-            tri_checkpoint_load(NULL, reference, &r.model_view.sink, &r.optimizer_view.sink, NULL));
+        CHECK_OK(tri_checkpoint_load(NULL, reference,
+                                     &(tri_checkpoint_sinks){.model = &r.model_view.sink,
+                                                             .optimizer = &r.optimizer_view.sink},
+                                     NULL));
         save(&r, "loaded", comm);
     }
     close_rig(&r);

@@ -39,6 +39,17 @@ USUAL = tuple(name for name in OPTIMIZERS if name != "groups")
 CHOICE = {"llama-tiny": ("adamw",), "llama-small": ("adamw", "sgd"),
           "llama-tied": ("adamw", "groups"), "mnist-cnn": USUAL, "denoise-cnn": USUAL}
 
+# Runs that average their weights: the options of the recipe's section `average`.
+AVERAGES = [
+    {"model": "llama-tied", "optimizer": "groups",
+     "average": {"name": "ema", "decay": 0.7, "every_n_steps": 1, "start_step": 0}},
+    {"model": "mlp-jax", "optimizer": "adam",
+     "average": {"name": "ema", "decay": 0.9, "every_n_steps": 2, "start_step": 2}},
+    {"model": "mnist-convnet", "optimizer": "sgd",
+     "average": {"name": "swa", "start": 0.3, "lr": 0.003}},
+    {"model": "autoencoder", "optimizer": "adadelta", "average": {"name": "swa", "start": 0.55}},
+]
+
 
 def group_of(name, options):
     """The settings of a parameter: those of the first group of the optimizer that matches."""

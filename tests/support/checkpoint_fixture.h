@@ -189,8 +189,8 @@ static inline tri_status fixture_do_save(const char *run_dir, fixture_save optio
     return status;
 }
 
-typedef tri_status fixture_load(tri_arena *arena, const char *path, const tri_state_sink *model,
-                                const tri_state_sink *optimizer, tri_checkpoint_info *out);
+typedef tri_status fixture_load(tri_arena *arena, const char *path, const tri_state_sink *optimizer,
+                                tri_checkpoint_info *out);
 
 // Loads the checkpoint `path` and checks that its elements have the values made from `seed` (0:
 // from the checkpoint's step).
@@ -202,7 +202,10 @@ static inline tri_status fixture_load_by(fixture_load *load, const char *path, i
     fixture_state model = fixture_model(seed ? seed : (uint64_t)info.step, width);
     fixture_state optimizer = fixture_optimizer(seed ? seed : (uint64_t)info.step, width);
     tri_state_sink model_sink = fixture_sink(&model), optimizer_sink = fixture_sink(&optimizer);
-    if (status == TRI_OK) status = load(arena, path, &model_sink, &optimizer_sink, &info);
+    if (status == TRI_OK)
+        status = load(arena, path,
+                      &(tri_checkpoint_sinks){.model = &model_sink, .optimizer = &optimizer_sink},
+                      &info);
     if (status == TRI_OK) {
         assert_int_equal(model.wrong + optimizer.wrong, 0);
         for (int i = 0; i < model.count; i++)

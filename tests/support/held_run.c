@@ -424,8 +424,8 @@ static tri_status copy_offloaded(held_run *r, float *kept, bool back) {
             if (!has_state || !(engine_is_offloaded(r->engine, bucket, state) ||
                                 engine_has_host_copy(r->engine, bucket, state)))
                 continue;
-            TRI_TRY(back ? engine_write_own(r->engine, unit, bucket, state, kept)
-                         : engine_read_own(r->engine, unit, bucket, state, kept));
+            TRI_TRY(back ? engine_write_own(r->engine, unit, bucket, state, 0, own, kept)
+                         : engine_read_own(r->engine, unit, bucket, state, 0, own, kept));
             kept += own;
         }
     }

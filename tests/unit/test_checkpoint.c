@@ -238,6 +238,7 @@ static void test_whole_is_verified(void **state) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     fixture_state model = fixture_model(3, 4), optimizer = fixture_optimizer(3, 4);
     tri_state_sink sink = fixture_sink(&model), rest = fixture_sink(&optimizer);
+    tri_checkpoint_sinks both = {.model = &sink, .optimizer = &rest}, one = {.model = &sink};
     tri_checkpoint_info info;
     sink.is_wanted = rest.is_wanted = is_never_wanted;
     const char *const files[] = {"checkpoints/step-00000003/model.safetensors",
@@ -246,19 +247,16 @@ static void test_whole_is_verified(void **state) {
         struct stat file;
         assert_int_equal(stat(in_run(files[f]), &file), 0);
         flip(in_run(files[f]), file.st_size - 1, 3);
-        assert_int_equal(tri_checkpoint_load(arena, run_dir, &sink, &rest, &info), TRI_OK);
-        expect(tri_checkpoint_load_whole(arena, run_dir, &sink, &rest, &info), TRI_CORRUPT,
-               "is damaged");
-        expect(tri_checkpoint_load_whole(arena, run_dir, &sink, NULL, &info), TRI_CORRUPT,
-               "is damaged");
+        assert_int_equal(tri_checkpoint_load(arena, run_dir, &both, &info), TRI_OK);
+        expect(tri_checkpoint_load_whole(arena, run_dir, &both, &info), TRI_CORRUPT, "is damaged");
+        expect(tri_checkpoint_load_whole(arena, run_dir, &one, &info), TRI_CORRUPT, "is damaged");
         flip(in_run(files[f]), file.st_size - 1, 3);
     }
-    assert_int_equal(tri_checkpoint_load_whole(arena, run_dir, &sink, NULL, &info), TRI_OK);
+    assert_int_equal(tri_checkpoint_load_whole(arena, run_dir, &one, &info), TRI_OK);
     char other[160];
     snprintf(other, sizeof other, "%s", in_run("checkpoints/step-00000004"));
     assert_int_equal(rename(in_run("checkpoints/step-00000003"), other), 0);
-    expect(tri_checkpoint_load_whole(arena, other, &sink, &rest, &info), TRI_CORRUPT,
-           "holds step 3");
+    expect(tri_checkpoint_load_whole(arena, other, &both, &info), TRI_CORRUPT, "holds step 3");
     tri_arena_destroy(arena);
 }
 
@@ -332,21 +330,21 @@ static void test_another_model(void **state) {
     save((fixture_save){.step = 1, .width = 4});
     fixture_state model = fixture_model(1, 5);
     tri_state_sink sink = fixture_sink(&model);
-    expect(tri_checkpoint_load(NULL, run_dir, &sink, NULL, NULL), TRI_BAD_INPUT,
+    tri_checkpoint_sinks one = {.model = &sink};
+    expect(tri_checkpoint_load(NULL, run_dir, &one, NULL), TRI_BAD_INPUT,
            "'fc1.weight' is [4, 33] there, but [5, 33] in the model");
     model = fixture_model(1, 4);
     model.tensors[1].name = "conv2.weight";
-    expect(tri_checkpoint_load(NULL, run_dir, &sink, NULL, NULL), TRI_BAD_INPUT,
+    expect(tri_checkpoint_load(NULL, run_dir, &one, NULL), TRI_BAD_INPUT,
            "has no tensor 'conv2.weight'; the nearest is 'conv1.weight'");
     model = fixture_model(1, 4);
     model.count--;
     sink = fixture_sink(&model);
-    expect(tri_checkpoint_load(NULL, run_dir, &sink, NULL, NULL), TRI_BAD_INPUT,
-           "no tensor 'empty'");
+    expect(tri_checkpoint_load(NULL, run_dir, &one, NULL), TRI_BAD_INPUT, "no tensor 'empty'");
     model = fixture_model(1, 4);
     model.tensors[2].dtype = TRI_F16;
     sink = fixture_sink(&model);
-    expect(tri_checkpoint_load(NULL, run_dir, &sink, NULL, NULL), TRI_BAD_INPUT,
+    expect(tri_checkpoint_load(NULL, run_dir, &one, NULL), TRI_BAD_INPUT,
            "'conv1.bias' is F32 there, but F16 in the model");
 }
 
