@@ -6,13 +6,15 @@
 
 #include <string.h>
 
+static bool is_swa(const tri_average_options *o) { return o->name && !strcmp(o->name, "swa"); }
+
 bool train_averages(const train_loop *loop) {
     return tri_optimizer_averages(&loop->session->optimizer);
 }
 
 tri_status train_settle_average(train_loop *loop) {
     const tri_average_options *o = &loop->recipe->average;
-    if (loop->last_step < 0 && o->name && !strcmp(o->name, "swa"))
+    if (loop->last_step < 0 && is_swa(o))
         return TRI_FAIL(TRI_BAD_INPUT,
                         "average.start: is a fraction of the run, but the run has no end; set "
                         "trainer.max_epochs or max_steps");
@@ -66,4 +68,25 @@ void train_go_on_averaging(train_loop *loop) {
     if (!has_average || is_early) p->averaged = 0;
     p->average_name = loop->recipe->average.name;
     p->evaluates_average = loop->recipe->average.evaluate;
+}
+
+void train_warn_of_average(const train_loop *loop) {
+    const tri_average_options *o = &loop->recipe->average;
+    const tri_graph *g = loop->session->plan->graph;
+    bool averages = train_averages(loop) && loop->saves, has_statistics = false;
+    int64_t every = o->every_n_steps > 0 ? o->every_n_steps : 1;
+    int64_t first = (loop->average_start / every + 1) * every;
+    if (averages && loop->last_step >= 0 && first > loop->last_step)
+        tri_log_line(
+            TRI_LOG_WARNING,
+            "average.name=%s has no effect: the run of %s ends before step %lld, the first "
+            "that counts",
+            o->name, tri_counted(loop->last_step, "step"), (long long)first);
+    for (int i = 0; i < g->parameter_count; i++)
+        has_statistics = has_statistics || tri_role_is_average(g->parameters[i].role);
+    if (averages && has_statistics && is_swa(o))
+        tri_log_line(TRI_LOG_WARNING,
+                     "average.name=swa: batch norm's running statistics are not averaged, and "
+                     "those of the last step may not fit the averaged weights; average.name=ema "
+                     "stays near them");
 }

@@ -121,4 +121,5 @@ void train_warn_of_length(const train_loop *loop) {
     warn_inverted(loop);
     warn_nothing_saved(loop);
     warn_late_stop(loop);
+    train_warn_of_average(loop);
 }

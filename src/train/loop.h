@@ -258,6 +258,8 @@ bool train_has_average(const train_loop *loop);
 // begins the averages anew if none were restored, or if the run was made so long that they begin
 // later.
 void train_go_on_averaging(train_loop *loop);
+// Defined in average.c. Warns of averages that never begin, and of what they do not average.
+void train_warn_of_average(const train_loop *loop);
 
 // Defined in cause.c. Called after a step that failed with TRI_NOT_FINITE, on all ranks: names in
 // the message where the numbers that are not finite begin. Returns TRI_NOT_FINITE. Collective.
