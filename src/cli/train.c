@@ -106,9 +106,10 @@ static void print_evaluation(const tri_train_result *r, const char *name, int64_
     int64_t samples = metrics ? r->test_samples : r->val_samples;
     printf(" (%s), ", tri_counted(samples, "sample"));
     if (step == r->steps)
-        printf("the final weights\n");
+        printf("the final weights");
     else
-        printf("the weights of step %s\n", tri_grouped((double)step));
+        printf("the weights of step %s", tri_grouped((double)step));
+    printf(r->uses_averages ? ", averaged\n" : "\n");
 }
 
 static void print_summary(const cli_context *context, const tri_train_request *request,

@@ -401,6 +401,7 @@ void train_fill_result(const tri_session *session, const tri_progress *progress,
     for (int i = 0; i < g->parameter_count; i++)
         out->has_statistics = out->has_statistics || g->parameters[i].role == TRI_ROLE_STATISTIC;
     out->tail_samples = session->plan->steps[TRI_STEP_TAIL].samples;
+    out->uses_averages = progress->averaged > 0 && progress->evaluates_average;
     out->steps = progress->step;
     out->samples = progress->samples;
     out->has_val = progress->val.is_known;

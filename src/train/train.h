@@ -26,6 +26,7 @@ typedef struct tri_train_result {
     int threads;         // threads of this rank
     bool device_is_host; // the device computes on the host's cores
     bool has_statistics; // the model has running statistics of batch norm
+    bool uses_averages;  // evaluations use averages of the weights
     // Samples of an epoch's last step if it is smaller than the others; else 0.
     int64_t tail_samples;
     int64_t steps, epochs, samples; // totals of the whole run, including earlier processes

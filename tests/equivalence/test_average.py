@@ -130,8 +130,10 @@ def check_evaluations(folder):
     """A checkpoint's evaluation gives the figure that training has logged, and an export has the
     averages."""
     place, plain = os.path.join(folder, "averaged"), os.path.join(folder, "not")
-    train_to(place, "mlp-jax", 1, STEPS, *EMA)
-    train_to(plain, "mlp-jax", 2, STEPS, *EMA, PLAIN)
+    done = train_to(place, "mlp-jax", 1, STEPS, *EMA)
+    assert "averaged" in done.stdout, done.stdout
+    done = train_to(plain, "mlp-jax", 2, STEPS, *EMA, PLAIN)
+    assert "averaged" not in done.stdout, done.stdout
     figures = {float(losses(run_dir, "val")[STEPS]) for run_dir in (place, plain)}
     assert len(figures) == 2, figures
     own, other = (os.path.join(last(place), f"{name}.safetensors") for name in ("average", "model"))
