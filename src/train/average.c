@@ -62,7 +62,7 @@ void train_go_on_averaging(train_loop *loop) {
     bool is_early = has_average && p->step <= loop->average_start;
     if (is_early && loop->session->identity.rank == 0)
         tri_log_line(TRI_LOG_WARNING,
-                     "the averages of the weights over %s are dropped, and begin anew after step "
+                     "the averages of the weights over %s are dropped, and begin again after step "
                      "%lld of the run, which is longer now (average.start)",
                      tri_counted(p->averaged, "step"), (long long)loop->average_start);
     if (!has_average || is_early) p->averaged = 0;

@@ -255,7 +255,7 @@ tri_status train_exchange_averages(const train_loop *loop);
 // Defined in average.c. Whether `progress`, as a checkpoint has it, has averages of the run's kind.
 bool train_has_average(const train_loop *loop);
 // Defined in average.c. Called once `progress` is restored and train_settle_average was called:
-// begins the averages anew if none were restored, or if the run was made so long that they begin
+// begins the averages again if none were restored, or if the run was made so long that they begin
 // later.
 void train_go_on_averaging(train_loop *loop);
 // Defined in average.c. Warns of averages that never begin, and of what they do not average.

@@ -26,7 +26,6 @@ typedef struct tri_train_result {
     int threads;         // threads of this rank
     bool device_is_host; // the device computes on the host's cores
     bool has_statistics; // the model has running statistics of batch norm
-    bool uses_averages;  // evaluations use averages of the weights
     // Samples of an epoch's last step if it is smaller than the others; else 0.
     int64_t tail_samples;
     int64_t steps, epochs, samples; // totals of the whole run, including earlier processes
@@ -39,6 +38,7 @@ typedef struct tri_train_result {
     double starved_cores;   // how many cores this rank got, if other processes took many; else 0
     bool was_complete;      // the run was complete before this process started
     bool has_stopped_early; // trainer.early_stopping ended the run
+    bool uses_averages;     // evaluations use averages of the weights
     char end_reason[256];   // why this process ended the run before its last step; "": it has not
     tri_val_source val_source;
     bool has_loss;          // this process has made steps, so `loss` is set

@@ -178,7 +178,7 @@ def check_longer(folder):
     train_to(place, "mlp-jax", 1, 10, *SWA)  # begins after step 4, and has begun
     assert saved(place) != before and saved(place) != saved(place, "model")
     done = train_to(place, "mlp-jax", 1, 30, *SWA)  # begins after step 12
-    assert "begin anew after step 12" in done.stderr, done.stderr
+    assert "begin again after step 12" in done.stderr, done.stderr
     rates = [float(entry["lr"]) for entry in entries(place, "train")]
     assert rates == [0.001] * 3 + [0.002] * 7 + [0.001] * 2 + [0.002] * 18, rates
     endless = os.path.join(folder, "endless")
@@ -205,7 +205,7 @@ def check_changes(folder):
     assert saved(place) == saved(place, "model")
     resume(3)
     assert saved(place) != saved(place, "model")
-    resume(4, "average.name=swa", "average.start=0")  # begins anew
+    resume(4, "average.name=swa", "average.start=0")  # begins again
     assert saved(place) == saved(place, "model")
     resume(5, "average.name=none")
     assert not averages()
