@@ -81,7 +81,8 @@ void tri_loss(tri_graph *graph, tri_value loss);
 // under `name`. It is a pair because sums and counts of several ranks can be added, and means
 // cannot. While the graph is built for training, `metric` may be none: the metric is then computed
 // in evaluation only. `name` has 1 to 63 bytes and no control characters, and is none of the keys
-// that an evaluation has beside its metrics: loss, kind, step, epoch, samples, evaluated_on.
+// that an evaluation has beside its metrics: loss, kind, step, epoch, samples, evaluated_on,
+// classes.
 void tri_metric(tri_graph *graph, const char *name, tri_value metric);
 
 // Names an output of the model, such as "logits": a tensor that layers made, with a row for each

@@ -41,13 +41,14 @@ typedef enum tri_metric_kind {
     TRI_METRIC_MAE,
     TRI_METRIC_MSE,
     TRI_METRIC_RMSE,
-    TRI_METRIC_R2, // 1 - Σ(target - prediction)² / Σ(target - mean target)²
+    TRI_METRIC_R2,      // 1 - Σ(target - prediction)² / Σ(target - mean target)²
+    TRI_METRIC_SUPPORT, // of each class or label: the samples that have it, as scikit-learn counts
     TRI_METRIC_KIND_COUNT
 } tri_metric_kind;
 
 // What becomes of the values of several classes, labels or outputs.
 typedef enum tri_metric_average {
-    // MICRO for ACCURACY of classes, MAE, MSE and RMSE; MACRO for all others.
+    // MICRO for ACCURACY of classes, MAE, MSE and RMSE; NONE for SUPPORT; MACRO for all others.
     TRI_AVERAGE_USUAL,
     TRI_AVERAGE_MICRO, // one value of the sums over all of them
     // The mean. As in torchmetrics and scikit-learn, classes that are neither a label nor a

@@ -6,6 +6,7 @@
 #include "base/option_manual.h"
 #include "base/os.h"
 #include "base/quantity.h"
+#include "cli/class_table.h"
 #include "cli/hints.h"
 #include "device/choose.h"
 #include "recipe/resumed.h"
@@ -347,8 +348,7 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
         bool json = cli_has(&a, "json");
         tri_tree *map = tri_tree_map(arena);
         tri_tree_put(arena, map, "loss", number(arena, r.val_loss));
-        for (int i = 0; i < r.val_count; i++)
-            tri_tree_put(arena, map, r.val[i].name, tri_metric_tree(arena, &r.val[i]));
+        tri_metrics_put(arena, map, r.val, r.val_count);
         tri_tree_put(arena, map, "samples", tri_tree_int(arena, r.val_samples));
         tri_tree_put(arena, map, "evaluated_on",
                      tri_tree_string(arena, tri_val_source_names[r.val_source]));
@@ -359,6 +359,7 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
             for (int i = 0; i < r.val_count; i++)
                 if (!r.val[i].figures) printf(", %s %.6g", r.val[i].name, r.val[i].value);
             printf(" (%s)\n", tri_counted(r.val_samples, "sample"));
+            cli_print_classes(arena, &r);
         }
     }
     code = status == TRI_OK ? 0 : cli_fail(status);

@@ -307,6 +307,7 @@ typedef struct tri_graph_options {
     const struct tri_task *task; // the model of which it is; NULL: of none
     bool deterministic;          // true: every kernel has to give the same bits in every run
     tri_lora lora;
+    tri_strings metrics;           // words of the recipe, see nn/options.h
     const tri_tree *model_options; // the recipe's options of the model, a map; NULL: there are none
     // Called with the key of each option for which the model asks; may be NULL.
     void (*model_asks)(void *context, const char *key);
@@ -357,6 +358,7 @@ struct tri_graph {
     // Losses that are built now are dropped later, and read no labels: the graph is for outputs, or
     // the recipe's losses follow.
     bool drops_losses;
+    bool reports_metrics; // a loss has declared options.metrics
     tri_output_info *outputs;
     int output_count, output_capacity;
 };

@@ -51,7 +51,8 @@ static class_value value_of_class(const tri_metric_info *m, const double *sums, 
     bool only_labels = m->kind == TRI_METRIC_BALANCED_ACCURACY || m->k > 1;
     class_value v = {.weight = c.hits + c.missed};
     v.counts = of_classes ? v.weight > 0 || (!only_labels && c.false_hits > 0) : c.samples > 0;
-    v.value = m->kind == TRI_METRIC_PRECISION                 ? precision(&c)
+    v.value = m->kind == TRI_METRIC_SUPPORT                   ? v.weight
+              : m->kind == TRI_METRIC_PRECISION               ? precision(&c)
               : m->kind == TRI_METRIC_F1                      ? f1(&c)
               : m->kind == TRI_METRIC_ACCURACY && !of_classes ? met(&c)
                                                               : recall(&c);

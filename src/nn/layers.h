@@ -54,7 +54,12 @@ tri_value nn_uniform(tri_graph *graph, const char *layer, const char *name, tri_
 // Adds the metric "accuracy", unless the network has one. Training reports only the loss, so there
 // the metric is declared but not computed, which saves time. It has to be declared because the
 // graphs of training and evaluation must have the same metrics.
+// Also declares what the recipe's `metrics` asks for.
 void nn_report_accuracy(tri_graph *graph, tri_value scores, tri_value labels);
+// Defined in asked_metrics.c, as the next one. Declares the metrics that the recipe asks for, of
+// the scores and labels of the network's first loss on labels.
+void nn_report_asked(tri_graph *graph, tri_value scores, tri_value labels);
+bool nn_has_metric(const tri_graph *graph, const char *name);
 // Finds the number of an axis of `rank`; a negative one counts from the last. -1: there is none,
 // and the graph has failed.
 int nn_axis(tri_graph *graph, const char *name, int axis, int rank);

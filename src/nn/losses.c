@@ -6,7 +6,6 @@
 #include "ops/ops.h"
 #include "tensor/half.h"
 
-#include <string.h>
 #include <trireme/nn.h>
 
 tri_value nn_stand_in(tri_graph *g, tri_value prediction) {
@@ -51,9 +50,8 @@ static bool is_soft(const tri_graph *g, tri_value labels) {
 
 void nn_report_accuracy(tri_graph *g, tri_value scores, tri_value labels) {
     if (g->drops_losses) return;
-    for (int i = 0; i < g->metric_count; i++)
-        if (!strcmp(g->metrics[i].name, "accuracy")) return;
-    tri_metric(g, "accuracy", tri_accuracy(g, scores, labels));
+    if (!nn_has_metric(g, "accuracy")) tri_metric(g, "accuracy", tri_accuracy(g, scores, labels));
+    nn_report_asked(g, scores, labels);
 }
 
 tri_value tri_accuracy(tri_graph *graph, tri_value scores, tri_value labels) {

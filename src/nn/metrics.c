@@ -43,6 +43,7 @@ static const struct metric_row {
     [TRI_METRIC_RMSE] = {"RMSE", 0, TRI_TALLY_ERRORS, false, ALL & ~(1u << TRI_AVERAGE_WEIGHTED),
                          TRI_AVERAGE_MICRO},
     [TRI_METRIC_R2] = {"R2", 0, TRI_TALLY_ERRORS, false, ALL, TRI_AVERAGE_MACRO},
+    [TRI_METRIC_SUPPORT] = {"SUPPORT", RECORDS, false, 1u << TRI_AVERAGE_NONE, TRI_AVERAGE_NONE},
 };
 
 static const char *const average_names[] = {"USUAL", "MICRO", "MACRO", "WEIGHTED", "NONE"};

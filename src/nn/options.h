@@ -66,6 +66,9 @@ tri_status tri_losses_read(tri_arena *arena, const tri_loss_options *section,
                            const tri_loss_options **out, int *count);
 // Of tri_lora (graph/graph.h).
 extern const tri_option_table tri_lora_table;
+// Checks the words of the recipe's `metrics`, which is at the node `at`. TRI_BAD_INPUT: there is no
+// such metric; the message has the nearest one, and all.
+tri_status tri_metric_words_check(const tri_strings *words, const tri_tree *at);
 
 typedef struct tri_model_options {
     // A built-in model or the path of a shared object; NULL: the model that the program brings

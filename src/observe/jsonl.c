@@ -44,20 +44,34 @@ static void put_number(tri_arena *arena, tri_tree *map, const char *key, double 
     tri_tree_put(arena, map, key, number_tree(arena, value, digits));
 }
 
-static tri_tree *figures_tree(tri_arena *arena, const double *figures, const tri_shape *shape,
+static tri_tree *figures_tree(tri_arena *arena, const tri_metric_value *m, const double *figures,
                               int axis) {
-    if (axis == shape->rank) return number_tree(arena, figures[0], TRI_FLOAT_DIGITS);
+    if (axis == m->shape.rank && m->are_counts && isfinite(figures[0]))
+        return tri_tree_int(arena, (int64_t)figures[0]);
+    if (axis == m->shape.rank) return number_tree(arena, figures[0], TRI_FLOAT_DIGITS);
     tri_tree *list = tri_tree_list(arena);
     int64_t each = 1;
-    for (int i = axis + 1; i < shape->rank; i++) each *= shape->dims[i];
-    for (int64_t i = 0; i < shape->dims[axis]; i++)
-        tri_tree_append(arena, list, figures_tree(arena, figures + i * each, shape, axis + 1));
+    for (int i = axis + 1; i < m->shape.rank; i++) each *= m->shape.dims[i];
+    for (int64_t i = 0; i < m->shape.dims[axis]; i++)
+        tri_tree_append(arena, list, figures_tree(arena, m, figures + i * each, axis + 1));
     return list;
 }
 
 tri_tree *tri_metric_tree(tri_arena *arena, const tri_metric_value *metric) {
-    const double *figures = metric->figures ? metric->figures : &metric->value;
-    return figures_tree(arena, figures, &metric->shape, 0);
+    return figures_tree(arena, metric, metric->figures ? metric->figures : &metric->value, 0);
+}
+
+void tri_metrics_put(tri_arena *arena, tri_tree *map, const tri_metric_value *metrics, int count) {
+    const tri_strings *names = NULL;
+    for (int i = 0; i < count; i++) {
+        tri_tree_put(arena, map, metrics[i].name, tri_metric_tree(arena, &metrics[i]));
+        if (metrics[i].names.count > 0) names = &metrics[i].names;
+    }
+    if (!names) return;
+    tri_tree *list = tri_tree_list(arena);
+    for (int i = 0; i < names->count; i++)
+        tri_tree_append(arena, list, tri_tree_string(arena, names->items[i]));
+    tri_tree_put(arena, map, "classes", list);
 }
 
 static tri_tree *start_line(tri_arena *arena, const char *kind) {
@@ -86,8 +100,7 @@ static tri_tree *val_line(tri_arena *arena, const char *kind, const tri_val_even
     tri_tree_put_int(arena, map, "step", e->step);
     tri_tree_put_int(arena, map, "epoch", e->epoch);
     put_number(arena, map, "loss", e->loss, TRI_FLOAT_DIGITS);
-    for (int i = 0; i < e->metric_count; i++)
-        tri_tree_put(arena, map, e->metrics[i].name, tri_metric_tree(arena, &e->metrics[i]));
+    tri_metrics_put(arena, map, e->metrics, e->metric_count);
     tri_tree_put_int(arena, map, "samples", e->samples);
     return map;
 }

@@ -15,10 +15,15 @@ typedef struct tri_metric_value {
     double value;          // with `figures`, NaN
     const double *figures; // in row-major order; NULL: the metric is one number
     tri_shape shape;
+    bool are_counts; // the figures are whole numbers
+    // Of figures by class: the classes' names, in UTF-8, as far as they are known.
+    tri_strings names;
 } tri_metric_value;
 // The metric as metrics.jsonl has it: a number, or lists of numbers, of which those that are not
 // finite are strings.
 tri_tree *tri_metric_tree(tri_arena *arena, const tri_metric_value *metric);
+// Puts the metrics into a map, and the names of the classes, if one has figures by class.
+void tri_metrics_put(tri_arena *arena, tri_tree *map, const tri_metric_value *metrics, int count);
 
 // What is known before the first step. The pointers must stay valid until the observer is
 // destroyed.

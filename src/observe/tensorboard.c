@@ -103,9 +103,12 @@ static tri_status write_val(tri_event_writer *writer, const char *kind, const tr
             TRI_PUSH(arena, scalars, count, capacity) = (tri_event_scalar){tag, (float)m->value};
         // Matrices, and lists that would be too many curves, are in metrics.jsonl alone.
         bool has_curves = m->figures && m->shape.rank == 1 && m->shape.dims[0] <= MOST_CURVES;
-        for (int64_t k = 0; has_curves && k < m->shape.dims[0]; k++)
+        for (int64_t k = 0; has_curves && k < m->shape.dims[0]; k++) {
+            const char *name = k < m->names.count ? m->names.items[k]
+                                                  : tri_arena_printf(arena, "%lld", (long long)k);
             TRI_PUSH(arena, scalars, count, capacity) = (tri_event_scalar){
-                tri_arena_printf(arena, "%s/%lld", tag, (long long)k), (float)m->figures[k]};
+                tri_arena_printf(arena, "%s/%s", tag, name), (float)m->figures[k]};
+        }
     }
     tri_status status = tri_event_scalars(writer, e->step, scalars, count);
     tri_arena_destroy(arena);

@@ -63,6 +63,11 @@ static tri_status build(tri_arena *arena, const tri_model_request *request, int6
                         "loss.label_smoothing=%g: the loss of model %s is no cross-entropy of "
                         "labels, or has its own .label_smoothing",
                         g->options.label_smoothing, request->task->name);
+    if (g->options.metrics.count > 0 && !g->reports_metrics && !g->options.predicts)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "metrics: %s is of scores and labels, and model %s has no loss of such: no "
+                        "cross-entropy and no nll_loss",
+                        g->options.metrics.items[0], request->task->name);
     *out = g;
     return TRI_OK;
 }

@@ -49,6 +49,12 @@ static const tri_option rows[] = {
     TRI_OPTION_NESTED(R, data, tri_data_options, &tri_data_table, "the data to train on"),
     TRI_OPTION_NESTED(R, batch, tri_batch_options, &tri_batch_table, "samples per step"),
     TRI_OPTION_NESTED(R, loss, tri_loss_options, &tri_loss_table, "the loss"),
+    TRI_OPTION_STRINGS(R, metrics, "[]",
+                       "what evaluations of a classifier report besides accuracy: topK (top5), "
+                       "balanced_accuracy, precision, recall, f1, auc (means over the classes), "
+                       "perplexity, per_class (precision, recall, f1 and samples of each class), "
+                       "confusion_matrix (guide/train.md)",
+                       .change = TRI_CHANGE_FREELY),
     TRI_OPTION_NESTED(R, optimizer, tri_optimizer_options, &tri_optimizer_table, "the optimizer"),
     TRI_OPTION_NESTED(R, schedule, tri_schedule_options, &tri_schedule_table, "the learning rate",
                       .change = TRI_CHANGE_ON_ORDER),
@@ -76,8 +82,13 @@ static const tri_option rows[] = {
                     .change = TRI_CHANGE_FREELY),
 };
 
+static tri_status check(const void *options, const tri_tree *map) {
+    const tri_recipe *recipe = options;
+    return tri_metric_words_check(&recipe->metrics, tri_tree_get(map, "metrics"));
+}
+
 const tri_option_table tri_recipe_table =
-    TRI_OPTION_TABLE("", R, rows, "everything that defines a run");
+    TRI_OPTION_TABLE("", R, rows, "everything that defines a run", .check = check);
 
 static void drop_overridden(tri_arena *arena, tri_tree *root, const char *override,
                             tri_recipe_dropped *dropped) {

@@ -28,6 +28,7 @@ typedef struct tri_recipe {
     tri_data_options data;
     tri_batch_options batch;
     tri_loss_options loss;
+    tri_strings metrics; // what evaluation reports besides the loss and accuracy
     tri_optimizer_options optimizer;
     tri_schedule_options schedule;
     tri_average_options average;

@@ -229,6 +229,12 @@ static tri_status check_monitor(const train_loop *loop, const char *key, const c
         if (!strcmp(known[i], name)) return TRI_OK;
         list = tri_arena_printf(loop->arena, "%s%s%s", list, i ? ", " : "", known[i]);
     }
+    for (int i = 1; i < g->metric_count; i++)
+        if (!strncmp(name, "val_", 4) && !strcmp(name + 4, g->metrics[i].name))
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "%s: '%s' has %lld figures, and only one number can be monitored; the "
+                            "run has %s",
+                            key, name, (long long)tri_metric_figures(&g->metrics[i]), list);
     return TRI_FAIL(TRI_BAD_INPUT, "%s: the run has no metric '%s'; it has %s", key, name, list);
 }
 
@@ -330,12 +336,30 @@ double train_mean(const tri_step_output *sums, int i) {
     return isnan(mean) ? (double)NAN : mean; // 0 / 0 may be a negative NaN, printed as -nan
 }
 
+// The names of the classes; none if the files do not name them, or in other bytes than UTF-8.
+static tri_strings names_of_classes(const tri_session *s) {
+    tri_strings none = {0};
+    for (int i = 0; s->val_data && i < tri_dataset_field_count(s->val_data); i++) {
+        const tri_strings *names = &tri_dataset_names(s->val_data, i)->classes;
+        for (int k = 0; k < names->count; k++)
+            if (!tri_json_is_text(names->items[k])) return none;
+        if (names->count > 0) return *names;
+    }
+    return none;
+}
+
 static tri_metric_value value_of(const tri_session *s, const tri_evaluation *found, int i) {
     const tri_metric_info *m = &s->plan->graph->metrics[i];
+    bool are_counts = m->kind == TRI_METRIC_CONFUSION || m->kind == TRI_METRIC_SUPPORT;
     return (tri_metric_value){.name = m->name,
                               .value = found->mean[i],
                               .figures = m->figures.rank > 0 ? s->figures[i] : NULL,
-                              .shape = m->figures};
+                              .shape = m->figures,
+                              .are_counts = are_counts,
+                              .names =
+                                  m->figures.rank > 0 && tri_tally_has_labels((tri_tally)m->tally)
+                                      ? names_of_classes(s)
+                                      : (tri_strings){0}};
 }
 
 typedef void observe_function(tri_observer *observer, tri_val_event event);
@@ -433,6 +457,10 @@ static void keep_figures(const tri_session *s, tri_arena *arena, const tri_evalu
         memcpy(figures, value.figures, (size_t)count * sizeof *figures);
         value.name = tri_arena_strdup(arena, value.name);
         value.figures = figures;
+        const char **names = TRI_NEW_ARRAY(arena, const char *, value.names.count);
+        for (int k = 0; k < value.names.count; k++)
+            names[k] = tri_arena_strdup(arena, value.names.items[k]);
+        value.names.items = names;
         out->val[out->val_count++] = value;
     }
 }

@@ -104,8 +104,11 @@ static void writes_the_documented_lines(void **state) {
     const double matrix[] = {3, 0, NAN, 4};
     tri_metric_value metrics[] = {
         {.name = "accuracy", .value = 0.8824},
-        {.name = "recalls", .figures = matrix, .shape = tri_shape_of(3)},
-        {.name = "confusion", .figures = matrix, .shape = tri_shape_of(2, 2)}};
+        {.name = "recalls",
+         .figures = matrix,
+         .shape = tri_shape_of(3),
+         .names = {(const char *[]){"cat", "dog"}, 2}},
+        {.name = "confusion", .figures = matrix, .shape = tri_shape_of(2, 2), .are_counts = true}};
     now_ns += 7000000000; // the evaluation takes 7 s
     tri_observe_val(o, (tri_val_event){.step = 3,
                                        .epoch = 0,
@@ -121,7 +124,8 @@ static void writes_the_documented_lines(void **state) {
     const char *rest = strchr(text, '\n') + 1;
     assert_string_equal(
         rest, "{\"kind\":\"val\",\"step\":3,\"epoch\":0,\"loss\":0.3301,\"accuracy\":0.8824,"
-              "\"recalls\":[3.0,0.0,\"NaN\"],\"confusion\":[[3.0,0.0],[\"NaN\",4.0]],"
+              "\"recalls\":[3.0,0.0,\"NaN\"],\"confusion\":[[3,0],[\"NaN\",4]],"
+              "\"classes\":[\"cat\",\"dog\"],"
               "\"samples\":10000}\n"
               "{\"kind\":\"train\",\"step\":4,\"epoch\":0,\"loss\":\"Infinity\",\"lr\":1.0,\"grad_"
               "norm\":0.25,"

@@ -260,10 +260,7 @@ static void llama(tri_graph *g, const tri_batch *batch) {
                              .std = c.initializer_range});
     if (!c.tie_word_embeddings) tri_split_layer(g, "lm_head", TRI_SPLIT_COLUMN);
     tri_output(g, "logits", logits);
-    // As in Hugging Face's models, labels belong to the tokens at their own positions, and are
-    // shifted here.
-    tri_value labels = batch->labels.id ? batch->labels : batch->input_ids;
-    tri_loss(g, tri_cross_entropy(g, logits, tri_next_token(g, labels)));
+    model_decoder_loss(g, batch, logits);
 }
 
 // The number of tokens of a text follows from the data. A plan that is made without opening the

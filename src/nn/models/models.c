@@ -4,8 +4,10 @@
 
 #include "base/limits.h"
 #include "graph/graph.h"
+#include "nn/layers.h"
 
 #include <string.h>
+#include <trireme/nn.h>
 
 const tri_task *const tri_models[] = {
     &tri_model_mnist_cnn,
@@ -68,6 +70,16 @@ const tri_option_table *const tri_model_tables[] = {
 
 tri_value model_labels(const tri_batch *batch) {
     return batch->labels.id ? batch->labels : tri_batch_field(batch, "soft_labels");
+}
+
+void model_decoder_loss(tri_graph *graph, const tri_batch *batch, tri_value logits) {
+    tri_value labels = batch->labels.id ? batch->labels : batch->input_ids;
+    labels = tri_next_token(graph, labels);
+    tri_value loss = tri_cross_entropy(graph, logits, labels);
+    if (graph->status == TRI_OK && !nn_has_metric(graph, "perplexity"))
+        tri_metric_of(graph, "perplexity", TRI_METRIC_PERPLEXITY, logits, labels,
+                      (tri_metric_options){0});
+    tri_loss(graph, loss);
 }
 
 tri_status model_decode_options(tri_arena *arena, const tri_option_table *table,

@@ -44,6 +44,9 @@ extern const tri_option_table model_mnist_cnn_options, model_mnist_convnet_optio
 
 // The targets of a classification: `labels` or, where the data have none, `soft_labels`.
 tri_value model_labels(const tri_batch *batch);
+// Declares the loss of a decoder's logits [N, T, V], and its perplexity. As in Hugging Face's
+// models, labels belong to the tokens at their own positions, and are shifted here.
+void model_decoder_loss(tri_graph *graph, const tri_batch *batch, tri_value logits);
 
 // Reads the recipe's options of the model by the table into the struct `out`. The graph fails if a
 // key is not known, or a value has a wrong type or is out of bounds. Returns false if the graph has
