@@ -35,6 +35,8 @@ static const tri_option node_rows[] = {
                    "GPUs as Slurm counts them; 0: none, ranks run on cores"),
     TRI_OPTION_STRING(tri_site_node, gpu, NULL, "kind of the GPUs"),
     TRI_OPTION_STRING(tri_site_node, memory, NULL, "memory, such as 512G"),
+    TRI_OPTION_INT(tri_site_node, network_gbit, "0", 0, 1000000,
+                   "Gbit/s of all its network adapters together, in one direction"),
 };
 static const tri_option_table node_table =
     TRI_OPTION_TABLE("node", tri_site_node, node_rows, "a node's shape");

@@ -24,6 +24,9 @@ typedef struct tri_site_node {
     // Values for each node; 0: not known, or none.
     int64_t sockets, cores, usable_cores, threads_per_core, gpus;
     const char *gpu, *memory;
+    // What all network adapters together send in one direction while they receive as much, in
+    // Gbit/s by their data sheets; 0: not known.
+    int64_t network_gbit;
 } tri_site_node;
 
 typedef struct tri_site_account {
