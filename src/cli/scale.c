@@ -28,6 +28,7 @@ typedef struct sweep {
     const cli_context *context;
     const char *device, *svg; // svg NULL: no picture
     double seconds;           // how long each point is measured
+    scale_machine machine;    // of --simulate
     tri_comm *world;
     tri_health *health;
     tri_identity identity;
@@ -229,10 +230,12 @@ static tri_status write_svg(const scale_view *v, const char *path) {
 }
 
 static tri_status show(sweep *s, const cli_arguments *a) {
-    scale_simulate(&s->view);
+    if (!s->machine.is_given) scale_simulate(&s->view);
     if (s->svg) TRI_TRY(write_svg(&s->view, s->svg));
     if (cli_has(a, "json"))
         scale_print_json(&s->view, stdout);
+    else if (s->machine.is_given)
+        scale_print_machine(&s->view, &s->machine, stdout);
     else
         scale_print(&s->view, stdout);
     return TRI_OK;
@@ -247,7 +250,9 @@ static tri_status read_arguments(sweep *s, const cli_arguments *a, tri_recipe *r
                             s->context->task ? s->context->task->name : NULL, recipe));
     s->svg = cli_value(a, "svg");
     TRI_TRY(cli_check_output("svg", s->svg, a->words[0]));
+    TRI_TRY(scale_read_machine(v, a, &s->machine));
     s->device = cli_has(a, "device") ? cli_value(a, "device") : "auto";
+    if (s->machine.device && !cli_has(a, "device")) s->device = s->machine.device;
     s->recipe = recipe;
     v->name = recipe->name;
     v->is_weak = cli_has(a, "weak");
@@ -273,10 +278,21 @@ static tri_status scale(sweep *s, const cli_arguments *a) {
     return status;
 }
 
+// Simulates a machine that is not here: by itself, whatever ranks a launcher has started.
+static tri_status simulate(sweep *s, const cli_arguments *a) {
+    tri_status status = plan(s);
+    if (status == TRI_OK)
+        status = scale_simulate_machine(&s->view, &s->machine, s->context, s->device);
+    if (status == TRI_OK && s->identity.rank == 0) status = show(s, a);
+    scale_end_plans(&s->view);
+    return status;
+}
+
 // How many ranks this command starts by itself; 1: only this one, because a launcher has started
 // them or one is enough.
 static int ranks_to_start(const sweep *s) {
     int most = tri_cores(), chosen = 1;
+    if (s->machine.is_given) return 1;
     if (s->identity.size > 1 || strcmp(s->identity.launcher, "none") != 0) return 1;
     if (s->view.count == 0) return most;
     for (int i = 0; i < s->view.count && s->view.points[i].ranks <= most; i++)
@@ -325,6 +341,16 @@ static const cli_flag flags[] = {
     {"weak", NULL, "weak scaling: the global batch grows with the ranks", 0},
     {"seconds", "S", "measuring time of each number of ranks (5)", 0},
     CLI_DEVICE_FLAG("the device that computes"),
+    {"simulate", NULL, "measure nothing: simulate a machine that is not here", 0},
+    {"site", "NAME", "with --simulate: the machine, by its profile (trireme submit --list)", 0},
+    {"rate", "R", "with --simulate: samples/s of one rank's steps (bench train on one rank)", 0},
+    {"loader", "R", "with --simulate: samples/s that all loaders of a host deliver (bench data)",
+     0},
+    {"cold-loader", NULL,
+     "with --simulate: loaders begin anew in each epoch, as PyTorch's do by default", 0},
+    {"start", "S", "with --simulate: seconds from the job's start to the first step (0)", 0},
+    {"samples", "N", "with --simulate: training samples, to simulate the whole run", 0},
+    {"val-samples", "N", "with --simulate: samples of an evaluation, after each epoch (0)", 0},
     {"svg", "FILE", "draw samples per second and efficiency over the number of ranks", 0},
     {"json", NULL, "print everything as one JSON object", 0},
     {0}};
@@ -346,7 +372,10 @@ static int run(const cli_context *context, int argc, char **argv) {
     tri_status status = read_arguments(&s, &a, &recipe);
     int ranks = status == TRI_OK ? ranks_to_start(&s) : 1;
     if (ranks > 1 && s.view.count == 0) choose_ranks(ranks, &s.view);
-    if (status == TRI_OK) status = ranks > 1 ? check_alone(&s) : scale(&s, &a);
+    if (status == TRI_OK)
+        status = s.machine.is_given ? simulate(&s, &a)
+                 : ranks > 1        ? check_alone(&s)
+                                    : scale(&s, &a);
     if (status == TRI_OK && ranks > 1)
         code = start_ranks(ranks, argc, given);
     else
@@ -368,10 +397,16 @@ const cli_command cli_scale = {
         "speed\n"
         "that was measured. Alone, the command starts ranks on this host, one for each core at "
         "most.\n"
-        "Nothing is saved. The global batch is the recipe's; with --weak it is that of the first\n"
+        "Nothing is saved. With --simulate nothing is measured either: the machine is described by "
+        "--site and\nby what one of its hosts gives (--rate, --loader), and --samples asks for the "
+        "whole run. The global batch is the recipe's; with --weak it is that of the first\n"
         "number of ranks, and grows with the others.\n",
-    .examples = "trireme scale recipes/mnist-cnn.yaml batch.global=512 batch.micro=8 --ranks "
-                "1,2,8,64\n"
-                "trireme scale recipes/mlp-jax.yaml --weak --ranks 1,2,4 --svg weak.svg\n"
-                "srun --nodes 4 --ntasks-per-node 2 trireme scale recipes/mlp-jax.yaml --json\n",
+    .examples =
+        "trireme scale recipes/mnist-cnn.yaml batch.global=512 batch.micro=8 --ranks "
+        "1,2,8,64\n"
+        "trireme scale recipes/mlp-jax.yaml --weak --ranks 1,2,4 --svg weak.svg\n"
+        "trireme scale recipes/imagenet-resnet50.yaml --simulate --site juwels-booster --weak "
+        "--ranks 1,4,128\n    batch.global=128 batch.micro=128 --rate 772 --loader 2500 "
+        "--samples 1281167\n"
+        "srun --nodes 4 --ntasks-per-node 2 trireme scale recipes/mlp-jax.yaml --json\n",
     .run = run};

@@ -60,23 +60,28 @@ const char *scale_title(const scale_view *v) {
                             v->strategy, first, last);
 }
 
+// Where the rates of computation are from.
+static const char *compute_source(const scale_view *v) {
+    if (v->rates_source) return v->is_calibrated ? "--rate" : v->rates_source;
+    if (!v->is_calibrated) return "assumed";
+    return v->points[0].ranks == 1
+               ? "so that 1 rank is as fast as measured"
+               : tri_arena_printf(v->arena, "so that %d ranks are as fast as measured",
+                                  v->points[0].ranks);
+}
+
 const char *scale_method(const scale_view *v) {
     double error;
     const char *compute = tri_arena_printf(
-        v->arena, "simulated with %.4g GFLOP/s and %.4g GB/s of memory%s",
-        v->rates.flops_per_s * 1e-9, v->rates.memory_bytes_per_s * 1e-9,
-        v->is_calibrated ? tri_arena_printf(v->arena, " (so that %s as measured)",
-                                            v->points[0].ranks == 1
-                                                ? "1 rank is as fast"
-                                                : tri_arena_printf(v->arena, "%d ranks are as fast",
-                                                                   v->points[0].ranks))
-                         : " (assumed)");
+        v->arena, "simulated with %.4g GFLOP/s and %.4g GB/s of memory (%s)",
+        v->rates.flops_per_s * 1e-9, v->rates.memory_bytes_per_s * 1e-9, compute_source(v));
     const char *link = tri_arena_printf(
         v->arena, "%.4g GB/s between ranks (%s)", v->rates.link_bytes_per_s * 1e-9,
-        v->link_ranks ? tri_arena_printf(v->arena, "an all-reduce of %s among %d on %s",
-                                         tri_bytes_text((double)v->link_bytes), v->link_ranks,
-                                         tri_counted(v->link_hosts, "host"))
-                      : "assumed");
+        v->link_ranks     ? tri_arena_printf(v->arena, "an all-reduce of %s among %d on %s",
+                                             tri_bytes_text((double)v->link_bytes), v->link_ranks,
+                                             tri_counted(v->link_hosts, "host"))
+        : v->rates_source ? "the devices' links, or the network of the profile"
+                          : "assumed");
     const char *both = tri_arena_printf(v->arena, "%s, %s", compute, link);
     if (!worst_error(v, &error)) return both;
     return tri_arena_printf(v->arena, "%s; it differs from the measurements by up to %.1f%%", both,
@@ -157,6 +162,7 @@ static tri_tree *point_tree(const scale_view *v, int i) {
     tri_tree_put(arena, map, "measured",
                  p->is_measured ? measured_tree(arena, p) : tri_tree_null(arena));
     tri_tree_put(arena, map, "simulated", simulated_tree(arena, p));
+    scale_put_run(v, map, p);
     tri_tree_put(arena, map, "simulation_error",
                  p->is_measured ? number(arena, scale_error(p)) : tri_tree_null(arena));
     return map;
@@ -168,6 +174,7 @@ void scale_print_json(const scale_view *v, FILE *out) {
              *points = tri_tree_list(arena);
     tri_tree_put(arena, map, "name", tri_tree_string(arena, v->name));
     tri_tree_put(arena, map, "strategy", tri_tree_string(arena, v->strategy));
+    if (v->site) tri_tree_put_string(arena, map, "site", v->site);
     tri_tree_put(arena, map, "scaling", tri_tree_string(arena, v->is_weak ? "weak" : "strong"));
     tri_tree_put(arena, rates, "calibrated", tri_tree_bool(arena, v->is_calibrated));
     tri_tree_put(arena, rates, "flops_per_s", number(arena, v->rates.flops_per_s));

@@ -69,10 +69,11 @@ static double link_of(const scale_view *v, const scale_point *point) {
     return point->link_bytes_per_s > 0 ? point->link_bytes_per_s : v->rates.link_bytes_per_s;
 }
 
-static double simulate(const scale_view *v, scale_point *point, double factor) {
+double scale_simulate_point(const scale_view *v, scale_point *point, double factor) {
     tri_arena *arena = tri_arena_create(NULL, "simulation");
     tri_rates rates = v->rates;
     rates.flops_per_s *= factor;
+    rates.half_flops_per_s *= factor;
     rates.memory_bytes_per_s *= factor;
     rates.link_bytes_per_s = link_of(v, point);
     tri_estimate estimate;
@@ -83,25 +84,43 @@ static double simulate(const scale_view *v, scale_point *point, double factor) {
     return estimate.step_s;
 }
 
-// Calibrates the simulation: finds by bisection a factor for the assumed speeds of arithmetic and
-// memory (v->rates), so that a simulated step of the first point takes as long as a measured one.
-// If no factor achieves this, for example because the simulated communication alone takes longer,
-// v->rates is not changed.
-static void calibrate(scale_view *v) {
+// Finds by bisection a factor for the speeds of arithmetic and memory (v->rates), so that a
+// simulated step of the point takes `wanted_s`. False: no factor achieves this, for example because
+// the simulated communication alone takes longer, and v->rates is not changed.
+static bool calibrate(scale_view *v, scale_point *point, double wanted_s) {
     enum { TURNS = 60 };
-    scale_point *first = &v->points[0];
-    double wanted = scale_step_s(first), low = 1e-6, high = 1e6;
-    if (simulate(v, first, high) > wanted || simulate(v, first, low) < wanted) return;
+    double low = 1e-6, high = 1e6;
+    if (scale_simulate_point(v, point, high) > wanted_s ||
+        scale_simulate_point(v, point, low) < wanted_s)
+        return false;
     for (int i = 0; i < TURNS; i++) {
         double middle = sqrt(low * high);
-        if (simulate(v, first, middle) > wanted)
+        if (scale_simulate_point(v, point, middle) > wanted_s)
             low = middle;
         else
             high = middle;
     }
     v->rates.flops_per_s *= high;
+    v->rates.half_flops_per_s *= high;
     v->rates.memory_bytes_per_s *= high;
     v->is_calibrated = true;
+    return true;
+}
+
+tri_status scale_calibrate_rank(scale_view *v, const scale_point *point, const cli_context *context,
+                                const char *device, double samples_per_s) {
+    scale_point one = {.ranks = 1, .recipe = point->recipe};
+    int64_t replicas = tri_mesh_replicas(&point->plan.mesh);
+    one.recipe.batch.global = (scale_batch(point) + replicas - 1) / replicas;
+    tri_status status = plan_point(v, &one, context, device);
+    double wanted_s = (double)one.recipe.batch.global / samples_per_s;
+    if (status == TRI_OK && !calibrate(v, &one, wanted_s))
+        status = TRI_FAIL(TRI_BAD_INPUT, "--rate: no speed of the device gives %g samples/s",
+                          samples_per_s);
+    else if (status != TRI_OK)
+        status = tri_status_context(status, "--rate");
+    tri_pipeline_plans_destroy(&one.plan.pipeline);
+    return status;
 }
 
 void scale_simulate(scale_view *v) {
@@ -112,6 +131,6 @@ void scale_simulate(scale_view *v) {
         v->link_ranks = v->points[i].ranks;
         v->link_hosts = v->points[i].hosts;
     }
-    calibrate(v);
-    for (int i = 0; i < v->count; i++) simulate(v, &v->points[i], 1);
+    calibrate(v, &v->points[0], scale_step_s(&v->points[0]));
+    for (int i = 0; i < v->count; i++) scale_simulate_point(v, &v->points[i], 1);
 }

@@ -4,6 +4,7 @@
 #define TRIREME_CLI_SCALE_VIEW_H
 
 #include "cli/plan_view.h"
+#include "plan/run_time.h"
 #include "train/bench.h"
 
 #include <stdio.h>
@@ -20,7 +21,24 @@ typedef struct scale_point {
     double link_bytes_per_s; // rate measured between these ranks; 0: not measured
     double simulated_step_s;
     double simulated_waiting; // fraction of a simulated step in which ranks wait, not compute
+    // With --simulate: the whole run; total_s 0: its length is not known. `network_s` is the part
+    // of run.train_s that communication adds to computation.
+    tri_run_time run;
+    double network_s;
 } scale_point;
+
+// What `scale --simulate` is told of a machine that is not here. 0: not given.
+typedef struct scale_machine {
+    bool is_given;               // --simulate was
+    const char *device;          // that of the profile; NULL: none
+    int64_t ranks_per_host;      // 0: all ranks are on one host
+    double network_bytes_per_s;  // of a host
+    double rank_samples_per_s;   // of one rank's training steps, whose data are there
+    double loader_samples_per_s; // that the loaders of all ranks of a full host deliver
+    double start_s;              // from the start of the job to the first step
+    double samples, val_samples; // of the data
+    bool has_cold_loader;        // see tri_run_model.is_cold
+} scale_machine;
 
 typedef struct scale_view {
     tri_arena *arena;
@@ -34,6 +52,8 @@ typedef struct scale_view {
     // measurement: with `link_ranks` ranks on `link_hosts` hosts. `link_ranks` 0: no point has one,
     // and the bandwidth is only assumed.
     tri_rates rates;
+    // With --simulate: see tri_rates_of, and the name of the site's profile; else NULL.
+    const char *rates_source, *site;
     // The rates of computation were chosen so that the simulated first point takes as long as the
     // measured one.
     bool is_calibrated;
@@ -54,6 +74,22 @@ int64_t scale_reduced_bytes(const scale_view *v);
 // Defined in scale_simulate.c. Sets the rates of network and devices that the simulation assumes
 // (v->rates) from the measurements, and simulates all points (all numbers of ranks).
 void scale_simulate(scale_view *v);
+// Defined in scale_simulate.c. Chooses rates with which one rank trains so many samples per second
+// of a step of `point`. TRI_BAD_INPUT: there are none, or the recipe cannot run on one rank.
+tri_status scale_calibrate_rank(scale_view *v, const scale_point *point, const cli_context *context,
+                                const char *device, double samples_per_s);
+// Defined in scale_simulate.c. Simulates a step of the point with v->rates, in which computation is
+// `factor` times as fast. Returns its seconds.
+double scale_simulate_point(const scale_view *v, scale_point *point, double factor);
+
+// Defined in scale_machine.c: `scale --simulate`. Reads the flags of a machine.
+tri_status scale_read_machine(scale_view *v, const cli_arguments *a, scale_machine *out);
+// Simulates steps and runs of all points, of which nothing is measured.
+tri_status scale_simulate_machine(scale_view *v, const scale_machine *machine,
+                                  const cli_context *context, const char *device);
+void scale_print_machine(const scale_view *v, const scale_machine *machine, FILE *out);
+// Adds what a point's whole run takes to its JSON object, if it is known.
+void scale_put_run(const scale_view *v, tri_tree *map, const scale_point *point);
 
 // The functions below are in scale_show.c. They compute and print a point's numbers.
 
