@@ -114,15 +114,12 @@ tri_status scale_simulate_machine(scale_view *v, const scale_machine *m, const c
                                   const char *device) {
     const tri_device_description *there = &v->points[0].plan.device;
     v->rates = tri_rates_of(there, &v->rates_source);
-    double between_gpus = v->rates.link_bytes_per_s;
+    v->rates.network_bytes_per_s = m->network_bytes_per_s;
+    v->rates.host_ranks = (int)m->ranks_per_host;
     for (int i = 0; i < v->count; i++) {
         scale_point *p = &v->points[i];
-        int each = (int)m->ranks_per_host;
+        int each = v->rates.host_ranks;
         p->hosts = each > 0 ? (p->ranks + each - 1) / each : 1;
-        p->link_bytes_per_s = between_gpus;
-        if (p->hosts > 1 && m->network_bytes_per_s > 0)
-            p->link_bytes_per_s = fmin(between_gpus, m->network_bytes_per_s);
-        v->rates.link_bytes_per_s = p->link_bytes_per_s; // of the last point, for what is shown
     }
     if (m->rank_samples_per_s > 0)
         TRI_TRY(scale_calibrate_rank(v, &v->points[0], context, device, m->rank_samples_per_s));
@@ -194,13 +191,16 @@ void scale_print_machine(const scale_view *v, const scale_machine *m, FILE *out)
             fprintf(out, " %9.2f %10.1f%% %8.1f%%", scale_speedup(v, i),
                     100 * scale_efficiency(v, i), 100 * p->simulated_waiting);
     }
-    const scale_point *last = &v->points[v->count - 1];
-    fprintf(out, "\n\nranks: %s%s; between them %s%s\n", v->rates_source,
+    bool is_several = v->points[v->count - 1].hosts > 1;
+    fprintf(out, "\n\nranks: %s%s; between them %s%s%s\n", v->rates_source,
             v->is_calibrated ? ", made as fast as --rate says" : "",
-            tri_rate_text(last->link_bytes_per_s, "B/s"),
-            last->hosts > 1 && m->network_bytes_per_s == 0
-                ? ", the devices' links: the profile does not know the network"
-                : "");
+            tri_rate_text(v->rates.link_bytes_per_s, "B/s"),
+            !is_several                   ? ""
+            : m->network_bytes_per_s == 0 ? " also between hosts, because the profile does not "
+                                            "know the network"
+                                          : ", and between hosts, whose ranks share it, ",
+            is_several && m->network_bytes_per_s > 0 ? tri_rate_text(m->network_bytes_per_s, "B/s")
+                                                     : "");
     if (has_run)
         fprintf(out, "data: %s\n",
                 m->loader_samples_per_s > 0 ? "what training and evaluations wait for the loaders"

@@ -80,7 +80,7 @@ const char *scale_method(const scale_view *v) {
         v->link_ranks     ? tri_arena_printf(v->arena, "an all-reduce of %s among %d on %s",
                                              tri_bytes_text((double)v->link_bytes), v->link_ranks,
                                              tri_counted(v->link_hosts, "host"))
-        : v->rates_source ? "the devices' links, or the network of the profile"
+        : v->rates_source ? "the devices' links; between hosts the profile's network"
                           : "assumed");
     const char *both = tri_arena_printf(v->arena, "%s, %s", compute, link);
     if (!worst_error(v, &error)) return both;

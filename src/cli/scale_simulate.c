@@ -76,6 +76,7 @@ double scale_simulate_point(const scale_view *v, scale_point *point, double fact
     rates.half_flops_per_s *= factor;
     rates.memory_bytes_per_s *= factor;
     rates.link_bytes_per_s = link_of(v, point);
+    if (point->link_bytes_per_s > 0) rates.network_bytes_per_s = 0; // the link is that of the point
     tri_estimate estimate;
     tri_estimate_step(arena, &point->plan.pipeline, &rates, NULL, &estimate);
     point->simulated_step_s = estimate.step_s;

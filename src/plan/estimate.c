@@ -9,12 +9,13 @@
 
 #include <string.h>
 
-const tri_rates tri_rates_assumed = {60e9, 60e9, 10e9, 5e9, 1e9, 10e9, 40e9, 4};
+const tri_rates tri_rates_assumed = {60e9, 60e9, 10e9, 5e9, 1e9, 10e9, 40e9, 4, 0, 0};
 
 // The rates of GPUs that gpus.h lists, in operations and bytes per second. The disk is assumed.
 #define PEAK(name, driver, features, gigabytes, f32, half, memory, link, host, socket, sharing)    \
     {name,                                                                                         \
-     {(f32)*1e12, (half)*1e12, (memory)*1e9, (link)*1e9, 1e9, (host)*1e9, (socket)*1e9, sharing}},
+     {(f32)*1e12, (half)*1e12, (memory)*1e9, (link)*1e9, 1e9, (host)*1e9, (socket)*1e9, sharing,   \
+      0, 0}},
 static const struct {
     const char *model;
     tri_rates peak;
@@ -34,6 +35,17 @@ tri_rates tri_rates_of(const tri_device_description *device, const char **from) 
 double tri_rates_of_host_memory(const tri_rates *rates, int ranks) {
     return rates->socket_bytes_per_s /
            (ranks < rates->socket_devices ? ranks : rates->socket_devices);
+}
+
+// How many bytes per second a rank sends to the others of its group along an axis. Between hosts,
+// the groups that a host has ranks of share its network.
+static double link_along(const tri_plan *plan, tri_axis axis, const tri_rates *rates) {
+    int stride = 1, most = rates->host_ranks;
+    for (int a = axis + 1; a < TRI_AXIS_COUNT; a++) stride *= plan->mesh.size[a];
+    if (!(rates->network_bytes_per_s > 0) || stride * plan->mesh.size[axis] <= most)
+        return rates->link_bytes_per_s;
+    double shared = rates->network_bytes_per_s / (stride < most ? stride : most);
+    return shared < rates->link_bytes_per_s ? shared : rates->link_bytes_per_s;
 }
 
 // How many seconds the compute actions of a program take: its segments (the nodes of one block in
@@ -131,6 +143,8 @@ static void find_compute_costs(tri_arena *arena, const tri_plan *plan, const tri
                                compute_costs *out) {
     const tri_graph *g = p->graph;
     size_t bytes = (size_t)g->block_count * sizeof *out->seconds;
+    tri_rates own = *rates; // of collective ops, which are along one axis
+    own.link_bytes_per_s = link_along(plan, TRI_AXIS_TENSOR_PARALLEL, rates);
     *out = (compute_costs){.program = p,
                            .tensor = plan->mesh.size[TRI_AXIS_TENSOR_PARALLEL],
                            .seconds = tri_arena_alloc(arena, bytes),
@@ -138,7 +152,7 @@ static void find_compute_costs(tri_arena *arena, const tri_plan *plan, const tri
                            .recompute = TRI_NEW_ARRAY(arena, double, g->block_count)};
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
-        double seconds = node_seconds(g, node, rates);
+        double seconds = node_seconds(g, node, &own);
         bool sends = node->op->flags & TRI_OP_COLLECTIVE;
         (sends && measured ? out->sent : out->seconds)[node->block][node->phase] += seconds;
         if (p->recomputed && p->recomputed[i]) out->recompute[node->block] += seconds;
@@ -197,15 +211,17 @@ static double unit_seconds(const tri_plan *plan, const tri_action *a, const tri_
     int holders = plan->units[a->subject].holder_count;
     switch (a->kind) {
     case TRI_ACTION_GATHER:
-        return others * gathered_bytes(plan, a->subject) / rates->link_bytes_per_s;
+        return others * gathered_bytes(plan, a->subject) / link_along(plan, TRI_AXIS_SHARD, rates);
     case TRI_ACTION_SCATTER:
-        return sent * others * whole / rates->link_bytes_per_s;
+        return sent * others * whole / link_along(plan, TRI_AXIS_SHARD, rates);
     case TRI_ACTION_REDUCE:
         whole = tri_schedule_scatters(&plan->steps[TRI_STEP_FULL].request) ? own : whole;
         return sent * 2 * (plan->sharing.replicate_size - 1.0) / plan->sharing.replicate_size *
-               whole / rates->link_bytes_per_s;
+               whole / link_along(plan, TRI_AXIS_REPLICATE, rates);
     case TRI_ACTION_TIE:
-        return holders < 2 ? 0 : 2 * (holders - 1.0) / holders * own / rates->link_bytes_per_s;
+        return holders < 2 ? 0
+                           : 2 * (holders - 1.0) / holders * own /
+                                 link_along(plan, TRI_AXIS_PIPELINE, rates);
     case TRI_ACTION_CLEAR:
         return whole / rates->memory_bytes_per_s;
     // For each element STEP reads the parameter, the gradient and the optimizer states, and writes
@@ -242,7 +258,7 @@ static double action_seconds(const tri_plan *plan, const tri_step_plan *step, co
         return unit_seconds(plan, a, rates);
     case TRI_SUBJECT_EDGE:
         return (double)(step->request.edges[a->subject].bytes * step->round_items[a->round].size) /
-               rates->link_bytes_per_s;
+               link_along(plan, TRI_AXIS_PIPELINE, rates);
     case TRI_SUBJECT_NONE:
         // A device that is not asynchronous (takes_ahead is false) copies the inputs before it
         // computes. Estimates leave this time out, because it is short compared with the computing.

@@ -18,6 +18,11 @@ typedef struct tri_rates {
     // Memory bandwidth of one CPU socket of the host, and how many devices share that socket.
     double socket_bytes_per_s;
     int socket_devices;
+    // Bytes per second that a host sends to others while it receives as many, and how many ranks
+    // share it; 0: all ranks reach each other by the links. Groups whose ranks are on one host use
+    // the links too.
+    double network_bytes_per_s;
+    int host_ranks;
 } tri_rates;
 
 extern const tri_rates tri_rates_assumed; // the rates of one core of a server, its memory and disk

@@ -70,7 +70,7 @@ static void close_plans(fixture *f) {
 
 static const tri_mesh one = {.size = {1, 1, 1, 1}, .ranks = 1};
 // Rates with which memory and network take almost no time.
-static const tri_rates arithmetic = {1e9, 1e9, 1e18, 1e18, 1e18, 1e18, 1e18, 1};
+static const tri_rates arithmetic = {1e9, 1e9, 1e18, 1e18, 1e18, 1e18, 1e18, 1, 0, 0};
 
 static void test_arithmetic(void **state) {
     (void)state;
@@ -130,7 +130,7 @@ static void test_bubble(void **state) {
 // busiest communicator needs.
 static void test_links(void **state) {
     (void)state;
-    const tri_rates links = {1e18, 1e18, 1e18, 1e6, 1e18, 1e18, 1e18, 1};
+    const tri_rates links = {1e18, 1e18, 1e18, 1e6, 1e18, 1e18, 1e18, 1, 0, 0};
     const tri_mesh copies = {.size = {1, 4, 1, 1}, .ranks = 4};
     const tri_mesh shards = {.size = {1, 1, 4, 1}, .ranks = 4};
     const double bytes = 4.0 * LAYERS * (WIDTH * WIDTH + WIDTH);
@@ -146,6 +146,35 @@ static void test_links(void **state) {
     tri_estimate_step(f.arena, &f.pipeline, &links, NULL, &e);
     assert_true(e.step_s > 0.99 * wanted && e.step_s < 1.01 * wanted);
     close_plans(&f);
+}
+
+// Between hosts the network counts, and the groups that a host has ranks of share it.
+static void test_network(void **state) {
+    (void)state;
+    static const struct {
+        tri_mesh mesh;
+        int host_ranks;
+        double sent, rate; // sent: in units of the parameters' bytes
+    } rows[] = {
+        {{{1, 4, 1, 1}, 4}, 4, 2 * 0.75, 1e9}, // on one host
+        {{{1, 4, 1, 1}, 4}, 2, 2 * 0.75, 1e6},
+        {{{1, 4, 1, 1}, 4}, 1, 2 * 0.75, 1e6},
+        {{{1, 2, 2, 1}, 4}, 2, 2 * 0.5 * 0.5, 1e6 / 2}, // halves, each between two hosts
+    };
+    const double bytes = 4.0 * LAYERS * (WIDTH * WIDTH + WIDTH);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const tri_rates rates = {1e18, 1e18, 1e18, 1e9, 1e18,
+                                 1e18, 1e18, 1,    1e6, rows[i].host_ranks};
+        fixture f;
+        tri_estimate e;
+        open_plans(&f, rows[i].mesh.size[2] > 1 ? TRI_STRATEGY_ZERO1 : TRI_STRATEGY_DDP, "1f1b",
+                   rows[i].mesh);
+        tri_estimate_step(f.arena, &f.pipeline, &rates, NULL, &e);
+        double wanted = rows[i].sent * bytes / rows[i].rate;
+        if (!(e.step_s > 0.99 * wanted && e.step_s < 1.01 * wanted))
+            fail_msg("row %zu: %g s, not %g", i, e.step_s, wanted);
+        close_plans(&f);
+    }
 }
 
 static void test_drawings(void **state) {
@@ -221,7 +250,8 @@ static void test_flops(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_bubble),
-        cmocka_unit_test(test_links),      cmocka_unit_test(test_drawings),
-        cmocka_unit_test(test_quantities), cmocka_unit_test(test_flops)};
+        cmocka_unit_test(test_links),      cmocka_unit_test(test_network),
+        cmocka_unit_test(test_drawings),   cmocka_unit_test(test_quantities),
+        cmocka_unit_test(test_flops)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -155,7 +155,7 @@ static void test_estimate(void **state) {
     tri_plan *plan = plan_on(arena, "cuda:h200", 1);
     int64_t n = plan->flat.state_elements;
     tri_pipeline_plans pipeline = {.count = 1, .plans = &plan, .ranks_each = 1};
-    tri_rates rates = {1e18, 1e18, 1e18, 1e18, 1e18, 1e18, 1e6, 4};
+    tri_rates rates = {1e18, 1e18, 1e18, 1e18, 1e18, 1e18, 1e6, 4, 0, 0};
     tri_estimate e;
     tri_estimate_step(arena, &pipeline, &rates, NULL, &e);
     double wanted = 40.0 * (double)n / 1e6;
