@@ -347,7 +347,7 @@ static const cli_flag flags[] = {
     {"loader", "R", "with --simulate: samples/s that all loaders of a host deliver (bench data)",
      0},
     {"cold-loader", NULL,
-     "with --simulate: loaders begin anew in each epoch, as PyTorch's do by default", 0},
+     "with --simulate: loaders begin again in each epoch, as PyTorch's do by default", 0},
     {"start", "S", "with --simulate: seconds from the job's start to the first step (0)", 0},
     {"samples", "N", "with --simulate: training samples, to simulate the whole run", 0},
     {"val-samples", "N", "with --simulate: samples of an evaluation, after each epoch (0)", 0},
@@ -397,10 +397,10 @@ const cli_command cli_scale = {
         "speed\n"
         "that was measured. Alone, the command starts ranks on this host, one for each core at "
         "most.\n"
-        "Nothing is saved. With --simulate nothing is measured either: the machine is described by "
-        "--site and\nby what one of its hosts gives (--rate, --loader), and --samples asks for the "
-        "whole run. The global batch is the recipe's; with --weak it is that of the first\n"
-        "number of ranks, and grows with the others.\n",
+        "Nothing is saved. The global batch is the recipe's; with --weak it is that of the first\n"
+        "number of ranks, and grows with the others.\n"
+        "With --simulate nothing is measured: the machine is described by --site and by what one\n"
+        "of its hosts gives (--rate, --loader), and --samples asks for the whole run.\n",
     .examples =
         "trireme scale recipes/mnist-cnn.yaml batch.global=512 batch.micro=8 --ranks "
         "1,2,8,64\n"

@@ -23,7 +23,7 @@ typedef struct tri_run_model {
     // up to twice as many ahead as there are workers. `sample_s`: how long one takes for a sample.
     int64_t workers;
     double sample_s;
-    // The loader begins anew, with nothing loaded, in each epoch and in each evaluation, as
+    // The loader begins again, with nothing loaded, in each epoch and in each evaluation, as
     // PyTorch's does without persistent_workers; false: it goes on.
     bool is_cold;
 } tri_run_model;

@@ -117,8 +117,9 @@ def check_names(folder):
                 file.write(b"P5 28 28 255\n" + draw.randbytes(SIDE * SIDE))
     place = os.path.join(folder, "named")
     run([TRIREME, "train", "recipes/mlp-jax.yaml", "data.name=imagefolder", "data.workers=0",
-         f"data.path={folder}/images", "data.train=.", "data.test=.",
-         "data.transform=[{resize: [28, 28]}]", "batch.global=4", "trainer.max_epochs=1", "metrics=[per_class]", "--run-dir", place])
+         f"data.path={folder}/images", "data.train=.", "data.test=.", "batch.global=4",
+         "data.transform=[{resize: [28, 28]}]", "trainer.max_epochs=1", "metrics=[per_class]",
+         "--run-dir", place])
     line = entries(place, "val")[-1]
     assert line["classes"] == ["cat", "dog", "owl"] and line["class_samples"][:3] == [4, 4, 4], line
     events = b"".join(open(os.path.join(place, "tensorboard", name), "rb").read()
