@@ -1,6 +1,6 @@
-// A program for test_matrix.py, which compares trained weights. Its arguments are pairs of
-// safetensors files with weights: A1 B1 [A2 B2 ...]. For each tensor it prints a line of JSON with
-// a matrix: the inner products of all pairs of the differences A1-B1, A2-B2 and so on.
+// A program for tests that compare trained weights (tests/support/products.py). Its arguments are
+// pairs of safetensors files with weights: A1 B1 [A2 B2 ...]. For each tensor it prints a line of
+// JSON with a matrix: the inner products of all pairs of the differences A1-B1, A2-B2 and so on.
 #include "base/arena.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/weights.h"

@@ -18,8 +18,6 @@ MATRIX is set, all mistakes are tried, otherwise three of each setting. VERBOSE 
 usage: test_matrix.py BUILD_FOLDER
 """
 import concurrent.futures
-import itertools
-import json
 import math
 import os
 import random
@@ -33,9 +31,9 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import matrix  # noqa: E402
 from matrix import MODELS  # noqa: E402
+from products import products  # noqa: E402
 from runs import TRIREME, entries, last, losses, on_ranks, run, timed, train  # noqa: E402
 
-PRODUCTS = os.path.join(os.path.dirname(TRIREME), "equivalence_products")
 # By precision and by whether the samples are text: of losses, of how far a tensor moved. The most
 # that rows show is in losses 1.5e-7, 7e-9, 6e-4, 6e-5, in tensors 6e-4, 4e-5, 0.025, 0.007: where
 # a value rounded otherwise turns a unit on or off, that grows behind batch norm. With AMX
@@ -123,15 +121,6 @@ def initial(folder, known, row):
         run([TRIREME, "checkpoint", "init", f"recipes/{recipe}.yaml", *own, "--out", path])
         return path
     return known.get(name, make)
-
-
-def products(pairs):
-    """By tensor: the sum of the squares of the first pair's second, and the inner products of the
-    differences of all pairs. A number that is not finite fails."""
-    done = run([PRODUCTS, *itertools.chain(*pairs)])
-    found = {line["name"]: line for line in map(json.loads, done.stdout.splitlines())}
-    assert len(found) >= 4, done.stdout + done.stderr
-    return found
 
 
 def is_noise(row, name):
