@@ -8,6 +8,7 @@
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
 #include "ops/ops.h"
+#include "tensor/half.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -68,7 +69,7 @@ static inline void *compare_alloc(size_t bytes) {
     return memory;
 }
 
-// Allocates row-major memory for a value and fills it with random numbers: F32 and F64 by
+// Allocates row-major memory for a value and fills it with random numbers: F32, F64 and BF16 by
 // compare_value, integers (labels, positions) from 0 to `limit`.
 static inline void *compare_fill(const tri_value_info *info, int64_t limit) {
     int64_t count = tri_shape_count(&info->shape);
@@ -76,6 +77,7 @@ static inline void *compare_fill(const tri_value_info *info, int64_t limit) {
     for (int64_t i = 0; i < count; i++) {
         if (info->dtype == TRI_F32) ((float *)plain)[i] = compare_value();
         if (info->dtype == TRI_F64) ((double *)plain)[i] = (double)compare_value();
+        if (info->dtype == TRI_BF16) ((uint16_t *)plain)[i] = tri_float_to_bf16(compare_value());
         if (info->dtype == TRI_I64) ((int64_t *)plain)[i] = compare_between(0, limit);
         if (info->dtype == TRI_U8) ((uint8_t *)plain)[i] = (uint8_t)compare_between(0, limit);
     }
@@ -174,6 +176,7 @@ static inline void compare_run(tri_device *device, compare_case *c, const tri_no
 static inline double compare_number(const tri_value_info *info, const void *data, int64_t i) {
     if (info->dtype == TRI_F32) return (double)((const float *)data)[i];
     if (info->dtype == TRI_F64) return ((const double *)data)[i];
+    if (info->dtype == TRI_BF16) return (double)tri_bf16_to_float(((const uint16_t *)data)[i]);
     if (info->dtype == TRI_I64) return (double)((const int64_t *)data)[i];
     return ((const uint8_t *)data)[i];
 }

@@ -18,9 +18,10 @@
 //
 // In a deterministic run our own kernels always compute Winograd's algorithm.
 //
-// BF16 never uses Winograd, and needs AVX512_BF16. Its weights have the layouts above with pairs of
-// input channels innermost or, for the gradient of the input, pairs of output channels. The
-// gradient of a weight is F32, and is reordered to the home layout.
+// BF16 needs AVX512_BF16. Winograd's products of BF16 are F32, which is faster than direct products
+// of BF16 unless the CPU has AMX; there BF16 never uses Winograd. The weights of direct
+// convolutions have the layouts above with pairs of input channels innermost or, for the gradient
+// of the input, pairs of output channels. The gradient of a weight is F32, in the home layout.
 #include "device/cpu/conv.h"
 #include "device/cpu/product_map.h"
 
@@ -62,8 +63,8 @@ conv_shape conv_shape_of_node(const tri_graph *graph, const tri_node *node) {
 }
 
 bool conv_is_winograd(const conv_shape *s) {
-    bool fits = !s->direct && s->dtype == TRI_F32 && s->groups == 1 && s->c % CPU_BLOCK == 0 &&
-                s->o % CPU_BLOCK == 0;
+    bool fits = !s->direct && (s->dtype == TRI_F32 || s->dtype == TRI_BF16) && s->groups == 1 &&
+                s->c % CPU_BLOCK == 0 && s->o % CPU_BLOCK == 0;
     for (int i = 0; i < 2; i++)
         fits = fits && s->kernel[i] == 3 && s->stride[i] == 1 && s->dilation[i] == 1 &&
                s->padding[i] <= 1 && s->out[i] >= WINOGRAD_MIN_OUTPUT;
@@ -124,7 +125,8 @@ static void set_steps(const conv_shape *s, onednn_convolution *out) {
 
 // Whether oneDNN computes a convolution with a weight in this layout by Winograd's algorithm.
 static bool onednn_is_winograd(const conv_shape *s, cpu_format weight) {
-    return weight == CPU_OIHW16I16O && onednn_has_winograd() && conv_is_winograd(s);
+    return s->dtype == TRI_F32 && weight == CPU_OIHW16I16O && onednn_has_winograd() &&
+           conv_is_winograd(s);
 }
 
 tri_status conv_describe(const conv_request *request, dnnl_primitive_desc_t *out) {

@@ -46,11 +46,11 @@ typedef struct winograd_state {
 
 typedef struct winograd_job {
     const winograd_state *state;
-    const float *bias;        // [o]; NULL: there is none
     const cpu_finish *finish; // NULL: the results are what is wanted
-    // With AVX-512 x and y are nChw16c and weight is OIhw16i16o; with AVX2 all are plain.
-    const float *x, *weight;
-    float *y;
+    // With AVX-512 x and y are nChw16c and weight is OIhw16i16o, all BF16 or all F32; with AVX2 all
+    // are plain and F32. bias [o] has their type; NULL: there is none.
+    const void *x, *weight, *bias;
+    void *y;
     float *u; // the transformed weight [o / CHUNK][36][c][CHUNK]
     // For each thread its buffers for 12 tiles: v [36][c / lanes][12][lanes], the transformed
     // pixels of x, and m [36][12][CHUNK], the products of v and u. `lanes` is CPU_LANES.
@@ -71,23 +71,23 @@ static winograd_state state_of(const tri_device_description *device, const tri_g
 // `row`, and CPU_LANES output channels o, block number `column`. For the gradient of the input,
 // reverses the order of the taps.
 #if CPU_LANES == 16
-static CPU_LANES_TARGET void order_taps(const winograd_state *t, const float *weights, int64_t row,
+static CPU_LANES_TARGET void order_taps(const winograd_state *t, const void *weights, int64_t row,
                                         int64_t column, float *taps) {
     enum { CHANNELS = CPU_BLOCK * CPU_BLOCK };
     int64_t rows = t->grid.c / CPU_BLOCK, columns = t->grid.o / CPU_BLOCK;
     int64_t block = t->forward ? column * rows + row : row * columns + column;
-    const float *weight = weights + block * WEIGHT_FLOATS;
+    int64_t at = block * WEIGHT_FLOATS;
     for (int k = 0; k < TAPS; k++) {
         cpu_lanes r[CPU_BLOCK];
-        for (int i = 0; i < CPU_BLOCK; i++)
-            r[i] = CPU_OP(loadu_ps)(weight + k * CHANNELS + i * CPU_BLOCK);
+        for (int i = 0; i < CPU_BLOCK; i++, at += CPU_BLOCK)
+            r[i] = winograd_load(weights, t->grid.bf16, at);
         if (!t->forward) cpu_transpose16(r);
         float *to = taps + (t->forward ? k : TAPS - 1 - k) * CHANNELS;
         for (int i = 0; i < CPU_BLOCK; i++) CPU_OP(storeu_ps)(to + i * CPU_BLOCK, r[i]);
     }
 }
 #else
-static CPU_LANES_TARGET void order_taps(const winograd_state *t, const float *weights, int64_t row,
+static CPU_LANES_TARGET void order_taps(const winograd_state *t, const void *weights, int64_t row,
                                         int64_t column, float *taps) {
     // Distances in floats between neighbouring channels c, and between neighbouring channels o.
     // Forward the weight is [o][c][9], else [c][o][9].
@@ -95,7 +95,7 @@ static CPU_LANES_TARGET void order_taps(const winograd_state *t, const float *we
     int o_step = (int)(t->forward ? t->grid.c : 1) * TAPS;
     const __m256i lanes =
         _mm256_mullo_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(o_step));
-    const float *from = weights + (row * c_step + column * o_step) * CPU_LANES;
+    const float *from = (const float *)weights + (row * c_step + column * o_step) * CPU_LANES;
     for (int c = 0; c < CPU_LANES; c++, from += c_step)
         for (int k = 0; k < TAPS; k++)
             _mm256_storeu_ps(taps + ((t->forward ? k : TAPS - 1 - k) * CPU_LANES + c) * CPU_LANES,
@@ -177,24 +177,33 @@ static CPU_LANES_TARGET void multiply_two(const winograd_state *t, const float *
 }
 
 #if CPU_LANES == 16
-// Stores the first `columns` pixels, which lie in the image, of one row of a tile's results.
-CPU_LANES_INLINE void store_row(cpu_lanes out[WINOGRAD_OUT], float *y, int64_t plane,
-                                int64_t columns) {
+// Stores the first `columns` pixels, which lie in the image, of one row of a tile's results, from
+// element `at` of y on.
+CPU_LANES_INLINE void store_row(cpu_lanes out[WINOGRAD_OUT], void *y, bool bf16, int64_t at,
+                                int64_t plane, int64_t columns) {
     for (int j = 0; j < WINOGRAD_OUT; j++)
-        if (j < columns) CPU_OP(storeu_ps)(y + j * CPU_BLOCK, out[j]);
+        if (j < columns) winograd_store(y, bf16, at + j * CPU_BLOCK, out[j]);
+}
+CPU_LANES_INLINE cpu_lanes load_bias(const void *bias, bool bf16, int64_t channel) {
+    return winograd_load(bias, bf16, channel);
 }
 #else
-CPU_LANES_INLINE void store_row(cpu_lanes out[WINOGRAD_OUT], float *y, int64_t plane,
-                                int64_t columns) {
-    cpu_store_pixels4(y, plane, out, columns);
+CPU_LANES_INLINE void store_row(cpu_lanes out[WINOGRAD_OUT], void *y, bool bf16, int64_t at,
+                                int64_t plane, int64_t columns) {
+    cpu_store_pixels4((float *)y + at, plane, out, columns);
+}
+CPU_LANES_INLINE cpu_lanes load_bias(const void *bias, bool bf16, int64_t channel) {
+    return CPU_OP(loadu_ps)((const float *)bias + channel);
 }
 #endif
 
-// Transforms a tile of m to 4×4 results of CPU_LANES channels, of which `rows` × `columns` lie in
-// the image. bias: of these channels; NULL: there is none.
-CPU_LANES_INLINE void write_results(const float *m, const float *bias, float *y,
-                                    const winograd_grid *grid, int64_t rows, int64_t columns) {
-    cpu_lanes added = bias ? CPU_OP(loadu_ps)(bias) : CPU_OP(setzero_ps)();
+// Transforms a tile of m to 4×4 results of the CPU_LANES channels from `channel` on, of which
+// `rows` × `columns` lie in the image, and writes them from element `at` of y on.
+CPU_LANES_INLINE void write_results(const winograd_job *job, const float *m, int64_t channel,
+                                    int64_t at, bool bf16, int64_t rows, int64_t columns) {
+    const winograd_grid *grid = &job->state->grid;
+    const void *bias = job->bias;
+    cpu_lanes added = bias ? load_bias(bias, bf16, channel) : CPU_OP(setzero_ps)();
     int64_t width = grid->out[1], plane = grid->out[0] * width;
     cpu_lanes half[WINOGRAD_IN][WINOGRAD_OUT];
 #pragma GCC unroll 6
@@ -209,25 +218,32 @@ CPU_LANES_INLINE void write_results(const float *m, const float *bias, float *y,
         cpu_lanes out[WINOGRAD_OUT];
         winograd_results(half[0] + i, WINOGRAD_OUT, out);
         for (int j = 0; j < WINOGRAD_OUT && bias; j++) out[j] = CPU_OP(add_ps)(out[j], added);
-        if (i < rows) store_row(out, y + i * width * WINOGRAD_PIXEL, plane, columns);
+        if (i < rows) store_row(out, job->y, bf16, at + i * width * WINOGRAD_PIXEL, plane, columns);
     }
 }
 
 // Transforms m of `count` tiles to results and writes those of output channels [channel, channel +
 // CPU_LANES) to y.
-static CPU_LANES_TARGET void write_tiles(const winograd_job *job, const winograd_tile *tiles,
-                                         int64_t count, const float *m, int64_t channel) {
+CPU_LANES_INLINE void write_typed(const winograd_job *job, const winograd_tile *tiles,
+                                  int64_t count, const float *m, int64_t channel, bool bf16) {
     const winograd_grid *grid = &job->state->grid;
-    const float *bias = job->bias ? job->bias + channel : NULL;
     for (int64_t i = 0; i < count; i++, m += CHUNK) {
         int64_t rows = grid->out[0] - tiles[i].row, columns = grid->out[1] - tiles[i].column;
-        float *plane = job->y + (tiles[i].image * grid->o + channel) * grid->out[0] * grid->out[1];
-        float *y = plane + (tiles[i].row * grid->out[1] + tiles[i].column) * WINOGRAD_PIXEL;
+        int64_t at = (tiles[i].image * grid->o + channel) * grid->out[0] * grid->out[1] +
+                     (tiles[i].row * grid->out[1] + tiles[i].column) * WINOGRAD_PIXEL;
         if (rows >= WINOGRAD_OUT && columns >= WINOGRAD_OUT)
-            write_results(m, bias, y, grid, WINOGRAD_OUT, WINOGRAD_OUT);
+            write_results(job, m, channel, at, bf16, WINOGRAD_OUT, WINOGRAD_OUT);
         else
-            write_results(m, bias, y, grid, rows, columns);
+            write_results(job, m, channel, at, bf16, rows, columns);
     }
+}
+
+static CPU_LANES_TARGET void write_tiles(const winograd_job *job, const winograd_tile *tiles,
+                                         int64_t count, const float *m, int64_t channel) {
+    if (job->state->grid.bf16)
+        write_typed(job, tiles, count, m, channel, true);
+    else
+        write_typed(job, tiles, count, m, channel, false);
 }
 
 // Finishes what the tiles have made of output channels [channel, channel + CPU_LANES). Tiles side
@@ -274,7 +290,7 @@ static void block_range(void *context, int64_t begin, int64_t end, int thread) {
 static bool winograd_supports(const tri_device_description *device, const tri_graph *graph,
                               const tri_node *node) {
     conv_shape s = conv_shape_of_node(graph, node);
-    return cpu_lanes_are_of(device) && s.n > 0 && conv_is_winograd(&s);
+    return winograd_computes(device, &s);
 }
 
 static void winograd_layouts(const tri_device_description *device, const tri_graph *graph,

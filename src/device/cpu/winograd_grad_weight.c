@@ -48,9 +48,9 @@ typedef struct grad_state {
 
 typedef struct grad_job {
     const grad_state *state;
-    const float *x, *dy; // with AVX-512 nChw16c, with AVX2 plain
-    float *dweight;      // with AVX-512 OIhw16i16o, with AVX2 plain
-    float *dbias;        // NULL: there is no bias
+    const void *x, *dy; // with AVX-512 nChw16c, BF16 or F32; with AVX2 plain, F32
+    float *dweight;     // with AVX-512 OIhw16i16o, with AVX2 plain
+    float *dbias;       // NULL: there is no bias
     // For each group of tiles, its gradients: of the weight, [o / lanes][c / lanes][9][lanes of
     // c][lanes of o], and then of the bias, [o]. They are added up at the end. `lanes` is
     // CPU_LANES.
@@ -75,23 +75,25 @@ static grad_state state_of(const tri_graph *graph, const tri_node *node) {
 
 // Loads 4 pixels of a tile of dy, of CPU_LANES channels: with AVX-512 column `k` of the tile, with
 // AVX2 row `k`. Pixels outside the image become 0: only the tile's first `rows` rows and `columns`
-// columns lie in it. `pixels` is the tile's first pixel, `width` the pixels of an image's row, and
-// `plane` those of a channel.
+// columns lie in it. The tile begins with element `at` of dy; `width` is the pixels of an image's
+// row, and `plane` those of a channel.
 #if CPU_LANES == 16
 enum { LINES_ARE_ROWS = 0 };
 
-CPU_LANES_INLINE void load_line(const float *pixels, int64_t width, int64_t plane, int64_t rows,
-                                int64_t columns, int k, cpu_lanes x[WINOGRAD_OUT]) {
+CPU_LANES_INLINE void load_line(const void *dy, bool bf16, int64_t at, int64_t width, int64_t plane,
+                                int64_t rows, int64_t columns, int k, cpu_lanes x[WINOGRAD_OUT]) {
     for (int i = 0; i < WINOGRAD_OUT; i++) {
         x[i] = CPU_OP(setzero_ps)();
-        if (i < rows && k < columns) x[i] = CPU_OP(loadu_ps)(pixels + (i * width + k) * CPU_LANES);
+        if (i < rows && k < columns)
+            x[i] = winograd_load(dy, bf16, at + (i * width + k) * CPU_LANES);
     }
 }
 #else
 enum { LINES_ARE_ROWS = 1 };
 
-CPU_LANES_INLINE void load_line(const float *pixels, int64_t width, int64_t plane, int64_t rows,
-                                int64_t columns, int k, cpu_lanes x[WINOGRAD_OUT]) {
+CPU_LANES_INLINE void load_line(const void *dy, bool bf16, int64_t at, int64_t width, int64_t plane,
+                                int64_t rows, int64_t columns, int k, cpu_lanes x[WINOGRAD_OUT]) {
+    const float *pixels = (const float *)dy + at;
     if (k < rows)
         cpu_load_pixels4(pixels + k * width, plane, columns < WINOGRAD_OUT, (1u << columns) - 1, x);
     else
@@ -101,14 +103,15 @@ CPU_LANES_INLINE void load_line(const float *pixels, int64_t width, int64_t plan
 
 // Transforms 4×4 pixels of dy, of CPU_LANES channels, of which `rows` × `columns` lie in the image.
 // Writes position i of the 6×6 results to w[i · step]. Returns the sum of the pixels.
-CPU_LANES_INLINE cpu_lanes transform_gradients(const float *pixels, int64_t width, int64_t plane,
-                                               int64_t rows, int64_t columns, float *w,
-                                               int64_t step) {
+CPU_LANES_INLINE cpu_lanes transform_gradients(const grad_job *job, bool bf16, int64_t at,
+                                               int64_t rows, int64_t columns, float *w) {
+    int64_t width = job->state->grid.out[1], plane = job->state->grid.out[0] * width;
+    int64_t step = job->state->w_step;
     cpu_lanes half[WINOGRAD_OUT][WINOGRAD_IN], sum = CPU_OP(setzero_ps)();
 #pragma GCC unroll 4
     for (int k = 0; k < WINOGRAD_OUT; k++) {
         cpu_lanes x[WINOGRAD_OUT];
-        load_line(pixels, width, plane, rows, columns, k, x);
+        load_line(job->dy, bf16, at, width, plane, rows, columns, k, x);
         cpu_lanes pairs = CPU_OP(add_ps)(CPU_OP(add_ps)(x[0], x[1]), CPU_OP(add_ps)(x[2], x[3]));
         sum = CPU_OP(add_ps)(sum, pairs);
         winograd_gradients(x, 1, half[k]);
@@ -127,27 +130,33 @@ CPU_LANES_INLINE cpu_lanes transform_gradients(const float *pixels, int64_t widt
 
 // Transforms dy of `count` tiles to w, and adds the tiles' pixels of dy to `sums` [o], which
 // becomes the gradient of the bias.
-static CPU_LANES_TARGET void read_gradients(const grad_job *job, const winograd_tile *tiles,
-                                            int64_t count, float *w, float *sums) {
-    const grad_state *t = job->state;
-    const winograd_grid *g = &t->grid;
+CPU_LANES_INLINE void read_typed(const grad_job *job, const winograd_tile *tiles, int64_t count,
+                                 float *w, float *sums, bool bf16) {
+    const winograd_grid *g = &job->state->grid;
     int64_t width = g->out[1], plane = g->out[0] * width;
     for (int64_t channel = 0; channel < g->o; channel += CPU_LANES) {
         cpu_lanes sum = CPU_OP(loadu_ps)(sums + channel);
         for (int64_t i = 0; i < count; i++) {
             int64_t rows = g->out[0] - tiles[i].row, columns = width - tiles[i].column;
-            const float *first = job->dy + (tiles[i].image * g->o + channel) * plane;
-            const float *pixels = first + (tiles[i].row * width + tiles[i].column) * WINOGRAD_PIXEL;
+            int64_t at = (tiles[i].image * g->o + channel) * plane +
+                         (tiles[i].row * width + tiles[i].column) * WINOGRAD_PIXEL;
             float *to = w + channel * BLOCK + i * CPU_LANES;
             cpu_lanes tile_sum =
                 rows >= WINOGRAD_OUT && columns >= WINOGRAD_OUT
-                    ? transform_gradients(pixels, width, plane, WINOGRAD_OUT, WINOGRAD_OUT, to,
-                                          t->w_step)
-                    : transform_gradients(pixels, width, plane, rows, columns, to, t->w_step);
+                    ? transform_gradients(job, bf16, at, WINOGRAD_OUT, WINOGRAD_OUT, to)
+                    : transform_gradients(job, bf16, at, rows, columns, to);
             sum = CPU_OP(add_ps)(sum, tile_sum);
         }
         CPU_OP(storeu_ps)(sums + channel, sum);
     }
+}
+
+static CPU_LANES_TARGET void read_gradients(const grad_job *job, const winograd_tile *tiles,
+                                            int64_t count, float *w, float *sums) {
+    if (job->state->grid.bf16)
+        read_typed(job, tiles, count, w, sums, true);
+    else
+        read_typed(job, tiles, count, w, sums, false);
 }
 
 // Adds, for one position, the products of `count` tiles to m for ROWS channels i of x and `vectors`
@@ -281,8 +290,8 @@ static bool grad_supports(const tri_device_description *device, const tri_graph 
     conv_shape s = conv_shape_of_node(graph, node);
     // oneDNN's order of sums depends on the number of threads.
     bool ours = s.c * s.o <= MOST_CHANNELS || CPU_LANES != 16 || !onednn_has_winograd() ||
-                graph->options.deterministic;
-    return cpu_lanes_are_of(device) && s.n > 0 && ours && conv_is_winograd(&s);
+                s.dtype == TRI_BF16 || graph->options.deterministic;
+    return ours && winograd_computes(device, &s);
 }
 
 static void grad_layouts(const tri_device_description *device, const tri_graph *graph,

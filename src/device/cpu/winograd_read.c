@@ -8,11 +8,13 @@
 // A mask of all six rows, or columns, that a tile reads: all of them lie in the image.
 enum { ALL = (1 << WINOGRAD_IN) - 1 };
 
-// The 6×6 pixels that a tile reads, of CPU_LANES channels from `pixels` on. `edge`: some of them
-// lie outside the image and count as 0; bit i of `rows` and of `columns` is set if row i or column
-// i lies in the image.
+// The 6×6 pixels that a tile reads, of CPU_LANES channels from element `at` of x on. `edge`: some
+// of them lie outside the image and count as 0; bit i of `rows` and of `columns` is set if row i or
+// column i lies in the image.
 typedef struct source {
-    const float *pixels;
+    const void *x;
+    bool bf16; // the type of x, else F32
+    int64_t at;
     int64_t width, plane; // pixels of a row, and of a channel
     bool edge;
     unsigned rows, columns;
@@ -24,11 +26,10 @@ enum { LINES_ARE_ROWS = 0 };
 // Loads column k of the 6×6 pixels.
 CPU_LANES_INLINE void load_line(const source *s, int k, cpu_lanes x[WINOGRAD_IN]) {
     for (int i = 0; i < WINOGRAD_IN; i++) {
-        const float *at = s->pixels + (i * s->width + k) * CPU_LANES;
         if (s->edge && !(s->rows >> i & s->columns >> k & 1))
             x[i] = CPU_OP(setzero_ps)();
         else
-            x[i] = CPU_OP(loadu_ps)(at);
+            x[i] = winograd_load(s->x, s->bf16, s->at + (i * s->width + k) * CPU_LANES);
     }
 }
 #else
@@ -36,7 +37,7 @@ enum { LINES_ARE_ROWS = 1 };
 
 // Loads row k of the 6×6 pixels: its first four pixels and its last four, two of which are in both.
 CPU_LANES_INLINE void load_line(const source *s, int k, cpu_lanes x[WINOGRAD_IN]) {
-    const float *at = s->pixels + k * s->width;
+    const float *at = (const float *)s->x + s->at + k * s->width;
     cpu_lanes last[4];
     if (s->edge && !(s->rows >> k & 1)) {
         for (int j = 0; j < WINOGRAD_IN; j++) x[j] = CPU_OP(setzero_ps)();
@@ -71,31 +72,38 @@ CPU_LANES_INLINE void transform_pixels(const source *s, float *v, int64_t step) 
 
 // Tiles inside the image and tiles at its edge have a function each. The one for tiles inside needs
 // no masks of rows and columns, and so has registers for all its addresses.
-static CPU_LANES_TARGET __attribute__((noinline)) void
-transform_inside(const float *pixels, int64_t width, int64_t plane, float *v, int64_t step) {
-    transform_pixels(&(source){pixels, width, plane, false, ALL, ALL}, v, step);
-}
-static CPU_LANES_TARGET __attribute__((noinline)) void transform_edge(const float *pixels,
-                                                                      int64_t width, int64_t plane,
-                                                                      const winograd_tile *tile,
-                                                                      float *v, int64_t step) {
-    transform_pixels(&(source){pixels, width, plane, true, tile->rows, tile->columns}, v, step);
-}
+#define TRANSFORM(name, is_bf16, is_edge)                                                          \
+    static CPU_LANES_TARGET __attribute__((noinline)) void name(                                   \
+        const winograd_grid *t, const void *x, int64_t at, const winograd_tile *tile, float *v,    \
+        int64_t step) {                                                                            \
+        transform_pixels(&(source){x, is_bf16, at, t->in[1], t->in[0] * t->in[1], is_edge,         \
+                                   is_edge ? tile->rows : ALL, is_edge ? tile->columns : ALL},     \
+                         v, step);                                                                 \
+    }
+TRANSFORM(inside_f32, false, false)
+TRANSFORM(edge_f32, false, true)
+#if CPU_LANES == 16
+TRANSFORM(inside_bf16, true, false)
+TRANSFORM(edge_bf16, true, true)
+#else
+#define inside_bf16 inside_f32 // never called
+#define edge_bf16 edge_f32
+#endif
 
-CPU_LANES_TARGET void CPU_FOR_LANES(winograd_read_tiles)(const winograd_grid *t, const float *x,
+CPU_LANES_TARGET void CPU_FOR_LANES(winograd_read_tiles)(const winograd_grid *t, const void *x,
                                                          const winograd_tile *tiles, int64_t count,
                                                          float *v, int64_t room, int64_t step) {
     int64_t width = t->in[1], plane = t->in[0] * width;
     for (int64_t channel = 0; channel < t->c; channel += CPU_LANES)
         for (int64_t i = 0; i < count; i++) {
-            int64_t row = tiles[i].row - t->padding[0];
-            int64_t column = tiles[i].column - t->padding[1];
-            const float *pixels = x + (tiles[i].image * t->c + channel) * plane +
-                                  (row * width + column) * WINOGRAD_PIXEL;
+            const winograd_tile *tile = &tiles[i];
+            int64_t row = tile->row - t->padding[0], column = tile->column - t->padding[1];
+            int64_t at =
+                (tile->image * t->c + channel) * plane + (row * width + column) * WINOGRAD_PIXEL;
             float *to = v + channel * room + i * CPU_LANES;
-            if (tiles[i].rows == ALL && tiles[i].columns == ALL)
-                transform_inside(pixels, width, plane, to, step);
+            if (tile->rows == ALL && tile->columns == ALL)
+                (t->bf16 ? inside_bf16 : inside_f32)(t, x, at, tile, to, step);
             else
-                transform_edge(pixels, width, plane, &tiles[i], to, step);
+                (t->bf16 ? edge_bf16 : edge_f32)(t, x, at, tile, to, step);
         }
 }

@@ -5,6 +5,7 @@
 
 winograd_grid winograd_grid_of(const conv_shape *s, bool grad_input) {
     winograd_grid t = {.n = s->n, .c = grad_input ? s->o : s->c, .o = grad_input ? s->c : s->o};
+    t.bf16 = s->dtype == TRI_BF16;
     for (int i = 0; i < 2; i++) {
         t.in[i] = grad_input ? s->out[i] : s->in[i];
         t.out[i] = grad_input ? s->in[i] : s->out[i];

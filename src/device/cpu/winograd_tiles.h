@@ -7,6 +7,7 @@
 // A correlation that makes y [n, o, out] of x [n, c, in], and the tiles of 4×4 pixels into which it
 // cuts y. Tiles are numbered over all images. Arrays hold the height's value and the width's.
 typedef struct winograd_grid {
+    bool bf16; // x and y are BF16, else F32
     int64_t n, c, o, in[2], out[2], padding[2];
     int64_t tiles[2]; // how many tiles one image has, along its height and its width
     int64_t count;    // how many tiles all images have
@@ -31,10 +32,10 @@ void winograd_find_tiles(const winograd_grid *grid, int64_t first, int64_t count
 // numbers (positions) for each tile and channel. With L lanes (CPU_LANES), writes those of tile i
 // and channel c to v[position · step + (c / L · room + i) · L + c % L]. `room`: for how many tiles
 // v has memory.
-void winograd_read_tiles_avx512(const winograd_grid *grid, const float *x,
+void winograd_read_tiles_avx512(const winograd_grid *grid, const void *x,
                                 const winograd_tile *tiles, int64_t count, float *v, int64_t room,
                                 int64_t step);
-void winograd_read_tiles_avx2(const winograd_grid *grid, const float *x, const winograd_tile *tiles,
+void winograd_read_tiles_avx2(const winograd_grid *grid, const void *x, const winograd_tile *tiles,
                               int64_t count, float *v, int64_t room, int64_t step);
 
 // The distance in floats from one position to the next, for `room` tiles of `channels` channels. A

@@ -17,6 +17,7 @@
 #ifndef TRIREME_DEVICE_CPU_WINOGRAD_TRANSFORM_H
 #define TRIREME_DEVICE_CPU_WINOGRAD_TRANSFORM_H
 
+#include "device/cpu/conv.h"
 #include "device/cpu/lanes.h"
 
 enum {
@@ -31,9 +32,29 @@ enum {
 // The layouts of images and weights.
 #if CPU_LANES == 16
 #define WINOGRAD_FORMATS ((conv_formats){CPU_NCHW16C, CPU_OIHW16I16O, CPU_NCHW16C})
+
+// Loads and stores the vector of elements from number `at` on, BF16 or F32.
+CPU_LANES_INLINE cpu_lanes winograd_load(const void *from, bool bf16, int64_t at) {
+    if (bf16) return cpu_widen(_mm256_loadu_si256((const void *)((const uint16_t *)from + at)));
+    return _mm512_loadu_ps((const float *)from + at);
+}
+CPU_LANES_INLINE void winograd_store(void *to, bool bf16, int64_t at, cpu_lanes x) {
+    if (bf16)
+        _mm256_storeu_si256((void *)((uint16_t *)to + at), cpu_narrow(x));
+    else
+        _mm512_storeu_ps((float *)to + at, x);
+}
 #else
 #define WINOGRAD_FORMATS ((conv_formats){CPU_PLAIN, CPU_PLAIN, CPU_PLAIN})
 #endif
+
+// Whether the kernels of these lanes compute a convolution. A CPU with AMX multiplies BF16 faster
+// than Winograd's products are in F32.
+static inline bool winograd_computes(const tri_device_description *device, const conv_shape *s) {
+    bool typed = s->dtype == TRI_F32 || (CPU_LANES == 16 && cpu_has(device, CPU_HAS_BF16) &&
+                                         !cpu_has(device, CPU_HAS_AMX));
+    return typed && cpu_lanes_are_of(device) && s->n > 0 && conv_is_winograd(s);
+}
 
 // The evaluation points a = 5/8 and b = 3/2 of the polynomials (see above), and their squares.
 #define WINOGRAD_A 0.625f
