@@ -316,30 +316,37 @@ static void test_subnormal_states(void **state) {
     device->backend->close(device);
 }
 
+static void compare_reorder(tri_dtype dtype, tri_shape shape, tri_layout from, tri_layout to) {
+    compare_case c = compare_open(2);
+    tri_value x = compare_input(&c, dtype, shape);
+    tri_value y = tri_node_add(c.graph, &tri_op_reorder, &x, 1, NULL, "");
+    c.graph->values[x.id].layout = from;
+    c.graph->values[y.id].layout = to;
+    compare_last_node(&c, NULL, 1);
+    compare_close(&c);
+}
+
 static void test_reorders(void **state) {
-    static const tri_layout layouts[] = {
+    enum { HOME = 2, INPUT_PAIRS = 5, LAYOUTS = 7 }; // of a weight; those of BF16
+    static const tri_layout layouts[LAYOUTS] = {
         {0},
         {.block_count = 1, .block_axis = {1}, .block_size = {16}},
         {.block_count = 2, .block_axis = {1, 0}, .block_size = {16, 16}},
         {.block_count = 2, .block_axis = {0, 1}, .block_size = {16, 16}},
         {.block_count = 1, .block_axis = {0}, .block_size = {16}, .order = {0, 2, 3, 1}},
+        {.block_count = 3, .block_axis = {1, 0, 1}, .block_size = {8, 16, 2}},
+        {.block_count = 3, .block_axis = {0, 1, 0}, .block_size = {8, 16, 2}},
     };
     static const tri_layout matrix[] = {
         {0}, {.block_count = 2, .block_axis = {1, 0}, .block_size = {16, 64}}};
-    for (int rank = 2; rank <= 4; rank += 2) {
-        int count = rank == 4 ? 5 : 2;
-        for (int from = 0; from < count; from++)
-            for (int to = 0; to < count; to++) {
-                compare_case c = compare_open(2);
-                tri_shape shape = rank == 4 ? tri_shape_of(32, 48, 3, 5) : tri_shape_of(128, 80);
-                tri_value x = compare_input(&c, TRI_F32, shape);
-                tri_value y = tri_node_add(c.graph, &tri_op_reorder, &x, 1, NULL, "");
-                c.graph->values[x.id].layout = rank == 4 ? layouts[from] : matrix[from];
-                c.graph->values[y.id].layout = rank == 4 ? layouts[to] : matrix[to];
-                compare_last_node(&c, NULL, 1);
-                compare_close(&c);
-            }
-    }
+    for (int from = 0; from < LAYOUTS; from++)
+        for (int to = 0; to < LAYOUTS; to++)
+            compare_reorder(TRI_F32, tri_shape_of(32, 48, 3, 5), layouts[from], layouts[to]);
+    for (int to = INPUT_PAIRS; to < LAYOUTS && is_avx512(); to++)
+        compare_reorder(TRI_BF16, tri_shape_of(32, 48, 3, 5), layouts[HOME], layouts[to]);
+    for (int from = 0; from < 2; from++)
+        for (int to = 0; to < 2; to++)
+            compare_reorder(TRI_F32, tri_shape_of(128, 80), matrix[from], matrix[to]);
 }
 
 // Computes the sums of squares of each chunk of x (of all of x if `chunk` is 0) with two threads

@@ -1,33 +1,64 @@
-// Copies a tensor into another layout. Images in F32 are copied between the plain layout and
-// nChw16c by our own code, which transposes one plane (16 channels of a sample) at a time in
-// registers. oneDNN does the other reorders, which are small (weights) or BF16.
+// Copies a tensor into another layout. Our own code copies images in F32 between the plain layout
+// and nChw16c, one plane (16 channels of a sample) at a time. It also copies weights from their
+// home layout to those of BF16, before or after they are cast, one block of 16 × 16 channels at a
+// time. oneDNN does the other reorders, which are small or of BF16 images.
 #include "device/cpu/simd.h"
 
 #include <stdlib.h>
 
+// Copies plane number i of an image, which has so many pixels, or block number i of a weight.
+typedef void own_reorder(const void *from, void *to, int64_t i, int64_t pixels);
+
 typedef struct reorder_state {
     const cpu_device *device;
-    // Our own code runs, from plain to blocked or back. Both false: oneDNN's primitive runs.
-    bool to_blocked, to_plain;
-    int64_t planes, pixels;  // for our own code: number of planes, and of pixels in a plane
+    own_reorder *own;        // NULL: oneDNN's primitive runs
+    int64_t parts, pixels;   // for our own code: number of planes or blocks; pixels in a plane
     cpu_primitive primitive; // for oneDNN
 } reorder_state;
 
 typedef struct reorder_job {
     const reorder_state *state;
-    const float *from;
-    float *to;
+    const void *from;
+    void *to;
 } reorder_job;
 
-static void planes_range(void *context, int64_t begin, int64_t end, int thread) {
-    const reorder_job *job = context;
-    int64_t pixels = job->state->pixels, plane = pixels * CPU_BLOCK;
-    for (int64_t i = begin; i < end; i++) {
-        if (job->state->to_plain)
-            cpu_block_to_rows(false, job->from + i * plane, job->to, i * plane, pixels);
-        else
-            cpu_rows_to_block(false, job->from, i * plane, job->to + i * plane, pixels);
+static void plane_to_plain(const void *from, void *to, int64_t i, int64_t pixels) {
+    int64_t at = i * pixels * CPU_BLOCK;
+    cpu_block_to_rows(false, (const float *)from + at, to, at, pixels);
+}
+
+static void plane_to_blocked(const void *from, void *to, int64_t i, int64_t pixels) {
+    int64_t at = i * pixels * CPU_BLOCK;
+    cpu_rows_to_block(false, from, at, (float *)to + at, pixels);
+}
+
+enum { WEIGHT_BLOCK = CPU_BLOCK * CPU_BLOCK }; // elements: [16 input channels][16 output channels]
+
+// Copies a block of a weight to pairs of input channels, [8][16 output channels][2], or of output
+// channels, [8][16 input channels][2]. A pair of output channels lies side by side already.
+#define WEIGHT_REORDERS(name, element, pair)                                                       \
+    static void name##_to_input_pairs(const void *from, void *to, int64_t i, int64_t pixels) {     \
+        const element *x = (const element *)from + i * WEIGHT_BLOCK;                               \
+        element *y = (element *)to + i * WEIGHT_BLOCK;                                             \
+        for (int k = 0; k < CPU_BLOCK / 2; k++, x += 2 * CPU_BLOCK)                                \
+            for (int o = 0; o < CPU_BLOCK; o++, y += 2) {                                          \
+                y[0] = x[o];                                                                       \
+                y[1] = x[CPU_BLOCK + o];                                                           \
+            }                                                                                      \
+    }                                                                                              \
+    static void name##_to_output_pairs(const void *from, void *to, int64_t i, int64_t pixels) {    \
+        const pair *x = (const pair *)from + i * WEIGHT_BLOCK / 2;                                 \
+        pair *y = (pair *)to + i * WEIGHT_BLOCK / 2;                                               \
+        for (int k = 0; k < CPU_BLOCK / 2; k++)                                                    \
+            for (int c = 0; c < CPU_BLOCK; c++) *y++ = x[c * CPU_BLOCK / 2 + k];                   \
     }
+WEIGHT_REORDERS(bf16, uint16_t, uint32_t)
+WEIGHT_REORDERS(f32, uint32_t, uint64_t)
+
+static void own_range(void *context, int64_t begin, int64_t end, int thread) {
+    const reorder_job *job = context;
+    for (int64_t i = begin; i < end; i++)
+        job->state->own(job->from, job->to, i, job->state->pixels);
 }
 
 static cpu_format format_of(const tri_layout *layout) {
@@ -65,13 +96,18 @@ static reorder_request request_of(const tri_graph *graph, const tri_node *node) 
                              .to = format_of(&tri_value_get(graph, node->outputs[0])->layout)};
 }
 
-// Whether our own code does the reorder, from plain to blocked or (is_to_plain) back, by
-// transposing planes, because it is faster than oneDNN.
-static bool is_to_blocked(const reorder_request *r) {
-    return r->x->dtype == TRI_F32 && r->from == CPU_PLAIN && r->to == CPU_NCHW16C;
-}
-static bool is_to_plain(const reorder_request *r) {
-    return r->x->dtype == TRI_F32 && r->from == CPU_NCHW16C && r->to == CPU_PLAIN;
+// Our own code for the reorder, where it is faster than oneDNN; NULL: there is none. All these
+// layouts exist only with AVX-512.
+static own_reorder *own_of(const reorder_request *r) {
+    if (r->x->dtype == TRI_F32 && r->from == CPU_PLAIN && r->to == CPU_NCHW16C)
+        return plane_to_blocked;
+    if (r->x->dtype == TRI_F32 && r->from == CPU_NCHW16C && r->to == CPU_PLAIN)
+        return plane_to_plain;
+    if (r->from != CPU_OIHW16I16O) return NULL;
+    bool bf16 = r->x->dtype == TRI_BF16;
+    if (r->to == CPU_OIHW8I16O2I) return bf16 ? bf16_to_input_pairs : f32_to_input_pairs;
+    if (r->to == CPU_OIHW8O16I2O) return bf16 ? bf16_to_output_pairs : f32_to_output_pairs;
+    return NULL;
 }
 
 static tri_status describe_between(onednn_md source, onednn_md target, dnnl_primitive_desc_t *out) {
@@ -104,7 +140,7 @@ static tri_status reorder_workspace(const tri_device_description *device, const 
     const tri_shape *shape = &r.x->shape;
     int64_t key[5 + TRI_MAX_RANK] = {device->threads, r.from, r.to, r.x->dtype, shape->rank};
     cpu_primitive_facts facts;
-    if (is_to_blocked(&r) || is_to_plain(&r)) return TRI_OK;
+    if (own_of(&r)) return TRI_OK;
     for (int i = 0; i < shape->rank; i++) key[5 + i] = shape->dims[i];
     if (!cpu_facts_find(key, sizeof key, &facts)) {
         dnnl_primitive_desc_t pd;
@@ -124,12 +160,13 @@ static tri_status reorder_prepare(tri_device *device, const tri_graph *graph, co
     cpu_use_threads(&device->description);
     reorder_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a reorder");
-    *state = (reorder_state){
-        .device = cpu_of(device), .to_blocked = is_to_blocked(&r), .to_plain = is_to_plain(&r)};
+    *state = (reorder_state){.device = cpu_of(device), .own = own_of(&r)};
     kernel->state = state;
-    if (state->to_blocked || state->to_plain) {
-        state->planes = r.x->shape.dims[0] * r.x->shape.dims[1] / CPU_BLOCK;
+    if (state->own) {
+        bool weight = r.from == CPU_OIHW16I16O;
         state->pixels = r.x->shape.dims[2] * r.x->shape.dims[3];
+        state->parts =
+            tri_shape_count(&r.x->shape) / (weight ? WEIGHT_BLOCK : state->pixels * CPU_BLOCK);
         return TRI_OK;
     }
     dnnl_primitive_desc_t pd;
@@ -142,9 +179,9 @@ static tri_status reorder_prepare(tri_device *device, const tri_graph *graph, co
 
 static tri_status reorder_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     reorder_state *state = kernel->state;
-    if (state->planes) {
+    if (state->own) {
         reorder_job job = {.state = state, .from = args->in[0], .to = args->out[0]};
-        cpu_parallel(state->device, state->planes, 4, planes_range, &job);
+        cpu_parallel(state->device, state->parts, 4, own_range, &job);
         return TRI_OK;
     }
     cpu_use_threads(&state->device->head.description);
@@ -161,7 +198,7 @@ static void reorder_release(tri_kernel *kernel) {
 
 const tri_kernel_def cpu_reorder_dnnl = {
     .op = &tri_op_reorder,
-    .name = "planes-or-onednn",
+    .name = "own-or-onednn",
     .supports = reorder_supports,
     .layouts = reorder_layouts,
     .workspace = reorder_workspace,
