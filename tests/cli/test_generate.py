@@ -178,9 +178,12 @@ def check_refused(folder):
             config = {**json.load(file), os.path.basename(model): value}
         with open(f"{model}/config.json", "w", encoding="utf-8") as file:
             json.dump(config, file)
-    for words, parts in ((command("--prompt", "a", "--max-new-tokens", "200"), ["128"]),
+    for words, parts in ((command("--prompt", "a", "--max-new-tokens", "200"),
+                          ["--max-new-tokens", "max_position_embeddings", "128"]),
                          (command("--prompt", "a", "--max-new-tokens", "200", model=GPT2),
-                          ["n_positions", "128"]),
+                          ["--max-new-tokens", "n_positions", "128"]),
+                         ([TRIREME, "generate", f"{folder}/nowhere", "--prompt", "a"],
+                          [f"{folder}/nowhere", "no such recipe or folder"]),
                          (command("--prompt", "a", model=gpt2[0]),
                           ["activation_function", "swish", "gelu_new"]),
                          (command("--prompt", "a", model=gpt2[1]), ["add_cross_attention", "true"]),

@@ -69,8 +69,9 @@ static bool fits(tri_graph *g, const gpt2_config *c, tri_shape ids) {
                        (long long)c->n_embd, (long long)c->n_head);
     int64_t longest = tri_cache_length(g) ? tri_cache_length(g) : ids.rank == 2 ? ids.dims[1] : 0;
     if (longest > c->n_positions)
-        tri_graph_fail(g, "a sample has %lld tokens, but model.n_positions is %lld",
-                       (long long)longest, (long long)c->n_positions);
+        tri_graph_fail(g, "%s %lld tokens, but model.n_positions is %lld",
+                       tri_cache_length(g) ? MODEL_TEXT_HAS : "a sample has", (long long)longest,
+                       (long long)c->n_positions);
     return tri_graph_status(g, NULL) == TRI_OK;
 }
 

@@ -151,8 +151,9 @@ static void check_config(tri_graph *g, const llama_config *c, tri_shape ids) {
                        (long long)c->head_dim);
     int64_t longest = tri_cache_length(g) ? tri_cache_length(g) : ids.rank == 2 ? ids.dims[1] : 0;
     if (longest > c->max_position_embeddings)
-        tri_graph_fail(g, "a sample has %lld tokens, but model.max_position_embeddings is %lld",
-                       (long long)longest, (long long)c->max_position_embeddings);
+        tri_graph_fail(g, "%s %lld tokens, but model.max_position_embeddings is %lld",
+                       tri_cache_length(g) ? MODEL_TEXT_HAS : "a sample has", (long long)longest,
+                       (long long)c->max_position_embeddings);
 }
 
 // Adds a linear layer, and tells by `split` how tensor-parallel ranks divide it. With column and

@@ -68,6 +68,9 @@ tri_status model_decode_options(tri_arena *arena, const tri_option_table *table,
                       "a config.json of Hugging Face: its values hold where the recipe has none")
 #define MODEL_CONFIG_KEY "config"
 
+// How a model says that a text which is generated would be too long.
+#define MODEL_TEXT_HAS "prompt and --max-new-tokens together have"
+
 // The built-in model of that name; NULL if there is none.
 const tri_task *tri_model_find(const char *name);
 // True if the model is a built-in one whose tokens see only the tokens before them, so that padding
