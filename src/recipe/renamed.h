@@ -5,7 +5,7 @@
 
 #include "base/option.h"
 
-enum { TRI_RECIPE_NAMED_SECTIONS = 4 };
+enum { TRI_RECIPE_NAMED_SECTIONS = 5 };
 
 // The sections as they were before their keys were dropped, so that a note to the user can list
 // these keys; NULL: no key of the section was dropped.
