@@ -189,8 +189,8 @@ static inline tri_status fixture_do_save(const char *run_dir, fixture_save optio
     return status;
 }
 
-typedef tri_status fixture_load(tri_arena *arena, const char *path, const tri_state_sink *optimizer,
-                                tri_checkpoint_info *out);
+typedef tri_status fixture_load(tri_arena *arena, const char *path,
+                                const tri_checkpoint_sinks *sinks, tri_checkpoint_info *out);
 
 // Loads the checkpoint `path` and checks that its elements have the values made from `seed` (0:
 // from the checkpoint's step).

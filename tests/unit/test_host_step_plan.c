@@ -160,7 +160,7 @@ static void test_estimate(void **state) {
     tri_estimate_step(arena, &pipeline, &rates, NULL, &e);
     double wanted = 40.0 * (double)n / 1e6;
     assert_true(e.step_s > 0.999 * wanted && e.step_s < 1.001 * wanted);
-    rates = (tri_rates){1e18, 1e18, 1e18, 1e18, 1e18, 1e6, 1e18, 4};
+    rates = (tri_rates){1e18, 1e18, 1e18, 1e18, 1e18, 1e6, 1e18, 4, 0, 0};
     tri_estimate_step(arena, &pipeline, &rates, NULL, &e);
     // The gradients of block b are copied to the host, then those of a. After NORM, which needs all
     // gradients, the parameters are copied to the device, first b's and then a's.
