@@ -141,6 +141,8 @@ void exported_give_at(exported_call *call, int k, exported_value value);
 void exported_give_graph(exported_call *call, tri_value value);
 void exported_give_graph_at(exported_call *call, int k, tri_value value);
 int exported_result_count(const exported_call *call);
+// The name of the first result, which no other value has.
+const char *exported_result_name(const exported_call *call);
 void exported_fail(exported_call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -190,6 +192,7 @@ bool exported_type_is_int(int dtype);
 
 // Rows of the files of this folder, each ended by a row of zeros.
 extern const exported_row exported_function_rows[], exported_shape_rows[], exported_layer_rows[],
-    exported_reduction_rows[], exported_creation_rows[], exported_loss_rows[];
+    exported_reduction_rows[], exported_creation_rows[], exported_loss_rows[],
+    exported_index_rows[];
 
 #endif

@@ -45,7 +45,10 @@ static const tri_pt2_argument *given(const tri_pt2_node *node, const char *name,
         if (strlen(node->arguments[i].name) == length &&
             !strncmp(node->arguments[i].name, name, length))
             return &node->arguments[i];
-    bool is_nameless = k < node->argument_count && !*node->arguments[k].name;
+    // What works in place calls its first argument "self", whatever the schema of its twin says.
+    bool is_nameless =
+        k < node->argument_count &&
+        (!*node->arguments[k].name || (k == 0 && !strcmp(node->arguments[0].name, "self")));
     return is_nameless ? &node->arguments[k] : NULL;
 }
 
@@ -196,6 +199,11 @@ int exported_result_count(const exported_call *call) {
     for (int i = 0; i < call->node->output_count; i++)
         count += call->node->outputs[i].kind == TRI_PT2_LIST ? call->node->outputs[i].count : 1;
     return count;
+}
+
+const char *exported_result_name(const exported_call *call) {
+    int result = result_of(call, 0);
+    return result < 0 ? "" : call->build->network->file.values[result].name;
 }
 
 int exported_result_type(const exported_call *call, int k) {

@@ -393,133 +393,9 @@ static void triangle(exported_call *c, const char *formula) {
 static void tril(exported_call *c) { triangle(c, "i, j, d = 0 -> j <= i + d"); }
 static void triu(exported_call *c) { triangle(c, "i, j, d = 0 -> j >= i + d"); }
 
-// How many elements an index of several axes has, and what is read at each: all on the host.
-static void index_host(exported_call *c, exported_value x, exported_value *index, int axes) {
-    exported_build *b = c->build;
-    int64_t sizes[EXPORTED_MAX_RANK], at[EXPORTED_MAX_RANK] = {0};
-    exported_value zero = exported_of_number(0, TRI_PT2_LONG), all = index[0];
-    for (int k = 1; k < axes; k++) {
-        exported_value two[] = {all, index[k]};
-        all = exported_map_text(b, "a, b -> 0 * (a + b)", NULL, two, 2, TRI_PT2_LONG);
-    }
-    if (all.kind != EXPORTED_HOST) return;
-    // Repeated axes stay repeated, so that the batch is no part of a constant.
-    exported_value y = {.kind = EXPORTED_HOST, .dtype = x.dtype};
-    int count = all.host.rank, rest = x.host.rank - axes;
-    bool repeats[EXPORTED_MAX_RANK] = {false};
-    for (int i = 0; i < count; i++) sizes[i] = all.host.sizes[i];
-    for (int k = 0; k < axes; k++) {
-        exported_value two[] = {index[k], all, zero};
-        index[k] = exported_map_text(b, "a, b, c -> a + 0 * b + c", NULL, two, 3, TRI_PT2_LONG);
-    }
-    for (int i = 0; i < count; i++) {
-        repeats[i] = true;
-        for (int k = 0; k < axes; k++)
-            repeats[i] = repeats[i] && (index[k].host.strides[i] == 0 || x.host.strides[k] == 0);
-    }
-    if (count + rest > EXPORTED_MAX_RANK) return;
-    int64_t stored[EXPORTED_MAX_RANK];
-    double *data;
-    for (int i = 0; i < rest; i++) sizes[count + i] = x.host.sizes[axes + i];
-    for (int i = 0; i < count + rest; i++) stored[i] = i < count && repeats[i] ? 1 : sizes[i];
-    y = exported_host_new(b, stored, count + rest, x.dtype, &data);
-    if (y.kind != EXPORTED_HOST || exported_count(b, &y) == 0) return;
-    int64_t next = 0;
-    do {
-        int64_t from[EXPORTED_MAX_RANK];
-        for (int k = 0; k < axes; k++) {
-            int64_t number = (int64_t)exported_host_at(&index[k].host, at);
-            from[k] = number < 0 ? number + x.host.sizes[k] : number;
-            if (from[k] < 0 || from[k] >= x.host.sizes[k]) {
-                exported_fail(c, "an index is out of range");
-                return;
-            }
-        }
-        for (int i = 0; i < rest; i++) from[axes + i] = at[count + i];
-        data[next++] = exported_host_at(&x.host, from);
-    } while (exported_host_next(&y.host, at));
-    for (int i = 0; i < count; i++)
-        if (repeats[i]) y.host.sizes[i] = sizes[i], y.host.strides[i] = 0;
-    exported_give(c, y);
-}
-
-// x[:, index], with one index tensor, along axis `axis` of a value of the graph.
-static void index_graph(exported_call *c, exported_value x, exported_value index, int axis) {
-    exported_build *b = c->build;
-    tri_graph *g = b->graph;
-    int64_t sizes[2 * EXPORTED_MAX_RANK], size = exported_size(b, &x, axis);
-    int rank = exported_rank(b, &x), of_index = exported_rank(b, &index), count = 0;
-    if (index.dtype == TRI_PT2_BOOLEAN) {
-        exported_fail(c, "an index by a mask has a result of no known size");
-        return;
-    }
-    double wide = (double)size;
-    index = exported_map_text(b, "i, n = 1 -> i < 0 ? i + n : i", &wide, &index, 1, TRI_PT2_LONG);
-    index.name = tri_name(g, "%s.index", x.name ? x.name : "x");
-    tri_value flat = tri_reshape(g, exported_as_graph(b, &index), tri_shape_of(-1));
-    tri_value y = tri_index_select(g, exported_as_graph(b, &x), axis, flat);
-    for (int i = 0; i < rank; i++) {
-        if (i != axis) sizes[count++] = exported_size(b, &x, i);
-        for (int k = 0; i == axis && k < of_index; k++)
-            sizes[count++] = exported_size(b, &index, k);
-    }
-    exported_give(c, exported_reshape(b, exported_of_graph(y, x.dtype), sizes, count));
-}
-
-static void index_by(exported_call *c) {
-    exported_value x = exported_operand(c, 0), index[EXPORTED_MAX_RANK];
-    int count = exported_list(c, 1, index, EXPORTED_MAX_RANK), used = 0, first = -1;
-    bool is_host = x.kind == EXPORTED_HOST;
-    for (int k = 0; k < count; k++) {
-        if (index[k].kind == EXPORTED_NOTHING) continue;
-        if (first < 0) first = k;
-        used++;
-        is_host = is_host && index[k].kind == EXPORTED_HOST && index[k].dtype != TRI_PT2_BOOLEAN;
-    }
-    if (is_host && used == count && first == 0)
-        index_host(c, x, index, count);
-    else if (used == 1)
-        index_graph(c, x, index[first], first);
-    else
-        exported_fail(c, "an index of several tensors is not supported");
-}
-
-static tri_value as_index(exported_call *c, int k) {
-    exported_value index = exported_operand(c, k);
-    return exported_as_graph(c->build, &index);
-}
-
-static tri_value as_is(exported_call *c, int k) { return as_index(c, k); }
-
 static int axis_of(exported_call *c, int k) {
     exported_value x = exported_operand(c, 0);
     return exported_axis(c, exported_int(c, k), exported_rank(c->build, &x));
-}
-
-static void index_select(exported_call *c) {
-    exported_give_graph(
-        c, tri_index_select(c->build->graph, as_is(c, 0), axis_of(c, 1), as_index(c, 2)));
-}
-
-static void gather(exported_call *c) {
-    exported_give_graph(c, tri_gather(c->build->graph, as_is(c, 0), axis_of(c, 1), as_index(c, 2)));
-}
-
-// What of x an index with smaller axes does not name stays as it is, which tri_scatter does not do.
-static void scatter(exported_call *c) {
-    exported_give_graph(
-        c, tri_scatter(c->build->graph, as_is(c, 0), axis_of(c, 1), as_index(c, 2), as_is(c, 3)));
-}
-
-static void scatter_add(exported_call *c) {
-    exported_give_graph(c, tri_scatter_add(c->build->graph, as_is(c, 0), axis_of(c, 1),
-                                           as_index(c, 2), as_is(c, 3)));
-}
-
-static void index_add(exported_call *c) {
-    if (exported_real(c, 4) != 1) exported_fail(c, "alpha is not supported");
-    exported_give_graph(
-        c, tri_index_add(c->build->graph, as_is(c, 0), axis_of(c, 1), as_index(c, 2), as_is(c, 3)));
 }
 
 static void diff(exported_call *c) {
@@ -616,12 +492,6 @@ const exported_row exported_shape_rows[] = {
     ROW("aten.pixel_unshuffle", "self downscale_factor", pixel_unshuffle),
     ROW("aten.tril", "self diagonal=0", tril),
     ROW("aten.triu", "self diagonal=0", triu),
-    ROW("aten.index", "self indices", index_by),
-    ROW("aten.index_select", "self dim index", index_select),
-    ROW("aten.gather", "self dim index", gather),
-    ROW("aten.scatter.src", "self dim index src", scatter),
-    ROW("aten.scatter_add", "self dim index src", scatter_add),
-    ROW("aten.index_add", "self dim index source alpha=1", index_add),
     ROW("aten.diff", "self n=1 dim=-1 prepend=None append=None", diff),
     ROW("aten.unfold", "self dimension size step", unfold),
     ROW("aten.sym_size.int", "self dim", size_of),
