@@ -297,6 +297,28 @@ typedef enum tri_export_kind {
 // and `path` has none or is no checkpoint, which describes them.
 tri_status tri_checkpoint_export(const char *path, tri_export_kind kind, const char *out_path,
                                  const char *dtype, FILE *out);
+// A file that an export writes beside the weights.
+typedef struct tri_export_file {
+    const char *name;
+    const char *text; // its content; NULL: it is a copy of the file `from`
+    const char *from;
+} tri_export_file;
+
+typedef struct tri_export_folder {
+    const char *path;     // a new folder, or an empty one
+    tri_export_kind kind; // not TRI_EXPORT_ADAPTERS
+    const char *dtype;    // as for tri_checkpoint_export
+    int64_t shard_bytes;  // above which another file of weights begins
+    const tri_export_file *files;
+    int file_count;
+} tri_export_folder;
+
+// Writes the weights of `path` to a folder, with Hugging Face's names: model.safetensors, or
+// model-00001-of-00002.safetensors … and model.safetensors.index.json. The folder appears when it
+// is complete. TRI_BAD_INPUT: something is there, or there are adapters, which have to be merged.
+// Tells on `out` what was written.
+tri_status tri_checkpoint_export_folder(const char *path, const tri_export_folder *request,
+                                        FILE *out);
 // Compares the weights of two paths tensor by tensor, and the optimizer states and averages if both
 // are checkpoints: largest absolute difference, relative L2. *differ: some bit, name, dtype or
 // shape is different.

@@ -1,13 +1,14 @@
 // Writes weights to one safetensors file, which other programs can read: for the command `trireme
-// checkpoint export`, and for `trireme checkpoint init`, which writes initial weights.
+// checkpoint export`, and for `trireme checkpoint init`, which writes initial weights. Read next:
+// export_folder.c, which writes a folder of several.
+#include "checkpoint/export.h"
+
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/quantity.h"
-#include "checkpoint/adapters.h"
 #include "checkpoint/chunk.h"
 #include "checkpoint/convert.h"
-#include "checkpoint/weights.h"
 #include "tensor/half.h"
 
 #include <stdlib.h>
@@ -37,7 +38,8 @@ static tri_status plan_image(tri_arena *arena, const tri_state_source *model,
     }
 }
 
-static tri_status write_weights(tri_arena *arena, const char *path, const tri_state_source *model) {
+tri_status checkpoint_export_write(tri_arena *arena, const char *path,
+                                   const tri_state_source *model) {
     checkpoint_image image;
     TRI_TRY(plan_image(arena, model, &image));
     tri_os_replacement file;
@@ -47,32 +49,24 @@ static tri_status write_weights(tri_arena *arena, const char *path, const tri_st
 
 tri_status tri_checkpoint_write_weights(const char *path, const tri_state_source *model) {
     tri_arena *arena = tri_arena_create(NULL, "weights");
-    tri_status status = write_weights(arena, path, model);
+    tri_status status = checkpoint_export_write(arena, path, model);
     tri_arena_destroy(arena);
     return status;
 }
 
-typedef struct exported {
-    const char *path; // of the written file
-    checkpoint_weights weights;
-    int count;
-    const tri_state_tensor *tensors; // the tensors, with the dtypes to be written
-    const int *entries;              // tensors[i] is made of entries[entries[i]] of the weights
-    checkpoint_adapters adapters;    // those that are merged, or none
-    char *buffer;                    // one chunk as it was read, in the dtype of its file
-    double *sums;                    // a chunk's elements with what their adapter adds
-    int64_t overflows;               // finite values that became infinite
-    int overflowed;                  // the first tensor that had one
-} exported;
-
 enum { ELEMENTS_AT_ONCE = TRI_CHECKPOINT_CHUNK_BYTES / sizeof(double) };
 
+// Whether an adapter is merged into this entry of the weights.
+static bool adds(const checkpoint_exported *e, int entry) {
+    return e->is_merged && checkpoint_adapters_has(&e->adapters, entry);
+}
+
 // Reads elements of a tensor in the dtype `wanted`. Returns how many became infinite in *overflows.
-static tri_status read_some(exported *e, int entry, tri_dtype wanted, int64_t first, int64_t count,
-                            void *to, int64_t *overflows) {
+static tri_status read_some(checkpoint_exported *e, int entry, tri_dtype wanted, int64_t first,
+                            int64_t count, void *to, int64_t *overflows) {
     tri_dtype file_dtype = e->weights.entries[entry].dtype;
     TRI_TRY(checkpoint_weights_read(&e->weights, entry, first, count, e->buffer));
-    if (!checkpoint_adapters_has(&e->adapters, entry)) {
+    if (!adds(e, entry)) {
         *overflows = checkpoint_convert(file_dtype, e->buffer, wanted, to, count);
         return TRI_OK;
     }
@@ -82,12 +76,11 @@ static tri_status read_some(exported *e, int entry, tri_dtype wanted, int64_t fi
     return TRI_OK;
 }
 
-static tri_status read_converted(void *context, int tensor, int64_t first, int64_t count,
-                                 void *to) {
-    exported *e = context;
+tri_status checkpoint_export_read(checkpoint_exported *e, int tensor, int64_t first, int64_t count,
+                                  void *to) {
     int entry = e->entries[tensor];
     tri_dtype wanted = e->tensors[tensor].dtype;
-    if (e->weights.entries[entry].dtype == wanted && !checkpoint_adapters_has(&e->adapters, entry))
+    if (e->weights.entries[entry].dtype == wanted && !adds(e, entry))
         return checkpoint_weights_read(&e->weights, entry, first, count, to);
     for (int64_t done = 0; done < count; done += ELEMENTS_AT_ONCE) {
         int64_t size = count - done < ELEMENTS_AT_ONCE ? count - done : ELEMENTS_AT_ONCE;
@@ -102,7 +95,7 @@ static tri_status read_converted(void *context, int tensor, int64_t first, int64
 
 // Chooses the tensors to write, their names and types.
 static tri_status choose(tri_arena *arena, const char *path, tri_export_kind kind,
-                         const char *dtype, exported *e) {
+                         const char *dtype, checkpoint_exported *e) {
     tri_dtype wanted = TRI_F32;
     if (dtype && (!tri_dtype_from_name(dtype, &wanted) || !tri_dtype_is_float(wanted)))
         return TRI_FAIL(TRI_BAD_INPUT, "'%s' is not a type to export to: use F32, F16, BF16 or F64",
@@ -131,55 +124,67 @@ static tri_status choose(tri_arena *arena, const char *path, tri_export_kind kin
     return TRI_OK;
 }
 
-static tri_status export_weights(tri_arena *arena, const char *path, tri_export_kind kind,
-                                 const char *out_path, const char *dtype, exported *e) {
-    checkpoint_adapters adapters;
+tri_status checkpoint_export_open(tri_arena *arena, const char *path, tri_export_kind kind,
+                                  const char *dtype, checkpoint_exported *e) {
     TRI_TRY(checkpoint_weights_open(arena, path, true, &e->weights));
     if (kind != TRI_EXPORT_ALL)
-        TRI_TRY(checkpoint_adapters_find(arena, path, &e->weights, &adapters));
-    if (kind == TRI_EXPORT_MERGED) e->adapters = adapters;
-    TRI_TRY(choose(arena, path, kind, dtype, e));
-    if (kind == TRI_EXPORT_ADAPTERS)
-        TRI_TRY(
-            checkpoint_adapters_write_config(arena, out_path, &adapters, &e->weights, &out_path));
-    TRI_TRY(write_weights(
-        arena, out_path,
-        &(tri_state_source){
-            .tensors = e->tensors, .count = e->count, .context = e, .read = read_converted}));
-    e->path = out_path;
-    return TRI_OK;
+        TRI_TRY(checkpoint_adapters_find(arena, path, &e->weights, &e->adapters));
+    e->is_merged = kind == TRI_EXPORT_MERGED;
+    e->buffer = tri_arena_alloc(arena, TRI_CHECKPOINT_CHUNK_BYTES);
+    e->sums = TRI_NEW_ARRAY(arena, double, ELEMENTS_AT_ONCE);
+    return choose(arena, path, kind, dtype, e);
 }
 
-static void print_exported(const exported *e, FILE *out) {
+int64_t checkpoint_export_bytes(const checkpoint_exported *e, int tensor) {
+    const tri_state_tensor *t = &e->tensors[tensor];
+    return tri_shape_count(&t->shape) * (int64_t)tri_dtype_bytes(t->dtype);
+}
+
+void checkpoint_export_tell(const checkpoint_exported *e, const char *out_path, FILE *out) {
     double bytes = 0;
-    for (int i = 0; i < e->count; i++)
-        bytes += (double)tri_shape_count(&e->tensors[i].shape) *
-                 (double)tri_dtype_bytes(e->tensors[i].dtype);
-    fprintf(out, "%s: %s, %s, from %s\n", e->path, tri_counted(e->count, "tensor"),
+    for (int i = 0; i < e->count; i++) bytes += (double)checkpoint_export_bytes(e, i);
+    fprintf(out, "%s: %s, %s, from %s", out_path, tri_counted(e->count, "tensor"),
             tri_bytes_text(bytes), e->weights.path);
 }
 
-static void warn_of_overflows(const exported *e) {
+void checkpoint_export_warn(const checkpoint_exported *e, const char *out_path) {
     if (e->overflows == 0) return;
     const tri_state_tensor *first = &e->tensors[e->overflowed];
     tri_log_line(TRI_LOG_WARNING,
                  "%s: %s became infinite, too large for %s, the first in tensor '%s'; export it in "
                  "another type",
-                 e->path, tri_counted(e->overflows, "value"), tri_dtype_name(first->dtype),
+                 out_path, tri_counted(e->overflows, "value"), tri_dtype_name(first->dtype),
                  first->name);
+}
+
+static tri_status read_exported(void *context, int tensor, int64_t first, int64_t count, void *to) {
+    return checkpoint_export_read(context, tensor, first, count, to);
+}
+
+static tri_status export_weights(tri_arena *arena, const char *path, tri_export_kind kind,
+                                 const char *out_path, const char *dtype, FILE *out,
+                                 checkpoint_exported *e) {
+    TRI_TRY(checkpoint_export_open(arena, path, kind, dtype, e));
+    if (kind == TRI_EXPORT_ADAPTERS)
+        TRI_TRY(checkpoint_adapters_write_config(arena, out_path, &e->adapters, &e->weights,
+                                                 &out_path));
+    TRI_TRY(checkpoint_export_write(
+        arena, out_path,
+        &(tri_state_source){
+            .tensors = e->tensors, .count = e->count, .context = e, .read = read_exported}));
+    checkpoint_export_warn(e, out_path);
+    if (!out) return TRI_OK;
+    checkpoint_export_tell(e, out_path, out);
+    fputc('\n', out);
+    return TRI_OK;
 }
 
 tri_status tri_checkpoint_export(const char *path, tri_export_kind kind, const char *out_path,
                                  const char *dtype, FILE *out) {
-    exported e = {.buffer = malloc(2 * (size_t)TRI_CHECKPOINT_CHUNK_BYTES)};
-    if (!e.buffer) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for a chunk of it", path);
-    e.sums = (double *)(e.buffer + TRI_CHECKPOINT_CHUNK_BYTES);
+    checkpoint_exported e = {.overflows = 0};
     tri_arena *arena = tri_arena_create(NULL, "checkpoint export");
-    tri_status status = export_weights(arena, path, kind, out_path, dtype, &e);
-    if (status == TRI_OK) warn_of_overflows(&e);
-    if (status == TRI_OK && out) print_exported(&e, out);
+    tri_status status = export_weights(arena, path, kind, out_path, dtype, out, &e);
     checkpoint_weights_close(&e.weights);
     tri_arena_destroy(arena);
-    free(e.buffer);
     return status;
 }

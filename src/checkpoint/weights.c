@@ -15,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char INDEX[] = "model.safetensors.index.json";
-
 void checkpoint_weights_close(checkpoint_weights *weights) {
     for (int i = 0; i < weights->open_count; i++) tri_safetensors_close(weights->open[i]);
     weights->open_count = 0;
@@ -171,17 +169,19 @@ tri_status checkpoint_weights_open(tri_arena *arena, const char *path, bool eval
     const char *model = tri_arena_printf(arena, "%s/%s", real, CHECKPOINT_MODEL_FILE);
     bool is_there;
     bool has_index;
-    TRI_TRY(checkpoint_has(arena, real, INDEX, &has_index));
+    TRI_TRY(checkpoint_has(arena, real, CHECKPOINT_INDEX_FILE, &has_index));
     TRI_TRY(checkpoint_has(arena, real, CHECKPOINT_MODEL_FILE, &is_there));
     if (has_index && is_there)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: holds two sets of weights, %s and %s: name the one that is meant, "
                         "or remove the other",
-                        path, CHECKPOINT_MODEL_FILE, INDEX);
-    if (has_index) return open_index(arena, tri_arena_printf(arena, "%s/%s", real, INDEX), out);
+                        path, CHECKPOINT_MODEL_FILE, CHECKPOINT_INDEX_FILE);
+    if (has_index)
+        return open_index(arena, tri_arena_printf(arena, "%s/%s", real, CHECKPOINT_INDEX_FILE),
+                          out);
     if (is_there) return checkpoint_weights_open_file(arena, model, out);
     return TRI_FAIL(TRI_NOT_FOUND, "%s: holds no checkpoint, no %s and no %s", path,
-                    CHECKPOINT_MODEL_FILE, INDEX);
+                    CHECKPOINT_MODEL_FILE, CHECKPOINT_INDEX_FILE);
 }
 
 static tri_status hash_weights(tri_arena *arena, const char *path, checkpoint_weights *w,

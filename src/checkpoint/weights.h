@@ -10,6 +10,8 @@
 
 enum { CHECKPOINT_NO_ENTRY = -1 };
 
+#define CHECKPOINT_INDEX_FILE "model.safetensors.index.json"
+
 typedef struct checkpoint_weights {
     const char *path; // path of the single safetensors file, or of the index file
     bool is_averaged; // they are a checkpoint's averages

@@ -1,6 +1,6 @@
 // `trireme checkpoint`: lists, verifies, exports and compares checkpoints, and writes initial
 // weights.
-#include "cli/cli.h"
+#include "cli/checkpoint_folder.h"
 
 #include "base/quantity.h"
 #include "device/choose.h"
@@ -82,20 +82,33 @@ static int initial(const cli_context *context, const cli_arguments *a) {
     return status == TRI_OK ? 0 : cli_fail(status);
 }
 
-static int export(const cli_arguments *a, const char *path) {
-    const char *out = cli_value(a, "out"), *lora = cli_value(a, "lora");
-    bool merged = cli_has(a, "merged");
-    tri_export_kind kind = lora ? TRI_EXPORT_ADAPTERS : merged ? TRI_EXPORT_MERGED : TRI_EXPORT_ALL;
-    if (!out && !lora)
-        return cli_usage(&cli_checkpoint, "checkpoint export: --out FILE or --lora DIR is missing");
-    if (lora && (out || merged))
-        return cli_usage(&cli_checkpoint,
-                         "checkpoint export: --lora DIR writes adapters alone, without --%s: write "
-                         "the weights with another command",
-                         out ? "out" : "merged");
+// What the flags ask of `checkpoint export`; NULL: they fit together.
+static const char *misused(const cli_arguments *a) {
+    bool out = cli_has(a, "out"), lora = cli_has(a, "lora"), folder = cli_has(a, "huggingface");
+    if (a->count != 2 || out + lora + folder != 1)
+        return "write it as: trireme checkpoint export PATH --out FILE, or --huggingface DIR, or "
+               "--lora DIR";
+    if (lora && cli_has(a, "merged"))
+        return "checkpoint export: --lora DIR writes adapters alone, without --merged: write the "
+               "weights with another command";
+    if (!folder && cli_has(a, "max-shard-size"))
+        return "checkpoint export: --max-shard-size is of --huggingface";
+    return NULL;
+}
+
+static int export(const cli_context *context, const cli_arguments *a) {
+    const char *wrong = misused(a), *out = cli_value(a, "out"), *lora = cli_value(a, "lora");
+    if (wrong) return cli_usage(&cli_checkpoint, "%s", wrong);
+    tri_export_kind kind = lora                   ? TRI_EXPORT_ADAPTERS
+                           : cli_has(a, "merged") ? TRI_EXPORT_MERGED
+                                                  : TRI_EXPORT_ALL;
+    tri_arena *arena = tri_arena_create(NULL, "command");
     tri_status status = cli_check_output("out", out, NULL);
     if (status == TRI_OK)
-        status = tri_checkpoint_export(path, kind, out ? out : lora, cli_value(a, "dtype"), stdout);
+        status = out || lora ? tri_checkpoint_export(a->words[1], kind, out ? out : lora,
+                                                     cli_value(a, "dtype"), stdout)
+                             : cli_export_folder(context, arena, a);
+    tri_arena_destroy(arena);
     return status == TRI_OK ? 0 : cli_fail(status);
 }
 
@@ -103,20 +116,29 @@ static const cli_flag flags[] = {
     {"out", "FILE", "export, init: the file to write", 0},
     {"lora", "DIR", "export: write adapters alone, as a folder of peft", 0},
     {"merged", NULL, "export: merge the adapters into the weights", 0},
+    {"huggingface", "DIR",
+     "export: the folder to write, with config.json and tokenizer, for transformers; of resnet and "
+     "vit, for torchvision",
+     0},
+    {"max-shard-size", "SIZE", "export --huggingface: larger weights are several files (5GB)", 0},
     {"dtype", "F32|F16|BF16|F64", "export: convert the weights to this type", 0},
     {"json", NULL, "list, verify, diff: one JSON object per line", 0},
     {0}};
 static const cli_verb verbs[] = {
     {"list", "RUN_DIR", "list steps, monitored values and links"},
     {"verify", "PATH", "check every byte against its SHA-256"},
-    {"export", "PATH --out FILE", "write the weights as one .safetensors file"},
+    {"export", "PATH --out FILE", "write the weights as one .safetensors file, or as a folder"},
     {"diff", "PATH PATH", "compare all tensors; exit code 1 if they differ"},
     {"init", "RECIPE --out FILE", "write the initial weights of a recipe's seed"},
     {0}};
 
 static const cli_verb_flags verb_flags[] = {
-    {"list", "json"}, {"verify", "json"}, {"export", "out lora merged dtype"},
-    {"diff", "json"}, {"init", "out"},    {0}};
+    {"list", "json"},
+    {"verify", "json"},
+    {"export", "out lora merged huggingface max-shard-size dtype"},
+    {"diff", "json"},
+    {"init", "out"},
+    {0}};
 
 static int run(const cli_context *context, int argc, char **argv) {
     const cli_command *self = &cli_checkpoint;
@@ -129,12 +151,11 @@ static int run(const cli_context *context, int argc, char **argv) {
     tri_status status;
     int count = a.count - 1;
     if (!strcmp(verb, "init")) return initial(context, &a);
+    if (!strcmp(verb, "export")) return export(context, &a);
     if (!strcmp(verb, "list") && count == 1) {
         status = tri_checkpoint_list(words[0], json, stdout);
     } else if (!strcmp(verb, "verify") && count == 1) {
         status = tri_checkpoint_verify(words[0], json, stdout);
-    } else if (!strcmp(verb, "export") && count == 1) {
-        return export(&a, words[0]);
     } else if (!strcmp(verb, "diff") && count == 2) {
         status = tri_checkpoint_diff(words[0], words[1], json, stdout, &differ);
     } else {
@@ -158,5 +179,6 @@ const cli_command cli_checkpoint = {
     .examples = "trireme checkpoint list runs/mnist-cnn\n"
                 "trireme checkpoint verify runs/mnist-cnn/checkpoints/best\n"
                 "trireme checkpoint export runs/mnist-cnn --out mnist-cnn.safetensors\n"
+                "trireme checkpoint export runs/llama-tiny --huggingface llama-tiny\n"
                 "trireme checkpoint init recipes/mnist-cnn.yaml seed=7 --out start.safetensors\n",
     .run = run};

@@ -7,14 +7,14 @@
 
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static bool is_folder(const char *path) {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-// The file `name` in the folder, or of a file in its folder; NULL: it is not there.
-static const char *beside(tri_arena *arena, const char *path, const char *name) {
+const char *cli_beside(tri_arena *arena, const char *path, const char *name) {
     const char *slash = strrchr(path, '/');
     int length = slash ? (int)(slash + 1 - path) : 0;
     const char *file = is_folder(path) ? tri_arena_printf(arena, "%s/%s", path, name)
@@ -46,18 +46,24 @@ static tri_status add_end(cli_text_model *m, const tri_tree *id) {
     return TRI_OK;
 }
 
-// The end marks stand in generation_config.json or in config.json, as one number or a list; else
-// the tokenizer may know one.
-static tri_status find_ends(tri_arena *arena, cli_text_model *m) {
+tri_status cli_find_id(tri_arena *arena, const cli_text_model *m, const char *key,
+                       const tri_tree **out) {
     static const char *const names[] = {"generation_config.json", "config.json"};
-    const tri_tree *ids = NULL;
-    for (int i = 0; i < 2 && tri_tree_is_null(ids); i++) {
-        const char *file = beside(arena, m->checkpoint, names[i]);
+    *out = NULL;
+    for (int i = 0; i < 2 && tri_tree_is_null(*out); i++) {
+        const char *file = m->checkpoint ? cli_beside(arena, m->checkpoint, names[i]) : NULL;
         tri_tree *config = NULL;
-        if (!file && m->tokenizer) file = beside(arena, m->tokenizer, names[i]);
+        if (!file && m->tokenizer) file = cli_beside(arena, m->tokenizer, names[i]);
         if (file) TRI_TRY(tri_json_read_file(arena, file, &config));
-        ids = tri_tree_get(config, "eos_token_id");
+        *out = tri_tree_get(config, key);
     }
+    return TRI_OK;
+}
+
+// The end marks are one number or a list; else the tokenizer may know one.
+tri_status cli_find_ends(tri_arena *arena, cli_text_model *m) {
+    const tri_tree *ids;
+    TRI_TRY(cli_find_id(arena, m, "eos_token_id", &ids));
     if (!tri_tree_is_null(ids) && ids->kind == TRI_TREE_LIST) {
         for (int i = 0; i < ids->count; i++) TRI_TRY(add_end(m, ids->items[i]));
         return TRI_OK;
@@ -81,32 +87,41 @@ static bool reads_bytes(const tri_recipe *recipe) {
            tokens == UINT8_MAX + 1;
 }
 
-// Looks beside the weights, and in the folder that is named (NULL: none is).
+const char *cli_find_tokenizer(tri_arena *arena, const char *path) {
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
+    const char *found = NULL;
+    for (int i = 0; i < 2 && path && !found; i++) found = cli_beside(arena, path, names[i]);
+    return found;
+}
+
+// Looks beside the weights, in the folder that is named (NULL: none is), and beside the weights
+// with which the run began.
 static tri_status find_tokenizer(tri_arena *arena, const char *folder, cli_text_model *m) {
-    const char *const places[] = {m->checkpoint, folder};
+    const char *const places[] = {m->checkpoint, folder, m->recipe.init.path};
     m->tokenizer = m->recipe.data.tokenizer;
-    for (int i = 0; i < 2 && places[i] && !m->tokenizer; i++) {
-        m->tokenizer = beside(arena, places[i], "tokenizer.json");
-        if (!m->tokenizer) m->tokenizer = beside(arena, places[i], "tokenizer.model");
-    }
+    for (int i = 0; i < 3 && !m->tokenizer; i++)
+        m->tokenizer = cli_find_tokenizer(arena, places[i]);
     if (m->tokenizer || reads_bytes(&m->recipe)) return TRI_OK;
-    return TRI_FAIL(TRI_BAD_INPUT,
-                    "%s: there is no tokenizer.json and no tokenizer.model: put it there, or let "
-                    "the recipe name it (data.tokenizer)",
-                    m->checkpoint);
+    const char *data = m->recipe.data.name;
+    bool has_option = !strcmp(data, "jsonl") || !strcmp(data, "parquet");
+    return TRI_FAIL(
+        TRI_BAD_INPUT, "%s: there is no tokenizer.json and no tokenizer.model: put it there%s",
+        m->checkpoint, has_option ? ", or let the recipe name it (data.tokenizer)" : "");
 }
 
 tri_status cli_find_text_model(tri_arena *arena, const cli_context *context, const cli_arguments *a,
                                cli_text_model *out) {
     const char *folder = a->count > 0 && is_folder(a->words[0]) ? a->words[0] : NULL;
-    const char *config = folder ? beside(arena, folder, "config.json") : NULL;
-    const char *run = folder && !config ? beside(arena, folder, "recipe.yaml") : NULL;
+    const char *config = folder ? cli_beside(arena, folder, "config.json") : NULL;
+    const char *run = folder && !config ? cli_beside(arena, folder, "recipe.yaml") : NULL;
     *out = (cli_text_model){.checkpoint = cli_value(a, "checkpoint")};
     if (folder && !config && !run)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: has no config.json and no recipe.yaml: name a recipe, a run's folder, "
                         "or a folder of a model as Hugging Face has it",
                         folder);
+    if (a->count > 0 && !folder && !strchr(a->words[0], '=') && access(a->words[0], F_OK) != 0)
+        return TRI_FAIL(TRI_NOT_FOUND, "%s: there is no such recipe or folder", a->words[0]);
     if (!out->checkpoint) out->checkpoint = folder;
     if (!out->checkpoint)
         return TRI_FAIL(TRI_BAD_INPUT, "--checkpoint is missing: the model's weights");
@@ -118,5 +133,5 @@ tri_status cli_find_text_model(tri_arena *arena, const cli_context *context, con
     else
         TRI_TRY(cli_load_evaluated(arena, context, a, &out->recipe));
     TRI_TRY(find_tokenizer(arena, folder, out));
-    return find_ends(arena, out);
+    return cli_find_ends(arena, out);
 }

@@ -19,4 +19,15 @@ typedef struct cli_text_model {
 tri_status cli_find_text_model(tri_arena *arena, const cli_context *context, const cli_arguments *a,
                                cli_text_model *out);
 
+// The file `name` in the folder `path`, or beside the file `path`; NULL: it is not there.
+const char *cli_beside(tri_arena *arena, const char *path, const char *name);
+// The tokenizer there; NULL: there is none, or `path` is NULL.
+const char *cli_find_tokenizer(tri_arena *arena, const char *path);
+// Finds what generation_config.json or config.json says of a token such as eos_token_id, beside the
+// weights or the tokenizer. *out: NULL or a null node if they say nothing.
+tri_status cli_find_id(tri_arena *arena, const cli_text_model *model, const char *key,
+                       const tri_tree **out);
+// Fills in model->ends.
+tri_status cli_find_ends(tri_arena *arena, cli_text_model *model);
+
 #endif

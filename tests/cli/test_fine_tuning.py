@@ -67,6 +67,15 @@ def check_commands():
         assert part in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
+def check_folder():
+    """A folder for transformers has the weights into which the adapters are merged."""
+    place, out, file = train_llama("folder", *LORA), f"{folder}/hf", f"{folder}/one.safetensors"
+    run([TRIREME, "checkpoint", "export", place, "--huggingface", out, "--merged"])
+    run([TRIREME, "checkpoint", "export", place, "--out", file, "--merged"])
+    assert os.path.exists(f"{out}/config.json"), os.listdir(out)
+    run([TRIREME, "checkpoint", "diff", out, file])
+
+
 def check_export():
     """Refusals leave nothing behind, and no folder of something else is written into."""
     place, plain = train_llama("export", *LORA), train_llama("plain")
@@ -74,7 +83,8 @@ def check_export():
     for words, part in ((["--lora", adapter, "--merged"], "--merged"),
                         (["--lora", adapter, "--out", f"{folder}/x"], "--out"),
                         (["--lora", last(place)], "other files"),
-                        (["--merged"], "--out")):
+                        (["--merged"], "--out"),
+                        (["--huggingface", adapter], "--merged")):
         done = run([TRIREME, "checkpoint", "export", place, *words], 2)
         assert part in done.stderr and done.stderr.count("\n") == 1, done.stderr
     for source, part in ((plain, "has no adapters"),
@@ -114,7 +124,7 @@ def check_refusals():
 def main():
     global folder
     with tempfile.TemporaryDirectory(prefix="trireme-tuning-") as folder:
-        failed = check_all((check_groups, check_commands, check_export, check_refusals))
+        failed = check_all((check_groups, check_commands, check_folder, check_export, check_refusals))
     return 1 if failed else 0
 
 

@@ -145,6 +145,9 @@ def check_evaluations(folder):
         exported = os.path.join(folder, f"{name}.safetensors")
         run([TRIREME, "checkpoint", "export", run_dir, "--out", exported])
         assert read(exported) == saved(run_dir, name)
+        whole = os.path.join(folder, f"{name}-folder")
+        run([TRIREME, "checkpoint", "export", run_dir, "--huggingface", whole])
+        assert read(os.path.join(whole, "model.safetensors")) == saved(run_dir, name)
 
 
 def check_resume(folder):

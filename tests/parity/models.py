@@ -101,3 +101,37 @@ def data_set(model):
 def read_golden(model):
     with open(os.path.join(GOLDENS, f"{model}.json"), encoding="utf-8") as f:
         return json.load(f)
+
+
+def write_recipe(name, folder):
+    """The recipe that trains the model, or adapters of one, on the files of prepare."""
+    model, lora = ADAPTERS.get(name, (name, None))
+    options, fields, _, batch, lr = MODELS[model]
+    path = os.path.join(folder, "recipe.yaml")
+    if "config" in options:
+        with open(f"{folder}/config.json", "w", encoding="utf-8") as f:
+            json.dump(options["config"], f)
+        options = {"config": "config.json"}  # beside the recipe
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump({  # JSON is YAML
+            "name": name, "model": options, "lora": lora, "init": f"{folder}/init.safetensors",
+            "data": {"name": "tensors", "train": f"{folder}/data.safetensors",
+                     "test": f"{folder}/test.safetensors", "shuffle": False,
+                     "shapes": {name: list(shape) for name, shape in fields.items()}},
+            "batch": {"global": batch},
+            "optimizer": ADAPTER_OPTIMIZER if lora else {"name": "sgd", "lr": lr, "momentum": 0.9},
+            "trainer": {"max_epochs": 1, "log_every_n_steps": 1, "convolution": "direct"}}, f)
+    return path
+
+
+def prepare(name, folder):
+    """Writes initial weights, data, of which the test data are the first step's, and a recipe, whose
+    path it returns."""
+    model, _ = ADAPTERS.get(name, (name, None))
+    batch, data = MODELS[model][3], data_set(model)
+    formula.write_safetensors(f"{folder}/data.safetensors", data)
+    formula.write_safetensors(f"{folder}/test.safetensors", {
+        field: (dtype, (batch, *shape[1:]), values[:len(values) // shape[0] * batch])
+        for field, (dtype, shape, values) in data.items()})
+    formula.write_safetensors(f"{folder}/init.safetensors", weights(read_golden(name)))
+    return write_recipe(name, folder)

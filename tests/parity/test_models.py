@@ -24,39 +24,6 @@ FORWARD_LIMIT = {"32-true": 1e-5, "bf16-mixed": 2e-2}
 LOSS_LIMIT, ADAPTER_LOSS_LIMIT = 1e-4, 1e-5
 
 
-def write_recipe(name, folder):
-    model, lora = models.ADAPTERS.get(name, (name, None))
-    options, fields, _, batch, lr = models.MODELS[model]
-    path = os.path.join(folder, "recipe.yaml")
-    if "config" in options:
-        with open(f"{folder}/config.json", "w", encoding="utf-8") as f:
-            json.dump(options["config"], f)
-        options = {"config": "config.json"}  # beside the recipe
-    with open(path, "w", encoding="utf-8") as f:
-        json.dump({  # JSON is YAML
-            "name": name, "model": options, "lora": lora, "init": f"{folder}/init.safetensors",
-            "data": {"name": "tensors", "train": f"{folder}/data.safetensors",
-                     "test": f"{folder}/test.safetensors", "shuffle": False,
-                     "shapes": {name: list(shape) for name, shape in fields.items()}},
-            "batch": {"global": batch},
-            "optimizer": models.ADAPTER_OPTIMIZER if lora else {"name": "sgd", "lr": lr,
-                                                                "momentum": 0.9},
-            "trainer": {"max_epochs": 1, "log_every_n_steps": 1, "convolution": "direct"}}, f)
-    return path
-
-
-def write_case(name, golden, folder):
-    """Writes a recipe with its data and weights. Returns the recipe's path."""
-    model, _ = models.ADAPTERS.get(name, (name, None))
-    batch, data = models.MODELS[model][3], models.data_set(model)
-    formula.write_safetensors(f"{folder}/data.safetensors", data)
-    formula.write_safetensors(f"{folder}/test.safetensors", {
-        field: (dtype, (batch, *shape[1:]), values[:len(values) // shape[0] * batch])
-        for field, (dtype, shape, values) in data.items()})
-    formula.write_safetensors(f"{folder}/init.safetensors", models.weights(golden))
-    return write_recipe(name, folder)
-
-
 def trireme(build, *words):
     subprocess.run([os.path.join(build, "bin", "trireme"), *words], check=True,
                    stdout=subprocess.DEVNULL)
@@ -129,7 +96,7 @@ def main():
     for name in sys.argv[2:] or [*models.MODELS, *models.ADAPTERS]:
         golden = models.read_golden(name)
         with tempfile.TemporaryDirectory() as folder:
-            recipe = write_case(name, golden, folder)
+            recipe = models.prepare(name, folder)
             check_parameters(build, name, golden, recipe, folder)
             check_outputs(build, name, golden, recipe, folder)
             check_losses(build, name, golden, recipe, folder)

@@ -35,7 +35,7 @@ def main():
     for name, (model, _) in models.ADAPTERS.items():
         golden = models.read_golden(name)
         with tempfile.TemporaryDirectory() as folder:
-            recipe = test_models.write_case(name, golden, folder)
+            recipe = models.prepare(name, folder)
             run, merged = f"{folder}/run", f"{folder}/merged.safetensors"
             test_models.trireme(build, "train", recipe, "--run-dir", run)
             test_models.trireme(build, "checkpoint", "export", run, "--lora", f"{folder}/adapter")

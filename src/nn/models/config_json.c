@@ -1,4 +1,4 @@
-// Options of built-in models from Hugging Face's config.json.
+// Options of built-in models from Hugging Face's config.json, and back.
 #include "nn/models/config_json.h"
 
 #include <string.h>
@@ -34,7 +34,7 @@ static const fixed gpt2_fixed[] = {{"add_cross_attention", {"false"}}, {NULL}};
 // By model_type: the model; what is so in all models of this type, or where the file does not say
 // it; and options that they do not have, whatever a file says.
 static const struct family {
-    const char *type;
+    const char *type, *architecture;
     const tri_task *task;
     const char *const *sizes;
     const fixed *fixed;
@@ -43,20 +43,27 @@ static const struct family {
     bool asks_for_window; // there is a window only with use_sliding_window
 } families[] = {
     {.type = "llama",
+     .architecture = "LlamaForCausalLM",
      .task = &tri_model_llama,
      .sizes = decoder_sizes,
      .fixed = decoder_fixed,
      .unread = {"sliding_window"}},
-    {"mistral", &tri_model_llama, decoder_sizes, decoder_fixed,
+    {"mistral", "MistralForCausalLM", &tri_model_llama, decoder_sizes, decoder_fixed,
      .otherwise = {{"sliding_window", "4096"}, {"num_key_value_heads", "8"}},
      .unread = {"attention_bias", "mlp_bias"}},
-    {"qwen2", &tri_model_llama, decoder_sizes, decoder_fixed, .always = {{"qkv_bias", "true"}},
+    {"qwen2", "Qwen2ForCausalLM", &tri_model_llama, decoder_sizes, decoder_fixed,
+     .always = {{"qkv_bias", "true"}},
      .otherwise = {{"num_key_value_heads", "32"}, {"sliding_window", "4096"}},
      .unread = {"attention_bias", "mlp_bias"}, .asks_for_window = true},
-    {"qwen3", &tri_model_llama, decoder_sizes, decoder_fixed, .always = {{"qk_norm", "true"}},
+    {"qwen3", "Qwen3ForCausalLM", &tri_model_llama, decoder_sizes, decoder_fixed,
+     .always = {{"qk_norm", "true"}},
      .otherwise = {{"num_key_value_heads", "32"}, {"sliding_window", "4096"}, {"head_dim", "128"}},
      .unread = {"mlp_bias"}, .asks_for_window = true},
-    {.type = "gpt2", .task = &tri_model_gpt2, .sizes = gpt2_sizes, .fixed = gpt2_fixed},
+    {.type = "gpt2",
+     .architecture = "GPT2LMHeadModel",
+     .task = &tri_model_gpt2,
+     .sizes = gpt2_sizes,
+     .fixed = gpt2_fixed},
 };
 
 enum { FAMILIES = sizeof families / sizeof *families };
@@ -208,4 +215,85 @@ tri_status model_config_complete(tri_arena *arena, const tri_task *task, const t
     model->complete(values);
     *out = tri_option_encode(arena, model->table, values);
     return TRI_OK;
+}
+
+// Options that no config.json has: what they say follows from its model_type, or is the recipe's.
+static const char *const own_options[] = {"qkv_bias", "qk_norm", MODEL_DROPOUT_KEY,
+                                          MODEL_CONFIG_KEY};
+// Rates that model.dropout replaces.
+static const char *const rates[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
+
+static bool is_in(const char *const *names, int count, const char *name) {
+    for (int i = 0; i < count; i++)
+        if (!strcmp(names[i], name)) return true;
+    return false;
+}
+
+// The value that config.json has for an option; NULL: it has none.
+static const tri_tree *value_to_write(tri_arena *arena, const struct family *family,
+                                      const tri_tree *options, const tri_tree *option) {
+    const tri_tree *dropout = not_null(tri_tree_get(options, MODEL_DROPOUT_KEY));
+    const char *key = option->key;
+    if (is_in(own_options, TRI_OPTION_COUNT(own_options), key) || is_unread(family, key))
+        return NULL;
+    if (!strcmp(key, "rope_scaling") && is_text(tri_tree_get(option, "rope_type"), "default"))
+        return tri_tree_null(arena);
+    if (!strcmp(key, "sliding_window") && is_text(option, "0")) return tri_tree_null(arena);
+    if (dropout && is_in(rates, TRI_OPTION_COUNT(rates), key)) return dropout;
+    if (dropout && !strcmp(key, "attention_dropout") && is_text(dropout, "0")) return dropout;
+    return option;
+}
+
+static tri_tree *write_as(tri_arena *arena, const struct family *family, const tri_tree *options) {
+    tri_tree *config = tri_tree_map(arena), *architectures = tri_tree_list(arena);
+    tri_tree_append(arena, architectures, tri_tree_string(arena, family->architecture));
+    tri_tree_put(arena, config, "architectures", architectures);
+    tri_tree_put_string(arena, config, "model_type", family->type);
+    for (int i = 0; i < options->count; i++) {
+        const tri_tree *value = value_to_write(arena, family, options, options->items[i]);
+        if (value) tri_tree_put(arena, config, options->items[i]->key, tri_tree_copy(arena, value));
+    }
+    for (const fixed *f = family->fixed; f->key; f++)
+        tri_tree_put(arena, config, f->key, tri_tree_plain(arena, f->values[0]));
+    if (family->asks_for_window) {
+        const tri_tree *window = not_null(tri_tree_get(config, "sliding_window"));
+        tri_tree_put(arena, config, "use_sliding_window", tri_tree_bool(arena, window != NULL));
+        tri_tree_put_int(arena, config, "max_window_layers", 0);
+    }
+    return config;
+}
+
+// The first option that the config.json has another value of than `options`; NULL: it has all.
+static tri_status find_lost(tri_arena *arena, const tri_tree *config, const tri_tree *options,
+                            const char **out) {
+    model_config found;
+    tri_tree *read;
+    TRI_TRY(model_config_read(arena, config, &found));
+    TRI_TRY(model_config_complete(arena, found.task, found.options, &read));
+    *out = NULL;
+    for (int i = 0; i < options->count && !*out; i++) {
+        const char *key = options->items[i]->key;
+        bool is_rate = is_in(rates, TRI_OPTION_COUNT(rates), key) ||
+                       !strcmp(key, "attention_dropout") || !strcmp(key, MODEL_DROPOUT_KEY);
+        if (!is_rate && !tri_tree_equal(options->items[i], tri_tree_get(read, key))) *out = key;
+    }
+    return TRI_OK;
+}
+
+tri_status model_config_write(tri_arena *arena, const tri_task *task, const tri_tree *options,
+                              tri_tree **out) {
+    const char *lost = NULL, *why = "";
+    tri_tree *all;
+    if (!model_has_config(task))
+        return TRI_FAIL(TRI_NOT_FOUND, "%s: there is no config.json of this model", task->name);
+    TRI_TRY(model_config_complete(arena, task, options, &all));
+    for (int i = 0; i < FAMILIES; i++) {
+        if (families[i].task != task) continue;
+        *out = write_as(arena, &families[i], all);
+        TRI_TRY(find_lost(arena, *out, all, &lost));
+        if (!lost) return TRI_OK;
+        why = tri_arena_printf(arena, "%s%s%s has no such %s", why, *why ? ", " : "",
+                               families[i].type, lost);
+    }
+    return TRI_FAIL(TRI_UNSUPPORTED, "no model of Hugging Face's has all these options: %s", why);
 }

@@ -1,6 +1,6 @@
 // Reads config.json, with which Hugging Face's transformers describe a model, as options of a
-// built-in model. Keys that the model has no option for are ignored, unless their value makes it
-// another model.
+// built-in model, and writes it. Keys that the model has no option for are ignored, unless their
+// value makes it another model.
 #ifndef TRIREME_NN_MODELS_CONFIG_JSON_H
 #define TRIREME_NN_MODELS_CONFIG_JSON_H
 
@@ -21,4 +21,9 @@ bool model_has_config(const tri_task *task);
 // from others (head_dim) that value. TRI_BAD_INPUT: an option is wrong.
 tri_status model_config_complete(tri_arena *arena, const tri_task *task, const tri_tree *options,
                                  tri_tree **out);
+// Makes the config.json of such a model, of the first model_type that computes what `options` say.
+// TRI_NOT_FOUND: the model has no such files. TRI_UNSUPPORTED: none computes it; the message says
+// why.
+tri_status model_config_write(tri_arena *arena, const tri_task *task, const tri_tree *options,
+                              tri_tree **out);
 #endif
