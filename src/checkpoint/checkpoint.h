@@ -54,16 +54,17 @@ typedef struct tri_state_source {
     tri_status (*fetch)(void *context, int tensor);
 } tri_state_source;
 
-// Where a load writes tensors to. A load writes every element of a wanted tensor exactly once, a
-// chunk at a time, in any order.
+// Where a load writes tensors to. A load writes every wanted element exactly once, a chunk at a
+// time, in any order, and may write others.
 typedef struct tri_state_sink {
     const tri_state_tensor *tensors;
     int count;
     void *context;
     tri_status (*write)(void *context, int tensor, int64_t first, int64_t count, const void *from);
-    // Whether the tensor has to be loaded; false: the load skips it, so that a rank reads only what
-    // it holds. NULL: every tensor is wanted.
-    bool (*is_wanted)(void *context, int tensor);
+    // Finds the next run of elements, from element `at` on, that has to be loaded. Returns its
+    // first element; *count: its length, 0: there is none. So a rank reads only what it holds.
+    // NULL: every element is wanted.
+    int64_t (*next_wanted)(void *context, int tensor, int64_t at, int64_t *count);
 } tri_state_sink;
 
 // The metric by which checkpoints are ranked (`checkpoint.monitor` and `mode` of the recipe).

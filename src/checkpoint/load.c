@@ -7,7 +7,7 @@
 static tri_status load_file(const char *folder, const checkpoint_manifest *manifest,
                             const char *name, const tri_state_sink *sink, bool whole) {
     tri_state_sink all = sink ? *sink : (tri_state_sink){.count = 0};
-    if (whole) all.is_wanted = NULL;
+    if (whole) all.next_wanted = NULL;
     const checkpoint_file *file = checkpoint_manifest_file(manifest, name);
     if (file && (sink || whole))
         return checkpoint_read_file(folder, manifest, file, sink ? &all : NULL);

@@ -119,8 +119,13 @@ static tri_status write_to_sink(const reading *r, const checkpoint_chunk *chunk)
 static bool is_wanted(const reading *r, int i) {
     const checkpoint_chunk *chunk = &r->chunks.items[i];
     if (!r->sink) return i % r->ranks == r->rank;
-    if (!r->sink->is_wanted || chunk->tensor == CHECKPOINT_HEADER) return true;
-    return r->sink->is_wanted(r->sink->context, r->targets[chunk->tensor]);
+    if (!r->sink->next_wanted || chunk->tensor == CHECKPOINT_HEADER) return true;
+    const tri_safetensors_entry *entry = &r->entries[chunk->tensor];
+    int64_t element = (int64_t)tri_dtype_bytes(entry->dtype), count;
+    int64_t first = (chunk->offset - entry->offset) / element;
+    int64_t found =
+        r->sink->next_wanted(r->sink->context, r->targets[chunk->tensor], first, &count);
+    return count > 0 && found < first + chunk->size_bytes / element;
 }
 
 static tri_status read_chunks(reading *r) {

@@ -198,9 +198,9 @@ static tri_status hash_weights(tri_arena *arena, const char *path, checkpoint_we
         return TRI_OK;
     }
     TRI_TRY(checkpoint_weights_open(arena, path, false, w));
-    for (int i = 0; i < w->open_count; i++)
-        TRI_TRY(tri_hash_file(tri_safetensors_path(w->open[i]), TRI_HASH_FILE_BLOCKS, hash));
-    return TRI_OK;
+    const char **paths = TRI_NEW_ARRAY(arena, const char *, w->open_count);
+    for (int i = 0; i < w->open_count; i++) paths[i] = tri_safetensors_path(w->open[i]);
+    return tri_hash_files(paths, w->open_count, hash);
 }
 
 tri_status tri_checkpoint_hash_weights(const char *path, uint64_t *hash) {
@@ -255,15 +255,41 @@ static tri_status read_as(const checkpoint_weights *w, int index, tri_dtype want
     return TRI_OK;
 }
 
+// Finds the next elements to read at once, from element `at` on: wanted ones, and those between
+// them where skipping them would make more reads of a few bytes than it saves. *count 0: there are
+// none.
+static int64_t next_window(const tri_state_sink *sink, int target, int64_t at, int64_t total,
+                           int64_t *count) {
+    enum { SMALL_GAP = 1 << 15 }; // elements
+    int64_t some = total - at, first = at, end = total;
+    if (sink->next_wanted) {
+        first = sink->next_wanted(sink->context, target, at, &some);
+        end = first + some;
+    }
+    while (sink->next_wanted && some > 0 && end < total && end - first < ELEMENTS_AT_ONCE) {
+        int64_t next = sink->next_wanted(sink->context, target, end, &some);
+        if (some > 0 && next - end > SMALL_GAP) break;
+        if (some > 0) end = next + some;
+    }
+    *count = end - first < ELEMENTS_AT_ONCE ? end - first : ELEMENTS_AT_ONCE;
+    return first;
+}
+
+static bool is_wanted(const tri_state_sink *sink, int target) {
+    int64_t count = 1;
+    if (sink->next_wanted) sink->next_wanted(sink->context, target, 0, &count);
+    return count > 0;
+}
+
 static tri_status load_tensor(const checkpoint_weights *w, int index, const tri_state_sink *sink,
                               int target, char *buffer) {
     int64_t total = tri_shape_count(&w->entries[index].shape);
-    if (sink->is_wanted && !sink->is_wanted(sink->context, target)) return TRI_OK;
-    for (int64_t done = 0; done < total; done += ELEMENTS_AT_ONCE) {
-        int64_t count = total - done < ELEMENTS_AT_ONCE ? total - done : ELEMENTS_AT_ONCE;
+    for (int64_t at = 0, count; at < total; at += count) {
         char *values;
-        TRI_TRY(read_as(w, index, sink->tensors[target].dtype, done, count, buffer, &values));
-        TRI_TRY(sink->write(sink->context, target, done, count, values));
+        at = next_window(sink, target, at, total, &count);
+        if (count == 0) break;
+        TRI_TRY(read_as(w, index, sink->tensors[target].dtype, at, count, buffer, &values));
+        TRI_TRY(sink->write(sink->context, target, at, count, values));
     }
     return TRI_OK;
 }
@@ -324,8 +350,7 @@ static tri_status settle_alias(const checkpoint_weights *w, int index, const tri
     for (int i = 0; own == CHECKPOINT_NO_ENTRY && i < index; i++)
         if (target_of_alias(model, w->entries[i].name) == target) own = i;
     *is_double = own != CHECKPOINT_NO_ENTRY;
-    if (!*is_double || (model->is_wanted && !model->is_wanted(model->context, target)))
-        return TRI_OK;
+    if (!*is_double || !is_wanted(model, target)) return TRI_OK;
     TRI_TRY(check_dtype(w, own, tensor->dtype));
     TRI_TRY(check_dtype(w, index, tensor->dtype));
     return check_same(w, own, index, tensor->dtype, buffer);

@@ -210,9 +210,10 @@ tri_status tri_engine_fetch(tri_engine *engine, const tri_engine_tensor *tensor)
 // Copies elements first … first + count - 1, in row-major order, of the tensor that was fetched.
 void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
                      int64_t count, void *to);
-// Whether this rank holds any element of the tensor. Only in this case does it need the tensor when
-// a checkpoint is loaded.
-bool tri_engine_wants(const tri_engine *engine, const tri_engine_tensor *tensor);
+// Finds the next run of elements, from element `at` on, that this rank holds and therefore needs
+// when a checkpoint is loaded. Returns its first element; *count: its length, 0: there is none.
+int64_t tri_engine_next_held(const tri_engine *engine, const tri_engine_tensor *tensor, int64_t at,
+                             int64_t *count);
 // Sets elements first … first + count - 1 in row-major order. Elements that this rank does not hold
 // are ignored, so that every rank may be given the whole tensor. Not collective. TRI_NO_MEMORY, and
 // errors of storage if the tensor is offloaded.

@@ -127,12 +127,45 @@ static bool holds(const tri_engine *e, const tri_engine_tensor *tensor) {
     return e->plan->flat.units[e->plan->flat.parameters[tensor->parameter].unit].here;
 }
 
-bool tri_engine_wants(const tri_engine *e, const tri_engine_tensor *tensor) {
-    if (!holds(e, tensor)) return false;
-    if (tensor->role == TRI_ROLE_COUNTER) return true;
-    const tri_flat_parameter *p = &e->plan->flat.parameters[tensor->parameter];
-    int64_t own = whole_of(e, tensor).own_elements, start = own * e->plan->sharing.shard;
-    return p->offset < start + own && p->offset + p->elements > start;
+// The parameter as files have it, so that its elements are numbered as there.
+static tri_parameter_info parameter_of(const tri_engine *e, const tri_engine_tensor *tensor) {
+    return tri_parameter_stored(&e->plan->graph->parameters[tensor->parameter]);
+}
+
+// Finds which elements of its slice of the tensor this rank holds: of a bucket that ranks share,
+// those in its own range. In a layout that is not row-major, all count if one does.
+static void held_range(const tri_engine *e, const tri_engine_tensor *tensor, int64_t *first,
+                       int64_t *end) {
+    const tri_flat_parameter *flat = &e->plan->flat.parameters[tensor->parameter];
+    const tri_parameter_info p = parameter_of(e, tensor);
+    int64_t own = whole_of(e, tensor).own_elements;
+    int64_t start = own * e->plan->sharing.shard - flat->offset;
+    bool is_held = holds(e, tensor) && start + own > 0 && start < flat->elements;
+    *first = 0;
+    *end = is_held ? tri_shape_count(&p.shape) : 0;
+    if (e->plan->sharing.shards == 1 || !tri_layout_is_plain(&p.layout)) return;
+    if (*first < start) *first = start;
+    if (*end > start + own) *end = start + own;
+}
+
+int64_t tri_engine_next_held(const tri_engine *e, const tri_engine_tensor *tensor, int64_t at,
+                             int64_t *count) {
+    int64_t total = tri_shape_count(&tensor->shape), first, end, local;
+    *count = 0;
+    if (tensor->role == TRI_ROLE_COUNTER) {
+        if (holds(e, tensor)) *count = total - at;
+        return at;
+    }
+    const tri_parameter_info p = parameter_of(e, tensor);
+    held_range(e, tensor, &first, &end);
+    for (int64_t some; at < total; at += some) {
+        bool is_mine = tri_parameter_locate(&p.slice, &p.shape, at, &local, &some) == p.slice.index;
+        if (!is_mine || local + some <= first || local >= end) continue;
+        int64_t before = local < first ? first - local : 0;
+        *count = (local + some < end ? some : end - local) - before;
+        return at + before;
+    }
+    return total;
 }
 
 int tri_engine_holders(const tri_engine *e, const tri_engine_tensor *tensor, int *index) {
@@ -184,11 +217,6 @@ static tri_status fetch_shards(tri_engine *e, const tri_engine_tensor *tensor) {
                       .recv = e->staging.memory,
                       .label = tensor->name};
     return tri_comm_run(e->groups.shards, &op);
-}
-
-// The parameter as files have it, so that its elements are numbered as there.
-static tri_parameter_info parameter_of(const tri_engine *e, const tri_engine_tensor *tensor) {
-    return tri_parameter_stored(&e->plan->graph->parameters[tensor->parameter]);
 }
 
 // Copies elements of this rank's slice of the tensor, in row-major order.
@@ -334,28 +362,13 @@ static void fill_range(void *context, int64_t first, int64_t end) {
     }
 }
 
-// Finds which elements of its slice of the tensor this rank keeps: of a bucket that ranks share,
-// those in its own range. In a layout that is not row-major, all are made if one is kept.
-static void range_to_fill(const tri_engine *e, const tri_engine_tensor *tensor, int64_t *first,
-                          int64_t *end) {
-    const tri_flat_parameter *flat = &e->plan->flat.parameters[tensor->parameter];
-    const tri_parameter_info p = parameter_of(e, tensor);
-    int64_t own = whole_of(e, tensor).own_elements;
-    int64_t start = own * e->plan->sharing.shard - flat->offset;
-    *first = 0;
-    *end = tri_engine_wants(e, tensor) ? tri_shape_count(&p.shape) : 0;
-    if (e->plan->sharing.shards == 1 || !tri_layout_is_plain(&p.layout)) return;
-    if (*first < start) *first = start;
-    if (*end > start + own) *end = start + own;
-}
-
 static tri_status initialize_tensor(tri_engine *e, const tri_engine_tensor *tensor, uint64_t seed) {
     enum { GRAIN = 16384 }; // making so many elements takes longer than starting a thread
     const tri_parameter_info p = parameter_of(e, tensor);
     if (tensor->role == TRI_ROLE_COUNTER || !holds(e, tensor)) return TRI_OK;
     initial f = {.parameter = &p};
     int64_t end;
-    range_to_fill(e, tensor, &f.first, &end);
+    held_range(e, tensor, &f.first, &end);
     if (f.first >= end) return TRI_OK;
     TRI_TRY(address_of_slice(e, tensor, &f.to));
     TRI_TRY(engine_initial_begin(&p, seed, &f.values));

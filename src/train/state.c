@@ -29,9 +29,9 @@ static tri_status write_state(void *context, int tensor, int64_t first, int64_t 
     return tri_engine_write(view->engine, &view->tensors[tensor], first, count, from);
 }
 
-static bool is_wanted(void *context, int tensor) {
+static int64_t next_wanted(void *context, int tensor, int64_t at, int64_t *count) {
     const tri_state_view *view = context;
-    return tri_engine_wants(view->engine, &view->tensors[tensor]);
+    return tri_engine_next_held(view->engine, &view->tensors[tensor], at, count);
 }
 
 // Training can begin without running statistics, buffers and adapters, evaluation cannot; neither
@@ -61,7 +61,7 @@ static void make_view(tri_arena *arena, tri_engine *engine, const tri_engine_ten
                                  .count = count,
                                  .context = out,
                                  .write = write_state,
-                                 .is_wanted = is_wanted};
+                                 .next_wanted = next_wanted};
 }
 
 void tri_state_view_model(tri_arena *arena, tri_engine *engine, bool evaluates,

@@ -125,8 +125,8 @@ def write_recipe(name, folder):
 
 
 def prepare(name, folder):
-    """Writes initial weights, data, of which the test data are the first step's, and a recipe, whose
-    path it returns."""
+    """Writes initial weights, data and, as test data, those of the first step. Returns the path of
+    the recipe, which it writes too."""
     model, _ = ADAPTERS.get(name, (name, None))
     batch, data = MODELS[model][3], data_set(model)
     formula.write_safetensors(f"{folder}/data.safetensors", data)

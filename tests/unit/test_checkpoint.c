@@ -229,7 +229,10 @@ static void test_whole_is_read_once(void **state) {
     tri_arena_destroy(arena);
 }
 
-static bool is_never_wanted(void *context, int tensor) { return false; }
+static int64_t none_wanted(void *context, int tensor, int64_t at, int64_t *count) {
+    *count = 0;
+    return at;
+}
 
 // tri_checkpoint_load_whole finds damage anywhere in a checkpoint, even if the sinks want no
 // tensor. It also finds that a step's folder has the name of another step.
@@ -240,7 +243,7 @@ static void test_whole_is_verified(void **state) {
     tri_state_sink sink = fixture_sink(&model), rest = fixture_sink(&optimizer);
     tri_checkpoint_sinks both = {.model = &sink, .optimizer = &rest}, one = {.model = &sink};
     tri_checkpoint_info info;
-    sink.is_wanted = rest.is_wanted = is_never_wanted;
+    sink.next_wanted = rest.next_wanted = none_wanted;
     const char *const files[] = {"checkpoints/step-00000003/model.safetensors",
                                  "checkpoints/step-00000003/optimizer.safetensors"};
     for (int f = 0; f < 2; f++) {
