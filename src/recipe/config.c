@@ -39,7 +39,7 @@ tri_status tri_recipe_settle_config(tri_arena *arena, tri_tree *root, const char
     const tri_tree *name = tri_tree_get(model, "name");
     TRI_TRY(tri_recipe_settle_path(arena, path, file));
     TRI_TRY(tri_status_context(tri_json_read_file(arena, path->text, &config), "model.config"));
-    tri_status status = model_config_read(arena, config, &found);
+    tri_status status = model_config_read(arena, config, model, &found);
     if (status == TRI_NOT_FOUND)
         return tri_tree_fail(path, "model.config: %s has no model_type: it describes no model",
                              path->text);

@@ -15,8 +15,9 @@
 
 // Options that may differ: they do not change what the same weights compute.
 static const char *const free_options[] = {
-    "dropout",    "initializer_range", "max_position_embeddings", "resid_pdrop",
-    "embd_pdrop", "attn_pdrop",        "attention_dropout",       MODEL_CONFIG_KEY};
+    "dropout",           "initializer_range", "max_position_embeddings",
+    "resid_pdrop",       "embd_pdrop",        "attn_pdrop",
+    "attention_dropout", "pad_token_id",      MODEL_CONFIG_KEY};
 
 static bool is_free(const char *option) {
     for (size_t i = 0; i < sizeof free_options / sizeof *free_options; i++)
@@ -50,7 +51,7 @@ static tri_status compare_config(const tri_session *s, const tri_tree *config, c
     tri_arena *arena = s->arena;
     model_config found;
     tri_tree *there, *here;
-    tri_status status = model_config_read(arena, config, &found);
+    tri_status status = model_config_read(arena, config, NULL, &found);
     if (status == TRI_NOT_FOUND) return TRI_OK; // other programs have a config.json too
     if (status == TRI_OK && found.task != s->task)
         return TRI_FAIL(TRI_BAD_INPUT,

@@ -12,7 +12,7 @@ import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import SYNTHETIC, TRIREME, check_all, check_refused, on_ranks, run, train  # noqa: E402
+from runs import SYNTHETIC, TRIREME, check_all, check_refused, losses, on_ranks, run, train  # noqa: E402
 import tensors  # noqa: E402
 
 LLAMA = ["model.vocab_size=256", "model.hidden_size=16", "model.intermediate_size=16",
@@ -108,6 +108,59 @@ def check_config_rates():
             results.append({line["kind"]: line.get("loss") for line in lines})
         assert results[0]["train"] != results[1]["train"], results
         assert results[0]["val"] == results[1]["val"], results
+
+
+def check_own_values():
+    """A value of the recipe holds, also over one of model.config that would be refused; gelu has
+    two names; a rotary embedding is scaled no more; and a token of padding is not trained, on any
+    ranks."""
+    yarn = {"rope_type": "yarn", "factor": 2.0}
+    gpt2 = {"model_type": "gpt2", "vocab_size": 256, "n_positions": 256, "n_embd": 16,
+            "n_layer": 1, "n_head": 4}
+    with tempfile.TemporaryDirectory(prefix="trireme-origin-") as folder:
+        config = os.path.join(folder, "config.json")
+
+        def losses_of(values, *words, ranks=1):
+            with open(config, "w", encoding="ascii") as file:
+                json.dump(values, file)
+            place = os.path.join(folder, "run")
+            shutil.rmtree(place, ignore_errors=True)
+            small = ["data.limit=8", "batch={global: 4, micro: 2}", "trainer.max_epochs=1",
+                     "data.sequence=32", "log.tensorboard=false", "trainer.log_every_n_steps=1",
+                     "trainer.limit_val_batches=0"]
+            run(on_ranks(ranks, [TRIREME, "train", recipe, "--run-dir", place, *small, *words]))
+            return losses(place)
+
+        recipe = os.path.join(folder, "recipe.yaml")
+        with open(f"{folder}/text", "w", encoding="ascii") as file:
+            file.write("Three banks of oars, and one stroke. " * 20)
+        with open(recipe, "w", encoding="ascii") as file:
+            json.dump({"model": {"config": config}, "optimizer": {"name": "sgd", "lr": 0.5},
+                       "data": {"name": "tokens", "train": "text", "test": "text"}}, file)
+        plain = losses_of(CONFIG)
+        for words in ["model.rope_scaling={rope_type: default}"], ["model.rope_scaling=null"]:
+            for scaling in LLAMA3, yarn:
+                assert losses_of({**CONFIG, "rope_scaling": scaling}, *words) == plain
+        assert losses_of({**CONFIG, "num_hidden_layers": "many"},
+                         "model.num_hidden_layers=1") == plain
+        new = losses_of({**gpt2, "activation_function": "gelu_new"})
+        for name in "gelu_new", "gelu_pytorch_tanh":
+            assert losses_of({**gpt2, "activation_function": "gelu_pytorch_tanh"}) == new
+            assert losses_of({**gpt2, "activation_function": "swish"},
+                             f"model.activation_function={name}") == new
+        pad = losses_of({**CONFIG, "pad_token_id": 32})
+        assert pad != plain and pad == losses_of(CONFIG, "model.pad_token_id=32")
+        assert plain == losses_of({**CONFIG, "pad_token_id": 32}, "model.pad_token_id=-1")
+        assert losses_of({**CONFIG, "pad_token_id": -224}) == pad  # as PyTorch counts
+        for words in (["strategy.name=fsdp"], ["strategy.mesh.tensor=2"],
+                      ["strategy.mesh.pipeline=2"]):
+            found = losses_of({**CONFIG, "pad_token_id": 32}, *words, ranks=2)
+            assert all(abs(float(found[step]) - float(pad[step])) < 1e-5 for step in pad), (words,
+                                                                                            found)
+        with open(config, "w", encoding="ascii") as file:
+            json.dump({**CONFIG, "pad_token_id": 256}, file)
+        done = run([TRIREME, "plan", recipe], 2)
+        assert "256" in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
 def check_ignore():
@@ -308,6 +361,6 @@ def check_held_back():
 
 
 if __name__ == "__main__":
-    sys.exit(1 if check_all((check_config, check_config_rates, check_ignore, check_recipe,
-                             check_class_names, check_column_names, check_tokenizers,
+    sys.exit(1 if check_all((check_config, check_config_rates, check_own_values, check_ignore,
+                             check_recipe, check_class_names, check_column_names, check_tokenizers,
                              check_held_back)) else 0)

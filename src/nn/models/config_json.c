@@ -104,9 +104,10 @@ static tri_status find_family(tri_arena *arena, const tri_tree *config, const st
 }
 
 static tri_status check_family(tri_arena *arena, const struct family *family,
-                               const tri_tree *config) {
+                               const tri_tree *config, const tri_tree *own) {
     for (int i = 0; family->sizes[i]; i++)
-        if (tri_tree_is_null(tri_tree_get(config, family->sizes[i])))
+        if (!tri_tree_get(own, family->sizes[i]) &&
+            tri_tree_is_null(tri_tree_get(config, family->sizes[i])))
             return tri_tree_fail(config, "has no %s, which a %s has", family->sizes[i],
                                  family->type);
     for (const fixed *f = family->fixed; f->key; f++) {
@@ -136,23 +137,32 @@ static void add_presets(tri_arena *arena, const preset *presets, int most, const
 }
 
 // The rotary embedding's settings are a map with its base or without it, in newer files
-// rope_parameters, in older ones rope_scaling, where the type may be called `type`.
-static void add_rope(tri_arena *arena, const tri_tree *config, tri_tree *options) {
+// rope_parameters, in older ones rope_scaling, where the type may be called `type`. The recipe's
+// own rope_scaling holds alone if it has another type.
+static void add_rope(tri_arena *arena, const tri_tree *config, const tri_tree *own,
+                     tri_tree *options) {
     const tri_tree *rope = not_null(tri_tree_get(config, "rope_scaling"));
     if (!rope) rope = not_null(tri_tree_get(config, "rope_parameters"));
     if (!rope) return;
+    const tri_tree *own_rope = tri_tree_get(own, "rope_scaling");
     if (rope->kind != TRI_TREE_MAP) {
-        tri_tree_put(arena, options, "rope_scaling", tri_tree_copy(arena, rope));
+        if (!own_rope) tri_tree_put(arena, options, "rope_scaling", tri_tree_copy(arena, rope));
         return;
     }
     tri_tree *map = tri_tree_copy(arena, rope);
     const tri_tree *theta = tri_tree_get(map, "rope_theta"), *type = tri_tree_get(map, "type");
-    if (theta) tri_tree_put(arena, options, "rope_theta", tri_tree_copy(arena, theta));
+    if (theta && !tri_tree_get(own, "rope_theta"))
+        tri_tree_put(arena, options, "rope_theta", tri_tree_copy(arena, theta));
     if (type && !tri_tree_get(map, "rope_type"))
         tri_tree_put(arena, map, "rope_type", tri_tree_copy(arena, type));
     tri_tree_remove(map, "rope_theta");
     tri_tree_remove(map, "type");
     tri_tree_remove(options, "rope_scaling");
+    const tri_tree *own_type = tri_tree_get(own_rope, "rope_type");
+    bool holds_alone =
+        own_rope && (own_rope->kind != TRI_TREE_MAP ||
+                     (own_type && !tri_tree_equal(own_type, tri_tree_get(map, "rope_type"))));
+    if (holds_alone) return;
     if (map->count > 0 && !is_text(tri_tree_get(map, "rope_type"), "default"))
         tri_tree_put(arena, options, "rope_scaling", map);
 }
@@ -187,24 +197,48 @@ static tri_status settle_window(const struct family *family, const tri_tree *con
                          (long long)count, (long long)layers);
 }
 
-tri_status model_config_read(tri_arena *arena, const tri_tree *config, model_config *out) {
+// A negative number counts from the end of the vocabulary, as in PyTorch's Embedding.
+static void settle_padding(tri_arena *arena, const tri_tree *config, const tri_tree *own,
+                           tri_tree *options) {
+    int64_t pad, tokens;
+    const tri_tree *size = tri_tree_get(own, "vocab_size");
+    if (!tri_tree_to_int(tri_tree_get(options, "pad_token_id"), &pad) || pad >= 0 ||
+        !tri_tree_to_int(size ? size : tri_tree_get(config, "vocab_size"), &tokens) ||
+        tokens + pad < 0)
+        return;
+    tri_tree_put(arena, options, "pad_token_id", tri_tree_int(arena, tokens + pad));
+}
+
+tri_status model_config_read(tri_arena *arena, const tri_tree *config, const tri_tree *own,
+                             model_config *out) {
     const struct family *family;
     TRI_TRY(find_family(arena, config, &family));
-    TRI_TRY(check_family(arena, family, config));
+    TRI_TRY(check_family(arena, family, config, own));
     const tri_option_table *table = hub_model_of(family->task)->table;
     tri_tree *options = tri_tree_map(arena), *complete;
     options->file = config->file;
     for (int i = 0; i < table->count; i++) {
-        const tri_tree *value = not_null(tri_tree_get(config, table->rows[i].key));
-        if (value && !is_unread(family, table->rows[i].key))
-            tri_tree_put(arena, options, table->rows[i].key, tri_tree_copy(arena, value));
+        const char *key = table->rows[i].key;
+        const tri_tree *value = not_null(tri_tree_get(config, key));
+        if (value && !is_unread(family, key) && !tri_tree_get(own, key))
+            tri_tree_put(arena, options, key, tri_tree_copy(arena, value));
     }
     add_presets(arena, family->otherwise, 3, config, options);
     add_presets(arena, family->always, 2, NULL, options);
-    add_rope(arena, config, options);
+    add_rope(arena, config, own, options);
+    settle_padding(arena, config, own, options);
+    for (int i = 0; own && i < options->count;)
+        if (tri_tree_get(own, options->items[i]->key) &&
+            strcmp(options->items[i]->key, "rope_scaling") != 0)
+            tri_tree_remove(options, options->items[i]->key);
+        else
+            i++;
     TRI_TRY(settle_window(family, config, options));
     *out = (model_config){family->task, options};
-    return model_config_complete(arena, family->task, options, &complete);
+    // What the recipe has is checked with the recipe.
+    tri_tree *checked = tri_tree_copy(arena, options);
+    if (tri_tree_get(own, "rope_scaling")) tri_tree_remove(checked, "rope_scaling");
+    return model_config_complete(arena, family->task, checked, &complete);
 }
 
 tri_status model_config_complete(tri_arena *arena, const tri_task *task, const tri_tree *options,
@@ -239,6 +273,7 @@ static const tri_tree *value_to_write(tri_arena *arena, const struct family *fam
     if (!strcmp(key, "rope_scaling") && is_text(tri_tree_get(option, "rope_type"), "default"))
         return tri_tree_null(arena);
     if (!strcmp(key, "sliding_window") && is_text(option, "0")) return tri_tree_null(arena);
+    if (!strcmp(key, "pad_token_id") && is_text(option, "-1")) return tri_tree_null(arena);
     if (dropout && is_in(rates, TRI_OPTION_COUNT(rates), key)) return dropout;
     if (dropout && !strcmp(key, "attention_dropout") && is_text(dropout, "0")) return dropout;
     return option;
@@ -268,7 +303,7 @@ static tri_status find_lost(tri_arena *arena, const tri_tree *config, const tri_
                             const char **out) {
     model_config found;
     tri_tree *read;
-    TRI_TRY(model_config_read(arena, config, &found));
+    TRI_TRY(model_config_read(arena, config, NULL, &found));
     TRI_TRY(model_config_complete(arena, found.task, found.options, &read));
     *out = NULL;
     for (int i = 0; i < options->count && !*out; i++) {

@@ -11,9 +11,11 @@ typedef struct model_config {
     tri_tree *options;    // the options that the file has, under the model's names
 } model_config;
 
+// Leaves out what `own` has, a recipe's options, which hold instead; NULL: it has nothing.
 // TRI_NOT_FOUND: the file has no model_type, so it describes no model. TRI_BAD_INPUT: no built-in
 // model computes what it describes; the message says why.
-tri_status model_config_read(tri_arena *arena, const tri_tree *config, model_config *out);
+tri_status model_config_read(tri_arena *arena, const tri_tree *config, const tri_tree *own,
+                             model_config *out);
 
 // True if there are config.json files of this model.
 bool model_has_config(const tri_task *task);

@@ -19,8 +19,8 @@ typedef struct gpt2_config {
     tri_value spans; // where the tokens stand in their sequences, if the graph has caches
 } gpt2_config;
 
-enum { GELU_NEW, GELU, RELU };
-static const char *const activations[] = {"gelu_new", "gelu", "relu", NULL};
+enum { GELU_NEW, GELU, RELU, GELU_PYTORCH_TANH };
+static const char *const activations[] = {"gelu_new", "gelu", "relu", "gelu_pytorch_tanh", NULL};
 
 #define C gpt2_config
 static const tri_option rows[] = {
@@ -32,7 +32,7 @@ static const tri_option rows[] = {
     TRI_OPTION_INT(C, n_inner, "0", 0, INT32_MAX,
                    "features between the MLP's layers; 0 or null: 4 * n_embd"),
     TRI_OPTION_CHOICE(C, activation_function, "gelu_new", activations,
-                      "between the MLP's layers; gelu_new: GELU by tanh"),
+                      "between the MLP's layers; gelu_new and gelu_pytorch_tanh: GELU by tanh"),
     TRI_OPTION_FLOAT(C, resid_pdrop, "0.1", 0, 1,
                      "rate at which what a layer adds to its input is dropped; less than 1"),
     TRI_OPTION_FLOAT(C, embd_pdrop, "0.1", 0, 1,
@@ -61,6 +61,7 @@ const tri_option_table model_gpt2_options =
 void model_gpt2_complete(void *options) {
     gpt2_config *c = options;
     if (c->n_inner == 0) c->n_inner = 4 * c->n_embd;
+    if (c->activation_function == GELU_PYTORCH_TANH) c->activation_function = GELU_NEW;
 }
 
 static bool fits(tri_graph *g, const gpt2_config *c, tri_shape ids) {

@@ -6,6 +6,7 @@
 #include "base/limits.h"
 
 #include <trireme/caches.h>
+#include <trireme/more_layers.h>
 #include <trireme/nn.h>
 
 enum { ROPE_DEFAULT, ROPE_LLAMA3 };
@@ -20,7 +21,7 @@ typedef struct llama_config {
     int64_t vocab_size, hidden_size, intermediate_size, num_hidden_layers;
     int64_t num_attention_heads, num_key_value_heads, head_dim, max_position_embeddings;
     double rms_norm_eps, rope_theta, initializer_range, attention_dropout, dropout;
-    int64_t sliding_window;
+    int64_t sliding_window, pad_token_id;
     bool tie_word_embeddings, attention_bias, qkv_bias, mlp_bias, qk_norm;
     llama_rope_scaling rope_scaling;
     const char *config;
@@ -87,6 +88,8 @@ static const tri_option llama_rows[] = {
         "recipe sets dropout to 0, this is 0, too"),
     TRI_OPTION_INT(C, sliding_window, "0", 0, 1e15,
                    "a token sees so many tokens, itself and those before it; 0: all"),
+    TRI_OPTION_INT(C, pad_token_id, "-1", -1, INT32_MAX,
+                   "a token whose embedding begins as 0 and is not trained; -1: none"),
     TRI_OPTION_NESTED(C, rope_scaling, llama_rope_scaling, &rope_table,
                       "the rotary embedding's scaling, for longer sequences than those of the "
                       "first training"),
@@ -232,16 +235,22 @@ static tri_value decoder_layer(tri_graph *g, const llama_config *c, const char *
     return tri_add(g, x, tri_dropout(g, tri_name(g, "%s.dropout", ffn), y, 0));
 }
 
+static tri_value embed(tri_graph *g, const llama_config *c, tri_value ids) {
+    const tri_embedding_options table = {
+        .tokens = c->vocab_size, .features = c->hidden_size, .std = c->initializer_range};
+    // A text is generated without gradients.
+    if (c->pad_token_id < 0 || tri_cache_length(g) > 0)
+        return tri_embedding(g, "model.embed_tokens", ids, table);
+    return tri_embedding_padded(g, "model.embed_tokens", ids, c->pad_token_id, table);
+}
+
 static void llama(tri_graph *g, const tri_batch *batch) {
     llama_config c = read_config(g, tri_batch_field(batch, "spans"));
     check_config(g, &c, tri_value_shape(g, batch->input_ids));
     const char *message;
     if (tri_graph_status(g, &message) != TRI_OK) return;
     tri_block(g, "embed");
-    tri_value x = tri_embedding(g, "model.embed_tokens", batch->input_ids,
-                                (tri_embedding_options){.tokens = c.vocab_size,
-                                                        .features = c.hidden_size,
-                                                        .std = c.initializer_range});
+    tri_value x = embed(g, &c, batch->input_ids);
     tri_split_layer(g, "model.embed_tokens", TRI_SPLIT_COLUMN);
     x = tri_dropout(g, "model.embed_tokens.dropout", x, 0);
     for (int64_t i = 0; i < c.num_hidden_layers; i++) {

@@ -29,7 +29,7 @@ extern const tri_option_table model_denoise_cnn_options, model_resnet_options, m
 
 // Fills in those of llama's options that follow from others: head_dim, num_key_value_heads.
 void model_llama_complete(void *options);
-// Fills in gpt2's n_inner.
+// Fills in gpt2's n_inner, and gives the activation function one name.
 void model_gpt2_complete(void *options);
 
 // The options of models whose last layer has one output for each class.
