@@ -65,6 +65,9 @@ typedef struct tri_state_sink {
     // first element; *count: its length, 0: there is none. So a rank reads only what it holds.
     // NULL: every element is wanted.
     int64_t (*next_wanted)(void *context, int tensor, int64_t at, int64_t *count);
+    // Whether tensors that do not match are logged, a line each, where they do not fit into the
+    // message: of several ranks, only one has to.
+    bool lists_mismatches;
 } tri_state_sink;
 
 // The metric by which checkpoints are ranked (`checkpoint.monitor` and `mode` of the recipe).

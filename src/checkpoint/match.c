@@ -1,10 +1,13 @@
 // Pairs the tensors of a file with those of a sink by name. If a tensor has no partner, the error
 // names the likely mistake.
+#include "base/log.h"
 #include "base/option.h"
 #include "checkpoint/verify.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { MOST_LINES = 39 }; // besides that of the message
 
 typedef struct named {
     const char *name;
@@ -38,17 +41,35 @@ static const char *nearest(tri_arena *arena, const char *name, const named *know
     return near ? tri_arena_printf(arena, "; the nearest is '%s'", near) : "";
 }
 
-// What does not match: a list that grows while it fits into a message, and the number of all.
+// What does not match: `text` is a list that grows while it fits into a message, and `lines` those
+// that fit into the lines before it.
 typedef struct findings {
     tri_arena *arena;
     const char *text;
     int count, listed;
+    const char *lines[MOST_LINES];
 } findings;
 
 static void add(findings *f, const char *finding) {
     enum { MOST_BYTES = TRI_MESSAGE_MAX_BYTES * 2 / 3 };
+    if (f->count < MOST_LINES) f->lines[f->count] = finding;
     if (f->count++ > 0 && strlen(f->text) + strlen(finding) > MOST_BYTES) return;
     f->text = f->listed++ ? tri_arena_printf(f->arena, "%s; %s", f->text, finding) : finding;
+}
+
+// A list that does not fit into the message stands in lines before it.
+static tri_status fail(const findings *f, const char *path, bool lists) {
+    if (f->listed == f->count) return TRI_FAIL(TRI_BAD_INPUT, "%s: %s", path, f->text);
+    int shown = f->count < MOST_LINES ? f->count : MOST_LINES;
+    for (int i = 0; lists && i < shown; i++) tri_log_line(TRI_LOG_ERROR, "%s", f->lines[i]);
+    if (!lists)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: %s; and %d more", path, f->text, f->count - f->listed);
+    if (shown == f->count)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: its %d tensors that do not match the model are above",
+                        path, f->count);
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "%s: %d of its tensors that do not match the model are above; and %d more",
+                    path, shown, f->count - shown);
 }
 
 static void compare_shape(findings *f, const tri_safetensors_entry *entry,
@@ -90,7 +111,5 @@ tri_status checkpoint_match(tri_arena *arena, const char *path,
     }
     *out = targets;
     if (found.count == 0) return TRI_OK;
-    if (found.listed == found.count) return TRI_FAIL(TRI_BAD_INPUT, "%s: %s", path, found.text);
-    return TRI_FAIL(TRI_BAD_INPUT, "%s: %s; and %d more", path, found.text,
-                    found.count - found.listed);
+    return fail(&found, path, sink->lists_mismatches);
 }

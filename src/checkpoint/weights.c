@@ -154,6 +154,23 @@ static tri_status open_step(tri_arena *arena, const char *folder, bool evaluated
     return TRI_OK;
 }
 
+// A folder may have weights as torch.save writes them, in one file or several.
+static tri_status refuse_empty(tri_arena *arena, const char *path, const char *folder) {
+    static const char *const names[] = {"pytorch_model.bin", "pytorch_model.bin.index.json"};
+    bool is_there = false;
+    for (int i = 0; i < 2 && !is_there; i++)
+        TRI_TRY(checkpoint_has(arena, folder, names[i], &is_there));
+    if (!is_there)
+        return TRI_FAIL(TRI_NOT_FOUND, "%s: holds no checkpoint, no %s and no %s", path,
+                        CHECKPOINT_MODEL_FILE, CHECKPOINT_INDEX_FILE);
+    return TRI_FAIL(TRI_NOT_FOUND,
+                    "%s: holds weights as torch.save writes, and no %s; this line makes "
+                    "one: " TRI_SAFETENSORS_OF_TORCH,
+                    path, CHECKPOINT_MODEL_FILE,
+                    tri_arena_printf(arena, "%s/pytorch_model*.bin", folder),
+                    tri_arena_printf(arena, "%s/%s", folder, CHECKPOINT_MODEL_FILE));
+}
+
 tri_status checkpoint_weights_open(tri_arena *arena, const char *path, bool evaluated,
                                    checkpoint_weights *out) {
     checkpoint_kind kind;
@@ -180,8 +197,7 @@ tri_status checkpoint_weights_open(tri_arena *arena, const char *path, bool eval
         return open_index(arena, tri_arena_printf(arena, "%s/%s", real, CHECKPOINT_INDEX_FILE),
                           out);
     if (is_there) return checkpoint_weights_open_file(arena, model, out);
-    return TRI_FAIL(TRI_NOT_FOUND, "%s: holds no checkpoint, no %s and no %s", path,
-                    CHECKPOINT_MODEL_FILE, CHECKPOINT_INDEX_FILE);
+    return refuse_empty(arena, path, real);
 }
 
 static tri_status hash_weights(tri_arena *arena, const char *path, checkpoint_weights *w,

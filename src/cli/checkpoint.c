@@ -2,6 +2,7 @@
 // weights.
 #include "cli/checkpoint_folder.h"
 
+#include "base/log.h"
 #include "base/quantity.h"
 #include "device/choose.h"
 #include "train/state.h"
@@ -77,6 +78,11 @@ static int initial(const cli_context *context, const cli_arguments *a) {
         tri_recipe_load(arena, a->words[1], (const char *const *)a->words + 2, a->count - 2,
                         context->task ? context->task->name : NULL, &recipe);
     if (status == TRI_OK) status = cli_check_output("out", out, a->words[1]);
+    if (status == TRI_OK && recipe.init.path)
+        tri_log_line(TRI_LOG_WARNING,
+                     "init is left out: these are the fresh weights of the seed, not those of %s "
+                     "(init=null says so)",
+                     recipe.init.path);
     if (status == TRI_OK) status = write_initial(context, arena, &recipe, out);
     tri_arena_destroy(arena);
     return status == TRI_OK ? 0 : cli_fail(status);

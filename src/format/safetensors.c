@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -213,6 +215,20 @@ static tri_status parse_header(tri_safetensors *file, json_t *root) {
     return TRI_OK;
 }
 
+// Refuses what torch.save writes, by the first 8 bytes: a zip archive, or in older versions the
+// pickle of a magic number.
+static tri_status refuse_torch(const char *path, const void *head) {
+    if (memcmp(head, "PK\3\4", 4) != 0 && memcmp(head, "\x80\x02\x8a\n", 4) != 0) return TRI_OK;
+    const char *name = strrchr(path, '/'), *dot = strrchr(name ? name : path, '.');
+    size_t length = dot ? (size_t)(dot - path) : strlen(path);
+    char to[PATH_MAX];
+    snprintf(to, sizeof to, "%.*s.safetensors", (int)length, path);
+    return TRI_FAIL(TRI_CORRUPT,
+                    "%s: is a file as torch.save writes, not a safetensors file; this line makes "
+                    "one: " TRI_SAFETENSORS_OF_TORCH,
+                    path, path, to);
+}
+
 static tri_status read_header(tri_safetensors *file) {
     struct stat info;
     if (fstat(file->fd, &info) < 0) return tri_os_fail("look at", file->path);
@@ -223,11 +239,7 @@ static tri_status read_header(tri_safetensors *file) {
                         file->path, (long long)info.st_size);
     uint64_t header_bytes;
     TRI_TRY(tri_os_pread_all(file->fd, &header_bytes, sizeof header_bytes, 0, file->path));
-    if (!memcmp(&header_bytes, "PK\3\4", 4))
-        return TRI_FAIL(TRI_CORRUPT,
-                        "%s: is a zip archive, as torch.save writes, not a safetensors file: load "
-                        "it in Python, and safetensors.torch.save_file writes one",
-                        file->path);
+    TRI_TRY(refuse_torch(file->path, &header_bytes));
     header_bytes = le64toh(header_bytes);
     if (header_bytes > TRI_MAX_SAFETENSORS_HEADER)
         return TRI_FAIL(TRI_CORRUPT,

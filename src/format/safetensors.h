@@ -34,6 +34,15 @@ void tri_safetensors_close(tri_safetensors *file); // NULL allowed
 tri_safetensors *tri_safetensors_adopt(const char *path, int fd,
                                        const tri_safetensors_entry *entries, int count);
 
+// The line of Python that makes a safetensors file (the second %s) of those that torch.save has
+// written (the first %s, a path or pattern). A checkpoint of Lightning has the weights in
+// `state_dict`; each tensor is copied, because two of one file may share memory.
+#define TRI_SAFETENSORS_OF_TORCH                                                                   \
+    "python3 -c \"import glob, torch, safetensors.torch as s; "                                    \
+    "l = [torch.load(f, map_location='cpu', weights_only=True) for f in glob.glob('%s')]; "        \
+    "s.save_file({k: v.clone().contiguous() for d in l for k, v in "                               \
+    "d.get('state_dict', d).items()}, '%s')\""
+
 // True if the first bytes of `path` look like this format. The suffix of the name does not matter,
 // because users rename files.
 bool tri_safetensors_probe(const char *path);

@@ -468,6 +468,7 @@ static void keep_figures(const tri_session *s, tri_arena *arena, const tri_evalu
 tri_status train_load_weights(tri_session *s, const tri_task *task, const char *checkpoint) {
     tri_state_view model;
     tri_state_view_model(s->arena, s->engine, true, &model);
+    model.sink.lists_mismatches = s->identity.rank == 0;
     TRI_TRY(train_compare_weights(&(train_ranks){s->arena, s->comm, s->host_claims}, checkpoint,
                                   "--checkpoint"));
     tri_ledger_mark loading = tri_ledger_enter(s->comm->ledger, "loading the weights", NULL);

@@ -198,6 +198,29 @@ def warnings(words, text="trained with"):
     return [line for line in run(words).stderr.splitlines() if text in line]
 
 
+def check_lists():
+    """What does not match is listed: at most 40 lines, of which the last counts the rest, and one
+    line if it is short; once, also by several ranks."""
+    with tempfile.TemporaryDirectory(prefix="trireme-lists-") as folder:
+        old, place = os.path.join(folder, "old.st"), os.path.join(folder, "run")
+        for layers, lines, names in ((1, 1, ["model.norm.weight"]), (2, 22, ["its 21", "above"]),
+                                     (12, 40, ["39 of", "and 72 more"])):
+            words = [*LLAMA, "model.qk_norm=false", f"model.num_hidden_layers={layers}"]
+            run([TRIREME, "checkpoint", "init", "recipes/llama-tiny.yaml", *words, "--out", old])
+            other = [*words, f"init={old}", "model.hidden_size=32" if layers > 1 else
+                     "model.vocab_size=300"]
+            if layers == 1:
+                names = ["lm_head.weight", "model.embed_tokens.weight", "[300, 16]"]
+            done = run(train("llama-tiny", place, *other), 2)
+            found = done.stderr.splitlines()
+            assert len(found) == lines, (lines, found)
+            assert all(name in found[-1] for name in [old, "init.ignore", *names]), found[-1]
+            assert lines == 1 or "[16, 16] there, but [32, 16]" in done.stderr, found
+        done = run(on_ranks(2, train("llama-tiny", place, *other)), 2)
+        assert done.stderr.count("'lm_head.weight'") == 1, done.stderr
+        assert not os.path.exists(place)
+
+
 def check_recipe():
     """A checkpoint's recipe has other keys of model or data.transform than the one in use."""
     transform = "data.transform=[{normalize: {mean: [0.5], std: [0.25]}}]"
@@ -361,6 +384,6 @@ def check_held_back():
 
 
 if __name__ == "__main__":
-    sys.exit(1 if check_all((check_config, check_config_rates, check_own_values, check_ignore,
+    sys.exit(1 if check_all((check_config, check_config_rates, check_own_values, check_ignore, check_lists,
                              check_recipe, check_class_names, check_column_names, check_tokenizers,
                              check_held_back)) else 0)
