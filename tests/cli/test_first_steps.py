@@ -99,7 +99,8 @@ def check_data_of_another_kind(folder):
     old = write(folder, "old.bin", b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19." + bytes(64))
     write(torch, "pytorch_model-00001-of-00002.bin", b"PK\3\4" + bytes(64))
     write(torch, "pytorch_model.bin.index.json", b"{}")
-    for weights, made in ((new, f"{folder}/weights.safetensors"), (old, f"{folder}/old.safetensors"),
+    for weights, made in ((new, f"{folder}/weights.safetensors"),
+                          (old, f"{folder}/old.safetensors"),
                           (torch, f"{torch}/model.safetensors")):
         refused(["train", "recipes/mnist-cnn.yaml", f"init={weights}"], "as torch.save writes",
                 "python3 -c", "torch.load", f"'{made}'")

@@ -14,13 +14,13 @@ import time
 
 sys.dont_write_bytecode = True
 LAYERS, HIDDEN, VOCABULARY = 12, 1024, 256
-# Of all weights in F32, or of the files' bytes. A rank has half of them, and gathers a layer or two.
+# Of all weights in F32, or of the files' bytes. A rank has half of them and gathers a layer or two.
 MEMORY, READ = 0.85, {"strategy.name=fsdp": 0.8, "strategy.mesh.tensor=2": 0.9}
 
 
 def measured(report, words):
-    """Runs the words as one rank's process, and adds its peak of memory and the bytes it read to the
-    file. Pages that ranks share count as their fraction."""
+    """Runs the words as one rank's process, and adds its peak of memory and the bytes it read to
+    the file. Pages that ranks share count as their fraction."""
     child, memory, got = subprocess.Popen(words), 0, 0
     while child.poll() is None:
         try:

@@ -12,7 +12,8 @@ import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import SYNTHETIC, TRIREME, check_all, check_refused, losses, on_ranks, run, train  # noqa: E402
+from runs import SYNTHETIC, TRIREME, check_all, check_refused, losses, on_ranks  # noqa: E402
+from runs import run, train  # noqa: E402
 import tensors  # noqa: E402
 
 LLAMA = ["model.vocab_size=256", "model.hidden_size=16", "model.intermediate_size=16",
@@ -384,6 +385,6 @@ def check_held_back():
 
 
 if __name__ == "__main__":
-    sys.exit(1 if check_all((check_config, check_config_rates, check_own_values, check_ignore, check_lists,
-                             check_recipe, check_class_names, check_column_names, check_tokenizers,
-                             check_held_back)) else 0)
+    sys.exit(1 if check_all((check_config, check_config_rates, check_own_values, check_ignore,
+                             check_lists, check_recipe, check_class_names, check_column_names,
+                             check_tokenizers, check_held_back)) else 0)
