@@ -145,6 +145,20 @@ def check_other_models(folder):
     assert not os.path.exists(f"{folder}/odd.out")
 
 
+def check_rates(folder):
+    """Rates of dropout are the model's own, unless the recipe sets one for all layers."""
+    words = ["init=null", "model={name: gpt2, vocab_size: 300, n_embd: 16, n_head: 2, n_layer: 1, "
+             "resid_pdrop: 0.25}"]
+    for name, more, rates in (("own", [], [0.25, 0.1, 0.1]),
+                              ("all", ["model.dropout=0"], [0, 0, 0])):
+        command, path = train(folder, name, *words, *more)
+        run(command)
+        run(export(path, f"{folder}/{name}.out"))
+        config = read(f"{folder}/{name}.out/config.json")
+        assert [config[key] for key in ("resid_pdrop", "embd_pdrop", "attn_pdrop")] == rates, config
+        assert "dropout" not in config, config
+
+
 def check_refused(folder):
     os.mkdir(f"{folder}/full")
     with open(f"{folder}/full/file", "w", encoding="utf-8"):
@@ -209,7 +223,7 @@ def check_interrupted(folder):
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-export-") as folder:
         return check_all([check_folder, check_round_trip, check_ranks, check_other_models,
-                          check_refused, check_interrupted], folder)
+                          check_rates, check_refused, check_interrupted], folder)
 
 
 if __name__ == "__main__":

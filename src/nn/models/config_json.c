@@ -263,11 +263,12 @@ static bool is_in(const char *const *names, int count, const char *name) {
     return false;
 }
 
-// The value that config.json has for an option; NULL: it has none.
+// The value that config.json has for an option; NULL: it has none. `dropout`: the rate that the
+// recipe sets for all layers; NULL: none.
 static const tri_tree *value_to_write(tri_arena *arena, const struct family *family,
-                                      const tri_tree *options, const tri_tree *option) {
-    const tri_tree *dropout = not_null(tri_tree_get(options, MODEL_DROPOUT_KEY));
+                                      const tri_tree *dropout, const tri_tree *option) {
     const char *key = option->key;
+    double rate;
     if (is_in(own_options, TRI_OPTION_COUNT(own_options), key) || is_unread(family, key))
         return NULL;
     if (!strcmp(key, "rope_scaling") && is_text(tri_tree_get(option, "rope_type"), "default"))
@@ -275,17 +276,19 @@ static const tri_tree *value_to_write(tri_arena *arena, const struct family *fam
     if (!strcmp(key, "sliding_window") && is_text(option, "0")) return tri_tree_null(arena);
     if (!strcmp(key, "pad_token_id") && is_text(option, "-1")) return tri_tree_null(arena);
     if (dropout && is_in(rates, TRI_OPTION_COUNT(rates), key)) return dropout;
-    if (dropout && !strcmp(key, "attention_dropout") && is_text(dropout, "0")) return dropout;
+    if (!strcmp(key, "attention_dropout") && tri_tree_to_double(dropout, &rate) && rate == 0)
+        return dropout;
     return option;
 }
 
-static tri_tree *write_as(tri_arena *arena, const struct family *family, const tri_tree *options) {
+static tri_tree *write_as(tri_arena *arena, const struct family *family, const tri_tree *dropout,
+                          const tri_tree *options) {
     tri_tree *config = tri_tree_map(arena), *architectures = tri_tree_list(arena);
     tri_tree_append(arena, architectures, tri_tree_string(arena, family->architecture));
     tri_tree_put(arena, config, "architectures", architectures);
     tri_tree_put_string(arena, config, "model_type", family->type);
     for (int i = 0; i < options->count; i++) {
-        const tri_tree *value = value_to_write(arena, family, options, options->items[i]);
+        const tri_tree *value = value_to_write(arena, family, dropout, options->items[i]);
         if (value) tri_tree_put(arena, config, options->items[i]->key, tri_tree_copy(arena, value));
     }
     for (const fixed *f = family->fixed; f->key; f++)
@@ -324,7 +327,8 @@ tri_status model_config_write(tri_arena *arena, const tri_task *task, const tri_
     TRI_TRY(model_config_complete(arena, task, options, &all));
     for (int i = 0; i < FAMILIES; i++) {
         if (families[i].task != task) continue;
-        *out = write_as(arena, &families[i], all);
+        *out =
+            write_as(arena, &families[i], not_null(tri_tree_get(options, MODEL_DROPOUT_KEY)), all);
         TRI_TRY(find_lost(arena, *out, all, &lost));
         if (!lost) return TRI_OK;
         why = tri_arena_printf(arena, "%s%s%s has no such %s", why, *why ? ", " : "",
