@@ -405,8 +405,7 @@ const cli_command cli_scale = {
         "trireme scale recipes/mnist-cnn.yaml batch.global=512 batch.micro=8 --ranks "
         "1,2,8,64\n"
         "trireme scale recipes/mlp-jax.yaml --weak --ranks 1,2,4 --svg weak.svg\n"
-        "trireme scale recipes/imagenet-resnet50.yaml --simulate --site juwels-booster --weak "
-        "--ranks 1,4,128 batch.global=128 batch.micro=128 --rate 772 --loader 2500 "
-        "--samples 1281167\n"
+        "trireme scale recipes/mlp-jax.yaml --simulate --site juwels-booster --ranks 4,64 --rate "
+        "20000 --samples 60000\n"
         "srun --nodes 4 --ntasks-per-node 2 trireme scale recipes/mlp-jax.yaml --json\n",
     .run = run};

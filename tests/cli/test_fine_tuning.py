@@ -64,7 +64,7 @@ def check_commands():
             ([*TINY, *LORA, "--checkpoint", merged], "q_proj.lora_A.weight"),
             ([*TINY, "--checkpoint", last(place)], "q_proj.lora_A.weight")):
         done = run([TRIREME, "eval", RECIPE, *words], 2)
-        assert part in done.stderr and done.stderr.count("\n") == 1, done.stderr
+        assert part in done.stderr, done.stderr
 
 
 def check_folder():
@@ -86,7 +86,7 @@ def check_export():
                         (["--merged"], "--out"),
                         (["--huggingface", adapter], "--merged")):
         done = run([TRIREME, "checkpoint", "export", place, *words], 2)
-        assert part in done.stderr and done.stderr.count("\n") == 1, done.stderr
+        assert part in done.stderr, done.stderr
     for source, part in ((plain, "has no adapters"),
                          (f"{last(place)}/model.safetensors", "name the checkpoint")):
         done = run([TRIREME, "checkpoint", "export", source, "--lora", adapter], 2)
@@ -117,7 +117,7 @@ def check_refusals():
             (['optimizer.groups=[{match: "*", lr: 1x, lr_factor: 1}]'], "not both")):
         place = os.path.join(folder, "refused")
         done = run(train("llama-tiny", place, *TINY, *words), 2)
-        assert part in done.stderr and done.stderr.count("\n") == 1, done.stderr
+        assert part in done.stderr, done.stderr
         assert not os.path.exists(place), words
 
 
