@@ -344,10 +344,8 @@ static const cli_flag flags[] = {
     {"simulate", NULL, "measure nothing: simulate a machine that is not here", 0},
     {"site", "NAME", "with --simulate: the machine, by its profile (trireme submit --list)", 0},
     {"rate", "R", "with --simulate: samples/s of one rank's steps (bench train on one rank)", 0},
-    {"loader", "R", "with --simulate: samples/s that all loaders of a host deliver (bench data)",
-     0},
-    {"cold-loader", NULL,
-     "with --simulate: loaders begin again in each epoch, as PyTorch's do by default", 0},
+    {"loader", "R", "with --simulate: samples/s of a host's loaders together (bench data)", 0},
+    {"cold-loader", NULL, "with --simulate: loaders begin again in each epoch, as PyTorch's do", 0},
     {"start", "S", "with --simulate: seconds from the job's start to the first step (0)", 0},
     {"samples", "N", "with --simulate: training samples, to simulate the whole run", 0},
     {"val-samples", "N", "with --simulate: samples of an evaluation, after each epoch (0)", 0},
@@ -406,6 +404,6 @@ const cli_command cli_scale = {
         "1,2,8,64\n"
         "trireme scale recipes/mlp-jax.yaml --weak --ranks 1,2,4 --svg weak.svg\n"
         "trireme scale recipes/mlp-jax.yaml --simulate --site juwels-booster --ranks 4,64 --rate "
-        "20000 --samples 60000\n"
+        "20000\n"
         "srun --nodes 4 --ntasks-per-node 2 trireme scale recipes/mlp-jax.yaml --json\n",
     .run = run};

@@ -124,7 +124,8 @@ def check_refusals():
 def main():
     global folder
     with tempfile.TemporaryDirectory(prefix="trireme-tuning-") as folder:
-        failed = check_all((check_groups, check_commands, check_folder, check_export, check_refusals))
+        failed = check_all((check_groups, check_commands, check_folder, check_export,
+                            check_refusals))
     return 1 if failed else 0
 
 

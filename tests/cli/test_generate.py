@@ -183,7 +183,7 @@ def check_refused(folder):
                          (command("--prompt", "a", "--max-new-tokens", "200", model=GPT2),
                           ["--max-new-tokens", "n_positions", "128"]),
                          ([TRIREME, "generate", f"{folder}/nowhere", "--prompt", "a"],
-                          [f"{folder}/nowhere", "no such recipe or folder"]),
+                          [f"{folder}/nowhere", "nowhere"]),
                          (command("--prompt", "a", model=gpt2[0]),
                           ["activation_function", "swish", "gelu_new"]),
                          (command("--prompt", "a", model=gpt2[1]), ["add_cross_attention", "true"]),

@@ -183,7 +183,7 @@ static void add_before(follower *f, int action) {
 }
 
 static void read_cell(follower *f, cell *c, uint32_t tag) {
-    if (c->tag != tag) broken(f, "reads what is not there any more");
+    if (c->tag != tag) broken(f, "reads what has gone");
     if (c->writer && c->writer - 1 != f->action && !is_before(f, c->writer - 1))
         broken(f, "reads what it does not wait for");
     for (int k = 0; k < MOST_READERS; k++) {
