@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-SAMPLES = 12
+SAMPLES = 16
 # named: fields are given by name; pick: takes the tensor out of what the network returns.
 Network = collections.namedtuple("Network", "net fields loss named pick", defaults=(False, None))
 
@@ -24,7 +24,7 @@ def classes_last(out):
     return out.permute(0, 2, 3, 1)
 
 
-def vision(name, size=64, pick=None, **more):
+def vision(name, size=96, pick=None, **more):
     def make():
         import torchvision.models as models
         options = {"num_classes": 7, "weights": None, **more}
@@ -38,24 +38,24 @@ def segmentation(name, size=64):
 
 
 TORCHVISION = {
-    "alexnet": vision("alexnet"), "vgg11": vision("vgg11", 32), "vgg11_bn": vision("vgg11_bn", 32),
-    "resnet18": vision("resnet18"), "resnet50": vision("resnet50", 32),
-    "resnext50": vision("resnext50_32x4d", 32), "wide_resnet50": vision("wide_resnet50_2", 32),
-    "densenet121": vision("densenet121", 32), "squeezenet1_1": vision("squeezenet1_1"),
+    "alexnet": vision("alexnet", 64), "vgg11": vision("vgg11", 32), "vgg11_bn": vision("vgg11_bn", 32),
+    "resnet18": vision("resnet18"), "resnet50": vision("resnet50"),
+    "resnext50": vision("resnext50_32x4d", 64), "wide_resnet50": vision("wide_resnet50_2", 64),
+    "densenet121": vision("densenet121", 64), "squeezenet1_1": vision("squeezenet1_1"),
     "mobilenet_v2": vision("mobilenet_v2"),
     "mobilenet_v3_small": vision("mobilenet_v3_small"),
     "mobilenet_v3_large": vision("mobilenet_v3_large"),
     "efficientnet_b0": vision("efficientnet_b0"),
-    "efficientnet_v2_s": vision("efficientnet_v2_s", 32),
+    "efficientnet_v2_s": vision("efficientnet_v2_s", 64),
     "shufflenet_v2": vision("shufflenet_v2_x0_5"), "mnasnet0_5": vision("mnasnet0_5"),
     "regnet_y_400mf": vision("regnet_y_400mf"), "regnet_x_400mf": vision("regnet_x_400mf"),
     "convnext_tiny": vision("convnext_tiny", 32),
     "vit_b_16": vision("vit_b_16", 32, image_size=32),
-    "swin_t": vision("swin_t"), "swin_v2_t": vision("swin_v2_t"),
-    "maxvit_t": vision("maxvit_t", input_size=(64, 64)),
-    "googlenet": vision("googlenet", 64, aux_logits=True, init_weights=True),
-    "inception_v3": vision("inception_v3", 96, aux_logits=False, init_weights=True),
-    "fcn_resnet50": segmentation("fcn_resnet50", 32),
+    "swin_t": vision("swin_t", 64), "swin_v2_t": vision("swin_v2_t", 64),
+    "maxvit_t": vision("maxvit_t", 64, input_size=(64, 64), partition_size=2),
+    "googlenet": vision("googlenet", 96, aux_logits=True, init_weights=True),
+    "inception_v3": vision("inception_v3", 160, aux_logits=False, init_weights=False),
+    "fcn_resnet50": segmentation("fcn_resnet50", 64),
     "deeplabv3_mobilenet": segmentation("deeplabv3_mobilenet_v3_large"),
     "lraspp_mobilenet": segmentation("lraspp_mobilenet_v3_large"),
     "r3d_18": None,

@@ -19,8 +19,7 @@ static const char *option(const nn_exported *n, const char *key) {
     return node && node->kind == TRI_TREE_SCALAR ? node->text : NULL;
 }
 
-// Whether the name of an operation ends with "_", so that it changes its first argument.
-static bool is_in_place(const char *target) {
+bool exported_is_in_place(const char *target) {
     const char *end = strrchr(target, '.');
     return end && end - target > 2 && end[-1] == '_' && end[-2] != '_';
 }
@@ -36,24 +35,22 @@ static void walk(tri_pt2_argument *arguments, int count, visit_argument *visit, 
     }
 }
 
-// What changes a value in place makes a new one, which takes the old one's place in what follows.
-typedef struct renaming {
+// Finds what makes the values, each before it is read.
+typedef struct order {
     nn_exported *network;
-    int *now;      // of each value, which one stands for it
     int node;      // the one that is looked at
     bool is_known; // all its arguments are made before it
-} renaming;
+} order;
 
-static void rename_argument(void *context, tri_pt2_argument *argument) {
-    renaming *r = context;
-    argument->number = r->now[argument->number];
+static void check_made(void *context, tri_pt2_argument *argument) {
+    order *r = context;
     int maker = r->network->makers[argument->number];
     bool is_made = r->network->ports[argument->number] || (maker >= 0 && maker < r->node);
     r->is_known = r->is_known && is_made;
 }
 
 static void set_maker(void *context, tri_pt2_argument *argument) {
-    renaming *r = context;
+    order *r = context;
     r->network->makers[argument->number] = r->node;
 }
 
@@ -64,31 +61,25 @@ static tri_status fail_order(const nn_exported *n, const char *what) {
                     n->file.path, what);
 }
 
-// Finds what makes each value, and renames what is changed in place.
+// Finds what makes each value.
 static tri_status connect(nn_exported *n) {
     tri_pt2 *file = &n->file;
+    TRI_TRY(exported_write_views(n));
     n->makers = TRI_NEW_ARRAY(n->arena, int, file->value_count);
     n->ports = TRI_NEW_ARRAY(n->arena, const tri_pt2_port *, file->value_count);
-    renaming r = {n, TRI_NEW_ARRAY(n->arena, int, file->value_count), 0, true};
-    for (int i = 0; i < file->value_count; i++) n->makers[i] = -1, r.now[i] = i;
+    order r = {n, 0, true};
+    for (int i = 0; i < file->value_count; i++) n->makers[i] = -1;
     for (int i = 0; i < file->input_count; i++)
         if (file->inputs[i].argument.kind == TRI_PT2_VALUE)
             n->ports[file->inputs[i].argument.number] = &file->inputs[i];
     for (r.node = 0; r.node < file->node_count; r.node++) {
         tri_pt2_node *node = &file->nodes[r.node];
-        walk(node->arguments, node->argument_count, rename_argument, &r);
+        walk(node->arguments, node->argument_count, check_made, &r);
         if (!r.is_known) return fail_order(n, node->target);
         walk(node->outputs, node->output_count, set_maker, &r);
-        bool changes = is_in_place(node->target) && node->argument_count > 0 &&
-                       node->output_count > 0 && node->arguments[0].kind == TRI_PT2_VALUE &&
-                       node->outputs[0].kind == TRI_PT2_VALUE;
-        if (!changes) continue;
-        int old = (int)node->arguments[0].number, now = (int)node->outputs[0].number;
-        for (int i = 0; i < file->value_count; i++)
-            if (r.now[i] == old) r.now[i] = now;
     }
     for (int i = 0; i < file->output_count; i++)
-        walk(&file->outputs[i].argument, 1, rename_argument, &r);
+        walk(&file->outputs[i].argument, 1, check_made, &r);
     return r.is_known ? TRI_OK : fail_order(n, "an output");
 }
 

@@ -254,7 +254,122 @@ static void index_add(exported_call *c) {
         c, tri_index_add(c->build->graph, as_is(c, 0), axis_of(c, 1), as_is(c, 2), as_is(c, 3)));
 }
 
+// Writes `source` over every step-th element from `first` to `end` along an axis.
+static void write_part(exported_call *c, int axis, int64_t first, int64_t end, int64_t step) {
+    exported_build *b = c->build;
+    exported_value x = exported_operand(c, 0), source = exported_operand(c, 1),
+                   *parts = TRI_NEW_ARRAY(b->graph->arena, exported_value, EXPORTED_MAX_PARTS);
+    int64_t size = exported_size(b, &x, axis), at = 0, taken = 0, width = step == 1 ? INT64_MAX : 1;
+    int count = 0;
+    if (first < 0) first += size;
+    if (end < 0) end += size;
+    first = first < 0 ? 0 : first;
+    end = end > size ? size : end;
+    if (step < 1 || (end - first) / (step == 1 ? size + 1 : step) > EXPORTED_MAX_PARTS / 2 - 2) {
+        exported_fail(c, "a write into more than %d parts", EXPORTED_MAX_PARTS / 2 - 2);
+        return;
+    }
+    for (int64_t i = first; i < end; i += step == 1 ? size : step) {
+        if (i > at) parts[count++] = exported_slice(b, x, axis, at, i, 1);
+        parts[count++] =
+            step == 1 ? source : exported_slice(b, source, axis, taken, taken + width, 1);
+        taken++;
+        at = step == 1 ? end : i + 1;
+    }
+    if (at < size) parts[count++] = exported_slice(b, x, axis, at, size, 1);
+    exported_give(c, count == 1 ? parts[0] : exported_concat(b, parts, count, axis));
+}
+
+// self source dim start end step
+static void write_slice(exported_call *c) {
+    int64_t first = exported_is_none(c, 3) ? 0 : exported_int(c, 3),
+            end = exported_is_none(c, 4) ? INT64_MAX : exported_int(c, 4);
+    write_part(c, axis_of(c, 2), first, end, exported_int(c, 5));
+}
+
+static void write_narrow(exported_call *c) {
+    int64_t first = exported_int(c, 3);
+    write_part(c, axis_of(c, 2), first, first + exported_int(c, 4), 1);
+}
+
+// The source as the tensor that it is written into is shaped.
+static exported_value shaped(exported_call *c, exported_value source) {
+    exported_value x = exported_operand(c, 0);
+    int64_t sizes[EXPORTED_MAX_RANK];
+    int rank = exported_rank(c->build, &x);
+    for (int i = 0; i < rank; i++) sizes[i] = exported_size(c->build, &x, i);
+    return exported_reshape(c->build, source, sizes, rank);
+}
+
+static void write_whole(exported_call *c) { exported_give(c, shaped(c, exported_operand(c, 1))); }
+
+static void write_select(exported_call *c) {
+    exported_build *b = c->build;
+    exported_value x = exported_operand(c, 0), source = exported_operand(c, 1);
+    int axis = axis_of(c, 2);
+    int64_t sizes[EXPORTED_MAX_RANK], size = exported_size(b, &x, axis), at = exported_int(c, 3);
+    if (at < 0) at += size;
+    for (int i = 0; i < exported_rank(b, &x); i++)
+        sizes[i] = i == axis ? 1 : exported_size(b, &x, i);
+    exported_value parts[3];
+    int count = 0;
+    if (at > 0) parts[count++] = exported_slice(b, x, axis, 0, at, 1);
+    parts[count++] = exported_reshape(b, source, sizes, exported_rank(b, &x));
+    if (at + 1 < size) parts[count++] = exported_slice(b, x, axis, at + 1, size, 1);
+    exported_give(c, count == 1 ? parts[0] : exported_concat(b, parts, count, axis));
+}
+
+static void write_transpose(exported_call *c) {
+    exported_value source = exported_operand(c, 1);
+    int rank = exported_rank(c->build, &source), order[EXPORTED_MAX_RANK], one = axis_of(c, 2),
+        two = axis_of(c, 3);
+    for (int i = 0; i < rank; i++) order[i] = i == one ? two : i == two ? one : i;
+    exported_give(c, exported_permute(c->build, source, order));
+}
+
+static void write_permute(exported_call *c) {
+    exported_value source = exported_operand(c, 1);
+    int64_t axes[EXPORTED_MAX_RANK];
+    int rank = exported_rank(c->build, &source), order[EXPORTED_MAX_RANK] = {0},
+        count = exported_ints(c, 2, axes, EXPORTED_MAX_RANK);
+    for (int i = 0; i < count && i < rank; i++) order[exported_axis(c, axes[i], rank)] = i;
+    exported_give(c, exported_permute(c->build, source, order));
+}
+
+// The second tensor in the first one's shape and type.
+static void copy(exported_call *c) {
+    exported_build *b = c->build;
+    exported_value x = exported_operand(c, 0), source = exported_operand(c, 1);
+    int64_t sizes[EXPORTED_MAX_RANK];
+    int rank = exported_rank(b, &x);
+    for (int i = 0; i < rank; i++) sizes[i] = exported_size(b, &x, i);
+    if (exported_type_is_float(x.dtype) && source.kind == EXPORTED_GRAPH)
+        source = exported_of_graph(exported_as_float(b, &source), x.dtype);
+    exported_give(c, exported_expand(b, source, sizes, rank));
+}
+
 const exported_row exported_index_rows[] = {
+    ROW("aten.copy", "self src", copy),
+    // What a view's base becomes when the view is written (views.c).
+    ROW("write.slice", "self source dim=0 start=None end=None step=1", write_slice),
+    ROW("write.narrow", "self source dim start length", write_narrow),
+    ROW("write.select", "self source dim index", write_select),
+    ROW("write.transpose", "self source dim0 dim1", write_transpose),
+    ROW("write.permute", "self source dims", write_permute),
+    ROW("write.view", "self source", write_whole),
+    ROW("write.view_as", "self source", write_whole),
+    ROW("write.reshape", "self source", write_whole),
+    ROW("write.reshape_as", "self source", write_whole),
+    ROW("write.flatten", "self source", write_whole),
+    ROW("write.unflatten", "self source", write_whole),
+    ROW("write.unsqueeze", "self source", write_whole),
+    ROW("write.squeeze", "self source", write_whole),
+    ROW("write.alias", "self source", write_whole),
+    ROW("write.detach", "self source", write_whole),
+    ROW("write.contiguous", "self source", write_whole),
+    ROW("write.to", "self source", write_whole),
+    ROW("write.type_as", "self source", write_whole),
+    ROW("write.float", "self source", write_whole),
     ROW("aten.index", "self indices", index_by),
     ROW("aten.index_select", "self dim index", index_select),
     ROW("aten.gather", "self dim index", gather),

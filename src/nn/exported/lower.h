@@ -10,4 +10,9 @@ void exported_bind(exported_call *call);
 // in each block that does.
 exported_value exported_get(exported_build *build, int value);
 
+// Whether the name of an operation ends with "_", so that it changes its first argument.
+bool exported_is_in_place(const char *target);
+// Puts new values in the place of what is written in place, so that no value changes.
+tri_status exported_write_views(nn_exported *network);
+
 #endif
