@@ -102,3 +102,21 @@ void tri_recipe_shorten_init(tri_arena *arena, tri_tree *root) {
     if (ignore && ignore->count > 0) return;
     tri_tree_put(arena, root, "init", path ? tri_tree_copy(arena, path) : tri_tree_null(arena));
 }
+
+tri_status tri_recipe_settle_tensor_plan(tri_tree *root) {
+    static const char *const words[][2] = {{"colwise", "column"}, {"rowwise", "row"}};
+    tri_tree *strategy = tri_tree_get(root, "strategy"),
+             *plan = tri_tree_get(strategy, "tensor_plan");
+    if (tri_tree_is_null(plan)) return TRI_OK;
+    if (!tri_tree_is_null(tri_tree_get(strategy, "tensor")))
+        return tri_tree_fail(plan, "strategy.tensor_plan is another name of strategy.tensor: give "
+                                   "one of them");
+    tri_tree_remove(strategy, "tensor");
+    plan->key = "tensor";
+    for (int i = 0; plan->kind == TRI_TREE_MAP && i < plan->count; i++)
+        for (size_t k = 0; k < sizeof words / sizeof *words; k++)
+            if (plan->items[i]->kind == TRI_TREE_SCALAR &&
+                !strcmp(plan->items[i]->text, words[k][0]))
+                plan->items[i]->text = words[k][1];
+    return TRI_OK;
+}

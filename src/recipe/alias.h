@@ -15,4 +15,8 @@ tri_status tri_recipe_settle_strategy(tri_arena *arena, tri_tree *root);
 void tri_recipe_lengthen(tri_arena *arena, tri_tree *root);
 void tri_recipe_shorten_init(tri_arena *arena, tri_tree *root);
 
+// Lets strategy.tensor_plan, with the words of Hugging Face's base_model_tp_plan (colwise, rowwise)
+// or ours, stand for strategy.tensor. TRI_BAD_INPUT: both are there.
+tri_status tri_recipe_settle_tensor_plan(tri_tree *root);
+
 #endif

@@ -274,6 +274,7 @@ static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
     TRI_TRY(tri_recipe_settle_config(arena, root, file, task != NULL));
     TRI_TRY(tri_recipe_settle_program(arena, root, file));
     TRI_TRY(tri_recipe_settle_strategy(arena, root));
+    TRI_TRY(tri_recipe_settle_tensor_plan(root));
     TRI_TRY(tri_recipe_refuse_missing(arena, root));
     TRI_TRY(tri_option_decode(arena, &tri_recipe_table, root, out));
     out->left_open = keys_left_open(arena, root);

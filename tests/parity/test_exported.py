@@ -77,7 +77,7 @@ def write_recipe(name, file=None, **model):
 
 def check_step(name, ranks, *words):
     golden, before = expected(name), initial(name)
-    run_dir = path(f"{name}-{ranks}-{'-'.join(words)}".replace("/", "_"))
+    run_dir = path(f"{name}-{ranks}-{'-'.join(words)}".replace("/", "_")[:80])
     run(on_ranks(ranks, [TRIREME, "train", write_recipe(name), "--run-dir", run_dir, *words]))
     loss = float(entries(run_dir, "train")[0]["loss"])
     wanted = golden["loss"][2][0]
@@ -112,6 +112,10 @@ def check_ranks():
         if name not in WHOLE_BATCH:
             check_step(name, 2, "strategy.name=ddp")
             check_step(name, 3, "strategy.name=fsdp")
+    # Layers are divided by their names in Hugging Face's models, or as the recipe says.
+    check_step("llama", 2, "strategy.mesh.tensor=2")
+    check_step("gpt", 2, "strategy.mesh.tensor=2",
+               "strategy.tensor_plan={'*.c_fc': colwise, '*.c_out': rowwise}")
     check_step("llama", 1, "--device", "far")
     check_step("lstm", 1, "--device", "ref")
 

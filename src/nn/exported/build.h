@@ -192,7 +192,7 @@ bool exported_type_is_int(int dtype);
 
 // Rows of the files of this folder, each ended by a row of zeros.
 extern const exported_row exported_function_rows[], exported_shape_rows[], exported_layer_rows[],
-    exported_reduction_rows[], exported_creation_rows[], exported_loss_rows[],
-    exported_index_rows[];
+    exported_pool_rows[], exported_recurrent_rows[], exported_reduction_rows[],
+    exported_creation_rows[], exported_loss_rows[], exported_index_rows[];
 
 #endif

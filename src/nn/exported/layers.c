@@ -1,5 +1,5 @@
-// Operations with weights, pools, and what else is a layer in nn.h. Weights are values: parameters,
-// or what the network computes of them.
+// Operations with weights, and what else is a layer in nn.h. Weights are values: parameters, or
+// what the network computes of them.
 #include "nn/exported/build.h"
 #include "ops/ops.h"
 
@@ -28,12 +28,29 @@ static int64_t size_of(exported_call *c, int k, int axis) {
     return exported_rank(c->build, &x) > axis ? exported_size(c->build, &x, axis) : 0;
 }
 
+// How ranks that share layers divide those of transformers, by the last part of their names in
+// Hugging Face's models. strategy.tensor says otherwise.
+static void divide(exported_call *c, const char *layer) {
+    static const struct {
+        const char *name;
+        tri_split split;
+    } rows[] = {{"q_proj", TRI_SPLIT_COLUMN},    {"k_proj", TRI_SPLIT_COLUMN},
+                {"v_proj", TRI_SPLIT_COLUMN},    {"o_proj", TRI_SPLIT_ROW},
+                {"gate_proj", TRI_SPLIT_COLUMN}, {"up_proj", TRI_SPLIT_COLUMN},
+                {"down_proj", TRI_SPLIT_ROW}};
+    const char *dot = strrchr(layer, '.');
+    for (size_t i = 0; dot && i < sizeof rows / sizeof *rows; i++)
+        if (!strcmp(dot + 1, rows[i].name)) tri_split_layer(c->build->graph, layer, rows[i].split);
+}
+
 static void linear(exported_call *c) {
     tri_linear_options o = {.features = size_of(c, 1, 0),
                             .weight_value = exported_tensor(c, 1),
                             .bias_value = exported_tensor(c, 2),
                             .no_bias = exported_is_none(c, 2)};
-    exported_give_graph(c, tri_linear_with(c->build->graph, layer_of(c), exported_tensor(c, 0), o));
+    const char *layer = layer_of(c);
+    exported_give_graph(c, tri_linear_with(c->build->graph, layer, exported_tensor(c, 0), o));
+    divide(c, layer);
 }
 
 static void matmul(exported_call *c) {
@@ -270,120 +287,6 @@ static void dropout_channels(exported_call *c) {
     exported_give_graph(c, p > 0 ? tri_dropout_channels(c->build->graph, name, x, p) : x);
 }
 
-// Reads kernel, stride and padding of a pool from the arguments 1, 2 and 3.
-static int pool_options(exported_call *c, tri_pool_options *o) {
-    int axes = rank_of(c, 0) - 2;
-    int64_t list[3], strides[3];
-    if (axes < 1 || axes > 3) {
-        exported_fail(c, "a pool has 1 to 3 axes behind samples and channels");
-        return 0;
-    }
-    exported_sizes(c, 1, o->kernels, axes);
-    int given = exported_ints(c, 2, list, 3);
-    if (given > 0) exported_sizes(c, 2, strides, axes);
-    for (int i = 0; i < axes; i++) o->strides[i] = given > 0 ? strides[i] : o->kernels[i];
-    exported_sizes(c, 3, o->pads, axes);
-    return axes;
-}
-
-static void max_pool(exported_call *c) {
-    tri_graph *g = c->build->graph;
-    tri_pool_options o = {.ceil_mode = exported_bool(c, 5)};
-    int axes = pool_options(c, &o);
-    if (axes == 0) return;
-    exported_sizes(c, 4, o.dilations, axes);
-    tri_value x = exported_tensor(c, 0);
-    if (exported_result_count(c) < 2) {
-        tri_value (*const pools[])(tri_graph *, tri_value, tri_pool_options) = {
-            tri_max_pool1d, tri_max_pool2d, tri_max_pool3d};
-        exported_give_graph(c, pools[axes - 1](g, x, o));
-        return;
-    }
-    tri_value (*const pools[])(tri_graph *, tri_value, tri_pool_options, tri_value *) = {
-        tri_max_pool1d_with_indices, tri_max_pool2d_with_indices, tri_max_pool3d_with_indices};
-    tri_value index, y = pools[axes - 1](g, x, o, &index);
-    exported_give_graph_at(c, 0, y);
-    exported_give_graph_at(c, 1, index);
-}
-
-static void avg_pool(exported_call *c) {
-    tri_value (*const pools[])(tri_graph *, tri_value,
-                               tri_pool_options) = {tri_avg_pool1d, tri_avg_pool2d, tri_avg_pool3d};
-    tri_pool_options o = {.ceil_mode = exported_bool(c, 4),
-                          .exclude_padding = !exported_bool(c, 5)};
-    int axes = pool_options(c, &o);
-    if (axes == 0) return;
-    if (!exported_is_none(c, 6)) o.divisor_override = exported_int(c, 6);
-    exported_give_graph(c, pools[axes - 1](c->build->graph, exported_tensor(c, 0), o));
-}
-
-// The sizes of an adaptive pool; None leaves an axis as it is.
-static bool adaptive_sizes(exported_call *c, int64_t *sizes) {
-    int axes = rank_of(c, 0) - 2;
-    const tri_pt2_argument *a = &c->arguments[1];
-    if (axes < 1 || axes > 3) {
-        exported_fail(c, "a pool has 1 to 3 axes behind samples and channels");
-        return false;
-    }
-    for (int i = 0; i < axes; i++) {
-        const tri_pt2_argument *item = a->kind == TRI_PT2_LIST && i < a->count ? &a->items[i] : a;
-        sizes[i] = item->kind == TRI_PT2_INT ? item->number : 0;
-        if (item->kind == TRI_PT2_LIST && item->count == 1) sizes[i] = item->items[0].number;
-    }
-    return true;
-}
-
-static void adaptive_avg_pool(exported_call *c) {
-    int64_t sizes[3] = {0};
-    if (!adaptive_sizes(c, sizes)) return;
-    tri_graph *g = c->build->graph;
-    tri_value x = exported_tensor(c, 0);
-    bool is_whole = rank_of(c, 0) == 4 && sizes[0] == sizes[1] && sizes[0] > 0;
-    exported_give_graph(c, is_whole ? tri_adaptive_avg_pool2d(g, x, sizes[0])
-                                    : tri_adaptive_avg_pool(g, x, sizes));
-}
-
-static void adaptive_max_pool(exported_call *c) {
-    int64_t sizes[3] = {0};
-    if (!adaptive_sizes(c, sizes)) return;
-    tri_value index, y = tri_adaptive_max_pool_with_indices(c->build->graph, exported_tensor(c, 0),
-                                                            sizes, &index);
-    exported_give_graph_at(c, 0, y);
-    exported_give_graph_at(c, 1, index);
-}
-
-// input output_size align_corners scale_factors
-static void interpolate(exported_call *c, tri_interpolate_options o) {
-    int axes = rank_of(c, 0) - 2;
-    double factors[EXPORTED_MAX_RANK];
-    int given = exported_reals(c, 3, factors, EXPORTED_MAX_RANK);
-    if (!exported_is_none(c, 1))
-        exported_sizes(c, 1, o.sizes, axes);
-    else
-        for (int i = 0; i < given && i < 3; i++) o.factors[i] = factors[i];
-    exported_give_graph(c, tri_interpolate(c->build->graph, exported_tensor(c, 0), o));
-}
-
-static void nearest(exported_call *c) {
-    interpolate(c, (tri_interpolate_options){.mode = TRI_INTERPOLATE_NEAREST});
-}
-static void nearest_exact(exported_call *c) {
-    interpolate(c, (tri_interpolate_options){.mode = TRI_INTERPOLATE_NEAREST_EXACT});
-}
-static void bilinear(exported_call *c) {
-    interpolate(c, (tri_interpolate_options){.mode = TRI_INTERPOLATE_LINEAR,
-                                             .align_corners = exported_bool(c, 2)});
-}
-static void bicubic(exported_call *c) {
-    interpolate(c, (tri_interpolate_options){.mode = TRI_INTERPOLATE_CUBIC,
-                                             .align_corners = exported_bool(c, 2)});
-}
-static void bilinear_smooth(exported_call *c) {
-    interpolate(c, (tri_interpolate_options){.mode = TRI_INTERPOLATE_LINEAR,
-                                             .align_corners = exported_bool(c, 2),
-                                             .antialias = true});
-}
-
 // Whether a mask [.., T, S] of the host lets each query see the keys up to its own, and nothing
 // else.
 static bool is_causal(const exported_host *mask) {
@@ -450,80 +353,6 @@ static void attention(exported_call *c) {
     exported_give(c, exported_permute(b, inside, (const int[]){0, 2, 1, 3}));
 }
 
-// Recurrent layers are built by the names of their parameters.
-typedef tri_value recurrent_function(tri_graph *, const char *, tri_value, tri_recurrent_options,
-                                     tri_recurrent_states *);
-
-// The states [layers, N, H] of argument k, with the samples first; none, if they are zeros.
-static tri_value state_of(exported_call *c, exported_value state) {
-    if (state.kind == EXPORTED_HOST && exported_count(c->build, &state) > 0) {
-        exported_host one = state.host;
-        for (int i = 0; i < one.rank; i++)
-            if (one.strides[i] == 0) one.sizes[i] = 1;
-        int64_t index[EXPORTED_MAX_RANK] = {0};
-        bool is_zero = true;
-        do is_zero = is_zero && exported_host_at(&one, index) == 0;
-        while (exported_host_next(&one, index));
-        if (is_zero) return (tri_value){0};
-    }
-    state = exported_permute(c->build, state, (const int[]){1, 0, 2});
-    return exported_as_float(c->build, &state);
-}
-
-// input hx params has_biases num_layers dropout train bidirectional batch_first
-static void recurrent(exported_call *c, recurrent_function *function, bool has_cells, bool relu) {
-    exported_build *b = c->build;
-    const tri_pt2_argument *params = &c->arguments[2];
-    const tri_pt2_argument *first =
-        params->kind == TRI_PT2_LIST && params->count > 1 ? &params->items[1] : NULL;
-    const tri_pt2_port *port =
-        first && first->kind == TRI_PT2_VALUE ? b->network->ports[first->number] : NULL;
-    static const char END[] = ".weight_hh_l0";
-    size_t length = port ? strlen(port->name) : 0, tail = sizeof END - 1;
-    if (length < tail || strcmp(port->name + length - tail, END) != 0) {
-        exported_fail(c, "the weights of a recurrent layer have to be its own parameters");
-        return;
-    }
-    const int64_t *hh = b->network->file.values[first->number].sizes,
-                  *ih = hh ? b->network->file.values[params->items[0].number].sizes : NULL;
-    int64_t gates = has_cells ? 4 : function == tri_gru ? 3 : 1;
-    exported_value states[2];
-    tri_recurrent_options o = {.hidden = ih ? ih[0] / gates : 0,
-                               .layers = exported_int(c, 4),
-                               .bidirectional = exported_bool(c, 7),
-                               .no_bias = !exported_bool(c, 3),
-                               .dropout = exported_real(c, 5),
-                               .relu = relu};
-    if (hh && hh[1] != o.hidden) o.projection = hh[1];
-    bool is_list = c->arguments[1].kind == TRI_PT2_LIST;
-    int count = is_list ? exported_list(c, 1, states, 2) : 1;
-    if (!is_list) states[0] = exported_operand(c, 1);
-    o.h = state_of(c, states[0]);
-    if (count > 1) o.c = state_of(c, states[1]);
-    exported_value x = exported_operand(c, 0);
-    bool batch_first = exported_bool(c, 8);
-    if (!batch_first) x = exported_permute(b, x, (const int[]){1, 0, 2});
-    tri_recurrent_states last;
-    const char *name = tri_name(b->graph, "%.*s", (int)(length - tail), port->name);
-    tri_value y = function(b->graph, name, exported_as_float(b, &x), o, &last);
-    exported_value result = exported_of_graph(y, x.dtype);
-    exported_give_at(c, 0,
-                     batch_first ? result : exported_permute(b, result, (const int[]){1, 0, 2}));
-    for (int k = 0; k < (has_cells ? 2 : 1); k++) {
-        exported_value state = exported_of_graph(k ? last.c : last.h, x.dtype);
-        exported_give_at(c, 1 + k, exported_permute(b, state, (const int[]){1, 0, 2}));
-    }
-}
-
-static void lstm(exported_call *c) { recurrent(c, tri_lstm, true, false); }
-static void gru(exported_call *c) { recurrent(c, tri_gru, false, false); }
-static void rnn_tanh(exported_call *c) { recurrent(c, tri_rnn, false, false); }
-static void rnn_relu(exported_call *c) { recurrent(c, tri_rnn, false, true); }
-
-#define POOL "self kernel_size stride=[] padding=0 "
-#define RECURRENT                                                                                  \
-    "input hx params has_biases num_layers dropout train bidirectional batch_first=False"
-
 const exported_row exported_layer_rows[] = {
     ROW("aten.linear", "input weight bias=None", linear),
     ROW("aten.matmul", "self other", matmul),
@@ -564,38 +393,7 @@ const exported_row exported_layer_rows[] = {
     ROW("aten.embedding", "weight indices padding_idx=-1", embedding),
     {"aten.dropout", "input p train", NULL, dropout, "train"},
     {"aten.feature_dropout", "input p train", NULL, dropout_channels, "train"},
-    ROW("aten.max_pool1d", POOL "dilation=1 ceil_mode=False", max_pool),
-    ROW("aten.max_pool2d", POOL "dilation=1 ceil_mode=False", max_pool),
-    ROW("aten.max_pool3d", POOL "dilation=1 ceil_mode=False", max_pool),
-    ROW("aten.max_pool2d_with_indices", POOL "dilation=1 ceil_mode=False", max_pool),
-    ROW("aten.avg_pool1d", POOL "ceil_mode=False count_include_pad=True divisor_override=None",
-        avg_pool),
-    ROW("aten.avg_pool2d", POOL "ceil_mode=False count_include_pad=True divisor_override=None",
-        avg_pool),
-    ROW("aten.avg_pool3d", POOL "ceil_mode=False count_include_pad=True divisor_override=None",
-        avg_pool),
-    ROW("aten.adaptive_avg_pool1d", "self output_size", adaptive_avg_pool),
-    ROW("aten.adaptive_avg_pool2d", "self output_size", adaptive_avg_pool),
-    ROW("aten.adaptive_avg_pool3d", "self output_size", adaptive_avg_pool),
-    ROW("aten.adaptive_max_pool1d", "self output_size", adaptive_max_pool),
-    ROW("aten.adaptive_max_pool2d", "self output_size", adaptive_max_pool),
-    ROW("aten.adaptive_max_pool3d", "self output_size", adaptive_max_pool),
-    ROW("aten.upsample_nearest1d.vec", "input output_size align=None scale_factors", nearest),
-    ROW("aten.upsample_nearest2d.vec", "input output_size align=None scale_factors", nearest),
-    ROW("aten.upsample_nearest3d.vec", "input output_size align=None scale_factors", nearest),
-    ROW("aten._upsample_nearest_exact2d.vec", "input output_size align=None scale_factors",
-        nearest_exact),
-    ROW("aten.upsample_linear1d.vec", "input output_size align_corners scale_factors", bilinear),
-    ROW("aten.upsample_bilinear2d.vec", "input output_size align_corners scale_factors", bilinear),
-    ROW("aten.upsample_trilinear3d.vec", "input output_size align_corners scale_factors", bilinear),
-    ROW("aten.upsample_bicubic2d.vec", "input output_size align_corners scale_factors", bicubic),
-    ROW("aten._upsample_bilinear2d_aa.vec", "input output_size align_corners scale_factors",
-        bilinear_smooth),
     ROW("aten.scaled_dot_product_attention",
         "query key value attn_mask=None dropout_p=0.0 is_causal=False scale=None", attention),
-    ROW("aten.lstm.input", RECURRENT, lstm),
-    ROW("aten.gru.input", RECURRENT, gru),
-    ROW("aten.rnn_tanh.input", RECURRENT, rnn_tanh),
-    ROW("aten.rnn_relu.input", RECURRENT, rnn_relu),
     {NULL, NULL, NULL, NULL, NULL},
 };
