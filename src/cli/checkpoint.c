@@ -122,10 +122,7 @@ static const cli_flag flags[] = {
     {"out", "FILE", "export, init: the file to write", 0},
     {"lora", "DIR", "export: write adapters alone, as a folder of peft", 0},
     {"merged", NULL, "export: merge the adapters into the weights", 0},
-    {"huggingface", "DIR",
-     "export: the folder to write, with config.json and tokenizer, for transformers; of resnet and "
-     "vit, for torchvision",
-     0},
+    {"huggingface", "DIR", "export: a folder for transformers, or torchvision (resnet, vit)", 0},
     {"max-shard-size", "SIZE", "export --huggingface: larger weights are several files (5GB)", 0},
     {"dtype", "F32|F16|BF16|F64", "export: convert the weights to this type", 0},
     {"json", NULL, "list, verify, diff: one JSON object per line", 0},

@@ -38,7 +38,8 @@ def segmentation(name, size=64):
 
 
 TORCHVISION = {
-    "alexnet": vision("alexnet", 64), "vgg11": vision("vgg11", 32), "vgg11_bn": vision("vgg11_bn", 32),
+    "alexnet": vision("alexnet", 64), "vgg11": vision("vgg11", 32),
+    "vgg11_bn": vision("vgg11_bn", 32),
     "resnet18": vision("resnet18"), "resnet50": vision("resnet50"),
     "resnext50": vision("resnext50_32x4d", 64), "wide_resnet50": vision("wide_resnet50_2", 64),
     "densenet121": vision("densenet121", 64), "squeezenet1_1": vision("squeezenet1_1"),
