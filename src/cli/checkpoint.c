@@ -182,6 +182,5 @@ const cli_command cli_checkpoint = {
     .examples = "trireme checkpoint list runs/mnist-cnn\n"
                 "trireme checkpoint verify runs/mnist-cnn/checkpoints/best\n"
                 "trireme checkpoint export runs/mnist-cnn --out mnist-cnn.safetensors\n"
-                "trireme checkpoint export runs/llama-tiny --huggingface llama-tiny\n"
                 "trireme checkpoint init recipes/mnist-cnn.yaml seed=7 --out start.safetensors\n",
     .run = run};
