@@ -187,6 +187,9 @@ double exported_host_at(const exported_host *x, const int64_t *index);
 exported_value exported_host_map(exported_build *b, const tri_formula *formula,
                                  const exported_value *in, int count, int dtype);
 
+// The name of the layer: its module, which may be called several times and then is shared.
+const char *exported_layer(exported_call *call);
+
 bool exported_type_is_float(int dtype);
 bool exported_type_is_int(int dtype);
 

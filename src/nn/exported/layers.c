@@ -9,10 +9,8 @@
 #include <trireme/more_functions.h>
 #include <trireme/more_layers.h>
 #include <trireme/nn.h>
-#include <trireme/recurrent.h>
 
-// The name of the layer: its module, which may be called several times and then is shared.
-static const char *layer_of(exported_call *c) {
+const char *exported_layer(exported_call *c) {
     const char *name = *c->node->module ? c->node->module : c->node->target;
     tri_share_layer(c->build->graph, name);
     return name;
@@ -48,7 +46,7 @@ static void linear(exported_call *c) {
                             .weight_value = exported_tensor(c, 1),
                             .bias_value = exported_tensor(c, 2),
                             .no_bias = exported_is_none(c, 2)};
-    const char *layer = layer_of(c);
+    const char *layer = exported_layer(c);
     exported_give_graph(c, tri_linear_with(c->build->graph, layer, exported_tensor(c, 0), o));
     divide(c, layer);
 }
@@ -102,7 +100,7 @@ static void conv(exported_call *c, int axes, bool transposed, const int64_t *str
         o.pads[i][0] = o.pads[i][1] = pads[i];
         o.output_paddings[i] = more[i];
     }
-    exported_give_graph(c, functions[transposed][axes - 1](c->build->graph, layer_of(c),
+    exported_give_graph(c, functions[transposed][axes - 1](c->build->graph, exported_layer(c),
                                                            exported_as_float(c->build, &x), o));
 }
 
@@ -170,6 +168,33 @@ static bool is_own(const exported_call *c, int k, const char *layer, const char 
            !strcmp(full + length + 1, name);
 }
 
+// Batch norm that keeps no statistics: mean and variance of the tensor itself.
+static void norm_channels(exported_call *c) {
+    exported_build *b = c->build;
+    tri_graph *g = b->graph;
+    exported_value x = exported_operand(c, 0);
+    int rank = exported_rank(b, &x), axes[EXPORTED_MAX_RANK], count = 0;
+    int64_t sizes[EXPORTED_MAX_RANK];
+    for (int i = 0; i < rank; i++) {
+        if (i != 1) axes[count++] = i;
+        sizes[i] = i == 1 ? exported_size(b, &x, 1) : 1;
+    }
+    tri_value value = exported_as_float(b, &x);
+    double eps = exported_real(c, 7);
+    exported_value in[5] = {
+        exported_of_graph(value, x.dtype),
+        exported_of_graph(tri_mean(g, value, axes, count, true), x.dtype),
+        exported_of_graph(tri_var(g, value, axes, count, 0, true), x.dtype),
+        exported_is_none(c, 1) ? exported_of_number(1, x.dtype)
+                               : exported_reshape(b, exported_operand(c, 1), sizes, rank),
+        exported_is_none(c, 2) ? exported_of_number(0, x.dtype)
+                               : exported_reshape(b, exported_operand(c, 2), sizes, rank)};
+    exported_give(
+        c, exported_map_text(
+               b, "x, mean, var, w, bias, eps = 0 -> (x - mean) * rsqrt(var + eps) * w + bias",
+               &eps, in, 5, x.dtype));
+}
+
 // Batch norm keeps statistics, so it is a layer with PyTorch's names of parameters.
 static void batch_norm(exported_call *c) {
     const char *mean = full_name(c, 3), *end = mean ? strrchr(mean, '.') : NULL;
@@ -179,6 +204,10 @@ static void batch_norm(exported_call *c) {
     bool has_names = end && is_own(c, 3, layer, "running_mean") &&
                      is_own(c, 4, layer, "running_var") &&
                      (is_plain || (is_own(c, 1, layer, "weight") && is_own(c, 2, layer, "bias")));
+    if (exported_is_none(c, 3) && exported_is_none(c, 4)) {
+        norm_channels(c);
+        return;
+    }
     if (!has_names) {
         exported_fail(c, "batch norm without running statistics, weight and bias of its own module "
                          "is not supported");
@@ -216,7 +245,7 @@ static void norm_rows(exported_call *c, const tri_op *op, tri_value weight, tri_
     exported_value flat = axes > 1 ? exported_reshape(b, x, rows, rank - axes + 1) : x;
     tri_value y =
         tri_node_add(b->graph, op, (tri_value[]){exported_as_float(b, &flat), weight, bias},
-                     op->input_count, &(tri_norm_attr){.eps = eps}, layer_of(c));
+                     op->input_count, &(tri_norm_attr){.eps = eps}, exported_layer(c));
     exported_value result = exported_of_graph(y, x.dtype);
     for (int i = 0; i < rank; i++) rows[i] = exported_size(b, &x, i);
     exported_give(c, axes > 1 ? exported_reshape(b, result, rows, rank) : result);
@@ -237,7 +266,7 @@ static void norm_groups(exported_call *c, int64_t groups, int weight, int bias, 
         c, tri_node_add(c->build->graph, &tri_op_group_norm,
                         (tri_value[]){exported_tensor(c, 0), exported_tensor(c, weight),
                                       exported_tensor(c, bias)},
-                        3, &attr, layer_of(c)));
+                        3, &attr, exported_layer(c)));
 }
 
 static void group_norm(exported_call *c) {
@@ -262,7 +291,7 @@ static void embedding(exported_call *c) {
         for (int64_t i = 0; number.kind == EXPORTED_HOST && i < sizes[0]; i++) data[i] = (double)i;
         exported_value is_row =
             exported_map_text(b, "i, k = 0 -> i == k", &row, &number, 1, TRI_PT2_BOOLEAN);
-        is_row.name = tri_name(b->graph, "%s.padding", layer_of(c));
+        is_row.name = tri_name(b->graph, "%s.padding", exported_layer(c));
         exported_value in[] = {exported_of_graph(weight, TRI_PT2_FLOAT32), is_row};
         exported_value kept =
             exported_map_text(b, "x, pads -> pads ? detach(x) : x", NULL, in, 2, TRI_PT2_FLOAT32);
@@ -270,7 +299,7 @@ static void embedding(exported_call *c) {
     }
     exported_give_graph(c, tri_node_add(b->graph, &tri_op_embedding,
                                         (tri_value[]){exported_as_graph(b, &ids), weight}, 2, NULL,
-                                        layer_of(c)));
+                                        exported_layer(c)));
 }
 
 static void dropout(exported_call *c) {
@@ -360,6 +389,7 @@ const exported_row exported_layer_rows[] = {
     ROW("aten.mm", "self mat2", matmul),
     ROW("aten.mv", "self vec", matmul),
     ROW("aten.dot", "self tensor", matmul),
+    ROW("aten.vdot", "self other", matmul),
     ROW("aten.addmm", "self mat1 mat2 beta=1 alpha=1", addmm),
     ROW("aten.baddbmm", "self batch1 batch2 beta=1 alpha=1", addmm),
     ROW("aten.einsum", "equation tensors path=None", einsum),
