@@ -53,7 +53,7 @@ TORCHVISION = {
     "convnext_tiny": vision("convnext_tiny", 32),
     "vit_b_16": vision("vit_b_16", 32, image_size=32),
     "swin_t": vision("swin_t", 64), "swin_v2_t": vision("swin_v2_t", 64),
-    "maxvit_t": vision("maxvit_t", 64, input_size=(64, 64), partition_size=2),
+    "maxvit_t": vision("maxvit_t", 224),
     "googlenet": vision("googlenet", 96, aux_logits=True, init_weights=True),
     "inception_v3": vision("inception_v3", 160, aux_logits=False, init_weights=False),
     "fcn_resnet50": segmentation("fcn_resnet50", 64),
@@ -185,7 +185,7 @@ def timm_of(name, size=64, **more):
 TIMM = {
     "vit_tiny": timm_of("vit_tiny_patch16_224", img_size=64, depth=2),
     "deit_tiny": timm_of("deit_tiny_patch16_224", img_size=64, depth=2),
-    "mixer": timm_of("mixer_s16_224", img_size=64, num_blocks=2, embed_dim=48),
+    "mixer": timm_of("mixer_s32_224", img_size=64),
     "convnextv2": timm_of("convnextv2_atto"),
     "nfnet": timm_of("nfnet_l0"),
     "poolformer": timm_of("poolformer_s12"),
@@ -197,7 +197,7 @@ TIMM = {
     "xcit": timm_of("xcit_nano_12_p16_224", depth=2),
     "ghostnet": timm_of("ghostnet_050"),
     "hrnet": timm_of("hrnet_w18_small", 32),
-    "dla34": timm_of("dla34", 32),
+    "dla34": timm_of("dla34"),
     "res2net": timm_of("res2net50_26w_4s", 32),
     "repvgg": timm_of("repvgg_a0", 32),
     "edgenext": timm_of("edgenext_xx_small"),
@@ -253,6 +253,20 @@ class Seq2Seq(nn.Module):
         return torch.stack(out, 1)
 
 
+class Cells(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(60, 12), nn.Linear(12, 3)
+        self.one, self.two = nn.GRUCell(12, 12), nn.RNNCell(12, 12, nonlinearity="relu")
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        h = k = torch.zeros_like(x[:, 0])
+        for step in range(3):
+            h, k = self.one(x[:, step], h), self.two(x[:, step], k)
+        return self.head(h + k)
+
+
 class VAE(nn.Module):
     def __init__(self, noise=0.0):
         super().__init__()
@@ -282,6 +296,8 @@ class Writes(nn.Module):
         rows = torch.arange(x.shape[0])
         z = z * mask
         z[rows, 3] = 2.0
+        z[rows, rows % 4] = x[:, 4]
+        z[x > 1.5] = 0.5
         return self.two(z + y[:, torch.tensor([1, 0] * 10)])
 
 
@@ -317,6 +333,7 @@ OWN = {
     "transformer": lambda: Network(
         nn.Transformer(16, 4, 1, 1, 32, batch_first=True),
         {"src": torch.randn(SAMPLES, 7, 16), "tgt": torch.randn(SAMPLES, 5, 16)}, "mse"),
+    "cells": lambda: Network(Cells(), {"ids": tokens()}, "mse"),
     "writes": lambda: Network(Writes(), vectors(), "cross_entropy"),
 }
 

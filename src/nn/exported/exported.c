@@ -122,6 +122,45 @@ static void find_refusals(nn_exported *n) {
     }
 }
 
+typedef struct search {
+    int value;
+    bool found;
+} search;
+
+static void look_for(void *context, tri_pt2_argument *argument) {
+    search *s = context;
+    s->found = s->found || argument->number == s->value;
+}
+
+// Whether a live node reads the value.
+static bool is_read(const nn_exported *n, int value) {
+    search s = {.value = value};
+    for (int i = 0; i < n->file.node_count && !s.found; i++)
+        if (n->nodes[i].is_live)
+            walk(n->file.nodes[i].arguments, n->file.nodes[i].argument_count, look_for, &s);
+    return s.found;
+}
+
+// Buffers that change from step to step are not supported, unless nothing reads them, as a count of
+// batches. Batch norm's statistics are of its layer.
+static void find_changes(nn_exported *n) {
+    for (int i = 0; i < n->file.output_count; i++) {
+        const tri_pt2_port *change = &n->file.outputs[i];
+        for (int k = 0; change->role == TRI_PT2_MUTATION && k < n->file.input_count; k++) {
+            const tri_pt2_port *port = &n->file.inputs[k];
+            if (strcmp(port->name, change->name) != 0 || port->argument.kind != TRI_PT2_VALUE ||
+                !is_read(n, (int)port->argument.number))
+                continue;
+            const char *line =
+                tri_arena_printf(n->arena,
+                                 "%s: the network changes '%s' in every step, which is "
+                                 "not supported",
+                                 n->file.path, port->name);
+            TRI_PUSH(n->arena, n->refusals, n->refusal_count, n->refusal_capacity) = line;
+        }
+    }
+}
+
 static tri_status check_options(nn_exported *n) {
     const char *weights = option(n, "weights");
     const tri_tree *inputs = tri_tree_get(n->options, "inputs");
@@ -153,27 +192,6 @@ static tri_status check_options(nn_exported *n) {
 static const char *input_field(const nn_exported *n, const char *argument) {
     const tri_tree *node = tri_tree_get(tri_tree_get(n->options, "inputs"), argument);
     return node && node->kind == TRI_TREE_SCALAR ? node->text : NULL;
-}
-
-// Whether a live node reads the value, or the network returns it.
-static bool is_read(const nn_exported *n, int value);
-
-typedef struct search {
-    int value;
-    bool found;
-} search;
-
-static void look_for(void *context, tri_pt2_argument *argument) {
-    search *s = context;
-    s->found = s->found || argument->number == s->value;
-}
-
-static bool is_read(const nn_exported *n, int value) {
-    search s = {.value = value};
-    for (int i = 0; i < n->file.node_count && !s.found; i++)
-        if (n->nodes[i].is_live)
-            walk(n->file.nodes[i].arguments, n->file.nodes[i].argument_count, look_for, &s);
-    return s.found;
 }
 
 // The input is one of the data, and not the only one.
@@ -234,6 +252,7 @@ tri_status exported_prepare(nn_exported *n) {
         if (n->nodes[i].is_live)
             n->nodes[i].row = exported_find_row(n->arena, n->file.nodes[i].target);
     find_refusals(n);
+    find_changes(n);
     describe_fields(n);
     return TRI_OK;
 }

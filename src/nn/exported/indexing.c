@@ -113,7 +113,7 @@ static exported_value index_outer(exported_call *c, exported_value x, const one_
         if (!index[k].is_count) x = take(c, x, k, index[k].value);
     for (int i = -1; i < rank; i++)
         for (int k = 0; k < used; k++)
-            if (index[k].along == i) order[count++] = k;
+            if (index[k].along == i || (i < 0 && index[k].along < 0)) order[count++] = k;
     for (int i = used; i < all; i++) order[count++] = i;
     x = exported_permute(b, x, order);
     for (int i = 0; i < rank; i++) result[i] = sizes[i];
@@ -254,6 +254,84 @@ static void index_add(exported_call *c) {
         c, tri_index_add(c->build->graph, as_is(c, 0), axis_of(c, 1), as_is(c, 2), as_is(c, 3)));
 }
 
+// x with one value where an index along an axis says.
+static void index_fill(exported_call *c) {
+    exported_build *b = c->build;
+    exported_value x = exported_operand(c, 0), index = exported_operand(c, 2);
+    int axis = axis_of(c, 1), rank = exported_rank(b, &x);
+    int64_t size = exported_size(b, &x, axis), sizes[EXPORTED_MAX_RANK];
+    if (index.kind == EXPORTED_GRAPH) {
+        index = from_zero(c, index, size, axis);
+        exported_give_graph(c, tri_index_fill(b->graph, exported_as_graph(b, &x), axis, index.graph,
+                                              exported_real(c, 3)));
+        return;
+    }
+    double *data;
+    for (int i = 0; i < rank; i++) sizes[i] = i == axis ? size : 1;
+    exported_value in[] = {x, exported_host_new(b, sizes, rank, TRI_PT2_BOOLEAN, &data),
+                           exported_operand(c, 3)};
+    index = from_zero(c, index, size, axis);
+    if (in[1].kind != EXPORTED_HOST || index.kind != EXPORTED_HOST) return;
+    // All of an axis is filled with one number, so that the batch is no part of a constant.
+    if (read_index(b, index, 1, size).is_count) in[1] = exported_of_number(1, TRI_PT2_BOOLEAN);
+    for (int64_t i = 0; i < exported_count(b, &index); i++) {
+        int64_t at = (int64_t)exported_host_at(&index.host, &i);
+        if (at >= 0 && at < size) data[at] = 1;
+    }
+    in[1].name = tri_name(b->graph, "%s.filled", exported_result_name(c));
+    exported_give(c, exported_map_text(b, "x, m, v -> m ? v : x", NULL, in, 3, x.dtype));
+}
+
+// x with values where an index says, which are added there or replace what is there: a mask with
+// one value, or tensors of numbers along the first axes.
+static void index_put(exported_call *c) {
+    exported_build *b = c->build;
+    exported_value index[EXPORTED_MAX_RANK],
+        in[] = {exported_operand(c, 0), {0}, exported_operand(c, 2)};
+    int used = exported_list(c, 1, index, EXPORTED_MAX_RANK), rank = exported_rank(b, &in[0]);
+    bool adds = exported_bool(c, 3), is_mask = used == 1 && index[0].dtype == TRI_PT2_BOOLEAN;
+    int64_t sizes[2 * EXPORTED_MAX_RANK], rows[EXPORTED_MAX_RANK] = {-1};
+    if (is_mask && exported_count(b, &in[2]) == 1) {
+        for (int i = 0; i < rank; i++)
+            sizes[i] = i < exported_rank(b, &index[0]) ? exported_size(b, &index[0], i) : 1;
+        in[1] = exported_reshape(b, index[0], sizes, rank);
+        in[2] = exported_reshape(b, in[2], NULL, 0);
+        const char *formula = adds ? "x, m, v -> m ? x + v : x" : "x, m, v -> m ? v : x";
+        exported_give(c, exported_map_text(b, formula, NULL, in, 3, in[0].dtype));
+        return;
+    }
+    exported_value number = exported_of_number(0, TRI_PT2_LONG);
+    for (int k = 0; k < used; k++) {
+        if (index[k].kind == EXPORTED_NOTHING || index[k].dtype == TRI_PT2_BOOLEAN) {
+            exported_fail(c, "a write is supported by a mask with one value, and by tensors of "
+                             "integers for the first axes");
+            return;
+        }
+        double size = (double)exported_size(b, &in[0], k);
+        exported_value two[] = {number, from_zero(c, index[k], (int64_t)size, k)};
+        number = exported_map_text(b, "a, i, n = 1 -> n * a + i", &size, two, 2, TRI_PT2_LONG);
+    }
+    number.name = tri_name(b->graph, "%s.places", exported_result_name(c));
+    int places = exported_rank(b, &number), wide = places;
+    for (int i = 0; i < places; i++) sizes[i] = exported_size(b, &number, i);
+    for (int i = used; i < rank; i++) {
+        rows[1 + i - used] = exported_size(b, &in[0], i);
+        sizes[wide++] = rows[1 + i - used];
+    }
+    tri_value to, place, source;
+    exported_value flat = exported_reshape(b, in[0], rows, 1 + rank - used);
+    in[2] = exported_expand(b, in[2], sizes, wide);
+    in[2] = exported_reshape(b, in[2], rows, 1 + rank - used);
+    number = exported_reshape(b, number, rows, 1);
+    to = exported_as_graph(b, &flat);
+    place = exported_as_graph(b, &number);
+    source = exported_as_graph(b, &in[2]);
+    to = adds ? tri_index_add(b->graph, to, 0, place, source)
+              : tri_index_copy(b->graph, to, 0, place, source);
+    for (int i = 0; i < rank; i++) sizes[i] = exported_size(b, &in[0], i);
+    exported_give(c, exported_reshape(b, exported_of_graph(to, in[0].dtype), sizes, rank));
+}
+
 // Writes `source` over every step-th element from `first` to `end` along an axis.
 static void write_part(exported_call *c, int axis, int64_t first, int64_t end, int64_t step) {
     exported_build *b = c->build;
@@ -349,6 +427,8 @@ static void copy(exported_call *c) {
 }
 
 const exported_row exported_index_rows[] = {
+    ROW("aten.index_fill", "self dim index value", index_fill),
+    ROW("aten.index_put", "self indices values accumulate=False", index_put),
     ROW("aten.copy", "self src", copy),
     // What a view's base becomes when the view is written (views.c).
     ROW("write.slice", "self source dim=0 start=None end=None step=1", write_slice),

@@ -222,9 +222,9 @@ static void concat(exported_call *c) {
     exported_value *values =
         TRI_NEW_ARRAY(c->build->graph->arena, exported_value, EXPORTED_MAX_PARTS);
     int count = exported_list(c, 0, values, EXPORTED_MAX_PARTS), kept = 0;
-    // A tensor [0] is left out, whatever the shape of the others.
+    // What has no elements is left out, a tensor [0] whatever the shape of the others.
     for (int k = 0; k < count; k++)
-        if (exported_rank(c->build, &values[k]) != 1 || exported_size(c->build, &values[k], 0) > 0)
+        if (exported_count(c->build, &values[k]) > 0 || (k == count - 1 && kept == 0))
             values[kept++] = values[k];
     if (kept == 0) {
         exported_fail(c, "there is nothing to join");

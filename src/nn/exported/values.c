@@ -203,8 +203,12 @@ exported_value exported_slice(exported_build *b, exported_value x, int axis, int
         return x;
     }
     if (end <= first) {
-        tri_graph_fail(b->graph, "a slice is empty");
-        return x;
+        // No elements: nothing of the graph, but tensors may be joined with it.
+        int64_t sizes[EXPORTED_MAX_RANK];
+        double *data;
+        for (int i = 0; i < exported_rank(b, &x); i++)
+            sizes[i] = i == axis ? 0 : exported_size(b, &x, i);
+        return exported_host_new(b, sizes, exported_rank(b, &x), x.dtype, &data);
     }
     return exported_of_graph(tri_slice(b->graph, x.graph, axis, first, end, step), x.dtype);
 }
