@@ -2,7 +2,7 @@
 """Networks from PyTorch's libraries, small, each exported by torch.export and trained four steps of
 SGD by the program: the losses are those of PyTorch within 1e-4. Writes the page docs/networks.md.
 
-usage: zoo.py BUILD_FOLDER [--page FILE] [NETWORK ...]
+usage: zoo.py BUILD_FOLDER [--page FILE] [--jobs N] [NETWORK or LIBRARY ...]
 Needs PyTorch 2.9 or later, torchvision, transformers and timm. Rates of dropout and of stochastic
 depth are 0, for random numbers differ.
 """
@@ -10,6 +10,7 @@ import argparse
 import collections
 import copy
 import json
+import multiprocessing
 import os
 import re
 import subprocess
@@ -164,36 +165,66 @@ def names_of(exported):
             if spec.kind.name == "USER_INPUT"]
 
 
+def examine(program, library, name):
+    torch.set_num_threads(1)
+    start = time.time()
+    try:
+        verdict = check(program, name, library, zoo_networks.LIBRARIES[library][name])
+    except Exception as error:  # pylint: disable=broad-except
+        line = f"{type(error).__name__}: {error}".split("\n", maxsplit=1)[0]
+        verdict = Verdict(name, library, 0, 0, "failed", line[:300])
+    print(f"{name:20} {verdict.ops:3} {verdict.result:12} {time.time() - start:5.1f} s "
+          f"{verdict.line}", flush=True)
+    return verdict
+
+
+PAGE = """# Networks that are known to train
+
+Made by `tests/parity/zoo.py` with PyTorch {torch}; do not edit it. Each network is a small one of its
+kind, exported by `torch.export` in training mode with a dynamic batch, and trained four steps of SGD by
+`model: {{name: torch}}`. *trains*: every loss is PyTorch's within 1e-4, with all rates of dropout and of
+stochastic depth 0. The last column is the largest difference, or why the network is refused. How to
+export your own: [guide/your-network.md](guide/your-network.md).
+
+{trained} of {count} networks train.
+"""
+
+
+def write_page(path, verdicts):
+    trained = sum(v.result == "trains" for v in verdicts)
+    text = PAGE.format(torch=torch.__version__.split("+", maxsplit=1)[0], trained=trained,
+                       count=len(verdicts))
+    for library in zoo_networks.LIBRARIES:
+        rows = [v for v in verdicts if v.library == library]
+        text += f"\n## {library}\n\n| network | parameters | operations | result | |\n"
+        text += "|---|---|---|---|---|\n" if rows else ""
+        for v in rows:
+            line = re.sub(r"^code 2: trireme: |(model torch: )?/\S*?net\.pt2: |, /\S+:\d+", "",
+                          v.line).replace("|", "\\|")
+            text += f"| {v.name} | {v.parameters:,} | {v.ops} | {v.result} | {line} |\n"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build")
     parser.add_argument("--page")
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("networks", nargs="*")
     given = parser.parse_args()
     program = os.path.join(os.path.abspath(given.build), "bin", "trireme")
-    torch.set_num_threads(1)
-    verdicts = []
-    for library, networks in zoo_networks.LIBRARIES.items():
-        for name, make in networks.items():
-            if given.networks and name not in given.networks and library not in given.networks:
-                continue
-            start = time.time()
-            try:
-                verdict = check(program, name, library, make)
-            except Exception as error:  # pylint: disable=broad-except
-                verdict = Verdict(name, library, 0, 0, "failed",
-                                  f"{type(error).__name__}: {error}".split("\n")[0][:300])
-            verdicts.append(verdict)
-            print(f"{name:24} {verdict.ops:3} {verdict.result:12} {time.time() - start:5.1f} s "
-                  f"{verdict.line}", flush=True)
-    print(collections.Counter(v.result for v in verdicts))
+    wanted = [(program, library, name)
+              for library, networks in zoo_networks.LIBRARIES.items() for name in networks
+              if not given.networks or name in given.networks or library in given.networks]
+    with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
+        verdicts = pool.starmap(examine, wanted, chunksize=1)
+    results = collections.Counter(v.result for v in verdicts)
+    print(", ".join(f"{count} {result}" for result, count in results.items()))
     if given.page:
         write_page(given.page, verdicts)
-
-
-def write_page(path, verdicts):
-    raise NotImplementedError(path)
+    return 1 if results["differs"] or results["failed"] else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

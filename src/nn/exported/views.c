@@ -246,6 +246,7 @@ tri_status exported_write_views(nn_exported *n) {
     tri_pt2_node *nodes = file->nodes;
     tri_pt2_value *values = file->values;
     int value_count = file->value_count;
+    if (value_count == 0) return TRI_OK;
     file->nodes = NULL, file->values = NULL;
     file->node_count = file->value_count = 0;
     for (int i = 0; i < value_count; i++)
