@@ -3,11 +3,16 @@
 #include "base/log.h"
 #include "base/option.h"
 #include "checkpoint/verify.h"
+#include "tensor/half.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { MOST_LINES = 39 }; // besides that of the message
+
+tri_dtype checkpoint_taken_dtype(const tri_state_tensor *tensor) {
+    return tri_dtype_is_half(tensor->half) ? tensor->half : tensor->dtype;
+}
 
 typedef struct named {
     const char *name;

@@ -5,6 +5,7 @@
 #include "base/limits.h"
 #include "base/os.h"
 #include "checkpoint/folder.h"
+#include "tensor/half.h"
 
 #include <endian.h>
 #include <fcntl.h>
@@ -23,7 +24,8 @@ typedef struct reading {
     const tri_safetensors_entry *entries;
     checkpoint_chunks chunks;
     const int *targets; // entries[i] belongs to the sink's tensor targets[i]
-    char *buffer;
+    char *buffer; // of the largest chunk
+    char *halves; // behind it: the same elements, in a half type
 } reading;
 
 // Checks the file's length before the file is parsed, so that the error says if a file is missing
@@ -110,10 +112,13 @@ static tri_status damaged(const reading *r, const checkpoint_chunk *chunk) {
 
 static tri_status write_to_sink(const reading *r, const checkpoint_chunk *chunk) {
     const tri_safetensors_entry *entry = &r->entries[chunk->tensor];
-    int64_t element = (int64_t)tri_dtype_bytes(entry->dtype);
-    return r->sink->write(r->sink->context, r->targets[chunk->tensor],
-                          (chunk->offset - entry->offset) / element, chunk->size_bytes / element,
-                          r->buffer);
+    int64_t element = (int64_t)tri_dtype_bytes(entry->dtype), count = chunk->size_bytes / element;
+    int target = r->targets[chunk->tensor];
+    tri_dtype taken = checkpoint_taken_dtype(&r->sink->tensors[target]);
+    char *elements = taken == entry->dtype ? r->buffer : r->halves;
+    if (elements == r->halves) tri_half_narrow(taken, (float *)r->buffer, r->halves, count);
+    return r->sink->write(r->sink->context, target, (chunk->offset - entry->offset) / element,
+                          count, elements);
 }
 
 static bool is_wanted(const reading *r, int i) {
@@ -160,7 +165,8 @@ static tri_status read_file(reading *r, const checkpoint_manifest *manifest) {
     int64_t largest = 0;
     for (int i = 0; i < r->chunks.count; i++)
         if (r->chunks.items[i].size_bytes > largest) largest = r->chunks.items[i].size_bytes;
-    r->buffer = malloc((size_t)largest);
+    r->buffer = malloc((size_t)(largest + largest / 2));
+    r->halves = r->buffer + largest;
     if (!r->buffer) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for a chunk of it", r->path);
     if (r->sink) {
         int *targets;

@@ -21,6 +21,8 @@ tri_status checkpoint_verify(tri_arena *arena, const char *folder, checkpoint_ma
 tri_status checkpoint_verify_chunks(tri_arena *arena, const char *folder, int rank, int ranks,
                                     checkpoint_manifest *manifest);
 
+// Gets the type in which a sink takes the tensor's elements.
+tri_dtype checkpoint_taken_dtype(const tri_state_tensor *tensor);
 // Pairs the tensors of a file with those of a sink by name, because their orders may differ:
 // entries[i] of the file belongs to the sink's tensor number (*out)[i]. TRI_BAD_INPUT: the shapes
 // of a pair differ, or a tensor has no partner; the message lists all such, with the nearest names.

@@ -267,7 +267,11 @@ static tri_status read_as(const checkpoint_weights *w, int index, tri_dtype want
     tri_dtype dtype = w->entries[index].dtype;
     *out = dtype == wanted ? buffer : buffer + TRI_CHECKPOINT_CHUNK_BYTES;
     TRI_TRY(checkpoint_weights_read(w, index, first, count, buffer));
-    if (dtype != wanted) checkpoint_convert(dtype, buffer, wanted, *out, count);
+    if (dtype == wanted) return TRI_OK;
+    if (tri_dtype_is_half(dtype) && wanted == TRI_F32)
+        tri_half_widen(dtype, buffer, (float *)*out, count);
+    else
+        checkpoint_convert(dtype, buffer, wanted, *out, count);
     return TRI_OK;
 }
 
@@ -300,11 +304,17 @@ static bool is_wanted(const tri_state_sink *sink, int target) {
 static tri_status load_tensor(const checkpoint_weights *w, int index, const tri_state_sink *sink,
                               int target, char *buffer) {
     int64_t total = tri_shape_count(&w->entries[index].shape);
-    for (int64_t at = 0, count; at < total; at += count) {
+    tri_dtype taken = checkpoint_taken_dtype(&sink->tensors[target]);
+    bool is_mapped = false;
+    if (!is_wanted(sink, target)) return TRI_OK;
+    if (sink->map && w->entries[index].dtype == taken)
+        TRI_TRY(sink->map(sink->context, target, tri_safetensors_fd(w->files[index]),
+                          w->entries[index].offset, &is_mapped));
+    for (int64_t at = 0, count; at < total && !is_mapped; at += count) {
         char *values;
         at = next_window(sink, target, at, total, &count);
         if (count == 0) break;
-        TRI_TRY(read_as(w, index, sink->tensors[target].dtype, at, count, buffer, &values));
+        TRI_TRY(read_as(w, index, taken, at, count, buffer, &values));
         TRI_TRY(sink->write(sink->context, target, at, count, values));
     }
     return TRI_OK;
@@ -432,6 +442,35 @@ static tri_status match(tri_arena *arena, const tri_state_sink *model, const tri
     if (status == TRI_OK || !ignore) return status;
     return TRI_FAIL(status, "%s; init.ignore=[PATTERN, ...] leaves tensors as they are without it",
                     tri_arena_strdup(arena, tri_error_message()));
+}
+
+static tri_status find_dtype(tri_arena *arena, const char *path, checkpoint_weights *w,
+                             tri_dtype *dtype) {
+    bool is_known = false;
+    checkpoint_kind kind;
+    const char *real;
+    TRI_TRY(checkpoint_resolve(arena, path, &kind, &real));
+    if (kind == CHECKPOINT_IS_STEP) return TRI_OK; // a run saves F32
+    TRI_TRY(checkpoint_weights_open(arena, path, true, w));
+    for (int i = 0; i < w->count; i++) {
+        const tri_safetensors_entry *entry = &w->entries[i];
+        if (entry->shape.rank < 2 || !tri_dtype_is_float(entry->dtype)) continue;
+        *dtype = is_known && *dtype != entry->dtype ? TRI_F32 : entry->dtype;
+        is_known = true;
+        if (!tri_dtype_is_half(*dtype)) break;
+    }
+    if (!tri_dtype_is_half(*dtype)) *dtype = TRI_F32;
+    return TRI_OK;
+}
+
+tri_status tri_checkpoint_weights_dtype(const char *path, tri_dtype *dtype) {
+    tri_arena *arena = tri_arena_create(NULL, "types of weights");
+    checkpoint_weights weights = {.open_count = 0};
+    *dtype = TRI_F32;
+    tri_status status = find_dtype(arena, path, &weights, dtype);
+    checkpoint_weights_close(&weights);
+    tri_arena_destroy(arena);
+    return status;
 }
 
 static tri_status load_opened(tri_arena *arena, const tri_strings *ignore,

@@ -36,6 +36,7 @@ static void *address(const tri_engine *e, const tri_program *p, tri_value value)
     case TRI_LOCATION_CACHE:
         return e->memory.caches + engine_cache_row(e, p, location.index, e->run.round);
     case TRI_LOCATION_PARAMETER:
+        if (engine_mapped_values(e, location.index)) return engine_mapped_values(e, location.index);
         at = &flat->parameters[location.index];
         return e->memory.slots[tri_slot_parameters(at->unit, at->bucket)] +
                at->offset * (int64_t)tri_dtype_bytes(engine_bucket_dtype(e, at->bucket));

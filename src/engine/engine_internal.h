@@ -96,6 +96,13 @@ typedef struct engine_groups {
     tri_comm *memory;
 } engine_groups;
 
+// A parameter that kernels read where it lies in a file (mapped.c).
+typedef struct engine_mapped {
+    const char *values; // NULL: the parameter is not mapped
+    void *pages;
+    size_t size_bytes; // of the pages
+} engine_mapped;
+
 // Memory of the device, allocated once, so that no step allocates. If ranks shard parameters
 // (fsdp), `stored` and `half_parameters` hold only this rank's ranges, and GATHER puts whole
 // parameters into heaps[TRI_HEAP_STATE]. A unit is parameters that are gathered together.
@@ -123,6 +130,8 @@ typedef struct engine_memory {
     // The table of the buffers' present addresses, in the host's memory. It has an entry (slot) for
     // each buffer (see step_memory.h). The operands of kernels are looked up here.
     char **slots;
+    // By parameter: where it lies in a mapped file; NULL: in the buffers above.
+    engine_mapped *mapped;
 } engine_memory;
 
 // The numbers of a step that all ranks need (loss, metrics, squares of gradients): F64 in the
@@ -202,13 +211,13 @@ typedef struct engine_staging {
     // Room for the parameters of a whole bucket, or for one optimizer state of them. `memory` lies
     // in a heap of the device, which holds nothing between steps, if the host can use that memory
     // and a heap is large enough. Else it is `own`, which is allocated for it.
-    float *memory, *own;
+    float *memory, *own; // in the type that engine_kept_dtype returns
     int64_t own_elements;
     int unit, bucket, state; // which bucket and state `memory` holds at present; unit -1: none
     bool is_new;             // `memory` was changed and not yet copied to where it belongs
     // The slices of the last fetched tensor: those of all tensor-parallel ranks, one after the
     // other.
-    float *joined;
+    float *joined; // in the type `kept`
     int64_t joined_elements;
     // Room in device memory for the masters of one unit (parameters that are gathered together),
     // if the host cannot use the device's memory; else `memory` holds them.
@@ -356,6 +365,12 @@ struct tri_engine {
 // type that engine_bucket_dtype returns. Offloaded masters and states are in memory only between
 // FETCH or LOAD, which read them from storage, and the last action that uses them.
 float *engine_master(const tri_engine *engine, int unit, tri_bucket_kind bucket);
+// Where this rank's range lies of an optimizer state or (TRI_STATE_MASTERS) of the parameters as they
+// are kept between steps, in the type that engine_kept_dtype returns: of masters, or of what kernels
+// read, if nothing is trained.
+void *engine_kept(const tri_engine *engine, int unit, tri_bucket_kind bucket, int state);
+tri_dtype engine_kept_dtype(const tri_engine *engine, tri_bucket_kind bucket, int state);
+bool engine_has_masters(const tri_engine *engine, tri_bucket_kind bucket);
 float *engine_own_gradients(const tri_engine *engine, int unit, tri_bucket_kind bucket);
 float *engine_state(const tri_engine *engine, int state, int unit, tri_bucket_kind bucket);
 void *engine_own(const tri_engine *engine, int unit, tri_bucket_kind bucket);
@@ -515,6 +530,10 @@ tri_status engine_make_constants(tri_engine *engine); // writes the values of tr
 // collected there because the next tensor often lies in the same bucket.
 tri_status engine_flush_staging(tri_engine *engine);
 
+// Defined in mapped.c. NULL: the parameter does not lie in a mapped file.
+void *engine_mapped_values(const tri_engine *engine, int parameter);
+void engine_unmap(tri_engine *engine, int parameter); // it then lies in the engine's memory again
+
 // Defined in collective.c. Runs a node with TRI_OP_COLLECTIVE (for example tensor parallelism's
 // all-reduce) on the communicator of its group. All ranks of the group have to call it.
 tri_status engine_run_collective(tri_engine *engine, const tri_program *program,
@@ -532,9 +551,9 @@ bool engine_is_offloaded(const tri_engine *engine, tri_bucket_kind bucket, int s
 // Copies `count` elements of this rank's range of a state, or of the masters (TRI_STATE_MASTERS),
 // between the host's memory and their location between steps, which is in memory or in storage.
 tri_status engine_read_own(tri_engine *engine, int unit, tri_bucket_kind bucket, int state,
-                           int64_t first, int64_t count, float *to);
+                           int64_t first, int64_t count, void *to);
 tri_status engine_write_own(tri_engine *engine, int unit, tri_bucket_kind bucket, int state,
-                            int64_t first, int64_t count, const float *from);
+                            int64_t first, int64_t count, const void *from);
 // Reads from storage those offloaded masters of a unit (parameters that are gathered together) that
 // have a copy in a half type, to where kernels can read them. Called before a step if state was
 // written since the last casts (is_stale), so that the masters can be cast again. In a step, LOAD

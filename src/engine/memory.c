@@ -109,6 +109,21 @@ float *engine_master(const tri_engine *e, int unit, tri_bucket_kind bucket) {
     return (float *)e->memory.slots[tri_slot_masters(unit, bucket)];
 }
 
+bool engine_has_masters(const tri_engine *e, tri_bucket_kind bucket) {
+    return e->plan->trains || !tri_bucket_is_half(bucket);
+}
+
+tri_dtype engine_kept_dtype(const tri_engine *e, tri_bucket_kind bucket, int state) {
+    bool is_half = state == TRI_STATE_MASTERS && !engine_has_masters(e, bucket);
+    return is_half ? e->plan->flat.half_dtype : TRI_F32;
+}
+
+void *engine_kept(const tri_engine *e, int unit, tri_bucket_kind bucket, int state) {
+    if (state != TRI_STATE_MASTERS) return engine_state(e, state, unit, bucket);
+    return engine_has_masters(e, bucket) ? engine_master(e, unit, bucket)
+                                         : engine_own(e, unit, bucket);
+}
+
 float *engine_own_gradients(const tri_engine *e, int unit, tri_bucket_kind bucket) {
     const tri_flat_bucket *p = bucket_of(e, unit, bucket);
     if (e->plan->sharing.scatters_rounds) return e->memory.own_gradients + p->gradient_own_offset;
@@ -140,7 +155,7 @@ static void fill_slots(tri_engine *e) {
                 tri_bucket_is_half(bucket) ? e->memory.half_parameters : (char *)e->memory.stored;
             if (!plan->sharing.releases)
                 e->memory.slots[tri_slot_parameters(u, bucket)] = base + p->offset * width;
-            if (!plan->offload.set.masters[k])
+            if (!plan->offload.set.masters[k] && engine_has_masters(e, bucket))
                 e->memory.slots[tri_slot_masters(u, bucket)] =
                     (char *)(tri_bucket_is_half(bucket) ? e->memory.masters + p->own_offset
                                                         : e->memory.stored + own_offset(e, p));
@@ -175,8 +190,8 @@ tri_status engine_allocate(tri_engine *e) {
     const int64_t f32 = sizeof(float), half = (int64_t)tri_dtype_bytes(flat->half_dtype);
     int64_t stored = plan->sharing.releases ? flat->own_elements[TRI_FLAT_STORED]
                                             : flat->elements[TRI_FLAT_STORED];
-    int64_t masters =
-        plan->offload.set.masters[TRI_BUCKET_TRAINED_HALF] ? 0 : flat->own_elements[TRI_FLAT_HALF];
+    bool has_masters = plan->trains && !plan->offload.set.masters[TRI_BUCKET_TRAINED_HALF];
+    int64_t masters = has_masters ? flat->own_elements[TRI_FLAT_HALF] : 0;
     if (plan->offload.set.masters[TRI_BUCKET_TRAINED]) stored = 0;
     int64_t half_elements =
         plan->sharing.releases ? flat->own_elements[TRI_FLAT_HALF] : flat->elements[TRI_FLAT_HALF];
@@ -199,6 +214,7 @@ tri_status engine_allocate(tri_engine *e) {
     TRI_TRY(allocate(e, plan->sizes.scratch_bytes, &e->memory.scratch));
     TRI_TRY(allocate(e, plan->sizes.workspace_bytes, &e->memory.workspace));
     TRI_TRY(allocate(e, plan->caches.bytes, &e->memory.caches));
+    e->memory.mapped = TRI_NEW_ARRAY(e->arena, engine_mapped, flat->parameter_count);
     fill_slots(e);
     return TRI_OK;
 }
@@ -217,6 +233,7 @@ void engine_release(tri_engine *e) {
     if (e->staging.masters) e->device->backend->free(e->device, e->staging.masters);
     free(e->staging.own);
     free(e->staging.joined);
+    for (int i = 0; i < e->plan->flat.parameter_count && e->memory.mapped; i++) engine_unmap(e, i);
 }
 
 static tri_status reserve(float **memory, int64_t *elements, int64_t wanted) {

@@ -144,27 +144,32 @@ tri_status engine_fetch_masters(tri_engine *e, int unit) {
     return TRI_OK;
 }
 
-static float *address_of(const tri_engine *e, int unit, tri_bucket_kind bucket, int state) {
-    return state == TRI_STATE_MASTERS ? engine_master(e, unit, bucket)
-                                      : engine_state(e, state, unit, bucket);
+// Where elements from `first` on of a range lie, as they are kept.
+static char *kept_from(const tri_engine *e, int unit, tri_bucket_kind bucket, int state,
+                       int64_t first, int64_t count, size_t *size_bytes) {
+    int64_t element = (int64_t)tri_dtype_bytes(engine_kept_dtype(e, bucket, state));
+    *size_bytes = (size_t)(count * element);
+    return (char *)engine_kept(e, unit, bucket, state) + first * element;
 }
 
 tri_status engine_read_own(tri_engine *e, int unit, tri_bucket_kind bucket, int state,
-                           int64_t first, int64_t count, float *to) {
+                           int64_t first, int64_t count, void *to) {
     if (engine_is_offloaded(e, bucket, state))
         return move(e, unit, engine_storage_offset(e, unit, bucket, state) + first * element_bytes,
                     count, false, false, to);
-    return tri_queue_read(e->queue, to, address_of(e, unit, bucket, state) + first,
-                          (size_t)(count * element_bytes));
+    size_t size_bytes;
+    const char *from = kept_from(e, unit, bucket, state, first, count, &size_bytes);
+    return tri_queue_read(e->queue, to, from, size_bytes);
 }
 
 tri_status engine_write_own(tri_engine *e, int unit, tri_bucket_kind bucket, int state,
-                            int64_t first, int64_t count, const float *from) {
+                            int64_t first, int64_t count, const void *from) {
     bool is_offloaded = engine_is_offloaded(e, bucket, state);
     if (is_offloaded || engine_has_host_copy(e, bucket, state))
         TRI_TRY(move(e, unit, engine_storage_offset(e, unit, bucket, state) + first * element_bytes,
                      count, true, false, (void *)from));
     if (is_offloaded) return TRI_OK;
-    return tri_queue_write(e->queue, address_of(e, unit, bucket, state) + first, from,
-                           (size_t)(count * element_bytes));
+    size_t size_bytes;
+    char *to = kept_from(e, unit, bucket, state, first, count, &size_bytes);
+    return tri_queue_write(e->queue, to, from, size_bytes);
 }

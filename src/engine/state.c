@@ -11,6 +11,7 @@
 #include "base/parallel.h"
 #include "engine/engine_internal.h"
 #include "engine/initial.h"
+#include "tensor/half.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,16 +23,20 @@ static tri_shape full_shape(const tri_parameter_info *parameter) {
     return p.slice.count ? p.slice.full : p.shape;
 }
 
-static tri_engine_tensor describe(const tri_graph *g, int parameter) {
-    const tri_parameter_info *p = &g->parameters[parameter];
-    return (tri_engine_tensor){.name = p->name,
-                               .dtype = p->dtype,
-                               .shape = full_shape(p),
-                               .role = p->role,
-                               .parameter = parameter,
-                               .state = TRI_STATE_MASTERS,
-                               .alias = p->alias,
-                               .is_adapter = p->adapts != 0};
+static tri_engine_tensor describe(const tri_engine *e, int parameter) {
+    const tri_parameter_info *p = &e->plan->graph->parameters[parameter];
+    tri_bucket_kind bucket = e->plan->flat.parameters[parameter].bucket;
+    bool is_counter = p->role == TRI_ROLE_COUNTER;
+    return (tri_engine_tensor){
+        .name = p->name,
+        .dtype = p->dtype,
+        .kept = is_counter ? p->dtype : engine_kept_dtype(e, bucket, TRI_STATE_MASTERS),
+        .shape = full_shape(p),
+        .role = p->role,
+        .parameter = parameter,
+        .state = TRI_STATE_MASTERS,
+        .alias = p->alias,
+        .is_adapter = p->adapts != 0};
 }
 
 void engine_list_tensors(tri_engine *e) {
@@ -41,7 +46,7 @@ void engine_list_tensors(tri_engine *e) {
         TRI_NEW_ARRAY(e->arena, tri_engine_tensor, g->parameter_count * e->optimizer.op_states);
     for (int i = 0; i < g->parameter_count; i++)
         if (g->parameters[i].role != TRI_ROLE_CONSTANT)
-            e->tensors.model[e->tensors.model_count++] = describe(g, i);
+            e->tensors.model[e->tensors.model_count++] = describe(e, i);
     if (tri_optimizer_averages(&e->optimizer)) {
         e->tensors.average_count = e->tensors.model_count;
         e->tensors.average = TRI_NEW_ARRAY(e->arena, tri_engine_tensor, e->tensors.model_count);
@@ -60,6 +65,7 @@ void engine_list_tensors(tri_engine *e) {
             e->tensors.optimizer[e->tensors.optimizer_count++] =
                 (tri_engine_tensor){.name = name,
                                     .dtype = TRI_F32,
+                                    .kept = TRI_F32,
                                     .shape = full_shape(p),
                                     .role = p->role,
                                     .parameter = i,
@@ -87,6 +93,7 @@ int tri_engine_average_tensors(const tri_engine *engine, const tri_engine_tensor
 // same bucket.
 typedef struct whole {
     int unit, bucket, state;
+    tri_dtype kept;
     int64_t elements;
     int64_t own_elements; // elements in this rank's range
 } whole;
@@ -97,6 +104,7 @@ static whole whole_of(const tri_engine *e, const tri_engine_tensor *tensor) {
     return (whole){.unit = p->unit,
                    .bucket = (int)p->bucket,
                    .state = tensor->state,
+                   .kept = tensor->kept,
                    .elements = b->elements,
                    .own_elements = b->own};
 }
@@ -113,10 +121,13 @@ static bool is_direct(const tri_engine *e, const whole *w) {
            !engine_is_offloaded(e, (tri_bucket_kind)w->bucket, w->state);
 }
 
-static float *direct_address(const tri_engine *e, const whole *w) {
-    tri_bucket_kind bucket = (tri_bucket_kind)w->bucket;
-    return w->state == TRI_STATE_MASTERS ? engine_master(e, w->unit, bucket)
-                                         : engine_state(e, w->state, w->unit, bucket);
+// Where the tensor's elements lie, in their final memory or in the staging memory.
+static char *address_in(const tri_engine *e, const whole *w, const tri_engine_tensor *tensor) {
+    char *bucket = is_direct(e, w)
+                       ? engine_kept(e, w->unit, (tri_bucket_kind)w->bucket, w->state)
+                       : (char *)e->staging.memory;
+    return bucket + e->plan->flat.parameters[tensor->parameter].offset *
+                        (int64_t)tri_dtype_bytes(tensor->kept);
 }
 
 static bool holds(const tri_engine *e, const tri_engine_tensor *tensor) {
@@ -182,8 +193,9 @@ int tri_engine_holders(const tri_engine *e, const tri_engine_tensor *tensor, int
     return stage_ranks;
 }
 
-static float *own_in_staging(const tri_engine *e, const whole *w) {
-    return e->staging.memory + w->own_elements * e->plan->sharing.shard;
+static void *own_in_staging(const tri_engine *e, const whole *w) {
+    return (char *)e->staging.memory +
+           w->own_elements * e->plan->sharing.shard * (int64_t)tri_dtype_bytes(w->kept);
 }
 
 // Puts this rank's range of the bucket or state `w` into the staging memory, at the offset where an
@@ -211,7 +223,7 @@ static tri_status fetch_shards(tri_engine *e, const tri_engine_tensor *tensor) {
     TRI_TRY(stage(e, &w));
     if (e->groups.shards->size == 1) return TRI_OK;
     tri_comm_op op = {.kind = TRI_COMM_ALL_GATHER,
-                      .dtype = TRI_F32,
+                      .dtype = w.kept,
                       .count = w.own_elements,
                       .send = own_in_staging(e, &w),
                       .recv = e->staging.memory,
@@ -225,9 +237,9 @@ static void read_slice(const tri_engine *e, const tri_engine_tensor *tensor, int
     const tri_parameter_info p = parameter_of(e, tensor);
     whole w = whole_of(e, tensor);
     TRI_ASSERT(is_direct(e, &w) || is_staged(e, &w));
-    const float *from = is_direct(e, &w) ? direct_address(e, &w) : e->staging.memory;
-    from += e->plan->flat.parameters[tensor->parameter].offset;
-    tri_layout_to_plain(&p.layout, &p.shape, sizeof(float), from, to, first, count);
+    const char *from = engine_mapped_values(e, tensor->parameter);
+    if (!from) from = address_in(e, &w, tensor);
+    tri_layout_to_plain(&p.layout, &p.shape, tri_dtype_bytes(tensor->kept), from, to, first, count);
 }
 
 // Gathers the slices of all tensor-parallel ranks, one after the other, as an all-gather writes
@@ -238,10 +250,11 @@ static tri_status fetch_slices(tri_engine *e, const tri_engine_tensor *tensor) {
     int64_t full_elements = slice_elements * p.slice.count;
     if (full_elements == 0) return TRI_OK;
     TRI_TRY(engine_reserve_joined(e, full_elements));
-    float *mine = e->staging.joined + slice_elements * p.slice.index;
+    char *mine = (char *)e->staging.joined +
+                 slice_elements * p.slice.index * (int64_t)tri_dtype_bytes(tensor->kept);
     read_slice(e, tensor, 0, slice_elements, mine);
     tri_comm_op op = {.kind = TRI_COMM_ALL_GATHER,
-                      .dtype = TRI_F32,
+                      .dtype = tensor->kept,
                       .count = slice_elements,
                       .send = mine,
                       .recv = e->staging.joined,
@@ -261,16 +274,17 @@ tri_status engine_flush_staging(tri_engine *e) {
     e->staging.is_new = false;
     tri_bucket_kind bucket = (tri_bucket_kind)e->staging.bucket;
     int unit = e->staging.unit;
-    int64_t own = e->plan->flat.units[unit].buckets[bucket].own;
+    whole w = {.own_elements = e->plan->flat.units[unit].buckets[bucket].own,
+               .kept = engine_kept_dtype(e, bucket, e->staging.state)};
     e->staging.unit = -1;
-    return engine_write_own(e, unit, bucket, e->staging.state, 0, own,
-                            e->staging.memory + own * e->plan->sharing.shard);
+    return engine_write_own(e, unit, bucket, e->staging.state, 0, w.own_elements,
+                            own_in_staging(e, &w));
 }
 
 void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
                      int64_t count, void *to) {
     const tri_parameter_info p = parameter_of(engine, tensor);
-    float *out = to;
+    int64_t width = (int64_t)tri_dtype_bytes(tensor->kept);
     if (count == 0) return;
     if (tensor->role == TRI_ROLE_COUNTER) {
         memcpy(to, &engine->tensors.counters[tensor->parameter], sizeof(int64_t));
@@ -284,37 +298,40 @@ void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, 
     for (int64_t at = 0, some, local; at < count; at += some) {
         int index = tri_parameter_locate(&p.slice, &p.shape, first + at, &local, &some);
         if (some > count - at) some = count - at;
-        memcpy(out + at, engine->staging.joined + index * slice_elements + local,
-               (size_t)some * sizeof *out);
+        memcpy((char *)to + at * width,
+               (const char *)engine->staging.joined + (index * slice_elements + local) * width,
+               (size_t)(some * width));
     }
 }
 
 // Finds where to set elements of this rank's slice of the tensor, in its layout: in their final
 // memory if possible, else in the staging memory.
 static tri_status address_of_slice(tri_engine *engine, const tri_engine_tensor *tensor,
-                                   float **out) {
+                                   char **out) {
     engine->is_stale = true;
+    engine_unmap(engine, tensor->parameter);
     whole w = whole_of(engine, tensor);
     bool direct = is_direct(engine, &w);
     if (!direct && !is_staged(engine, &w)) TRI_TRY(stage(engine, &w));
     if (!direct) engine->staging.is_new = true;
-    float *to = direct ? direct_address(engine, &w) : engine->staging.memory;
-    *out = to + engine->plan->flat.parameters[tensor->parameter].offset;
+    *out = address_in(engine, &w, tensor);
     return TRI_OK;
 }
 
 static tri_status write_slice(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
-                              int64_t count, const float *from) {
+                              int64_t count, const void *from) {
     const tri_parameter_info p = parameter_of(engine, tensor);
-    float *to;
+    char *to;
     TRI_TRY(address_of_slice(engine, tensor, &to));
-    tri_layout_from_plain(&p.layout, &p.shape, sizeof(float), from, to, first, count);
+    tri_layout_from_plain(&p.layout, &p.shape, tri_dtype_bytes(tensor->kept), from, to, first,
+                          count);
     return TRI_OK;
 }
 
 tri_status tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
                             int64_t count, const void *from) {
     const tri_parameter_info p = parameter_of(engine, tensor);
+    int64_t width = (int64_t)tri_dtype_bytes(tensor->kept);
     TRI_ASSERT(engine->flights.count == 0);
     if (count == 0 || !holds(engine, tensor)) return TRI_OK;
     if (tensor->role == TRI_ROLE_COUNTER) {
@@ -325,7 +342,7 @@ tri_status tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor,
         int index = tri_parameter_locate(&p.slice, &p.shape, first + at, &local, &some);
         if (some > count - at) some = count - at;
         if (index == p.slice.index)
-            TRI_TRY(write_slice(engine, tensor, local, some, (const float *)from + at));
+            TRI_TRY(write_slice(engine, tensor, local, some, (const char *)from + at * width));
     }
     return TRI_OK;
 }
@@ -335,7 +352,8 @@ typedef struct initial {
     const tri_parameter_info *parameter;
     engine_initial values;
     int64_t first; // the first element that is wanted, of the slice
-    float *to;     // the slice, in its layout
+    tri_dtype kept;
+    void *to; // the slice, in its layout and the type `kept`
 } initial;
 
 // Makes `count` elements of the slice, from element `first` on. Runs of them lie side by side in
@@ -355,10 +373,14 @@ static void fill_range(void *context, int64_t first, int64_t end) {
     const initial *f = context;
     const tri_parameter_info *p = f->parameter;
     float values[COPY_ELEMENTS];
+    uint16_t halves[COPY_ELEMENTS];
+    bool is_half = tri_dtype_is_half(f->kept);
     for (int64_t at = f->first + first, some; at < f->first + end; at += some) {
         some = f->first + end - at < COPY_ELEMENTS ? f->first + end - at : COPY_ELEMENTS;
         make_slice(f, at, some, values);
-        tri_layout_from_plain(&p->layout, &p->shape, sizeof(float), values, f->to, at, some);
+        if (is_half) tri_half_narrow(f->kept, values, halves, some);
+        tri_layout_from_plain(&p->layout, &p->shape, tri_dtype_bytes(f->kept),
+                              is_half ? (const void *)halves : values, f->to, at, some);
     }
 }
 
@@ -366,11 +388,13 @@ static tri_status initialize_tensor(tri_engine *e, const tri_engine_tensor *tens
     enum { GRAIN = 16384 }; // making so many elements takes longer than starting a thread
     const tri_parameter_info p = parameter_of(e, tensor);
     if (tensor->role == TRI_ROLE_COUNTER || !holds(e, tensor)) return TRI_OK;
-    initial f = {.parameter = &p};
+    initial f = {.parameter = &p, .kept = tensor->kept};
+    char *to;
     int64_t end;
     held_range(e, tensor, &f.first, &end);
     if (f.first >= end) return TRI_OK;
-    TRI_TRY(address_of_slice(e, tensor, &f.to));
+    TRI_TRY(address_of_slice(e, tensor, &to));
+    f.to = to;
     TRI_TRY(engine_initial_begin(&p, seed, &f.values));
     tri_parallel_for(tri_parallel_threads(), end - f.first, GRAIN, fill_range, &f);
     engine_initial_end(&f.values);
@@ -390,7 +414,7 @@ tri_status engine_make_constants(tri_engine *e) {
     const tri_graph *g = e->plan->graph;
     for (int i = 0; i < g->parameter_count; i++) {
         if (g->parameters[i].role != TRI_ROLE_CONSTANT) continue;
-        tri_engine_tensor tensor = describe(g, i);
+        tri_engine_tensor tensor = describe(e, i);
         TRI_TRY(initialize_tensor(e, &tensor, 0));
     }
     return engine_flush_staging(e);

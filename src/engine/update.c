@@ -131,7 +131,7 @@ static tri_status add_updates(tri_engine *e, int unit, tri_bucket_kind bucket) {
 static tri_status add_cast(tri_engine *e, engine_range_kernels *list, int unit,
                            tri_bucket_kind bucket) {
     int64_t own = e->plan->flat.units[unit].buckets[bucket].own;
-    if (own == 0 || !tri_bucket_is_half(bucket)) return TRI_OK;
+    if (own == 0 || !tri_bucket_is_half(bucket) || !engine_has_masters(e, bucket)) return TRI_OK;
     tri_graph *g = list->graph;
     tri_value x = input(g, 0, TRI_F32, own);
     tri_cast_attr attr = {.dtype = e->plan->flat.half_dtype};

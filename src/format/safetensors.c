@@ -30,6 +30,7 @@ struct tri_safetensors {
 };
 
 const char *tri_safetensors_path(const tri_safetensors *file) { return file->path; }
+int tri_safetensors_fd(const tri_safetensors *file) { return file->fd; }
 int64_t tri_safetensors_size_bytes(const tri_safetensors *file) { return file->size_bytes; }
 int tri_safetensors_count(const tri_safetensors *file) { return file->count; }
 

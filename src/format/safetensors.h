@@ -49,6 +49,8 @@ bool tri_safetensors_probe(const char *path);
 
 const char *tri_safetensors_path(const tri_safetensors *file);
 // The size of the whole file.
+// The file, as long as it is open, so that a tensor can be mapped.
+int tri_safetensors_fd(const tri_safetensors *file);
 int64_t tri_safetensors_size_bytes(const tri_safetensors *file);
 int tri_safetensors_count(const tri_safetensors *file);
 // Gets the index-th tensor in the order of the file. Entries live as long as the open file.

@@ -121,7 +121,8 @@ bool *pass_find_of_integers(const tri_graph *g) {
 }
 
 // Sets the types of parameters. A trained parameter gets the half type if an op of class HALF or
-// BIAS reads it. With the precision BF16_TRUE every trained parameter gets it.
+// BIAS reads it, or GATHER if the weights are of that type already. With the precision BF16_TRUE
+// every trained parameter gets it.
 static void type_parameters(precision *p) {
     tri_graph *g = p->graph;
     for (int i = 0; i < g->parameter_count; i++)
@@ -130,10 +131,12 @@ static void type_parameters(precision *p) {
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
         tri_precision_class class = node->op->precision;
-        if (class != TRI_PRECISION_HALF && class != TRI_PRECISION_BIAS) continue;
+        bool gathers = class == TRI_PRECISION_GATHER && g->options.half_weights;
+        if (class != TRI_PRECISION_HALF && class != TRI_PRECISION_BIAS && !gathers) continue;
         for (int k = 0; k < node->input_count; k++) {
             tri_value_info *info = &g->values[node->inputs[k].id];
             if (info->kind != TRI_VALUE_PARAMETER || info->dtype != TRI_F32) continue;
+            if (gathers && info->shape.rank < 2) continue;
             if (g->parameters[info->index].role == TRI_ROLE_TRAINED) info->dtype = p->half;
         }
     }

@@ -20,7 +20,7 @@ void tri_plan_find_offload_set(tri_plan *plan, const tri_plan_request *request) 
     for (int k = 0; k < TRI_BUCKET_COUNT; k++)
         plan->offload.set.masters[k] =
             offload == TRI_OFFLOAD_PARAMETERS &&
-            (plan->sharing.releases || tri_bucket_is_half((tri_bucket_kind)k));
+            (tri_bucket_is_half((tri_bucket_kind)k) ? plan->trains : plan->sharing.releases);
 }
 
 // Adds the bytes that are moved if the host runs the optimizer on a bucket. The optimizer's kernel
@@ -89,7 +89,7 @@ static bool is_faster_on_host(const tri_plan *plan) {
 }
 
 void tri_plan_choose_optimizer_side(tri_plan *plan, const tri_strategy_options *options) {
-    bool can = plan->offload.in_host_memory && plan->device.backend->host &&
+    bool can = plan->trains && plan->offload.in_host_memory && plan->device.backend->host &&
                plan->optimizer_states > 0 && options->offload_step != TRI_OFFLOAD_STEP_DEVICE;
     plan->offload.steps_on_host =
         can && (options->offload_step == TRI_OFFLOAD_STEP_HOST || is_faster_on_host(plan));

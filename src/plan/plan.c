@@ -240,6 +240,7 @@ static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
         offload_set[TRI_BUCKET_TRAINED] ? flat->own_elements[TRI_FLAT_STORED] : 0;
     int64_t offloaded_half =
         offload_set[TRI_BUCKET_TRAINED_HALF] ? flat->own_elements[TRI_FLAT_HALF] : 0;
+    int64_t masters = plan->trains ? flat->own_elements[TRI_FLAT_HALF] - offloaded_half : 0;
     int64_t states = flat->state_elements * plan->optimizer_states;
     int64_t offloaded_states = flat->state_elements * plan->offload.set.states;
     int64_t gradients =
@@ -253,8 +254,7 @@ static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
     if (packed) heap -= f32 * gradients;
     plan->memory = (tri_memory_plan){
         .parameters =
-            f32 * (stored - offloaded_stored + flat->own_elements[TRI_FLAT_HALF] - offloaded_half) +
-            half * half_elements,
+            f32 * (stored - offloaded_stored + masters) + half * half_elements,
         .gradients = f32 * (gradients + plan->sizes.round_elements),
         .optimizer = f32 * (states - offloaded_states),
         .activations = heap + 2 * plan->sizes.heap_bytes[TRI_HEAP_INPUTS] +
@@ -427,10 +427,10 @@ static tri_status make_plan(tri_plan *plan, const tri_device_description *device
             TRI_TRY(tri_plan_count_terms(plan, request, (tri_step_shape)i));
     TRI_TRY(tri_plan_place_caches(plan));
     TRI_TRY(check_batch_norm(plan, request));
-    if (has_training_step(request)) TRI_TRY(tri_plan_check_division(plan, request));
+    if (plan->trains) TRI_TRY(tri_plan_check_division(plan, request));
     plan->flat =
         tri_flat_make(plan->arena, &(tri_flat_request){.graph = plan->graph,
-                                                       .trains = has_training_step(request),
+                                                       .trains = plan->trains,
                                                        .plain_graphs = plan->plain_graphs,
                                                        .blocks_here = plan->stages.blocks_here,
                                                        .shards = plan->sharing.shards,
@@ -454,6 +454,7 @@ static tri_status create(tri_arena *parent, const tri_device_description *device
                        .rank = request->rank,
                        .device = *device,
                        .replicas = tri_mesh_replicas(&request->mesh),
+                       .trains = has_training_step(request),
                        .deterministic = request->deterministic,
                        .comm = request->comm,
                        .takes_ahead = device->backend->is_asynchronous};

@@ -171,6 +171,8 @@ struct tri_plan {
     tri_arena *arena;
     tri_mesh mesh;
     int rank, replicas;
+    // Some steps train. If none does, parameters that kernels read in a half type have no masters.
+    bool trains;
     tri_device_description device; // the device for which the kernels were chosen
     bool deterministic;
     tri_comm_choice comm; // the recipe's choice of what connects the ranks

@@ -278,6 +278,7 @@ static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
     TRI_TRY(tri_recipe_refuse_missing(arena, root));
     TRI_TRY(tri_option_decode(arena, &tri_recipe_table, root, out));
     out->left_open = keys_left_open(arena, root);
+    out->has_default_precision = tri_tree_is_null(tri_tree_find(root, "trainer.precision"));
     out->has_default_epochs = tri_tree_is_null(tri_tree_find(root, "trainer.max_epochs"));
     out->rounds = deepspeed.rounds;
     tri_deepspeed_note_autos(arena, &deepspeed, overrides, count, tri_recipe_tree(arena, out));

@@ -46,7 +46,8 @@ typedef struct tri_recipe {
     // Keys that the recipe leaves open (names, modes) and whose values here follow from other keys.
     // The resolved recipe leaves them open too, so that they follow when another key is overridden.
     tri_strings left_open;
-    bool has_default_epochs; // neither the file nor an override sets trainer.max_epochs
+    bool has_default_precision; // neither the file nor an override sets trainer.precision
+    bool has_default_epochs;    // neither the file nor an override sets trainer.max_epochs
     int64_t rounds;    // micro-batches per step by DeepSpeed's settings: see tri_deepspeed.rounds
     tri_strings notes; // warnings about the recipe, see tri_recipe_log_notes
 } tri_recipe;

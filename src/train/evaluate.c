@@ -510,6 +510,7 @@ tri_status tri_evaluate(const tri_eval_request *request, tri_train_result *out) 
                                                     .recipe = request->recipe,
                                                     .task = request->task,
                                                     .device = request->device,
+                                                    .weights = request->checkpoint,
                                                     .evaluate = true},
                              &s));
     tri_status status = evaluate(s, request, out);

@@ -227,6 +227,7 @@ tri_status tri_generate(const tri_generate_request *request, int *rank) {
                                                     .recipe = request->recipe,
                                                     .task = request->task,
                                                     .device = request->device,
+                                                    .weights = request->checkpoint,
                                                     .texts = texts},
                              &s));
     *rank = s->identity.rank;

@@ -256,6 +256,7 @@ tri_status tri_predict(const tri_predict_request *request, tri_predict_result *o
                                                                 .device = request->device,
                                                                 .evaluate = true,
                                                                 .predict = true,
+                                                                .weights = request->checkpoint,
                                                                 .trained = trained,
                                                                 .trained_count = count},
                                          &s);

@@ -6,11 +6,13 @@
 #include "train/session.h"
 
 #include "base/log.h"
+#include "checkpoint/checkpoint.h"
 #include "device/choose.h"
 #include "nn/models/models.h"
 #include "plan/fit.h"
 #include "recipe/batch.h"
 #include "recipe/steps.h"
+#include "tensor/half.h"
 #include "train/classes.h"
 #include "train/compare.h"
 #include "train/fields.h"
@@ -295,6 +297,7 @@ static tri_status find_absent(tri_session *s, const tri_session_request *r) {
 static tri_status make_plan(tri_session *s) {
     TRI_TRY(tri_task_graph_options(s->arena, s->recipe, &s->task_options, &s->model.options));
     s->model.options.predicts = s->predicts;
+    s->model.options.half_weights = s->half_weights;
     s->model.options.cache_length = s->texts.length;
     s->model.task = s->task;
     s->model.fields = s->fields;
@@ -413,6 +416,21 @@ static tri_status open_data_and_plan(tri_session *s, const tri_session_request *
     return TRI_OK;
 }
 
+// Settles the precision by the type of the weights. Whatever is wrong with their files, loading them
+// reports it.
+static void settle_precision(tri_session *s, const char *weights, tri_recipe *resolved) {
+    static const tri_precision mixed[] = {[TRI_BF16] = TRI_PRECISION_BF16_MIXED,
+                                          [TRI_F16] = TRI_PRECISION_16_MIXED};
+    tri_dtype dtype;
+    if (!weights || tri_checkpoint_weights_dtype(weights, &dtype) != TRI_OK ||
+        !tri_dtype_is_half(dtype))
+        return;
+    tri_precision *precision = &resolved->trainer.precision;
+    if (resolved->has_default_precision) *precision = mixed[dtype];
+    bool is_bf16_true = *precision == TRI_PRECISION_BF16_TRUE && dtype == TRI_BF16;
+    s->half_weights = *precision == mixed[dtype] || is_bf16_true;
+}
+
 // Limits the session to the ranks of `comm`, because `trireme scale` trains on one number of ranks
 // after another. The launcher's local ranks count all ranks of a host, so they are marked as not
 // given. exchange_hosts then numbers the ranks of `comm` on each host.
@@ -447,6 +465,7 @@ static tri_status open_session(tri_session *s, const tri_session_request *r) {
     tri_recipe *resolved = TRI_NEW(s->arena, tri_recipe);
     *resolved = *s->recipe;
     resolved->batch = tri_recipe_batch_without_steps(s->recipe);
+    settle_precision(s, r->weights, resolved);
     if (r->train)
         TRI_TRY(tri_recipe_settle_batch(s->recipe, tri_mesh_replicas(&s->mesh), &resolved->batch));
     s->recipe = resolved;

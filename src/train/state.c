@@ -3,6 +3,7 @@
 // source; for resuming, engine/state.c, to which the sink passes the tensors.
 #include "train/state.h"
 
+#include "tensor/half.h"
 #include "train/numbering.h"
 
 #include <math.h>
@@ -29,6 +30,11 @@ static tri_status write_state(void *context, int tensor, int64_t first, int64_t 
     return tri_engine_write(view->engine, &view->tensors[tensor], first, count, from);
 }
 
+static tri_status map_state(void *context, int tensor, int fd, int64_t offset, bool *is_mapped) {
+    tri_state_view *view = context;
+    return tri_engine_map(view->engine, &view->tensors[tensor], fd, offset, is_mapped);
+}
+
 static int64_t next_wanted(void *context, int tensor, int64_t at, int64_t *count) {
     const tri_state_view *view = context;
     return tri_engine_next_held(view->engine, &view->tensors[tensor], at, count);
@@ -47,6 +53,9 @@ static void make_view(tri_arena *arena, tri_engine *engine, const tri_engine_ten
     for (int i = 0; i < count; i++)
         described[i] = (tri_state_tensor){.name = tensors[i].name,
                                           .dtype = tensors[i].dtype,
+                                          .half = tri_dtype_is_half(tensors[i].kept)
+                                                      ? tensors[i].kept
+                                                      : TRI_F32,
                                           .shape = tensors[i].shape,
                                           .alias = tensors[i].alias,
                                           .may_lack = may_lack(&tensors[i], evaluates)};
@@ -61,6 +70,7 @@ static void make_view(tri_arena *arena, tri_engine *engine, const tri_engine_ten
                                  .count = count,
                                  .context = out,
                                  .write = write_state,
+                                 .map = map_state,
                                  .next_wanted = next_wanted};
 }
 

@@ -121,8 +121,16 @@ static tri_status cpu_alloc(tri_device *device, size_t size_bytes, void **out) {
     if (size_bytes > SIZE_MAX - alignment ||
         posix_memalign(out, alignment, size_bytes ? size_bytes : 1))
         return TRI_FAIL(TRI_NO_MEMORY, "the device cpu has no memory for %zu bytes", size_bytes);
-    if (huge) madvise(*out, size_bytes, MADV_HUGEPAGE);
-    memset(*out, 0, size_bytes);
+    if (!huge) {
+        memset(*out, 0, size_bytes);
+        return TRI_OK;
+    }
+    // Its whole pages become zero when they are first used, so that what is never used takes no
+    // memory.
+    size_t end = size_bytes / CPU_HUGE_PAGE_BYTES * CPU_HUGE_PAGE_BYTES;
+    madvise(*out, size_bytes, MADV_HUGEPAGE);
+    if (madvise(*out, end, MADV_DONTNEED) != 0) memset(*out, 0, end);
+    memset((char *)*out + end, 0, size_bytes - end);
     return TRI_OK;
 }
 
