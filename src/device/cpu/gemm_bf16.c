@@ -210,6 +210,10 @@ static void bf16_range(void *context, int64_t begin, int64_t end, int thread) {
 }
 
 void cpu_bf16_gemm_run(const cpu_device *device, const cpu_bf16_gemm *gemm, void *workspace) {
+    if (cpu_few_supports(gemm)) {
+        cpu_few_run(device, gemm);
+        return;
+    }
     if (cpu_has(&device->head.description, CPU_HAS_AMX)) {
         cpu_amx_gemm_run(device, gemm, workspace);
         return;

@@ -24,6 +24,12 @@ size_t cpu_bf16_gemm_workspace(const tri_device_description *device, const cpu_b
 // of threads, so that the bits of the result do not depend on it.
 void cpu_bf16_gemm_run(const cpu_device *device, const cpu_bf16_gemm *gemm, void *workspace);
 
+// The same product for at most this many rows of `a`, where b is stored as [n, k]: it reads b once,
+// at the memory's rate. cpu_bf16_gemm_run calls it.
+enum { CPU_FEW_ROWS = 8 };
+bool cpu_few_supports(const cpu_bf16_gemm *gemm);
+void cpu_few_run(const cpu_device *device, const cpu_bf16_gemm *gemm);
+
 // The same two functions for devices with AMX, which multiplies BF16 much faster than AVX512_BF16
 // does. On these devices the functions above call them.
 size_t cpu_amx_gemm_workspace(const tri_device_description *device, const cpu_bf16_gemm *gemm);
