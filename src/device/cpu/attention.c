@@ -99,19 +99,21 @@ static void pack_range(void *context, int64_t begin, int64_t end, int thread) {
     }
 }
 
-// Stores the largest of scores[0 .. visible) in *largest, replaces each of these scores by
-// exp(score − *largest), which cannot overflow, and returns their sum. Replaces scores[visible ..
-// end), which are masked, by 0.
-static CPU_AVX512 float softmax_row(float *scores, int64_t visible, int64_t end, float *largest) {
+CPU_AVX512 float attention_softmax_row(float *scores, int64_t from, int64_t visible, int64_t end,
+                                       float *largest) {
     __m512 most = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();
-    for (int64_t i = 0; i < visible; i += 16) {
-        __mmask16 inside = cpu_first_lanes(visible - i);
+    int64_t begin = from / 16 * 16;
+    __mmask16 first = (__mmask16)~cpu_first_lanes(from - begin);
+    for (int64_t i = begin; i < visible; i += 16) {
+        __mmask16 inside = cpu_first_lanes(visible - i) & (i == begin ? first : 0xFFFF);
         most = _mm512_mask_max_ps(most, inside, most, _mm512_loadu_ps(scores + i));
     }
     *largest = _mm512_reduce_max_ps(most);
     most = _mm512_set1_ps(*largest);
-    for (int64_t i = 0; i < end; i += 16) {
+    for (int64_t i = 0; i < begin; i += 16) _mm512_storeu_ps(scores + i, _mm512_setzero_ps());
+    for (int64_t i = begin; i < end; i += 16) {
         __mmask16 inside = i < visible ? cpu_first_lanes(visible - i) : 0;
+        if (i == begin) inside &= first;
         __m512 p = cpu_exp(_mm512_sub_ps(_mm512_loadu_ps(scores + i), most));
         p = _mm512_maskz_mov_ps(inside, p);
         sum = _mm512_add_ps(sum, p);
@@ -120,21 +122,21 @@ static CPU_AVX512 float softmax_row(float *scores, int64_t visible, int64_t end,
     return _mm512_reduce_add_ps(sum);
 }
 
-static CPU_AVX512 void scaled_row(const attention_state *s, const void *from, bool bf16,
-                                  float factor, float *to) {
+CPU_AVX512 void attention_scaled_row(const void *from, bool bf16, int64_t width, float factor,
+                                     float *to) {
     __m512 f = _mm512_set1_ps(factor);
-    for (int64_t i = 0; i < s->width; i += 16) {
-        __mmask16 inside = cpu_first_lanes(s->width - i);
+    for (int64_t i = 0; i < width; i += 16) {
+        __mmask16 inside = cpu_first_lanes(width - i);
         _mm512_mask_storeu_ps(to + i, inside, _mm512_mul_ps(cpu_load(from, bf16, i, inside), f));
     }
 }
 
-static CPU_AVX512 void store_row(const attention_state *s, const float *from, float factor,
-                                 void *to, int64_t at) {
+CPU_AVX512 void attention_store_row(const float *from, int64_t width, float factor, void *to,
+                                    bool bf16, int64_t at) {
     __m512 f = _mm512_set1_ps(factor);
-    for (int64_t i = 0; i < s->width; i += 16) {
-        __mmask16 inside = cpu_first_lanes(s->width - i);
-        cpu_store(to, s->bf16, at + i, inside, _mm512_mul_ps(_mm512_loadu_ps(from + i), f));
+    for (int64_t i = 0; i < width; i += 16) {
+        __mmask16 inside = cpu_first_lanes(width - i);
+        cpu_store(to, bf16, at + i, inside, _mm512_mul_ps(_mm512_loadu_ps(from + i), f));
     }
 }
 
@@ -150,8 +152,8 @@ static void forward_rows(const forward_job *job, int64_t n, int64_t head, int64_
             visible = attention_visible_keys(s, first + count - 1);
     int64_t pair = n * s->kv_heads + head / s->group;
     for (int64_t i = 0; i < count; i++)
-        scaled_row(s, attention_at(s, job->q, attention_query(s, n, first + i, head)), s->bf16,
-                   s->scale, rows + i * s->width);
+        attention_scaled_row(attention_at(s, job->q, attention_query(s, n, first + i, head)),
+                             s->bf16, s->width, s->scale, rows + i * s->width);
     cpu_tile tile = {.k = s->width,
                      .a = rows,
                      .a_row = s->width,
@@ -169,7 +171,7 @@ static void forward_rows(const forward_job *job, int64_t n, int64_t head, int64_
     for (int64_t i = 0; i < count; i++) {
         float largest;
         int64_t row_visible = attention_visible_keys(s, first + i);
-        sums[i] = softmax_row(scores + i * stride, row_visible, visible, &largest);
+        sums[i] = attention_softmax_row(scores + i * stride, 0, row_visible, visible, &largest);
         job->log_sum_exp[(n * s->heads + head) * s->queries + first + i] = largest + logf(sums[i]);
     }
     tile = (cpu_tile){.k = visible,
@@ -185,8 +187,8 @@ static void forward_rows(const forward_job *job, int64_t n, int64_t head, int64_
         tile.c += CPU_TILE_COLUMNS;
     }
     for (int64_t i = 0; i < count; i++)
-        store_row(s, out + i * s->panels * CPU_TILE_COLUMNS, 1 / sums[i], job->y,
-                  attention_query(s, n, first + i, head));
+        attention_store_row(out + i * s->panels * CPU_TILE_COLUMNS, s->width, 1 / sums[i], job->y,
+                            s->bf16, attention_query(s, n, first + i, head));
 }
 
 static int64_t row_groups(const attention_state *s) {

@@ -211,6 +211,7 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(attention_grad_tiles)                                                                        \
     X(attention_blocks)                                                                            \
     X(attention_grad_blocks)                                                                       \
+    X(cached_attention_tiles)                                                                      \
     X(cached_attention_heads)                                                                      \
     X(embedding_rows)                                                                              \
     X(embedding_grad_weight_rows)                                                                  \
