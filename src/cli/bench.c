@@ -1,7 +1,9 @@
 // `trireme bench`: measures kernels (bench_kernels.c), operations between ranks, data loading
-// (bench_data.c) or training. Most of the measuring is done elsewhere (comm/bench.c, data/bench.c,
-// train/bench.c); this file reads the command line and prints the results.
+// (bench_data.c), training, or generation of text. Most of the measuring is done elsewhere
+// (comm/bench.c, data/bench.c, train/bench.c); this file reads the command line and prints the
+// results.
 #include "cli/cli.h"
+#include "cli/generate_model.h"
 
 #include "base/limits.h"
 #include "base/log.h"
@@ -9,6 +11,7 @@
 #include "comm/bench.h"
 #include "comm/options.h"
 #include "train/bench.h"
+#include "train/generate.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -191,6 +194,72 @@ static tri_status bench_train(const cli_context *context, tri_arena *arena, int 
     return TRI_OK;
 }
 
+static tri_status read_tokens(const cli_arguments *a, const char *flag, int64_t otherwise,
+                              int64_t *out) {
+    const char *text = cli_value(a, flag);
+    char *end = NULL;
+    long long value = text ? strtoll(text, &end, 10) : otherwise;
+    *out = value;
+    if (value >= 1 && value <= 1 << 20 && !(end && (*end || end == text))) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "--%s: must be a whole number from 1 to %d, not '%s'", flag,
+                    1 << 20, text);
+}
+
+static void print_generation(tri_arena *arena, const char *name, const tri_generate_speed *s,
+                             bool json) {
+    double gb_per_s = s->decode_s > 0 ? (double)s->weight_bytes / s->decode_s * 1e-9 : 0;
+    if (!json) {
+        printf("%s: ranks %d, threads of each %d: prefill %.1f tokens/s (%lld a call), decode %.2f "
+               "tokens/s (%s a call, %.1f GB/s of weights)\n",
+               name, s->ranks, s->threads, s->prefill_tokens_per_s, (long long)s->prefill_tokens,
+               s->decode_tokens_per_s, tri_duration_text(s->decode_s), gb_per_s);
+        return;
+    }
+    tri_tree *map = tri_tree_map(arena);
+    tri_tree_put_string(arena, map, "name", name);
+    tri_tree_put_int(arena, map, "ranks", s->ranks);
+    tri_tree_put_int(arena, map, "threads", s->threads);
+    tri_tree_put_int(arena, map, "prefill_tokens", s->prefill_tokens);
+    tri_tree_put_digits(arena, map, "prefill_tokens_per_s", s->prefill_tokens_per_s, 6);
+    tri_tree_put_digits(arena, map, "decode_tokens_per_s", s->decode_tokens_per_s, 6);
+    tri_tree_put_digits(arena, map, "decode_s", s->decode_s, 6);
+    tri_tree_put_digits(arena, map, "weights_gb_per_s", gb_per_s, 6);
+    printf("%s\n", tri_json_emit(arena, map));
+}
+
+// Continues texts whose tokens mean nothing.
+static tri_status bench_generate(const cli_context *context, tri_arena *arena,
+                                 const cli_arguments *a, const char *device, bool json) {
+    cli_arguments rest = *a;
+    cli_text_model model;
+    tri_generate_speed speed;
+    int64_t prompt, texts, most;
+    int rank;
+    rest.words++, rest.count--;
+    TRI_TRY(read_tokens(a, "prompt-tokens", 512, &prompt));
+    TRI_TRY(read_tokens(a, "max-new-tokens", 32, &most));
+    TRI_TRY(read_tokens(a, "texts", 1, &texts));
+    TRI_TRY(cli_find_text_weights(arena, context, &rest, &model));
+    int64_t *zeros = TRI_NEW_ARRAY(arena, int64_t, prompt);
+    tri_generated_text *items = TRI_NEW_ARRAY(arena, tri_generated_text, texts);
+    for (int64_t i = 0; i < texts; i++)
+        items[i] = (tri_generated_text){
+            .prompt = zeros, .prompt_count = prompt, .ids = TRI_NEW_ARRAY(arena, int64_t, most)};
+    TRI_TRY(tri_generate(&(tri_generate_request){.backends = &cli_backends,
+                                                 .recipe = &model.recipe,
+                                                 .task = context->task,
+                                                 .device = device,
+                                                 .checkpoint = model.checkpoint,
+                                                 .texts = items,
+                                                 .text_count = texts,
+                                                 .max_new_tokens = most,
+                                                 .draw = {.top_p = 1, .repetition_penalty = 1},
+                                                 .speed = &speed},
+                         &rank));
+    if (rank == 0) print_generation(arena, model.recipe.name, &speed, json);
+    return TRI_OK;
+}
+
 static tri_status bench_kernels(const cli_context *context, const char *device, tri_arena *arena,
                                 int count, char **words, const char *seconds_text, bool json) {
     double seconds;
@@ -206,7 +275,11 @@ static const cli_flag flags[] = {
     {"formats", "all|KIND,...", "data: as other kinds, too, as which a part of the data is written",
      0},
     {"seconds", "S", "time: kernels, per model (1); data, per row (1); train, in total (10)", 0},
-    CLI_DEVICE_FLAG("kernels (cpu), train (auto): the device that computes"),
+    {"checkpoint", "PATH", "generate: the weights, if a recipe is named", 0},
+    {"prompt-tokens", "N", "generate: tokens of a prompt (512)", 0},
+    {"max-new-tokens", "N", "generate: tokens that a text gets (32)", 0},
+    {"texts", "N", "generate: texts together (1)", 0},
+    CLI_DEVICE_FLAG("kernels (cpu), train, generate (auto): the device that computes"),
     {"trace", "FILE", "train: write the actions of all ranks for ui.perfetto.dev", 0},
     {"json", NULL, "one JSON object per line", 0},
     {0}};
@@ -215,12 +288,15 @@ static const cli_verb verbs[] = {
     {"comm", "", "a collective operation over all ranks: time and bandwidth by size"},
     {"data", "RECIPE [key.path=value ...]", "loading and transforming, by number of workers"},
     {"train", "RECIPE [key.path=value ...]", "training steps: samples and FLOP per second"},
+    {"generate", "DIR|RECIPE [key.path=value ...]", "prefill and decode: tokens per second"},
     {0}};
 
 static const cli_verb_flags verb_flags[] = {{"kernels", "seconds device json"},
                                             {"comm", "op type sizes backend json"},
                                             {"data", "formats seconds json"},
                                             {"train", "seconds device trace json"},
+                                            {"generate", "checkpoint prompt-tokens max-new-tokens "
+                                                         "texts device json"},
                                             {0}};
 
 static int run(const cli_context *context, int argc, char **argv) {
@@ -230,7 +306,7 @@ static int run(const cli_context *context, int argc, char **argv) {
     const char *what = a.count ? a.words[0] : "", *seconds = cli_value(&a, "seconds");
     const char *device = cli_has(&a, "device") ? cli_value(&a, "device") : "auto";
     bool json = cli_has(&a, "json"), known = true;
-    bool on_ranks = !strcmp(what, "comm") || !strcmp(what, "train");
+    bool on_ranks = !strcmp(what, "comm") || !strcmp(what, "train") || !strcmp(what, "generate");
     int cores;
     tri_status status = on_ranks ? cli_bind_rank(&cores) : TRI_OK;
     tri_arena *arena = tri_arena_create(NULL, "command");
@@ -246,19 +322,22 @@ static int run(const cli_context *context, int argc, char **argv) {
     else if (!strcmp(what, "train") && a.count >= 2)
         status = bench_train(context, arena, a.count - 1, a.words + 1, seconds, device,
                              cli_value(&a, "trace"), json);
+    else if (!strcmp(what, "generate") && a.count >= 2)
+        status = bench_generate(context, arena, &a, device, json);
     else
         known = false;
     tri_arena_destroy(arena);
     if (!known)
         return cli_usage(&cli_bench,
-                         "bench: kernels [MODEL ... | RECIPE], comm, data RECIPE or train RECIPE");
+                         "bench: kernels [MODEL ... | RECIPE], comm, data RECIPE, train RECIPE or "
+                         "generate DIR");
     return status == TRI_OK ? 0 : cli_fail(status);
 }
 
 const cli_command cli_bench = {
     .name = "bench",
-    .arguments = "kernels [MODEL ... | RECIPE] | comm | data RECIPE | train RECIPE",
-    .help = "Measure kernels, collectives, loading or training.",
+    .arguments = "kernels [MODEL ... | RECIPE] | comm | data RECIPE | train RECIPE | generate DIR",
+    .help = "Measure kernels, collectives, loading, training or generation.",
     .flags = flags,
     .verbs = verbs,
     .verb_flags = verb_flags,
@@ -266,5 +345,6 @@ const cli_command cli_bench = {
                 "trireme run --standalone --nproc-per-node 2 trireme bench comm --sizes 8,1M,64M\n"
                 "trireme bench data recipes/mnist-cnn.yaml --seconds 2\n"
                 "trireme bench data recipes/mnist-cnn.yaml --formats npy,lmdb,webdataset\n"
-                "trireme bench train recipes/mnist-cnn.yaml batch.global=128 --json\n",
+                "trireme bench train recipes/mnist-cnn.yaml batch.global=128 --json\n"
+                "trireme bench generate models/tiny-llama --prompt-tokens 128\n",
     .run = run};

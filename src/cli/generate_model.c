@@ -109,9 +109,11 @@ static tri_status find_tokenizer(tri_arena *arena, const char *folder, cli_text_
         m->checkpoint, has_option ? ", or let the recipe name it (data.tokenizer)" : "");
 }
 
-tri_status cli_find_text_model(tri_arena *arena, const cli_context *context, const cli_arguments *a,
-                               cli_text_model *out) {
+// *folder is the folder that the command line names; NULL: it names a recipe.
+static tri_status find_weights(tri_arena *arena, const cli_context *context, const cli_arguments *a,
+                               const char **named, cli_text_model *out) {
     const char *folder = a->count > 0 && is_folder(a->words[0]) ? a->words[0] : NULL;
+    *named = folder;
     const char *config = folder ? cli_beside(arena, folder, "config.json") : NULL;
     const char *run = folder && !config ? cli_beside(arena, folder, "recipe.yaml") : NULL;
     *out = (cli_text_model){.checkpoint = cli_value(a, "checkpoint")};
@@ -125,13 +127,23 @@ tri_status cli_find_text_model(tri_arena *arena, const cli_context *context, con
     if (!out->checkpoint) out->checkpoint = folder;
     if (!out->checkpoint)
         return TRI_FAIL(TRI_BAD_INPUT, "--checkpoint is missing: the model's weights");
-    if (config)
-        TRI_TRY(load_folder(arena, a, config, &out->recipe));
-    else if (run)
-        TRI_TRY(tri_recipe_load(arena, run, (const char *const *)a->words + 1, a->count - 1,
-                                context->task ? context->task->name : NULL, &out->recipe));
-    else
-        TRI_TRY(cli_load_evaluated(arena, context, a, &out->recipe));
+    if (config) return load_folder(arena, a, config, &out->recipe);
+    if (run)
+        return tri_recipe_load(arena, run, (const char *const *)a->words + 1, a->count - 1,
+                               context->task ? context->task->name : NULL, &out->recipe);
+    return cli_load_evaluated(arena, context, a, &out->recipe);
+}
+
+tri_status cli_find_text_weights(tri_arena *arena, const cli_context *context,
+                                 const cli_arguments *a, cli_text_model *out) {
+    const char *folder;
+    return find_weights(arena, context, a, &folder, out);
+}
+
+tri_status cli_find_text_model(tri_arena *arena, const cli_context *context, const cli_arguments *a,
+                               cli_text_model *out) {
+    const char *folder;
+    TRI_TRY(find_weights(arena, context, a, &folder, out));
     TRI_TRY(find_tokenizer(arena, folder, out));
     return cli_find_ends(arena, out);
 }

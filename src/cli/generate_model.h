@@ -18,6 +18,9 @@ typedef struct cli_text_model {
 // recipe, with overrides behind it. TRI_BAD_INPUT: it has no weights or no tokenizer.
 tri_status cli_find_text_model(tri_arena *arena, const cli_context *context, const cli_arguments *a,
                                cli_text_model *out);
+// As cli_find_text_model, but finds no tokenizer and no end marks, because the tokens mean nothing.
+tri_status cli_find_text_weights(tri_arena *arena, const cli_context *context,
+                                 const cli_arguments *a, cli_text_model *out);
 
 // The file `name` in the folder `path`, or beside the file `path`; NULL: it is not there.
 const char *cli_beside(tri_arena *arena, const char *path, const char *name);

@@ -7,9 +7,11 @@
 // of them gives the tokens to its own part of the model.
 #include "train/generate.h"
 
+#include "base/os.h"
 #include "tensor/half.h"
 #include "train/loop.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_PIECE = 256 }; // tokens of each text that one call takes at most
@@ -27,7 +29,8 @@ typedef struct generating {
     float *scores;   // of one text
     train_candidate *room;
     tri_step_shape shape;
-    int64_t tokens; // of the call
+    int64_t tokens;  // of the call
+    double *decodes; // seconds of each call of TRI_STEP_DECODE, if they are measured
     int round;
 } generating;
 
@@ -129,8 +132,39 @@ static tri_status append(generating *g, bool *all) {
     return TRI_OK;
 }
 
+// Notes how long a call took, whose spans are still those that it had.
+static void measure(generating *g, double seconds) {
+    tri_generate_speed *speed = g->request->speed;
+    int64_t tokens = 0;
+    if (!speed) return;
+    for (int64_t n = 0; n < g->request->text_count; n++) tokens += g->spans[2 * n + 1];
+    double rate = (double)tokens / seconds;
+    if (g->shape == TRI_STEP_DECODE) {
+        g->decodes[speed->decode_calls++] = seconds;
+        speed->decode_tokens_per_s = (double)tokens; // of a call, until the end
+    } else if (rate > speed->prefill_tokens_per_s) {
+        speed->prefill_tokens_per_s = rate;
+        speed->prefill_tokens = tokens;
+        speed->prefill_s = seconds;
+    }
+}
+
+static int by_size(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return a < b ? -1 : a > b;
+}
+
+static void summarize(const generating *g) {
+    tri_generate_speed *speed = g->request->speed;
+    if (!speed || speed->decode_calls == 0) return;
+    qsort(g->decodes, (size_t)speed->decode_calls, sizeof *g->decodes, by_size);
+    speed->decode_s = g->decodes[speed->decode_calls / 2];
+    speed->decode_tokens_per_s /= speed->decode_s;
+}
+
 static tri_status call(generating *g, int64_t tokens, bool *is_done) {
     const tri_session *s = g->session;
+    double began = tri_os_seconds();
     tri_step_output sums;
     g->shape = tokens > 1 ? TRI_STEP_PREFILL : TRI_STEP_DECODE;
     g->round = 0;
@@ -147,6 +181,7 @@ static tri_status call(generating *g, int64_t tokens, bool *is_done) {
     }
     TRI_TRY(tri_engine_release_batches(s->engine));
     TRI_TRY(share_drawn(g));
+    measure(g, tri_os_seconds() - began);
     TRI_TRY(append(g, is_done));
     return s->identity.rank == 0 && g->request->progress ? g->request->progress(g->request->context)
                                                          : TRI_OK;
@@ -203,9 +238,15 @@ static tri_status generate(tri_session *s, const tri_generate_request *request) 
     g.whole = TRI_NEW_ARRAY(s->arena, int64_t, s->texts.length);
     g.scores = TRI_NEW_ARRAY(s->arena, float, g.classes);
     g.room = TRI_NEW_ARRAY(s->arena, train_candidate, g.classes);
+    g.decodes = TRI_NEW_ARRAY(s->arena, double, request->max_new_tokens + 1);
+    if (request->speed)
+        *request->speed = (tri_generate_speed){.ranks = s->identity.size,
+                                               .threads = s->device->description.threads,
+                                               .weight_bytes = s->plan->memory.parameters};
     TRI_TRY(train_load_weights(s, request->task, request->checkpoint));
     for (bool is_done = request->max_new_tokens == 0; !is_done;)
         TRI_TRY(call(&g, most_left(&g) > 1 ? s->texts.piece : 1, &is_done));
+    summarize(&g);
     return TRI_OK;
 }
 

@@ -13,6 +13,17 @@ typedef struct tri_generated_text {
     int64_t count;        // how many it has
 } tri_generated_text;
 
+// How fast calls were, over all texts. Prefill is the fastest call, because the first one reads the
+// weights from their file; decode the median of all calls.
+typedef struct tri_generate_speed {
+    int ranks, threads;
+    int64_t prefill_tokens;                           // of a call; 0: no prompt has two tokens
+    double prefill_s, decode_s;                       // of a call
+    double prefill_tokens_per_s, decode_tokens_per_s; // 0: there was no such call
+    int64_t decode_calls;
+    int64_t weight_bytes; // that a call reads: this rank's parameters
+} tri_generate_speed;
+
 typedef struct tri_generate_request {
     const tri_backends *backends;
     const tri_recipe *recipe;
@@ -27,6 +38,7 @@ typedef struct tri_generate_request {
     // waits for them.
     tri_status (*progress)(void *context);
     void *context;
+    tri_generate_speed *speed; // NULL: nothing is measured
 } tri_generate_request;
 
 // Generates all texts together. *rank: this process's rank. TRI_BAD_INPUT: a prompt has a token

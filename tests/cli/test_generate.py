@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`trireme generate` continues texts as Hugging Face's generate does (make_generate_goldens.py), on
-each device and on several ranks; draws by a seed; and refuses what the model cannot do.
+each device and on several ranks; draws by a seed; is measured; refuses what a model cannot do.
 
 usage: test_generate.py BUILD_FOLDER
 """
@@ -62,6 +62,59 @@ def check_goldens(folder):
         words = on_ranks(ranks, together + words) if ranks > 1 else together + words
         found = objects(run(words, env=env).stdout)
         assert [text["ids"] for text in found] == [text["ids"] for text in plain], (words, found)
+
+
+def make_stored(folder):
+    """A model whose matrices are large enough to be mapped, in BF16, in F16, and each of them
+    rounded to F32, as folders of Hugging Face's."""
+    shutil.copytree(MODEL, f"{folder}/stored")
+    os.remove(f"{folder}/stored/model.safetensors")
+    with open(f"{folder}/stored/config.json", encoding="utf-8") as file:
+        config = json.load(file)
+    config.update(hidden_size=128, intermediate_size=256)
+    with open(f"{folder}/stored/config.json", "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    with open(f"{folder}/stored.yaml", "w", encoding="utf-8") as file:
+        file.write(f"model: {{config: {folder}/stored/config.json}}\noptimizer: {{name: sgd}}\n"
+                   "data: {name: synthetic, shapes: {input_ids: [8], labels: [8]}}\n")
+    run([TRIREME, "checkpoint", "init", f"{folder}/stored.yaml", "--out", f"{folder}/start"])
+    for dtype in "BF16", "F16":
+        for out, source, of in ((dtype, f"{folder}/start", dtype),
+                                (f"{dtype}-wide", f"{folder}/{dtype}/model.safetensors", "F32")):
+            shutil.copytree(f"{folder}/stored", f"{folder}/{out}")
+            run([TRIREME, "checkpoint", "export", source, "--dtype", of, "--out",
+                 f"{folder}/{out}/model.safetensors"])
+
+
+def check_stored(folder):
+    """Weights in BF16 or F16 are computed with as they are; asked for F32, as those that a file has
+    in F32. A damaged file is refused."""
+    make_stored(folder)
+
+    def ids(name, *words, ranks=1, env=None):
+        words = [TRIREME, "generate", f"{folder}/{name}", "--prompt", "Once upon a time",
+                 "--max-new-tokens", NEW, "--json", *words]
+        return objects(run(on_ranks(ranks, words) if ranks > 1 else words, env=env).stdout)[0]["ids"]
+
+    for dtype, precision in ("BF16", "bf16-mixed"), ("F16", "16-mixed"):
+        found = ids(dtype)
+        assert found == ids(f"{dtype}-wide", f"trainer.precision={precision}"), dtype
+        wide = ids(f"{dtype}-wide")
+        assert wide == ids(dtype, "trainer.precision=32-true"), dtype
+    modules = os.path.join(os.path.abspath(sys.argv[1]), "lib", "emulated")
+    found = ids("BF16")
+    for ranks, words, env in (
+            (1, ["--device", "far"], None), (1, ["--device", "ref"], None),
+            (1, ["--device", "cuda"], {**os.environ, "TRIREME_MODULES": modules}),
+            (1, [], {**os.environ, "TRIREME_CPU_ISA": "avx2"}),
+            (2, ["strategy.mesh.tensor=2"], None),
+            (2, ["strategy.mesh.pipeline=2", "batch.micro=1"], None),
+            (2, ["strategy.name=fsdp"], None)):
+        assert ids("BF16", *words, ranks=ranks, env=env) == found, words
+    os.truncate(f"{folder}/BF16/model.safetensors",
+                os.path.getsize(f"{folder}/BF16/model.safetensors") - 2)
+    done = run(command("--prompt", "a", model=f"{folder}/BF16"), 2)
+    assert done.stderr.count("\n") == 1 and "model.safetensors" in done.stderr, done.stderr
 
 
 def check_recipe(folder):
@@ -164,6 +217,21 @@ def check_draws(folder):
     assert ids[3] == ids[4] == EXPECTED[0]["ids"], ids
 
 
+def check_bench(folder):
+    """`bench generate` needs no tokenizer, and says how fast prompts and tokens are."""
+    shutil.copytree(MODEL, f"{folder}/bench", ignore=shutil.ignore_patterns("tokenizer*"))
+    words = [TRIREME, "bench", "generate", f"{folder}/bench", "--prompt-tokens", "40",
+             "--max-new-tokens", "4", "--texts", "2", "--json"]
+    for ranks, more in (1, []), (2, ["strategy.mesh.tensor=2"]):
+        found = objects(run(on_ranks(ranks, words + more) if ranks > 1 else words).stdout)[0]
+        assert found["ranks"] == ranks and found["prefill_tokens"] == 80, found
+        assert found["prefill_tokens_per_s"] > 0 < found["decode_tokens_per_s"], found
+        assert abs(found["decode_tokens_per_s"] * found["decode_s"] - 2) < 1e-3, found
+        assert found["weights_gb_per_s"] > 0, found
+    done = run([*words[:4], "--texts", "0"], 2)
+    assert "--texts" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
 def check_refused(folder):
     """One line says what is wrong."""
     shutil.copytree(MODEL, f"{folder}/model")
@@ -205,8 +273,8 @@ def check_refused(folder):
 
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-generate-") as folder:
-        return check_all([check_goldens, check_recipe, check_bytes, check_odd_folders,
-                          check_draws, check_refused], folder)
+        return check_all([check_goldens, check_stored, check_recipe, check_bytes,
+                          check_odd_folders, check_draws, check_bench, check_refused], folder)
 
 
 if __name__ == "__main__":
