@@ -14,7 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PIECE = 256 }; // tokens of each text that one call takes at most
+enum {
+    CALL_TOKENS = 512, // that a call of TRI_STEP_PREFILL takes of all texts together
+    LEAST_PIECE = 32,  // but at least so many of each
+};
 
 typedef struct generating {
     const tri_generate_request *request;
@@ -260,7 +263,9 @@ tri_status tri_generate(const tri_generate_request *request, int *rank) {
         if (request->texts[n].prompt_count > texts.length)
             texts.length = request->texts[n].prompt_count;
     }
-    texts.piece = texts.length < MOST_PIECE ? texts.length : MOST_PIECE;
+    int64_t piece = texts.count > 0 ? CALL_TOKENS / texts.count : CALL_TOKENS;
+    if (piece < LEAST_PIECE) piece = LEAST_PIECE;
+    texts.piece = texts.length < piece ? texts.length : piece;
     if (texts.piece < 2) texts.piece = 2; // TRI_STEP_DECODE takes one
     texts.length += request->max_new_tokens;
     if (texts.length < texts.piece) texts.length = texts.piece;
