@@ -12,9 +12,9 @@ enum {
     FEW_STEP = FEW_LANES * FEW_SUMS,
     FEW_COLUMNS = 64,    // columns that are finished together
     FEW_GRAIN = 1 << 15, // elements of b that are worth a second thread
-    // How far ahead b is fetched, in elements. The CPU's own prefetching stops at the end of a
+    // How far ahead b is fetched, to the L2 cache, in elements. The CPU's own prefetching stops at the end of a
     // page, and a mapped file has small ones.
-    FEW_AHEAD = 4096,
+    FEW_AHEAD = 8192,
 };
 
 typedef struct few_job {
@@ -45,7 +45,7 @@ CPU_INLINE void few_column(const cpu_bf16_gemm *g, int64_t row, int64_t rows, in
 #pragma GCC unroll 4
         for (int s = 0; s < FEW_SUMS; s++) {
             const uint16_t *at = b + k + s * FEW_LANES;
-            _mm_prefetch((const char *)(at + FEW_AHEAD), _MM_HINT_T0);
+            _mm_prefetch((const char *)(at + FEW_AHEAD), _MM_HINT_T1);
             __m512i y = _mm512_loadu_si512(at);
 #pragma GCC unroll 4
             for (int64_t i = 0; i < rows; i++)
