@@ -63,8 +63,8 @@ typedef struct tri_state_sink {
     int count;
     void *context;
     tri_status (*write)(void *context, int tensor, int64_t first, int64_t count, const void *from);
-    // Takes all of the tensor in place of writes, where it lies in a file, from byte `offset` on, in
-    // the type in which writes have it. *is_mapped false: it has to be written. NULL: all have.
+    // Takes all of the tensor in place of writes, where it lies in a file, from byte `offset` on,
+    // in the type in which writes have it. *is_mapped false: it has to be written. NULL: all have.
     tri_status (*map)(void *context, int tensor, int fd, int64_t offset, bool *is_mapped);
     // Finds the next run of elements, from element `at` on, that has to be loaded. Returns its
     // first element; *count: its length, 0: there is none. So a rank reads only what it holds.
@@ -271,8 +271,8 @@ tri_status tri_checkpoint_load_weights(const char *path, const tri_strings *igno
 // it has any that they use (TRI_CHECKPOINT_AVERAGE). *averaged: it has.
 tri_status tri_checkpoint_load_evaluated(const char *path, const tri_state_sink *model,
                                          bool *averaged);
-// Finds the half type of the matrices (tensors with two or more axes) of floats at the path; TRI_F32:
-// they have another type, or several. Reads no tensor.
+// Finds the half type of the matrices (tensors with two or more axes) of floats at the path;
+// TRI_F32: they have another type, or several. Reads no tensor.
 tri_status tri_checkpoint_weights_dtype(const char *path, tri_dtype *dtype);
 // Mixes into *hash what the path of tri_checkpoint_load_weights holds, without reading all of it:
 // the hashes of a checkpoint, or parts of each file. So two ranks that find other weights at the

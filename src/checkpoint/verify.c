@@ -24,8 +24,8 @@ typedef struct reading {
     const tri_safetensors_entry *entries;
     checkpoint_chunks chunks;
     const int *targets; // entries[i] belongs to the sink's tensor targets[i]
-    char *buffer; // of the largest chunk
-    char *halves; // behind it: the same elements, in a half type
+    char *buffer;       // of the largest chunk
+    char *halves;       // behind it: the same elements, in a half type
 } reading;
 
 // Checks the file's length before the file is parsed, so that the error says if a file is missing

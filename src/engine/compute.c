@@ -10,6 +10,7 @@
 // write to memory of their own, the round gradients, and the engine adds these after the action.
 // Read next: communicate.c.
 #include "engine/caches.h"
+#include "engine/kept.h"
 
 #include <string.h>
 

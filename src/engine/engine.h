@@ -181,7 +181,7 @@ enum { TRI_STATE_MASTERS = -1 };
 // the same fetches.
 typedef struct tri_engine_tensor {
     const char *name; // "conv1.weight", "conv1.weight.exp_avg"; lives as long as the engine
-    tri_dtype dtype; // in files
+    tri_dtype dtype;  // in files
     // The type of the elements that are read and written here: that of the file or, of a parameter
     // that kernels read in a half type, this type, if nothing is trained.
     tri_dtype kept;
@@ -218,15 +218,15 @@ void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, 
 // when a checkpoint is loaded. Returns its first element; *count: its length, 0: there is none.
 int64_t tri_engine_next_held(const tri_engine *engine, const tri_engine_tensor *tensor, int64_t at,
                              int64_t *count);
-// Sets elements first … first + count - 1 in row-major order, from the type `kept`. Elements that this rank does not hold
-// are ignored, so that every rank may be given the whole tensor. Not collective. TRI_NO_MEMORY, and
-// errors of storage if the tensor is offloaded.
+// Sets elements first … first + count - 1 in row-major order, from the type `kept`. Elements that
+// this rank does not hold are ignored, so that every rank may be given the whole tensor. Not
+// collective. TRI_NO_MEMORY, and errors of storage if the tensor is offloaded.
 tri_status tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
                             int64_t count, const void *from);
-// Lets kernels read the tensor, or this rank's slice of it, where it lies in a file, which has all of
-// it in row-major order and the type `kept` from byte `offset` on. The file may be closed. *is_mapped
-// is false if the tensor has to be written instead: something is trained, the device or another
-// layout needs a copy, or the tensor is small. TRI_IO.
+// Lets kernels read the tensor, or this rank's slice of it, where it lies in a file, which has all
+// of it in row-major order and the type `kept` from byte `offset` on. The file may be closed.
+// *is_mapped is false if the tensor has to be written instead: something is trained, the device or
+// another layout needs a copy, or the tensor is small. TRI_IO.
 tri_status tri_engine_map(tri_engine *engine, const tri_engine_tensor *tensor, int fd,
                           int64_t offset, bool *is_mapped);
 // Counts an update in batch norm's num_batches_tracked, a tensor in PyTorch's checkpoints that no

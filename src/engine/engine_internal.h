@@ -96,13 +96,6 @@ typedef struct engine_groups {
     tri_comm *memory;
 } engine_groups;
 
-// A parameter that kernels read where it lies in a file (mapped.c).
-typedef struct engine_mapped {
-    const char *values; // NULL: the parameter is not mapped
-    void *pages;
-    size_t size_bytes; // of the pages
-} engine_mapped;
-
 // Memory of the device, allocated once, so that no step allocates. If ranks shard parameters
 // (fsdp), `stored` and `half_parameters` hold only this rank's ranges, and GATHER puts whole
 // parameters into heaps[TRI_HEAP_STATE]. A unit is parameters that are gathered together.
@@ -130,8 +123,7 @@ typedef struct engine_memory {
     // The table of the buffers' present addresses, in the host's memory. It has an entry (slot) for
     // each buffer (see step_memory.h). The operands of kernels are looked up here.
     char **slots;
-    // By parameter: where it lies in a mapped file; NULL: in the buffers above.
-    engine_mapped *mapped;
+    struct engine_mapped *mapped; // by parameter: see kept.h
 } engine_memory;
 
 // The numbers of a step that all ranks need (loss, metrics, squares of gradients): F64 in the
@@ -208,9 +200,9 @@ typedef struct engine_tensors {
 // because a rank may hold only a range of a bucket (parameters that are reduced together), or may
 // hold the bucket in memory that the host cannot read.
 typedef struct engine_staging {
-    // Room for the parameters of a whole bucket, or for one optimizer state of them. `memory` lies
-    // in a heap of the device, which holds nothing between steps, if the host can use that memory
-    // and a heap is large enough. Else it is `own`, which is allocated for it.
+    // Room for the parameters or one optimizer state of a whole bucket. `memory` lies in a heap of
+    // the device, which is empty between steps, if the host can use it and it is large enough. Else
+    // it is `own`, which is allocated for it.
     float *memory, *own; // in the type that engine_kept_dtype returns
     int64_t own_elements;
     int unit, bucket, state; // which bucket and state `memory` holds at present; unit -1: none
@@ -361,16 +353,9 @@ struct tri_engine {
 };
 
 // These functions return where this rank's range of a bucket lies: its masters, the gradients that
-// STEP reads, an optimizer state, and (engine_own) the parameters that GATHER sends, which have the
-// type that engine_bucket_dtype returns. Offloaded masters and states are in memory only between
-// FETCH or LOAD, which read them from storage, and the last action that uses them.
+// STEP reads, an optimizer state, and (engine_own) the parameters that GATHER sends, of the type of
+// engine_bucket_dtype. Offloaded ones are in memory from FETCH or LOAD to their last use.
 float *engine_master(const tri_engine *engine, int unit, tri_bucket_kind bucket);
-// Where this rank's range lies of an optimizer state or (TRI_STATE_MASTERS) of the parameters as they
-// are kept between steps, in the type that engine_kept_dtype returns: of masters, or of what kernels
-// read, if nothing is trained.
-void *engine_kept(const tri_engine *engine, int unit, tri_bucket_kind bucket, int state);
-tri_dtype engine_kept_dtype(const tri_engine *engine, tri_bucket_kind bucket, int state);
-bool engine_has_masters(const tri_engine *engine, tri_bucket_kind bucket);
 float *engine_own_gradients(const tri_engine *engine, int unit, tri_bucket_kind bucket);
 float *engine_state(const tri_engine *engine, int state, int unit, tri_bucket_kind bucket);
 void *engine_own(const tri_engine *engine, int unit, tri_bucket_kind bucket);
@@ -529,10 +514,6 @@ tri_status engine_make_constants(tri_engine *engine); // writes the values of tr
 // Copies what tri_engine_write has left in the staging memory to where it belongs. Writes are
 // collected there because the next tensor often lies in the same bucket.
 tri_status engine_flush_staging(tri_engine *engine);
-
-// Defined in mapped.c. NULL: the parameter does not lie in a mapped file.
-void *engine_mapped_values(const tri_engine *engine, int parameter);
-void engine_unmap(tri_engine *engine, int parameter); // it then lies in the engine's memory again
 
 // Defined in collective.c. Runs a node with TRI_OP_COLLECTIVE (for example tensor parallelism's
 // all-reduce) on the communicator of its group. All ranks of the group have to call it.

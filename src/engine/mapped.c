@@ -1,9 +1,9 @@
 // Parameters that kernels read where they lie in a file of weights, so that a model that is not
 // trained needs no copy of them. Pages come from the file when they are read, and the system may
-// drop them again when memory is short. The engine's buffers keep a place for such parameters, which
-// is never written and so takes no memory.
+// drop them again when memory is short. The engine's buffers keep a place for such parameters,
+// which is never written and so takes no memory.
 #include "base/os.h"
-#include "engine/engine_internal.h"
+#include "engine/kept.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -27,7 +27,8 @@ void engine_unmap(tri_engine *e, int parameter) {
 // kernel cannot read them there.
 static bool find_bytes(const tri_engine *e, const tri_engine_tensor *tensor, int64_t *offset,
                        int64_t *bytes) {
-    const tri_parameter_info p = tri_parameter_stored(&e->plan->graph->parameters[tensor->parameter]);
+    const tri_parameter_info p =
+        tri_parameter_stored(&e->plan->graph->parameters[tensor->parameter]);
     int64_t width = (int64_t)tri_dtype_bytes(tensor->kept), count = tri_shape_count(&p.shape);
     if (e->plan->trains || e->plan->sharing.shards > 1 || !e->device->backend->host_memory)
         return false;

@@ -6,7 +6,7 @@
 // has the same number of elements. This rank's range of a bucket is its shard, or all of it if
 // ranks do not shard. A heap is memory in which buffers lie only during a part of the step. A slot
 // is the entry of a table that says where a buffer lies now.
-#include "engine/engine_internal.h"
+#include "engine/kept.h"
 
 #include <stdlib.h>
 

@@ -8,7 +8,7 @@
 // parameters that kernels read in a half type, then all other masters. This order is fixed, because
 // each of the three may be offloaded without those after it. If the host's CPU runs the optimizer,
 // gradients and the parameters in the half type come next. Read next: host_step.c.
-#include "engine/engine_internal.h"
+#include "engine/kept.h"
 
 bool engine_is_offloaded(const tri_engine *e, tri_bucket_kind bucket, int state) {
     return state == TRI_STATE_MASTERS ? e->plan->offload.set.masters[bucket]

@@ -9,8 +9,8 @@
 // All of this happens between steps. Read next: checkpoint/manifest.c when saving; train/scale.c
 // when resuming.
 #include "base/parallel.h"
-#include "engine/engine_internal.h"
 #include "engine/initial.h"
+#include "engine/kept.h"
 #include "tensor/half.h"
 
 #include <stdlib.h>
@@ -27,16 +27,16 @@ static tri_engine_tensor describe(const tri_engine *e, int parameter) {
     const tri_parameter_info *p = &e->plan->graph->parameters[parameter];
     tri_bucket_kind bucket = e->plan->flat.parameters[parameter].bucket;
     bool is_counter = p->role == TRI_ROLE_COUNTER;
-    return (tri_engine_tensor){
-        .name = p->name,
-        .dtype = p->dtype,
-        .kept = is_counter ? p->dtype : engine_kept_dtype(e, bucket, TRI_STATE_MASTERS),
-        .shape = full_shape(p),
-        .role = p->role,
-        .parameter = parameter,
-        .state = TRI_STATE_MASTERS,
-        .alias = p->alias,
-        .is_adapter = p->adapts != 0};
+    return (tri_engine_tensor){.name = p->name,
+                               .dtype = p->dtype,
+                               .kept = is_counter ? p->dtype
+                                                  : engine_kept_dtype(e, bucket, TRI_STATE_MASTERS),
+                               .shape = full_shape(p),
+                               .role = p->role,
+                               .parameter = parameter,
+                               .state = TRI_STATE_MASTERS,
+                               .alias = p->alias,
+                               .is_adapter = p->adapts != 0};
 }
 
 void engine_list_tensors(tri_engine *e) {
@@ -123,9 +123,8 @@ static bool is_direct(const tri_engine *e, const whole *w) {
 
 // Where the tensor's elements lie, in their final memory or in the staging memory.
 static char *address_in(const tri_engine *e, const whole *w, const tri_engine_tensor *tensor) {
-    char *bucket = is_direct(e, w)
-                       ? engine_kept(e, w->unit, (tri_bucket_kind)w->bucket, w->state)
-                       : (char *)e->staging.memory;
+    char *bucket = is_direct(e, w) ? engine_kept(e, w->unit, (tri_bucket_kind)w->bucket, w->state)
+                                   : (char *)e->staging.memory;
     return bucket + e->plan->flat.parameters[tensor->parameter].offset *
                         (int64_t)tri_dtype_bytes(tensor->kept);
 }

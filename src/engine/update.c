@@ -5,7 +5,7 @@
 // bucket if ranks do not shard. This file also makes other kernels that run over the same ranges:
 // for sums of squares, and the finders, which look for gradients that are not finite.
 // Read next: offload.c.
-#include "engine/engine_internal.h"
+#include "engine/kept.h"
 
 static engine_args step_args(const tri_engine *e, const engine_range_kernel *r) {
     engine_args args = {.in = {engine_master(e, r->unit, r->bucket) + r->first,

@@ -296,8 +296,8 @@ typedef struct tri_graph_options {
     // TRI_F64, in which tests compute on the reference device `ref`.
     tri_dtype dtype;
     tri_precision precision; // only if dtype is TRI_F32
-    // Files of weights have all matrices in the half type of `precision`. So parameters that are read
-    // row by row (TRI_PRECISION_GATHER) have it too. Not together with `training`.
+    // Files of weights have all matrices in the half type of `precision`. So parameters that are
+    // read row by row (TRI_PRECISION_GATHER) have it too. Not together with `training`.
     bool half_weights;
     bool direct_convolution; // true: convolutions are computed without Winograd's algorithm
     bool tf32; // true: products and convolutions of F32 may round their inputs to TF32

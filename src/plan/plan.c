@@ -253,8 +253,7 @@ static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
     if (packed && heap < f32 * gradients) gradients = 0;
     if (packed) heap -= f32 * gradients;
     plan->memory = (tri_memory_plan){
-        .parameters =
-            f32 * (stored - offloaded_stored + masters) + half * half_elements,
+        .parameters = f32 * (stored - offloaded_stored + masters) + half * half_elements,
         .gradients = f32 * (gradients + plan->sizes.round_elements),
         .optimizer = f32 * (states - offloaded_states),
         .activations = heap + 2 * plan->sizes.heap_bytes[TRI_HEAP_INPUTS] +

@@ -416,11 +416,11 @@ static tri_status open_data_and_plan(tri_session *s, const tri_session_request *
     return TRI_OK;
 }
 
-// Settles the precision by the type of the weights. Whatever is wrong with their files, loading them
-// reports it.
+// Settles the precision by the type of the weights. Whatever is wrong with their files, loading
+// them reports it.
 static void settle_precision(tri_session *s, const char *weights, tri_recipe *resolved) {
-    static const tri_precision mixed[] = {[TRI_BF16] = TRI_PRECISION_BF16_MIXED,
-                                          [TRI_F16] = TRI_PRECISION_16_MIXED};
+    static const tri_precision mixed[] = {
+        [TRI_BF16] = TRI_PRECISION_BF16_MIXED, [TRI_F16] = TRI_PRECISION_16_MIXED};
     tri_dtype dtype;
     if (!weights || tri_checkpoint_weights_dtype(weights, &dtype) != TRI_OK ||
         !tri_dtype_is_half(dtype))

@@ -54,8 +54,9 @@ typedef struct tri_session_request {
     // With `evaluate` and without `train`: plan the model's outputs for all samples of the data,
     // instead of its loss and metrics.
     bool predict;
-    // The weights that will be loaded, if nothing is trained (train_load_weights). If their matrices
-    // are BF16 or F16, a recipe that sets no precision computes in that type; NULL: not known.
+    // The weights that will be loaded, if nothing is trained (train_load_weights). If their
+    // matrices are BF16 or F16, a recipe that sets no precision computes in that type; NULL: not
+    // known.
     const char *weights;
     // Plan a model with caches for these texts, and open no data. count 0: the session has none.
     tri_session_texts texts;
@@ -91,7 +92,7 @@ typedef struct tri_session {
     const char *idle_outputs;
     tri_comm *comm;
     bool borrows_comm;
-    bool predicts; // the plan is for the model's outputs
+    bool predicts;     // the plan is for the model's outputs
     bool half_weights; // all matrices of the weights are of the half type of the precision
     tri_session_texts texts;
     tri_field token_fields[2]; // of TRI_STEP_DECODE, which takes one token of each text

@@ -51,14 +51,13 @@ static void make_view(tri_arena *arena, tri_engine *engine, const tri_engine_ten
                       int count, bool evaluates, tri_state_view *out) {
     tri_state_tensor *described = TRI_NEW_ARRAY(arena, tri_state_tensor, count);
     for (int i = 0; i < count; i++)
-        described[i] = (tri_state_tensor){.name = tensors[i].name,
-                                          .dtype = tensors[i].dtype,
-                                          .half = tri_dtype_is_half(tensors[i].kept)
-                                                      ? tensors[i].kept
-                                                      : TRI_F32,
-                                          .shape = tensors[i].shape,
-                                          .alias = tensors[i].alias,
-                                          .may_lack = may_lack(&tensors[i], evaluates)};
+        described[i] = (tri_state_tensor){
+            .name = tensors[i].name,
+            .dtype = tensors[i].dtype,
+            .half = tri_dtype_is_half(tensors[i].kept) ? tensors[i].kept : TRI_F32,
+            .shape = tensors[i].shape,
+            .alias = tensors[i].alias,
+            .may_lack = may_lack(&tensors[i], evaluates)};
     *out = (tri_state_view){.engine = engine, .tensors = tensors};
     out->source = (tri_state_source){.tensors = described,
                                      .count = count,

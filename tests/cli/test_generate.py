@@ -94,7 +94,8 @@ def check_stored(folder):
     def ids(name, *words, ranks=1, env=None):
         words = [TRIREME, "generate", f"{folder}/{name}", "--prompt", "Once upon a time",
                  "--max-new-tokens", NEW, "--json", *words]
-        return objects(run(on_ranks(ranks, words) if ranks > 1 else words, env=env).stdout)[0]["ids"]
+        words = on_ranks(ranks, words) if ranks > 1 else words
+        return objects(run(words, env=env).stdout)[0]["ids"]
 
     for dtype, precision in ("BF16", "bf16-mixed"), ("F16", "16-mixed"):
         found = ids(dtype)

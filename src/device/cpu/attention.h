@@ -69,9 +69,10 @@ typedef struct attention_grad_job {
 } attention_grad_job;
 
 // What the kernels of tiles share; they need AVX-512. attention_softmax_row stores the largest of
-// scores[from .. visible) in *largest, replaces each of these scores by exp(score − *largest), which
-// cannot overflow, and returns their sum. Replaces those before and up to `end`, which are masked,
-// by 0. The other two copy a row of `width` elements times a factor, to F32 and to the type of y.
+// scores[from .. visible) in *largest, replaces each of these scores by exp(score − *largest),
+// which cannot overflow, and returns their sum. Replaces those before and up to `end`, which are
+// masked, by 0. The other two copy a row of `width` elements times a factor, to F32 and to the type
+// of y.
 float attention_softmax_row(float *scores, int64_t from, int64_t visible, int64_t end,
                             float *largest);
 void attention_scaled_row(const void *from, bool bf16, int64_t width, float factor, float *to);

@@ -12,8 +12,8 @@ enum {
     FEW_STEP = FEW_LANES * FEW_SUMS,
     FEW_COLUMNS = 64,    // columns that are finished together
     FEW_GRAIN = 1 << 15, // elements of b that are worth a second thread
-    // How far ahead b is fetched, to the L2 cache, in elements. The CPU's own prefetching stops at the end of a
-    // page, and a mapped file has small ones.
+    // How far ahead b is fetched, to the L2 cache, in elements. The CPU's own prefetching stops at
+    // the end of a page, and a mapped file has small ones.
     FEW_AHEAD = 8192,
 };
 
