@@ -296,7 +296,7 @@ class Writes(nn.Module):
         rows = torch.arange(x.shape[0])
         z = z * mask
         z[rows, 3] = 2.0
-        z[rows, rows % 4] = x[:, 4]
+        z[rows, (x[:, 0] > 0).long()] = x[:, 4]
         z[x > 1.5] = 0.5
         return self.two(z + y[:, torch.tensor([1, 0] * 10)])
 

@@ -245,7 +245,18 @@ static exported_value host_concat(exported_build *b, const exported_value *value
     exported_value first = values[0];
     int64_t sizes[EXPORTED_MAX_RANK], total = 0, at = 0;
     double *data;
-    for (int i = 0; i < first.host.rank; i++) sizes[i] = first.host.sizes[i];
+    // Axes along which all are repeated stay so, so that the batch is no part of a constant.
+    int64_t whole[EXPORTED_MAX_RANK];
+    exported_value *parts = TRI_NEW_ARRAY(b->graph->arena, exported_value, count);
+    for (int k = 0; k < count; k++) parts[k] = values[k];
+    values = parts;
+    for (int i = 0; i < first.host.rank; i++) {
+        bool repeats = i != axis;
+        for (int k = 0; k < count; k++) repeats = repeats && values[k].host.strides[i] == 0;
+        whole[i] = first.host.sizes[i];
+        sizes[i] = repeats ? 1 : whole[i];
+        for (int k = 0; k < count && repeats; k++) parts[k].host.sizes[i] = 1;
+    }
     for (int k = 0; k < count; k++) total += values[k].host.sizes[axis];
     sizes[axis] = total;
     exported_value y = exported_host_new(b, sizes, first.host.rank, first.dtype, &data);
@@ -260,7 +271,8 @@ static exported_value host_concat(exported_build *b, const exported_value *value
         } while (exported_host_next(x, index));
         at += x->sizes[axis];
     }
-    return y;
+    whole[axis] = total;
+    return y.kind == EXPORTED_HOST ? exported_expand(b, y, whole, first.host.rank) : y;
 }
 
 exported_value exported_concat(exported_build *b, const exported_value *values, int count,
