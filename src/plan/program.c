@@ -4,8 +4,8 @@
 #include "plan/program.h"
 
 #include "graph/loss.h"
-#include "nn/recipe_loss.h"
 #include "nn/lora.h"
+#include "nn/recipe_loss.h"
 #include "ops/ops.h"
 #include "pass/pass.h"
 #include "plan/memory.h"
