@@ -136,7 +136,8 @@ CPU_AVX512 void attention_store_row(const float *from, int64_t width, float fact
     __m512 f = _mm512_set1_ps(factor);
     for (int64_t i = 0; i < width; i += 16) {
         __mmask16 inside = cpu_first_lanes(width - i);
-        cpu_store(to, bf16, at + i, inside, _mm512_mul_ps(_mm512_loadu_ps(from + i), f));
+        cpu_store(to, bf16, at + i, inside,
+                  _mm512_mul_ps(_mm512_maskz_loadu_ps(inside, from + i), f));
     }
 }
 
