@@ -196,12 +196,29 @@ int train_origin_fields(tri_arena *arena, const char *path, tri_field *fields, i
     return train_numbering_fields(tri_tree_get(info.training, TRI_DATA_NAMES), fields, most);
 }
 
+// Adapters compute something else with another alpha, of which their weights tell nothing.
+static tri_status compare_adapters(const tri_session *s, const char *real, const char *path) {
+    tri_checkpoint_info info;
+    const tri_recipe *r = s->recipe;
+    double alpha;
+    if (r->lora.match.count == 0 || r->init.ignore.count > 0 ||
+        tri_checkpoint_read_info(s->arena, real, &info) != TRI_OK)
+        return TRI_OK;
+    const tri_tree *saved = tri_tree_get(tri_tree_get(info.training, TRI_ADAPTERS), "alpha");
+    if (!tri_tree_to_double(saved, &alpha) || alpha == r->lora.alpha) return TRI_OK;
+    return TRI_FAIL(
+        TRI_BAD_INPUT,
+        "%s: its adapters have lora.alpha %g, but the recipe's are %g: add lora.alpha=%g", path,
+        alpha, r->lora.alpha, alpha);
+}
+
 tri_status train_check_origin(const tri_session *session, const tri_task *own, const char *path) {
     const char *real = folder_of(session->arena, path);
     // Whatever is wrong with the path, loading the weights reports it.
     if (!real) return TRI_OK;
     const char *file = tri_arena_printf(session->arena, "%s/config.json", real);
     tri_tree *config;
+    TRI_TRY(compare_adapters(session, real, path));
     if (access(file, F_OK) != 0) {
         if (session->identity.rank == 0) compare_recipe(session, own, real, path);
         return compare_numbering(session, real, path);

@@ -62,6 +62,7 @@ def check_commands():
     assert texts[0] == texts[1], texts
     for words, part in (
             ([*TINY, *LORA, "--checkpoint", merged], "q_proj.lora_A.weight"),
+            ([*TINY, *LORA, "lora.alpha=3", "--checkpoint", place], "lora.alpha"),
             ([*TINY, "--checkpoint", last(place)], "q_proj.lora_A.weight")):
         done = run([TRIREME, "eval", RECIPE, *words], 2)
         assert part in done.stderr, done.stderr
