@@ -156,6 +156,8 @@ static tri_status read_tensor(const archive *a, const char *folder, const char *
                         name);
     TRI_TRY(tri_zip_locate(&a->zip, a->fd, member, &offset));
     out->is_indirect = member->deflated || !is_row_major(&shape, out->strides);
+    out->is_frozen = json_is_true(json_object_get(entry, "is_param")) &&
+                     json_is_false(json_object_get(meta, "requires_grad"));
     out->member = *member;
     out->first = first;
     out->entry.name = tri_arena_strdup(a->arena, name);

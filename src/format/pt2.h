@@ -105,6 +105,7 @@ typedef struct tri_pt2_tensor {
     int64_t first, strides[TRI_MAX_RANK];
     const char *twin; // the first tensor with the same storage, which is tied to it; NULL: none
     bool is_weight;   // a parameter or buffer of the state dict; false: a constant
+    bool is_frozen;   // a parameter with requires_grad=False
 } tri_pt2_tensor;
 
 typedef struct tri_pt2 {

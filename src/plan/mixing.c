@@ -177,12 +177,22 @@ static bool has_other_number(const tri_node *a, const tri_node *b) {
     return false;
 }
 
+// Finds a loss of a weighted sum whose weight is another one in the other graph.
+static const tri_node *find_sized_weight(const tri_graph *graph, const tri_graph *other) {
+    for (int i = 0; i < graph->sum_count && i < other->sum_count; i++)
+        for (int k = 0; k < graph->sums[i].count && k < other->sums[i].count; k++)
+            if (graph->sums[i].weights[k] != other->sums[i].weights[k])
+                return &graph->nodes[tri_value_get(graph, graph->sums[i].losses[k])->node];
+    return NULL;
+}
+
 const tri_node *tri_plan_find_sized(const tri_graph *graph, const tri_graph *other) {
     for (int i = 0; i < graph->node_count; i++)
         if (i >= other->node_count || graph->nodes[i].op != other->nodes[i].op ||
             has_other_number(&graph->nodes[i], &other->nodes[i]))
             return &graph->nodes[i];
-    return graph->node_count < other->node_count ? &other->nodes[graph->node_count] : NULL;
+    if (graph->node_count < other->node_count) return &other->nodes[graph->node_count];
+    return find_sized_weight(graph, other);
 }
 
 // Whether the size of the value's axis follows from the number of samples.

@@ -120,6 +120,20 @@ def check_ranks():
     check_step("lstm", 1, "--device", "ref")
 
 
+def check_frozen():
+    """A parameter with requires_grad=False is not trained."""
+    meta = b'{"path_name": "weight_2", "is_param": true, "use_pickle": false, "tensor_meta": ' \
+           b'{"dtype": 7, "sizes": [{"as_int": 8}, {"as_int": 4}, {"as_int": 3}, {"as_int": 3}], '
+    file = changed("cnn", "model_weights_config.json", meta + b'"requires_grad": true',
+                   meta + b'"requires_grad": false')
+    run([TRIREME, "train", write_recipe("cnn", file), "--run-dir", path("frozen")])
+    after = tensors.read(path("frozen/checkpoints/last/model.safetensors"))
+    before = initial("cnn")
+    still = [name for name, values in before.items()
+             if list(values) == tensors.numbers(after[name])]
+    assert still == ["conv2.weight"], still
+
+
 def check_outputs():
     """What the network returns without training, as predict writes it; the name is the result's."""
     for name, output in [("cnn", "output"), ("llama", "logits"), ("lstm", "output")]:
@@ -146,9 +160,10 @@ def changed(name, member, old, new):
     return path("changed.pt2")
 
 
-def check_model(file, parts):
-    """The same lines from `model check` and from `train`, which makes no run folder."""
-    done = run([TRIREME, "model", "check", file], 2)
+def check_model(file, parts, is_listed=True):
+    """The same lines from `model check` and from `train`, which makes no run folder. is_listed:
+    what is refused is known before the graph is built."""
+    done = run([TRIREME, "model", "check", file], 2 if is_listed else 0)
     for part in parts:
         assert part in done.stderr, f"{part} is not in {done.stderr}"
     check_refused([TRIREME, "train", write_recipe("gpt", file), "--run-dir", path("none")],
@@ -163,6 +178,10 @@ def check_refusals():
     check_model(changed("gpt", "model.json", b'"name": "train", "arg": {"as_bool": true}',
                         b'"name": "train", "arg": {"as_bool": false}'),
                 ["aten.dropout.default", "eval()"])
+    check_model(changed("gpt", "model.json", b'{"name": "weight", "arg": {"as_tensor": {"name": '
+                        b'"p_wpe_weight"}}', b'{"name": "scale_grad_by_freq", "arg": {"as_bool": '
+                        b'true}}, {"name": "weight", "arg": {"as_tensor": {"name": '
+                        b'"p_wpe_weight"}}'), ["scale_grad_by_freq"], is_listed=False)
     check_model(changed("gpt", "model.json", b'"major": 8', b'"major": 7'), ["2.9"])
     check_model(changed("gpt", "model.json", b'"graph_module"', b'"graph_moduli"'), ["damaged"])
     with open(program("gpt"), "rb") as file:
@@ -191,7 +210,7 @@ def check_show():
 def main():
     global folder
     with tempfile.TemporaryDirectory() as folder:
-        return check_all([check_ranks, check_outputs, check_refusals, check_show])
+        return check_all([check_ranks, check_frozen, check_outputs, check_refusals, check_show])
 
 
 sys.exit(main())

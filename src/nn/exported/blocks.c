@@ -53,8 +53,11 @@ static void mark(nn_exported *n, marks *m) {
         const tri_pt2_node *node = &f->nodes[i];
         // A size is a number, whatever it is the size of.
         bool is_size = !strncmp(node->target, "aten.sym_", 9);
-        n->nodes[i].is_reached = n->nodes[i].is_live && !is_size &&
-                                 asks(m, node->arguments, node->argument_count, ask_reached);
+        // Random numbers are drawn in one block, and handed over to others.
+        bool draws = n->nodes[i].row && n->nodes[i].row->draws;
+        n->nodes[i].is_reached =
+            n->nodes[i].is_live && !is_size &&
+            (draws || asks(m, node->arguments, node->argument_count, ask_reached));
         if (n->nodes[i].is_reached) each(m, node->outputs, node->output_count, set_reached);
     }
 }

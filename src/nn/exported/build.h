@@ -57,12 +57,15 @@ typedef struct exported_row {
     void (*lower)(exported_call *call);
     // An argument that is true in networks that train. Where it is not, eval() was called before.
     const char *trains;
+    bool draws; // it draws random numbers, once a step, whichever blocks read them
 } exported_row;
 
 #define ROW(name, schema, lower)                                                                   \
-    { name, schema, NULL, lower, NULL }
+    { name, schema, NULL, lower, NULL, false }
+#define DRAW(name, schema, lower, trains)                                                          \
+    { name, schema, NULL, lower, trains, true }
 #define FORMULA(name, schema, formula)                                                             \
-    { name, schema, formula, NULL, NULL }
+    { name, schema, formula, NULL, NULL, false }
 
 // Finds the row of an operation; NULL: it is not supported.
 const exported_row *exported_find_row(tri_arena *arena, const char *target);

@@ -52,7 +52,36 @@ static const tri_pt2_argument *given(const tri_pt2_node *node, const char *name,
     return is_nameless ? &node->arguments[k] : NULL;
 }
 
+// Whether the row's schema has an argument of that name.
+static bool has_argument(const char *schema, const char *name) {
+    size_t length = strlen(name);
+    for (const char *at = schema; *at; at += strcspn(at, " "), at += *at == ' ')
+        if (strcspn(at, "= ") == length && !strncmp(at, name, length)) return true;
+    return false;
+}
+
+// Refuses an argument that the row does not know, unless it says only where or in which type a
+// result lies, or nothing.
+static void refuse_unknown(exported_call *call) {
+    static const char *const idle[] = {
+        "dtype",        "layout",    "device",      "pin_memory",    "memory_format",
+        "generator",    "copy",      "sparse",      "non_blocking",  "sparse_grad",
+        "stable",       "sorted",    "output_size", "half_to_float", "cudnn_enabled",
+        "cudnn_enable", "enable_gqa"};
+    for (int i = 0; i < call->node->argument_count; i++) {
+        const tri_pt2_argument *a = &call->node->arguments[i];
+        bool is_idle = !*a->name || a->kind == TRI_PT2_NONE || a->kind == TRI_PT2_OTHER ||
+                       (a->kind == TRI_PT2_BOOL && !a->number) ||
+                       (i == 0 && !strcmp(a->name, "self"));
+        for (size_t k = 0; k < sizeof idle / sizeof *idle; k++)
+            is_idle = is_idle || !strcmp(idle[k], a->name);
+        if (!is_idle && !has_argument(call->row->schema, a->name))
+            exported_fail(call, "the argument '%s' is not supported", a->name);
+    }
+}
+
 void exported_bind(exported_call *call) {
+    refuse_unknown(call);
     const char *at = call->row->schema;
     while (*at && call->count < EXPORTED_MAX_ARGUMENTS) {
         size_t length = strcspn(at, " "), name = strcspn(at, "= ");

@@ -141,23 +141,35 @@ static bool is_read(const nn_exported *n, int value) {
     return s.found;
 }
 
+// Whether the node changes the value in place.
+static bool changes(const tri_pt2_node *node, int value) {
+    return exported_is_in_place(node->target) && node->argument_count > 0 &&
+           node->arguments[0].kind == TRI_PT2_VALUE && node->arguments[0].number == value;
+}
+
+// Whether what the network returns depends on a buffer that it changes in every step.
+static bool is_state(const nn_exported *n, const tri_pt2_port *port) {
+    int value = (int)port->argument.number;
+    for (int i = 0; i < n->file.node_count; i++)
+        if (changes(&n->file.nodes[i], value) && (n->nodes[i].is_live || is_read(n, value)))
+            return true;
+    for (int i = 0; i < n->file.output_count; i++)
+        if (n->file.outputs[i].role == TRI_PT2_MUTATION &&
+            !strcmp(n->file.outputs[i].name, port->name) && is_read(n, value))
+            return true;
+    return false;
+}
+
 // Buffers that change from step to step are not supported, unless nothing reads them, as a count of
 // batches. Batch norm's statistics are of its layer.
 static void find_changes(nn_exported *n) {
-    for (int i = 0; i < n->file.output_count; i++) {
-        const tri_pt2_port *change = &n->file.outputs[i];
-        for (int k = 0; change->role == TRI_PT2_MUTATION && k < n->file.input_count; k++) {
-            const tri_pt2_port *port = &n->file.inputs[k];
-            if (strcmp(port->name, change->name) != 0 || port->argument.kind != TRI_PT2_VALUE ||
-                !is_read(n, (int)port->argument.number))
-                continue;
-            const char *line =
-                tri_arena_printf(n->arena,
-                                 "%s: the network changes '%s' in every step, which is "
-                                 "not supported",
-                                 n->file.path, port->name);
-            TRI_PUSH(n->arena, n->refusals, n->refusal_count, n->refusal_capacity) = line;
-        }
+    for (int k = 0; k < n->file.input_count; k++) {
+        const tri_pt2_port *port = &n->file.inputs[k];
+        bool is_buffer = port->role == TRI_PT2_BUFFER || port->role == TRI_PT2_CONSTANT;
+        if (!is_buffer || port->argument.kind != TRI_PT2_VALUE || !is_state(n, port)) continue;
+        TRI_PUSH(n->arena, n->refusals, n->refusal_count, n->refusal_capacity) = tri_arena_printf(
+            n->arena, "%s: the network changes '%s' in every step, which is not supported",
+            n->file.path, port->name);
     }
 }
 
@@ -247,10 +259,9 @@ tri_status exported_prepare(nn_exported *n) {
     TRI_TRY(check_options(n));
     n->nodes = TRI_NEW_ARRAY(n->arena, exported_node, n->file.node_count);
     for (int i = 0; i < n->file.node_count; i++) n->nodes[i].node = &n->file.nodes[i];
-    exported_find_blocks(n);
     for (int i = 0; i < n->file.node_count; i++)
-        if (n->nodes[i].is_live)
-            n->nodes[i].row = exported_find_row(n->arena, n->file.nodes[i].target);
+        n->nodes[i].row = exported_find_row(n->arena, n->file.nodes[i].target);
+    exported_find_blocks(n);
     find_refusals(n);
     find_changes(n);
     describe_fields(n);
@@ -288,20 +299,69 @@ const char *nn_exported_block(const nn_exported *n, int number, int *nodes) {
     return n->blocks[number];
 }
 
-// How a parameter begins where the file's weights are not wanted: by PyTorch's rules for linear
-// layers, convolutions, embeddings and norms.
-static tri_init init_of(const nn_exported *n, const tri_pt2_port *port, const tri_shape *shape) {
-    const char *dot = strrchr(port->name, '.'), *last = dot ? dot + 1 : port->name;
-    int64_t fan_in = 1;
-    for (int i = 1; i < shape->rank; i++) fan_in *= shape->dims[i];
+// How a parameter begins where the file's weights are not wanted: as PyTorch's layers begin the
+// argument of an operation that it is. Others have no rule.
+static const struct beginning {
+    const char *operation, *argument;
+    tri_init_kind kind;
+    double value;
+} beginnings[] = {
+    {"aten.embedding", "weight", TRI_INIT_NORMAL, 0},
+    {"aten.linear", "weight", TRI_INIT_UNIFORM, 0},
+    {"aten.linear", "bias", TRI_INIT_UNIFORM, 0},
+    {"aten.conv", "weight", TRI_INIT_UNIFORM, 0},
+    {"aten.conv", "bias", TRI_INIT_UNIFORM, 0},
+    {"aten.layer_norm", "weight", TRI_INIT_ONES, 0},
+    {"aten.layer_norm", "bias", TRI_INIT_ZEROS, 0},
+    {"aten.rms_norm", "weight", TRI_INIT_ONES, 0},
+    {"aten.group_norm", "weight", TRI_INIT_ONES, 0},
+    {"aten.group_norm", "bias", TRI_INIT_ZEROS, 0},
+    {"aten.instance_norm", "weight", TRI_INIT_ONES, 0},
+    {"aten.instance_norm", "bias", TRI_INIT_ZEROS, 0},
+    {"aten.prelu", "weight", TRI_INIT_CONSTANT, 0.25},
+};
+
+// The number of inputs of the operation's weight.
+static int64_t fan_in_of(const nn_exported *n, const tri_pt2_node *node) {
+    for (int i = 0; i < node->argument_count; i++) {
+        const tri_pt2_argument *a = &node->arguments[i];
+        if (strcmp(a->name, "weight") != 0 || a->kind != TRI_PT2_VALUE) continue;
+        const tri_pt2_value *v = &n->file.values[a->number];
+        int64_t fan_in = 1;
+        for (int k = 1; k < v->rank; k++) fan_in *= v->sizes[k];
+        return fan_in;
+    }
+    return 1;
+}
+
+// The rule by which the node's argument `a` begins; NULL: there is none.
+static const struct beginning *beginning_of(const tri_pt2_node *node, const tri_pt2_argument *a) {
+    for (size_t k = 0; k < sizeof beginnings / sizeof *beginnings; k++)
+        if (!strncmp(node->target, beginnings[k].operation, strlen(beginnings[k].operation)) &&
+            !strcmp(a->name, beginnings[k].argument))
+            return &beginnings[k];
+    return NULL;
+}
+
+static tri_init init_of(exported_build *b, const tri_pt2_port *port) {
+    const nn_exported *n = b->network;
     for (int i = 0; i < n->file.node_count; i++) {
         const tri_pt2_node *node = &n->file.nodes[i];
-        if (!strncmp(node->target, "aten.embedding", 14) && node->argument_count > 0 &&
-            node->arguments[0].number == port->argument.number)
-            return (tri_init){.kind = TRI_INIT_NORMAL, .std = 1};
+        for (int k = 0; k < node->argument_count; k++) {
+            const tri_pt2_argument *a = &node->arguments[k];
+            if (a->kind != TRI_PT2_VALUE || a->number != port->argument.number) continue;
+            const struct beginning *rule = beginning_of(node, a);
+            if (!rule) continue;
+            if (rule->kind == TRI_INIT_UNIFORM) return nn_fan_in_uniform(fan_in_of(n, node));
+            return (tri_init){.kind = rule->kind, .value = rule->value, .std = 1};
+        }
     }
-    if (shape->rank >= 2) return nn_fan_in_uniform(fan_in);
-    return (tri_init){.kind = strcmp(last, "weight") ? TRI_INIT_ZEROS : TRI_INIT_ONES};
+    if (!n->has_weights)
+        tri_graph_fail(b->graph,
+                       "model.weights: none: how '%s' begins is known to its module alone; begin "
+                       "with the program's weights",
+                       port->name);
+    return (tri_init){.kind = TRI_INIT_ZEROS};
 }
 
 static tri_shape shape_of(exported_build *b, const tri_pt2_value *v) {
@@ -320,7 +380,7 @@ static exported_value parameter_of(exported_build *b, const tri_pt2_port *port) 
     const tri_pt2_tensor *stored = tri_pt2_find(file, port->name);
     const char *name = stored && stored->twin ? stored->twin : port->name;
     tri_shape shape = shape_of(b, v);
-    tri_value value = tri_parameter(b->graph, name, shape, init_of(b->network, port, &shape));
+    tri_value value = tri_parameter(b->graph, name, shape, init_of(b, port));
     if (b->graph->status != TRI_OK) return (exported_value){0};
     tri_parameter_info *info = &b->graph->parameters[tri_value_get(b->graph, value)->index];
     for (int i = 0; i < file->tensor_count && !info->alias; i++)
@@ -483,6 +543,16 @@ static void declare_outputs(exported_build *b) {
                        wanted ? wanted : "");
 }
 
+// Parameters with requires_grad=False are not trained.
+static void freeze(exported_build *b) {
+    for (int i = 0; i < b->graph->parameter_count; i++) {
+        tri_parameter_info *info = &b->graph->parameters[i];
+        const tri_pt2_tensor *stored = tri_pt2_find(&b->network->file, info->name);
+        if (stored && stored->is_frozen && info->role == TRI_ROLE_TRAINED)
+            info->role = TRI_ROLE_FROZEN;
+    }
+}
+
 static void build_network(tri_graph *g, const tri_batch *batch) {
     const nn_exported *n = nn_exported_of(g->options.task);
     exported_build b = {.graph = g, .batch = batch, .network = n, .block = 0};
@@ -501,4 +571,5 @@ static void build_network(tri_graph *g, const tri_batch *batch) {
         lower(&b, i);
     }
     if (g->status == TRI_OK) declare_outputs(&b);
+    if (g->status == TRI_OK) freeze(&b);
 }

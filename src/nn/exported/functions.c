@@ -28,8 +28,18 @@ static void add(exported_call *c) {
     }
 }
 
+static bool is_loss(exported_call *c, const exported_value *v) {
+    return v->kind == EXPORTED_GRAPH && tri_value_is_loss(c->build->graph, v->graph);
+}
+
 static void sub(exported_call *c) {
     double alpha = exported_real(c, 2);
+    exported_value a = exported_operand(c, 0), b = exported_operand(c, 1);
+    if (is_loss(c, &a) && is_loss(c, &b)) {
+        tri_graph *g = c->build->graph;
+        exported_give_graph(c, tri_add(g, a.graph, tri_weighted(g, b.graph, -alpha)));
+        return;
+    }
     map(c, alpha == 1 ? "a, b -> a - b" : "a, b, alpha = 1 -> a - alpha * b",
         alpha == 1 ? NULL : &alpha, 2);
 }
@@ -57,6 +67,11 @@ static void mul(exported_call *c) {
 
 static void div_by(exported_call *c) {
     const char *mode = exported_text(c, 2);
+    exported_value a = exported_operand(c, 0), b = exported_operand(c, 1);
+    if (is_loss(c, &a) && b.kind == EXPORTED_NUMBER && !*mode) {
+        exported_give_graph(c, tri_weighted(c->build->graph, a.graph, 1 / b.real));
+        return;
+    }
     if (!strcmp(mode, "floor"))
         map(c, "a, b -> a // b", NULL, 2);
     else if (!strcmp(mode, "trunc"))
@@ -221,5 +236,5 @@ const exported_row exported_function_rows[] = {
     FORMULA("torch.sym_max", "a b", "a, b -> max(a, b)"),
     FORMULA("torch.sym_min", "a b", "a, b -> min(a, b)"),
     FORMULA("torch.sym_sqrt", "a", "sqrt(x)"),
-    {NULL, NULL, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL, false},
 };

@@ -123,8 +123,8 @@ static double bits_of(tri_step_kind kind, double a, double b) {
     }
 }
 
-static double compute(const tri_formula *f, const double *inputs) {
-    double steps[TRI_FORMULA_STEPS];
+// `steps` has room for the result of each step.
+static double compute(const tri_formula *f, const double *inputs, double *steps) {
 #define OPERAND(o)                                                                                 \
     ((o) < TRI_OPERAND_INPUT      ? steps[o]                                                       \
      : (o) < TRI_OPERAND_CONSTANT ? inputs[(o)-TRI_OPERAND_INPUT]                                  \
@@ -143,8 +143,26 @@ static double compute(const tri_formula *f, const double *inputs) {
 
 // Rounds as the type would.
 static double as_type(double value, int dtype) {
-    if (dtype == TRI_PT2_BOOLEAN) return value != 0;
-    return exported_type_is_int(dtype) ? trunc(value) : value;
+    bool fits = value > -0x1p63 && value < 0x1p63;
+    int64_t whole = fits ? (int64_t)value : 0;
+    switch (dtype) {
+    case TRI_PT2_BOOLEAN:
+        return value != 0;
+    case TRI_PT2_BYTE:
+        return (uint8_t)whole;
+    case TRI_PT2_CHAR:
+        return (int8_t)whole;
+    case TRI_PT2_SHORT:
+        return (int16_t)whole;
+    case TRI_PT2_INT32:
+        return (int32_t)whole;
+    case TRI_PT2_LONG:
+        return trunc(value);
+    case TRI_PT2_DOUBLE:
+        return value;
+    default:
+        return (float)value;
+    }
 }
 
 exported_value exported_host_map(exported_build *b, const tri_formula *formula,
@@ -177,12 +195,12 @@ exported_value exported_host_map(exported_build *b, const tri_formula *formula,
         for (int k = 0; k < count; k++)
             if (read[k].strides[i]) stored[i] = all.sizes[i];
     }
-    double *data, inputs[TRI_FORMULA_INPUTS];
+    double *data, inputs[TRI_FORMULA_INPUTS], steps[TRI_FORMULA_STEPS] = {0};
     exported_value v = exported_host_new(b, stored, all.rank, dtype, &data);
     if (v.kind != EXPORTED_HOST || count_of(&v.host) == 0) return v;
     do {
         for (int k = 0; k < count; k++) inputs[k] = exported_host_at(&read[k], index);
-        data[at++] = as_type(compute(formula, inputs), dtype);
+        data[at++] = as_type(compute(formula, inputs, steps), dtype);
     } while (exported_host_next(&v.host, index));
     for (int i = 0; i < all.rank; i++) {
         if (stored[i] != all.sizes[i] || stored[i] == 1) v.host.strides[i] = 0;

@@ -456,5 +456,5 @@ const exported_row exported_index_rows[] = {
     ROW("aten.scatter.src", "self dim index src", scatter),
     ROW("aten.scatter_add", "self dim index src", scatter_add),
     ROW("aten.index_add", "self dim index source alpha=1", index_add),
-    {NULL, NULL, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL, false},
 };

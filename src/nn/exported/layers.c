@@ -215,7 +215,8 @@ static void batch_norm(exported_call *c) {
     }
     tri_batch_norm_options o = {
         .eps = exported_real(c, 7), .plain = is_plain, .cumulative = exported_is_none(c, 6)};
-    if (!o.cumulative) o.momentum = exported_real(c, 6);
+    // Momentum 0 keeps the statistics as they are; of the layer it would mean the default.
+    if (!o.cumulative) o.momentum = fmax(exported_real(c, 6), 1e-30);
     exported_give_graph(c, tri_batch_norm(g, layer, exported_tensor(c, 0), o));
 }
 
@@ -412,7 +413,7 @@ const exported_row exported_layer_rows[] = {
         "input weight bias stride padding dilation transposed output_padding groups", convolution),
     {"aten.batch_norm",
      "input weight=None bias=None running_mean=None running_var=None training momentum eps", NULL,
-     batch_norm, "training"},
+     batch_norm, "training", false},
     ROW("aten.layer_norm", "input normalized_shape weight=None bias=None eps=1e-05", layer_norm),
     ROW("aten.rms_norm", "input normalized_shape weight=None eps=None", rms_norm),
     ROW("aten.group_norm", "input num_groups weight=None bias=None eps=1e-05", group_norm),
@@ -421,9 +422,9 @@ const exported_row exported_layer_rows[] = {
         "eps",
         instance_norm),
     ROW("aten.embedding", "weight indices padding_idx=-1", embedding),
-    {"aten.dropout", "input p train", NULL, dropout, "train"},
-    {"aten.feature_dropout", "input p train", NULL, dropout_channels, "train"},
+    DRAW("aten.dropout", "input p train", dropout, "train"),
+    DRAW("aten.feature_dropout", "input p train", dropout_channels, "train"),
     ROW("aten.scaled_dot_product_attention",
         "query key value attn_mask=None dropout_p=0.0 is_causal=False scale=None", attention),
-    {NULL, NULL, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL, false},
 };

@@ -109,5 +109,5 @@ const exported_row exported_loss_rows[] = {
     ROW("aten.binary_cross_entropy", "self target weight=None reduction=1", bce),
     ROW("aten.binary_cross_entropy_with_logits",
         "self target weight=None pos_weight=None reduction=1", bce_with_logits),
-    {NULL, NULL, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL, false},
 };

@@ -1,21 +1,26 @@
 // Pools, and images of other sizes.
 #include "nn/exported/build.h"
 
+#include <string.h>
 #include <trireme/nn.h>
 
-static int rank_of(exported_call *c, int k) {
-    exported_value x = exported_operand(c, k);
-    return exported_rank(c->build, &x);
+// How many axes the operation has behind samples and channels, by its name: max_pool2d has 2. 0: x
+// has others, and the graph has failed.
+static int axes_of(exported_call *c, const char *word) {
+    exported_value x = exported_operand(c, 0);
+    const char *name = strstr(c->node->target, word);
+    int axes = name ? name[strlen(word)] - '0' : 0, rank = exported_rank(c->build, &x);
+    if (axes >= 1 && axes <= 3 && rank == axes + 2) return axes;
+    exported_fail(c, "it has a tensor of %d axes, and needs samples, channels and %d more", rank,
+                  axes);
+    return 0;
 }
 
 // Reads kernel, stride and padding of a pool from the arguments 1, 2 and 3.
 static int pool_options(exported_call *c, tri_pool_options *o) {
-    int axes = rank_of(c, 0) - 2;
+    int axes = axes_of(c, "pool");
     int64_t list[3], strides[3];
-    if (axes < 1 || axes > 3) {
-        exported_fail(c, "a pool has 1 to 3 axes behind samples and channels");
-        return 0;
-    }
+    if (axes == 0) return 0;
     exported_sizes(c, 1, o->kernels, axes);
     int given = exported_ints(c, 2, list, 3);
     if (given > 0) exported_sizes(c, 2, strides, axes);
@@ -57,12 +62,9 @@ static void avg_pool(exported_call *c) {
 
 // The sizes of an adaptive pool; None leaves an axis as it is.
 static bool adaptive_sizes(exported_call *c, int64_t *sizes) {
-    int axes = rank_of(c, 0) - 2;
+    int axes = axes_of(c, "pool");
     const tri_pt2_argument *a = &c->arguments[1];
-    if (axes < 1 || axes > 3) {
-        exported_fail(c, "a pool has 1 to 3 axes behind samples and channels");
-        return false;
-    }
+    if (axes == 0) return false;
     for (int i = 0; i < axes; i++) {
         const tri_pt2_argument *item = a->kind == TRI_PT2_LIST && i < a->count ? &a->items[i] : a;
         sizes[i] = item->kind == TRI_PT2_INT ? item->number : 0;
@@ -76,7 +78,7 @@ static void adaptive_avg_pool(exported_call *c) {
     if (!adaptive_sizes(c, sizes)) return;
     tri_graph *g = c->build->graph;
     tri_value x = exported_tensor(c, 0);
-    bool is_whole = rank_of(c, 0) == 4 && sizes[0] == sizes[1] && sizes[0] > 0;
+    bool is_whole = tri_value_shape(g, x).rank == 4 && sizes[0] == sizes[1] && sizes[0] > 0;
     exported_give_graph(c, is_whole ? tri_adaptive_avg_pool2d(g, x, sizes[0])
                                     : tri_adaptive_avg_pool(g, x, sizes));
 }
@@ -92,7 +94,8 @@ static void adaptive_max_pool(exported_call *c) {
 
 // input output_size align_corners scale_factors
 static void interpolate(exported_call *c, tri_interpolate_options o) {
-    int axes = rank_of(c, 0) - 2;
+    exported_value in = exported_operand(c, 0);
+    int axes = exported_rank(c->build, &in) - 2;
     double factors[EXPORTED_MAX_RANK];
     int given = exported_reals(c, 3, factors, EXPORTED_MAX_RANK);
     if (!exported_is_none(c, 1))
@@ -151,5 +154,5 @@ const exported_row exported_pool_rows[] = {
     ROW("aten.upsample_bicubic2d.vec", "input output_size align_corners scale_factors", bicubic),
     ROW("aten._upsample_bilinear2d_aa.vec", "input output_size align_corners scale_factors",
         bilinear_smooth),
-    {NULL, NULL, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL, false},
 };

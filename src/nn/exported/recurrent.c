@@ -157,5 +157,5 @@ const exported_row exported_recurrent_rows[] = {
     ROW("aten.gru_cell", CELL, gru_cell),
     ROW("aten.rnn_tanh_cell", CELL, tanh_cell),
     ROW("aten.rnn_relu_cell", CELL, relu_cell),
-    {NULL, NULL, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL, false},
 };

@@ -124,28 +124,30 @@ static void place(exported_call *c, bool largest) {
 static void argmax(exported_call *c) { place(c, true); }
 static void argmin(exported_call *c) { place(c, false); }
 
-static double correction_of(exported_call *c, int k) {
-    return exported_is_none(c, k) ? 1 : exported_real(c, k);
+static int64_t correction_of(exported_call *c, int k) {
+    double given = exported_is_none(c, k) ? 1 : exported_real(c, k);
+    if (given != floor(given)) exported_fail(c, "a correction of %g is not supported", given);
+    return (int64_t)given;
 }
 
 static void var(exported_call *c) {
     int axes[EXPORTED_MAX_RANK], count = axes_of(c, 1, axes);
     exported_give_graph(c, tri_var(c->build->graph, exported_tensor(c, 0), axes, count,
-                                   (int64_t)correction_of(c, 2), exported_bool(c, 3)));
+                                   correction_of(c, 2), exported_bool(c, 3)));
 }
 
 static void std_of(exported_call *c) {
     int axes[EXPORTED_MAX_RANK], count = axes_of(c, 1, axes);
     exported_give_graph(c, tri_std(c->build->graph, exported_tensor(c, 0), axes, count,
-                                   (int64_t)correction_of(c, 2), exported_bool(c, 3)));
+                                   correction_of(c, 2), exported_bool(c, 3)));
 }
 
 static void var_mean(exported_call *c) {
     int axes[EXPORTED_MAX_RANK], count = axes_of(c, 1, axes);
     tri_value x = exported_tensor(c, 0);
     bool keep = exported_bool(c, 3);
-    exported_give_graph_at(
-        c, 0, tri_var(c->build->graph, x, axes, count, (int64_t)correction_of(c, 2), keep));
+    exported_give_graph_at(c, 0,
+                           tri_var(c->build->graph, x, axes, count, correction_of(c, 2), keep));
     exported_give_graph_at(c, 1, tri_mean(c->build->graph, x, axes, count, keep));
 }
 
@@ -253,5 +255,5 @@ const exported_row exported_reduction_rows[] = {
     ROW("aten.sort", "self dim=-1 descending=False", sort),
     ROW("aten.sort.stable", "self dim=-1 descending=False", sort),
     ROW("aten.topk", "self k dim=-1 largest=True", topk),
-    {NULL, NULL, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL, false},
 };

@@ -357,9 +357,37 @@ static void repeat(exported_call *c) {
 static void repeat_interleave(exported_call *c) {
     exported_build *b = c->build;
     exported_value x = exported_operand(c, 0);
-    int axis = exported_axis(c, exported_int(c, 2), exported_rank(b, &x));
+    bool is_flat = exported_is_none(c, 2);
+    if (is_flat) x = exported_reshape(b, x, (const int64_t[]){-1}, 1);
+    int axis = is_flat ? 0 : exported_axis(c, exported_int(c, 2), exported_rank(b, &x));
     exported_give_graph(
         c, tri_repeat_interleave(b->graph, exported_as_graph(b, &x), axis, exported_int(c, 1)));
+}
+
+static void broadcast(exported_call *c) {
+    exported_build *b = c->build;
+    exported_value values[TRI_FORMULA_INPUTS];
+    int64_t sizes[EXPORTED_MAX_RANK];
+    int count = exported_list(c, 0, values, TRI_FORMULA_INPUTS), rank = 0;
+    for (int k = 0; k < count; k++)
+        if (exported_rank(b, &values[k]) > rank) rank = exported_rank(b, &values[k]);
+    for (int i = 0; i < rank; i++) {
+        sizes[i] = 1;
+        for (int k = 0; k < count; k++) {
+            int axis = i - (rank - exported_rank(b, &values[k]));
+            if (axis >= 0 && exported_size(b, &values[k], axis) != 1)
+                sizes[i] = exported_size(b, &values[k], axis);
+        }
+    }
+    for (int k = 0; k < count; k++)
+        exported_give_at(c, k, exported_expand(b, values[k], sizes, rank));
+}
+
+// The bytes in another type. There are none to look at.
+static void view_type(exported_call *c) {
+    exported_value x = exported_operand(c, 0);
+    if (x.dtype != exported_result_type(c, 0)) exported_fail(c, "bytes have no other type here");
+    exported_give(c, x);
 }
 
 static void pixel_shuffle(exported_call *c) {
@@ -440,7 +468,7 @@ static void item(exported_call *c) {
 
 const exported_row exported_shape_rows[] = {
     ROW("aten.view", "self size", reshape),
-    ROW("aten.view.dtype", "self dtype", to_type),
+    ROW("aten.view.dtype", "self dtype", view_type),
     ROW("aten.reshape", "self shape", reshape),
     ROW("aten._unsafe_view", "self size", reshape),
     ROW("aten.reshape_as", "self other", reshape_as),
@@ -487,7 +515,8 @@ const exported_row exported_shape_rows[] = {
     ROW("aten.flip", "self dims", flip),
     ROW("aten.repeat", "self repeats", repeat),
     ROW("aten.tile", "self dims", repeat),
-    ROW("aten.repeat_interleave.self_int", "self repeats dim=0", repeat_interleave),
+    ROW("aten.repeat_interleave.self_int", "self repeats dim=None", repeat_interleave),
+    ROW("aten.broadcast_tensors", "tensors", broadcast),
     ROW("aten.pixel_shuffle", "self upscale_factor", pixel_shuffle),
     ROW("aten.pixel_unshuffle", "self downscale_factor", pixel_unshuffle),
     ROW("aten.tril", "self diagonal=0", tril),
@@ -498,5 +527,5 @@ const exported_row exported_shape_rows[] = {
     ROW("aten.sym_numel", "self", count_of),
     ROW("aten.item", "self", item),
     ROW("aten._local_scalar_dense", "self", item),
-    {NULL, NULL, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL, false},
 };

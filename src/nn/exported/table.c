@@ -14,8 +14,8 @@ static const exported_row *const tables[] = {
 // Functions of one tensor, by their names in PyTorch: the list has others too, whose rows stand in
 // the tables above and are found first.
 #define X(name, declared, values, parameters, expression, doc)                                     \
-    FORMULA("aten." #name, "self", expression),
-static const exported_row listed[] = {TRI_FUNCTION_LIST(X){NULL, NULL, NULL, NULL, NULL}};
+    FORMULA("aten." #name, sizeof(#values) > sizeof("(x)") ? "self other" : "self", expression),
+static const exported_row listed[] = {TRI_FUNCTION_LIST(X){NULL, NULL, NULL, NULL, NULL, false}};
 #undef X
 
 static const exported_row *row_of(const char *name) {
