@@ -399,11 +399,8 @@ const cli_command cli_scale = {
         "number of ranks, and grows with the others.\n"
         "With --simulate nothing is measured: the machine is described by --site and by what one\n"
         "of its hosts gives (--rate, --loader), and --samples asks for the whole run.\n",
-    .examples =
-        "trireme scale recipes/mnist-cnn.yaml batch.global=512 batch.micro=8 --ranks "
-        "1,2,8,64\n"
-        "trireme scale recipes/mlp-jax.yaml --weak --ranks 1,2,4 --svg weak.svg\n"
-        "trireme scale recipes/mlp-jax.yaml --simulate --site juwels-booster --ranks 4,64 --rate "
-        "20000\n"
-        "srun --nodes 4 --ntasks-per-node 2 trireme scale recipes/mlp-jax.yaml --json\n",
+    .examples = "trireme scale recipes/mnist-cnn.yaml batch.global=512 batch.micro=8 --ranks "
+                "1,2,8,64\n"
+                "trireme scale recipes/mlp-jax.yaml --weak --ranks 1,2,4 --svg weak.svg\n"
+                "srun --nodes 4 --ntasks-per-node 2 trireme scale recipes/mlp-jax.yaml --json\n",
     .run = run};
