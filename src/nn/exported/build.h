@@ -135,6 +135,8 @@ int exported_reals(exported_call *call, int k, double *out, int most);
 int exported_list(exported_call *call, int k, exported_value *out, int most);
 // The number of an axis, from 0; of one more axis than `rank` has, where one is added.
 int exported_axis(exported_call *call, int64_t axis, int rank);
+// The axis of the first argument that argument k names.
+int exported_axis_of(exported_call *call, int k);
 // The type of a result as the file says, and of a result that may be asked for by an argument.
 int exported_result_type(const exported_call *call, int k);
 

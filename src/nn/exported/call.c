@@ -209,6 +209,11 @@ int exported_axis(exported_call *call, int64_t axis, int rank) {
     return 0;
 }
 
+int exported_axis_of(exported_call *call, int k) {
+    exported_value x = exported_operand(call, 0);
+    return exported_axis(call, exported_int(call, k), exported_rank(call->build, &x));
+}
+
 // The number of the value that is result k; -1: there is none.
 static int result_of(const exported_call *call, int k) {
     for (int i = 0; i < call->node->output_count; i++) {

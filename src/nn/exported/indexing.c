@@ -6,11 +6,6 @@
 #include <trireme/more_functions.h>
 #include <trireme/nn.h>
 
-static int axis_of(exported_call *c, int k) {
-    exported_value x = exported_operand(c, 0);
-    return exported_axis(c, exported_int(c, k), exported_rank(c->build, &x));
-}
-
 // How many elements an index of several axes has, and what is read at each: all on the host.
 static void index_host(exported_call *c, exported_value x, exported_value *index, int axes) {
     exported_build *b = c->build;
@@ -229,36 +224,37 @@ static tri_value as_is(exported_call *c, int k) {
 }
 
 static void index_select(exported_call *c) {
-    exported_give_graph(c,
-                        tri_index_select(c->build->graph, as_is(c, 0), axis_of(c, 1), as_is(c, 2)));
+    exported_give_graph(
+        c, tri_index_select(c->build->graph, as_is(c, 0), exported_axis_of(c, 1), as_is(c, 2)));
 }
 
 static void gather(exported_call *c) {
-    exported_give_graph(c, tri_gather(c->build->graph, as_is(c, 0), axis_of(c, 1), as_is(c, 2)));
+    exported_give_graph(
+        c, tri_gather(c->build->graph, as_is(c, 0), exported_axis_of(c, 1), as_is(c, 2)));
 }
 
 // What of x an index with smaller axes does not name stays as it is, which tri_scatter does not do.
 static void scatter(exported_call *c) {
-    exported_give_graph(
-        c, tri_scatter(c->build->graph, as_is(c, 0), axis_of(c, 1), as_is(c, 2), as_is(c, 3)));
+    exported_give_graph(c, tri_scatter(c->build->graph, as_is(c, 0), exported_axis_of(c, 1),
+                                       as_is(c, 2), as_is(c, 3)));
 }
 
 static void scatter_add(exported_call *c) {
-    exported_give_graph(
-        c, tri_scatter_add(c->build->graph, as_is(c, 0), axis_of(c, 1), as_is(c, 2), as_is(c, 3)));
+    exported_give_graph(c, tri_scatter_add(c->build->graph, as_is(c, 0), exported_axis_of(c, 1),
+                                           as_is(c, 2), as_is(c, 3)));
 }
 
 static void index_add(exported_call *c) {
     if (exported_real(c, 4) != 1) exported_fail(c, "alpha is not supported");
-    exported_give_graph(
-        c, tri_index_add(c->build->graph, as_is(c, 0), axis_of(c, 1), as_is(c, 2), as_is(c, 3)));
+    exported_give_graph(c, tri_index_add(c->build->graph, as_is(c, 0), exported_axis_of(c, 1),
+                                         as_is(c, 2), as_is(c, 3)));
 }
 
 // x with one value where an index along an axis says.
 static void index_fill(exported_call *c) {
     exported_build *b = c->build;
     exported_value x = exported_operand(c, 0), index = exported_operand(c, 2);
-    int axis = axis_of(c, 1), rank = exported_rank(b, &x);
+    int axis = exported_axis_of(c, 1), rank = exported_rank(b, &x);
     int64_t size = exported_size(b, &x, axis), sizes[EXPORTED_MAX_RANK];
     if (index.kind == EXPORTED_GRAPH) {
         index = from_zero(c, index, size, axis);
@@ -362,12 +358,12 @@ static void write_part(exported_call *c, int axis, int64_t first, int64_t end, i
 static void write_slice(exported_call *c) {
     int64_t first = exported_is_none(c, 3) ? 0 : exported_int(c, 3),
             end = exported_is_none(c, 4) ? INT64_MAX : exported_int(c, 4);
-    write_part(c, axis_of(c, 2), first, end, exported_int(c, 5));
+    write_part(c, exported_axis_of(c, 2), first, end, exported_int(c, 5));
 }
 
 static void write_narrow(exported_call *c) {
     int64_t first = exported_int(c, 3);
-    write_part(c, axis_of(c, 2), first, first + exported_int(c, 4), 1);
+    write_part(c, exported_axis_of(c, 2), first, first + exported_int(c, 4), 1);
 }
 
 // The source as the tensor that it is written into is shaped.
@@ -384,7 +380,7 @@ static void write_whole(exported_call *c) { exported_give(c, shaped(c, exported_
 static void write_select(exported_call *c) {
     exported_build *b = c->build;
     exported_value x = exported_operand(c, 0), source = exported_operand(c, 1);
-    int axis = axis_of(c, 2);
+    int axis = exported_axis_of(c, 2);
     int64_t sizes[EXPORTED_MAX_RANK], size = exported_size(b, &x, axis), at = exported_int(c, 3);
     if (at < 0) at += size;
     for (int i = 0; i < exported_rank(b, &x); i++)
@@ -399,8 +395,8 @@ static void write_select(exported_call *c) {
 
 static void write_transpose(exported_call *c) {
     exported_value source = exported_operand(c, 1);
-    int rank = exported_rank(c->build, &source), order[EXPORTED_MAX_RANK], one = axis_of(c, 2),
-        two = axis_of(c, 3);
+    int rank = exported_rank(c->build, &source), order[EXPORTED_MAX_RANK],
+        one = exported_axis_of(c, 2), two = exported_axis_of(c, 3);
     for (int i = 0; i < rank; i++) order[i] = i == one ? two : i == two ? one : i;
     exported_give(c, exported_permute(c->build, source, order));
 }

@@ -15,11 +15,6 @@ static int axes_of(exported_call *c, int k, int *axes) {
     return count;
 }
 
-static int axis_of(exported_call *c, int k) {
-    exported_value x = exported_operand(c, 0);
-    return exported_axis(c, exported_int(c, k), exported_rank(c->build, &x));
-}
-
 // The tensor as it is, or as a number with floating point where the result is one.
 static tri_value reduced(exported_call *c) {
     exported_value x = exported_operand(c, 0);
@@ -97,7 +92,7 @@ static void all(exported_call *c) { reduce(c, tri_all, (reduction){1, all_of, fa
 // The largest along an axis, and where it is: its gradient goes to that element alone.
 static void extreme(exported_call *c, bool largest) {
     tri_graph *g = c->build->graph;
-    int axis = axis_of(c, 1);
+    int axis = exported_axis_of(c, 1);
     bool keep = exported_bool(c, 2);
     tri_value x = reduced(c),
               where = largest ? tri_argmax(g, x, axis, true) : tri_argmin(g, x, axis, true);
@@ -115,7 +110,7 @@ static void place(exported_call *c, bool largest) {
     tri_value value = exported_as_graph(c->build, &x);
     bool is_flat = exported_is_none(c, 1);
     if (is_flat) value = tri_reshape(g, value, tri_shape_of(-1));
-    int axis = is_flat ? 0 : axis_of(c, 1);
+    int axis = is_flat ? 0 : exported_axis_of(c, 1);
     bool keep = exported_bool(c, 2) && !is_flat;
     exported_give_graph(c, largest ? tri_argmax(g, value, axis, keep)
                                    : tri_argmin(g, value, axis, keep));
@@ -165,18 +160,19 @@ static void vector_norm(exported_call *c) {
 }
 
 static void softmax(exported_call *c) {
-    exported_give_graph(c, tri_softmax(c->build->graph, exported_tensor(c, 0), axis_of(c, 1)));
+    exported_give_graph(
+        c, tri_softmax(c->build->graph, exported_tensor(c, 0), exported_axis_of(c, 1)));
 }
 
 static void log_softmax(exported_call *c) {
     exported_give_graph(
-        c, tri_log_softmax_along(c->build->graph, exported_tensor(c, 0), axis_of(c, 1)));
+        c, tri_log_softmax_along(c->build->graph, exported_tensor(c, 0), exported_axis_of(c, 1)));
 }
 
 static void cumsum(exported_call *c) {
     exported_build *b = c->build;
     exported_value x = exported_operand(c, 0);
-    int axis = axis_of(c, 1);
+    int axis = exported_axis_of(c, 1);
     if (x.kind != EXPORTED_HOST) {
         if (x.dtype == TRI_PT2_BOOLEAN)
             x = exported_of_graph(tri_cast(b->graph, x.graph, TRI_I64), TRI_PT2_LONG);
@@ -202,23 +198,23 @@ static void cumsum(exported_call *c) {
 }
 
 static void cumprod(exported_call *c) {
-    exported_give_graph(c, tri_cumprod(c->build->graph, reduced(c), axis_of(c, 1)));
+    exported_give_graph(c, tri_cumprod(c->build->graph, reduced(c), exported_axis_of(c, 1)));
 }
 
 static void logcumsumexp(exported_call *c) {
-    exported_give_graph(c, tri_logcumsumexp(c->build->graph, reduced(c), axis_of(c, 1)));
+    exported_give_graph(c, tri_logcumsumexp(c->build->graph, reduced(c), exported_axis_of(c, 1)));
 }
 
 static void sort(exported_call *c) {
-    tri_value index,
-        y = tri_sort(c->build->graph, reduced(c), axis_of(c, 1), exported_bool(c, 2), &index);
+    tri_value index, y = tri_sort(c->build->graph, reduced(c), exported_axis_of(c, 1),
+                                  exported_bool(c, 2), &index);
     exported_give_graph_at(c, 0, y);
     exported_give_graph_at(c, 1, index);
 }
 
 static void topk(exported_call *c) {
-    tri_value index, y = tri_topk(c->build->graph, reduced(c), exported_int(c, 1), axis_of(c, 2),
-                                  exported_bool(c, 3), &index);
+    tri_value index, y = tri_topk(c->build->graph, reduced(c), exported_int(c, 1),
+                                  exported_axis_of(c, 2), exported_bool(c, 3), &index);
     exported_give_graph_at(c, 0, y);
     exported_give_graph_at(c, 1, index);
 }

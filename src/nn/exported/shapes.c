@@ -421,15 +421,10 @@ static void triangle(exported_call *c, const char *formula) {
 static void tril(exported_call *c) { triangle(c, "i, j, d = 0 -> j <= i + d"); }
 static void triu(exported_call *c) { triangle(c, "i, j, d = 0 -> j >= i + d"); }
 
-static int axis_of(exported_call *c, int k) {
-    exported_value x = exported_operand(c, 0);
-    return exported_axis(c, exported_int(c, k), exported_rank(c->build, &x));
-}
-
 static void diff(exported_call *c) {
     exported_build *b = c->build;
     exported_value x = exported_operand(c, 0);
-    int axis = axis_of(c, 2);
+    int axis = exported_axis_of(c, 2);
     exported_value parts[3];
     int count = 0;
     if (!exported_is_none(c, 3)) parts[count++] = exported_operand(c, 3);
@@ -446,8 +441,9 @@ static void diff(exported_call *c) {
 }
 
 static void unfold(exported_call *c) {
-    exported_give_graph(c, tri_unfold(c->build->graph, exported_tensor(c, 0), axis_of(c, 1),
-                                      exported_int(c, 2), exported_int(c, 3)));
+    exported_give_graph(c,
+                        tri_unfold(c->build->graph, exported_tensor(c, 0), exported_axis_of(c, 1),
+                                   exported_int(c, 2), exported_int(c, 3)));
 }
 
 // A size is known when a graph is built.
