@@ -16,11 +16,8 @@ bool attention_supports(const tri_device_description *device, const tri_graph *g
     return cpu_has_avx512_float(device, graph, node) && tri_shape_count(q) > 0;
 }
 
-attention_state attention_state_of(const tri_device_description *device, const tri_graph *graph,
-                                   const tri_node *node) {
-    const tri_attention_attr *attr = node->attr;
+attention_state attention_sizes_of(const tri_graph *graph, const tri_node *node) {
     const int64_t *q = cpu_in_shape(graph, node, 0)->dims, *k = cpu_in_shape(graph, node, 1)->dims;
-    bool bf16 = cpu_is_bf16(graph, node);
     return (attention_state){.samples = q[0],
                              .queries = q[1],
                              .keys = k[1],
@@ -30,10 +27,17 @@ attention_state attention_state_of(const tri_device_description *device, const t
                              .kv_heads = k[2],
                              .key_blocks = (k[1] + ATTENTION_KEYS - 1) / ATTENTION_KEYS,
                              .panels = (q[3] + CPU_TILE_COLUMNS - 1) / CPU_TILE_COLUMNS,
-                             .scale = (float)attr->scale,
-                             .causal = attr->causal,
-                             .bf16 = bf16,
-                             .pairs = bf16 && cpu_has(device, CPU_HAS_BF16) && q[3] % 2 == 0};
+                             .bf16 = cpu_is_bf16(graph, node)};
+}
+
+attention_state attention_state_of(const tri_device_description *device, const tri_graph *graph,
+                                   const tri_node *node) {
+    const tri_attention_attr *attr = node->attr;
+    attention_state s = attention_sizes_of(graph, node);
+    s.scale = (float)attr->scale;
+    s.causal = attr->causal;
+    s.pairs = s.bf16 && cpu_has(device, CPU_HAS_BF16) && s.width % 2 == 0;
+    return s;
 }
 
 tri_status attention_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,

@@ -58,6 +58,9 @@ bool attention_amx_supports(const tri_device_description *device, const tri_grap
 // Reads the sizes from a node. The result's device is NULL; attention_prepare sets it.
 attention_state attention_state_of(const tri_device_description *device, const tri_graph *graph,
                                    const tri_node *node);
+// The same without what the attributes say, for ops with others; device, scale, causal and pairs
+// are 0.
+attention_state attention_sizes_of(const tri_graph *graph, const tri_node *node);
 tri_status attention_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                              tri_kernel *kernel);
 void attention_release(tri_kernel *kernel);

@@ -47,26 +47,15 @@ static bool tiles_supports(const tri_device_description *device, const tri_graph
     return cpu_has_avx512_float(device, graph, node) && cpu_in_shape(graph, node, 0)->dims[1] > 1;
 }
 
-static attention_state state_of(const tri_device_description *device, const tri_graph *graph,
-                                const tri_node *node) {
-    const tri_cached_attention_attr *attr = node->attr;
-    const int64_t *q = cpu_in_shape(graph, node, 0)->dims, *k = cpu_in_shape(graph, node, 1)->dims;
-    return (attention_state){.samples = q[0],
-                             .queries = q[1],
-                             .keys = k[1],
-                             .heads = q[2],
-                             .width = q[3],
-                             .group = q[2] / k[2],
-                             .kv_heads = k[2],
-                             .key_blocks = (k[1] + ATTENTION_KEYS - 1) / ATTENTION_KEYS,
-                             .panels = (q[3] + CPU_TILE_COLUMNS - 1) / CPU_TILE_COLUMNS,
-                             .scale = (float)attr->scale,
-                             .bf16 = cpu_is_bf16(graph, node)};
+static attention_state state_of(const tri_graph *graph, const tri_node *node) {
+    attention_state s = attention_sizes_of(graph, node);
+    s.scale = (float)((const tri_cached_attention_attr *)node->attr)->scale;
+    return s;
 }
 
 static tri_status tiles_workspace(const tri_device_description *device, const tri_graph *graph,
                                   const tri_node *node, size_t *out) {
-    attention_state state = state_of(device, graph, node);
+    attention_state state = state_of(graph, node);
     tiles_space z = space_of(&state);
     *out = (size_t)(floats_of(&z) * device->threads) * sizeof(float);
     return TRI_OK;
@@ -76,7 +65,7 @@ static tri_status tiles_prepare(tri_device *device, const tri_graph *graph, cons
                                 tri_kernel *kernel) {
     tiles_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for attention");
-    state->attention = state_of(&device->description, graph, node);
+    state->attention = state_of(graph, node);
     state->attention.device = cpu_of(device);
     state->window = ((const tri_cached_attention_attr *)node->attr)->window;
     kernel->state = state;
