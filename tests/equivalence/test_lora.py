@@ -15,7 +15,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from runs import (TRIREME, check_close, check_nothing_left, end_all, finish, last,  # noqa: E402
                   losses, on_ranks, run, start_ranks, timed, train, wait_for)
-from test_tensor import GPT2, HALF_LIMIT, LIMIT, LLAMA, STEPS, compare_weights  # noqa: E402
+from test_tensor import GPT2, HALF_LIMIT, LIMIT, LLAMA, check_case, compare_weights  # noqa: E402
 
 TENSOR, SEQUENCE = "strategy.mesh.tensor=2", "strategy.sequence_parallel=true"
 PIPELINE = ["strategy.name=pipeline", "batch.micro=2"]
@@ -41,21 +41,6 @@ CASES = [
         (2, [TENSOR]),
     ]),
 ]
-
-
-def check_case(folder, number):
-    recipe, words, cells = CASES[number]
-    alone = os.path.join(folder, f"{number}")
-    run(train(recipe, alone, *words))
-    wanted = losses(alone)
-    assert len(wanted) == STEPS and len(set(wanted.values())) == STEPS, wanted
-    for count, (ranks, more) in enumerate(cells):
-        several = os.path.join(folder, f"{number}-{count}")
-        run(on_ranks(ranks, train(recipe, several, *words, *more)))
-        what = f"{recipe} on {ranks} ranks, {' '.join(more)}"
-        check_close(losses(several), wanted, LIMIT, what)
-        check_close(losses(several, "val"), losses(alone, "val"), LIMIT, what + ", val")
-        compare_weights(alone, several, what)
 
 
 def check_half_types(folder):
@@ -136,7 +121,7 @@ def main():
     timed(check_plan)
     with tempfile.TemporaryDirectory(prefix="trireme-lora-") as folder:
         for number in range(len(CASES)):
-            timed(check_case, folder, number)
+            timed(check_case, folder, CASES, number)
             timed(check_resume, folder, number)
         timed(check_half_types, folder)
         timed(check_kill, folder)

@@ -96,8 +96,9 @@ def compare_weights(a, b, what):
         assert line["relative_l2"] <= 1e-4, f"{what}: {line}"
 
 
-def check_case(folder, number):
-    recipe, words, cells = CASES[number]
+def check_case(folder, cases, number):
+    """A case is a recipe, words, and ranks with more words each, which give what one rank gives."""
+    recipe, words, cells = cases[number]
     alone = os.path.join(folder, f"{number}")
     run(train(recipe, alone, *words))
     wanted = losses(alone)
@@ -160,7 +161,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="trireme-tensor-") as folder:
         timed(check_refusals, folder)
         for number in range(len(CASES)):
-            timed(check_case, folder, number)
+            timed(check_case, folder, CASES, number)
         timed(check_half_types, folder)
         for number, case in enumerate(CASES):
             if case[1] in (LLAMA, GPT2):
