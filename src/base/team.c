@@ -3,6 +3,11 @@
 // small loop. Then it sleeps, because another thread may need the core: perhaps the one for which
 // it waits. And the caller never waits for a thread that has not begun; it does that thread's work
 // itself. So a thread whose core another program uses delays a loop only if it has begun its part.
+//
+// Linux wakes a thread on the core of the thread that woke it, unless it finds an idle core; on a
+// busy machine of few cores it does not look for one. So two threads can share a core for as long
+// as they wake each other, while another core is idle. A thread that wakes up on the core of
+// another one of the team therefore leaves that core.
 #include "base/team.h"
 
 #include "base/cores.h"
@@ -11,6 +16,7 @@
 #include "base/thread.h"
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,6 +34,7 @@ enum { LOOKS = 32 }; // how often a spinning thread looks before it reads the cl
 typedef struct member {
     _Alignas(64) counter asked; // how often the member was asked to make its call
     _Atomic bool is_taken;      // its call has been begun, by the member or by the caller
+    _Atomic int cpu;            // on which the member has begun its latest call
 } member;
 
 static struct {
@@ -40,6 +47,7 @@ static struct {
     _Alignas(64) counter left; // how many members' calls have not ended yet
     _Alignas(64) counter barriers;
     _Atomic int at_barrier; // how many calls have come to the barrier
+    _Atomic int cpu;        // on which the caller began this run
     member member[TRI_MAX_THREADS];
 } team = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -68,10 +76,11 @@ static void spin(counter *number, uint32_t value) {
     }
 }
 
-// Waits until *number is not `value`, and returns what it is.
-static uint32_t wait_while(counter *number, uint32_t value) {
+// Waits until *number is not `value`, and returns what it is. *has_slept: the thread may have been
+// on another core before.
+static uint32_t wait_while(counter *number, uint32_t value, bool *has_slept) {
     if (team.may_spin) spin(number, value);
-    for (;;) {
+    for (*has_slept = false;; *has_slept = true) {
         uint32_t now = atomic_load_explicit(number, memory_order_acquire);
         if ((now & ~SLEEPS) != value) return now & ~SLEEPS;
         // Fails if the number has just changed.
@@ -99,10 +108,32 @@ static void take(int index) {
     if (before / ONE == 1) wake(&team.left, before);
 }
 
+// Notes the core on which this member begins a call. If it has just been woken on the core of the
+// caller or of a member before it, it goes to one that none of them uses, and that it may use.
+static void find_cpu(int index, bool has_slept) {
+    int cpu = sched_getcpu();
+    if (has_slept && team.may_spin) {
+        cpu_set_t cpus;
+        bool is_shared = cpu == team.cpu;
+        for (int i = 1; i < index && !is_shared; i++) is_shared = cpu == team.member[i].cpu;
+        if (is_shared && sched_getaffinity(getpid(), sizeof cpus, &cpus) == 0) {
+            CPU_CLR(team.cpu, &cpus);
+            for (int i = 1; i < index; i++) CPU_CLR(team.member[i].cpu, &cpus);
+            sched_setaffinity(0, sizeof cpus, &cpus); // fails if no core is left
+            cpu = sched_getcpu();
+        }
+    }
+    if (cpu != team.member[index].cpu) team.member[index].cpu = cpu;
+}
+
 static void *serve(void *context) {
     int index = (int)(intptr_t)context;
+    bool has_slept;
     pthread_setname_np(pthread_self(), "kernels");
-    for (uint32_t asked = 0;; take(index)) asked = wait_while(&team.member[index].asked, asked);
+    for (uint32_t asked = 0;; take(index)) {
+        asked = wait_while(&team.member[index].asked, asked, &has_slept);
+        find_cpu(index, has_slept);
+    }
     return NULL;
 }
 
@@ -143,12 +174,14 @@ static void run_calls(int size, void (*run)(void *context), void *context) {
     team.size = size;
     team.run = run;
     team.context = context;
+    if (team.cpu != sched_getcpu()) team.cpu = sched_getcpu();
     atomic_store(&team.left, (uint32_t)(size - 1) * ONE);
     for (int i = 1; i < size; i++) ask(i);
     make_call(0, size, run, context);
     for (int i = size - 1; i > 0; i--) take(i);
     uint32_t left = atomic_load_explicit(&team.left, memory_order_acquire) & ~SLEEPS;
-    while (left) left = wait_while(&team.left, left);
+    bool has_slept;
+    while (left) left = wait_while(&team.left, left, &has_slept);
 }
 
 tri_status tri_team_run(int size, void (*run)(void *context), void *context) {
@@ -172,7 +205,8 @@ void tri_team_barrier(void) {
     if (here.size == 1) return;
     uint32_t value = atomic_load(&team.barriers) & ~SLEEPS;
     if (atomic_fetch_add(&team.at_barrier, 1) + 1 < here.size) {
-        wait_while(&team.barriers, value);
+        bool has_slept;
+        wait_while(&team.barriers, value, &has_slept);
         return;
     }
     atomic_store(&team.at_barrier, 0);

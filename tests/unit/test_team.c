@@ -188,6 +188,55 @@ static void test_caller_waits_for_no_absent_member(void **state) {
 
 static void add(void *context) { ++*(_Atomic int *)context; }
 
+// Where the member of a team of two made its latest call, and a call that both make.
+static pid_t member;
+static _Atomic bool member_came;
+
+static void meet(void *context) {
+    (void)context;
+    if (tri_team_index() == 1) member = gettid(), member_came = true;
+    while (!member_came) sched_yield();
+}
+
+static void run_both(void) {
+    member_came = false;
+    assert_int_equal(tri_team_run(2, meet, NULL), TRI_OK);
+}
+
+static void *share_core(void *core) {
+    cpu_set_t *only = core, now;
+    tri_os.monotonic_ns = late_clock; // the member sleeps at once when it waits
+    run_both();                       // starts the member, while there is a core for it
+    assert_int_equal(sched_setaffinity(0, sizeof *only, only), 0);
+    assert_int_equal(sched_setaffinity(member, sizeof *only, only), 0);
+    wait_until_asleep(1);
+    run_both();
+    tri_os = tri_os_system;
+    assert_int_equal(sched_getaffinity(member, sizeof now, &now), 0);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, only)) assert_false(CPU_ISSET(cpu, &now));
+    assert_true(CPU_COUNT(&now) > 0);
+    return NULL;
+}
+
+// A member that is woken on the caller's core goes to another one. Here nothing else would take it
+// there: it may run on the caller's core only.
+static void test_member_leaves_callers_core(void **state) {
+    (void)state;
+    cpu_set_t usable, first;
+    assert_int_equal(sched_getaffinity(getpid(), sizeof usable, &usable), 0);
+    if (CPU_COUNT(&usable) < 2) {
+        print_message("skipped: there is one core only\n");
+        skip();
+    }
+    CPU_ZERO(&first);
+    for (int cpu = 0; CPU_COUNT(&first) == 0; cpu++)
+        if (CPU_ISSET(cpu, &usable)) CPU_SET(cpu, &first);
+    pthread_t caller;
+    assert_int_equal(pthread_create(&caller, NULL, share_core, &first), 0);
+    pthread_join(caller, NULL);
+}
+
 static void *run_many(void *context) {
     for (int i = 0; i < 5000; i++) assert_int_equal(tri_team_run(3, add, context), TRI_OK);
     return NULL;
@@ -204,7 +253,9 @@ static void test_several_callers(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_threads),
+    // The team has a single member in the first test, and all in those that follow.
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_member_leaves_callers_core),
+                                       cmocka_unit_test(test_no_threads),
                                        cmocka_unit_test(test_each_call_once),
                                        cmocka_unit_test(test_nested),
                                        cmocka_unit_test(test_barrier),
