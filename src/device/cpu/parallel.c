@@ -1,6 +1,7 @@
 // Divides loops among OpenMP threads. Also has what many kernels ask about a node, such as its
 // types and shapes.
 #include "device/cpu/internal.h"
+#include "device/cpu/pace.h"
 
 #include <omp.h>
 
@@ -13,9 +14,15 @@ void cpu_use_threads(const tri_device_description *device) {
 void cpu_parallel(const cpu_device *device, int64_t count, int64_t grain, cpu_range range,
                   void *context) {
     if (count <= 0) return;
+    static _Thread_local cpu_pace pace;
     int64_t range_count = device->head.description.threads;
     if (range_count == 1 || count < 2 * grain) {
         range(context, 0, count, 0);
+        return;
+    }
+    if (cpu_pace_is_alone(&pace)) {
+        for (int64_t i = 0; i < range_count; i++)
+            range(context, count * i / range_count, count * (i + 1) / range_count, (int)i);
         return;
     }
 #pragma omp parallel for num_threads((int)range_count) schedule(static, 1)
