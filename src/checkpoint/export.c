@@ -126,7 +126,7 @@ static tri_status choose(tri_arena *arena, const char *path, tri_export_kind kin
 
 tri_status checkpoint_export_open(tri_arena *arena, const char *path, tri_export_kind kind,
                                   const char *dtype, checkpoint_exported *e) {
-    TRI_TRY(checkpoint_weights_open(arena, path, true, &e->weights));
+    TRI_TRY(checkpoint_weights_open(arena, NULL, path, true, &e->weights));
     if (kind != TRI_EXPORT_ALL)
         TRI_TRY(checkpoint_adapters_find(arena, path, &e->weights, &e->adapters));
     e->is_merged = kind == TRI_EXPORT_MERGED;

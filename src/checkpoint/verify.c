@@ -193,6 +193,11 @@ tri_status checkpoint_read_file(const char *folder, const checkpoint_manifest *m
     return read_in(folder, manifest, &(reading){.file = file, .sink = sink, .ranks = 1});
 }
 
+tri_status checkpoint_verify_file(const char *folder, const checkpoint_manifest *manifest,
+                                  const checkpoint_file *file, int rank, int ranks) {
+    return read_in(folder, manifest, &(reading){.file = file, .rank = rank, .ranks = ranks});
+}
+
 tri_status checkpoint_verify(tri_arena *arena, const char *folder, checkpoint_manifest *manifest) {
     return checkpoint_verify_chunks(arena, folder, 0, 1, manifest);
 }
@@ -210,7 +215,6 @@ tri_status checkpoint_verify_chunks(tri_arena *arena, const char *folder, int ra
                                     checkpoint_manifest *manifest) {
     TRI_TRY(checkpoint_open(arena, folder, manifest));
     for (int i = 0; i < manifest->file_count; i++)
-        TRI_TRY(read_in(folder, manifest,
-                        &(reading){.file = &manifest->files[i], .rank = rank, .ranks = ranks}));
+        TRI_TRY(checkpoint_verify_file(folder, manifest, &manifest->files[i], rank, ranks));
     return TRI_OK;
 }

@@ -11,6 +11,9 @@
 // the file.
 tri_status checkpoint_read_file(const char *folder, const checkpoint_manifest *manifest,
                                 const checkpoint_file *file, const tri_state_sink *sink);
+// Verifies every `ranks`-th chunk of one file, beginning with chunk `rank`.
+tri_status checkpoint_verify_file(const char *folder, const checkpoint_manifest *manifest,
+                                  const checkpoint_file *file, int rank, int ranks);
 // Reads state.json in a checkpoint's folder. TRI_CORRUPT also if the folder's name and state.json
 // name different steps: then somebody has renamed the folder.
 tri_status checkpoint_open(tri_arena *arena, const char *folder, checkpoint_manifest *manifest);

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/os.h"
+#include "checkpoint/agree.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/find.h"
 #include "checkpoint/verify.h"
@@ -137,8 +138,8 @@ static bool ends_with(const char *text, const char *end) {
     return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
-static tri_status open_step(tri_arena *arena, const char *folder, bool evaluated,
-                            checkpoint_weights *out) {
+static tri_status open_step(tri_arena *arena, const tri_comm *comm, const char *folder,
+                            bool evaluated, checkpoint_weights *out) {
     checkpoint_manifest manifest;
     TRI_TRY(checkpoint_manifest_read(arena, folder, &manifest));
     const checkpoint_file *file = checkpoint_manifest_file(&manifest, CHECKPOINT_AVERAGE_FILE);
@@ -147,7 +148,8 @@ static tri_status open_step(tri_arena *arena, const char *folder, bool evaluated
     tri_tree_to_bool(tri_tree_get(average, "evaluates"), &evaluates);
     bool is_averaged = evaluated && evaluates && file;
     if (!is_averaged) file = &manifest.files[0];
-    TRI_TRY(checkpoint_read_file(folder, &manifest, file, NULL));
+    TRI_TRY(checkpoint_verify_file(folder, &manifest, file, checkpoint_rank(comm),
+                                   checkpoint_ranks(comm)));
     const char *path = tri_arena_printf(arena, "%s/%s", folder, file->name);
     TRI_TRY(checkpoint_weights_open_file(arena, path, out));
     out->is_averaged = is_averaged;
@@ -171,8 +173,8 @@ static tri_status refuse_empty(tri_arena *arena, const char *path, const char *f
                     tri_arena_printf(arena, "%s/%s", folder, CHECKPOINT_MODEL_FILE));
 }
 
-tri_status checkpoint_weights_open(tri_arena *arena, const char *path, bool evaluated,
-                                   checkpoint_weights *out) {
+static tri_status open_any(tri_arena *arena, const tri_comm *comm, const char *path, bool evaluated,
+                           checkpoint_weights *out) {
     checkpoint_kind kind;
     const char *real;
     *out = (checkpoint_weights){.path = path};
@@ -182,7 +184,7 @@ tri_status checkpoint_weights_open(tri_arena *arena, const char *path, bool eval
         if (tri_pt2_probe(real)) return open_network(arena, real, out);
     }
     if (kind == CHECKPOINT_IS_FILE) return checkpoint_weights_open_file(arena, real, out);
-    if (kind == CHECKPOINT_IS_STEP) return open_step(arena, real, evaluated, out);
+    if (kind == CHECKPOINT_IS_STEP) return open_step(arena, comm, real, evaluated, out);
     const char *model = tri_arena_printf(arena, "%s/%s", real, CHECKPOINT_MODEL_FILE);
     bool is_there;
     bool has_index;
@@ -200,6 +202,11 @@ tri_status checkpoint_weights_open(tri_arena *arena, const char *path, bool eval
     return refuse_empty(arena, path, real);
 }
 
+tri_status checkpoint_weights_open(tri_arena *arena, tri_comm *comm, const char *path,
+                                   bool evaluated, checkpoint_weights *out) {
+    return checkpoint_agree(comm, open_any(arena, comm, path, evaluated, out));
+}
+
 static tri_status hash_weights(tri_arena *arena, const char *path, checkpoint_weights *w,
                                uint64_t *hash) {
     checkpoint_kind kind;
@@ -213,7 +220,7 @@ static tri_status hash_weights(tri_arena *arena, const char *path, checkpoint_we
                                (size_t)model->chunk_count * sizeof *model->hashes);
         return TRI_OK;
     }
-    TRI_TRY(checkpoint_weights_open(arena, path, false, w));
+    TRI_TRY(checkpoint_weights_open(arena, NULL, path, false, w));
     const char **paths = TRI_NEW_ARRAY(arena, const char *, w->open_count);
     for (int i = 0; i < w->open_count; i++) paths[i] = tri_safetensors_path(w->open[i]);
     return tri_hash_files(paths, w->open_count, hash);
@@ -451,7 +458,7 @@ static tri_status find_dtype(tri_arena *arena, const char *path, checkpoint_weig
     const char *real;
     TRI_TRY(checkpoint_resolve(arena, path, &kind, &real));
     if (kind == CHECKPOINT_IS_STEP) return TRI_OK; // a run saves F32
-    TRI_TRY(checkpoint_weights_open(arena, path, true, w));
+    TRI_TRY(checkpoint_weights_open(arena, NULL, path, true, w));
     for (int i = 0; i < w->count; i++) {
         const tri_safetensors_entry *entry = &w->entries[i];
         if (entry->shape.rank < 2 || !tri_dtype_is_float(entry->dtype)) continue;
@@ -487,13 +494,14 @@ static tri_status load_opened(tri_arena *arena, const tri_strings *ignore,
     return TRI_OK;
 }
 
-static tri_status load_weights(const char *path, bool evaluated, const tri_strings *ignore,
-                               const tri_state_sink *model, bool *averaged) {
+static tri_status load_weights(tri_comm *comm, const char *path, bool evaluated,
+                               const tri_strings *ignore, const tri_state_sink *model,
+                               bool *averaged) {
     char *buffer = malloc(4 * (size_t)TRI_CHECKPOINT_CHUNK_BYTES);
     if (!buffer) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for a chunk of it", path);
     tri_arena *arena = tri_arena_create(NULL, "weights");
     checkpoint_weights weights;
-    tri_status status = checkpoint_weights_open(arena, path, evaluated, &weights);
+    tri_status status = checkpoint_weights_open(arena, comm, path, evaluated, &weights);
     if (status == TRI_OK) status = load_opened(arena, ignore, model, &weights, buffer);
     *averaged = weights.is_averaged;
     checkpoint_weights_close(&weights);
@@ -502,13 +510,13 @@ static tri_status load_weights(const char *path, bool evaluated, const tri_strin
     return status;
 }
 
-tri_status tri_checkpoint_load_weights(const char *path, const tri_strings *ignore,
+tri_status tri_checkpoint_load_weights(tri_comm *comm, const char *path, const tri_strings *ignore,
                                        const tri_state_sink *model) {
     bool unused;
-    return load_weights(path, false, ignore, model, &unused);
+    return load_weights(comm, path, false, ignore, model, &unused);
 }
 
-tri_status tri_checkpoint_load_evaluated(const char *path, const tri_state_sink *model,
-                                         bool *averaged) {
-    return load_weights(path, true, NULL, model, averaged);
+tri_status tri_checkpoint_load_evaluated(tri_comm *comm, const char *path,
+                                         const tri_state_sink *model, bool *averaged) {
+    return load_weights(comm, path, true, NULL, model, averaged);
 }
