@@ -8,7 +8,14 @@
 #include <errno.h>
 #include <fcntl.h>
 
-enum { WIDTH = 200, CHUNK = 1024, RANKS = 3, LATE_MS = 500 };
+enum {
+    WIDTH = 200,
+    CHUNK = 1024,
+    RANKS = 3,
+    LOOKS = 4,       // how often a rank finds a late file missing before the file appears
+    NEVER = INT_MAX, // the file never appears
+    LATE_MS = 500,   // how long a rank sleeps before it sees a folder that is listed late
+};
 
 static char run_dir[64];
 
@@ -23,22 +30,42 @@ static fixture_save options(int64_t step) {
     return (fixture_save){.step = step, .width = WIDTH, .chunk_bytes = CHUNK, .save_top_k = -1};
 }
 
-// The file or folder that this rank does not see until `appears_s`.
+// The file or folder that this rank does not see until it has looked `hidden_looks` times.
 static struct {
     const char *name; // a part of the path of the file or folder
     bool is_short;    // the file is there, but has no bytes yet
-    double appears_s; // the time (ranks_seconds) from which this rank sees it
-    int fd;           // of the short file, while it is open
-    int looks;        // how often this rank found the file missing or short
-    int64_t slept_ns; // how long this rank would have slept; a fake clock advances instead
+    int hidden_looks;
+    int fd;    // of the short file, while it is open
+    int looks; // how often this rank found the file missing or short
 } late;
 
-static bool hides(const char *path) {
-    return late.name && strstr(path, late.name) && ranks_seconds() < late.appears_s;
+// How long this thread has slept, or would have slept.
+static _Thread_local int64_t slept_ns;
+
+// When the clock of this thread was stopped; 0: it runs. Since then only its sleeps advance it, so
+// that how long a rank waits for a file does not depend on how busy the machine is. The clocks of
+// other threads run on, of the one that sends signs of life, for instance.
+static _Thread_local int64_t stopped_ns;
+
+static void stop_clock(void) {
+    if (!stopped_ns) stopped_ns = tri_os_system.monotonic_ns();
+}
+
+static int64_t late_monotonic_ns(void) {
+    return stopped_ns ? stopped_ns + slept_ns : tri_os_system.monotonic_ns();
+}
+
+static void count_sleep(int64_t duration_ns) { slept_ns += duration_ns; }
+
+// Sleeps, so that another rank which does not wait for this one has the time to go on.
+static void late_sleep(int64_t duration_ns) {
+    tri_os_system.sleep_ns(duration_ns);
+    count_sleep(duration_ns);
 }
 
 static int late_open(const char *path, int flags, mode_t mode) {
-    bool is_hidden = hides(path);
+    bool is_hidden = late.name && strstr(path, late.name) && late.looks < late.hidden_looks;
+    if (is_hidden) stop_clock();
     late.looks += is_hidden && !(flags & O_DIRECTORY);
     if (is_hidden && !late.is_short) return errno = ENOENT, -1;
     int fd = tri_os_system.open(path, flags, mode);
@@ -55,23 +82,22 @@ static ssize_t late_pread(int fd, void *data, size_t size, off_t offset) {
     return fd == late.fd ? 0 : tri_os_system.pread(fd, data, size, offset);
 }
 
-static void count_sleep(int64_t duration_ns) { late.slept_ns += duration_ns; }
-
-static int64_t slept_monotonic_ns(void) { return tri_os_system.monotonic_ns() + late.slept_ns; }
-
-static void hide(const char *name, bool is_short, double for_s) {
+static void hide(const char *name, bool is_short, int looks) {
     late.name = name;
     late.is_short = is_short;
-    late.appears_s = ranks_seconds() + for_s;
+    late.hidden_looks = looks;
     late.fd = -1;
     late.looks = 0;
     tri_os.open = late_open;
     tri_os.close = late_close;
     tri_os.pread = late_pread;
+    tri_os.monotonic_ns = late_monotonic_ns;
+    tri_os.sleep_ns = late_sleep;
 }
 
 static void see_again(void) {
     late.name = NULL;
+    stopped_ns = 0;
     tri_os = tri_os_system;
 }
 
@@ -105,13 +131,12 @@ static void late_body(tri_comm *comm, ranks_table *table, void *argument) {
     char said[96];
     int64_t step;
     capture(comm, said);
-    if (comm->rank == all->rank) hide(all->name, all->is_short, 1e-3 * LATE_MS);
-    double begin_s = ranks_seconds();
+    if (comm->rank == all->rank) hide(all->name, all->is_short, LOOKS);
     CHECK_OK(tri_checkpoint_find(arena, comm, run_dir, "auto", &path));
-    CHECK(ranks_seconds() - begin_s > 0.9e-3 * LATE_MS);
+    CHECK(late.looks == (comm->rank == all->rank ? LOOKS : 0));
     see_again();
     CHECK_OK(fixture_do_load(path, WIDTH, 0, &step));
-    CHECK(step == 2); // and not the checkpoint before it
+    CHECK(step == 2); // and not the checkpoint before it: all ranks have waited for the late one
     CHECK(lines_said(said, "waiting for ") == (comm->rank == all->rank));
     CHECK(lines_said(said, "does not see yet") == (comm->rank == all->rank));
     tri_arena_destroy(arena);
@@ -145,8 +170,8 @@ static void list_step(int step) {
 }
 
 static void sleep_and_list(int64_t duration_ns) {
-    late.slept_ns += duration_ns;
-    if (late.slept_ns >= LATE_MS * INT64_C(1000000)) list_step(2);
+    slept_ns += duration_ns;
+    if (slept_ns >= LATE_MS * INT64_C(1000000)) list_step(2);
 }
 
 static void listed_body(tri_comm *comm, ranks_table *table, void *argument) {
@@ -158,14 +183,15 @@ static void listed_body(tri_comm *comm, ranks_table *table, void *argument) {
     snprintf(own, sizeof own, "%s/own", run_dir);
     if (comm->rank == 0) {
         tri_os.sleep_ns = is_never ? count_sleep : sleep_and_list;
-        tri_os.monotonic_ns = slept_monotonic_ns;
+        tri_os.monotonic_ns = late_monotonic_ns;
+        stop_clock();
     }
     CHECK_OK(tri_checkpoint_find(arena, comm, comm->rank ? run_dir : own, "auto", &path));
     see_again();
     CHECK(strstr(path, is_never ? "own/checkpoints/step-00000001" : "step-00000002"));
     CHECK(lines_said(said, "waiting for ") == (comm->rank == 0));
     CHECK(lines_said(said, "falling back to") == (is_never && comm->rank == 0));
-    if (comm->rank == 0) CHECK(late.slept_ns <= CHECKPOINT_LATE_MS * INT64_C(1000000));
+    if (comm->rank == 0) CHECK(slept_ns <= CHECKPOINT_LATE_MS * INT64_C(1000000));
     tri_arena_destroy(arena);
 }
 
@@ -181,7 +207,7 @@ static void test_newest_listed_late_by_rank_0(void **state) {
 }
 
 // A file never appears on rank 1. Rank 1 gives up after the time limit, with the same message as
-// for a missing file (a fake clock spares the test the wait). All ranks then fall back to an older
+// for a missing file (it only counts its sleeps). All ranks then fall back to an older
 // checkpoint together, and do not wait for a second late file.
 static void never_body(tri_comm *comm, ranks_table *table, void *argument) {
     tri_arena *arena = tri_arena_create(NULL, "test");
@@ -189,13 +215,11 @@ static void never_body(tri_comm *comm, ranks_table *table, void *argument) {
     char said[96], newest[96];
     capture(comm, said);
     snprintf(newest, sizeof newest, "%s/checkpoints/step-00000002", run_dir);
-    if (comm->rank == 1) hide("step-00000002/model", false, 1e6);
-    if (comm->rank == 1) tri_os.sleep_ns = count_sleep, tri_os.monotonic_ns = slept_monotonic_ns;
+    if (comm->rank == 1) hide("step-00000002/model", false, NEVER), tri_os.sleep_ns = count_sleep;
     CHECK(tri_checkpoint_find(arena, comm, run_dir, newest, &path) == TRI_NOT_FOUND);
     ranks_says("rank 1: ");
     ranks_says("step-00000002/model.safetensors: cannot open");
-    if (comm->rank == 1) CHECK(late.slept_ns >= CHECKPOINT_LATE_MS * INT64_C(900000));
-    if (comm->rank == 1) CHECK(late.slept_ns <= CHECKPOINT_LATE_MS * INT64_C(1000000));
+    CHECK(slept_ns == (comm->rank == 1 ? CHECKPOINT_LATE_MS * INT64_C(1000000) : 0));
     CHECK(late.looks < 40);
     CHECK_OK(tri_checkpoint_find(arena, comm, run_dir, "auto", &path));
     CHECK(strstr(path, "step-00000001"));
@@ -212,7 +236,7 @@ static void test_file_that_never_appears(void **state) {
 }
 
 static void no_sleep(int64_t duration_ns) {
-    late.slept_ns += duration_ns >= CHECKPOINT_LATE_FIRST_PAUSE_MS * INT64_C(1000000);
+    slept_ns += duration_ns >= CHECKPOINT_LATE_FIRST_PAUSE_MS * INT64_C(1000000);
 }
 
 // If no rank sees the file, or the file is damaged, no rank waits.
@@ -228,7 +252,7 @@ static void missing_body(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK_OK(tri_checkpoint_find(arena, comm, run_dir, "auto", &path));
     CHECK(strstr(path, "step-00000001"));
     see_again();
-    CHECK(lines_said(said, "waiting for ") == 0 && late.slept_ns == 0);
+    CHECK(lines_said(said, "waiting for ") == 0 && slept_ns == 0);
     tri_arena_destroy(arena);
 }
 
@@ -253,7 +277,7 @@ static void ordinary_body(tri_comm *comm, ranks_table *table, void *argument) {
     save.comm = comm;
     CHECK_OK(fixture_do_save(run_dir, save));
     CHECK_OK(tri_checkpoint_find(arena, comm, run_dir, "auto", &path));
-    CHECK(late.slept_ns == 0);
+    CHECK(slept_ns == 0);
     see_again();
     tri_arena_destroy(arena);
 }
@@ -265,9 +289,9 @@ static void test_nobody_waits_without_need(void **state) {
     char missing[96];
     snprintf(missing, sizeof missing, "%s/checkpoints/step-00000009", run_dir);
     tri_os.sleep_ns = no_sleep;
-    late.slept_ns = 0;
+    slept_ns = 0;
     assert_int_equal(tri_checkpoint_find(arena, NULL, run_dir, missing, &path), TRI_NOT_FOUND);
-    assert_int_equal(late.slept_ns, 0);
+    assert_int_equal(slept_ns, 0);
     see_again();
     tri_arena_destroy(arena);
 }
@@ -281,8 +305,9 @@ static void saving_body(tri_comm *comm, ranks_table *table, void *argument) {
         fixture_save save = options(5 + i);
         save.comm = comm;
         if (i == 1) save.snapshot_bytes = 1 << 20;
-        if (comm->rank == 2) hide("model.safetensors", false, 1e-3 * LATE_MS);
+        if (comm->rank == 2) hide("model.safetensors", false, LOOKS);
         CHECK_OK(fixture_do_save(run_dir, save));
+        CHECK(late.looks == (comm->rank == 2 ? LOOKS : 0));
         see_again();
     }
     CHECK(lines_said(said, "waiting for ") == 2 * (comm->rank == 2));
@@ -317,17 +342,20 @@ static void abandoned_body(tri_comm *comm, ranks_table *table, void *argument) {
     save.snapshot_bytes = 1 << 20;
     meeting = table;
     if (comm->rank == 1) save.step_ns = LOST_NS, tri_os.sleep_ns = end_rank;
-    if (comm->rank == 2) hide("model.safetensors", false, 1e6), tri_os.open = noted_open;
-    double begin_s = ranks_seconds();
+    if (comm->rank == 2) {
+        hide("model.safetensors", false, NEVER);
+        tri_os.open = noted_open;
+        // No sleep is counted, so that this rank's time to wait never runs out.
+        tri_os.sleep_ns = tri_os_system.sleep_ns;
+    }
     CHECK(fixture_do_save(run_dir, save) == TRI_PEER_LOST);
-    CHECK(ranks_seconds() - begin_s < 0.5e-3 * CHECKPOINT_LATE_MS);
     see_again();
 }
 
 static void test_abandoned_while_waiting(void **state) {
     ranks started = ranks_start(RANKS, NULL, abandoned_body, NULL);
     for (int r = 0; r < RANKS; r++)
-        assert_int_equal(ranks_join(&started, r, 30), r == 1 ? 128 + SIGKILL : 0);
+        assert_int_equal(ranks_join(&started, r, RANKS_LIMIT_S), r == 1 ? 128 + SIGKILL : 0);
     munmap(started.table, sizeof *started.table);
 }
 
