@@ -20,6 +20,10 @@
 
 #include <cmocka.h>
 
+// Processes have to end within this time: far more than they take on a busy machine, and far less
+// than those live that are not ended.
+enum { SOON_S = 60 };
+
 static char folder[64]; // the test case's folder, removed after the case
 static char out_path[128], err_path[128];
 
@@ -90,7 +94,8 @@ static bool is_alive(long pid) {
 static void wait_for_pids(long *pids, int count) {
     char path[128];
     snprintf(path, sizeof path, "%s/pids", folder);
-    for (int tries = 0; tries < 2000; tries++, usleep(10000)) {
+    double end = tri_os_seconds() + SOON_S;
+    for (; tri_os_seconds() < end; usleep(10000)) {
         FILE *file = fopen(path, "r");
         int found = 0;
         while (file && found < count && fscanf(file, "%ld\n", &pids[found]) == 1) found++;
@@ -100,11 +105,11 @@ static void wait_for_pids(long *pids, int count) {
     fail_msg("%d workers did not start", count);
 }
 
-static void require_gone(const long *pids, int count, double limit_s) {
-    double end = tri_os_seconds() + limit_s;
+static void require_gone(const long *pids, int count) {
+    double end = tri_os_seconds() + SOON_S;
     for (int i = 0; i < count; i++) {
         while (is_alive(pids[i]) && tri_os_seconds() < end) usleep(5000);
-        if (is_alive(pids[i])) fail_msg("process %ld still lives after %g s", pids[i], limit_s);
+        if (is_alive(pids[i])) fail_msg("process %ld still lives", pids[i]);
     }
 }
 
@@ -185,10 +190,11 @@ static void restarts_until_it_works(void **state) {
 static void always_crashing(void **state) {
     char script[256], tries[128];
     snprintf(tries, sizeof tries, "%s/tries", folder);
-    snprintf(script, sizeof script, "test $RANK = 1 || exec sleep 60; echo $$ >>%s; exit 7", tries);
+    snprintf(script, sizeof script, "test $RANK = 1 || exec sleep 600; echo $$ >>%s; exit 7",
+             tries);
     double begin = tri_os_seconds();
     assert_int_equal(RUN(WORKERS(3), "--max-restarts=2", "sh", "-c", script), 1);
-    assert_true(tri_os_seconds() - begin < 5);
+    assert_true(tri_os_seconds() - begin < SOON_S);
     assert_int_equal(count_of(tries, "\n"), 3);
     HAS(err_path, "attempt 3 of 3");
     HAS(err_path, ":\n  rank 1 (local rank 1) on ");
@@ -200,7 +206,8 @@ static void always_crashing(void **state) {
 static void bad_input_is_not_retried(void **state) {
     char script[256], tries[128];
     snprintf(tries, sizeof tries, "%s/tries", folder);
-    snprintf(script, sizeof script, "test $RANK = 1 || exec sleep 60; echo $$ >>%s; exit 2", tries);
+    snprintf(script, sizeof script, "test $RANK = 1 || exec sleep 600; echo $$ >>%s; exit 2",
+             tries);
     assert_int_equal(RUN(WORKERS(2), "--max-restarts=5", "sh", "-c", script), 2);
     assert_int_equal(count_of(tries, "\n"), 1);
     HAS(err_path, "attempt 1 of 6");
@@ -264,12 +271,15 @@ static void error_files_tell_the_cause(void **state) {
     // Both workers fail; rank 1 ends later, but with the earlier time stamp, so it is the cause.
     assert_int_equal(
         RUN(WORKERS(2), "sh", "-c",
-            "trap '' TERM; if test $RANK = 0; then sleep 0.5; stamp=2000; else sleep 0.8; "
-            "stamp=1000; fi; "
+            "trap '' TERM; if test $RANK = 0; then until test -e $0/ready; do sleep 0.01; done; "
+            "echo $$ >$0/pid; stamp=2000; else touch $0/ready; until test -s $0/pid; do "
+            "sleep 0.01; done; while grep -q ') [^ZX]' /proc/$(cat $0/pid)/stat; do sleep 0.01; "
+            "done 2>/dev/null; stamp=1000; fi; "
             "printf %s "
             "'{\"message\": {\"message\": \"RuntimeError: of '$RANK'\\nsecond line\", "
             "\"extraInfo\": "
-            "{\"timestamp\": \"'$stamp'\"}, \"errorCode\": 5}}' >$TORCHELASTIC_ERROR_FILE; exit 1"),
+            "{\"timestamp\": \"'$stamp'\"}, \"errorCode\": 5}}' >$TORCHELASTIC_ERROR_FILE; exit 1",
+            folder),
         1);
     HAS(err_path, "2 of 2 workers");
     char *text = text_of(err_path), *cause = strstr(text, "root cause"),
@@ -289,16 +299,18 @@ static void error_files_tell_the_cause(void **state) {
 }
 
 static void ends_by_signal_and_exit_codes(void **state) {
-    assert_int_equal(RUN(WORKERS(2), "sh", "-c", "test $RANK = 0 && exec sleep 60; kill -SEGV $$"),
+    assert_int_equal(RUN(WORKERS(2), "sh", "-c", "test $RANK = 0 && exec sleep 600; kill -SEGV $$"),
                      1);
     HAS(err_path, "ended by SIGSEGV");
     assert_int_equal(RUN(WORKERS(2), "sh", "-c", "exit 2"), 2); // the workers had bad input
     // The code is 2 also if a rank that is still running has written an error file before.
     assert_int_equal(
         RUN(WORKERS(2), "sh", "-c",
-            "test $RANK = 0 && { sleep 0.5; exit 2; }; printf %s '{\"message\": {\"message\": "
+            "test $RANK = 0 && { until test -e $0/told; do sleep 0.01; done; exit 2; }; "
+            "printf %s '{\"message\": {\"message\": "
             "\"bad\", \"extraInfo\": {\"timestamp\": \"1000\"}}}' >$TORCHELASTIC_ERROR_FILE; "
-            "exec sleep 60"),
+            "touch $0/told; exec sleep 600",
+            folder),
         2);
     // Exit code 75, stopped with a checkpoint, is passed on, and is not a failure.
     char script[256], tries[128];
@@ -339,8 +351,8 @@ static void signals_are_passed_on(void **state) {
     double begin = tri_os_seconds();
     kill(pid, SIGTERM);
     assert_int_equal(wait_code(pid), 128 + SIGTERM);
-    assert_true(tri_os_seconds() - begin >= 0.5 && tri_os_seconds() - begin < 5);
-    require_gone(pids, 2, 0);
+    assert_true(tri_os_seconds() - begin >= 0.5 && tri_os_seconds() - begin < SOON_S);
+    require_gone(pids, 2);
     unlink(path);
     // A suspended worker is continued, so that it gets the signal.
     pid = START(WORKERS(2), "sh", "-c", "trap 'exit 75' TERM; " WAIT_LOOP, folder);
@@ -359,7 +371,7 @@ static void killed_launcher_takes_all_with_it(void **state) {
     for (int i = 0; i < 4; i++) assert_true(is_alive(pids[i]));
     kill(pid, SIGKILL);
     assert_int_equal(wait_code(pid), 1000 + SIGKILL);
-    require_gone(pids, 4, 5);
+    require_gone(pids, 4);
 }
 
 static void killed_worker_ends_all(void **state) {
@@ -370,8 +382,8 @@ static void killed_worker_ends_all(void **state) {
     double begin = tri_os_seconds();
     kill((pid_t)pids[0], SIGKILL);
     assert_int_equal(wait_code(pid), 1);
-    assert_true(tri_os_seconds() - begin < 5);
-    require_gone(pids, 4, 1); // pids of the workers and of their children
+    assert_true(tri_os_seconds() - begin < SOON_S);
+    require_gone(pids, 4); // pids of the workers and of their children
     HAS(err_path, "ended by SIGKILL");
     HAS(err_path, "killed from outside");
 }
@@ -380,7 +392,7 @@ static void leftover_children_end_with_the_run(void **state) {
     long pids[1];
     assert_int_equal(RUN("--tee=3", "sh", "-c", "sleep 600 & echo $! >>$0/pids", folder), 0);
     wait_for_pids(pids, 1);
-    require_gone(pids, 1, 1);
+    require_gone(pids, 1);
 }
 
 static char *worker_file(const char *name) {
