@@ -17,7 +17,8 @@ enum { RANKS = 3, TEXT_BYTES = 512 };
 typedef struct board {
     // Numbers of ranks: `arrived` have connected, `known` see that the server has a beat of the
     // next rank, `asked` have asked what the others do, `left` have reached the end of their test.
-    // begun: how many steps all ranks together have begun. may_go: 1 if the ranks may end.
+    // begun: how many steps all ranks together have begun, or, if the test tells them to begin one,
+    // 1. may_go: 1 if the ranks may end.
     _Atomic int arrived, known, asked, left, begun, may_go;
     _Atomic int losses[RANKS];    // by rank: of how many lost ranks it has been told
     int lost[RANKS][RANKS];       // by rank: the lost ranks that it was told of
@@ -35,12 +36,6 @@ static void on_loss(void *context, int rank, const char *text) {
     atomic_store(&shared->losses[me->rank], number + 1);
 }
 
-static void wait_for_count(_Atomic int *counter, int count) {
-    double begin = tri_os_seconds();
-    while (atomic_load(counter) < count && tri_os_seconds() - begin < 30) usleep(2000);
-    REQUIRE(atomic_load(counter) >= count);
-}
-
 static tri_health *begin(tri_identity *me, tri_ledger **ledger) {
     tri_store *store;
     tri_health *health;
@@ -56,14 +51,7 @@ static tri_health *begin(tri_identity *me, tri_ledger **ledger) {
     tri_health_set_awaited(health, me->rank == 2 ? 1 : TRI_HEALTH_NOBODY);
     atomic_fetch_add(&shared->arrived, 1);
     wait_for_count(&shared->arrived, me->size);
-    // Waits until the server has a beat of every rank: each rank asks for the beat of the next
-    // rank, and as long as the server has none, its answer is empty.
-    const tri_ledger_ring *next = tri_health_ring(health, (me->rank + 1) % me->size);
-    for (int i = 0; i < 1000 && atomic_load(&next->step) != 7; i++) {
-        usleep(10000);
-        tri_health_ask(health, (me->rank + 1) % me->size);
-    }
-    REQUIRE(atomic_load(&next->step) == 7);
+    hear_of_step(health, (me->rank + 1) % me->size, 7); // now the server has a beat of every rank
     atomic_fetch_add(&shared->known, 1);
     wait_for_count(&shared->known, me->size);
     return health;
@@ -82,21 +70,38 @@ static void lives(tri_identity me) {
     end(health, ledger);
 }
 
+// A rank that begins step 8 when it is told to, and lives on once it has a beat of that step of the
+// next rank.
+static void lives_and_hears(tri_identity me) {
+    tri_ledger *ledger;
+    tri_health *health = begin(&me, &ledger);
+    wait_for_count(&shared->begun, 1);
+    tri_ledger_step(ledger, 8);
+    hear_of_step(health, (me.rank + 1) % me.size, 8);
+    atomic_fetch_add(&shared->left, 1);
+    wait_for_count(&shared->may_go, 1);
+    end(health, ledger);
+}
+
+static void await_ranks(_Atomic int *counter) {
+    double begun = tri_os_seconds();
+    while (atomic_load(counter) < RANKS && tri_os_seconds() - begun < SOON_S) usleep(2000);
+    assert_int_equal(atomic_load(counter), RANKS);
+}
+
 static void start_test(pid_t *pids, double silence, rank_body *body) {
     memset(shared, 0, sizeof *shared);
     silence_s = silence;
     start_ranks(make_identity(0, RANKS), 0, RANKS - 1, body, pids);
-    double begun = tri_os_seconds();
-    while (atomic_load(&shared->known) < RANKS && tri_os_seconds() - begun < 30) usleep(2000);
-    assert_int_equal(atomic_load(&shared->known), RANKS);
+    await_ranks(&shared->known);
 }
 
-static double wait_for_loss(int teller, double begun, double limit_s) {
+static void wait_for_loss(int teller) {
+    double begun = tri_os_seconds();
     while (atomic_load(&shared->losses[teller]) == 0) {
-        if (tri_os_seconds() - begun > limit_s) fail_msg("rank %d learnt of no loss", teller);
+        if (tri_os_seconds() - begun > SOON_S) fail_msg("rank %d learnt of no loss", teller);
         usleep(2000);
     }
-    return tri_os_seconds() - begun;
 }
 
 static void check_text(int teller, const char *text) {
@@ -114,10 +119,9 @@ static void dead_rank_is_named(void **state) {
     pid_t pids[RANKS];
     char who[64];
     start_test(pids, 0, lives);
-    double begun = tri_os_seconds();
     kill(pids[1], SIGKILL);
     for (int r = 0; r < RANKS; r += 2) {
-        assert_true(wait_for_loss(r, begun, 5) < 5);
+        wait_for_loss(r);
         assert_int_equal(shared->lost[r][0], 1);
         snprintf(who, sizeof who, ", pid %ld) died in FORWARD 'conv2' of step 7", (long)pids[1]);
         check_text(r, "rank 1 (host ");
@@ -130,10 +134,9 @@ static void dead_rank_is_named(void **state) {
 static void dead_server_is_named(void **state) {
     pid_t pids[RANKS];
     start_test(pids, 0, lives);
-    double begun = tri_os_seconds();
     kill(pids[0], SIGKILL);
     for (int r = 1; r < RANKS; r++) {
-        assert_true(wait_for_loss(r, begun, 5) < 5);
+        wait_for_loss(r);
         check_text(r, "rank 0 (host ");
         check_text(r, " died");
     }
@@ -143,18 +146,18 @@ static void dead_server_is_named(void **state) {
 
 static void silent_rank_is_named(void **state) {
     pid_t pids[RANKS];
-    start_test(pids, 2, lives);
+    start_test(pids, 2, lives_and_hears);
     double begun = tri_os_seconds();
+    atomic_store(&shared->begun, 1);
+    await_ranks(&shared->left);
     kill(pids[1], SIGSTOP);
-    double took_s = wait_for_loss(0, begun, 10);
-    wait_for_loss(2, begun, 10);
-    // Rank 1 is lost 2 s after its last beat, which came up to 1 s before `begun`. The limit of 6 s
-    // leaves time for a busy machine.
-    assert_true(took_s > 0.9 && took_s < 6);
-    check_text(2, "has been silent for 2 s in FORWARD 'conv2' of step 7");
+    wait_for_loss(0);
+    assert_true(tri_os_seconds() - begun >= 2); // its last beat came after `begun`
+    wait_for_loss(2);
+    check_text(2, "has been silent for 2 s in FORWARD 'conv2' of step 8");
     // When the suspended rank 1 runs again, it learns that the other ranks count it as lost.
     kill(pids[1], SIGCONT);
-    wait_for_loss(1, tri_os_seconds(), 10);
+    wait_for_loss(1);
     assert_int_equal(shared->lost[1][0], 1);
     check_text(1, "rank 1 (host ");
     end_others(pids, -1);
@@ -163,32 +166,14 @@ static void silent_rank_is_named(void **state) {
 static void silent_server_is_named(void **state) {
     pid_t pids[RANKS];
     start_test(pids, 2, lives);
-    double begun = tri_os_seconds();
     kill(pids[0], SIGSTOP);
     for (int r = 1; r < RANKS; r++) {
-        wait_for_loss(r, begun, 10);
+        wait_for_loss(r);
         assert_int_equal(shared->lost[r][0], 0);
         check_text(r, "has been silent for 2 s");
     }
     kill(pids[0], SIGCONT);
     end_others(pids, -1);
-}
-
-// Lives until all have a beat of the next rank that it sent after `may_go`.
-static void lives_and_hears(tri_identity me) {
-    tri_ledger *ledger;
-    tri_health *health = begin(&me, &ledger);
-    wait_for_count(&shared->may_go, 1);
-    tri_ledger_step(ledger, 8);
-    const tri_ledger_ring *next = tri_health_ring(health, (me.rank + 1) % me.size);
-    for (int i = 0; i < 1000 && atomic_load(&next->step) != 8; i++) {
-        usleep(10000);
-        tri_health_ask(health, (me.rank + 1) % me.size);
-    }
-    REQUIRE(atomic_load(&next->step) == 8);
-    atomic_fetch_add(&shared->left, 1);
-    wait_for_count(&shared->left, me.size);
-    end(health, ledger);
 }
 
 // Checks that no rank counts as lost after all ranks were stopped together, as when the machine
@@ -197,8 +182,10 @@ static void suspended_ranks_are_not_lost(void **state) {
     pid_t pids[RANKS];
     start_test(pids, 3.5, lives_and_hears);
     for (int r = 0; r < RANKS; r++) kill(pids[r], SIGSTOP);
-    sleep(5); // longer than the silence for which a rank counts as lost
+    sleep(5); // longer than the silence for which a rank counts as lost, on the clock that it uses
     for (int r = 0; r < RANKS; r++) kill(pids[r], SIGCONT);
+    atomic_store(&shared->begun, 1);
+    await_ranks(&shared->left);
     atomic_store(&shared->may_go, 1);
     end_ranks(0, RANKS - 1, pids);
     for (int r = 0; r < RANKS; r++) assert_int_equal(atomic_load(&shared->losses[r]), 0);
@@ -226,7 +213,8 @@ static void closes_its_ledger_first(tri_identity me) {
     tri_health *health = begin(&me, &ledger);
     tri_health_drop_ring(health);
     tri_ledger_close(ledger);
-    usleep((TRI_BEAT_MS + 200) * 1000); // long enough for one beat (a sign of life)
+    // Long enough for one beat (a sign of life), which without a ledger tells nobody anything.
+    usleep((TRI_BEAT_MS + 200) * 1000);
     tri_health_stop(health);
 }
 
@@ -252,7 +240,7 @@ static void asks_others(tri_identity me) {
     // Rank 2 has announced in `begin` that it waits for rank 1. Its next beat tells this to the
     // other ranks, within two seconds.
     double begun = tri_os_seconds();
-    while (tri_health_awaited(health, 2) != 1 && tri_os_seconds() - begun < 10) usleep(50000);
+    while (tri_health_awaited(health, 2) != 1 && tri_os_seconds() - begun < SOON_S) usleep(50000);
     REQUIRE(tri_health_awaited(health, 2) == 1);
     REQUIRE(tri_health_awaited(health, 1) == TRI_HEALTH_NOBODY);
     // Now each rank begins another action, which the other ranks see a little later. Before that
@@ -265,7 +253,7 @@ static void asks_others(tri_identity me) {
     do {
         usleep(50000);
         tri_ledger_text(tri_health_ring(health, other), text, sizeof text);
-    } while (!strstr(text, "evaluation") && tri_os_seconds() - begun < 10);
+    } while (!strstr(text, "evaluation") && tri_os_seconds() - begun < SOON_S);
     REQUIRE(strstr(text, "in evaluation"));
     // For a while after this rank has asked about another, it gets the newer beats of that rank
     // without asking again.
@@ -275,7 +263,8 @@ static void asks_others(tri_identity me) {
         atomic_fetch_add(&shared->begun, 1);
         wait_for_count(&shared->begun, i * me.size);
         begun = tri_os_seconds();
-        while (atomic_load(&told->step) < 100 + i && tri_os_seconds() - begun < 10) usleep(2000);
+        while (atomic_load(&told->step) < 100 + i && tri_os_seconds() - begun < SOON_S)
+            usleep(2000);
         REQUIRE(atomic_load(&told->step) >= 100 + i);
     }
     atomic_fetch_add(&shared->left, 1);

@@ -57,8 +57,9 @@ static void big_values_and_timeouts(void **state) {
 
 static void misses_rank_2(tri_identity identity) {
     tri_store *store;
-    REQUIRE(tri_store_open(&identity, 400, &store) == TRI_TIMEOUT);
-    REQUIRE(strstr(tri_error_message(), "rank 2 of 4 did not arrive within 0.4 s"));
+    // The other ranks have so long to arrive.
+    REQUIRE(tri_store_open(&identity, 3000, &store) == TRI_TIMEOUT);
+    REQUIRE(strstr(tri_error_message(), "rank 2 of 4 did not arrive within 3 s"));
 }
 
 static void absent_rank_is_named(void **state) {
@@ -84,7 +85,7 @@ static void agrees_or_fails(tri_identity identity) {
     REQUIRE(tri_store_agree(store, "to begin", WAIT_MS) == TRI_OK);
     double begin = tri_os_seconds();
     if (identity.rank == 2) {
-        usleep(100000);
+        usleep(100000); // until the others wait, which nothing shows
         tri_status own = TRI_FAIL(TRI_NOT_FOUND, "module ucx is not installed");
         REQUIRE(tri_store_fail(store, own) == TRI_NOT_FOUND);
     } else if (identity.rank == 1) {
@@ -92,7 +93,7 @@ static void agrees_or_fails(tri_identity identity) {
     } else {
         REQUIRE(tri_store_agree(store, "to load", WAIT_MS) == TRI_NOT_FOUND);
     }
-    REQUIRE(tri_os_seconds() - begin < 0.001 * WAIT_MS / 2);
+    REQUIRE(tri_os_seconds() - begin < 0.001 * WAIT_MS / 2); // by itself it would take WAIT_MS
     REQUIRE(!strncmp(tri_error_message(), "rank 2 (host ", 13));
     REQUIRE(strstr(tri_error_message(), "): module ucx is not installed"));
     // The first reported failure stays the cause. A rank that reports another failure later, such
@@ -125,7 +126,7 @@ static void lost_rank_ends_waits(void **state) {
     double start = tri_os_seconds();
     assert_int_equal(tri_store_get(store, "from 1", WAIT_MS, NULL, 0, &size), TRI_PEER_LOST);
     assert_non_null(strstr(tri_error_message(), "rank 1 of 2 was lost"));
-    assert_true(tri_os_seconds() - start < 5);
+    assert_true(tri_os_seconds() - start < 0.001 * WAIT_MS / 2); // by itself: WAIT_MS
     tri_store_close(store);
     int status;
     waitpid(pids[1], &status, 0);
@@ -137,7 +138,7 @@ static void dies_when_rank_1_waits(tri_identity identity) {
     size_t size;
     REQUIRE(tri_store_open(&identity, WAIT_MS, &store) == TRI_OK);
     REQUIRE(tri_store_get(store, "here", WAIT_MS, NULL, 0, &size) == TRI_OK);
-    usleep(200000);
+    usleep(200000); // until rank 1 waits, which nothing shows
     raise(SIGKILL);
 }
 

@@ -27,12 +27,6 @@ static tri_identity make_generation(int generation, int size, int port) {
     return identity;
 }
 
-static void wait_for_count(_Atomic int *counter, int count) {
-    double begin = tri_os_seconds();
-    while (atomic_load(counter) < count && tri_os_seconds() - begin < 30) usleep(2000);
-    REQUIRE(atomic_load(counter) >= count);
-}
-
 static void on_loss(void *context, int rank, const char *text) {
     snprintf(shared->text, sizeof shared->text, "%s", text);
     atomic_fetch_add(&shared->replaced, 1);
@@ -86,9 +80,7 @@ static void serves_two_generations(tri_identity first) {
 static int start_agent(rank_body *body, pid_t *agent) {
     memset(shared, 0, sizeof *shared);
     *agent = start_rank(make_generation(0, 2, 0), body);
-    double begun = tri_os_seconds();
-    while (!atomic_load(&shared->port) && tri_os_seconds() - begun < 30) usleep(2000);
-    assert_true(atomic_load(&shared->port) > 0);
+    wait_for_count(&shared->port, 1);
     return atomic_load(&shared->port);
 }
 
@@ -109,16 +101,20 @@ static void generations_follow_each_other(void **state) {
 static void outlives_the_agent(tri_identity me) {
     tri_store *store;
     tri_health *health;
+    tri_ledger *ledger;
+    REQUIRE(tri_ledger_open(NULL, &ledger) == TRI_OK);
     REQUIRE(tri_store_open(&me, WAIT_MS, &store) == TRI_OK);
-    tri_health_config config = {.on_loss = on_loss};
+    tri_health_config config = {.ring = tri_ledger_ring_of(ledger), .on_loss = on_loss};
     REQUIRE(tri_health_start(store, &config, &health) == TRI_OK);
-    usleep(100000); // until the server's first answer has come, which says that an agent serves
+    tri_ledger_step(ledger, 7);
+    hear_of_step(health, 1 - me.rank, 7); // the server's first answer said that an agent serves
     atomic_fetch_add(&shared->arrived, 1);
     wait_for_count(&shared->replaced, me.size);
     REQUIRE(
         strstr(shared->text, "the launcher's agent at 127.0.0.1, which serves the store, died"));
     REQUIRE(tri_health_admit(health) == TRI_PEER_LOST);
     tri_health_stop(health);
+    tri_ledger_close(ledger);
 }
 
 static void serve_until_killed(tri_identity identity) {
@@ -132,8 +128,7 @@ static void dead_agent_is_named(void **state) {
     pid_t agent, pids[2];
     int port = start_agent(serve_until_killed, &agent);
     start_ranks(make_generation(0, 2, port), 0, 1, outlives_the_agent, pids);
-    double begun = tri_os_seconds();
-    while (atomic_load(&shared->arrived) < 2 && tri_os_seconds() - begun < 30) usleep(2000);
+    wait_for_count(&shared->arrived, 2);
     kill(agent, SIGKILL);
     waitpid(agent, NULL, 0);
     end_ranks(0, 1, pids);

@@ -5,12 +5,14 @@
 #define TRIREME_TESTS_STORE_RANKS_H
 
 #include "base/os.h"
+#include "rendezvous/health.h"
 #include "rendezvous/rendezvous.h"
 
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -23,7 +25,10 @@
 
 #include <cmocka.h>
 
-enum { WAIT_MS = 60000 };
+enum {
+    WAIT_MS = 60000,
+    SOON_S = 60, // far longer than anything that is waited for takes, on a busy machine too
+};
 
 #define REQUIRE(condition)                                                                         \
     do {                                                                                           \
@@ -107,6 +112,23 @@ static inline void end_ranks(int first, int last, const pid_t *pids) {
         assert_int_equal(waitpid(pids[r], &status, 0), pids[r]);
         assert_int_equal(status, 0);
     }
+}
+
+// Waits for a counter in memory that the ranks share.
+static inline void wait_for_count(_Atomic int *counter, int count) {
+    double begun = tri_os_seconds();
+    while (atomic_load(counter) < count && tri_os_seconds() - begun < SOON_S) usleep(2000);
+    REQUIRE(atomic_load(counter) >= count);
+}
+
+// Waits until this rank has a beat of another rank with this step. It asks for the beat, and as
+// long as the server has none of that step, the answer is older, or empty.
+static inline void hear_of_step(tri_health *health, int rank, int step) {
+    const tri_ledger_ring *ring = tri_health_ring(health, rank);
+    double begun = tri_os_seconds();
+    for (; atomic_load(&ring->step) != step && tri_os_seconds() - begun < SOON_S; usleep(10000))
+        tri_health_ask(health, rank);
+    REQUIRE(atomic_load(&ring->step) == step);
 }
 
 // Sets a key of this rank, checks the values that all ranks have set, and adds to a counter of all
