@@ -4,6 +4,7 @@
 #include "base/ledger.h"
 #include "base/os.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -431,16 +432,21 @@ static double cpu_seconds(void) {
 }
 
 static void test_cost(void **state) {
-    enum { TIMES = 200000 };
+    enum { ROUNDS = 20, TIMES = 10000 };
     for (int traced = 0; traced < 2; traced++) {
         tri_ledger *ledger;
         assert_int_equal(tri_ledger_open(NULL, &ledger), TRI_OK);
         if (traced) assert_int_equal(tri_ledger_trace(ledger, 1 << 15), TRI_OK);
         for (int i = 0; i < 1 << 15; i++) tri_ledger_end(ledger, begin(ledger, NORM, "x", 0, 0));
-        double before = cpu_seconds();
-        for (int i = 0; i < TIMES; i++)
-            tri_ledger_end(ledger, begin(ledger, FORWARD, "model.layers.3", 0, 0));
-        double took = (cpu_seconds() - before) / TIMES;
+        // The quickest round counts: other programs slow down the core that they share with this
+        // one.
+        double took = 1;
+        for (int round = 0; round < ROUNDS; round++) {
+            double before = cpu_seconds();
+            for (int i = 0; i < TIMES; i++)
+                tri_ledger_end(ledger, begin(ledger, FORWARD, "model.layers.3", 0, 0));
+            took = fmin(took, (cpu_seconds() - before) / TIMES);
+        }
         printf("an action%s: %.0f ns\n", traced ? ", traced" : "", took * 1e9);
 #ifndef __SANITIZE_THREAD__
         assert_true(took < 2e-6); // on an idle machine it takes well below 1 us
