@@ -47,12 +47,11 @@ static tri_comm *open_data(tri_comm *control, tri_device *device, unsigned also)
     return open_split(control, device, also, NULL, 0);
 }
 
-// Closes the communicator and the device, and checks that closing ends soon, also after a failure.
+// Closes the communicator and the device. Closing ends soon, also after a failure: else ranks_join
+// ends the rank after RANKS_LIMIT_S, long before the communicator's own limit.
 static void close_data(tri_comm *data, tri_comm *control, tri_device *device) {
-    double begin = ranks_seconds();
     tri_comm_data_stop(data);
     tri_comm_data_close(data, control);
-    CHECK(ranks_seconds() - begin < 4);
     device->backend->close(device);
 }
 
@@ -188,14 +187,12 @@ static void body_fault(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK_OK(data->backend->alloc(data, 8000, (void **)&x));
     CHECK_OK(run_once(data, f->messages, x));
     ranks_meet(table, 0, comm->size);
-    double begin = ranks_seconds();
     if (f->kills && comm->rank == 1) _exit(0);
     tri_status status = TRI_OK;
     if (f->aborts && comm->rank == 1) data->backend->abort(data, "rank 1: no more");
     if (!f->aborts || comm->rank != 1) status = run_once(data, f->messages, x);
     // A rank whose own messages went well learns of the failure later.
-    while (status == TRI_OK && ranks_seconds() - begin < 8) status = data->backend->failed(data);
-    CHECK(ranks_seconds() - begin < 8);
+    while (status == TRI_OK) status = data->backend->failed(data);
     CHECK(status == f->status);
     ranks_says(f->says);
     CHECK(data->backend->failed(data) == f->status);

@@ -488,8 +488,8 @@ static void test_killed(void **state) {
         ranks_sleep_ms(i * 3);
         kill(all.pids[s.victim], SIGKILL);
         for (int r = 0; r < size; r++)
-            if (r != s.victim) assert_int_equal(ranks_join(&all, r, 20), 0);
-        ranks_join(&all, s.victim, 5);
+            if (r != s.victim) assert_int_equal(ranks_join(&all, r, RANKS_LIMIT_S), 0);
+        ranks_join(&all, s.victim, RANKS_LIMIT_S);
         munmap(all.table, sizeof *all.table);
     }
 }

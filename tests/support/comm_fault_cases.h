@@ -72,6 +72,8 @@ static void body_attacked(tri_comm *comm, ranks_table *table, void *argument) {
     free(own);
 }
 
+// What the other ranks say shows that they have noticed the end, or the missing signs of life, and
+// not the end of their time: that is minutes, and more than RANKS_LIMIT_S.
 static void attack_once(int size, attack_plan attack) {
     ranks all = ranks_start(size, NULL, body_attacked, &attack);
     for (int r = 0; r < size; r++)
@@ -80,13 +82,11 @@ static void attack_once(int size, attack_plan attack) {
     kill(all.pids[attack.victim], attack.signal);
     double begin = ranks_seconds();
     for (int r = 0; r < size; r++)
-        if (r != attack.victim) assert_int_equal(ranks_join(&all, r, 30), 0);
-    double took = ranks_seconds() - begin;
-    kill(all.pids[attack.victim], SIGKILL);
-    assert_int_equal(ranks_join(&all, attack.victim, 5), 128 + SIGKILL);
+        if (r != attack.victim) assert_int_equal(ranks_join(&all, r, RANKS_LIMIT_S), 0);
     printf("rank %d of %d, signal %d after %d ms: noticed in %.2f s\n", attack.victim, size,
-           attack.signal, attack.delay_ms, took);
-    assert_true(took < 5);
+           attack.signal, attack.delay_ms, ranks_seconds() - begin);
+    kill(all.pids[attack.victim], SIGKILL);
+    assert_int_equal(ranks_join(&all, attack.victim, RANKS_LIMIT_S), 128 + SIGKILL);
     munmap(all.table, sizeof *all.table);
 }
 
@@ -116,6 +116,8 @@ static void test_mismatch(void **state) { assert_int_equal(mismatch_run(body_mis
 
 // ---- ranks that do not arrive
 
+enum { LATE_MS = 3000 }; // the ranks also have so long to start, on a busy machine
+
 static void body_late(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK_OK(tri_comm_run(comm, &(tri_comm_op){.kind = TRI_COMM_BARRIER, .label = "epoch 1"}));
     if (comm->rank == 1) {
@@ -127,8 +129,7 @@ static void body_late(tri_comm *comm, ranks_table *table, void *argument) {
     tri_status status =
         tri_comm_run(comm, &(tri_comm_op){.kind = TRI_COMM_BARRIER, .label = "epoch 2"});
     CHECK(status == TRI_TIMEOUT);
-    double took = ranks_seconds() - begin;
-    CHECK(took > 0.5 && took < 3);
+    CHECK(ranks_seconds() - begin >= 1e-3 * LATE_MS);
     ranks_says("rank 1 (host ");
     if (!ranks_transport) { // shared memory shows what the other ranks do
         ranks_says("after barrier 'epoch 1' (sequence 2)");
@@ -141,7 +142,7 @@ static void body_late(tri_comm *comm, ranks_table *table, void *argument) {
 }
 
 static void test_timeout(void **state) {
-    tri_shm_config config = {.timeout_ms = 600};
+    tri_shm_config config = {.timeout_ms = LATE_MS};
     assert_int_equal(ranks_run(3, &config, body_late, NULL), 0);
 }
 
@@ -163,7 +164,7 @@ static void test_leaver(void **state) {
 
 static void *abort_later(void *context) {
     tri_comm *comm = context;
-    ranks_sleep_ms(100);
+    ranks_sleep_ms(100); // until the others wait, which nothing shows
     comm->backend->abort(comm, "rank 0: the data ended early");
     return NULL;
 }
@@ -172,12 +173,9 @@ static void body_abort(tri_comm *comm, ranks_table *table, void *argument) {
     pthread_t thread;
     if (comm->rank == 0) {
         CHECK(pthread_create(&thread, NULL, abort_later, comm) == 0);
-        ranks_sleep_ms(500);
         pthread_join(thread, NULL);
-    } else {
-        double begin = ranks_seconds();
+    } else { // but for the abort, this would wait for minutes, and more than RANKS_LIMIT_S
         CHECK(tri_comm_barrier(comm, "waiting") == TRI_PEER_LOST);
-        CHECK(ranks_seconds() - begin < 4);
     }
     CHECK(tri_comm_barrier(comm, "after") == TRI_PEER_LOST);
     CHECK(strcmp(tri_error_message(), "rank 0: the data ended early") == 0);

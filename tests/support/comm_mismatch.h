@@ -51,7 +51,6 @@ enum { MISMATCHES = sizeof mismatches / sizeof *mismatches };
 static inline void mismatch_call(tri_comm *comm, const mismatch *row) {
     static char send[1 << 19], recv[1 << 19];
     tri_comm_op op = row->ops[comm->rank != 0];
-    double begin = ranks_seconds();
     op.send = send;
     op.recv = recv;
     tri_status status = tri_comm_run(comm, &op);
@@ -59,8 +58,7 @@ static inline void mismatch_call(tri_comm *comm, const mismatch *row) {
     // the next operation reports the mismatch.
     if (ranks_transport && op.kind == TRI_COMM_SEND && status == TRI_OK)
         status = tri_comm_barrier(comm, "after");
-    CHECK(status == TRI_MISMATCH);
-    CHECK(ranks_seconds() - begin < 5);
+    CHECK(status == TRI_MISMATCH); // ranks_join ends a rank that waits for its time limit
     ranks_says("rank 0 (host ");
     ranks_says("rank 1 (host ");
     ranks_says(row->says[0]);
