@@ -29,8 +29,9 @@ void ops_batch_norm_index(const tri_batch_norm_attr *a, tri_op_signature *s) {
     s->out_type[5] = TRI_U8;
 }
 
-tri_value ops_batch_norm_mask(const tri_batch_norm_attr *a, const tri_node *node) {
-    return node->outputs[a->pool.kernel[0] == 0 ? 0 : 5];
+tri_value ops_batch_norm_mask(const tri_batch_norm_attr *a, const tri_node *node, tri_value dy) {
+    if (a->pool.kernel[0] != 0) return node->outputs[5];
+    return a->relu ? node->outputs[0] : dy;
 }
 
 tri_status ops_batch_norm_gradient(const char *op, const tri_batch_norm_attr *a,
@@ -101,9 +102,9 @@ static tri_status batch_norm_grad_shape(const void *attr, tri_op_signature *s) {
 static void batch_norm_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                                 const bool *wanted, tri_value *in_grads) {
     if (!tri_value_is(out_grads[0]) || !(wanted[0] || wanted[1] || wanted[2])) return;
-    tri_value inputs[6] = {node->inputs[0],  ops_batch_norm_mask(node->attr, node),
-                           out_grads[0],     node->inputs[1],
-                           node->outputs[1], node->outputs[2]};
+    tri_value mask = ops_batch_norm_mask(node->attr, node, out_grads[0]);
+    tri_value inputs[6] = {node->inputs[0], mask, out_grads[0], node->inputs[1], node->outputs[1],
+                           node->outputs[2]};
     in_grads[0] = tri_node_add(graph, &tri_op_batch_norm_grad, inputs, 6, node->attr, node->name);
     in_grads[1] = tri_node_output(graph, in_grads[0], 1);
     in_grads[2] = tri_node_output(graph, in_grads[0], 2);
@@ -180,7 +181,7 @@ const tri_op tri_op_batch_norm_grad = {
     .doc = "x, mask, dy, weight, mean, inv_std -> dx, dweight, dbias: with h = (x - mean) * "
            "inv_std and d = dy, 0 where relu cut y off: dbias = sum d, dweight = sum d * h, dx = "
            "weight * inv_std * (d - (dbias + h * dweight) / M); mask is y, or with pooling its "
-           "index, and d then max_pool2d_grad of dy",
+           "index, and d then max_pool2d_grad of dy; with neither it is not read, and may be dy",
     .input_count = 6,
     .output_count = 3,
     .attr_bytes = sizeof(tri_batch_norm_attr),

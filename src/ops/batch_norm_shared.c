@@ -95,7 +95,7 @@ static void shared_gradient(tri_graph *graph, const tri_node *node, const tri_va
     const tri_batch_norm_shared_attr *a = node->attr;
     if (!tri_value_is(out_grads[0]) || !(wanted[0] || wanted[1] || wanted[2])) return;
     const tri_value *in = node->inputs, *out = node->outputs;
-    tri_value mask = ops_batch_norm_mask(&a->norm, node);
+    tri_value mask = ops_batch_norm_mask(&a->norm, node, out_grads[0]);
     tri_value ends[] = {in[0], mask, out_grads[0], out[1], out[2]};
     in_grads[1] = tri_node_add(graph, &tri_op_batch_norm_sums, ends, 5, &a->norm, node->name);
     in_grads[2] = tri_node_output(graph, in_grads[1], 1);

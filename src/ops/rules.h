@@ -80,9 +80,10 @@ void ops_batch_norm_index(const tri_batch_norm_attr *attr, tri_op_signature *s);
 // Checks the inputs 0 to 2 of batch norm's gradients: x, mask (see ops_batch_norm_mask) and dy.
 tri_status ops_batch_norm_gradient(const char *op, const tri_batch_norm_attr *attr,
                                    const tri_op_signature *s);
-// Returns the output of the batch norm that its gradients read as `mask`: y or, if max pooling is
-// fused into the batch norm, output number 5.
-tri_value ops_batch_norm_mask(const tri_batch_norm_attr *attr, const tri_node *node);
+// Returns what the batch norm's gradients get as `mask`: y if ReLU is fused into the batch norm, or
+// output number 5 if max pooling is. If neither is, they read no mask: they get dy again, which has
+// its shape and type, so that y need not be kept for them.
+tri_value ops_batch_norm_mask(const tri_batch_norm_attr *attr, const tri_node *node, tri_value dy);
 // The attributes of a batch norm with its ReLU and pooling, for printing.
 extern const tri_attr_field ops_batch_norm_fields[];
 // Gives output 0 the shape and type of input 0.
