@@ -22,11 +22,14 @@
 #include <stdlib.h>
 
 enum {
-    BLOCK = 48,  // tiles that are transformed together
     GROUPS = 16, // the most groups into which the tiles are divided
-    // Most channels of x times channels of dy that this kernel computes if oneDNN has Winograd.
-    // With more, the sums m do not stay in the L2 cache.
+    // Channels of x times channels of dy up to which the sums m stay in the L2 cache. If oneDNN has
+    // Winograd, this kernel computes no more.
     MOST_CHANNELS = 96 * 96,
+    // Tiles that are transformed together: few, so that their numbers stay in the L2 cache; or, if
+    // the sums m do not, many, so that m is loaded and stored less often.
+    FEW_TILES = 48,
+    MANY_TILES = 192,
     // ROWS channels of x and CHUNK channels of dy (two vectors) are multiplied together. Their
     // ROWS · CHUNK sums stay in registers.
     ROWS = CPU_LANES / 2,
@@ -39,7 +42,12 @@ typedef struct grad_state {
     const cpu_device *device;
     bool bias;
     winograd_grid grid;
-    int64_t blocks, groups; // number of blocks of 48 tiles, and of groups of blocks
+    // Most tiles of a block, and how many floats their numbers of a vector of channels take.
+    int64_t block, block_floats;
+    int64_t blocks, groups; // number of blocks, and of groups of blocks
+    // Into how many slices the channels of dy are cut, whose gradients threads compute apart, and
+    // the channels of a slice (the last may have fewer). They change no result.
+    int64_t slices, slice;
     // Distances in floats from one of the 36 positions to the next, in v, w and m.
     int64_t v_step, w_step, m_step;
     int64_t
@@ -55,20 +63,30 @@ typedef struct grad_job {
     // c][lanes of o], and then of the bias, [o]. They are added up at the end. `lanes` is
     // CPU_LANES.
     float *groups;
-    // For each thread its buffers: transformed tiles of x, v [36][c / lanes][48][lanes], and of dy,
-    // w [36][o / lanes][48][lanes], and their products m [36][o / CHUNK][c][CHUNK].
+    // For each thread its buffers: transformed tiles of x, v [36][c / lanes][block][lanes], and of
+    // a slice of dy, w [36][slice / lanes][block][lanes], and their products m [36][slice /
+    // CHUNK][c][CHUNK].
     float *threads;
 } grad_job;
 
-static grad_state state_of(const tri_graph *graph, const tri_node *node) {
+static grad_state state_of(const tri_device_description *device, const tri_graph *graph,
+                           const tri_node *node) {
     conv_shape s = conv_shape_of_node(graph, node);
     grad_state t = {.grid = winograd_grid_of(&s, false)};
+    int64_t chunks = (t.grid.o + CHUNK - 1) / CHUNK, wanted;
     t.bias = ((const tri_conv2d_grad_attr *)node->attr)->has_bias;
-    t.blocks = (t.grid.count + BLOCK - 1) / BLOCK;
+    t.block = t.grid.c * t.grid.o <= MOST_CHANNELS ? FEW_TILES : MANY_TILES;
+    if (t.block > t.grid.count) t.block = t.grid.count;
+    t.block_floats = t.block * CPU_LANES;
+    t.blocks = (t.grid.count + t.block - 1) / t.block;
     t.groups = t.blocks < GROUPS ? t.blocks : GROUPS;
-    t.v_step = winograd_step(BLOCK, t.grid.c);
-    t.w_step = winograd_step(BLOCK, t.grid.o);
-    t.m_step = winograd_step((t.grid.o + CHUNK - 1) / CHUNK * CHUNK, t.grid.c);
+    wanted = (device->threads + t.groups - 1) / t.groups;
+    t.slice = (chunks + wanted - 1) / wanted * CHUNK;
+    if (t.slice < CHUNK) t.slice = CHUNK;
+    t.slices = (t.grid.o + t.slice - 1) / t.slice;
+    t.v_step = winograd_step(t.block, t.grid.c);
+    t.w_step = winograd_step(t.block, t.slice);
+    t.m_step = winograd_step(t.slice, t.grid.c);
     t.group_floats = t.grid.c * t.grid.o * TAPS + t.grid.o;
     return t;
 }
@@ -128,19 +146,24 @@ CPU_LANES_INLINE cpu_lanes transform_gradients(const grad_job *job, bool bf16, i
     return sum;
 }
 
-// Transforms dy of `count` tiles to w, and adds the tiles' pixels of dy to `sums` [o], which
-// becomes the gradient of the bias.
+// Channels [first, end) of dy: a slice.
+typedef struct dy_slice {
+    int64_t first, end;
+} dy_slice;
+
+// Transforms a slice of dy of `count` tiles to w, and adds the tiles' pixels of dy to `sums` [o],
+// which becomes the gradient of the bias.
 CPU_LANES_INLINE void read_typed(const grad_job *job, const winograd_tile *tiles, int64_t count,
-                                 float *w, float *sums, bool bf16) {
+                                 dy_slice slice, float *w, float *sums, bool bf16) {
     const winograd_grid *g = &job->state->grid;
-    int64_t width = g->out[1], plane = g->out[0] * width;
-    for (int64_t channel = 0; channel < g->o; channel += CPU_LANES) {
+    int64_t width = g->out[1], plane = g->out[0] * width, room = job->state->block;
+    for (int64_t channel = slice.first; channel < slice.end; channel += CPU_LANES) {
         cpu_lanes sum = CPU_OP(loadu_ps)(sums + channel);
         for (int64_t i = 0; i < count; i++) {
             int64_t rows = g->out[0] - tiles[i].row, columns = width - tiles[i].column;
             int64_t at = (tiles[i].image * g->o + channel) * plane +
                          (tiles[i].row * width + tiles[i].column) * WINOGRAD_PIXEL;
-            float *to = w + channel * BLOCK + i * CPU_LANES;
+            float *to = w + (channel - slice.first) * room + i * CPU_LANES;
             cpu_lanes tile_sum =
                 rows >= WINOGRAD_OUT && columns >= WINOGRAD_OUT
                     ? transform_gradients(job, bf16, at, WINOGRAD_OUT, WINOGRAD_OUT, to)
@@ -152,18 +175,18 @@ CPU_LANES_INLINE void read_typed(const grad_job *job, const winograd_tile *tiles
 }
 
 static CPU_LANES_TARGET void read_gradients(const grad_job *job, const winograd_tile *tiles,
-                                            int64_t count, float *w, float *sums) {
+                                            int64_t count, dy_slice slice, float *w, float *sums) {
     if (job->state->grid.bf16)
-        read_typed(job, tiles, count, w, sums, true);
+        read_typed(job, tiles, count, slice, w, sums, true);
     else
-        read_typed(job, tiles, count, w, sums, false);
+        read_typed(job, tiles, count, slice, w, sums, false);
 }
 
 // Adds, for one position, the products of `count` tiles to m for ROWS channels i of x and `vectors`
-// vectors of channels j of dy: m[i][j] += the sum over tiles of v[tile][i] · w[tile][j]. Overwrites
-// m instead if `first`.
-CPU_LANES_INLINE void multiply(const float *v, const float *w, int64_t count, float *m, bool first,
-                               int vectors) {
+// vectors of channels j of dy, which lie w_vector floats apart: m[i][j] += the sum over tiles of
+// v[tile][i] · w[tile][j]. Overwrites m instead if `first`.
+CPU_LANES_INLINE void multiply(const float *v, const float *w, int64_t w_vector, int64_t count,
+                               float *m, bool first, int vectors) {
     cpu_lanes sum[ROWS][2];
 #pragma GCC unroll 8
     for (int i = 0; i < ROWS; i++)
@@ -172,7 +195,7 @@ CPU_LANES_INLINE void multiply(const float *v, const float *w, int64_t count, fl
                 first ? CPU_OP(setzero_ps)() : CPU_OP(loadu_ps)(m + i * CHUNK + CPU_LANES * j);
     for (int64_t tile = 0; tile < count; tile++, v += CPU_LANES, w += CPU_LANES) {
         cpu_lanes column[2];
-        for (int j = 0; j < vectors; j++) column[j] = CPU_OP(loadu_ps)(w + j * BLOCK * CPU_LANES);
+        for (int j = 0; j < vectors; j++) column[j] = CPU_OP(loadu_ps)(w + j * w_vector);
 #pragma GCC unroll 8
         for (int i = 0; i < ROWS; i++) {
             cpu_lanes x = CPU_OP(set1_ps)(v[i]);
@@ -186,27 +209,32 @@ CPU_LANES_INLINE void multiply(const float *v, const float *w, int64_t count, fl
 }
 
 static CPU_LANES_TARGET void multiply_positions(const grad_state *t, const float *v, const float *w,
-                                                int64_t count, float *m, bool first) {
+                                                int64_t count, int64_t channels, float *m,
+                                                bool first) {
     for (int64_t position = 0; position < WINOGRAD_POSITIONS; position++) {
         const float *rows = v + position * t->v_step, *columns = w + position * t->w_step;
         float *to = m + position * t->m_step;
-        for (int64_t o = 0; o < t->grid.o; o += CHUNK)
+        for (int64_t o = 0; o < channels; o += CHUNK)
             for (int64_t c = 0; c < t->grid.c; c += ROWS, to += ROWS * CHUNK) {
-                const float *a = rows + c / CPU_LANES * BLOCK * CPU_LANES + c % CPU_LANES;
-                if (o + CPU_LANES < t->grid.o)
-                    multiply(a, columns + o * BLOCK, count, to, first, 2);
+                const float *a = rows + c / CPU_LANES * t->block_floats + c % CPU_LANES;
+                const float *b = columns + o * t->block;
+                if (o + CPU_LANES < channels)
+                    multiply(a, b, t->block_floats, count, to, first, 2);
                 else
-                    multiply(a, columns + o * BLOCK, count, to, first, 1);
+                    multiply(a, b, t->block_floats, count, to, first, 1);
             }
     }
 }
 
-// Transforms m, the sums of products of a group, to the 3×3 taps of the weight's gradient.
-static CPU_LANES_TARGET void write_group(const grad_state *t, const float *m, float *gradients) {
+// Transforms m, a group's sums of products for a slice of dy, to the 3×3 taps of the weight's
+// gradient.
+static CPU_LANES_TARGET void write_group(const grad_state *t, const float *m, dy_slice slice,
+                                         float *gradients) {
     const winograd_grid *g = &t->grid;
-    for (int64_t o = 0; o < g->o; o += CPU_LANES)
+    for (int64_t o = slice.first; o < slice.end; o += CPU_LANES)
         for (int64_t c = 0; c < g->c; c++) {
-            const float *from = m + (o / CHUNK * g->c + c) * CHUNK + o % CHUNK;
+            int64_t column = o - slice.first;
+            const float *from = m + (column / CHUNK * g->c + c) * CHUNK + column % CHUNK;
             float *to = gradients +
                         (o / CPU_LANES * (g->c / CPU_LANES) + c / CPU_LANES) * TAPS * CPU_LANES *
                             CPU_LANES +
@@ -227,25 +255,31 @@ static CPU_LANES_TARGET void write_group(const grad_state *t, const float *m, fl
         }
 }
 
+// Computes items [begin, end), each of which is a slice of a group.
 static void group_range(void *context, int64_t begin, int64_t end, int thread) {
     const grad_job *job = context;
     const grad_state *t = job->state;
     float *v = job->threads + thread * WINOGRAD_POSITIONS * (t->v_step + t->w_step + t->m_step);
     float *w = v + WINOGRAD_POSITIONS * t->v_step, *m = w + WINOGRAD_POSITIONS * t->w_step;
-    for (int64_t group = begin; group < end; group++) {
+    for (int64_t item = begin; item < end; item++) {
+        int64_t group = item / t->slices;
+        dy_slice slice = {.first = item % t->slices * t->slice};
+        slice.end = slice.first + t->slice < t->grid.o ? slice.first + t->slice : t->grid.o;
         float *gradients = job->groups + group * t->group_floats;
         float *sums = gradients + t->group_floats - t->grid.o;
-        for (int64_t o = 0; o < t->grid.o; o++) sums[o] = 0;
+        for (int64_t o = slice.first; o < slice.end; o++) sums[o] = 0;
         int64_t from = group * t->blocks / t->groups, to = (group + 1) * t->blocks / t->groups;
         for (int64_t block = from; block < to; block++) {
-            int64_t left = t->grid.count - block * BLOCK, count = left < BLOCK ? left : BLOCK;
-            winograd_tile tiles[BLOCK];
-            winograd_find_tiles(&t->grid, block * BLOCK, count, tiles);
-            CPU_FOR_LANES(winograd_read_tiles)(&t->grid, job->x, tiles, count, v, BLOCK, t->v_step);
-            read_gradients(job, tiles, count, w, sums);
-            multiply_positions(t, v, w, count, m, block == from);
+            int64_t left = t->grid.count - block * t->block;
+            int64_t count = left < t->block ? left : t->block;
+            winograd_tile tiles[MANY_TILES];
+            winograd_find_tiles(&t->grid, block * t->block, count, tiles);
+            CPU_FOR_LANES(winograd_read_tiles)
+            (&t->grid, job->x, tiles, count, v, t->block, t->v_step);
+            read_gradients(job, tiles, count, slice, w, sums);
+            multiply_positions(t, v, w, count, slice.end - slice.first, m, block == from);
         }
-        write_group(t, m, gradients);
+        write_group(t, m, slice, gradients);
     }
 }
 
@@ -301,7 +335,7 @@ static void grad_layouts(const tri_device_description *device, const tri_graph *
 
 static tri_status grad_workspace(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node, size_t *out) {
-    grad_state t = state_of(graph, node);
+    grad_state t = state_of(device, graph, node);
     int64_t each = WINOGRAD_POSITIONS * (t.v_step + t.w_step + t.m_step);
     *out = (size_t)(t.groups * t.group_floats + device->threads * each) * sizeof(float);
     return TRI_OK;
@@ -311,7 +345,7 @@ static tri_status grad_prepare(tri_device *device, const tri_graph *graph, const
                                tri_kernel *kernel) {
     grad_state *state = malloc(sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a convolution");
-    *state = state_of(graph, node);
+    *state = state_of(&device->description, graph, node);
     state->device = cpu_of(device);
     kernel->state = state;
     return TRI_OK;
@@ -326,7 +360,7 @@ static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args
                     .dbias = t->bias ? args->out[1] : NULL,
                     .groups = args->workspace};
     job.threads = job.groups + t->groups * t->group_floats;
-    cpu_parallel(t->device, t->groups, 1, group_range, &job);
+    cpu_parallel(t->device, t->groups * t->slices, 1, group_range, &job);
     cpu_parallel(t->device, t->group_floats / CPU_LANES, REDUCE_GRAIN, reduce_range, &job);
     return TRI_OK;
 }
