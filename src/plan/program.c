@@ -30,7 +30,7 @@ static tri_status keep_asked(tri_graph *g, const char *model) {
                             "{name: cross_entropy}`, or let the model call tri_loss",
                             model);
         g->output_count = 0;
-        return g->options.loss_count > 0 ? tri_pass_sweep(g) : TRI_OK;
+        return tri_pass_sweep(g);
     }
     if (g->output_count == 0)
         return TRI_FAIL(TRI_BAD_INPUT,

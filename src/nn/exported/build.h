@@ -8,11 +8,14 @@
 #include "nn/exported/exported.h"
 #include "ops/formula.h"
 
+#include <trireme/nn.h>
+
 enum {
     EXPORTED_MAX_ARGUMENTS = 16,
     EXPORTED_MAX_PARTS = 4096,   // parts of a split, values of a concatenation
     EXPORTED_MAX_HOST = 1 << 26, // elements of a tensor that is computed on the host
     EXPORTED_MAX_RANK = TRI_MAX_PT2_RANK,
+    EXPORTED_MAX_FACTORS = 12,
 };
 
 // A tensor that neither data nor parameters reach: it is computed while the graph is built, in F64.
@@ -30,14 +33,26 @@ typedef enum exported_kind {
     EXPORTED_NUMBER,
 } exported_kind;
 
+// A part of an axis of a view: how many elements, and how far apart they lie in the base.
+typedef struct exported_factor {
+    int axis;
+    int64_t size, step;
+} exported_factor;
+
+// How a view lies in its base (layouts.c): its factors, the outermost first.
+typedef struct exported_layout {
+    int count;
+    int64_t offset;
+    exported_factor factors[EXPORTED_MAX_FACTORS];
+} exported_layout;
+
 typedef struct exported_value {
     exported_kind kind;
     int dtype; // PyTorch's number
     tri_value graph;
-    // Of GRAPH: the value of which this one is a permutation, and its order: so a transposition and
-    // its opposite leave nothing. None: of none.
-    tri_value permuted;
-    int order[TRI_MAX_RANK];
+    // Of GRAPH: the value of which this one is a view, and how; none: of none.
+    tri_value base;
+    const exported_layout *layout;
     exported_host host;
     double real; // of NUMBER; `integer` is the same as a whole number, if it is one
     int64_t integer;
@@ -162,6 +177,19 @@ int exported_rank(exported_build *build, const exported_value *value);
 int64_t exported_size(exported_build *build, const exported_value *value, int axis);
 int64_t exported_count(exported_build *build, const exported_value *value);
 
+// y is a view of x, a tensor of the graph, and made of x's base if it has one: x with its axes in
+// another order, x in other sizes, x[.., first:end:step, ..] along `axis`.
+exported_value exported_view_permuted(exported_build *b, const exported_value *x, const int *order);
+exported_value exported_view_reshaped(exported_build *b, const exported_value *x,
+                                      const int64_t *sizes, int rank);
+exported_value exported_view_sliced(exported_build *b, const exported_value *x, int axis,
+                                    int64_t first, int64_t end, int64_t step);
+// Whether x has the rows (of the last axis) of its base in another order, *rows is the shape of the
+// base. What is computed of each row alone may then be computed of the base; exported_of_rows makes
+// of its result y [.., width] the one for x.
+bool exported_has_rows(exported_build *b, const exported_value *x, tri_shape *rows);
+exported_value exported_of_rows(exported_build *b, const exported_value *x, tri_value y, int dtype);
+
 // Functions of tensors of either kind.
 exported_value exported_reshape(exported_build *b, exported_value x, const int64_t *sizes,
                                 int rank);
@@ -191,6 +219,9 @@ bool exported_host_next(const exported_host *x, int64_t *index);
 double exported_host_at(const exported_host *x, const int64_t *index);
 exported_value exported_host_map(exported_build *b, const tri_formula *formula,
                                  const exported_value *in, int count, int dtype);
+
+// Gives what a linear layer makes of the first argument. A call with its weights in `options`.
+void exported_give_linear(exported_call *call, const char *layer, tri_linear_options options);
 
 // The name of the layer: its module, which may be called several times and then is shared.
 const char *exported_layer(exported_call *call);

@@ -41,13 +41,27 @@ static void divide(exported_call *c, const char *layer) {
         if (!strcmp(dot + 1, rows[i].name)) tri_split_layer(c->build->graph, layer, rows[i].split);
 }
 
+void exported_give_linear(exported_call *c, const char *layer, tri_linear_options o) {
+    exported_build *b = c->build;
+    exported_value x = exported_operand(c, 0);
+    tri_shape rows;
+    if (!exported_has_rows(b, &x, &rows)) {
+        exported_give_graph(c, tri_linear_with(b->graph, layer, exported_as_float(b, &x), o));
+        return;
+    }
+    exported_value base = exported_of_graph(tri_reshape(b->graph, x.base, rows), x.dtype);
+    tri_value y = tri_linear_with(b->graph, layer, exported_as_float(b, &base), o);
+    if (b->graph->status == TRI_OK)
+        exported_give(c, exported_of_rows(b, &x, y, exported_result_type(c, 0)));
+}
+
 static void linear(exported_call *c) {
     tri_linear_options o = {.features = size_of(c, 1, 0),
                             .weight_value = exported_tensor(c, 1),
                             .bias_value = exported_tensor(c, 2),
                             .no_bias = exported_is_none(c, 2)};
     const char *layer = exported_layer(c);
-    exported_give_graph(c, tri_linear_with(c->build->graph, layer, exported_tensor(c, 0), o));
+    exported_give_linear(c, layer, o);
     divide(c, layer);
 }
 

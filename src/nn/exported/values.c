@@ -95,13 +95,15 @@ tri_value exported_as_float(exported_build *b, const exported_value *v) {
     return tri_cast(b->graph, value, TRI_F32);
 }
 
+static bool check_rank(exported_build *b, int rank) {
+    if (rank <= TRI_MAX_RANK) return true;
+    tri_graph_fail(b->graph, "a tensor has %d axes; at most %d are supported", rank, TRI_MAX_RANK);
+    return false;
+}
+
 static tri_shape shape_of(exported_build *b, const int64_t *sizes, int rank) {
     tri_shape shape = {.rank = rank};
-    if (rank > TRI_MAX_RANK) {
-        tri_graph_fail(b->graph, "a tensor has %d axes; at most %d are supported", rank,
-                       TRI_MAX_RANK);
-        return (tri_shape){0};
-    }
+    if (!check_rank(b, rank)) return (tri_shape){0};
     for (int i = 0; i < rank; i++) shape.dims[i] = sizes[i];
     return shape;
 }
@@ -148,7 +150,7 @@ exported_value exported_reshape(exported_build *b, exported_value x, const int64
         return x;
     }
     if (x.kind == EXPORTED_GRAPH)
-        return exported_of_graph(tri_reshape(b->graph, x.graph, shape_of(b, sizes, rank)), x.dtype);
+        return check_rank(b, rank) ? exported_view_reshaped(b, &x, sizes, rank) : x;
     exported_host view;
     if (!host_view(&x.host, sizes, rank, &view)) {
         x = exported_host_row_major(b, &x);
@@ -175,17 +177,7 @@ exported_value exported_permute(exported_build *b, exported_value x, const int *
         return y;
     }
     if (x.kind != EXPORTED_GRAPH) return x;
-    // The order of a value that is permuted itself.
-    tri_value from = tri_value_is(x.permuted) ? x.permuted : x.graph;
-    bool is_same = true;
-    for (int i = 0; i < rank; i++) {
-        y.order[i] = tri_value_is(x.permuted) ? x.order[order[i]] : order[i];
-        is_same = is_same && y.order[i] == i;
-    }
-    if (is_same) return exported_of_graph(from, x.dtype);
-    y.permuted = from;
-    y.graph = tri_permute(b->graph, from, y.order);
-    return y;
+    return exported_view_permuted(b, &x, order);
 }
 
 exported_value exported_slice(exported_build *b, exported_value x, int axis, int64_t first,
@@ -210,7 +202,7 @@ exported_value exported_slice(exported_build *b, exported_value x, int axis, int
             sizes[i] = i == axis ? 0 : exported_size(b, &x, i);
         return exported_host_new(b, sizes, exported_rank(b, &x), x.dtype, &data);
     }
-    return exported_of_graph(tri_slice(b->graph, x.graph, axis, first, end, step), x.dtype);
+    return exported_view_sliced(b, &x, axis, first, end, step);
 }
 
 exported_value exported_expand(exported_build *b, exported_value x, const int64_t *given,
