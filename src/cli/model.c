@@ -132,6 +132,27 @@ static void print_table(const view *v, const row *rows, int count) {
         printf("%14s %14s\n", "-", "-");
 }
 
+// Which operations one operation computes together.
+static void print_fused(const view *v) {
+    int count = v->network ? nn_exported_fused_count(v->network) : 0;
+    for (int i = 0; i < count; i++) {
+        int times;
+        const char *name = nn_exported_fused(v->network, i, &times);
+        printf("%s%s %d", i ? ", " : "fused: ", name, times);
+    }
+    if (count > 0) printf("\n");
+}
+
+static tri_tree *fused_tree(const view *v) {
+    tri_tree *fused = tri_tree_map(v->arena);
+    for (int i = 0; v->network && i < nn_exported_fused_count(v->network); i++) {
+        int times;
+        const char *name = nn_exported_fused(v->network, i, &times);
+        tri_tree_put_int(v->arena, fused, name, times);
+    }
+    return fused;
+}
+
 static void print_json(const view *v, const row *rows, int count, const char *const *lines,
                        int line_count) {
     tri_arena *arena = v->arena;
@@ -148,6 +169,7 @@ static void print_json(const view *v, const row *rows, int count, const char *co
     for (int i = 0; i < line_count; i++)
         tri_tree_append(arena, refusals, tri_tree_string(arena, lines[i]));
     tri_tree_put(arena, root, "blocks", blocks);
+    if (v->network) tri_tree_put(arena, root, "fused", fused_tree(v));
     tri_tree_put(arena, root, "refusals", refusals);
     printf("%s\n", tri_json_emit(arena, root));
 }
@@ -172,7 +194,7 @@ static int look(const cli_context *context, cli_arguments *a, bool checks) {
     if (cli_has(a, "json"))
         print_json(&v, rows, count, lines, line_count);
     else if (!checks)
-        print_table(&v, rows, count);
+        print_table(&v, rows, count), print_fused(&v);
     else if (line_count == 0)
         printf("%s: nothing stands in the way of training\n", a->words[0]);
     for (int i = 0; i < line_count && !cli_has(a, "json"); i++)
@@ -201,7 +223,8 @@ const cli_command cli_model = {
     .flags = model_flags,
     .more =
         "show prints the blocks into which the model is cut, with their nodes, parameters and "
-        "floating-point\noperations for a sample (forward). check prints a line for each "
+        "floating-point\noperations for a sample (forward), and which groups of operations of an "
+        "exported network one\noperation computes. check prints a line for each "
         "operation of a network that\ntorch.export.save wrote and that is not supported, with how "
         "often and where it occurs, and\nends with code 2 if there is any.\n",
     .examples = "trireme model show net.pt2\n"

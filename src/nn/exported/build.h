@@ -94,6 +94,12 @@ typedef struct exported_node {
     int block;       // of those that are reached
 } exported_node;
 
+// What a pattern has found (patterns.h), and how often.
+typedef struct exported_fused {
+    const char *name;
+    int count;
+} exported_fused;
+
 struct nn_exported {
     tri_task task; // first: nn_exported_of finds the network by its task
     tri_arena *arena;
@@ -105,6 +111,8 @@ struct nn_exported {
     const char **blocks;        // names
     const char **refusals;      // what stands in the way of training, a line each
     int block_count, refusal_count, refusal_capacity;
+    exported_fused *fused;
+    int fused_count, fused_capacity;
     bool has_weights;
 };
 
@@ -232,6 +240,6 @@ bool exported_type_is_int(int dtype);
 // Rows of the files of this folder, each ended by a row of zeros.
 extern const exported_row exported_function_rows[], exported_shape_rows[], exported_layer_rows[],
     exported_pool_rows[], exported_recurrent_rows[], exported_reduction_rows[],
-    exported_creation_rows[], exported_loss_rows[], exported_index_rows[];
+    exported_creation_rows[], exported_loss_rows[], exported_index_rows[], exported_fused_rows[];
 
 #endif

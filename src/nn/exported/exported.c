@@ -4,6 +4,7 @@
 #include "base/quantity.h"
 #include "nn/exported/build.h"
 #include "nn/exported/lower.h"
+#include "nn/exported/patterns.h"
 #include "nn/layers.h"
 #include "tensor/half.h"
 
@@ -259,6 +260,7 @@ tri_status exported_prepare(nn_exported *n) {
     TRI_TRY(check_options(n));
     n->nodes = TRI_NEW_ARRAY(n->arena, exported_node, n->file.node_count);
     for (int i = 0; i < n->file.node_count; i++) n->nodes[i].node = &n->file.nodes[i];
+    exported_find_patterns(n);
     for (int i = 0; i < n->file.node_count; i++)
         n->nodes[i].row = exported_find_row(n->arena, n->file.nodes[i].target);
     exported_find_blocks(n);
@@ -297,6 +299,13 @@ const char *nn_exported_block(const nn_exported *n, int number, int *nodes) {
     for (int i = 0; i < n->file.node_count; i++)
         *nodes += n->nodes[i].is_reached && n->nodes[i].block == number;
     return n->blocks[number];
+}
+
+int nn_exported_fused_count(const nn_exported *n) { return n->fused_count; }
+
+const char *nn_exported_fused(const nn_exported *n, int number, int *times) {
+    *times = n->fused[number].count;
+    return n->fused[number].name;
 }
 
 // How a parameter begins where the file's weights are not wanted: as PyTorch's layers begin the

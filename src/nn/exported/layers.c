@@ -272,7 +272,17 @@ static void layer_norm(exported_call *c) {
 
 static void rms_norm(exported_call *c) {
     double eps = exported_is_none(c, 3) ? 0x1p-23 : exported_real(c, 3);
-    norm_rows(c, &tri_op_rms_norm, as_row(c, 2), (tri_value){0}, eps);
+    tri_value weight = as_row(c, 2);
+    if (exported_is_none(c, 2)) {
+        exported_value x = exported_operand(c, 0);
+        int64_t sizes[EXPORTED_MAX_RANK], width = 1;
+        for (int k = exported_ints(c, 1, sizes, EXPORTED_MAX_RANK) - 1; k >= 0; k--)
+            width *= sizes[k];
+        exported_value ones = exported_host_fill(c->build, &width, 1, 1, x.dtype);
+        ones.name = tri_name(c->build->graph, "ones.%lld", (long long)width);
+        weight = exported_as_graph(c->build, &ones);
+    }
+    norm_rows(c, &tri_op_rms_norm, weight, (tri_value){0}, eps);
 }
 
 static void norm_groups(exported_call *c, int64_t groups, int weight, int bias, double eps) {
@@ -331,9 +341,16 @@ static void dropout_channels(exported_call *c) {
     exported_give_graph(c, p > 0 ? tri_dropout_channels(c->build->graph, name, x, p) : x);
 }
 
+// A score this much lower than another one counts as nothing.
+static const double LOWEST = -1e9;
+
+// Whether a number of a mask lets a query see a key: what is added to scores is 0 then, and
+// otherwise so low that softmax makes 0 of it.
+static bool is_seen(double value, bool is_added) { return is_added ? value == 0 : value != 0; }
+
 // Whether a mask [.., T, S] of the host lets each query see the keys up to its own, and nothing
 // else.
-static bool is_causal(const exported_host *mask) {
+static bool is_causal(const exported_host *mask, bool is_added) {
     int64_t index[EXPORTED_MAX_RANK] = {0};
     if (mask->rank < 2 || mask->sizes[mask->rank - 1] != mask->sizes[mask->rank - 2]) return false;
     exported_host one = *mask;
@@ -341,18 +358,20 @@ static bool is_causal(const exported_host *mask) {
         if (one.strides[i] == 0) one.sizes[i] = 1;
     do {
         bool sees = index[one.rank - 1] <= index[one.rank - 2];
-        if ((exported_host_at(&one, index) != 0) != sees) return false;
+        double value = exported_host_at(&one, index);
+        if (is_seen(value, is_added) != sees || (is_added && !sees && !(value <= LOWEST)))
+            return false;
     } while (exported_host_next(&one, index));
     return true;
 }
 
-static bool is_all_true(const exported_host *mask) {
+static bool is_all_seen(const exported_host *mask, bool is_added) {
     int64_t index[EXPORTED_MAX_RANK] = {0};
     exported_host one = *mask;
     for (int i = 0; i < one.rank; i++)
         if (one.strides[i] == 0) one.sizes[i] = 1;
     do
-        if (exported_host_at(&one, index) == 0) return false;
+        if (!is_seen(exported_host_at(&one, index), is_added)) return false;
     while (exported_host_next(&one, index));
     return true;
 }
@@ -363,7 +382,8 @@ static tri_value heads_inside(exported_call *c, int k) {
     return exported_as_float(c->build, &x);
 }
 
-// query key value attn_mask dropout_p is_causal scale; all [N, H, T, D].
+// query key value attn_mask dropout_p is_causal scale hidden; all [N, H, T, D]. `hidden` is the
+// opposite of a mask.
 static void attention(exported_call *c) {
     exported_build *b = c->build;
     tri_attention_options o = {.causal = exported_bool(c, 5), .dropout = exported_real(c, 4)};
@@ -377,17 +397,15 @@ static void attention(exported_call *c) {
         return;
     }
     if (!exported_is_none(c, 6)) o.scale = exported_real(c, 6);
-    exported_value mask = exported_operand(c, 3);
-    if (mask.kind == EXPORTED_HOST && mask.dtype == TRI_PT2_BOOLEAN && !is_all_true(&mask.host)) {
-        if (is_causal(&mask.host))
-            o.causal = true;
-        else
-            o.mask = exported_as_graph(b, &mask);
-    } else if (mask.kind == EXPORTED_GRAPH && mask.dtype == TRI_PT2_BOOLEAN) {
-        o.mask = mask.graph;
-    } else if (mask.kind != EXPORTED_NOTHING && mask.dtype != TRI_PT2_BOOLEAN) {
-        o.bias = exported_as_float(b, &mask);
-    }
+    exported_value mask = exported_operand(c, 3), hidden = exported_operand(c, 7);
+    if (hidden.kind != EXPORTED_NOTHING)
+        mask = exported_map_text(b, "!x", NULL, &hidden, 1, TRI_PT2_BOOLEAN);
+    bool is_host = mask.kind == EXPORTED_HOST, is_added = mask.dtype != TRI_PT2_BOOLEAN;
+    if (is_host && is_causal(&mask.host, is_added))
+        o.causal = true;
+    else if (mask.kind != EXPORTED_NOTHING && !(is_host && is_all_seen(&mask.host, is_added)))
+        *(is_added ? &o.bias : &o.mask) =
+            is_added ? exported_as_float(b, &mask) : exported_as_graph(b, &mask);
     const char *name =
         tri_name(b->graph, "%s.attention", *c->node->call ? c->node->call : "network");
     tri_share_layer(b->graph, name);
@@ -439,6 +457,7 @@ const exported_row exported_layer_rows[] = {
     DRAW("aten.dropout", "input p train", dropout, "train"),
     DRAW("aten.feature_dropout", "input p train", dropout_channels, "train"),
     ROW("aten.scaled_dot_product_attention",
-        "query key value attn_mask=None dropout_p=0.0 is_causal=False scale=None", attention),
+        "query key value attn_mask=None dropout_p=0.0 is_causal=False scale=None hidden=None",
+        attention),
     {NULL, NULL, NULL, NULL, NULL, false},
 };

@@ -6,9 +6,9 @@
 #include <trireme/functions.h>
 
 static const exported_row *const tables[] = {
-    exported_shape_rows,     exported_layer_rows,     exported_pool_rows,
-    exported_recurrent_rows, exported_reduction_rows, exported_creation_rows,
-    exported_loss_rows,      exported_function_rows,  exported_index_rows,
+    exported_shape_rows,     exported_layer_rows,    exported_pool_rows, exported_recurrent_rows,
+    exported_reduction_rows, exported_creation_rows, exported_loss_rows, exported_function_rows,
+    exported_index_rows,     exported_fused_rows,
 };
 
 // Functions of one tensor, by their names in PyTorch: the list has others too, whose rows stand in

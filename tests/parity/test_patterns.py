@@ -1,0 +1,434 @@
+#!/usr/bin/env python3
+"""Groups of operations that exported networks have written out, and that one operation computes:
+which ones `trireme model show` finds, and that loss and weights after a step are those of the same
+network computed operation by operation.
+
+usage: test_patterns.py BUILD_FOLDER
+
+Networks are written here as text, one operation a line: "y 3,4,8 = mul.Tensor(x, 2.0)". What a
+network returns is kept, so a network that returns all its values is computed as it is written.
+"""
+import ast
+import json
+import os
+import random
+import struct
+import sys
+import tempfile
+import zipfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import TRIREME, check_all, entries, run  # noqa: E402
+import tensors  # noqa: E402
+
+BATCH, LIMIT, RATE = 3, 1e-5, 8
+FLOAT = 7
+TYPES = {"b": 12, "i": 5}  # suffixes of sizes: masks and integers
+folder = None
+
+
+def sizes_json(sizes):
+    return [{"as_int": size} for size in sizes]
+
+
+def meta(sizes, dtype=FLOAT):
+    strides = [1]
+    for size in reversed(sizes[1:]):
+        strides.insert(0, strides[0] * size)
+    return {"dtype": dtype, "sizes": sizes_json(sizes), "requires_grad": True,
+            "device": {"type": "cpu", "index": None}, "layout": 7,
+            "strides": sizes_json(strides[:len(sizes)]), "storage_offset": {"as_int": 0}}
+
+
+def port(parameter):
+    """The value that a parameter is."""
+    return "p_" + parameter.replace(".", "_")
+
+
+def argument(node):
+    """An argument of a call as the file has it."""
+    if isinstance(node, ast.Name):
+        return {"as_tensor": {"name": node.id}}
+    if isinstance(node, ast.List) and any(isinstance(item, ast.Name) for item in node.elts):
+        return {"as_tensors": [{"name": item.id} for item in node.elts]}
+    value = ast.literal_eval(node)
+    kinds = {bool: "as_bool", int: "as_int", float: "as_float", str: "as_string", list: "as_ints",
+             type(None): "as_none"}
+    return {kinds[type(value)]: value}
+
+
+class Program:
+    """Parameters {name: sizes}, and lines of operations; the input is x [N, ...]."""
+
+    def __init__(self, inputs, parameters, text):
+        self.values = {"x": meta([-1, *inputs])}
+        self.inputs, self.parameters, self.nodes = inputs, parameters, []
+        for name, sizes in parameters.items():
+            self.values[port(name)] = meta(sizes)
+        for line in text.strip().split("\n"):
+            self.add(*line.strip().split(" = ", 1))
+
+    def add(self, results, call):
+        call = ast.parse(call, mode="eval").body
+        names, sizes = results.rsplit(" ", 1)
+        dtype = TYPES.get(sizes[-1], FLOAT)
+        sizes = [-1 if size == "N" else int(size) for size in sizes.rstrip("bi").split(",")]
+        outputs = [{"name": name} for name in names.split("+")]
+        for output in outputs:
+            self.values[output["name"]] = meta(sizes, dtype)
+        given = [("", value) for value in call.args] + [(k.arg, k.value) for k in call.keywords]
+        self.nodes.append({
+            "target": f"torch.ops.aten.{ast.unparse(call.func)}",
+            "inputs": [{"name": name, "arg": argument(value), "kind": 1} for name, value in given],
+            "outputs": ([{"as_tensors": outputs}] if len(outputs) > 1
+                        else [{"as_tensor": outputs[0]}]),
+            "metadata": {"nn_module_stack": "L__self__,,Net;L__self__net,net,Part"}})
+
+    def write(self, path, returns):
+        weights, members = {}, {}
+        draw = random.Random(1)
+        for number, (name, sizes) in enumerate(self.parameters.items()):
+            count = 1
+            for size in sizes:
+                count *= size
+            weights[name] = {"path_name": f"weight_{number}", "is_param": True, "use_pickle": False,
+                             "tensor_meta": meta(sizes)}
+            members[f"data/weights/weight_{number}"] = struct.pack(
+                f"<{count}f", *(draw.uniform(-0.7, 0.7) for _ in range(count)))
+        inputs = [port(name) for name in self.parameters] + ["x"]
+        batch = {"as_expr": {"expr_str": "s0", "hint": {"as_int": 2}}}
+        values = json.loads(json.dumps(self.values).replace('{"as_int": -1}', json.dumps(batch)))
+        specs = [{"parameter": {"arg": {"name": port(name)}, "parameter_name": name}}
+                 for name in self.parameters]
+        specs.append({"user_input": {"arg": {"as_tensor": {"name": "x"}}}})
+        graph = {"inputs": [{"as_tensor": {"name": name}} for name in inputs],
+                 "outputs": [{"as_tensor": {"name": name}} for name in returns],
+                 "nodes": self.nodes, "tensor_values": values, "sym_int_values": {},
+                 "sym_bool_values": {}, "sym_float_values": {}, "custom_obj_values": {},
+                 "is_single_tensor_return": False}
+        model = {"graph_module": {"graph": graph, "signature": {
+            "input_specs": specs, "output_specs": [{"user_output": {"arg": {"as_tensor":
+                                                                            {"name": name}}}}
+                                                   for name in returns]},
+                                  "module_call_graph": []},
+                 "opset_version": {"aten": 10}, "range_constraints": {},
+                 "schema_version": {"major": 8, "minor": 20}, "torch_version": "2.15.0"}
+        members["data/weights/model_weights_config.json"] = json.dumps({"config": weights})
+        members["data/constants/model_constants_config.json"] = json.dumps({"config": {}})
+        members["models/model.json"] = json.dumps(model)
+        members["archive_format"], members["byteorder"] = "pt2", "little"
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, data in members.items():
+                archive.writestr(f"net/{name}", data)
+
+    def made(self):
+        """All values that operations make, the last one first."""
+        return [name for name in self.values if name[:2] != "p_" and name != "x"][::-1]
+
+
+def found(path):
+    return json.loads(run([TRIREME, "model", "show", path, "--json"]).stdout)["fused"]
+
+
+def step(path, program, words=()):
+    """The loss of a step, and the weights behind it."""
+    draw = random.Random(2)
+    shapes = {"x": [BATCH, *program.inputs]}
+    last = program.values[program.made()[0]]["sizes"][1:]
+    shapes["targets"] = [BATCH, *(size["as_int"] for size in last)]
+    data = {}
+    for name, shape in shapes.items():
+        count = 1
+        for size in shape:
+            count *= size
+        data[name] = ("F32", shape, [draw.uniform(-1, 1) for _ in range(count)])
+    tensors.write(f"{path}.safetensors", data)
+    recipe = {"name": "net", "model": {"name": "torch", "program": path, "output": "0"},
+              "data": {"name": "tensors", "train": f"{path}.safetensors", "shuffle": False},
+              "loss": {"name": "mse"}, "batch": {"global": BATCH},
+              "optimizer": {"name": "sgd", "lr": RATE},
+              "trainer": {"max_steps": 1, "log_every_n_steps": 1}, "log": {"tensorboard": False}}
+    with open(f"{path}.yaml", "w", encoding="utf-8") as file:
+        json.dump(recipe, file)
+    run([TRIREME, "train", f"{path}.yaml", "--run-dir", f"{path}.run", *words])
+    weights = tensors.read(f"{path}.run/checkpoints/last/model.safetensors")
+    return (float(entries(f"{path}.run", "train")[0]["loss"]),
+            {name: tensors.numbers(value) for name, value in weights.items()})
+
+
+def check(name, wanted, program, words=()):
+    """`wanted`: what is found, and how often."""
+    paths = [os.path.join(folder, f"{name}-{kind}.pt2".replace(" ", "_")) for kind in "ab"]
+    program.write(paths[0], program.made()[:1])
+    program.write(paths[1], program.made())
+    assert found(paths[0]) == wanted, f"{name}: {found(paths[0])} is found, not {wanted}"
+    assert found(paths[1]) == {}, f"{name}: {found(paths[1])} is found of what is returned"
+    if not wanted:
+        return
+    (loss, weights), (goal, goals) = step(paths[0], program, words), step(paths[1], program, words)
+    assert abs(loss - goal) <= LIMIT * abs(goal), f"{name}: loss {loss}, not {goal}"
+    assert weights.keys() == goals.keys() and weights
+    for key, values in weights.items():
+        size = max(map(abs, goals[key]))
+        error = max(abs(a - b) for a, b in zip(values, goals[key], strict=True))
+        assert error <= LIMIT * size, f"{name}: {key} differs by {error / size:.1e}"
+
+
+FIRST = """h N,4,8 = linear.default(x, p_a_weight)
+"""
+WEIGHTS = {"a.weight": [8, 8], "w": [8]}
+
+
+def three(text, **parameters):
+    """A network of x [N, 4, 8] that begins with a linear layer."""
+    return Program([4, 8], {**WEIGHTS, **parameters}, FIRST + text)
+
+
+RMS = """s N,4,8 = {square}
+m N,{sizes} = mean.dim(s, [{axis}], True)
+e N,{sizes} = add.Tensor({e})
+r N,{sizes} = rsqrt.default(e)
+y N,4,8 = mul.Tensor({y})
+z N,4,8 = mul.Tensor({z})"""
+ROOT = """s N,4,8 = pow.Tensor_Scalar(h, 2)
+m N,4,1 = mean.dim(s, [-1], True)
+{two}
+y N,4,8 = div.Tensor(h, r)
+z N,4,8 = mul.Tensor(p_w, y)"""
+
+
+def rms(square="pow.Tensor_Scalar(h, 2)", axis="-1", sizes="4,1", e="m, 1e-05", y="h, r",
+        z="p_w, y", more=""):
+    return three(RMS.format(square=square, axis=axis, sizes=sizes, e=e, y=y, z=z) + more)
+
+
+def check_rms_norm():
+    norm = {"RMS norm": 1}
+    check("rms", norm, rms())
+    check("rms exchanged", norm, rms(y="r, h", z="y, p_w", axis="2", e="1e-05, m"))
+    check("rms product", norm, rms(square="mul.Tensor(h, h)"))
+    check("rms square", norm, rms(square="square.default(h)"))
+    check("rms root", norm, three(ROOT.format(two="""e N,4,1 = add.Tensor(m, 1e-05)
+r N,4,1 = sqrt.default(e)""")))
+    # Without a weight; a factor that is no weight stays outside.
+    check("rms times x", norm, rms(z="y, x"))
+    check("rms number", norm, rms(z="y, 3.0"))
+    # Gemma's weight is one less.
+    check("rms one more", norm, rms(z="y, 1.0", more="""
+v 8 = add.Tensor(p_w, 1.0)
+u N,4,8 = mul.Tensor(y, v)""".replace("mul.Tensor(y", "mul.Tensor(z")))
+    # Another axis, power, factor, or place of eps.
+    check("rms axis", {}, rms(axis="1", sizes="1,8"))
+    check("rms cube", {}, rms(square="pow.Tensor_Scalar(h, 3)"))
+    check("rms of two", {}, rms(square="mul.Tensor(h, x)"))
+    check("rms other", {}, rms(y="x, r"))
+    check("rms no eps", {}, rms(e="m, 0.0"))
+    check("rms twice", {}, rms(e="m, 1e-05, alpha=2"))
+    check("rms late eps", {}, three(ROOT.format(two="""e N,4,1 = sqrt.default(m)
+r N,4,1 = add.Tensor(e, 1e-05)""")))
+
+
+GELU = """p N,4,8 = pow.Tensor_Scalar(h, {power})
+q N,4,8 = mul.Tensor(p, 0.044715)
+s N,4,8 = add.Tensor(h, q)
+i N,4,8 = mul.Tensor(s, {factor})
+t N,4,8 = tanh.default(i)
+u N,4,8 = add.Tensor(t, {one})
+v N,4,8 = mul.Tensor(h, 0.5)
+y N,4,8 = mul.Tensor(v, u)"""
+
+
+def gelu(power="3.0", factor="0.7978845608028654", one="1.0"):
+    return three(GELU.format(power=power, factor=factor, one=one))
+
+
+def check_gelu():
+    check("gelu", {"GELU by tanh": 1}, gelu())
+    check("gelu power", {}, gelu(power="2.0"))
+    check("gelu factor", {}, gelu(factor="0.79"))
+    check("gelu one", {}, gelu(one="0.9"))
+    check("gelu other", {}, three(GELU.format(power="3.0", factor="0.7978845608", one="1.0")
+                                  .replace("v N,4,8 = mul.Tensor(h", "v N,4,8 = mul.Tensor(x")))
+    check("gelu fast", {"GELU by tanh": 1}, three("""c N,4,8 = mul.Tensor(h, 0.7978845608)
+p N,4,8 = mul.Tensor(h, 0.044715)
+q N,4,8 = mul.Tensor(p, h)
+s N,4,8 = add.Tensor(q, 1.0)
+i N,4,8 = mul.Tensor(c, s)
+t N,4,8 = tanh.default(i)
+u N,4,8 = add.Tensor(t, 1.0)
+v N,4,8 = mul.Tensor(h, 0.5)
+y N,4,8 = mul.Tensor(v, u)"""))
+    check("gelu erf", {"GELU": 1}, three("""d N,4,8 = div.Tensor(h, 1.4142135623730951)
+e N,4,8 = erf.default(d)
+u N,4,8 = add.Tensor(e, 1.0)
+v N,4,8 = mul.Tensor(h, u)
+y N,4,8 = mul.Tensor(v, 0.5)"""))
+
+
+def check_swiglu():
+    gate = {"SwiGLU": 1}
+    more = {"b.weight": [8, 8]}
+    text = "u N,4,8 = linear.default(x, p_b_weight)\n"
+    check("swiglu", gate, three(text + """s N,4,8 = silu.default(h)
+y N,4,8 = mul.Tensor(s, u)""", **more))
+    check("swiglu written", gate, three(text + """s N,4,8 = sigmoid.default(h)
+t N,4,8 = mul.Tensor(h, s)
+y N,4,8 = mul.Tensor(u, t)""", **more))
+    check("swiglu sigmoid", {}, three(text + """s N,4,8 = sigmoid.default(h)
+t N,4,8 = mul.Tensor(x, s)
+y N,4,8 = mul.Tensor(u, t)""", **more))
+    # The scale of a channel is no gate.
+    check("swiglu channel", {}, three("""s N,4,8 = silu.default(h)
+y N,4,8 = mul.Tensor(s, p_w)"""))
+
+
+HEADS = """{0}l N,4,{2} = linear.default(x, p_{0}_weight)
+{0}v N,4,{1},4 = view.default({0}l, [-1, 4, {1}, 4])
+{0} N,{1},4,4 = transpose.int({0}v, 1, 2)
+"""
+BEHIND = """
+ot N,4,{0},4 = transpose.int(o, 1, 2)
+om N,4,{1} = reshape.default(ot, [-1, 4, {1}])
+z N,4,8 = linear.default(om, p_o_weight)"""
+
+
+def heads(text, of_q=2, of_k=2, of_v=2):
+    """Attention of x [N, 4, 8] with q, k and v [N, heads, 4, 4]; `text` makes o."""
+    counts = {"q": of_q, "k": of_k, "v": of_v}
+    parameters = {f"{name}.weight": [4 * count, 8] for name, count in counts.items()}
+    parameters["b"] = [2, 4, 4]  # which `text` may read
+    before = "".join(HEADS.format(name, count, 4 * count) for name, count in counts.items())
+    return Program([4, 8], {**parameters, "o.weight": [8, 4 * of_q]},
+                   before + text + BEHIND.format(of_q, 4 * of_q))
+
+
+ATTENTION = """kt N,2,4,4 = transpose.int(k, {axes})
+s N,2,4,4 = matmul.default(q, kt)
+t N,2,4,4 = {scaled}
+{mask}p N,2,4,4 = softmax.int(u, {axis}, dtype=7)
+o N,2,4,4 = matmul.default(p, v)"""
+POSITIONS = """i 4i = arange.default(end=4)
+j 4,1i = unsqueeze.default(i, 1)
+"""
+MASKS = {  # what makes u of t
+    "none": "u N,2,4,4 = alias.default(t)\n",
+    "seen": POSITIONS + "c 4,4b = le.Tensor(i, j)\nu N,2,4,4 = where.ScalarOther(c, t, -1e30)\n",
+    "hidden": POSITIONS + """c 4,4b = gt.Tensor(i, j)
+u N,2,4,4 = masked_fill.Scalar(t, c, -1e30)
+""",
+    "window": POSITIONS + """d 4,4i = sub.Tensor(i, j)
+c 4,4b = ge.Scalar(d, 2)
+u N,2,4,4 = masked_fill.Scalar(t, c, -1e30)
+""",
+    "added": POSITIONS + """d 4,4i = sub.Tensor(i, j)
+c 4,4b = gt.Scalar(d, 0)
+f 4,4 = to.dtype(c, 7)
+g 4,4 = mul.Tensor(f, -1e30)
+u N,2,4,4 = add.Tensor(t, g)
+""",
+    "bias": "u N,2,4,4 = add.Tensor(t, p_b)\n",
+    "low": POSITIONS + "c 4,4b = gt.Tensor(i, j)\nu N,2,4,4 = masked_fill.Scalar(t, c, -2.0)\n",
+}
+
+
+def attention(axes="2, 3", scaled="mul.Tensor(s, 0.3)", mask="none", axis="-1", first=""):
+    return heads(first + ATTENTION.format(axes=axes, scaled=scaled, mask=MASKS[mask], axis=axis))
+
+
+def check_attention():
+    one = {"attention": 1}
+    for mask in ["none", "seen", "hidden", "window", "added", "bias"]:
+        check(f"attention {mask}", one, attention(mask=mask))
+    check("attention div", one, attention("-1, -2", "div.Tensor(s, 2.0)", axis="3"))
+    check("attention plain", one, attention(scaled="alias.default(s)"))
+    check("attention axes", {}, attention("1, 2", axis="-1"))
+    check("attention axis", {}, attention(axis="2"))
+    check("attention low", {}, attention(mask="low"))
+    # A scale that is a tensor is none.
+    check("attention scale", {}, attention(scaled="mul.Tensor(s, qs)",
+                                           first="qs N,2,4,4 = mul.Tensor(q, 2.0)\n"))
+
+
+REPEAT = """{0}u N,{1},1,4,4 = unsqueeze.default({0}, 2)
+{0}e N,{1},{2},4,4 = expand.default({0}u, [-1, {1}, {2}, 4, 4])
+{0}r N,{3},4,4 = reshape.default({0}e, [-1, {3}, 4, 4])
+"""
+SDPA = "o N,4,4,4 = scaled_dot_product_attention.default(q, kr, vr, is_causal=True)"
+
+
+def check_groups():
+    found_once = {"grouped heads": 1}
+    repeat = REPEAT.format("k", 2, 2, 4) + REPEAT.format("v", 2, 2, 4)
+    check("groups", found_once, heads(repeat + SDPA, of_q=4))
+    check("groups interleaved", found_once, heads(
+        "kr N,4,4,4 = repeat_interleave.self_int(k, 2, 1)\n"
+        "vr N,4,4,4 = repeat_interleave.self_int(v, 2, 1)\n" + SDPA, of_q=4))
+    # All heads one after the other, and again.
+    check("groups repeated", {}, heads("kr N,4,4,4 = repeat.default(k, [1, 2, 1, 1])\n"
+                                       "vr N,4,4,4 = repeat.default(v, [1, 2, 1, 1])\n" + SDPA,
+                                       of_q=4))
+    check("groups one", {}, heads(REPEAT.format("k", 2, 2, 4) + SDPA.replace("vr", "v"), of_q=4,
+                                  of_v=4))
+
+
+ROTARY = POSITIONS + """jf 4,1 = to.dtype(j, 7)
+w 2 = arange.start(start=0.0, end=2.0)
+ws 2 = mul.Tensor(w, {rate})
+wr 2 = exp.default(ws)
+a 4,2 = mul.Tensor(jf, wr)
+b 4,4 = cat.default([a, a], -1)
+d 4,4 = cos.default(b)
+c 4,4 = mul.Tensor(d, {factor})
+s 4,4 = sin.default(b)
+x1 N,2,4,2 = slice.Tensor(q, {axis}, 0, 2)
+x2 N,2,4,2 = slice.Tensor(q, {axis}, 2, 9223372036854775807)
+n N,2,4,2 = neg.default({negated})
+t N,2,4,4 = cat.default([{joined}], -1)
+y1 N,2,4,4 = mul.Tensor(q, c)
+y2 N,2,4,4 = mul.Tensor(t, s)
+r N,2,4,4 = {sum}
+o N,2,4,4 = scaled_dot_product_attention.default(r, k, v, is_causal=True)"""
+
+
+def rotary(text=ROTARY, rate="-4.605170186", factor="1.0", axis="-1", negated="x2", joined="n, x1",
+           total="add.Tensor(y1, y2)"):
+    return heads(text.format(rate=rate, factor=factor, axis=axis, negated=negated, joined=joined, sum=total))
+
+
+def check_rotary():
+    once = {"rotary embedding": 1}
+    check("rotary", once, rotary())
+    check("rotary exchanged", once, rotary(total="add.Tensor(y2, y1)", axis="3"))
+    # Tables of any numbers are taken, but some as they are.
+    check("rotary rate", once, rotary(rate="0.7"))
+    check("rotary factor", once, rotary(factor="1.5"))
+    check("rotary order", {}, rotary(joined="x1, n"))
+    check("rotary sign", {}, rotary(negated="x1", joined="n, x2"))
+    check("rotary difference", {}, rotary(total="sub.Tensor(y1, y2)"))
+    turned = ROTARY.replace("4,2 = slice", "2,4 = slice").replace("4,2 = neg", "2,4 = neg")
+    check("rotary axis", {}, rotary(turned.replace("t N,2,4,4 = cat.default([{joined}], -1)",
+                                                   "t N,2,4,4 = cat.default([{joined}], 2)"),
+                                    axis="2"))
+
+
+def check_conv1d():
+    text = """v N,8 = view.default(h, [-1, 8])
+a N,6 = addmm.default(p_b, v, p_c)
+y N,4,6 = view.default(a, [-1, 4, 6])"""
+    check("conv1d", {"linear layer of a weight [in, out]": 1}, three(text, b=[6], c=[8, 6]))
+    check("conv1d twice", {}, three(text.replace("c)", "c, beta=2)"), b=[6], c=[8, 6]))
+    # What else reads the weight has it as [in, out].
+    check("conv1d shared", {}, three(text + """
+k 6 = sum.dim_IntList(p_c, [0])
+z N,4,6 = add.Tensor(y, k)""", b=[6], c=[8, 6]))
+
+
+def main():
+    global folder
+    with tempfile.TemporaryDirectory(prefix="trireme-patterns-") as folder:
+        return check_all([check_rms_norm, check_gelu, check_swiglu, check_attention, check_groups,
+                          check_rotary, check_conv1d])
+
+
+sys.exit(main())
