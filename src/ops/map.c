@@ -197,6 +197,14 @@ static tri_value view_back(tri_graph *graph, const tri_node *node, const tri_map
     return ops_node(graph, node, &tri_op_map, &back, whole, none, none, none);
 }
 
+// Whether a map of one input would only copy it.
+static bool is_input(const tri_graph *graph, const tri_map_attr *map, tri_value x) {
+    const tri_formula *f = &map->formula;
+    tri_shape shape = tri_value_shape(graph, x);
+    return f->input_count == 1 && f->output_count == 1 && f->outputs[0] == TRI_OPERAND_INPUT &&
+           !map->viewed && !map->drawn && tri_shape_equal(&shape, &map->shape);
+}
+
 static void map_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                          const bool *wanted, tri_value *in_grads) {
     const tri_map_attr *a = node->attr;
@@ -227,8 +235,10 @@ static void map_gradient(tri_graph *graph, const tri_node *node, const tri_value
             derived.drawn |= (a->drawn >> uses[i] & 1) << i;
             derived.draws[i] = a->draws[uses[i]];
         }
-        tri_value made =
-            tri_node_add(graph, &tri_op_map, in, derived.formula.input_count, &derived, node->name);
+        tri_value made = is_input(graph, &derived, in[0])
+                             ? in[0]
+                             : tri_node_add(graph, &tri_op_map, in, derived.formula.input_count,
+                                            &derived, node->name);
         for (int k = first; k < inputs; k++) {
             if (k >= first + TRI_FORMULA_OUTPUTS || !differs[k]) continue;
             tri_value whole = output ? tri_node_output(graph, made, output) : made;

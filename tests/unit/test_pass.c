@@ -347,6 +347,33 @@ static void test_outputs_of_norms(void **state) {
     tri_arena_destroy(arena);
 }
 
+// Gradients of slices that together are the whole value are joined, not padded and added: in each
+// layer of vit those of queries, keys and values.
+static void test_slices(void **state) {
+    (void)state;
+    static const int parts[][2] = {{0, 8}, {8, 12}, {12, 16}, {0, 7}, {4, 12}};
+    static const struct {
+        int first, count, concats; // the slices of 16 columns, and how often gradients are joined
+    } cases[] = {{0, 3, 1}, {0, 2, 0}, {1, 3, 0}, {3, 1, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tri_arena *arena = tri_arena_create(NULL, "test");
+        tri_graph *g = tri_graph_create(arena, &(tri_graph_options){.training = true});
+        tri_value x, sum = {0};
+        tri_block(g, "test");
+        x = tri_linear(g, "fc", tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 6)), 16);
+        for (int k = cases[i].first; k < cases[i].first + cases[i].count; k++) {
+            tri_value part = tri_slice(g, x, 1, parts[k][0], parts[k][1], 1);
+            part = tri_mean_loss(g, tri_mul(g, part, part));
+            sum = tri_value_is(sum) ? tri_add(g, sum, part) : part;
+        }
+        tri_loss(g, sum);
+        check(tri_pass_autodiff(g), "slices", "autodiff");
+        assert_int_equal(count_op(g, &tri_op_concat), cases[i].concats);
+        assert_int_equal(count_useless(g), 0);
+        tri_arena_destroy(arena);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_models),
                                        cmocka_unit_test(test_homes),
@@ -354,6 +381,7 @@ int main(void) {
                                        cmocka_unit_test(test_refusals),
                                        cmocka_unit_test(test_copies_of_later_blocks),
                                        cmocka_unit_test(test_outputs_of_norms),
+                                       cmocka_unit_test(test_slices),
                                        cmocka_unit_test(test_row_without_a_word)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
