@@ -22,6 +22,7 @@
     TWO(tanh_grad, dy, y, , dy * (1 - y * y))                                                      \
     ONE(relu, x, , relu(x))                                                                        \
     TWO(relu_grad, dy, y, , y <= 0 ? 0 : dy)                                                       \
+    TWO(add_relu, a, b, , relu(a + b))                                                             \
     ONE(leaky_relu, x, , leaky_relu(x, slope))                                                     \
     TWO(leaky_relu_grad, dy, y, , dy * (y <= 0 ? slope : 1))                                       \
     ONE(gelu, x, , x * normal_cdf(x))                                                              \

@@ -111,6 +111,21 @@ static bool sum_into_layer_norm(const tri_graph *graph, tri_node *node, tri_node
     return merge_sum(producer, 5, node->inputs[first ? 1 : 0]);
 }
 
+// relu(a + b), behind a residual connection: the sum need not go through memory. ReLU rounds
+// nothing, so the bits stay.
+static bool sum_into_relu(const tri_graph *graph, tri_node *node, tri_node *producer) {
+    tri_node sum = *producer;
+    tri_map_attr attr = {.expands = false};
+    bool same =
+        tri_value_get(graph, sum.inputs[0])->dtype == tri_value_get(graph, sum.inputs[1])->dtype;
+    if (!is_relu(node) || !same ||
+        tri_formula_parse("a, b -> a + b", NULL, &attr.formula) != TRI_OK)
+        return false;
+    sum.op = &tri_op_map;
+    sum.attr = &attr;
+    return pass_merge_maps(graph, node, &sum);
+}
+
 // These macros make rows of the table. FORWARD: the fusion is tried before autodiff, and the
 // producer makes the node's first input. BACKWARD: the fusion is tried after autodiff, and the
 // producer makes the node's input number `input_`. LAST: it is tried behind all passes that know
@@ -154,6 +169,7 @@ const fusion pass_fusions[] = {
             log_softmax_into_loss),
     FORWARD("map into map", map, map, NODE_ABSORBS, pass_merge_maps),
     BACKWARD("map into map", map, 0, map, NODE_ABSORBS, pass_merge_maps),
+    BACKWARD("sum into ReLU", map, 0, add, NODE_ABSORBS, sum_into_relu),
     BACKWARD("map into reduction", reduce, 0, map, NODE_ABSORBS, pass_merge_map_into_reduce),
     BACKWARD("sum into norm", add, 0, rms_norm_grad, PRODUCER_STAYS, sum_into_rms_norm),
     BACKWARD("sum into norm", add, 1, rms_norm_grad, PRODUCER_STAYS, sum_into_rms_norm),

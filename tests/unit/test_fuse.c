@@ -162,6 +162,42 @@ static void test_sums(void **state) {
     test_sums_of_gradients(&tri_device_cpu, TRI_PRECISION_BF16_MIXED);
 }
 
+// Builds a residual connection with a ReLU behind it, and another sum that something else reads.
+static tri_graph *build_relu_of_sum(tri_precision precision) {
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_shape shape = tri_shape_of(ROWS, WIDTH);
+    tri_value x = tri_parameter(g, "x", shape, (tri_init){0});
+    x = tri_relu(g, tri_add(g, tri_layer_norm(g, "a", x, (tri_layer_norm_options){0}), x));
+    tri_value sum = tri_add(g, x, tri_layer_norm(g, "b", x, (tri_layer_norm_options){0}));
+    x = tri_add(g, tri_relu(g, sum), tri_layer_norm(g, "c", sum, (tri_layer_norm_options){0}));
+    tri_loss(g, tri_mse_loss(g, x, tri_input(g, "target", TRI_F32, shape)));
+    ok(tri_pass_precision(g, precision));
+    ok(tri_pass_autodiff(g));
+    return g;
+}
+
+static int count_forward(const tri_graph *g, const tri_op *op) {
+    int count = 0;
+    for (int i = 0; i < g->node_count; i++)
+        count += g->nodes[i].op == op && g->nodes[i].phase == TRI_PHASE_FORWARD;
+    return count;
+}
+
+// ReLU takes in the sum that nothing else reads, with the same bits.
+static void test_relu_of_sum(void **state) {
+    (void)state;
+    static const tri_device_backend *const backends[] = {&tri_device_ref, &tri_device_cpu};
+    for (int i = 0; i < 2; i++) {
+        tri_device *device = op_device_open(backends[i], 2);
+        tri_graph *graphs[2];
+        for (int k = 0; k < 2; k++) graphs[k] = build_relu_of_sum(TRI_PRECISION_32_TRUE);
+        assert_int_equal(count_forward(graphs[0], &tri_op_add), 3);
+        ok(tri_pass_fuse(graphs[1], &device->description, TRI_FUSE_AFTER_AUTODIFF));
+        assert_int_equal(count_forward(graphs[1], &tri_op_add), 2);
+        compare_runs(graphs, device);
+    }
+}
+
 // ---- max pooling in batch norm
 
 // What differs between the cases: the size of the images, the pooling, and the model. relu: a ReLU
@@ -514,6 +550,7 @@ int main(void) {
                                        cmocka_unit_test(test_sums),
                                        cmocka_unit_test(test_maps),
                                        cmocka_unit_test(test_kept),
+                                       cmocka_unit_test(test_relu_of_sum),
                                        cmocka_unit_test(test_pooling_in_batch_norm)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
