@@ -61,7 +61,8 @@ typedef struct forward_space {
 
 static forward_space space_of(const attention_state *s) {
     int64_t pairs = s->samples * s->kv_heads;
-    return (forward_space){.k = pairs * s->key_blocks * s->width * ATTENTION_KEYS,
+    return (forward_space){.k = pairs * s->key_blocks * attention_packed(s, s->width) *
+                                ATTENTION_KEYS,
                            .v = pairs * s->panels * s->keys * CPU_TILE_COLUMNS,
                            .scores = CPU_TILE_ROWS * s->key_blocks * ATTENTION_KEYS,
                            .rows = CPU_TILE_ROWS * s->width,
@@ -82,35 +83,45 @@ typedef struct forward_job {
     const void *q, *k, *v;
     void *y;
     float *log_sum_exp;
-    float *packed_k;          // [sample][kv head][key block][width][64 keys]
+    float *packed_k;          // [sample][kv head][key block][width, or pairs of it][64 keys]
     float *packed_v;          // [sample][kv head][panel][key][64 columns]
     float *thread_workspaces; // by thread: its buffers (forward_space)
 } forward_job;
 
+void attention_pack_columns(const attention_state *s, const void *tensor, int64_t at, int64_t count,
+                            float *to) {
+    int64_t stride = s->kv_heads * s->width;
+    if (s->pairs) // pairs are moved as floats
+        cpu_pack_columns(attention_at(s, tensor, at), false, stride / 2, s->width / 2, count, to);
+    else
+        cpu_pack_columns(attention_at(s, tensor, at), s->bf16, stride, s->width, count, to);
+}
+
 static void pack_range(void *context, int64_t begin, int64_t end, int thread) {
     const forward_job *job = context;
     const attention_state *s = job->state;
-    int64_t stride = s->kv_heads * s->width;
+    int64_t stride = s->kv_heads * s->width, block = attention_packed(s, s->width) * ATTENTION_KEYS;
     for (int64_t i = begin; i < end; i++) {
         int64_t pair = i / s->key_blocks, first = i % s->key_blocks * ATTENTION_KEYS;
         int64_t count = s->keys - first < ATTENTION_KEYS ? s->keys - first : ATTENTION_KEYS;
         int64_t at = attention_key(s, pair / s->kv_heads, first, pair % s->kv_heads);
-        cpu_pack_columns(attention_at(s, job->k, at), s->bf16, stride, s->width, count,
-                         job->packed_k + i * s->width * ATTENTION_KEYS);
+        attention_pack_columns(s, job->k, at, count, job->packed_k + i * block);
         cpu_pack_rows(attention_at(s, job->v, at), s->bf16, stride, count, s->width,
                       job->packed_v + (pair * s->panels * s->keys + first) * CPU_TILE_COLUMNS,
                       s->keys * CPU_TILE_COLUMNS);
     }
 }
 
-CPU_AVX512 float attention_softmax_row(float *scores, int64_t from, int64_t visible, int64_t end,
-                                       float *largest) {
+CPU_AVX512 float attention_softmax_row(float *scores, float scale, int64_t from, int64_t visible,
+                                       int64_t end, float *largest) {
     __m512 most = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();
+    const __m512 factor = _mm512_set1_ps(scale);
     int64_t begin = from / 16 * 16;
     __mmask16 first = (__mmask16)~cpu_first_lanes(from - begin);
     for (int64_t i = begin; i < visible; i += 16) {
         __mmask16 inside = cpu_first_lanes(visible - i) & (i == begin ? first : 0xFFFF);
-        most = _mm512_mask_max_ps(most, inside, most, _mm512_loadu_ps(scores + i));
+        most = _mm512_mask_max_ps(most, inside, most,
+                                  _mm512_mul_ps(_mm512_loadu_ps(scores + i), factor));
     }
     *largest = _mm512_reduce_max_ps(most);
     most = _mm512_set1_ps(*largest);
@@ -118,7 +129,7 @@ CPU_AVX512 float attention_softmax_row(float *scores, int64_t from, int64_t visi
     for (int64_t i = begin; i < end; i += 16) {
         __mmask16 inside = i < visible ? cpu_first_lanes(visible - i) : 0;
         if (i == begin) inside &= first;
-        __m512 p = cpu_exp(_mm512_sub_ps(_mm512_loadu_ps(scores + i), most));
+        __m512 p = cpu_exp(_mm512_fmsub_ps(_mm512_loadu_ps(scores + i), factor, most));
         p = _mm512_maskz_mov_ps(inside, p);
         sum = _mm512_add_ps(sum, p);
         _mm512_storeu_ps(scores + i, p);
@@ -156,27 +167,34 @@ static void forward_rows(const forward_job *job, int64_t n, int64_t head, int64_
     int64_t stride = s->key_blocks * ATTENTION_KEYS,
             visible = attention_visible_keys(s, first + count - 1);
     int64_t pair = n * s->kv_heads + head / s->group;
-    for (int64_t i = 0; i < count; i++)
-        attention_scaled_row(attention_at(s, job->q, attention_query(s, n, first + i, head)),
-                             s->bf16, s->width, s->scale, rows + i * s->width);
-    cpu_tile tile = {.k = s->width,
+    int64_t block = attention_packed(s, s->width) * ATTENTION_KEYS;
+    cpu_tile tile = {.k = attention_packed(s, s->width),
                      .a = rows,
                      .a_row = s->width,
                      .a_k = 1,
-                     .b = job->packed_k + pair * s->key_blocks * s->width * ATTENTION_KEYS,
+                     .b = job->packed_k + pair * s->key_blocks * block,
                      .c = scores,
-                     .c_row = stride};
+                     .c_row = stride,
+                     .pairs = s->pairs};
+    if (s->pairs) { // rows of q as they lie: their pairs cannot be scaled without rounding
+        tile.a = attention_at(s, job->q, attention_query(s, n, first, head));
+        tile.a_row = s->heads * s->width / 2;
+    }
+    for (int64_t i = 0; i < count && !s->pairs; i++)
+        attention_scaled_row(attention_at(s, job->q, attention_query(s, n, first + i, head)),
+                             s->bf16, s->width, s->scale, rows + i * s->width);
     for (int64_t key = 0; key < visible; key += ATTENTION_KEYS) {
         cpu_tile_multiply(&tile, count,
                           visible - key < ATTENTION_KEYS ? visible - key : ATTENTION_KEYS);
-        tile.b += s->width * ATTENTION_KEYS;
+        tile.b += block;
         tile.c += ATTENTION_KEYS;
     }
     float sums[CPU_TILE_ROWS];
     for (int64_t i = 0; i < count; i++) {
         float largest;
         int64_t row_visible = attention_visible_keys(s, first + i);
-        sums[i] = attention_softmax_row(scores + i * stride, 0, row_visible, visible, &largest);
+        sums[i] = attention_softmax_row(scores + i * stride, s->pairs ? s->scale : 1, 0,
+                                        row_visible, visible, &largest);
         job->log_sum_exp[(n * s->heads + head) * s->queries + first + i] = largest + logf(sums[i]);
     }
     tile = (cpu_tile){.k = visible,

@@ -72,15 +72,19 @@ typedef struct attention_grad_job {
 } attention_grad_job;
 
 // What the kernels of tiles share; they need AVX-512. attention_softmax_row stores the largest of
-// scores[from .. visible) in *largest, replaces each of these scores by exp(score − *largest),
-// which cannot overflow, and returns their sum. Replaces those before and up to `end`, which are
-// masked, by 0. The other two copy a row of `width` elements times a factor, to F32 and to the type
-// of y.
-float attention_softmax_row(float *scores, int64_t from, int64_t visible, int64_t end,
+// scale · scores[from .. visible) in *largest, replaces each of these scores by exp(scale · score −
+// *largest), which cannot overflow, and returns their sum. Replaces those before and up to `end`,
+// which are masked, by 0. The next two copy a row of `width` elements times a factor, to F32 and to
+// the type of y. attention_pack_columns packs a block of at most 64 keys, whose rows begin at
+// element `at` of k or v, transposed, into [width][64 keys], with pairs along the width if the
+// products multiply pairs.
+float attention_softmax_row(float *scores, float scale, int64_t from, int64_t visible, int64_t end,
                             float *largest);
 void attention_scaled_row(const void *from, bool bf16, int64_t width, float factor, float *to);
 void attention_store_row(const float *from, int64_t width, float factor, void *to, bool bf16,
                          int64_t at);
+void attention_pack_columns(const attention_state *s, const void *tensor, int64_t at, int64_t count,
+                            float *to);
 
 // Divides the heads of k and v of all samples among the threads and calls `range` for them, with an
 // attention_grad_job as its context. One thread computes all of a head, so that the terms of the
@@ -117,6 +121,10 @@ static inline const void *attention_at(const attention_state *s, const void *ten
 static inline int64_t attention_first_query(const attention_state *s, int64_t key) {
     int64_t first = s->causal ? key - (s->keys - s->queries) : 0;
     return first > 0 ? first : 0;
+}
+// How many elements a packed axis has that is summed over: `count`, or half of it with pairs.
+static inline int64_t attention_packed(const attention_state *s, int64_t count) {
+    return s->pairs ? (count + 1) / 2 : count;
 }
 // How many columns of the head belong to panel number `panel`; at most 64.
 static inline int64_t attention_columns(const attention_state *s, int64_t panel) {

@@ -59,19 +59,14 @@ typedef struct grad_space {
     float *p_pairs, *ds_pairs, *ds_rows;
 } grad_space;
 
-// How many elements a packed axis has that is summed over: `count`, or half of it with pairs.
-static int64_t packed(const attention_state *s, int64_t count) {
-    return s->pairs ? (count + 1) / 2 : count;
-}
-
 // Places the buffers one after the other, from `base` on, and returns how many floats they have.
 // With `base` NULL it only computes the size.
 static int64_t space_at(const attention_state *s, float *base, grad_space *z) {
-    int64_t columns = s->key_blocks * packed(s, s->width) * ATTENTION_KEYS;
+    int64_t columns = s->key_blocks * attention_packed(s, s->width) * ATTENTION_KEYS;
     int64_t keys = s->panels * s->keys * CPU_TILE_COLUMNS;
     int64_t queries = s->panels * s->queries * CPU_TILE_COLUMNS;
-    int64_t packed_keys = s->panels * packed(s, s->keys) * CPU_TILE_COLUMNS;
-    int64_t packed_queries = s->panels * packed(s, s->queries) * CPU_TILE_COLUMNS;
+    int64_t packed_keys = s->panels * attention_packed(s, s->keys) * CPU_TILE_COLUMNS;
+    int64_t packed_queries = s->panels * attention_packed(s, s->queries) * CPU_TILE_COLUMNS;
     int64_t block = GRAD_QUERIES * ATTENTION_KEYS, block_pairs = s->pairs ? block / 2 : 0;
     struct {
         float **buffer;
@@ -119,7 +114,7 @@ typedef struct grad_head {
 // apart, into panels [panel][row][64], with pairs of rows if the products multiply pairs.
 static CPU_AVX512 void pack_rows(const attention_state *s, const void *tensor, int64_t at,
                                  int64_t stride, int64_t rows, float *to) {
-    int64_t panel = packed(s, rows) * CPU_TILE_COLUMNS;
+    int64_t panel = attention_packed(s, rows) * CPU_TILE_COLUMNS;
     if (!s->pairs) {
         cpu_pack_rows(attention_at(s, tensor, at), s->bf16, stride, rows, s->width, to, panel);
         return;
@@ -135,17 +130,6 @@ static CPU_AVX512 void pack_rows(const attention_state *s, const void *tensor, i
         }
 }
 
-// Packs a block of at most 64 keys, transposed, into [width][64 keys], with pairs along the width
-// if the products multiply pairs.
-static void pack_columns(const attention_state *s, const void *tensor, int64_t at, int64_t count,
-                         float *to) {
-    int64_t stride = s->kv_heads * s->width;
-    if (s->pairs) // pairs are moved as floats
-        cpu_pack_columns(attention_at(s, tensor, at), false, stride / 2, s->width / 2, count, to);
-    else
-        cpu_pack_columns(attention_at(s, tensor, at), s->bf16, stride, s->width, count, to);
-}
-
 static void pack_keys(const grad_head *g) {
     const attention_state *s = g->s;
     int64_t stride = s->kv_heads * s->width;
@@ -153,9 +137,9 @@ static void pack_keys(const grad_head *g) {
     for (int64_t b = 0; b < s->key_blocks; b++) {
         int64_t first = b * ATTENTION_KEYS, left = s->keys - first;
         int64_t count = left < ATTENTION_KEYS ? left : ATTENTION_KEYS;
-        int64_t from = at + first * stride, to = first * packed(s, s->width);
-        pack_columns(s, g->job->call.k, from, count, g->z.k_columns + to);
-        pack_columns(s, g->job->call.v, from, count, g->z.v_columns + to);
+        int64_t from = at + first * stride, to = first * attention_packed(s, s->width);
+        attention_pack_columns(s, g->job->call.k, from, count, g->z.k_columns + to);
+        attention_pack_columns(s, g->job->call.v, from, count, g->z.v_columns + to);
     }
     pack_rows(s, g->job->call.k, at, stride, s->keys, g->z.k);
 }
@@ -189,11 +173,11 @@ static void product_with_block(const grad_head *g, const void *tensor, const flo
                                int64_t visible, float *out) {
     const attention_state *s = g->s;
     cpu_tile tile = rows_of(g, tensor, panels, t);
-    tile.b = columns + block * packed(s, s->width) * ATTENTION_KEYS;
+    tile.b = columns + block * attention_packed(s, s->width) * ATTENTION_KEYS;
     tile.c = out;
     tile.c_row = ATTENTION_KEYS;
     for (int64_t p = 0; p < s->panels; p++) {
-        tile.k = packed(s, attention_columns(s, p));
+        tile.k = attention_packed(s, attention_columns(s, p));
         tile.accumulate = p > 0;
         cpu_tile_multiply(&tile, rows, visible);
         tile.a += s->pairs ? CPU_TILE_COLUMNS / 2 : s->queries * CPU_TILE_COLUMNS;
@@ -211,7 +195,12 @@ static CPU_AVX512 void differentiate_row(const attention_state *s, float log_sum
     __m512 scale = _mm512_set1_ps(s->scale), log_sum_exp_lanes = _mm512_set1_ps(log_sum_exp);
     __m512 y_dy_lanes = _mm512_set1_ps(y_dy);
     for (int64_t i = 0; i < ATTENTION_KEYS; i += 16) {
-        __mmask16 inside = i < visible ? cpu_first_lanes(visible - i) : 0;
+        if (i >= visible) {
+            _mm512_storeu_ps(p + i, _mm512_setzero_ps());
+            _mm512_storeu_ps(ds + i, _mm512_setzero_ps());
+            continue;
+        }
+        __mmask16 inside = cpu_first_lanes(visible - i);
         __m512 probability =
             cpu_exp(_mm512_fmsub_ps(_mm512_loadu_ps(p + i), scale, log_sum_exp_lanes));
         probability = _mm512_maskz_mov_ps(inside, probability);
@@ -276,10 +265,11 @@ static void compute_probabilities(const grad_head *g, const grad_block *b) {
 static void add_to_queries(const grad_head *g, const grad_block *b, int64_t panel) {
     const attention_state *s = g->s;
     const float *ds = s->pairs ? g->z.ds_rows : g->z.ds;
-    int64_t row = packed(s, ATTENTION_KEYS), key = panel * packed(s, s->keys) + packed(s, b->key);
+    int64_t row = attention_packed(s, ATTENTION_KEYS),
+            key = panel * attention_packed(s, s->keys) + attention_packed(s, b->key);
     for (int64_t t = b->first; t < b->end; t += CPU_TILE_ROWS) {
         int64_t rows = at_most(b->end - t, CPU_TILE_ROWS);
-        cpu_tile tile = {.k = packed(s, visible_in_block(s, b, t + rows - 1)),
+        cpu_tile tile = {.k = attention_packed(s, visible_in_block(s, b, t + rows - 1)),
                          .a = ds + (t - b->first) * row,
                          .a_row = row,
                          .a_k = 1,
@@ -298,7 +288,7 @@ static void add_to_queries(const grad_head *g, const grad_block *b, int64_t pane
 static void add_to_keys(const grad_head *g, const grad_block *b, int64_t panel,
                         const float *weights, const float *rows, float *sums) {
     const attention_state *s = g->s;
-    int64_t first = s->pairs ? b->first / 2 : b->first, end = packed(s, b->end);
+    int64_t first = s->pairs ? b->first / 2 : b->first, end = attention_packed(s, b->end);
     for (int64_t i = 0; i < b->keys; i += CPU_TILE_ROWS) {
         int64_t t = attention_first_query(s, b->key + i);
         if (t < b->first) t = b->first;
@@ -308,7 +298,8 @@ static void add_to_keys(const grad_head *g, const grad_block *b, int64_t panel,
                          .a = weights + (t - first) * ATTENTION_KEYS + i,
                          .a_row = 1,
                          .a_k = ATTENTION_KEYS,
-                         .b = rows + (panel * packed(s, s->queries) + t) * CPU_TILE_COLUMNS,
+                         .b = rows +
+                              (panel * attention_packed(s, s->queries) + t) * CPU_TILE_COLUMNS,
                          .c = sums + (panel * s->keys + b->key + i) * CPU_TILE_COLUMNS,
                          .c_row = CPU_TILE_COLUMNS,
                          .accumulate = true,

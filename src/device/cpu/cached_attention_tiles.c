@@ -113,7 +113,7 @@ static void attend(const tiles_job *job, int64_t n, int64_t head, tri_span span,
         float largest;
         int64_t position = span.first + first + i;
         int64_t from = tri_span_first_key(position, job->window) - start;
-        sums[i] = attention_softmax_row(scores + i * stride + start, from, position + 1 - start,
+        sums[i] = attention_softmax_row(scores + i * stride + start, 1, from, position + 1 - start,
                                         visible - start, &largest);
     }
     for (int64_t p = 0; p < s->panels; p++)
