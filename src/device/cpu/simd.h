@@ -76,12 +76,15 @@ CPU_INLINE __m512 cpu_widen(__m256i narrow) {
 
 // Rounds to the nearest BF16, ties to even. NaN stays NaN.
 CPU_INLINE __m256i cpu_to_bf16(__m512 values) {
-    __m512i bits = _mm512_castps_si512(values), high = _mm512_srli_epi32(bits, 16);
-    __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+    __m512i bits = _mm512_castps_si512(values);
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
     __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
     __mmask16 nan = _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q);
-    __m512i quiet = _mm512_or_si512(high, _mm512_set1_epi32(0x40));
-    return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(_mm512_srli_epi32(up, 16), nan, quiet));
+    up = _mm512_mask_or_epi32(up, nan, bits, _mm512_set1_epi32(0x400000)); // a quiet NaN
+    const __m512i upper_halves =
+        _mm512_set_epi16(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 31, 29, 27, 25, 23, 21, 19,
+                         17, 15, 13, 11, 9, 7, 5, 3, 1);
+    return _mm512_castsi512_si256(_mm512_permutexvar_epi16(upper_halves, up));
 }
 
 // Rounds as cpu_to_bf16 does, and gives the results as F32.
