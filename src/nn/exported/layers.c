@@ -49,7 +49,8 @@ void exported_give_linear(exported_call *c, const char *layer, tri_linear_option
         exported_give_graph(c, tri_linear_with(b->graph, layer, exported_as_float(b, &x), o));
         return;
     }
-    exported_value base = exported_of_graph(tri_reshape(b->graph, x.base, rows), x.dtype);
+    exported_value base = exported_of_graph(x.base, x.dtype);
+    base = exported_reshape(b, base, rows.dims, rows.rank);
     tri_value y = tri_linear_with(b->graph, layer, exported_as_float(b, &base), o);
     if (b->graph->status == TRI_OK)
         exported_give(c, exported_of_rows(b, &x, y, exported_result_type(c, 0)));

@@ -203,7 +203,7 @@ exported_value exported_view_reshaped(exported_build *b, const exported_value *x
     exported_value y = exported_of_graph(x->graph, x->dtype);
     bool has_layout = tri_value_is(x->base) && reshaped(&from, sizes, rank, &to);
     if (!has_layout || !view(b, x, &to, sizes, rank, &y))
-        y.graph = tri_reshape(b->graph, x->graph, shape_of(sizes, rank));
+        y.graph = as_shape(b->graph, x->graph, shape_of(sizes, rank));
     return y;
 }
 
