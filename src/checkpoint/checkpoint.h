@@ -305,11 +305,14 @@ typedef enum tri_export_kind {
 
 // Writes the weights of `path` (as for tri_checkpoint_load_evaluated) to one .safetensors file, or
 // adapters to the folder `out_path`, which is made if it is missing. `dtype` is the type to which
-// floating-point tensors are converted: F32, F16, BF16 or F64; NULL keeps their types. Tells on
-// `out` what was written; NULL: tells nothing. TRI_BAD_INPUT: adapters are wanted or to be merged,
-// and `path` has none or is no checkpoint, which describes them.
+// floating-point tensors are converted: F32, F16, BF16 or F64; NULL keeps their types. `program` is
+// the exported network of which the weights are (format/pt2.h): all that PyTorch's load_state_dict
+// wants is written, also what a run does not train, and tied weights under all their names; NULL:
+// they are of another model. Tells on `out` what was written; NULL: tells nothing. TRI_BAD_INPUT:
+// adapters are wanted or to be merged, and `path` has none or is no checkpoint, which describes
+// them; the weights are of another network.
 tri_status tri_checkpoint_export(const char *path, tri_export_kind kind, const char *out_path,
-                                 const char *dtype, FILE *out);
+                                 const char *dtype, const char *program, FILE *out);
 // A file that an export writes beside the weights.
 typedef struct tri_export_file {
     const char *name;
@@ -321,6 +324,7 @@ typedef struct tri_export_folder {
     const char *path;     // a new folder, or an empty one
     tri_export_kind kind; // not TRI_EXPORT_ADAPTERS
     const char *dtype;    // as for tri_checkpoint_export
+    const char *program;  // as for tri_checkpoint_export
     int64_t shard_bytes;  // above which another file of weights begins
     const tri_export_file *files;
     int file_count;

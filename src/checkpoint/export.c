@@ -56,17 +56,19 @@ tri_status tri_checkpoint_write_weights(const char *path, const tri_state_source
 
 enum { ELEMENTS_AT_ONCE = TRI_CHECKPOINT_CHUNK_BYTES / sizeof(double) };
 
-// Whether an adapter is merged into this entry of the weights.
-static bool adds(const checkpoint_exported *e, int entry) {
-    return e->is_merged && checkpoint_adapters_has(&e->adapters, entry);
+// Whether an adapter is merged into the tensor of the weights.
+static bool adds(const checkpoint_exported *e, const checkpoint_place *place) {
+    return e->is_merged && place->from == &e->weights &&
+           checkpoint_adapters_has(&e->adapters, place->entry);
 }
 
 // Reads elements of a tensor in the dtype `wanted`. Returns how many became infinite in *overflows.
-static tri_status read_some(checkpoint_exported *e, int entry, tri_dtype wanted, int64_t first,
-                            int64_t count, void *to, int64_t *overflows) {
-    tri_dtype file_dtype = e->weights.entries[entry].dtype;
-    TRI_TRY(checkpoint_weights_read(&e->weights, entry, first, count, e->buffer));
-    if (!adds(e, entry)) {
+static tri_status read_some(checkpoint_exported *e, const checkpoint_place *place, tri_dtype wanted,
+                            int64_t first, int64_t count, void *to, int64_t *overflows) {
+    int entry = place->entry;
+    tri_dtype file_dtype = place->from->entries[entry].dtype;
+    TRI_TRY(checkpoint_weights_read(place->from, entry, first, count, e->buffer));
+    if (!adds(e, place)) {
         *overflows = checkpoint_convert(file_dtype, e->buffer, wanted, to, count);
         return TRI_OK;
     }
@@ -78,14 +80,14 @@ static tri_status read_some(checkpoint_exported *e, int entry, tri_dtype wanted,
 
 tri_status checkpoint_export_read(checkpoint_exported *e, int tensor, int64_t first, int64_t count,
                                   void *to) {
-    int entry = e->entries[tensor];
+    const checkpoint_place *place = &e->places[tensor];
     tri_dtype wanted = e->tensors[tensor].dtype;
-    if (e->weights.entries[entry].dtype == wanted && !adds(e, entry))
-        return checkpoint_weights_read(&e->weights, entry, first, count, to);
+    if (place->from->entries[place->entry].dtype == wanted && !adds(e, place))
+        return checkpoint_weights_read(place->from, place->entry, first, count, to);
     for (int64_t done = 0; done < count; done += ELEMENTS_AT_ONCE) {
         int64_t size = count - done < ELEMENTS_AT_ONCE ? count - done : ELEMENTS_AT_ONCE;
         int64_t overflows;
-        TRI_TRY(read_some(e, entry, wanted, first + done, size,
+        TRI_TRY(read_some(e, place, wanted, first + done, size,
                           (char *)to + (size_t)done * tri_dtype_bytes(wanted), &overflows));
         if (e->overflows == 0 && overflows > 0) e->overflowed = tensor;
         e->overflows += overflows;
@@ -93,46 +95,58 @@ tri_status checkpoint_export_read(checkpoint_exported *e, int tensor, int64_t fi
     return TRI_OK;
 }
 
-// Chooses the tensors to write, their names and types.
-static tri_status choose(tri_arena *arena, const char *path, tri_export_kind kind,
-                         const char *dtype, checkpoint_exported *e) {
-    tri_dtype wanted = TRI_F32;
-    if (dtype && (!tri_dtype_from_name(dtype, &wanted) || !tri_dtype_is_float(wanted)))
-        return TRI_FAIL(TRI_BAD_INPUT, "'%s' is not a type to export to: use F32, F16, BF16 or F64",
-                        dtype);
-    tri_state_tensor *tensors = TRI_NEW_ARRAY(arena, tri_state_tensor, e->weights.count);
-    int *entries = TRI_NEW_ARRAY(arena, int, e->weights.count);
+// Chooses the tensors of the weights that are written, and their names.
+static void choose(tri_arena *arena, tri_export_kind kind, checkpoint_exported *e) {
+    e->tensors = TRI_NEW_ARRAY(arena, tri_state_tensor, e->weights.count);
+    e->places = TRI_NEW_ARRAY(arena, checkpoint_place, e->weights.count);
     for (int i = 0; i < e->weights.count; i++) {
         const tri_safetensors_entry *entry = &e->weights.entries[i];
         bool is_adapter = checkpoint_is_adapter(entry->name);
         if (kind != TRI_EXPORT_ALL && is_adapter != (kind == TRI_EXPORT_ADAPTERS)) continue;
-        tri_state_tensor *tensor = &tensors[e->count];
-        *tensor =
+        e->tensors[e->count] =
             (tri_state_tensor){.name = entry->name, .dtype = entry->dtype, .shape = entry->shape};
         if (kind == TRI_EXPORT_ADAPTERS)
-            tensor->name = tri_arena_printf(arena, "base_model.model.%s", entry->name);
-        if (dtype && !checkpoint_has_f64(entry->dtype))
+            e->tensors[e->count].name = tri_arena_printf(arena, "base_model.model.%s", entry->name);
+        e->places[e->count++] = (checkpoint_place){&e->weights, i};
+    }
+}
+
+// Gives numbers the type in which they are written.
+static tri_status choose_types(const char *path, const char *dtype, checkpoint_exported *e) {
+    tri_dtype wanted = TRI_F32;
+    if (!dtype) return TRI_OK;
+    if (!tri_dtype_from_name(dtype, &wanted) || !tri_dtype_is_float(wanted))
+        return TRI_FAIL(TRI_BAD_INPUT, "'%s' is not a type to export to: use F32, F16, BF16 or F64",
+                        dtype);
+    for (int i = 0; i < e->count; i++) {
+        tri_state_tensor *tensor = &e->tensors[i];
+        if (!checkpoint_has_f64(tensor->dtype))
             return TRI_FAIL(TRI_BAD_INPUT,
                             "%s: tensor '%s' is %s, which is not converted: without --dtype it is "
                             "copied",
-                            path, entry->name, tri_dtype_name(entry->dtype));
-        if (dtype && tri_dtype_is_float(entry->dtype)) tensor->dtype = wanted;
-        entries[e->count++] = i;
+                            path, tensor->name, tri_dtype_name(tensor->dtype));
+        if (tri_dtype_is_float(tensor->dtype)) tensor->dtype = wanted;
     }
-    e->tensors = tensors;
-    e->entries = entries;
     return TRI_OK;
 }
 
 tri_status checkpoint_export_open(tri_arena *arena, const char *path, tri_export_kind kind,
-                                  const char *dtype, checkpoint_exported *e) {
+                                  const char *dtype, const char *program, checkpoint_exported *e) {
     TRI_TRY(checkpoint_weights_open(arena, NULL, path, true, &e->weights));
     if (kind != TRI_EXPORT_ALL)
         TRI_TRY(checkpoint_adapters_find(arena, path, &e->weights, &e->adapters));
     e->is_merged = kind == TRI_EXPORT_MERGED;
     e->buffer = tri_arena_alloc(arena, TRI_CHECKPOINT_CHUNK_BYTES);
     e->sums = TRI_NEW_ARRAY(arena, double, ELEMENTS_AT_ONCE);
-    return choose(arena, path, kind, dtype, e);
+    choose(arena, kind, e);
+    if (program && kind != TRI_EXPORT_ADAPTERS)
+        TRI_TRY(checkpoint_export_complete(arena, path, program, e));
+    return choose_types(path, dtype, e);
+}
+
+void checkpoint_export_close(checkpoint_exported *e) {
+    checkpoint_weights_close(&e->weights);
+    checkpoint_weights_close(&e->program);
 }
 
 int64_t checkpoint_export_bytes(const checkpoint_exported *e, int tensor) {
@@ -162,9 +176,9 @@ static tri_status read_exported(void *context, int tensor, int64_t first, int64_
 }
 
 static tri_status export_weights(tri_arena *arena, const char *path, tri_export_kind kind,
-                                 const char *out_path, const char *dtype, FILE *out,
-                                 checkpoint_exported *e) {
-    TRI_TRY(checkpoint_export_open(arena, path, kind, dtype, e));
+                                 const char *out_path, const char *dtype, const char *program,
+                                 FILE *out, checkpoint_exported *e) {
+    TRI_TRY(checkpoint_export_open(arena, path, kind, dtype, program, e));
     if (kind == TRI_EXPORT_ADAPTERS)
         TRI_TRY(checkpoint_adapters_write_config(arena, out_path, &e->adapters, &e->weights,
                                                  &out_path));
@@ -180,11 +194,11 @@ static tri_status export_weights(tri_arena *arena, const char *path, tri_export_
 }
 
 tri_status tri_checkpoint_export(const char *path, tri_export_kind kind, const char *out_path,
-                                 const char *dtype, FILE *out) {
+                                 const char *dtype, const char *program, FILE *out) {
     checkpoint_exported e = {.overflows = 0};
     tri_arena *arena = tri_arena_create(NULL, "checkpoint export");
-    tri_status status = export_weights(arena, path, kind, out_path, dtype, out, &e);
-    checkpoint_weights_close(&e.weights);
+    tri_status status = export_weights(arena, path, kind, out_path, dtype, program, out, &e);
+    checkpoint_export_close(&e);
     tri_arena_destroy(arena);
     return status;
 }

@@ -5,24 +5,35 @@
 
 #include "checkpoint/adapters.h"
 
+// Where a tensor is read.
+typedef struct checkpoint_place {
+    const checkpoint_weights *from;
+    int entry; // of its entries
+} checkpoint_place;
+
 typedef struct checkpoint_exported {
     checkpoint_weights weights;
+    checkpoint_weights program; // has what a run does not train
     int count;
-    const tri_state_tensor *tensors; // the tensors, with the dtypes to be written
-    const int *entries;              // tensors[i] is made of entries[entries[i]] of the weights
-    checkpoint_adapters adapters;    // none if all tensors are written
-    bool is_merged;                  // the adapters are added to the weights
-    char *buffer;                    // one chunk as it was read, in the dtype of its file
-    double *sums;                    // elements with what their adapter adds
-    int64_t overflows;               // finite values that became infinite
-    int overflowed;                  // the first tensor that had one
+    tri_state_tensor *tensors;    // the tensors, with the dtypes to be written
+    checkpoint_place *places;     // where each of them is read
+    checkpoint_adapters adapters; // none if all tensors are written
+    bool is_merged;               // the adapters are added to the weights
+    char *buffer;                 // one chunk as it was read, in the dtype of its file
+    double *sums;                 // elements with what their adapter adds
+    int64_t overflows;            // finite values that became infinite
+    int overflowed;               // the first tensor that had one
 } checkpoint_exported;
 
-// Opens `path` (checkpoint_weights_open), and chooses the tensors to write. `kind`, `dtype`: as for
-// tri_checkpoint_export. Everything except the open files lies in `arena`. The caller closes
-// e->weights, also after a failure.
+// Opens `path` (checkpoint_weights_open), and chooses the tensors to write. `kind`, `dtype`,
+// `program`: as for tri_checkpoint_export. Everything except the open files lies in `arena`. The
+// caller calls checkpoint_export_close, also after a failure.
 tri_status checkpoint_export_open(tri_arena *arena, const char *path, tri_export_kind kind,
-                                  const char *dtype, checkpoint_exported *e);
+                                  const char *dtype, const char *program, checkpoint_exported *e);
+void checkpoint_export_close(checkpoint_exported *e);
+// Adds the tensors of an exported network that the weights have not.
+tri_status checkpoint_export_complete(tri_arena *arena, const char *path, const char *program,
+                                      checkpoint_exported *e);
 // The size of a tensor as it is written.
 int64_t checkpoint_export_bytes(const checkpoint_exported *e, int tensor);
 // Copies elements of a tensor to `to`, in the dtype in which it is written.

@@ -123,7 +123,8 @@ static void tell(const tri_export_folder *request, const shards *s, const checkp
 // Opens the weights of a whole model. The models that load such folders have no adapters.
 static tri_status open_complete(tri_arena *arena, const char *path,
                                 const tri_export_folder *request, checkpoint_exported *e) {
-    TRI_TRY(checkpoint_export_open(arena, path, request->kind, request->dtype, e));
+    TRI_TRY(
+        checkpoint_export_open(arena, path, request->kind, request->dtype, request->program, e));
     for (int i = 0; i < e->count; i++)
         if (checkpoint_is_adapter(e->tensors[i].name))
             return TRI_FAIL(TRI_BAD_INPUT,
@@ -147,7 +148,7 @@ tri_status tri_checkpoint_export_folder(const char *path, const tri_export_folde
         if (status == TRI_OK) checkpoint_export_warn(&e, request->path);
         if (status == TRI_OK) tell(request, &s, &e, out);
     }
-    checkpoint_weights_close(&e.weights);
+    checkpoint_export_close(&e);
     tri_arena_destroy(arena);
     return status;
 }

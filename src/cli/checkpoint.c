@@ -109,10 +109,12 @@ static int export(const cli_context *context, const cli_arguments *a) {
                            : cli_has(a, "merged") ? TRI_EXPORT_MERGED
                                                   : TRI_EXPORT_ALL;
     tri_arena *arena = tri_arena_create(NULL, "command");
+    const char *program = NULL;
     tri_status status = cli_check_output("out", out, NULL);
+    if (status == TRI_OK && out) status = cli_find_program(context, arena, a, &program);
     if (status == TRI_OK)
         status = out || lora ? tri_checkpoint_export(a->words[1], kind, out ? out : lora,
-                                                     cli_value(a, "dtype"), stdout)
+                                                     cli_value(a, "dtype"), program, stdout)
                              : cli_export_folder(context, arena, a);
     tri_arena_destroy(arena);
     return status == TRI_OK ? 0 : cli_fail(status);
@@ -125,6 +127,7 @@ static const cli_flag flags[] = {
     {"huggingface", "DIR", "export: a folder for transformers, or torchvision (resnet, vit)", 0},
     {"max-shard-size", "SIZE", "export --huggingface: larger weights are several files (5GB)", 0},
     {"dtype", "F32|F16|BF16|F64", "export: convert the weights to this type", 0},
+    {"program", "FILE", "export: the exported network, where it lies elsewhere now", 0},
     {"json", NULL, "list, verify, diff: one JSON object per line", 0},
     {0}};
 static const cli_verb verbs[] = {
@@ -138,7 +141,7 @@ static const cli_verb verbs[] = {
 static const cli_verb_flags verb_flags[] = {
     {"list", "json"},
     {"verify", "json"},
-    {"export", "out lora merged huggingface max-shard-size dtype"},
+    {"export", "out lora merged huggingface max-shard-size dtype program"},
     {"diff", "json"},
     {"init", "out"},
     {0}};

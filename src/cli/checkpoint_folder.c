@@ -7,6 +7,7 @@
 #include "base/quantity.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/generate_model.h"
+#include "nn/exported/exported.h"
 #include "nn/models/config_json.h"
 
 #include <stdio.h>
@@ -122,11 +123,47 @@ static tri_status add_config(tri_arena *arena, tri_recipe *recipe, const char *d
     return TRI_OK;
 }
 
+// The file of the exported network that the recipe names; NULL: its model is another one.
+static tri_status program_of(const cli_context *context, tri_arena *arena, const char *text,
+                             const char *path, const char **out) {
+    tri_tree *root;
+    tri_recipe recipe;
+    *out = NULL;
+    TRI_TRY(tri_yaml_parse(arena, text, strlen(text), path, &root));
+    const tri_tree *name = tri_tree_find(root, "model.name");
+    if (tri_tree_is_null(name) || name->kind != TRI_TREE_SCALAR ||
+        strcmp(name->text, NN_EXPORTED_NAME) != 0)
+        return TRI_OK;
+    TRI_TRY(tri_recipe_parse(arena, text, strlen(text), path, NULL, 0,
+                             context->task ? context->task->name : NULL, &recipe));
+    const tri_tree *program = tri_tree_get(recipe.model.options, NN_EXPORTED_FILE_KEY);
+    *out = tri_tree_is_null(program) ? NULL : program->text;
+    return TRI_OK;
+}
+
+tri_status cli_find_program(const cli_context *context, tri_arena *arena, const cli_arguments *a,
+                            const char **out) {
+    tri_checkpoint_info info;
+    const char *path = a->words[1], *given = cli_value(a, "program");
+    *out = tri_pt2_probe(path) ? path : NULL;
+    if (!*out && tri_checkpoint_read_info(arena, path, &info) == TRI_OK && info.recipe)
+        TRI_TRY(program_of(context, arena, info.recipe, path, out));
+    if (!*out && given)
+        return TRI_FAIL(TRI_BAD_INPUT, "--program: %s is no checkpoint of an exported network",
+                        path);
+    if (given) *out = given;
+    if (!*out || is_there(*out)) return TRI_OK;
+    return TRI_FAIL(TRI_NOT_FOUND,
+                    "%s: the exported network, which has what the run did not train, is not there: "
+                    "name its file with --program",
+                    *out);
+}
+
 tri_status cli_export_folder(const cli_context *context, tri_arena *arena, const cli_arguments *a) {
     tri_checkpoint_info info;
     tri_recipe recipe;
     folder_files files = {0};
-    const char *path = a->words[1], *size = cli_value(a, "max-shard-size");
+    const char *path = a->words[1], *program, *size = cli_value(a, "max-shard-size");
     double bytes = 5e9; // as save_pretrained has it
     if (size && (!tri_quantity_read(size, &bytes) || bytes < 1 || bytes > 9e18))
         return TRI_FAIL(TRI_BAD_INPUT, "--max-shard-size: must be a size such as 5GB, not '%s'",
@@ -137,11 +174,13 @@ tri_status cli_export_folder(const cli_context *context, tri_arena *arena, const
     TRI_TRY(tri_recipe_parse(arena, info.recipe, strlen(info.recipe), path, NULL, 0,
                              context->task ? context->task->name : NULL, &recipe));
     TRI_TRY(add_config(arena, &recipe, cli_value(a, "dtype"), &files));
+    TRI_TRY(cli_find_program(context, arena, a, &program));
     tri_export_kind kind = cli_has(a, "merged") ? TRI_EXPORT_MERGED : TRI_EXPORT_ALL;
     return tri_checkpoint_export_folder(path,
                                         &(tri_export_folder){.path = cli_value(a, "huggingface"),
                                                              .kind = kind,
                                                              .dtype = cli_value(a, "dtype"),
+                                                             .program = program,
                                                              .shard_bytes = (int64_t)bytes,
                                                              .files = files.items,
                                                              .file_count = files.count},

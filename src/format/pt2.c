@@ -1,7 +1,6 @@
 // Opens a .pt2 file: the archive's members, its versions, and where weights and constants lie.
 #include "format/pt2.h"
 
-#include "base/index.h"
 #include "base/limits.h"
 #include "base/os.h"
 #include "format/zip.h"
@@ -167,19 +166,34 @@ static tri_status read_tensor(const archive *a, const char *folder, const char *
     return TRI_OK;
 }
 
-// Finds which tensors share their bytes: PyTorch stores a tied weight once, under all its names.
+// What two tensors have in common that are tied: PyTorch stores a tied weight once, under all its
+// names.
+static const char *place_of(tri_arena *arena, const tri_pt2_tensor *t) {
+    char text[160];
+    const char *place =
+        tri_arena_printf(arena, "%s %lld %s", t->member.name, (long long)t->entry.offset,
+                         tri_shape_text(&t->entry.shape, text, sizeof text));
+    for (int i = 0; i < t->entry.shape.rank; i++)
+        place = tri_arena_printf(arena, "%s %lld", place, (long long)t->strides[i]);
+    return place;
+}
+
+// Finds which tensors are tied, and lists all names.
 static void find_twins(tri_arena *arena, tri_pt2 *out) {
     tri_index known = {0};
     for (int i = 0; i < out->tensor_count; i++) {
-        tri_safetensors_entry *e = &out->tensors[i].entry;
-        char text[160];
-        if (e->size_bytes == 0) continue;
-        const char *place =
-            tri_arena_printf(arena, "%s %lld %s", out->tensors[i].member.name, (long long)e->offset,
-                             tri_shape_text(&e->shape, text, sizeof text));
+        tri_pt2_tensor *t = &out->tensors[i];
+        if (tri_pt2_find(out, t->entry.name) == NULL)
+            tri_index_put(arena, &out->names, t->entry.name, strlen(t->entry.name), i);
+        if (t->entry.size_bytes == 0) continue;
+        const char *place = place_of(arena, t);
         int found = tri_index_find(&known, place, strlen(place));
-        if (found != TRI_NOT_IN_INDEX) out->tensors[i].twin = out->tensors[found].entry.name;
-        if (found == TRI_NOT_IN_INDEX) tri_index_put(arena, &known, place, strlen(place), i);
+        if (found == TRI_NOT_IN_INDEX) {
+            tri_index_put(arena, &known, place, strlen(place), i);
+            continue;
+        }
+        t->twin = out->tensors[found].entry.name;
+        if (!out->tensors[found].alias) out->tensors[found].alias = t->entry.name;
     }
 }
 
@@ -278,9 +292,8 @@ bool tri_pt2_probe(const char *path) {
 }
 
 const tri_pt2_tensor *tri_pt2_find(const tri_pt2 *file, const char *name) {
-    for (int i = 0; i < file->tensor_count; i++)
-        if (!strcmp(file->tensors[i].entry.name, name)) return &file->tensors[i];
-    return NULL;
+    int found = tri_index_find(&file->names, name, strlen(name));
+    return found == TRI_NOT_IN_INDEX ? NULL : &file->tensors[found];
 }
 
 // Copies the elements of a tensor out of all that its member has, row by row.

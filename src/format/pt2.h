@@ -8,6 +8,7 @@
 #define TRIREME_FORMAT_PT2_H
 
 #include "base/arena.h"
+#include "base/index.h"
 #include "base/status.h"
 #include "format/safetensors.h"
 #include "format/zip.h"
@@ -67,6 +68,7 @@ typedef struct tri_pt2_value {
     int dtype; // PyTorch's number; 0: not known
     int rank;
     int64_t *sizes; // TRI_PT2_SYMBOLIC where they are not fixed
+    int64_t *most;  // of these: how large they may be; 0: there is no limit
 } tri_pt2_value;
 
 typedef struct tri_pt2_node {
@@ -103,9 +105,10 @@ typedef struct tri_pt2_tensor {
     bool is_indirect;
     tri_zip_member member;
     int64_t first, strides[TRI_MAX_RANK];
-    const char *twin; // the first tensor with the same storage, which is tied to it; NULL: none
-    bool is_weight;   // a parameter or buffer of the state dict; false: a constant
-    bool is_frozen;   // a parameter with requires_grad=False
+    const char *twin;  // the first tensor with the same elements, which is tied to it; NULL: none
+    const char *alias; // of the first one: the name of the next; NULL: it is not tied
+    bool is_weight;    // a parameter or buffer of the state dict; false: a constant
+    bool is_frozen;    // a parameter with requires_grad=False
 } tri_pt2_tensor;
 
 typedef struct tri_pt2 {
@@ -116,6 +119,7 @@ typedef struct tri_pt2 {
     tri_pt2_node *nodes;
     tri_pt2_port *inputs, *outputs;
     tri_pt2_tensor *tensors;
+    tri_index names; // of tensors
 } tri_pt2;
 
 // Reads graph and directory; reads no weight. All memory lies in `arena`. TRI_IO; TRI_CORRUPT: it

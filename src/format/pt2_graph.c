@@ -13,7 +13,8 @@ typedef struct parser {
     tri_pt2 *out;
     tri_index names; // of values
     int value_capacity;
-    const char *where; // what is being read, for messages
+    const char *where;    // what is being read, for messages
+    const json_t *ranges; // of symbols
 } parser;
 
 static tri_status fail(const parser *p, const char *what) {
@@ -176,6 +177,25 @@ static tri_status read_argument(parser *p, const json_t *node, int depth, tri_pt
     return TRI_OK;
 }
 
+// How large a size may be that is a symbol alone, written "Symbol('s7', …)" or "s7"; 0: there is no
+// limit.
+static int64_t read_limit(const parser *p, const json_t *size) {
+    static const char begin[] = "Symbol('";
+    const json_t *expression = json_object_get(size, "as_expr");
+    const char *text = json_string_value(json_object_get(expression, "expr_str"));
+    char name[64];
+    if (!text) return 0;
+    if (!strncmp(text, begin, strlen(begin))) text += strlen(begin);
+    size_t length = strcspn(text, "'");
+    const char *rest = text + length;
+    bool is_alone = length < sizeof name && (!*rest || strcspn(rest, ")") + 1 == strlen(rest));
+    if (!is_alone) return 0;
+    memcpy(name, text, length);
+    name[length] = 0;
+    const json_t *most = json_object_get(json_object_get(p->ranges, name), "max_val");
+    return json_integer_value(most) > 0 ? json_integer_value(most) : 0;
+}
+
 // Reads the types and sizes of all tensors.
 static tri_status read_values(parser *p, const json_t *graph) {
     const char *name;
@@ -191,11 +211,14 @@ static tri_status read_values(parser *p, const json_t *graph) {
                             TRI_MAX_PT2_RANK);
         v->dtype = (int)json_integer_value(json_object_get(entry, "dtype"));
         v->rank = (int)json_array_size(sizes);
-        v->sizes = TRI_NEW_ARRAY(p->arena, int64_t, v->rank);
+        v->sizes = TRI_NEW_ARRAY(p->arena, int64_t, 2 * v->rank);
+        v->most = v->sizes + v->rank;
         for (int i = 0; i < v->rank; i++) {
-            const json_t *size = json_object_get(json_array_get(sizes, (size_t)i), "as_int");
+            const json_t *item = json_array_get(sizes, (size_t)i),
+                         *size = json_object_get(item, "as_int");
             v->sizes[i] = json_is_integer(size) ? json_integer_value(size) : TRI_PT2_SYMBOLIC;
             if (size && v->sizes[i] < 0) return fail(p, "has a size below 0");
+            if (!size) v->most[i] = read_limit(p, item);
         }
     }
     return TRI_OK;
@@ -376,6 +399,7 @@ static tri_status read_root(parser *p, const json_t *root) {
                         "%s: its graph has another format than that of PyTorch 2.9 and later: save "
                         "it with one of these",
                         p->out->path);
+    p->ranges = json_object_get(root, "range_constraints");
     TRI_TRY(read_values(p, graph));
     TRI_TRY(read_nodes(p, graph));
     const json_t *signature = json_object_get(module, "signature");

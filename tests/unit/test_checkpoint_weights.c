@@ -124,13 +124,13 @@ static void test_init(void **state) {
 static void test_export(void **state) {
     static const char *const dtypes[] = {"F16", "BF16", "F64"};
     ok(fixture_do_save(run_dir, (fixture_save){.step = 1, .width = 9}));
-    ok(tri_checkpoint_export(run_dir, TRI_EXPORT_ALL, in_run("same"), NULL, NULL));
+    ok(tri_checkpoint_export(run_dir, TRI_EXPORT_ALL, in_run("same"), NULL, NULL, NULL));
     fixture_state model;
     ok(load_model(in_run("same"), &model));
     assert_int_equal(model.wrong, 0);
     for (int i = 0; i < 3; i++) {
         ok(tri_checkpoint_export(in_run("checkpoints/last"), TRI_EXPORT_ALL, in_run("other"),
-                                 dtypes[i], NULL));
+                                 dtypes[i], NULL, NULL));
         tri_safetensors *file;
         ok(tri_safetensors_open(in_run("other"), &file));
         assert_string_equal(tri_dtype_name(tri_safetensors_find(file, "conv1.weight")->dtype),
@@ -141,8 +141,8 @@ static void test_export(void **state) {
         assert_int_equal(model.seen[0], 9 * 33);
         assert_true(i == 2 ? model.wrong == 0 : model.wrong > 0); // half types round the values
     }
-    expect(tri_checkpoint_export(run_dir, TRI_EXPORT_ALL, in_run("x"), "I8", NULL), TRI_BAD_INPUT,
-           "'I8' is not a type");
+    expect(tri_checkpoint_export(run_dir, TRI_EXPORT_ALL, in_run("x"), "I8", NULL, NULL),
+           TRI_BAD_INPUT, "'I8' is not a type");
     assert_int_not_equal(access(in_run("x"), F_OK), 0);
 }
 
