@@ -36,11 +36,9 @@ static void build_graph(view *v, const tri_task *task, const tri_field *fields, 
         cli_warn("costs are not known: %s", tri_error_message());
 }
 
-static tri_status view_file(view *v, const char *path) {
-    tri_tree *options = tri_tree_map(v->arena);
+static tri_status view_network(view *v, const tri_tree *options) {
     nn_exported *network;
     int refusals;
-    tri_tree_put_string(v->arena, options, NN_EXPORTED_FILE_KEY, path);
     TRI_TRY(nn_exported_open(v->arena, options, &network));
     v->network = network;
     (void)nn_exported_refusals(network, &refusals);
@@ -50,6 +48,22 @@ static tri_status view_file(view *v, const char *path) {
     while (count < TRI_TASK_MAX_FIELDS && task->fields[count].name) count++;
     if (refusals == 0) build_graph(v, task, task->fields, count, &graph);
     return TRI_OK;
+}
+
+// The file of a network, with options of the command line, as if a recipe named it.
+static tri_status view_file(view *v, const cli_arguments *a) {
+    static const char text[] = "{data: {name: tensors}, optimizer: {name: sgd}, model: {}}";
+    const char *path = a->words[0];
+    tri_recipe recipe;
+    tri_tree *root;
+    TRI_TRY(tri_yaml_parse(v->arena, text, strlen(text), path, &root));
+    tri_tree *model = tri_tree_get(root, "model");
+    tri_tree_put_string(v->arena, model, "name", NN_EXPORTED_NAME);
+    tri_tree_put_string(v->arena, model, NN_EXPORTED_FILE_KEY, path);
+    const char *made = tri_yaml_emit(v->arena, root);
+    TRI_TRY(tri_recipe_parse(v->arena, made, strlen(made), path, (const char *const *)a->words + 1,
+                             a->count - 1, NULL, &recipe));
+    return view_network(v, recipe.model.options);
 }
 
 static tri_status view_recipe(view *v, const cli_context *context, const cli_arguments *a) {
@@ -62,9 +76,7 @@ static tri_status view_recipe(view *v, const cli_context *context, const cli_arg
     TRI_TRY(tri_recipe_load(v->arena, a->words[0], (const char *const *)a->words + 1, a->count - 1,
                             context->task ? context->task->name : NULL, &recipe));
     v->name = recipe.model.name;
-    const tri_tree *program = tri_tree_get(recipe.model.options, NN_EXPORTED_FILE_KEY);
-    if (!strcmp(v->name, NN_EXPORTED_NAME) && program && program->kind == TRI_TREE_SCALAR)
-        return view_file(v, program->text);
+    if (!strcmp(v->name, NN_EXPORTED_NAME)) return view_network(v, recipe.model.options);
     TRI_TRY(tri_task_find(v->arena, &recipe, context->task, &task));
     TRI_TRY(tri_session_describe_fields(&recipe, task, fields, &count));
     TRI_TRY(tri_task_graph_options(v->arena, &recipe, &asked, &options));
@@ -182,8 +194,7 @@ static int look(const cli_context *context, cli_arguments *a, bool checks) {
     row *rows = TRI_NEW_ARRAY(arena, row, TRI_MAX_MODEL_BLOCKS);
     const char *const *lines = NULL;
     int line_count = 0;
-    tri_status status =
-        tri_pt2_probe(a->words[0]) ? view_file(&v, a->words[0]) : view_recipe(&v, context, a);
+    tri_status status = tri_pt2_probe(a->words[0]) ? view_file(&v, a) : view_recipe(&v, context, a);
     if (status != TRI_OK) {
         int code = cli_fail(status);
         tri_arena_destroy(arena);
@@ -228,6 +239,7 @@ const cli_command cli_model = {
         "operation of a network that\ntorch.export.save wrote and that is not supported, with how "
         "often and where it occurs, and\nends with code 2 if there is any.\n",
     .examples = "trireme model show net.pt2\n"
+                "trireme model show net.pt2 'model.blocks=[layers.*, head]'\n"
                 "trireme model check net.pt2\n"
                 "trireme model show recipes/cifar-resnet18.yaml\n",
     .run = run_model};

@@ -87,8 +87,12 @@ tri_status tri_recipe_settle_program(tri_arena *arena, tri_tree *root, const cha
     bool is_one = !tri_tree_is_null(name) && name->kind == TRI_TREE_SCALAR &&
                   !strcmp(name->text, NN_EXPORTED_NAME);
     if (!is_one || tri_tree_is_null(program) || program->kind != TRI_TREE_SCALAR) return TRI_OK;
-    TRI_TRY(tri_recipe_settle_path(arena, program, file));
-    if (realpath(program->text, real)) program->text = tri_arena_strdup(arena, real);
+    tri_tree *const files[] = {program, tri_tree_get(model, NN_EXPORTED_EVALUATION_KEY)};
+    for (int i = 0; i < 2; i++) {
+        if (tri_tree_is_null(files[i]) || files[i]->kind != TRI_TREE_SCALAR) continue;
+        TRI_TRY(tri_recipe_settle_path(arena, files[i], file));
+        if (realpath(files[i]->text, real)) files[i]->text = tri_arena_strdup(arena, real);
+    }
     declare_arguments(arena, root, program->text);
     bool wants = tri_tree_is_null(weights) || weights->kind != TRI_TREE_SCALAR ||
                  strcmp(weights->text, "none") != 0;

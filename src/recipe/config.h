@@ -12,8 +12,9 @@
 // another model.
 tri_status tri_recipe_settle_config(tri_arena *arena, tri_tree *root, const char *file,
                                     bool has_own);
-// Of a model that is an exported network: makes model.program absolute, and lets the run begin with
-// the weights of that file, unless the recipe has others or wants none.
+// Of a model that is an exported network: makes model.program and model.evaluation_program
+// absolute, and lets the run begin with the weights of the first, unless the recipe has others or
+// wants none.
 tri_status tri_recipe_settle_program(tri_arena *arena, tri_tree *root, const char *file);
 
 #endif

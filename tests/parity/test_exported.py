@@ -4,11 +4,13 @@ on one rank and on several; what is refused, and how.
 
 usage: test_exported.py BUILD_FOLDER
 
-PyTorch is not needed: exported/ has seven programs of PyTorch 2.15 (training mode, dynamic batch)
-and, of the eager networks, the expected values on a batch of three with every dropout at 0.
+PyTorch is not needed: exported/ has eight programs of PyTorch 2.15 (training mode, dynamic batch)
+and, of the eager networks, the expected values on a batch of three with every dropout at 0. The
+same in exported/releases, of two networks, by each release from 2.9 on (make_exported.py).
 """
 import json
 import os
+import shutil
 import struct
 import sys
 import tempfile
@@ -26,9 +28,10 @@ RATE = 1024
 LIMIT = 1e-5
 # The loss outside of each network; gpt computes its own.
 LOSS = {"cnn": "nll", "resnet": "cross_entropy", "gpt": None, "llama": "cross_entropy",
-        "lstm": "cross_entropy", "unet": "cross_entropy", "writes": "cross_entropy"}
+        "lstm": "cross_entropy", "unet": "cross_entropy", "writes": "cross_entropy",
+        "state": "cross_entropy"}
 # Batch norm normalises over a micro-batch, so replicas need the whole batch in each.
-WHOLE_BATCH = ["resnet", "unet", "writes"]
+WHOLE_BATCH = ["resnet", "unet", "writes", "state"]
 folder = None
 
 
@@ -207,10 +210,132 @@ def check_show():
         len(values) for values in initial("llama").values())
 
 
+def tensors_of(file):
+    """The weights in a program as its list has them: {name: (type, sizes)}."""
+    names = {5: "I64", 7: "F32"}
+    with zipfile.ZipFile(file) as archive:
+        member, = [m for m in archive.namelist() if m.endswith("model_weights_config.json")]
+        config = json.loads(archive.read(member))["config"]
+    return {key: (names[entry["tensor_meta"]["dtype"]],
+                  [size["as_int"] for size in entry["tensor_meta"]["sizes"]])
+            for key, entry in config.items()}
+
+
+def check_export():
+    """`checkpoint export` gives all that load_state_dict(strict=True) wants, and nothing else."""
+    for name in ["state", "gpt", "resnet"]:
+        trained, out = path(f"{name}-trained"), path(f"{name}.out")
+        run([TRIREME, "train", write_recipe(name), "--run-dir", trained, "trainer.max_steps=2",
+             "trainer.max_epochs=2"])
+        said = run([TRIREME, "checkpoint", "export", trained, "--out", out]).stdout
+        found, wanted = tensors.read(out), tensors_of(program(name))
+        assert {key: (kind, shape) for key, (kind, shape, _) in found.items()} == wanted, found
+        assert f"{len(wanted)} tensors" in said, said
+        counts = [tensors.numbers(value) for key, value in found.items() if "num_batches" in key]
+        assert all(count == [2] for count in counts), counts
+        before = initial(name)
+        if name == "state":
+            assert found["head.weight"] == found["embed.weight"]
+            still = [key for key, values in before.items()
+                     if list(values) == tensors.numbers(found[key])]
+            assert sorted(still) == ["out.bias", "scale", "unread"], still
+            assert tensors.numbers(found["seen"]) == [0, 1]
+        # A program has the same tensors; and numbers may be halved.
+        run([TRIREME, "checkpoint", "export", program(name), "--out", path("whole")])
+        assert set(tensors.read(path("whole"))) == set(wanted)
+        run([TRIREME, "checkpoint", "export", trained, "--out", path("half"), "--dtype", "F16"])
+        assert {key: kind for key, (kind, _, _) in tensors.read(path("half")).items()} == {
+            key: kind if kind == "I64" else "F16" for key, (kind, _) in wanted.items()}
+
+
+def check_export_of_another():
+    """The network's file may be elsewhere; that of another network is refused."""
+    run([TRIREME, "train", write_recipe("state", shutil.copy(program("state"), path("moved.pt2"))),
+         "--run-dir", path("elsewhere")])
+    os.remove(path("moved.pt2"))
+    export = [TRIREME, "checkpoint", "export", path("elsewhere"), "--out", path("none")]
+    for words, parts in [([], ["moved.pt2", "--program"]),
+                         (["--program", program("gpt")], ["another network"]),
+                         (["--program", path("missing")], ["missing"])]:
+        check_refused([*export, *words], path("none"), parts)
+    run([*export[:-1], path("found"), "--program", program("state")])
+    assert set(tensors.read(path("found"))) == set(tensors_of(program("state")))
+    run([TRIREME, "train", "recipes/mnist-cnn.yaml", "data.name=synthetic", "data.shape=[1,28,28]",
+         "data.classes=10", "data.samples=64", "trainer.max_steps=1", "--run-dir", path("built-in")])
+    check_refused([TRIREME, "checkpoint", "export", path("built-in"), "--out", path("other"),
+                   "--program", program("state")], path("other"), ["no checkpoint of an exported"])
+
+
+def check_evaluation():
+    """A program for evaluation is computed wherever nothing is trained, on several ranks too."""
+    golden, evaluation = expected("state"), program("state_eval")
+    recipe = write_recipe("state", evaluation_program=evaluation)
+    test = f"data.test={path('state.safetensors')}"
+    for ranks, words in [(1, []), (2, ["strategy.mesh.pipeline=2", "batch.micro=1"]),
+                         (3, ["strategy.name=fsdp"])]:
+        run(on_ranks(ranks, [TRIREME, "predict", recipe, "--checkpoint", program("state"), "--out",
+                             path("out"), test, *words]))
+        values = tensors.numbers(tensors.read(path("out"))["output"])
+        goal = golden["evaluated"][2]
+        assert max(abs(a - b) for a, b in zip(values, goal, strict=True)) <= LIMIT * max(
+            map(abs, goal))
+        done = run(on_ranks(ranks, [TRIREME, "eval", recipe, "--checkpoint", program("state"),
+                                    "--json", test, *words]))
+        loss, wanted = json.loads(done.stdout)["loss"], golden["evaluated_loss"][2][0]
+        assert abs(loss - wanted) <= LIMIT * wanted, f"{words}: {loss}, not {wanted}"
+    found = []
+    for ranks, words in [(1, []), (2, ["strategy.name=pipeline", "batch.micro=3"]),
+                         (2, ["strategy.name=fsdp", "trainer.sync_batchnorm=true"])]:
+        trained = path(f"evaluated-{len(found)}")
+        run(on_ranks(ranks, [TRIREME, "train", recipe, "--run-dir", trained, test,
+                             "optimizer.lr=0.1", *words]))
+        found.append(float(entries(trained, "val")[0]["loss"]))
+    assert max(found) - min(found) <= LIMIT * min(found), found
+
+
+def check_refused_programs():
+    """A program for evaluation has to be of the same network."""
+    other = changed("state_eval", "model_weights_config.json", b'"unread"', b'"unread2"')
+    for file, parts in [(program("gpt"), ["evaluation_program", "export both of the same"]),
+                        (other, ["evaluation_program", "'unread2'"]),
+                        (path("nowhere.pt2"), ["nowhere.pt2"])]:
+        check_refused([TRIREME, "train", write_recipe("state", evaluation_program=file),
+                       "--run-dir", path("none")], path("none"), parts)
+    # Read the other way round, the one reads what the other does not train.
+    check_refused([TRIREME, "train", write_recipe("state", program("state_eval"),
+                                                  evaluation_program=program("state")),
+                   "--run-dir", path("none")], path("none"), ["eval()"])
+
+
+def check_blocks():
+    """Patterns of module paths cut the network, for `model show` and for a run."""
+    def blocks(file, *words):
+        shown = json.loads(run([TRIREME, "model", "show", file, "--json", *words]).stdout)
+        return [block["name"] for block in shown["blocks"]]
+
+    assert blocks(program("llama"), "model.blocks=[]") == ["model"]
+    assert blocks(program("llama"), "model.blocks=[model.layers.*.mlp, lm_head]") == [
+        "model", "model.layers.0.mlp", "model.layers.1", "model.layers.1.mlp", "model#2", "lm_head"]
+    # More than one tensor may go from block to block.
+    assert blocks(program("unet"), "model.blocks=[down*, up*]") == [
+        "down1", "down2", "mid", "up", "dec2", "dec1"]
+    check_step("unet", 3, "strategy.name=pipeline", "batch.micro=3", "model.blocks=[down*, up*]")
+    check_step("llama", 3, "strategy.name=pipeline", "batch.micro=1",
+               "model.blocks=['*.mlp', lm_head]")
+    for words, parts in [("model.blocks=[layers.*]", ["layers.*", "llama.pt2"]),
+                         ("model.blocks={a: b}", ["model.blocks"]),
+                         ("model.blocks=all", ["model.blocks", "auto"]),
+                         ("model.block=auto", ["block", "blocks"])]:
+        check_refused([TRIREME, "train", write_recipe("llama"), words, "--run-dir", path("none")],
+                      path("none"), parts)
+
+
 def main():
     global folder
     with tempfile.TemporaryDirectory() as folder:
-        return check_all([check_ranks, check_frozen, check_outputs, check_refusals, check_show])
+        return check_all([check_ranks, check_frozen, check_outputs, check_refusals, check_show,
+                          check_export, check_export_of_another, check_evaluation,
+                          check_refused_programs, check_blocks])
 
 
 sys.exit(main())

@@ -4,9 +4,15 @@
 // without parts of its own: "model.layers.0.mlp.up_proj" is of "model.layers.0". Without such a
 // part it is the first part. A cut is made where the path changes, one tensor goes from what is
 // before to what comes behind, and both have parameters.
+//
+// Where the recipe has patterns of paths (model.blocks), the path is the shortest beginning of the
+// module's that one of them matches, and "" where none does. Then a cut is made wherever the path
+// changes and both sides have parameters.
+#include "base/index.h"
 #include "nn/exported/build.h"
 
 #include <ctype.h>
+#include <fnmatch.h>
 #include <string.h>
 
 typedef struct marks {
@@ -62,27 +68,88 @@ static void mark(nn_exported *n, marks *m) {
     }
 }
 
-// Whether another module lies inside the one at `path`, of `length` bytes.
-static bool has_parts(const nn_exported *n, const char *path, size_t length) {
-    for (int i = 0; i < n->file.node_count; i++) {
-        const char *other = n->file.nodes[i].module;
-        if (!strncmp(other, path, length) && other[length] == '.') return true;
+// The paths of modules, found once for each module.
+typedef struct paths {
+    const nn_exported *network;
+    const tri_tree *patterns; // NULL: the usual rule
+    bool *is_used;            // patterns
+    tri_index known, parents; // modules; those that have parts
+    const char **items;       // by the numbers in `known`
+    int count, capacity;
+} paths;
+
+static void find_parents(paths *p) {
+    for (int i = 0; i < p->network->file.node_count; i++) {
+        const char *module = p->network->file.nodes[i].module;
+        for (const char *dot = strchr(module, '.'); dot; dot = strchr(dot + 1, '.'))
+            tri_index_put(p->network->arena, &p->parents, module, (size_t)(dot - module), 1);
     }
+}
+
+static bool has_digit(const char *text, size_t length) {
+    for (size_t i = 0; i < length; i++)
+        if (isdigit((unsigned char)text[i])) return true;
     return false;
 }
 
-static const char *block_path(const nn_exported *n, const char *module) {
-    size_t first = strcspn(module, "."), best = first, at = 0;
+static size_t usual_length(const paths *p, const char *module) {
+    size_t best = strcspn(module, "."), at = 0;
     while (module[at]) {
         size_t length = strcspn(module + at, ".");
-        bool has_digit = false;
-        for (size_t i = 0; i < length; i++)
-            has_digit = has_digit || isdigit((unsigned char)module[at + i]);
+        bool counts = has_digit(module + at, length);
         at += length;
-        if (has_digit && has_parts(n, module, at)) best = at;
+        if (counts && tri_index_find(&p->parents, module, at) != TRI_NOT_IN_INDEX) best = at;
         if (module[at] == '.') at++;
     }
-    return tri_arena_printf(n->arena, "%.*s", (int)best, module);
+    return best;
+}
+
+// Whether a pattern matches the path; notes which do.
+static bool matches(paths *p, const char *path) {
+    bool any = false;
+    for (int i = 0; i < p->patterns->count; i++) {
+        if (fnmatch(p->patterns->items[i]->text, path, 0) != 0) continue;
+        p->is_used[i] = any = true;
+    }
+    return any;
+}
+
+static size_t matched_length(paths *p, const char *module) {
+    for (size_t at = 0; module[at];) {
+        at += strcspn(module + at, ".");
+        if (matches(p, tri_arena_printf(p->network->arena, "%.*s", (int)at, module))) return at;
+        if (module[at] == '.') at++;
+    }
+    return 0;
+}
+
+static const char *path_of(paths *p, const char *module) {
+    tri_arena *arena = p->network->arena;
+    int found = tri_index_find(&p->known, module, strlen(module));
+    if (found != TRI_NOT_IN_INDEX) return p->items[found];
+    size_t length = p->patterns ? matched_length(p, module) : usual_length(p, module);
+    tri_index_put(arena, &p->known, module, strlen(module), p->count);
+    TRI_PUSH(arena, p->items, p->count, p->capacity) =
+        tri_arena_printf(arena, "%.*s", (int)length, module);
+    return p->items[p->count - 1];
+}
+
+static tri_status find_paths(nn_exported *n, paths *p) {
+    const tri_tree *given = tri_tree_get(n->options, "blocks");
+    bool is_list = given && given->kind == TRI_TREE_LIST;
+    *p = (paths){.network = n, .patterns = is_list ? given : NULL};
+    find_parents(p);
+    if (!is_list) return TRI_OK;
+    p->is_used = TRI_NEW_ARRAY(n->arena, bool, given->count + 1);
+    for (int i = 0; i < n->file.node_count; i++) (void)path_of(p, n->file.nodes[i].module);
+    for (int i = 0; i < given->count; i++)
+        if (!p->is_used[i])
+            return tri_tree_fail(
+                given->items[i],
+                "model.blocks: no module of %s is '%s'; `trireme model show` lists "
+                "the paths of blocks",
+                n->file.path, given->items[i]->text);
+    return TRI_OK;
 }
 
 // Of each value the last reached node that reads it.
@@ -152,7 +219,7 @@ static int *find_uses(nn_exported *n, uses *u) {
 }
 
 // Cuts the reached nodes.
-static void cut(nn_exported *n, uses *u) {
+static void cut(nn_exported *n, uses *u, paths *p) {
     int *parameters = find_uses(n, u), nodes = n->file.node_count, capacity = 0;
     int *ends = TRI_NEW_ARRAY(n->arena, int, nodes + 1); // values needed no longer behind a node
     int open = 0, inside = 0, left = 0; // values; parameters of the block, and of all to come
@@ -160,14 +227,17 @@ static void cut(nn_exported *n, uses *u) {
     for (int i = 0; i < nodes; i++) left += parameters[i];
     for (int i = 0; i < nodes; i++) {
         if (!n->nodes[i].is_reached) continue;
-        const char *path = block_path(n, n->file.nodes[i].module);
+        const char *module = n->file.nodes[i].module, *path = path_of(p, module);
         bool changes = before && strcmp(path, before) != 0;
-        if (changes && open == 1 && inside > 0 && left > 0) {
+        if (changes && (open == 1 || p->patterns) && inside > 0 && left > 0) {
             const char *name = name_of(n, first);
             TRI_PUSH(n->arena, n->blocks, n->block_count, capacity) = name;
             inside = 0;
         }
-        if (inside == 0) first = path;
+        if (inside == 0)
+            first = *path
+                        ? path
+                        : tri_arena_printf(n->arena, "%.*s", (int)usual_length(p, module), module);
         before = path;
         n->nodes[i].block = n->block_count;
         inside += parameters[i];
@@ -178,13 +248,102 @@ static void cut(nn_exported *n, uses *u) {
     TRI_PUSH(n->arena, n->blocks, n->block_count, capacity) = name;
 }
 
-void exported_find_blocks(nn_exported *n) {
+// In which blocks the network that is trained reads its parameters and statistics.
+typedef struct readings {
+    tri_index names;
+    int *blocks, *next; // by their numbers: a block, and the next reading of the same name; -1
+    int count, block_capacity, next_capacity;
+} readings;
+
+typedef struct reader {
+    const nn_exported *network;
+    readings *all;
+    int block;           // of the node that is looked at
+    const char *unknown; // what is not read from this block on
+    bool is_new;         // the trained network never reads it
+} reader;
+
+typedef void visit_name(reader *r, const char *name);
+
+// Calls `visit` for each parameter that the node reads, and for statistics of batch norm.
+static void each_weight(reader *r, int node, visit_name *visit) {
+    const tri_pt2_node *of = &r->network->file.nodes[node];
+    bool is_norm = !strncmp(of->target, "aten.batch_norm", 15);
+    for (int i = 0; i < of->argument_count; i++) {
+        const tri_pt2_argument *a = &of->arguments[i];
+        const tri_pt2_port *port = a->kind == TRI_PT2_VALUE ? r->network->ports[a->number] : NULL;
+        bool counts =
+            port && (port->role == TRI_PT2_PARAMETER || (is_norm && port->role == TRI_PT2_BUFFER));
+        if (counts) visit(r, exported_parameter_name(r->network, port));
+    }
+}
+
+static void note_reading(reader *r, const char *name) {
+    readings *all = r->all;
+    int before = tri_index_find(&all->names, name, strlen(name));
+    tri_index_put(r->network->arena, &all->names, name, strlen(name), all->count);
+    int number = all->count;
+    TRI_PUSH(r->network->arena, all->blocks, number, all->block_capacity) = r->block;
+    TRI_PUSH(r->network->arena, all->next, all->count, all->next_capacity) = before;
+}
+
+// Moves the node to the first block from its own on in which the parameter is read.
+static void move_to_reading(reader *r, const char *name) {
+    int best = -1, first = tri_index_find(&r->all->names, name, strlen(name));
+    for (int i = first; i >= 0; i = r->all->next[i])
+        if (r->all->blocks[i] >= r->block && (best < 0 || r->all->blocks[i] < best))
+            best = r->all->blocks[i];
+    if (best < 0 && !r->unknown) {
+        r->unknown = name;
+        r->is_new = first < 0;
+    }
+    if (best >= 0) r->block = best;
+}
+
+// Gives the nodes of a program for evaluation the blocks in which the one that is trained reads the
+// same parameters.
+static tri_status follow(nn_exported *n) {
+    readings all = {0};
+    reader r = {.network = n->trained, .all = &all};
+    for (int i = 0; i < n->trained->file.node_count; i++) {
+        r.block = n->trained->nodes[i].block;
+        if (n->trained->nodes[i].is_reached) each_weight(&r, i, note_reading);
+    }
+    r = (reader){.network = n, .all = &all};
+    for (int i = 0; i < n->file.node_count && !r.unknown; i++) {
+        int before = -1;
+        if (!n->nodes[i].is_reached) continue;
+        while (r.block != before && !r.unknown) {
+            before = r.block;
+            each_weight(&r, i, move_to_reading);
+        }
+        n->nodes[i].block = r.block;
+    }
+    n->blocks = n->trained->blocks;
+    n->block_count = n->trained->block_count;
+    if (!r.unknown) return TRI_OK;
+    if (r.is_new)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "model.evaluation_program: %s reads '%s', which %s does not read: it would "
+                        "not be trained",
+                        n->file.path, r.unknown, n->trained->file.path);
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "model.evaluation_program: %s reads '%s' behind what %s reads in later blocks: "
+                    "make the network one block, by model.blocks=[]",
+                    n->file.path, r.unknown, n->trained->file.path);
+}
+
+tri_status exported_find_blocks(nn_exported *n) {
     int values = n->file.value_count;
+    paths p;
     marks m = {n, TRI_NEW_ARRAY(n->arena, bool, values), TRI_NEW_ARRAY(n->arena, bool, values),
                false};
     mark(n, &m);
     uses u = {.m = m, .last = TRI_NEW_ARRAY(n->arena, int, values)};
     u.known = TRI_NEW_ARRAY(n->arena, bool, values);
     for (int i = 0; i < values; i++) u.last[i] = -1;
-    cut(n, &u);
+    if (n->trained) return follow(n);
+    TRI_TRY(find_paths(n, &p));
+    cut(n, &u, &p);
+    return TRI_OK;
 }

@@ -100,26 +100,60 @@ typedef struct exported_fused {
     int count;
 } exported_fused;
 
+// How a parameter begins that is an argument of an operation.
+typedef struct exported_beginning {
+    const char *operation, *argument;
+    tri_init_kind kind;
+    double value;
+} exported_beginning;
+
+typedef struct exported_rule {
+    const tri_pt2_node *node; // the operation; NULL: there is no rule
+    const exported_beginning *begins;
+} exported_rule;
+
 struct nn_exported {
     tri_task task; // first: nn_exported_of finds the network by its task
     tri_arena *arena;
     tri_pt2 file;
     const tri_tree *options;
+    nn_exported *evaluation;    // the program for evaluation; NULL: it is the same
+    const nn_exported *trained; // of that program: the one of which it is
     exported_node *nodes;
     int *makers;                // of each value, which node makes it; -1: it comes from outside
     const tri_pt2_port **ports; // of each value that comes from outside
+    bool *is_read;              // of each value: a live node reads it
+    exported_rule *rules;       // of each value that is a parameter
     const char **blocks;        // names
     const char **refusals;      // what stands in the way of training, a line each
     int block_count, refusal_count, refusal_capacity;
     exported_fused *fused;
     int fused_count, fused_capacity;
     bool has_weights;
+    bool draws; // random numbers that evaluation does not draw
 };
 
 // Makes a model of the network, whose file has been read. For errors see nn_exported_open.
 tri_status exported_prepare(nn_exported *network);
-// Finds which nodes are live and reached, and cuts them into blocks.
-void exported_find_blocks(nn_exported *network);
+// Finds which nodes are live and reached, and cuts them into blocks. TRI_BAD_INPUT: a pattern of
+// the recipe matches no module, or a program for evaluation has another order.
+tri_status exported_find_blocks(nn_exported *network);
+// Finds how parameters begin.
+void exported_find_rules(nn_exported *network);
+// The function of the task.
+void exported_build_network(tri_graph *graph, const tri_batch *batch);
+
+// The options of a network.
+extern const char *const exported_keys[];
+extern const int exported_key_count;
+// The text of an option; NULL: it is left out, or no text.
+const char *exported_option(const nn_exported *network, const char *key);
+// The field that the recipe names for an argument of forward; NULL: it names none.
+const char *exported_input_field(const nn_exported *network, const char *argument);
+// How many arguments the network reads.
+int exported_input_count(const nn_exported *network);
+// The name of a parameter or buffer: of a tied one, the first.
+const char *exported_parameter_name(const nn_exported *network, const tri_pt2_port *port);
 
 // A graph that is being built.
 struct exported_build {

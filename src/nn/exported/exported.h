@@ -12,6 +12,7 @@
 // The recipe's name of such a model, and the key of its file.
 #define NN_EXPORTED_NAME "torch"
 #define NN_EXPORTED_FILE_KEY "program"
+#define NN_EXPORTED_EVALUATION_KEY "evaluation_program" // computed where nothing is trained
 
 enum { NN_EXPORTED_MAX_LINES = 40 }; // of a refusal
 
@@ -26,6 +27,9 @@ tri_status nn_exported_open(tri_arena *arena, const tri_tree *options, nn_export
 const char *const *nn_exported_refusals(const nn_exported *network, int *count);
 // The network as a model.
 const tri_task *nn_exported_task(const nn_exported *network);
+// How many tokens a text has, of a network that takes texts of one length; 0: texts of any length
+// up to *most, which is 0 if there is no limit.
+int64_t nn_exported_text_length(const nn_exported *network, int64_t *most);
 // The network of which `task` is the model; NULL: it is another model.
 const nn_exported *nn_exported_of(const tri_task *task);
 const tri_pt2 *nn_exported_file(const nn_exported *network);

@@ -71,7 +71,8 @@ static tri_value constant_of(exported_build *b, const exported_value *v) {
         if (exported_type_is_int(v->dtype) && (double)values[i] != x.host.data[i])
             tri_graph_fail(g, "the constant %.0f is too large", x.host.data[i]);
     }
-    const char *name = tri_name(g, "exported.%s", v->name ? v->name : "constant");
+    const char *name = tri_name(g, "%s.%s", b->network->trained ? "evaluation" : "exported",
+                                v->name ? v->name : "constant");
     tri_value value = tri_constant(g, name, stored, values);
     if (v->dtype == TRI_PT2_BOOLEAN)
         value = tri_cast(g, value, TRI_U8);
