@@ -120,7 +120,7 @@ static tri_status append(generating *g, bool *all) {
     *all = true;
     for (int64_t n = 0; n < r->text_count; n++) {
         tri_generated_text *text = &r->texts[n];
-        g->had[n] += g->spans[2 * n + 1];
+        if (!g->session->texts.are_whole) g->had[n] += g->spans[2 * n + 1];
         if (g->drawn[n] < 0)
             return TRI_FAIL(
                 TRI_NOT_FINITE,
@@ -169,7 +169,7 @@ static tri_status call(generating *g, int64_t tokens, bool *is_done) {
     const tri_session *s = g->session;
     double began = tri_os_seconds();
     tri_step_output sums;
-    g->shape = tokens > 1 ? TRI_STEP_PREFILL : TRI_STEP_DECODE;
+    g->shape = tokens > 1 || s->texts.are_whole ? TRI_STEP_PREFILL : TRI_STEP_DECODE;
     g->round = 0;
     fill(g, tokens);
     tri_ledger_mark mark = tri_ledger_enter(s->comm->ledger, "generation", NULL);
@@ -190,14 +190,15 @@ static tri_status call(generating *g, int64_t tokens, bool *is_done) {
                                                          : TRI_OK;
 }
 
-// The most tokens that a text has not given to the caches yet.
-static int64_t most_left(const generating *g) {
+// How many tokens of each text the next call takes: as the most that a text has not given to the
+// caches yet need.
+static int64_t tokens_of_call(const generating *g) {
     int64_t most = 0;
     for (int64_t n = 0; n < g->request->text_count; n++) {
         int64_t left = g->is_done[n] ? 0 : length_of(&g->request->texts[n]) - g->had[n];
         if (left > most) most = left;
     }
-    return most;
+    return most > 1 || g->session->texts.are_whole ? g->session->texts.piece : 1;
 }
 
 static tri_status check_prompts(const generating *g) {
@@ -248,7 +249,7 @@ static tri_status generate(tri_session *s, const tri_generate_request *request) 
                                                .weight_bytes = s->plan->memory.parameters};
     TRI_TRY(train_load_weights(s, request->task, request->checkpoint));
     for (bool is_done = request->max_new_tokens == 0; !is_done;)
-        TRI_TRY(call(&g, most_left(&g) > 1 ? s->texts.piece : 1, &is_done));
+        TRI_TRY(call(&g, tokens_of_call(&g), &is_done));
     summarize(&g);
     return TRI_OK;
 }

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "device/choose.h"
+#include "nn/exported/exported.h"
 #include "nn/models/models.h"
 #include "plan/fit.h"
 #include "recipe/batch.h"
@@ -251,6 +252,24 @@ static void plan_evaluation(const tri_dataset *data, const tri_sampler *sampler,
     if (sampler->options.micro > request->eval_micro) request->eval_micro = sampler->options.micro;
 }
 
+// An exported network has no caches, so that it computes all of a text for each token. Behind the
+// text stands padding, which tokens before it do not see. The last token is not computed.
+static tri_status take_whole_texts(tri_session *s) {
+    const nn_exported *network = nn_exported_of(s->task);
+    if (!network) return TRI_OK;
+    int64_t most, least = s->texts.length - 1, fixed = nn_exported_text_length(network, &most);
+    if (most > 0 && most < least)
+        return TRI_FAIL(
+            TRI_BAD_INPUT,
+            "%s: a text has at most %lld tokens, and the longest prompt with the tokens "
+            "to come %lld: ask for fewer (--max-new-tokens), or export it for longer "
+            "texts",
+            nn_exported_file(network)->path, (long long)most, (long long)least);
+    s->texts.are_whole = true;
+    s->texts.piece = fixed > 0 ? fixed : least > 2 ? least : 2;
+    return TRI_OK;
+}
+
 // Sets the fields of texts that are generated: the tokens of a call, and where they stand.
 static void describe_texts(tri_session *s) {
     const tri_field spans = {"spans", TRI_I64, {1, {2}}};
@@ -261,8 +280,8 @@ static void describe_texts(tri_session *s) {
 }
 
 static void plan_texts(const tri_session *s, tri_plan_request *request) {
-    request->step_samples[TRI_STEP_PREFILL] = request->step_samples[TRI_STEP_DECODE] =
-        s->texts.count;
+    request->step_samples[TRI_STEP_PREFILL] = s->texts.count;
+    if (!s->texts.are_whole) request->step_samples[TRI_STEP_DECODE] = s->texts.count;
     request->step_fields[TRI_STEP_DECODE] = s->token_fields;
     request->eval_micro = s->recipe->batch.eval > 0 ? s->recipe->batch.eval : 0;
 }
@@ -385,10 +404,12 @@ static void choose_bytes(tri_session *s) {
 static tri_status open_data_and_plan(tri_session *s, const tri_session_request *r) {
     tri_ledger_mark opening = tri_ledger_enter(s->comm->ledger, "opening data", NULL);
     tri_status status = TRI_OK;
-    if (s->texts.count > 0)
+    if (s->texts.count > 0) {
+        status = take_whole_texts(s);
         describe_texts(s);
-    else
+    } else {
         status = open_data(s, r);
+    }
     tri_ledger_end(s->comm->ledger, opening);
     TRI_TRY(status);
     if (s->texts.count == 0) TRI_TRY(make_samplers(s));

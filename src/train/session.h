@@ -38,6 +38,9 @@ typedef struct tri_session_texts {
     int64_t count;  // how many texts
     int64_t length; // the most tokens of a text
     int64_t piece;  // how many tokens of each text TRI_STEP_PREFILL takes
+    // The model has no caches: each call takes whole texts, TRI_STEP_PREFILL alone. The session
+    // sets it.
+    bool are_whole;
 } tri_session_texts;
 
 typedef struct tri_session_request {

@@ -64,6 +64,37 @@ def check_goldens(folder):
         assert [text["ids"] for text in found] == [text["ids"] for text in plain], (words, found)
 
 
+def check_exported(folder):
+    """The same models as torch.export wrote them, with tokens alone and without caches."""
+    parity = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity", "exported")
+    with open(f"{folder}/exported.yaml", "w", encoding="utf-8") as file:
+        file.write("optimizer: {name: sgd}\nmodel: {name: torch}\ndata: {name: jsonl, train: none, "
+                   f"sequence: 8, tokenizer: {MODEL}/tokenizer.json}}\n")
+
+    def of(program, *words):
+        return [TRIREME, "generate", f"{folder}/exported.yaml", f"model.program={program}",
+                "--checkpoint", program, *words]
+
+    for model in MODEL, GPT2:
+        plain = [text for text in expected(model) if text["repetition_penalty"] == 1]
+        with open(f"{folder}/prompts.txt", "w", encoding="utf-8") as file:
+            file.write("".join(text["prompt"] + "\n" for text in plain))
+        words = of(f"{model}/net.pt2", "--max-new-tokens", NEW, "--prompt-file",
+                   f"{folder}/prompts.txt", "--json")
+        for ranks, more in [(1, []), (1, ["batch.eval=3"]), (2, ["strategy.name=fsdp"]),
+                            (2, ["strategy.mesh.pipeline=2", "batch.micro=1"])]:
+            found = objects(run(on_ranks(ranks, words + more)).stdout)
+            assert found == [{key: text[key] for key in ("prompt_ids", "ids", "text")}
+                             for text in plain], found
+    for program, count, part in [
+            (f"{GPT2}/net.pt2", "300", "at most 128"),
+            (f"{parity}/cnn.pt2", "4", "argument 'image'"), (f"{parity}/gpt.pt2", "4", "only 40 tokens"),
+            (f"{parity}/llama.pt2", "4", "only 30 tokens"),
+            (f"{parity}/lstm.pt2", "4", "no text")]:
+        done = run(of(program, "--max-new-tokens", count, "--prompt", "a"), 2)
+        assert part in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
 def make_stored(folder):
     """A model whose matrices are large enough to be mapped, in BF16, in F16, and each of them
     rounded to F32, as folders of Hugging Face's."""
@@ -274,7 +305,7 @@ def check_refused(folder):
 
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-generate-") as folder:
-        return check_all([check_goldens, check_stored, check_recipe, check_bytes,
+        return check_all([check_goldens, check_exported, check_stored, check_recipe, check_bytes,
                           check_odd_folders, check_draws, check_bench, check_refused], folder)
 
 
