@@ -36,18 +36,27 @@ static void build_graph(view *v, const tri_task *task, const tri_field *fields, 
         cli_warn("costs are not known: %s", tri_error_message());
 }
 
-static tri_status view_network(view *v, const tri_tree *options) {
+static tri_status view_network(view *v, const tri_recipe *recipe) {
     nn_exported *network;
     int refusals;
-    TRI_TRY(nn_exported_open(v->arena, options, &network));
+    TRI_TRY(nn_exported_open(v->arena, recipe->model.options, &network));
     v->network = network;
     (void)nn_exported_refusals(network, &refusals);
     const tri_task *task = nn_exported_task(network);
-    tri_graph_options graph = {.model_options = options};
+    tri_task_options asked;
+    tri_graph_options options;
     int count = 0;
     while (count < TRI_TASK_MAX_FIELDS && task->fields[count].name) count++;
-    if (refusals == 0) build_graph(v, task, task->fields, count, &graph);
-    return TRI_OK;
+    TRI_TRY(tri_task_graph_options(v->arena, recipe, &asked, &options));
+    if (refusals > 0) return TRI_OK;
+    build_graph(v, task, task->fields, count, &options);
+    return tri_task_check_options(&asked, task->name);
+}
+
+// Whether the word is a network's file, which need not be a whole one.
+static bool is_network(const char *word) {
+    size_t length = strlen(word);
+    return (length > 4 && !strcmp(word + length - 4, ".pt2")) || tri_pt2_probe(word);
 }
 
 // The file of a network, with options of the command line, as if a recipe named it.
@@ -63,7 +72,7 @@ static tri_status view_file(view *v, const cli_arguments *a) {
     const char *made = tri_yaml_emit(v->arena, root);
     TRI_TRY(tri_recipe_parse(v->arena, made, strlen(made), path, (const char *const *)a->words + 1,
                              a->count - 1, NULL, &recipe));
-    return view_network(v, recipe.model.options);
+    return view_network(v, &recipe);
 }
 
 static tri_status view_recipe(view *v, const cli_context *context, const cli_arguments *a) {
@@ -76,7 +85,7 @@ static tri_status view_recipe(view *v, const cli_context *context, const cli_arg
     TRI_TRY(tri_recipe_load(v->arena, a->words[0], (const char *const *)a->words + 1, a->count - 1,
                             context->task ? context->task->name : NULL, &recipe));
     v->name = recipe.model.name;
-    if (!strcmp(v->name, NN_EXPORTED_NAME)) return view_network(v, recipe.model.options);
+    if (!strcmp(v->name, NN_EXPORTED_NAME)) return view_network(v, &recipe);
     TRI_TRY(tri_task_find(v->arena, &recipe, context->task, &task));
     TRI_TRY(tri_session_describe_fields(&recipe, task, fields, &count));
     TRI_TRY(tri_task_graph_options(v->arena, &recipe, &asked, &options));
@@ -194,7 +203,7 @@ static int look(const cli_context *context, cli_arguments *a, bool checks) {
     row *rows = TRI_NEW_ARRAY(arena, row, TRI_MAX_MODEL_BLOCKS);
     const char *const *lines = NULL;
     int line_count = 0;
-    tri_status status = tri_pt2_probe(a->words[0]) ? view_file(&v, a) : view_recipe(&v, context, a);
+    tri_status status = is_network(a->words[0]) ? view_file(&v, a) : view_recipe(&v, context, a);
     if (status != TRI_OK) {
         int code = cli_fail(status);
         tri_arena_destroy(arena);

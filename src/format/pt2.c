@@ -25,7 +25,13 @@ static tri_status fail_damaged(const archive *a, const char *what) {
 
 static tri_status open_archive(tri_arena *arena, const char *path, archive *a) {
     *a = (archive){.arena = arena, .fd = -1};
+    char begin[2];
     TRI_TRY(tri_os_open_input(path, &a->fd));
+    ssize_t got = tri_os_pread_most(a->fd, begin, sizeof begin, 0);
+    if (got < 0) return tri_os_fail("read", path);
+    if (got < 2 || memcmp(begin, "PK", 2) != 0)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: is no network that torch.export.save wrote: no zip",
+                        path);
     TRI_TRY(tri_zip_open(arena, a->fd, path, &a->zip));
     for (int i = 0; i < a->zip.count; i++) {
         const char *name = a->zip.members[i].name, *slash = strchr(name, '/');
