@@ -5,8 +5,9 @@
 
 #include "graph/graph.h"
 
-// Returns the first node of the forward pass that mixes the samples of a micro-batch, or moves them
-// away from the first axis, behind which nobody could tell; NULL: none does. `samples`: how many
+// Returns the first node of the forward pass that mixes the samples of a micro-batch, or that is
+// given them along another axis than the first, of which it is not known what it does with them;
+// NULL: none does. `samples`: how many
 // the graph's micro-batch has; of one, an axis of size 1 may be that of samples or any other. Batch
 // norm does not count: the plan has a rule of its own for it.
 const tri_node *tri_plan_find_mixing(tri_arena *arena, const tri_graph *graph, int64_t samples);

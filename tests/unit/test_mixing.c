@@ -39,6 +39,34 @@ static tri_value mean(tri_graph *g, tri_value x, tri_value y, tri_value w) {
 static tri_value permuted(tri_graph *g, tri_value x, tri_value y, tri_value w) {
     return tri_transpose(g, x, 0, 1);
 }
+static tri_value permuted_mean(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_mean(g, tri_transpose(g, x, 0, 1), (int[]){1}, 1, true);
+}
+static tri_value permuted_steps(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_gru(g, "gru", tri_transpose(g, x, 0, 1),
+                   (tri_recurrent_options){.hidden = 2, .time_first = true}, NULL);
+}
+static tri_value permuted_windows(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_max_pool1d(g, tri_transpose(g, x, 0, 1), (tri_pool_options){.kernel = 2});
+}
+// Samples and heads become one axis, as in PyTorch's MultiheadAttention.
+static tri_value heads(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    tri_value q = tri_reshape(g, tri_transpose(g, x, 0, 1), tri_shape_of(3, 8, 2));
+    q = tri_transpose(g, q, 0, 1);
+    q = tri_matmul(g, tri_softmax(g, tri_matmul(g, q, tri_transpose(g, q, 1, 2)), 2), q);
+    return tri_transpose(g, tri_reshape(g, tri_transpose(g, q, 0, 1), tri_shape_of(3, 4, 4)), 0, 1);
+}
+// The samples of all steps become rows.
+static tri_value steps_joined(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_relu(g, tri_reshape(g, tri_transpose(g, x, 0, 1), tri_shape_of(12, 4)));
+}
+static tri_value pooled_joined(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    x = tri_reshape(g, steps_joined(g, x, y, w), tri_shape_of(12, 1, 4));
+    return tri_max_pool1d(g, x, (tri_pool_options){.kernel = 2});
+}
+static tri_value two_places(tri_graph *g, tri_value x, tri_value y, tri_value w) {
+    return tri_mul(g, tri_reshape(g, x, tri_shape_of(4, 3, 4)), tri_transpose(g, y, 0, 2));
+}
 static tri_value of_samples(tri_graph *g, tri_value x, tri_value y, tri_value w) {
     return tri_softmax(g, x, 0);
 }
@@ -121,8 +149,15 @@ static void test_mixing(void **state) {
         {"of_samples", of_samples, true},
         {"of_rows", of_rows, false},
         {"mean", mean, true},
-        {"permuted", permuted, true},
-        {"moved", moved, true},
+        {"permuted", permuted, false},
+        {"permuted_mean", permuted_mean, true},
+        {"permuted_steps", permuted_steps, false},
+        {"permuted_windows", permuted_windows, true},
+        {"heads", heads, false},
+        {"steps_joined", steps_joined, false},
+        {"pooled_joined", pooled_joined, true},
+        {"two_places", two_places, true},
+        {"moved", moved, false},
         {"tokens", tokens, false},
         {"whole", whole, true},
         {"rest", rest, false},
@@ -161,10 +196,10 @@ static void test_einsum(void **state) {
         const char *equation;
         bool weight_first, mixes;
     } cases[] = {
-        {"nkh,hk->nk", false, false}, {"hk,nkh->nk", true, false},   {"nkh,hk->nkh", false, false},
-        {"hk,nkh->nhk", true, false}, {"nkh,hd->nkd", false, false}, {"hd,nkh->nkd", true, false},
-        {"nkh,hk->knh", false, true}, {"hk,nkh->hk", true, true},    {"hk,nkh->kn", true, true},
-        {"nkh,hd->dnk", false, true},
+        {"nkh,hk->nk", false, false},  {"hk,nkh->nk", true, false},   {"nkh,hk->nkh", false, false},
+        {"hk,nkh->nhk", true, false},  {"nkh,hd->nkd", false, false}, {"hd,nkh->nkd", true, false},
+        {"nkh,hk->knh", false, false}, {"hk,nkh->hk", true, true},    {"hk,nkh->kn", true, false},
+        {"nkh,hd->dnk", false, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tri_graph *g = op_graph_open(TRI_F32);
