@@ -12,8 +12,10 @@ typedef struct parser {
     tri_arena *arena;
     tri_pt2 *out;
     tri_index names; // of values
-    int value_capacity;
+    int value_capacity, node_capacity;
     const char *where;    // what is being read, for messages
+    const char *scope;    // before the names of values of a graph within the graph
+    int depth;            // of graphs within graphs
     const json_t *ranges; // of symbols
 } parser;
 
@@ -29,10 +31,10 @@ static const char *text_of(const parser *p, const json_t *node) {
 
 // The number of the value `name`, which is added if it is new.
 static int value_of(parser *p, const char *name, bool is_tensor) {
-    int found = tri_index_find(&p->names, name, strlen(name));
+    const char *kept = tri_arena_printf(p->arena, "%s%s", p->scope, name);
+    int found = tri_index_find(&p->names, kept, strlen(kept));
     if (found != TRI_NOT_IN_INDEX) return found;
     found = p->out->value_count;
-    const char *kept = tri_arena_strdup(p->arena, name);
     TRI_PUSH(p->arena, p->out->values, p->out->value_count, p->value_capacity) =
         (tri_pt2_value){.name = kept, .is_tensor = is_tensor};
     tri_index_put(p->arena, &p->names, kept, strlen(kept), found);
@@ -284,14 +286,130 @@ static tri_status read_node(parser *p, const json_t *json, tri_pt2_node *node) {
     return TRI_OK;
 }
 
+// Operations that compute a graph of their own, which takes its place in the whole: regions in
+// which gradients are on or off, or types are chosen. Behind the graph stand its inputs.
+static const char *const regions[] = {
+    "torch.ops.higher_order.wrap_with_set_grad_enabled",
+    "torch.ops.higher_order.wrap_with_autocast",
+    "torch.ops.higher_order.tag_activation_checkpoint",
+    "torch.ops.higher_order.wrap_activation_checkpoint",
+};
+
+static bool is_region(const json_t *node) {
+    const char *target = json_string_value(json_object_get(node, "target"));
+    for (size_t i = 0; target && i < sizeof regions / sizeof *regions; i++)
+        if (!strcmp(regions[i], target)) return true;
+    return false;
+}
+
+// Lists the values among arguments and in their lists. Returns how many there are.
+static int collect(const tri_pt2_argument *a, int count, tri_pt2_argument *out, int most) {
+    int found = 0;
+    for (int i = 0; i < count; i++) {
+        if (a[i].kind == TRI_PT2_LIST)
+            found += collect(a[i].items, a[i].count, out + found, most - found);
+        else if (found < most)
+            out[found++] = a[i];
+    }
+    return found;
+}
+
+enum { MAX_REGION_VALUES = 1024 };
+
+// Reads a list of arguments. Returns how many values they are, or -1.
+static int read_all(parser *p, const json_t *list, bool is_named, tri_pt2_argument *out) {
+    int count = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *entry = json_array_get(list, i);
+        tri_pt2_argument one = {0};
+        if (read_argument(p, is_named ? json_object_get(entry, "arg") : entry, 0, &one) != TRI_OK)
+            return -1;
+        count += collect(&one, 1, out + count, MAX_REGION_VALUES - count);
+    }
+    return count;
+}
+
+static tri_status read_nodes(parser *p, const json_t *graph);
+
+// The results of a region: what its graph returns, without a gradient where they are off.
+static tri_status give_results(parser *p, const json_t *json, const tri_pt2_argument *from,
+                               int count, bool detaches) {
+    tri_pt2_argument *to = TRI_NEW_ARRAY(p->arena, tri_pt2_argument, MAX_REGION_VALUES);
+    if (read_all(p, json_object_get(json, "outputs"), false, to) != count)
+        return fail(p, "has another number of results than its graph");
+    for (int i = 0; i < count; i++) {
+        if (from[i].kind != TRI_PT2_VALUE || to[i].kind != TRI_PT2_VALUE) continue;
+        int dtype = p->out->values[from[i].number].dtype;
+        bool is_float = dtype == TRI_PT2_HALF || dtype == TRI_PT2_FLOAT32 ||
+                        dtype == TRI_PT2_DOUBLE || dtype == TRI_PT2_BFLOAT16;
+        tri_pt2_node node = {.target = detaches && is_float ? "aten.detach.default"
+                                                            : "aten.alias.default",
+                             .argument_count = 1,
+                             .output_count = 1,
+                             .arguments = TRI_NEW(p->arena, tri_pt2_argument),
+                             .outputs = TRI_NEW(p->arena, tri_pt2_argument)};
+        node.arguments[0] = from[i];
+        node.arguments[0].name = "self";
+        node.outputs[0] = to[i];
+        read_module(p, json_object_get(json, "metadata"), &node);
+        read_source(p, json_object_get(json, "metadata"), &node);
+        TRI_PUSH(p->arena, p->out->nodes, p->out->node_count, p->node_capacity) = node;
+    }
+    return TRI_OK;
+}
+
+static tri_status read_region(parser *p, const json_t *json) {
+    const json_t *inputs = json_object_get(json, "inputs"), *graph = NULL;
+    const char *target = json_string_value(json_object_get(json, "target")), *outer = p->scope;
+    size_t first = 0;
+    while (!graph && first < json_array_size(inputs)) {
+        const json_t *arg = json_object_get(json_array_get(inputs, first++), "arg");
+        graph = json_object_get(json_object_get(arg, "as_graph"), "graph");
+    }
+    p->where = target;
+    if (!graph || ++p->depth > TRI_MAX_PT2_DEPTH) return fail(p, "has no graph");
+    const json_t *flag = json_object_get(json_array_get(inputs, 0), "arg");
+    bool detaches = !strcmp(target, regions[0]) && json_is_false(json_object_get(flag, "as_bool"));
+    tri_pt2_argument *values = TRI_NEW_ARRAY(p->arena, tri_pt2_argument, MAX_REGION_VALUES);
+    const json_t *names = json_object_get(graph, "inputs");
+    if (json_array_size(names) != json_array_size(inputs) - first)
+        return fail(p, "has another number of inputs than its graph");
+    const char *scope = tri_arena_printf(p->arena, "%s%d/", outer, p->out->node_count);
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        tri_pt2_argument from = {0};
+        TRI_TRY(
+            read_argument(p, json_object_get(json_array_get(inputs, first + i), "arg"), 0, &from));
+        const json_t *tagged = json_array_get(names, i),
+                     *tensor = json_object_get(json_object_get(tagged, "as_tensor"), "name"),
+                     *size = json_object_get(json_object_get(tagged, "as_sym_int"), "as_name");
+        const char *name = json_string_value(tensor ? tensor : size);
+        if (!name || from.kind != TRI_PT2_VALUE) return fail(p, "has an input that is no tensor");
+        const char *inside = tri_arena_printf(p->arena, "%s%s", scope, name);
+        tri_index_put(p->arena, &p->names, inside, strlen(inside), (int)from.number);
+    }
+    p->scope = scope;
+    TRI_TRY(read_values(p, graph));
+    TRI_TRY(read_nodes(p, graph));
+    int count = read_all(p, json_object_get(graph, "outputs"), false, values);
+    p->scope = outer;
+    p->depth--;
+    return give_results(p, json, values, count, detaches);
+}
+
 static tri_status read_nodes(parser *p, const json_t *graph) {
     const json_t *nodes = json_object_get(graph, "nodes");
     p->where = "the list of nodes";
     if (!json_is_array(nodes)) return fail(p, "is missing");
-    p->out->node_count = (int)json_array_size(nodes);
-    p->out->nodes = TRI_NEW_ARRAY(p->arena, tri_pt2_node, p->out->node_count);
-    for (int i = 0; i < p->out->node_count; i++)
-        TRI_TRY(read_node(p, json_array_get(nodes, (size_t)i), &p->out->nodes[i]));
+    for (size_t i = 0; i < json_array_size(nodes); i++) {
+        const json_t *json = json_array_get(nodes, i);
+        tri_pt2_node node = {0};
+        if (is_region(json)) {
+            TRI_TRY(read_region(p, json));
+            continue;
+        }
+        TRI_TRY(read_node(p, json, &node));
+        TRI_PUSH(p->arena, p->out->nodes, p->out->node_count, p->node_capacity) = node;
+    }
     return TRI_OK;
 }
 
@@ -351,22 +469,46 @@ static tri_status read_ports(parser *p, const json_t *signature, const char *key
     return TRI_OK;
 }
 
-// The names that the network's result has where it is a dictionary or the like: a list of texts in
-// the context of its description. NULL: there are not `count` of them.
-static json_t *output_names(const json_t *module, int count) {
+// A tree of results, as PyTorch's pytree describes it: lists, dictionaries and objects with named
+// fields, whose leaves are the outputs in their order.
+typedef struct output_tree {
+    const parser *p;
+    const char **names;
+    int count, most;
+} output_tree;
+
+static void name_leaves(output_tree *t, const json_t *spec, const char *path, int depth) {
+    const json_t *children = json_object_get(spec, "children_spec");
+    const char *context = json_string_value(json_object_get(spec, "context"));
+    if (json_is_null(json_object_get(spec, "type")) || !json_is_array(children)) {
+        if (t->count < t->most) t->names[t->count] = path;
+        t->count++;
+        return;
+    }
+    json_t *keys = context ? json_loads(context, 0, NULL) : NULL;
+    for (size_t i = 0; i < json_array_size(children) && depth < TRI_MAX_PT2_DEPTH; i++) {
+        const char *key = json_string_value(json_array_get(keys, i));
+        const char *name =
+            key ? tri_arena_strdup(t->p->arena, key) : tri_arena_printf(t->p->arena, "%d", (int)i);
+        // A list at the top has no name that its items could continue.
+        const char *joint = depth == 0 && !key ? tri_arena_printf(t->p->arena, "output_%s", name)
+                            : *path            ? tri_arena_printf(t->p->arena, "%s.%s", path, name)
+                                               : name;
+        name_leaves(t, json_array_get(children, i), joint, depth + 1);
+    }
+    json_decref(keys);
+}
+
+// The names of the network's `count` results. NULL: the file does not say.
+static const char **output_names(const parser *p, const json_t *module, int count) {
     const json_t *root = json_array_get(json_object_get(module, "module_call_graph"), 0);
     const char *text =
         json_string_value(json_object_get(json_object_get(root, "signature"), "out_spec"));
     json_t *spec = text ? json_loads(text, 0, NULL) : NULL;
-    const char *context = json_string_value(json_object_get(json_array_get(spec, 1), "context"));
-    json_t *names = context ? json_loads(context, 0, NULL) : NULL;
-    bool fits = json_is_array(names) && (int)json_array_size(names) == count;
-    for (int i = 0; fits && i < count; i++)
-        fits = json_string_value(json_array_get(names, (size_t)i)) != NULL;
+    output_tree t = {p, TRI_NEW_ARRAY(p->arena, const char *, count), 0, count};
+    if (spec) name_leaves(&t, json_array_get(spec, 1), "", 0);
     json_decref(spec);
-    if (fits) return names;
-    json_decref(names);
-    return NULL;
+    return spec && t.count == count ? t.names : NULL;
 }
 
 // Names the outputs: by the result's own names, or output, or output_0, output_1, …
@@ -374,17 +516,16 @@ static void name_outputs(parser *p, const json_t *module) {
     int count = 0, number = 0;
     for (int i = 0; i < p->out->output_count; i++)
         count += p->out->outputs[i].role == TRI_PT2_OUTPUT;
-    json_t *names = output_names(module, count);
+    const char **names = output_names(p, module, count);
     for (int i = 0; i < p->out->output_count; i++) {
         tri_pt2_port *port = &p->out->outputs[i];
         if (port->role != TRI_PT2_OUTPUT) continue;
-        const char *own = json_string_value(json_array_get(names, (size_t)number));
-        port->name = own          ? tri_arena_strdup(p->arena, own)
+        const char *own = names && *names[number] ? names[number] : NULL;
+        port->name = own          ? own
                      : count == 1 ? "output"
                                   : tri_arena_printf(p->arena, "output_%d", number);
         number++;
     }
-    json_decref(names);
 }
 
 static tri_status read_root(parser *p, const json_t *root) {
@@ -410,7 +551,7 @@ static tri_status read_root(parser *p, const json_t *root) {
 }
 
 tri_status tri_pt2_parse_graph(tri_arena *arena, const char *text, size_t size, tri_pt2 *out) {
-    parser p = {.arena = arena, .out = out, .where = "the text"};
+    parser p = {.arena = arena, .out = out, .where = "the text", .scope = ""};
     json_error_t error;
     json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
     if (!root)
