@@ -184,6 +184,10 @@ typedef struct tri_batch_norm_options {
     bool cumulative; // PyTorch's momentum=None: running = the mean over the steps of the run
     bool plain;      // true: the layer has neither weight nor bias; PyTorch's affine=False
     tri_init weight_init, bias_init; // in place of 1 and 0
+    // How often a shared layer (tri_share_layer) is used in a step, all in one block; 0
+    // means 1. Each use normalises by its own mean and variance, and moves the running ones, one
+    // after the other.
+    int64_t uses;
 } tri_batch_norm_options;
 
 // Batch norm: each channel of x [N, C, …] is normalised over the micro-batch (over the whole step

@@ -86,15 +86,44 @@ static running make_running(tri_graph *g, const char *name, int64_t channels,
     return made;
 }
 
+// How much one of several uses of a layer counts. Each use moves the statistics by `momentum`, the
+// later ones what the earlier ones have left: all together move them by `all` towards a mean of
+// theirs, of which the next use has the part `part`.
+typedef struct use {
+    double all, part;
+    bool is_again;
+} use;
+
+static use next_use(tri_graph *g, const char *name, int64_t uses, double momentum) {
+    if (uses < 2) return (use){.all = momentum, .part = 1};
+    int64_t number = tri_layer_count(g, tri_name(g, "%s.uses", name));
+    double all = 1 - pow(1 - momentum, (double)uses);
+    double part = momentum * pow(1 - momentum, (double)(uses - 1 - number)) / all;
+    return (use){all, part, number > 0};
+}
+
+// Adds the statistic of one use to that of those before, in the same block.
+static void join_uses(tri_graph *g, const char *name, int parameter, const use *u, tri_value sum) {
+    tri_value part = u->part == 1 ? sum : tri_map(g, tri_name(g, "%.17g * x", u->part), sum);
+    for (int i = 0; u->is_again && i < g->gradient_count; i++) {
+        tri_gradient_info *known = &g->gradients[i];
+        if (known->parameter != parameter) continue;
+        known->value = tri_add(g, known->value, part);
+        if (known->block == g->block) return;
+        tri_graph_fail(g, "%s: all uses of its statistics have to lie in one block", name);
+    }
+    tri_gradient_add(g, parameter, part);
+}
+
 // Updates the statistics with means and variances of the micro-batch, times its number of samples.
 // They take the place of gradients of the running statistics: they are summed over micro-batches
 // and ranks together with the gradients, and the update then moves the running statistics towards
 // the means of these sums.
 static void keep_running(tri_graph *g, const char *layer, const char *name, const running *r,
-                         tri_value mean_sum, tri_value var_sum) {
+                         const use *u, tri_value mean_sum, tri_value var_sum) {
     if (g->status != TRI_OK) return;
     int mean = tri_value_get(g, r->mean)->index, var = tri_value_get(g, r->var)->index;
-    if (tri_value_is(tri_gradient_of(g, mean))) {
+    if (!u->is_again && tri_value_is(tri_gradient_of(g, mean))) {
         tri_graph_fail(g,
                        "%s %s: used twice, but it has only one running mean and variance: give "
                        "each use a name of its own, or normalise both inputs at once, joined by "
@@ -102,8 +131,8 @@ static void keep_running(tri_graph *g, const char *layer, const char *name, cons
                        layer, name);
         return;
     }
-    tri_gradient_add(g, mean, mean_sum);
-    tri_gradient_add(g, var, var_sum);
+    join_uses(g, name, mean, u, mean_sum);
+    join_uses(g, name, var, u, var_sum);
 }
 
 // Normalises by the running statistics, as evaluation does.
@@ -131,11 +160,17 @@ tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
     tri_shape channels = tri_shape_of(shape.dims[1]);
     affine own = {make_weight(graph, name, channels, o.plain, o.weight_init),
                   make_bias(graph, name, channels, o.plain, o.bias_init)};
-    running r = make_running(graph, name, shape.dims[1], TRI_ROLE_STATISTIC, momentum);
+    if (o.uses > 1 && o.cumulative) {
+        tri_graph_fail(graph, "batch_norm %s: a layer that is used several times needs a momentum",
+                       name);
+        return (tri_value){0};
+    }
+    use u = next_use(graph, name, o.uses, momentum);
+    running r = make_running(graph, name, shape.dims[1], TRI_ROLE_STATISTIC, u.all);
     if (!graph->options.training) return norm_by_running(graph, name, x, own, &r, attr.eps);
     tri_value y = tri_node_add(graph, &tri_op_batch_norm, (tri_value[]){x, own.weight, own.bias}, 3,
                                &attr, name);
-    keep_running(graph, "batch_norm", name, &r, tri_node_output(graph, y, 3),
+    keep_running(graph, "batch_norm", name, &r, &u, tri_node_output(graph, y, 3),
                  tri_node_output(graph, y, 4));
     return y;
 }
@@ -280,7 +315,7 @@ static tri_value track_instances(tri_graph *g, const char *name, tri_value x, af
     const char *variance = tri_name(g, "s -> %.17g * (1 / (s * s) - %.17g)",
                                     (double)pixels / (double)(pixels - 1), eps);
     tri_value var = tri_map(g, variance, tri_node_output(g, y, 2));
-    keep_running(g, "instance_norm", name, &r,
+    keep_running(g, "instance_norm", name, &r, &(use){.part = 1},
                  tri_sum(g, tri_node_output(g, y, 1), &samples, 1, false),
                  tri_sum(g, var, &samples, 1, false));
     return y;

@@ -218,18 +218,35 @@ static int *find_uses(nn_exported *n, uses *u) {
     return parameters;
 }
 
+// The last node that reads one of the statistics that batch norm number `i` reads: all that do lie
+// in one block.
+static int last_with_statistics(const nn_exported *n, const uses *u, int i) {
+    const tri_pt2_node *node = &n->file.nodes[i];
+    int last = i;
+    if (strncmp(node->target, "aten.batch_norm", strlen("aten.batch_norm")) != 0) return i;
+    for (int k = 0; k < node->argument_count; k++) {
+        const tri_pt2_argument *a = &node->arguments[k];
+        const tri_pt2_port *port = a->kind == TRI_PT2_VALUE ? n->ports[a->number] : NULL;
+        if (port && port->role == TRI_PT2_BUFFER && u->last[a->number] > last)
+            last = u->last[a->number];
+    }
+    return last;
+}
+
 // Cuts the reached nodes.
 static void cut(nn_exported *n, uses *u, paths *p) {
     int *parameters = find_uses(n, u), nodes = n->file.node_count, capacity = 0;
     int *ends = TRI_NEW_ARRAY(n->arena, int, nodes + 1); // values needed no longer behind a node
     int open = 0, inside = 0, left = 0; // values; parameters of the block, and of all to come
+    int whole = -1;                     // up to this node the block is not cut
     const char *first = "", *before = NULL;
     for (int i = 0; i < nodes; i++) left += parameters[i];
     for (int i = 0; i < nodes; i++) {
         if (!n->nodes[i].is_reached) continue;
         const char *module = n->file.nodes[i].module, *path = path_of(p, module);
         bool changes = before && strcmp(path, before) != 0;
-        if (changes && (open == 1 || p->patterns) && inside > 0 && left > 0) {
+        bool may_end = (open == 1 || p->patterns) && i > whole;
+        if (changes && may_end && inside > 0 && left > 0) {
             const char *name = name_of(n, first);
             TRI_PUSH(n->arena, n->blocks, n->block_count, capacity) = name;
             inside = 0;
@@ -240,6 +257,8 @@ static void cut(nn_exported *n, uses *u, paths *p) {
                         : tri_arena_printf(n->arena, "%.*s", (int)usual_length(p, module), module);
         before = path;
         n->nodes[i].block = n->block_count;
+        int last = last_with_statistics(n, u, i);
+        whole = last > whole ? last : whole;
         inside += parameters[i];
         left -= parameters[i];
         open += count_open(n, u, i, ends) - ends[i];
