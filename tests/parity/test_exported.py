@@ -4,9 +4,11 @@ on one rank and on several; what is refused, and how.
 
 usage: test_exported.py BUILD_FOLDER
 
-PyTorch is not needed: exported/ has eight programs of PyTorch 2.15 (training mode, dynamic batch)
+PyTorch is not needed: exported/ has ten programs of PyTorch 2.15 (training mode, dynamic batch)
 and, of the eager networks, the expected values on a batch of three with every dropout at 0. The
 same in exported/releases, of two networks, by each release from 2.9 on (make_exported.py).
+make_exported_rows.py has made two of the ten: rows, with a branch for each of many operations, and
+shared, whose layers are called several times.
 """
 import json
 import os
@@ -29,9 +31,11 @@ LIMIT = 1e-5
 # The loss outside of each network; gpt computes its own.
 LOSS = {"cnn": "nll", "resnet": "cross_entropy", "gpt": None, "llama": "cross_entropy",
         "lstm": "cross_entropy", "unet": "cross_entropy", "writes": "cross_entropy",
-        "state": "cross_entropy"}
+        "state": "cross_entropy", "rows": "mse", "shared": "mse"}
+# The result that counts, where there are several.
+OUTPUT = {"shared": {"output": "result.out"}}
 # Batch norm normalises over a micro-batch, so replicas need the whole batch in each.
-WHOLE_BATCH = ["resnet", "unet", "writes", "state"]
+WHOLE_BATCH = ["resnet", "unet", "writes", "state", "shared"]
 folder = None
 
 
@@ -66,7 +70,7 @@ def write_recipe(name, file=None, **model):
         fields["labels"] = fields.pop("target")
     tensors.write(path(f"{name}.safetensors"), fields)
     recipe = {"name": name, "model": {"name": "torch", "program": file or program(name),
-                                      "dropout": 0, **model},
+                                      "dropout": 0, **OUTPUT.get(name, {}), **model},
               "data": {"name": "tensors", "train": path(f"{name}.safetensors"), "shuffle": False},
               "batch": {"global": BATCH}, "optimizer": {"name": "sgd", "lr": RATE},
               "trainer": {"max_steps": 1, "log_every_n_steps": 1, "convolution": "direct"},
@@ -121,6 +125,7 @@ def check_ranks():
                "strategy.tensor_plan={'*.c_fc': colwise, '*.c_out': rowwise}")
     check_step("llama", 1, "--device", "far")
     check_step("lstm", 1, "--device", "ref")
+    check_step("rows", 1, "--device", "ref")
 
 
 def check_frozen():
@@ -139,7 +144,8 @@ def check_frozen():
 
 def check_outputs():
     """What the network returns without training, as predict writes it; the name is the result's."""
-    for name, output in [("cnn", "output"), ("llama", "logits"), ("lstm", "output")]:
+    for name, output in [("cnn", "output"), ("llama", "logits"), ("lstm", "output"),
+                         ("rows", "output")]:
         recipe = write_recipe(name)
         run([TRIREME, "predict", recipe, "--checkpoint", program(name), "--out", path("out"),
              f"data.test={path(f'{name}.safetensors')}"])

@@ -54,6 +54,8 @@ typedef struct exported_value {
     tri_value base;
     const exported_layout *layout;
     exported_host host;
+    // Of HOST: an axis's size depends on the number of samples, which no constant may have in it.
+    bool is_sized;
     double real; // of NUMBER; `integer` is the same as a whole number, if it is one
     int64_t integer;
     const char *name; // what constants made of it are called
@@ -196,6 +198,8 @@ int exported_axis(exported_call *call, int64_t axis, int rank);
 int exported_axis_of(exported_call *call, int k);
 // The type of a result as the file says, and of a result that may be asked for by an argument.
 int exported_result_type(const exported_call *call, int k);
+// Whether the file leaves a size of that result open.
+bool exported_is_sized(const exported_call *call, int k);
 
 // Sets a result: the only one, or number k.
 void exported_give(exported_call *call, exported_value value);
@@ -248,6 +252,20 @@ exported_value exported_map(exported_build *b, const tri_formula *formula, const
 exported_value exported_map_text(exported_build *b, const char *formula, const double *parameters,
                                  const exported_value *in, int count, int dtype);
 
+// The indices of argument k, of which masks that are constant become numbers. `out` has room for
+// twice EXPORTED_MAX_RANK.
+int exported_indices(exported_call *call, int k, exported_value *out);
+// Whether an index counts the elements of x's axis along an axis of its own: 0, 1, 2, …
+bool exported_counts(exported_build *b, exported_value index, const exported_value *x, int axis);
+// The numbers of index k counted from 0, for an axis of that size.
+exported_value exported_from_zero(exported_call *call, exported_value index, int64_t size, int k);
+
+// Puts elements of `source` into x along an axis, by tri_scatter or tri_index_copy, which take
+// numbers with floating point; integers go in two parts, which these hold exactly (up to 2^44).
+typedef tri_value exported_setter(tri_graph *, tri_value, int, tri_value, tri_value);
+tri_value exported_set_along(tri_graph *g, exported_setter *set, tri_value x, int axis,
+                             tri_value index, tri_value source);
+
 // Tensors of the host.
 exported_value exported_host_fill(exported_build *b, const int64_t *sizes, int rank, double value,
                                   int dtype);
@@ -274,6 +292,8 @@ bool exported_type_is_int(int dtype);
 // Rows of the files of this folder, each ended by a row of zeros.
 extern const exported_row exported_function_rows[], exported_shape_rows[], exported_layer_rows[],
     exported_pool_rows[], exported_recurrent_rows[], exported_reduction_rows[],
-    exported_creation_rows[], exported_loss_rows[], exported_index_rows[], exported_fused_rows[];
+    exported_creation_rows[], exported_loss_rows[], exported_index_rows[], exported_join_rows[],
+    exported_product_rows[], exported_order_rows[], exported_image_rows[], exported_scatter_rows[],
+    exported_write_rows[], exported_table_rows[], exported_fused_rows[];
 
 #endif

@@ -245,6 +245,14 @@ int exported_result_type(const exported_call *call, int k) {
     return result < 0 ? 0 : call->build->network->file.values[result].dtype;
 }
 
+bool exported_is_sized(const exported_call *call, int k) {
+    int result = result_of(call, k);
+    const tri_pt2_value *v = result < 0 ? NULL : &call->build->network->file.values[result];
+    bool is_sized = false;
+    for (int i = 0; v && i < v->rank; i++) is_sized = is_sized || v->sizes[i] < 0;
+    return is_sized;
+}
+
 void exported_give_at(exported_call *call, int k, exported_value value) {
     exported_build *b = call->build;
     int result = result_of(call, k);

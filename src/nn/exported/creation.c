@@ -45,6 +45,7 @@ static void arange(exported_call *c) {
     exported_value v = exported_host_new(c->build, &count, 1, exported_result_type(c, 0), &data);
     for (int64_t i = 0; v.kind == EXPORTED_HOST && i < count; i++)
         data[i] = start + (double)i * step;
+    v.is_sized = exported_is_sized(c, 0);
     exported_give(c, v);
 }
 
@@ -97,6 +98,76 @@ static void random_like(exported_call *c, tri_value (*draw)(tri_graph *, const c
 static void randn_like(exported_call *c) { random_like(c, tri_randn_like); }
 static void rand_like(exported_call *c) { random_like(c, tri_rand_like); }
 
+// Random numbers of the sizes of argument `sizes`, -1: of the first argument's. The first axis has
+// to be that of the samples.
+static tri_value drawn(exported_call *c, int sizes,
+                       tri_value (*draw)(tri_graph *, const char *, tri_value)) {
+    exported_value shape = sizes < 0 ? filled_like(c, 0) : filled(c, sizes, 0);
+    shape.name = "random";
+    shape.dtype = TRI_PT2_FLOAT32;
+    return draw(c->build->graph, name_of(c), exported_as_graph(c->build, &shape));
+}
+
+static void randn(exported_call *c) { exported_give_graph(c, drawn(c, 0, tri_randn_like)); }
+static void rand_of(exported_call *c) { exported_give_graph(c, drawn(c, 0, tri_rand_like)); }
+
+// self mean std
+static void normal(exported_call *c) {
+    tri_graph *g = c->build->graph;
+    const char *formula =
+        tri_name(g, "x -> %.17g + %.17g * x", exported_real(c, 1), exported_real(c, 2));
+    exported_give_graph(c, tri_map(g, formula, drawn(c, -1, tri_randn_like)));
+}
+
+// self from to
+static void uniform(exported_call *c) {
+    tri_graph *g = c->build->graph;
+    double from = exported_real(c, 1);
+    const char *formula = tri_name(g, "x -> %.17g + %.17g * x", from, exported_real(c, 2) - from);
+    exported_give_graph(c, tri_map(g, formula, drawn(c, -1, tri_rand_like)));
+}
+
+// self lambd
+static void exponential(exported_call *c) {
+    tri_graph *g = c->build->graph;
+    const char *formula = tri_name(g, "x -> -log1p(-x) / %.17g", exported_real(c, 1));
+    exported_give_graph(c, tri_map(g, formula, drawn(c, -1, tri_rand_like)));
+}
+
+// low high size
+static void randint(exported_call *c) {
+    int64_t sizes[EXPORTED_MAX_RANK];
+    tri_shape shape = {.rank = exported_ints(c, 2, sizes, TRI_MAX_RANK)};
+    for (int i = 0; i < shape.rank; i++) shape.dims[i] = sizes[i];
+    exported_give_graph(c, tri_randint(c->build->graph, name_of(c), shape,
+                                       exported_is_none(c, 0) ? 0 : exported_int(c, 0),
+                                       exported_int(c, 1)));
+}
+
+static void bernoulli_of(exported_call *c) {
+    exported_give_graph(c, tri_bernoulli(c->build->graph, name_of(c), exported_tensor(c, 0)));
+}
+
+// The rows and columns of a triangle's elements: row column offset.
+static void triangle_places(exported_call *c, bool upper) {
+    int64_t rows = exported_int(c, 0), columns = exported_int(c, 1), offset = exported_int(c, 2),
+            sizes[] = {2, 0}, next = 0;
+    double *data;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++) sizes[1] += upper ? j - i >= offset : j - i <= offset;
+    exported_value v = exported_host_new(c->build, sizes, 2, exported_result_type(c, 0), &data);
+    for (int64_t i = 0; v.kind == EXPORTED_HOST && i < rows; i++)
+        for (int64_t j = 0; j < columns; j++) {
+            if (upper ? j - i < offset : j - i > offset) continue;
+            data[next] = (double)i;
+            data[sizes[1] + next++] = (double)j;
+        }
+    exported_give(c, v);
+}
+
+static void tril_indices(exported_call *c) { triangle_places(c, false); }
+static void triu_indices(exported_call *c) { triangle_places(c, true); }
+
 const exported_row exported_creation_rows[] = {
     ROW("aten.zeros", "size", zeros),
     ROW("aten.ones", "size", ones),
@@ -119,6 +190,16 @@ const exported_row exported_creation_rows[] = {
     ROW("aten.eye", "n m=None", eye),
     DRAW("aten.bernoulli.float", "self p=0.5", bernoulli, NULL),
     DRAW("aten.bernoulli.p", "self p", bernoulli, NULL),
+    DRAW("aten.bernoulli.default", "self", bernoulli_of, NULL),
+    DRAW("aten.randn.default", "size", randn, NULL),
+    DRAW("aten.rand.default", "size", rand_of, NULL),
+    DRAW("aten.randint.default", "low=None high size", randint, NULL),
+    DRAW("aten.randint.low", "low high size", randint, NULL),
+    DRAW("aten.normal.default", "self mean=0 std=1", normal, NULL),
+    DRAW("aten.uniform", "self from=0 to=1", uniform, NULL),
+    DRAW("aten.exponential", "self lambd=1", exponential, NULL),
+    ROW("aten.tril_indices", "row col offset=0", tril_indices),
+    ROW("aten.triu_indices", "row col offset=0", triu_indices),
     DRAW("aten.randn_like", "self", randn_like, NULL),
     DRAW("aten.rand_like", "self", rand_like, NULL),
     {NULL, NULL, NULL, NULL, NULL, false},

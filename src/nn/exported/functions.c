@@ -115,6 +115,37 @@ static void gelu(exported_call *c) {
         NULL, 1);
 }
 
+// The first half along an axis times the sigmoid of the second.
+static void glu(exported_call *c) {
+    exported_build *b = c->build;
+    exported_value x = exported_operand(c, 0);
+    int axis = exported_axis_of(c, 1);
+    int64_t size = exported_size(b, &x, axis);
+    if (size % 2) exported_fail(c, "an axis of %lld elements has no halves", (long long)size);
+    exported_value halves[] = {exported_slice(b, x, axis, 0, size / 2, 1),
+                               exported_slice(b, x, axis, size / 2, size, 1)};
+    exported_give(c, exported_map_text(b, "a, b -> a * sigmoid(b)", NULL, halves, 2, x.dtype));
+}
+
+// 1 at the place of each number along a new last axis.
+static void one_hot(exported_call *c) {
+    exported_build *b = c->build;
+    exported_value ids = exported_operand(c, 0);
+    int64_t classes = exported_int(c, 1), sizes[EXPORTED_MAX_RANK + 1];
+    int rank = exported_rank(b, &ids);
+    double *data;
+    if (classes < 1) {
+        exported_fail(c, "one_hot has to be given its number of classes: one_hot(ids, 10)");
+        return;
+    }
+    for (int i = 0; i <= rank; i++) sizes[i] = i < rank ? exported_size(b, &ids, i) : 1;
+    exported_value in[] = {exported_reshape(b, ids, sizes, rank + 1),
+                           exported_host_new(b, &classes, 1, TRI_PT2_LONG, &data)};
+    for (int64_t i = 0; in[1].kind == EXPORTED_HOST && i < classes; i++) data[i] = (double)i;
+    in[1].name = tri_name(b->graph, "classes.%lld", (long long)classes);
+    exported_give(c, exported_map_text(b, "a, b -> a == b", NULL, in, 2, TRI_PT2_LONG));
+}
+
 // Of masks the logical operation, of integers that of bits.
 static void by_type(exported_call *c, const char *logical, const char *bits, int count) {
     map(c, exported_result_type(c, 0) == TRI_PT2_BOOLEAN ? logical : bits, NULL, count);
@@ -155,7 +186,6 @@ const exported_row exported_function_rows[] = {
     ROW("aten.rsub", "self other alpha=1", rsub),
     ROW("aten.mul", "self other", mul),
     ROW("aten.div", "self other rounding_mode=None", div_by),
-    FORMULA("aten.true_divide", "self other", "a, b -> a / b"),
     FORMULA("aten.floor_divide", "self other", "a, b -> a // b"),
     FORMULA("aten.remainder", "self other", "a, b -> a % b"),
     FORMULA("aten.fmod", "self other", "a, b -> fmod(a, b)"),
@@ -196,6 +226,23 @@ const exported_row exported_function_rows[] = {
     ROW("aten.clamp_min", "self min max=None", clamp),
     ROW("aten.clamp_max", "self low=None max", clamp),
     ROW("aten.gelu", "self approximate='none'", gelu),
+    ROW("aten.glu", "self dim=-1", glu),
+    ROW("aten.one_hot", "self num_classes=-1", one_hot),
+    ROW("aten.float_power", "self exponent", raise_to),
+    FORMULA("aten.bitwise_left_shift", "self other", "a, b -> a << b"),
+    FORMULA("aten.bitwise_right_shift", "self other", "a, b -> a >> b"),
+    FORMULA("aten.__lshift__", "self other", "a, b -> a << b"),
+    FORMULA("aten.__rshift__", "self other", "a, b -> a >> b"),
+    FORMULA("aten.heaviside", "self values", "x, v -> x == 0 ? v : x > 0"),
+    FORMULA("aten.signbit", "self", "x < 0 || (x == 0 && 1 / x < 0)"),
+    FORMULA("aten.isposinf", "self", "x > 3.40282346638528859812e38"),
+    FORMULA("aten.isneginf", "self", "x < -3.40282346638528859812e38"),
+    FORMULA("aten.isclose", "self other rtol=1e-05 atol=1e-08",
+            "a, b, rtol = 1e-5, atol = 1e-8 -> a == b || abs(a - b) <= atol + rtol * abs(b)"),
+    FORMULA("aten.ldexp", "self other", "a, b -> a * 2 ^ b"),
+    FORMULA("aten.logaddexp2", "self other",
+            "a, b, d = a == b ? 0 : abs(a - b) -> max(a, b) + 1.44269504088896340736 * "
+            "log1p(2 ^ -d)"),
     FORMULA("aten.leaky_relu", "self negative_slope=0.01",
             "x, slope = 0.01 -> leaky_relu(x, slope)"),
     FORMULA("aten.hardtanh", "self min_val=-1 max_val=1",
@@ -212,8 +259,6 @@ const exported_row exported_function_rows[] = {
     FORMULA("aten.threshold", "self threshold value", "x, limit = 0, v = 0 -> x <= limit ? v : x"),
     ROW("aten.nan_to_num", "self nan=None posinf=None neginf=None", nan_to_num),
     ROW("aten.prelu", "self weight", prelu),
-    FORMULA("aten.special_erf", "self", "erf(x)"),
-    FORMULA("aten.special_expit", "self", "sigmoid(x)"),
     // Of sizes, which are numbers.
     FORMULA("_operator.add", "a b", "a, b -> a + b"),
     FORMULA("_operator.sub", "a b", "a, b -> a - b"),
@@ -223,6 +268,8 @@ const exported_row exported_function_rows[] = {
     FORMULA("_operator.mod", "a b", "a, b -> a % b"),
     FORMULA("_operator.neg", "a", "-x"),
     FORMULA("_operator.pow", "a b", "a, b -> a ^ b"),
+    FORMULA("_operator.and_", "a b", "a, b -> a && b"),
+    FORMULA("_operator.or_", "a b", "a, b -> a || b"),
     FORMULA("_operator.eq", "a b", "a, b -> a == b"),
     FORMULA("_operator.ne", "a b", "a, b -> a != b"),
     FORMULA("_operator.lt", "a b", "a, b -> a < b"),
@@ -232,7 +279,11 @@ const exported_row exported_function_rows[] = {
     FORMULA("math.ceil", "a", "ceil(x)"),
     FORMULA("math.floor", "a", "floor(x)"),
     FORMULA("math.trunc", "a", "x < 0 ? ceil(x) : floor(x)"),
+    FORMULA("math.sqrt", "a", "sqrt(x)"),
     FORMULA("torch.sym_float", "a", "x"),
+    FORMULA("torch.sym_int", "a", "x < 0 ? ceil(x) : floor(x)"),
+    FORMULA("torch.sym_not", "a", "!x"),
+    FORMULA("torch.sym_ite", "b t f", "b, t, f -> b ? t : f"),
     FORMULA("torch.sym_max", "a b", "a, b -> max(a, b)"),
     FORMULA("torch.sym_min", "a b", "a, b -> min(a, b)"),
     FORMULA("torch.sym_sqrt", "a", "sqrt(x)"),

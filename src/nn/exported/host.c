@@ -202,6 +202,7 @@ exported_value exported_host_map(exported_build *b, const tri_formula *formula,
         for (int k = 0; k < count; k++) inputs[k] = exported_host_at(&read[k], index);
         data[at++] = as_type(compute(formula, inputs, steps), dtype);
     } while (exported_host_next(&v.host, index));
+    for (int k = 0; k < count; k++) v.is_sized = v.is_sized || in[k].is_sized;
     for (int i = 0; i < all.rank; i++) {
         if (stored[i] != all.sizes[i] || stored[i] == 1) v.host.strides[i] = 0;
         v.host.sizes[i] = all.sizes[i];

@@ -60,6 +60,7 @@ static void recurrent(exported_call *c, recurrent_function *function, bool has_c
     if (!batch_first) x = exported_permute(b, x, (const int[]){1, 0, 2});
     tri_recurrent_states last;
     const char *name = tri_name(b->graph, "%.*s", (int)(length - tail), port->name);
+    tri_share_layer(b->graph, name);
     tri_value y = function(b->graph, name, exported_as_float(b, &x), o, &last);
     exported_value result = exported_of_graph(y, x.dtype);
     exported_give_at(c, 0,

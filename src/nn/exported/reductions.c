@@ -125,26 +125,54 @@ static int64_t correction_of(exported_call *c, int k) {
     return (int64_t)given;
 }
 
-static void var(exported_call *c) {
-    int axes[EXPORTED_MAX_RANK], count = axes_of(c, 1, axes);
-    exported_give_graph(c, tri_var(c->build->graph, exported_tensor(c, 0), axes, count,
-                                   correction_of(c, 2), exported_bool(c, 3)));
-}
-
-static void std_of(exported_call *c) {
-    int axes[EXPORTED_MAX_RANK], count = axes_of(c, 1, axes);
-    exported_give_graph(c, tri_std(c->build->graph, exported_tensor(c, 0), axes, count,
-                                   correction_of(c, 2), exported_bool(c, 3)));
-}
-
-static void var_mean(exported_call *c) {
+// Variance, or with `is_root` the standard deviation, over axes, and the mean if it is asked for.
+static void spread(exported_call *c, bool is_root) {
     int axes[EXPORTED_MAX_RANK], count = axes_of(c, 1, axes);
     tri_value x = exported_tensor(c, 0);
     bool keep = exported_bool(c, 3);
-    exported_give_graph_at(c, 0,
-                           tri_var(c->build->graph, x, axes, count, correction_of(c, 2), keep));
-    exported_give_graph_at(c, 1, tri_mean(c->build->graph, x, axes, count, keep));
+    tri_graph *g = c->build->graph;
+    int64_t correction = correction_of(c, 2);
+    exported_give_graph(c, is_root ? tri_std(g, x, axes, count, correction, keep)
+                                   : tri_var(g, x, axes, count, correction, keep));
+    if (exported_result_count(c) > 1)
+        exported_give_graph_at(c, 1, tri_mean(g, x, axes, count, keep));
 }
+
+static void var(exported_call *c) { spread(c, false); }
+static void std_of(exported_call *c) { spread(c, true); }
+
+// Smallest and largest.
+static void extremes(exported_call *c) {
+    int axes[EXPORTED_MAX_RANK], count = axes_of(c, 1, axes);
+    tri_value x = reduced(c);
+    bool keep = exported_bool(c, 2);
+    exported_give_graph_at(c, 0, tri_amin(c->build->graph, x, axes, count, keep));
+    exported_give_graph_at(c, 1, tri_amax(c->build->graph, x, axes, count, keep));
+}
+
+static void count_nonzero(exported_call *c) {
+    int axes[EXPORTED_MAX_RANK], count = axes_of(c, 1, axes);
+    exported_value x = exported_operand(c, 0);
+    tri_value is = tri_mask(c->build->graph, "x != 0", exported_as_graph(c->build, &x));
+    exported_give_graph(c, tri_sum(c->build->graph, is, axes, count, false));
+}
+
+// Sum or mean of what is no NaN.
+static void nansum(exported_call *c, bool is_mean) {
+    int axes[EXPORTED_MAX_RANK], count = axes_of(c, 1, axes);
+    tri_graph *g = c->build->graph;
+    tri_value x = exported_tensor(c, 0);
+    bool keep = exported_bool(c, 2);
+    tri_value sum = tri_sum(g, tri_map(g, "x != x ? 0 : x", x), axes, count, keep);
+    if (is_mean) {
+        tri_value there = tri_cast(g, tri_mask(g, "x == x", x), TRI_F32);
+        sum = tri_map(g, "s, n -> s / n", sum, tri_sum(g, there, axes, count, keep));
+    }
+    exported_give_graph(c, sum);
+}
+
+static void nan_sum(exported_call *c) { nansum(c, false); }
+static void nan_mean(exported_call *c) { nansum(c, true); }
 
 static void logsumexp(exported_call *c) {
     int axes[EXPORTED_MAX_RANK], count = axes_of(c, 1, axes);
@@ -176,7 +204,10 @@ static void cumsum(exported_call *c) {
     if (x.kind != EXPORTED_HOST) {
         if (x.dtype == TRI_PT2_BOOLEAN)
             x = exported_of_graph(tri_cast(b->graph, x.graph, TRI_I64), TRI_PT2_LONG);
-        exported_give_graph(c, tri_cumsum(b->graph, exported_as_graph(b, &x), axis));
+        tri_value value = exported_as_graph(b, &x);
+        if (exported_type_is_float(x.dtype) && !exported_type_is_float(exported_result_type(c, 0)))
+            value = tri_cast(b->graph, value, TRI_I64);
+        exported_give_graph(c, tri_cumsum(b->graph, value, axis));
         return;
     }
     // Along repeated axes other than this one nothing differs.
@@ -205,20 +236,6 @@ static void logcumsumexp(exported_call *c) {
     exported_give_graph(c, tri_logcumsumexp(c->build->graph, reduced(c), exported_axis_of(c, 1)));
 }
 
-static void sort(exported_call *c) {
-    tri_value index, y = tri_sort(c->build->graph, reduced(c), exported_axis_of(c, 1),
-                                  exported_bool(c, 2), &index);
-    exported_give_graph_at(c, 0, y);
-    exported_give_graph_at(c, 1, index);
-}
-
-static void topk(exported_call *c) {
-    tri_value index, y = tri_topk(c->build->graph, reduced(c), exported_int(c, 1),
-                                  exported_axis_of(c, 2), exported_bool(c, 3), &index);
-    exported_give_graph_at(c, 0, y);
-    exported_give_graph_at(c, 1, index);
-}
-
 const exported_row exported_reduction_rows[] = {
     ROW("aten.sum", "self dim=None keepdim=False", sum),
     ROW("aten.mean", "self dim=None keepdim=False", mean),
@@ -235,9 +252,20 @@ const exported_row exported_reduction_rows[] = {
     ROW("aten.argmin", "self dim=None keepdim=False", argmin),
     ROW("aten.var.correction", "self dim=None correction=None keepdim=False", var),
     ROW("aten.std.correction", "self dim=None correction=None keepdim=False", std_of),
-    ROW("aten.var_mean.correction", "self dim=None correction=None keepdim=False", var_mean),
+    ROW("aten.var_mean.correction", "self dim=None correction=None keepdim=False", var),
+    ROW("aten.std_mean.correction", "self dim=None correction=None keepdim=False", std_of),
     ROW("aten.var.dim", "self dim unbiased=True keepdim=False", var),
     ROW("aten.std.dim", "self dim unbiased=True keepdim=False", std_of),
+    ROW("aten.var_mean.dim", "self dim unbiased=True keepdim=False", var),
+    ROW("aten.std_mean.dim", "self dim unbiased=True keepdim=False", std_of),
+    ROW("aten.var.default", "self dim=None unbiased=True keepdim=False", var),
+    ROW("aten.std.default", "self dim=None unbiased=True keepdim=False", std_of),
+    ROW("aten.var_mean.default", "self dim=None unbiased=True keepdim=False", var),
+    ROW("aten.std_mean.default", "self dim=None unbiased=True keepdim=False", std_of),
+    ROW("aten.aminmax", "self dim=None keepdim=False", extremes),
+    ROW("aten.count_nonzero", "self dim=None", count_nonzero),
+    ROW("aten.nansum", "self dim=None keepdim=False", nan_sum),
+    ROW("aten.nanmean", "self dim=None keepdim=False", nan_mean),
     ROW("aten.logsumexp", "self dim keepdim=False", logsumexp),
     ROW("aten.linalg_vector_norm", "self ord=2 dim=None keepdim=False", vector_norm),
     ROW("aten.norm", "self p=2 dim=None keepdim=False", vector_norm),
@@ -248,8 +276,5 @@ const exported_row exported_reduction_rows[] = {
     ROW("aten.cumsum", "self dim", cumsum),
     ROW("aten.cumprod", "self dim", cumprod),
     ROW("aten.logcumsumexp", "self dim", logcumsumexp),
-    ROW("aten.sort", "self dim=-1 descending=False", sort),
-    ROW("aten.sort.stable", "self dim=-1 descending=False", sort),
-    ROW("aten.topk", "self k dim=-1 largest=True", topk),
     {NULL, NULL, NULL, NULL, NULL, false},
 };

@@ -119,15 +119,30 @@ static void permute(exported_call *c) {
 
 static void movedim(exported_call *c) {
     exported_value x = exported_operand(c, 0);
-    int64_t from, to;
-    int rank = exported_rank(c->build, &x), order[EXPORTED_MAX_RANK], next = 0;
-    if (exported_ints(c, 1, &from, 1) != 1 || exported_ints(c, 2, &to, 1) != 1) return;
-    int source = exported_axis(c, from, rank), goal = exported_axis(c, to, rank);
+    int64_t from[EXPORTED_MAX_RANK], to[EXPORTED_MAX_RANK];
+    int rank = exported_rank(c->build, &x), order[EXPORTED_MAX_RANK], next = 0,
+        count = exported_ints(c, 1, from, EXPORTED_MAX_RANK);
+    bool is_moved[EXPORTED_MAX_RANK] = {false};
+    if (exported_ints(c, 2, to, EXPORTED_MAX_RANK) != count) return;
+    for (int i = 0; i < rank; i++) order[i] = -1;
+    for (int k = 0; k < count; k++) {
+        int source = exported_axis(c, from[k], rank);
+        order[exported_axis(c, to[k], rank)] = source;
+        is_moved[source] = true;
+    }
     for (int i = 0; i < rank; i++) {
-        if (next == source) next++;
-        order[i] = i == goal ? source : next++;
+        if (order[i] >= 0) continue;
+        while (is_moved[next]) next++;
+        order[i] = next++;
     }
     exported_give(c, exported_permute(c->build, x, order));
+}
+
+static void transpose_last(exported_call *c) {
+    exported_value x = exported_operand(c, 0);
+    int rank = exported_rank(c->build, &x), order[EXPORTED_MAX_RANK];
+    for (int i = 0; i < rank; i++) order[i] = i < rank - 2 ? i : 2 * rank - 3 - i;
+    exported_give(c, rank < 2 ? x : exported_permute(c->build, x, order));
 }
 
 static void expand(exported_call *c) {
@@ -218,37 +233,6 @@ static void unbind(exported_call *c) {
         exported_give_at(c, k, select_one(c->build, x, axis, k));
 }
 
-static void concat(exported_call *c) {
-    exported_value *values =
-        TRI_NEW_ARRAY(c->build->graph->arena, exported_value, EXPORTED_MAX_PARTS);
-    int count = exported_list(c, 0, values, EXPORTED_MAX_PARTS), kept = 0;
-    // What has no elements is left out, a tensor [0] whatever the shape of the others.
-    for (int k = 0; k < count; k++)
-        if (exported_count(c->build, &values[k]) > 0 || (k == count - 1 && kept == 0))
-            values[kept++] = values[k];
-    if (kept == 0) {
-        exported_fail(c, "there is nothing to join");
-        return;
-    }
-    int axis = exported_axis(c, exported_int(c, 1), exported_rank(c->build, &values[0]));
-    exported_give(c, exported_concat(c->build, values, kept, axis));
-}
-
-static void stack(exported_call *c) {
-    exported_build *b = c->build;
-    exported_value *values = TRI_NEW_ARRAY(b->graph->arena, exported_value, EXPORTED_MAX_PARTS);
-    int count = exported_list(c, 0, values, EXPORTED_MAX_PARTS);
-    int rank = count ? exported_rank(b, &values[0]) : 0,
-        axis = exported_axis(c, exported_int(c, 1), rank + 1);
-    for (int k = 0; k < count; k++) {
-        int64_t sizes[EXPORTED_MAX_RANK + 1];
-        for (int i = 0; i <= rank; i++)
-            sizes[i] = i == axis ? 1 : exported_size(b, &values[k], i - (i > axis));
-        values[k] = exported_reshape(b, values[k], sizes, rank + 1);
-    }
-    exported_give(c, exported_concat(b, values, count, axis));
-}
-
 // Converts to the type that the result has in the file. Between types of floating point there is
 // nothing to do: trainer.precision decides how they are computed.
 static void to_type(exported_call *c) {
@@ -306,10 +290,11 @@ static void roll(exported_call *c) {
     int64_t shifts[EXPORTED_MAX_RANK], axes[EXPORTED_MAX_RANK];
     int count = exported_ints(c, 1, shifts, EXPORTED_MAX_RANK),
         listed = exported_ints(c, 2, axes, EXPORTED_MAX_RANK);
-    if (listed != count) {
-        exported_fail(c, "a roll without axes is not supported");
-        return;
-    }
+    int64_t sizes[EXPORTED_MAX_RANK];
+    int rank = exported_rank(b, &x);
+    for (int i = 0; i < rank; i++) sizes[i] = exported_size(b, &x, i);
+    bool is_flat = listed == 0 && count == 1; // all elements, one behind the other
+    if (is_flat) x = exported_reshape(b, x, (const int64_t[]){-1}, 1), axes[0] = 0;
     for (int k = 0; k < count; k++) {
         int axis = exported_axis(c, axes[k], exported_rank(b, &x));
         int64_t size = exported_size(b, &x, axis), by = size ? shifts[k] % size : 0;
@@ -319,18 +304,36 @@ static void roll(exported_call *c) {
                                   exported_slice(b, x, axis, 0, size - by, 1)};
         x = exported_concat(b, parts, 2, axis);
     }
-    exported_give(c, x);
+    exported_give(c, is_flat ? exported_reshape(b, x, sizes, rank) : x);
+}
+
+static exported_value flipped(exported_build *b, exported_value x, int axis) {
+    if (x.kind != EXPORTED_HOST)
+        return exported_of_graph(tri_flip(b->graph, exported_as_graph(b, &x), axis), x.dtype);
+    if (x.host.sizes[axis] > 0) x.host.data += (x.host.sizes[axis] - 1) * x.host.strides[axis];
+    x.host.strides[axis] = -x.host.strides[axis];
+    return x;
 }
 
 static void flip(exported_call *c) {
-    exported_build *b = c->build;
     exported_value x = exported_operand(c, 0);
     int64_t axes[EXPORTED_MAX_RANK];
-    int count = exported_ints(c, 1, axes, EXPORTED_MAX_RANK);
-    tri_value y = exported_as_graph(b, &x);
-    for (int k = 0; k < count; k++)
-        y = tri_flip(b->graph, y, exported_axis(c, axes[k], exported_rank(b, &x)));
-    exported_give_graph(c, y);
+    int count = exported_ints(c, 1, axes, EXPORTED_MAX_RANK), rank = exported_rank(c->build, &x);
+    for (int k = 0; k < count; k++) x = flipped(c->build, x, exported_axis(c, axes[k], rank));
+    exported_give(c, x);
+}
+
+// A quarter turn, `k` times over, from the first of two axes to the second.
+static void rot90(exported_call *c) {
+    exported_value x = exported_operand(c, 0);
+    int64_t axes[2];
+    int rank = exported_rank(c->build, &x), order[EXPORTED_MAX_RANK];
+    if (exported_ints(c, 2, axes, 2) != 2) axes[0] = 0, axes[1] = 1;
+    int one = exported_axis(c, axes[0], rank), two = exported_axis(c, axes[1], rank);
+    for (int i = 0; i < rank; i++) order[i] = i == one ? two : i == two ? one : i;
+    for (int64_t k = (exported_int(c, 1) % 4 + 4) % 4; k > 0; k--)
+        x = exported_permute(c->build, flipped(c->build, x, two), order);
+    exported_give(c, x);
 }
 
 static void repeat(exported_call *c) {
@@ -338,6 +341,11 @@ static void repeat(exported_call *c) {
     exported_value x = exported_operand(c, 0);
     int64_t times[EXPORTED_MAX_RANK], sizes[EXPORTED_MAX_RANK];
     int rank = exported_rank(b, &x), count = exported_ints(c, 1, times, EXPORTED_MAX_RANK);
+    // A tile may have fewer numbers than there are axes: those of the last ones.
+    for (int more = rank - count; more > 0; more--, count++) {
+        for (int i = count; i > 0; i--) times[i] = times[i - 1];
+        times[0] = 1;
+    }
     for (int i = 0; i < count; i++)
         sizes[i] = i < count - rank ? 1 : exported_size(b, &x, i - (count - rank));
     x = exported_reshape(b, x, sizes, count);
@@ -346,6 +354,10 @@ static void repeat(exported_call *c) {
         if (exported_size(b, &x, i) == 1) {
             for (int k = 0; k < count; k++) sizes[k] = k == i ? times[i] : -1;
             x = exported_expand(b, x, sizes, count);
+        } else if (x.kind == EXPORTED_HOST && times[i] <= EXPORTED_MAX_PARTS) {
+            exported_value *all = TRI_NEW_ARRAY(b->graph->arena, exported_value, times[i]);
+            for (int64_t k = 0; k < times[i]; k++) all[k] = x;
+            x = exported_concat(b, all, (int)times[i], i);
         } else {
             x = exported_of_graph(tri_repeat(b->graph, exported_as_graph(b, &x), i, times[i]),
                                   x.dtype);
@@ -362,6 +374,33 @@ static void repeat_interleave(exported_call *c) {
     int axis = is_flat ? 0 : exported_axis(c, exported_int(c, 2), exported_rank(b, &x));
     exported_give_graph(
         c, tri_repeat_interleave(b->graph, exported_as_graph(b, &x), axis, exported_int(c, 1)));
+}
+
+// Each element of an axis as often as a list of constants says.
+static void repeat_by_list(exported_call *c) {
+    exported_build *b = c->build;
+    exported_value x = exported_operand(c, 0), times = exported_operand(c, 1);
+    bool is_flat = exported_is_none(c, 2);
+    if (is_flat) x = exported_reshape(b, x, (const int64_t[]){-1}, 1);
+    int axis = is_flat ? 0 : exported_axis(c, exported_int(c, 2), exported_rank(b, &x)), count = 0;
+    exported_value *parts = TRI_NEW_ARRAY(b->graph->arena, exported_value, EXPORTED_MAX_PARTS);
+    int64_t sizes[EXPORTED_MAX_RANK], size = exported_size(b, &x, axis);
+    if (times.kind != EXPORTED_HOST || times.host.rank != 1 || times.host.sizes[0] != size ||
+        size > EXPORTED_MAX_PARTS) {
+        exported_fail(c, "how often elements are repeated has to be a constant for each of them");
+        return;
+    }
+    for (int i = 0; i < exported_rank(b, &x); i++) sizes[i] = -1;
+    for (int64_t k = 0; k < size; k++) {
+        sizes[axis] = (int64_t)exported_host_at(&times.host, &k);
+        if (sizes[axis] < 1) continue;
+        parts[count++] = exported_expand(b, exported_slice(b, x, axis, k, k + 1, 1), sizes,
+                                         exported_rank(b, &x));
+    }
+    if (count == 0)
+        exported_fail(c, "nothing is left of an axis whose elements are repeated 0 times");
+    else
+        exported_give(c, exported_concat(b, parts, count, axis));
 }
 
 static void broadcast(exported_call *c) {
@@ -395,49 +434,14 @@ static void pixel_shuffle(exported_call *c) {
         c, tri_pixel_shuffle(c->build->graph, exported_tensor(c, 0), exported_int(c, 1)));
 }
 
+static void channel_shuffle(exported_call *c) {
+    exported_give_graph(
+        c, tri_channel_shuffle(c->build->graph, exported_tensor(c, 0), exported_int(c, 1)));
+}
+
 static void pixel_unshuffle(exported_call *c) {
     exported_give_graph(
         c, tri_pixel_unshuffle(c->build->graph, exported_tensor(c, 0), exported_int(c, 1)));
-}
-
-// 1 in the lower triangle of the last two axes, or in the upper one.
-static void triangle(exported_call *c, const char *formula) {
-    exported_build *b = c->build;
-    exported_value x = exported_operand(c, 0);
-    double diagonal = (double)exported_int(c, 1), *row, *column;
-    int rank = exported_rank(b, &x);
-    int64_t rows = exported_size(b, &x, rank - 2), columns = exported_size(b, &x, rank - 1);
-    exported_value in[] = {x, exported_host_new(b, (int64_t[]){rows, 1}, 2, TRI_PT2_LONG, &row),
-                           exported_host_new(b, (int64_t[]){columns}, 1, TRI_PT2_LONG, &column)};
-    if (in[1].kind != EXPORTED_HOST || in[2].kind != EXPORTED_HOST) return;
-    for (int64_t i = 0; i < rows; i++) row[i] = (double)i;
-    for (int64_t i = 0; i < columns; i++) column[i] = (double)i;
-    exported_value mask = exported_map_text(b, formula, &diagonal, in + 1, 2, TRI_PT2_BOOLEAN);
-    mask.name = tri_name(b->graph, "%s.mask", x.name ? x.name : "triangle");
-    exported_value both[] = {x, mask};
-    exported_give(c, exported_map_text(b, "x, m -> m ? x : 0", NULL, both, 2, x.dtype));
-}
-
-static void tril(exported_call *c) { triangle(c, "i, j, d = 0 -> j <= i + d"); }
-static void triu(exported_call *c) { triangle(c, "i, j, d = 0 -> j >= i + d"); }
-
-static void diff(exported_call *c) {
-    exported_build *b = c->build;
-    exported_value x = exported_operand(c, 0);
-    int axis = exported_axis_of(c, 2);
-    exported_value parts[3];
-    int count = 0;
-    if (!exported_is_none(c, 3)) parts[count++] = exported_operand(c, 3);
-    parts[count++] = x;
-    if (!exported_is_none(c, 4)) parts[count++] = exported_operand(c, 4);
-    if (count > 1) x = exported_concat(b, parts, count, axis);
-    for (int64_t k = exported_int(c, 1); k > 0; k--) {
-        int64_t size = exported_size(b, &x, axis);
-        exported_value two[] = {exported_slice(b, x, axis, 1, size, 1),
-                                exported_slice(b, x, axis, 0, size - 1, 1)};
-        x = exported_map_text(b, "a, b -> a - b", NULL, two, 2, x.dtype);
-    }
-    exported_give(c, x);
 }
 
 static void unfold(exported_call *c) {
@@ -470,17 +474,17 @@ const exported_row exported_shape_rows[] = {
     ROW("aten.reshape_as", "self other", reshape_as),
     ROW("aten.view_as", "self other", reshape_as),
     ROW("aten.flatten", "self start_dim=0 end_dim=-1", flatten),
+    ROW("aten.ravel", "self start_dim=0 end_dim=-1", flatten),
     ROW("aten.unflatten", "self dim sizes", unflatten),
     ROW("aten.unsqueeze", "self dim", unsqueeze),
     ROW("aten.squeeze", "self dim=None", squeeze),
     ROW("aten.transpose", "self dim0 dim1", transpose),
     ROW("aten.swapaxes", "self axis0 axis1", transpose),
-    ROW("aten.swapdims", "self dim0 dim1", transpose),
+    ROW("aten.mT", "self", transpose_last),
     ROW("aten.t", "self", transpose_matrix),
     ROW("aten.numpy_T", "self", transpose_matrix),
     ROW("aten.permute", "self dims", permute),
     ROW("aten.movedim", "self source destination", movedim),
-    ROW("aten.moveaxis", "self source destination", movedim),
     ROW("aten.expand", "self size implicit=False", expand),
     ROW("aten.expand_as", "self other", expand_as),
     ROW("aten.broadcast_to", "self size", expand),
@@ -491,12 +495,7 @@ const exported_row exported_shape_rows[] = {
     ROW("aten.split.sizes", "self split_size dim=0", split_sizes),
     ROW("aten.split_with_sizes", "self split_sizes dim=0", split_sizes),
     ROW("aten.chunk", "self chunks dim=0", chunk),
-    ROW("aten.unsafe_chunk", "self chunks dim=0", chunk),
     ROW("aten.unbind", "self dim=0", unbind),
-    ROW("aten.cat", "tensors dim=0", concat),
-    ROW("aten.concat", "tensors dim=0", concat),
-    ROW("aten.concatenate", "tensors dim=0", concat),
-    ROW("aten.stack", "tensors dim=0", stack),
     ROW("aten.contiguous", "self", same),
     ROW("aten.clone", "self", same),
     ROW("aten.alias", "self", same),
@@ -509,15 +508,17 @@ const exported_row exported_shape_rows[] = {
     ROW("aten.constant_pad_nd", "self pad mode='constant' value=0", pad),
     ROW("aten.roll", "self shifts dims=[]", roll),
     ROW("aten.flip", "self dims", flip),
+    ROW("aten.fliplr", "self dims=1", flip),
+    ROW("aten.flipud", "self dims=0", flip),
+    ROW("aten.rot90", "self k=1 dims=[]", rot90),
     ROW("aten.repeat", "self repeats", repeat),
     ROW("aten.tile", "self dims", repeat),
     ROW("aten.repeat_interleave.self_int", "self repeats dim=None", repeat_interleave),
+    ROW("aten.repeat_interleave.self_Tensor", "self repeats dim=None", repeat_by_list),
     ROW("aten.broadcast_tensors", "tensors", broadcast),
+    ROW("aten.channel_shuffle", "self groups", channel_shuffle),
     ROW("aten.pixel_shuffle", "self upscale_factor", pixel_shuffle),
     ROW("aten.pixel_unshuffle", "self downscale_factor", pixel_unshuffle),
-    ROW("aten.tril", "self diagonal=0", tril),
-    ROW("aten.triu", "self diagonal=0", triu),
-    ROW("aten.diff", "self n=1 dim=-1 prepend=None append=None", diff),
     ROW("aten.unfold", "self dimension size step", unfold),
     ROW("aten.sym_size.int", "self dim", size_of),
     ROW("aten.sym_numel", "self", count_of),

@@ -51,6 +51,28 @@ static exported_value unrepeated(const exported_value *v) {
     return x;
 }
 
+// Whether the elements of a tensor without repeated axes are equally far from each other.
+static bool is_progression(const exported_host *x) {
+    int64_t count = 1;
+    for (int i = 0; i < x->rank; i++) count *= x->sizes[i];
+    for (int64_t i = 2; i < count; i++)
+        if (x->data[i] - x->data[i - 1] != x->data[1] - x->data[0]) return false;
+    return count > 1;
+}
+
+// Equally distant numbers as the running sum of ones, so that no constant has the batch in it.
+static tri_value counted(exported_build *b, const exported_value *x, tri_shape shape) {
+    tri_graph *g = b->graph;
+    bool is_float = exported_type_is_float(x->dtype);
+    const float number = 1;
+    tri_value one = tri_constant(g, "exported.one", tri_shape_of(1), &number);
+    int64_t count = tri_shape_count(&shape);
+    one = tri_expand(g, is_float ? one : tri_cast(g, one, TRI_I64), tri_shape_of(count));
+    const char *formula = tri_name(g, "n -> %.17g + %.17g * (n - 1)", x->host.data[0],
+                                   x->host.data[1] - x->host.data[0]);
+    return tri_reshape(g, tri_map(g, formula, tri_cumsum(g, one, 0)), shape);
+}
+
 static tri_value constant_of(exported_build *b, const exported_value *v) {
     tri_graph *g = b->graph;
     exported_value x = unrepeated(v);
@@ -65,14 +87,19 @@ static tri_value constant_of(exported_build *b, const exported_value *v) {
     for (int i = 0; i < x.host.rank; i++)
         stored.dims[i] = x.host.sizes[i], shape.dims[i] = v->host.sizes[i];
     int64_t count = tri_shape_count(&stored);
+    if (v->is_sized && v->dtype != TRI_PT2_BOOLEAN && is_progression(&x.host)) {
+        tri_value value = counted(b, &x, stored);
+        return tri_shape_equal(&stored, &shape) ? value : tri_expand(g, value, shape);
+    }
     float *values = TRI_NEW_ARRAY(g->arena, float, count);
     for (int64_t i = 0; i < count; i++) {
         values[i] = (float)x.host.data[i];
         if (exported_type_is_int(v->dtype) && (double)values[i] != x.host.data[i])
             tri_graph_fail(g, "the constant %.0f is too large", x.host.data[i]);
     }
-    const char *name = tri_name(g, "%s.%s", b->network->trained ? "evaluation" : "exported",
-                                v->name ? v->name : "constant");
+    const char *begin = b->network->trained ? "evaluation" : "exported";
+    const char *name = tri_name(g, "%s.%s", begin, v->name ? v->name : "constant");
+    if (!v->name) name = tri_name(g, "%s.%lld", name, (long long)tri_layer_count(g, name));
     tri_value value = tri_constant(g, name, stored, values);
     if (v->dtype == TRI_PT2_BOOLEAN)
         value = tri_cast(g, value, TRI_U8);
