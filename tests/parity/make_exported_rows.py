@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes exported/rows.pt2 and exported/shared.pt2, the programs of networks that have one branch
-for each of many operations, and what PyTorch computes of them: loss, gradients, statistics.
+"""Writes exported/rows.pt2, shared.pt2 and fixed.pt2, the programs of a network with a branch for
+each of many operations, of one whose layers are called several times, and of one that is exported
+with a fixed batch, and what PyTorch computes of them: loss, gradients, statistics.
 
 usage: make_exported_rows.py
 Needs PyTorch 2.9 or later. test_exported.py reads the files.
@@ -174,13 +175,39 @@ class Shared(nn.Module):
         return {"states": [a, b], "result": {"out": out}}
 
 
-def write(name, net, fields, pick):
+class Fixed(nn.Module):
+    """Asks for the batch's size in many ways."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.embed = nn.Parameter(torch.randn(1, 1, WIDTH)), nn.Linear(WIDTH, WIDTH)
+        self.attention = nn.MultiheadAttention(WIDTH, 4, batch_first=True)
+        self.cell, self.head = nn.LSTMCell(WIDTH, 4), nn.Linear(WIDTH, 3)
+
+    def forward(self, x):
+        samples, rows = x.shape[0], torch.arange(x.shape[0])
+        z = torch.cat([self.first.expand(samples, -1, -1), self.embed(x)], 1)
+        z = z + x.new_zeros(samples, STEPS + 1, 1)
+        z = self.attention(z, z, z)[0] + self.first.repeat(samples, 1, 1)
+        h = c = x.new_zeros(samples, 4)
+        for step in range(2):
+            h, c = self.cell(z[:, step], (h, c))
+        chosen = z[rows, (x[:, 0, 0] > 0).long()]
+        marks = x.new_zeros(samples, 2)
+        marks[:, 1] = 1
+        heads = z.view(samples, STEPS + 1, 4, 2).transpose(1, 2).reshape(samples * 4, -1)
+        return torch.cat([self.head(z).reshape(samples, -1), h, chosen, marks,
+                          heads.view(samples, 4, -1).mean(1)], 1)
+
+
+def write(name, net, fields, pick, fixed=0):
     net.train()
     batch = torch.export.Dim("batch", min=1, max=1024)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        program = torch.export.export(net, tuple(fields.values()), strict=False,
-                                      dynamic_shapes=tuple({0: batch} for _ in fields))
+        program = torch.export.export(
+            net, tuple(field[:fixed] if fixed else field for field in fields.values()),
+            strict=False, dynamic_shapes=None if fixed else tuple({0: batch} for _ in fields))
     for node in program.graph.nodes:  # sources would name folders of this machine
         node.meta.pop("stack_trace", None)
     torch.export.save(program, os.path.join(HERE, "exported", f"{name}.pt2"))
@@ -204,6 +231,7 @@ def main():
     write("rows", Rows(), {"x": torch.randn(BATCH, STEPS, WIDTH)}, lambda out: out)
     write("shared", Shared(), {"x": torch.randn(BATCH, 2, 6, 6), "y": torch.randn(BATCH, 2, 6, 6)},
           lambda out: out["result"]["out"])
+    write("fixed", Fixed(), {"x": torch.randn(BATCH, STEPS, WIDTH)}, lambda out: out, fixed=2)
 
 
 main()

@@ -4,11 +4,11 @@ on one rank and on several; what is refused, and how.
 
 usage: test_exported.py BUILD_FOLDER
 
-PyTorch is not needed: exported/ has ten programs of PyTorch 2.15 (training mode, dynamic batch)
+PyTorch is not needed: exported/ has eleven programs of PyTorch 2.15 (training mode, dynamic batch)
 and, of the eager networks, the expected values on a batch of three with every dropout at 0. The
 same in exported/releases, of two networks, by each release from 2.9 on (make_exported.py).
-make_exported_rows.py has made two of the ten: rows, with a branch for each of many operations, and
-shared, whose layers are called several times.
+make_exported_rows.py has made three of them: rows, with a branch for each of many operations,
+shared, whose layers are called several times, and fixed, with a batch of two.
 """
 import json
 import os
@@ -31,7 +31,7 @@ LIMIT = 1e-5
 # The loss outside of each network; gpt computes its own.
 LOSS = {"cnn": "nll", "resnet": "cross_entropy", "gpt": None, "llama": "cross_entropy",
         "lstm": "cross_entropy", "unet": "cross_entropy", "writes": "cross_entropy",
-        "state": "cross_entropy", "rows": "mse", "shared": "mse"}
+        "state": "cross_entropy", "rows": "mse", "shared": "mse", "fixed": "mse"}
 # The result that counts, where there are several.
 OUTPUT = {"shared": {"output": "result.out"}}
 # Batch norm normalises over a micro-batch, so replicas need the whole batch in each.

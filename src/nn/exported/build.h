@@ -235,6 +235,22 @@ exported_value exported_view_sliced(exported_build *b, const exported_value *x, 
 // of its result y [.., width] the one for x.
 bool exported_has_rows(exported_build *b, const exported_value *x, tri_shape *rows);
 exported_value exported_of_rows(exported_build *b, const exported_value *x, tri_value y, int dtype);
+// Of a network that was exported with a fixed batch, where the micro-batch has another size
+// (fixed.c): the batch in the file; 0: there is none, or it is the same.
+int64_t exported_fixed_batch(const exported_build *b);
+// The axis of x, the first argument, that has another size than in the file; -1: none.
+int exported_batch_axis(exported_call *call, const exported_value *x);
+// Puts the number of samples into sizes that x, the first argument, is reshaped to.
+void exported_refit(exported_call *call, const exported_value *x, int64_t *sizes, int rank);
+// The same with sizes that it is expanded to, or numbers of times that it is repeated.
+void exported_refit_repeats(exported_call *call, const exported_value *x, int64_t *sizes, int rank,
+                            bool is_times);
+// Lets tensors of the host that are repeated have the sizes of those that they stand beside;
+// `axis`, -1: none, may differ.
+void exported_refit_repeated(exported_build *b, exported_value *values, int count, int axis);
+// The index of x's axis, where it counts the samples.
+exported_value exported_refit_index(exported_call *call, exported_value index,
+                                    const exported_value *x, int axis);
 
 // Functions of tensors of either kind.
 exported_value exported_reshape(exported_build *b, exported_value x, const int64_t *sizes,

@@ -209,9 +209,16 @@ static exported_value port_value(exported_build *b, const tri_pt2_port *port) {
 // Says which node an error is of.
 static void name_node(exported_build *b, const tri_pt2_node *node) {
     tri_graph *g = b->graph;
-    g->message = tri_arena_printf(g->arena, "%s: %s in '%s'%s%s: %s", b->network->file.path,
+    int64_t fixed = exported_fixed_batch(b);
+    const char *hint = "";
+    if (fixed)
+        hint = tri_arena_printf(g->arena,
+                                " (the network was exported with a batch of %lld and not with "
+                                "dynamic_shapes: do that, or train with batch.micro=%lld)",
+                                (long long)fixed, (long long)fixed);
+    g->message = tri_arena_printf(g->arena, "%s: %s in '%s'%s%s: %s%s", b->network->file.path,
                                   node->target, *node->module ? node->module : "the network",
-                                  *node->source ? ", " : "", node->source, g->message);
+                                  *node->source ? ", " : "", node->source, g->message, hint);
 }
 
 static void lower(exported_build *b, int number) {

@@ -258,6 +258,7 @@ static void index_by(exported_call *c) {
     bool is_host = x.kind == EXPORTED_HOST;
     for (int k = 0; k < count; k++) {
         if (index[k].kind == EXPORTED_NOTHING) continue;
+        index[k] = exported_refit_index(c, index[k], &x, k);
         if (first < 0) first = k;
         used++;
         last = k;

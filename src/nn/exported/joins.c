@@ -18,6 +18,7 @@ static void concat(exported_call *c) {
         return;
     }
     int axis = exported_axis(c, exported_int(c, 1), exported_rank(c->build, &values[0]));
+    exported_refit_repeated(c->build, values, kept, axis);
     exported_give(c, exported_concat(c->build, values, kept, axis));
 }
 
@@ -33,6 +34,7 @@ static void stack(exported_call *c) {
             sizes[i] = i == axis ? 1 : exported_size(b, &values[k], i - (i > axis));
         values[k] = exported_reshape(b, values[k], sizes, rank + 1);
     }
+    exported_refit_repeated(b, values, count, axis);
     exported_give(c, exported_concat(b, values, count, axis));
 }
 

@@ -9,24 +9,11 @@
 
 static void same(exported_call *c) { exported_give(c, exported_operand(c, 0)); }
 
-// Sizes of a network that was exported with a fixed batch: where the elements do not fit, the first
-// size is that of the samples.
-static void refit(exported_call *c, const exported_value *x, int64_t *sizes, int rank) {
-    int64_t known = 1, count = exported_count(c->build, x);
-    bool open = false;
-    for (int i = 1; i < rank; i++) {
-        open = open || sizes[i] < 0;
-        known *= sizes[i] < 0 ? 1 : sizes[i];
-    }
-    if (rank < 1 || open || sizes[0] < 0 || sizes[0] * known == count) return;
-    if (known > 0 && count % known == 0) sizes[0] = -1;
-}
-
 static void reshape(exported_call *c) {
     int64_t sizes[EXPORTED_MAX_RANK];
     exported_value x = exported_operand(c, 0);
     int rank = exported_ints(c, 1, sizes, EXPORTED_MAX_RANK);
-    refit(c, &x, sizes, rank);
+    exported_refit(c, &x, sizes, rank);
     exported_give(c, exported_reshape(c->build, x, sizes, rank));
 }
 
@@ -148,7 +135,9 @@ static void transpose_last(exported_call *c) {
 static void expand(exported_call *c) {
     int64_t sizes[EXPORTED_MAX_RANK];
     int rank = exported_ints(c, 1, sizes, EXPORTED_MAX_RANK);
-    exported_give(c, exported_expand(c->build, exported_operand(c, 0), sizes, rank));
+    exported_value x = exported_operand(c, 0);
+    if (x.kind == EXPORTED_GRAPH) exported_refit_repeats(c, &x, sizes, rank, false);
+    exported_give(c, exported_expand(c->build, x, sizes, rank));
 }
 
 static void expand_as(exported_call *c) {
@@ -164,6 +153,9 @@ static void slice(exported_call *c) {
     int axis = exported_axis(c, exported_int(c, 1), exported_rank(c->build, &x));
     int64_t first = exported_is_none(c, 2) ? 0 : exported_int(c, 2),
             end = exported_is_none(c, 3) ? INT64_MAX : exported_int(c, 3);
+    // A fixed batch as the end.
+    if (exported_batch_axis(c, &x) == axis && end == exported_fixed_batch(c->build))
+        end = INT64_MAX;
     exported_give(c, exported_slice(c->build, x, axis, first, end, exported_int(c, 4)));
 }
 
@@ -346,6 +338,7 @@ static void repeat(exported_call *c) {
         for (int i = count; i > 0; i--) times[i] = times[i - 1];
         times[0] = 1;
     }
+    exported_refit_repeats(c, &x, times, count, true);
     for (int i = 0; i < count; i++)
         sizes[i] = i < count - rank ? 1 : exported_size(b, &x, i - (count - rank));
     x = exported_reshape(b, x, sizes, count);

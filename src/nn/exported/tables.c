@@ -41,12 +41,14 @@ static tri_value rows_of(exported_call *c, tri_value ids) {
 // The number of ids of each bag, where the offsets are 0, L, 2L, …; 0: they are not.
 static int64_t bag_size(exported_call *c, int64_t ids) {
     exported_value offsets = exported_operand(c, 2);
-    int64_t at[1] = {0}, bags = exported_count(c->build, &offsets),
-            size = bags > 0 && ids % bags == 0 ? ids / bags : 0;
-    if (offsets.kind != EXPORTED_HOST || offsets.host.rank != 1 || exported_bool(c, 7)) return 0;
-    for (; at[0] < bags; at[0]++)
+    int64_t at[1] = {1}, bags = exported_count(c->build, &offsets);
+    if (offsets.kind != EXPORTED_HOST || offsets.host.rank != 1 || bags < 1 || exported_bool(c, 7))
+        return 0;
+    int64_t size = bags > 1 ? (int64_t)exported_host_at(&offsets.host, at) : ids;
+    for (at[0] = 0; at[0] < bags; at[0]++)
         if (exported_host_at(&offsets.host, at) != (double)(at[0] * size)) return 0;
-    return size;
+    bool fits = exported_fixed_batch(c->build) ? bags > 1 : bags * size == ids;
+    return fits && size > 0 && ids % size == 0 ? size : 0;
 }
 
 // weight indices offsets scale_grad_by_freq mode sparse per_sample_weights include_last_offset

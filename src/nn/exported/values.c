@@ -75,7 +75,13 @@ static tri_value counted(exported_build *b, const exported_value *x, tri_shape s
 
 static tri_value constant_of(exported_build *b, const exported_value *v) {
     tri_graph *g = b->graph;
-    exported_value x = unrepeated(v);
+    exported_value refit = *v, x;
+    // Rows that are all alike, as many as a fixed batch has, are those of the samples.
+    int64_t fixed = exported_fixed_batch(b);
+    if (fixed > 1 && v->host.rank > 1 && v->host.strides[0] == 0 && v->host.sizes[0] == fixed)
+        refit.host.sizes[0] = tri_graph_samples(g);
+    v = &refit;
+    x = unrepeated(v);
     x = exported_host_row_major(b, &x);
     tri_shape stored = {0}, shape = {0};
     if (x.host.rank > TRI_MAX_RANK) {
@@ -370,9 +376,12 @@ static exported_value map_graph(exported_build *b, tri_formula formula, const ex
     return exported_of_graph(tri_node_add(b->graph, &tri_op_map, values, kept, &attr, ""), dtype);
 }
 
-exported_value exported_map(exported_build *b, const tri_formula *formula, const exported_value *in,
-                            int count, int dtype) {
+exported_value exported_map(exported_build *b, const tri_formula *formula,
+                            const exported_value *given, int count, int dtype) {
     bool is_host = true, is_number = true;
+    exported_value in[TRI_FORMULA_INPUTS];
+    for (int k = 0; k < count; k++) in[k] = given[k];
+    exported_refit_repeated(b, in, count, -1);
     for (int k = 0; k < count; k++) {
         is_host = is_host && (in[k].kind == EXPORTED_HOST || in[k].kind == EXPORTED_NUMBER);
         is_number = is_number && in[k].kind == EXPORTED_NUMBER;

@@ -111,6 +111,7 @@ static void index_put(exported_call *c) {
     int64_t sizes[2 * EXPORTED_MAX_RANK], own[EXPORTED_MAX_RANK];
     while (first < count && index[first].kind == EXPORTED_NOTHING) first++;
     int used = count - first;
+    for (int k = first; k < count; k++) index[k] = exported_refit_index(c, index[k], &x, k);
     if (first == 0 && used == 1 && is_mask(index)) {
         if (!put_by_mask(c, index[0], source, adds))
             exported_fail(c, "what is written by a mask has to be the same everywhere");
