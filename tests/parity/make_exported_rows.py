@@ -132,8 +132,8 @@ ROWS = {
     "masked_mean": (lambda y, x: (y * (x[..., :1] > 0)).sum(1) / torch.count_nonzero(
         x[..., 0] > 0, 1).clamp(min=1)[:, None], 4),
     "rare": (lambda y, x: torch.special.expit(y) + torch.multiply(y, y) + torch.clip(
-        y, -0.5, 0.5) + torch.heaviside(x[..., :4], x[..., 4:]) + torch.logaddexp2(y, -y) + torch.where(
-            torch.isclose(y, y), y, 0), 4),
+        y, -0.5, 0.5) + torch.heaviside(x[..., :4], x[..., 4:]) + torch.logaddexp2(
+            y, -y) + torch.where(torch.isclose(y, y), y, 0), 4),
     "cross": (lambda y, x: torch.linalg.cross(y, x[..., :3]), 3),
 }
 

@@ -173,6 +173,49 @@ TRANSFORMERS = {
     "mamba": small("MambaConfig", "MambaForCausalLM", state_size=4),
 }
 
+TRANSFORMERS |= {
+    "biogpt": small("BioGptConfig", "BioGptForCausalLM"),
+    "starcoder2": small("Starcoder2Config", "Starcoder2ForCausalLM", num_key_value_heads=2),
+    "stablelm": small("StableLmConfig", "StableLmForCausalLM", num_key_value_heads=2),
+    "cohere": small("CohereConfig", "CohereForCausalLM", num_key_value_heads=2),
+    "granite": small("GraniteConfig", "GraniteForCausalLM", num_key_value_heads=2),
+    "granitemoe": small("GraniteMoeConfig", "GraniteMoeForCausalLM", num_key_value_heads=2,
+                        **EXPERTS),
+    "helium": small("HeliumConfig", "HeliumForCausalLM", **GROUPED),
+    "persimmon": small("PersimmonConfig", "PersimmonForCausalLM"),
+    "qwen3_moe": small("Qwen3MoeConfig", "Qwen3MoeForCausalLM", decoder_sparse_step=1,
+                       num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, **GROUPED),
+    "olmoe": small("OlmoeConfig", "OlmoeForCausalLM", num_key_value_heads=2, num_experts=4,
+                   num_experts_per_tok=2),
+    "gpt_oss": small("GptOssConfig", "GptOssForCausalLM", sliding_window=4, **GROUPED, **EXPERTS),
+    "glm4": small("Glm4Config", "Glm4ForCausalLM", **GROUPED),
+    "diffllama": small("DiffLlamaConfig", "DiffLlamaForCausalLM", num_key_value_heads=2),
+    "smollm3": small("SmolLM3Config", "SmolLM3ForCausalLM", num_key_value_heads=2),
+    "mamba2": small("Mamba2Config", "Mamba2ForCausalLM", state_size=8, num_heads=8, head_dim=8,
+                    n_groups=2, chunk_size=4),
+    "recurrent_gemma": small("RecurrentGemmaConfig", "RecurrentGemmaForCausalLM", lru_width=32,
+                             attention_window_size=8, num_key_value_heads=1),
+    "rwkv": small("RwkvConfig", "RwkvForCausalLM", context_length=32, attention_hidden_size=32),
+    "mpt": hugging("MptConfig", "MptForCausalLM", vocab_size=60, d_model=32, n_layers=2, n_heads=4,
+                   max_seq_len=32),
+    "xlnet": hugging("XLNetConfig", "XLNetForSequenceClassification", vocab_size=60, d_model=32,
+                     d_inner=48, n_layer=2, n_head=4, num_labels=5),
+    "mpnet": small("MPNetConfig", "MPNetForSequenceClassification", num_labels=5),
+    "roformer": small("RoFormerConfig", "RoFormerForSequenceClassification", embedding_size=32,
+                      num_labels=5),
+    "rembert": small("RemBertConfig", "RemBertForSequenceClassification", num_labels=5,
+                     input_embedding_size=16, output_embedding_size=16),
+    "swin_hf": hugging("SwinConfig", "SwinForImageClassification", pixels(), image_size=32,
+                       patch_size=2, embed_dim=16, depths=[1, 1], num_heads=[2, 4], window_size=4,
+                       num_labels=7),
+    "videomae": hugging("VideoMAEConfig", "VideoMAEForVideoClassification",
+                        lambda: {"pixel_values": torch.randn(SAMPLES, 4, 3, 32, 32)},
+                        num_frames=4, tubelet_size=2, **VIT),
+    "timesformer": hugging("TimesformerConfig", "TimesformerForVideoClassification",
+                           lambda: {"pixel_values": torch.randn(SAMPLES, 4, 3, 32, 32)},
+                           num_frames=4, **VIT),
+}
+
 
 def timm_of(name, size=64, **more):
     def make():
@@ -204,6 +247,25 @@ TIMM = {
     "mobilevit": timm_of("mobilevit_xxs"),
     "efficientformer": timm_of("efficientformer_l1", 224),
 }
+
+# Of families whose networks take an image of any size.
+TIMM |= {name: timm_of(name) for name in [
+    "gernet_s", "cspresnet50", "darknet17", "dpn48b", "mixnet_s", "tinynet_e", "fbnetc_100",
+    "efficientnet_lite0", "mobilenetv1_100", "efficientvit_b0", "fasternet_t0", "fastvit_t8",
+    "hardcorenas_a", "hgnetv2_b0", "inception_next_atto", "mambaout_femto", "lcnet_035",
+    "mobilenetv3_small_050", "nextvit_small", "pvt_v2_b0", "rdnet_tiny", "regnetx_002",
+    "regnety_002", "repghostnet_050", "repvit_m1", "resnest14d", "resnetv2_18", "rexnet_100",
+    "selecsls42", "legacy_seresnet18", "skresnet18", "starnet_s1", "tresnet_m", "xception41",
+    "ese_vovnet19b_dw", "gcresnet33ts", "eca_resnet33ts", "resnetblur18", "test_nfnet",
+    "iformer_t"]}
+TIMM |= {name: timm_of(name, 224) for name in [
+    "efficientformerv2_s0", "efficientvit_m0", "gcvit_xxtiny", "levit_128s", "coatnet_pico_rw_224",
+    "shvit_s1", "swiftformer_xs", "tiny_vit_5m_224", "visformer_tiny"]}
+TIMM |= {name: timm_of(name, img_size=64) for name in [
+    "botnet26t_256", "lambda_resnet26t", "maxvit_pico_rw_256", "gmlp_ti16_224", "resmlp_12_224",
+    "vitamin_small_224"]}
+TIMM |= {name: timm_of(name, img_size=64, depth=2) for name in [
+    "deit_tiny_distilled_patch16_224", "tnt_s_legacy_patch16_224", "vit_relpos_small_patch16_224"]}
 
 
 class UNet(nn.Module):

@@ -85,7 +85,8 @@ static void scatter_add(exported_call *c) {
                                            as_is(c, 2), source_of(c, 3)));
 }
 
-// self dim index src reduce include_self. Without the tensor itself, what is put there begins anew.
+// self dim index src reduce include_self. Without include_self the tensor's own elements do not
+// count where others are put.
 static void scatter_reduce(exported_call *c) {
     tri_graph *g = c->build->graph;
     const char *reduce = exported_text(c, 4);
