@@ -16,7 +16,7 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import TRIREME, check_all, on_ranks, run  # noqa: E402
+from runs import SOON, TRIREME, check_all, on_ranks, run  # noqa: E402
 
 CHECKS = ["meeting", "devices", "memory", "binding", "clock", "run-folder", "same-files", "links",
           "all-reduce", "compute"]
@@ -109,7 +109,7 @@ def ranks_that_look(folder, of=3):
         ranks.append(subprocess.Popen([*other, *command] if rank == of - 1 else command,
                                       env=environment, stdout=subprocess.PIPE,
                                       stderr=subprocess.PIPE, text=True))
-    end = time.monotonic() + 30
+    end = time.monotonic() + SOON
     while len(os.listdir(folder)) < of - 1 and time.monotonic() < end:
         time.sleep(0.01)
     assert len(os.listdir(folder)) == of - 1, os.listdir(folder)
@@ -234,7 +234,7 @@ def check_missing_rank(folder):
                    "MASTER_PORT": str(20000 + os.getpid() % 10000)}
     begin = time.monotonic()
     done = preflight(folder, "--timeout", "2", code=1, env=environment)
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < SOON
     refused(done, "meeting", "rank 1 of 2", "2 s")
     assert [line.split()[1] for line in done.stdout.splitlines()[2:-1]] == ["unknown"] * 9, done
     report = json.loads(preflight(folder, "--timeout", "1", "--json", code=1,

@@ -15,7 +15,7 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import (TRIREME, check_all, end_all, finish, on_ranks, run, start,  # noqa: E402
+from runs import (SOON, TRIREME, check_all, end_all, finish, on_ranks, run, start,  # noqa: E402
                   start_ranks, train)
 
 RANKS = 4
@@ -43,12 +43,12 @@ def check_one_line(words, *parts, rank=None):
     begun = time.monotonic()
     ranks = start_ranks(words, RANKS)
     try:
-        ended = [finish(child, 30) for child in ranks]
+        ended = [finish(child, SOON) for child in ranks]
     finally:
         end_all(ranks)
     took = time.monotonic() - begun
     codes, lines = [code for _, _, code in ended], "".join(err for _, err, _ in ended).splitlines()
-    assert codes == [2] * RANKS and took < 10, f"{codes}, {took:.1f} s: {lines}"
+    assert codes == [2] * RANKS and took < SOON, f"{codes}, {took:.1f} s: {lines}"
     done = run(on_ranks(RANKS, words), 2)
     for found in lines, done.stderr.splitlines():
         found = [line for line in found if not line.endswith(" measured")]  # by fewer ranks

@@ -41,14 +41,14 @@ def check_cable(_folder):
     lab.cut(2)
     assert not reaches(1, 2)
     lab.heal(2)
-    runs.wait_for(lambda: reaches(1, 2), "a healed cable", 20)
+    runs.wait_for(lambda: reaches(1, 2), "a healed cable")
 
 
 def check_lost_node(_folder):
     lab.power_off(2)
     assert not lab.pid_in("node2.pid")
     lab.boot(2)
-    runs.wait_for(lambda: lab.pid_in("node2.pid"), "a node that boots", 20)
+    runs.wait_for(lambda: lab.pid_in("node2.pid"), "a node that boots")
 
 
 def main():

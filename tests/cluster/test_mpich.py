@@ -52,7 +52,7 @@ def check_killed(folder):
     out, err, code = runs.finish(job, 60)
     took = time.monotonic() - begun
     assert code and "BAD TERMINATION" in out, f"{code} {out}{err}"
-    assert took < 5 and not runs.processes(), f"{took:.1f} s: {runs.processes()}"
+    assert took < runs.SOON and not runs.processes(), f"{took:.1f} s: {runs.processes()}"
 
 
 def find_rank(rank):

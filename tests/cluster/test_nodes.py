@@ -17,7 +17,7 @@ import runs
 
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "nodes_worker.py")
 os.environ.pop("TRIREME_STORE", None)
-SOON = 30  # seconds for what takes one or two on a machine that is not busy
+SOON = runs.SOON
 
 
 class Job:
@@ -186,7 +186,7 @@ def check_absent(folder):
     begun = time.monotonic()
     job.start(2, "--rdzv-conf", "join_timeout=2")
     job.end(2, 1, "node1:", "was not reached within 2 s")
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < SOON
 
 
 def check_serving_agent(folder):
@@ -198,7 +198,7 @@ def check_serving_agent(folder):
     begun = time.monotonic()
     job.kill((said[0], "agent"))
     job.end(2, 1, "agent", " at node1:", "was lost: its connection")
-    assert time.monotonic() - begun < 12
+    assert time.monotonic() - begun < SOON
     job.agents.pop(1).communicate()
 
 
@@ -253,7 +253,7 @@ def check_cable(folder):
     lab.cut(2)
     job.end(1, 1, "node node2: its agent was lost: it was silent for")
     job.end(2, 1, "was lost: it was silent for 4 s")
-    assert time.monotonic() - begun < 4 + 8, time.monotonic() - begun
+    assert time.monotonic() - begun < SOON, time.monotonic() - begun
     lab.heal(2)
     assert len(said) == 4
 
@@ -343,7 +343,7 @@ def check_no_return(folder):
     begun = time.monotonic()
     lab.cut(1)
     job.end(2, 1, "it was silent for 3 s", "was not reached within 3 s")
-    assert time.monotonic() - begun < 3 + 3 + 10, time.monotonic() - begun
+    assert time.monotonic() - begun < SOON, time.monotonic() - begun
     lab.heal(1)
     job.go()
     job.end(1, 0, "node node2 was lost")
@@ -358,7 +358,7 @@ def check_serving_host(folder):
     begun = time.monotonic()
     lab.power_off(1)
     job.end(2, 1, "agent", " at node1:", "was lost")
-    assert time.monotonic() - begun < 12, time.monotonic() - begun
+    assert time.monotonic() - begun < SOON, time.monotonic() - begun
     job.agents.pop(1).communicate()
     lab.boot(1)
     assert len(said) == 4

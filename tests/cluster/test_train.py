@@ -175,7 +175,7 @@ def check_bad_input_of_one(folder):
                      and "ranks" not in line and "warning" not in line]
             took = time.monotonic() - begun
             what = f"{start.__name__}, {part}, {took:.1f} s: {done.stderr}"
-            assert done.returncode and took < (10 if start is mpirun else 5), what
+            assert done.returncode and took < runs.SOON, what
             assert len(lines) == 1 and part in lines[0], what
             assert re.search(r"rank 3 \(host node\d\)", lines[0]), what
             print(f"  {start.__name__}: {took:.1f} s: {lines[0]}")

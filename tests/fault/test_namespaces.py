@@ -14,8 +14,8 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import (SYNTHETIC, TRIREME, end_all, entries, finish, losses, start_ranks,  # noqa: E402
-                  timed, train, wait_for)
+from runs import (SOON, SYNTHETIC, TRIREME, end_all, entries, finish, losses,  # noqa: E402
+                  start_ranks, timed, train, wait_for)
 
 PROGRAM = os.path.join(os.path.dirname(TRIREME), "fault_victim")
 WORDS = [*SYNTHETIC, "data.samples=48", "data.test_samples=16", "batch.global=24"]
@@ -24,7 +24,6 @@ WORDS = [*SYNTHETIC, "data.samples=48", "data.test_samples=16", "batch.global=24
 APART = [["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"],
          ["unshare", "--pid", "--fork", "--kill-child"]]
 USER = ["--user", "--map-root-user"]
-NOTICED_S = 30.0  # 4 s without a heartbeat, and room for a loaded machine
 
 
 def start(place, apart, *more, **environment):
@@ -58,7 +57,7 @@ def check_dies(place, apart):
         assert wait_for(lambda: len(losses(place)) > 3, "steps", child=ranks[0])
         begin = time.monotonic()
         ranks[1].kill()  # kills the command `unshare`, and so (--kill-child) rank 1, its child
-        _, err, code = finish(ranks[0], NOTICED_S)
+        _, err, code = finish(ranks[0], SOON)
         assert code == 1, f"{apart}: code {code}: {err}"
         assert re.search(r"rank 1 \(host .* does not move: no heartbeat", err), err
     finally:

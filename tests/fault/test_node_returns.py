@@ -14,7 +14,7 @@ import threading
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import TRIREME, end_all, finish, start, wait_for  # noqa: E402
+from runs import SOON, TRIREME, end_all, finish, start, wait_for  # noqa: E402
 
 RETURNS = 10  # as docs/clusters.md says
 os.environ["TRIREME_TOKEN"] = "a token of this test"
@@ -82,20 +82,20 @@ def main():
     with tempfile.TemporaryDirectory(prefix="trireme-returns-") as folder:
         agents = [agent(folder, port)]
         try:
-            wait_for(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0, "the agent", 20)
+            wait_for(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0, "the agent")
             cable, before = Cable(port), -1
             agents.append(agent(folder, cable.listener.getsockname()[1]))
             for turn in range(RETURNS + 1):
-                assert wait_for(lambda: generation(folder) > before, f"turn {turn}", 20,
-                                agents[1]), finish(agents[1], 1)
+                assert wait_for(lambda: generation(folder) > before, f"turn {turn}",
+                                child=agents[1]), finish(agents[1], 1)
                 before = generation(folder)
                 cable.cut()
-            _, err, code = finish(agents[1], 20)
+            _, err, code = finish(agents[1], SOON)
             assert code == 1 and err.count("and joins again") == RETURNS, f"{code}: {err}"
             assert f"cut off more than {RETURNS} times" in err, err
             assert agents[0].poll() is None, "the others go on"
             agents[0].send_signal(signal.SIGTERM)
-            assert finish(agents[0], 20)[2] == 128 + signal.SIGTERM
+            assert finish(agents[0], SOON)[2] == 128 + signal.SIGTERM
         finally:
             end_all(agents)
 

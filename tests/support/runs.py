@@ -9,6 +9,9 @@ import sys
 import time
 
 SECONDS = 240  # time limit of a single run
+# What ends, or is said, within seconds has so much time on a busy machine. It is less than the time
+# limits that would end it otherwise: minutes, with comm.timeout_s and --timeout at their defaults.
+SOON = 60
 TRIREME = os.path.join(os.path.abspath(sys.argv[1]), "bin", "trireme")
 DATA = "/usr/share/datasets/fashion-mnist"
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -118,7 +121,7 @@ def start_ranks(words, count, only=None, port=None, **environment):
             for rank in only or range(count)]
 
 
-def wait_for(condition, what, seconds=60, child=None):
+def wait_for(condition, what, seconds=SOON, child=None):
     """Waits until the condition holds. Returns False if the child ends first; fails if the time is
     up."""
     end = time.monotonic() + seconds
@@ -187,7 +190,7 @@ def sharing():
 
 def check_nothing_left():
     """Checks that all processes end. A killed one takes a moment until its memory is freed."""
-    wait_for(lambda: not processes(), "the end of all processes that were started", 20)
+    wait_for(lambda: not processes(), "the end of all processes that were started")
 
 
 def last(run_dir):
