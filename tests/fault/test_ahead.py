@@ -16,9 +16,9 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import (SYNTHETIC, TRIREME, check_nothing_left, check_same, check_saved,  # noqa: E402
-                  end_all, entries, finish, last, losses, on_ranks, run, start, start_ranks, timed,
-                  train, wait_for)
+from runs import (SOON, SYNTHETIC, TRIREME, check_nothing_left, check_same,  # noqa: E402
+                  check_saved, end_all, entries, finish, last, losses, on_ranks, run, start,
+                  start_ranks, timed, train, wait_for)
 
 PROGRAM = os.path.join(os.path.dirname(TRIREME), "fault_victim")
 SHORT = [*SYNTHETIC, "data.samples=200", "data.test_samples=16", "batch.global=16",
@@ -141,9 +141,13 @@ def check_limits_of_time(folder):
     words = ["trainer.limit_val_batches=0", "checkpoint.train_time_interval=0.2",
              "trainer.max_epochs=-1"]
     for ranks in (1, 2):
-        place, again = (os.path.join(folder, f"{kind}-{ranks}") for kind in ("timed", "again"))
-        run(command("far", place, "trainer.max_time=1", *words, ranks=ranks))
-        steps = max(rows(place))
+        again = os.path.join(folder, f"again-{ranks}")
+        for seconds in (1, 5, 25):  # on a busy machine steps take longer
+            place = os.path.join(folder, f"timed-{ranks}-{seconds}")
+            run(command("far", place, f"trainer.max_time={seconds}", *words, ranks=ranks))
+            steps = max(rows(place))
+            if steps > 5:
+                break
         assert steps > 5, steps
         run(command("cpu", again, f"trainer.max_steps={steps}", *words, ranks=ranks))
         assert rows(place) == rows(again), f"{rows(place)}, not {rows(again)}"
@@ -166,10 +170,10 @@ def check_lost_ranks(folder):
             for rank, child in enumerate(children):
                 if rank == victim:
                     continue
-                _, err, code = finish(child, 60)
+                _, err, code = finish(child, SOON)
                 took = time.monotonic() - begin
                 what = f"{kind}, rank {rank}, {took:.1f} s, code {code}: {err}"
-                assert code == 1 and took < 10, what
+                assert code == 1 and took < SOON, what
                 assert f"rank {victim} (host" in err, what
         finally:
             end_all(children)
