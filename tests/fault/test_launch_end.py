@@ -14,12 +14,11 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import (SYNTHETIC, TRIREME, check_all, check_nothing_left, finish, last,  # noqa: E402
-                  losses, on_ranks, processes, start, train, wait_for)
+from runs import (SOON, SYNTHETIC, TRIREME, check_all, check_nothing_left, finish,  # noqa: E402
+                  last, losses, on_ranks, processes, start, train, wait_for)
 
 ENDLESS = [*SYNTHETIC, "data.samples=512", "data.test_samples=16", "batch.global=32",
            "log.progress=false", "trainer.max_epochs=100000", "checkpoint.every_n_steps=5"]
-SOON = 20  # seconds within which a launcher has to end once its workers are gone
 
 
 def launch(script, *flags, ranks=2):
@@ -32,8 +31,8 @@ def children(pid):
         return [int(word) for word in file.read().split()]
 
 
-def ended(child, code, seconds=SOON):
-    out, err, found = finish(child, seconds)
+def ended(child, code):
+    out, err, found = finish(child, SOON)
     assert found == code, f"{found}, not {code}: {out}{err}"
     return out, err
 
@@ -53,14 +52,18 @@ def check_guardian_suspended(folder):
 def check_grandchild(folder):
     """The launcher ends although a worker's child still runs, which is in another process group and
     keeps the worker's output open."""
-    pids = os.path.join(folder, "pids")
+    def grandchildren():
+        return [pid for pid, command in processes().items() if command.startswith("sleep 300")]
+
     for code, flags in ((0, ["--tee", "3"]), (3, ["--tee", "3"]), (0, ["--redirects", "3"])):
-        child = launch(f"setsid sleep 300 & echo $! >>{pids}; sleep 0.5; exit {code}",
+        go = os.path.join(folder, f"go-{code}-{flags[0]}")
+        child = launch(f"setsid sleep 300 & until test -e {go}; do sleep 0.1; done; exit {code}",
                        "--log-dir", folder, *flags)
-        ended(child, 1 if code else 0)
-        for pid, command in processes().items():
-            if command.startswith("sleep 300"):
-                os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: len(grandchildren()) == 2, "the workers' children", child=child)
+        with open(go, "w", encoding="utf-8"):
+            ended(child, 1 if code else 0)
+        for pid in grandchildren():
+            os.kill(pid, signal.SIGKILL)
     check_nothing_left()
 
 
@@ -139,7 +142,7 @@ def check_signal_before_round(folder):
     try:
         agent(0)
         waiting = agent(1)
-        time.sleep(2)  # time for the agent to join the others
+        time.sleep(2)  # until the agent has joined the first one, which nothing shows
         waiting.send_signal(signal.SIGSTOP)
         waiting.send_signal(signal.SIGTERM)
         agent(2)
@@ -168,7 +171,7 @@ def check_two_agents(folder):
     agents = [start([TRIREME, "run", "--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend",
                      "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", *words]) for _ in range(2)]
     for child in agents:
-        ended(child, 0, 60)
+        ended(child, 0)
     assert len(losses(run_dir)) == 2
 
 
@@ -184,7 +187,7 @@ def check_early_signals(folder):
         wait_for(lambda: len(children(child.pid)) == 3, "the workers", child=child)
         time.sleep(draw.random() * 0.6)
         child.send_signal(number)
-        _, err, code = finish(child, 60)
+        _, err, code = finish(child, SOON)
         if code == 75:
             assert os.path.exists(last(place)) != ("nothing is saved yet" in err), err
         else:
@@ -204,7 +207,7 @@ def check_killed_ranks(folder):
         time.sleep(draw.random() * 3)
         for pid in draw.sample(workers, draw.randint(1, 4)):
             os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: not set(workers) & set(processes()), "the end of the workers", 60)
+        wait_for(lambda: not set(workers) & set(processes()), "the end of the workers")
         ended(child, 1)
     check_nothing_left()
 
