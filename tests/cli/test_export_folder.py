@@ -13,11 +13,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import TRIREME, check_all, losses, on_ranks, run  # noqa: E402
+from runs import TRIREME, check_all, losses, on_ranks, run, wait_for  # noqa: E402
 import tensors  # noqa: E402
 
 MODEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "goldens",
@@ -199,12 +198,10 @@ def check_interrupted(folder):
     assert done.returncode == 1 and done.stderr.count("\n") == 1, done
     assert os.listdir(place) == [], os.listdir(place)
     left = 0
-    for delay in range(40):
+    for _ in range(40):  # it may end before this test has killed it
         child = subprocess.Popen(export(f"{folder}/run", f"{place}/out", "--max-shard-size", "1"),
                                  stdout=subprocess.DEVNULL)
-        end = time.monotonic() + 0.002 * delay
-        while child.poll() is None and time.monotonic() < end and not left:
-            left = len(os.listdir(place))
+        wait_for(lambda: os.listdir(place), "what it writes", child=child)
         child.kill()
         child.wait()
         if os.path.exists(f"{place}/out"):
