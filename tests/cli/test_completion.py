@@ -78,7 +78,7 @@ class Zsh:
     def wait(self, name, mark):
         """The lines of a file that zsh writes, once the last one is the mark."""
         os.set_blocking(self.terminal, False)
-        for _ in range(1200):
+        for _ in range(4800):  # four minutes: on a busy machine zsh needs more than one to start
             try:
                 os.read(self.terminal, 65536)  # so that it never waits for the terminal
             except BlockingIOError:
