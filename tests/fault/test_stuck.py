@@ -16,9 +16,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from runs import (SYNTHETIC, TRIREME, end_all, entries, finish, on_ranks, start,  # noqa: E402
                   start_ranks, timed, train)
 
-# Within this time a rank that does not move is named, and a run ends: the line comes after 10 s, and
-# the end after comm.timeout_s and the time that the launcher leaves its workers to end. The rest is
-# for a busy machine. At the default settings the run would end after 300 s.
+# Within this time a rank that does not move is named, and a run ends. The line comes after 10 s,
+# the end after comm.timeout_s and the time that the launcher leaves its workers; the rest is for a
+# busy machine. At the default settings a run would end after 300 s.
 ENDED_S = 60.0
 HOST = os.uname().nodename
 PROGRAM = os.path.join(os.path.dirname(TRIREME), "fault_victim")

@@ -9,7 +9,7 @@ import sys
 import time
 
 SECONDS = 240  # time limit of a single run
-# What ends, or is said, within seconds has so much time on a busy machine. It is less than the time
+# What ends or comes within seconds has so much time on a busy machine. It is less than the time
 # limits that would end it otherwise: minutes, with comm.timeout_s and --timeout at their defaults.
 SOON = 60
 TRIREME = os.path.join(os.path.abspath(sys.argv[1]), "bin", "trireme")
