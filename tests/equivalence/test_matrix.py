@@ -215,11 +215,10 @@ class Weights:
         return max(self.distances.items(), key=lambda item: item[1])
 
 
-def check_frozen(folder, known, row, base, got, limit):
+def check_frozen(folder, known, row, base, got, names, limit):
     """A tensor that one side does not train fails."""
     wanted = weights_of(alone(folder, known, row, base))
     start = initial(folder, known, row)
-    names = trained(row, products([(start, wanted)]))
     name = names[zlib.crc32(row["update"].encode()) % len(names)]
     frozen = weights_of(alone(folder, known, row, (*base, f'optimizer.freeze=["{name}"]')))
     found = distances(row, products([(got, frozen), (start, wanted)]))
@@ -246,7 +245,7 @@ def check_row(folder, known, number, row):
     assert max(found) <= loss, said
     weights.check(limit)
     weights.check_scaled(limit)
-    check_frozen(folder, known, row, base, weights_of(got), limit)
+    check_frozen(folder, known, row, base, weights_of(got), trained(row, weights.tensors), limit)
     shutil.rmtree(got)
     return weights
 
