@@ -173,11 +173,13 @@ def keep_objects(folder, build):
 
 
 def commands_of(guides):
-    """All commands in order, those of CHECKS at the end and once."""
+    """All commands in order. Those of CHECKS come at the end and once, and the build is configured
+    once, because all guides have been applied before."""
     lines = [line for guide in guides for commands, _ in test_docs.blocks(read(guide))
              for line in commands]
     found = [line for line in CHECKS if line in lines]
-    return [line for line in lines if line not in found] + found
+    return [line for i, line in enumerate(lines) if line not in found
+            and not (line.startswith("cmake --preset ") and line in lines[:i])] + found
 
 
 def self_test():
