@@ -48,6 +48,7 @@ def program(name):
 
 
 def expected(name):
+    name = name.split("-")[0]  # all releases of PyTorch have to give the same
     return {key: (kind, shape, tensors.numbers((kind, shape, data)))
             for key, (kind, shape, data) in
             tensors.read(os.path.join(HERE, f"{name}.expected.safetensors")).items()}
@@ -64,22 +65,23 @@ def initial(name):
 
 
 def write_recipe(name, file=None, **model):
-    golden = expected(name)
+    golden, loss = expected(name), LOSS.get(name, "cross_entropy")
+    stem = name.replace("/", "_")
     fields = {key[6:]: value for key, value in golden.items() if key.startswith("field.")}
     if "target" in fields:
         fields["labels"] = fields.pop("target")
-    tensors.write(path(f"{name}.safetensors"), fields)
-    recipe = {"name": name, "model": {"name": "torch", "program": file or program(name),
+    tensors.write(path(f"{stem}.safetensors"), fields)
+    recipe = {"name": stem, "model": {"name": "torch", "program": file or program(name),
                                       "dropout": 0, **OUTPUT.get(name, {}), **model},
-              "data": {"name": "tensors", "train": path(f"{name}.safetensors"), "shuffle": False},
+              "data": {"name": "tensors", "train": path(f"{stem}.safetensors"), "shuffle": False},
               "batch": {"global": BATCH}, "optimizer": {"name": "sgd", "lr": RATE},
               "trainer": {"max_steps": 1, "log_every_n_steps": 1, "convolution": "direct"},
               "log": {"tensorboard": False}}
-    if LOSS[name]:
-        recipe["loss"] = {"name": LOSS[name]}
-    with open(path(f"{name}.yaml"), "w", encoding="utf-8") as file:
+    if loss:
+        recipe["loss"] = {"name": loss}
+    with open(path(f"{stem}.yaml"), "w", encoding="utf-8") as file:
         json.dump(recipe, file)  # JSON is YAML
-    return path(f"{name}.yaml")
+    return path(f"{stem}.yaml")
 
 
 def check_step(name, ranks, *words):
@@ -126,6 +128,31 @@ def check_ranks():
     check_step("llama", 1, "--device", "far")
     check_step("lstm", 1, "--device", "ref")
     check_step("rows", 1, "--device", "ref")
+
+
+def check_releases():
+    """Programs of each release of PyTorch from 2.9 on."""
+    found = sorted(file[:-4] for file in os.listdir(f"{HERE}/releases") if file.endswith(".pt2"))
+    assert {name.split("-")[0] for name in found} == {"cnn", "transformer"} and len(found) == 14
+    for name in found:
+        check_step(f"releases/{name}", 1)
+
+
+def check_depth():
+    """Stochastic depth is off in evaluation, whose graph then has other constants."""
+    tensors.write(path("depth.data"), {"inputs": ("F32", [4, 4], [i / 8 for i in range(16)]),
+                                       "targets": ("F32", [4, 4], [i % 3 for i in range(16)])})
+    with open(path("depth.yaml"), "w", encoding="utf-8") as file:
+        json.dump({"model": {"name": "torch", "program": program("depth")}, "loss": {"name": "mse"},
+                   "data": {"name": "tensors", "train": path("depth.data"),
+                            "test": path("depth.data")}, "batch": {"global": 4},
+                   "optimizer": {"name": "sgd", "lr": 0}, "trainer": {"max_epochs": 2}}, file)
+    losses = []
+    for ranks in 1, 2:
+        run(on_ranks(ranks, [TRIREME, "train", path("depth.yaml"), "--run-dir",
+                             path(f"depth-{ranks}"), "batch.micro=2"]))
+        losses += [float(entry["loss"]) for entry in entries(path(f"depth-{ranks}"), "val")]
+    assert len(losses) == 4 and max(losses) - min(losses) < 1e-6 * min(losses), losses
 
 
 def check_frozen():
@@ -206,6 +233,20 @@ def check_refusals():
                          ({"blocs": "auto"}, ["blocs"])]:
         check_refused([TRIREME, "train", write_recipe("gpt", **model), "--run-dir", path("none")],
                       path("none"), parts)
+
+
+def check_old():
+    """Programs of PyTorch before 2.9: a flat archive, and one whose weights are pickles."""
+    with zipfile.ZipFile(path("flat.pt2"), "w") as archive:
+        for member in ["version", "serialized_exported_program.json", "serialized_state_dict.pt"]:
+            archive.writestr(member, b"{}")
+    pickled = changed("gpt", "model_weights_config.json", b'"use_pickle": false',
+                      b'"use_pickle": true')
+    for file in path("flat.pt2"), pickled:
+        for words in (["model", "check", file],
+                      ["train", write_recipe("gpt", file), "--run-dir", path("old")]):
+            done = run([TRIREME, *words], 2)
+            assert "2.9 or later" in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
 def check_show():
@@ -341,7 +382,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         return check_all([check_ranks, check_frozen, check_outputs, check_refusals, check_show,
                           check_export, check_export_of_another, check_evaluation,
-                          check_refused_programs, check_blocks])
+                          check_refused_programs, check_blocks, check_releases,
+                          check_depth, check_old])
 
 
 sys.exit(main())
