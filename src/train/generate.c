@@ -256,7 +256,7 @@ static tri_status generate(tri_session *s, const tri_generate_request *request) 
 
 tri_status tri_generate(const tri_generate_request *request, int *rank) {
     tri_session *s;
-    tri_session_texts texts = {.count = request->text_count};
+    train_texts texts = {.count = request->text_count};
     *rank = 0;
     for (int64_t n = 0; n < request->text_count; n++) {
         TRI_ASSERT(request->texts[n].prompt_count > 0);

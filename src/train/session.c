@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "device/choose.h"
-#include "nn/exported/exported.h"
 #include "nn/models/models.h"
 #include "plan/fit.h"
 #include "recipe/batch.h"
@@ -252,24 +251,6 @@ static void plan_evaluation(const tri_dataset *data, const tri_sampler *sampler,
     if (sampler->options.micro > request->eval_micro) request->eval_micro = sampler->options.micro;
 }
 
-// An exported network has no caches, so that it computes all of a text for each token. Behind the
-// text stands padding, which tokens before it do not see. The last token is not computed.
-static tri_status take_whole_texts(tri_session *s) {
-    const nn_exported *network = nn_exported_of(s->task);
-    if (!network) return TRI_OK;
-    int64_t most, least = s->texts.length - 1, fixed = nn_exported_text_length(network, &most);
-    if (most > 0 && most < least)
-        return TRI_FAIL(
-            TRI_BAD_INPUT,
-            "%s: a text has at most %lld tokens, and the longest prompt with the tokens "
-            "to come %lld: ask for fewer (--max-new-tokens), or export it for longer "
-            "texts",
-            nn_exported_file(network)->path, (long long)most, (long long)least);
-    s->texts.are_whole = true;
-    s->texts.piece = fixed > 0 ? fixed : least > 2 ? least : 2;
-    return TRI_OK;
-}
-
 // Sets the fields of texts that are generated: the tokens of a call, and where they stand.
 static void describe_texts(tri_session *s) {
     const tri_field spans = {"spans", TRI_I64, {1, {2}}};
@@ -405,7 +386,7 @@ static tri_status open_data_and_plan(tri_session *s, const tri_session_request *
     tri_ledger_mark opening = tri_ledger_enter(s->comm->ledger, "opening data", NULL);
     tri_status status = TRI_OK;
     if (s->texts.count > 0) {
-        status = take_whole_texts(s);
+        status = train_settle_texts(s->task, &s->texts);
         describe_texts(s);
     } else {
         status = open_data(s, r);

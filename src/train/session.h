@@ -14,6 +14,7 @@
 #include "rendezvous/health.h"
 #include "rendezvous/rendezvous.h"
 #include "train/task.h"
+#include "train/texts.h"
 
 // The backends with which the program was built. Only src/cli names concrete ones; all other code
 // gets them by this struct.
@@ -32,16 +33,6 @@ typedef struct tri_backends {
     // Ends the process at once. A signal handler may call it. NULL: signals end the process.
     void (*end)(int code);
 } tri_backends;
-
-// Texts that are generated: a model with caches, whose samples do not come from data.
-typedef struct tri_session_texts {
-    int64_t count;  // how many texts
-    int64_t length; // the most tokens of a text
-    int64_t piece;  // how many tokens of each text TRI_STEP_PREFILL takes
-    // The model has no caches: each call takes whole texts, TRI_STEP_PREFILL alone. The session
-    // sets it.
-    bool are_whole;
-} tri_session_texts;
 
 typedef struct tri_session_request {
     const tri_backends *backends;
@@ -62,7 +53,7 @@ typedef struct tri_session_request {
     // known.
     const char *weights;
     // Plan a model with caches for these texts, and open no data. count 0: the session has none.
-    tri_session_texts texts;
+    train_texts texts;
     // With `predict`: the fields on which the model was trained, as far as that is known.
     const tri_field *trained;
     int trained_count;
@@ -97,7 +88,7 @@ typedef struct tri_session {
     bool borrows_comm;
     bool predicts;     // the plan is for the model's outputs
     bool half_weights; // all matrices of the weights are of the half type of the precision
-    tri_session_texts texts;
+    train_texts texts;
     tri_field token_fields[2]; // of TRI_STEP_DECODE, which takes one token of each text
     tri_health *health;        // NULL: the ranks use only shared memory
     tri_liveness *liveness;

@@ -68,8 +68,8 @@ def check_exported(folder):
     """The same models as torch.export wrote them, with tokens alone and without caches."""
     parity = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity", "exported")
     with open(f"{folder}/exported.yaml", "w", encoding="utf-8") as file:
-        file.write("optimizer: {name: sgd}\nmodel: {name: torch}\ndata: {name: jsonl, train: none, "
-                   f"sequence: 8, tokenizer: {MODEL}/tokenizer.json}}\n")
+        file.write("optimizer: {name: sgd}\nmodel: {name: torch}\ndata: {name: jsonl, "
+                   f"train: none, sequence: 8, tokenizer: {MODEL}/tokenizer.json}}\n")
 
     def of(program, *words):
         return [TRIREME, "generate", f"{folder}/exported.yaml", f"model.program={program}",
@@ -88,7 +88,8 @@ def check_exported(folder):
                              for text in plain], found
     for program, count, part in [
             (f"{GPT2}/net.pt2", "300", "at most 128"),
-            (f"{parity}/cnn.pt2", "4", "argument 'image'"), (f"{parity}/gpt.pt2", "4", "takes more than"),
+            (f"{parity}/cnn.pt2", "4", "argument 'image'"),
+            (f"{parity}/gpt.pt2", "4", "takes more than"),
             (f"{parity}/llama.pt2", "4", "only 40 tokens"),
             (f"{parity}/lstm.pt2", "4", "only 30 tokens")]:
         done = run(of(program, "--max-new-tokens", count, "--prompt", "a"), 2)

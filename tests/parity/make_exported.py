@@ -4,9 +4,10 @@
 usage: make_exported.py FOLDER state|decoders|release
 
 state: a network with tied, unread and frozen weights, buffers, batch norm, and a branch that asks
-for self.training, in both modes; and one with stochastic depth. decoders: the models of support/goldens/generate. release: two
-networks named by the release of PyTorch that runs this, from 2.9 on. Paths of this machine are
-left out. Weights come from a formula, so that they do not depend on the release.
+for self.training, in both modes; and one with stochastic depth. decoders: the models of
+support/goldens/generate, whose folders have them as net.pt2. release: two networks named by the
+release of PyTorch that runs this, from 2.9 on. Paths of this machine are left out. Weights come
+from a formula, so that they do not depend on the release.
 """
 import io
 import json
