@@ -212,7 +212,7 @@ def main():
     parser.add_argument("--page")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("networks", nargs="*")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     program = os.path.join(os.path.abspath(given.build), "bin", "trireme")
     wanted = [(program, library, name)
               for library, networks in zoo_networks.LIBRARIES.items() for name in networks

@@ -75,7 +75,11 @@ static void refuse_unknown(exported_call *call) {
                        (i == 0 && !strcmp(a->name, "self"));
         for (size_t k = 0; k < sizeof idle / sizeof *idle; k++)
             is_idle = is_idle || !strcmp(idle[k], a->name);
-        if (!is_idle && !has_argument(call->row->schema, a->name))
+        if (!is_idle && !strcmp(a->name, "out"))
+            exported_fail(call,
+                          "what it writes lasts from step to step, as the vectors of spectral "
+                          "norm do, which is not supported");
+        else if (!is_idle && !has_argument(call->row->schema, a->name))
             exported_fail(call, "the argument '%s' is not supported", a->name);
     }
 }
