@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -30,6 +31,7 @@ static inline bool processes_live(long pid) {
 static inline void processes_read_pids(const char *folder, long *pids, int count) {
     char path[128];
     snprintf(path, sizeof path, "%s/pids", folder);
+    memset(pids, 0, (size_t)count * sizeof *pids);
     double end = tri_os_seconds() + PROCESSES_SOON_S;
     for (; tri_os_seconds() < end; usleep(10000)) {
         FILE *file = fopen(path, "r");
