@@ -393,7 +393,8 @@ o N,2,4,4 = scaled_dot_product_attention.default(r, k, v, is_causal=True)"""
 
 def rotary(text=ROTARY, rate="-4.605170186", factor="1.0", axis="-1", negated="x2", joined="n, x1",
            total="add.Tensor(y1, y2)"):
-    return heads(text.format(rate=rate, factor=factor, axis=axis, negated=negated, joined=joined, sum=total))
+    return heads(text.format(rate=rate, factor=factor, axis=axis, negated=negated, joined=joined,
+                             sum=total))
 
 
 def check_rotary():

@@ -6,7 +6,6 @@
 #include "base/quantity.h"
 #include "nn/exported/build.h"
 #include "nn/exported/lower.h"
-#include "nn/exported/patterns.h"
 
 #include <string.h>
 

@@ -39,7 +39,7 @@ int nn_exported_block_count(const nn_exported *network);
 // A block: its name, and how many nodes it has.
 const char *nn_exported_block(const nn_exported *network, int number, int *nodes);
 // Operations that one computes for several which the network has written out: which ones were found
-// (patterns.h), and how often.
+// (patterns.c), and how often.
 int nn_exported_fused_count(const nn_exported *network);
 const char *nn_exported_fused(const nn_exported *network, int number, int *times);
 

@@ -1,6 +1,4 @@
 // The table of patterns, and when they apply.
-#include "nn/exported/patterns.h"
-
 #include "nn/exported/match.h"
 
 #include <math.h>
@@ -239,13 +237,13 @@ void exported_find_patterns(nn_exported *n) {
         if (!strncmp(n->file.nodes[i].target, "fused.", 6)) n->file.nodes[i].target += 6;
     count_uses(n, uses);
     for (int k = 0; k < PATTERNS; k++) {
-        const exported_term *pattern = exported_parse_pattern(n->arena, patterns[k].text);
+        const exported_term *term = exported_parse_pattern(n->arena, patterns[k].text);
         const exported_term *replacement =
             exported_parse_pattern(n->arena, patterns[k].replacement);
         for (int i = n->file.node_count - 1; i >= 0; i--) {
             exported_match m;
             if (!is_live(&n->file.nodes[i], uses) ||
-                !exported_match_node(n, pattern, i, uses, &m) ||
+                !exported_match_node(n, term, i, uses, &m) ||
                 (patterns[k].fits && !patterns[k].fits(&m)))
                 continue;
             exported_replace_root(&m, replacement);
