@@ -256,6 +256,10 @@ static void index_by(exported_call *c) {
     exported_value x = exported_operand(c, 0), index[2 * EXPORTED_MAX_RANK];
     int count = exported_indices(c, 1, index), used = 0, first = -1, last = -1;
     bool is_host = x.kind == EXPORTED_HOST;
+    if (count > exported_rank(c->build, &x)) {
+        exported_fail(c, "%d indices do not fit %d axes", count, exported_rank(c->build, &x));
+        return;
+    }
     for (int k = 0; k < count; k++) {
         if (index[k].kind == EXPORTED_NOTHING) continue;
         index[k] = exported_refit_index(c, index[k], &x, k);

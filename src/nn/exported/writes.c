@@ -100,6 +100,18 @@ static void to_front(exported_call *c, int first, int used, int places, exported
     *source = exported_permute(b, *source, order);
 }
 
+// A number expanded to the larger sizes of its own and of another index of at least its rank.
+static exported_value widened(exported_build *b, exported_value number,
+                              const exported_value *other) {
+    int64_t sizes[EXPORTED_MAX_RANK];
+    int wide = exported_rank(b, other), more = wide - exported_rank(b, &number);
+    for (int i = 0; i < wide; i++) {
+        int64_t own = i < more ? 1 : exported_size(b, &number, i - more);
+        sizes[i] = own > exported_size(b, other, i) ? own : exported_size(b, other, i);
+    }
+    return exported_expand(b, number, sizes, wide);
+}
+
 // x with values where an index says, which are added there or replace what is there: a mask, or
 // tensors of numbers along axes that are side by side.
 static void index_put(exported_call *c) {
@@ -111,6 +123,10 @@ static void index_put(exported_call *c) {
     int64_t sizes[2 * EXPORTED_MAX_RANK], own[EXPORTED_MAX_RANK];
     while (first < count && index[first].kind == EXPORTED_NOTHING) first++;
     int used = count - first;
+    if (used < 1 || count > rank) {
+        exported_fail(c, "%d indices do not fit %d axes", used, rank);
+        return;
+    }
     for (int k = first; k < count; k++) index[k] = exported_refit_index(c, index[k], &x, k);
     if (first == 0 && used == 1 && is_mask(index)) {
         if (!put_by_mask(c, index[0], source, adds))
@@ -133,16 +149,7 @@ static void index_put(exported_call *c) {
         if (is_of_samples && k == 0) continue;
         number = exported_map_text(b, "a, i, n = 1 -> n * a + i", &size, two, 2, TRI_PT2_LONG);
     }
-    if (is_of_samples) {
-        int wide = exported_rank(b, &index[0]), narrow = exported_rank(b, &number);
-        for (int i = 0; i < wide; i++) {
-            int at = i - (wide - narrow);
-            int64_t size = at < 0 ? 1 : exported_size(b, &number, at),
-                    other = exported_size(b, &index[0], i);
-            sizes[i] = size > other ? size : other;
-        }
-        number = exported_expand(b, number, sizes, wide);
-    }
+    if (is_of_samples) number = widened(b, number, &index[0]);
     number.name = tri_name(b->graph, "%s.places", exported_result_name(c));
     int places = exported_rank(b, &number), wide = 0, back[EXPORTED_MAX_RANK];
     for (int i = 0; i < first; i++) sizes[wide++] = exported_size(b, &x, i);
@@ -163,7 +170,7 @@ static void index_put(exported_call *c) {
         return;
     }
     to_front(c, first, used, places, &x, &source, back);
-    int64_t rows[EXPORTED_MAX_RANK] = {-1}, sized[EXPORTED_MAX_RANK];
+    int64_t rows[EXPORTED_MAX_RANK] = {-1}, sized[EXPORTED_MAX_RANK] = {0};
     for (int i = 0; i < rank; i++) sized[i] = exported_size(b, &x, i);
     for (int i = used; i < rank; i++) rows[1 + i - used] = sized[i];
     x = exported_reshape(b, x, rows, 1 + rank - used);
