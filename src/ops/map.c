@@ -198,11 +198,13 @@ static tri_value view_back(tri_graph *graph, const tri_node *node, const tri_map
 }
 
 // Whether a map of one input would only copy it.
-static bool is_input(const tri_graph *graph, const tri_map_attr *map, tri_value x) {
+static bool is_input(const tri_graph *graph, const tri_map_attr *map, const tri_value *inputs) {
     const tri_formula *f = &map->formula;
-    tri_shape shape = tri_value_shape(graph, x);
-    return f->input_count == 1 && f->output_count == 1 && f->outputs[0] == TRI_OPERAND_INPUT &&
-           !map->viewed && !map->drawn && tri_shape_equal(&shape, &map->shape);
+    if (f->input_count != 1 || f->output_count != 1 || f->outputs[0] != TRI_OPERAND_INPUT ||
+        map->viewed || map->drawn)
+        return false;
+    tri_shape shape = tri_value_shape(graph, inputs[0]);
+    return tri_shape_equal(&shape, &map->shape);
 }
 
 static void map_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
@@ -235,7 +237,7 @@ static void map_gradient(tri_graph *graph, const tri_node *node, const tri_value
             derived.drawn |= (a->drawn >> uses[i] & 1) << i;
             derived.draws[i] = a->draws[uses[i]];
         }
-        tri_value made = is_input(graph, &derived, in[0])
+        tri_value made = is_input(graph, &derived, in)
                              ? in[0]
                              : tri_node_add(graph, &tri_op_map, in, derived.formula.input_count,
                                             &derived, node->name);
