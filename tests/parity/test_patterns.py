@@ -417,7 +417,7 @@ def check_conv1d():
     text = """v N,8 = view.default(h, [-1, 8])
 a N,6 = addmm.default(p_b, v, p_c)
 y N,4,6 = view.default(a, [-1, 4, 6])"""
-    check("conv1d", {"linear layer of a weight [in, out]": 1}, three(text, b=[6], c=[8, 6]))
+    check("conv1d", {"linear layer, weight [in, out]": 1}, three(text, b=[6], c=[8, 6]))
     check("conv1d twice", {}, three(text.replace("c)", "c, beta=2)"), b=[6], c=[8, 6]))
     # What else reads the weight has it as [in, out].
     check("conv1d shared", {}, three(text + """

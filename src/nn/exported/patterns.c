@@ -184,7 +184,7 @@ static const pattern patterns[] = {
      "add(mul(cat({[neg(slice(x, -1, half, end)), slice(x, -1, 0, half)]"
      " | [neg(chunk(x, 2, -1).1), chunk(x, 2, -1).0]}, -1), sin), mul(x, cos))",
      "fused.rotary(x, cos, sin)", fits_rotary},
-    {"linear layer of a weight [in, out]", "view(addmm(bias, view(x, any_rows), w), any_sizes)",
+    {"linear layer, weight [in, out]", "view(addmm(bias, view(x, any_rows), w), any_sizes)",
      "fused.conv1d(x, w, bias)", fits_conv1d},
 };
 
