@@ -242,8 +242,7 @@ void exported_find_patterns(nn_exported *n) {
             exported_parse_pattern(n->arena, patterns[k].replacement);
         for (int i = n->file.node_count - 1; i >= 0; i--) {
             exported_match m;
-            if (!is_live(&n->file.nodes[i], uses) ||
-                !exported_match_node(n, term, i, uses, &m) ||
+            if (!is_live(&n->file.nodes[i], uses) || !exported_match_node(n, term, i, uses, &m) ||
                 (patterns[k].fits && !patterns[k].fits(&m)))
                 continue;
             exported_replace_root(&m, replacement);
