@@ -133,8 +133,14 @@ static tri_status choose_types(const char *path, const char *dtype, checkpoint_e
 tri_status checkpoint_export_open(tri_arena *arena, const char *path, tri_export_kind kind,
                                   const char *dtype, const char *program, checkpoint_exported *e) {
     TRI_TRY(checkpoint_weights_open(arena, NULL, path, true, &e->weights));
-    if (kind != TRI_EXPORT_ALL)
-        TRI_TRY(checkpoint_adapters_find(arena, path, &e->weights, &e->adapters));
+    bool has_adapters = false;
+    for (int i = 0; i < e->weights.count; i++)
+        has_adapters = has_adapters || checkpoint_is_adapter(e->weights.entries[i].name);
+    e->is_apart = kind == TRI_EXPORT_ALL && has_adapters;
+    tri_status found = TRI_OK;
+    if (kind != TRI_EXPORT_ALL || has_adapters)
+        found = checkpoint_adapters_find(arena, path, &e->weights, &e->adapters);
+    if (kind != TRI_EXPORT_ALL) TRI_TRY(found);
     e->is_merged = kind == TRI_EXPORT_MERGED;
     e->buffer = tri_arena_alloc(arena, TRI_CHECKPOINT_CHUNK_BYTES);
     e->sums = TRI_NEW_ARRAY(arena, double, ELEMENTS_AT_ONCE);
@@ -162,6 +168,11 @@ void checkpoint_export_tell(const checkpoint_exported *e, const char *out_path, 
 }
 
 void checkpoint_export_warn(const checkpoint_exported *e, const char *out_path) {
+    if (e->is_apart && e->adapters.count > 0)
+        tri_log_line(TRI_LOG_WARNING,
+                     "%s: has adapters beside the weights, and does not say that their lora.alpha "
+                     "is %g; --merged adds them to the weights",
+                     out_path, e->adapters.alpha);
     if (e->overflows == 0) return;
     const tri_state_tensor *first = &e->tensors[e->overflowed];
     tri_log_line(TRI_LOG_WARNING,

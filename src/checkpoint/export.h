@@ -15,14 +15,15 @@ typedef struct checkpoint_exported {
     checkpoint_weights weights;
     checkpoint_weights program; // has what a run does not train
     int count;
-    tri_state_tensor *tensors;    // the tensors, with the dtypes to be written
-    checkpoint_place *places;     // where each of them is read
-    checkpoint_adapters adapters; // none if all tensors are written
-    bool is_merged;               // the adapters are added to the weights
-    char *buffer;                 // one chunk as it was read, in the dtype of its file
-    double *sums;                 // elements with what their adapter adds
-    int64_t overflows;            // finite values that became infinite
-    int overflowed;               // the first tensor that had one
+    tri_state_tensor *tensors; // the tensors, with the dtypes to be written
+    checkpoint_place *places;  // where each of them is read
+    checkpoint_adapters adapters;
+    bool is_merged;    // the adapters are added to the weights
+    bool is_apart;     // the adapters are written as tensors beside the weights
+    char *buffer;      // one chunk as it was read, in the dtype of its file
+    double *sums;      // elements with what their adapter adds
+    int64_t overflows; // finite values that became infinite
+    int overflowed;    // the first tensor that had one
 } checkpoint_exported;
 
 // Opens `path` (checkpoint_weights_open), and chooses the tensors to write. `kind`, `dtype`,
@@ -44,7 +45,7 @@ tri_status checkpoint_export_write(tri_arena *arena, const char *path,
                                    const tri_state_source *model);
 // Prints what was written, without a line feed at the end.
 void checkpoint_export_tell(const checkpoint_exported *e, const char *out_path, FILE *out);
-// Warns of values that became infinite.
+// Warns of values that became infinite, and of adapters whose factor the file does not have.
 void checkpoint_export_warn(const checkpoint_exported *e, const char *out_path);
 
 #endif

@@ -50,7 +50,9 @@ def check_commands():
     lack."""
     place = train_llama("commands", *LORA)
     merged, out = f"{folder}/merged.safetensors", f"{folder}/predictions.safetensors"
-    run([TRIREME, "checkpoint", "export", place, "--merged", "--out", merged])
+    warned = [run([TRIREME, "checkpoint", "export", place, *words]).stderr for words in (
+        ["--merged", "--out", merged], ["--out", f"{folder}/apart.safetensors"])]
+    assert [text.count("lora.alpha") for text in warned] == [0, 1], warned
     whole = ["eval", RECIPE, *TINY, "--checkpoint", merged, "--json"]
     found = [json.loads(run([TRIREME, *words]).stdout)["loss"] for words in (
         ["eval", RECIPE, *TINY, *LORA, "--checkpoint", place, "--json"], whole)]
