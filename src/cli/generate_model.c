@@ -60,7 +60,8 @@ tri_status cli_find_id(tri_arena *arena, const cli_text_model *m, const char *ke
     return TRI_OK;
 }
 
-// The end marks are one number or a list; else the tokenizer may know one.
+// The end marks are one number or a list, and null in config.json says that there are none. If that
+// has no such key, the tokenizer may know one.
 tri_status cli_find_ends(tri_arena *arena, cli_text_model *m) {
     const tri_tree *ids;
     TRI_TRY(cli_find_id(arena, m, "eos_token_id", &ids));
@@ -69,7 +70,7 @@ tri_status cli_find_ends(tri_arena *arena, cli_text_model *m) {
         return TRI_OK;
     }
     if (!tri_tree_is_null(ids)) return add_end(m, ids);
-    if (!m->tokenizer) return TRI_OK;
+    if (ids || !m->tokenizer) return TRI_OK;
     tri_tokenizer *tokenizer;
     uint32_t id;
     TRI_TRY(tri_tokenizer_open(m->tokenizer, &tokenizer));

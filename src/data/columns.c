@@ -26,6 +26,12 @@ static tri_status fail_unknown(const search *s, const char *name) {
     if (nearest)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: has no column '%s': did you mean '%s'?", s->path, name,
                         nearest);
+    const char *other = s->count == 1 ? strpbrk(s->names[0], ";|\t") : NULL;
+    if (other)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: has no column '%s', but one with the name '%s': if that is several, "
+                        "say what separates them by data.delimiter='%s'",
+                        s->path, name, all, *other == ';' ? ";" : *other == '|' ? "|" : "tab");
     return TRI_FAIL(TRI_BAD_INPUT, "%s: has no column '%s' (its columns: %s%s)", s->path, name, all,
                     s->count > MOST_NAMED ? ", ..." : "");
 }

@@ -227,6 +227,16 @@ def check_odd_folders(folder):
     found = objects(run(words).stdout)[0]
     assert found["ids"] == cut or found["ids"] == cut[:-1], (found, cut)
     os.remove(f"{folder}/odd/generation_config.json")
+    # Without a mark in config.json, a text does not end at the tokenizer's mark.
+    names = {token: text for text, token in tokens["model"]["vocab"].items()}
+    config["eos_token_id"] = None
+    with open(f"{folder}/odd/config.json", "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    with open(f"{folder}/odd/tokenizer_config.json", "w", encoding="utf-8") as file:
+        json.dump({"eos_token": names[greedy["ids"][3]]}, file)
+    found = objects(run(words).stdout)[0]
+    assert found["ids"] == greedy["ids"], found
+    os.remove(f"{folder}/odd/tokenizer_config.json")
     last = max(tokens["model"]["vocab"].values())
     tokens["model"]["vocab"] = {text: token for text, token in tokens["model"]["vocab"].items()
                                 if token != last}

@@ -243,6 +243,9 @@ def check_refuses():
     put("good.csv", good)
     refused("data.train=good.csv", "data.fields={labels: lable}", parts=["'lable'", "'label'"])
     refused("data.train=good.csv", "data.delimiter=ab", parts=["data.delimiter"])
+    put("semicolons.csv", good.replace(b",", b";"))
+    refused("data.train=semicolons.csv", "data.fields={labels: label}",
+            parts=["semicolons.csv", "data.delimiter=';'"])
     refused("data.train=nope.csv", parts=["nope.csv"])
     put("test.csv", b"b,a,label\n1,2,0\n")
     refused("data.train=good.csv", "data.test=test.csv", parts=["test.csv", "data.fields"])
