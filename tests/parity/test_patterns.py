@@ -328,6 +328,12 @@ g 4,4 = mul.Tensor(f, -1e30)
 u N,2,4,4 = add.Tensor(t, g)
 """,
     "bias": "u N,2,4,4 = add.Tensor(t, p_b)\n",
+    "truth": POSITIONS + "c 4,4b = le.Tensor(i, j)\nu N,2,4,4 = add.Tensor(t, c)\n",
+    "data": """a N,4 = select.int(x, 2, 0)
+b N,1,1,4 = view.default(a, [-1, 1, 1, 4])
+c N,1,1,4b = gt.Scalar(b, 0.3)
+u N,2,4,4 = masked_fill.Scalar(t, c, -1e30)
+""",
     "low": POSITIONS + "c 4,4b = gt.Tensor(i, j)\nu N,2,4,4 = masked_fill.Scalar(t, c, -2.0)\n",
 }
 
@@ -345,6 +351,9 @@ def check_attention():
     check("attention axes", {}, attention("1, 2", axis="-1"))
     check("attention axis", {}, attention(axis="2"))
     check("attention low", {}, attention(mask="low"))
+    # Truth values are added as numbers, and data may hide all keys, so that all count alike.
+    check("attention truth", {}, attention(mask="truth"))
+    check("attention data", {}, attention(mask="data"))
     # A scale that is a tensor is none.
     check("attention scale", {}, attention(scaled="mul.Tensor(s, qs)",
                                            first="qs N,2,4,4 = mul.Tensor(q, 2.0)\n"))

@@ -490,8 +490,24 @@ static exported_value causal_mask(exported_call *c, int64_t queries, int64_t key
     return mask;
 }
 
-// query key value attn_mask dropout_p is_causal scale hidden; all [.., H, T, D]. `hidden` is the
-// opposite of a mask.
+// Whether a query sees no key.
+static bool has_blind_query(const exported_host *mask) {
+    int64_t index[EXPORTED_MAX_RANK] = {0}, keys = mask->rank ? mask->sizes[mask->rank - 1] : 1;
+    exported_host one = *mask;
+    for (int i = 0; i < one.rank - 1; i++)
+        if (one.strides[i] == 0) one.sizes[i] = 1;
+    bool sees = false;
+    do {
+        sees = sees || exported_host_at(&one, index) != 0;
+        if (one.rank && index[one.rank - 1] < keys - 1) continue;
+        if (!sees) return true;
+        sees = false;
+    } while (exported_host_next(&one, index));
+    return false;
+}
+
+// query key value attn_mask dropout_p is_causal scale hidden low; all [.., H, T, D]. `hidden` is
+// the opposite of a mask; `low`: what stood in place of the scores that a mask hides.
 static void attention(exported_call *c) {
     exported_build *b = c->build;
     tri_attention_options o = {.causal = exported_bool(c, 5), .dropout = exported_real(c, 4)};
@@ -513,6 +529,11 @@ static void attention(exported_call *c) {
     }
     if (!exported_is_none(c, 6)) o.scale = exported_real(c, 6);
     bool is_host = mask.kind == EXPORTED_HOST, is_added = mask.dtype != TRI_PT2_BOOLEAN;
+    if (is_host && !is_added && !exported_is_none(c, 8) && isfinite(exported_real(c, 8)) &&
+        has_blind_query(&mask.host)) {
+        exported_fail(c, "attention with a mask that lets a query see no key is not supported");
+        return;
+    }
     if (is_host && is_causal(&mask.host, is_added))
         o.causal = true;
     else if (mask.kind != EXPORTED_NOTHING && !(is_host && is_all_seen(&mask.host, is_added)))
@@ -568,7 +589,8 @@ const exported_row exported_layer_rows[] = {
     DRAW("aten.feature_alpha_dropout", "input p train", alpha_channels, "train"),
     DRAW("aten.rrelu", "self lower=0.125 upper=0.3333333333333333 training=False", rrelu, NULL),
     ROW("aten.scaled_dot_product_attention",
-        "query key value attn_mask=None dropout_p=0.0 is_causal=False scale=None hidden=None",
+        "query key value attn_mask=None dropout_p=0.0 is_causal=False scale=None hidden=None "
+        "low=None",
         attention),
     {NULL, NULL, NULL, NULL, NULL, false},
 };

@@ -15,7 +15,7 @@
 
 #include "nn/exported/build.h"
 
-enum { EXPORTED_MAX_VARIABLES = 12, EXPORTED_MAX_MATCHED = 48, EXPORTED_MAX_TERMS = 8 };
+enum { EXPORTED_MAX_VARIABLES = 12, EXPORTED_MAX_MATCHED = 48, EXPORTED_MAX_TERMS = 10 };
 
 // A text that has been parsed.
 typedef struct exported_term exported_term;

@@ -54,7 +54,49 @@ static bool has_rank_4(const exported_match *m, const char *name) {
     return v && v->rank == 4 && exported_type_is_float(v->dtype);
 }
 
-// Attention without a scale has the scale 1, and a divisor is the opposite of one.
+// Whether the value follows from an argument of forward.
+static bool follows_from_data(const nn_exported *n, int value, bool *seen) {
+    int maker = n->makers[value];
+    if (seen[value]) return false;
+    seen[value] = true;
+    if (n->ports[value] && n->ports[value]->role == TRI_PT2_INPUT) return true;
+    if (maker < 0) return false;
+    const tri_pt2_node *node = &n->file.nodes[maker];
+    for (int i = 0; i < node->argument_count; i++) {
+        const tri_pt2_argument *a = &node->arguments[i];
+        int count = a->kind == TRI_PT2_LIST ? a->count : 1;
+        for (int k = 0; k < count; k++) {
+            const tri_pt2_argument *one = a->kind == TRI_PT2_LIST ? &a->items[k] : a;
+            if (one->kind == TRI_PT2_VALUE && follows_from_data(n, (int)one->number, seen))
+                return true;
+        }
+    }
+    return false;
+}
+
+static bool is_of_data(const exported_match *m, const char *name) {
+    const tri_pt2_argument *a = exported_bound(m, name);
+    if (!a || a->kind != TRI_PT2_VALUE) return false;
+    bool *seen = TRI_NEW_ARRAY(m->network->arena, bool, m->network->file.value_count);
+    return follows_from_data(m->network, (int)a->number, seen);
+}
+
+// Whether queries, keys and values are of the same samples and heads, and a mask is of these, of
+// one for all, or of the last two axes alone.
+static bool has_samples_and_heads(const exported_match *m, const tri_pt2_value *mask) {
+    const tri_pt2_value *q = exported_bound_tensor(m, "q"), *k = exported_bound_tensor(m, "k"),
+                        *v = exported_bound_tensor(m, "v");
+    for (int i = 0; i < 2; i++) {
+        int at = mask ? i - (4 - mask->rank) : -1;
+        if (q->sizes[i] != k->sizes[i] || q->sizes[i] != v->sizes[i]) return false;
+        if (at >= 0 && mask->sizes[at] != 1 && mask->sizes[at] != q->sizes[i]) return false;
+    }
+    return true;
+}
+
+// Attention without a scale has the scale 1, and a divisor is the opposite of one. Where a query
+// sees no key, a low number in place of all scores makes a mean of the values, and no attention
+// with a mask does that: only a mask that data do not change is looked at for such queries later.
 static bool fits_attention(exported_match *m) {
     double number = 1, low = -INFINITY;
     const tri_pt2_value *mask = exported_bound_tensor(m, "mask"),
@@ -66,12 +108,15 @@ static bool fits_attention(exported_match *m) {
     if (!(low <= -1e9) || !(fabs(number) > 0) || !isfinite(number)) return false;
     if (exported_bound(m, "mask") && (!mask || mask->rank > 4)) return false;
     if (exported_bound(m, "hidden") && (!hidden || hidden->dtype != TRI_PT2_BOOLEAN)) return false;
-    if (exported_bound(m, "low") && mask && mask->dtype != TRI_PT2_BOOLEAN) return false;
+    if (mask && exported_type_is_float(mask->dtype) == (exported_bound(m, "low") != NULL))
+        return false;
+    if (isfinite(low) && (is_of_data(m, "mask") || is_of_data(m, "hidden"))) return false;
     if (exported_bound(m, "root") && !has_root) return false;
     if (exported_bound(m, "scale") && !has_scale) return false;
     tri_pt2_argument scale = {.kind = TRI_PT2_FLOAT, .real = has_root ? 1 / number : number};
     exported_bind_variable(m, "factor", scale);
-    return has_rank_4(m, "q") && has_rank_4(m, "k") && has_rank_4(m, "v");
+    return has_rank_4(m, "q") && has_rank_4(m, "k") && has_rank_4(m, "v") &&
+           has_samples_and_heads(m, mask ? mask : hidden);
 }
 
 // Keys or values [N, K, S, D] of which each head is repeated for `groups` heads of queries.
@@ -168,17 +213,19 @@ static const pattern patterns[] = {
      "aten.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p, scale=factor)",
      fits_attention},
     {"attention", ATTENTION("masked_fill(" SCORES ", hidden, low)"),
-     "aten.scaled_dot_product_attention(q, k, v, hidden=hidden, dropout_p=p, scale=factor)",
+     "aten.scaled_dot_product_attention(q, k, v, hidden=hidden, dropout_p=p, scale=factor, "
+     "low=low)",
      fits_attention},
     {"attention", ATTENTION("where(mask, " SCORES ", low)"),
-     "aten.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p, scale=factor)",
+     "aten.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p, scale=factor, "
+     "low=low)",
      fits_attention},
     {"grouped heads",
      "scaled_dot_product_attention(q, " REPEATED("k") ", " REPEATED(
          "v") ", attn_mask=mask, "
-              "dropout_p=p, is_causal=causal, scale=factor, hidden=hidden)",
+              "dropout_p=p, is_causal=causal, scale=factor, hidden=hidden, low=low)",
      "aten.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p, is_causal=causal, "
-     "scale=factor, hidden=hidden)",
+     "scale=factor, hidden=hidden, low=low)",
      fits_groups},
     {"rotary embedding",
      "add(mul(cat({[neg(slice(x, -1, half, end)), slice(x, -1, 0, half)]"
