@@ -265,13 +265,13 @@ tri_status tri_checkpoint_load_whole(tri_arena *arena, const char *path,
 // have the same values. Fails as tri_checkpoint_load does. `ignore`: patterns (`*` and `?`, as
 // fnmatch) of tensors that are left out on both sides, so that the sink's stay as they are; NULL:
 // none, and the message does not advise any. TRI_BAD_INPUT, too: a pattern that matches nothing.
-// Collective over `comm`, whose ranks divide the verification of a checkpoint; NULL: one rank.
-tri_status tri_checkpoint_load_weights(tri_comm *comm, const char *path, const tri_strings *ignore,
+// Of a checkpoint, what the sink wants is verified first.
+tri_status tri_checkpoint_load_weights(const char *path, const tri_strings *ignore,
                                        const tri_state_sink *model);
 // As tri_checkpoint_load_weights, but reads what evaluations of a checkpoint use: the averages if
 // it has any that they use (TRI_CHECKPOINT_AVERAGE). *averaged: it has.
-tri_status tri_checkpoint_load_evaluated(tri_comm *comm, const char *path,
-                                         const tri_state_sink *model, bool *averaged);
+tri_status tri_checkpoint_load_evaluated(const char *path, const tri_state_sink *model,
+                                         bool *averaged);
 // Finds the half type of the matrices (tensors with two or more axes) of floats at the path;
 // TRI_F32: they have another type, or several. Reads no tensor.
 tri_status tri_checkpoint_weights_dtype(const char *path, tri_dtype *dtype);

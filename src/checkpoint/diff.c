@@ -156,7 +156,7 @@ static tri_status open_other(tri_arena *arena, const char *path, const char *nam
     TRI_TRY(checkpoint_manifest_read(arena, folder, &manifest));
     const checkpoint_file *file = checkpoint_manifest_file(&manifest, name);
     if (!file) return TRI_OK;
-    TRI_TRY(checkpoint_verify_file(folder, &manifest, file, 0, 1));
+    TRI_TRY(checkpoint_verify_file(folder, &manifest, file, NULL, NULL));
     return checkpoint_weights_open_file(arena, tri_arena_printf(arena, "%s/%s", folder, name), out);
 }
 
@@ -167,8 +167,8 @@ static tri_status diff(comparison *c, const char *a, const char *b, checkpoint_w
         const char *file, *prefix;
     } others[] = {{CHECKPOINT_OPTIMIZER_FILE, "optimizer: "},
                   {CHECKPOINT_AVERAGE_FILE, "average: "}};
-    TRI_TRY(checkpoint_weights_open(c->arena, NULL, a, false, &sets[0]));
-    TRI_TRY(checkpoint_weights_open(c->arena, NULL, b, false, &sets[1]));
+    TRI_TRY(checkpoint_weights_open(c->arena, a, false, &sets[0]));
+    TRI_TRY(checkpoint_weights_open(c->arena, b, false, &sets[1]));
     for (int i = 0; i < 2; i++) {
         TRI_TRY(open_other(c->arena, a, others[i].file, &sets[2 * i + 2]));
         TRI_TRY(open_other(c->arena, b, others[i].file, &sets[2 * i + 3]));

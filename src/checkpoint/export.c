@@ -132,7 +132,7 @@ static tri_status choose_types(const char *path, const char *dtype, checkpoint_e
 
 tri_status checkpoint_export_open(tri_arena *arena, const char *path, tri_export_kind kind,
                                   const char *dtype, const char *program, checkpoint_exported *e) {
-    TRI_TRY(checkpoint_weights_open(arena, NULL, path, true, &e->weights));
+    TRI_TRY(checkpoint_weights_open(arena, path, true, &e->weights));
     bool has_adapters = false;
     for (int i = 0; i < e->weights.count; i++)
         has_adapters = has_adapters || checkpoint_is_adapter(e->weights.entries[i].name);

@@ -56,7 +56,7 @@ tri_status checkpoint_export_complete(tri_arena *arena, const char *path, const 
                                       checkpoint_exported *e) {
     tri_pt2 network;
     TRI_TRY(tri_pt2_open(arena, program, &network));
-    TRI_TRY(checkpoint_weights_open(arena, NULL, program, false, &e->program));
+    TRI_TRY(checkpoint_weights_open(arena, program, false, &e->program));
     TRI_TRY(check_known(e, path, &network));
     completed *all = TRI_NEW_ARRAY(arena, completed, e->count + network.tensor_count);
     int count = 0;

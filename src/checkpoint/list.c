@@ -161,7 +161,7 @@ static tri_status verify_step(tri_arena *arena, const char *path, bool json, FIL
 // known, so only their headers and lengths can be checked.
 static tri_status verify_weights(tri_arena *arena, const char *path, bool json, FILE *out) {
     checkpoint_weights weights;
-    tri_status status = checkpoint_weights_open(arena, NULL, path, false, &weights);
+    tri_status status = checkpoint_weights_open(arena, path, false, &weights);
     int64_t bytes = 0;
     for (int i = 0; status == TRI_OK && i < weights.open_count; i++)
         bytes += tri_safetensors_size_bytes(weights.open[i]);

@@ -18,8 +18,11 @@ typedef struct reading {
     const char *path;
     const checkpoint_file *file;
     const tri_state_sink *sink; // gets the tensors; NULL: the file is only verified
-    // Without a sink this reader reads every ranks-th chunk, beginning with number `rank`.
+    // Without a sink this reader reads every ranks-th chunk, beginning with number `rank`, or those
+    // that somebody wants.
     int rank, ranks;
+    checkpoint_wants *wants; // NULL: everything is wanted
+    void *context;
     tri_safetensors *open;
     const tri_safetensors_entry *entries;
     checkpoint_chunks chunks;
@@ -123,11 +126,12 @@ static tri_status write_to_sink(const reading *r, const checkpoint_chunk *chunk)
 
 static bool is_wanted(const reading *r, int i) {
     const checkpoint_chunk *chunk = &r->chunks.items[i];
-    if (!r->sink) return i % r->ranks == r->rank;
-    if (!r->sink->next_wanted || chunk->tensor == CHECKPOINT_HEADER) return true;
+    if (!r->sink && !r->wants) return i % r->ranks == r->rank;
+    if ((r->sink && !r->sink->next_wanted) || chunk->tensor == CHECKPOINT_HEADER) return true;
     const tri_safetensors_entry *entry = &r->entries[chunk->tensor];
     int64_t element = (int64_t)tri_dtype_bytes(entry->dtype), count;
     int64_t first = (chunk->offset - entry->offset) / element;
+    if (r->wants) return r->wants(r->context, entry->offset, first, chunk->size_bytes / element);
     int64_t found =
         r->sink->next_wanted(r->sink->context, r->targets[chunk->tensor], first, &count);
     return count > 0 && found < first + chunk->size_bytes / element;
@@ -194,8 +198,10 @@ tri_status checkpoint_read_file(const char *folder, const checkpoint_manifest *m
 }
 
 tri_status checkpoint_verify_file(const char *folder, const checkpoint_manifest *manifest,
-                                  const checkpoint_file *file, int rank, int ranks) {
-    return read_in(folder, manifest, &(reading){.file = file, .rank = rank, .ranks = ranks});
+                                  const checkpoint_file *file, checkpoint_wants *wants,
+                                  void *context) {
+    return read_in(folder, manifest,
+                   &(reading){.file = file, .ranks = 1, .wants = wants, .context = context});
 }
 
 tri_status checkpoint_verify(tri_arena *arena, const char *folder, checkpoint_manifest *manifest) {
@@ -215,6 +221,7 @@ tri_status checkpoint_verify_chunks(tri_arena *arena, const char *folder, int ra
                                     checkpoint_manifest *manifest) {
     TRI_TRY(checkpoint_open(arena, folder, manifest));
     for (int i = 0; i < manifest->file_count; i++)
-        TRI_TRY(checkpoint_verify_file(folder, manifest, &manifest->files[i], rank, ranks));
+        TRI_TRY(read_in(folder, manifest,
+                        &(reading){.file = &manifest->files[i], .rank = rank, .ranks = ranks}));
     return TRI_OK;
 }

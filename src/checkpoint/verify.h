@@ -11,9 +11,13 @@
 // the file.
 tri_status checkpoint_read_file(const char *folder, const checkpoint_manifest *manifest,
                                 const checkpoint_file *file, const tri_state_sink *sink);
-// Verifies every `ranks`-th chunk of one file, beginning with chunk `rank`.
+// Whether somebody reads some of the elements first … first + count - 1 of a tensor, whose data
+// begin at byte `offset` of the file.
+typedef bool checkpoint_wants(void *context, int64_t offset, int64_t first, int64_t count);
+// Verifies one file: its header, and the chunks that somebody wants; NULL: all.
 tri_status checkpoint_verify_file(const char *folder, const checkpoint_manifest *manifest,
-                                  const checkpoint_file *file, int rank, int ranks);
+                                  const checkpoint_file *file, checkpoint_wants *wants,
+                                  void *context);
 // Reads state.json in a checkpoint's folder. TRI_CORRUPT also if the folder's name and state.json
 // name different steps: then somebody has renamed the folder.
 tri_status checkpoint_open(tri_arena *arena, const char *folder, checkpoint_manifest *manifest);

@@ -3,9 +3,9 @@
 #include "checkpoint/weights.h"
 
 #include "base/hash.h"
+#include "base/index.h"
 #include "base/limits.h"
 #include "base/os.h"
-#include "checkpoint/agree.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/find.h"
 #include "checkpoint/verify.h"
@@ -138,21 +138,28 @@ static bool ends_with(const char *text, const char *end) {
     return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
-static tri_status open_step(tri_arena *arena, const tri_comm *comm, const char *folder,
-                            bool evaluated, checkpoint_weights *out) {
-    checkpoint_manifest manifest;
-    TRI_TRY(checkpoint_manifest_read(arena, folder, &manifest));
-    const checkpoint_file *file = checkpoint_manifest_file(&manifest, CHECKPOINT_AVERAGE_FILE);
-    const tri_tree *average = tri_tree_get(manifest.info.training, TRI_CHECKPOINT_AVERAGE);
+static bool wants_nothing(void *context, int64_t offset, int64_t first, int64_t count) {
+    return false;
+}
+
+// Opens a checkpoint's weights, of which the header is verified here, and all if `whole`.
+static tri_status open_step(tri_arena *arena, const char *folder, bool evaluated, bool whole,
+                            checkpoint_weights *out) {
+    checkpoint_manifest *manifest = TRI_NEW(arena, checkpoint_manifest);
+    TRI_TRY(checkpoint_manifest_read(arena, folder, manifest));
+    const checkpoint_file *file = checkpoint_manifest_file(manifest, CHECKPOINT_AVERAGE_FILE);
+    const tri_tree *average = tri_tree_get(manifest->info.training, TRI_CHECKPOINT_AVERAGE);
     bool evaluates = false;
     tri_tree_to_bool(tri_tree_get(average, "evaluates"), &evaluates);
     bool is_averaged = evaluated && evaluates && file;
-    if (!is_averaged) file = &manifest.files[0];
-    TRI_TRY(checkpoint_verify_file(folder, &manifest, file, checkpoint_rank(comm),
-                                   checkpoint_ranks(comm)));
+    if (!is_averaged) file = &manifest->files[0];
+    TRI_TRY(checkpoint_verify_file(folder, manifest, file, whole ? NULL : wants_nothing, NULL));
     const char *path = tri_arena_printf(arena, "%s/%s", folder, file->name);
     TRI_TRY(checkpoint_weights_open_file(arena, path, out));
     out->is_averaged = is_averaged;
+    out->folder = folder;
+    out->manifest = manifest;
+    out->file = file;
     return TRI_OK;
 }
 
@@ -173,7 +180,7 @@ static tri_status refuse_empty(tri_arena *arena, const char *path, const char *f
                     tri_arena_printf(arena, "%s/%s", folder, CHECKPOINT_MODEL_FILE));
 }
 
-static tri_status open_any(tri_arena *arena, const tri_comm *comm, const char *path, bool evaluated,
+static tri_status open_any(tri_arena *arena, const char *path, bool evaluated, bool whole,
                            checkpoint_weights *out) {
     checkpoint_kind kind;
     const char *real;
@@ -184,7 +191,7 @@ static tri_status open_any(tri_arena *arena, const tri_comm *comm, const char *p
         if (tri_pt2_probe(real)) return open_network(arena, real, out);
     }
     if (kind == CHECKPOINT_IS_FILE) return checkpoint_weights_open_file(arena, real, out);
-    if (kind == CHECKPOINT_IS_STEP) return open_step(arena, comm, real, evaluated, out);
+    if (kind == CHECKPOINT_IS_STEP) return open_step(arena, real, evaluated, whole, out);
     const char *model = tri_arena_printf(arena, "%s/%s", real, CHECKPOINT_MODEL_FILE);
     bool is_there;
     bool has_index;
@@ -202,9 +209,9 @@ static tri_status open_any(tri_arena *arena, const tri_comm *comm, const char *p
     return refuse_empty(arena, path, real);
 }
 
-tri_status checkpoint_weights_open(tri_arena *arena, tri_comm *comm, const char *path,
-                                   bool evaluated, checkpoint_weights *out) {
-    return checkpoint_agree(comm, open_any(arena, comm, path, evaluated, out));
+tri_status checkpoint_weights_open(tri_arena *arena, const char *path, bool evaluated,
+                                   checkpoint_weights *out) {
+    return open_any(arena, path, evaluated, true, out);
 }
 
 static tri_status hash_weights(tri_arena *arena, const char *path, checkpoint_weights *w,
@@ -220,7 +227,7 @@ static tri_status hash_weights(tri_arena *arena, const char *path, checkpoint_we
                                (size_t)model->chunk_count * sizeof *model->hashes);
         return TRI_OK;
     }
-    TRI_TRY(checkpoint_weights_open(arena, NULL, path, false, w));
+    TRI_TRY(checkpoint_weights_open(arena, path, false, w));
     const char **paths = TRI_NEW_ARRAY(arena, const char *, w->open_count);
     for (int i = 0; i < w->open_count; i++) paths[i] = tri_safetensors_path(w->open[i]);
     return tri_hash_files(paths, w->open_count, hash);
@@ -458,7 +465,7 @@ static tri_status find_dtype(tri_arena *arena, const char *path, checkpoint_weig
     const char *real;
     TRI_TRY(checkpoint_resolve(arena, path, &kind, &real));
     if (kind == CHECKPOINT_IS_STEP) return TRI_OK; // a run saves F32
-    TRI_TRY(checkpoint_weights_open(arena, NULL, path, true, w));
+    TRI_TRY(checkpoint_weights_open(arena, path, true, w));
     for (int i = 0; i < w->count; i++) {
         const tri_safetensors_entry *entry = &w->entries[i];
         if (entry->shape.rank < 2 || !tri_dtype_is_float(entry->dtype)) continue;
@@ -480,6 +487,34 @@ tri_status tri_checkpoint_weights_dtype(const char *path, tri_dtype *dtype) {
     return status;
 }
 
+// Which parts of a checkpoint's file a load reads.
+typedef struct reads {
+    const tri_state_sink *model;
+    const int *targets; // of the weights' entries
+    tri_index entries;  // by where their data begin in the file
+} reads;
+
+static bool wants_part(void *context, int64_t offset, int64_t first, int64_t count) {
+    const reads *r = context;
+    int64_t some = count;
+    int entry = tri_index_find(&r->entries, (const char *)&offset, sizeof offset);
+    if (entry == TRI_NOT_IN_INDEX || !r->model->next_wanted) return entry != TRI_NOT_IN_INDEX;
+    int64_t found = r->model->next_wanted(r->model->context, r->targets[entry], first, &some);
+    return some > 0 && found < first + count;
+}
+
+// Verifies what will be read of a checkpoint. Each rank does so itself, because its host may have
+// another copy.
+static tri_status verify_parts(tri_arena *arena, const tri_state_sink *model, const int *targets,
+                               const checkpoint_weights *w) {
+    reads r = {.model = model, .targets = targets};
+    if (!w->file) return TRI_OK;
+    for (int i = 0; i < w->count; i++)
+        tri_index_put(arena, &r.entries, (const char *)&w->entries[i].offset,
+                      sizeof w->entries[i].offset, i);
+    return checkpoint_verify_file(w->folder, w->manifest, w->file, wants_part, &r);
+}
+
 static tri_status load_opened(tri_arena *arena, const tri_strings *ignore,
                               const tri_state_sink *model, checkpoint_weights *w, char *buffer) {
     static const tri_strings none = {NULL, 0};
@@ -490,18 +525,18 @@ static tri_status load_opened(tri_arena *arena, const tri_strings *ignore,
         return TRI_FAIL(TRI_BAD_INPUT, "ignore: the patterns leave nothing of %s to take", w->path);
     TRI_TRY(match(arena, model, ignore, w, &targets));
     for (int i = 0; i < w->count; i++) TRI_TRY(check_dtype(w, i, model->tensors[targets[i]].dtype));
+    TRI_TRY(verify_parts(arena, model, targets, w));
     for (int i = 0; i < w->count; i++) TRI_TRY(load_tensor(w, i, model, targets[i], buffer));
     return TRI_OK;
 }
 
-static tri_status load_weights(tri_comm *comm, const char *path, bool evaluated,
-                               const tri_strings *ignore, const tri_state_sink *model,
-                               bool *averaged) {
+static tri_status load_weights(const char *path, bool evaluated, const tri_strings *ignore,
+                               const tri_state_sink *model, bool *averaged) {
     char *buffer = malloc(4 * (size_t)TRI_CHECKPOINT_CHUNK_BYTES);
     if (!buffer) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for a chunk of it", path);
     tri_arena *arena = tri_arena_create(NULL, "weights");
     checkpoint_weights weights;
-    tri_status status = checkpoint_weights_open(arena, comm, path, evaluated, &weights);
+    tri_status status = open_any(arena, path, evaluated, false, &weights);
     if (status == TRI_OK) status = load_opened(arena, ignore, model, &weights, buffer);
     *averaged = weights.is_averaged;
     checkpoint_weights_close(&weights);
@@ -510,13 +545,13 @@ static tri_status load_weights(tri_comm *comm, const char *path, bool evaluated,
     return status;
 }
 
-tri_status tri_checkpoint_load_weights(tri_comm *comm, const char *path, const tri_strings *ignore,
+tri_status tri_checkpoint_load_weights(const char *path, const tri_strings *ignore,
                                        const tri_state_sink *model) {
     bool unused;
-    return load_weights(comm, path, false, ignore, model, &unused);
+    return load_weights(path, false, ignore, model, &unused);
 }
 
-tri_status tri_checkpoint_load_evaluated(tri_comm *comm, const char *path,
-                                         const tri_state_sink *model, bool *averaged) {
-    return load_weights(comm, path, true, NULL, model, averaged);
+tri_status tri_checkpoint_load_evaluated(const char *path, const tri_state_sink *model,
+                                         bool *averaged) {
+    return load_weights(path, true, NULL, model, averaged);
 }

@@ -22,16 +22,18 @@ typedef struct checkpoint_weights {
     bool is_network;
     tri_safetensors **open;
     int open_count;
+    // Of a checkpoint: its folder, what describes it, and the file; NULL: it is none.
+    const char *folder;
+    const struct checkpoint_manifest *manifest;
+    const struct checkpoint_file *file;
 } checkpoint_weights;
 
 // Opens a .safetensors file, the index of a sharded one, a folder with either, a network
 // that PyTorch has exported (format/pt2.h), or a checkpoint. A checkpoint's weights are verified
-// first. Collective over `comm`: its ranks divide the verification, and all fail if one fails;
-// NULL: this rank verifies all. `evaluated`: the weights are the averages, if the checkpoint has
-// any that evaluations use. Everything except the open files lies in `arena`. The caller closes
-// *out, also after a failure.
-tri_status checkpoint_weights_open(tri_arena *arena, tri_comm *comm, const char *path,
-                                   bool evaluated, checkpoint_weights *out);
+// first. `evaluated`: the weights are the averages, if the checkpoint has any that evaluations use.
+// Everything except the open files lies in `arena`. The caller closes *out, also after a failure.
+tri_status checkpoint_weights_open(tri_arena *arena, const char *path, bool evaluated,
+                                   checkpoint_weights *out);
 // Opens one safetensors file. Even if it belongs to a checkpoint, the checkpoint's other files are
 // not looked at.
 tri_status checkpoint_weights_open_file(tri_arena *arena, const char *path,

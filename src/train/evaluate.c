@@ -10,7 +10,6 @@
 #include "train/loop.h"
 #include "train/origin.h"
 #include "train/signals.h"
-#include "train/tell.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -473,13 +472,12 @@ tri_status train_load_weights(tri_session *s, const tri_task *task, const char *
     TRI_TRY(train_compare_weights(&(train_ranks){s->arena, s->comm, s->host_claims}, checkpoint,
                                   "--checkpoint"));
     tri_ledger_mark loading = tri_ledger_enter(s->comm->ledger, "loading the weights", NULL);
+    tri_status loaded = train_check_origin(s, task, checkpoint);
     bool averaged = false;
-    tri_status loaded =
-        tri_tell_and_agree(s->comm, train_check_origin(s, task, checkpoint), "--checkpoint");
     if (loaded == TRI_OK && s->recipe->average.evaluate)
-        loaded = tri_checkpoint_load_evaluated(s->comm, checkpoint, &model.sink, &averaged);
+        loaded = tri_checkpoint_load_evaluated(checkpoint, &model.sink, &averaged);
     else if (loaded == TRI_OK)
-        loaded = tri_checkpoint_load_weights(s->comm, checkpoint, NULL, &model.sink);
+        loaded = tri_checkpoint_load_weights(checkpoint, NULL, &model.sink);
     tri_ledger_end(s->comm->ledger, loading);
     if (averaged && s->identity.rank == 0)
         tri_log_line(TRI_LOG_INFO,

@@ -263,10 +263,10 @@ tri_status train_restore(train_loop *loop) {
     if (!init->path) return TRI_OK;
     TRI_TRY(train_compare_weights(&(train_ranks){s->arena, s->comm, s->host_claims}, init->path,
                                   "init"));
-    status = tri_tell_and_agree(s->comm, train_check_origin(s, r->task, init->path), "init");
+    status = train_check_origin(s, r->task, init->path);
     loop->model.sink.lists_mismatches = s->identity.rank == 0;
     if (status == TRI_OK)
-        status = tri_checkpoint_load_weights(s->comm, init->path, &init->ignore, &loop->model.sink);
+        status = tri_checkpoint_load_weights(init->path, &init->ignore, &loop->model.sink);
     if (status != TRI_OK) status = tri_status_context(status, "init");
     return tri_tell_and_agree(s->comm, status, "init");
 }

@@ -66,12 +66,12 @@ static void test_same_bytes_whatever_the_order(void **state) {
     tri_state_source source = fixture_source(&model);
     assert_int_equal(tri_checkpoint_write_weights(in_run("a"), &source), TRI_OK);
     tri_state_sink sink = fixture_sink(&model);
-    assert_int_equal(tri_checkpoint_load_weights(NULL, in_run("a"), NULL, &sink), TRI_OK);
+    assert_int_equal(tri_checkpoint_load_weights(in_run("a"), NULL, &sink), TRI_OK);
     assert_int_equal(model.wrong, 0);
     // The fixture computes a tensor's values from its index, and in `turned` the tensors have other
     // indices. So all elements are read, but their values differ from the expected ones.
     sink = fixture_sink(&turned);
-    assert_int_equal(tri_checkpoint_load_weights(NULL, in_run("a"), NULL, &sink), TRI_OK);
+    assert_int_equal(tri_checkpoint_load_weights(in_run("a"), NULL, &sink), TRI_OK);
     for (int i = 0; i < turned.count; i++)
         assert_int_equal(turned.seen[i], tri_shape_count(&turned.tensors[i].shape));
     assert_true(turned.wrong > 0);
@@ -166,6 +166,41 @@ static void flip(const char *path, off_t offset, int bit) {
 
 // Flips single bits of every file of a checkpoint. Loading then fails with a message that names the
 // file, and resuming with `auto` skips this checkpoint.
+// Only the second half of fc1.weight is wanted, and nothing else.
+static int64_t half_of_fc1(void *context, int tensor, int64_t at, int64_t *count) {
+    const fixture_state *state = context;
+    int64_t total = tri_shape_count(&state->tensors[tensor].shape);
+    bool is_fc1 = !strcmp(state->tensors[tensor].name, "fc1.weight");
+    int64_t first = at > total / 2 ? at : total / 2;
+    *count = is_fc1 ? total - first : 0;
+    return is_fc1 ? first : at;
+}
+
+// Initial weights of a checkpoint: what is read is verified before, and the rest is not.
+static void test_parts_that_are_read_are_verified(void **state) {
+    enum { WIDTH = 300, CHUNK = 1024 };
+    static const char *const file = "checkpoints/step-00000001/model.safetensors";
+    save((fixture_save){.step = 1, .width = WIDTH, .chunk_bytes = CHUNK});
+    struct stat info;
+    assert_int_equal(stat(in_run(file), &info), 0);
+    int64_t half = 2 * WIDTH * 33; // bytes; fc1.weight is nearly all of the file
+    for (int64_t back = CHUNK; back < info.st_size - CHUNK; back += 7 * CHUNK) {
+        fixture_state model = fixture_model(1, WIDTH);
+        tri_state_sink sink = fixture_sink(&model);
+        int64_t at = info.st_size - back;
+        flip(in_run(file), at, 0);
+        expect(tri_checkpoint_load_weights(run_dir, NULL, &sink), TRI_CORRUPT, "fc1.weight");
+        assert_int_equal(model.seen[0], 0);
+        sink.next_wanted = half_of_fc1;
+        tri_status status = tri_checkpoint_load_weights(run_dir, NULL, &sink);
+        if (back < half - 2 * CHUNK)
+            expect(status, TRI_CORRUPT, "fc1.weight");
+        else if (back > half + 2 * CHUNK)
+            assert_true(status == TRI_OK && model.seen[0] == WIDTH * 33 / 2 && model.wrong == 0);
+        flip(in_run(file), at, 0);
+    }
+}
+
 static void test_flipped_bits(void **state) {
     static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
     save((fixture_save){.step = 1, .width = 4, .chunk_bytes = 256});
@@ -395,6 +430,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(round_trip),
         TEST(same_bytes_whatever_the_order),
+        TEST(parts_that_are_read_are_verified),
         TEST(retention),
         TEST(retention_of_the_largest),
         TEST(the_newest_is_the_last_commit),

@@ -94,7 +94,7 @@ static void write_model(const char *path, uint64_t seed, int count) {
 static tri_status load_model(const char *path, fixture_state *model) {
     *model = fixture_model(1, 9);
     tri_state_sink sink = fixture_sink(model);
-    return tri_checkpoint_load_weights(NULL, path, NULL, &sink);
+    return tri_checkpoint_load_weights(path, NULL, &sink);
 }
 
 static void test_init(void **state) {
@@ -321,7 +321,7 @@ static void test_alias(void **state) {
         ok(tri_checkpoint_write_weights(path, &source));
         model.tensors[0].alias = "head.weight";
         tri_state_sink sink = fixture_sink(&model);
-        tri_status status = tri_checkpoint_load_weights(NULL, path, NULL, &sink);
+        tri_status status = tri_checkpoint_load_weights(path, NULL, &sink);
         if (names == 2) {
             expect(status, TRI_BAD_INPUT, "'fc1.weight' and 'head.weight' differ");
             continue;
@@ -346,7 +346,7 @@ static void test_without_base(void **state) {
         model.tensors[0].name = "transformer.fc1.weight";
         model.tensors[0].alias = "head.weight";
         tri_state_sink sink = fixture_sink(&model);
-        tri_status status = tri_checkpoint_load_weights(NULL, path, NULL, &sink);
+        tri_status status = tri_checkpoint_load_weights(path, NULL, &sink);
         if (way > 0) {
             expect(status, TRI_BAD_INPUT,
                    way == 1 ? "'fc1.weight' and 'head.weight' differ"
