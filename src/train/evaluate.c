@@ -469,6 +469,7 @@ tri_status train_load_weights(tri_session *s, const tri_task *task, const char *
     tri_state_view model;
     tri_state_view_model(s->arena, s->engine, true, &model);
     model.sink.lists_mismatches = s->identity.rank == 0;
+    if (s->identity.rank == 0) tri_task_warn_of_batch(s->plan->graph);
     TRI_TRY(train_compare_weights(&(train_ranks){s->arena, s->comm, s->host_claims}, checkpoint,
                                   "--checkpoint"));
     tri_ledger_mark loading = tri_ledger_enter(s->comm->ledger, "loading the weights", NULL);

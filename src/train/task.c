@@ -164,6 +164,20 @@ void tri_task_warn_idle(const tri_task_options *context, const tri_recipe *recip
         !was_asked(context, DROPOUT))
         tri_log_line(TRI_LOG_WARNING, "model.dropout has no effect: %s has no dropout layer",
                      model);
+    tri_task_warn_of_batch(graph);
+}
+
+void tri_task_warn_of_batch(const tri_graph *graph) {
+    const nn_exported *n = nn_exported_of(graph->options.task);
+    int64_t fixed = n ? nn_exported_other_batch(n, graph) : 0;
+    if (fixed)
+        tri_log_line(
+            TRI_LOG_WARNING,
+            "%s was exported with a batch of %lld and not with dynamic_shapes: where %lld "
+            "stands in it for the samples, another number is put, but a division by the "
+            "number of samples, or a tensor of that many rows, cannot be told from others; "
+            "batch.micro=%lld is certain",
+            nn_exported_file(n)->path, (long long)fixed, (long long)fixed, (long long)fixed);
 }
 
 void tri_task_warn_idle_patterns(const tri_parameter_group *groups, int count,

@@ -42,7 +42,9 @@ tri_status tri_task_check_options(const tri_task_options *context, const char *m
 // the model.
 void tri_task_warn_idle(const tri_task_options *context, const tri_recipe *recipe,
                         const tri_graph *graph, const char *model);
-// The same for each pattern of a group of parameters that matches no parameter's name.
+// Warns of an exported network whose number of samples is fixed, and another one here.
+void tri_task_warn_of_batch(const tri_graph *graph);
+// Warns of each pattern of a group of parameters that matches no parameter's name.
 void tri_task_warn_idle_patterns(const tri_parameter_group *groups, int count,
                                  const tri_graph *graph);
 

@@ -157,6 +157,14 @@ def check_depth():
     assert len(losses) == 4 and max(losses) - min(losses) < 1e-6 * min(losses), losses
 
 
+def check_fixed():
+    """Training with another number of samples than that of the export is warned of, once."""
+    for micro, times in (BATCH, 1), (2, 0):
+        said = run([TRIREME, "train", write_recipe("fixed"), f"batch.global={micro}",
+                    "--run-dir", path(f"fixed-{micro}")]).stderr
+        assert said.count("batch.micro=2") == times, said
+
+
 def check_frozen():
     """A parameter with requires_grad=False is not trained."""
     meta = b'{"path_name": "weight_2", "is_param": true, "use_pickle": false, "tensor_meta": ' \
@@ -383,10 +391,10 @@ def check_blocks():
 def main():
     global folder
     with tempfile.TemporaryDirectory() as folder:
-        return check_all([check_ranks, check_frozen, check_outputs, check_refusals, check_show,
-                          check_export, check_export_of_another, check_evaluation,
-                          check_refused_programs, check_blocks, check_releases,
-                          check_depth, check_old])
+        return check_all([check_ranks, check_fixed, check_frozen, check_outputs, check_refusals,
+                          check_show, check_export, check_export_of_another, check_evaluation,
+                          check_refused_programs, check_blocks, check_releases, check_depth,
+                          check_old])
 
 
 sys.exit(main())

@@ -27,6 +27,8 @@ tri_status nn_exported_open(tri_arena *arena, const tri_tree *options, nn_export
 const char *const *nn_exported_refusals(const nn_exported *network, int *count);
 // The network as a model.
 const tri_task *nn_exported_task(const nn_exported *network);
+// How many samples it was exported with, where that number is fixed and the graph has another; 0.
+int64_t nn_exported_other_batch(const nn_exported *network, const tri_graph *graph);
 // How many tokens a text has, of a network that takes texts of one length; 0: texts of any length
 // up to *most, which is 0 if there is no limit.
 int64_t nn_exported_text_length(const nn_exported *network, int64_t *most);

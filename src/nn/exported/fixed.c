@@ -3,8 +3,8 @@
 // replaced; where that is not certain, the network is refused.
 #include "nn/exported/build.h"
 
-int64_t exported_fixed_batch(const exported_build *b) {
-    const tri_pt2 *file = &b->network->file;
+int64_t nn_exported_other_batch(const nn_exported *n, const tri_graph *graph) {
+    const tri_pt2 *file = &n->file;
     int64_t fixed = 0;
     for (int i = 0; i < file->input_count; i++) {
         const tri_pt2_port *port = &file->inputs[i];
@@ -14,7 +14,11 @@ int64_t exported_fixed_batch(const exported_build *b) {
         if (v->sizes[0] < 1 || (fixed && v->sizes[0] != fixed)) return 0;
         fixed = v->sizes[0];
     }
-    return fixed == tri_graph_samples(b->graph) ? 0 : fixed;
+    return fixed == tri_graph_samples(graph) ? 0 : fixed;
+}
+
+int64_t exported_fixed_batch(const exported_build *b) {
+    return nn_exported_other_batch(b->network, b->graph);
 }
 
 // The file's sizes of argument 0; NULL: it is no tensor of `rank` axes.
