@@ -427,6 +427,10 @@ def check_conv1d():
 a N,6 = addmm.default(p_b, v, p_c)
 y N,4,6 = view.default(a, [-1, 4, 6])"""
     check("conv1d", {"linear layer, weight [in, out]": 1}, three(text, b=[6], c=[8, 6]))
+    # A program for evaluation declares its weights as the file has them.
+    path = os.path.join(folder, "conv1d-a.pt2")
+    run([TRIREME, "eval", f"{path}.yaml", f"model.evaluation_program={path}",
+         f"data.test={path}.safetensors", "--checkpoint", f"{path}.run"])
     check("conv1d twice", {}, three(text.replace("c)", "c, beta=2)"), b=[6], c=[8, 6]))
     # What else reads the weight has it as [in, out].
     check("conv1d shared", {}, three(text + """

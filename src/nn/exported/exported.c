@@ -329,6 +329,7 @@ tri_status exported_prepare(nn_exported *n) {
     TRI_TRY(connect(n));
     TRI_TRY(check_options(n));
     n->nodes = TRI_NEW_ARRAY(n->arena, exported_node, n->file.node_count);
+    find_rows(n); // tells whether it draws
     exported_find_patterns(n);
     find_rows(n);
     exported_find_rules(n);

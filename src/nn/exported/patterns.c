@@ -160,9 +160,11 @@ static bool is_tied(const tri_pt2 *file, const tri_pt2_tensor *stored) {
 }
 
 // The weight is a parameter [in, out] that nothing else reads, and only rows are joined for the
-// product.
+// product. A network of which evaluation is a program of its own declares its parameters twice, as
+// they are in the file.
 static bool fits_conv1d(exported_match *m) {
     const nn_exported *n = m->network;
+    if (n->trained || n->draws || exported_option(n, NN_EXPORTED_EVALUATION_KEY)) return false;
     const tri_pt2_value *x = exported_bound_tensor(m, "x"), *w = exported_bound_tensor(m, "w"),
                         *bias = exported_bound_tensor(m, "bias");
     const tri_pt2_value *y = &n->file.values[n->file.nodes[m->root].outputs[0].number];
