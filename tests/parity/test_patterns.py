@@ -203,6 +203,28 @@ def rms(square="pow.Tensor_Scalar(h, 2)", axis="-1", sizes="4,1", e="m, 1e-05", 
     return three(RMS.format(square=square, axis=axis, sizes=sizes, e=e, y=y, z=z) + more)
 
 
+def check_alike():
+    """Pairs of operations that are the same, at the values where they could differ."""
+    zeros = FIRST + """hd N,4,8 = detach.default(h)
+u N,4,8 = sub.Tensor(h, hd)
+"""  # whose gradients are not zero
+    half = "m N,4,8 = relu.default(h)\nn N,4,1 = {}\ny N,4,8 = add.Tensor(n, m)"
+    for number, (a, b) in enumerate([
+            (zeros + "y N,4,8 = clamp_min.default(u, 0.0)", zeros + "y N,4,8 = relu.default(u)"),
+            (zeros + "y N,4,8 = clamp.default(u, 0.0, 6.0)", zeros + "y N,4,8 = relu6.default(u)"),
+            (FIRST + half.format("linalg_vector_norm.default(m, 0, [-1], True)"),
+             FIRST + half.replace("n N,4,1", "t N,4,8b = ne.Scalar(m, 0.0)\n"
+                                  "f N,4,8 = to.dtype(t, 7)\nn N,4,1").format(
+                                      "sum.dim_IntList(f, [-1], True)"))]):
+        found_steps = []
+        for side, text in ("a", a), ("b", b):
+            path = os.path.join(folder, f"alike-{number}-{side}.pt2")
+            program = Program([4, 8], WEIGHTS, text)
+            program.write(path, program.made()[:1])
+            found_steps.append(step(path, program))
+        assert found_steps[0] == found_steps[1], f"{number}: {found_steps}"
+
+
 def check_rms_norm():
     norm = {"RMS norm": 1}
     check("rms", norm, rms())
@@ -441,8 +463,8 @@ z N,4,6 = add.Tensor(y, k)""", b=[6], c=[8, 6]))
 def main():
     global folder
     with tempfile.TemporaryDirectory(prefix="trireme-patterns-") as folder:
-        return check_all([check_rms_norm, check_gelu, check_swiglu, check_attention, check_groups,
-                          check_rotary, check_conv1d])
+        return check_all([check_alike, check_rms_norm, check_gelu, check_swiglu, check_attention,
+                          check_groups, check_rotary, check_conv1d])
 
 
 sys.exit(main())

@@ -95,16 +95,20 @@ static void raise_to(exported_call *c) {
     map(c, "a, b -> a ^ b", NULL, 2);
 }
 
-// Either bound may be missing; each may be a tensor. At a bound the gradient flows, as in PyTorch.
+// Either bound may be missing; each may be a tensor. At a number the gradient is 0, as PyTorch has
+// it since 2.15.
 static void clamp(exported_call *c) {
+    static const char *const texts[][3] = {{"x, a -> x < a ? a : x", "x, b -> x > b ? b : x",
+                                            "x, a, b -> x > b ? b : x < a ? min(a, b) : x"},
+                                           {"x, a -> x <= a ? a : x", "x, b -> x >= b ? b : x",
+                                            "x, a, b -> x >= b ? b : x <= a ? min(a, b) : x"}};
     exported_value in[] = {exported_operand(c, 0), exported_operand(c, 1), exported_operand(c, 2)};
-    bool low = in[1].kind != EXPORTED_NOTHING, high = in[2].kind != EXPORTED_NOTHING;
+    bool low = in[1].kind != EXPORTED_NOTHING, high = in[2].kind != EXPORTED_NOTHING,
+         are_numbers =
+             (!low || in[1].kind == EXPORTED_NUMBER) && (!high || in[2].kind == EXPORTED_NUMBER);
     if (!low) in[1] = in[2];
-    exported_give(c, exported_map_text(c->build,
-                                       low && high ? "x, a, b -> x > b ? b : x < a ? min(a, b) : x"
-                                       : low       ? "x, a -> x < a ? a : x"
-                                                   : "x, b -> x > b ? b : x",
-                                       NULL, in, low && high ? 3 : 2, exported_result_type(c, 0)));
+    exported_give(c, exported_map_text(c->build, texts[are_numbers][high + (low && high)], NULL, in,
+                                       low && high ? 3 : 2, exported_result_type(c, 0)));
 }
 
 static void gelu(exported_call *c) {

@@ -183,6 +183,11 @@ static void logsumexp(exported_call *c) {
 static void vector_norm(exported_call *c) {
     int axes[EXPORTED_MAX_RANK], count = axes_of(c, 2, axes);
     double p = exported_is_none(c, 1) ? 2 : exported_real(c, 1);
+    if (p == 0) { // counts what is not 0
+        tri_value counted = tri_map(c->build->graph, "x == 0 ? 0 : 1", exported_tensor(c, 0));
+        exported_give_graph(c, tri_sum(c->build->graph, counted, axes, count, exported_bool(c, 3)));
+        return;
+    }
     exported_give_graph(c, tri_vector_norm(c->build->graph, exported_tensor(c, 0), p, axes, count,
                                            exported_bool(c, 3)));
 }
