@@ -5,156 +5,24 @@ network computed operation by operation.
 
 usage: test_patterns.py BUILD_FOLDER
 
-Networks are written here as text, one operation a line: "y 3,4,8 = mul.Tensor(x, 2.0)". What a
-network returns is kept, so a network that returns all its values is computed as it is written.
+What a network returns is kept, so a network that returns all its values is computed as it is
+written.
 """
-import ast
 import json
 import os
-import random
-import struct
 import sys
 import tempfile
-import zipfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import TRIREME, check_all, entries, run  # noqa: E402
-import tensors  # noqa: E402
+from programs import LIMIT, Program, step  # noqa: E402
+from runs import TRIREME, check_all, run  # noqa: E402
 
-BATCH, LIMIT, RATE = 3, 1e-5, 8
-FLOAT = 7
-TYPES = {"b": 12, "i": 5}  # suffixes of sizes: masks and integers
 folder = None
-
-
-def sizes_json(sizes):
-    return [{"as_int": size} for size in sizes]
-
-
-def meta(sizes, dtype=FLOAT):
-    strides = [1]
-    for size in reversed(sizes[1:]):
-        strides.insert(0, strides[0] * size)
-    return {"dtype": dtype, "sizes": sizes_json(sizes), "requires_grad": True,
-            "device": {"type": "cpu", "index": None}, "layout": 7,
-            "strides": sizes_json(strides[:len(sizes)]), "storage_offset": {"as_int": 0}}
-
-
-def port(parameter):
-    """The value that a parameter is."""
-    return "p_" + parameter.replace(".", "_")
-
-
-def argument(node):
-    """An argument of a call as the file has it."""
-    if isinstance(node, ast.Name):
-        return {"as_tensor": {"name": node.id}}
-    if isinstance(node, ast.List) and any(isinstance(item, ast.Name) for item in node.elts):
-        return {"as_tensors": [{"name": item.id} for item in node.elts]}
-    value = ast.literal_eval(node)
-    kinds = {bool: "as_bool", int: "as_int", float: "as_float", str: "as_string", list: "as_ints",
-             type(None): "as_none"}
-    return {kinds[type(value)]: value}
-
-
-class Program:
-    """Parameters {name: sizes}, and lines of operations; the input is x [N, ...]."""
-
-    def __init__(self, inputs, parameters, text):
-        self.values = {"x": meta([-1, *inputs])}
-        self.inputs, self.parameters, self.nodes = inputs, parameters, []
-        for name, sizes in parameters.items():
-            self.values[port(name)] = meta(sizes)
-        for line in text.strip().split("\n"):
-            self.add(*line.strip().split(" = ", 1))
-
-    def add(self, results, call):
-        call = ast.parse(call, mode="eval").body
-        names, sizes = results.rsplit(" ", 1)
-        dtype = TYPES.get(sizes[-1], FLOAT)
-        sizes = [-1 if size == "N" else int(size) for size in sizes.rstrip("bi").split(",")]
-        outputs = [{"name": name} for name in names.split("+")]
-        for output in outputs:
-            self.values[output["name"]] = meta(sizes, dtype)
-        given = [("", value) for value in call.args] + [(k.arg, k.value) for k in call.keywords]
-        self.nodes.append({
-            "target": f"torch.ops.aten.{ast.unparse(call.func)}",
-            "inputs": [{"name": name, "arg": argument(value), "kind": 1} for name, value in given],
-            "outputs": ([{"as_tensors": outputs}] if len(outputs) > 1
-                        else [{"as_tensor": outputs[0]}]),
-            "metadata": {"nn_module_stack": "L__self__,,Net;L__self__net,net,Part"}})
-
-    def write(self, path, returns):
-        weights, members = {}, {}
-        draw = random.Random(1)
-        for number, (name, sizes) in enumerate(self.parameters.items()):
-            count = 1
-            for size in sizes:
-                count *= size
-            weights[name] = {"path_name": f"weight_{number}", "is_param": True, "use_pickle": False,
-                             "tensor_meta": meta(sizes)}
-            members[f"data/weights/weight_{number}"] = struct.pack(
-                f"<{count}f", *(draw.uniform(-0.7, 0.7) for _ in range(count)))
-        inputs = [port(name) for name in self.parameters] + ["x"]
-        batch = {"as_expr": {"expr_str": "s0", "hint": {"as_int": 2}}}
-        values = json.loads(json.dumps(self.values).replace('{"as_int": -1}', json.dumps(batch)))
-        specs = [{"parameter": {"arg": {"name": port(name)}, "parameter_name": name}}
-                 for name in self.parameters]
-        specs.append({"user_input": {"arg": {"as_tensor": {"name": "x"}}}})
-        graph = {"inputs": [{"as_tensor": {"name": name}} for name in inputs],
-                 "outputs": [{"as_tensor": {"name": name}} for name in returns],
-                 "nodes": self.nodes, "tensor_values": values, "sym_int_values": {},
-                 "sym_bool_values": {}, "sym_float_values": {}, "custom_obj_values": {},
-                 "is_single_tensor_return": False}
-        model = {"graph_module": {"graph": graph, "signature": {
-            "input_specs": specs, "output_specs": [{"user_output": {"arg": {"as_tensor":
-                                                                            {"name": name}}}}
-                                                   for name in returns]},
-                                  "module_call_graph": []},
-                 "opset_version": {"aten": 10}, "range_constraints": {},
-                 "schema_version": {"major": 8, "minor": 20}, "torch_version": "2.15.0"}
-        members["data/weights/model_weights_config.json"] = json.dumps({"config": weights})
-        members["data/constants/model_constants_config.json"] = json.dumps({"config": {}})
-        members["models/model.json"] = json.dumps(model)
-        members["archive_format"], members["byteorder"] = "pt2", "little"
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, data in members.items():
-                archive.writestr(f"net/{name}", data)
-
-    def made(self):
-        """All values that operations make, the last one first."""
-        return [name for name in self.values if name[:2] != "p_" and name != "x"][::-1]
 
 
 def found(path):
     return json.loads(run([TRIREME, "model", "show", path, "--json"]).stdout)["fused"]
-
-
-def step(path, program, words=()):
-    """The loss of a step, and the weights behind it."""
-    draw = random.Random(2)
-    shapes = {"x": [BATCH, *program.inputs]}
-    last = program.values[program.made()[0]]["sizes"][1:]
-    shapes["targets"] = [BATCH, *(size["as_int"] for size in last)]
-    data = {}
-    for name, shape in shapes.items():
-        count = 1
-        for size in shape:
-            count *= size
-        data[name] = ("F32", shape, [draw.uniform(-1, 1) for _ in range(count)])
-    tensors.write(f"{path}.safetensors", data)
-    recipe = {"name": "net", "model": {"name": "torch", "program": path, "output": "0"},
-              "data": {"name": "tensors", "train": f"{path}.safetensors", "shuffle": False},
-              "loss": {"name": "mse"}, "batch": {"global": BATCH},
-              "optimizer": {"name": "sgd", "lr": RATE},
-              "trainer": {"max_steps": 1, "log_every_n_steps": 1}, "log": {"tensorboard": False}}
-    with open(f"{path}.yaml", "w", encoding="utf-8") as file:
-        json.dump(recipe, file)
-    run([TRIREME, "train", f"{path}.yaml", "--run-dir", f"{path}.run", *words])
-    weights = tensors.read(f"{path}.run/checkpoints/last/model.safetensors")
-    return (float(entries(f"{path}.run", "train")[0]["loss"]),
-            {name: tensors.numbers(value) for name, value in weights.items()})
 
 
 def check(name, wanted, program, words=()):
