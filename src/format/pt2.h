@@ -69,6 +69,9 @@ typedef struct tri_pt2_value {
     int rank;
     int64_t *sizes; // TRI_PT2_SYMBOLIC where they are not fixed
     int64_t *most;  // of these: how large they may be; 0: there is no limit
+    // Of the tensor that it was when the network was exported: sizes, and the steps of the axes in
+    // elements. NULL: the file does not say all of them.
+    int64_t *examples, *strides;
 } tri_pt2_value;
 
 typedef struct tri_pt2_node {

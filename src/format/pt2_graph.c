@@ -198,7 +198,23 @@ static int64_t read_limit(const parser *p, const json_t *size) {
     return json_integer_value(most) > 0 ? json_integer_value(most) : 0;
 }
 
-// Reads the types and sizes of all tensors.
+// Sizes or strides with the numbers that symbols had when the network was exported. NULL: there are
+// not `count` of them.
+static int64_t *read_examples(const parser *p, const json_t *list, int count) {
+    int64_t *numbers = TRI_NEW_ARRAY(p->arena, int64_t, count + 1);
+    if ((int)json_array_size(list) != count) return NULL;
+    for (int i = 0; i < count; i++) {
+        const json_t *item = json_array_get(list, (size_t)i), *number, *hint;
+        number = json_object_get(item, "as_int");
+        hint = json_object_get(json_object_get(item, "as_expr"), "hint");
+        if (!number) number = json_object_get(hint, "as_int");
+        numbers[i] = json_integer_value(number);
+        if (!json_is_integer(number) || numbers[i] < 0) return NULL;
+    }
+    return numbers;
+}
+
+// Reads the types, sizes and strides of all tensors.
 static tri_status read_values(parser *p, const json_t *graph) {
     const char *name;
     json_t *entry, *values = json_object_get(graph, "tensor_values");
@@ -222,6 +238,9 @@ static tri_status read_values(parser *p, const json_t *graph) {
             if (size && v->sizes[i] < 0) return fail(p, "has a size below 0");
             if (!size) v->most[i] = read_limit(p, item);
         }
+        v->examples = read_examples(p, sizes, v->rank);
+        v->strides = read_examples(p, json_object_get(entry, "strides"), v->rank);
+        if (!v->examples) v->strides = NULL;
     }
     return TRI_OK;
 }

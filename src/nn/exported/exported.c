@@ -105,6 +105,7 @@ static void refuse(nn_exported *n, const char *line) {
 
 // Lists the operations that are not supported: each once, with how often and where it occurs.
 static void find_refusals(nn_exported *n) {
+    static const char WRITE[] = "write."; // into a view, for which there is no row (views.c)
     tri_index known = {0};
     int count = n->file.node_count, *times = TRI_NEW_ARRAY(n->arena, int, count),
         *first = TRI_NEW_ARRAY(n->arena, int, count);
@@ -122,12 +123,18 @@ static void find_refusals(nn_exported *n) {
         const exported_node *node = &n->nodes[i];
         const tri_pt2_node *of = node->node;
         if (times[i] == 0) continue;
+        bool is_write = !strncmp(of->target, WRITE, sizeof WRITE - 1);
         refuse(n, tri_arena_printf(
-                      n->arena, "%s: %s is %s: %s, first in '%s'%s%s", n->file.path, of->target,
+                      n->arena, "%s: %s%s is %s: %s, first in '%s'%s%s%s", n->file.path,
+                      is_write ? "what is written in place into the result of " : "",
+                      of->target + (is_write ? sizeof WRITE - 1 : 0),
                       node->row ? "that of evaluation: export the network before eval()"
                                 : "not supported",
                       tri_counted(times[i], "time"), *of->module ? of->module : "the network",
-                      *of->source ? ", " : "", of->source));
+                      *of->source ? ", " : "", of->source,
+                      is_write ? ": write into a slice, x[:, 0] = y, or compute a new tensor, "
+                                 "x = x + y"
+                               : ""));
     }
 }
 

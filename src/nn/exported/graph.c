@@ -216,8 +216,10 @@ static void name_node(exported_build *b, const tri_pt2_node *node) {
                                 " (the network was exported with a batch of %lld and not with "
                                 "dynamic_shapes: do that, or train with batch.micro=%lld)",
                                 (long long)fixed, (long long)fixed);
+    bool is_write = !strncmp(node->target, "write.", 6); // of a view into its base (views.c)
     g->message = tri_arena_printf(g->arena, "%s: %s in '%s'%s%s: %s%s", b->network->file.path,
-                                  node->target, *node->module ? node->module : "the network",
+                                  is_write ? "what is written in place into a view" : node->target,
+                                  *node->module ? node->module : "the network",
                                   *node->source ? ", " : "", node->source, g->message, hint);
 }
 

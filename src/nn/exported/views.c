@@ -1,7 +1,8 @@
 // Writes in place become new values. PyTorch's views share memory with their base: what is written
 // into one of them is seen by the base and by all its other views. Here a write makes a new value,
 // of which a new base is made ("write.slice" and so on), and views that are read later are made
-// again.
+// again. Where it is not known whether memory is shared (sharing.c), what may have been written is
+// refused when it is read.
 #include "nn/exported/build.h"
 #include "nn/exported/lower.h"
 
@@ -11,82 +12,29 @@ enum { MAX_DEPTH = 64 }; // views of views
 
 typedef struct member {
     bool is_made;
-    int now;         // the value that has its contents
-    int same;        // it is another name of this value, the result of a write; -1: it is none
-    int node;        // the view that it is; -1: it is none
-    int base;        // of a view
-    int root;        // the base of the base, and so on
-    int depth;       // of views up to it
-    int seen;        // after which write into the root `now` was made
-    int writes;      // of a root: how many there were
-    bool is_ordered; // its elements lie one after the other
+    int now;    // the value that has its contents
+    int same;   // it is another name of this value, the result of a write; -1: it is none
+    int node;   // the view that it is; -1: it is none
+    int base;   // of a view
+    int root;   // the base of the base, and so on
+    int depth;  // of views up to it
+    int seen;   // after which write into the root `now` was made
+    int writes; // of a root: how many there were
+    int views;  // of a root: how many there are
+    int kin;    // of a root: the next of a ring of roots that may share memory with it
+    int unsure; // of a root: the node that has made it, and may share memory; -1: it does not
+    int doubt;  // of a root: such a node, since which it may have been written; -1: there is none
 } member;
 
 typedef struct pass {
     nn_exported *network;
     member *members; // of the values that the file has
     int first_new;
-    const tri_pt2_node *old; // the nodes that the file has
+    const tri_pt2_node *old;  // the nodes that the file has
+    const tri_pt2_node *node; // the one that is looked at
     int node_capacity, value_capacity;
     tri_status status;
 } pass;
-
-// How an operation's result shares memory with its first argument: always, if the elements of that
-// lie one after the other, or if the types are the same. `keeps`: they do so afterwards too.
-typedef enum sharing { NEVER, ALWAYS, IF_ORDERED, IF_SAME_TYPE } sharing;
-
-static sharing sharing_of(const char *target, bool *keeps) {
-    static const struct {
-        const char *name;
-        sharing kind;
-        bool keeps;
-    } views[] = {
-        {"view", ALWAYS, true},
-        {"unsqueeze", ALWAYS, true},
-        {"squeeze", ALWAYS, true},
-        {"alias", ALWAYS, true},
-        {"detach", ALWAYS, true},
-        {"view_as", ALWAYS, true},
-        {"reshape", IF_ORDERED, true},
-        {"flatten", IF_ORDERED, true},
-        {"unflatten", IF_ORDERED, true},
-        {"reshape_as", IF_ORDERED, true},
-        {"contiguous", IF_ORDERED, true},
-        {"to", IF_SAME_TYPE, true},
-        {"type_as", IF_SAME_TYPE, true},
-        {"float", IF_SAME_TYPE, true},
-        {"slice", ALWAYS, false},
-        {"select", ALWAYS, false},
-        {"narrow", ALWAYS, false},
-        {"transpose", ALWAYS, false},
-        {"swapaxes", ALWAYS, false},
-        {"swapdims", ALWAYS, false},
-        {"t", ALWAYS, false},
-        {"numpy_T", ALWAYS, false},
-        {"permute", ALWAYS, false},
-        {"movedim", ALWAYS, false},
-        {"moveaxis", ALWAYS, false},
-        {"expand", ALWAYS, false},
-        {"expand_as", ALWAYS, false},
-        {"broadcast_to", ALWAYS, false},
-        {"split", ALWAYS, false},
-        {"split_with_sizes", ALWAYS, false},
-        {"chunk", ALWAYS, false},
-        {"unbind", ALWAYS, false},
-        {"diagonal", ALWAYS, false},
-        {"as_strided", ALWAYS, false},
-        {"unfold", ALWAYS, false},
-    };
-    if (strncmp(target, "aten.", 5) != 0) return NEVER;
-    target += 5;
-    size_t length = strcspn(target, ".");
-    for (size_t i = 0; i < sizeof views / sizeof *views; i++)
-        if (strlen(views[i].name) == length && !strncmp(views[i].name, target, length)) {
-            *keeps = views[i].keeps;
-            return views[i].kind;
-        }
-    return NEVER;
-}
 
 static int new_value(pass *p, int like) {
     tri_pt2 *file = &p->network->file;
@@ -129,12 +77,33 @@ static void view_again(pass *p, int value, int base) {
     }
 }
 
+// `what` is said of `node`, at the node that is looked at.
+static void refuse(pass *p, const char *what, const tri_pt2_node *node) {
+    nn_exported *n = p->network;
+    const tri_pt2_node *at = p->node;
+    TRI_PUSH(n->arena, n->refusals, n->refusal_count, n->refusal_capacity) = tri_arena_printf(
+        n->arena, "%s: %s %s, in '%s'%s%s", n->file.path, node->target, what,
+        *at->module ? at->module : "the network", *at->source ? ", " : "", at->source);
+}
+
+// Refuses to read what may have been written, but for its sizes.
+static void check_doubt(pass *p, member *root) {
+    if (root->doubt < 0 || !strncmp(p->node->target, "aten.sym_", 9)) return;
+    refuse(p,
+           "may share memory with its argument, and one of the two is read after the other was "
+           "written in place, which is not supported: write into a .clone(), or compute a new "
+           "tensor, as in x = x + 1",
+           &p->old[root->doubt]);
+    root->doubt = -1;
+}
+
 // The value that has the contents of one of the file's.
 static int current(pass *p, int value) {
     int chain[MAX_DEPTH + 1], count = 0;
     member *m = &p->members[value];
     if (m->same >= 0) m = &p->members[value = m->same];
     int writes = p->members[m->root].writes;
+    check_doubt(p, &p->members[m->root]);
     while (m->base >= 0 && m->seen != writes && count <= MAX_DEPTH) {
         chain[count++] = value;
         m = &p->members[value = m->base];
@@ -152,11 +121,17 @@ static void write_back(pass *p, int value, int base) {
     member *m = &p->members[value];
     const tri_pt2_node *view = &p->old[m->node];
     tri_pt2_node *node = new_node(p, view);
-    node->target = tri_arena_printf(p->network->arena, "write.%s", view->target + 5);
-    node->arguments = copied(p, view->arguments, view->argument_count, 1);
+    const char *row = exported_write_row(view->target);
+    node->target = row ? row : tri_arena_printf(p->network->arena, "write.%s", view->target);
+    node->source = p->node->source;
+    bool is_whole = row && !strcmp(row, "write.whole");
+    node->argument_count = 2 + (is_whole ? 0 : view->argument_count - 1);
+    node->arguments = TRI_NEW_ARRAY(p->network->arena, tri_pt2_argument, node->argument_count);
+    node->arguments[0] = view->arguments[0];
     node->arguments[0].number = base;
-    node->arguments[node->argument_count++] =
+    node->arguments[1] =
         (tri_pt2_argument){.name = "source", .kind = TRI_PT2_VALUE, .number = m->now};
+    for (int i = 2; i < node->argument_count; i++) node->arguments[i] = view->arguments[i - 1];
     node->outputs = TRI_NEW(p->network->arena, tri_pt2_argument);
     node->output_count = 1;
     int now = new_value(p, m->base);
@@ -170,6 +145,10 @@ static void write(pass *p, int value, int result) {
     for (int v = m->base; v >= 0 && count <= MAX_DEPTH; v = p->members[v].base)
         bases[count++] = current(p, v);
     int writes = ++p->members[m->root].writes;
+    for (int v = p->members[m->root].kin; v != m->root; v = p->members[v].kin) {
+        member *kin = &p->members[v];
+        if (kin->doubt < 0) kin->doubt = kin->unsure < 0 ? p->members[m->root].unsure : kin->unsure;
+    }
     m->now = result;
     m->seen = writes;
     for (int k = 0; k < count; k++) {
@@ -190,11 +169,12 @@ static void rename_values(pass *p, tri_pt2_argument *arguments, int count) {
     }
 }
 
-static void make(pass *p, int value, int node, int base, bool is_ordered) {
+static void make(pass *p, int value, int node, int base) {
     member *m = &p->members[value], *from = base >= 0 ? &p->members[base] : NULL;
     if (m->is_made) return;
-    *m = (member){true, value, -1, -1, -1, value, 0, 0, 0, is_ordered};
+    *m = (member){true, value, -1, -1, -1, value, 0, 0, 0, 0, value, -1, -1};
     if (!from) return;
+    p->members[from->root].views++;
     m->node = node;
     m->base = base;
     m->root = from->root;
@@ -205,12 +185,10 @@ static void make(pass *p, int value, int node, int base, bool is_ordered) {
                              p->network->file.path, MAX_DEPTH, p->old[node].module);
 }
 
-static void make_results(pass *p, const tri_pt2_argument *a, int count, int node, int base,
-                         bool is_ordered) {
+static void make_results(pass *p, const tri_pt2_argument *a, int count, int node, int base) {
     for (int i = 0; i < count; i++) {
-        if (a[i].kind == TRI_PT2_LIST)
-            make_results(p, a[i].items, a[i].count, node, base, is_ordered);
-        if (a[i].kind == TRI_PT2_VALUE) make(p, (int)a[i].number, node, base, is_ordered);
+        if (a[i].kind == TRI_PT2_LIST) make_results(p, a[i].items, a[i].count, node, base);
+        if (a[i].kind == TRI_PT2_VALUE) make(p, (int)a[i].number, node, base);
     }
 }
 
@@ -218,22 +196,64 @@ static const tri_pt2_argument *only_value(const tri_pt2_argument *a, int count) 
     return count > 0 && a->kind == TRI_PT2_VALUE ? a : NULL;
 }
 
+// A value or the first name of it.
+static int first_name(const pass *p, int64_t value) {
+    int same = p->members[value].same;
+    return same >= 0 ? same : (int)value;
+}
+
 // Of which of the file's values the results are views; -1: of none.
-static int base_of(pass *p, const tri_pt2_node *node, bool *is_ordered) {
-    const tri_pt2_argument *in = only_value(node->arguments, node->argument_count),
-                           *out = only_value(node->outputs, node->output_count);
-    bool keeps = true;
-    sharing kind = sharing_of(node->target, &keeps);
-    *is_ordered = true;
-    if (!in || kind == NEVER || !p->members[in->number].is_made) return -1;
-    int base = (int)in->number;
-    if (p->members[base].same >= 0) base = p->members[base].same;
-    bool ordered = p->members[base].is_ordered;
-    const tri_pt2_value *values = p->network->file.values;
-    if (kind == IF_ORDERED && !ordered) return -1;
-    if (kind == IF_SAME_TYPE && out && values[out->number].dtype != values[base].dtype) return -1;
-    *is_ordered = keeps && ordered;
-    return base;
+static int base_of(const pass *p, const tri_pt2_node *node) {
+    const tri_pt2_argument *in = only_value(node->arguments, node->argument_count);
+    bool shares = in && p->members[in->number].is_made &&
+                  exported_sharing_of(p->network->file.values, node) == EXPORTED_SHARES;
+    return shares ? first_name(p, in->number) : -1;
+}
+
+// Joins the ring of a result with that of an argument with which it may share memory.
+static void join(pass *p, const tri_pt2_argument *result, const tri_pt2_argument *argument,
+                 int node) {
+    if (result->kind != TRI_PT2_VALUE || argument->kind != TRI_PT2_VALUE) return;
+    if (!p->members[argument->number].is_made) return;
+    member *made = &p->members[result->number],
+           *from = &p->members[p->members[first_name(p, argument->number)].root];
+    if (made->unsure >= 0 || made->kin != result->number) return;
+    made->unsure = node;
+    made->kin = from->kin;
+    from->kin = (int)result->number;
+}
+
+// Of lists, the results share memory with the arguments one by one.
+static void join_results(pass *p, const tri_pt2_node *node, int number) {
+    const tri_pt2_argument *in = node->arguments, *end = in + node->argument_count,
+                           *out = node->outputs;
+    while (in < end && in->kind != TRI_PT2_VALUE && in->kind != TRI_PT2_LIST) in++;
+    if (in == end || node->output_count == 0) return;
+    if (exported_sharing_of(p->network->file.values, node) != EXPORTED_MAY_SHARE) return;
+    const tri_pt2_argument *from = in->kind == TRI_PT2_LIST ? in->items : in,
+                           *to = out->kind == TRI_PT2_LIST ? out->items : out;
+    int given = in->kind == TRI_PT2_LIST ? in->count : 1,
+        made = out->kind == TRI_PT2_LIST ? out->count : 1;
+    for (int i = 0; i < made && (given == 1 || given == made); i++)
+        join(p, &to[i], &from[given == 1 ? 0 : i], number);
+}
+
+// Operations in place that change sizes or strides of a tensor rather than its contents: the views
+// of it, or its base, have others.
+static void check_shape(pass *p, const tri_pt2_node *node, const member *self) {
+    static const char *const names[] = {"as_strided_", "resize_",   "resize_as_", "set_",
+                                        "squeeze_",    "swapaxes_", "swapdims_",  "t_",
+                                        "transpose_",  "unsqueeze_"};
+    const char *name = strncmp(node->target, "aten.", 5) ? "" : node->target + 5;
+    size_t length = strcspn(name, ".");
+    bool is_shape = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        is_shape = is_shape || (strlen(names[i]) == length && !strncmp(names[i], name, length));
+    if (is_shape && (self->base >= 0 || self->views > 0 || self->kin != self->root))
+        refuse(p,
+               "changes in place the shape of a tensor that shares memory with others, which is "
+               "not supported: make a view of it, as in x = x.transpose(0, 1)",
+               node);
 }
 
 tri_status exported_write_views(nn_exported *n) {
@@ -252,22 +272,25 @@ tri_status exported_write_views(nn_exported *n) {
     for (int i = 0; i < value_count; i++)
         TRI_PUSH(n->arena, file->values, file->value_count, p.value_capacity) = values[i];
     for (int i = 0; i < file->input_count; i++)
-        make_results(&p, &file->inputs[i].argument, 1, -1, -1, true);
+        make_results(&p, &file->inputs[i].argument, 1, -1, -1);
     for (int i = 0; i < node_count && p.status == TRI_OK; i++) {
         tri_pt2_node *node = &nodes[i];
         const tri_pt2_argument *in = only_value(node->arguments, node->argument_count),
                                *out = only_value(node->outputs, node->output_count);
         int self = in ? (int)in->number : -1;
-        bool is_ordered, writes = exported_is_in_place(node->target) && in && out &&
-                                  p.members[self].is_made && !p.members[out->number].is_made;
-        int base = base_of(&p, node, &is_ordered);
+        bool writes = exported_is_in_place(node->target) && in && out && p.members[self].is_made &&
+                      !p.members[out->number].is_made;
+        p.node = node;
+        if (!writes) make_results(&p, node->outputs, node->output_count, i, base_of(&p, node));
+        if (!writes) join_results(&p, node, i);
         rename_values(&p, node->arguments, node->argument_count);
         *new_node(&p, node) = *node;
-        if (writes)
-            write(&p, p.members[self].same >= 0 ? p.members[self].same : self, (int)out->number);
-        else
-            make_results(&p, node->outputs, node->output_count, i, base, is_ordered);
+        if (!writes) continue;
+        self = first_name(&p, self);
+        check_shape(&p, node, &p.members[self]);
+        write(&p, self, (int)out->number);
     }
+    p.node = &(tri_pt2_node){.target = "output", .module = "", .source = ""};
     for (int i = 0; i < file->output_count; i++) rename_values(&p, &file->outputs[i].argument, 1);
     return p.status;
 }
