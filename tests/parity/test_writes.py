@@ -53,8 +53,10 @@ def same(name, text, wanted, last=LAST):
         assert error <= LIMIT * size, f"{name}: {key} differs by {error / size:.1e}"
 
 
-def refused(name, text, texts, last=LAST):
-    program, path = Program([4, 6], WEIGHTS, FIRST + text + last), path_of(name)
+def refused(name, text, texts, last=LAST, batch=-1):
+    text = FIRST + text + last
+    program = Program([4, 6], WEIGHTS, text.replace("N", "1") if batch == 1 else text, batch)
+    path = path_of(name)
     program.write(path, ["z"])
     # The command shows why the network cannot be trained.
     shown = run([TRIREME, "model", "show", path], code=None)
@@ -135,6 +137,10 @@ w N,2,6/24,6,1 = mul_.Tensor(u, 3.0)""", ["aten.tensor_split.sections", *way])
             last=SUM.format("clone.default(g)"))
     same("written einsum", either + "w N,6,4/24,1,6 = mul_.Tensor(v, 3.0)" + both, ALL,
          last=SUM.format("clone.default(g)"))
+    # A view of one sample, and of several a copy.
+    refused("one sample", """s N,2,6/24,6,1 = slice.Tensor(h, 1, 1, 3)
+v 2,6 = reshape.default(s, [-1, 6])
+w 2,6 = mul_.Tensor(v, 3.0)""", ["aten.reshape.default", *way[1:]], batch=1)
     # What is returned is read, too.
     refused("returned einsum", either + "w N,4,6 = mul_.Tensor(h, 3.0)", way,
             last=LAST + "\nz2 N,6,4 = einsum.default('ijk->ijk', [v])")

@@ -48,10 +48,11 @@ def argument(node):
 
 
 class Program:
-    """Parameters {name: sizes}, and lines of operations; the input is x [N, ...]."""
+    """Parameters {name: sizes}, and lines of operations; the input is x [N, ...], or has the batch
+    that is given."""
 
-    def __init__(self, inputs, parameters, text):
-        self.values = {"x": meta([-1, *inputs])}
+    def __init__(self, inputs, parameters, text, batch=-1):
+        self.values = {"x": meta([batch, *inputs])}
         self.inputs, self.parameters, self.nodes = inputs, parameters, []
         for name, sizes in parameters.items():
             self.values[port(name)] = meta(sizes)

@@ -18,7 +18,7 @@ typedef enum exported_sharing {
     EXPORTED_SHARES,
     EXPORTED_MAY_SHARE, // it is not known here
 } exported_sharing;
-exported_sharing exported_sharing_of(const tri_pt2_value *values, const tri_pt2_node *node);
+exported_sharing exported_sharing_of(const tri_pt2 *file, const tri_pt2_node *node);
 // The row that puts what a view has become into its base; NULL: there is none.
 const char *exported_write_row(const char *target);
 // Puts new values in the place of what is written in place, so that no value changes.

@@ -172,6 +172,29 @@ static bool fits(const tri_pt2_value *from, const tri_pt2_value *to) {
     return at < 0 || from->rank == 0;
 }
 
+// Whether an axis of size 1 lies as it would not if it were longer and the tensor in row-major
+// order.
+static bool is_loose(const tri_pt2_value *v) {
+    for (int i = 0; i < v->rank; i++) {
+        uint64_t step =
+            i + 1 < v->rank ? (uint64_t)v->examples[i + 1] * (uint64_t)v->strides[i + 1] : 1;
+        if (v->examples[i] == 1 && (uint64_t)v->strides[i] != step) return true;
+    }
+    return false;
+}
+
+// Whether the network was exported with one sample and not with dynamic_shapes: of more samples,
+// what it reshapes may be a copy.
+static bool has_one_sample(const tri_pt2 *file) {
+    for (int i = 0; i < file->input_count; i++) {
+        const tri_pt2_port *port = &file->inputs[i];
+        if (port->role != TRI_PT2_INPUT || port->argument.kind != TRI_PT2_VALUE) continue;
+        const tri_pt2_value *v = &file->values[port->argument.number];
+        if (v->rank > 0 && v->sizes[0] == 1) return true;
+    }
+    return false;
+}
+
 static exported_sharing sure(bool shares) { return shares ? EXPORTED_SHARES : EXPORTED_OWN; }
 
 static exported_sharing of_dropout(const tri_pt2_node *node) {
@@ -180,7 +203,7 @@ static exported_sharing of_dropout(const tri_pt2_node *node) {
     return sure(p->real == 0 || !train->number);
 }
 
-exported_sharing exported_sharing_of(const tri_pt2_value *values, const tri_pt2_node *node) {
+exported_sharing exported_sharing_of(const tri_pt2 *file, const tri_pt2_node *node) {
     const struct sharing_row *row = row_of(node->target);
     const tri_pt2_argument *in = node->arguments, *out = node->outputs, *copy;
     if (!row) return EXPORTED_OWN;
@@ -189,15 +212,15 @@ exported_sharing exported_sharing_of(const tri_pt2_value *values, const tri_pt2_
     if (row->kind == VIEW) return EXPORTED_SHARES;
     if (row->kind == DROPPED) return of_dropout(node);
     if (node->output_count != 1 || out->kind != TRI_PT2_VALUE) return EXPORTED_MAY_SHARE;
-    const tri_pt2_value *from = &values[in->number], *to = &values[out->number];
+    const tri_pt2_value *from = &file->values[in->number], *to = &file->values[out->number];
+    if (row->kind != SAME_TYPE && (!from->strides || (is_loose(from) && has_one_sample(file))))
+        return EXPORTED_MAY_SHARE;
     switch (row->kind) {
     case RESHAPED:
-        if (!from->strides || !to->strides || count_of(from) != count_of(to))
-            return EXPORTED_MAY_SHARE;
+        if (!to->strides || count_of(from) != count_of(to)) return EXPORTED_MAY_SHARE;
         return sure(fits(from, to));
     case ROW_MAJOR:
-        return is_given(node, "memory_format") || !from->strides ? EXPORTED_MAY_SHARE
-                                                                 : sure(is_row_major(from));
+        return is_given(node, "memory_format") ? EXPORTED_MAY_SHARE : sure(is_row_major(from));
     default:
         copy = argument_of(node, "copy");
         if (from->dtype != to->dtype || (copy && copy->kind == TRI_PT2_BOOL && copy->number))

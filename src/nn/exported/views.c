@@ -206,7 +206,7 @@ static int first_name(const pass *p, int64_t value) {
 static int base_of(const pass *p, const tri_pt2_node *node) {
     const tri_pt2_argument *in = only_value(node->arguments, node->argument_count);
     bool shares = in && p->members[in->number].is_made &&
-                  exported_sharing_of(p->network->file.values, node) == EXPORTED_SHARES;
+                  exported_sharing_of(&p->network->file, node) == EXPORTED_SHARES;
     return shares ? first_name(p, in->number) : -1;
 }
 
@@ -229,7 +229,7 @@ static void join_results(pass *p, const tri_pt2_node *node, int number) {
                            *out = node->outputs;
     while (in < end && in->kind != TRI_PT2_VALUE && in->kind != TRI_PT2_LIST) in++;
     if (in == end || node->output_count == 0) return;
-    if (exported_sharing_of(p->network->file.values, node) != EXPORTED_MAY_SHARE) return;
+    if (exported_sharing_of(&p->network->file, node) != EXPORTED_MAY_SHARE) return;
     const tri_pt2_argument *from = in->kind == TRI_PT2_LIST ? in->items : in,
                            *to = out->kind == TRI_PT2_LIST ? out->items : out;
     int given = in->kind == TRI_PT2_LIST ? in->count : 1,
