@@ -222,9 +222,14 @@ static tri_status hash_weights(tri_arena *arena, const char *path, checkpoint_we
     if (kind == CHECKPOINT_IS_STEP) {
         checkpoint_manifest manifest;
         TRI_TRY(checkpoint_manifest_read(arena, real, &manifest));
-        const checkpoint_file *model = &manifest.files[0];
-        *hash = tri_hash_bytes(*hash, model->hashes,
-                               (size_t)model->chunk_count * sizeof *model->hashes);
+        // Of the files, the averages may be what is read.
+        static const char *const names[] = {CHECKPOINT_MODEL_FILE, CHECKPOINT_AVERAGE_FILE};
+        for (int i = 0; i < 2; i++) {
+            const checkpoint_file *file = checkpoint_manifest_file(&manifest, names[i]);
+            if (file)
+                *hash = tri_hash_bytes(*hash, file->hashes,
+                                       (size_t)file->chunk_count * sizeof *file->hashes);
+        }
         return TRI_OK;
     }
     TRI_TRY(checkpoint_weights_open(arena, path, false, w));

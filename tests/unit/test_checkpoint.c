@@ -201,6 +201,30 @@ static void test_parts_that_are_read_are_verified(void **state) {
     }
 }
 
+// Saves a model with averages that are made from `seed`, and hashes them as weights.
+static uint64_t hash_of_average(const char *name, uint64_t seed) {
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    fixture_state model = fixture_model(1, 2), average = fixture_model(seed, 2);
+    tri_state_source of_model = fixture_source(&model), of_average = fixture_source(&average);
+    tri_checkpoint_save_request request = {.run_dir = in_run(name),
+                                           .step = 1,
+                                           .model = &of_model,
+                                           .average = &of_average,
+                                           .training = tri_tree_map(arena)};
+    uint64_t hash = 0;
+    expect(tri_checkpoint_save(&request), TRI_OK, "");
+    expect(tri_checkpoint_hash_weights(in_run(name), &hash), TRI_OK, "");
+    tri_arena_destroy(arena);
+    return hash;
+}
+
+// Hosts whose copies have the same model and other averages have other weights.
+static void test_averages_are_hashed(void **state) {
+    uint64_t one = hash_of_average("a", 7);
+    assert_true(one == hash_of_average("b", 7));
+    assert_true(one != hash_of_average("c", 8));
+}
+
 static void test_flipped_bits(void **state) {
     static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
     save((fixture_save){.step = 1, .width = 4, .chunk_bytes = 256});
@@ -431,6 +455,7 @@ int main(void) {
         TEST(round_trip),
         TEST(same_bytes_whatever_the_order),
         TEST(parts_that_are_read_are_verified),
+        TEST(averages_are_hashed),
         TEST(retention),
         TEST(retention_of_the_largest),
         TEST(the_newest_is_the_last_commit),
