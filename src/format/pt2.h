@@ -82,6 +82,7 @@ typedef struct tri_pt2_node {
     // the same with "@1" behind it at the second call, and its class.
     const char *module, *call, *type;
     const char *source; // the user's line: "net.py:14 in forward"; "": it is not known
+    int region;         // the number of the region without gradients that it is in; 0: none
 } tri_pt2_node;
 
 typedef enum tri_pt2_role {

@@ -16,6 +16,7 @@ typedef struct parser {
     const char *where;    // what is being read, for messages
     const char *scope;    // before the names of values of a graph within the graph
     int depth;            // of graphs within graphs
+    int region, regions;  // without gradients: the one that is being read, and how many there are
     const json_t *ranges; // of symbols
 } parser;
 
@@ -406,11 +407,14 @@ static tri_status read_region(parser *p, const json_t *json) {
         const char *inside = tri_arena_printf(p->arena, "%s%s", scope, name);
         tri_index_put(p->arena, &p->names, inside, strlen(inside), (int)from.number);
     }
+    int around = p->region;
     p->scope = scope;
+    if (detaches) p->region = ++p->regions;
     TRI_TRY(read_values(p, graph));
     TRI_TRY(read_nodes(p, graph));
     int count = read_all(p, json_object_get(graph, "outputs"), false, values);
     p->scope = outer;
+    p->region = around;
     p->depth--;
     return give_results(p, json, values, count, detaches);
 }
@@ -427,6 +431,7 @@ static tri_status read_nodes(parser *p, const json_t *graph) {
             continue;
         }
         TRI_TRY(read_node(p, json, &node));
+        node.region = p->region;
         TRI_PUSH(p->arena, p->out->nodes, p->out->node_count, p->node_capacity) = node;
     }
     return TRI_OK;

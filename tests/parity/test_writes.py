@@ -121,6 +121,20 @@ w N,4,6 = mul_.Tensor(h, 3.0)
 g N,4,6 = cat.default([v, u], 1)""", ALL, last=SUM.format("clone.default(g)"))
 
 
+def check_without_gradients():
+    """Within torch.no_grad(), only what is made there may be written."""
+    for name, text, code in [
+            ("no_grad view", "v N,1,6/24,6,1 = slice.Tensor(h, 1, 1, 2)\n"
+             "w N,1,6/24,6,1 = mul_.Tensor(v, 3.0)", 2),
+            ("no_grad", "w N,4,6 = mul_.Tensor(h, 3.0)", 2),
+            ("no_grad new", "w N,4,6 = mul.Tensor(h, 3.0)", 0)]:
+        program, path = Program([4, 6], WEIGHTS, FIRST + text + LAST), path_of(name)
+        program.without_gradients(len(program.nodes) - 2)
+        program.write(path, ["z"])
+        found = run([TRIREME, "model", "check", path], code).stderr
+        assert ("torch.no_grad()" in found) == (code == 2), found
+
+
 def check_refusals():
     way = ["what is written in place into the result of", "write into a slice"]
     for call in ["mT.default(h)", "adjoint.default(h)", "swapaxes.default(h, 1, 2)"]:
@@ -152,7 +166,8 @@ u N,4,6 = transpose_.default(w, 1, 2)""", ["aten.transpose_.default", "changes i
 def main():
     global folder
     with tempfile.TemporaryDirectory(prefix="trireme-writes-") as folder:
-        return check_all([check_reshapes, check_copies, check_read, check_refusals])
+        return check_all([check_reshapes, check_copies, check_read, check_without_gradients,
+                          check_refusals])
 
 
 sys.exit(main())

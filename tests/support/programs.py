@@ -30,6 +30,11 @@ def meta(sizes, dtype=FLOAT, strides=None):
             "strides": sizes_json(strides[:len(sizes)]), "storage_offset": {"as_int": 0}}
 
 
+def with_batch(values):
+    batch = {"as_expr": {"expr_str": "s0", "hint": {"as_int": 2}}}
+    return json.loads(json.dumps(values).replace('{"as_int": -1}', json.dumps(batch)))
+
+
 def port(parameter):
     """The value that a parameter is."""
     return "p_" + parameter.replace(".", "_")
@@ -77,6 +82,21 @@ class Program:
                         else [{"as_tensor": outputs[0]}]),
             "metadata": {"nn_module_stack": "L__self__,,Net;L__self__net,net,Part"}})
 
+    def without_gradients(self, number):
+        """Puts an operation within torch.no_grad()."""
+        node = self.nodes[number]
+        inside = {"inputs": [value["arg"] for value in node["inputs"]
+                             if "as_tensor" in value["arg"]], "outputs": node["outputs"],
+                  "nodes": [node], "sym_int_values": {}, "sym_bool_values": {}}
+        names = [value["as_tensor"]["name"] for value in inside["inputs"] + inside["outputs"]]
+        inside["tensor_values"] = with_batch({name: self.values[name] for name in names})
+        given = [{"as_bool": False}, {"as_graph": {"name": "part", "graph": inside}},
+                 *inside["inputs"]]
+        self.nodes[number] = {
+            "target": "torch.ops.higher_order.wrap_with_set_grad_enabled",
+            "inputs": [{"name": "", "arg": value, "kind": 1} for value in given],
+            "outputs": node["outputs"], "metadata": node["metadata"]}
+
     def write(self, path, returns):
         weights, members = {}, {}
         draw = random.Random(1)
@@ -89,8 +109,7 @@ class Program:
             members[f"data/weights/weight_{number}"] = struct.pack(
                 f"<{count}f", *(draw.uniform(-0.7, 0.7) for _ in range(count)))
         inputs = [port(name) for name in self.parameters] + ["x"]
-        batch = {"as_expr": {"expr_str": "s0", "hint": {"as_int": 2}}}
-        values = json.loads(json.dumps(self.values).replace('{"as_int": -1}', json.dumps(batch)))
+        values = with_batch(self.values)
         specs = [{"parameter": {"arg": {"name": port(name)}, "parameter_name": name}}
                  for name in self.parameters]
         specs.append({"user_input": {"arg": {"as_tensor": {"name": "x"}}}})

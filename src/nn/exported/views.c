@@ -9,6 +9,7 @@
 #include <string.h>
 
 enum { MAX_DEPTH = 64 }; // views of views
+enum { ANYWHERE = -1 };
 
 typedef struct member {
     bool is_made;
@@ -24,6 +25,7 @@ typedef struct member {
     int kin;    // of a root: the next of a ring of roots that may share memory with it
     int unsure; // of a root: the node that has made it, and may share memory; -1: it does not
     int doubt;  // of a root: such a node, since which it may have been written; -1: there is none
+    int region; // without gradients, in which it is made; 0: in none; ANYWHERE: it has no gradient
 } member;
 
 typedef struct pass {
@@ -172,7 +174,8 @@ static void rename_values(pass *p, tri_pt2_argument *arguments, int count) {
 static void make(pass *p, int value, int node, int base) {
     member *m = &p->members[value], *from = base >= 0 ? &p->members[base] : NULL;
     if (m->is_made) return;
-    *m = (member){true, value, -1, -1, -1, value, 0, 0, 0, 0, value, -1, -1};
+    int region = p->node ? p->node->region : 0;
+    *m = (member){true, value, -1, -1, -1, value, 0, 0, 0, 0, value, -1, -1, region};
     if (!from) return;
     p->members[from->root].views++;
     m->node = node;
@@ -256,6 +259,15 @@ static void check_shape(pass *p, const tri_pt2_node *node, const member *self) {
                node);
 }
 
+// A write into a tensor of outside would have a gradient, although nothing there has one.
+static void check_region(pass *p, const tri_pt2_node *node, const member *root) {
+    if (node->region && root->region != ANYWHERE && root->region != node->region)
+        refuse(p,
+               "writes within torch.no_grad() into a tensor of outside, which is not supported: "
+               "compute a new tensor there, as in x = x * 2",
+               node);
+}
+
 tri_status exported_write_views(nn_exported *n) {
     tri_pt2 *file = &n->file;
     int node_count = file->node_count;
@@ -271,8 +283,13 @@ tri_status exported_write_views(nn_exported *n) {
     file->node_count = file->value_count = 0;
     for (int i = 0; i < value_count; i++)
         TRI_PUSH(n->arena, file->values, file->value_count, p.value_capacity) = values[i];
-    for (int i = 0; i < file->input_count; i++)
-        make_results(&p, &file->inputs[i].argument, 1, -1, -1);
+    for (int i = 0; i < file->input_count; i++) {
+        const tri_pt2_port *port = &file->inputs[i];
+        bool is_stored = port->role == TRI_PT2_BUFFER || port->role == TRI_PT2_CONSTANT;
+        make_results(&p, &port->argument, 1, -1, -1);
+        if (is_stored && port->argument.kind == TRI_PT2_VALUE)
+            p.members[port->argument.number].region = ANYWHERE;
+    }
     for (int i = 0; i < node_count && p.status == TRI_OK; i++) {
         tri_pt2_node *node = &nodes[i];
         const tri_pt2_argument *in = only_value(node->arguments, node->argument_count),
@@ -287,6 +304,7 @@ tri_status exported_write_views(nn_exported *n) {
         *new_node(&p, node) = *node;
         if (!writes) continue;
         self = first_name(&p, self);
+        check_region(&p, node, &p.members[p.members[self].root]);
         check_shape(&p, node, &p.members[self]);
         write(&p, self, (int)out->number);
     }
