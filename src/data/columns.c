@@ -31,7 +31,10 @@ static tri_status fail_unknown(const search *s, const char *name) {
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: has no column '%s', but one with the name '%s': if that is several, "
                         "say what separates them by data.delimiter='%s'",
-                        s->path, name, all, *other == ';' ? ";" : *other == '|' ? "|" : "tab");
+                        s->path, name, all,
+                        *other == ';'   ? ";"
+                        : *other == '|' ? "|"
+                                        : "tab");
     return TRI_FAIL(TRI_BAD_INPUT, "%s: has no column '%s' (its columns: %s%s)", s->path, name, all,
                     s->count > MOST_NAMED ? ", ..." : "");
 }

@@ -79,7 +79,7 @@ static void view_again(pass *p, int value, int base) {
     }
 }
 
-// `what` is said of `node`, at the node that is looked at.
+// Refuses the network at the node that is looked at: `node` does `what`.
 static void refuse(pass *p, const char *what, const tri_pt2_node *node) {
     nn_exported *n = p->network;
     const tri_pt2_node *at = p->node;
