@@ -235,7 +235,9 @@ def check_odd_folders(folder):
     with open(f"{folder}/odd/tokenizer_config.json", "w", encoding="utf-8") as file:
         json.dump({"eos_token": names[greedy["ids"][3]]}, file)
     found = objects(run(words).stdout)[0]
-    assert found["ids"] == greedy["ids"], found
+    whole = greedy["ids"]
+    assert len(found["ids"]) == int(NEW) > len(whole) == len(os.path.commonprefix(
+        [found["ids"], whole])), found
     os.remove(f"{folder}/odd/tokenizer_config.json")
     last = max(tokens["model"]["vocab"].values())
     tokens["model"]["vocab"] = {text: token for text, token in tokens["model"]["vocab"].items()
