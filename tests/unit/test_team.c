@@ -211,6 +211,7 @@ static void *share_core(void *core) {
     assert_int_equal(sched_setaffinity(member, sizeof *only, only), 0);
     wait_until_asleep(1);
     run_both();
+    wait_until_asleep(1); // it reads the clock until then
     tri_os = tri_os_system;
     assert_int_equal(sched_getaffinity(member, sizeof now, &now), 0);
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
