@@ -65,7 +65,7 @@ long __wrap_syscall(long number, void *word, long operation, long value, void *a
 }
 
 static _Atomic int calls[MOST];
-static pthread_t makers[MOST]; // which thread made the call
+static _Atomic pthread_t makers[MOST]; // which thread made the call
 
 static void count_call(void *context) {
     int index = tri_team_index();
