@@ -69,8 +69,8 @@ static void read_checkpoint(tri_arena *arena) {
 
 static void read_index(tri_arena *arena) {
     checkpoint_weights weights;
-    tri_status status = checkpoint_weights_open(
-        arena, NULL, in_folder("model.safetensors.index.json"), false, &weights);
+    tri_status status =
+        checkpoint_weights_open(arena, in_folder("model.safetensors.index.json"), false, &weights);
     if (status == TRI_OK) TRI_ASSERT(checkpoint_weights_find(&weights, "w") == 0);
     checkpoint_weights_close(&weights);
 }
