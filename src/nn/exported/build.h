@@ -138,7 +138,8 @@ struct nn_exported {
 // Makes a model of the network, whose file has been read. For errors see nn_exported_open.
 tri_status exported_prepare(nn_exported *network);
 // Puts one operation in the place of a group of them, wherever a pattern of patterns.c finds such a
-// group, so that equal networks train at the same speed, however they are written. It comes first.
+// group, so that equal networks train at the same speed, however they are written. Nodes have their
+// rows before.
 void exported_find_patterns(nn_exported *network);
 // Finds which nodes are live and reached, and cuts them into blocks. TRI_BAD_INPUT: a pattern of
 // the recipe matches no module, or a program for evaluation has another order.

@@ -322,6 +322,8 @@ static void find_rows(nn_exported *n) {
     for (int i = 0; i < n->file.node_count; i++) {
         exported_node *node = &n->nodes[i];
         node->node = &n->file.nodes[i];
+        // No file has what patterns alone make.
+        if (!strncmp(n->file.nodes[i].target, "fused.", 6)) n->file.nodes[i].target += 6;
         const char *target = node->node->target;
         int before = tri_index_find(&known, target, strlen(target));
         if (before == TRI_NOT_IN_INDEX) tri_index_put(n->arena, &known, target, strlen(target), i);
@@ -336,9 +338,8 @@ tri_status exported_prepare(nn_exported *n) {
     TRI_TRY(connect(n));
     TRI_TRY(check_options(n));
     n->nodes = TRI_NEW_ARRAY(n->arena, exported_node, n->file.node_count);
-    find_rows(n); // tells whether it draws
-    exported_find_patterns(n);
     find_rows(n);
+    exported_find_patterns(n);
     exported_find_rules(n);
     TRI_TRY(exported_find_blocks(n));
     find_read(n);

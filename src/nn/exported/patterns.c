@@ -281,9 +281,6 @@ static void count_found(nn_exported *n, const char *name) {
 
 void exported_find_patterns(nn_exported *n) {
     int *uses = TRI_NEW_ARRAY(n->arena, int, n->file.value_count + 1);
-    // No file has what patterns alone make.
-    for (int i = 0; i < n->file.node_count; i++)
-        if (!strncmp(n->file.nodes[i].target, "fused.", 6)) n->file.nodes[i].target += 6;
     count_uses(n, uses);
     for (int k = 0; k < PATTERNS; k++) {
         const exported_term *term = exported_parse_pattern(n->arena, patterns[k].text);
@@ -295,6 +292,7 @@ void exported_find_patterns(nn_exported *n) {
                 (patterns[k].fits && !patterns[k].fits(&m)))
                 continue;
             exported_replace_root(&m, replacement);
+            n->nodes[i].row = exported_find_row(n->arena, n->file.nodes[i].target);
             count_uses(n, uses);
             count_found(n, patterns[k].name);
         }
