@@ -15,7 +15,7 @@ import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from programs import LIMIT, Program, step  # noqa: E402
+from programs import Program, check_equal, step  # noqa: E402
 from runs import TRIREME, check_all, run  # noqa: E402
 
 folder = None
@@ -34,13 +34,7 @@ def check(name, wanted, program, words=()):
     assert found(paths[1]) == {}, f"{name}: {found(paths[1])} is found of what is returned"
     if not wanted:
         return
-    (loss, weights), (goal, goals) = step(paths[0], program, words), step(paths[1], program, words)
-    assert abs(loss - goal) <= LIMIT * abs(goal), f"{name}: loss {loss}, not {goal}"
-    assert weights.keys() == goals.keys() and weights
-    for key, values in weights.items():
-        size = max(map(abs, goals[key]))
-        error = max(abs(a - b) for a, b in zip(values, goals[key], strict=True))
-        assert error <= LIMIT * size, f"{name}: {key} differs by {error / size:.1e}"
+    check_equal(name, step(paths[0], program, words), step(paths[1], program, words))
 
 
 FIRST = """h N,4,8 = linear.default(x, p_a_weight)

@@ -11,7 +11,7 @@ import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from programs import LIMIT, Program, step  # noqa: E402
+from programs import Program, check_equal, step  # noqa: E402
 from runs import TRIREME, check_all, run  # noqa: E402
 
 FIRST = "h N,4,6 = linear.default(x, p_a_weight)\n"
@@ -39,18 +39,12 @@ def path_of(name):
 
 def same(name, text, wanted, last=LAST):
     """`text` writes into what it makes of h; `wanted`: the same network without writes."""
-    results = []
+    steps = []
     for kind, lines in [("a", FIRST + text + last), ("b", wanted)]:
         program, path = Program([4, 6], WEIGHTS, lines), path_of(f"{name} {kind}")
         program.write(path, ["z"])
-        results.append(step(path, program))
-    (loss, weights), (goal, goals) = results
-    assert abs(loss - goal) <= LIMIT * abs(goal), f"{name}: loss {loss}, not {goal}"
-    assert weights.keys() == goals.keys() and weights
-    for key, values in weights.items():
-        size = max(map(abs, goals[key]))
-        error = max(abs(a - b) for a, b in zip(values, goals[key], strict=True))
-        assert error <= LIMIT * size, f"{name}: {key} differs by {error / size:.1e}"
+        steps.append(step(path, program))
+    check_equal(name, *steps)
 
 
 def refused(name, text, texts, last=LAST, batch=-1):

@@ -162,3 +162,14 @@ def step(path, program, words=()):
     weights = tensors.read(f"{path}.run/checkpoints/last/model.safetensors")
     return (float(entries(f"{path}.run", "train")[0]["loss"]),
             {name: tensors.numbers(value) for name, value in weights.items()})
+
+
+def check_equal(name, found, wanted):
+    """Compares two steps."""
+    (loss, weights), (goal, goals) = found, wanted
+    assert abs(loss - goal) <= LIMIT * abs(goal), f"{name}: loss {loss}, not {goal}"
+    assert weights.keys() == goals.keys() and weights
+    for key, values in weights.items():
+        size = max(map(abs, goals[key]))
+        error = max(abs(a - b) for a, b in zip(values, goals[key], strict=True))
+        assert error <= LIMIT * size, f"{name}: {key} differs by {error / size:.1e}"
