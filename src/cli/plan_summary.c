@@ -139,23 +139,34 @@ static const char *words_text(const plan_view *v) {
 }
 
 // Writes the flags that say where the run would be, and of how many samples an epoch is.
-static const char *flags_text(const plan_view *v) {
+static const char *flags_text(const plan_view *v, int ranks) {
     bool is_given = strcmp(v->device_name, "auto") != 0;
     const char *text = is_given ? tri_arena_printf(v->arena, " --device %s",
                                                    tri_shell_word(v->arena, v->device_name))
                                 : "";
     if (fits(v)) return text; // so it is a training, which counts the ranks and samples itself
-    if (v->ranks > 1) text = tri_arena_printf(v->arena, " --ranks %d%s", v->ranks, text);
+    if (ranks > 1) text = tri_arena_printf(v->arena, " --ranks %d%s", ranks, text);
     if (v->samples > 0)
         text = tri_arena_printf(v->arena, "%s --samples %lld", text, (long long)v->samples);
     return text;
 }
 
+// Whether some settings make the run fit on as many ranks; otherwise it needs more of them.
+static bool can_fit(const plan_view *v) {
+    tri_candidate found[TRI_MAX_CANDIDATES], least;
+    return tri_fit_search(v->arena, &v->device, &v->request, &v->rates, v->measured,
+                          v->memory.bytes, found, &least) > 0;
+}
+
 static void print_next(const plan_view *v) {
-    const char *words = words_text(v), *flags = flags_text(v);
+    bool is_fitting = fits(v), needs_ranks = !is_fitting && !can_fit(v);
+    const char *words = words_text(v);
+    const char *flags = flags_text(v, needs_ranks ? 2 * v->ranks : v->ranks);
     bool is_elsewhere = strchr(v->device_name, ':') != NULL;
     printf("%-8s %s ", "next", v->program);
-    if (!fits(v))
+    if (needs_ranks)
+        printf("plan %s%s\n", words, flags);
+    else if (!is_fitting)
         printf("plan %s%s --fit %lld\n", words, flags, (long long)v->memory.bytes);
     else if (is_elsewhere || v->ranks > tri_os_cpus())
         printf("submit %s --site NAME --nodes N --dry-run (%s submit --list)\n", words, v->program);

@@ -89,16 +89,18 @@ def check_summary():
     # With a limit, because the memory that is free changes from one call to the next.
     few = "--memory", "3G"
     assert plan(LLAMA, *few).stdout == plan(LLAMA, "--show", "summary", *few).stdout
-    small = plan(LLAMA, "--memory", "3M", code=2).stdout
-    assert "fits     no: " in small and " --fit 3000000" in small, small
+    small = plan(LLAMA, "--memory", "40M", code=2).stdout
+    assert "fits     no: " in small and " --fit 40000000" in small, small
     # What comes next is a command of the program that was called, for as many ranks and there.
     def next_of(*words, code=0):
         line, = (line for line in plan(LLAMA, *words, code=code).stdout.splitlines()
                  if line.startswith("next "))
         return line.split()[1:]
-    small = next_of("--memory", "3M", "--device", "cpu", "--mesh", "replicate=4", code=2)
+    small = next_of("--memory", "40M", "--device", "cpu", "--mesh", "replicate=4", code=2)
     assert small[:2] == [TRIREME, "plan"] and "strategy.mesh.replicate=4" in small, small
-    assert "--ranks 4 --device cpu --fit 3000000" in " ".join(small), small
+    assert "--ranks 4 --device cpu --fit 40000000" in " ".join(small), small
+    tiny = next_of("--memory", "3M", "--ranks", "2", code=2)  # no setting fits: more ranks may
+    assert "--fit" not in tiny and tiny[tiny.index("--ranks") + 1] == "4", tiny
     large = next_of("--ranks", "2", "--device", "ref")
     assert large[0] == TRIREME and large[large.index("2") + 1:][:2] == [TRIREME, "train"], large
     assert large[-2:] == ["--device", "ref"], large
