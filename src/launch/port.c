@@ -15,7 +15,9 @@ tri_status launch_free_port(bool is_local, int *port) {
     int fd = tri_os.socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     bool found = fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 &&
                  getsockname(fd, (struct sockaddr *)&address, &size) == 0;
-    tri_status status = found ? TRI_OK : tri_os_fail("find", "a free port");
+    tri_status status =
+        found ? TRI_OK
+              : tri_os_fail("find", is_local ? "a free port at 127.0.0.1" : "a free IPv4 port");
     if (fd >= 0) tri_os.close(fd);
     *port = ntohs(address.sin_port);
     return status;
