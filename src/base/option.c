@@ -67,6 +67,7 @@ const char *tri_option_allowed(tri_arena *arena, const tri_option *row, const tr
     case TRI_OPTION_IS_BOOL_OR_INT:
         return tri_arena_printf(arena, "true, false or a whole number%s", range);
     case TRI_OPTION_IS_FLOAT:
+    case TRI_OPTION_IS_FLOAT_OR_NULL:
         return tri_arena_printf(arena, "a number%s", range);
     case TRI_OPTION_IS_AMOUNT:
         return "a count (10) or a fraction from 0.0 to 1.0 (0.5)";
@@ -192,6 +193,7 @@ static bool read_int(const tri_option *row, const tri_tree *node, int64_t *out) 
 // Reads one value that is not null. False: the row does not allow it.
 static bool read_value(const context *c, const tri_option *row, const tri_tree *node,
                        void *member) {
+    tri_number *number = member;
     switch (row->type) {
     case TRI_OPTION_IS_BOOL:
         return tri_tree_to_bool(node, member);
@@ -201,6 +203,9 @@ static bool read_value(const context *c, const tri_option *row, const tri_tree *
         return read_int(row, node, member);
     case TRI_OPTION_IS_FLOAT:
         return tri_tree_to_double(node, member) && in_bounds(row, *(double *)member);
+    case TRI_OPTION_IS_FLOAT_OR_NULL:
+        number->is_set = true;
+        return tri_tree_to_double(node, &number->value) && in_bounds(row, number->value);
     case TRI_OPTION_IS_AMOUNT:
         return read_amount(node, member);
     case TRI_OPTION_IS_DURATION:
@@ -430,6 +435,7 @@ static tri_tree *encode_text(tri_arena *arena, const char *text) {
 static tri_tree *encode_row(tri_arena *arena, const tri_option *row, const void *options) {
     const void *member = (const char *)options + row->offset;
     const tri_amount *amount = member;
+    const tri_number *number = member;
     switch (row->type) {
     case TRI_OPTION_IS_BOOL:
         return tri_tree_bool(arena, *(const bool *)member);
@@ -442,6 +448,8 @@ static tri_tree *encode_row(tri_arena *arena, const tri_option *row, const void 
     case TRI_OPTION_IS_FLOAT:
     case TRI_OPTION_IS_DURATION:
         return tri_tree_double(arena, *(const double *)member);
+    case TRI_OPTION_IS_FLOAT_OR_NULL:
+        return number->is_set ? tri_tree_double(arena, number->value) : tri_tree_null(arena);
     case TRI_OPTION_IS_AMOUNT:
         if (amount->is_fraction) return tri_tree_double(arena, amount->value);
         return tri_tree_int(arena, (int64_t)amount->value);

@@ -17,22 +17,23 @@
 
 // The type of an option: the C type of the struct's member, and what a recipe may write.
 typedef enum tri_option_type {
-    TRI_OPTION_IS_BOOL,        // a bool, written true or false
-    TRI_OPTION_IS_INT,         // an int64_t, written 12 or 5e8
-    TRI_OPTION_IS_INT_OR_AUTO, // an int64_t, written 12, or auto (TRI_AUTO)
-    TRI_OPTION_IS_BOOL_OR_INT, // an int64_t, written false (0), true (1), or 12
-    TRI_OPTION_IS_FLOAT,       // a double, written 1 or 1e-3
-    TRI_OPTION_IS_AMOUNT,      // a tri_amount, written 10 (a count), or 0.5 or 1.0 (a fraction)
-    TRI_OPTION_IS_DURATION,    // a double in seconds, written 90, 30s, 10m, 2h or DD:HH:MM:SS
-    TRI_OPTION_IS_STRING,      // a const char *, written as text, or as a number read as text
-    TRI_OPTION_IS_CHOICE,      // an int or an enum, the index in `choices` of the name written
-    TRI_OPTION_IS_INTS,        // a tri_ints, written [1, 2]
-    TRI_OPTION_IS_FLOATS,      // a tri_doubles, written [0.9, 0.999]
-    TRI_OPTION_IS_STRINGS,     // a tri_strings, written [a, b]
-    TRI_OPTION_IS_TREE,        // a const tri_tree * of whatever is written; NULL if that is null
-    TRI_OPTION_IS_TABLE,       // the struct of `table`, written as a map
-    TRI_OPTION_IS_NAME,        // a const char *, the name of one of the table's variants
-    TRI_OPTION_IS_REST,        // a const tri_tree *, a map of all keys without a row; never NULL
+    TRI_OPTION_IS_BOOL,          // a bool, written true or false
+    TRI_OPTION_IS_INT,           // an int64_t, written 12 or 5e8
+    TRI_OPTION_IS_INT_OR_AUTO,   // an int64_t, written 12, or auto (TRI_AUTO)
+    TRI_OPTION_IS_BOOL_OR_INT,   // an int64_t, written false (0), true (1), or 12
+    TRI_OPTION_IS_FLOAT,         // a double, written 1 or 1e-3
+    TRI_OPTION_IS_FLOAT_OR_NULL, // a tri_number, written 1 or 1e-3, or null (not set)
+    TRI_OPTION_IS_AMOUNT,        // a tri_amount, written 10 (a count), or 0.5 or 1.0 (a fraction)
+    TRI_OPTION_IS_DURATION,      // a double in seconds, written 90, 30s, 10m, 2h or DD:HH:MM:SS
+    TRI_OPTION_IS_STRING,        // a const char *, written as text, or as a number read as text
+    TRI_OPTION_IS_CHOICE,        // an int or an enum, the index in `choices` of the name written
+    TRI_OPTION_IS_INTS,          // a tri_ints, written [1, 2]
+    TRI_OPTION_IS_FLOATS,        // a tri_doubles, written [0.9, 0.999]
+    TRI_OPTION_IS_STRINGS,       // a tri_strings, written [a, b]
+    TRI_OPTION_IS_TREE,          // a const tri_tree * of whatever is written; NULL if that is null
+    TRI_OPTION_IS_TABLE,         // the struct of `table`, written as a map
+    TRI_OPTION_IS_NAME,          // a const char *, the name of one of the table's variants
+    TRI_OPTION_IS_REST,          // a const tri_tree *, a map of all keys without a row; never NULL
 } tri_option_type;
 
 enum { TRI_AUTO = -1 };
@@ -62,6 +63,12 @@ typedef struct tri_amount {
 // Converts the amount to a count: the fraction of `whole`, or the number itself, limited to 0 …
 // `whole`.
 int64_t tri_amount_of(tri_amount amount, int64_t whole);
+
+// A number that may be missing.
+typedef struct tri_number {
+    bool is_set;
+    double value;
+} tri_number;
 
 typedef struct tri_ints {
     const int64_t *items;
@@ -183,6 +190,9 @@ const char *tri_option_nearest(const char *word, const char *const *known, int c
 #define TRI_OPTION_FLOAT(S, member, text, least, most, words, ...)                                 \
     TRI_OPTION_ROW(S, member, double, TRI_OPTION_IS_FLOAT, text, words, .min = (least),            \
                    .max = (most), __VA_ARGS__)
+#define TRI_OPTION_FLOAT_OR_NULL(S, member, least, most, words, ...)                               \
+    TRI_OPTION_ROW(S, member, tri_number, TRI_OPTION_IS_FLOAT_OR_NULL, NULL, words,                \
+                   .min = (least), .max = (most), __VA_ARGS__)
 #define TRI_OPTION_AMOUNT(S, member, text, words, ...)                                             \
     TRI_OPTION_ROW(S, member, tri_amount, TRI_OPTION_IS_AMOUNT, text, words, .max = 1e15,          \
                    __VA_ARGS__)

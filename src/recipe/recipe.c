@@ -211,7 +211,7 @@ static tri_status settle_names(tri_arena *arena, const tri_tree *root, const cha
 
 // Keys whose values follow from other keys where the recipe leaves them open.
 static const char *const following_keys[] = {"name", "checkpoint.mode",
-                                             "trainer.early_stopping.mode"};
+                                             "trainer.early_stopping.mode", "schedule.mode"};
 
 static tri_strings keys_left_open(tri_arena *arena, const tri_tree *root) {
     const char **keys = TRI_NEW_ARRAY(arena, const char *, TRI_OPTION_COUNT(following_keys));
@@ -257,6 +257,8 @@ static void settle_modes(tri_arena *arena, tri_recipe *recipe) {
     settle_mode(arena, recipe, "checkpoint.mode", c->monitor, c->save_top_k != 0, &c->mode);
     settle_mode(arena, recipe, "trainer.early_stopping.mode", e->monitor, e->monitor != NULL,
                 &e->mode);
+    tri_schedule_options *s = &recipe->schedule;
+    if (s->monitor) settle_mode(arena, recipe, "schedule.mode", s->monitor, true, &s->mode);
 }
 
 static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
@@ -323,7 +325,8 @@ tri_tree *tri_recipe_tree(tri_arena *arena, const tri_recipe *recipe) {
     tri_tree_remove(root, "recorded_in");
     if (!recipe->began_with) tri_tree_remove(root, "began_with");
     for (int i = 0; i < recipe->left_open.count; i++)
-        leave_open(arena, root, recipe->left_open.items[i]);
+        if (tri_tree_find(root, recipe->left_open.items[i])) // the name of the schedule decides
+            leave_open(arena, root, recipe->left_open.items[i]);
     return root;
 }
 

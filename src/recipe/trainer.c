@@ -10,6 +10,7 @@ static const char *const fp32_precisions[] = {"ieee", "tf32", NULL};
 static const char *const units[] = {"epoch", "step", NULL};
 static const char *const anneals[] = {"cos", "linear", NULL};
 static const char *const warmups[] = {"log", "linear", NULL};
+static const char *const threshold_modes[] = {"rel", "abs", NULL};
 
 #define E tri_early_stopping_options
 static const tri_option early_rows[] = {
@@ -20,6 +21,10 @@ static const tri_option early_rows[] = {
     TRI_OPTION_CHOICE(E, mode, "min", tri_monitor_modes,
                       "min: lower is better; max: higher is; not set: as the metric's name says, "
                       "max for accuracy and its like (guide/train.md)"),
+    TRI_OPTION_FLOAT_OR_NULL(E, stopping_threshold, -1e300, 1e300,
+                             "ends the run as soon as the metric is better"),
+    TRI_OPTION_FLOAT_OR_NULL(E, divergence_threshold, -1e300, 1e300,
+                             "ends the run as soon as the metric is worse"),
 };
 static const tri_option_table early_table =
     TRI_OPTION_TABLE("early_stopping", E, early_rows, "when to end a run that stops improving");
@@ -147,6 +152,40 @@ static const tri_option linear_rows[] = {
                    "how long the rate changes; 0: until the end of the run"),
     TRI_OPTION_CHOICE(S, every, "step", units, "unit of total_iters; step: updates"),
 };
+static const tri_option polynomial_rows[] = {
+    TRI_OPTION_FLOAT(S, power, "1.0", 0, 1e3, "exponent of the part of the time that is left"),
+    TRI_OPTION_FLOAT(S, end_lr, "0", 0, 1e6, "the learning rate at the end"),
+    TRI_OPTION_INT(S, total_iters, "0", 0, 1e15,
+                   "how long the rate falls; 0: until the end of the run"),
+    TRI_OPTION_CHOICE(S, every, "step", units, "unit of total_iters; step: updates"),
+};
+static const tri_option restarts_rows[] = {
+    TRI_OPTION_INT(S, T_0, "10", 1, 1e15, "length of the first cycle"),
+    TRI_OPTION_INT(S, T_mult, "1", 1, 1e6,
+                   "how many times as long as the one before each further cycle is"),
+    TRI_OPTION_FLOAT(S, eta_min, "0", 0, 1e6, "the smallest learning rate"),
+    TRI_OPTION_CHOICE(S, every, "epoch", units, "unit of T_0; step: updates"),
+};
+static const tri_option inverse_sqrt_rows[] = {
+    TRI_OPTION_INT(S, timescale, "0", 0, 1e15,
+                   "updates after which the rate is the first one divided by the root of 2; 0: "
+                   "warmup_steps or, without them, 10,000"),
+    TRI_OPTION_CHOICE(S, every, "step", units, "unit of timescale; has to be step"),
+};
+static const tri_option plateau_rows[] = {
+    TRI_OPTION_STRING(S, monitor, "val_loss", "the metric that has to improve"),
+    TRI_OPTION_CHOICE(S, mode, "min", tri_monitor_modes,
+                      "min: lower is better; max: higher is; not set: as the metric's name says"),
+    TRI_OPTION_FLOAT(S, factor, "0.1", 0, 1, "factor on the rate where the metric stays"),
+    TRI_OPTION_INT(S, patience, "10", 0, 1e9,
+                   "evaluations without improvement that change nothing yet"),
+    TRI_OPTION_FLOAT(S, threshold, "1e-4", 0, 1e30, "a smaller change is no improvement"),
+    TRI_OPTION_CHOICE(S, threshold_mode, "rel", threshold_modes,
+                      "rel: the threshold is a fraction of the best value; abs: a difference"),
+    TRI_OPTION_INT(S, cooldown, "0", 0, 1e9, "evaluations that are ignored after each change"),
+    TRI_OPTION_FLOAT(S, min_lr, "0", 0, 1e6, "the lowest learning rate"),
+    TRI_OPTION_FLOAT(S, eps, "1e-8", 0, 1e6, "a smaller change of the rate is not made"),
+};
 static const tri_option cosine_rows[] = {
     TRI_OPTION_INT(
         S, T_max, "0", 0, 1e15,
@@ -201,7 +240,16 @@ static const tri_option_variant schedules[] = {
     {.name = "constant", .help = "always optimizer.lr"},
     TRI_OPTION_VARIANT("step", step_rows, "multiplied by gamma at regular intervals"),
     TRI_OPTION_VARIANT("linear", linear_rows, "changes along a straight line"),
+    TRI_OPTION_VARIANT("polynomial", polynomial_rows,
+                       "falls as a power of the time left: PyTorch's PolynomialLR"),
     TRI_OPTION_VARIANT("cosine", cosine_rows, "falls along half a cosine"),
+    TRI_OPTION_VARIANT("cosine_restarts", restarts_rows,
+                       "falls along half a cosine, again and again: PyTorch's "
+                       "CosineAnnealingWarmRestarts"),
+    TRI_OPTION_VARIANT("inverse_sqrt", inverse_sqrt_rows,
+                       "falls as the inverse root of the number of updates"),
+    TRI_OPTION_VARIANT("plateau", plateau_rows,
+                       "falls where a metric stops improving: PyTorch's ReduceLROnPlateau"),
     TRI_OPTION_VARIANT("onecycle", onecycle_rows, "rises, then falls: PyTorch's OneCycleLR"),
     TRI_OPTION_VARIANT("warmup", warmup_rows, "rises, then is constant: DeepSpeed's WarmupLR"),
     TRI_OPTION_VARIANT("warmup-decay", warmup_decay_rows,
@@ -214,9 +262,11 @@ static const tri_option_variant schedules[] = {
 
 static tri_status check_schedule(const void *options, const tri_tree *map) {
     const S *o = options;
-    if (o->name && !strcmp(o->name, "onecycle") && o->every != TRI_EVERY_STEP)
-        return tri_tree_fail(tri_tree_get(map, "every"),
-                             "'schedule.every' of onecycle has to be step");
+    bool counts_steps =
+        o->name && (!strcmp(o->name, "onecycle") || !strcmp(o->name, "inverse_sqrt"));
+    if (counts_steps && o->every != TRI_EVERY_STEP)
+        return tri_tree_fail(tri_tree_get(map, "every"), "'schedule.every' of %s has to be step",
+                             o->name);
     return TRI_OK;
 }
 

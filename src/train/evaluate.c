@@ -1,6 +1,5 @@
-// Evaluates during training and in `trireme eval`, keeps the monitored metrics (those by which the
-// recipe chooses checkpoints and stops early), and decides about early stopping. The training loop
-// (train.c) calls train_evaluate after steps and train_test at the end of a run.
+// Evaluates during training and in `trireme eval`. The training loop (train.c) calls
+// train_evaluate_if_due after steps and train_test at the end of a run.
 #include "base/log.h"
 #include "base/os.h"
 #include "base/quantity.h"
@@ -173,30 +172,6 @@ tri_status train_run_evaluation(train_loop *loop, tri_session *session, tri_load
     return train_exchange_averages(loop);
 }
 
-bool train_monitored_value(const train_loop *loop, const char *name, double *out) {
-    const tri_graph *g = loop->session->plan->graph;
-    if (!name) return false;
-    // An evaluation is valid only for the weights of its step, because later steps change them.
-    const tri_progress *p = &loop->progress;
-    const tri_evaluation *val = &p->val;
-    bool is_fresh = val->is_known && val->step == p->step;
-    if (!strcmp(name, "train_loss")) {
-        // Means over fewer samples than those of others are not compared with them.
-        bool is_whole = loop->session->val_data ? is_fresh && train_evaluation_counts(loop)
-                                                : p->step_in_epoch == 0;
-        *out = p->loss_sum / p->loss_count;
-        return is_whole && isfinite(*out);
-    }
-    if (strncmp(name, "val_", 4) != 0 || !is_fresh) return false;
-    for (int i = 0; i < g->metric_count; i++) {
-        if (strcmp(name + 4, i == 0 ? "loss" : g->metrics[i].name) != 0) continue;
-        if (g->metrics[i].figures.rank > 0) continue;
-        *out = val->mean[i];
-        return isfinite(*out);
-    }
-    return false;
-}
-
 bool train_is_evaluated(const train_loop *loop, int64_t epoch, int64_t step,
                         int64_t step_in_epoch) {
     const tri_trainer_options *t = &loop->recipe->trainer;
@@ -215,114 +190,6 @@ bool train_evaluation_counts(const train_loop *loop) {
     bool has_ended = p->step_in_epoch == 0; // an epoch, with the latest step
     return train_is_evaluated(loop, p->epoch - has_ended, p->step,
                               has_ended ? loop->steps_per_epoch : p->step_in_epoch);
-}
-
-static tri_status check_monitor(const train_loop *loop, const char *key, const char *name) {
-    const tri_graph *g = loop->session->plan->graph;
-    const char *known[TRI_MAX_METRICS + 1] = {"train_loss", "val_loss"};
-    int count = 2;
-    for (int i = 1; i < g->metric_count; i++)
-        if (g->metrics[i].figures.rank == 0)
-            known[count++] = tri_arena_printf(loop->arena, "val_%s", g->metrics[i].name);
-    const char *list = "";
-    for (int i = 0; i < count; i++) {
-        if (!strcmp(known[i], name)) return TRI_OK;
-        list = tri_arena_printf(loop->arena, "%s%s%s", list, i ? ", " : "", known[i]);
-    }
-    for (int i = 1; i < g->metric_count; i++)
-        if (!strncmp(name, "val_", 4) && !strcmp(name + 4, g->metrics[i].name))
-            return TRI_FAIL(TRI_BAD_INPUT,
-                            "%s: '%s' has %lld figures, and only one number can be monitored; the "
-                            "run has %s",
-                            key, name, (long long)tri_metric_figures(&g->metrics[i]), list);
-    return TRI_FAIL(TRI_BAD_INPUT, "%s: the run has no metric '%s'; it has %s", key, name, list);
-}
-
-tri_status train_check_monitors(const train_loop *loop) {
-    const tri_recipe *r = loop->recipe;
-    const char *early = r->trainer.early_stopping.monitor;
-    const char *best = r->checkpoint.monitor;
-    if (best) TRI_TRY(check_monitor(loop, "checkpoint.monitor", best));
-    if (early) TRI_TRY(check_monitor(loop, "trainer.early_stopping.monitor", early));
-    if (loop->session->val_data) return TRI_OK;
-    // The default, val_loss, is no wish of the user.
-    bool needs_value = best && r->checkpoint.save_top_k != 0 && !strncmp(best, "val_", 4) &&
-                       strcmp(best, "val_loss") != 0;
-    bool stops = early && strcmp(early, "train_loss") != 0;
-    if (!stops && !needs_value) return TRI_OK;
-    return TRI_FAIL(TRI_BAD_INPUT,
-                    "%s: the run has no evaluation: the data has no validation or test samples, or "
-                    "trainer.limit_val_batches is 0",
-                    stops ? "trainer.early_stopping" : "checkpoint.monitor");
-}
-
-// Describes the samples from which a monitored metric is computed: "the 23 test samples"; NULL: it
-// is no metric of an evaluation.
-static const char *samples_of(const train_loop *loop, const char *metric) {
-    const tri_session *s = loop->session;
-    if (!metric || strncmp(metric, "val_", 4) != 0 || !s->val_data) return NULL;
-    return tri_arena_printf(loop->arena, "the %lld %s samples",
-                            (long long)tri_sampler_step_size(&s->val_sampler, 0),
-                            tri_val_source_names[s->val_source]);
-}
-
-void train_settle_monitors(train_loop *loop) {
-    const tri_checkpoint_options *c = &loop->recipe->checkpoint;
-    const tri_early_stopping_options *o = &loop->recipe->trainer.early_stopping;
-    tri_progress *p = &loop->progress;
-    loop->ranked_by = (tri_checkpoint_monitor){.name = c->monitor,
-                                               .samples = samples_of(loop, c->monitor),
-                                               .larger_is_better = c->mode == TRI_MONITOR_MAX};
-    if (!o->monitor) return;
-    const char *samples = samples_of(loop, o->monitor);
-    loop->stops_by =
-        tri_arena_printf(loop->arena, "%s (%s)%s%s", o->monitor, tri_monitor_modes[o->mode],
-                         samples ? " of " : "", samples ? samples : "");
-    // Checkpoints of older versions do not name what their best value is of.
-    bool differs = p->has_best && p->best_of && strcmp(p->best_of, loop->stops_by) != 0;
-    if (differs && loop->session->identity.rank == 0)
-        tri_log_line(
-            TRI_LOG_INFO,
-            "trainer.early_stopping begins again: its best value so far is of %s, and from now "
-            "on it follows %s",
-            p->best_of, loop->stops_by);
-    if (!differs) return;
-    p->has_best = false;
-    p->evaluations_since_best = 0;
-}
-
-bool train_has_stopped_early(const train_loop *loop) {
-    const tri_early_stopping_options *o = &loop->recipe->trainer.early_stopping;
-    const tri_progress *p = &loop->progress;
-    return o->monitor && p->evaluations_since_best > 0 && p->evaluations_since_best >= o->patience;
-}
-
-void train_update_early_stopping(train_loop *loop) {
-    const tri_early_stopping_options *o = &loop->recipe->trainer.early_stopping;
-    tri_progress *p = &loop->progress;
-    double value;
-    if (!o->monitor || !train_evaluation_counts(loop)) return;
-    // A value that is not finite is none better.
-    bool is_finite = train_monitored_value(loop, o->monitor, &value);
-    double gain = !is_finite ? 0 : o->mode == TRI_MONITOR_MIN ? p->best - value : value - p->best;
-    if (is_finite && (!p->has_best || gain > o->min_delta)) {
-        p->has_best = true;
-        p->best = value;
-        p->best_of = loop->stops_by;
-        p->evaluations_since_best = 0;
-        return;
-    }
-    p->evaluations_since_best++;
-    if (!train_has_stopped_early(loop)) return;
-    loop->stop = true;
-    const char *evaluations =
-        tri_counted(p->evaluations_since_best, loop->session->val_data ? "evaluation" : "epoch");
-    loop->end_reason = p->has_best
-                           ? tri_arena_printf(loop->arena, "%s has not improved on %.6g for %s",
-                                              o->monitor, p->best, evaluations)
-                           : tri_arena_printf(loop->arena, "%s has had no finite value for %s",
-                                              o->monitor, evaluations);
-    tri_observe_message(loop->observer, "%s: stopping", loop->end_reason);
 }
 
 // The epoch to which the latest step belongs.
@@ -389,7 +256,7 @@ tri_status train_evaluate_if_due(train_loop *loop) {
     loop->progress.val = found;
     loop->progress.evaluation_due = false;
     report(loop, &found, tri_observe_val);
-    train_update_early_stopping(loop);
+    train_follow_monitors(loop);
     return loop->saves ? train_rank_weights(loop) : TRI_OK;
 }
 

@@ -35,7 +35,8 @@ typedef struct train_loop {
     const char *resumed_from; // the checkpoint from which this process goes on; NULL: a new run
     tri_rate rate;
     tri_checkpoint_monitor ranked_by; // what checkpoints are ranked by, without a value
-    const char *stops_by; // what early stopping follows: "val_loss (min) of the 23 test samples"
+    // What early stopping and the schedule plateau follow: "val_loss (min) of the 23 test samples".
+    const char *stops_by, *lowers_by;
     int64_t steps_per_epoch;
     // By how many steps the epochs so far were longer (or shorter, negative) than steps_per_epoch,
     // because the data had another number of samples.
@@ -156,9 +157,9 @@ bool train_is_evaluated(const train_loop *loop, int64_t epoch, int64_t step, int
 // run's end may come before: it is not counted in early stopping, and does not begin the mean of
 // train_loss again, since neither would be so had the run gone on.
 bool train_evaluation_counts(const train_loop *loop);
-// Defined in evaluate.c. Decides from the monitored value, if the latest step has one that counts,
-// whether to stop early.
-void train_update_early_stopping(train_loop *loop);
+// Defined in monitor.c. Decides from the monitored values, if the latest step has any that count,
+// whether to stop early and whether to lower the learning rate.
+void train_follow_monitors(train_loop *loop);
 // Defined in train.c. Whether a checkpoint is due after the step that comes `ahead` steps after the
 // one whose results were read last.
 bool train_checkpoint_is_due(const train_loop *loop, int64_t ahead);
@@ -166,7 +167,7 @@ bool train_checkpoint_is_due(const train_loop *loop, int64_t ahead);
 // Defined in length.c. Warns of settings that do not fit the run's length.
 void train_warn_of_length(const train_loop *loop);
 
-// Defined in evaluate.c. Rejects monitored metrics of the recipe that do not exist or that this run
+// Defined in monitor.c. Rejects monitored metrics of the recipe that do not exist or that this run
 // will not have. It does so before the first step, because otherwise the run would fail only hours
 // later.
 tri_status train_check_monitors(const train_loop *loop);
@@ -188,14 +189,14 @@ bool train_test_is_due(const train_loop *loop);
 // Defined in evaluate.c. Evaluates the test data at the end of a complete run, and adds the result
 // to the checkpoint of the last step, so that a resumed run knows that this is done.
 tri_status train_test(train_loop *loop);
-// Defined in evaluate.c. Called once the state is restored: settles what checkpoints are ranked by
-// and what early stopping follows. Forgets early stopping's best value if it is of another metric,
-// mode, split or number of samples, because such values cannot be compared.
+// Defined in monitor.c. Called once the state is restored: settles what checkpoints are ranked by
+// and what early stopping and the schedule plateau follow. Forgets a best value that is of another
+// metric, mode, split or number of samples, because such values cannot be compared.
 void train_settle_monitors(train_loop *loop);
-// Defined in evaluate.c. Whether early stopping has ended the run, in this process or in an earlier
+// Defined in monitor.c. Whether early stopping has ended the run, in this process or in an earlier
 // one. If so, a resumed run does not train on.
 bool train_has_stopped_early(const train_loop *loop);
-// Defined in evaluate.c. Gets the value of a monitored metric ("val_loss", "val_accuracy",
+// Defined in monitor.c. Gets the value of a monitored metric ("val_loss", "val_accuracy",
 // "train_loss"). False: it has no finite value for the present weights.
 bool train_monitored_value(const train_loop *loop, const char *name, double *out);
 // Defined in evaluate.c. Runs one evaluation, TRI_STEP_EVALUATE or TRI_STEP_TEST, over all

@@ -16,7 +16,8 @@ typedef struct rate_input {
     const tri_schedule_options *o;
     double lr; // the recipe's optimizer.lr
     int64_t t, end;
-    int64_t warmup; // the length of the schedule's own warm-up in updates, if it has one
+    int64_t warmup;  // the length of the warm-up in updates
+    int64_t lowered; // tri_rate.lowered
 } rate_input;
 
 static double constant(const rate_input *in) { return in->lr; }
@@ -42,6 +43,42 @@ static double cosine(const rate_input *in) {
     if (!in->o->T_max) fraction = fmin(fraction, 1);
     return in->o->eta_min + (in->lr - in->o->eta_min) * (1 + cos(M_PI * fraction)) / 2;
 }
+
+static double polynomial(const rate_input *in) {
+    double end = (double)(in->o->total_iters ? in->o->total_iters : in->end);
+    double left = end > 0 ? fmax(1 - (double)in->t / end, 0) : 0;
+    return in->o->end_lr + (in->lr - in->o->end_lr) * pow(left, in->o->power);
+}
+
+// The schedule of torch.optim.lr_scheduler.CosineAnnealingWarmRestarts: cycle n, from 0, begins at
+// T_0 (T_mult^n - 1) / (T_mult - 1).
+static double cosine_restarts(const rate_input *in) {
+    int64_t length = in->o->T_0, t = in->t;
+    if (in->o->T_mult == 1) t %= length;
+    while (t >= length) {
+        t -= length;
+        if (__builtin_mul_overflow(length, in->o->T_mult, &length)) break;
+    }
+    double fraction = (double)t / (double)length;
+    return in->o->eta_min + (in->lr - in->o->eta_min) * (1 + cos(M_PI * fraction)) / 2;
+}
+
+// The schedule of get_inverse_sqrt_schedule in transformers/optimization.py; there too, t counts
+// from the warm-up's end.
+static double inverse_sqrt(const rate_input *in) {
+    int64_t scale = in->o->timescale ? in->o->timescale : in->warmup ? in->warmup : 10000;
+    return in->lr / sqrt(((double)in->t + (double)scale) / (double)scale);
+}
+
+static double lowered(double lr, const tri_schedule_options *o, int64_t times) {
+    return fmax(lr * pow(o->factor, (double)times), fmin(lr, o->min_lr));
+}
+
+double tri_rate_lowered(const tri_rate *rate) {
+    return lowered(rate->lr, rate->schedule, rate->lowered);
+}
+
+static double plateau(const rate_input *in) { return lowered(in->lr, in->o, in->lowered); }
 
 static double anneal(const rate_input *in, double from, double to, double fraction) {
     if (in->o->anneal_strategy == TRI_ANNEAL_LINEAR) return from + (to - from) * fraction;
@@ -130,7 +167,11 @@ static const struct {
 } rows[] = {{"constant", constant, NULL, false},
             {"step", step, NULL, false},
             {"linear", linear, linear_start, false},
+            {"polynomial", polynomial, NULL, false},
             {"cosine", cosine, NULL, false},
+            {"cosine_restarts", cosine_restarts, NULL, false},
+            {"inverse_sqrt", inverse_sqrt, NULL, false},
+            {"plateau", plateau, NULL, false},
             {"onecycle", onecycle, onecycle_start, false},
             {"warmup", warmup, NULL, true},
             {"warmup-decay", warmup_decay, NULL, true},
@@ -146,6 +187,7 @@ typedef struct rate_length {
 // False: the schedule has no end.
 static bool find_length(const tri_schedule_options *o, rate_length *out) {
     const rate_length lengths[] = {{"linear", "total_iters", o->total_iters},
+                                   {"polynomial", "total_iters", o->total_iters},
                                    {"cosine", "T_max", o->T_max},
                                    {"onecycle", "total_steps", o->total_steps},
                                    {"warmup-decay", "total_steps", o->total_steps},
@@ -186,6 +228,9 @@ const char *tri_rate_inverted(const tri_rate *rate, double *least, double *most)
         const char *name, *key;
         double least;
     } lows[] = {{"cosine", "eta_min", o->eta_min},
+                {"cosine_restarts", "eta_min", o->eta_min},
+                {"polynomial", "end_lr", o->end_lr},
+                {"plateau", "min_lr", o->min_lr},
                 {"warmup", "warmup_min_lr", o->warmup_min_lr},
                 {"warmup-decay", "warmup_min_lr", o->warmup_min_lr},
                 {"triangle", "min_lr", o->min_lr}};
@@ -211,8 +256,12 @@ int64_t tri_rate_endless_warmup(const tri_rate *rate) {
 double tri_rate_at(const tri_rate *rate, int64_t update, int64_t epoch) {
     const tri_schedule_options *o = rate->schedule;
     size_t row = row_of(o);
-    rate_input in = {
-        .o = o, .lr = rate->lr, .t = update, .end = rate->total_updates, .warmup = warmup_of(rate)};
+    rate_input in = {.o = o,
+                     .lr = rate->lr,
+                     .t = update,
+                     .end = rate->total_updates,
+                     .warmup = warmup_of(rate),
+                     .lowered = rate->lowered};
     if (rows[row].warms_up) return rows[row].rate(&in);
     if (update < in.warmup)
         return (rows[row].start ? rows[row].start(&in) : in.lr) * (double)(update + 1) /

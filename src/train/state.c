@@ -126,6 +126,16 @@ static void put_adapters(tri_arena *arena, tri_tree *map, const tri_graph *g) {
     tri_tree_put(arena, map, TRI_ADAPTERS, entry);
 }
 
+static void put_watched(tri_arena *arena, tri_tree *map, const tri_watched *w) {
+    if (w->has_best) {
+        tri_tree_put(arena, map, "best", tri_tree_double(arena, w->best));
+        if (w->best_of) tri_tree_put_string(arena, map, "best_of", w->best_of);
+    }
+    if (w->has_last) tri_tree_put(arena, map, "latest", tri_tree_double(arena, w->last));
+    if (w->has_best || w->waited > 0)
+        tri_tree_put(arena, map, "waited", tri_tree_int(arena, w->waited));
+}
+
 tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *p, const tri_graph *graph) {
     tri_tree *map = tri_tree_map(arena);
     tri_tree_put(arena, map, "step", tri_tree_int(arena, p->step));
@@ -145,12 +155,15 @@ tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *p, const tri_g
         tri_tree_put(arena, map, "data_samples", tri_tree_int(arena, p->data_samples));
     if (p->data_names)
         tri_tree_put(arena, map, TRI_DATA_NAMES, tri_tree_copy(arena, p->data_names));
-    if (p->has_best) {
-        tri_tree_put(arena, map, "best", tri_tree_double(arena, p->best));
-        if (p->best_of) tri_tree_put_string(arena, map, "best_of", p->best_of);
+    put_watched(arena, map, &p->stopping);
+    const tri_plateau *l = &p->plateau;
+    if (l->lowered > 0 || l->watched.has_best || l->watched.waited > 0) {
+        tri_tree *plateau = tri_tree_map(arena);
+        put_watched(arena, plateau, &l->watched);
+        tri_tree_put(arena, plateau, "cooldown", tri_tree_int(arena, l->cooldown));
+        tri_tree_put(arena, plateau, "lowered", tri_tree_int(arena, l->lowered));
+        tri_tree_put(arena, map, "plateau", plateau);
     }
-    if (p->has_best || p->evaluations_since_best > 0)
-        tri_tree_put(arena, map, "waited", tri_tree_int(arena, p->evaluations_since_best));
     if (p->averaged > 0) {
         tri_tree *average = tri_tree_map(arena);
         tri_tree_put_string(arena, average, "name", p->average_name);
@@ -172,6 +185,15 @@ tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *p, const tri_g
 static tri_status need_int(const tri_tree *tree, const char *key, int64_t *out) {
     if (tri_tree_to_int(tri_tree_get(tree, key), out) && *out >= 0) return TRI_OK;
     return tri_tree_fail_as(TRI_CORRUPT, tree, "the training state has no whole number '%s'", key);
+}
+
+static tri_status read_watched(const tri_tree *tree, tri_watched *out) {
+    out->has_best = tri_tree_to_double(tri_tree_get(tree, "best"), &out->best);
+    out->has_last = tri_tree_to_double(tri_tree_get(tree, "latest"), &out->last);
+    const tri_tree *best_of = tri_tree_get(tree, "best_of");
+    if (best_of && best_of->kind == TRI_TREE_SCALAR) out->best_of = best_of->text;
+    bool has_waited = out->has_best || tri_tree_get(tree, "waited");
+    return has_waited ? need_int(tree, "waited", &out->waited) : TRI_OK;
 }
 
 static tri_status read_average(const tri_tree *entry, tri_progress *out) {
@@ -218,11 +240,13 @@ tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_p
         TRI_TRY(need_int(tree, "data_samples", &out->data_samples));
     out->data_names = tri_tree_get(tree, TRI_DATA_NAMES);
     TRI_TRY(read_average(tri_tree_get(tree, TRI_CHECKPOINT_AVERAGE), out));
-    out->has_best = tri_tree_to_double(tri_tree_get(tree, "best"), &out->best);
-    if (out->has_best || tri_tree_get(tree, "waited"))
-        TRI_TRY(need_int(tree, "waited", &out->evaluations_since_best));
-    const tri_tree *best_of = tri_tree_get(tree, "best_of");
-    if (best_of && best_of->kind == TRI_TREE_SCALAR) out->best_of = best_of->text;
+    TRI_TRY(read_watched(tree, &out->stopping));
+    const tri_tree *plateau = tri_tree_get(tree, "plateau");
+    if (plateau) {
+        TRI_TRY(read_watched(plateau, &out->plateau.watched));
+        TRI_TRY(need_int(plateau, "cooldown", &out->plateau.cooldown));
+        TRI_TRY(need_int(plateau, "lowered", &out->plateau.lowered));
+    }
     const tri_tree *evaluation_due = tri_tree_get(tree, "evaluation_due");
     out->evaluation_due = evaluation_due &&
                           tri_tree_to_bool(evaluation_due, &out->evaluation_due) &&

@@ -4,6 +4,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "train/session.h"
+#include "train/watched.h"
 
 // The result of an evaluation.
 typedef struct tri_evaluation {
@@ -25,11 +26,8 @@ typedef struct tri_progress {
     int64_t samples;            // samples trained on so far, over all ranks
     int64_t data_samples;       // samples of the training data; 0: not known
     const tri_tree *data_names; // of the training data (train/numbering.h); NULL: none
-    bool has_best;
-    double best; // for early stopping: the best value of the monitored metric
-    const char
-        *best_of; // metric, mode and samples of `best` (train_loop.stops_by); NULL: not known
-    int64_t evaluations_since_best; // for early stopping: number of evaluations since the best one
+    tri_watched stopping;       // what early stopping has seen
+    tri_plateau plateau;        // what the schedule plateau has seen
     // The evaluation after the latest step has to be made: it comes after the checkpoint of its
     // step, or a signal has cut it short.
     bool evaluation_due;

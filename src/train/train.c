@@ -1,7 +1,7 @@
 // The training loop: opens a session, restores the state, runs step after step, and decides after
-// each step what is due: metrics, an evaluation, a checkpoint, the end. A step is issued to the
-// engine, is then in flight, and is collected when its results are read. On a device that works
-// asynchronously, a step is issued before the one before it is collected.
+// each step what is due: metrics, an evaluation, a checkpoint, the end. A step is issued, is then
+// in flight, and is collected when its results are read, on an asynchronous device after the next
+// one.
 //
 // Read next: session.c (what a run needs), resume.c (how a run continues), saving.c (how a
 // checkpoint is saved). feed.c supplies a step's samples and rate.c its learning rate.
@@ -161,7 +161,7 @@ static tri_status finish_step(train_loop *loop) {
         p->epoch++;
         p->step_in_epoch = 0;
     }
-    if (!loop->session->val_data) train_update_early_stopping(loop);
+    if (!loop->session->val_data) train_follow_monitors(loop);
     // The checkpoint is committed before the evaluation, which may take long: whatever ends the
     // process meanwhile, only the evaluation is made again. The last checkpoint is written at once
     // too, because no step follows during which it could be written.
@@ -481,6 +481,7 @@ static tri_status settle_length(train_loop *loop) {
     loop->rate = (tri_rate){.schedule = &loop->recipe->schedule,
                             .lr = loop->recipe->optimizer.lr,
                             .steps_per_epoch = loop->steps_per_epoch,
+                            .lowered = loop->progress.plateau.lowered,
                             .total_updates = loop->last_step > 0 ? loop->last_step : 0};
     TRI_TRY(train_settle_average(loop));
     return loop->last_step < 0 ? tri_rate_check(&loop->rate) : TRI_OK;

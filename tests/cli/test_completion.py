@@ -135,8 +135,9 @@ def check_completion(script, complete, last_parts=False):
     offers(recipe + "optimizer.we", "optimizer.weight_decay=")
     offers(recipe + "data.", "data.path=", "data.samples=", "data.limit=", exactly=False)
     offers(recipe + "optimizer.name=ada", "adam", "adamw", "adadelta")
-    offers(recipe + "seed=2 schedule.name=", "constant", "step", "linear", "cosine", "onecycle",
-           "warmup", "warmup-decay", "warmup-cosine", "triangle")
+    offers(recipe + "seed=2 schedule.name=", "constant", "step", "linear", "polynomial", "cosine",
+           "cosine_restarts", "inverse_sqrt", "plateau", "onecycle", "warmup", "warmup-decay",
+           "warmup-cosine", "triangle")
     offers(recipe + "model.name=mnist-c", "mnist-cnn", "mnist-convnet")
     offers(recipe + "data.shuffle=f", "false")
     offers(recipe + "trainer.convolution=d", "direct")

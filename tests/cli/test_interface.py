@@ -169,8 +169,9 @@ def check_keys(folder):
         part = text.partition(f"  optimizer.name: {name}\n")[2].partition("optimizer.name:")[0]
         for key, value in defaults.items():
             assert f"    optimizer.{key} = {value}\n" in part, f"{name}: {key} is not {value}"
-    for name in ("constant", "step", "linear", "cosine", "onecycle", "warmup", "warmup-decay",
-                 "warmup-cosine", "triangle"):
+    for name in ("constant", "step", "linear", "polynomial", "cosine", "cosine_restarts",
+                 "inverse_sqrt", "plateau", "onecycle", "warmup", "warmup-decay", "warmup-cosine",
+                 "triangle"):
         assert f"  schedule.name: {name}\n" in text, name
     for name in ("idx", "tensors", "tokens", "synthetic"):
         assert f"  data.name: {name}\n" in text, name

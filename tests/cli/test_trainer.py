@@ -15,27 +15,32 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from runs import SECONDS, SOON, TRIREME, check_all, on_ranks, run  # noqa: E402
-import tensors  # noqa: E402
-
-RECIPE = "recipes/mlp-jax.yaml"
-# Four steps an epoch, the last one of 8 samples; three evaluation batches.
-TINY = ["data.name=synthetic", "data.samples=56", "data.test_samples=24", "data.classes=10",
-        "data.shape=[1,28,28]", "data.workers=0", "batch.global=16", "batch.eval=8",
-        "optimizer.name=sgd", "optimizer.lr=0.2", "trainer.max_epochs=2",
-        "trainer.log_every_n_steps=1", "log.tensorboard=false", "checkpoint.save_top_k=0"]
-
-# The same for samples of a file.
-TENSORS = [word for word in TINY if not word.startswith("data.")] + ["data.workers=0"]
+from tiny_runs import (RECIPE, TENSORS, TINY, checkpoints, folder, metrics, put_samples,  # noqa: E402
+                       refused, steps, train, weights)
 
 # The learning rates of 8 updates from 0.2, as torch.optim.lr_scheduler of PyTorch 1.13 has them:
-# StepLR, LinearLR, CosineAnnealingLR and OneCycleLR with these arguments, stepped after every
-# update or, where `every` is epoch, after every fourth.
+# StepLR, LinearLR, PolynomialLR, CosineAnnealingLR, CosineAnnealingWarmRestarts and OneCycleLR with
+# these arguments, stepped after every update or, where `every` is epoch, after every fourth.
+# inverse_sqrt is get_inverse_sqrt_schedule of transformers 4.
 RATES = {
     "name=step gamma=0.5 step_size=3 every=step": [0.2, 0.2, 0.2, 0.1, 0.1, 0.1, 0.05, 0.05],
     "name=step gamma=0.7": [0.2, 0.2, 0.2, 0.2, 0.14, 0.14, 0.14, 0.14],
     "name=linear start_factor=0.25 end_factor=0.75 total_iters=5":
         [0.05, 0.07, 0.09, 0.11, 0.13, 0.15, 0.15, 0.15],
     "name=linear": [0.2, 0.175, 0.15, 0.125, 0.1, 0.075, 0.05, 0.025],
+    "name=polynomial": [0.2, 0.175, 0.15, 0.125, 0.1, 0.075, 0.05, 0.025],
+    "name=polynomial power=2 total_iters=5": [0.2, 0.128, 0.072, 0.032, 0.008, 0, 0, 0],
+    "name=cosine_restarts T_0=3 eta_min=0.01 every=step":
+        [0.2, 0.1525, 0.0575, 0.2, 0.1525, 0.0575, 0.2, 0.1525],
+    "name=cosine_restarts T_0=2 T_mult=2 every=step":
+        [0.2, 0.1, 0.2, 0.170710678, 0.1, 0.0292893219, 0.2, 0.192387953],
+    "name=cosine_restarts T_0=2": [0.2, 0.2, 0.2, 0.2, 0.1, 0.1, 0.1, 0.1],
+    "name=inverse_sqrt warmup_steps=2":
+        [0.1, 0.2, 0.2, 0.163299316, 0.141421356, 0.126491106, 0.115470054, 0.106904497],
+    "name=inverse_sqrt timescale=4":
+        [0.2, 0.178885438, 0.163299316, 0.151185789, 0.141421356, 0.133333333, 0.126491106,
+         0.120604538],
+    "name=plateau patience=0 threshold=9 factor=0.5": [0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2],
     "name=cosine T_max=5 eta_min=0.01 every=step":
         [0.2, 0.181856614, 0.134356614, 0.0756433855, 0.0281433855, 0.01, 0.0281433855,
          0.0756433855],
@@ -59,55 +64,6 @@ RATES = {
     "name=onecycle warmup_steps=8":
         [0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.007, 0.008],
 }
-
-folder = None  # of this test's runs
-runs = 0
-
-
-def put_samples(name, count, extra=0.5):
-    """Writes images for TENSORS, of which one pixel is `extra`."""
-    pixels = [0.25] * (count * 28 * 28 - 1) + [extra]
-    tensors.write(os.path.join(folder, name), {"images": ("F32", [count, 1, 28, 28], pixels),
-                                               "labels": ("I64", [count], [1] * count)})
-
-
-def train(*overrides, run_dir=None, code=0, base=None):
-    """Runs a new run (or goes on with run_dir); the run folder and what it printed."""
-    global runs
-    runs += 1
-    run_dir = run_dir or os.path.join(folder, str(runs))
-    done = subprocess.run([TRIREME, "train", RECIPE, *(base or TINY), *overrides, "--run-dir",
-                           run_dir], capture_output=True, text=True, timeout=SECONDS)
-    assert done.returncode == code, f"{overrides}: {done.returncode}: {done.stderr}"
-    return run_dir, done
-
-
-def metrics(run_dir, kind):
-    with open(os.path.join(run_dir, "metrics.jsonl"), encoding="utf-8") as lines:
-        return [entry for entry in map(json.loads, lines) if entry["kind"] == kind]
-
-
-def steps(*overrides):
-    return [entry["step"] for entry in metrics(train(*overrides)[0], "train")]
-
-
-def refused(*overrides, part):
-    _, done = train(*overrides, code=2)
-    lines = done.stderr.splitlines()
-    assert len(lines) == 1 and part in lines[0], f"{overrides}: {done.stderr}"
-
-
-def weights(path):
-    return {name: tensors.numbers(tensor) for name, tensor in tensors.read(path).items()}
-
-
-def checkpoints(run_dir):
-    home = os.path.join(run_dir, "checkpoints")
-    names = sorted(os.listdir(home)) if os.path.isdir(home) else []
-    links = {name: int(os.readlink(os.path.join(home, name))[5:])
-             for name in names if name in ("last", "best")}
-    return [int(name[5:]) for name in names if name.startswith("step-")], links
-
 
 def check_early_ends():
     """One line tells that the default of max_epochs ends the run before max_steps, and one that a
@@ -265,64 +221,6 @@ def check_group_patterns():
                         f'[{{"match": ["*.bias", "{pattern}"], "weight_decay": 0}}]')
         lines = [line for line in done.stderr.splitlines() if "optimizer.groups: '*" in line]
         assert len(lines) == count and all(pattern in line for line in lines), done.stderr
-
-
-def check_early_stopping():
-    still = ["optimizer.lr=0", "trainer.max_epochs=9", "trainer.early_stopping.monitor=val_loss"]
-    run_dir, done = train(*still, "trainer.early_stopping.patience=2")
-    assert len(metrics(run_dir, "val")) == 3 and "has not improved" in done.stderr, done.stderr
-    assert metrics(run_dir, "end")[0]["status"] == "completed"
-    reason = metrics(run_dir, "end")[0]["reason"]
-    assert "has not improved" in reason and f"stopped early: {reason}\n" in done.stdout, done.stdout
-    _, done = train(*still, "trainer.early_stopping.patience=2", run_dir=run_dir)
-    assert "complete already" in done.stdout and "patience" in done.stdout, done.stdout
-    train(*still, "trainer.early_stopping.patience=4", run_dir=run_dir)
-    assert len(metrics(run_dir, "val")) == 5, "it goes on where the patience was raised"
-    # A run that ends before its first evaluation says so. Those of a run's end in mid-epoch are not
-    # counted when it goes on.
-    for steps in (1, 2, 3, 50):
-        pieces, done = train(*still, "trainer.early_stopping.patience=2",
-                             f"trainer.max_steps={steps}",
-                             **({} if steps == 1 else {"run_dir": pieces}))
-        assert done.stderr.count("early_stopping has no effect") == (steps < 4), done.stderr
-    assert metrics(pieces, "val")[-1]["step"] == 12, metrics(pieces, "val")
-    learning = ["trainer.max_epochs=5", "trainer.overfit_batches=2",
-                "trainer.early_stopping.patience=1"]
-    for monitor, more, epochs in (("val_loss", [], 5), ("val_loss", ["min_delta=9"], 2),
-                                  ("val_loss", ["mode=max"], 2), ("train_loss", ["mode=min"], 5)):
-        run_dir, _ = train(*learning, "trainer.early_stopping.monitor=" + monitor,
-                           *(f"trainer.early_stopping.{key}" for key in more))
-        assert len(metrics(run_dir, "val")) == epochs, (monitor, more)
-    # Without evaluations the epochs' ends count, and a run in pieces stops where one in a piece
-    # does.
-    epochs = ["trainer.early_stopping.monitor=train_loss", "trainer.early_stopping.patience=2",
-              "trainer.limit_val_batches=0", "trainer.early_stopping.min_delta=9",
-              "trainer.max_epochs=9"]
-    for pieces in ([50], [3, 4, 9, 50]):
-        run_dir = None
-        for most in pieces:
-            run_dir, done = train(*epochs, f"trainer.max_steps={most}", run_dir=run_dir)
-            assert done.stderr.count("early_stopping has no effect") == (most < 4), done.stderr
-        assert metrics(run_dir, "train")[-1]["step"] == 12 and "2 epochs" in done.stderr, done
-    # Values of another metric, or of other samples, are not compared.
-    for words in (["monitor=val_accuracy"],
-                  ["monitor=val_loss", "trainer.limit_val_batches=1"]):
-        run_dir, _ = train("trainer.early_stopping.monitor=val_loss",
-                           "trainer.early_stopping.patience=9", "optimizer.lr=0")
-        change = "trainer.early_stopping." + words[0]
-        _, done = train(change, *words[1:], "trainer.early_stopping.patience=2", "optimizer.lr=0",
-                        "trainer.max_epochs=9", run_dir=run_dir)
-        assert "early_stopping begins again" in done.stderr, done.stderr
-        assert len(metrics(run_dir, "val")) == 2 + 3, (words, metrics(run_dir, "val"))
-    # A value that is not finite is no improvement, also as the first one.
-    put_samples("whole", 16)
-    put_samples("nan", 16, float("nan"))
-    files = ["data.name=tensors", f"data.train={folder}/whole", f"data.test={folder}/nan"]
-    run_dir, done = train(*files, *still, "trainer.early_stopping.patience=2", base=TENSORS)
-    assert len(metrics(run_dir, "val")) == 2 and "no finite value" in done.stderr, done.stderr
-    refused("trainer.early_stopping.monitor=val_los", part="val_loss, val_accuracy")
-    refused("trainer.early_stopping.monitor=val_loss", "trainer.limit_val_batches=0",
-            part="no evaluation")
 
 
 def check_checkpoints():
@@ -585,14 +483,12 @@ def check_refused():
 
 
 def main():
-    global folder
     os.environ["OMP_NUM_THREADS"] = "1"
-    with tempfile.TemporaryDirectory(prefix="trireme-trainer-") as folder:
-        failed = check_all((check_length, check_epochs_of_rates, check_early_ends, check_limits,
-                            check_trials, check_group_patterns, check_early_stopping,
-                            check_other_length, check_checkpoints, check_train_loss, check_best,
-                            check_best_of_samples, check_result, check_closed_pipe,
-                            check_schedules, check_clipping, check_accumulation, check_refused))
+    failed = check_all((check_length, check_epochs_of_rates, check_early_ends, check_limits,
+                        check_trials, check_group_patterns, check_other_length,
+                        check_checkpoints, check_train_loss, check_best,
+                        check_best_of_samples, check_result, check_closed_pipe,
+                        check_schedules, check_clipping, check_accumulation, check_refused))
     return 1 if failed else 0
 
 

@@ -28,7 +28,8 @@ static int tried, taken;
 static bool is_number(const tri_option *row) {
     return row && (row->type == TRI_OPTION_IS_INT || row->type == TRI_OPTION_IS_INT_OR_AUTO ||
                    row->type == TRI_OPTION_IS_BOOL_OR_INT || row->type == TRI_OPTION_IS_FLOAT ||
-                   row->type == TRI_OPTION_IS_AMOUNT || row->type == TRI_OPTION_IS_DURATION);
+                   row->type == TRI_OPTION_IS_FLOAT_OR_NULL || row->type == TRI_OPTION_IS_AMOUNT ||
+                   row->type == TRI_OPTION_IS_DURATION);
 }
 
 static void check_line(tri_status status, const char *override) {

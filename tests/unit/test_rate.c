@@ -65,6 +65,10 @@ static void test_warms_up_to_where_the_schedule_begins(void **state) {
         {{.name = "cosine", .eta_min = 0.05}, 0.5},
         {{.name = "cosine", .eta_min = 0.05, .T_max = 7}, 0.5},
         {{.name = "linear", .start_factor = 1, .end_factor = 0.1}, 0.5},
+        {{.name = "polynomial", .power = 2, .end_lr = 0.1}, 0.5},
+        {{.name = "cosine_restarts", .T_0 = 3, .T_mult = 2}, 0.5},
+        {{.name = "inverse_sqrt"}, 0.5},
+        {{.name = "plateau", .factor = 0.1}, 0.5},
         {{.name = "linear", .start_factor = 0.2, .end_factor = 1}, 0.1},
         {{.name = "onecycle", .pct_start = 0.3, .div_factor = 25, .final_div_factor = 1e4}, 0.02},
         {{.name = "onecycle",
@@ -118,8 +122,8 @@ static void test_upside_down(void **state) {
 
 static void test_refuses_an_end_that_is_not_there(void **state) {
     (void)state;
-    static const char *const reaching[] = {"linear", "cosine", "onecycle", "warmup-decay",
-                                           "warmup-cosine"};
+    static const char *const reaching[] = {"linear",   "polynomial",   "cosine",
+                                           "onecycle", "warmup-decay", "warmup-cosine"};
     for (size_t i = 0; i < sizeof reaching / sizeof *reaching; i++) {
         tri_schedule_options o = {.name = reaching[i], .every = TRI_EVERY_STEP};
         tri_rate open = {.schedule = &o, .lr = 1, .steps_per_epoch = 10};
