@@ -5,9 +5,11 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "base/quantity.h"
 #include "base/shell.h"
 #include "recipe/missing.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <limits.h>
 #include <signal.h>
@@ -345,6 +347,26 @@ static tri_status check_kind(const char *flag, const char *output) {
     return TRI_FAIL(TRI_BAD_INPUT,
                     "--%s: %s exists and is no %s: name another file, or remove it first", flag,
                     output, kind->what);
+}
+
+tri_status cli_read_whole(const cli_arguments *a, const char *flag, int64_t least, int64_t most,
+                          int64_t *out) {
+    const char *text = cli_value(a, flag);
+    if (!text) return TRI_OK;
+    double value;
+    char *end;
+    errno = 0;
+    int64_t whole = strtoll(text, &end, 10); // exact, also beyond 2^53
+    bool is_whole = !*end && end != text && errno == 0;
+    if (!is_whole && tri_quantity_read(text, &value) && value < 0x1p63) {
+        whole = (int64_t)value;
+        is_whole = (double)whole == value;
+    }
+    if (!is_whole || whole < least || whole > most)
+        return TRI_FAIL(TRI_BAD_INPUT, "--%s: must be a whole number from %lld to %lld, not '%s'",
+                        flag, (long long)least, (long long)most, text);
+    *out = whole;
+    return TRI_OK;
 }
 
 tri_status cli_check_output(const char *flag, const char *output, const char *input) {

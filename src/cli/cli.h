@@ -96,6 +96,10 @@ typedef struct cli_arguments {
 int cli_parse(const cli_command *command, int argc, char **argv, cli_arguments *out);
 // Gets the value that was given to a flag; NULL: the flag was not given.
 const char *cli_value(const cli_arguments *arguments, const char *flag);
+// Reads a flag's whole number from `least` to `most`, written 12, 1e6 or 64k. *out keeps its value
+// if the flag was not given. TRI_BAD_INPUT: it is something else.
+tri_status cli_read_whole(const cli_arguments *arguments, const char *flag, int64_t least,
+                          int64_t most, int64_t *out);
 // Whether the flag was given.
 bool cli_has(const cli_arguments *arguments, const char *flag);
 // Gets flag `index` from `flags` or `flag_at`. False: there is none.

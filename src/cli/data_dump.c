@@ -9,19 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static tri_status read_count(const cli_arguments *a, const char *flag, const char *otherwise,
-                             int64_t least, int64_t *out) {
-    const char *text = cli_value(a, flag);
-    double value;
-    if (!text) text = otherwise;
-    if (!tri_quantity_read(text, &value) || value < (double)least || value > TRI_MAX_SAMPLES ||
-        value != (double)(int64_t)value)
-        return TRI_FAIL(TRI_BAD_INPUT, "--%s %s: has to be a whole number of at least %lld", flag,
-                        text, (long long)least);
-    *out = (int64_t)value;
-    return TRI_OK;
-}
-
 tri_status cli_data_split(const cli_arguments *a, tri_data_split *out) {
     const char *text = cli_value(a, "split");
     for (int i = 0; i < TRI_DATA_SPLITS; i++) {
@@ -45,12 +32,12 @@ static tri_status write_png(const tri_data_options *data, tri_data_split split, 
 tri_status cli_data_dump(const cli_arguments *a, const char *path, const tri_recipe *recipe) {
     const char *out = cli_value(a, "out"), *png = cli_value(a, "png");
     tri_data_split split;
-    int64_t first, count;
+    int64_t first = 0, count = 1;
     if (!out && !png)
         return TRI_FAIL(TRI_BAD_INPUT, "data dump: name the file to write: --out or --png");
     TRI_TRY(cli_data_split(a, &split));
-    TRI_TRY(read_count(a, "first", "0", 0, &first));
-    TRI_TRY(read_count(a, "count", "1", 1, &count));
+    TRI_TRY(cli_read_whole(a, "first", 0, TRI_MAX_SAMPLES, &first));
+    TRI_TRY(cli_read_whole(a, "count", 1, TRI_MAX_SAMPLES, &count));
     TRI_TRY(cli_check_output("out", out, path));
     TRI_TRY(cli_check_output("png", png, path));
     uint64_t seed = (uint64_t)recipe->seed;

@@ -47,24 +47,14 @@ static tri_status read_number(tri_arena *arena, const cli_arguments *a, const ch
                     most, text);
 }
 
-static tri_status read_whole(tri_arena *arena, const cli_arguments *a, const char *flag,
-                             int64_t most, int64_t *out) {
-    const char *text = cli_value(a, flag);
-    if (!text) return TRI_OK;
-    if (tri_tree_to_int(tri_tree_plain(arena, text), out) && *out >= 0 && *out <= most)
-        return TRI_OK;
-    return TRI_FAIL(TRI_BAD_INPUT, "--%s: must be a whole number from 0 to %lld, not '%s'", flag,
-                    (long long)most, text);
-}
-
 static tri_status read_draw(tri_arena *arena, const cli_arguments *a, train_draw_options *out,
                             int64_t *most) {
     int64_t seed = 0;
     *out = (train_draw_options){.top_p = 1, .repetition_penalty = 1};
     *most = 100;
-    TRI_TRY(read_whole(arena, a, "max-new-tokens", 1 << 24, most));
-    TRI_TRY(read_whole(arena, a, "top-k", INT32_MAX, &out->top_k));
-    TRI_TRY(read_whole(arena, a, "seed", INT64_MAX, &seed));
+    TRI_TRY(cli_read_whole(a, "max-new-tokens", 0, 1 << 24, most));
+    TRI_TRY(cli_read_whole(a, "top-k", 0, INT32_MAX, &out->top_k));
+    TRI_TRY(cli_read_whole(a, "seed", 0, INT64_MAX, &seed));
     TRI_TRY(read_number(arena, a, "temperature", 0, 1e6, &out->temperature));
     TRI_TRY(read_number(arena, a, "top-p", 0, 1, &out->top_p));
     out->seed = (uint64_t)seed;

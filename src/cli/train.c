@@ -151,6 +151,7 @@ static void print_summary(const cli_context *context, const tri_train_request *r
 static const cli_flag train_flags[] = {
     {"run-dir", "DIR", "folder for the run's files (runs/<name>)", 0},
     {"resume", "auto|never|PATH", "auto: resume from the newest complete checkpoint", 0},
+    {"until-epoch", "N", "stop after so many epochs of the run, with code 75", 0},
     {"resume-with", CLI_SETTINGS, "resume with other values of keys such as optimizer.lr", 0},
     CLI_DEVICE_FLAG("the device that computes"),
     {"trace", "FILE", "write the actions of all ranks and lanes for ui.perfetto.dev", 0},
@@ -231,6 +232,8 @@ static int run_train(const cli_context *context, int argc, char **argv) {
                                  .device = cli_has(&a, "device") ? cli_value(&a, "device") : "auto",
                                  .resume = cli_has(&a, "resume") ? cli_value(&a, "resume") : "auto",
                                  .trace = cli_value(&a, "trace")};
+    if (status == TRI_OK)
+        status = cli_read_whole(&a, "until-epoch", 1, 1000000000, &request.until_epoch);
     if (status == TRI_OK) status = cli_check_output("trace", request.trace, a.words[0]);
     if (status == TRI_OK) {
         warn_idle_flags(&a, &recipe);
@@ -265,7 +268,8 @@ const cli_command cli_train = {
         "end "
         "the run\nwith exit code 75; the same command resumes it. --resume-with resumes it with "
         "other values of the "
-        "keys that\n--keys marks so. A recipe may name a shared object as its model. That is code "
+        "keys that\n--keys marks so. --until-epoch ends the run early too, but with the schedules "
+        "of its whole\nlength. A recipe may name a shared object as its model. That is code "
         "which runs with\nyour rights, so read recipes of other people before you train them.\n",
     .examples =
         "trireme train recipes/mnist-cnn.yaml\n"

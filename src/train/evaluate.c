@@ -280,38 +280,6 @@ tri_status train_test(train_loop *loop) {
     return TRI_OK;
 }
 
-void train_fill_result(const tri_session *session, const tri_progress *progress,
-                       tri_train_result *out) {
-    const tri_graph *g = session->plan->graph;
-    out->rank = session->identity.rank;
-    out->ranks = session->identity.size;
-    int local = session->identity.local_size;
-    out->hosts = local > 0 ? (out->ranks + local - 1) / local : 1;
-    out->threads = session->device->description.threads;
-    out->device_is_host = session->device->backend->host_memory;
-    for (int i = 0; i < g->parameter_count; i++)
-        out->has_statistics = out->has_statistics || g->parameters[i].role == TRI_ROLE_STATISTIC;
-    out->tail_samples = session->plan->steps[TRI_STEP_TAIL].samples;
-    out->uses_averages = progress->averaged > 0 && progress->evaluates_average;
-    out->steps = progress->step;
-    out->samples = progress->samples;
-    out->has_val = progress->val.is_known;
-    out->val_loss = progress->val.mean[0];
-    out->val_samples = progress->val.samples;
-    out->val_step = progress->val.step;
-    out->val_source = session->val_source;
-    out->has_test = progress->test.is_known && progress->test.step == progress->step;
-    out->test_loss = progress->test.mean[0];
-    out->test_samples = progress->test.samples;
-    for (int i = 1; i < g->metric_count; i++) {
-        if (g->metrics[i].figures.rank > 0) continue;
-        int k = out->val_count++;
-        snprintf(out->names[k], sizeof out->names[k], "%s", g->metrics[i].name);
-        out->val[k] = (tri_metric_value){.name = out->names[k], .value = progress->val.mean[i]};
-        out->test[k] = progress->test.mean[i];
-    }
-}
-
 // Adds to the result the metrics that have several figures.
 static void keep_figures(const tri_session *s, tri_arena *arena, const tri_evaluation *found,
                          tri_train_result *out) {

@@ -113,6 +113,12 @@ static void warn_late_stop(const train_loop *loop) {
                          : "epoch does");
 }
 
+bool train_reaches_until_epoch(const train_loop *loop) {
+    const tri_progress *p = &loop->progress;
+    int64_t until = loop->request->until_epoch;
+    return until > 0 && p->epoch >= until && p->step_in_epoch == 0 && loop->in_flight == 0;
+}
+
 void train_warn_of_length(const train_loop *loop) {
     warn_endless_warmup(loop);
     warn_default_epochs(loop);

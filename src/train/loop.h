@@ -7,6 +7,7 @@
 #ifndef TRIREME_TRAIN_LOOP_H
 #define TRIREME_TRAIN_LOOP_H
 
+#include "base/cpu_time.h"
 #include "observe/straggler.h"
 #include "observe/trace.h"
 #include "train/deadline.h"
@@ -164,6 +165,9 @@ void train_follow_monitors(train_loop *loop);
 // one whose results were read last.
 bool train_checkpoint_is_due(const train_loop *loop, int64_t ahead);
 
+// Defined in length.c. Whether this process is to end here, between two epochs, because the run has
+// made as many as the request says.
+bool train_reaches_until_epoch(const train_loop *loop);
 // Defined in length.c. Warns of settings that do not fit the run's length.
 void train_warn_of_length(const train_loop *loop);
 
@@ -208,8 +212,12 @@ tri_status train_run_evaluation(train_loop *loop, tri_session *session, tri_load
 // Defined in evaluate.c. Computes the mean of a metric; NaN if nothing was counted, for example if
 // all labels are ignored.
 double train_mean(const tri_step_output *sums, int metric);
+// Defined in result.c. The first fills in what a run and an evaluation have in common, the second
+// what only a run has, the third how many cores this process has got since `before`.
 void train_fill_result(const tri_session *session, const tri_progress *progress,
                        tri_train_result *out);
+void train_fill_run_result(const train_loop *loop, tri_train_result *out);
+void train_fill_starved_cores(const tri_cpu_time *before, tri_train_result *out);
 
 // Defined in saving.c. Saves a checkpoint. With `behind`, it is written while the next steps run,
 // if there is memory for a copy of the state. If a checkpoint cannot be written, this function,

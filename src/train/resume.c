@@ -194,7 +194,10 @@ bool train_resumes_by_path(const train_loop *loop) {
 }
 
 const char *train_flag_to_drop(const train_loop *loop) {
-    return strcmp(loop->request->resume, "auto") == 0 ? "" : ", without --resume,";
+    bool names_one = strcmp(loop->request->resume, "auto") != 0;
+    if (train_reaches_until_epoch(loop))
+        return names_one ? ", without --resume and --until-epoch," : ", without --until-epoch,";
+    return names_one ? ", without --resume," : "";
 }
 
 // Restores the newest checkpoint, and verifies it while loading, which is faster than reading the

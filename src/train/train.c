@@ -345,6 +345,7 @@ static bool is_complete(const train_loop *loop) {
 static bool may_issue(const train_loop *loop) {
     int64_t last = loop->last_step, ahead = loop->in_flight;
     if (loop->interruption || loop->stop || loop->is_time_to_save) return false;
+    if (train_reaches_until_epoch(loop)) return false;
     if (last >= 0 && loop->progress.step + ahead >= last) return false;
     if (ahead == 0) return true;
     if (ahead > tri_engine_steps_ahead(loop->session->engine)) return false;
@@ -370,6 +371,9 @@ static tri_status end_steps(train_loop *loop) {
     const tri_progress *p = &loop->progress;
     TRI_TRY(train_finish_saving(loop));
     bool complete = is_complete(loop);
+    if (train_reaches_until_epoch(loop))
+        train_interrupt(loop, tri_arena_printf(loop->arena, "by --until-epoch %lld",
+                                               (long long)loop->request->until_epoch));
     bool due = !complete || loop->recipe->checkpoint.save_last;
     if (loop->saves && due && loop->saved_step != p->step) TRI_TRY(train_save(loop, false));
     bool is_lost = loop->saves && due && loop->saved_step != p->step;
@@ -436,12 +440,6 @@ static tri_status open_files(train_loop *loop) {
     return is_rank_0 && loop->saves ? train_open_folder(loop) : TRI_OK;
 }
 
-static void fill_best(const train_loop *loop, tri_train_result *out) {
-    if (!loop->saves || loop->session->identity.rank != 0) return;
-    out->has_best = loop->recipe->checkpoint.save_top_k != 0 &&
-                    tri_checkpoint_find_best(loop->request->run_dir, &loop->ranked_by, &out->best);
-}
-
 // Locks a run folder that has a .lock, because another process may be writing there; then restores
 // its state or begins a new run. A folder without a .lock is locked later, so that a rejected run
 // leaves no .lock behind: by train_restore if the folder exists, by train_open_folder if it is new.
@@ -456,23 +454,6 @@ static tri_status lock_and_restore(train_loop *loop) {
     TRI_TRY(train_restore(loop));
     train_settle_monitors(loop);
     return TRI_OK;
-}
-
-static void fill_starved_cores(const tri_cpu_time *before, tri_train_result *out) {
-    tri_cpu_time now;
-    if (!tri_cpu_time_read(&now)) return;
-    tri_cpu_time passed = tri_cpu_time_between(before, &now);
-    if (passed.wall_ns < 1000000000 || !tri_cpu_time_is_starved(&passed)) return;
-    out->starved_cores = (double)passed.used_ns / (double)passed.wall_ns;
-}
-
-static void fill_rates(const train_loop *loop, tri_train_result *out) {
-    int64_t samples = loop->progress.samples - loop->started_samples;
-    if (loop->training_s <= 0) return;
-    out->samples_per_s = (double)samples / loop->training_s;
-    out->data_fraction = loop->data_s / loop->training_s;
-    if (tri_engine_steps_ahead(loop->session->engine) == 0)
-        out->waiting_fraction = loop->waited_s / loop->training_s;
 }
 
 static tri_status settle_length(train_loop *loop) {
@@ -532,7 +513,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         tri_cpu_time before;
         bool known = tri_cpu_time_read(&before);
         tri_status status = run_steps(loop);
-        if (known) fill_starved_cores(&before, out);
+        if (known) train_fill_starved_cores(&before, out);
         tri_trace_finish(loop->trace, status == TRI_OK || status == TRI_STOPPED);
         loop->trace = NULL;
         const char *reason = loop->interruption ? loop->interruption : loop->end_reason;
@@ -540,15 +521,9 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         TRI_TRY(status);
         out->wall_s = tri_os_seconds() - loop->started_s;
         snprintf(out->end_reason, sizeof out->end_reason, "%s", reason ? reason : "");
-        out->has_loss = loop->progress.samples > loop->started_samples;
-        out->loss = loop->train_loss;
-        out->grad_norm = loop->grad_norm;
     }
     train_fill_result(loop->session, &loop->progress, out);
-    fill_best(loop, out);
-    out->epochs = loop->progress.epoch;
-    out->has_stopped_early = train_has_stopped_early(loop);
-    fill_rates(loop, out);
+    train_fill_run_result(loop, out);
     return TRI_OK;
 }
 

@@ -18,6 +18,7 @@ typedef struct tri_train_request {
     const char *trace;  // file for the times of all ranks' actions; NULL: no trace is written
     int bound_cores;    // for a message: to how many cores this rank was bound; 0: it was not bound
     bool quiet;         // print only warnings and errors on standard error
+    int64_t until_epoch; // this process ends when the run has made so many epochs; 0: it does not
 } tri_train_request;
 
 // The result of a run, from which its summary is printed.

@@ -200,6 +200,27 @@ def check_trials():
         assert math.isclose(before["loss"], after["loss"], rel_tol=1e-5), (before, after)
 
 
+def check_until_epoch():
+    """A run that is cut after epochs has the rates and weights of an uncut one. Asked for what it
+    has done, it makes no step."""
+    cosine = ["schedule.name=cosine", "schedule.every=step", "trainer.max_epochs=3",
+              "checkpoint.every_n_epochs=9"]
+    whole, _ = train(*cosine)
+    pieces = None
+    for epochs, most, code in ((1, 4, 75), (1, 4, 75), (2, 8, 75), (3, 12, 0), (9, 12, 0)):
+        pieces, done = train(*cosine, "--until-epoch", str(epochs), run_dir=pieces, code=code)
+        assert metrics(pieces, "train")[-1]["step"] == most, (epochs, done.stderr)
+        assert checkpoints(pieces)[1]["last"] == most, checkpoints(pieces)
+        assert ("without --until-epoch" in done.stderr) == (code == 75), done.stderr
+        assert len(metrics(pieces, "val")) == min(epochs, 3)
+    assert ([entry["lr"] for entry in metrics(pieces, "train")] ==
+            [entry["lr"] for entry in metrics(whole, "train")])
+    last = "checkpoints/last/model.safetensors"
+    assert weights(os.path.join(pieces, last)) == weights(os.path.join(whole, last))
+    for value in ("0", "1.5", "x"):
+        refused("--until-epoch", value, part="--until-epoch")
+
+
 def check_other_length():
     """A run that goes on with data of another size trains as many epochs as max_epochs says."""
     files = ["data.name=tensors", f"data.train={folder}/some", f"data.test={folder}/some"]
@@ -484,11 +505,11 @@ def check_refused():
 
 def main():
     os.environ["OMP_NUM_THREADS"] = "1"
-    failed = check_all((check_length, check_epochs_of_rates, check_early_ends, check_limits,
-                        check_trials, check_group_patterns, check_other_length,
-                        check_checkpoints, check_train_loss, check_best,
-                        check_best_of_samples, check_result, check_closed_pipe,
-                        check_schedules, check_clipping, check_accumulation, check_refused))
+    failed = check_all((check_length, check_until_epoch, check_epochs_of_rates, check_early_ends,
+                        check_limits, check_trials, check_group_patterns, check_other_length,
+                        check_checkpoints, check_train_loss, check_best, check_best_of_samples,
+                        check_result, check_closed_pipe, check_schedules, check_clipping,
+                        check_accumulation, check_refused))
     return 1 if failed else 0
 
 
