@@ -29,7 +29,7 @@ LAYERS = {
     "plan": 6,
     "engine": 7,
     "checkpoint": 8, "observe": 8,
-    "recipe": 9,
+    "recipe": 9, "views": 9,
     "train": 10, "launch": 10,
     "preflight": 11,
     "cli": 12,
