@@ -159,6 +159,7 @@ static void print_training(tri_arena *arena, const char *name, const tri_bench_r
     tri_tree_put_digits(arena, map, "samples_per_s", r->samples_per_s, 6);
     tri_tree_put_digits(arena, map, "samples_per_s_low", r->samples_per_s_low, 6);
     tri_tree_put_digits(arena, map, "samples_per_s_high", r->samples_per_s_high, 6);
+    tri_tree_put_digits(arena, map, "cpu_s_per_sample", r->cpu_s_per_sample, 6);
     tri_tree_put_int(arena, map, "chunks", r->chunks);
     tri_tree_put_int(arena, map, "rejected", r->rejected);
     tri_tree_put(arena, map, "disturbed", tri_tree_bool(arena, r->disturbed));

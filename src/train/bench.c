@@ -158,7 +158,7 @@ static tri_status warm_up(bench_run *run, double until_s) {
 // ranks learn of it in the same step. All stop after that step, even within a chunk: a rank that
 // went on would wait in the next step's collectives for ranks that have stopped.
 static tri_status measure_chunk(bench_run *run, double chunk_s, double end_s, double *rate,
-                                bool *disturbed) {
+                                double *cpu_s, bool *disturbed) {
     tri_session *s = run->session;
     double machine, own, machine_after, own_after, before_s = tri_os_seconds();
     int64_t samples = 0;
@@ -171,6 +171,7 @@ static tri_status measure_chunk(bench_run *run, double chunk_s, double end_s, do
     cpu_seconds(&machine_after, &own_after);
     double others = (machine_after - machine) - (own_after - own);
     *rate = (double)samples / took_s;
+    *cpu_s = (own_after - own) / (double)samples;
     *disturbed =
         s->identity.size == 1 && !s->borrows_comm && others > cores_of_others(s) * took_s + 0.02;
     return TRI_OK;
@@ -189,12 +190,15 @@ static tri_status measure_chunks(bench_run *run, double seconds, double end_s,
     tri_session *s = run->session;
     double *rates = TRI_NEW_ARRAY(s->arena, double, MAX_CHUNKS);
     double *disturbed_rates = TRI_NEW_ARRAY(s->arena, double, MAX_CHUNKS);
+    double *cpu_s = TRI_NEW_ARRAY(s->arena, double, MAX_CHUNKS);
+    int cpu_count = 0;
     double chunk_s = (1 - WARM_UP) * seconds / CHUNKS, said_s = tri_os_seconds();
     if (chunk_s > CHUNK_S) chunk_s = CHUNK_S;
     while (!run->all_end) {
-        double rate;
+        double rate, cpu;
         bool is_disturbed;
-        TRI_TRY(measure_chunk(run, chunk_s, end_s, &rate, &is_disturbed));
+        TRI_TRY(measure_chunk(run, chunk_s, end_s, &rate, &cpu, &is_disturbed));
+        if (cpu_count < MAX_CHUNKS) cpu_s[cpu_count++] = cpu;
         if (is_disturbed && out->rejected < MAX_CHUNKS)
             disturbed_rates[out->rejected++] = rate;
         else if (!is_disturbed && out->chunks < MAX_CHUNKS)
@@ -219,6 +223,9 @@ static tri_status measure_chunks(bench_run *run, double seconds, double end_s,
         out->rejected = 0;
     }
     summarize(rates, out->chunks, out);
+    if (cpu_count == 0) return TRI_OK;
+    qsort(cpu_s, (size_t)cpu_count, sizeof *cpu_s, ascending);
+    out->cpu_s_per_sample = cpu_s[cpu_count / 2];
     return TRI_OK;
 }
 

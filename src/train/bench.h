@@ -10,6 +10,9 @@ typedef struct tri_bench_result {
     // median of the chunks, their tenth percentile and their ninetieth percentile.
     double samples_per_s;
     double samples_per_s_low, samples_per_s_high;
+    // Processor time of this rank per sample of a step, in seconds: the median of all chunks. Other
+    // programs change it less than the rates.
+    double cpu_s_per_sample;
     // How many chunks were measured, and how many were rejected because other processes used more
     // than 8% of a core (half of all cores, if the device works asynchronously). Chunks are
     // rejected only if one rank runs alone. disturbed: all would be rejected, so none is.

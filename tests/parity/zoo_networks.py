@@ -269,11 +269,11 @@ TIMM |= {name: timm_of(name, img_size=64, depth=2) for name in [
 
 
 class UNet(nn.Module):
-    def __init__(self):
+    def __init__(self, width=8):
         super().__init__()
-        self.down1, self.down2 = self.two(3, 8), self.two(8, 16)
-        self.up, self.last = nn.ConvTranspose2d(16, 8, 2, stride=2), self.two(16, 8)
-        self.head = nn.Conv2d(8, 5, 1)
+        self.down1, self.down2 = self.two(3, width), self.two(width, 2 * width)
+        self.up = nn.ConvTranspose2d(2 * width, width, 2, stride=2)
+        self.last, self.head = self.two(2 * width, width), nn.Conv2d(width, 5, 1)
 
     @staticmethod
     def two(inside, outside):
@@ -289,11 +289,12 @@ class UNet(nn.Module):
 
 
 class Recurrent(nn.Module):
-    def __init__(self, kind):
+    def __init__(self, kind, vocabulary=60, width=16, hidden=12):
         super().__init__()
-        self.embed = nn.Embedding(60, 16)
-        self.layers = getattr(nn, kind)(16, 12, num_layers=2, batch_first=True, bidirectional=True)
-        self.head = nn.Linear(24, 5)
+        self.embed = nn.Embedding(vocabulary, width)
+        self.layers = getattr(nn, kind)(width, hidden, num_layers=2, batch_first=True,
+                                        bidirectional=True)
+        self.head = nn.Linear(2 * hidden, 5)
 
     def forward(self, ids):
         return self.head(self.layers(self.embed(ids))[0][:, -1])

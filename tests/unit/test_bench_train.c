@@ -79,6 +79,7 @@ static void test_takes_as_long_as_asked(void **state) {
     assert_false(r.disturbed);
     assert_true(measure(10 * least_s, &r) < 12 * least_s);
     assert_true(r.chunks > 1 && r.steps > 9);
+    assert_true(r.cpu_s_per_sample >= 0 && r.cpu_s_per_sample < 60);
     assert_true(r.samples_per_s_low <= r.samples_per_s && r.samples_per_s <= r.samples_per_s_high);
 }
 
