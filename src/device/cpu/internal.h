@@ -256,12 +256,19 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(avg_pool2d_planes)                                                                           \
     X(avg_pool2d_grad_planes)                                                                      \
     X(batch_norm_blocked)                                                                          \
+    X(batch_norm_planes)                                                                           \
     X(batch_norm_inference_blocked)                                                                \
+    X(batch_norm_inference_planes)                                                                 \
     X(batch_norm_moments_blocked)                                                                  \
+    X(batch_norm_moments_planes)                                                                   \
     X(batch_norm_shared_blocked)                                                                   \
+    X(batch_norm_shared_planes)                                                                    \
     X(batch_norm_sums_blocked)                                                                     \
+    X(batch_norm_sums_planes)                                                                      \
     X(batch_norm_shared_grad_blocked)                                                              \
+    X(batch_norm_shared_grad_planes)                                                               \
     X(batch_norm_grad_blocked)                                                                     \
+    X(batch_norm_grad_planes)                                                                      \
     X(dropout_masks)                                                                               \
     X(reduce_axes)                                                                                 \
     X(map_reduce_axes)                                                                             \

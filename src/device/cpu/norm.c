@@ -1,7 +1,8 @@
-// Batch norm of nChw16c tensors and its gradient. ReLU may be fused into it, or max pooling whose
-// windows do not overlap. A plane is 16 channels of one sample, over all its pixels.
+// Batch norm and its gradient, of nChw16c tensors by AVX-512, and of plain ones. ReLU may be fused
+// into it or, in blocks, max pooling whose windows do not overlap. A plane is what lies together of
+// one sample, 16 channels or one, over all its pixels.
 //
-// norm_planes.c loops over the pixels of planes, and here the results of planes are joined. Their
+// norm_planes.c and norm_plain.c loop over pixels, and here the results of planes are joined. Their
 // moments (number of values, mean, and sum of squared deviations from the mean) are combined in
 // the order of the samples (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm
 // for computing sample variances", 1979), so that the results do not depend on the number of
@@ -62,6 +63,12 @@ static bool norm_supports(const tri_device_description *device, const tri_graph 
     return cpu_has_avx512_float(device, graph, node) && have_type_of_x(graph, node) &&
            x->rank == 4 && x->dims[1] % CPU_BLOCK == 0 && tri_shape_count(x) > 0 &&
            (!pools(node) || pool_supports(graph, node));
+}
+
+static bool plain_supports(const tri_device_description *device, const tri_graph *graph,
+                           const tri_node *node) {
+    return cpu_is_float(device, graph, node) && have_type_of_x(graph, node) && !pools(node) &&
+           tri_shape_count(cpu_in_shape(graph, node, 0)) > 0;
 }
 
 static void norm_layouts(const tri_device_description *device, const tri_graph *graph,
@@ -126,8 +133,8 @@ static void norm_release(tri_kernel *kernel) {
     free(state);
 }
 
-static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
-                               tri_kernel *kernel) {
+static tri_status prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                          tri_kernel *kernel, int64_t block) {
     const tri_batch_norm_attr *attr = attr_of(node);
     const tri_shape *x = cpu_in_shape(graph, node, 0);
     const tri_shape *last = cpu_in_shape(graph, node, node->input_count - 1);
@@ -136,8 +143,8 @@ static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const
     *state = (norm_state){.device = cpu_of(device),
                           .samples = x->dims[0],
                           .channels = x->dims[1],
-                          .blocks = x->dims[1] / CPU_BLOCK,
-                          .pixels = x->dims[2] * x->dims[3],
+                          .block = block,
+                          .pixels = tri_shape_count(x) / (x->dims[0] * x->dims[1]),
                           .replicas = last->dims[0],
                           .eps = attr->eps,
                           .relu = attr->relu,
@@ -147,6 +154,16 @@ static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const
     state->pool = pool_of(graph, node);
     state->window_pixels = window_pixels_of(&state->pool);
     return state->window_pixels ? TRI_OK : TRI_FAIL(TRI_NO_MEMORY, "no memory for batch norm");
+}
+
+static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                               tri_kernel *kernel) {
+    return prepare(device, graph, node, kernel, CPU_BLOCK);
+}
+
+static tri_status plain_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                tri_kernel *kernel) {
+    return prepare(device, graph, node, kernel, 1);
 }
 
 static norm_job job_of(const norm_state *s, const tri_kernel_args *args) {
@@ -175,9 +192,12 @@ static norm_job gradient_job_of(const norm_state *s, const tri_kernel_args *args
     return job;
 }
 
-static void each_plane(const norm_state *s, const cpu_range *ranges, norm_job *job) {
-    int64_t grain = 1 + 1024 / s->pixels;
-    cpu_parallel(s->device, s->samples * s->blocks, grain, ranges[s->bf16], job);
+static void each_plane(const norm_state *s, norm_loop loop, norm_job *job) {
+    int64_t grain = 1 + 1024 * CPU_BLOCK / (s->block * s->pixels);
+    bool pools = s->window_pixels != NULL;
+    cpu_range range = s->block == 1 ? cpu_norm_plain_loop(s->device, loop, s->bf16)
+                                    : cpu_norm_blocked_loop(loop, s->bf16, pools);
+    cpu_parallel(s->device, s->samples * s->channels / s->block, grain, range, job);
 }
 
 // Joins the moments of channel c over all planes, in the order of the samples, so that the result
@@ -205,7 +225,7 @@ static tri_moments join_replicas(const norm_state *s, const float *moments, int6
     return all;
 }
 
-// Sets scale and shift of channel c, with which cpu_norm_affine computes y, and writes outputs 1 to
+// Sets scale and shift of channel c, with which NORM_AFFINE computes y, and writes outputs 1 to
 // 4 of the batch norm: mean, inv_std, mean_sum (samples × mean) and var_sum (samples × variance).
 static void normalise(const norm_job *job, const tri_kernel_args *args, int64_t c, tri_moments m) {
     const norm_state *s = job->state;
@@ -224,7 +244,7 @@ static void normalise(const norm_job *job, const tri_kernel_args *args, int64_t 
 static void apply(norm_job *job, void *index) {
     const norm_state *s = job->state;
     if (!s->window_pixels) {
-        each_plane(s, cpu_norm_affine, job);
+        each_plane(s, NORM_AFFINE, job);
         return;
     }
     job->pool.from = job->x;
@@ -238,7 +258,7 @@ static void apply(norm_job *job, void *index) {
 static tri_status forward_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const norm_state *s = kernel->state;
     norm_job job = job_of(s, args);
-    each_plane(s, cpu_norm_moments, &job);
+    each_plane(s, NORM_MOMENTS, &job);
     for (int64_t c = 0; c < s->channels; c++) normalise(&job, args, c, join_planes(&job, c));
     apply(&job, args->out[5]);
     return TRI_OK;
@@ -248,7 +268,7 @@ static tri_status moments_run(const tri_kernel *kernel, const tri_kernel_args *a
     const norm_state *s = kernel->state;
     norm_job job = job_of(s, args);
     float *moments = args->out[0];
-    each_plane(s, cpu_norm_moments, &job);
+    each_plane(s, NORM_MOMENTS, &job);
     for (int64_t c = 0; c < s->channels; c++) {
         tri_moments m = join_planes(&job, c);
         moments[c] = (float)m.mean;
@@ -288,7 +308,7 @@ static void gradient_sums(norm_job *job, const float *mean, const float *inv_std
                           float *dbias) {
     const norm_state *s = job->state;
     job->mean = mean;
-    each_plane(s, &cpu_norm_gradient_sums[s->window_pixels ? 2 : 0], job);
+    each_plane(s, NORM_GRADIENT_SUMS, job);
     for (int64_t c = 0; c < s->channels; c++) {
         double sum = 0, product = 0;
         for (int64_t n = 0; n < s->samples; n++) {
@@ -300,7 +320,7 @@ static void gradient_sums(norm_job *job, const float *mean, const float *inv_std
     }
 }
 
-// Sets the factors of channel c with which cpu_norm_gradient computes dx. `sum` and `product` are
+// Sets the factors of channel c with which NORM_GRADIENT computes dx. `sum` and `product` are
 // the sums of dy and of dy · h, where h is the normalised x, over all values of the channel, and
 // `all` is the number of these values.
 static void set_gradient(const norm_job *job, int64_t c, double weight, double inv_std, double sum,
@@ -320,7 +340,7 @@ static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *
     double all = (double)s->pixels * (double)s->samples;
     for (int64_t c = 0; c < s->channels; c++)
         set_gradient(&job, c, weight[c], inv_std[c], dbias[c], dweight[c], all);
-    each_plane(s, &cpu_norm_gradient[s->window_pixels ? 2 : 0], &job);
+    each_plane(s, NORM_GRADIENT, &job);
     return TRI_OK;
 }
 
@@ -342,7 +362,7 @@ static tri_status shared_gradient_run(const tri_kernel *kernel, const tri_kernel
     for (int64_t c = 0; c < s->channels; c++)
         set_gradient(&job, c, weight[c], inv_std[c], sums[s->channels + c], sums[c],
                      join_replicas(s, args->in[7], c).count);
-    each_plane(s, &cpu_norm_gradient[s->window_pixels ? 2 : 0], &job);
+    each_plane(s, NORM_GRADIENT, &job);
     return TRI_OK;
 }
 
@@ -354,6 +374,15 @@ static tri_status shared_gradient_run(const tri_kernel *kernel, const tri_kernel
         .layouts = norm_layouts,                                                                   \
         .workspace = norm_workspace,                                                               \
         .prepare = norm_prepare,                                                                   \
+        .run = runs,                                                                               \
+        .release = norm_release,                                                                   \
+    };                                                                                             \
+    const tri_kernel_def cpu_##identifier##_planes = {                                             \
+        .op = &tri_op_##identifier,                                                                \
+        .name = "planes",                                                                          \
+        .supports = plain_supports,                                                                \
+        .workspace = norm_workspace,                                                               \
+        .prepare = plain_prepare,                                                                  \
         .run = runs,                                                                               \
         .release = norm_release,                                                                   \
     };

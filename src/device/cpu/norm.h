@@ -1,5 +1,6 @@
-// What the kernels of batch norm (norm.c) share with their loops over pixels (norm_planes.c). A
-// plane is 16 channels of one sample, over all its pixels.
+// What the kernels of batch norm (norm.c) share with their loops over pixels: of tensors in blocks
+// of 16 channels (norm_planes.c), and of plain ones (norm_plain.c). A plane is what lies together
+// of one sample, 16 channels or one, over all its pixels.
 #ifndef TRIREME_DEVICE_CPU_NORM_H
 #define TRIREME_DEVICE_CPU_NORM_H
 
@@ -16,7 +17,8 @@ enum { NORM_NO_WINDOW = 254 }; // the position of a pixel that lies in no poolin
 
 typedef struct norm_state {
     const cpu_device *device;
-    int64_t samples, channels, blocks, pixels;
+    int64_t samples, channels, pixels;
+    int64_t block;    // channels of a plane
     int64_t replicas; // number of replicas whose moments a node of synchronised batch norm joins
     double eps;
     bool relu;
@@ -31,28 +33,32 @@ typedef struct norm_job {
     const void *x, *y, *dy;
     void *out;
     const float *mean;
-    // [samples][channels]: the two results that cpu_norm_moments or cpu_norm_gradient_sums computes
-    // for each channel of a sample.
+    // [samples][channels]: the two results of NORM_MOMENTS or NORM_GRADIENT_SUMS for each channel
+    // of a sample.
     double *mean_or_dy_sum, *squares_or_product_sum;
-    // [channels]: the coefficients in the formulas of cpu_norm_affine, which computes y, and of
-    // cpu_norm_gradient, which computes dx.
+    // [channels]: the coefficients in the formulas of NORM_AFFINE, which computes y, and of
+    // NORM_GRADIENT, which computes dx.
     const float *scale, *shift, *slope;
     cpu_pool_job pool; // used if pooling is fused
 } norm_job;
 
-// Tables of functions that loop over a range of planes (cpu_range) of a norm_job: [0] for F32, [1]
-// for BF16. The tables of the gradients also have [2] and [3], for F32 and BF16 with a fused
-// pooling.
+// What is computed over the planes of a norm_job.
+typedef enum norm_loop {
+    // Each channel's mean (mean_or_dy_sum) and sum of squared deviations from it
+    // (squares_or_product_sum), over the pixels of one sample.
+    NORM_MOMENTS,
+    // out = x · scale + shift, with ReLU if norm_state.relu is set.
+    NORM_AFFINE,
+    // Each channel's sums of dy (mean_or_dy_sum) and of dy · (x − mean) (squares_or_product_sum),
+    // over the pixels of one sample.
+    NORM_GRADIENT_SUMS,
+    // out = scale · dy + slope · (x − mean) + shift: the gradient of x.
+    NORM_GRADIENT,
+} norm_loop;
 
-// Computes each channel's mean (mean_or_dy_sum) and sum of squared deviations from it
-// (squares_or_product_sum), over the pixels of one sample.
-extern const cpu_range cpu_norm_moments[2];
-// Computes out = x · scale + shift, and applies ReLU to it if norm_state.relu is set.
-extern const cpu_range cpu_norm_affine[2];
-// Computes each channel's sums of dy (mean_or_dy_sum) and of dy · (x − mean)
-// (squares_or_product_sum), over the pixels of one sample.
-extern const cpu_range cpu_norm_gradient_sums[4];
-// Computes out = scale · dy + slope · (x − mean) + shift: the gradient of x.
-extern const cpu_range cpu_norm_gradient[4];
+// The functions that loop over a range of planes. pools: the gradients are those of a norm into
+// which pooling is fused.
+cpu_range cpu_norm_blocked_loop(norm_loop loop, bool bf16, bool pools);
+cpu_range cpu_norm_plain_loop(const cpu_device *device, norm_loop loop, bool bf16);
 
 #endif

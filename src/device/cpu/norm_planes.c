@@ -1,5 +1,6 @@
-// The loops of batch norm over the pixels of planes, for F32 and BF16, with and without a fused max
-// pooling. norm.h describes what they compute. A plane is 16 channels of one sample.
+// The loops of batch norm over tensors in blocks of 16 channels, for F32 and BF16, with and without
+// a fused max pooling, by AVX-512. norm.h describes what they compute. A plane is 16 channels of
+// one sample.
 //
 // A sum over a plane is F32 within each run of 64 pixels, and F64 over these runs.
 #include "device/cpu/norm.h"
@@ -87,7 +88,7 @@ CPU_INLINE void moments(const norm_job *job, int64_t begin, int64_t end, bool bf
 CPU_INLINE void affine(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
     const norm_state *s = job->state;
     for (int64_t i = begin; i < end; i++) {
-        int64_t channel = i % s->blocks * CPU_BLOCK;
+        int64_t channel = i % (s->channels / CPU_BLOCK) * CPU_BLOCK;
         __m512 scale = _mm512_loadu_ps(job->scale + channel);
         __m512 shift = _mm512_loadu_ps(job->shift + channel);
         for (int64_t p = i * s->pixels; p < (i + 1) * s->pixels; p++) {
@@ -156,7 +157,7 @@ CPU_INLINE void gradient_sums(const norm_job *job, int64_t begin, int64_t end, i
     const norm_state *s = job->state;
     for (int64_t i = begin; i < end; i++) {
         norm_dy from = dy_of_plane(job, i, thread, pools);
-        __m512 mean = _mm512_loadu_ps(job->mean + i % s->blocks * CPU_BLOCK);
+        __m512 mean = _mm512_loadu_ps(job->mean + i % (s->channels / CPU_BLOCK) * CPU_BLOCK);
         norm_sum sum = sum_zero(), product = sum_zero();
         for (int64_t p = 0; p < s->pixels; p += NORM_F32_PIXELS) {
             norm_run even = {_mm512_setzero_ps(), _mm512_setzero_ps()}, odd = even;
@@ -180,7 +181,7 @@ CPU_INLINE void gradient(const norm_job *job, int64_t begin, int64_t end, int th
     const norm_state *s = job->state;
     for (int64_t i = begin; i < end; i++) {
         norm_dy from = dy_of_plane(job, i, thread, pools);
-        int64_t channel = i % s->blocks * CPU_BLOCK;
+        int64_t channel = i % (s->channels / CPU_BLOCK) * CPU_BLOCK;
         __m512 mean = _mm512_loadu_ps(job->mean + channel);
         __m512 scale = _mm512_loadu_ps(job->scale + channel);
         __m512 slope = _mm512_loadu_ps(job->slope + channel);
@@ -196,21 +197,28 @@ CPU_INLINE void gradient(const norm_job *job, int64_t begin, int64_t end, int th
 
 #define NORM_RANGE(name, call)                                                                     \
     static CPU_AVX512 void name(void *context, int64_t begin, int64_t end, int thread) { call; }
-// Defines the table cpu_norm_NAME: the function for F32, then the one for BF16.
+// Functions for F32 and for BF16.
 #define NORM_RANGES(name)                                                                          \
     NORM_RANGE(name##_f32, name(context, begin, end, false))                                       \
-    NORM_RANGE(name##_bf16, name(context, begin, end, true))                                       \
-    const cpu_range cpu_norm_##name[] = {name##_f32, name##_bf16};
-// Defines the table cpu_norm_NAME: the functions for F32 and for BF16, then those for F32 and for
-// BF16 with a fused pooling.
+    NORM_RANGE(name##_bf16, name(context, begin, end, true))
+// Functions for F32 and for BF16, then those with a fused pooling.
 #define NORM_GRADIENT_RANGES(name)                                                                 \
     NORM_RANGE(name##_f32, name(context, begin, end, thread, false, false))                        \
     NORM_RANGE(name##_bf16, name(context, begin, end, thread, true, false))                        \
     NORM_RANGE(name##_pool_f32, name(context, begin, end, thread, false, true))                    \
-    NORM_RANGE(name##_pool_bf16, name(context, begin, end, thread, true, true))                    \
-    const cpu_range cpu_norm_##name[] = {name##_f32, name##_bf16, name##_pool_f32,                 \
-                                         name##_pool_bf16};
+    NORM_RANGE(name##_pool_bf16, name(context, begin, end, thread, true, true))
 NORM_RANGES(moments)
 NORM_RANGES(affine)
 NORM_GRADIENT_RANGES(gradient_sums)
 NORM_GRADIENT_RANGES(gradient)
+
+cpu_range cpu_norm_blocked_loop(norm_loop loop, bool bf16, bool pools) {
+    static const cpu_range loops[][4] = {
+        [NORM_MOMENTS] = {moments_f32, moments_bf16, moments_f32, moments_bf16},
+        [NORM_AFFINE] = {affine_f32, affine_bf16, affine_f32, affine_bf16},
+        [NORM_GRADIENT_SUMS] = {gradient_sums_f32, gradient_sums_bf16, gradient_sums_pool_f32,
+                                gradient_sums_pool_bf16},
+        [NORM_GRADIENT] = {gradient_f32, gradient_bf16, gradient_pool_f32, gradient_pool_bf16},
+    };
+    return loops[loop][2 * pools + bf16];
+}
