@@ -245,7 +245,7 @@ static tri_status read_recipe(const cli_context *context, tri_arena *arena, int 
     TRI_TRY(tri_recipe_load(arena, words[0], (const char *const *)words + 1, count - 1,
                             context->task ? context->task->name : NULL, &recipe));
     TRI_TRY(tri_task_find(arena, &recipe, context->task, &out->request.task));
-    TRI_TRY(tri_session_describe_fields(&recipe, out->request.task, out->fields,
+    TRI_TRY(tri_session_describe_fields(arena, &recipe, out->request.task, out->fields,
                                         &out->request.field_count));
     TRI_TRY(tri_task_graph_options(arena, &recipe, &out->options, &out->request.options));
     out->request.options.training = true;

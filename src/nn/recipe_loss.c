@@ -473,16 +473,20 @@ static tri_status find_output(term *t) {
     return TRI_OK;
 }
 
+static const char *const usual_targets[] = {"labels", "soft_labels", "targets", "input_ids"};
+
+static bool is_of_classes(builder *build) {
+    return build == build_cross_entropy || build == build_nll;
+}
+
 static tri_status find_target(term *t) {
-    static const char *const usual[] = {"labels", "soft_labels", "targets", "input_ids"};
     const char *name = t->options->target;
-    builder *build = builder_of(t->options->name);
-    bool of_classes = build == build_cross_entropy || build == build_nll;
+    bool of_classes = is_of_classes(builder_of(t->options->name));
     t->target_name = name;
     if (name) return find_field(t, "target", name, &t->target);
     for (int i = 0; i < 3 + of_classes; i++) {
-        t->target_name = usual[i];
-        t->target = tri_batch_field(t->batch, usual[i]);
+        t->target_name = usual_targets[i];
+        t->target = tri_batch_field(t->batch, usual_targets[i]);
         if (tri_value_is(t->target)) return TRI_OK;
     }
     return REFUSE(t,
@@ -501,6 +505,36 @@ static tri_status build_term(term *t, tri_value *out) {
     g->nodes[tri_value_get(g, *out)->node].name = t->options->name;
     if (t->options->weight != 1) *out = tri_weighted(g, *out, t->options->weight);
     return TRI_OK;
+}
+
+static bool has_one_of(const tri_field *fields, int count, const char *const *names, int known) {
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < known; k++)
+            if (!strcmp(fields[i].name, names[k])) return true;
+    return false;
+}
+
+bool tri_recipe_loss_add_targets(tri_graph *graph, tri_field *fields, int *count, int most) {
+    for (int i = 0; i < graph->options.loss_count && *count < most; i++) {
+        const tri_loss_options *o = &graph->options.losses[i];
+        term t = {.graph = graph, .model = "", .key = "loss", .options = o};
+        builder *build = builder_of(o->name);
+        bool of_classes = is_of_classes(build);
+        bool is_there = o->target ? has_one_of(fields, *count, &o->target, 1)
+                                  : has_one_of(fields, *count, usual_targets, 3 + of_classes);
+        if (is_there) continue;
+        if (build == build_ctc) return false;
+        if (find_output(&t) != TRI_OK) continue;
+        tri_shape shape = tri_value_shape(graph, t.output);
+        const char *name = o->target ? o->target : of_classes ? "labels" : "targets";
+        bool are_labels = of_classes && strcmp(name, "soft_labels") != 0;
+        int axis = are_labels ? choose_axis(&t, shape.rank, true, true) : 0;
+        if (shape.rank < 1 + are_labels || axis < 0) continue;
+        shape = without_axis(shape, axis);
+        if (are_labels) shape = without_axis(shape, 0);
+        fields[(*count)++] = (tri_field){name, are_labels ? TRI_I64 : TRI_F32, shape};
+    }
+    return true;
 }
 
 tri_status tri_recipe_loss_build(tri_graph *graph, const tri_batch *batch, const char *model) {

@@ -16,41 +16,13 @@
 #include "train/classes.h"
 #include "train/compare.h"
 #include "train/fields.h"
+#include "train/known_fields.h"
 #include "train/tell.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <trireme/trireme.h>
-
-// As tri_session_describe_fields, but sets *count to 0 if no fields are known.
-static tri_status known_fields(const tri_recipe *recipe, const tri_task *task, tri_field *fields,
-                               int *count) {
-    tri_data_field described[TRI_MAX_DATA_FIELDS];
-    bool is_guess;
-    TRI_TRY(tri_data_describe(&recipe->data, described, count, &is_guess));
-    for (int i = 0; i < *count; i++)
-        fields[i] = (tri_field){described[i].name, described[i].dtype, described[i].shape};
-    // The fields that the task declares are used only if the data's options tell no fields, or only
-    // guess them. Those of a built-in model are never used: such a model accepts samples of any
-    // size, so the fields that it declares do not describe the data.
-    if ((*count > 0 && !is_guess) || tri_model_find(task->name) == task || !task->fields[0].name)
-        return TRI_OK;
-    for (*count = 0; *count < TRI_TASK_MAX_FIELDS && task->fields[*count].name; ++*count)
-        fields[*count] = task->fields[*count];
-    return TRI_OK;
-}
-
-tri_status tri_session_describe_fields(const tri_recipe *recipe, const tri_task *task,
-                                       tri_field *fields, int *count) {
-    TRI_TRY(known_fields(recipe, task, fields, count));
-    if (*count > 0) return TRI_OK;
-    return TRI_FAIL(TRI_BAD_INPUT,
-                    "data.shapes is not set: only the files of kind %s contain the shapes of their "
-                    "samples, and this command does not open them; set it to what `trireme data "
-                    "check` prints, such as data.shapes='{images: [3, 32, 32], labels: []}'",
-                    recipe->data.name);
-}
 
 enum { SETS = 3 }; // data sets that a session may have
 
@@ -85,7 +57,8 @@ void tri_session_warn(const tri_session *s) {
     if (!s->train_data) return;
     warn_of_images(s);
     train_fields_warn(sets, list_data(s, sets));
-    if (known_fields(s->recipe, s->task, fields, &count) != TRI_OK || count == 0) return;
+    if (train_known_fields(s->arena, s->recipe, s->task, fields, &count) != TRI_OK || count == 0)
+        return;
     for (int i = 0; i < count; i++)
         for (int k = 0; k < s->field_count; k++)
             same += !strcmp(fields[i].name, s->fields[k].name) &&
@@ -289,7 +262,7 @@ static tri_status find_absent(tri_session *s, const tri_session_request *r) {
     int count;
     s->model.absent = s->absent;
     add_absent(s, r->trained, r->trained_count);
-    TRI_TRY(known_fields(s->recipe, s->task, known, &count));
+    TRI_TRY(train_known_fields(s->arena, s->recipe, s->task, known, &count));
     add_absent(s, known, count);
     return TRI_OK;
 }

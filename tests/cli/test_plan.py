@@ -285,6 +285,32 @@ def check_refusal():
         assert train.stderr.count("\n") == 1, train.stderr
 
 
+def check_targets():
+    """Without the data, an exported network tells what it takes, and the losses of the recipe what
+    they compare its outputs with: [10] classes with a label, or numbers with as many."""
+    cnn = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity", "exported",
+                       "cnn.pt2")
+    recipe = {"model": {"name": "torch", "program": os.path.abspath(cnn)},
+              "data": {"name": "tensors", "train": "not-there.safetensors"},
+              "batch": {"global": 8}, "optimizer": {"name": "sgd", "lr": 0.1}}
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "recipe.yaml")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(recipe, file)
+        for loss, target in (("nll", None), ("cross_entropy", "kind"), ("mse", None),
+                             ("bce", "kind"), ("cross_entropy", "soft_labels")):
+            words = [f"loss.name={loss}"] + ([f"loss.target={target}"] if target else [])
+            plan_json(path, *words)
+            done = subprocess.run([TRIREME, "submit", path, "--dry-run", "--site", "lumi-g",
+                                   "--nodes", "1", "--account", "a", "--device", "cpu", *words],
+                                  capture_output=True, text=True, timeout=240, check=False)
+            assert done.returncode == 0 and "not checked" not in done.stderr, done
+        refused = plan(path, "loss.name=ctc", code=2).stderr
+        assert "data.shapes is not set" in refused and refused.count("\n") == 1, refused
+        refused = plan(path, "loss.name=mse", "loss.output=heat", code=2).stderr
+        assert "has no output 'heat'" in refused and refused.count("\n") == 1, refused
+
+
 def check_described_device():
     """A plan for a device that is not here: its memory decides, and other settings would fit."""
     words = ["recipes/mnist-cnn.yaml", "batch.global=100000", "--device", "null:v100-32"]
@@ -357,7 +383,7 @@ def check_gpus():
 
 
 for check in (check_memory, check_gantt, check_summary, check_svg, check_rates, check_fit,
-              check_fit_of_passes, check_offload_fit, check_measure, check_refusal,
+              check_fit_of_passes, check_offload_fit, check_measure, check_refusal, check_targets,
               check_described_device, check_gpus, check_many):
     started = time.monotonic()
     check()

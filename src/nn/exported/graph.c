@@ -9,6 +9,7 @@
 #include "nn/exported/build.h"
 #include "nn/exported/lower.h"
 #include "nn/layers.h"
+#include "nn/options.h"
 #include "tensor/half.h"
 
 #include <stdio.h>
@@ -137,30 +138,38 @@ static tri_value tokens_of(exported_build *b) {
     return tri_batch_field(b->batch, "input_ids");
 }
 
+// Whether the field is what a loss compares with: by its usual name, or because the recipe says so.
+static bool is_target(const exported_build *b, const char *field) {
+    static const char *const usual[] = {"labels", "targets", "target", "soft_labels"};
+    const tri_graph_options *o = &b->graph->options;
+    bool is = false;
+    for (size_t k = 0; k < sizeof usual / sizeof *usual; k++) is = is || !strcmp(usual[k], field);
+    for (int k = 0; k < o->loss_count; k++)
+        is = is || (o->losses[k].target && !strcmp(o->losses[k].target, field));
+    return is;
+}
+
 // The field of the data that an argument of the network takes: the one that the recipe names, one
 // of its own name, or the only one there is.
 static tri_value field_of(exported_build *b, const tri_pt2_port *port) {
-    static const char *const targets[] = {"labels", "targets", "target", "soft_labels"};
     const char *given = exported_input_field(b->network, port->name), *names = "";
     if (tri_cache_length(b->graph) > 0) return tokens_of(b);
     tri_value value = tri_batch_field(b->batch, given ? given : port->name), only = {0};
     if (tri_value_is(value)) return value;
     int count = 0;
     for (int i = 0; i < b->graph->input_count; i++) {
-        bool is_target = false;
         const tri_input_info *input = &b->graph->inputs[i];
-        for (size_t k = 0; k < sizeof targets / sizeof *targets; k++)
-            is_target = is_target || !strcmp(targets[k], input->name);
         names = tri_name(b->graph, "%s%s%s", names, *names ? ", " : "", input->name);
-        if (is_target) continue;
+        if (is_target(b, input->name)) continue;
         count++;
         only = input->value;
     }
     if (!given && count == 1 && exported_input_count(b->network) == 1) return only;
     tri_graph_fail(b->graph,
-                   "the data have no field '%s' for the argument '%s' of %s; they have %s: "
+                   "the data have no field '%s' for the argument '%s' of %s%s%s: "
                    "model.inputs says which one it takes",
-                   given ? given : port->name, port->name, b->network->file.path, names);
+                   given ? given : port->name, port->name, b->network->file.path,
+                   *names ? "; they have " : "", names);
     return value;
 }
 
