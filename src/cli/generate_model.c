@@ -4,6 +4,7 @@
 
 #include "base/os.h"
 #include "format/tokenizer/tokenizer.h"
+#include "nn/exported/exported.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -80,12 +81,16 @@ tri_status cli_find_ends(tri_arena *arena, cli_text_model *m) {
     return status == TRI_NOT_FOUND ? TRI_OK : status;
 }
 
-// Whether the model was trained on the bytes of a text (data.name=tokens).
-static bool reads_bytes(const tri_recipe *recipe) {
-    int64_t tokens;
+// Whether the model was trained on the bytes of a text (data.name=tokens), of which it knows 256.
+static bool reads_bytes(tri_arena *arena, const tri_recipe *recipe) {
+    int64_t tokens = 0;
+    nn_exported *network;
     const tri_tree *size = tri_tree_get(recipe->model.options, "vocab_size");
-    return !strcmp(recipe->data.name, "tokens") && size && tri_tree_to_int(size, &tokens) &&
-           tokens == UINT8_MAX + 1;
+    if (strcmp(recipe->data.name, "tokens") != 0) return false;
+    if (size) return tri_tree_to_int(size, &tokens) && tokens == UINT8_MAX + 1;
+    return recipe->model.name && !strcmp(recipe->model.name, NN_EXPORTED_NAME) &&
+           nn_exported_open(arena, recipe->model.options, &network) == TRI_OK &&
+           nn_exported_text_classes(network) == UINT8_MAX + 1;
 }
 
 const char *cli_find_tokenizer(tri_arena *arena, const char *path) {
@@ -102,7 +107,7 @@ static tri_status find_tokenizer(tri_arena *arena, const char *folder, cli_text_
     m->tokenizer = m->recipe.data.tokenizer;
     for (int i = 0; i < 3 && !m->tokenizer; i++)
         m->tokenizer = cli_find_tokenizer(arena, places[i]);
-    if (m->tokenizer || reads_bytes(&m->recipe)) return TRI_OK;
+    if (m->tokenizer || reads_bytes(arena, &m->recipe)) return TRI_OK;
     const char *data = m->recipe.data.name;
     bool has_option = !strcmp(data, "jsonl") || !strcmp(data, "parquet");
     return TRI_FAIL(

@@ -8,9 +8,11 @@
 #include "train/generate.h"
 
 #include "base/os.h"
+#include "nn/exported/exported.h"
 #include "tensor/half.h"
 #include "train/loop.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,14 +24,17 @@ enum {
 typedef struct generating {
     const tri_generate_request *request;
     tri_session *session;
-    int64_t classes; // how many tokens the model knows
-    bool *is_done;   // by text
-    int64_t *had;    // by text: tokens that the caches have
-    int64_t *ids;    // [text][tokens of the call]
-    int64_t *spans;  // [text][2]
-    int64_t *drawn;  // by text: the next token + 1; 0: none, or another rank has its scores
-    int64_t *whole;  // room for the longest text
-    float *scores;   // of one text
+    int64_t classes;  // how many tokens the model knows
+    bool *is_done;    // by text
+    int64_t *had;     // by text: tokens that the caches have
+    int64_t *ids;     // [text][tokens of the call]
+    int64_t *spans;   // [text][2]
+    int64_t *drawn;   // by text: the next token + 1; 0: none, or another rank has its scores
+    int64_t *whole;   // room for the longest text
+    float *scores;    // of one text
+    float *before;    // its scores in the call before; NULL: no scores are compared (check_causal)
+    int64_t compared; // the text whose scores are
+    double change;    // by which they differ at most
     train_candidate *room;
     tri_step_shape shape;
     int64_t tokens;  // of the call
@@ -57,18 +62,27 @@ static int64_t token_at(const tri_generated_text *text, int64_t i) {
 }
 
 // Draws the next token of text n, if the caches have all of the text.
-static tri_status draw(generating *g, int64_t n, tri_dtype dtype, const void *scores) {
+static tri_status draw(generating *g, int64_t n) {
     const tri_generate_request *r = g->request;
     const tri_generated_text *text = &r->texts[n];
     int64_t length = length_of(text);
     if (g->is_done[n] || g->had[n] + g->spans[2 * n + 1] < length) return TRI_OK;
-    if (dtype == TRI_F32)
-        memcpy(g->scores, scores, (size_t)g->classes * sizeof *g->scores);
-    else
-        tri_half_widen(dtype, scores, g->scores, g->classes);
     for (int64_t i = 0; i < length; i++) g->whole[i] = token_at(text, i);
     int64_t token = train_draw_token(&r->draw, g->scores, g->classes, n, g->whole, length, g->room);
     g->drawn[n] = token < 0 ? -1 : token + 1;
+    return TRI_OK;
+}
+
+// Finds by how much the text's scores have changed, as part of the largest one, and keeps them.
+static tri_status compare(generating *g, int64_t n) {
+    float largest = 0, change = 0;
+    if (n != g->compared) return TRI_OK;
+    for (int64_t i = 0; i < g->classes; i++) {
+        largest = fmaxf(largest, fabsf(g->scores[i]));
+        change = fmaxf(change, fabsf(g->scores[i] - g->before[i]));
+        g->before[i] = g->scores[i];
+    }
+    g->change = largest > 0 ? change / largest : 0;
     return TRI_OK;
 }
 
@@ -76,8 +90,14 @@ static tri_status take_scores(void *context, const tri_output_rows *rows) {
     generating *g = context;
     int64_t bytes = g->classes * (int64_t)tri_dtype_bytes(rows->dtype);
     if (strcmp(g->session->plan->graph->outputs[rows->output].name, "logits") != 0) return TRI_OK;
-    for (int64_t i = 0; i < rows->size; i++)
-        TRI_TRY(draw(g, rows->first + i, rows->dtype, (const char *)rows->data + i * bytes));
+    for (int64_t i = 0; i < rows->size; i++) {
+        const char *scores = (const char *)rows->data + i * bytes;
+        if (rows->dtype == TRI_F32)
+            memcpy(g->scores, scores, (size_t)bytes);
+        else
+            tri_half_widen(rows->dtype, scores, g->scores, g->classes);
+        TRI_TRY(g->before ? compare(g, rows->first + i) : draw(g, rows->first + i));
+    }
     return TRI_OK;
 }
 
@@ -165,13 +185,11 @@ static void summarize(const generating *g) {
     speed->decode_tokens_per_s /= speed->decode_s;
 }
 
-static tri_status call(generating *g, int64_t tokens, bool *is_done) {
+// Runs the model on the tokens with which fill has filled the call.
+static tri_status compute(generating *g) {
     const tri_session *s = g->session;
-    double began = tri_os_seconds();
     tri_step_output sums;
-    g->shape = tokens > 1 || s->texts.are_whole ? TRI_STEP_PREFILL : TRI_STEP_DECODE;
     g->round = 0;
-    fill(g, tokens);
     tri_ledger_mark mark = tri_ledger_enter(s->comm->ledger, "generation", NULL);
     tri_status status = tri_engine_step(
         s->engine,
@@ -183,11 +201,48 @@ static tri_status call(generating *g, int64_t tokens, bool *is_done) {
         return status;
     }
     TRI_TRY(tri_engine_release_batches(s->engine));
-    TRI_TRY(share_drawn(g));
+    return share_drawn(g);
+}
+
+static tri_status call(generating *g, int64_t tokens, bool *is_done) {
+    const tri_session *s = g->session;
+    double began = tri_os_seconds();
+    g->shape = tokens > 1 || s->texts.are_whole ? TRI_STEP_PREFILL : TRI_STEP_DECODE;
+    fill(g, tokens);
+    TRI_TRY(compute(g));
     measure(g, tri_os_seconds() - began);
     TRI_TRY(append(g, is_done));
     return s->identity.rank == 0 && g->request->progress ? g->request->progress(g->request->context)
                                                          : TRI_OK;
+}
+
+// Where each call takes all of a text, the model has to be causal: the padding behind a text must
+// not change its scores. Those of the shortest text are computed with two paddings.
+static tri_status check_causal(generating *g) {
+    const tri_session *s = g->session;
+    int64_t tokens = s->texts.piece;
+    if (!s->texts.are_whole || g->classes < 2) return TRI_OK;
+    for (int64_t n = 0; n < g->request->text_count; n++)
+        if (length_of(&g->request->texts[n]) < length_of(&g->request->texts[g->compared]))
+            g->compared = n;
+    g->before = TRI_NEW_ARRAY(s->arena, float, g->classes);
+    g->shape = TRI_STEP_PREFILL;
+    for (int pass = 0; pass < 2; pass++) {
+        fill(g, tokens);
+        for (int64_t i = length_of(&g->request->texts[g->compared]); i < tokens; i++)
+            g->ids[g->compared * tokens + i] = pass * (1 + i % (g->classes - 1));
+        TRI_TRY(compute(g));
+    }
+    // Sums of half types are rounded by up to 1%, where their order depends on all tokens.
+    bool is_exact = s->recipe->trainer.precision == TRI_PRECISION_32_TRUE && !s->half_weights;
+    g->drawn[g->compared] = g->change > (is_exact ? 1e-4 : 0.05);
+    TRI_TRY(share_drawn(g));
+    g->before = NULL;
+    if (g->drawn[g->compared] == 0) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "%s generates no text: it is not causal: the scores of a token change with the "
+                    "tokens behind it",
+                    nn_exported_file(nn_exported_of(s->task))->path);
 }
 
 // How many tokens of each text the next call takes: as the most that a text has not given to the
@@ -248,6 +303,7 @@ static tri_status generate(tri_session *s, const tri_generate_request *request) 
                                                .threads = s->device->description.threads,
                                                .weight_bytes = s->plan->memory.parameters};
     TRI_TRY(train_load_weights(s, request->task, request->checkpoint));
+    if (request->max_new_tokens > 0) TRI_TRY(check_causal(&g));
     for (bool is_done = request->max_new_tokens == 0; !is_done;)
         TRI_TRY(call(&g, tokens_of_call(&g), &is_done));
     summarize(&g);

@@ -13,6 +13,7 @@ import tempfile
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from runs import TRIREME, check_all, on_ranks, run  # noqa: E402
+import programs  # noqa: E402
 
 MODEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "goldens",
                      "generate")
@@ -94,6 +95,34 @@ def check_exported(folder):
             (f"{parity}/lstm.pt2", "4", "only 30 tokens")]:
         done = run(of(program, "--max-new-tokens", count, "--prompt", "a"), 2)
         assert part in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def check_exported_bytes(folder):
+    """A token is a byte for a decoder without a tokenizer that knows 256 of them. What is behind a
+    text must not change its scores."""
+    layers = {"e": [256, 8], "w": [256, 8]}
+    lines = ["y N,12,8 = embedding.default(p_e, x)", "z N,12,256 = linear.default(y, p_w)"]
+    mean = ["m N,1,8 = mean.dim(y, [1], True)", "v N,12,8 = add.Tensor(y, m)",
+            "z N,12,256 = linear.default(v, p_w)"]
+    for name, text in ("bytes", lines), ("mean", lines[:1] + mean):
+        program = programs.Program([12], layers, "\n".join(text))
+        program.values["x"]["dtype"] = programs.TYPES["i"]
+        program.write(f"{folder}/{name}.pt2", ["z"])
+    with open(f"{folder}/exported-bytes.yaml", "w", encoding="utf-8") as file:
+        file.write("optimizer: {name: sgd}\nmodel: {name: torch}\n"
+                   "data: {name: tokens, train: none, sequence: 12}\n")
+
+    def of(name, *words):
+        program = f"{folder}/{name}.pt2"
+        return [TRIREME, "generate", f"{folder}/exported-bytes.yaml", f"model.program={program}",
+                "--checkpoint", program, "--max-new-tokens", "4", *words]
+
+    found = objects(run(of("bytes", "--prompt", "süß", "--json")).stdout)[0]
+    assert found["prompt_ids"] == list("süß".encode()) and len(found["ids"]) == 4, found
+    for ranks, words in (1, []), (2, ["strategy.name=fsdp"]):
+        done = run(on_ranks(ranks, of("mean", "--prompt", "ab", *words)), 2)
+        assert "mean.pt2 generates no text: it is not causal" in done.stderr, done.stderr
+        assert not done.stdout and (ranks > 1 or done.stderr.count("\n") == 1), done
 
 
 def make_stored(folder):
@@ -318,8 +347,9 @@ def check_refused(folder):
 
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-generate-") as folder:
-        return check_all([check_goldens, check_exported, check_stored, check_recipe, check_bytes,
-                          check_odd_folders, check_draws, check_bench, check_refused], folder)
+        return check_all([check_goldens, check_exported, check_exported_bytes, check_stored,
+                          check_recipe, check_bytes, check_odd_folders, check_draws, check_bench,
+                          check_refused], folder)
 
 
 if __name__ == "__main__":

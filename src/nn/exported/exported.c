@@ -371,6 +371,16 @@ int64_t nn_exported_text_length(const nn_exported *n, int64_t *most) {
     return 0;
 }
 
+int64_t nn_exported_text_classes(const nn_exported *n) {
+    for (int i = 0; i < n->file.output_count; i++) {
+        const tri_pt2_port *port = &n->file.outputs[i];
+        if (port->role != TRI_PT2_OUTPUT || port->argument.kind != TRI_PT2_VALUE) continue;
+        const tri_pt2_value *v = &n->file.values[port->argument.number];
+        if (v->rank == 3 && exported_type_is_float(v->dtype)) return v->sizes[2];
+    }
+    return 0;
+}
+
 const nn_exported *nn_exported_of(const tri_task *task) {
     return task && task->build == exported_build_network ? (const nn_exported *)task : NULL;
 }

@@ -32,6 +32,9 @@ int64_t nn_exported_other_batch(const nn_exported *network, const tri_graph *gra
 // How many tokens a text has, of a network that takes texts of one length; 0: texts of any length
 // up to *most, which is 0 if there is no limit.
 int64_t nn_exported_text_length(const nn_exported *network, int64_t *most);
+// How many tokens a decoder knows: scores of that many are what it returns for each token; 0: it
+// returns none.
+int64_t nn_exported_text_classes(const nn_exported *network);
 // The network of which `task` is the model; NULL: it is another model.
 const nn_exported *nn_exported_of(const tri_task *task);
 const tri_pt2 *nn_exported_file(const nn_exported *network);
