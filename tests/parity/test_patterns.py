@@ -70,10 +70,21 @@ def check_alike():
     zeros = FIRST + """hd N,4,8 = detach.default(h)
 u N,4,8 = sub.Tensor(h, hd)
 """  # whose gradients are not zero
+    bound = zeros + "wd 8 = detach.default(p_w)\nb 8 = sub.Tensor(p_w, wd)\ny N,4,8 = "
+    above = bound.replace("y N", "c 8 = add.Tensor(b, 1.0)\ny N")
     half = "m N,4,8 = relu.default(h)\nn N,4,1 = {}\ny N,4,8 = add.Tensor(n, m)"
     for number, (a, b) in enumerate([
             (zeros + "y N,4,8 = clamp_min.default(u, 0.0)", zeros + "y N,4,8 = relu.default(u)"),
             (zeros + "y N,4,8 = clamp.default(u, 0.0, 6.0)", zeros + "y N,4,8 = relu6.default(u)"),
+            # At a bound that is a tensor, x and the bound share the gradient.
+            (bound + "clamp.Tensor(u, b)", bound + "maximum.default(u, b)"),
+            (bound + "clamp.Tensor(u, max=b)", bound + "minimum.default(u, b)"),
+            (above + "clamp.Tensor(u, b, c)", bound + "maximum.default(u, b)"),
+            # Between two that are equal x has all of it, and two in the wrong order are the upper.
+            (bound + "clamp.Tensor(u, b, b)",
+             bound.replace("y N", "e 8 = mul.Tensor(b, 0.0)\ny N") + "add.Tensor(u, e)"),
+            (above + "clamp.Tensor(u, c, b)",
+             bound.replace("y N", "e N,4,8 = mul.Tensor(u, 0.0)\ny N") + "add.Tensor(e, b)"),
             (FIRST + half.format("linalg_vector_norm.default(m, 0, [-1], True)"),
              FIRST + half.replace("n N,4,1", "t N,4,8b = ne.Scalar(m, 0.0)\n"
                                   "f N,4,8 = to.dtype(t, 7)\nn N,4,1").format(

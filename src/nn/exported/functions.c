@@ -95,13 +95,14 @@ static void raise_to(exported_call *c) {
     map(c, "a, b -> a ^ b", NULL, 2);
 }
 
-// Either bound may be missing; each may be a tensor. At a number the gradient is 0, as PyTorch has
-// it since 2.15.
+// Either bound may be missing; each may be a tensor. As PyTorch has it since 2.15: at a number the
+// gradient is 0; at a tensor each gets half of it, and between two that are equal all is x's.
 static void clamp(exported_call *c) {
-    static const char *const texts[][3] = {{"x, a -> x < a ? a : x", "x, b -> x > b ? b : x",
-                                            "x, a, b -> x > b ? b : x < a ? min(a, b) : x"},
-                                           {"x, a -> x <= a ? a : x", "x, b -> x >= b ? b : x",
-                                            "x, a, b -> x >= b ? b : x <= a ? min(a, b) : x"}};
+    static const char *const texts[][3] = {
+        {"x, a -> max(x, a)", "x, b -> min(x, b)",
+         "x, a, b -> a > b ? b : a == b ? (x < a ? a : x > b ? b : x) : min(max(x, a), b)"},
+        {"x, a -> x <= a ? a : x", "x, b -> x >= b ? b : x",
+         "x, a, b -> x >= b ? b : x <= a ? min(a, b) : x"}};
     exported_value in[] = {exported_operand(c, 0), exported_operand(c, 1), exported_operand(c, 2)};
     bool low = in[1].kind != EXPORTED_NOTHING, high = in[2].kind != EXPORTED_NOTHING,
          are_numbers =
