@@ -199,18 +199,11 @@ tri_value tri_all(tri_graph *graph, tri_value x, const int *axes, int count, boo
     return reduce(graph, "all", TRI_REDUCTION_MIN, truth_of(graph, x), axes, count, keep);
 }
 
-// The same without the axes, which have the size 1.
-static tri_value without(tri_graph *graph, tri_value x, const int *axes, int count, bool keep) {
-    return keep ? x : reduce(graph, "sum", TRI_REDUCTION_SUM, x, axes, count, false);
-}
-
 tri_value tri_var(tri_graph *graph, tri_value x, const int *axes, int count, int64_t correction,
                   bool keep) {
-    tri_value mean = tri_mean(graph, x, axes, count, true);
-    tri_value squares = tri_map(graph, "x, mean -> (x - mean) * (x - mean)", x, mean);
-    tri_value sum = tri_sum(graph, squares, axes, count, keep);
-    tri_shape from = tri_value_shape(graph, x), to = tri_value_shape(graph, mean);
+    tri_value sum = reduce(graph, "var", TRI_REDUCTION_SQUARES, x, axes, count, keep);
     if (graph->status != TRI_OK) return sum;
+    tri_shape from = tri_value_shape(graph, x), to = tri_value_shape(graph, sum);
     int64_t of_each = tri_shape_count(&from) / (tri_shape_count(&to) ? tri_shape_count(&to) : 1);
     if (correction < 0 || of_each <= correction) {
         tri_graph_fail(graph, "var: a correction of %lld needs more than %s", (long long)correction,
@@ -233,12 +226,7 @@ tri_value tri_norm(tri_graph *graph, tri_value x, const int *axes, int count, bo
 }
 
 tri_value tri_logsumexp(tri_graph *graph, tri_value x, const int *axes, int count, bool keep) {
-    // Less the largest, if that is finite.
-    tri_value most =
-        tri_map(graph, "m -> m - m == 0 ? m : 0", tri_amax(graph, x, axes, count, true));
-    tri_value parts = tri_map(graph, "x, m -> exp(x - m)", x, most);
-    tri_value sum = tri_sum(graph, parts, axes, count, true);
-    return without(graph, tri_map(graph, "s, m -> log(s) + m", sum, most), axes, count, keep);
+    return reduce(graph, "logsumexp", TRI_REDUCTION_LOGSUMEXP, x, axes, count, keep);
 }
 
 tri_value tri_normalize(tri_graph *graph, tri_value x, int axis, double eps) {

@@ -7,6 +7,8 @@ static tri_status map_reduce_shape(const void *attr, tri_op_signature *s) {
     tri_op_signature reduced = {.input_count = 1, .output_count = 1, .present = {true}};
     if (!a->map.expands || a->map.formula.output_count != 1)
         return TRI_FAIL(TRI_BAD_INPUT, "map_reduce: the map has no shape, or several outputs");
+    if (a->reduce.kind > TRI_REDUCTION_PROD)
+        return TRI_FAIL(TRI_BAD_INPUT, "map_reduce: reads its input once");
     TRI_TRY(tri_op_map.shape(&a->map, s));
     reduced.in[0] = s->out[0];
     reduced.in_type[0] = s->out_type[0];

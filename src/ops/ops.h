@@ -72,7 +72,7 @@
     X(own)                    /* in, ... -> y, y2?: attr.op, of a user's program */                \
     X(own_grad)               /* in (4), y, y2?, dy, dy2? -> dx of each input */                   \
     X(map)                    /* a, ... -> y, ...: attr.formula, with broadcasting */              \
-    X(reduce)                 /* x -> sums or extremes over attr.axes, which keep the size 1 */    \
+    X(reduce)                 /* x -> sums, extremes, … over attr.axes, which keep the size 1 */ \
     X(map_reduce)             /* a, ... -> the reduction of a map that is not stored */            \
     X(gather)                 /* index, x -> y, elements along attr.axis by their numbers */       \
     X(scatter)                /* index, source, base? -> y of attr.shape */                        \
@@ -442,7 +442,9 @@ typedef enum tri_reduction {
     TRI_REDUCTION_SUM,
     TRI_REDUCTION_MAX,
     TRI_REDUCTION_MIN,
-    TRI_REDUCTION_PROD
+    TRI_REDUCTION_PROD,
+    TRI_REDUCTION_SQUARES,  // the sum of the squared distances from the mean
+    TRI_REDUCTION_LOGSUMEXP // the logarithm of the sum of exp(x)
 } tri_reduction;
 
 typedef struct tri_reduce_attr {

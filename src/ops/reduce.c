@@ -1,12 +1,14 @@
-// Defines the op reduce: sums, products and extremes over any axes of a tensor, with its shape rule
-// and gradient rule. The reduced axes keep the size 1, so that the result fits the input again.
+// Defines the op reduce: sums, products, extremes and others over any axes of a tensor, with its
+// shape rule and gradient rule. The reduced axes keep the size 1, so that the result fits the input
+// again.
 #include "ops/rules.h"
 
 static tri_status reduce_shape(const void *attr, tri_op_signature *s) {
     const tri_reduce_attr *a = attr;
     TRI_TRY(ops_want_number("reduce", "x", s->in_type[0]));
-    if (a->kind < TRI_REDUCTION_SUM || a->kind > TRI_REDUCTION_PROD)
+    if (a->kind < TRI_REDUCTION_SUM || a->kind > TRI_REDUCTION_LOGSUMEXP)
         return TRI_FAIL(TRI_BAD_INPUT, "reduce: there is no reduction %" PRId64, a->kind);
+    if (a->kind > TRI_REDUCTION_PROD) TRI_TRY(ops_want_float("reduce", "x", s->in_type[0]));
     if (a->axes < 0 || a->axes >> s->in[0].rank)
         return TRI_FAIL(TRI_BAD_INPUT, "reduce: x has %d axes", s->in[0].rank);
     ops_like_first(s);
@@ -36,6 +38,19 @@ static tri_value product_gradient(tri_graph *graph, const tri_node *node, tri_va
                    alone);
 }
 
+// Of the sum of squared distances from the mean: twice the distance. That the mean moves too adds
+// nothing, because the distances add up to 0.
+static tri_value squares_gradient(tri_graph *graph, const tri_node *node, tri_value dy) {
+    tri_value x = node->inputs[0], none = {0};
+    tri_reduce_attr sum = {TRI_REDUCTION_SUM, ((const tri_reduce_attr *)node->attr)->axes};
+    tri_value total = ops_node(graph, node, &tri_op_reduce, &sum, x, none, none, none);
+    tri_shape whole = tri_value_shape(graph, x), small = tri_value_shape(graph, total);
+    int64_t results = tri_shape_count(&small);
+    double terms = (double)tri_shape_count(&whole) / (double)(results ? results : 1);
+    const char *formula = tri_name(graph, "x, sum, dy -> 2 * dy * (x - sum / %.17g)", terms);
+    return ops_map(graph, node, formula, whole, x, total, dy);
+}
+
 static void reduce_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                             const bool *wanted, tri_value *in_grads) {
     const tri_reduce_attr *a = node->attr;
@@ -48,6 +63,15 @@ static void reduce_gradient(tri_graph *graph, const tri_node *node, const tri_va
     }
     if (a->kind == TRI_REDUCTION_PROD) {
         in_grads[0] = product_gradient(graph, node, out_grads[0]);
+        return;
+    }
+    if (a->kind == TRI_REDUCTION_SQUARES) {
+        in_grads[0] = squares_gradient(graph, node, out_grads[0]);
+        return;
+    }
+    if (a->kind == TRI_REDUCTION_LOGSUMEXP) {
+        in_grads[0] =
+            ops_map(graph, node, "x, y, dy -> exp(x - y) * dy", shape, x, y, out_grads[0]);
         return;
     }
     // Equal extremes share the gradient, as in PyTorch's amax.
@@ -77,8 +101,9 @@ static bool reduce_slice(int input, int dim, const tri_op_signature *full, void 
 const tri_op tri_op_reduce = {
     .name = "reduce",
     .doc =
-        "x -> y: the sum (kind 0), the largest (1), the smallest (2) or the product (3) over the "
-        "axes whose bits are set; these keep the size 1; sums and products of integers are I64",
+        "x -> y: the sum (kind 0), the largest (1), the smallest (2), the product (3), the sum of "
+        "the squared distances from the mean (4) or the logarithm of the sum of exp(x) (5) over "
+        "the axes whose bits are set; these keep the size 1; sums and products of integers are I64",
     .input_count = 1,
     .output_count = 1,
     .streams = 1,

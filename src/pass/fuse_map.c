@@ -211,6 +211,7 @@ bool pass_merge_map_into_reduce(const tri_graph *graph, tri_node *node, tri_node
     const tri_map_attr *map = attr_of(producer);
     tri_map_dropout dropout;
     if (node->op != &tri_op_reduce) return false; // it has taken a map already
+    if (((const tri_reduce_attr *)node->attr)->kind > TRI_REDUCTION_PROD) return false;
     if (tri_map_is_dropout(graph, producer, &dropout)) return false;
     if (!tri_dtype_is_float(tri_value_get(graph, node->inputs[0])->dtype)) return false;
     tri_map_reduce_attr *attr = TRI_NEW(graph->arena, tri_map_reduce_attr);

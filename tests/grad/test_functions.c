@@ -222,7 +222,7 @@ static tri_value sum_of(tri_graph *g, tri_reduction kind, int64_t axes, tri_valu
 }
 
 static void test_reductions(void **state) {
-    for (int kind = TRI_REDUCTION_SUM; kind <= TRI_REDUCTION_MIN; kind++)
+    for (int kind = TRI_REDUCTION_SUM; kind <= TRI_REDUCTION_LOGSUMEXP; kind++)
         for (int64_t axes = 0; axes < 8; axes++) {
             subject s = begin();
             tri_value x = trained(&s, "x", tri_shape_of(3, 1, 4));
@@ -325,6 +325,58 @@ static void test_too_few_for_a_variance(void **state) {
     assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
     assert_non_null(strstr(message, "correction of 1"));
     op_graph_close(g);
+}
+
+// Reduces rows of x [height, width], and columns of its transpose, on the device cpu.
+static void near_reduced(tri_reduction kind, const double *x, int height, int width,
+                         const double *want) {
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_value wide = tri_input(g, "x", TRI_F32, tri_shape_of(height, width)),
+              tall = tri_input(g, "t", TRI_F32, tri_shape_of(width, height)),
+              of_rows = sum_of(g, kind, 2, wide), of_columns = sum_of(g, kind, 1, tall);
+    tri_device *device = op_device_open(&tri_device_cpu, 2);
+    op_session *session = op_session_open(g, device, false);
+    for (int64_t i = 0; i < height * width; i++) {
+        op_set(session, wide, i, x[i]);
+        op_set(session, tall, i % width * height + i / width, x[i]);
+    }
+    op_run_ok(session);
+    for (int i = 0; i < height; i++) {
+        double got[] = {op_get(session, of_rows, i), op_get(session, of_columns, i)};
+        for (int k = 0; k < 2; k++)
+            if (isnan(want[i])   ? !isnan(got[k])
+                : isinf(want[i]) ? got[k] != want[i]
+                                 : fabs(got[k] / want[i] - 1) > 1e-6)
+                fail_msg("kind %d, row %d: %.9g, not %.9g", kind, i, got[k], want[i]);
+    }
+    op_session_close(session);
+    device->backend->close(device);
+    op_graph_close(g);
+}
+
+static void test_logarithms_of_infinities(void **state) {
+    const double x[] = {-INFINITY, -INFINITY, INFINITY, 1, INFINITY, -INFINITY,
+                        -INFINITY, 2,         NAN,      1, 3e38,     3e38,
+                        -3e38,     -1e38,     500,      0, 0.5,      0.5};
+    const double want[] = {-INFINITY, INFINITY, INFINITY, 2, NAN, 3e38, -1e38, 500, 0.5 + log(2)};
+    near_reduced(TRI_REDUCTION_LOGSUMEXP, x, COUNT(want), 2, want);
+}
+
+// Of numbers whose mean is a million times their distance from it.
+static void test_distances_from_a_large_mean(void **state) {
+    enum { ROWS = 3, COLUMNS = 10007 };
+    double *x = malloc(ROWS * COLUMNS * sizeof *x), want[ROWS] = {0};
+    for (int i = 0; i < ROWS; i++) {
+        double mean = 0;
+        for (int k = 0; k < COLUMNS; k++) {
+            x[i * COLUMNS + k] = (i + 1) * 0x1p18 + (k * 7 + i) % 16 * 0.0625;
+            mean += x[i * COLUMNS + k] / COLUMNS;
+        }
+        for (int k = 0; k < COLUMNS; k++)
+            want[i] += (x[i * COLUMNS + k] - mean) * (x[i * COLUMNS + k] - mean);
+    }
+    near_reduced(TRI_REDUCTION_SQUARES, x, ROWS, COLUMNS, want);
+    free(x);
 }
 
 // A view reads elements other than the one that is written, so it must not write over its input.
@@ -508,6 +560,8 @@ int main(void) {
         cmocka_unit_test(test_expressions),
         cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_too_few_for_a_variance),
+        cmocka_unit_test(test_logarithms_of_infinities),
+        cmocka_unit_test(test_distances_from_a_large_mean),
         cmocka_unit_test(test_losses),
         cmocka_unit_test(test_views_keep_their_input),
         cmocka_unit_test(test_outputs_over_an_input),

@@ -61,10 +61,13 @@ static void build_head(long_case *c) {
     c->first = c->last = 2;
 }
 
-static void reduce_of(long_case *c, tri_shape shape, int64_t axes) {
-    tri_reduce_attr a = {.kind = TRI_REDUCTION_SUM, .axes = axes};
+static void reduce_by(long_case *c, tri_reduction kind, tri_shape shape, int64_t axes) {
+    tri_reduce_attr a = {.kind = kind, .axes = axes};
     tri_value x = number(c, shape);
     add(c, &tri_op_reduce, &x, 1, &a);
+}
+static void reduce_of(long_case *c, tri_shape shape, int64_t axes) {
+    reduce_by(c, TRI_REDUCTION_SUM, shape, axes);
 }
 static void build_rows(long_case *c) { reduce_of(c, tri_shape_of(64, LONG / 8 + 7), 2); }
 static void build_all(long_case *c) { reduce_of(c, tri_shape_of(8, LONG + 1), 3); }
@@ -72,6 +75,13 @@ static void build_columns(long_case *c) { reduce_of(c, tri_shape_of(64, LONG / 1
 static void build_first(long_case *c) { reduce_of(c, tri_shape_of(LONG, 2), 1); }
 static void build_wide(long_case *c) { reduce_of(c, tri_shape_of(LONG / 8, 64), 1); }
 static void build_repeats(long_case *c) { reduce_of(c, tri_shape_of(LONG, 2, 2), 5); }
+
+static void build_exponentials(long_case *c) {
+    reduce_by(c, TRI_REDUCTION_LOGSUMEXP, tri_shape_of(3, LONG), 2);
+}
+static void build_exponential_columns(long_case *c) {
+    reduce_by(c, TRI_REDUCTION_LOGSUMEXP, tri_shape_of(LONG, 3), 1);
+}
 
 static void map_of(long_case *c, tri_shape shape, int64_t axes) {
     tri_map_reduce_attr a = {.map = {.expands = true, .shape = shape},
@@ -147,6 +157,8 @@ static const struct {
     {"linear", build_linear, 0, false},
     {"linear, wide", build_linear_wide, 0, false},
     {"linear with its loss", build_head, 0, false},
+    {"exponentials", build_exponentials, 0, true},
+    {"columns of exponentials", build_exponential_columns, 0, true},
     {"rows", build_rows, 0, true},
     {"all", build_all, 0, true},
     {"columns", build_columns, 0, true},

@@ -271,6 +271,7 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(batch_norm_grad_planes)                                                                      \
     X(dropout_masks)                                                                               \
     X(reduce_axes)                                                                                 \
+    X(reduce_pairs)                                                                                \
     X(map_reduce_axes)                                                                             \
     X(map_compiled)                                                                                \
     X(map_tiles)                                                                                   \

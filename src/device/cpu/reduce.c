@@ -351,6 +351,7 @@ static bool reduce_supports(const tri_device_description *device, const tri_grap
                             const tri_node *node) {
     tri_reduce_plan plan;
     tri_dtype type = type_of(graph, node);
+    if (reduction_of(graph, node).attr->kind > TRI_REDUCTION_PROD) return false;
     return (type == TRI_F32 || type == TRI_BF16) && make_plan(graph, node, &plan);
 }
 

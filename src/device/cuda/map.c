@@ -2,6 +2,7 @@
 #include "device/cuda/internal.h"
 #include "device/map_compiled.h"
 #include "device/map_plan.h"
+#include "device/reduce_pair.h"
 #include "device/reduce_plan.h"
 
 static bool map_supports(const tri_device_description *device, const tri_graph *graph,
@@ -86,7 +87,7 @@ static tri_status reduce_workspace(const tri_device_description *device, const t
                                    const tri_node *node, size_t *out) {
     tri_reduce_plan plan;
     make_plan(graph, node, &plan);
-    *out = (size_t)(plan.outer * plan.parts * plan.inner) * sizeof(double);
+    *out = (size_t)(plan.outer * plan.parts * plan.inner) * sizeof(tri_reduce_pair);
     return TRI_OK;
 }
 

@@ -36,12 +36,19 @@ typedef struct cuda_map_compiled {
 } cuda_map_compiled;
 
 // The values of tri_reduction.
-enum { CUDA_REDUCE_SUM, CUDA_REDUCE_MAX, CUDA_REDUCE_MIN, CUDA_REDUCE_PROD };
+enum {
+    CUDA_REDUCE_SUM,
+    CUDA_REDUCE_MAX,
+    CUDA_REDUCE_MIN,
+    CUDA_REDUCE_PROD,
+    CUDA_REDUCE_SQUARES,
+    CUDA_REDUCE_LOGSUMEXP
+};
 
 // y [outer, inner] = the reduction over the middle axis of x [outer, reduced, inner], by
 // `kind`, CUDA_REDUCE_…. The middle axis is cut into parts by the shape alone; their results are in
-// `room` [outer, parts, inner], F32 (F64 and I64 if x is F64 or integers), and are joined in their
-// order.
+// `room` [outer, parts, inner], F32 (F64 and I64 if x is F64 or integers; pairs of F64 of the last
+// two kinds), and are joined in their order.
 typedef struct cuda_reduce {
     int kind;
     tri_dtype type; // of x, and of y but for sums and products of integers, which are I64

@@ -1,6 +1,7 @@
 // The general ops: formulas on elements (map), sums and extremes over axes (reduce).
 #include "ops/formula_integer.h"
 
+#include "device/reduce_pair.h"
 #include "device/ref/node.h"
 #include "tensor/half.h"
 
@@ -190,8 +191,37 @@ REF_BODY tri_status reduce_array(const ref_node *node, const tri_kernel_args *ar
     return TRI_OK;
 }
 
+// Reductions whose state are two numbers, of which the second is computed from the first.
+REF_BODY void reduce_pairs(const ref_node *node, const tri_kernel_args *args, bool squares,
+                           bool f64) {
+    int64_t count = ref_count(&node->s.in[0]), results = ref_count(&node->s.out[0]);
+    double *firsts = args->workspace, *sums = firsts + results;
+    double terms = results ? (double)count / (double)results : 0;
+    ref_array x = ref_input(args, 0, f64), y = ref_output(args, 0, f64);
+    walk to = walk_back(node, &node->s.in[0]);
+    for (int64_t i = 0; i < results; i++) firsts[i] = squares ? 0 : -INFINITY, sums[i] = 0;
+    for (int64_t i = 0; i < count; i++, walk_on(&to)) {
+        double *first = &firsts[walk_index(&to)];
+        *first = squares ? *first + get(x, i) / terms
+                         : tri_step_value(TRI_STEP_max, *first, get(x, i), 0);
+    }
+    to = walk_back(node, &node->s.in[0]);
+    for (int64_t i = 0; i < count; i++, walk_on(&to)) {
+        int64_t k = walk_index(&to);
+        double from = get(x, i) - (squares ? firsts[k] : tri_pair_shift(firsts[k]));
+        sums[k] += squares ? from * from : exp(from);
+    }
+    for (int64_t i = 0; i < results; i++)
+        put(y, i, tri_pair_result(squares, (tri_reduce_pair){firsts[i], sums[i]}));
+}
+
 REF_BODY tri_status reduce_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    int64_t kind = ((const tri_reduce_attr *)(const void *)node->attr)->kind;
     if (!tri_dtype_is_float(node->s.in_type[0])) return reduce_integers(node, args);
+    if (kind > TRI_REDUCTION_PROD) {
+        reduce_pairs(node, args, kind == TRI_REDUCTION_SQUARES, f64);
+        return TRI_OK;
+    }
     return reduce_array(node, args, (const void *)node->attr, NULL, &node->s.in[0], f64);
 }
 
@@ -211,5 +241,5 @@ REF_BODY tri_status mean_loss_body(const ref_node *node, const tri_kernel_args *
 }
 
 REF_KERNEL(mean_loss)
-REF_SUMMING_KERNEL(reduce, tri_shape_count(&s->out[0]))
+REF_SUMMING_KERNEL(reduce, 2 * tri_shape_count(&s->out[0]))
 REF_SUMMING_KERNEL(map_reduce, tri_shape_count(&s->out[0]))

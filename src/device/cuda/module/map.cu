@@ -2,6 +2,7 @@
 // reads each element of its inputs once and writes each of its outputs once; its steps run in
 // registers and the first-level cache, and all threads of a warp take the same branch.
 #include "device/cuda/module/gpu.h"
+#include "device/reduce_pair.h"
 #include "ops/formula_integer.h"
 #include "ops/formula_math.h"
 
@@ -127,6 +128,69 @@ template <typename T, typename O> GPU_KERNEL join_parts(cuda_reduce p) {
     }
 }
 
+// Of the kinds whose state is a pair: goes twice through 64 elements, which are still in a cache.
+template <typename T> GPU_KERNEL reduce_pair_parts(cuda_reduce p) {
+    enum { BLOCK = 64 };
+    typedef typename gpu_wide<T>::type W;
+    bool squares = p.kind == CUDA_REDUCE_SQUARES;
+    int64_t items = p.outer * p.parts * p.inner;
+    for (int64_t i = gpu_thread(); i < items; i += gpu_threads()) {
+        int64_t inner = i % p.inner, part = i / p.inner % p.parts, outer = i / p.inner / p.parts;
+        int64_t first = part * p.part,
+                end = first + p.part < p.reduced ? first + p.part : p.reduced;
+        const T *x = (const T *)p.x + outer * p.reduced * p.inner + inner;
+        tri_reduce_pair all = {0, 0};
+        for (int64_t at = first; at < end; at += BLOCK) {
+            int64_t stop = at + BLOCK < end ? at + BLOCK : end;
+            W sum = (W)gpu_get(x[at * p.inner]);
+            for (int64_t r = at + 1; r < stop; r++)
+                sum = joined<W>(squares ? CUDA_REDUCE_SUM : CUDA_REDUCE_MAX, sum,
+                                (W)gpu_get(x[r * p.inner]));
+            W shift = squares ? sum / (W)(stop - at) : (W)tri_pair_shift((double)sum);
+            W terms = 0, rest = 0; // rest: by how much the mean was rounded, times the elements
+            for (int64_t r = at; r < stop; r++) {
+                W from = (W)gpu_get(x[r * p.inner]) - shift;
+                terms += squares ? from * from : (W)exp(from);
+                rest += from;
+            }
+            double count = (double)(stop - at), left = (double)rest;
+            tri_reduce_pair block = {squares ? (double)shift + left / count : (double)sum,
+                                     (double)terms - (squares ? left * left / count : 0)};
+            all = tri_pair_join(squares, (double)(at - first), all, (double)(stop - at), block);
+        }
+        ((tri_reduce_pair *)p.room)[i] = all;
+    }
+}
+
+template <typename T> GPU_KERNEL join_pairs(cuda_reduce p) {
+    bool squares = p.kind == CUDA_REDUCE_SQUARES;
+    for (int64_t i = gpu_thread(); i < p.outer * p.inner; i += gpu_threads()) {
+        const tri_reduce_pair *room =
+            (const tri_reduce_pair *)p.room + i / p.inner * p.parts * p.inner + i % p.inner;
+        tri_reduce_pair all = room[0];
+        for (int64_t part = 1; part * p.part < p.reduced; part++) {
+            int64_t first = part * p.part, left = p.reduced - first;
+            all = tri_pair_join(squares, (double)first, all,
+                                (double)(left < p.part ? left : p.part), room[part * p.inner]);
+        }
+        gpu_put(&((T *)p.y)[i], (typename gpu_wide<T>::type)tri_pair_result(squares, all));
+    }
+}
+
+template <typename T>
+tri_status launch_pairs(cuda_stream *stream, const cuda_reduce *p, char *why) {
+    if constexpr (std::is_integral<typename gpu_wide<T>::type>::value) {
+        return TRI_OK; // there are no such nodes
+    } else {
+        int64_t items = p->outer * p->parts * p->inner;
+        tri_status status = gpu_launch(stream, reduce_pair_parts<T>,
+                                       gpu_blocks(stream, items, GPU_BLOCK), GPU_BLOCK, *p, why);
+        if (status != TRI_OK) return status;
+        return gpu_launch(stream, join_pairs<T>, gpu_blocks(stream, p->outer * p->inner, GPU_BLOCK),
+                          GPU_BLOCK, *p, why);
+    }
+}
+
 } // namespace
 
 extern "C" tri_status cuda_launch_map(cuda_stream *stream, const cuda_map *p, char *why) {
@@ -147,6 +211,7 @@ extern "C" tri_status cuda_launch_reduce(cuda_stream *stream, const cuda_reduce 
     return gpu_with_number(p->type, [=](auto *type) {
         typedef typename std::remove_pointer<decltype(type)>::type T;
         typedef typename gpu_sum<T>::type S;
+        if (p->kind >= CUDA_REDUCE_SQUARES) return launch_pairs<T>(stream, p, why);
         bool sums = p->kind == CUDA_REDUCE_SUM || p->kind == CUDA_REDUCE_PROD;
         int64_t items = p->outer * p->parts * p->inner;
         tri_status status = gpu_launch(stream, reduce_parts<T>,
