@@ -237,6 +237,8 @@ def check_unreadable(folder, whole):
     readers = (["checkpoint", "list"], ["checkpoint", "verify"], ["eval", "--checkpoint"],
                ["checkpoint", "export", "--out", os.path.join(folder, "e"), "--"],
                ["checkpoint", "diff", whole],
+               ["predict", "recipes/mnist-convnet.yaml", *SETTINGS, "--out",
+                os.path.join(folder, "p"), "--checkpoint"],
                ["train", "recipes/mnist-convnet.yaml", *SETTINGS, *other, "--resume"])
     # Root may read everything, unless it gives up these rights.
     without_rights = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--"]

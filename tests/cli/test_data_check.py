@@ -45,6 +45,9 @@ def check_shown():
     assert train["fields"] == test["fields"], test
     assert (train["split"], train["samples"], test["split"], test["samples"]) == (
         "train", 3, "test", 3), (train, test)
+    os.rename(os.path.join(folder, "turned"), os.path.join(folder, 'a "quoted" name'))
+    quoted = report("data.train=bytes", "data.test='a \"quoted\" name'")
+    assert quoted[0] == train and quoted[1]["fields"] == test["fields"], quoted
     assert (train["classes"], train["least"], train["most"]) == (3, 0, 2), train
     fields = {field["name"]: field for field in train["fields"]}
     images, labels = fields["images"], fields["labels"]

@@ -119,7 +119,8 @@ def check_places(folder):
 
 
 def check_copy(folder):
-    """A copied tree with a build folder of the first one: nothing in its new build names that."""
+    """A copied tree with a build folder of the first one: nothing in its new build names that. A
+    compiler for GPUs alone does not make it build the module for them."""
     copy = os.path.join(folder, "copy")
     shutil.copytree(SOURCE, copy, symlinks=True,
                     ignore=shutil.ignore_patterns(".git", "build", "runs"))
@@ -128,7 +129,15 @@ def check_copy(folder):
     for name in ("CMakeCache.txt", "build.ninja", "cmake_install.cmake", "trireme.pc"):
         shutil.copy(os.path.join(BUILD, name), release)
     write(release, "lib/old.o", "the other tree's")
-    said = run("scripts/configure", "release", folder=copy)
+    os.mkdir(os.path.join(folder, "bin"))
+    write(folder, "bin/nvcc", "#!/bin/sh\n")
+    os.chmod(os.path.join(folder, "bin", "nvcc"), 0o755)
+    said = run("scripts/configure", "release", folder=copy,
+               PATH=f"{folder}/bin:{os.environ['PATH']}")
+    if not os.path.exists("/dev/nvidiactl"):
+        assert "without CUDA" in said, said
+        with open(os.path.join(release, "build.ninja"), encoding="utf-8") as f:
+            assert "module_cuda" not in f.read()
     assert f"belongs to {SOURCE}" in said, said
     assert not os.path.exists(os.path.join(release, "lib", "old.o"))
     for name in ("CMakeCache.txt", "build.ninja", "cmake_install.cmake"):

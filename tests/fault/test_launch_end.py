@@ -160,19 +160,23 @@ def check_signal_before_round(folder):
 
 def check_two_agents(folder):
     """Two agents on one host, as in two containers that share its name: their ranks train as one
-    run of one host."""
+    run of one host, whether they meet or are numbered."""
     os.environ["TRIREME_TOKEN"] = "a token of this test"
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    run_dir = os.path.join(folder, "two-agents")
-    words = train("mlp-jax", run_dir, *SYNTHETIC, "data.samples=64", "data.test_samples=16",
-                  "batch.global=32", "trainer.max_epochs=1")
-    agents = [start([TRIREME, "run", "--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend",
-                     "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", *words]) for _ in range(2)]
-    for child in agents:
-        ended(child, 0)
-    assert len(losses(run_dir)) == 2
+    for kind in ("meet", "numbered"):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = str(probe.getsockname()[1])
+        run_dir = os.path.join(folder, f"two-agents-{kind}")
+        words = train("mlp-jax", run_dir, *SYNTHETIC, "data.samples=64", "data.test_samples=16",
+                      "batch.global=32", "trainer.max_epochs=1")
+        meet = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}"]
+        numbered = ["--master-addr", "127.0.0.1", "--master-port", port, "--node-rank"]
+        agents = [start([TRIREME, "run", "--nnodes", "2", "--nproc-per-node", "1",
+                         *(meet if kind == "meet" else [*numbered, str(i)]), *words])
+                  for i in range(2)]
+        for child in agents:
+            ended(child, 0)
+        assert len(losses(run_dir)) == 2
 
 
 def check_early_signals(folder):
