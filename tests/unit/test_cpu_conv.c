@@ -85,6 +85,14 @@ static void test_convolutions(void **state) {
         {1, 1, 1, 1, 1, 1, 1, 0, 1, 1},
         {2, 16, 16, 12, 12, 3, 1, 2, 1, 2},
         {2, 5, 1, 6, 6, 2, 1, 0, 1, 1},
+        // depthwise: planes smaller than the kernel, strides above and below it, bands of rows
+        {2, 24, 24, 9, 7, 5, 2, 2, 24, 1},
+        {3, 16, 16, 3, 3, 7, 1, 3, 16, 1},
+        {2, 33, 33, 8, 10, 3, 3, 1, 33, 1},
+        {2, 16, 16, 6, 5, 3, 2, 4, 16, 2},
+        {2, 3, 3, 7, 9, 2, 5, 1, 3, 1},
+        {1, 20, 20, 70, 61, 4, 1, 1, 20, 1},
+        {1, 2, 2, 21, 12, 1, 2, 0, 2, 1},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) all_tasks(&sizes[i]);
 }

@@ -2,13 +2,13 @@
 // tensors and for tensors in blocks of 16 channels. oneDNN computes them by products of matrices
 // with one row, or wants blocks.
 //
-// A plane is what lies together of one sample: the pixels of one channel, or of a block of 16. A
-// band of its rows is copied into a buffer with its padding, so that the loops over pixels need no
-// checks. A loop has DEPTH_LANES sums side by side; blocks divide the lanes, so both layouts have
-// the same loops. Columns that a stride leaves out are computed too and not stored.
+// A unit is 16 channels of one sample. A band of rows of the unit's image is copied into a buffer
+// in which the 16 channels of a pixel lie side by side, with its padding, so that the loops over
+// pixels need no checks and a vector is one pixel. Numbers of channels that do not exist are 0.
 //
-// The gradient of the input is a convolution with stride 1 of dy, with zeros between its pixels
-// where the stride is more, and with the kernel rotated.
+// With a stride, the gradient of the input has several phases: all pixels whose coordinates leave
+// the same remainders are sums of the same taps (numbers of the kernel), of which each belongs to
+// one phase. So each phase is a convolution of dy with a stride of 1.
 #include "device/cpu/conv.h"
 #include "device/cpu/product_map.h"
 #include "device/cpu/scalar.h"
@@ -17,212 +17,335 @@
 #include <string.h>
 
 enum {
-    DEPTH_LANES = 64,
     DEPTH_TAPS = 1024,    // the most weights of a channel
+    DEPTH_PHASES = 64,    // the most phases
     DEPTH_BAND = 1 << 15, // numbers of a band's buffer, if a band of one row has not more
     DEPTH_GRAIN = 1 << 14,
+    DEPTH_PIXELS = 8, // whose sums are in registers at once
 };
 
-// A plane as it is copied into the buffer: pixel (r, c) of the buffer is pixel (r - before) / up of
-// the plane, and 0 where there is none.
+// A weight, and where the number lies in the buffer that it is multiplied with: which row below
+// that of the result's position, and how many numbers after the position.
+typedef struct depth_tap {
+    int64_t weight, row, offset;
+} depth_tap;
+
+// The pixels `first`, `first` + up, … of the result are sums of taps [begin, end).
+typedef struct depth_phase {
+    int64_t first[2], size[2];
+    int64_t begin, end;
+} depth_phase;
+
+// Position i of the result begins at pixel i · step of the buffer, whose pixel 0 is pixel `origin`
+// of x, which has `size` pixels.
 typedef struct depth_source {
-    int64_t size[2], up[2], before[2];
+    int64_t size[2], step[2], origin[2];
 } depth_source;
 
 typedef struct depth_state {
     const cpu_device *device;
     conv_shape s;
-    bool weight_gradient, rotated, bias, bf16;
-    int64_t block, planes, taps; // channels of a plane; planes of all samples
-    depth_source x;              // of the gradient of the input: dy
-    int64_t out[2], stride[2];   // of what is computed from x
-    int64_t pitch, band;         // pixels of a row of the buffer; rows of the result in a band
+    bool weight_gradient, bias, bf16;
+    bool blocked; // x, y and their gradients lie in blocks
+    int64_t units, taps;
+    depth_source x; // of the gradient of the input: dy
+    int64_t out[2]; // pixels of what is computed from x; of the gradient of the weight: of dy
+    int64_t up[2];  // pixels of the result from one position to the next
+    int64_t pitch;  // pixels of a row of the buffer
+    int64_t reach;  // rows below that of a position which its taps need
+    int64_t band;   // rows of positions in a band
     int64_t threads;
-    int64_t room[3]; // numbers of the buffers of a thread: x, the result or dy, and the weights
-    int64_t offset[DEPTH_TAPS];
+    int64_t room[3]; // numbers of the buffers of a thread: x, a row of the result or dy, weights
+    int phase_count;
+    depth_phase phases[DEPTH_PHASES];
+    depth_tap tap[DEPTH_TAPS];
 } depth_state;
 
 typedef struct depth_job {
     const depth_state *state;
     const void *x, *dy, *weight, *bias;
-    void *out;
-    float *sums; // of the gradient of the weight: [samples][channels][taps + 1], the bias last
+    void *out, *dbias;
+    float *sums; // of the gradient of the weight: [units][taps + 1][16], the bias last
     float *buffers;
     const cpu_finish *finish; // NULL: the sums are what is wanted
 } depth_job;
 
-// The rows [first, first + rows) of a plane, `pitch` pixels long.
-CPU_SCALAR void fill_band(float *to, const void *plane, bool bf16, const depth_source *source,
-                          int64_t block, int64_t first, int64_t rows, int64_t pitch) {
-    memset(to, 0, (size_t)(rows * pitch * block) * sizeof *to);
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t row = first + r - source->before[0];
-        if (row < 0 || row % source->up[0] || row / source->up[0] >= source->size[0]) continue;
-        int64_t from = row / source->up[0] * source->size[1], before = source->before[1];
-        float *line = to + r * pitch * block;
-        if (source->up[1] != 1) {
-            for (int64_t w = 0; w < source->size[1]; w++)
-                for (int64_t k = 0; k < block; k++) {
-                    int64_t column = before + w * source->up[1];
-                    if (column < 0 || column >= pitch) continue;
-                    line[column * block + k] = cpu_get(plane, bf16, (from + w) * block + k);
-                }
+// The numbers of one pixel, at any address.
+typedef float depth_vector __attribute__((vector_size(64), aligned(4), may_alias));
+
+// Units of the same channels follow each other, so that a thread lays out their weights once.
+CPU_SCALAR int64_t unit_channel(const depth_state *s, int64_t unit) {
+    return unit / s->s.n * CPU_BLOCK;
+}
+
+CPU_SCALAR int64_t channels_of(const depth_state *s, int64_t unit) {
+    int64_t rest = s->s.groups - unit_channel(s, unit);
+    return rest < CPU_BLOCK ? rest : CPU_BLOCK;
+}
+
+// The number of the unit's first element in a tensor with so many pixels.
+CPU_SCALAR int64_t unit_first(const depth_state *s, int64_t unit, int64_t pixels) {
+    return (unit % s->s.n * s->s.groups + unit_channel(s, unit)) * pixels;
+}
+
+// Copies pixels [from, from + count) of a unit's image, which has so many pixels.
+CPU_SCALAR void fill_pixels(float *to, const void *image, bool bf16, bool blocked, int64_t channels,
+                            int64_t pixels, int64_t from, int64_t count) {
+    if (blocked) {
+        const void *at = cpu_row(image, bf16, from * CPU_BLOCK);
+        for (int64_t i = 0; i < count * CPU_BLOCK; i++) to[i] = cpu_get(at, bf16, i);
+        return;
+    }
+    if (channels < CPU_BLOCK) memset(to, 0, (size_t)(count * CPU_BLOCK) * sizeof *to);
+    for (int64_t k = 0; k < channels; k++) {
+        const void *at = cpu_row(image, bf16, k * pixels + from);
+        for (int64_t i = 0; i < count; i++) to[i * CPU_BLOCK + k] = cpu_get(at, bf16, i);
+    }
+}
+
+static void clear_pixels(float *to, int64_t count) {
+    memset(to, 0, (size_t)(count * CPU_BLOCK) * sizeof *to);
+}
+
+// Fills `rows` rows of the buffer, the first of which is row `first` of the image.
+CPU_SCALAR void fill_band(const depth_state *s, float *to, const void *image, bool bf16,
+                          int64_t channels, int64_t first, int64_t rows) {
+    int64_t width = s->x.size[1], origin = s->x.origin[1], pitch = s->pitch;
+    int64_t left = origin < 0 ? -origin : 0,
+            right = width - origin < pitch ? width - origin : pitch;
+    if (left > pitch) left = pitch;
+    if (right < left) right = left;
+    for (int64_t r = 0; r < rows; r++, to += pitch * CPU_BLOCK) {
+        int64_t row = first + r;
+        if (row < 0 || row >= s->x.size[0]) {
+            clear_pixels(to, pitch);
             continue;
         }
-        int64_t begin = before < 0 ? -before : 0, end = source->size[1];
-        if (before + end > pitch) end = pitch - before;
-        const void *at = cpu_row(plane, bf16, (from + begin) * block);
-        float *out = line + (before + begin) * block;
-        for (int64_t i = 0; i < (end - begin) * block; i++) out[i] = cpu_get(at, bf16, i);
+        clear_pixels(to, left);
+        fill_pixels(to + left * CPU_BLOCK, image, bf16, s->blocked, channels, s->x.size[0] * width,
+                    row * width + origin + left, right - left);
+        clear_pixels(to + right * CPU_BLOCK, pitch - right);
     }
 }
 
-// A quarter of the lanes, at any address. Left to itself, the compiler exchanges the loops over
-// lanes and taps.
-typedef float depth_vector __attribute__((vector_size(64), aligned(4), may_alias));
-enum { DEPTH_VECTORS = DEPTH_LANES * (int)sizeof(float) / (int)sizeof(depth_vector) };
+// to = start + the sum over the taps of weight · x, for so many pixels (a constant); `step` numbers
+// lie between those that two of them begin with.
+CPU_SCALAR void correlate_pixels(const depth_tap *taps, int64_t count, const float *x, int64_t step,
+                                 const float *weights, depth_vector start, float *to,
+                                 const int pixels) {
+    depth_vector sum[DEPTH_PIXELS];
+#pragma GCC unroll 8
+    for (int v = 0; v < pixels; v++) sum[v] = start;
+    for (int64_t t = 0; t < count; t++) {
+        const float *from = x + taps[t].offset;
+        depth_vector weight = *(const depth_vector *)(weights + t * CPU_BLOCK);
+#pragma GCC unroll 8
+        for (int v = 0; v < pixels; v++)
+            sum[v] += weight * *(const depth_vector *)(from + v * step);
+    }
+#pragma GCC unroll 8
+    for (int v = 0; v < pixels; v++) ((depth_vector *)to)[v] = sum[v];
+}
 
-// to[i] = the sum over the taps of weight · from[i + offset], for i below `count` rounded up to
-// whole tiles.
-CPU_SCALAR void correlate(const depth_state *s, const float *from, const float *weights,
-                          const float *start, int64_t count, float *to) {
-    for (int64_t i = 0; i < count; i += DEPTH_LANES) {
-        depth_vector sum[DEPTH_VECTORS];
-        for (int v = 0; v < DEPTH_VECTORS; v++) sum[v] = ((const depth_vector *)start)[v];
-        for (int64_t t = 0; t < s->taps; t++) {
-            const depth_vector *x = (const depth_vector *)(from + i + s->offset[t]);
-            const depth_vector *weight = (const depth_vector *)(weights + t * DEPTH_LANES);
-            for (int v = 0; v < DEPTH_VECTORS; v++) sum[v] += weight[v] * x[v];
+CPU_SCALAR void correlate_row(const depth_tap *taps, int64_t count, const float *x, int64_t step,
+                              const float *weights, const float *bias, int64_t pixels, float *to) {
+    depth_vector start = *(const depth_vector *)bias;
+    while (pixels > 0) {
+        int64_t now = pixels < DEPTH_PIXELS ? pixels : DEPTH_PIXELS;
+        switch (now) {
+#define CASE(n)                                                                                    \
+    case n:                                                                                        \
+        correlate_pixels(taps, count, x, step, weights, start, to, n);                             \
+        break
+            CASE(1);
+            CASE(2);
+            CASE(3);
+            CASE(4);
+            CASE(5);
+            CASE(6);
+            CASE(7);
+            CASE(8);
+#undef CASE
         }
-        for (int v = 0; v < DEPTH_VECTORS; v++) ((depth_vector *)(to + i))[v] = sum[v];
+        x += now * step;
+        to += now * CPU_BLOCK;
+        pixels -= now;
     }
 }
 
-// Stores a row of sums, of which every stride-th pixel is wanted, from `at` on.
-CPU_SCALAR void store_row(const depth_state *s, const float *row, bool bf16, void *out,
-                          int64_t at) {
-    int64_t block = s->block, width = s->out[1], stride = s->stride[1];
-    if (stride == 1) { // as if all were one pixel
-        block *= width;
-        width = 1;
+// Stores a row of pixels, from pixel `at` of a unit's image on, `up` pixels apart.
+CPU_SCALAR void store_row(const depth_state *s, const float *row, bool bf16, void *image,
+                          int64_t channels, int64_t at, int64_t count, int64_t up) {
+    if (s->blocked) {
+        for (int64_t i = 0; i < count; i++)
+            for (int64_t k = 0; k < CPU_BLOCK; k++)
+                cpu_put(image, bf16, (at + i * up) * CPU_BLOCK + k, row[i * CPU_BLOCK + k]);
+        return;
     }
-    for (int64_t w = 0; w < width; w++) {
-        const float *pixel = row + w * stride * block;
-        for (int64_t k = 0; k < block; k++) cpu_put(out, bf16, at + w * block + k, pixel[k]);
-    }
+    int64_t pixels = s->out[0] * s->out[1];
+    for (int64_t k = 0; k < channels; k++)
+        for (int64_t i = 0; i < count; i++)
+            cpu_put(image, bf16, k * pixels + at + i * up, row[i * CPU_BLOCK + k]);
 }
 
-// Makes the weights of a plane's channels, each lane that of its channel: [taps][lanes], and behind
-// them the bias.
-CPU_SCALAR void lay_weights(const depth_job *job, int64_t channel, float *lanes) {
+// Lays out the weights of a unit's channels in the order of the taps, and behind them the bias.
+CPU_SCALAR void lay_weights(const depth_job *job, int64_t channel, int64_t channels, bool bf16,
+                            float *to) {
     const depth_state *s = job->state;
-    for (int64_t t = 0; t <= s->taps; t++)
-        for (int64_t k = 0; k < DEPTH_LANES; k++) {
-            int64_t c = channel + k % s->block, tap = s->rotated ? s->taps - 1 - t : t;
-            float *to = lanes + t * DEPTH_LANES + k;
-            if (k >= s->block)
-                *to = to[-s->block];
-            else if (t == s->taps)
-                *to = job->bias ? cpu_get(job->bias, s->bf16, c) : 0;
-            else
-                *to = cpu_get(job->weight, s->bf16, c * s->taps + tap);
+    memset(to, 0, (size_t)((s->taps + 1) * CPU_BLOCK) * sizeof *to);
+    for (int64_t k = 0; k < channels; k++) {
+        for (int64_t t = 0; t < s->taps; t++)
+            to[t * CPU_BLOCK + k] =
+                cpu_get(job->weight, bf16, (channel + k) * s->taps + s->tap[t].weight);
+        if (job->bias) to[s->taps * CPU_BLOCK + k] = cpu_get(job->bias, bf16, channel + k);
+    }
+}
+
+// Narrows taps [*begin, *end), whose rows rise or fall, to those that read rows of the image at
+// position `row`: all others read zeros.
+CPU_SCALAR void clip_taps(const depth_state *s, int64_t row, int64_t *begin, int64_t *end) {
+    int64_t first = row * s->x.step[0] + s->x.origin[0], rows = s->x.size[0];
+    while (*begin < *end && (uint64_t)(first + s->tap[*begin].row) >= (uint64_t)rows) ++*begin;
+    while (*begin < *end && (uint64_t)(first + s->tap[*end - 1].row) >= (uint64_t)rows) --*end;
+}
+
+// Finishes the result's rows from `row` on, at most `rows` of them.
+CPU_SCALAR void finish_band(const depth_job *job, int64_t first, int64_t channels, int64_t row,
+                            int64_t rows) {
+    const depth_state *s = job->state;
+    int64_t pixels = s->out[0] * s->out[1], planes = s->blocked ? 1 : channels;
+    int64_t width = s->blocked ? s->out[1] * CPU_BLOCK : s->out[1];
+    int64_t count = (s->out[0] - row < rows ? s->out[0] - row : rows) * width;
+    for (int64_t k = 0; k < planes; k++)
+        cpu_finish_rows(job->finish, first + k * pixels + row * width, count, 1, count);
+}
+
+// Computes the rows of a phase in a band whose first row of positions is `first`.
+CPU_SCALAR void convolve_phase(const depth_job *job, const depth_phase *phase, int64_t first,
+                               const float *x, const float *weights, float *line, void *out,
+                               int64_t channels, bool bf16) {
+    const depth_state *s = job->state;
+    int64_t last = first + s->band < phase->size[0] ? first + s->band : phase->size[0];
+    for (int64_t r = first; r < last; r++) {
+        int64_t begin = phase->begin, end = phase->end;
+        clip_taps(s, r, &begin, &end);
+        correlate_row(s->tap + begin, end - begin,
+                      x + (r - first) * s->x.step[0] * s->pitch * CPU_BLOCK,
+                      s->x.step[1] * CPU_BLOCK, weights + begin * CPU_BLOCK,
+                      weights + s->taps * CPU_BLOCK, phase->size[1], line);
+        store_row(s, line, bf16, out, channels,
+                  (phase->first[0] + r * s->up[0]) * s->out[1] + phase->first[1], phase->size[1],
+                  s->up[1]);
+    }
+}
+
+CPU_SCALAR void convolve_unit(const depth_job *job, int64_t unit, float *buffers, bool bf16) {
+    const depth_state *s = job->state;
+    float *x = buffers, *line = x + s->room[0], *weights = line + s->room[1];
+    int64_t channels = channels_of(s, unit), to = unit_first(s, unit, s->out[0] * s->out[1]);
+    const void *image = cpu_row(job->x, bf16, unit_first(s, unit, s->x.size[0] * s->x.size[1]));
+    void *out = (char *)job->out + to * (bf16 ? 2 : 4);
+    int64_t positions = s->phases[0].size[0];
+    for (int64_t first = 0; first < positions; first += s->band) {
+        int64_t rows = positions - first < s->band ? positions - first : s->band;
+        fill_band(s, x, image, bf16, channels, first * s->x.step[0] + s->x.origin[0],
+                  (rows - 1) * s->x.step[0] + s->reach + 1);
+        for (int i = 0; i < s->phase_count; i++)
+            convolve_phase(job, &s->phases[i], first, x, weights, line, out, channels, bf16);
+        if (job->finish) finish_band(job, to, channels, first * s->up[0], rows * s->up[0]);
+    }
+}
+
+// Adds the sums over a row of pixels of dy · x to those of so many taps (a constant).
+CPU_SCALAR void add_taps(const depth_tap *taps, const float *dy, int64_t count, const float *x,
+                         int64_t step, float *sums, const int tap_count) {
+    depth_vector sum[9];
+#pragma GCC unroll 9
+    for (int t = 0; t < tap_count; t++) sum[t] = (depth_vector){0};
+    for (int64_t i = 0; i < count; i++) {
+        depth_vector slope = *(const depth_vector *)(dy + i * CPU_BLOCK);
+#pragma GCC unroll 9
+        for (int t = 0; t < tap_count; t++)
+            sum[t] += slope * *(const depth_vector *)(x + taps[t].offset + i * step);
+    }
+#pragma GCC unroll 9
+    for (int t = 0; t < tap_count; t++) ((depth_vector *)sums)[t] += sum[t];
+}
+
+// How many taps are summed at once: as many as divide the taps and fit into registers.
+CPU_SCALAR int64_t taps_at_once(int64_t taps) {
+    for (int64_t n = 9; n > 1; n--)
+        if (taps % n == 0) return n;
+    return 1;
+}
+
+CPU_SCALAR void sum_row(const depth_state *s, int64_t row, const float *dy, const float *x,
+                        float *sums) {
+    int64_t step = s->x.step[1] * CPU_BLOCK, at_once = taps_at_once(s->taps), count = s->out[1];
+    int64_t begin = 0, end = s->taps;
+    clip_taps(s, row, &begin, &end);
+    for (int64_t t = begin / at_once * at_once; t < end; t += at_once) {
+        float *to = sums + t * CPU_BLOCK;
+        switch (at_once) {
+#define CASE(n)                                                                                    \
+    case n:                                                                                        \
+        add_taps(s->tap + t, dy, count, x, step, to, n);                                           \
+        break
+            CASE(1);
+            CASE(2);
+            CASE(3);
+            CASE(4);
+            CASE(5);
+            CASE(6);
+            CASE(7);
+            CASE(8);
+            CASE(9);
+#undef CASE
         }
+    }
+    depth_vector sum = {0};
+    for (int64_t i = 0; i < count; i++) sum += *(const depth_vector *)(dy + i * CPU_BLOCK);
+    *(depth_vector *)(sums + s->taps * CPU_BLOCK) += sum;
 }
 
-// Computes one plane from x.
-CPU_SCALAR void convolve_plane(const depth_job *job, int64_t plane, float *buffers, bool bf16) {
+// Computes the sums over one unit for the gradients of its weights and its bias.
+CPU_SCALAR void sum_unit(const depth_job *job, int64_t unit, float *buffers, bool bf16) {
     const depth_state *s = job->state;
-    int64_t block = s->block, pitch = s->pitch * block, per_sample = s->s.groups / block;
-    float *x = buffers, *sums = x + s->room[0], *weights = sums + s->room[1];
-    const void *from = cpu_row(job->x, bf16, plane * s->x.size[0] * s->x.size[1] * block);
-    int64_t wide = (s->out[1] - 1) * s->stride[1] + 1, to = plane * s->out[0] * s->out[1] * block;
-    lay_weights(job, plane % per_sample * block, weights);
+    float *x = buffers, *dy = x + s->room[0];
+    float *sums = job->sums + unit * (s->taps + 1) * CPU_BLOCK;
+    int64_t channels = channels_of(s, unit), pixels = s->out[0] * s->out[1];
+    const void *image = cpu_row(job->x, bf16, unit_first(s, unit, s->x.size[0] * s->x.size[1]));
+    const void *slopes = cpu_row(job->dy, bf16, unit_first(s, unit, pixels));
+    clear_pixels(sums, s->taps + 1);
     for (int64_t first = 0; first < s->out[0]; first += s->band) {
         int64_t rows = s->out[0] - first < s->band ? s->out[0] - first : s->band;
-        int64_t reach = (s->s.kernel[0] - 1) * s->s.dilation[0];
-        fill_band(x, from, bf16, &s->x, block, first * s->stride[0],
-                  (rows - 1) * s->stride[0] + reach + 1, s->pitch);
-        // Rows with a stride of 1 are computed as one, with what lies between them.
-        bool joined = s->stride[0] == 1;
-        for (int64_t r = 0; r < (joined ? 1 : rows); r++)
-            correlate(s, x + r * s->stride[0] * pitch, weights, weights + s->taps * DEPTH_LANES,
-                      joined ? (rows - 1) * pitch + wide * block : wide * block, sums + r * pitch);
-        for (int64_t r = 0; r < rows; r++)
-            store_row(s, sums + r * pitch, bf16, job->out, to + (first + r) * s->out[1] * block);
-        int64_t count = rows * s->out[1] * block;
-        if (job->finish)
-            cpu_finish_rows(job->finish, to + first * s->out[1] * block, count, 1, count);
-    }
-}
-
-// Adds up a · b in lanes, over `count` numbers rounded up to whole tiles; b is 0 beyond `count`.
-CPU_SCALAR void add_products(const float *a, const float *b, int64_t count, float *sum) {
-    for (int64_t i = 0; i < count; i += DEPTH_LANES)
-#pragma GCC ivdep
-        for (int k = 0; k < DEPTH_LANES; k++) sum[k] += a[i + k] * b[i + k];
-}
-
-CPU_SCALAR void store_sums(const float *lanes, int64_t block, int64_t step, float *to) {
-    float sum[DEPTH_LANES];
-    for (int k = 0; k < DEPTH_LANES; k++) sum[k] = lanes[k];
-    for (int64_t half = DEPTH_LANES / 2; half >= block; half /= 2)
-        for (int64_t k = 0; k < half; k++) sum[k] += sum[k + half];
-    for (int64_t k = 0; k < block; k++) to[k * step] = sum[k];
-}
-
-// Computes the sums over one plane for the gradients of its weights and its bias.
-CPU_SCALAR void sum_plane(const depth_job *job, int64_t plane, float *buffers, bool bf16) {
-    const depth_state *s = job->state;
-    int64_t block = s->block, pitch = s->pitch * block;
-    float *x = buffers, *dy = x + s->room[0], *lanes = dy + s->room[1];
-    const void *x_plane = cpu_row(job->x, bf16, plane * s->x.size[0] * s->x.size[1] * block);
-    const void *dy_plane = cpu_row(job->dy, bf16, plane * s->out[0] * s->out[1] * block);
-    depth_source slopes = {.size = {s->out[0], s->out[1]}, .up = {1, s->stride[1]}};
-    memset(lanes, 0, (size_t)((s->taps + 1) * DEPTH_LANES) * sizeof *lanes);
-    for (int64_t first = 0; first < s->out[0]; first += s->band) {
-        int64_t rows = s->out[0] - first < s->band ? s->out[0] - first : s->band;
-        int64_t reach = (s->s.kernel[0] - 1) * s->s.dilation[0];
-        fill_band(x, x_plane, bf16, &s->x, block, first * s->stride[0],
-                  (rows - 1) * s->stride[0] + reach + 1, s->pitch);
-        fill_band(dy, dy_plane, bf16, &slopes, block, first, rows, s->pitch);
-        bool joined = s->stride[0] == 1;
-        int64_t count = joined ? rows * pitch : pitch, lines = joined ? 1 : rows;
-        // Whole tiles reach beyond the last row, where nothing may count.
-        memset(dy + rows * pitch, 0, DEPTH_LANES * sizeof *dy);
-        memset(x + ((rows - 1) * s->stride[0] + reach + 1) * pitch, 0,
-               (size_t)(DEPTH_LANES + pitch) * sizeof *x);
-        for (int64_t r = 0; r < lines; r++) {
-            int64_t whole = r + 1 == lines ? count : count / DEPTH_LANES * DEPTH_LANES;
-            const float *line = dy + r * pitch, *from = x + r * s->stride[0] * pitch;
-            for (int64_t t = 0; t < s->taps; t++) {
-                float *sum = lanes + t * DEPTH_LANES;
-                add_products(from + s->offset[t], line, whole, sum);
-                for (int64_t i = whole; i < count; i++)
-                    sum[i % DEPTH_LANES] += from[s->offset[t] + i] * line[i];
-            }
+        fill_band(s, x, image, bf16, channels, first * s->x.step[0] + s->x.origin[0],
+                  (rows - 1) * s->x.step[0] + s->reach + 1);
+        for (int64_t r = 0; r < rows; r++) {
+            fill_pixels(dy, slopes, bf16, s->blocked, channels, pixels, (first + r) * s->out[1],
+                        s->out[1]);
+            sum_row(s, first + r, dy, x + r * s->x.step[0] * s->pitch * CPU_BLOCK, sums);
         }
-        float *bias = lanes + s->taps * DEPTH_LANES;
-        for (int64_t i = 0; i < rows * pitch; i += DEPTH_LANES)
-#pragma GCC ivdep
-            for (int k = 0; k < DEPTH_LANES; k++) bias[k] += dy[i + k];
     }
-    for (int64_t t = 0; t <= s->taps; t++)
-        store_sums(lanes + t * DEPTH_LANES, block, s->taps + 1,
-                   job->sums + plane * block * (s->taps + 1) + t);
 }
 
-// Items are threads, each with buffers of its own and its share of the planes.
+// Items are threads, each with buffers of its own and its share of the units.
 CPU_BODY depth_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const depth_job *job = context;
     const depth_state *s = job->state;
     for (int64_t t = begin; t < end; t++) {
         float *buffers = job->buffers + t * (s->room[0] + s->room[1] + s->room[2]);
-        int64_t last = (t + 1) * s->planes / s->threads;
-        for (int64_t plane = t * s->planes / s->threads; plane < last; plane++)
-            if (s->weight_gradient)
-                sum_plane(job, plane, buffers, bf16);
-            else
-                convolve_plane(job, plane, buffers, bf16);
+        int64_t first = t * s->units / s->threads, last = (t + 1) * s->units / s->threads;
+        for (int64_t unit = first; unit < last; unit++) {
+            if (s->weight_gradient) {
+                sum_unit(job, unit, buffers, bf16);
+                continue;
+            }
+            if (unit == first || unit % s->s.n == 0)
+                lay_weights(job, unit_channel(s, unit), channels_of(s, unit), bf16,
+                            buffers + s->room[0] + s->room[1]);
+            convolve_unit(job, unit, buffers, bf16);
+        }
     }
 }
 CPU_TYPED_RANGES(depth)
@@ -232,7 +355,7 @@ static bool depth_supports(const tri_device_description *device, const tri_graph
     if (!cpu_is_float(device, graph, node)) return false;
     conv_shape s = conv_shape_of_node(graph, node);
     return s.groups > 1 && s.groups == s.c && s.groups == s.o && s.n > 0 &&
-           s.kernel[0] * s.kernel[1] <= DEPTH_TAPS;
+           s.kernel[0] * s.kernel[1] <= DEPTH_TAPS && s.stride[0] * s.stride[1] <= DEPTH_PHASES;
 }
 
 static bool is_weight_gradient(const tri_node *node) {
@@ -246,46 +369,87 @@ static void depth_layouts(const tri_device_description *device, const tri_graph 
     conv_set_layouts(node, (conv_formats){format, CPU_PLAIN, format}, in, out);
 }
 
+static int64_t floor_quotient(int64_t a, int64_t b) { return a / b - (a % b < 0); }
+
+// Sets the only phase: the taps in the order of the weights.
+static void set_taps(depth_state *s) {
+    const conv_shape *c = &s->s;
+    s->phase_count = 1;
+    s->phases[0] = (depth_phase){.size = {s->out[0], s->out[1]}, .end = s->taps};
+    for (int64_t t = 0; t < s->taps; t++)
+        s->tap[t] = (depth_tap){.weight = t,
+                                .row = t / c->kernel[1] * c->dilation[0],
+                                .offset = t % c->kernel[1] * c->dilation[1]};
+}
+
+// Sets the phases of the gradient of the input: dx[h] is the sum of weight[k] · dy[q] over all k
+// for which h = q · stride + k · dilation - padding, on either axis.
+static void set_phases(depth_state *s) {
+    const conv_shape *c = &s->s;
+    int64_t tap = 0;
+    for (int64_t h = 0; h < c->stride[0]; h++)
+        for (int64_t w = 0; w < c->stride[1]; w++) {
+            depth_phase *phase = &s->phases[s->phase_count++];
+            *phase = (depth_phase){.first = {h, w}, .begin = tap};
+            for (int i = 0; i < 2; i++)
+                phase->size[i] = (s->out[i] - phase->first[i] + c->stride[i] - 1) / c->stride[i];
+            for (int64_t t = 0; t < s->taps; t++) {
+                int64_t row = h + c->padding[0] - t / c->kernel[1] * c->dilation[0];
+                int64_t column = w + c->padding[1] - t % c->kernel[1] * c->dilation[1];
+                if (row % c->stride[0] || column % c->stride[1]) continue;
+                s->tap[tap++] = (depth_tap){.weight = t,
+                                            .row = row / c->stride[0] - s->x.origin[0],
+                                            .offset = column / c->stride[1] - s->x.origin[1]};
+            }
+            phase->end = tap;
+        }
+}
+
 // Everything but attributes that only the run needs.
 static void set_state(const tri_device_description *device, const tri_graph *graph,
                       const tri_node *node, depth_state *s) {
     s->s = conv_shape_of_node(graph, node);
     const conv_shape *c = &s->s;
-    const tri_layout *layout = &tri_value_get(graph, node->inputs[0])->layout;
-    s->block = cpu_layout_is(layout, CPU_NCHW16C) ? CPU_BLOCK : 1;
-    s->planes = c->n * (c->groups / s->block);
+    bool rotated = node->op == &tri_op_conv2d_grad_input;
+    s->blocked = cpu_layout_is(&tri_value_get(graph, node->inputs[0])->layout, CPU_NCHW16C);
+    s->units = c->n * ((c->groups + CPU_BLOCK - 1) / CPU_BLOCK);
     s->taps = c->kernel[0] * c->kernel[1];
     s->weight_gradient = is_weight_gradient(node);
-    s->rotated = node->op == &tri_op_conv2d_grad_input;
     s->bf16 = cpu_is_bf16(graph, node);
     s->threads = device->threads;
+    int64_t reach[2], positions[2];
     for (int i = 0; i < 2; i++) {
-        int64_t reach = (c->kernel[i] - 1) * c->dilation[i];
-        s->x.size[i] = s->rotated ? c->out[i] : c->in[i];
-        s->x.up[i] = s->rotated ? c->stride[i] : 1;
-        s->x.before[i] = s->rotated ? reach - c->padding[i] : c->padding[i];
-        s->out[i] = s->rotated ? c->in[i] : c->out[i];
-        s->stride[i] = s->rotated ? 1 : c->stride[i];
+        reach[i] = (c->kernel[i] - 1) * c->dilation[i];
+        s->x.size[i] = rotated ? c->out[i] : c->in[i];
+        s->x.step[i] = rotated ? 1 : c->stride[i];
+        s->out[i] = rotated ? c->in[i] : c->out[i];
+        s->up[i] = rotated ? c->stride[i] : 1;
+        s->x.origin[i] = -c->padding[i];
+        if (rotated) {
+            s->x.origin[i] = floor_quotient(c->padding[i] - reach[i], c->stride[i]);
+            reach[i] = (c->padding[i] + c->stride[i] - 1) / c->stride[i] - s->x.origin[i];
+        }
+        positions[i] = (s->out[i] + s->up[i] - 1) / s->up[i];
     }
-    int64_t reach = (c->kernel[0] - 1) * c->dilation[0];
-    s->pitch = (s->out[1] - 1) * s->stride[1] + (c->kernel[1] - 1) * c->dilation[1] + 1;
-    int64_t rows = DEPTH_BAND / (s->pitch * s->block) - reach;
-    s->band = rows < s->stride[0] ? 1 : rows / s->stride[0];
-    if (s->band > s->out[0]) s->band = s->out[0];
-    int64_t slack = DEPTH_LANES + s->pitch * s->block;
-    s->room[0] = ((s->band - 1) * s->stride[0] + reach + 1) * s->pitch * s->block + slack;
-    s->room[1] = s->band * s->pitch * s->block + slack;
-    s->room[2] = (s->taps + 1) * DEPTH_LANES;
-    for (int i = 0; i < 3; i++) s->room[i] = (s->room[i] + 15) / 16 * 16;
+    if (rotated)
+        set_phases(s);
+    else
+        set_taps(s);
+    s->reach = reach[0];
+    s->pitch = (positions[1] - 1) * s->x.step[1] + reach[1] + 1;
     for (int64_t t = 0; t < s->taps; t++)
-        s->offset[t] =
-            (t / c->kernel[1] * c->dilation[0] * s->pitch + t % c->kernel[1] * c->dilation[1]) *
-            s->block;
+        s->tap[t].offset = (s->tap[t].row * s->pitch + s->tap[t].offset) * CPU_BLOCK;
+    int64_t rows = DEPTH_BAND / (s->pitch * CPU_BLOCK) - s->reach;
+    s->band = rows < s->x.step[0] ? 1 : rows / s->x.step[0];
+    if (s->band > positions[0]) s->band = positions[0];
+    s->room[0] = ((s->band - 1) * s->x.step[0] + s->reach + 1) * s->pitch * CPU_BLOCK;
+    s->room[1] = positions[1] * CPU_BLOCK;
+    s->room[2] = s->weight_gradient ? 0 : (s->taps + 1) * CPU_BLOCK;
 }
 
 static size_t sums_bytes(const depth_state *s) {
     if (!s->weight_gradient) return 0;
-    return (size_t)(s->planes * s->block * (s->taps + 1) + 15) / 16 * 16 * sizeof(float);
+    return (size_t)(s->units * (s->taps + 1) * CPU_BLOCK) * sizeof(float);
 }
 
 static tri_status depth_workspace(const tri_device_description *device, const tri_graph *graph,
@@ -312,18 +476,25 @@ static tri_status depth_prepare(tri_device *device, const tri_graph *graph, cons
     return TRI_OK;
 }
 
-// Adds up the planes' sums in the order of the samples, so that the result does not depend on the
-// number of threads.
-static void add_samples(const depth_state *s, const float *sums, float *dweight, float *dbias) {
-    for (int64_t c = 0; c < s->s.groups; c++)
+// Adds up the units' sums of 16 channels in the order of the samples, so that the result does not
+// depend on the number of threads.
+static void add_samples(void *context, int64_t begin, int64_t end, int thread) {
+    const depth_job *job = context;
+    const depth_state *s = job->state;
+    for (int64_t block = begin; block < end; block++)
         for (int64_t t = 0; t <= s->taps; t++) {
-            double sum = 0;
-            for (int64_t n = 0; n < s->s.n; n++)
-                sum += (double)sums[(n * s->s.groups + c) * (s->taps + 1) + t];
-            if (t < s->taps)
-                dweight[c * s->taps + t] = (float)sum;
-            else if (s->bias)
-                dbias[c] = (float)sum;
+            double sum[CPU_BLOCK] = {0};
+            for (int64_t n = 0; n < s->s.n; n++) {
+                const float *from =
+                    job->sums + ((block * s->s.n + n) * (s->taps + 1) + t) * CPU_BLOCK;
+                for (int k = 0; k < CPU_BLOCK; k++) sum[k] += (double)from[k];
+            }
+            int64_t channel = block * CPU_BLOCK;
+            for (int64_t k = 0; k < channels_of(s, block * s->s.n); k++)
+                if (t < s->taps)
+                    ((float *)job->out)[(channel + k) * s->taps + t] = (float)sum[k];
+                else if (s->bias)
+                    ((float *)job->dbias)[channel + k] = (float)sum[k];
         }
 }
 
@@ -338,10 +509,14 @@ tri_status cpu_depthwise_compute(const tri_kernel *kernel, const tri_kernel_args
     else
         job.weight = args->in[1];
     if (!s->weight_gradient && s->bias) job.bias = args->in[2];
-    int64_t work = s->planes * s->block * s->out[0] * s->out[1] * s->taps;
+    int64_t blocks = s->units / s->s.n;
+    int64_t work = s->units * CPU_BLOCK * s->out[0] * s->out[1] * s->taps;
     int64_t grain = work / s->threads >= DEPTH_GRAIN ? 1 : s->threads;
     cpu_parallel(s->device, s->threads, grain, depth_range(s->device, s->bf16), &job);
-    if (s->weight_gradient) add_samples(s, job.sums, args->out[0], args->out[1]);
+    job.dbias = args->out[1];
+    if (s->weight_gradient)
+        cpu_parallel(s->device, blocks, 1 + DEPTH_GRAIN / (s->s.n * s->taps * CPU_BLOCK),
+                     add_samples, &job);
     return TRI_OK;
 }
 
