@@ -7,6 +7,7 @@ usage: test_lora.py BUILD_FOLDER
 """
 import json
 import os
+import random
 import signal
 import sys
 import tempfile
@@ -15,8 +16,10 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from runs import (TRIREME, check_close, check_nothing_left, end_all, finish, last,  # noqa: E402
                   losses, on_ranks, run, start_ranks, timed, train, wait_for)
+import tensors  # noqa: E402
 from test_tensor import GPT2, HALF_LIMIT, LIMIT, LLAMA, check_case, compare_weights  # noqa: E402
 
+GOLDENS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "goldens")
 TENSOR, SEQUENCE = "strategy.mesh.tensor=2", "strategy.sequence_parallel=true"
 PIPELINE = ["strategy.name=pipeline", "batch.micro=2"]
 RATE = ["optimizer.lr=0.02", "schedule.name=constant", "schedule.warmup_steps=0"]
@@ -106,6 +109,60 @@ def check_start(folder):
         assert ".lora_" in line["name"] or line["equal"], f"a frozen weight has moved: {line}"
 
 
+def write_recipes(place, model, match):
+    """The recipes of a built-in model and of the same model as PyTorch has exported it."""
+    golden, draw = os.path.join(GOLDENS, model), random.Random(3)
+    tensors.write(f"{place}.data", {"input_ids": ("I64", [8, 12], [draw.randrange(300)
+                                                                   for _ in range(96)])})
+    both = {"data": {"name": "tensors", "train": f"{place}.data"}, "batch": {"global": 8},
+            "optimizer": {"name": "sgd", "lr": 0.05}, "lora": {"match": match, "rank": 3},
+            "trainer": {"max_epochs": 4, "log_every_n_steps": 1}}
+    for kind, more in (("own", {"model": {"config": f"{golden}/config.json", "dropout": 0}}),
+                       ("exported", {"model": {"name": "torch", "program": f"{golden}/net.pt2",
+                                               "dropout": 0},
+                                     "loss": {"name": "cross_entropy", "target": "input_ids"}})):
+        with open(f"{place}.{kind}.yaml", "w", encoding="utf-8") as file:
+            json.dump({**both, **more}, file)
+
+
+def check_exported(folder, model, match):
+    """An exported network, whose names begin with "model.", has the adapters of the built-in one:
+    the same losses on any ranks, and the same exports."""
+    place = f"{folder}/{model}"
+    write_recipes(place, model, match)
+
+    def trained(kind, number, ranks=1, words=()):
+        out = f"{place}.{kind}-{number}"
+        run(on_ranks(ranks, [TRIREME, "train", f"{place}.{kind}.yaml", "--run-dir", out, *words]))
+        return out
+
+    first = trained("own", "first", words=[f"init={GOLDENS}/{model}/model.safetensors"])
+    start = tensors.read(f"{last(first)}/model.safetensors")
+    tensors.write(f"{place}.init", {f"model.{name}": value for name, value in start.items()})
+    alone = trained("own", "alone", words=[f"init={first}"])
+    for number, (ranks, words) in enumerate([(1, []), (2, []), (3, ["strategy.name=fsdp"]),
+                                             (2, PIPELINE), (2, [TENSOR])]):
+        out = trained("exported", number, ranks, [f"init={place}.init", *words])
+        check_close(losses(out), losses(alone), LIMIT, f"{model} {words}")
+    for kind, source in ("own", alone), ("exported", out):
+        for words in ["--lora", f"{place}.{kind}"], ["--merged", "--out", f"{place}.{kind}/merged"]:
+            run([TRIREME, "checkpoint", "export", source, *words])
+    for file, before in ("adapter_model.safetensors", "base_model.model."), ("merged", ""):
+        found, wanted = (tensors.read(f"{place}.{kind}/{file}") for kind in ("exported", "own"))
+        for name, value in wanted.items():
+            other = found[f"{before}model.{name.removeprefix(before)}"]
+            assert other[1] == value[1] and all(
+                abs(a - b) < 1e-5 for a, b in zip(tensors.numbers(other), tensors.numbers(value),
+                                                  strict=True)), (file, name)
+        assert (file == "merged") == all("lora" not in name for name in found), found.keys()
+    configs = []
+    for kind in "exported", "own":
+        with open(f"{place}.{kind}/adapter_config.json", encoding="utf-8") as file:
+            config = json.load(file)
+        configs.append([config[key] for key in ("r", "target_modules", "fan_in_fan_out")])
+    assert configs[0] == configs[1], configs
+
+
 def check_plan():
     """What is not trained has no gradients and no optimizer states, on any mesh."""
     recipe, words, _ = CASES[0]
@@ -123,6 +180,8 @@ def main():
         for number in range(len(CASES)):
             timed(check_case, folder, CASES, number)
             timed(check_resume, folder, number)
+        timed(check_exported, folder, "generate", ["q_proj", "v_proj", "*.down_proj", "lm_head"])
+        timed(check_exported, folder, "generate-gpt2", ["c_attn", "c_proj"])
         timed(check_half_types, folder)
         timed(check_kill, folder)
         timed(check_start, folder)

@@ -300,8 +300,10 @@ double exported_host_at(const exported_host *x, const int64_t *index);
 exported_value exported_host_map(exported_build *b, const tri_formula *formula,
                                  const exported_value *in, int count, int dtype);
 
-// Gives what a linear layer makes of the first argument. A call with its weights in `options`.
-void exported_give_linear(exported_call *call, const char *layer, tri_linear_options options);
+// The full name of the parameter or buffer that argument k is; NULL: it is none.
+const char *exported_full_name(const exported_call *call, int k);
+// Whether argument k is the parameter or buffer LAYER.NAME.
+bool exported_is_own(const exported_call *call, int k, const char *layer, const char *name);
 
 // The name of the layer: its module, which may be called several times and then is shared.
 const char *exported_layer(exported_call *call);
@@ -314,6 +316,6 @@ extern const exported_row exported_function_rows[], exported_shape_rows[], expor
     exported_pool_rows[], exported_recurrent_rows[], exported_reduction_rows[],
     exported_creation_rows[], exported_loss_rows[], exported_index_rows[], exported_join_rows[],
     exported_product_rows[], exported_order_rows[], exported_image_rows[], exported_scatter_rows[],
-    exported_write_rows[], exported_table_rows[], exported_fused_rows[];
+    exported_write_rows[], exported_table_rows[], exported_linear_rows[], exported_fused_rows[];
 
 #endif

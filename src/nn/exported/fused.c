@@ -93,26 +93,8 @@ static void rotary(exported_call *c) {
                                        exported_result_type(c, 0)));
 }
 
-// x weight bias: the weight [in, out] of a linear layer is kept as [out, in], and files have it
-// transposed.
-static void conv1d(exported_call *c) {
-    exported_build *b = c->build;
-    tri_graph *g = b->graph;
-    tri_value weight = exported_tensor(c, 1);
-    if (g->status != TRI_OK) return;
-    tri_value_info *value = &g->values[weight.id];
-    tri_parameter_info *info = &g->parameters[value->index];
-    int64_t in = info->shape.dims[0], out = info->shape.dims[1];
-    info->stored_transposed = true;
-    info->shape = value->shape = tri_shape_of(out, in);
-    tri_linear_options o = {
-        .features = out, .weight_value = weight, .bias_value = exported_tensor(c, 2)};
-    exported_give_linear(c, exported_layer(c), o);
-}
-
 const exported_row exported_fused_rows[] = {
     FORMULA("fused.silu_mul", "gate up", "gate, up -> gate * sigmoid(gate) * up"),
     ROW("fused.rotary", "x cos sin", rotary),
-    ROW("fused.conv1d", "x weight bias", conv1d),
     {NULL, NULL, NULL, NULL, NULL, false},
 };

@@ -28,46 +28,6 @@ static int64_t size_of(exported_call *c, int k, int axis) {
     return exported_rank(c->build, &x) > axis ? exported_size(c->build, &x, axis) : 0;
 }
 
-// How ranks that share layers divide those of transformers, by the last part of their names in
-// Hugging Face's models. strategy.tensor says otherwise.
-static void divide(exported_call *c, const char *layer) {
-    static const struct {
-        const char *name;
-        tri_split split;
-    } rows[] = {{"q_proj", TRI_SPLIT_COLUMN},    {"k_proj", TRI_SPLIT_COLUMN},
-                {"v_proj", TRI_SPLIT_COLUMN},    {"o_proj", TRI_SPLIT_ROW},
-                {"gate_proj", TRI_SPLIT_COLUMN}, {"up_proj", TRI_SPLIT_COLUMN},
-                {"down_proj", TRI_SPLIT_ROW}};
-    const char *dot = strrchr(layer, '.');
-    for (size_t i = 0; dot && i < sizeof rows / sizeof *rows; i++)
-        if (!strcmp(dot + 1, rows[i].name)) tri_split_layer(c->build->graph, layer, rows[i].split);
-}
-
-void exported_give_linear(exported_call *c, const char *layer, tri_linear_options o) {
-    exported_build *b = c->build;
-    exported_value x = exported_operand(c, 0);
-    tri_shape rows;
-    if (!exported_has_rows(b, &x, &rows)) {
-        exported_give_graph(c, tri_linear_with(b->graph, layer, exported_as_float(b, &x), o));
-        return;
-    }
-    exported_value base = exported_of_graph(x.base, x.dtype);
-    base = exported_reshape(b, base, rows.dims, rows.rank);
-    tri_value y = tri_linear_with(b->graph, layer, exported_as_float(b, &base), o);
-    if (b->graph->status == TRI_OK)
-        exported_give(c, exported_of_rows(b, &x, y, exported_result_type(c, 0)));
-}
-
-static void linear(exported_call *c) {
-    tri_linear_options o = {.features = size_of(c, 1, 0),
-                            .weight_value = exported_tensor(c, 1),
-                            .bias_value = exported_tensor(c, 2),
-                            .no_bias = exported_is_none(c, 2)};
-    const char *layer = exported_layer(c);
-    exported_give_linear(c, layer, o);
-    divide(c, layer);
-}
-
 // The sizes of a convolution's or pool's window along each axis.
 typedef tri_value conv_function(tri_graph *, const char *, tri_value, tri_conv_options);
 
@@ -149,22 +109,6 @@ static void convolution(exported_call *c) {
          exported_int(c, 8), false);
 }
 
-// The full name of the parameter or buffer that argument k is; NULL: it is none.
-static const char *full_name(const exported_call *c, int k) {
-    const tri_pt2_argument *a = &c->arguments[k];
-    const tri_pt2_port *port =
-        a->kind == TRI_PT2_VALUE ? c->build->network->ports[a->number] : NULL;
-    return port ? port->name : NULL;
-}
-
-// Whether argument k is the parameter or buffer LAYER.NAME.
-static bool is_own(const exported_call *c, int k, const char *layer, const char *name) {
-    const char *full = full_name(c, k);
-    size_t length = strlen(layer);
-    return full && !strncmp(full, layer, length) && full[length] == '.' &&
-           !strcmp(full + length + 1, name);
-}
-
 // Batch norm that keeps no statistics: mean and variance of the tensor itself.
 static void norm_channels(exported_call *c) {
     exported_build *b = c->build;
@@ -234,13 +178,14 @@ static tri_value rows_back(tri_graph *g, tri_value y, tri_value like) {
 
 // Batch norm keeps statistics, so it is a layer with PyTorch's names of parameters.
 static void batch_norm(exported_call *c) {
-    const char *mean = full_name(c, 3), *end = mean ? strrchr(mean, '.') : NULL;
+    const char *mean = exported_full_name(c, 3), *end = mean ? strrchr(mean, '.') : NULL;
     tri_graph *g = c->build->graph;
     bool is_plain = exported_is_none(c, 1) && exported_is_none(c, 2);
     const char *layer = end ? tri_name(g, "%.*s", (int)(end - mean), mean) : "";
-    bool has_names = end && is_own(c, 3, layer, "running_mean") &&
-                     is_own(c, 4, layer, "running_var") &&
-                     (is_plain || (is_own(c, 1, layer, "weight") && is_own(c, 2, layer, "bias")));
+    bool has_names = end && exported_is_own(c, 3, layer, "running_mean") &&
+                     exported_is_own(c, 4, layer, "running_var") &&
+                     (is_plain || (exported_is_own(c, 1, layer, "weight") &&
+                                   exported_is_own(c, 2, layer, "bias")));
     if (exported_is_none(c, 3) && exported_is_none(c, 4)) {
         norm_channels(c);
         return;
@@ -338,14 +283,15 @@ static void group_norm(exported_call *c) {
 }
 
 static void instance_norm(exported_call *c) {
-    const char *mean = full_name(c, 3), *end = mean ? strrchr(mean, '.') : NULL;
+    const char *mean = exported_full_name(c, 3), *end = mean ? strrchr(mean, '.') : NULL;
     tri_graph *g = c->build->graph;
     if (!exported_is_none(c, 3)) {
         const char *layer = end ? tri_name(g, "%.*s", (int)(end - mean), mean) : "";
         bool is_plain = exported_is_none(c, 1) && exported_is_none(c, 2);
-        if (!end || !is_own(c, 3, layer, "running_mean") || !is_own(c, 4, layer, "running_var") ||
-            !exported_bool(c, 5) ||
-            (!is_plain && (!is_own(c, 1, layer, "weight") || !is_own(c, 2, layer, "bias")))) {
+        if (!end || !exported_is_own(c, 3, layer, "running_mean") ||
+            !exported_is_own(c, 4, layer, "running_var") || !exported_bool(c, 5) ||
+            (!is_plain &&
+             (!exported_is_own(c, 1, layer, "weight") || !exported_is_own(c, 2, layer, "bias")))) {
             exported_fail(c, "instance norm without statistics and weights of its own module, or "
                              "with those of evaluation, is not supported");
             return;
@@ -553,7 +499,6 @@ static void attention(exported_call *c) {
 }
 
 const exported_row exported_layer_rows[] = {
-    ROW("aten.linear", "input weight bias=None", linear),
     ROW("aten.conv1d", "input weight bias=None stride=1 padding=0 dilation=1 groups=1",
         conv_forward),
     ROW("aten.conv2d", "input weight bias=None stride=1 padding=0 dilation=1 groups=1",
