@@ -243,7 +243,7 @@ TRI_LOSS_LIST(X)
 #undef X
 // clang-format on
 
-// Computes an expression on each element of `count` values, at most 7. Before an arrow stand the
+// Computes an expression on each element of `count` values, at most 8. Before an arrow stand the
 // names of the values in their order: "gate, up -> gate / (1 + exp(-gate)) * up", and of parts that
 // the expression has several times: "x, s = sigmoid(x) -> s * (1 - s)". One value needs no arrow:
 // "x * sigmoid(1.702 * x)". An expression has numbers, + - * / ^ (power), // and % (as in Python:
@@ -265,6 +265,12 @@ tri_value tri_map_values(tri_graph *graph, const char *expression, const tri_val
     tri_map_values(graph, expression, (const tri_value[]){__VA_ARGS__},                            \
                    (int)(sizeof((const tri_value[]){__VA_ARGS__}) / sizeof(tri_value)))
 #endif
+
+// The same for several expressions with commas between them, at most 4, which are computed together
+// and read the values once: "x, y -> x * cos(y), x * sin(y)". results[k] becomes that of expression
+// k; `result_count` is their number.
+void tri_map_several(tri_graph *graph, const char *expressions, const tri_value *values, int count,
+                     tri_value *results, int result_count);
 
 // A mask: U8, 1 where the expression is not 0, else 0; no gradient. It takes one byte for each
 // element, wherever it lies: tri_mask(g, "x, y -> x > y", x, y). Masks are joined by && || ! in

@@ -10,7 +10,8 @@
 #include <trireme/nn.h>
 
 static tri_value map_into(tri_graph *graph, const char *name, const char *expression,
-                          const tri_value *values, int count, const double *parameters, bool mask) {
+                          const tri_value *values, int count, const double *parameters, bool mask,
+                          int outputs) {
     tri_map_attr attr = {.mask = mask};
     for (int i = 0; i < count; i++)
         if (!tri_graph_check_input(graph, name, NULL, values[i])) return (tri_value){0};
@@ -23,9 +24,12 @@ static tri_value map_into(tri_graph *graph, const char *name, const char *expres
                        tri_counted(attr.formula.input_count, "input"), count);
         return (tri_value){0};
     }
-    if (attr.formula.output_count > 1) {
-        tri_graph_fail(graph, "map \"%s\" has %s, but only one is allowed", expression,
-                       tri_counted(attr.formula.output_count, "expression"));
+    if (attr.formula.output_count != outputs) {
+        tri_graph_fail(graph, "map \"%s\" has %s, but %s", expression,
+                       tri_counted(attr.formula.output_count, "expression"),
+                       outputs == 1
+                           ? "only one is allowed"
+                           : tri_name(graph, "%s are wanted", tri_counted(outputs, "value")));
         return (tri_value){0};
     }
     return tri_node_add(graph, &tri_op_map, values, count, &attr, "");
@@ -33,27 +37,34 @@ static tri_value map_into(tri_graph *graph, const char *name, const char *expres
 
 static tri_value map_of(tri_graph *graph, const char *name, const char *expression,
                         const tri_value *values, int count, const double *parameters) {
-    return map_into(graph, name, expression, values, count, parameters, false);
+    return map_into(graph, name, expression, values, count, parameters, false, 1);
 }
 
 static tri_value map_given(tri_graph *graph, const char *expression, const tri_value *values,
-                           int count, bool mask) {
-    if (count < 1 || count >= TRI_FORMULA_INPUTS) {
+                           int count, bool mask, int outputs) {
+    if (count < 1 || count > TRI_FORMULA_INPUTS) {
         tri_graph_fail(graph, "map \"%s\": takes 1 to %d values, not %d", expression,
-                       TRI_FORMULA_INPUTS - 1, count);
+                       TRI_FORMULA_INPUTS, count);
         return (tri_value){0};
     }
-    return map_into(graph, "map", expression, values, count, NULL, mask);
+    return map_into(graph, "map", expression, values, count, NULL, mask, outputs);
 }
 
 tri_value tri_map_values(tri_graph *graph, const char *expression, const tri_value *values,
                          int count) {
-    return map_given(graph, expression, values, count, false);
+    return map_given(graph, expression, values, count, false, 1);
 }
 
 tri_value tri_mask_values(tri_graph *graph, const char *expression, const tri_value *values,
                           int count) {
-    return map_given(graph, expression, values, count, true);
+    return map_given(graph, expression, values, count, true, 1);
+}
+
+void tri_map_several(tri_graph *graph, const char *expressions, const tri_value *values, int count,
+                     tri_value *results, int result_count) {
+    tri_value first = map_given(graph, expressions, values, count, false, result_count);
+    for (int k = 0; k < result_count; k++)
+        results[k] = k && graph->status == TRI_OK ? tri_node_output(graph, first, k) : first;
 }
 
 // The 0 behind the parameters is there because a list may not be empty.

@@ -120,8 +120,9 @@ tri_status tri_formula_parse(const char *expression, const double *values, tri_f
 // uses[i]: what its input number i is, by a number that counts the inputs of `f`, then all its
 // outputs, then the gradients. The first output may be written over the first input: that is the
 // gradient if there is one output, else an input of `f`. The number of outputs is 0 if there is no
-// gradient at all.
-// TRI_BAD_INPUT: the derivative is too long for a formula.
+// gradient at all. If `f` has TRI_FORMULA_INPUTS inputs and one output, there is no room for its
+// gradient: the outputs are factors of it.
+// TRI_BAD_INPUT: the derivative is too long for a formula, or has too many inputs.
 tri_status tri_formula_derive(const tri_formula *f, const bool *has_gradient, const bool *wanted,
                               tri_formula *out, int uses[TRI_FORMULA_INPUTS], bool *differs);
 

@@ -222,8 +222,13 @@ static tri_status derive(const tri_formula *f, const bool *has_gradient, const b
     int factor = f->output_count == 1 ? constant(&d, 1) : NONE;
     for (int k = 0; k < f->output_count; k++) {
         if (!has_gradient[k]) continue;
-        if (out->input_count >= TRI_FORMULA_INPUTS)
+        bool is_full = out->input_count >= TRI_FORMULA_INPUTS;
+        if (is_full && factor == NONE)
             return TRI_FAIL(TRI_BAD_INPUT, "map: its derivative has too many inputs");
+        if (is_full) {
+            add_to(&d, f->outputs[k], factor);
+            continue;
+        }
         int gradient = TRI_OPERAND_INPUT + out->input_count++;
         add_to(&d, f->outputs[k], factor == NONE ? gradient : factor);
         if (factor != NONE) factor = gradient;

@@ -207,48 +207,98 @@ static bool is_input(const tri_graph *graph, const tri_map_attr *map, const tri_
     return tri_shape_equal(&shape, &map->shape);
 }
 
-static void map_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
-                         const bool *wanted, tri_value *in_grads) {
+// Adds the gradient of an input, which has one already if another output depends on it too.
+static void add_gradient(tri_graph *graph, const tri_node *node, int k, tri_value whole,
+                         tri_value *in_grads) {
     const tri_map_attr *a = node->attr;
+    tri_value none = {0};
+    tri_shape shape = tri_value_shape(graph, node->inputs[k]);
+    tri_value made = a->viewed >> k & 1 ? view_back(graph, node, &a->views[k], whole, shape)
+                                        : ops_sum_to(graph, node, whole, shape);
+    in_grads[k] = tri_value_is(in_grads[k])
+                      ? ops_map(graph, node, "a, b -> a + b", shape, in_grads[k], made, none)
+                      : made;
+}
+
+// The derivative of the formula `f` with these outputs, as a node; none if it has no inputs or no
+// outputs.
+static tri_value derive_node(tri_graph *graph, const tri_node *node, const tri_formula *f,
+                             const tri_value *outputs, const tri_value *out_grads, const bool *now,
+                             bool *differs, tri_formula *formula) {
+    const tri_map_attr *a = node->attr;
+    tri_map_attr derived = {.expands = true, .shape = tri_value_shape(graph, node->outputs[0])};
     bool has_gradient[TRI_FORMULA_OUTPUTS];
     tri_value given[TRI_FORMULA_INPUTS + 2 * TRI_FORMULA_OUTPUTS], in[TRI_FORMULA_INPUTS];
-    int inputs = a->formula.input_count, count = 0;
+    int uses[TRI_FORMULA_INPUTS], inputs = f->input_count, count = 0;
     for (int k = 0; k < inputs; k++) given[count++] = node->inputs[k];
-    for (int k = 0; k < a->formula.output_count; k++) given[count++] = node->outputs[k];
-    for (int k = 0; k < a->formula.output_count; k++) {
+    for (int k = 0; k < f->output_count; k++) given[count++] = outputs[k];
+    for (int k = 0; k < f->output_count; k++) {
         has_gradient[k] = tri_value_is(out_grads[k]);
         if (has_gradient[k]) given[count++] = out_grads[k];
     }
+    tri_status status = tri_formula_derive(f, has_gradient, now, &derived.formula, uses, differs);
+    if (status != TRI_OK) tri_graph_fail(graph, "%s: %s", node->name, tri_error_message());
+    *formula = derived.formula;
+    if (status != TRI_OK || formula->output_count == 0 || formula->input_count == 0)
+        return (tri_value){0};
+    for (int i = 0; i < formula->input_count; i++) {
+        in[i] = ops_recompute(graph, node, given[uses[i]]);
+        if (uses[i] >= inputs) continue;
+        derived.viewed |= (a->viewed >> uses[i] & 1) << i;
+        derived.views[i] = a->views[uses[i]];
+        derived.drawn |= (a->drawn >> uses[i] & 1) << i;
+        derived.draws[i] = a->draws[uses[i]];
+    }
+    if (is_input(graph, &derived, in)) return in[0];
+    return tri_node_add(graph, &tri_op_map, in, formula->input_count, &derived, node->name);
+}
+
+// Adds the gradients that the formula `f` with these outputs gives its inputs.
+static void add_gradients(tri_graph *graph, const tri_node *node, const tri_formula *f,
+                          const tri_value *outputs, const tri_value *out_grads, const bool *wanted,
+                          tri_value *in_grads) {
+    int inputs = f->input_count;
+    bool are_factors = f->output_count == 1 && inputs == TRI_FORMULA_INPUTS;
     // One node has few outputs, so each takes as many inputs as it has outputs.
     for (int first = 0; first < inputs; first += TRI_FORMULA_OUTPUTS) {
-        tri_map_attr derived = {.expands = true, .shape = tri_value_shape(graph, node->outputs[0])};
-        bool now[TRI_FORMULA_INPUTS] = {false}, differs[TRI_FORMULA_INPUTS];
-        int uses[TRI_FORMULA_INPUTS], output = 0;
+        bool now[TRI_FORMULA_INPUTS] = {false}, differs[TRI_FORMULA_INPUTS] = {false};
+        tri_formula formula = {0};
+        tri_shape shape = tri_value_shape(graph, node->outputs[0]);
+        int output = 0;
         for (int k = first; k < inputs && k < first + TRI_FORMULA_OUTPUTS; k++) now[k] = wanted[k];
-        tri_status status =
-            tri_formula_derive(&a->formula, has_gradient, now, &derived.formula, uses, differs);
-        if (status != TRI_OK) tri_graph_fail(graph, "%s: %s", node->name, tri_error_message());
-        if (status != TRI_OK || derived.formula.output_count == 0) continue;
-        for (int i = 0; i < derived.formula.input_count; i++) {
-            in[i] = ops_recompute(graph, node, given[uses[i]]);
-            if (uses[i] >= inputs) continue;
-            derived.viewed |= (a->viewed >> uses[i] & 1) << i;
-            derived.views[i] = a->views[uses[i]];
-            derived.drawn |= (a->drawn >> uses[i] & 1) << i;
-            derived.draws[i] = a->draws[uses[i]];
+        tri_value made = derive_node(graph, node, f, outputs, out_grads, now, differs, &formula);
+        if (formula.output_count == 0) continue;
+        for (int k = first; k < inputs && k < first + TRI_FORMULA_OUTPUTS; k++) {
+            double factor;
+            if (!differs[k]) continue;
+            tri_value whole = output ? tri_node_output(graph, made, output) : made, none = {0};
+            if (tri_formula_is_constant(&formula, formula.outputs[output++], &factor) &&
+                are_factors)
+                whole = ops_map(graph, node, tri_name(graph, "dy * %.17g", factor), shape,
+                                out_grads[0], none, none);
+            else if (are_factors)
+                whole = ops_map(graph, node, "slope, dy -> slope * dy", shape, whole, out_grads[0],
+                                none);
+            add_gradient(graph, node, k, whole, in_grads);
         }
-        tri_value made = is_input(graph, &derived, in)
-                             ? in[0]
-                             : tri_node_add(graph, &tri_op_map, in, derived.formula.input_count,
-                                            &derived, node->name);
-        for (int k = first; k < inputs; k++) {
-            if (k >= first + TRI_FORMULA_OUTPUTS || !differs[k]) continue;
-            tri_value whole = output ? tri_node_output(graph, made, output) : made;
-            tri_shape shape = tri_value_shape(graph, node->inputs[k]);
-            in_grads[k] = a->viewed >> k & 1 ? view_back(graph, node, &a->views[k], whole, shape)
-                                             : ops_sum_to(graph, node, whole, shape);
-            output++;
-        }
+    }
+}
+
+static void map_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
+                         const bool *wanted, tri_value *in_grads) {
+    const tri_formula *f = &((const tri_map_attr *)node->attr)->formula;
+    int gradients = 0;
+    for (int k = 0; k < f->output_count; k++) gradients += tri_value_is(out_grads[k]);
+    if (f->output_count == 1 || f->input_count + gradients <= TRI_FORMULA_INPUTS) {
+        add_gradients(graph, node, f, node->outputs, out_grads, wanted, in_grads);
+        return;
+    }
+    for (int k = 0; k < f->output_count; k++) { // one after the other, for there is no room
+        tri_formula one = *f;
+        one.output_count = 1;
+        one.outputs[0] = f->outputs[k];
+        if (tri_value_is(out_grads[k]))
+            add_gradients(graph, node, &one, &node->outputs[k], &out_grads[k], wanted, in_grads);
     }
 }
 

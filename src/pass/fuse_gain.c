@@ -155,6 +155,7 @@ static bool lives_longer(const gain *g) {
 static bool add_kept(const gain *g, const tri_node *node, tri_value *kept, int *count) {
     const tri_formula *f = &((const tri_map_attr *)node->attr)->formula;
     bool has_gradient[TRI_FORMULA_OUTPUTS] = {true, true, true, true};
+    if (f->input_count == TRI_FORMULA_INPUTS) return false; // its gradient would be two maps
     for (int first = 0; first < f->input_count; first += TRI_FORMULA_OUTPUTS) {
         bool wanted[TRI_FORMULA_INPUTS] = {false}, differs[TRI_FORMULA_INPUTS], any = false;
         int uses[TRI_FORMULA_INPUTS];

@@ -83,6 +83,9 @@ static void find_counted(precision *p) {
     for (int i = g->node_count - 1; i >= 0; i--) {
         const tri_node *node = &g->nodes[i];
         if (node->output_count == 0 || node->op->precision == TRI_PRECISION_HALF) continue;
+        for (int k = 1; k < node->output_count && node->op == &tri_op_map; k++) // of one type
+            if (p->values[node->outputs[k].id].is_counted)
+                p->values[node->outputs[0].id].is_counted = true;
         bool counted = p->values[node->outputs[0].id].is_counted;
         bool is_integer = !tri_dtype_is_float(tri_value_get(g, node->outputs[0])->dtype);
         if (node->op == &tri_op_cast || (node->op == &tri_op_map && is_integer))

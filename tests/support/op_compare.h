@@ -7,7 +7,7 @@
 
 #include "support/op_session.h"
 
-enum { OP_CASE_SOURCES = 12 };
+enum { OP_CASE_SOURCES = 16 };
 
 typedef enum op_source_kind {
     OP_SOURCE_NUMBERS,  // uniform in [low, high)

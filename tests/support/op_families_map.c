@@ -32,8 +32,11 @@ static const struct {
     {"dy, y -> dy * (1 - y * y)", -1, 1},
     {"a, b, c, d, e -> a * b + sin(c) * d / (1 + e * e) - tanh(a * d)", -2, 2},
     {"a, b, c, d, e, f, g -> a + b * c - d * (e + f * g)", -1, 1},
+    {"a, b, c, d, e, f, g, h -> a * b + sin(c) * d - e * f * g + 3 * h", -1, 1},
+    {"a, b, c, d, e, f, g, h -> a * b, exp(c) * d + e, f * g - a, h + 2 * a", -1, 1},
+    {"a, b, c, d, e -> a * b, c, d * a, tanh(e) * b", -1, 1},
     {"x -> x > 1 ? log(x) : expm1(x) * 2 - abs(x)", -5, 5},
-    {"x, y -> atan(x) - atan(1e-3 / y)", -6, 6},
+    {"x, y -> atan(x) - atan(1e4 * y)", -6, 6},
     {"x, y -> x >= y && x != 0 || y < -1 ? erf(x) : cos(y)", -3, 3},
 };
 
@@ -103,7 +106,7 @@ static tri_shape draw_shape(op_case *c) {
 
 void op_build_map(op_case *c) {
     int rows = (int)(sizeof expressions / sizeof *expressions),
-        others = 15; // those behind the list
+        others = 18; // those behind the list
     int row = (int)op_draw(c, op_chance(c, 50) ? rows - others : 0, rows - 1);
     tri_map_attr attr = {0};
     tri_shape shape = draw_shape(c);
@@ -130,7 +133,9 @@ void op_build_map(op_case *c) {
     }
     for (int k = 0; k < TRI_MAX_INPUTS; k++) wanted[k] = op_chance(c, 80) && !(attr.drawn >> k & 1);
     tri_value y = tri_node_add(c->graph, &tri_op_map, in, attr.formula.input_count, &attr, "");
-    out_grads[0] = op_numbers(c, tri_value_shape(c->graph, y), -1, 1);
+    for (int k = 0; k < attr.formula.output_count; k++)
+        if (k == 0 || op_chance(c, 70))
+            out_grads[k] = op_numbers(c, tri_value_shape(c->graph, y), -1, 1);
     tri_node node = *tri_value_node(c->graph, y);
     node.op->gradient(c->graph, &node, out_grads, wanted, in_grads);
 }

@@ -247,8 +247,67 @@ static void test_long(void **state) {
     }
 }
 
+static tri_value reduced(tri_graph *g, tri_reduction kind, int64_t axes, tri_value x) {
+    return tri_node_add(g, &tri_op_reduce, &x, 1, &(tri_reduce_attr){.kind = kind, .axes = axes},
+                        "");
+}
+
+// Reduces rows of x [height, width], and columns of its transpose, on the device cpu.
+static void near_reduced(tri_reduction kind, const double *x, int height, int width,
+                         const double *want) {
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_value wide = tri_input(g, "x", TRI_F32, tri_shape_of(height, width)),
+              tall = tri_input(g, "t", TRI_F32, tri_shape_of(width, height)),
+              of_rows = reduced(g, kind, 2, wide), of_columns = reduced(g, kind, 1, tall);
+    tri_device *device = op_device_open(&tri_device_cpu, 2);
+    op_session *session = op_session_open(g, device, false);
+    for (int64_t i = 0; i < height * width; i++) {
+        op_set(session, wide, i, x[i]);
+        op_set(session, tall, i % width * height + i / width, x[i]);
+    }
+    op_run_ok(session);
+    for (int i = 0; i < height; i++) {
+        double got[] = {op_get(session, of_rows, i), op_get(session, of_columns, i)};
+        for (int k = 0; k < 2; k++)
+            if (isnan(want[i])   ? !isnan(got[k])
+                : isinf(want[i]) ? got[k] != want[i]
+                                 : fabs(got[k] / want[i] - 1) > 1e-6)
+                fail_msg("kind %d, row %d: %.9g, not %.9g", kind, i, got[k], want[i]);
+    }
+    op_session_close(session);
+    device->backend->close(device);
+    op_graph_close(g);
+}
+
+static void test_logarithms_of_infinities(void **state) {
+    const double x[] = {-INFINITY, -INFINITY, INFINITY, 1, INFINITY, -INFINITY,
+                        -INFINITY, 2,         NAN,      1, 3e38,     3e38,
+                        -3e38,     -1e38,     500,      0, 0.5,      0.5};
+    const double want[] = {-INFINITY, INFINITY, INFINITY, 2, NAN, 3e38, -1e38, 500, 0.5 + log(2)};
+    near_reduced(TRI_REDUCTION_LOGSUMEXP, x, sizeof want / sizeof *want, 2, want);
+}
+
+// Of numbers whose mean is a million times their distance from it.
+static void test_distances_from_a_large_mean(void **state) {
+    enum { ROWS = 3, COLUMNS = 10007 };
+    double *x = malloc(ROWS * COLUMNS * sizeof *x), want[ROWS] = {0};
+    for (int i = 0; i < ROWS; i++) {
+        double mean = 0;
+        for (int k = 0; k < COLUMNS; k++) {
+            x[i * COLUMNS + k] = (i + 1) * 0x1p18 + (k * 7 + i) % 16 * 0.0625;
+            mean += x[i * COLUMNS + k] / COLUMNS;
+        }
+        for (int k = 0; k < COLUMNS; k++)
+            want[i] += (x[i * COLUMNS + k] - mean) * (x[i * COLUMNS + k] - mean);
+    }
+    near_reduced(TRI_REDUCTION_SQUARES, x, ROWS, COLUMNS, want);
+    free(x);
+}
+
 int main(void) {
     test_gpu_choose();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_long)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_long),
+                                       cmocka_unit_test(test_logarithms_of_infinities),
+                                       cmocka_unit_test(test_distances_from_a_large_mean)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
