@@ -7,6 +7,7 @@
 #include "comm/message/message.h"
 #include "comm/shm/shm.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -104,19 +105,21 @@ static inline tri_status ranks_get(void *context, const char *key, int timeout_m
 
 // Counts the mappings and the open descriptors of shared memory that this process has.
 static inline int ranks_shared_memory(void) {
-    char path[64], line[512];
+    char line[512];
     int found = 0;
     FILE *maps = fopen("/proc/self/maps", "r");
     CHECK(maps);
     while (fgets(line, sizeof line, maps)) found += strstr(line, "/memfd:trireme") != NULL;
     fclose(maps);
-    for (int fd = 0; fd < 1024; fd++) {
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-        ssize_t length = readlink(path, line, sizeof line - 1);
+    DIR *descriptors = opendir("/proc/self/fd");
+    CHECK(descriptors);
+    for (struct dirent *entry; (entry = readdir(descriptors));) {
+        ssize_t length = readlinkat(dirfd(descriptors), entry->d_name, line, sizeof line - 1);
         if (length <= 0) continue;
         line[length] = 0;
         found += strstr(line, "/memfd:trireme") != NULL;
     }
+    closedir(descriptors);
     return found;
 }
 
