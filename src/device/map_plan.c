@@ -135,10 +135,14 @@ int tri_map_plan_slots(const tri_node *node) {
     return assign_slots(&((const tri_map_attr *)node->attr)->formula, slots);
 }
 
+void tri_map_plan_formula(const tri_formula *formula, int64_t count, tri_map_plan *out) {
+    *out = (tri_map_plan){.formula = *formula, .count = count};
+    out->slot_count = assign_slots(&out->formula, out->slots);
+}
+
 void tri_map_plan_make(const tri_graph *graph, const tri_node *node, tri_map_plan *out) {
     const tri_value_info *y = tri_value_get(graph, node->outputs[0]);
-    *out = (tri_map_plan){.formula = ((const tri_map_attr *)node->attr)->formula,
-                          .count = tri_layout_elements(&y->layout, shape_of_map(graph, node))};
-    out->slot_count = assign_slots(&out->formula, out->slots);
+    tri_map_plan_formula(&((const tri_map_attr *)node->attr)->formula,
+                         tri_layout_elements(&y->layout, shape_of_map(graph, node)), out);
     set_strides(out, graph, node);
 }

@@ -27,6 +27,8 @@ typedef struct tri_map_plan {
     tri_map_input inputs[TRI_FORMULA_INPUTS];
 } tri_map_plan;
 
+// The slots of a formula on `count` elements, of which all inputs are read element by element.
+void tri_map_plan_formula(const tri_formula *formula, int64_t count, tri_map_plan *out);
 void tri_map_plan_make(const tri_graph *graph, const tri_node *node, tri_map_plan *out);
 // The number of slots alone.
 int tri_map_plan_slots(const tri_node *node);

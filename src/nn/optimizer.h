@@ -6,10 +6,11 @@
 
 #include "nn/average.h"
 #include "nn/options.h"
+#include "ops/formula.h"
 #include "ops/ops.h"
 
 enum {
-    TRI_MAX_OPTIMIZER_STATES = 3,
+    TRI_MAX_OPTIMIZER_STATES = TRI_FORMULA_OUTPUTS, // three of the optimizer, and an average
     // Those of the recipe, of all other parameters, and of optimizer.freeze; and for the first two
     // one each of biases and norms.
     TRI_MAX_PARAMETER_GROUPS = 2 * (TRI_MAX_OPTIMIZER_GROUPS + 1) + 1
@@ -19,6 +20,7 @@ typedef union tri_optimizer_attr {
     tri_sgd_attr sgd;
     tri_adam_attr adam;
     tri_adadelta_attr adadelta;
+    tri_map_update_attr map_update;
 } tri_optimizer_attr;
 
 typedef struct tri_optimizer {

@@ -142,11 +142,58 @@ static const tri_option adadelta_rows[] = {
                      .change = TRI_CHANGE_ON_ORDER),
 };
 
+static const tri_option adamax_rows[] = {
+    TRI_OPTION_FLOAT(S, lr, "2e-3", 0, 1e6, "learning rate", .change = TRI_CHANGE_ON_ORDER),
+    TRI_OPTION_FLOATS(S, betas, "[0.9, 0.999]", 0, 1, 2, "decay of the mean and of the largest",
+                      .change = TRI_CHANGE_ON_ORDER),
+    TRI_OPTION_FLOAT(S, eps, "1e-8", 0, 1, "added to the gradient's size",
+                     .change = TRI_CHANGE_ON_ORDER),
+    TRI_OPTION_FLOAT(S, weight_decay, "0", 0, 1e6, "L2 penalty, added to the gradient",
+                     .change = TRI_CHANGE_ON_ORDER),
+};
+
+static const tri_option adagrad_rows[] = {
+    TRI_OPTION_FLOAT(S, lr, "1e-2", 0, 1e6, "learning rate", .change = TRI_CHANGE_ON_ORDER),
+    TRI_OPTION_FLOAT(S, lr_decay, "0", 0, 1e6,
+                     "the rate of update t is divided by 1 + (t - 1) times this",
+                     .change = TRI_CHANGE_ON_ORDER),
+    TRI_OPTION_FLOAT(S, initial_accumulator_value, "0", 0, 1e30,
+                     "with what the sum of squares begins"),
+    TRI_OPTION_FLOAT(S, eps, "1e-10", 0, 1, "added to the root", .change = TRI_CHANGE_ON_ORDER),
+    TRI_OPTION_FLOAT(S, weight_decay, "0", 0, 1e6, "L2 penalty, added to the gradient",
+                     .change = TRI_CHANGE_ON_ORDER),
+};
+
+static const tri_option rmsprop_rows[] = {
+    TRI_OPTION_FLOAT(S, lr, "1e-2", 0, 1e6, "learning rate", .change = TRI_CHANGE_ON_ORDER),
+    TRI_OPTION_FLOAT(S, alpha, "0.99", 0, 1, "decay of the mean of squares",
+                     .change = TRI_CHANGE_ON_ORDER),
+    TRI_OPTION_FLOAT(S, eps, "1e-8", 0, 1, "added to the root", .change = TRI_CHANGE_ON_ORDER),
+    TRI_OPTION_FLOAT(S, momentum, "0", 0, 1, "decay of the moving average of changes; 0: none"),
+    TRI_OPTION_BOOL(S, centered, "false", "divide by the variance instead of the mean of squares"),
+    TRI_OPTION_FLOAT(S, weight_decay, "0", 0, 1e6, "L2 penalty, added to the gradient",
+                     .change = TRI_CHANGE_ON_ORDER),
+};
+
+static const tri_option lion_rows[] = {
+    TRI_OPTION_FLOAT(S, lr, "1e-4", 0, 1e6, "learning rate", .change = TRI_CHANGE_ON_ORDER),
+    TRI_OPTION_FLOATS(S, betas, "[0.9, 0.99]", 0, 1, 2,
+                      "share of the mean in the change, and its decay",
+                      .change = TRI_CHANGE_ON_ORDER),
+    TRI_OPTION_FLOAT(S, weight_decay, "0", 0, 1e6, "weights shrink by lr times this each update",
+                     .change = TRI_CHANGE_ON_ORDER),
+};
+
 static const tri_option_variant optimizers[] = {
     TRI_OPTION_VARIANT("sgd", sgd_rows, "stochastic gradient descent"),
     TRI_OPTION_VARIANT("adam", adam_rows, "Adam"),
     TRI_OPTION_VARIANT("adamw", adamw_rows, "Adam with decoupled weight decay"),
+    TRI_OPTION_VARIANT("adamax", adamax_rows,
+                       "Adam with the largest gradient instead of the mean of squares"),
     TRI_OPTION_VARIANT("adadelta", adadelta_rows, "Adadelta"),
+    TRI_OPTION_VARIANT("adagrad", adagrad_rows, "Adagrad"),
+    TRI_OPTION_VARIANT("rmsprop", rmsprop_rows, "RMSprop"),
+    TRI_OPTION_VARIANT("lion", lion_rows, "Lion: the sign of a moving average"),
 };
 
 static tri_status check_optimizer(const void *options, const tri_tree *map) {

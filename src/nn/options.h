@@ -8,13 +8,17 @@
 // The options of all optimizers; comments name the optimizers that have the option, if not all have
 // it. Options that the chosen optimizer does not have are zero.
 typedef struct tri_optimizer_options {
-    const char *name; // sgd | adam | adamw | adadelta
+    const char *name; // sgd | adam | adamw | adamax | adadelta | adagrad | rmsprop | lion
     double lr;
-    double momentum, dampening; // for sgd
-    bool nesterov;              // for sgd
-    tri_doubles betas;          // two numbers, for adam and adamw
-    double eps;                 // for adam, adamw and adadelta
-    double rho;                 // for adadelta
+    double momentum;                            // for sgd and rmsprop
+    double dampening;                           // for sgd
+    bool nesterov;                              // for sgd
+    tri_doubles betas;                          // two numbers, for adam, adamw, adamax and lion
+    double eps;                                 // not for sgd and lion
+    double rho;                                 // for adadelta
+    double alpha;                               // for rmsprop
+    bool centered;                              // for rmsprop
+    double lr_decay, initial_accumulator_value; // for adagrad
     double weight_decay;
     tri_strings freeze;     // parameters whose names match one of these patterns are not trained
     const tri_tree *groups; // see tri_optimizer_groups_read; NULL: none

@@ -153,6 +153,7 @@
     X(adadelta)                /* param, grad, step scalars, square_avg, acc_delta */              \
     X(moving_average)          /* statistic, grad (the sum over micro-batches of samples × the    \
                                   statistic of the micro-batch), step scalars */                   \
+    X(map_update)              /* param, grad, step scalars, states: a formula on each element */  \
     X(average_weights)         /* average, param, step scalars: the average moves towards param */ \
     X(sum_of_squares)          /* x -> sums of x * x in F64 */                                     \
     X(sum_rows)                /* x [rows, width] F64 -> the sum of its rows */                    \
@@ -518,6 +519,23 @@ typedef struct tri_adam_attr {
 typedef struct tri_adadelta_attr {
     double lr_factor, rho, eps, weight_decay;
 } tri_adadelta_attr;
+
+// The update of one element of a parameter as a formula, whose inputs are these, then the element's
+// states and, if there is one more, the number of the update, from 1. Its outputs are the new
+// parameter and the new states.
+enum {
+    TRI_UPDATE_PARAMETER,
+    TRI_UPDATE_GRADIENT,
+    TRI_UPDATE_SCALE, // factor of the gradient
+    TRI_UPDATE_LR,
+    TRI_UPDATE_STATES, // the first state, if there are any
+};
+typedef struct tri_map_update_attr {
+    double lr_factor;
+    tri_formula formula;
+} tri_map_update_attr;
+// Which input is the number of the update; 0: none.
+int tri_map_update_count(const tri_formula *formula);
 
 typedef struct tri_sum_of_squares_attr {
     int64_t chunk; // how many numbers each sum covers; 0: all of them

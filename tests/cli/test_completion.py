@@ -122,7 +122,7 @@ def check_completion(script, complete, last_parts=False):
     offers("trireme ", "train", "eval", "run", "plan", "checkpoint", "version", exactly=False)
     offers("build/release/bin/trireme ev", "eval")
     offers("trireme train --r", "--run-dir", "--resume", "--resume-with")
-    offers("trireme train r.yaml --resume-with optimizer.l", "optimizer.lr=")
+    offers("trireme train r.yaml --resume-with optimizer.lr", "optimizer.lr=", "optimizer.lr_decay=")
     offers("trireme train --device ", "auto", "cpu", "cuda", "ref", "null", "far")
     offers("trireme plan recipes/mnist-cnn.yaml --device c", "cpu", "cuda")
     offers("trireme plan recipes/mnist-cnn.yaml --device cuda:", *gpus())
@@ -134,7 +134,7 @@ def check_completion(script, complete, last_parts=False):
     recipe = "trireme train recipes/mnist-cnn.yaml "
     offers(recipe + "optimizer.we", "optimizer.weight_decay=")
     offers(recipe + "data.", "data.path=", "data.samples=", "data.limit=", exactly=False)
-    offers(recipe + "optimizer.name=ada", "adam", "adamw", "adadelta")
+    offers(recipe + "optimizer.name=ada", "adam", "adamw", "adamax", "adadelta", "adagrad")
     offers(recipe + "seed=2 schedule.name=", "constant", "step", "linear", "polynomial", "cosine",
            "cosine_restarts", "inverse_sqrt", "plateau", "onecycle", "warmup", "warmup-decay",
            "warmup-cosine", "triangle")

@@ -65,6 +65,10 @@ DEFAULTS = """
 OPTIMIZERS = {"sgd": {"lr": "1e-3", "momentum": "0", "dampening": "0", "weight_decay": "0"},
               "adam": {"betas": "[0.9, 0.999]", "eps": "1e-8", "weight_decay": "0"},
               "adamw": {"betas": "[0.9, 0.999]", "eps": "1e-8", "weight_decay": "0.01"},
+              "adamax": {"lr": "2e-3", "betas": "[0.9, 0.999]", "eps": "1e-8"},
+              "adagrad": {"lr": "1e-2", "lr_decay": "0", "eps": "1e-10"},
+              "rmsprop": {"lr": "1e-2", "alpha": "0.99", "eps": "1e-8", "centered": "false"},
+              "lion": {"lr": "1e-4", "betas": "[0.9, 0.99]", "weight_decay": "0"},
               "adadelta": {"lr": "1.0", "rho": "0.9", "eps": "1e-6", "weight_decay": "0"}}
 
 

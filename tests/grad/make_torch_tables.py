@@ -245,6 +245,56 @@ def optimizers():
     print("};\n")
 
 
+class Lion(torch.optim.Optimizer):
+    """Algorithm 2 of Chen et al. 2023, Symbolic Discovery of Optimization Algorithms."""
+    def __init__(self, params, lr, betas=(0.9, 0.99), weight_decay=0.0):
+        super().__init__(params, dict(lr=lr, betas=betas, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            for p in group["params"]:
+                m = self.state[p].setdefault("exp_avg", torch.zeros_like(p))
+                c = beta1 * m + (1 - beta1) * p.grad
+                p -= group["lr"] * (c.sign() + group["weight_decay"] * p)
+                self.state[p]["exp_avg"] = beta2 * m + (1 - beta2) * p.grad
+
+
+def named_optimizers():
+    """As above, of optimizers by their options in a recipe."""
+    optim = torch.optim
+    cases = [
+        ("adamax", optim.Adamax, dict(lr=0.02)),
+        ("adamax", optim.Adamax, dict(lr=0.1, betas=(0.7, 0.9), eps=1e-3, weight_decay=0.1)),
+        ("adagrad", optim.Adagrad, dict(lr=0.1)),
+        ("adagrad", optim.Adagrad, dict(lr=0.3, lr_decay=0.2, initial_accumulator_value=0.7,
+                                        eps=1e-4, weight_decay=0.05)),
+        ("rmsprop", optim.RMSprop, dict(lr=0.01)),
+        ("rmsprop", optim.RMSprop, dict(lr=0.02, alpha=0.8, momentum=0.9, eps=1e-3)),
+        ("rmsprop", optim.RMSprop, dict(lr=0.02, alpha=0.9, centered=True, weight_decay=0.1)),
+        ("rmsprop", optim.RMSprop, dict(lr=0.05, momentum=0.5, centered=True)),
+        ("lion", Lion, dict(lr=0.01)),
+        ("lion", Lion, dict(lr=0.1, betas=(0.8, 0.7), weight_decay=0.3)),
+    ]
+    print("typedef struct torch_named_update {")
+    print("    const char *options;\n    double lr, first[5], last[5];\n} torch_named_update;")
+    print("static const torch_named_update torch_named_updates[] = {")
+    for name, kind, options in cases:
+        p = torch.nn.Parameter(wave(1, 5))
+        optimizer = kind([p], **options)
+        after = []
+        for t in range(1, 5):
+            p.grad = wave(10 + t, 5)
+            optimizer.step()
+            after.append(p.detach().tolist())
+        text = ", ".join(f"{key}: {str(list(v) if isinstance(v, tuple) else v).lower()}"
+                         for key, v in options.items())
+        print(row([f'"{{name: {name}, {text}}}"', number(options["lr"]), braces(after[0]),
+                   braces(after[3])]))
+    print("};\n")
+
+
 def main():
     version = torch.__version__.split("+")[0]
     print(f"// Made by make_torch_tables.py; PyTorch {version}, float64.")
@@ -257,6 +307,7 @@ def main():
     losses()
     transformer()
     optimizers()
+    named_optimizers()
     print("#endif")
 
 

@@ -5,6 +5,7 @@
 #include "base/philox.h"
 #include "device/ref/ref.h"
 #include "grad/torch_tables.h"
+#include "nn/optimizer.h"
 #include "support/op_session.h"
 
 #include <math.h>
@@ -414,17 +415,25 @@ static void test_attention(void **state) {
     }
 }
 
-static void check_update(const torch_update *u, tri_dtype dtype, double tolerance) {
-    const tri_op *op = tri_op_find(u->op);
+// Updates a parameter four times; first, last: what PyTorch makes of it by the first and the last.
+typedef struct updates {
+    const tri_op *op;
+    const void *attr;
+    int states;
+    double lr;
+    const double *first, *last;
+} updates;
+
+static void check_updates(const updates *u, tri_dtype dtype, double tolerance) {
     tri_shape p = tri_shape_of(5), step = tri_shape_of(TRI_STEP_SCALAR_COUNT);
-    tri_shape shapes[] = {p, p, step, p, p};
-    int count = strcmp(u->op, "sgd") != 0 ? 5 : u->attr.sgd.momentum != 0 ? 4 : 3;
-    op_bench b = bench_open(dtype, op, shapes, count, &u->attr);
+    tri_shape shapes[] = {p, p, step, p, p, p};
+    op_bench b = bench_open(dtype, u->op, shapes, 3 + u->states, u->attr);
     double *scalars = op_host(b.session, b.in[2]);
     scalars[TRI_STEP_LR] = u->lr;
     scalars[TRI_STEP_GRADIENT_SCALE] = 0.125;
     fill_wave(&b, 0, 1);
-    if (count == 4) fill_wave(&b, 3, 5); // sgd's first update must not read its momentum buffer
+    // sgd's first update must not read its momentum buffer
+    if (u->op == &tri_op_sgd && u->states) fill_wave(&b, 3, 5);
     for (int t = 1; t <= 4; t++) {
         for (int64_t i = 0; i < 5; i++) op_set(b.session, b.in[1], i, 8 * wave(10 + t, i));
         scalars[TRI_STEP_UPDATE] = t;
@@ -442,8 +451,32 @@ static void check_update(const torch_update *u, tri_dtype dtype, double toleranc
 
 static void test_updates(void **state) {
     for (size_t i = 0; i < COUNT(torch_updates); i++) {
-        check_update(&torch_updates[i], TRI_F64, 1e-13);
-        check_update(&torch_updates[i], TRI_F32, 1e-6);
+        const torch_update *c = &torch_updates[i];
+        bool is_sgd = !strcmp(c->op, "sgd");
+        updates u = {tri_op_find(c->op), &c->attr, is_sgd ? c->attr.sgd.momentum != 0 : 2, c->lr,
+                     c->first,           c->last};
+        check_updates(&u, TRI_F64, 1e-13);
+        check_updates(&u, TRI_F32, 1e-6);
+    }
+}
+
+// Optimizers by the options that a recipe has.
+static void test_named_updates(void **state) {
+    for (size_t i = 0; i < COUNT(torch_named_updates); i++) {
+        const torch_named_update *c = &torch_named_updates[i];
+        tri_arena *arena = tri_arena_create(NULL, "options");
+        tri_tree *tree;
+        tri_optimizer_options options;
+        tri_optimizer optimizer;
+        assert_int_equal(tri_yaml_parse_value(arena, c->options, "options", &tree), TRI_OK);
+        assert_int_equal(tri_option_decode(arena, &tri_optimizer_table, tree, &options), TRI_OK);
+        assert_int_equal(tri_optimizer_make(arena, &options, &optimizer), TRI_OK);
+        updates u = {optimizer.op, &optimizer.attrs[0], optimizer.op_states, options.lr, c->first,
+                     c->last};
+        check_updates(&u, TRI_F64, 1e-13);
+        // rmsprop's centered variance is a difference of nearly equal numbers.
+        check_updates(&u, TRI_F32, options.centered ? 1e-4 : 2e-6);
+        tri_arena_destroy(arena);
     }
 }
 
@@ -477,15 +510,15 @@ static void test_dropout_position(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conv2d),         cmocka_unit_test(test_max_pool2d),
-        cmocka_unit_test(test_avg_pool2d),     cmocka_unit_test(test_batch_norm),
-        cmocka_unit_test(test_moving_average), cmocka_unit_test(test_average_weights),
-        cmocka_unit_test(test_losses),         cmocka_unit_test(test_binary_cross_entropy),
-        cmocka_unit_test(test_soft_labels),    cmocka_unit_test(test_smoothed_labels),
-        cmocka_unit_test(test_large_scores),   cmocka_unit_test(test_accuracy),
-        cmocka_unit_test(test_updates),        cmocka_unit_test(test_dropout_position),
-        cmocka_unit_test(test_tokens),         cmocka_unit_test(test_layers),
-        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_conv2d),           cmocka_unit_test(test_max_pool2d),
+        cmocka_unit_test(test_avg_pool2d),       cmocka_unit_test(test_batch_norm),
+        cmocka_unit_test(test_moving_average),   cmocka_unit_test(test_average_weights),
+        cmocka_unit_test(test_losses),           cmocka_unit_test(test_binary_cross_entropy),
+        cmocka_unit_test(test_soft_labels),      cmocka_unit_test(test_smoothed_labels),
+        cmocka_unit_test(test_large_scores),     cmocka_unit_test(test_accuracy),
+        cmocka_unit_test(test_updates),          cmocka_unit_test(test_named_updates),
+        cmocka_unit_test(test_dropout_position), cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_layers),           cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

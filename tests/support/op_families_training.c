@@ -20,10 +20,18 @@ void op_build_update(op_case *c) {
     adam.decoupled = op_chance(c, 50);
     tri_adadelta_attr adadelta = {
         .lr_factor = factor, .rho = 0.9, .eps = 1e-6, .weight_decay = decay};
-    tri_value in[] = {op_wide_unit(c, shape), op_wide_unit(c, shape),
-                      op_step_scalars(c, (int)op_draw(c, 1, 3), op_chance(c, 15)),
-                      op_wide(c, shape, 0, 1), op_wide(c, shape, 0, 1)};
-    switch (op_draw(c, 0, 4)) {
+    tri_value in[TRI_MAX_INPUTS] = {op_wide_unit(c, shape), op_wide_unit(c, shape),
+                                    op_step_scalars(c, (int)op_draw(c, 1, 3), op_chance(c, 15)),
+                                    op_wide(c, shape, 0, 1), op_wide(c, shape, 0, 1)};
+    static const char *const rules[] = {
+        "p, g, k, lr -> p - lr * sign(g * k)",
+        "p, g, k, lr, m -> p - lr * (0.9 * m + g * k), 0.8 * m + 0.2 * g * k",
+        "p, g, k, lr, m, u, t -> p + lr / expm1(t * -0.1) * m / (u + 0.01), m + g * k, max(u, "
+        "abs(g))"};
+    int rule = (int)op_draw(c, 0, 2);
+    tri_map_update_attr mapped = {.lr_factor = factor};
+    TRI_ASSERT(tri_formula_parse(rules[rule], NULL, &mapped.formula) == TRI_OK);
+    switch (op_draw(c, 0, 5)) {
     case 0:
         if (sgd.momentum == 0) in[3] = (tri_value){0};
         op_add(c, &tri_op_sgd, in, &sgd);
@@ -35,6 +43,10 @@ void op_build_update(op_case *c) {
         op_add(c, &tri_op_adadelta, in, &adadelta);
         break;
     case 3:
+        for (int k = rule; k < 2; k++) in[3 + k] = (tri_value){0};
+        op_add(c, &tri_op_map_update, in, &mapped);
+        break;
+    case 4:
         op_add(c, &tri_op_average_weights, in, NULL);
         break;
     default:

@@ -289,6 +289,7 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(sgd_flat)                                                                                    \
     X(adam_flat)                                                                                   \
     X(adadelta_flat)                                                                               \
+    X(map_update_tiles)                                                                            \
     X(average_weights_flat)                                                                        \
     X(reorder_dnnl)
 

@@ -131,6 +131,10 @@ void cuda_layouts_of_images(const tri_device_description *device, const tri_grap
 // they are not known before. cuda_release frees the copy.
 tri_status cuda_prepare(tri_kernel *kernel, const void *state, size_t size_bytes);
 void cuda_release(tri_kernel *kernel);
+// Gives all tensors of an update (gradient and states; not input 2, the step scalars) the
+// parameter's layout, because the kernel goes through all of them element by element.
+void cuda_update_layouts(const tri_device_description *device, const tri_graph *graph,
+                         const tri_node *node, tri_layout *in, tri_layout *out);
 // NVIDIA recommends this workspace size for cuBLAS on Hopper. One such buffer serves all kernels of
 // a rank.
 enum { CUDA_PRODUCT_WORKSPACE_BYTES = 32 << 20 };
@@ -239,6 +243,7 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(sgd)                                                                                         \
     X(adam)                                                                                        \
     X(adadelta)                                                                                    \
+    X(map_update)                                                                                  \
     X(moving_average)                                                                              \
     X(average_weights)                                                                             \
     X(sum_of_squares)                                                                              \

@@ -37,6 +37,40 @@ const tri_kernel_def cuda_kernel_map = {.op = &tri_op_map,
                                         .run = map_run,
                                         .release = cuda_release};
 
+static bool update_supports(const tri_device_description *device, const tri_graph *graph,
+                            const tri_node *node) {
+    return cuda_in_type(graph, node, 0) == TRI_F32;
+}
+
+static tri_status update_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                 tri_kernel *kernel) {
+    const tri_map_update_attr *attr = node->attr;
+    const tri_value_info *param = tri_value_get(graph, node->inputs[0]);
+    cuda_map_update p = {.lr_factor = attr->lr_factor,
+                         .count_input = tri_map_update_count(&attr->formula)};
+    tri_map_plan_formula(&attr->formula, tri_layout_elements(&param->layout, &param->shape),
+                         &p.plan);
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status update_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_map_update p = *(const cuda_map_update *)kernel->state;
+    p.arrays[0] = args->in[0];
+    p.grad = args->in[1];
+    p.step = args->in[2];
+    for (int k = 1; k < p.plan.formula.output_count; k++) p.arrays[k] = args->in[2 + k];
+    CUDA_LAUNCH(args->queue, map_update, p);
+    return TRI_OK;
+}
+
+const tri_kernel_def cuda_kernel_map_update = {.op = &tri_op_map_update,
+                                               .name = "steps",
+                                               .supports = update_supports,
+                                               .layouts = cuda_update_layouts,
+                                               .prepare = update_prepare,
+                                               .run = update_run,
+                                               .release = cuda_release};
+
 static bool compiled_supports(const tri_device_description *device, const tri_graph *graph,
                               const tri_node *node) {
     double slope;

@@ -11,6 +11,7 @@
 #define CUDA_MAP_KERNEL_LIST(X)                                                                    \
     X(map)                                                                                         \
     X(map_compiled)                                                                                \
+    X(map_update)                                                                                  \
     X(reduce)
 
 // Computes the plan's formula on each element, in the type `type`: F32, F64, F16, BF16, I64, I32 or
@@ -34,6 +35,17 @@ typedef struct cuda_map_compiled {
     int64_t count;
     double slope;
 } cuda_map_compiled;
+
+// Updates the plan's elements of a parameter, F32, and its states by the formula (the op
+// map_update).
+typedef struct cuda_map_update {
+    tri_map_plan plan;
+    int count_input; // tri_map_update_count
+    double lr_factor;
+    const double *step;                 // the step scalars
+    float *arrays[TRI_FORMULA_OUTPUTS]; // the parameter and its states
+    const float *grad;
+} cuda_map_update;
 
 // The values of tri_reduction.
 enum {

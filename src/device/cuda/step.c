@@ -38,10 +38,8 @@ static cuda_update update_of(const tri_node *node) {
     return (cuda_update){.rule = CUDA_MOVING_AVERAGE, .number = {a->momentum}};
 }
 
-// Gives all tensors of an update (gradient and states; not input 2, the step scalars) the
-// parameter's layout, because the kernel goes through all of them element by element.
-static void update_layouts(const tri_device_description *device, const tri_graph *graph,
-                           const tri_node *node, tri_layout *in, tri_layout *out) {
+void cuda_update_layouts(const tri_device_description *device, const tri_graph *graph,
+                         const tri_node *node, tri_layout *in, tri_layout *out) {
     for (int i = 1; i < node->input_count; i++)
         if (i != 2) in[i] = in[0];
 }
@@ -161,7 +159,7 @@ static tri_status loss_seeds_run(const tri_kernel *kernel, const tri_kernel_args
     const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
                                                      .name = "update",                             \
                                                      .supports = first_is_f32,                     \
-                                                     .layouts = update_layouts,                    \
+                                                     .layouts = cuda_update_layouts,               \
                                                      .prepare = update_prepare,                    \
                                                      .run = update_run,                            \
                                                      .release = cuda_release};

@@ -78,6 +78,34 @@ REF_BODY tri_status adadelta_body(const ref_node *node, const tri_kernel_args *a
     return TRI_OK;
 }
 
+REF_BODY tri_status map_update_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    const tri_map_update_attr *a = (const void *)node->attr;
+    const tri_formula *f = &a->formula;
+    const double *step = args->in[2];
+    double values[UINT8_MAX + 1];
+    ref_array arrays[TRI_FORMULA_OUTPUTS] = {ref_input(args, 0, f64)};
+    ref_array grad = ref_input(args, 1, f64);
+    for (int k = 1; k < f->output_count; k++) arrays[k] = ref_input(args, 2 + k, f64);
+    for (int k = 0; k < f->constant_count; k++) values[TRI_OPERAND_CONSTANT + k] = f->constants[k];
+    double *in = values + TRI_OPERAND_INPUT;
+    in[TRI_UPDATE_SCALE] = step[TRI_STEP_GRADIENT_SCALE];
+    in[TRI_UPDATE_LR] = step[TRI_STEP_LR] * a->lr_factor;
+    if (tri_map_update_count(f)) in[tri_map_update_count(f)] = step[TRI_STEP_UPDATE];
+    if (step[TRI_STEP_SKIP] != 0) return TRI_OK;
+    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++) {
+        in[TRI_UPDATE_PARAMETER] = get(arrays[0], i);
+        in[TRI_UPDATE_GRADIENT] = get(grad, i);
+        for (int k = 1; k < f->output_count; k++) in[TRI_UPDATE_STATES + k - 1] = get(arrays[k], i);
+        for (int t = 0; t < f->step_count; t++) {
+            const tri_formula_step *s = &f->steps[t];
+            values[t] =
+                tri_step_value((tri_step_kind)s->kind, values[s->a], values[s->b], values[s->c]);
+        }
+        for (int k = 0; k < f->output_count; k++) put(arrays[k], i, values[f->outputs[k]]);
+    }
+    return TRI_OK;
+}
+
 REF_BODY tri_status moving_average_body(const ref_node *node, const tri_kernel_args *args,
                                         bool f64) {
     const tri_moving_average_attr *a = (const void *)node->attr;
@@ -185,5 +213,6 @@ REF_KERNEL(sum_of_squares)
 REF_KERNEL(sgd)
 REF_KERNEL(adam)
 REF_KERNEL(adadelta)
+REF_KERNEL(map_update)
 REF_KERNEL(moving_average)
 REF_KERNEL(average_weights)

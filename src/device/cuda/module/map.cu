@@ -5,6 +5,7 @@
 #include "device/reduce_pair.h"
 #include "ops/formula_integer.h"
 #include "ops/formula_math.h"
+#include "ops/step_rule.h"
 
 #include <type_traits>
 
@@ -53,6 +54,15 @@ template <typename W> GPU_DEVICE W operand(const tri_map_plan *plan, const W *sl
     return slots[plan->slots[number]];
 }
 
+// Runs the formula's steps. The slots of the inputs have their values.
+template <typename W> GPU_DEVICE void run_steps(const tri_map_plan *plan, W *slots) {
+    for (int t = 0; t < plan->formula.step_count; t++) {
+        tri_formula_step s = plan->formula.steps[t];
+        slots[plan->slots[t]] = step_value<W>(s.kind, operand(plan, slots, s.a),
+                                              operand(plan, slots, s.b), operand(plan, slots, s.c));
+    }
+}
+
 // `most`: how many slots there is room for.
 template <typename T, int most> GPU_KERNEL map(cuda_map p) {
     typedef typename gpu_wide<T>::type W;
@@ -61,12 +71,7 @@ template <typename T, int most> GPU_KERNEL map(cuda_map p) {
         W slots[most];
         for (int k = 0; k < f->input_count; k++)
             slots[p.plan.slots[TRI_OPERAND_INPUT + k]] = read_input<T, W>(&p, k, i);
-        for (int t = 0; t < f->step_count; t++) {
-            tri_formula_step s = f->steps[t];
-            slots[p.plan.slots[t]] =
-                step_value<W>(s.kind, operand(&p.plan, slots, s.a), operand(&p.plan, slots, s.b),
-                              operand(&p.plan, slots, s.c));
-        }
+        run_steps(&p.plan, slots);
         for (int k = 0; k < f->output_count; k++) {
             W value = operand(&p.plan, slots, f->outputs[k]);
             if (p.mask)
@@ -74,6 +79,26 @@ template <typename T, int most> GPU_KERNEL map(cuda_map p) {
             else
                 gpu_put(&((T *)p.out[k])[i], value);
         }
+    }
+}
+
+// Reads the parameter, the gradient and the states once, and writes all but the gradient.
+template <int most> GPU_KERNEL map_update(cuda_map_update p) {
+    const tri_formula *f = &p.plan.formula;
+    const uint8_t *slot_of = p.plan.slots + TRI_OPERAND_INPUT;
+    if (p.step[TRI_STEP_SKIP] != 0) return;
+    for (int64_t i = gpu_thread(); i < p.plan.count; i += gpu_threads()) {
+        float slots[most];
+        slots[slot_of[TRI_UPDATE_PARAMETER]] = p.arrays[0][i];
+        slots[slot_of[TRI_UPDATE_GRADIENT]] = p.grad[i];
+        slots[slot_of[TRI_UPDATE_SCALE]] = (float)p.step[TRI_STEP_GRADIENT_SCALE];
+        slots[slot_of[TRI_UPDATE_LR]] = (float)(p.step[TRI_STEP_LR] * p.lr_factor);
+        if (p.count_input) slots[slot_of[p.count_input]] = (float)p.step[TRI_STEP_UPDATE];
+        for (int k = 1; k < f->output_count; k++)
+            slots[slot_of[TRI_UPDATE_STATES + k - 1]] = p.arrays[k][i];
+        run_steps(&p.plan, slots);
+        for (int k = 0; k < f->output_count; k++)
+            p.arrays[k][i] = operand(&p.plan, slots, f->outputs[k]);
     }
 }
 
@@ -204,6 +229,16 @@ extern "C" tri_status cuda_launch_map(cuda_stream *stream, const cuda_map *p, ch
         return gpu_launch(stream, map<T, MOST>, blocks, GPU_BLOCK, *p, why);
     };
     return gpu_with_number(p->type, launch);
+}
+
+extern "C" tri_status cuda_launch_map_update(cuda_stream *stream, const cuda_map_update *p,
+                                             char *why) {
+    enum { FEW = 16, MOST = TRI_FORMULA_STEPS + TRI_FORMULA_INPUTS };
+    if (p->plan.count == 0) return TRI_OK;
+    int64_t blocks = gpu_blocks(stream, p->plan.count, GPU_BLOCK);
+    if (p->plan.slot_count <= FEW)
+        return gpu_launch(stream, map_update<FEW>, blocks, GPU_BLOCK, *p, why);
+    return gpu_launch(stream, map_update<MOST>, blocks, GPU_BLOCK, *p, why);
 }
 
 extern "C" tri_status cuda_launch_reduce(cuda_stream *stream, const cuda_reduce *p, char *why) {
