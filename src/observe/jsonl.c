@@ -17,6 +17,36 @@ typedef struct jsonl {
     char path[PATH_MAX];
 } jsonl;
 
+static tri_status write_line(jsonl *j, tri_arena *arena, const tri_tree *map) {
+    const char *line = tri_arena_printf(arena, "%s\n", tri_json_emit(arena, map));
+    tri_status status = tri_os_write_all(j->fd, line, strlen(line), j->path);
+    if (status == TRI_OK)
+        j->size += (int64_t)strlen(line);
+    else // if this fails, the next process removes the incomplete line
+        (void)!tri_os.ftruncate(j->fd, j->size);
+    return status;
+}
+
+static tri_tree *start_line(tri_arena *arena, const char *kind) {
+    tri_tree *map = tri_tree_map(arena);
+    tri_tree_put_string(arena, map, "kind", kind);
+    return map;
+}
+
+// The line that tells where a process begins: what earlier ones have logged after this step, it
+// does again.
+static tri_status write_start(jsonl *j, const tri_run_info *info) {
+    tri_arena *arena = tri_arena_create(NULL, "line");
+    tri_tree *map = start_line(arena, "start");
+    tri_tree_put_int(arena, map, "step", info->first_step);
+    for (int i = 0; i < info->start->count; i++)
+        tri_tree_put(arena, map, info->start->items[i]->key,
+                     tri_tree_copy(arena, info->start->items[i]));
+    tri_status status = write_line(j, arena, map);
+    tri_arena_destroy(arena);
+    return status;
+}
+
 static tri_status jsonl_open(const tri_run_info *info, void **state) {
     jsonl *j = calloc(1, sizeof *j);
     if (!j) return TRI_FAIL(TRI_NO_MEMORY, "metrics.jsonl: no memory");
@@ -26,6 +56,7 @@ static tri_status jsonl_open(const tri_run_info *info, void **state) {
         free(j);
         return status;
     }
+    if (info->start) (void)write_start(j, info); // a disk that stays full is reported with events
     *state = j;
     return TRI_OK;
 }
@@ -74,12 +105,6 @@ void tri_metrics_put(tri_arena *arena, tri_tree *map, const tri_metric_value *me
     tri_tree_put(arena, map, "classes", list);
 }
 
-static tri_tree *start_line(tri_arena *arena, const char *kind) {
-    tri_tree *map = tri_tree_map(arena);
-    tri_tree_put_string(arena, map, "kind", kind);
-    return map;
-}
-
 static tri_tree *train_line(tri_arena *arena, const tri_train_event *e) {
     tri_tree *map = start_line(arena, "train");
     tri_tree_put_int(arena, map, "step", e->step);
@@ -123,8 +148,7 @@ static tri_tree *end_line(tri_arena *arena, const tri_run_event *event) {
     return map;
 }
 
-// Makes the object that an event becomes; NULL: the event has no line.
-static tri_tree *line_of(tri_arena *arena, const tri_run_event *event) {
+tri_tree *tri_event_line(tri_arena *arena, const tri_run_event *event) {
     switch (event->kind) {
     case TRI_EVENT_TRAIN:
         return event->train.is_logged ? train_line(arena, &event->train) : NULL;
@@ -144,16 +168,8 @@ static tri_tree *line_of(tri_arena *arena, const tri_run_event *event) {
 static tri_status jsonl_event(void *state, const tri_run_event *event) {
     jsonl *j = state;
     tri_arena *arena = tri_arena_create(NULL, "line");
-    const tri_tree *map = line_of(arena, event);
-    tri_status status = TRI_OK;
-    if (map) {
-        const char *line = tri_arena_printf(arena, "%s\n", tri_json_emit(arena, map));
-        status = tri_os_write_all(j->fd, line, strlen(line), j->path);
-        if (status == TRI_OK)
-            j->size += (int64_t)strlen(line);
-        else // if this fails, the next process removes the incomplete line
-            (void)!tri_os.ftruncate(j->fd, j->size);
-    }
+    const tri_tree *map = tri_event_line(arena, event);
+    tri_status status = map ? write_line(j, arena, map) : TRI_OK;
     tri_arena_destroy(arena);
     return status;
 }

@@ -31,6 +31,8 @@ typedef struct tri_run_info {
     const char *name;       // name of the run
     const char *folder;     // the run folder, which exists; NULL: no files are written
     const tri_tree *recipe; // every option with its value; NULL allowed
+    // What metrics.jsonl tells, besides the step, when this process begins; NULL: nothing.
+    const tri_tree *start;
     int64_t first_step;  // number of steps done before this process: above 0 if the run is resumed
     int64_t total_steps; // the step at which the run ends; -1: not known
     int64_t steps_per_epoch;
@@ -102,6 +104,9 @@ typedef struct tri_run_event {
         tri_end_event end;
     };
 } tri_run_event;
+
+// Makes the object that an event becomes in metrics.jsonl; NULL: it has no line there.
+tri_tree *tri_event_line(tri_arena *arena, const tri_run_event *event);
 
 // A sink receives events, and writes them to a file or shows them on the progress line. All
 // functions are required. Only one thread calls the functions of a sink.

@@ -303,9 +303,12 @@ tri_status train_sample_log_open(train_loop *loop);
 void train_sample_log_note(train_sample_log *log, int64_t step, const tri_data_batch *batch);
 void train_sample_log_close(train_sample_log *log);
 
-// Defined in summary.c. Prints a table of the model's blocks (layers or groups of layers), their
-// output shapes and parameters.
-void train_show_summary(train_loop *loop);
+// Defined in summary.c. Makes the table of the model's blocks (layers or groups of layers): a list
+// of maps with `block`, `output` (its shape), and how many `parameters` it has, how many of them
+// are `frozen`, and their `bytes`. It is empty if the model cannot be built once more.
+const tri_tree *train_model_table(train_loop *loop);
+// Shows the table.
+void train_show_summary(train_loop *loop, const tri_tree *table);
 
 // Defined in evaluate.c. Sums over all replicas how many samples of an evaluation were left out
 // (data.on_error: skip). A sample belongs to one replica, all of whose ranks read it. Collective.

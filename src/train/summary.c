@@ -13,18 +13,14 @@ typedef struct counts {
     int64_t parameters, frozen, bytes;
 } counts;
 
-enum { ALL_BLOCKS = -1 };
-
-// Counts the parameters of a block, or of ALL_BLOCKS. A tied parameter counts for the first block
-// that reads it, so that it counts only once.
+// Counts the parameters of a block. A tied parameter counts for the first block that reads it, so
+// that it counts only once.
 static counts count_parameters(const tri_graph *g, int block) {
     counts c = {0};
     for (int i = 0; i < g->parameter_count; i++) {
         const tri_parameter_info *p = &g->parameters[i];
         bool is_frozen = p->role == TRI_ROLE_FROZEN;
-        if ((block != ALL_BLOCKS && p->block != block) ||
-            (p->role != TRI_ROLE_TRAINED && !is_frozen))
-            continue;
+        if (p->block != block || (p->role != TRI_ROLE_TRAINED && !is_frozen)) continue;
         int64_t elements = tri_shape_count(&p->shape);
         c.parameters += elements;
         c.frozen += is_frozen ? elements : 0;
@@ -64,20 +60,10 @@ static void write_shape(const tri_graph *g, int block, int64_t batch, char *out,
     if (used < size) snprintf(out + used, size - used, "]");
 }
 
-static void show_row(train_loop *loop, const tri_graph *g, int block, int64_t batch, int width) {
-    char shape[SHAPE_BYTES];
-    counts c = count_parameters(g, block);
-    write_shape(g, block, batch, shape, sizeof shape);
-    tri_observe_message(loop->observer, "  %-*s  %-20s  %14s%s", width, g->blocks[block], shape,
-                        tri_grouped((double)c.parameters),
-                        c.frozen == 0              ? ""
-                        : c.frozen == c.parameters ? "  frozen"
-                                                   : "  partly frozen");
-}
-
-void train_show_summary(train_loop *loop) {
+const tri_tree *train_model_table(train_loop *loop) {
     tri_session *s = loop->session;
-    tri_arena *arena = tri_arena_create(loop->arena, "summary");
+    tri_arena *arena = tri_arena_create(loop->arena, "model's table");
+    tri_tree *table = tri_tree_list(loop->arena);
     tri_graph *g;
     int64_t batch = s->plan->programs[0]->batch;
     // The table shows the whole model, but the plan's graph has only this rank's slices. So the
@@ -85,24 +71,59 @@ void train_show_summary(train_loop *loop) {
     tri_status status = tri_model_build(arena, &s->model, batch, &g);
     if (status == TRI_OK)
         status = tri_graph_group(g, s->optimizer.groups, s->optimizer.group_count);
-    int width = 5;
-    for (int b = 0; status == TRI_OK && b < g->block_count; b++)
-        if ((int)strlen(g->blocks[b]) > width) width = (int)strlen(g->blocks[b]);
-    if (status == TRI_OK) {
-        tri_observe_message(loop->observer, "  %-*s  %-20s  %14s", width, "block", "output",
-                            "parameters");
-        int left_out = g->block_count > MOST_ROWS ? g->block_count - MOST_ROWS + 1 : 0;
-        int first_out = g->block_count - LAST_ROWS - left_out;
-        for (int b = 0; b < g->block_count; b++) {
-            if (left_out && b == first_out)
-                tri_observe_message(loop->observer, "  ... %d more blocks", left_out);
-            if (!left_out || b < first_out || b >= first_out + left_out)
-                show_row(loop, g, b, batch, width);
-        }
-        counts all = count_parameters(g, ALL_BLOCKS);
-        tri_observe_message(loop->observer, "  total: %s parameters, %s frozen, %s",
-                            tri_grouped((double)all.parameters), tri_grouped((double)all.frozen),
-                            tri_bytes_text((double)all.bytes));
+    for (int b = 0; status == TRI_OK && b < g->block_count; b++) {
+        char shape[SHAPE_BYTES];
+        counts c = count_parameters(g, b);
+        write_shape(g, b, batch, shape, sizeof shape);
+        tri_tree *row = tri_tree_map(loop->arena);
+        tri_tree_put_string(loop->arena, row, "block", g->blocks[b]);
+        tri_tree_put_string(loop->arena, row, "output", shape);
+        tri_tree_put_int(loop->arena, row, "parameters", c.parameters);
+        tri_tree_put_int(loop->arena, row, "frozen", c.frozen);
+        tri_tree_put_int(loop->arena, row, "bytes", c.bytes);
+        tri_tree_append(loop->arena, table, row);
     }
     tri_arena_destroy(arena);
+    return table;
+}
+
+static int64_t count_of(const tri_tree *row, const char *key) {
+    int64_t count = 0;
+    (void)tri_tree_to_int(tri_tree_get(row, key), &count);
+    return count;
+}
+
+static void show_row(train_loop *loop, const tri_tree *row, int width) {
+    int64_t parameters = count_of(row, "parameters"), frozen = count_of(row, "frozen");
+    tri_observe_message(loop->observer, "  %-*s  %-20s  %14s%s", width,
+                        tri_tree_get(row, "block")->text, tri_tree_get(row, "output")->text,
+                        tri_grouped((double)parameters),
+                        frozen == 0            ? ""
+                        : frozen == parameters ? "  frozen"
+                                               : "  partly frozen");
+}
+
+void train_show_summary(train_loop *loop, const tri_tree *table) {
+    int width = 5, left_out = table->count > MOST_ROWS ? table->count - MOST_ROWS + 1 : 0;
+    int first_out = table->count - LAST_ROWS - left_out;
+    counts all = {0};
+    for (int b = 0; b < table->count; b++) {
+        int length = (int)strlen(tri_tree_get(table->items[b], "block")->text);
+        if (length > width) width = length;
+        all.parameters += count_of(table->items[b], "parameters");
+        all.frozen += count_of(table->items[b], "frozen");
+        all.bytes += count_of(table->items[b], "bytes");
+    }
+    if (table->count == 0) return;
+    tri_observe_message(loop->observer, "  %-*s  %-20s  %14s", width, "block", "output",
+                        "parameters");
+    for (int b = 0; b < table->count; b++) {
+        if (left_out && b == first_out)
+            tri_observe_message(loop->observer, "  ... %d more blocks", left_out);
+        if (!left_out || b < first_out || b >= first_out + left_out)
+            show_row(loop, table->items[b], width);
+    }
+    tri_observe_message(loop->observer, "  total: %s parameters, %s frozen, %s",
+                        tri_grouped((double)all.parameters), tri_grouped((double)all.frozen),
+                        tri_bytes_text((double)all.bytes));
 }

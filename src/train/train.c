@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 // Numbers that each step sums over all ranks. With them all ranks learn what only one rank has
 // noticed, and so take the same decisions.
@@ -67,6 +68,23 @@ static void find_least_times(const tri_session *s, tri_run_info *info) {
     if (is_stated || bytes > 0) info->traffic_s = least.traffic / s->mesh.ranks;
 }
 
+// What metrics.jsonl tells of the start of a process.
+static const tri_tree *start_line(const train_loop *loop, const tri_tree *table) {
+    const tri_session *s = loop->session;
+    tri_arena *arena = loop->arena;
+    tri_tree *line = tri_tree_map(arena);
+    char text[TRI_DEVICE_NAME_BYTES];
+    time_t now = (time_t)(tri_os.realtime_ns() / 1000000000);
+    struct tm parts;
+    if (loop->last_step >= 0) tri_tree_put_int(arena, line, "total_steps", loop->last_step);
+    tri_tree_put_int(arena, line, "ranks", s->identity.size);
+    tri_tree_put_string(arena, line, "device", tri_device_name(&s->device->description, text));
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
+    tri_tree_put_string(arena, line, "time", text);
+    tri_tree_put(arena, line, "model", tri_tree_copy(arena, table));
+    return line;
+}
+
 static void open_observer(train_loop *loop) {
     tri_session *s = loop->session;
     if (s->identity.rank != 0) return;
@@ -90,6 +108,9 @@ static void open_observer(train_loop *loop) {
     const tri_event_sink *sinks[TRI_MAX_SINKS];
     tri_log_options log = loop->recipe->log;
     log.progress = log.progress && !loop->request->quiet;
+    bool is_needed = info->folder || (log.progress && log.summary);
+    const tri_tree *table = is_needed ? train_model_table(loop) : NULL;
+    if (info->folder) info->start = start_line(loop, table);
     int count = tri_sinks_choose(&log, info, sinks);
     loop->observer = tri_observer_create(info, sinks, count);
     char device[TRI_DEVICE_NAME_BYTES];
@@ -112,7 +133,7 @@ static void open_observer(train_loop *loop) {
     char mesh[256];
     if (s->mesh.ranks > 1)
         tri_observe_message(loop->observer, "mesh: %s", tri_mesh_text(&s->mesh, mesh, sizeof mesh));
-    if (log.progress && log.summary) train_show_summary(loop);
+    if (log.progress && log.summary) train_show_summary(loop, table);
     report_unlogged(loop);
 }
 
