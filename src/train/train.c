@@ -17,6 +17,7 @@
 #include "train/loop.h"
 #include "train/signals.h"
 #include "train/tell.h"
+#include "views/csv.h"
 
 #include <limits.h>
 #include <math.h>
@@ -112,6 +113,7 @@ static void open_observer(train_loop *loop) {
     const tri_tree *table = is_needed ? train_model_table(loop) : NULL;
     if (info->folder) info->start = start_line(loop, table);
     int count = tri_sinks_choose(&log, info, sinks);
+    if (info->folder && log.csv) sinks[count++] = &views_sink_csv;
     loop->observer = tri_observer_create(info, sinks, count);
     char device[TRI_DEVICE_NAME_BYTES];
     tri_observe_message(loop->observer, "%s on %s: %s of %s, %lld parameters", s->task->name,

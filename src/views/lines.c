@@ -45,8 +45,7 @@ static views_curve *curve_of(views_run *run, const char *kind, const char *key) 
     return &run->curves[run->curve_count - 1];
 }
 
-// Removes the points after `step`, because the run went on from there once more.
-static void take_back(views_run *run, int64_t step) {
+void views_run_take_back(views_run *run, int64_t step) {
     for (int i = 0; i < run->curve_count; i++) {
         views_curve *c = &run->curves[i];
         int kept = 0;
@@ -111,7 +110,7 @@ static void take_event(views_run *run, const views_event *event) {
     bool starts = !strcmp(kind, "start"), ends = !strcmp(kind, "end");
     if (starts || (run->has_ended && !ends)) begin_process(run, event->step);
     if (starts) {
-        take_back(run, event->step);
+        views_run_take_back(run, event->step);
         run->step = event->step;
     }
     if (ends && tri_tree_to_double(tri_tree_get(event->line, "wall_s"), &seconds) &&

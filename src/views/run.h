@@ -98,6 +98,9 @@ views_run *views_run_create(tri_arena *arena, const char *folder);
 // TRI_BAD_INPUT: the file's first line is not one of a run.
 tri_status views_run_take(views_run *run, const char *text, size_t size, size_t *taken);
 
+// Removes the points after `step`, because the run goes on from there once more.
+void views_run_take_back(views_run *run, int64_t step);
+
 const char *views_status_name(views_status status);
 // Finds a curve; NULL: there is none of that name.
 const views_curve *views_curve_find(const views_run *run, const char *name);

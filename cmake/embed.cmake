@@ -1,0 +1,20 @@
+# Writes files as constants of C: cmake -P embed.cmake OUTPUT HEADER TYPE NAME FILE[,FILE...] ...
+# A constant has the text of its files, one after the other, and its size.
+set(output ${CMAKE_ARGV3})
+set(type ${CMAKE_ARGV5})
+set(code "// Made by cmake/embed.cmake.\n#include \"${CMAKE_ARGV4}\"\n")
+math(EXPR last "${CMAKE_ARGC} - 1")
+foreach(i RANGE 6 ${last} 2)
+  math(EXPR next "${i} + 1")
+  set(name ${CMAKE_ARGV${i}})
+  string(REPLACE "," ";" files "${CMAKE_ARGV${next}}")
+  set(text "")
+  foreach(file ${files})
+    file(READ ${file} part HEX)
+    string(APPEND text "${part}")
+  endforeach()
+  string(REGEX REPLACE "(..)" "0x\\1," bytes "${text}")
+  string(APPEND code "static const unsigned char ${name}_text[] = {${bytes}};\n"
+         "const ${type} ${name} = {(const char *)${name}_text, sizeof ${name}_text};\n")
+endforeach()
+file(WRITE ${output} "${code}")
