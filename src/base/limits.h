@@ -14,6 +14,7 @@
 enum {
     TRI_MAX_NAME_BYTES = 256, // longest name of a parameter, block or layer
     TRI_MAX_RANKS = 65536,
+    TRI_MAX_SHOWN_RANKS = 64,  // ranks of which a run's last line tells what took their time
     TRI_MAX_LOCAL_RANKS = 256, // ranks of one host that communicate over shared memory
     TRI_MAX_NODES = 4096,      // nodes of one run over several nodes
     TRI_NODES_BEAT_MS = 1000,  // time between two signs of life of a node's launcher

@@ -14,6 +14,8 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void (*wipe_line)(void *context);
 static void *wipe_context;
+static void (*hear_warning)(void *context, const char *text);
+static void *hear_context;
 
 static tri_log_level current_level(void) {
     static int level = -1;
@@ -40,6 +42,13 @@ void tri_log_set_status_line(void (*wipe)(void *context), void *context) {
     pthread_mutex_unlock(&lock);
 }
 
+void tri_log_set_listener(void (*hear)(void *context, const char *text), void *context) {
+    pthread_mutex_lock(&lock);
+    hear_warning = hear;
+    hear_context = context;
+    pthread_mutex_unlock(&lock);
+}
+
 void tri_log_stage(const char *stage) {
     struct timespec now;
     if (current_level() < TRI_LOG_DEBUG) return;
@@ -60,8 +69,10 @@ void tri_log_line(tri_log_level level, const char *format, ...) {
     va_end(arguments);
     size_t length = (size_t)used + (more > 0 ? (size_t)more : 0);
     if (length > sizeof line - 2) length = sizeof line - 2;
-    line[length++] = '\n';
     pthread_mutex_lock(&lock);
+    line[length] = 0;
+    if (hear_warning && level == TRI_LOG_WARNING) hear_warning(hear_context, line + used);
+    line[length++] = '\n';
     if (wipe_line) wipe_line(wipe_context);
     if (write(STDERR_FILENO, line, length) <
         0) { /* there is nothing else to which the failure could be reported */

@@ -26,6 +26,10 @@ void tri_log_stage(const char *stage);
 // be appended to that line. NULL: there is no progress line.
 void tri_log_set_status_line(void (*wipe)(void *context), void *context);
 
+// Sets a function that gets the text of each warning that is printed, on the thread that prints it.
+// It must not print a message itself. NULL: nobody listens.
+void tri_log_set_listener(void (*hear)(void *context, const char *text), void *context);
+
 // True if standard error is a terminal and, for tri_log_has_colour, NO_COLOR is not set.
 bool tri_log_is_terminal(void);
 bool tri_log_has_colour(void);

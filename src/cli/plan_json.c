@@ -7,7 +7,7 @@
 static tri_tree *memory_tree(tri_arena *arena, const tri_memory_plan *m) {
     tri_tree *map = tri_tree_map(arena);
 #define X(member) tri_tree_put(arena, map, #member, tri_tree_int(arena, m->member));
-    PLAN_MEMORY_LIST(X)
+    TRI_MEMORY_PLAN_LIST(X)
 #undef X
     if (m->nccl_estimate > 0)
         tri_tree_put(arena, map, "nccl_estimate", tri_tree_int(arena, m->nccl_estimate));

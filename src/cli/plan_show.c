@@ -110,14 +110,14 @@ static void print_memory_rows(const plan_view *v) {
     char ranks[32];
     printf("%-12s", "ranks");
 #define X(member) printf(" %13s", #member);
-    PLAN_MEMORY_LIST(X)
+    TRI_MEMORY_PLAN_LIST(X)
 #undef X
     printf("\n");
     for (int pipeline_rank = 0; pipeline_rank < v->pipeline.count; pipeline_rank++) {
         const tri_memory_plan *m = &v->pipeline.plans[pipeline_rank]->memory;
         printf("%-12s", ranks_text(v, pipeline_rank, ranks, sizeof ranks));
 #define X(member) printf(" %13s", tri_bytes_text((double)m->member));
-        PLAN_MEMORY_LIST(X)
+        TRI_MEMORY_PLAN_LIST(X)
 #undef X
         printf("\n");
     }
@@ -129,7 +129,7 @@ static void print_fullest(const plan_view *v) {
     const tri_memory_plan *m = &fullest->memory;
     printf("memory of the fullest rank (1 GB = 10^9 bytes)\n");
 #define X(member) printf("  %-14s %10s\n", #member, tri_bytes_text((double)m->member));
-    PLAN_MEMORY_LIST(X)
+    TRI_MEMORY_PLAN_LIST(X)
 #undef X
     if (m->nccl_estimate > 0)
         printf("  %-14s %10s  an estimate of what NCCL takes for itself, part of the peak\n",

@@ -117,7 +117,7 @@ static void print_memory(const plan_view *v) {
         int64_t bytes;
     } rows[] = {
 #define X(member) {#member, m->member},
-        PLAN_MEMORY_LIST(X)
+        TRI_MEMORY_PLAN_LIST(X)
 #undef X
     };
     const char *between = "";

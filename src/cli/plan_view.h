@@ -58,12 +58,6 @@ void plan_print_time(const plan_view *v);
 // Prints the plan in ten lines: whether it fits, what it needs, and what to do next.
 void plan_print_summary(const plan_view *v);
 
-// The rows of the memory tables, so that text and JSON show the same rows. X(member of
-// tri_memory_plan)
-#define PLAN_MEMORY_LIST(X)                                                                        \
-    X(parameters)                                                                                  \
-    X(gradients) X(optimizer) X(activations) X(workspace) X(communication) X(peak)
-
 // Prints text on standard output: the section that `show` names; NULL: the summary. TRI_BAD_INPUT:
 // there is no such section.
 tri_status plan_print(const plan_view *v, const char *show);

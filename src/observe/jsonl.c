@@ -139,12 +139,21 @@ static tri_tree *change_line(tri_arena *arena, const tri_change_event *e) {
     return map;
 }
 
+static tri_tree *warning_line(tri_arena *arena, const tri_warning_event *e) {
+    tri_tree *map = start_line(arena, "message");
+    tri_tree_put_int(arena, map, "step", e->step);
+    tri_tree_put_string(arena, map, "text", e->text);
+    return map;
+}
+
 static tri_tree *end_line(tri_arena *arena, const tri_run_event *event) {
     tri_tree *map = start_line(arena, "end");
     tri_tree_put_string(arena, map, "status", event->end.status);
     if (event->end.reason) tri_tree_put_string(arena, map, "reason", event->end.reason);
     tri_tree_put_int(arena, map, "steps", event->end.steps);
     tri_tree_put(arena, map, "wall_s", seconds_tree(arena, event->end.wall_s));
+    if (event->end.actions)
+        tri_tree_put(arena, map, "actions", tri_tree_copy(arena, event->end.actions));
     return map;
 }
 
@@ -158,6 +167,8 @@ tri_tree *tri_event_line(tri_arena *arena, const tri_run_event *event) {
         return val_line(arena, "test", &event->val);
     case TRI_EVENT_CHANGE:
         return change_line(arena, &event->change);
+    case TRI_EVENT_WARNING:
+        return warning_line(arena, &event->warning);
     case TRI_EVENT_END:
         return end_line(arena, event);
     default:

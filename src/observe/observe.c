@@ -7,9 +7,13 @@
 #include "base/os.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+enum { MOST_WARNINGS = 32 }; // between two events; more are not kept
 
 typedef struct open_sink {
     const tri_event_sink *sink;
@@ -26,9 +30,23 @@ struct tri_observer {
     double line_data_s;   // how long training has waited for data since then
     int64_t samples;      // how many samples were trained on so far
     bool has_samples;
+    int64_t step; // the latest one
     int count;
     open_sink sinks[TRI_MAX_SINKS];
+    // Warnings that other threads print, too, wait here for the next event, because sinks have one
+    // user.
+    pthread_mutex_t mutex;
+    char *warnings[MOST_WARNINGS];
+    int warning_count;
 };
+
+static void hear(void *context, const char *text) {
+    tri_observer *o = context;
+    pthread_mutex_lock(&o->mutex);
+    char *copy = o->warning_count < MOST_WARNINGS ? strdup(text) : NULL;
+    if (copy) o->warnings[o->warning_count++] = copy;
+    pthread_mutex_unlock(&o->mutex);
+}
 
 int tri_sinks_choose(const tri_log_options *options, const tri_run_info *info,
                      const tri_event_sink *sinks[TRI_MAX_SINKS]) {
@@ -62,13 +80,10 @@ tri_observer *tri_observer_create(const tri_run_info *info, const tri_event_sink
                          s->sink->name);
     }
     o->start_s = o->line_s = tri_os_seconds();
+    o->step = info->first_step;
+    pthread_mutex_init(&o->mutex, NULL);
+    tri_log_set_listener(hear, o);
     return o;
-}
-
-void tri_observer_destroy(tri_observer *o) {
-    if (!o) return;
-    for (int i = 0; i < o->count; i++) o->sinks[i].sink->close(o->sinks[i].state);
-    free(o);
 }
 
 static void emit(tri_observer *o, const tri_run_event *event) {
@@ -79,6 +94,28 @@ static void emit(tri_observer *o, const tri_run_event *event) {
         tri_log_line(TRI_LOG_WARNING, "%s; training continues, with gaps in %s",
                      tri_error_message(), s->sink->name);
     }
+}
+
+static void emit_warnings(tri_observer *o) {
+    char *warnings[MOST_WARNINGS];
+    pthread_mutex_lock(&o->mutex);
+    int count = o->warning_count;
+    memcpy(warnings, o->warnings, sizeof warnings);
+    o->warning_count = 0;
+    pthread_mutex_unlock(&o->mutex);
+    for (int i = 0; i < count; i++) {
+        emit(o, &(tri_run_event){.kind = TRI_EVENT_WARNING, .warning = {o->step, warnings[i]}});
+        free(warnings[i]);
+    }
+}
+
+void tri_observer_destroy(tri_observer *o) {
+    if (!o) return;
+    tri_log_set_listener(NULL, NULL);
+    emit_warnings(o);
+    pthread_mutex_destroy(&o->mutex);
+    for (int i = 0; i < o->count; i++) o->sinks[i].sink->close(o->sinks[i].state);
+    free(o);
 }
 
 void tri_observe_train(tri_observer *o, tri_train_event event) {
@@ -104,6 +141,8 @@ void tri_observe_train(tri_observer *o, tri_train_event event) {
         o->line_samples = event.samples;
         o->line_data_s = 0;
     }
+    o->step = event.step;
+    emit_warnings(o);
     emit(o, &(tri_run_event){.kind = TRI_EVENT_TRAIN, .train = event});
 }
 
@@ -138,12 +177,15 @@ void tri_observe_message(tri_observer *o, const char *format, ...) {
     emit(o, &(tri_run_event){.kind = TRI_EVENT_MESSAGE, .message = text});
 }
 
-void tri_observe_end(tri_observer *o, tri_status status, const char *reason, int64_t steps) {
+void tri_observe_end(tri_observer *o, tri_status status, const char *reason, int64_t steps,
+                     const tri_tree *actions) {
     if (!o) return;
+    emit_warnings(o);
     tri_end_event end = {.status = status == TRI_OK        ? "completed"
                                    : status == TRI_STOPPED ? "stopped"
                                                            : "failed",
                          .reason = reason,
+                         .actions = actions,
                          .steps = steps,
                          .wall_s = tri_os_seconds() - o->start_s};
     emit(o, &(tri_run_event){.kind = TRI_EVENT_END, .end = end});

@@ -52,6 +52,7 @@ typedef enum tri_run_event_kind {
     TRI_EVENT_TEST,   // the evaluation of the test data at the end of a complete run
     TRI_EVENT_CHANGE, // a key of the recipe has another value than before the run was resumed
     TRI_EVENT_MESSAGE,
+    TRI_EVENT_WARNING, // a warning that was printed meanwhile
     TRI_EVENT_END,
 } tri_run_event_kind;
 
@@ -87,11 +88,18 @@ typedef struct tri_change_event {
     const tri_tree *from, *to; // its values
 } tri_change_event;
 
+typedef struct tri_warning_event {
+    int64_t step; // the latest step by then
+    const char *text;
+} tri_warning_event;
+
 typedef struct tri_end_event {
     const char *status; // how the run ended: "completed", "stopped", "failed"
     const char *reason; // why before its last step; NULL: it made that one, or a message says it
     int64_t steps;
     double wall_s; // seconds since the observer was created; tri_observe_end sets it
+    // What the ranks have spent their time in (tri_actions_tree); NULL: not known.
+    const tri_tree *actions;
 } tri_end_event;
 
 typedef struct tri_run_event {
@@ -100,6 +108,7 @@ typedef struct tri_run_event {
         tri_train_event train;
         tri_val_event val; // also for TRI_EVENT_TEST
         tri_change_event change;
+        tri_warning_event warning;
         const char *message; // one line for the user, without a line feed
         tri_end_event end;
     };
@@ -133,8 +142,9 @@ int tri_sinks_choose(const tri_log_options *options, const tri_run_info *info,
                      const tri_event_sink *sinks[TRI_MAX_SINKS]);
 
 typedef struct tri_observer tri_observer;
-// Opens the sinks and starts the clock. If a sink cannot be opened, warns and leaves it out. If
-// there is no memory, warns and returns NULL.
+// Opens the sinks, starts the clock, and from then on listens to warnings (tri_log_set_listener).
+// If a sink cannot be opened, warns and leaves it out. If there is no memory, warns and returns
+// NULL.
 tri_observer *tri_observer_create(const tri_run_info *info, const tri_event_sink *const *sinks,
                                   int count);
 void tri_observer_destroy(tri_observer *observer); // NULL allowed
@@ -150,6 +160,7 @@ void tri_observe_message(tri_observer *observer, const char *format, ...)
 // Excludes `seconds` without training, such as those of a checkpoint, from the rate of the next
 // line, because they would look like slow steps. tri_observe_val excludes evaluations.
 void tri_observe_pause(tri_observer *observer, double seconds);
-void tri_observe_end(tri_observer *observer, tri_status status, const char *reason, int64_t steps);
+void tri_observe_end(tri_observer *observer, tri_status status, const char *reason, int64_t steps,
+                     const tri_tree *actions);
 
 #endif

@@ -218,6 +218,8 @@ static tri_status progress_event(void *state, const tri_run_event *event) {
     case TRI_EVENT_CHANGE:
         print_change(p, &event->change);
         break;
+    case TRI_EVENT_WARNING: // it was printed
+        break;
     case TRI_EVENT_MESSAGE:
         print_line(p, "%s", event->message);
         break;

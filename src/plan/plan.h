@@ -104,6 +104,10 @@ typedef struct tri_memory_plan {
     // the peak.
     int64_t offloaded;
 } tri_memory_plan;
+// What is shown of it, in this order: X(member).
+#define TRI_MEMORY_PLAN_LIST(X)                                                                    \
+    X(parameters)                                                                                  \
+    X(gradients) X(optimizer) X(activations) X(workspace) X(communication) X(peak)
 
 enum { TRI_MAX_PROGRAMS = 8 };
 

@@ -8,6 +8,7 @@
 #define TRIREME_TRAIN_LOOP_H
 
 #include "base/cpu_time.h"
+#include "observe/actions.h"
 #include "observe/straggler.h"
 #include "observe/trace.h"
 #include "train/deadline.h"
@@ -302,6 +303,9 @@ tri_status train_sample_log_open(train_loop *loop);
 // Appends one micro-batch to the log. `step` counts from 1, as in metrics.jsonl.
 void train_sample_log_note(train_sample_log *log, int64_t step, const tri_data_batch *batch);
 void train_sample_log_close(train_sample_log *log);
+
+// Defined in observer.c. On rank 0: opens loop->observer, and tells how the run begins.
+void train_open_observer(train_loop *loop);
 
 // Defined in summary.c. Makes the table of the model's blocks (layers or groups of layers): a list
 // of maps with `block`, `output` (its shape), and how many `parameters` it has, how many of them

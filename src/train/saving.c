@@ -21,11 +21,7 @@ static int64_t snapshot_limit_bytes(const train_loop *loop) {
 }
 
 static void warn(const train_loop *loop, const char *text) {
-    if (loop->recipe->log.progress && !loop->request->quiet)
-        tri_observe_message(loop->observer, "warning: %s", text);
-    // log.progress=false hides progress, but not warnings.
-    else if (loop->session->identity.rank == 0)
-        tri_log_line(TRI_LOG_WARNING, "%s", text);
+    if (loop->session->identity.rank == 0) tri_log_line(TRI_LOG_WARNING, "%s", text);
 }
 
 // Ends a save. If the checkpoint could not be written (no space, a failing file system), warns and

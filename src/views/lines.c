@@ -108,7 +108,8 @@ static void take_event(views_run *run, const views_event *event) {
     const char *kind = event->kind;
     double seconds;
     bool starts = !strcmp(kind, "start"), ends = !strcmp(kind, "end");
-    if (starts || (run->has_ended && !ends)) begin_process(run, event->step);
+    bool is_change = !strcmp(kind, "change"); // after the start, which older files do not tell of
+    if (starts || (run->has_ended && is_change)) begin_process(run, event->step);
     if (starts) {
         views_run_take_back(run, event->step);
         run->step = event->step;
@@ -116,7 +117,7 @@ static void take_event(views_run *run, const views_event *event) {
     if (ends && tri_tree_to_double(tri_tree_get(event->line, "wall_s"), &seconds) &&
         seconds > run->process_s)
         run->process_s = seconds;
-    run->has_ended = ends;
+    run->has_ended = run->has_ended || ends;
     run->wall_s = run->earlier_s + run->process_s;
     TRI_PUSH(run->arena, run->events, run->event_count, run->event_capacity) = *event;
 }

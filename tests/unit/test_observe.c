@@ -118,7 +118,7 @@ static void writes_the_documented_lines(void **state) {
                                        .samples = 10000});
     tri_observe_message(o, "a word");
     train(o, 4, 1.0 / 0.0, 0.5);
-    tri_observe_end(o, TRI_OK, NULL, 4);
+    tri_observe_end(o, TRI_OK, NULL, 4, NULL);
     tri_observer_destroy(o);
     text = contents("metrics.jsonl");
     const char *rest = strchr(text, '\n') + 1;
@@ -160,7 +160,7 @@ static void resumes_after_a_torn_line(void **state) {
         tri_run_info run = info();
         const tri_event_sink *sinks[] = {&tri_sink_jsonl};
         tri_observer *o = tri_observer_create(&run, sinks, 1);
-        tri_observe_end(o, TRI_STOPPED, "by a signal", 7);
+        tri_observe_end(o, TRI_STOPPED, "by a signal", 7, NULL);
         tri_observer_destroy(o);
         char *text = contents("metrics.jsonl");
         assert_memory_equal(text, cases[i].kept, strlen(cases[i].kept));
@@ -228,7 +228,7 @@ static void short_run(void) {
     tri_observe_val(
         o, (tri_val_event){
                .step = 4, .loss = 0.25, .metrics = metrics, .metric_count = 2, .samples = 100});
-    tri_observe_end(o, TRI_OK, NULL, 4);
+    tri_observe_end(o, TRI_OK, NULL, 4, NULL);
     tri_observer_destroy(o);
 }
 
@@ -377,7 +377,7 @@ static void no_folder_run(void) {
     const tri_event_sink *sinks[] = {&tri_sink_jsonl, &tri_sink_tensorboard};
     tri_observer *o = tri_observer_create(&run, sinks, 2);
     train(o, 2, 1, 1);
-    tri_observe_end(o, TRI_OK, NULL, 2);
+    tri_observe_end(o, TRI_OK, NULL, 2, NULL);
     tri_observer_destroy(o);
 }
 
@@ -416,7 +416,7 @@ static void writes_curves(void **state) {
         {.name = "accuracy", .value = 0.5},
         {.name = "recalls", .figures = (double[]){1, 0.5}, .shape = tri_shape_of(2)}};
     tri_observe_val(o, (tri_val_event){.step = 2, .metrics = metrics, .metric_count = 2});
-    tri_observe_end(o, TRI_OK, NULL, 2);
+    tri_observe_end(o, TRI_OK, NULL, 2, NULL);
     tri_observer_destroy(o);
     tri_arena_destroy(arena);
     glob_t found;
@@ -432,6 +432,37 @@ static void writes_curves(void **state) {
     globfree(&found);
 }
 
+// A process tells where it begins, warnings that are printed meanwhile become lines, and the end
+// says what took the time.
+static void tells_start_warnings_and_actions(void **state) {
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    tri_run_info run = info();
+    tri_tree *start = tri_tree_map(arena), *actions = tri_tree_list(arena);
+    tri_tree_put_int(arena, start, "ranks", 2);
+    tri_tree_append(arena, actions, tri_tree_string(arena, "FORWARD"));
+    run.start = start;
+    run.first_step = 6;
+    const tri_event_sink *sinks[] = {&tri_sink_jsonl};
+    tri_observer *o = tri_observer_create(&run, sinks, 1);
+    tri_log_line(TRI_LOG_WARNING, "it is \"slow\"");
+    train(o, 7, 1, 0.5);
+    tri_log_line(TRI_LOG_WARNING, "at last");
+    tri_observe_end(o, TRI_OK, NULL, 7, actions);
+    tri_log_line(TRI_LOG_WARNING, "after the end");
+    tri_observer_destroy(o);
+    tri_log_line(TRI_LOG_WARNING, "nobody listens");
+    tri_arena_destroy(arena);
+    char *text = contents("metrics.jsonl");
+    assert_string_equal(text,
+                        "{\"kind\":\"start\",\"step\":6,\"ranks\":2}\n"
+                        "{\"kind\":\"message\",\"step\":7,\"text\":\"it is \\\"slow\\\"\"}\n"
+                        "{\"kind\":\"message\",\"step\":7,\"text\":\"at last\"}\n"
+                        "{\"kind\":\"end\",\"status\":\"completed\",\"steps\":7,\"wall_s\":0.5,"
+                        "\"actions\":[\"FORWARD\"]}\n"
+                        "{\"kind\":\"message\",\"step\":7,\"text\":\"after the end\"}\n");
+    free(text);
+}
+
 static void chooses_sinks(void **state) {
     tri_run_info run = info();
     const tri_event_sink *sinks[TRI_MAX_SINKS];
@@ -445,7 +476,7 @@ static void chooses_sinks(void **state) {
         tri_sinks_choose(&(tri_log_options){.tensorboard = true, .progress = true}, &run, sinks),
         1);
     tri_observe_train(NULL, (tri_train_event){.step = 1}); // ranks other than 0 have no observer
-    tri_observe_end(NULL, TRI_OK, NULL, 1);
+    tri_observe_end(NULL, TRI_OK, NULL, 1, NULL);
 }
 
 #define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, drop_folder)
@@ -464,6 +495,7 @@ int main(void) {
         WITH_FOLDER(warns_once_when_the_disk_is_full),
         WITH_FOLDER(goes_on_without_a_sink_that_cannot_open),
         WITH_FOLDER(writes_curves),
+        WITH_FOLDER(tells_start_warnings_and_actions),
         WITH_FOLDER(chooses_sinks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -77,6 +77,7 @@ static void test_start(void **state) {
                                 "{\"kind\":\"start\",\"step\":15}\n"
                                 "{\"kind\":\"train\",\"step\":20,\"loss\":4,\"wall_s\":40}\n"
                                 "{\"kind\":\"end\",\"status\":\"stopped\",\"steps\":20}\n"
+                                "{\"kind\":\"message\",\"step\":20,\"text\":\"late\"}\n"
                                 "{\"kind\":\"start\",\"step\":20}\n");
     check_curve(run, "train/loss", "10:1 20:4");
     assert_int_equal(run->resume_count, 2);
