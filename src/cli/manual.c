@@ -97,7 +97,8 @@ static void print_key(void *context, const tri_option_entry *e) {
 
 static const cli_verb files[] = {
     {"recipe.yaml", "", "the recipe as resolved, with overrides and defaults"},
-    {"metrics.jsonl", "", "one object a line: training, evaluation, the end"},
+    {"metrics.jsonl", "", "one object a line: start, training, evaluation, warnings, the end"},
+    {"metrics.csv", "", "the same as a table, with log.csv=true"},
     {"tensorboard/", "", "events of curves"},
     {"checkpoints/step-N/", "",
      "model.safetensors, optimizer.safetensors and state.json; last and best are links"},

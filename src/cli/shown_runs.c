@@ -25,7 +25,10 @@ static const tri_tree *defaults_of(tri_arena *arena, const tri_tree *recipe) {
     if (tri_recipe_parse(arena, text, strlen(text), "defaults", NULL, 0, model->text, &named) !=
         TRI_OK)
         return NULL;
-    return tri_recipe_tree(arena, &named);
+    tri_tree *defaults = tri_recipe_tree(arena, &named);
+    const tri_tree *name = tri_tree_get(recipe, "name"); // nobody asks how a run would be named
+    if (name) tri_tree_put(arena, defaults, "name", tri_tree_copy(arena, name));
+    return defaults;
 }
 
 tri_status cli_open_runs(tri_arena *arena, char **paths, int count, views_report_run **out) {

@@ -27,7 +27,7 @@ static const struct {
     {"trainer.enable_progress_bar", "log.progress", NULL},
     {"trainer.enable_model_summary", "log.summary", NULL},
     {"trainer.enable_checkpointing", NULL, "use checkpoint.save_last and checkpoint.save_top_k"},
-    {"trainer.logger", NULL, "metrics.jsonl is always written; log.tensorboard writes curves"},
+    {"trainer.logger", NULL, "metrics.jsonl is always written; log.tensorboard and log.csv write curves"},
     {"trainer.track_grad_norm", NULL, "grad_norm is always logged"},
     {"trainer.gradient_clip_algorithm", NULL, "trainer.gradient_clip_val clips the norm"},
     {"trainer.accelerator", NULL, "use the flag --device"},

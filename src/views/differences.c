@@ -23,6 +23,10 @@ static views_difference *setting_of(settings *s, const char *key) {
     return item;
 }
 
+static bool is_nothing(const tri_tree *value) {
+    return tri_tree_is_null(value) || (value->kind != TRI_TREE_SCALAR && value->count == 0);
+}
+
 static void collect(settings *s, int recipe, const tri_tree *node, const char *prefix) {
     for (int i = 0; i < node->count; i++) {
         const tri_tree *item = node->items[i];
@@ -30,7 +34,7 @@ static void collect(settings *s, int recipe, const tri_tree *node, const char *p
                                   : tri_arena_strdup(s->arena, item->key);
         if (item->kind == TRI_TREE_MAP && item->count > 0)
             collect(s, recipe, item, key);
-        else if (!tri_tree_is_null(item) && strcmp(key, "recorded_in") != 0)
+        else if (!is_nothing(item) && strcmp(key, "recorded_in") != 0)
             setting_of(s, key)->values[recipe] = item;
     }
 }

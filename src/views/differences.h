@@ -7,7 +7,7 @@
 // A setting that not all recipes have alike.
 typedef struct views_difference {
     const char *key; // "optimizer.lr"
-    // The values, one for each recipe; NULL: it has no such key, or its value is null.
+    // The values, one for each recipe; NULL: it has no such key, or its value is null or empty.
     const tri_tree **values;
 } views_difference;
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What shows a run: report, compare, export and log.csv, on runs of this test and on a real one that
-was killed and resumed.
+"""What shows a run: report, compare, export and log.csv, on runs of this test and on a real one
+that was killed and resumed.
 
 usage: test_views.py BUILD_FOLDER
 """

@@ -1,5 +1,5 @@
-"""Run folders without a run: metrics.jsonl, recipe.yaml and empty folders of checkpoints, as a run of
-two processes leaves them, the second of which went on from an earlier step."""
+"""Run folders without a run: metrics.jsonl, recipe.yaml and empty folders of checkpoints, as a run
+of two processes leaves them, the second of which went on from an earlier step."""
 import json
 import math
 import os

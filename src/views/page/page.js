@@ -161,14 +161,44 @@ function drawModel(run) {
   table(page, ["block", "output", "parameters", "frozen"].slice(0, frozen ? 4 : 3), rows);
 }
 
+function bytes(value) {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let unit = 0;
+  for (; value >= 1000 && unit < units.length - 1; unit++) value /= 1000;
+  return parseFloat(value.toPrecision(3)) + " " + units[unit];
+}
+
+function drawMemory(run) {
+  const start = run.events.filter(e => e.kind === "start" && e.memory).pop();
+  if (!start) return;
+  element("h2", "", page, "Memory of a rank, by the plan");
+  const peak = start.memory.peak || 1;
+  table(page, ["of", "bytes", ""], Object.keys(start.memory).map(key => {
+    const share = svg("svg", {viewBox: "0 0 100 6", preserveAspectRatio: "none"});
+    svg("rect", {width: Math.min(100, 100 * start.memory[key] / peak), height: 6}, share);
+    const bar = element("div", "bar");
+    bar.style.margin = "7px 0 0";
+    bar.appendChild(share);
+    return [key, {text: bytes(start.memory[key]), isNumber: true}, {text: "", node: bar}];
+  }));
+}
+
 function drawTimes(run) {
   const end = eventOf(run, "end");
   if (!end || !end.actions || !end.actions.length) return;
   element("h2", "", page, "Time by action");
+  const ranks = Array.from(new Set(end.actions.map(a => a.rank)));
   const all = end.actions.reduce((sum, a) => sum + a.seconds, 0);
-  table(page, ["action", "rank", "count", "seconds", "share"], end.actions.map(a => [a.action,
-    numberCell(a.rank), numberCell(a.count), numberCell(a.seconds),
-    {text: (100 * a.seconds / all).toFixed(1) + "%", isNumber: true}]));
+  const kinds = Array.from(new Set(end.actions.map(a => a.action)));
+  table(page, ["action", "count", "share"].concat(ranks.map(r => `rank ${r}`)), kinds.map(kind => {
+    const found = end.actions.filter(a => a.action === kind);
+    const sum = found.reduce((s, a) => s + a.seconds, 0);
+    return [kind, numberCell(found.reduce((s, a) => s + a.count, 0)),
+      {text: (100 * sum / all).toFixed(1) + "%", isNumber: true}].concat(ranks.map(r => {
+      const one = found.find(a => a.rank === r);
+      return {text: one ? duration(one.seconds) : "–", isNumber: true};
+    }));
+  }));
 }
 
 function drawEvents(run) {
@@ -187,7 +217,7 @@ function drawEvents(run) {
       `the first is line ${run.first_damaged_line}`]);
   if (!rows.length) return;
   element("h2", "", page, "What happened");
-  table(page, ["step", "event"], rows);
+  table(page, ["step", "event"], rows).classList.add("tight");
 }
 
 function drawRecipe(run) {
@@ -267,6 +297,7 @@ function draw(runs) {
     }
     drawFigures(run);
     drawModel(run);
+    drawMemory(run);
     drawTimes(run);
     drawEvents(run);
     drawRecipe(run);

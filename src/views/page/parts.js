@@ -58,24 +58,24 @@ function matrixOf(parent, title, rows, names) {
       names && size >= 40 ? names[j].slice(0, 6) : j);
 }
 
-// The figures of the latest evaluation that are lists: one number for each class, or a matrix.
+// The figures of the latest evaluation that are lists: matrices, and tables of one number a class.
 function drawLists(parent, run) {
-  const isMatrix = v => Array.isArray(v) && v.length > 0 && v.length <= 50 && v.every(Array.isArray);
+  const isMatrix = v => v.length > 0 && v.length <= 50 && v.every(Array.isArray);
   for (const line of run.lists) {
-    const names = line.classes;
-    for (const key in line) {
-      const value = line[key];
-      if (key === "classes" || !Array.isArray(value)) continue;
-      const title = `${line.kind}/${key} at step ${number(line.step)}`;
-      if (isMatrix(value)) {
-        matrixOf(parent, title, value, names && names.length === value.length ? names : null);
-      } else if (!value.some(Array.isArray) && value.length <= 1000) {
-        const box = element("div", "", parent);
-        element("h3", "", box, title);
-        table(box, ["class", key],
-          value.map((v, i) => [names ? names[i] : i, numberCell(v)]));
-      }
+    const names = line.classes, at = ` at step ${number(line.step)}`;
+    const keys = Object.keys(line).filter(key => key !== "classes" && Array.isArray(line[key]));
+    const flat = keys.filter(key => line[key].length <= 1000 && !line[key].some(Array.isArray));
+    for (const length of new Set(flat.map(key => line[key].length))) {
+      const columns = flat.filter(key => line[key].length === length);
+      const box = element("div", "", parent);
+      element("h3", "", box, line.kind + at);
+      table(box, ["class"].concat(columns.map(key => key.replace(/^class_/, ""))),
+        line[columns[0]].map((_, i) => [names ? names[i] : i].concat(
+          columns.map(key => numberCell(toNumber(line[key][i]))))));
     }
+    for (const key of keys.filter(k => isMatrix(line[k])))
+      matrixOf(parent, `${line.kind}/${key}${at}`, line[key],
+        names && names.length === line[key].length ? names : null);
   }
 }
 
