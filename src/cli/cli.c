@@ -311,6 +311,8 @@ static const struct output_kind {
     const char *flag, *what, *begins[3];
     size_t offset;
 } output_kinds[] = {{"out", "safetensors file", {"{"}, 8},
+                    {"html", "web page", {"<!DOCTYPE html"}, 0},
+                    {"csv", "table of a run", {"kind,step"}, 0},
                     {"png", "PNG image", {"\x89PNG"}, 0},
                     {"svg", "SVG image", {"<svg", "<?xml"}, 0}};
 

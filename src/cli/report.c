@@ -27,13 +27,13 @@ static tri_status write_page(const char *path, const views_report_run *runs, int
 static tri_status report(tri_arena *arena, const cli_arguments *a) {
     views_report_run *runs;
     const char *given = cli_value(a, "html");
-    if (given) TRI_TRY(cli_check_output("html", given, NULL));
     TRI_TRY(cli_open_runs(arena, a->words, a->count, &runs));
     const char *path =
         given ? given : tri_arena_printf(arena, "%s/report.html", runs[0].run->folder);
+    bool has_page = given || !cli_has(a, "json");
+    if (has_page) TRI_TRY(cli_check_output("html", path, NULL));
     if (cli_has(a, "json")) views_report_write_data(stdout, runs, a->count);
-    if (cli_has(a, "json") && !given) return TRI_OK;
-    TRI_TRY(write_page(path, runs, a->count));
+    if (has_page) TRI_TRY(write_page(path, runs, a->count));
     if (!cli_has(a, "json")) printf("%s\n", path);
     return TRI_OK;
 }

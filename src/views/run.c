@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -172,9 +173,23 @@ static void forget_lines(views_run *run) {
     *run = (views_run){.folder = run->folder, .arena = run->arena, .state = run->state};
 }
 
-static tri_status refuse_folder(const char *folder) {
-    return TRI_FAIL(TRI_NOT_FOUND, "%s: has no metrics.jsonl, so no run of trireme wrote there",
-                    folder);
+// Names runs in the folder, because people give the folder of all runs.
+static tri_status refuse_folder(tri_arena *arena, const char *path) {
+    char inside[256] = "";
+    DIR *folder = opendir(path);
+    for (const struct dirent *entry; folder && (entry = readdir(folder));) {
+        bool is_run = false;
+        size_t used = strlen(inside);
+        const char *below = tri_arena_printf(arena, "%s/%s", path, entry->d_name);
+        if (*entry->d_name == '.' || used > sizeof inside / 2 ||
+            checkpoint_has(arena, below, "metrics.jsonl", &is_run) != TRI_OK || !is_run)
+            continue;
+        snprintf(inside + used, sizeof inside - used, "%s%s",
+                 used ? ", " : "; there are runs in it: ", below);
+    }
+    if (folder) closedir(folder);
+    return TRI_FAIL(TRI_NOT_FOUND, "%s: has no metrics.jsonl, so it is no run of trireme%s", path,
+                    inside);
 }
 
 tri_status views_run_update(views_run *run, bool *is_changed) {
@@ -214,7 +229,7 @@ tri_status views_run_open(tri_arena *arena, const char *path, views_run **out) {
     else if (!S_ISDIR(info.st_mode))
         return TRI_FAIL(TRI_BAD_INPUT, "%s: is no folder of a run", folder);
     TRI_TRY(checkpoint_has(arena, folder, "metrics.jsonl", &has_metrics));
-    if (!has_metrics) return refuse_folder(folder);
+    if (!has_metrics) return refuse_folder(arena, folder);
     *out = views_run_create(arena, folder);
     return views_run_update(*out, &is_changed);
 }

@@ -181,6 +181,13 @@ def test_bad_input():
     for flag in ("report", "--html"), ("export", "--csv"):
         done = run([TRIREME, flag[0], good, flag[1], f"{good}/metrics.jsonl"], 2)
         assert "metrics.jsonl" in done.stderr and entries(good, "end")
+    said = run([TRIREME, "report", folder], 2).stderr  # the folder of all runs
+    assert f"{folder}/good" in said or said.count("/") > 3, said
+    for flag in ("report", "--html"), ("export", "--csv"):  # a file of the user's
+        with open(place_of("own.txt"), "w", encoding="utf-8") as file:
+            file.write("my own notes")
+        done = run([TRIREME, flag[0], good, flag[1], place_of("own.txt")], 2)
+        assert done.stderr.count("\n") == 1 and "own.txt" in done.stderr, done.stderr
     with open(f"{good}/metrics.jsonl", "a", encoding="utf-8") as file:
         file.write("damaged\n")
     done = run([TRIREME, "compare", good])
