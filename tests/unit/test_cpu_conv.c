@@ -93,6 +93,13 @@ static void test_convolutions(void **state) {
         {2, 3, 3, 7, 9, 2, 5, 1, 3, 1},
         {1, 20, 20, 70, 61, 4, 1, 1, 20, 1},
         {1, 2, 2, 21, 12, 1, 2, 0, 2, 1},
+        // groups: channels that are multiples of 16 or not, on one side or on both, or more outputs
+        // than inputs
+        {2, 32, 32, 9, 7, 3, 1, 1, 4, 1},
+        {2, 24, 48, 10, 6, 3, 2, 1, 3, 1},
+        {3, 16, 32, 5, 5, 1, 1, 0, 2, 1},
+        {2, 12, 20, 6, 11, 2, 1, 1, 4, 2},
+        {2, 6, 12, 9, 7, 3, 1, 1, 6, 1},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) all_tasks(&sizes[i]);
 }

@@ -6,6 +6,8 @@
 //   groups 1, C and O multiples of 16   OIhw16i16o, x and y nChw16c            ("blocked")
 //   groups 1, C ≤ 3, O a multiple of 16 Ohwi16o, x plain, y nChw16c            ("blocked")
 //   groups 1, C a multiple of 16, O = 1 plain, x nChw16c, y plain              (conv_one_output.c)
+//   more groups, not one for each channel: weight plain, x and y nChw16c where C and O are
+//     multiples of 16; oneDNN computes in layouts of its choice                ("grouped")
 //   everything else                     plain, by im2col and GEMM              ("plain")
 // Blocked convolutions need AVX-512; without it everything is plain.
 //
@@ -86,29 +88,45 @@ conv_formats conv_formats_of(const conv_shape *s) {
 // Describes the tensors of a convolution to oneDNN. Weight and bias are F32 in the task that
 // computes their gradient; in other tasks they have the type of x. The caller releases the
 // descriptions with mds_release, also after a failure.
-static tri_status mds_of(const conv_shape *s, conv_formats formats, conv_task task, bool bias,
-                         onednn_convolution *out) {
+static tri_status mds_of(const conv_request *request, onednn_convolution *out) {
+    static const conv_formats any = {CPU_ANY, CPU_ANY, CPU_ANY};
+    const conv_shape *s = &request->shape;
+    conv_formats formats = request->any ? any : request->formats;
     int64_t x[] = {s->n, s->c, s->in[0], s->in[1]}, y[] = {s->n, s->o, s->out[0], s->out[1]};
     int64_t grouped[] = {s->groups, s->o / s->groups, s->c / s->groups, s->kernel[0], s->kernel[1]};
     int64_t plain[] = {s->o, s->c, s->kernel[0], s->kernel[1]};
-    tri_dtype weight_dtype = task == CONV_GRAD_WEIGHT ? TRI_F32 : s->dtype;
+    tri_dtype weight_dtype = request->task == CONV_GRAD_WEIGHT ? TRI_F32 : s->dtype;
     TRI_TRY(cpu_format_md(formats.x, s->dtype, 4, x, &out->x));
     TRI_TRY(cpu_format_md(formats.y, s->dtype, 4, y, &out->y));
     if (s->groups > 1)
-        TRI_TRY(cpu_format_md(CPU_PLAIN, weight_dtype, 5, grouped, &out->weight));
+        TRI_TRY(cpu_format_md(formats.weight, weight_dtype, 5, grouped, &out->weight));
     else
         TRI_TRY(cpu_format_md(formats.weight, weight_dtype, 4, plain, &out->weight));
     if (s->groups > 1)
         TRI_TRY(cpu_format_md(CPU_ANY, s->dtype, 5, grouped, &out->forward_weight));
     else
         TRI_TRY(cpu_format_md(CPU_ANY, s->dtype, 4, plain, &out->forward_weight));
-    if (bias) TRI_TRY(cpu_format_md(CPU_PLAIN, weight_dtype, 1, &s->o, &out->bias));
+    if (request->bias) TRI_TRY(cpu_format_md(CPU_PLAIN, weight_dtype, 1, &s->o, &out->bias));
     return TRI_OK;
 }
 
 static void mds_release(onednn_convolution *c) {
     onednn_md all[] = {c->x, c->weight, c->forward_weight, c->bias, c->y};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) onednn_md_destroy(all[i]);
+}
+
+tri_status conv_outer_md(const conv_request *request, int i, onednn_md *out) {
+    conv_request outer = *request;
+    onednn_convolution c = {0};
+    outer.any = false;
+    tri_status status = mds_of(&outer, &c);
+    onednn_md *const mds[][3] = {[CONV_FORWARD] = {&c.x, &c.weight, &c.y},
+                                 [CONV_GRAD_INPUT] = {&c.y, &c.weight, &c.x},
+                                 [CONV_GRAD_WEIGHT] = {&c.x, &c.y, &c.weight}};
+    *out = *mds[request->task][i];
+    *mds[request->task][i] = NULL;
+    mds_release(&c);
+    return status;
 }
 
 static void set_steps(const conv_shape *s, onednn_convolution *out) {
@@ -137,7 +155,7 @@ tri_status conv_describe(const conv_request *request, dnnl_primitive_desc_t *out
     dnnl_engine_t engine;
     TRI_TRY(cpu_engine(&engine));
     set_steps(s, &c);
-    tri_status status = mds_of(s, request->formats, request->task, request->bias, &c);
+    tri_status status = mds_of(request, &c);
     dnnl_status_t made = dnnl_success;
     if (status == TRI_OK) status = cpu_primitive_attr(&c.attr);
     if (status == TRI_OK) {
@@ -152,38 +170,16 @@ tri_status conv_describe(const conv_request *request, dnnl_primitive_desc_t *out
 cpu_primitive_facts conv_ask(const tri_device_description *device, const conv_request *request) {
     const conv_shape *s = &request->shape;
     const conv_formats *f = &request->formats;
-    const int64_t key[] = {device->threads,
-                           request->task,
-                           request->bias,
-                           f->x,
-                           f->weight,
-                           f->y,
-                           s->n,
-                           s->c,
-                           s->o,
-                           s->groups,
-                           s->in[0],
-                           s->in[1],
-                           s->out[0],
-                           s->out[1],
-                           s->kernel[0],
-                           s->kernel[1],
-                           s->stride[0],
-                           s->stride[1],
-                           s->padding[0],
-                           s->padding[1],
-                           s->dilation[0],
-                           s->dilation[1],
-                           s->direct,
-                           s->dtype};
+    const int64_t key[] = {
+        device->threads, request->task,  request->bias,  request->any, f->x,
+        f->weight,       f->y,           s->n,           s->c,         s->o,
+        s->groups,       s->in[0],       s->in[1],       s->out[0],    s->out[1],
+        s->kernel[0],    s->kernel[1],   s->stride[0],   s->stride[1], s->padding[0],
+        s->padding[1],   s->dilation[0], s->dilation[1], s->direct,    s->dtype};
     cpu_primitive_facts facts = {0};
     if (cpu_facts_find(key, sizeof key, &facts)) return facts;
-    dnnl_primitive_desc_t pd;
     cpu_use_threads(device); // the scratchpad's size depends on the number of threads
-    if (conv_describe(request, &pd) == TRI_OK) {
-        facts = cpu_primitive_facts_of(pd);
-        dnnl_primitive_desc_destroy(pd);
-    }
+    if (conv_chain_ask(request, &facts) != TRI_OK) facts.exists = false;
     cpu_facts_keep(key, sizeof key, facts);
     return facts;
 }
@@ -214,52 +210,45 @@ static bool has_bias(const tri_node *node) {
     return ((const tri_conv2d_grad_attr *)node->attr)->has_bias;
 }
 
-static conv_request request_of(const tri_graph *graph, const tri_node *node, bool blocked) {
+// The kernels of this file.
+typedef enum conv_form { FORM_PLAIN, FORM_BLOCKED, FORM_GROUPED } conv_form;
+
+static conv_formats formats_of_groups(const tri_device_description *device, const conv_shape *s) {
+    bool blocks = cpu_has(device, CPU_HAS_AVX512);
+    return (conv_formats){.x = blocks && s->c % CPU_BLOCK == 0 ? CPU_NCHW16C : CPU_PLAIN,
+                          .y = blocks && s->o % CPU_BLOCK == 0 ? CPU_NCHW16C : CPU_PLAIN};
+}
+
+static conv_request request_of(const tri_device_description *device, const tri_graph *graph,
+                               const tri_node *node, conv_form form) {
     conv_request r = {.task = task_of(node),
                       .shape = conv_shape_of_node(graph, node),
                       .bias = has_bias(node),
                       .deterministic = graph->options.deterministic};
-    if (blocked) r.formats = formats_of_task(&r.shape, r.task);
+    r.any = form == FORM_GROUPED;
+    if (form == FORM_BLOCKED) r.formats = formats_of_task(&r.shape, r.task);
+    if (form == FORM_GROUPED) r.formats = formats_of_groups(device, &r.shape);
     return r;
 }
 
 static bool supports_formats(const tri_device_description *device, const tri_graph *graph,
-                             const tri_node *node, bool blocked) {
-    conv_request r = request_of(graph, node, blocked);
+                             const tri_node *node, conv_form form) {
+    conv_request r = request_of(device, graph, node, form);
     tri_dtype dtype = r.shape.dtype;
     if (dtype != TRI_F32 && !(dtype == TRI_BF16 && cpu_has(device, CPU_HAS_BF16))) return false;
-    if (blocked && (!cpu_has(device, CPU_HAS_AVX512) || r.formats.weight == CPU_PLAIN))
+    if (form == FORM_BLOCKED && (!cpu_has(device, CPU_HAS_AVX512) || r.formats.weight == CPU_PLAIN))
         return false;
+    if (form == FORM_GROUPED && r.shape.groups == 1) return false;
     return r.shape.n > 0 && conv_facts(device, &r).fast;
 }
 
 static tri_status workspace_of(const tri_device_description *device, const tri_graph *graph,
-                               const tri_node *node, bool blocked, size_t *out) {
-    conv_request r = request_of(graph, node, blocked);
+                               const tri_node *node, conv_form form, size_t *out) {
+    conv_request r = request_of(device, graph, node, form);
     cpu_primitive_facts facts = conv_facts(device, &r);
     if (!facts.exists) return TRI_FAIL(TRI_UNSUPPORTED, "oneDNN has no such convolution");
     *out = facts.scratchpad_bytes;
     return TRI_OK;
-}
-
-static tri_status workspace_blocked(const tri_device_description *device, const tri_graph *graph,
-                                    const tri_node *node, size_t *out) {
-    return workspace_of(device, graph, node, true, out);
-}
-
-static tri_status workspace_plain(const tri_device_description *device, const tri_graph *graph,
-                                  const tri_node *node, size_t *out) {
-    return workspace_of(device, graph, node, false, out);
-}
-
-static bool supports_blocked(const tri_device_description *device, const tri_graph *graph,
-                             const tri_node *node) {
-    return supports_formats(device, graph, node, true);
-}
-
-static bool supports_plain(const tri_device_description *device, const tri_graph *graph,
-                           const tri_node *node) {
-    return supports_formats(device, graph, node, false);
 }
 
 void conv_set_layouts(const tri_node *node, conv_formats formats, tri_layout *in, tri_layout *out) {
@@ -297,6 +286,12 @@ static void layouts_blocked(const tri_device_description *device, const tri_grap
     conv_set_layouts(node, formats_of_task(&s, task_of(node)), in, out);
 }
 
+static void layouts_grouped(const tri_device_description *device, const tri_graph *graph,
+                            const tri_node *node, tri_layout *in, tri_layout *out) {
+    conv_shape s = conv_shape_of_node(graph, node);
+    conv_set_layouts(node, formats_of_groups(device, &s), in, out);
+}
+
 typedef struct conv_state {
     conv_primitives *primitives;
     conv_task task;
@@ -304,8 +299,8 @@ typedef struct conv_state {
 } conv_state;
 
 static tri_status prepare_formats(tri_device *device, const tri_graph *graph, const tri_node *node,
-                                  tri_kernel *kernel, bool blocked) {
-    conv_request r = request_of(graph, node, blocked);
+                                  tri_kernel *kernel, conv_form form) {
+    conv_request r = request_of(&device->description, graph, node, form);
     conv_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a convolution");
     *state = (conv_state){.task = r.task, .bias = r.bias};
@@ -315,15 +310,23 @@ static tri_status prepare_formats(tri_device *device, const tri_graph *graph, co
     return TRI_OK;
 }
 
-static tri_status prepare_blocked(tri_device *device, const tri_graph *graph, const tri_node *node,
-                                  tri_kernel *kernel) {
-    return prepare_formats(device, graph, node, kernel, true);
-}
-
-static tri_status prepare_plain(tri_device *device, const tri_graph *graph, const tri_node *node,
-                                tri_kernel *kernel) {
-    return prepare_formats(device, graph, node, kernel, false);
-}
+#define CONV_FORM(name, form)                                                                      \
+    static tri_status workspace_##name(const tri_device_description *device,                       \
+                                       const tri_graph *graph, const tri_node *node,               \
+                                       size_t *out) {                                              \
+        return workspace_of(device, graph, node, form, out);                                       \
+    }                                                                                              \
+    static bool supports_##name(const tri_device_description *device, const tri_graph *graph,      \
+                                const tri_node *node) {                                            \
+        return supports_formats(device, graph, node, form);                                        \
+    }                                                                                              \
+    static tri_status prepare_##name(tri_device *device, const tri_graph *graph,                   \
+                                     const tri_node *node, tri_kernel *kernel) {                   \
+        return prepare_formats(device, graph, node, kernel, form);                                 \
+    }
+CONV_FORM(blocked, FORM_BLOCKED)
+CONV_FORM(grouped, FORM_GROUPED)
+CONV_FORM(plain, FORM_PLAIN)
 
 tri_status cpu_conv_compute(const tri_kernel *kernel, const tri_kernel_args *args,
                             const cpu_finish *finish) {
@@ -358,9 +361,13 @@ static void conv_release(tri_kernel *kernel) {
     };
 #define layouts_plain NULL
 #define is_winograd_plain NULL
+#define is_winograd_grouped NULL
 CONV_KERNEL(conv2d, blocked)
+CONV_KERNEL(conv2d, grouped)
 CONV_KERNEL(conv2d, plain)
 CONV_KERNEL(conv2d_grad_input, blocked)
+CONV_KERNEL(conv2d_grad_input, grouped)
 CONV_KERNEL(conv2d_grad_input, plain)
 CONV_KERNEL(conv2d_grad_weight, blocked)
+CONV_KERNEL(conv2d_grad_weight, grouped)
 CONV_KERNEL(conv2d_grad_weight, plain)

@@ -37,6 +37,7 @@ typedef struct conv_request {
     conv_task task;
     conv_shape shape;
     conv_formats formats;
+    bool any;           // oneDNN computes in layouts of its choice, between reorders (conv_chain.c)
     bool bias;          // CONV_FORWARD adds a bias; CONV_GRAD_WEIGHT computes its gradient
     bool deterministic; // the bits must not depend on the number of threads
 } conv_request;
@@ -44,6 +45,25 @@ typedef struct conv_request {
 // Makes the description of oneDNN's primitive for the request. Returns
 // TRI_UNSUPPORTED if oneDNN has no such primitive.
 tri_status conv_describe(const conv_request *request, dnnl_primitive_desc_t *out);
+// Describes the layout that tensor i of the request has (conv_request.formats), in the order of the
+// data of conv_primitives_run. The caller destroys the description, also after a failure.
+tri_status conv_outer_md(const conv_request *request, int i, onednn_md *out);
+
+// A primitive with the reorders of its first two tensors, which it reads, and of the third.
+typedef struct conv_chain {
+    cpu_primitive main, reorders[3]; // zeroed: there is no such reorder
+    size_t copy_bytes[3];
+    size_t scratchpad_bytes; // of all together
+} conv_chain;
+
+// The facts of the primitive, with the memory of all of the chain.
+tri_status conv_chain_ask(const conv_request *request, cpu_primitive_facts *out);
+// The caller releases *out, which is zeroed before, also after a failure.
+tri_status conv_chain_make(const cpu_device *device, const conv_request *request, conv_chain *out);
+void conv_chain_set_stream(conv_chain *chain, dnnl_stream_t stream);
+tri_status conv_chain_run(conv_chain *chain, void *const *data, void *scratchpad);
+void conv_chain_release(conv_chain *chain);
+
 // Asks oneDNN whether it has one primitive for the request, whether that is fast, and how much
 // memory it needs. The answers are kept in a cache.
 cpu_primitive_facts conv_ask(const tri_device_description *device, const conv_request *request);

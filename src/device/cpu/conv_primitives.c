@@ -31,15 +31,15 @@ enum {
 // A thread's primitives: for the pieces with fewer samples, and for those with one more.
 typedef struct conv_worker {
     dnnl_stream_t stream;
-    cpu_primitive primitives[2];
+    conv_chain primitives[2];
 } conv_worker;
 
 struct conv_primitives {
     const cpu_device *device;
     conv_request request;
     int64_t pieces;       // 0: `whole` computes all samples
-    size_t scratch_bytes; // scratchpad of one primitive
-    cpu_primitive whole;
+    size_t scratch_bytes; // scratchpad of one chain
+    conv_chain whole;
     conv_worker *workers; // by thread
 };
 
@@ -119,19 +119,6 @@ cpu_primitive_facts conv_facts(const tri_device_description *device, const conv_
     return facts;
 }
 
-static tri_status make_primitive(const cpu_device *device, const conv_request *request,
-                                 cpu_primitive *out) {
-    static const int args[][4] = {
-        [CONV_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS},
-        [CONV_GRAD_INPUT] = {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC, 0},
-        [CONV_GRAD_WEIGHT] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS,
-                              DNNL_ARG_DIFF_BIAS},
-    };
-    dnnl_primitive_desc_t pd;
-    TRI_TRY(conv_describe(request, &pd));
-    return cpu_primitive_make(device, pd, args[request->task], 3 + request->bias, out);
-}
-
 // Makes the primitives of one thread. The stream is the thread's own, because oneDNN does not say
 // that several threads may use one.
 static tri_status make_worker(conv_primitives *p, conv_worker *worker) {
@@ -140,10 +127,10 @@ static tri_status make_worker(conv_primitives *p, conv_worker *worker) {
     CPU_DNNL(dnnl_stream_create(&worker->stream, engine, dnnl_stream_default_flags));
     for (int more = 0; more < 2; more++) {
         if (more && p->request.shape.n % p->pieces == 0) continue;
-        cpu_primitive *primitive = &worker->primitives[more];
+        conv_chain *primitive = &worker->primitives[more];
         conv_request piece = piece_request(&p->request, p->pieces, more);
-        TRI_TRY(make_primitive(p->device, &piece, primitive));
-        primitive->stream = worker->stream;
+        TRI_TRY(conv_chain_make(p->device, &piece, primitive));
+        conv_chain_set_stream(primitive, worker->stream);
         if (primitive->scratchpad_bytes > p->scratch_bytes)
             p->scratch_bytes = primitive->scratchpad_bytes;
     }
@@ -155,7 +142,7 @@ static tri_status make_all(conv_primitives *p) {
     cpu_use_threads(device);
     p->pieces = pieces_of(device, &p->request);
     if (p->pieces == 0) {
-        TRI_TRY(make_primitive(p->device, &p->request, &p->whole));
+        TRI_TRY(conv_chain_make(p->device, &p->request, &p->whole));
         p->scratch_bytes = p->whole.scratchpad_bytes;
         return TRI_OK;
     }
@@ -185,10 +172,10 @@ size_t conv_primitives_workspace(const conv_primitives *p) {
 
 void conv_primitives_release(conv_primitives *p) {
     if (!p) return;
-    cpu_primitive_release(&p->whole);
+    conv_chain_release(&p->whole);
     for (int i = 0; p->workers && i < p->device->head.description.threads; i++) {
         conv_worker *worker = &p->workers[i];
-        for (int more = 0; more < 2; more++) cpu_primitive_release(&worker->primitives[more]);
+        for (int more = 0; more < 2; more++) conv_chain_release(&worker->primitives[more]);
         if (worker->stream) dnnl_stream_destroy(worker->stream);
     }
     free(p->workers);
@@ -243,7 +230,7 @@ static void piece_range(void *context, int64_t begin, int64_t end, int thread) {
         bool more = count > p->request.shape.n / p->pieces;
         void *data[4];
         find_addresses(job, piece, first, data);
-        tri_status status = cpu_primitive_run(&worker->primitives[more], data, scratch);
+        tri_status status = conv_chain_run(&worker->primitives[more], data, scratch);
         if (status != TRI_OK) atomic_store(&job->failure, (int)status);
         if (job->finish)
             finish_range((void *)(uintptr_t)job->finish, first * result, (first + count) * result,
@@ -307,7 +294,7 @@ tri_status conv_primitives_run(conv_primitives *p, void *const *data, void *work
                                const cpu_finish *finish) {
     if (p->pieces > 0) return run_pieces(p, data, workspace, finish);
     cpu_use_threads(&p->device->head.description);
-    TRI_TRY(cpu_primitive_run(&p->whole, data, workspace));
+    TRI_TRY(conv_chain_run(&p->whole, data, workspace));
     if (finish)
         cpu_parallel(p->device, p->request.shape.n * result_elements(&p->request), FINISH_GRAIN,
                      finish_range, (void *)(uintptr_t)finish);

@@ -185,18 +185,21 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(conv2d_blocked)                                                                              \
     X(conv2d_one_output)                                                                           \
     X(conv2d_depthwise)                                                                            \
+    X(conv2d_grouped)                                                                              \
     X(conv2d_plain)                                                                                \
     X(conv2d_grad_input_winograd_avx512)                                                           \
     X(conv2d_grad_input_winograd_avx2)                                                             \
     X(conv2d_grad_input_blocked)                                                                   \
     X(conv2d_grad_input_one_output)                                                                \
     X(conv2d_grad_input_depthwise)                                                                 \
+    X(conv2d_grad_input_grouped)                                                                   \
     X(conv2d_grad_input_plain)                                                                     \
     X(conv2d_grad_weight_winograd_avx512)                                                          \
     X(conv2d_grad_weight_winograd_avx2)                                                            \
     X(conv2d_grad_weight_blocked)                                                                  \
     X(conv2d_grad_weight_one_output)                                                               \
     X(conv2d_grad_weight_depthwise)                                                                \
+    X(conv2d_grad_weight_grouped)                                                                  \
     X(conv2d_grad_weight_plain)                                                                    \
     X(linear_bf16)                                                                                 \
     X(linear_bf16_grad_input)                                                                      \

@@ -13,7 +13,7 @@
     {&cpu_##op##_winograd_avx512, cpu_winograd_compute_avx512},                                    \
         {&cpu_##op##_winograd_avx2, cpu_winograd_compute_avx2},                                    \
         {&cpu_##op##_blocked, cpu_conv_compute}, {&cpu_##op##_one_output, cpu_one_output_compute}, \
-        {&cpu_##op##_depthwise, cpu_depthwise_compute}, {                                          \
+        {&cpu_##op##_depthwise, cpu_depthwise_compute}, {&cpu_##op##_grouped, cpu_conv_compute}, { \
         &cpu_##op##_plain, cpu_conv_compute                                                        \
     }
 
