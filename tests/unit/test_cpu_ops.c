@@ -82,6 +82,24 @@ static void test_every_op_has_a_family(void **state) {
     assert_int_equal(missing, 0);
 }
 
+// Matrices of several tiles that are transposed while a formula is computed, beside an input that
+// is not.
+static void build_transposed(op_case *c) {
+    tri_graph *g = c->graph;
+    int64_t rows = op_draw(c, 1, 150), columns = op_draw(c, 1, 150);
+    tri_value x = op_numbers(c, tri_shape_of(op_draw(c, 1, 3), columns, rows), -1, 1);
+    tri_value y = tri_transpose(g, x, 1, 2);
+    tri_value b = op_numbers(c, tri_value_shape(g, y), -1, 1);
+    tri_map(g, "a, b -> a * b + 1", y, b);
+}
+
+static void test_transposed(void **state) {
+    const op_family family = {.name = "transposed", .build = build_transposed, .tolerance = 1e-6};
+    op_compare(&family, &tri_device_cpu, 1, TRI_F32, 8000, 60);
+    op_compare(&family, &tri_device_cpu, 3, TRI_F32, 8100, 30);
+    op_compare(&family, &tri_device_cpu, 1, TRI_BF16, 8200, 10);
+}
+
 static void test_bad_labels(void **state) { op_compare_bad_labels(&tri_device_cpu); }
 
 // An output that is so large that it is written past the caches, with blocks at both ends that are
@@ -151,13 +169,11 @@ static void test_sines(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_thread),
-                                       cmocka_unit_test(test_all_threads),
-                                       cmocka_unit_test(test_large_map),
-                                       cmocka_unit_test(test_sines),
-                                       cmocka_unit_test(test_halves),
-                                       cmocka_unit_test(test_attention),
-                                       cmocka_unit_test(test_every_op_has_a_family),
-                                       cmocka_unit_test(test_bad_labels)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_thread), cmocka_unit_test(test_all_threads),
+        cmocka_unit_test(test_large_map),  cmocka_unit_test(test_transposed),
+        cmocka_unit_test(test_sines),      cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_attention),  cmocka_unit_test(test_every_op_has_a_family),
+        cmocka_unit_test(test_bad_labels)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

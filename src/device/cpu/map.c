@@ -48,22 +48,59 @@ typedef struct run_source {
     const void *from;
 } run_source;
 
-static void load_run(const void *context, const cpu_map_run *run, void *to) {
+// Four neighbours, at any address.
+typedef float map_four __attribute__((vector_size(16), aligned(4), may_alias));
+
+// to[r · step + c] = from[c · between + r], by squares of 4 × 4 in registers.
+static void transpose(const float *from, int64_t between, int64_t rows, int64_t columns, float *to,
+                      int64_t step) {
+    int64_t whole_rows = rows / 4 * 4, whole_columns = columns / 4 * 4;
+    for (int64_t c = 0; c < whole_columns; c += 4)
+        for (int64_t r = 0; r < whole_rows; r += 4) {
+            map_four x[4], pair[4];
+            for (int k = 0; k < 4; k++) x[k] = *(const map_four *)(from + (c + k) * between + r);
+            for (int k = 0; k < 4; k += 2) {
+                pair[k] = __builtin_shufflevector(x[k], x[k + 1], 0, 4, 1, 5);
+                pair[k + 1] = __builtin_shufflevector(x[k], x[k + 1], 2, 6, 3, 7);
+            }
+            for (int k = 0; k < 4; k += 2) {
+                map_four *row = (map_four *)(to + (r + k) * step + c);
+                map_four *next = (map_four *)(to + (r + k + 1) * step + c);
+                *row = __builtin_shufflevector(pair[k / 2], pair[2 + k / 2], 0, 1, 4, 5);
+                *next = __builtin_shufflevector(pair[k / 2], pair[2 + k / 2], 2, 3, 6, 7);
+            }
+        }
+    for (int64_t c = 0; c < columns; c++)
+        for (int64_t r = c < whole_columns ? whole_rows : 0; r < rows; r++)
+            to[r * step + c] = from[c * between + r];
+}
+
+static void load_column(const run_source *s, const cpu_map_run *run, int64_t column, float *to) {
     enum { SOME = 64 };
-    const run_source *s = context;
-    float *at = (float *)to + run->at, some[SOME];
-    int64_t stride = run->stride, step = run->step;
+    float *at = to + run->at + column, some[SOME];
+    int64_t stride = run->stride, step = run->step, index = run->index + column * run->between;
     if (run->index < 0) {
         for (int64_t i = 0; i < run->count; i++) at[i * step] = 0;
     } else if (step == 1) {
-        load_elements(s->map, s->input, s->from, run->index, stride, run->count, at);
+        load_elements(s->map, s->input, s->from, index, stride, run->count, at);
     } else {
         for (int64_t i = 0; i < run->count; i += SOME) {
             int64_t count = run->count - i < SOME ? run->count - i : SOME;
-            load_elements(s->map, s->input, s->from, run->index + i * stride, stride, count, some);
+            load_elements(s->map, s->input, s->from, index + i * stride, stride, count, some);
             for (int64_t k = 0; k < count; k++) at[(i + k) * step] = some[k];
         }
     }
+}
+
+static void load_run(const void *context, const cpu_map_run *run, void *to) {
+    const run_source *s = context;
+    bool floats = !s->map->bf16 && !s->map->bytes[s->input] &&
+                  s->map->plan.inputs[s->input].draws.kind == TRI_DRAW_NONE;
+    if (floats && run->columns > 1 && run->stride == 1 && run->index >= 0)
+        transpose((const float *)s->from + run->index, run->between, run->count, run->columns,
+                  (float *)to + run->at, run->step);
+    else
+        for (int64_t c = 0; c < run->columns; c++) load_column(s, run, c, to);
 }
 
 static int64_t size_of(int64_t stride) { return stride < 0 ? -stride : stride; }
@@ -111,11 +148,12 @@ static void take_row(const view_walk *w, int64_t count, int64_t done, cpu_map_ta
     begin = begin < 0 ? 0 : begin > count ? count : begin;
     end = end > count ? count : end < begin ? begin : end;
     if (walk_is_outside(w)) begin = end = count;
-    if (begin > 0) take(context, &(cpu_map_run){-1, 0, begin, done, 1}, to);
+    if (begin > 0) take(context, &(cpu_map_run){-1, 0, begin, done, 1, 1, 0}, to);
     if (end > begin)
-        take(context, &(cpu_map_run){index + begin * stride, stride, end - begin, done + begin, 1},
+        take(context,
+             &(cpu_map_run){index + begin * stride, stride, end - begin, done + begin, 1, 1, 0},
              to);
-    if (count > end) take(context, &(cpu_map_run){-1, 0, count - end, done + end, 1}, to);
+    if (count > end) take(context, &(cpu_map_run){-1, 0, count - end, done + end, 1, 1, 0}, to);
 }
 
 // How many whole rows can be read column by column, which is faster where rows are short, or where
@@ -137,13 +175,19 @@ static void take_columns(const view_walk *w, int64_t rows, int64_t done, cpu_map
                          const void *context, void *to) {
     int inner = w->plan->rank - 1;
     int64_t width = w->plan->dims[inner], index = walk_index(w);
-    bool outside = walk_is_outside(w);
-    for (int64_t c = 0; c < width; c++) {
-        bool inside = !outside && c >= w->input->first[inner] && c < w->input->end[inner];
-        cpu_map_run run = {!inside ? -1 : index + c * w->input->strides[inner],
-                           w->input->strides[inner - 1], rows, done + c, width};
-        take(context, &run, to);
-    }
+    int64_t begin = w->input->first[inner], end = w->input->end[inner];
+    int64_t stride = w->input->strides[inner], along = w->input->strides[inner - 1];
+    if (begin < 0) begin = 0;
+    if (end > width) end = width;
+    if (walk_is_outside(w) || begin > end) begin = end = width;
+    if (begin > 0) take(context, &(cpu_map_run){-1, 0, rows, done, width, begin, 0}, to);
+    if (end > begin)
+        take(context,
+             &(cpu_map_run){index + begin * stride, along, rows, done + begin, width, end - begin,
+                            stride},
+             to);
+    if (width > end)
+        take(context, &(cpu_map_run){-1, 0, rows, done + end, width, width - end, 0}, to);
 }
 
 // How many elements, from the walk's place on, are rows that follow one another in the input, so
@@ -173,7 +217,8 @@ void cpu_map_read_view(const tri_map_plan *plan, int input, int64_t begin, int64
         int64_t joined = rows_joined(&w, left), rows = joined ? 0 : rows_by_column(&w, left);
         if (row > left) row = left;
         if (joined)
-            take(context, &(cpu_map_run){walk_index(&w), w.input->strides[inner], joined, done, 1},
+            take(context,
+                 &(cpu_map_run){walk_index(&w), w.input->strides[inner], joined, done, 1, 1, 0},
                  to);
         else if (rows)
             take_columns(&w, rows, done, take, context, to);
@@ -200,12 +245,31 @@ static void load(const cpu_map *s, int k, const void *from, int64_t begin, int64
     memset(to + count, 0, (size_t)(rounded_up(count) - count) * sizeof *to);
 }
 
-static int64_t room_of(const tri_formula *f, int slots) {
-    return slots * CPU_MAP_BLOCK + (f->input_count + f->output_count) * CPU_MAP_TILE;
+static int64_t room_of(const tri_formula *f, int slots, int64_t tile) {
+    return slots * CPU_MAP_BLOCK + (f->input_count + f->output_count) * tile;
 }
 
 int64_t cpu_map_room(const tri_node *node) {
-    return room_of(&((const tri_map_attr *)node->attr)->formula, tri_map_plan_slots(node));
+    return room_of(&((const tri_map_attr *)node->attr)->formula, tri_map_plan_slots(node),
+                   CPU_MAP_TILE);
+}
+
+// How many elements are best copied at a time. Where an input is transposed, neighbours of the
+// input lie in neighbouring rows of the output. So that all that comes with them into a cache is
+// used, a tile then has 16 rows, or as many more as are whole blocks.
+static int64_t tile_of(const tri_map_plan *plan) {
+    enum { ROWS = 16, MOST = 1 << 16 };
+    int inner = plan->rank - 1;
+    bool transposes = false;
+    for (int k = 0; k < plan->formula.input_count && inner > 0; k++) {
+        const tri_map_input *input = &plan->inputs[k];
+        transposes = transposes || (!input->flat && input->strides[inner - 1] == 1 &&
+                                    size_of(input->strides[inner]) > 1);
+    }
+    if (!transposes) return CPU_MAP_TILE;
+    int64_t tile = ROWS * plan->dims[inner];
+    while (tile % CPU_MAP_BLOCK) tile *= 2;
+    return tile > MOST || tile < CPU_MAP_TILE ? CPU_MAP_TILE : tile;
 }
 
 void cpu_map_make(const cpu_device *device, const tri_graph *graph, const tri_node *node,
@@ -219,6 +283,7 @@ void cpu_map_make(const cpu_device *device, const tri_graph *graph, const tri_no
         out->bytes[k] = tri_value_get(graph, node->inputs[k])->dtype == TRI_U8;
         out->reads_floats = out->reads_floats && !out->bytes[k];
     }
+    out->tile = CPU_MAP_TILE;
     out->streams = out->plan.count * (int64_t)sizeof(float) >= MAP_STREAM;
     out->draws = cpu_map_draws_of(device);
     out->machine = cpu_map_machine_of(&device->head.description);
@@ -253,13 +318,13 @@ static void load_inputs(cpu_map_work *w, int64_t begin, int64_t count) {
     for (int k = 0; k < s->plan.formula.input_count; k++) {
         float *at = (float *)(uintptr_t)w->args->in[k] + begin;
         if (!s->reads_floats || !is_whole(count) || !s->plan.inputs[k].flat)
-            load(s, k, w->args->in[k], begin, count, at = w->tiles + k * CPU_MAP_TILE);
+            load(s, k, w->args->in[k], begin, count, at = w->tiles + k * s->tile);
         w->operands[TRI_OPERAND_INPUT + k] = (cpu_map_operand){at, -1};
     }
 }
 
 static float *output_tile(const cpu_map_work *w, int k) {
-    return w->tiles + (w->map->plan.formula.input_count + k) * CPU_MAP_TILE;
+    return w->tiles + (w->map->plan.formula.input_count + k) * w->map->tile;
 }
 
 const float *cpu_map_read(cpu_map_work *w, int64_t begin, int64_t count) {
@@ -297,7 +362,7 @@ static void map_tile(cpu_map_work *w, int64_t begin, int64_t count) {
 void cpu_map_compute(cpu_map_work *w, int64_t begin, int64_t end) {
     int64_t whole = end - end % CPU_MAP_BLOCK; // behind it is a block that is not whole
     for (int64_t i = begin, next; i < end; i = next) {
-        next = i % CPU_MAP_BLOCK ? rounded_up(i) : i + CPU_MAP_TILE;
+        next = i % CPU_MAP_BLOCK ? rounded_up(i) : i + w->map->tile;
         if (next > whole) next = i < whole ? whole : end;
         map_tile(w, i, next - i);
     }
@@ -317,14 +382,18 @@ static tri_status map_prepare(tri_device *device, const tri_graph *graph, const 
     if (!s) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a map");
     kernel->state = s;
     s->device = cpu_of(device);
-    s->room = cpu_map_room(node);
     cpu_map_make(s->device, graph, node, &s->map);
+    s->map.tile = tile_of(&s->map.plan);
+    s->room = room_of(&s->map.plan.formula, s->map.plan.slot_count, s->map.tile);
     return TRI_OK;
 }
 
 static tri_status map_workspace(const tri_device_description *device, const tri_graph *graph,
                                 const tri_node *node, size_t *out) {
-    *out = (size_t)(device->threads * cpu_map_room(node)) * sizeof(float);
+    tri_map_plan plan;
+    tri_map_plan_make(graph, node, &plan);
+    *out = (size_t)(device->threads * room_of(&plan.formula, plan.slot_count, tile_of(&plan))) *
+           sizeof(float);
     return TRI_OK;
 }
 

@@ -13,6 +13,7 @@ typedef struct cpu_map {
     bool bytes[TRI_FORMULA_INPUTS]; // the input is U8, a mask
     bool reads_floats;              // inputs are F32, and may be read where they are
     bool streams;                   // outputs are written past the caches
+    int64_t tile;                   // elements of an input or output that are copied at a time
     cpu_range draws;                // draws random numbers
     cpu_map_machine machine;
     cpu_map_copies copies;
@@ -28,13 +29,15 @@ typedef struct cpu_map_work {
     cpu_map_operand operands[UINT8_MAX + 1];
 } cpu_map_work;
 
-enum { CPU_MAP_TILE = 512 }; // elements of an input or output that are copied at a time
+enum { CPU_MAP_TILE = 512 }; // cpu_map.tile as cpu_map_make sets it
 
 // Elements of an input, `stride` apart, of which the first has the index `index`; -1: they lie
 // outside of the input, and are 0. They become element `at` of what is read, and each `step`
-// behind.
+// behind. columns: there are so many of these runs, whose elements of the input lie `between`
+// apart, and those of what is read one behind the other.
 typedef struct cpu_map_run {
     int64_t index, stride, count, at, step;
+    int64_t columns, between;
 } cpu_map_run;
 typedef void (*cpu_map_take)(const void *context, const cpu_map_run *run, void *to);
 // Takes elements [begin, begin + count) of an input that is read by strides, run by run.
@@ -44,7 +47,7 @@ void cpu_map_read_view(const tri_map_plan *plan, int input, int64_t begin, int64
 // Prepares the map of a node of map or map_reduce.
 void cpu_map_make(const cpu_device *device, const tri_graph *graph, const tri_node *node,
                   cpu_map *out);
-// How much room a thread needs, in floats.
+// How much room a thread needs, in floats, with tiles of CPU_MAP_TILE.
 int64_t cpu_map_room(const tri_node *node);
 cpu_map_work cpu_map_begin(const cpu_map *map, const tri_kernel_args *args, float *room);
 // Computes elements [begin, begin + count) of output 0, at most CPU_MAP_TILE, and returns them.

@@ -71,20 +71,24 @@ typedef struct run_source {
     const void *from;
 } run_source;
 
-static void load_run(const void *context, const cpu_map_run *run, void *to) {
-    const run_source *s = context;
-    int64_t *at = (int64_t *)to + run->at, stride = run->stride, step = run->step;
+static void load_column(const run_source *s, const cpu_map_run *run, int64_t column, int64_t *to) {
+    int64_t *at = to + run->at + column, stride = run->stride, step = run->step;
+    int64_t index = run->index + column * run->between;
     if (run->index < 0)
         for (int64_t i = 0; i < run->count; i++) at[i * step] = 0;
     else if (s->type == TRI_I64)
         for (int64_t i = 0; i < run->count; i++)
-            at[i * step] = ((const int64_t *)s->from)[run->index + i * stride];
+            at[i * step] = ((const int64_t *)s->from)[index + i * stride];
     else if (s->type == TRI_I32)
         for (int64_t i = 0; i < run->count; i++)
-            at[i * step] = ((const int32_t *)s->from)[run->index + i * stride];
+            at[i * step] = ((const int32_t *)s->from)[index + i * stride];
     else
         for (int64_t i = 0; i < run->count; i++)
-            at[i * step] = ((const uint8_t *)s->from)[run->index + i * stride];
+            at[i * step] = ((const uint8_t *)s->from)[index + i * stride];
+}
+
+static void load_run(const void *context, const cpu_map_run *run, void *to) {
+    for (int64_t c = 0; c < run->columns; c++) load_column(context, run, c, to);
 }
 
 static void store(const integers_state *s, const int64_t *from, int64_t begin, int64_t count,
@@ -117,7 +121,7 @@ static void integers_range(void *context, int64_t begin, int64_t end, int thread
             run_source source = {s->in[k], job.args->in[k]};
             int64_t *to = operand(&job, TRI_OPERAND_INPUT + k);
             if (s->plan.inputs[k].flat)
-                load_run(&source, &(cpu_map_run){i, 1, count, 0, 1}, to);
+                load_run(&source, &(cpu_map_run){i, 1, count, 0, 1, 1, 0}, to);
             else
                 cpu_map_read_view(&s->plan, k, i, count, load_run, &source, to);
         }
