@@ -111,6 +111,7 @@ typedef struct slices {
     tri_value parts[TRI_MAX_INPUTS];
     int64_t first[TRI_MAX_INPUTS]; // where along the axis each part begins
     int count, dim;                // dim: the axis
+    tri_shape whole;               // of the value, or of the reshaped value that is cut
 } slices;
 
 // Finds the axis along which a map does nothing but pad its input with zeros, and where along this
@@ -135,7 +136,7 @@ static bool is_padding(const tri_graph *g, const tri_node *node, int *dim, int64
 }
 
 // Collects the parts of which `sum` is made, if the current block has made it, and all its terms
-// are padded gradients of slices along one axis.
+// are padded gradients of slices along one axis, reshaped or not.
 static bool collect_slices(const tri_graph *g, tri_value sum, slices *s) {
     const tri_node *node = tri_value_node(g, sum);
     int dim, i = s->count;
@@ -143,8 +144,11 @@ static bool collect_slices(const tri_graph *g, tri_value sum, slices *s) {
     if (!node || node->phase != TRI_PHASE_BACKWARD || node->block != g->block) return false;
     if (node->op == &tri_op_add)
         return collect_slices(g, node->inputs[0], s) && collect_slices(g, node->inputs[1], s);
-    if (s->count == TRI_MAX_INPUTS || !is_padding(g, node, &dim, &first)) return false;
-    if (s->count > 0 && dim != s->dim) return false;
+    while (node && node->op == &tri_op_reshape) node = tri_value_node(g, node->inputs[0]);
+    if (!node || s->count == TRI_MAX_INPUTS || !is_padding(g, node, &dim, &first)) return false;
+    tri_shape whole = tri_value_shape(g, node->outputs[0]);
+    if (s->count > 0 && (dim != s->dim || !tri_shape_equal(&whole, &s->whole))) return false;
+    s->whole = whole;
     for (; i > 0 && s->first[i - 1] > first; i--) {
         s->parts[i] = s->parts[i - 1];
         s->first[i] = s->first[i - 1];
@@ -166,8 +170,12 @@ static tri_value joined(tri_graph *g, tri_value sum) {
         if (s.first[i] != end) return sum;
         end += tri_value_shape(g, s.parts[i]).dims[s.dim];
     }
-    if (end != tri_value_shape(g, sum).dims[s.dim]) return sum;
-    return tri_node_add(g, &tri_op_concat, s.parts, s.count, &(tri_concat_attr){.dim = s.dim}, "");
+    if (end != s.whole.dims[s.dim]) return sum;
+    tri_concat_attr attr = {.dim = s.dim};
+    tri_shape shape = tri_value_shape(g, sum);
+    tri_value whole = tri_node_add(g, &tri_op_concat, s.parts, s.count, &attr, "");
+    if (tri_shape_equal(&shape, &s.whole)) return whole;
+    return tri_node_add(g, &tri_op_reshape, &whole, 1, &(tri_reshape_attr){shape}, "");
 }
 
 static void differentiate(autodiff *a, tri_node node) {
