@@ -85,7 +85,10 @@ def parse(text):
 
 
 def merged(page, kind, machine, sections):
-    """The page with the sections in the block of this kind; a new block follows the others."""
+    """The page with the sections in the block of this kind; a new block follows the others.
+
+    machine: what the block says of the machine and the versions; None: what it says already.
+    """
     begin, end = f"<!-- bench: begin {kind} -->", f"<!-- bench: end {kind} -->"
     if begin not in page:
         last = [m.end() for m in re.finditer(r"<!-- bench: end .*? -->\n", page)][-1]
@@ -93,6 +96,8 @@ def merged(page, kind, machine, sections):
     before, rest = page.split(begin, 1)
     block, after = rest.split(end, 1)
     kept = parse(block)
+    if machine is None:
+        machine = block.split("### ")[0].partition(f"{HEADING}{kind}\n\n")[2].rstrip("\n") + "\n"
     for section in sections:
         if section.title in kept:
             section.take_over(kept[section.title])
@@ -102,6 +107,7 @@ def merged(page, kind, machine, sections):
 
 
 def write(machine, sections):
+    """Puts the sections into the page's block of this kind of CPU (merged)."""
     with open(PAGE, encoding="utf-8") as f:
         page = f.read()
     page = merged(page, kind_of(cpu_info()), machine, sections)

@@ -44,6 +44,8 @@ def main():
     rows = page.parse(block)["Speed"].rows
     assert rows == [["x", "1", "1.1"], ["y", "1", "1.3"], ["x", "2", "2"]], rows
     assert zen in again and "first" not in block
+    kept = page.merged(again, "A", None, [section(["z", 1, "1"])])
+    assert "## Measured on A\n\nsecond\n" in kept and zen in kept, kept
 
 
 if __name__ == "__main__":
