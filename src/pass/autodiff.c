@@ -105,13 +105,16 @@ static void accumulate(autodiff *a, const found *f, int k) {
                : gradient;
 }
 
-// The gradients of slices of a value along one axis, in the order of the slices. Each is a part of
-// the value's gradient, padded with zeros before they are added.
+// The gradients of slices of a value, in the order of the slices. Each is a part of the value's
+// gradient, padded with zeros before they are added. Seen as a matrix of rows, the value is cut
+// into columns: an axis is cut, and those behind it are whole.
 typedef struct slices {
     tri_value parts[TRI_MAX_INPUTS];
-    int64_t first[TRI_MAX_INPUTS]; // where along the axis each part begins
-    int count, dim;                // dim: the axis
-    tri_shape whole;               // of the value, or of the reshaped value that is cut
+    int64_t first[TRI_MAX_INPUTS]; // the column where each part begins
+    int count;
+    int64_t rows, columns;
+    tri_shape whole; // the value's shape where it is cut, which may be reshaped before
+    int dim;         // the axis that is cut; -1: shapes or axes differ
 } slices;
 
 // Finds the axis along which a map does nothing but pad its input with zeros, and where along this
@@ -135,8 +138,23 @@ static bool is_padding(const tri_graph *g, const tri_node *node, int *dim, int64
     return *dim >= 0;
 }
 
+// Notes how the first part is cut out of `whole`, or compares how another one is.
+static bool is_cut_alike(slices *s, const tri_shape *whole, int dim) {
+    int64_t rows = 1, columns = tri_shape_count(whole);
+    for (int i = 0; i < dim; i++) rows *= whole->dims[i];
+    columns /= rows;
+    if (s->count == 0) {
+        s->rows = rows;
+        s->columns = columns;
+        s->whole = *whole;
+        s->dim = dim;
+    }
+    if (dim != s->dim || !tri_shape_equal(whole, &s->whole)) s->dim = -1;
+    return rows == s->rows && columns == s->columns;
+}
+
 // Collects the parts of which `sum` is made, if the current block has made it, and all its terms
-// are padded gradients of slices along one axis, reshaped or not.
+// are padded gradients of slices, reshaped or not.
 static bool collect_slices(const tri_graph *g, tri_value sum, slices *s) {
     const tri_node *node = tri_value_node(g, sum);
     int dim, i = s->count;
@@ -147,17 +165,22 @@ static bool collect_slices(const tri_graph *g, tri_value sum, slices *s) {
     while (node && node->op == &tri_op_reshape) node = tri_value_node(g, node->inputs[0]);
     if (!node || s->count == TRI_MAX_INPUTS || !is_padding(g, node, &dim, &first)) return false;
     tri_shape whole = tri_value_shape(g, node->outputs[0]);
-    if (s->count > 0 && (dim != s->dim || !tri_shape_equal(&whole, &s->whole))) return false;
-    s->whole = whole;
+    if (tri_shape_count(&whole) == 0 || !is_cut_alike(s, &whole, dim)) return false;
+    first *= s->columns / whole.dims[dim];
     for (; i > 0 && s->first[i - 1] > first; i--) {
         s->parts[i] = s->parts[i - 1];
         s->first[i] = s->first[i - 1];
     }
     s->parts[i] = node->inputs[0];
     s->first[i] = first;
-    s->dim = dim;
     s->count++;
     return true;
+}
+
+static tri_value reshaped(tri_graph *g, tri_value value, const tri_shape *shape) {
+    tri_shape own = tri_value_shape(g, value);
+    if (tri_shape_equal(&own, shape)) return value;
+    return tri_node_add(g, &tri_op_reshape, &value, 1, &(tri_reshape_attr){*shape}, "");
 }
 
 // A value that is cut into slices has the joined gradients of the slices: to join them takes a
@@ -167,15 +190,19 @@ static tri_value joined(tri_graph *g, tri_value sum) {
     int64_t end = 0;
     if (!tri_value_is(sum) || !collect_slices(g, sum, &s) || s.count < 2) return sum;
     for (int i = 0; i < s.count; i++) {
+        tri_shape part = tri_value_shape(g, s.parts[i]);
         if (s.first[i] != end) return sum;
-        end += tri_value_shape(g, s.parts[i]).dims[s.dim];
+        end += tri_shape_count(&part) / s.rows;
     }
-    if (end != s.whole.dims[s.dim]) return sum;
-    tri_concat_attr attr = {.dim = s.dim};
+    if (end != s.columns) return sum;
+    tri_concat_attr attr = {.dim = s.dim < 0 ? 1 : s.dim};
+    for (int i = 0; i < s.count && s.dim < 0; i++) {
+        tri_shape part = tri_value_shape(g, s.parts[i]);
+        tri_shape matrix = tri_shape_of(s.rows, tri_shape_count(&part) / s.rows);
+        s.parts[i] = reshaped(g, s.parts[i], &matrix);
+    }
     tri_shape shape = tri_value_shape(g, sum);
-    tri_value whole = tri_node_add(g, &tri_op_concat, s.parts, s.count, &attr, "");
-    if (tri_shape_equal(&shape, &s.whole)) return whole;
-    return tri_node_add(g, &tri_op_reshape, &whole, 1, &(tri_reshape_attr){shape}, "");
+    return reshaped(g, tri_node_add(g, &tri_op_concat, s.parts, s.count, &attr, ""), &shape);
 }
 
 static void differentiate(autodiff *a, tri_node node) {
