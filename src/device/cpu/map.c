@@ -96,9 +96,13 @@ static void load_run(const void *context, const cpu_map_run *run, void *to) {
     const run_source *s = context;
     bool floats = !s->map->bf16 && !s->map->bytes[s->input] &&
                   s->map->plan.inputs[s->input].draws.kind == TRI_DRAW_NONE;
+    const float *from = (const float *)s->from + run->index;
+    float *at = (float *)to + run->at;
     if (floats && run->columns > 1 && run->stride == 1 && run->index >= 0)
-        transpose((const float *)s->from + run->index, run->between, run->count, run->columns,
-                  (float *)to + run->at, run->step);
+        transpose(from, run->between, run->count, run->columns, at, run->step);
+    else if (floats && run->columns > 1 && run->between == 1 && run->index >= 0)
+        for (int64_t i = 0; i < run->count; i++, at += run->step, from += run->stride)
+            for (int64_t c = 0; c < run->columns; c++) at[c] = from[c];
     else
         for (int64_t c = 0; c < run->columns; c++) load_column(s, run, c, to);
 }
