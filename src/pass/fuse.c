@@ -95,12 +95,16 @@ static bool set_outputs(const rewrite *w, const tri_node *node) {
     return true;
 }
 
-// Whether the device has a kernel for the node. One that works in the host's memory (uses_host)
-// does not count: it is slower than the two kernels of the device without the fusion.
-static bool has_kernel(const rewrite *w, const tri_node *node) {
+static bool is_reference(const tri_kernel_def *def) { return def && !strcmp(def->name, "ref"); }
+
+// Whether the device has a kernel for the node, which was `before`. One that works in the host's
+// memory (uses_host) does not count, nor does the reference in plain C where there was another:
+// they are slower than the two kernels of the device without the fusion.
+static bool has_kernel(const rewrite *w, const tri_node *node, const tri_node *before) {
     if (!w->device) return true;
     const tri_kernel_def *def = tri_device_select(w->device, w->graph, node);
-    return def && !def->uses_host;
+    if (!def || def->uses_host) return false;
+    return !is_reference(def) || is_reference(tri_device_select(w->device, w->graph, before));
 }
 
 static void replace_node(rewrite *w, tri_node *node, const tri_node *copy) {
@@ -118,9 +122,10 @@ static bool apply(rewrite *w, const fusion *f, tri_node *node) {
     if (!f->merge(w->graph, &new_node, &new_producer)) return false;
     bool node_stays = f->result != FUSION_PRODUCER_STAYS;
     bool producer_changes = f->result != FUSION_NODE_STAYS;
-    if (node_stays && !has_kernel(w, &new_node)) return false;
-    if (producer_changes && !(is_made_before(w, &new_producer, producer) &&
-                              set_outputs(w, &new_producer) && has_kernel(w, &new_producer))) {
+    if (node_stays && !has_kernel(w, &new_node, node)) return false;
+    if (producer_changes &&
+        !(is_made_before(w, &new_producer, producer) && set_outputs(w, &new_producer) &&
+          has_kernel(w, &new_producer, producer))) {
         set_outputs(w, producer);
         return false;
     }
@@ -150,7 +155,7 @@ static bool hand_over_input(rewrite *w, const fusion *f, tri_node *node, int k) 
     if (w->facts.uses[y.id] != 1 || tri_value_get(w->graph, y)->output != 0 ||
         !f->merge(w->graph, node, &merged) || !is_made_before(w, &merged, producer))
         return false;
-    if (!has_kernel(w, &merged) || !rounds_between(w, &merged)) return false;
+    if (!has_kernel(w, &merged, producer) || !rounds_between(w, &merged)) return false;
     replace_node(w, producer, &merged);
     for (int i = 0; i < node->input_count; i++) w->facts.uses[node->inputs[i].id]--;
     for (int i = 0; i < merged.output_count; i++) {
@@ -184,7 +189,7 @@ static bool absorb_input(rewrite *w, const fusion *f, tri_node *node, int k) {
     if (!producer || producer->block != node->block || producer->phase != node->phase) return false;
     tri_node merged = copy_of(w, node);
     if (!f->merge(w->graph, &merged, producer) || !set_outputs(w, &merged) ||
-        !has_kernel(w, &merged) || !pass_gains(w->graph, &w->facts, node, producer, &merged))
+        !has_kernel(w, &merged, node) || !pass_gains(w->graph, &w->facts, node, producer, &merged))
         return false;
     replace_node(w, node, &merged);
     remove_unread(w, producer);
