@@ -98,6 +98,61 @@ u N,4,8 = sub.Tensor(h, hd)
         assert found_steps[0] == found_steps[1], f"{number}: {found_steps}"
 
 
+TERMS = """d N,4,8 = sub.Tensor(h, x)
+s N,4,8 = pow.Tensor_Scalar(d, 2)
+"""
+ROWS = """r N,8 = view.default(h, [-1, 8])
+a N,4i = argmax.default(x, -1)
+k Ni = view.default(a, [-1])
+"""
+LOGS = ROWS + """l N,8 = log_softmax.int(r, 1)
+u N,1i = unsqueeze.default(k, 1)
+g N,1 = gather.default(l, 1, u)
+"""
+MASK = """c Nb = ne.Scalar(k, 3)
+f N = to.dtype(c, 7)
+"""
+# A loss that is written out, and the same from torch.nn.functional.
+LOSSES = {
+    "mean": (TERMS + "y . = mean.default(s)", "y . = mse_loss.default(h, x)"),
+    "scaled": (TERMS + "m . = mean.dim(s, [0, 1, 2])\nn . = neg.default(m)\n"
+               "z . = mul.Tensor(n, -2.0)\nb . = mse_loss.default(h, x)\ny . = add.Tensor(z, b)",
+               "a . = mse_loss.default(h, x)\ny . = mul.Tensor(a, 3.0)"),
+    "samples": (TERMS + "n # = sym_size.int(x, 0)\nt . = sum.default(s)\nv N,4,8 = abs.default(d)\n"
+                "w . = sum.dim_IntList(v, [0, 1, 2])\nq . = add.Tensor(t, w)\n"
+                "y . = div.Tensor(q, n)",
+                "a . = mse_loss.default(h, x)\nb . = l1_loss.default(h, x)\n"
+                "c . = add.Tensor(a, b)\ny . = mul.Tensor(c, 32.0)"),
+    "gathered": (LOGS + "m . = mean.default(g)\ny . = neg.default(m)",
+                 ROWS + "y . = cross_entropy_loss.default(r, k)"),
+    "terms": (ROWS + "t N = cross_entropy_loss.default(r, k, None, 0)\ny . = mean.default(t)",
+              ROWS + "y . = cross_entropy_loss.default(r, k)"),
+    "smooth terms": (ROWS + "t N = cross_entropy_loss.default(r, k, None, 0, 3, 0.1)\n"
+                     + MASK + "t1 N = mul.Tensor(t, f)\na1 . = sum.default(t1)\n"
+                     "b1 . = sum.default(f)\ny . = div.Tensor(a1, b1)",
+                     ROWS + "y . = cross_entropy_loss.default(r, k, None, 1, 3, 0.1)"),
+    "masked": (LOGS + MASK + "q N = squeeze.dim(g, 1)\nt N = mul.Tensor(q, f)\n"
+               "a1 . = sum.default(t)\nb1 .i = sum.default(c)\nb2 .i = clamp.default(b1, min=1)\n"
+               "y1 . = div.Tensor(a1, b2)\ny . = mul.Tensor(y1, -1.0)",
+               ROWS + "y . = cross_entropy_loss.default(r, k, None, 1, 3)"),
+}
+
+
+def check_losses():
+    """A loss that the network has written out is the one that a function would compute, whatever
+    the number of ranks."""
+    for number, (name, texts) in enumerate(LOSSES.items()):
+        wanted = None
+        for side, text in reversed(list(enumerate(texts))):
+            path = os.path.join(folder, f"loss-{number}-{side}.pt2")
+            program = Program([4, 8], WEIGHTS, FIRST + text)
+            program.write(path, program.made()[:1])
+            for ranks in (1, 3) if not side else (1,):
+                made = step(path, program, ranks=ranks, loss=None)
+                wanted = wanted or made
+                check_equal(f"{name}, {ranks} ranks", made, wanted)
+
+
 def check_rms_norm():
     norm = {"RMS norm": 1}
     check("rms", norm, rms())
@@ -336,8 +391,8 @@ z N,4,6 = add.Tensor(y, k)""", b=[6], c=[8, 6]))
 def main():
     global folder
     with tempfile.TemporaryDirectory(prefix="trireme-patterns-") as folder:
-        return check_all([check_alike, check_rms_norm, check_gelu, check_swiglu, check_attention,
-                          check_groups, check_rotary, check_conv1d])
+        return check_all([check_alike, check_losses, check_rms_norm, check_gelu, check_swiglu,
+                          check_attention, check_groups, check_rotary, check_conv1d])
 
 
 sys.exit(main())

@@ -1,5 +1,6 @@
 """Small exported networks written as text, one operation a line: "y 3,4,8 = mul.Tensor(x, 2.0)".
-Sizes end with b: a mask, i: integers. Strides that are not row-major stand behind a slash:
+Sizes end with b: a mask, i: integers; "." is a tensor without axes, "#" the number of samples.
+Strides that are not row-major stand behind a slash:
 "y N,8,4/32,1,8 = transpose.int(x, 1, 2)".
 """
 import ast
@@ -8,7 +9,7 @@ import random
 import struct
 import zipfile
 
-from runs import TRIREME, entries, run
+from runs import TRIREME, entries, on_ranks, run
 import tensors
 
 BATCH, LIMIT, RATE = 3, 1e-5, 8
@@ -59,6 +60,7 @@ class Program:
     def __init__(self, inputs, parameters, text, batch=-1):
         self.values = {"x": meta([batch, *inputs])}
         self.inputs, self.parameters, self.nodes = inputs, parameters, []
+        self.counts = {}
         for name, sizes in parameters.items():
             self.values[port(name)] = meta(sizes)
         for line in text.strip().split("\n"):
@@ -69,18 +71,28 @@ class Program:
         names, sizes = results.rsplit(" ", 1)
         sizes, *strides = sizes.split("/")
         strides = [int(stride) for stride in strides[0].split(",")] if strides else None
-        dtype = TYPES.get(sizes[-1], FLOAT)
-        sizes = [-1 if size == "N" else int(size) for size in sizes.rstrip("bi").split(",")]
+        dtype, is_count = TYPES.get(sizes[-1], FLOAT), sizes == "#"
+        sizes = [-1 if size == "N" else int(size) for size in sizes.rstrip("bi").split(",")
+                 if size not in ".#"]
         outputs = [{"name": name} for name in names.split("+")]
-        for output in outputs:
+        results = [{"as_tensors": outputs}] if len(outputs) > 1 else [{"as_tensor": outputs[0]}]
+        if is_count:
+            self.counts[names] = {"as_expr": {"expr_str": "s0", "hint": {"as_int": 2}}}
+            results = [{"as_sym_int": {"as_name": names}}]
+        for output in outputs if not is_count else []:
             self.values[output["name"]] = meta(sizes, dtype, strides)
         given = [("", value) for value in call.args] + [(k.arg, k.value) for k in call.keywords]
         self.nodes.append({
             "target": f"torch.ops.aten.{ast.unparse(call.func)}",
-            "inputs": [{"name": name, "arg": argument(value), "kind": 1} for name, value in given],
-            "outputs": ([{"as_tensors": outputs}] if len(outputs) > 1
-                        else [{"as_tensor": outputs[0]}]),
+            "inputs": [{"name": name, "arg": self.argument(value), "kind": 1}
+                       for name, value in given],
+            "outputs": results,
             "metadata": {"nn_module_stack": "L__self__,,Net;L__self__net,net,Part"}})
+
+    def argument(self, node):
+        if isinstance(node, ast.Name) and node.id in self.counts:
+            return {"as_sym_int": {"as_name": node.id}}
+        return argument(node)
 
     def without_gradients(self, number):
         """Puts an operation within torch.no_grad()."""
@@ -115,7 +127,7 @@ class Program:
         specs.append({"user_input": {"arg": {"as_tensor": {"name": "x"}}}})
         graph = {"inputs": [{"as_tensor": {"name": name}} for name in inputs],
                  "outputs": [{"as_tensor": {"name": name}} for name in returns],
-                 "nodes": self.nodes, "tensor_values": values, "sym_int_values": {},
+                 "nodes": self.nodes, "tensor_values": values, "sym_int_values": self.counts,
                  "sym_bool_values": {}, "sym_float_values": {}, "custom_obj_values": {},
                  "is_single_tensor_return": False}
         model = {"graph_module": {"graph": graph, "signature": {
@@ -138,12 +150,13 @@ class Program:
         return [name for name in self.values if name[:2] != "p_" and name != "x"][::-1]
 
 
-def step(path, program, words=()):
+def step(path, program, words=(), ranks=1, loss="mse"):
     """The loss of a step, and the weights behind it."""
     draw = random.Random(2)
     shapes = {"x": [BATCH, *program.inputs]}
-    last = program.values[program.made()[0]]["sizes"][1:]
-    shapes["targets"] = [BATCH, *(size["as_int"] for size in last)]
+    if loss:  # else the network's first result is one
+        last = program.values[program.made()[0]]["sizes"][1:]
+        shapes["targets"] = [BATCH, *(size["as_int"] for size in last)]
     data = {}
     for name, shape in shapes.items():
         count = 1
@@ -153,12 +166,12 @@ def step(path, program, words=()):
     tensors.write(f"{path}.safetensors", data)
     recipe = {"name": "net", "model": {"name": "torch", "program": path, "output": "0"},
               "data": {"name": "tensors", "train": f"{path}.safetensors", "shuffle": False},
-              "loss": {"name": "mse"}, "batch": {"global": BATCH},
+              "loss": {"name": loss or "model"}, "batch": {"global": BATCH},
               "optimizer": {"name": "sgd", "lr": RATE},
               "trainer": {"max_steps": 1, "log_every_n_steps": 1}, "log": {"tensorboard": False}}
     with open(f"{path}.yaml", "w", encoding="utf-8") as file:
         json.dump(recipe, file)
-    run([TRIREME, "train", f"{path}.yaml", "--run-dir", f"{path}.run", *words])
+    run(on_ranks(ranks, [TRIREME, "train", f"{path}.yaml", "--run-dir", f"{path}.run", *words]))
     weights = tensors.read(f"{path}.run/checkpoints/last/model.safetensors")
     return (float(entries(f"{path}.run", "train")[0]["loss"]),
             {name: tensors.numbers(value) for name, value in weights.items()})

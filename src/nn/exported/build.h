@@ -316,6 +316,7 @@ extern const exported_row exported_function_rows[], exported_shape_rows[], expor
     exported_pool_rows[], exported_recurrent_rows[], exported_reduction_rows[],
     exported_creation_rows[], exported_loss_rows[], exported_index_rows[], exported_join_rows[],
     exported_product_rows[], exported_order_rows[], exported_image_rows[], exported_scatter_rows[],
-    exported_write_rows[], exported_table_rows[], exported_linear_rows[], exported_fused_rows[];
+    exported_write_rows[], exported_table_rows[], exported_linear_rows[], exported_fused_rows[],
+    exported_own_loss_rows[];
 
 #endif

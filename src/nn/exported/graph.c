@@ -281,6 +281,13 @@ static bool declare_output(exported_build *b, const char *name, tri_value value)
     if (tri_cache_length(g) == 0) {
         if (tri_value_is_loss(g, value))
             tri_loss(g, value);
+        else if (g->status == TRI_OK && tri_value_shape(g, value).rank == 0)
+            tri_graph_fail(g,
+                           "the result '%s' is one number and no loss: a loss is a mean of all "
+                           "elements, a sum over the number of samples or over that of a mask, or "
+                           "added and scaled of these; return what it is computed of, and let the "
+                           "recipe have the loss",
+                           name);
         else
             tri_output(g, name, value);
         return true;

@@ -1,5 +1,6 @@
 // Losses that the network itself computes: means, which become sums and counts.
 #include "nn/exported/build.h"
+#include "tensor/half.h"
 
 #include <string.h>
 #include <trireme/functions.h>
@@ -46,15 +47,48 @@ static const float *weights_of(exported_call *c, int k) {
     return values;
 }
 
+// Without a reduction: the loss of each label, 0 of those that are left out. Argument 3 is the
+// reduction. False: it is a mean.
+static bool give_label_terms(exported_call *c, bool are_logarithms, double smoothing) {
+    tri_graph *g = c->build->graph;
+    if (exported_int(c, 3) != 0) {
+        want_mean(c, 3);
+        return false;
+    }
+    if (!exported_is_none(c, 2)) {
+        exported_fail(c, "a loss without a reduction has no weights of classes");
+        return true;
+    }
+    tri_value x = classes_last(c, 0), labels = labels_of(c, 1, 4);
+    tri_value y = are_logarithms ? x : tri_log_softmax(g, x);
+    if (g->status != TRI_OK) return true;
+    int last = tri_value_shape(g, x).rank - 1;
+    tri_value spread = {0};
+    if (tri_dtype_is_float(tri_value_get(g, labels)->dtype)) {
+        y = tri_sum(g, tri_map(g, "y, t -> -y * t", y, labels), &last, 1, false);
+    } else {
+        tri_value number = tri_cast(g, labels, TRI_F32);
+        tri_value place = tri_cast(g, tri_map(g, "t -> max(t, 0)", number), TRI_I64);
+        if (smoothing > 0) spread = tri_mean(g, y, &last, 1, false);
+        y = tri_squeeze(g, tri_gather(g, y, last, tri_unsqueeze(g, place, last)), last);
+        if (smoothing > 0)
+            y = tri_add(g, tri_mul_scalar(g, y, 1 - smoothing),
+                        tri_mul_scalar(g, spread, smoothing));
+        y = tri_map(g, "y, t -> t < 0 ? 0 : -y", y, number);
+    }
+    exported_give_graph(c, y);
+    return true;
+}
+
 static void cross_entropy(exported_call *c) {
-    want_mean(c, 3);
+    if (give_label_terms(c, false, exported_real(c, 5))) return;
     tri_label_loss_options o = {weights_of(c, 2), exported_real(c, 5)};
     exported_give_graph(
         c, tri_cross_entropy_with(c->build->graph, classes_last(c, 0), labels_of(c, 1, 4), o));
 }
 
 static void nll(exported_call *c) {
-    want_mean(c, 3);
+    if (give_label_terms(c, true, 0)) return;
     tri_label_loss_options o = {weights_of(c, 2), 0};
     exported_give_graph(
         c, tri_nll_loss_with(c->build->graph, classes_last(c, 0), labels_of(c, 1, 4), o));

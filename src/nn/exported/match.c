@@ -129,11 +129,13 @@ bool exported_bound_number(const exported_match *m, const char *name, double *ou
     return a && is_number(a, out);
 }
 
-static bool is_called(const tri_pt2_node *node, const char *name) {
-    size_t length = strlen(name);
-    if (strncmp(node->target, "aten.", 5) != 0 || strncmp(node->target + 5, name, length) != 0)
-        return false;
-    const char *rest = node->target + 5 + length;
+bool exported_is_called(const tri_pt2_node *node, const char *name) {
+    static const char *const spaces[] = {"aten.", "fused."};
+    size_t length = strlen(name), before = 0;
+    for (int i = 0; i < 2 && before == 0; i++)
+        if (!strncmp(node->target, spaces[i], strlen(spaces[i]))) before = strlen(spaces[i]);
+    if (before == 0 || strncmp(node->target + before, name, length) != 0) return false;
+    const char *rest = node->target + before + length;
     return *rest == '.' || (rest[0] == '_' && rest[1] == '.');
 }
 
@@ -160,9 +162,9 @@ static bool changes_nothing(const nn_exported *n, const tri_pt2_node *node) {
                         *y = &n->file.values[node->outputs[0].number];
     if (!exported_type_is_float(x->dtype) || !exported_type_is_float(y->dtype)) return false;
     for (size_t i = 0; i < sizeof copies / sizeof *copies; i++)
-        if (is_called(node, copies[i])) return true;
+        if (exported_is_called(node, copies[i])) return true;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        if (is_called(node, shapes[i])) return has_same_sizes(x, y);
+        if (exported_is_called(node, shapes[i])) return has_same_sizes(x, y);
     return false;
 }
 
@@ -258,7 +260,7 @@ static bool undo(exported_match *m, int variables, int nodes) {
 static bool match_node(exported_match *m, const exported_term *t, int value) {
     int maker = m->network->makers[value], variables = m->variable_count, nodes = m->node_count;
     const tri_pt2_node *node = maker >= 0 ? &m->network->file.nodes[maker] : NULL;
-    if (!node || !is_called(node, t->name) || !makes(node, t->result, value) ||
+    if (!node || !exported_is_called(node, t->name) || !makes(node, t->result, value) ||
         node->argument_count < 1 || !add_node(m, maker))
         return undo(m, variables, nodes);
     nodes = m->node_count;

@@ -43,6 +43,14 @@ bool exported_match_node(nn_exported *network, const exported_term *pattern, int
 // arguments whose variable is not bound are left out.
 void exported_replace_root(const exported_match *match, const exported_term *replacement);
 
+// Whether the node is an operation of that name, of any overload, also in place.
+bool exported_is_called(const tri_pt2_node *node, const char *name);
+// Whether the value is made of a port of that role.
+bool exported_follows_from(const nn_exported *network, int value, tri_pt2_role role);
+// Puts losses in the place of means and sums that the network has written out as its loss
+// (own_losses.c). Returns how many.
+int exported_find_losses(nn_exported *network, const int *uses);
+
 // The variable of that name; NULL: it is not bound.
 const tri_pt2_argument *exported_bound(const exported_match *match, const char *name);
 void exported_bind_variable(exported_match *match, const char *name, tri_pt2_argument value);

@@ -54,31 +54,44 @@ static bool has_rank_4(const exported_match *m, const char *name) {
     return v && v->rank == 4 && exported_type_is_float(v->dtype);
 }
 
-// Whether the value follows from an argument of forward.
-static bool follows_from_data(const nn_exported *n, int value, bool *seen) {
-    int maker = n->makers[value];
-    if (seen[value]) return false;
-    seen[value] = true;
-    if (n->ports[value] && n->ports[value]->role == TRI_PT2_INPUT) return true;
-    if (maker < 0) return false;
-    const tri_pt2_node *node = &n->file.nodes[maker];
-    for (int i = 0; i < node->argument_count; i++) {
-        const tri_pt2_argument *a = &node->arguments[i];
-        int count = a->kind == TRI_PT2_LIST ? a->count : 1;
-        for (int k = 0; k < count; k++) {
-            const tri_pt2_argument *one = a->kind == TRI_PT2_LIST ? &a->items[k] : a;
-            if (one->kind == TRI_PT2_VALUE && follows_from_data(n, (int)one->number, seen))
-                return true;
-        }
+static void set_wanted(const tri_pt2_argument *a, int count, bool *wanted) {
+    for (int i = 0; i < count; i++) {
+        if (a[i].kind == TRI_PT2_LIST) set_wanted(a[i].items, a[i].count, wanted);
+        if (a[i].kind == TRI_PT2_VALUE) wanted[a[i].number] = true;
+    }
+}
+
+static bool makes_wanted(const tri_pt2_argument *a, int count, const bool *wanted) {
+    bool makes = false;
+    for (int i = 0; i < count; i++) {
+        if (a[i].kind == TRI_PT2_LIST) makes |= makes_wanted(a[i].items, a[i].count, wanted);
+        if (a[i].kind == TRI_PT2_VALUE) makes |= wanted[a[i].number];
+    }
+    return makes;
+}
+
+// A node reads what nodes before it make.
+bool exported_follows_from(const nn_exported *n, int value, tri_pt2_role role) {
+    bool *wanted = TRI_NEW_ARRAY(n->arena, bool, n->file.value_count);
+    wanted[value] = true;
+    for (int i = n->makers[value]; i >= 0; i--) {
+        const tri_pt2_node *node = &n->file.nodes[i];
+        if (makes_wanted(node->outputs, node->output_count, wanted))
+            set_wanted(node->arguments, node->argument_count, wanted);
+    }
+    for (int i = 0; i < n->file.input_count; i++) {
+        const tri_pt2_port *port = &n->file.inputs[i];
+        if (port->role == role && port->argument.kind == TRI_PT2_VALUE &&
+            wanted[port->argument.number])
+            return true;
     }
     return false;
 }
 
 static bool is_of_data(const exported_match *m, const char *name) {
     const tri_pt2_argument *a = exported_bound(m, name);
-    if (!a || a->kind != TRI_PT2_VALUE) return false;
-    bool *seen = TRI_NEW_ARRAY(m->network->arena, bool, m->network->file.value_count);
-    return follows_from_data(m->network, (int)a->number, seen);
+    return a && a->kind == TRI_PT2_VALUE &&
+           exported_follows_from(m->network, (int)a->number, TRI_PT2_INPUT);
 }
 
 // Whether queries, keys and values are of the same samples and heads, and a mask is of these, of
@@ -270,17 +283,20 @@ static void count_uses(const nn_exported *n, int *uses) {
             add_uses(f->nodes[i].arguments, f->nodes[i].argument_count, uses);
 }
 
-static void count_found(nn_exported *n, const char *name) {
+static void count_found(nn_exported *n, const char *name, int times) {
     for (int i = 0; i < n->fused_count; i++)
         if (!strcmp(n->fused[i].name, name)) {
-            n->fused[i].count++;
+            n->fused[i].count += times;
             return;
         }
-    TRI_PUSH(n->arena, n->fused, n->fused_count, n->fused_capacity) = (exported_fused){name, 1};
+    TRI_PUSH(n->arena, n->fused, n->fused_count, n->fused_capacity) = (exported_fused){name, times};
 }
 
 void exported_find_patterns(nn_exported *n) {
     int *uses = TRI_NEW_ARRAY(n->arena, int, n->file.value_count + 1);
+    count_uses(n, uses);
+    int losses = exported_find_losses(n, uses);
+    if (losses > 0) count_found(n, "mean as a loss", losses);
     count_uses(n, uses);
     for (int k = 0; k < PATTERNS; k++) {
         const exported_term *term = exported_parse_pattern(n->arena, patterns[k].text);
@@ -294,7 +310,7 @@ void exported_find_patterns(nn_exported *n) {
             exported_replace_root(&m, replacement);
             n->nodes[i].row = exported_find_row(n->arena, n->file.nodes[i].target);
             count_uses(n, uses);
-            count_found(n, patterns[k].name);
+            count_found(n, patterns[k].name, 1);
         }
     }
 }

@@ -10,7 +10,7 @@ static const exported_row *const tables[] = {
     exported_image_rows,    exported_scatter_rows, exported_table_rows,     exported_write_rows,
     exported_layer_rows,    exported_pool_rows,    exported_recurrent_rows, exported_reduction_rows,
     exported_creation_rows, exported_loss_rows,    exported_function_rows,  exported_index_rows,
-    exported_linear_rows,   exported_fused_rows,
+    exported_linear_rows,   exported_fused_rows,   exported_own_loss_rows,
 };
 
 // Functions of one tensor, by their names in PyTorch: the list has others too, whose rows stand in
