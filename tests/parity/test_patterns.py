@@ -147,6 +147,9 @@ def check_losses():
             path = os.path.join(folder, f"loss-{number}-{side}.pt2")
             program = Program([4, 8], WEIGHTS, FIRST + text)
             program.write(path, program.made()[:1])
+            fused = {} if side else {"mean as a loss": 2 if name == "samples" else 1,
+                                     **({"cross-entropy": 1} if name == "gathered" else {})}
+            assert found(path) == fused, f"{name}: {found(path)} is found, not {fused}"
             for ranks in (1, 3) if not side else (1,):
                 made = step(path, program, ranks=ranks, loss=None)
                 wanted = wanted or made
@@ -177,6 +180,41 @@ u N,4,8 = mul.Tensor(y, v)""".replace("mul.Tensor(y", "mul.Tensor(z")))
     check("rms twice", {}, rms(e="m, 1e-05, alpha=2"))
     check("rms late eps", {}, three(ROOT.format(two="""e N,4,1 = sqrt.default(m)
 r N,4,1 = add.Tensor(e, 1e-05)""")))
+
+
+LAYER = """m N,4,1 = mean.dim(h, [{axis}], True)
+d N,4,8 = sub.Tensor(h, m)
+{variance}
+e N,4,1 = add.Tensor(v, {eps})
+r N,4,1 = rsqrt.default(e)
+y N,4,8 = mul.Tensor(d, r)
+z N,4,8 = mul.Tensor(y, p_w)
+o N,4,8 = add.Tensor(z, p_b)"""
+SQUARES = "s N,4,8 = pow.Tensor_Scalar(d, 2)\nv N,4,1 = mean.dim(s, [-1], True)"
+
+
+def layer(variance=SQUARES, axis="-1", eps="1e-05", text=LAYER):
+    return three(text.format(variance=variance, axis=axis, eps=eps), b=[8])
+
+
+def check_layer_norm():
+    norm = {"layer norm": 1}
+    check("layer", norm, layer())
+    check("layer var", norm, layer("v N,4,1 = var.dim(h, [2], False, True)", axis="2"))
+    check("layer correction", norm, layer(
+        "v N,4,1 = var.correction(h, [-1], correction=0, keepdim=True)"))
+    quotient = LAYER.replace("rsqrt", "sqrt")
+    check("layer quotient", norm, layer(text=quotient.replace("y N,4,8 = mul", "y N,4,8 = div")))
+    check("layer weight first", norm, layer(text=quotient.replace(
+        "y N,4,8 = mul.Tensor(d, r)\nz N,4,8 = mul.Tensor(y, p_w)",
+        "y N,4,8 = mul.Tensor(p_w, d)\nz N,4,8 = div.Tensor(y, r)")))
+    check("layer unit", norm, layer(text=LAYER.replace("mul.Tensor(y, p_w)", "add.Tensor(y, x)")))
+    # Another variance, axis, or eps.
+    check("layer unbiased", {}, layer("v N,4,1 = var.dim(h, [-1], True, True)"))
+    check("layer of x", {}, layer("v N,4,1 = var.dim(x, [-1], False, True)"))
+    check("layer no eps", {}, layer(eps="0.0"))
+    check("layer axis", {}, layer("v N,1,8 = var.dim(h, [1], False, True)", axis="1",
+                                  text=LAYER.replace("4,1 =", "1,8 =")))
 
 
 GELU = """p N,4,8 = pow.Tensor_Scalar(h, {power})
@@ -391,8 +429,8 @@ z N,4,6 = add.Tensor(y, k)""", b=[6], c=[8, 6]))
 def main():
     global folder
     with tempfile.TemporaryDirectory(prefix="trireme-patterns-") as folder:
-        return check_all([check_alike, check_losses, check_rms_norm, check_gelu, check_swiglu,
-                          check_attention, check_groups, check_rotary, check_conv1d])
+        return check_all([check_alike, check_losses, check_rms_norm, check_layer_norm, check_gelu,
+                          check_swiglu, check_attention, check_groups, check_rotary, check_conv1d])
 
 
 sys.exit(main())

@@ -35,6 +35,20 @@ static bool fits_rms(exported_match *m) {
            fits_unit_rms(m);
 }
 
+static bool fits_layer_norm(exported_match *m) {
+    const tri_pt2_value *bias = exported_bound_tensor(m, "bias");
+    return bias && bias->rank == 1 && width_of(bias) == width_of(exported_bound_tensor(m, "x")) &&
+           fits_rms(m);
+}
+
+// Labels [N] of scores [N, C].
+static bool fits_labels(exported_match *m) {
+    const tri_pt2_value *x = exported_bound_tensor(m, "x"),
+                        *labels = exported_bound_tensor(m, "labels");
+    return x && labels && x->rank == 2 && labels->rank == 1 && exported_type_is_float(x->dtype) &&
+           exported_type_is_int(labels->dtype);
+}
+
 static bool has_sizes_of(const tri_pt2_value *a, const tri_pt2_value *b) {
     if (!a || !b || a->rank != b->rank) return false;
     for (int i = 0; i < a->rank; i++)
@@ -198,6 +212,18 @@ static bool fits_conv1d(exported_match *m) {
 #define UNIT_RMS(square)                                                                           \
     "{mul(rsqrt(add(mean(" square ", [-1], True), eps)), x)"                                       \
     " | div(x, sqrt(add(mean(" square ", [-1], True), eps)))}"
+#define CENTERED "sub(x, mean(x, [-1], True))"
+#define SQUARE_OF(x) "{pow(" x ", 2) | mul(" x ", " x ") | square(" x ")}"
+#define VARIANCE                                                                                   \
+    "{mean(" SQUARE_OF(CENTERED) ", [-1], True) | var(x, [-1], False, True)"                       \
+                                 " | var(x, [-1], correction=0, keepdim=True)}"
+#define UNIT_LAYER                                                                                 \
+    "{mul(rsqrt(add(" VARIANCE ", eps)), " CENTERED ")"                                            \
+    " | div(" CENTERED ", sqrt(add(" VARIANCE ", eps)))}"
+// With a weight in front of the quotient, or behind it.
+#define SCALED_LAYER                                                                               \
+    "{mul(" UNIT_LAYER ", w) | div(mul(" CENTERED ", w), sqrt(add(" VARIANCE ", eps)))"            \
+    " | mul(mul(" CENTERED ", w), rsqrt(add(" VARIANCE ", eps)))}"
 #define SQUARE "{pow(x, 2) | mul(x, x) | square(x)}"
 #define TANH                                                                                       \
     "add(tanh({mul(add(mul({pow(x, 3) | mul(mul(x, x), x)}, 0.044715), x), 0.7978845608)"          \
@@ -206,6 +232,7 @@ static bool fits_conv1d(exported_match *m) {
 // x / 2 times a factor, in any order.
 #define HALF_TIMES(factor)                                                                         \
     "{mul(" factor ", mul(x, 0.5)) | mul(mul(" factor ", x), 0.5) | mul(mul(" factor ", 0.5), x)}"
+#define GATHERED "squeeze?(gather(log_softmax(x, -1), -1, unsqueeze(labels, {1 | -1})), -1)"
 #define SCORES                                                                                     \
     "{mul(matmul(q, {transpose(k, -2, -1) | transpose(k, -1, -2)}), scale)"                        \
     " | div(matmul(q, {transpose(k, -2, -1) | transpose(k, -1, -2)}), root)"                       \
@@ -217,6 +244,11 @@ static bool fits_conv1d(exported_match *m) {
 
 // Earlier rows are tried first, and the later ones find what they have made.
 static const pattern patterns[] = {
+    {"layer norm", "add(" SCALED_LAYER ", bias)",
+     "aten.layer_norm(x, sizes, weight=w, bias=bias, eps=eps)", fits_layer_norm},
+    {"layer norm", UNIT_LAYER, "aten.layer_norm(x, sizes, eps=eps)", fits_unit_rms},
+    {"cross-entropy", "{mul(mean_loss(" GATHERED "), -1) | mean_loss(neg(" GATHERED "))}",
+     "aten.cross_entropy_loss(x, labels)", fits_labels},
     {"RMS norm", "mul(" UNIT_RMS(SQUARE) ", w)", "aten.rms_norm(x, sizes, weight=w, eps=eps)",
      fits_rms},
     {"RMS norm", UNIT_RMS(SQUARE), "aten.rms_norm(x, sizes, eps=eps)", fits_unit_rms},
