@@ -410,6 +410,46 @@ def check_rotary():
                                     axis="2"))
 
 
+# Frequencies as Llama 3 has them: slow pairs are slower by 8, and those between mixtures.
+SCALED = POSITIONS + """w 8 = arange.start(start=0.0, end=8.0)
+w1 8 = mul.Tensor(w, -1.4391156831212787)
+w2 8 = exp.default(w1)
+g0 8 = mul.Tensor(w2, {turns})
+g1 8 = sub.Tensor(g0, 1.0)
+g2 8 = div.Tensor(g1, {between})
+g3 8 = clamp.default(g2, 0.0, 1.0)
+g4 8 = mul.Tensor(g3, 0.875)
+g5 8 = add.Tensor(g4, 0.125)
+wr 8 = mul.Tensor(w2, g5)
+jf 4,1 = to.dtype(j, 7)
+a 4,8 = mul.Tensor(jf, wr)
+b 4,16 = cat.default([a, a], -1)
+c 4,16 = cos.default(b)
+s 4,16 = sin.default(b)
+l N,4,16 = linear.default(x, p_q_weight)
+lv N,4,1,16 = view.default(l, [-1, 4, 1, 16])
+q N,1,4,16 = transpose.int(lv, 1, 2)
+x1 N,1,4,8 = slice.Tensor(q, -1, 0, 8)
+x2 N,1,4,8 = slice.Tensor(q, -1, 8, 9223372036854775807)
+n N,1,4,8 = neg.default(x2)
+t N,1,4,16 = cat.default([n, x1], -1)
+y1 N,1,4,16 = mul.Tensor(q, c)
+y2 N,1,4,16 = mul.Tensor(t, s)
+r N,1,4,16 = add.Tensor(y1, y2)"""
+
+
+def check_scaled_rotary():
+    # Two mixtures tell the bounds, or none; one does not, and there is no fast pair.
+    for turns, between, is_known in ((100.0, 10.0, True), (40.0, 1e-3, True), (1e3, 3.0, False),
+                                     (1.0, 30.0, False)):
+        name = f"scaled {turns}"
+        check(name, {"rotary embedding": 1}, Program([4, 8], {"q.weight": [16, 8]}, SCALED.format(
+            turns=turns, between=between)))
+        nodes = run([TRIREME, "plan", os.path.join(folder, f"{name.replace(' ', '_')}-a.pt2.yaml"),
+                     "data.shapes={x: [4, 8], targets: [1, 4, 16]}", "--show", "graph"]).stdout
+        assert (" = rotary " in nodes) == is_known, nodes
+
+
 def check_conv1d():
     text = """v N,8 = view.default(h, [-1, 8])
 a N,6 = addmm.default(p_b, v, p_c)
@@ -430,7 +470,8 @@ def main():
     global folder
     with tempfile.TemporaryDirectory(prefix="trireme-patterns-") as folder:
         return check_all([check_alike, check_losses, check_rms_norm, check_layer_norm, check_gelu,
-                          check_swiglu, check_attention, check_groups, check_rotary, check_conv1d])
+                          check_swiglu, check_attention, check_groups, check_rotary,
+                          check_scaled_rotary, check_conv1d])
 
 
 sys.exit(main())

@@ -1,5 +1,6 @@
 // The operations that patterns make (patterns.c) and that ATen has not.
 #include "nn/exported/build.h"
+#include "ops/rotary_rate.h"
 
 #include <math.h>
 #include <trireme/nn.h>
@@ -35,39 +36,104 @@ static double entry(const exported_host *table, const angles *a, int64_t positio
     return exported_host_at(table, index);
 }
 
-// The base of the rotation: the pair i turns by theta^(-i / half) at position 1. 0: the tables are
-// none of such a rotation. They are F32, as are the products of which PyTorch computes them.
-static double theta_of(const angles *a) {
-    double theta = 10000;
-    if (a->positions > 1 && a->half > 1) {
-        int64_t i = a->half - 1;
-        double turn = atan2(entry(a->sines, a, 1, i), entry(a->cosines, a, 1, i));
-        theta = turn > 0 ? pow(turn, -(double)a->half / (double)i) : 0;
-        if (fabs(theta - round(theta)) <= 1e-5 * theta) theta = round(theta);
-    }
-    for (int64_t t = 0; t < a->positions && theta > 0; t++)
-        for (int64_t i = 0; i < 2 * a->half; i++) {
-            double angle = (double)t * pow(theta, -(double)(i % a->half) / (double)a->half);
-            double most = 3e-7 * (1 + angle);
-            if (!(fabs(entry(a->cosines, a, t, i) - cos(angle)) <= most) ||
-                !(fabs(entry(a->sines, a, t, i) - sin(angle)) <= most))
-                return 0;
-        }
-    return theta;
+// By how much pair i turns from a position to the next one.
+static double turn_of(const angles *a, int64_t i) {
+    return atan2(entry(a->sines, a, 1, i), entry(a->cosines, a, 1, i));
 }
 
-// Finds the tables of the call, and the base; 0: they are others.
-static double find_angles(exported_call *c, const exported_value in[3], int *axis) {
+// The number, or the one of few digits that is so near that rounding explains the difference.
+static double rounded(double x) {
+    double unit = pow(10, floor(log10(x)) - 3), few = round(x / unit) * unit;
+    if (fabs(x - few) <= 3e-5 * x) return few;
+    return fabs(x - round(x)) <= 1e-5 * x ? round(x) : x;
+}
+
+static double plain_turn(double theta, const angles *a, int64_t i) {
+    return pow(theta, -(double)i / (double)a->half);
+}
+
+// Finds the rotation that `count` pairs have without a scaling: pair i turns by theta^(-i / half)
+// at position 1.
+static tri_rotary_options plain_rotation(const angles *a, int64_t count) {
+    double turn = count > 1 ? turn_of(a, count - 1) : 0;
+    if (count < 2) return (tri_rotary_options){.theta = 10000};
+    if (!(turn > 0)) return (tri_rotary_options){0};
+    return (tri_rotary_options){.theta =
+                                    rounded(pow(turn, -(double)a->half / (double)(count - 1)))};
+}
+
+// Finds a rotation of which slow pairs are slower by one factor, fast ones are as they are, and
+// those between are mixtures (ops/rotary_rate.h), as Llama 3 has it.
+static tri_rotary_options scaled_rotation(const angles *a) {
+    const int64_t length = 1 << 20, last = a->half - 1;
+    int64_t plain = 1;
+    double x[2] = {0}, own[2] = {0};
+    tri_rotary_options o = plain_rotation(a, 2);
+    while (o.theta > 0 && plain < a->half &&
+           fabs(turn_of(a, plain) / plain_turn(o.theta, a, plain) - 1) < 1e-4)
+        plain++;
+    if (plain < 2 || plain > last) return (tri_rotary_options){0};
+    o = plain_rotation(a, plain);
+    o.factor = rounded(plain_turn(o.theta, a, last) / turn_of(a, last));
+    int found = 0;
+    for (int64_t i = plain; i < a->half; i++) {
+        double of = plain_turn(o.theta, a, i),
+               part = (turn_of(a, i) / of - 1 / o.factor) / (1 - 1 / o.factor);
+        if (part < 1e-3) break;
+        x[found > 0] = of, own[found > 0] = part; // the first one, and the last
+        found++;
+    }
+    // The share of its own rate is a line over the rate, from 0 at the low bound to 1 at the high
+    // one. Without two points of it, the step lies between two pairs.
+    bool is_line = found > 1;
+    double slope = is_line ? (own[0] - own[1]) / (x[0] - x[1]) : 0,
+           low = is_line ? x[1] - own[1] / slope : plain_turn(o.theta, a, plain),
+           high = is_line ? low + 1 / slope : plain_turn(o.theta, a, plain - 1);
+    const double turns = (double)length / (2 * 3.14159265358979323846);
+    o.low_freq_factor = turns * low * (is_line ? 1 : 1.0001);
+    o.high_freq_factor = turns * high * (is_line ? 1 : 0.9999);
+    o.original_positions = length;
+    bool is_known = o.factor > 1 && low > 0 && o.high_freq_factor > o.low_freq_factor;
+    return is_known ? o : (tri_rotary_options){0};
+}
+
+// Whether the tables are those of the rotation. They are F32, as are the products of which PyTorch
+// computes them.
+static bool turns_so(const angles *a, const tri_rotary_options *o) {
+    tri_rotary_scaling scaling = {o->factor, o->low_freq_factor, o->high_freq_factor,
+                                  (double)o->original_positions};
+    bool does = o->theta > 0;
+    for (int64_t t = 0; does && t < a->positions; t++)
+        for (int64_t i = 0; does && i < 2 * a->half; i++) {
+            double angle = (double)t * rotary_scaled(plain_turn(o->theta, a, i % a->half), scaling),
+                   most = 3e-7 * (1 + angle);
+            does = fabs(entry(a->cosines, a, t, i) - cos(angle)) <= most &&
+                   fabs(entry(a->sines, a, t, i) - sin(angle)) <= most;
+        }
+    return does;
+}
+
+// The rotation that the tables are of; theta 0: of none that is known.
+static tri_rotary_options rotation_of(const angles *a) {
+    tri_rotary_options o = plain_rotation(a, a->positions > 1 ? a->half : 0);
+    if (turns_so(a, &o)) return o;
+    o = a->positions > 1 ? scaled_rotation(a) : (tri_rotary_options){0};
+    return turns_so(a, &o) ? o : (tri_rotary_options){0};
+}
+
+// Finds the tables of the call, and their rotation.
+static tri_rotary_options find_rotation(exported_call *c, const exported_value in[3], int *axis) {
     exported_build *b = c->build;
+    tri_rotary_options none = {0};
     if (in[0].kind != EXPORTED_GRAPH || in[1].kind != EXPORTED_HOST ||
         in[2].kind != EXPORTED_HOST || exported_rank(b, &in[0]) != 4)
-        return 0;
+        return none;
     for (*axis = 2; *axis > 0; --*axis) {
         angles a = {&in[1].host, &in[2].host, *axis, exported_size(b, &in[0], *axis),
                     exported_size(b, &in[0], 3) / 2};
-        if (is_table(a.cosines, &a) && is_table(a.sines, &a)) return theta_of(&a);
+        if (is_table(a.cosines, &a) && is_table(a.sines, &a)) return rotation_of(&a);
     }
-    return 0;
+    return none;
 }
 
 // x cos sin: x · cos + (−x₂, x₁) · sin, of the halves x₁ and x₂ of the last axis.
@@ -76,11 +142,11 @@ static void rotary(exported_call *c) {
     exported_build *b = c->build;
     exported_value in[] = {exported_operand(c, 0), exported_operand(c, 1), exported_operand(c, 2)};
     int axis = 0, last = exported_rank(b, &in[0]) - 1;
-    double theta = find_angles(c, in, &axis);
-    if (theta > 0) {
+    tri_rotary_options rotation = find_rotation(c, in, &axis);
+    if (rotation.theta > 0) {
         exported_value x = axis == 2 ? exported_permute(b, in[0], inside) : in[0];
-        exported_value y =
-            exported_of_graph(tri_rotary(b->graph, exported_as_float(b, &x), theta), in[0].dtype);
+        exported_value y = exported_of_graph(
+            tri_rotary_with(b->graph, exported_as_float(b, &x), rotation), in[0].dtype);
         exported_give(c, axis == 2 ? exported_permute(b, y, inside) : y);
         return;
     }
