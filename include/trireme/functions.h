@@ -150,6 +150,8 @@ TRI_API_BEGIN
     X(erf, (tri_value x), (x), (), "erf(x)", "The error function.") \
     X(erfc, (tri_value x), (x), (), "2 * normal_cdf(-1.41421356237309504880 * x)", "1 - erf(x).") \
     X(erfinv, (tri_value x), (x), (), "erfinv(x)", "The inverse of erf, from -1 to 1.") \
+    X(lgamma, (tri_value x), (x), (), "lgamma(x)", "The logarithm of |gamma(x)|.") \
+    X(digamma, (tri_value x), (x), (), "digamma(x)", "The derivative of lgamma.") \
     X(normal_cdf, (tri_value x), (x), (), "normal_cdf(x)", \
       "The probability that a normal number is at most x.") \
     X(sigmoid, (tri_value x), (x), (), "sigmoid(x)", "1 / (1 + exp(-x)).") \
@@ -247,9 +249,9 @@ TRI_LOSS_LIST(X)
 // names of the values in their order: "gate, up -> gate / (1 + exp(-gate)) * up", and of parts that
 // the expression has several times: "x, s = sigmoid(x) -> s * (1 - s)". One value needs no arrow:
 // "x * sigmoid(1.702 * x)". An expression has numbers, + - * / ^ (power), // and % (as in Python:
-// rounded down), comparisons, && || !, c ? a : b, pi, and abs, atan, ceil, cos, detach, erf,
-// erfinv, exp, expm1, floor, fmod, leaky_relu, log, log1p, max, min, normal_cdf, pow, relu, round,
-// rsqrt, sigmoid, sign, sin, sqrt, tanh; of integers also & | ~ << >> and bit_xor. Comparisons
+// rounded down), comparisons, && || !, c ? a : b, pi, and abs, atan, ceil, cos, detach,
+// digamma, erf, erfinv, exp, expm1, floor, fmod, leaky_relu, lgamma, log, log1p, max, min,
+// normal_cdf, pow, relu, round, rsqrt, sigmoid, sign, sin, sqrt, tanh, trigamma; of integers also & | ~ << >> and bit_xor. Comparisons
 // yield 1 or 0. The gradient is found from the expression. Fails the graph with the place of a
 // mistake.
 tri_value tri_map_values(tri_graph *graph, const char *expression, const tri_value *values,

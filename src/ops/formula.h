@@ -43,6 +43,9 @@
     X(atan, 1, MAP_ATAN(A))                                                                        \
     X(erf, 1, MAP_ERF(A))                                                                          \
     X(erfinv, 1, MAP_ERFINV(A))                                                                    \
+    X(lgamma, 1, MAP_LGAMMA(A))                                                                    \
+    X(digamma, 1, MAP_DIGAMMA(A))                                                                  \
+    X(trigamma, 1, MAP_TRIGAMMA(A))                                                                \
     X(normal_cdf, 1, MAP_NORMAL_CDF(A))                                                            \
     X(tanh, 1, MAP_TANH(A))                                                                        \
     X(sigmoid, 1, MAP_SIGMOID(A))                                                                  \

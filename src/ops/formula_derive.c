@@ -127,6 +127,13 @@ static int slope_of(derivation *d, tri_step_kind kind, int x, int y) {
     case TRI_STEP_erfinv: // sqrt(pi) / 2 · exp(y²)
         return step(d, TRI_STEP_mul, constant(d, 0.88622692545275801365),
                     step(d, TRI_STEP_exp, step(d, TRI_STEP_mul, y, y), 0));
+    case TRI_STEP_lgamma:
+        return step(d, TRI_STEP_digamma, x, 0);
+    case TRI_STEP_digamma:
+        return step(d, TRI_STEP_trigamma, x, 0);
+    case TRI_STEP_trigamma:
+        d->maker.error = "trigamma has none";
+        return NONE;
     case TRI_STEP_normal_cdf: // 1 / sqrt(2 pi) · exp(-x² / 2)
         return step(d, TRI_STEP_mul, constant(d, 0.398942280401432678),
                     step(d, TRI_STEP_exp,

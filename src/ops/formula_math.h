@@ -5,6 +5,7 @@
 
 #include "ops/formula_division.h"
 #include "ops/formula_erfinv.h"
+#include "ops/formula_gamma.h"
 
 FORMULA_DIVISION(double, floor)
 FORMULA_ERFINV(double, erf, erfc, exp, log, sqrt)
@@ -28,6 +29,9 @@ FORMULA_ERFINV(float, erff, erfcf, expf, logf, sqrtf)
 #define MAP_ATAN(a) atan(a)
 #define MAP_ERF(a) erf(a)
 #define MAP_ERFINV(a) formula_erfinv(a)
+#define MAP_LGAMMA(a) ((__typeof__(a))formula_lgamma((double)(a)))
+#define MAP_DIGAMMA(a) ((__typeof__(a))formula_digamma((double)(a)))
+#define MAP_TRIGAMMA(a) ((__typeof__(a))formula_trigamma((double)(a)))
 #define MAP_NORMAL_CDF(a) (erfc((a) * (__typeof__(a))-0.70710678118654752440) / 2)
 #define MAP_TANH(a) tanh(a)
 #define MAP_SIGMOID(a) (1 / (1 + exp(-(a))))

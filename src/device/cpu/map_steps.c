@@ -4,6 +4,7 @@
 #include "device/cpu/functions.h"
 #include "ops/formula_division.h"
 #include "ops/formula_erfinv.h"
+#include "ops/formula_gamma.h"
 #include "tensor/half.h"
 
 #include <math.h>
@@ -26,6 +27,9 @@ FORMULA_ERFINV(float, erff, erfcf, expf, logf, sqrtf)
 #define MAP_ATAN(a) cpu_atan_scalar(a)
 #define MAP_ERF(a) cpu_erf_scalar(a)
 #define MAP_ERFINV(a) formula_erfinv(a)
+#define MAP_LGAMMA(a) ((float)formula_lgamma((double)(a)))
+#define MAP_DIGAMMA(a) ((float)formula_digamma((double)(a)))
+#define MAP_TRIGAMMA(a) ((float)formula_trigamma((double)(a)))
 #define MAP_NORMAL_CDF(a) cpu_normal_cdf_scalar(a)
 #define MAP_TANH(a) cpu_tanh_scalar(a)
 #define MAP_SIGMOID(a) cpu_sigmoid_scalar(a)
