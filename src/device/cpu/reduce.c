@@ -16,8 +16,11 @@ enum {
     REDUCE_GRAIN = 1 << 14,
     REDUCE_COLUMNS = 1024, // of a row that are one piece of a plan
     REDUCE_MOST = 4096,    // of a row that are read in one piece; their sums stay in the cache
-    REDUCE_SHORT = 32,     // a row of at most so many elements
-    REDUCE_SIDE = 16,      // rows at a time
+    REDUCE_FETCHED = 512,  // elements of a row at most, of which some are fetched ahead
+    REDUCE_AHEAD = 2048,
+    REDUCE_LINE = 16,  // elements that are fetched together
+    REDUCE_SHORT = 32, // a row of at most so many elements
+    REDUCE_SIDE = 16,  // rows at a time
 };
 
 typedef struct reduce_state {
@@ -93,9 +96,16 @@ CPU_SCALAR float reduce_row(const void *x, bool bf16, int64_t kind, int64_t firs
     return (float)total;
 }
 
+CPU_SCALAR void join_row(const void *x, bool bf16, int64_t kind, int64_t at, int64_t width,
+                         float *to) {
+#pragma GCC ivdep
+    for (int64_t k = 0; k < width; k++) to[k] = joined(kind, to[k], cpu_get(x, bf16, at + k));
+}
+
 // Reduces at most CPU_SUM_TERMS rows of `width` elements, `stride` elements apart, to one row.
 // Whole rows follow one another in memory, and are read in this order, which processors expect. Of
-// others four are read at a time.
+// others four are read at a time. Processors fetch long rows by themselves, but lose track of
+// shorter ones, so that sums of them took twice as long.
 CPU_SCALAR void reduce_block(const void *x, bool bf16, int64_t kind, int64_t first, int64_t count,
                              int64_t stride, int64_t width, float *to) {
     int64_t r = 0;
@@ -110,10 +120,14 @@ CPU_SCALAR void reduce_block(const void *x, bool bf16, int64_t kind, int64_t fir
             to[k] = joined(kind, sum, cpu_get(x, bf16, at + 3 * stride + k));
         }
     }
-    for (; r < count; r++)
-#pragma GCC ivdep
-        for (int64_t k = 0; k < width; k++)
-            to[k] = joined(kind, to[k], cpu_get(x, bf16, first + r * stride + k));
+    for (bool fetches = width >= REDUCE_LANES && width <= REDUCE_FETCHED; r < count && fetches;
+         r++) {
+        int64_t at = first + r * stride;
+        for (int64_t k = 0; k < width; k += REDUCE_LINE)
+            __builtin_prefetch(cpu_row(x, bf16, at + REDUCE_AHEAD + k));
+        join_row(x, bf16, kind, at, width, to);
+    }
+    for (; r < count; r++) join_row(x, bf16, kind, first + r * stride, width, to);
 }
 
 // Reduces any number of such rows.
