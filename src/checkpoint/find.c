@@ -57,14 +57,20 @@ tri_status checkpoint_resolve(tri_arena *arena, const char *path, checkpoint_kin
     return TRI_OK;
 }
 
+tri_status checkpoint_refuse_file(const char *path) {
+    int fd;
+    TRI_TRY(tri_os_open_input(path, &fd)); // it may be a pointer of Git LFS
+    tri_os.close(fd);
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "%s: is a file, not a checkpoint; `init` of a recipe reads weights alone",
+                    path);
+}
+
 tri_status checkpoint_step_folder(tri_arena *arena, const char *path, const char **out) {
     checkpoint_kind kind;
     TRI_TRY(checkpoint_resolve(arena, path, &kind, out));
     if (kind == CHECKPOINT_IS_STEP) return TRI_OK;
-    if (kind == CHECKPOINT_IS_FILE)
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "%s: is a file, not a checkpoint; `init` of a recipe reads weights alone",
-                        path);
+    if (kind == CHECKPOINT_IS_FILE) return checkpoint_refuse_file(path);
     return TRI_FAIL(TRI_NOT_FOUND, "%s: there is no checkpoint in it", path);
 }
 

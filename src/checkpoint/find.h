@@ -15,6 +15,9 @@ typedef enum checkpoint_kind {
 // that checkpoint's path. TRI_NOT_FOUND, TRI_IO.
 tri_status checkpoint_resolve(tri_arena *arena, const char *path, checkpoint_kind *kind,
                               const char **out);
+// Refuses a path that is a file where a checkpoint, a folder, has to be; a pointer of Git LFS as
+// such.
+tri_status checkpoint_refuse_file(const char *path);
 // As checkpoint_resolve, but accepts only a checkpoint; TRI_BAD_INPUT for a file.
 tri_status checkpoint_step_folder(tri_arena *arena, const char *path, const char **out);
 // Sets *out to the folder `checkpoints` if `path` is a run folder or that folder itself; else to

@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -96,6 +97,8 @@ static void list_line(tri_arena *arena, const char *home, const checkpoint_step 
 static tri_status list(tri_arena *arena, const char *path, bool json, FILE *out) {
     char real[PATH_MAX];
     if (!realpath(path, real)) return tri_os_fail("open", path);
+    struct stat info;
+    if (stat(real, &info) == 0 && S_ISREG(info.st_mode)) return checkpoint_refuse_file(path);
     const char *home;
     checkpoint_steps steps = {0};
     TRI_TRY(checkpoint_home_of(arena, real, &home));

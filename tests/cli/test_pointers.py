@@ -57,6 +57,8 @@ def check_readers():
     refused("a.safetensors", "eval", *IMAGES[1:], *SMALL, "--checkpoint", "a.safetensors")
     refused("a.safetensors", "checkpoint", "export", "a.safetensors", "--out", "b.safetensors")
     assert not os.path.exists("b.safetensors")
+    refused("a.safetensors", "checkpoint", "list", "a.safetensors")
+    refused("a.safetensors", *IMAGES, *SMALL, "--resume", "a.safetensors")
     refused("t.json", "trace", "t.json")
 
 
