@@ -166,12 +166,10 @@ typedef struct csv_sink {
 
 // Writes the file again from what metrics.jsonl has by now: nothing, or what earlier processes have
 // logged up to the step from which this one goes on.
-static tri_status begin_table(csv_sink *s, const tri_run_info *info) {
+static tri_status begin_table(csv_sink *s, tri_arena *arena, const tri_run_info *info) {
     static const char *const keys[] = {"epoch",     "loss",    "lr",
                                        "grad_norm", "samples", "samples_per_s"};
     views_run *run;
-    struct stat state;
-    tri_arena *arena = s->columns.arena;
     TRI_TRY(views_run_open(arena, info->folder, &run));
     views_run_take_back(run, info->first_step);
     s->earlier_s = run->wall_s;
@@ -180,7 +178,15 @@ static tri_status begin_table(csv_sink *s, const tri_run_info *info) {
     if (info->traffic_s > 0) add_column(&s->columns, "mbu");
     for (int i = 0; i < info->metric_count; i++) add_column(&s->columns, info->metrics[i]);
     add_columns_of(&s->columns, run);
-    TRI_TRY(write_table(run, &s->columns, s->path));
+    return write_table(run, &s->columns, s->path);
+}
+
+static tri_status open_table(csv_sink *s, const tri_run_info *info) {
+    struct stat state;
+    tri_arena *arena = tri_arena_create(NULL, "earlier rows");
+    tri_status status = begin_table(s, arena, info);
+    tri_arena_destroy(arena);
+    TRI_TRY(status);
     s->fd = tri_os.open(s->path, O_WRONLY | O_APPEND | O_CLOEXEC, 0);
     if (s->fd < 0 || fstat(s->fd, &state) != 0) return tri_os_fail("write", s->path);
     s->size = state.st_size;
@@ -200,7 +206,7 @@ static tri_status csv_open(const tri_run_info *info, void **state) {
     s->fd = -1;
     s->columns.arena = tri_arena_create(NULL, "metrics.csv");
     snprintf(s->path, sizeof s->path, "%s/metrics.csv", info->folder);
-    tri_status status = begin_table(s, info);
+    tri_status status = open_table(s, info);
     if (status == TRI_OK)
         *state = s;
     else

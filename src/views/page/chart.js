@@ -24,7 +24,7 @@ function number(value) {
   if (value === null || value === undefined) return "–";
   if (typeof value === "string" || !isFinite(value)) return String(value);
   const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-3 || size >= 1e9)) return value.toExponential(2).replace("e+", "e");
+  if (size !== 0 && (size < 1e-4 || size >= 1e9)) return value.toExponential(2).replace("e+", "e");
   if (Number.isInteger(value) || size >= 1e4)
     return Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, ",");
   return String(parseFloat(value.toPrecision(5)));
