@@ -46,6 +46,7 @@ static views_curve *curve_of(views_run *run, const char *kind, const char *key) 
 }
 
 void views_run_take_back(views_run *run, int64_t step) {
+    if (run->step > step) run->step = step;
     for (int i = 0; i < run->curve_count; i++) {
         views_curve *c = &run->curves[i];
         int kept = 0;
@@ -82,7 +83,10 @@ static void take_figures(views_run *run, const char *kind, const json_t *line, i
     json_t *value;
     double number = NAN;
     bool has_time = read_number(json_object_get(line, "wall_s"), &number) && isfinite(number);
-    if (begins_process(run, kind, step, has_time ? number : INFINITY)) begin_process(run, step - 1);
+    if (begins_process(run, kind, step, has_time ? number : INFINITY)) {
+        begin_process(run, step - 1);
+        if (!strcmp(kind, "train")) views_run_take_back(run, step - 1);
+    }
     if (has_time && number > run->process_s) run->process_s = number;
     run->wall_s = run->earlier_s + run->process_s;
     if (step > run->step) run->step = step;

@@ -51,7 +51,7 @@ static void test_curves(void **state) {
 }
 
 // Of repeated steps the later value holds. Without a line of the start, the second process is seen
-// by its time or its steps.
+// by its time or its steps; higher steps before that are no longer of the run's history.
 static void test_repeated_steps(void **state) {
     (void)state;
     const views_run *run = take("{\"kind\":\"train\",\"step\":10,\"loss\":1,\"wall_s\":5}\n"
@@ -59,9 +59,10 @@ static void test_repeated_steps(void **state) {
                                 "{\"kind\":\"val\",\"step\":20,\"loss\":7}\n"
                                 "{\"kind\":\"train\",\"step\":30,\"loss\":3,\"wall_s\":11}\n"
                                 "{\"kind\":\"train\",\"step\":20,\"loss\":4,\"wall_s\":2}\n"
-                                "{\"kind\":\"val\",\"step\":20,\"loss\":8}\n");
-    check_curve(run, "train/loss", "10:1 20:4 30:3");
-    check_curve(run, "val/loss", "20:8");
+                                "{\"kind\":\"val\",\"step\":20,\"loss\":8}\n"
+                                "{\"kind\":\"val\",\"step\":20,\"loss\":9}\n");
+    check_curve(run, "train/loss", "10:1 20:4");
+    check_curve(run, "val/loss", "20:9");
     assert_int_equal(run->resume_count, 1);
     assert_int_equal(run->resumes[0].step, 19);
     assert_true(views_curve_find(run, "train/loss")->points[1].wall_s == 13);

@@ -79,12 +79,13 @@ function drawTiles(run) {
     if (curve.kind === "train" && curve.key !== "loss" && curve.key !== "samples_per_s") continue;
     const {best, last} = curve;
     const isBetter = best && last && best.step !== last.step;
+    const at = p => `at step ${number(p.step)}`;
     if (curve.kind === "train" || !best)
       tile(tiles, curve.name, last ? number(last.value) : "–", isBetter ?
-        `best ${number(best.value)} at step ${number(best.step)}` : "last");
+        `best ${number(best.value)} ${at(best)}` : "last");
     else
       tile(tiles, `${curve.name}${isBetter ? ", best" : ""}`, number(best.value), isBetter ?
-        `at step ${number(best.step)}, last ${number(last.value)}` : `at step ${number(last.step)}`);
+        `${at(best)}, last ${number(last.value)}` : at(last));
   }
   if (total && run.status !== "completed") {
     const bar = svg("svg", {viewBox: "0 0 100 6", preserveAspectRatio: "none"},
