@@ -160,6 +160,7 @@ static tri_tree *run_tree(tri_arena *arena, const views_run *run) {
     tri_tree_put_string(arena, map, "folder", run->folder);
     tri_tree_put_string(arena, map, "name", run->name);
     tri_tree_put_string(arena, map, "status", views_status_name(run->status));
+    if (run->reason) tri_tree_put_string(arena, map, "reason", run->reason);
     tri_tree_put_int(arena, map, "step", run->step);
     tri_tree_put(arena, map, "wall_s", tri_tree_double(arena, run->wall_s));
     for (int i = 0; i < run->curve_count; i++) {

@@ -95,7 +95,7 @@ typedef struct tri_warning_event {
 
 typedef struct tri_end_event {
     const char *status; // how the run ended: "completed", "stopped", "failed"
-    const char *reason; // why before its last step; NULL: it made that one, or a message says it
+    const char *reason; // why before its last step, or why it failed; NULL: it made that one
     int64_t steps;
     double wall_s; // seconds since the observer was created; tri_observe_end sets it
     // What the ranks have spent their time in (tri_actions_tree); NULL: not known.

@@ -435,7 +435,9 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         tri_trace_finish(loop->trace, status == TRI_OK || status == TRI_STOPPED);
         loop->trace = NULL;
         const char *reason = loop->interruption ? loop->interruption : loop->end_reason;
-        tri_observe_end(loop->observer, status, reason, loop->progress.step,
+        bool has_failed = status != TRI_OK && status != TRI_STOPPED;
+        tri_observe_end(loop->observer, status,
+                        has_failed && !reason ? tri_error_message() : reason, loop->progress.step,
                         tri_actions_tree(loop->arena, s->comm));
         TRI_TRY(status);
         out->wall_s = tri_os_seconds() - loop->started_s;

@@ -160,6 +160,18 @@ def test_real_run():
     finish(child)
 
 
+def test_failed_run():
+    """The end of a run that fails has its message as the reason, and the page shows it."""
+    place = place_of("failing")
+    done = run(train("mnist-cnn", place, *SYNTHETIC, "data.samples=64", "batch.global=8",
+                     "optimizer.name=sgd", "optimizer.lr=1000000"), 1)
+    found = json.loads(run([TRIREME, "compare", place, "--json"]).stdout)["runs"][0]
+    assert found["status"] == "failed" and found["reason"] in done.stderr, (found, done.stderr)
+    assert found["figures"]["train/loss"]["last"]["value"] == "NaN", found
+    data = json.loads(run([TRIREME, "report", place, "--json"]).stdout)["runs"][0]
+    assert data["reason"] == found["reason"]
+
+
 def test_bad_input():
     """One line, code 2, and nothing is written."""
     foreign, empty = place_of("foreign"), place_of("empty")
@@ -197,5 +209,5 @@ def test_bad_input():
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="trireme-views-") as folder:
         failures = check_all([test_page, test_data, test_compare, test_export, test_real_run,
-                              test_bad_input])
+                              test_failed_run, test_bad_input])
     sys.exit(failures)
