@@ -184,7 +184,8 @@ Made by `tests/parity/zoo.py` with PyTorch {torch}; do not edit it. Each network
 its kind, exported by `torch.export` in training mode with a dynamic batch, and trained four steps
 of SGD by `model: {{name: torch}}`. *trains*: every loss is PyTorch's within 1e-4, with all rates of
 dropout and of stochastic depth 0. The last column is the largest difference, or why the network is
-refused. How to export your own: [guide/your-network.md](guide/your-network.md).
+refused. How to export your own: [guide/your-network.md](guide/your-network.md); how fast they are
+beside PyTorch: [performance.md](performance.md#exported-networks).
 
 {trained} of {count} networks train.
 """
