@@ -71,6 +71,20 @@ def check_alike():
 u N,4,8 = sub.Tensor(h, hd)
 """  # whose gradients are not zero
     bound = zeros + "wd 8 = detach.default(p_w)\nb 8 = sub.Tensor(p_w, wd)\ny N,4,8 = "
+    corner = FIRST + """c1 N,1,8 = slice.Tensor(x, 1, 0, 1)
+c N,1,3 = slice.Tensor(c1, 2, 0, 3)
+f1 N,1,8 = slice.Tensor(h, 1, 0, 1)
+f N,1,3 = slice.Tensor(f1, 2, 0, 3)
+z N,1,3 = mul.Tensor(c, 0.0)
+i 3 = arange.start(start=0.0, end=3.0)
+z1 N,1,3 = add.Tensor(z, i)
+k N,1,3i = to.dtype(z1, 5)
+"""
+    paste = """{}
+r N,1,5 = slice.Tensor(f1, 2, 3, 8)
+u N,1,8 = cat.default([w, r], 2)
+d N,3,8 = slice.Tensor(h, 1, 1, 4)
+y N,4,8 = cat.default([u, d], 1)"""
     above = bound.replace("y N", "c 8 = add.Tensor(b, 1.0)\ny N")
     half = "m N,4,8 = relu.default(h)\nn N,4,1 = {}\ny N,4,8 = add.Tensor(n, m)"
     for number, (a, b) in enumerate([
@@ -85,6 +99,14 @@ u N,4,8 = sub.Tensor(h, hd)
              bound.replace("y N", "e 8 = mul.Tensor(b, 0.0)\ny N") + "add.Tensor(u, e)"),
             (above + "clamp.Tensor(u, c, b)",
              bound.replace("y N", "e N,4,8 = mul.Tensor(u, 0.0)\ny N") + "add.Tensor(e, b)"),
+            # An index that has less than the tensor is of its first elements.
+            (corner + "y N,1,3 = gather.default(h, 2, k)", corner + "y N,1,3 = alias.default(f)"),
+            (corner + "y N,4,8 = scatter.src(h, 2, k, x)",
+             corner + paste.format("w N,1,3 = alias.default(c)")),
+            (corner + "y N,4,8 = scatter_add.default(h, 2, k, x)",
+             corner + paste.format("w N,1,3 = add.Tensor(c, f)")),
+            (corner + "y N,4,8 = scatter_reduce.two(h, 2, k, x, 'mean')",
+             corner + paste.format("v N,1,3 = add.Tensor(c, f)\nw N,1,3 = mul.Tensor(v, 0.5)")),
             (FIRST + half.format("linalg_vector_norm.default(m, 0, [-1], True)"),
              FIRST + half.replace("n N,4,1", "t N,4,8b = ne.Scalar(m, 0.0)\n"
                                   "f N,4,8 = to.dtype(t, 7)\nn N,4,1").format(

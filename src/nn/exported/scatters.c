@@ -12,14 +12,42 @@ static tri_value as_is(exported_call *c, int k) {
     return exported_as_graph(c->build, &index);
 }
 
+// The first elements of x along each axis but `axis`, as many as the index has there: its other
+// axes may be shorter than those of x.
+static tri_value corner_of(tri_graph *g, tri_value x, tri_value index, int axis) {
+    for (int i = 0; g->status == TRI_OK && i < tri_value_shape(g, index).rank; i++) {
+        tri_shape sizes = tri_value_shape(g, x), wanted = tri_value_shape(g, index);
+        if (sizes.rank != wanted.rank) return x;
+        if (i != axis && wanted.dims[i] < sizes.dims[i])
+            x = tri_slice(g, x, i, 0, wanted.dims[i], 1);
+    }
+    return x;
+}
+
+// x with that corner in its place.
+static tri_value with_corner(tri_graph *g, tri_value x, tri_value corner) {
+    if (g->status != TRI_OK) return x;
+    tri_shape whole = tri_value_shape(g, x), sizes = tri_value_shape(g, corner);
+    for (int i = whole.rank - 1; i >= 0; i--) {
+        if (whole.rank != sizes.rank || sizes.dims[i] == whole.dims[i]) continue;
+        tri_value rest = tri_slice(g, x, i, sizes.dims[i], whole.dims[i], 1);
+        for (int k = 0; k < i; k++)
+            if (sizes.dims[k] < whole.dims[k]) rest = tri_slice(g, rest, k, 0, sizes.dims[k], 1);
+        corner = tri_concat(g, (tri_value[]){corner, rest}, 2, i);
+    }
+    return corner;
+}
+
 static void index_select(exported_call *c) {
     exported_give_graph(
         c, tri_index_select(c->build->graph, as_is(c, 0), exported_axis_of(c, 1), as_is(c, 2)));
 }
 
 static void gather(exported_call *c) {
-    exported_give_graph(
-        c, tri_gather(c->build->graph, as_is(c, 0), exported_axis_of(c, 1), as_is(c, 2)));
+    tri_graph *g = c->build->graph;
+    int axis = exported_axis_of(c, 1);
+    tri_value index = as_is(c, 2);
+    exported_give_graph(c, tri_gather(g, corner_of(g, as_is(c, 0), index, axis), axis, index));
 }
 
 static void take_along(exported_call *c) {
@@ -41,7 +69,7 @@ static void take(exported_call *c) {
     exported_give_graph(c, tri_reshape(g, tri_index_select(g, x, 0, index), shape));
 }
 
-// A source: of the tensor's type, and of one number as many as the index has.
+// A source: of the tensor's type, and as many elements as the index has.
 static tri_value source_of(exported_call *c, int k) {
     exported_build *b = c->build;
     exported_value x = exported_operand(c, 0), index = exported_operand(c, 2),
@@ -51,8 +79,9 @@ static tri_value source_of(exported_call *c, int k) {
     for (int i = 0; i < rank; i++) sizes[i] = exported_size(b, &index, i);
     if (source.kind == EXPORTED_NUMBER)
         source = exported_host_fill(b, sizes, rank, source.real, x.dtype);
-    return exported_type_is_float(x.dtype) ? exported_as_float(b, &source)
-                                           : exported_as_graph(b, &source);
+    tri_value value = exported_type_is_float(x.dtype) ? exported_as_float(b, &source)
+                                                      : exported_as_graph(b, &source);
+    return corner_of(b->graph, value, exported_as_graph(b, &index), -1);
 }
 
 tri_value exported_set_along(tri_graph *g, exported_setter *set, tri_value x, int axis,
@@ -75,14 +104,19 @@ tri_value exported_set_along(tri_graph *g, exported_setter *set, tri_value x, in
 }
 
 static void scatter(exported_call *c) {
-    exported_give_graph(c,
-                        exported_set_along(c->build->graph, tri_scatter, as_is(c, 0),
-                                           exported_axis_of(c, 1), as_is(c, 2), source_of(c, 3)));
+    tri_graph *g = c->build->graph;
+    int axis = exported_axis_of(c, 1);
+    tri_value x = as_is(c, 0), index = as_is(c, 2), corner = corner_of(g, x, index, axis);
+    corner = exported_set_along(g, tri_scatter, corner, axis, index, source_of(c, 3));
+    exported_give_graph(c, with_corner(g, x, corner));
 }
 
 static void scatter_add(exported_call *c) {
-    exported_give_graph(c, tri_scatter_add(c->build->graph, as_is(c, 0), exported_axis_of(c, 1),
-                                           as_is(c, 2), source_of(c, 3)));
+    tri_graph *g = c->build->graph;
+    int axis = exported_axis_of(c, 1);
+    tri_value x = as_is(c, 0), index = as_is(c, 2), corner = corner_of(g, x, index, axis);
+    corner = tri_scatter_add(g, corner, axis, index, source_of(c, 3));
+    exported_give_graph(c, with_corner(g, x, corner));
 }
 
 // self dim index src reduce include_self. Without include_self the tensor's own elements do not
@@ -98,7 +132,8 @@ static void scatter_reduce(exported_call *c) {
         return;
     }
     int axis = exported_axis_of(c, 1);
-    tri_value x = exported_tensor(c, 0), index = as_is(c, 2), source = source_of(c, 3), n = {0};
+    tri_value whole = exported_tensor(c, 0), index = as_is(c, 2), source = source_of(c, 3), n = {0};
+    tri_value x = corner_of(g, whole, index, axis);
     if (is_mean || !includes)
         n = tri_scatter_add(g, tri_map(g, "0 * detach(x)", x), axis, index,
                             tri_map(g, "x, o = 0 * detach(x) -> o + 1", source));
@@ -113,7 +148,7 @@ static void scatter_reduce(exported_call *c) {
             ? tri_neg(g, tri_scatter_amax(g, tri_neg(g, base), axis, index, tri_neg(g, source)))
             : tri_scatter_add(g, base, axis, index, source);
     if (is_mean) y = tri_map(g, includes ? "y, n -> y / (n + 1)" : "y, n -> y / max(n, 1)", y, n);
-    exported_give_graph(c, y);
+    exported_give_graph(c, with_corner(g, whole, y));
 }
 
 static void index_add(exported_call *c) {
