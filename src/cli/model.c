@@ -216,7 +216,9 @@ static int look(const cli_context *context, cli_arguments *a, bool checks) {
     else if (!checks)
         print_table(&v, rows, count), print_fused(&v);
     else if (line_count == 0)
-        printf("%s: nothing stands in the way of training\n", a->words[0]);
+        printf("%s: %s\n", a->words[0],
+               v.graph ? "nothing stands in the way of training"
+                       : "all operations are known; the warning says why its graph is not built");
     for (int i = 0; i < line_count && !cli_has(a, "json"); i++)
         fprintf(stderr, "trireme: %s\n", lines[i]);
     tri_arena_destroy(arena);

@@ -75,6 +75,10 @@ static tri_status read_member(const archive *a, const char *name, char **out, si
     return status;
 }
 
+bool tri_pt2_is_complex(int64_t type) {
+    return type >= TRI_PT2_COMPLEX_HALF && type <= TRI_PT2_COMPLEX_DOUBLE;
+}
+
 static bool dtype_of(int64_t number, tri_dtype *out) {
     static const struct {
         int number;
@@ -150,9 +154,13 @@ static tri_status read_tensor(const archive *a, const char *folder, const char *
                         "%s: '%s' has more than %d axes, sizes that are not fixed, or no bytes in "
                         "the file",
                         a->zip.path, name, TRI_MAX_RANK);
-    if (!dtype_of(json_integer_value(json_object_get(meta, "dtype")), &out->entry.dtype))
-        return TRI_FAIL(TRI_UNSUPPORTED, "%s: '%s' has a type that is not supported", a->zip.path,
-                        name);
+    int64_t type = json_integer_value(json_object_get(meta, "dtype"));
+    if (!dtype_of(type, &out->entry.dtype))
+        return TRI_FAIL(TRI_UNSUPPORTED, "%s: '%s' has %s", a->zip.path, name,
+                        tri_pt2_is_complex(type)
+                            ? "complex numbers, which are not supported: let the network keep two "
+                              "tensors, such as cosines and sines"
+                            : "a type that is not supported");
     int64_t count = tri_shape_count(&shape), unit = (int64_t)tri_dtype_bytes(out->entry.dtype);
     int64_t offset;
     if (count < 0 || __builtin_mul_overflow(count, unit, &bytes) ||

@@ -45,8 +45,11 @@ enum {
     TRI_PT2_HALF,
     TRI_PT2_FLOAT32,
     TRI_PT2_DOUBLE,
-    TRI_PT2_BOOLEAN = 12,
-    TRI_PT2_BFLOAT16 = 13,
+    TRI_PT2_COMPLEX_HALF,
+    TRI_PT2_COMPLEX_FLOAT,
+    TRI_PT2_COMPLEX_DOUBLE,
+    TRI_PT2_BOOLEAN,
+    TRI_PT2_BFLOAT16,
 };
 
 typedef struct tri_pt2_argument {
@@ -130,6 +133,8 @@ typedef struct tri_pt2 {
 // is damaged; TRI_UNSUPPORTED: another version, pickled weights, types or layouts that are not
 // supported, named with what to do.
 tri_status tri_pt2_open(tri_arena *arena, const char *path, tri_pt2 *out);
+// Whether a type of PyTorch's has complex numbers, which tensors here have not.
+bool tri_pt2_is_complex(int64_t type);
 // True if the file is a zip archive with a network of PyTorch.
 bool tri_pt2_probe(const char *path);
 // The tensor called `name`; NULL: there is none.

@@ -178,6 +178,25 @@ def check_losses():
                 check_equal(f"{name}, {ranks} ranks", made, wanted)
 
 
+def check_complex():
+    """Complex numbers are refused with what to do, by each operation that has them."""
+    path = os.path.join(folder, "complex.pt2")
+    program = three("""f N,4,8c = fft_fft.default(h)
+v N,4,8 = real.default(f)
+y N,4,8 = fft_fftshift.default(v)""")
+    program.write(path, program.made()[:1])
+    lines = run([TRIREME, "model", "check", path], 2).stderr.splitlines()
+    assert [("no complex numbers" in line, name in line) for line, name in zip(
+        lines, ("fft_fft.", "real.", "fftshift."), strict=True)] == [
+            (True, True), (True, True), (False, True)], lines
+    # One number that is no loss.
+    program = three("d N,4,8 = sub.Tensor(h, x)\ns N,4,8 = square.default(d)\n"
+                    "m . = mean.default(s)\ny . = sqrt.default(m)")
+    program.write(path, program.made()[:1])
+    done = run([TRIREME, "model", "check", path])
+    assert "one number and no loss" in done.stderr and "nothing" not in done.stdout, done
+
+
 def check_rms_norm():
     norm = {"RMS norm": 1}
     check("rms", norm, rms())
@@ -491,9 +510,9 @@ z N,4,6 = add.Tensor(y, k)""", b=[6], c=[8, 6]))
 def main():
     global folder
     with tempfile.TemporaryDirectory(prefix="trireme-patterns-") as folder:
-        return check_all([check_alike, check_losses, check_rms_norm, check_layer_norm, check_gelu,
-                          check_swiglu, check_attention, check_groups, check_rotary,
-                          check_scaled_rotary, check_conv1d])
+        return check_all([check_alike, check_losses, check_complex, check_rms_norm,
+                          check_layer_norm, check_gelu, check_swiglu, check_attention,
+                          check_groups, check_rotary, check_scaled_rotary, check_conv1d])
 
 
 sys.exit(main())

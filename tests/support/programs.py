@@ -1,6 +1,6 @@
 """Small exported networks written as text, one operation a line: "y 3,4,8 = mul.Tensor(x, 2.0)".
-Sizes end with b: a mask, i: integers; "." is a tensor without axes, "#" the number of samples.
-Strides that are not row-major stand behind a slash:
+Sizes end with b: a mask, c: complex numbers, i: integers; "." is a tensor without axes, "#" the
+number of samples. Strides that are not row-major stand behind a slash:
 "y N,8,4/32,1,8 = transpose.int(x, 1, 2)".
 """
 import ast
@@ -14,7 +14,7 @@ import tensors
 
 BATCH, LIMIT, RATE = 3, 1e-5, 8
 FLOAT = 7
-TYPES = {"b": 12, "i": 5}
+TYPES = {"b": 12, "c": 10, "i": 5}
 
 
 def sizes_json(sizes):
@@ -72,7 +72,7 @@ class Program:
         sizes, *strides = sizes.split("/")
         strides = [int(stride) for stride in strides[0].split(",")] if strides else None
         dtype, is_count = TYPES.get(sizes[-1], FLOAT), sizes == "#"
-        sizes = [-1 if size == "N" else int(size) for size in sizes.rstrip("bi").split(",")
+        sizes = [-1 if size == "N" else int(size) for size in sizes.rstrip("bci").split(",")
                  if size not in ".#"]
         outputs = [{"name": name} for name in names.split("+")]
         results = [{"as_tensors": outputs}] if len(outputs) > 1 else [{"as_tensor": outputs[0]}]

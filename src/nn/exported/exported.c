@@ -103,9 +103,28 @@ static void refuse(nn_exported *n, const char *line) {
     TRI_PUSH(n->arena, n->refusals, n->refusal_count, n->refusal_capacity) = line;
 }
 
+static bool is_complex(const nn_exported *n, const tri_pt2_argument *a, int count) {
+    bool is = false;
+    for (int i = 0; i < count; i++)
+        is |= a[i].kind == TRI_PT2_VALUE && tri_pt2_is_complex(n->file.values[a[i].number].dtype);
+    return is;
+}
+
+static const char WRITE[] = "write."; // into a view, for which there is no row (views.c)
+
+// What to do about an operation that is not supported.
+static const char *advice_of(const nn_exported *n, const tri_pt2_node *node) {
+    if (!strncmp(node->target, WRITE, sizeof WRITE - 1))
+        return ": write into a slice, x[:, 0] = y, or compute a new tensor, x = x + y";
+    if (is_complex(n, node->outputs, node->output_count) ||
+        is_complex(n, node->arguments, node->argument_count))
+        return ": there are no complex numbers: compute with two tensors, such as cosines and "
+               "sines; Fourier transforms are not supported";
+    return "";
+}
+
 // Lists the operations that are not supported: each once, with how often and where it occurs.
 static void find_refusals(nn_exported *n) {
-    static const char WRITE[] = "write."; // into a view, for which there is no row (views.c)
     tri_index known = {0};
     int count = n->file.node_count, *times = TRI_NEW_ARRAY(n->arena, int, count),
         *first = TRI_NEW_ARRAY(n->arena, int, count);
@@ -131,10 +150,7 @@ static void find_refusals(nn_exported *n) {
                       node->row ? "that of evaluation: export the network before eval()"
                                 : "not supported",
                       tri_counted(times[i], "time"), *of->module ? of->module : "the network",
-                      *of->source ? ", " : "", of->source,
-                      is_write ? ": write into a slice, x[:, 0] = y, or compute a new tensor, "
-                                 "x = x + y"
-                               : ""));
+                      *of->source ? ", " : "", of->source, advice_of(n, of)));
     }
 }
 
