@@ -246,14 +246,14 @@ TRI_LOSS_LIST(X)
 // clang-format on
 
 // Computes an expression on each element of `count` values, at most 8. Before an arrow stand the
-// names of the values in their order: "gate, up -> gate / (1 + exp(-gate)) * up", and of parts that
-// the expression has several times: "x, s = sigmoid(x) -> s * (1 - s)". One value needs no arrow:
-// "x * sigmoid(1.702 * x)". An expression has numbers, + - * / ^ (power), // and % (as in Python:
-// rounded down), comparisons, && || !, c ? a : b, pi, and abs, atan, ceil, cos, detach,
+// names of the values in their order: "gate, up -> gate / (1 + exp(-gate)) * up", and of parts
+// that the expression has several times: "x, s = sigmoid(x) -> s * (1 - s)". One value needs no
+// arrow: "x * sigmoid(1.702 * x)". An expression has numbers, + - * / ^ (power), // and % (as in
+// Python: rounded down), comparisons, && || !, c ? a : b, pi, and abs, atan, ceil, cos, detach,
 // digamma, erf, erfinv, exp, expm1, floor, fmod, leaky_relu, lgamma, log, log1p, max, min,
-// normal_cdf, pow, relu, round, rsqrt, sigmoid, sign, sin, sqrt, tanh, trigamma; of integers also & | ~ << >> and bit_xor. Comparisons
-// yield 1 or 0. The gradient is found from the expression. Fails the graph with the place of a
-// mistake.
+// normal_cdf, pow, relu, round, rsqrt, sigmoid, sign, sin, sqrt, tanh, trigamma; of integers also
+// & | ~ << >> and bit_xor. Comparisons yield 1 or 0. The gradient is found from the expression.
+// Fails the graph with the place of a mistake.
 tri_value tri_map_values(tri_graph *graph, const char *expression, const tri_value *values,
                          int count);
 // The same, with the values as arguments: tri_map(g, "x, y -> x * exp(-y)", x, y).

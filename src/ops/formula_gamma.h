@@ -8,7 +8,7 @@
 #include <math.h>
 
 TRI_KERNEL_INLINE double formula_lgamma(double x) {
-#if defined(__CUDACC__) || defined(__HIP__)
+#if defined(GPU_KERNEL) && !defined(TRIREME_EMULATED_GPU)
     return lgamma(x);
 #else
     int sign; // lgamma writes it to a variable that all threads have in common

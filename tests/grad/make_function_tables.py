@@ -157,7 +157,8 @@ INPUTS = {"sub": 2, "mul": 2, "div": 2, "floor_divide": 2, "remainder": 2, "fmod
           "bce_loss": 2, "poisson_nll_loss": 2, "kl_div_loss": 2, "gaussian_nll_loss": 3,
           "soft_margin_loss": 2, "hinge_loss": 2, "multilabel_soft_margin_loss": 2}
 NO_POINTS = {"log", "log1p", "sqrt", "rsqrt", "reciprocal", "asin", "acos",
-             "acosh", "atanh", "erfinv", "lgamma", "digamma", "log2", "log10", "logit"}  # not defined at some of them
+             "acosh", "atanh", "erfinv", "lgamma", "digamma",
+             "log2", "log10", "logit"}  # not defined at some of them
 
 
 # name: (function of x, its shape)
