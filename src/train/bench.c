@@ -112,10 +112,7 @@ static tri_status waiting_fraction(const tri_session *s, double waited, double s
 // The shape of the step that is issued next. The last step of an epoch may have fewer samples.
 static tri_step_shape next_shape(const bench_run *run) {
     const tri_session *s = run->session;
-    int64_t step = run->progress.step + run->in_flight;
-    bool tail = step % run->steps_per_epoch == s->train_sampler.steps - 1 &&
-                s->plan->steps[TRI_STEP_TAIL].samples > 0;
-    return tail ? TRI_STEP_TAIL : TRI_STEP_FULL;
+    return train_step_shape(s, (run->progress.step + run->in_flight) % run->steps_per_epoch);
 }
 
 // Issues one step as the training loop does, and collects the oldest step in flight: this step or,
@@ -124,13 +121,7 @@ static tri_status run_step(bench_run *run, bool end) {
     tri_session *s = run->session;
     double before_s = tri_os_seconds();
     int64_t step = run->progress.step + run->in_flight;
-    tri_step_input input = {.shape = next_shape(run),
-                            .step = step,
-                            .clip = s->recipe->trainer.gradient_clip_val,
-                            .next = train_feed_next,
-                            .release = train_feed_release,
-                            .look = train_feed_look_ahead,
-                            .context = &run->feed};
+    tri_step_input input = train_step_input(s, &run->feed, step, step % run->steps_per_epoch);
     int ahead = tri_engine_steps_ahead(s->engine);
     for (int i = 0; i <= ahead; i++) input.lr[i] = s->recipe->optimizer.lr;
     if (s->identity.rank == 0) input.caller_numbers[SHARED_END] = end;
@@ -279,19 +270,24 @@ static tri_status bench(bench_run *run, double seconds, tri_bench_result *out) {
     return status;
 }
 
-tri_status tri_bench_train(const tri_session_request *request, double seconds, const char *trace,
-                           tri_bench_result *out) {
+tri_status tri_bench_session(tri_session *session, double seconds, const char *trace,
+                             tri_bench_result *out) {
     *out = (tri_bench_result){.rank = 0};
-    bench_run run = {.session = NULL};
-    TRI_TRY(tri_session_open(request, &run.session));
+    bench_run run = {.session = session};
     tri_trace *traced = NULL;
     tri_status status = TRI_OK;
     if (trace)
-        status =
-            checkpoint_agree(run.session->comm, tri_trace_open(run.session->comm, trace, &traced));
+        status = checkpoint_agree(session->comm, tri_trace_open(session->comm, trace, &traced));
     if (status == TRI_OK) status = bench(&run, seconds, out);
     tri_trace_finish(traced, status == TRI_OK);
-    status = tri_session_tell(run.session, status);
-    tri_session_close(run.session);
+    return status;
+}
+
+tri_status tri_bench_train(const tri_session_request *request, double seconds, const char *trace,
+                           tri_bench_result *out) {
+    tri_session *session;
+    TRI_TRY(tri_session_open(request, &session));
+    tri_status status = tri_session_tell(session, tri_bench_session(session, seconds, trace, out));
+    tri_session_close(session);
     return status;
 }

@@ -36,5 +36,8 @@ typedef struct tri_bench_result {
 // NULL: no trace is written.
 tri_status tri_bench_train(const tri_session_request *request, double seconds, const char *trace,
                            tri_bench_result *out);
+// The same with a session that the caller opens and closes. It can be measured once.
+tri_status tri_bench_session(tri_session *session, double seconds, const char *trace,
+                             tri_bench_result *out);
 
 #endif

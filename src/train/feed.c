@@ -73,3 +73,20 @@ tri_status train_feed_look_ahead(void *context, int64_t ahead, tri_engine_batch 
     describe(feed, feed->held[feed->given + ahead], out);
     return TRI_OK;
 }
+
+tri_step_shape train_step_shape(const tri_session *s, int64_t step_in_epoch) {
+    bool tail =
+        step_in_epoch == s->train_sampler.steps - 1 && s->plan->steps[TRI_STEP_TAIL].samples > 0;
+    return tail ? TRI_STEP_TAIL : TRI_STEP_FULL;
+}
+
+tri_step_input train_step_input(const tri_session *s, train_feed *feed, int64_t step,
+                                int64_t step_in_epoch) {
+    return (tri_step_input){.shape = train_step_shape(s, step_in_epoch),
+                            .step = step,
+                            .clip = s->recipe->trainer.gradient_clip_val,
+                            .next = train_feed_next,
+                            .release = train_feed_release,
+                            .look = train_feed_look_ahead,
+                            .context = feed};
+}

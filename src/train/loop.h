@@ -90,6 +90,9 @@ typedef struct train_loop {
 // or checkpoint of another run is rejected before anything is created, so that it stays unchanged.
 // Collective.
 tri_status train_restore(train_loop *loop);
+// Defined in resume.c. Sets the weights with which a new run begins: initial ones, or those of the
+// recipe's init, which go into `model`. Collective.
+tri_status train_initialize(tri_session *session, const tri_task *task, tri_state_view *model);
 // Whether --resume names a checkpoint from which this start goes on.
 bool train_resumes_by_path(const train_loop *loop);
 // What the advice to run the same command again has to add: ", without --resume,", or nothing.
@@ -343,6 +346,13 @@ train_feed train_feed_make(tri_arena *arena, tri_session *session, tri_loader *l
 tri_status train_feed_next(void *context, tri_engine_batch *out);
 void train_feed_release(void *context);
 tri_status train_feed_look_ahead(void *context, int64_t ahead, tri_engine_batch *out);
+// Defined in feed.c. The shape of a step, by its number in its epoch: the last one may have fewer
+// samples.
+tri_step_shape train_step_shape(const tri_session *session, int64_t step_in_epoch);
+// Defined in feed.c. The input of step `step`, which takes its micro-batches from `feed`. Without
+// learning rates and averages.
+tri_step_input train_step_input(const tri_session *session, train_feed *feed, int64_t step,
+                                int64_t step_in_epoch);
 // The input of the step after those that are in flight, which takes its micro-batches from `feed`.
 tri_step_input train_next_step(const train_loop *loop, train_feed *feed);
 // Ends a feed after the last step, which returned `status`. Waits until the engine no longer reads

@@ -235,6 +235,23 @@ static void tell_kept_changes(const train_loop *loop) {
                      tri_yaml_flow(loop->arena, began->items[i]));
 }
 
+tri_status train_initialize(tri_session *s, const tri_task *task, tri_state_view *model) {
+    // All ranks fail if one of them failed; otherwise they would wait for that one in the first
+    // step.
+    tri_status status = tri_engine_initialize(s->engine, (uint64_t)s->recipe->seed);
+    TRI_TRY(tri_tell_and_agree(s->comm, status, "initial weights"));
+    const tri_start_options *init = &s->recipe->init;
+    if (!init->path) return TRI_OK;
+    TRI_TRY(train_compare_weights(&(train_ranks){s->arena, s->comm, s->host_claims}, init->path,
+                                  "init"));
+    status = train_check_origin(s, task, init->path);
+    model->sink.lists_mismatches = s->identity.rank == 0;
+    if (status == TRI_OK)
+        status = tri_checkpoint_load_weights(init->path, &init->ignore, &model->sink);
+    if (status != TRI_OK) status = tri_status_context(status, "init");
+    return tri_tell_and_agree(s->comm, status, "init");
+}
+
 tri_status train_restore(train_loop *loop) {
     const tri_train_request *r = loop->request;
     tri_session *s = loop->session;
@@ -258,18 +275,5 @@ tri_status train_restore(train_loop *loop) {
         tell_kept_changes(loop);
         return TRI_OK;
     }
-    // All ranks fail if one of them failed; otherwise they would wait for that one in the first
-    // step.
-    tri_status status = tri_engine_initialize(s->engine, (uint64_t)loop->recipe->seed);
-    TRI_TRY(tri_tell_and_agree(s->comm, status, "initial weights"));
-    const tri_start_options *init = &loop->recipe->init;
-    if (!init->path) return TRI_OK;
-    TRI_TRY(train_compare_weights(&(train_ranks){s->arena, s->comm, s->host_claims}, init->path,
-                                  "init"));
-    status = train_check_origin(s, r->task, init->path);
-    loop->model.sink.lists_mismatches = s->identity.rank == 0;
-    if (status == TRI_OK)
-        status = tri_checkpoint_load_weights(init->path, &init->ignore, &loop->model.sink);
-    if (status != TRI_OK) status = tri_status_context(status, "init");
-    return tri_tell_and_agree(s->comm, status, "init");
+    return train_initialize(s, r->task, &loop->model);
 }

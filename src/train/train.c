@@ -112,10 +112,7 @@ static void share_decisions(train_loop *loop, double numbers[TRI_MAX_CALLER_NUMB
 // Returns the shape of the step that comes `ahead` steps after the one whose results were read
 // last: the last step of an epoch may have fewer samples.
 static tri_step_shape shape_of(const train_loop *loop, int64_t ahead) {
-    const tri_session *s = loop->session;
-    bool tail = loop->progress.step_in_epoch + ahead == s->train_sampler.steps - 1 &&
-                s->plan->steps[TRI_STEP_TAIL].samples > 0;
-    return tail ? TRI_STEP_TAIL : TRI_STEP_FULL;
+    return train_step_shape(loop->session, loop->progress.step_in_epoch + ahead);
 }
 
 // Adds the time since `begun_s` to the time of the steps. It is called after a step was issued and
@@ -130,13 +127,8 @@ static void note_time(train_loop *loop, double begun_s, double waited_s) {
 
 tri_step_input train_next_step(const train_loop *loop, train_feed *feed) {
     const tri_progress *p = &loop->progress;
-    tri_step_input input = {.shape = shape_of(loop, loop->in_flight),
-                            .step = p->step + loop->in_flight,
-                            .clip = loop->recipe->trainer.gradient_clip_val,
-                            .next = train_feed_next,
-                            .release = train_feed_release,
-                            .look = train_feed_look_ahead,
-                            .context = feed};
+    tri_step_input input = train_step_input(loop->session, feed, p->step + loop->in_flight,
+                                            p->step_in_epoch + loop->in_flight);
     for (int i = 0; i <= tri_engine_steps_ahead(loop->session->engine); i++)
         input.lr[i] = tri_rate_at(&loop->rate, p->updates + i, p->epoch);
     train_average_step(loop, &input);
