@@ -387,6 +387,37 @@ tri_status cli_check_output(const char *flag, const char *output, const char *in
                     owner);
 }
 
+tri_status cli_check_svg(const char *path, const char *input) {
+    tri_os_replacement file;
+    if (!path) return TRI_OK;
+    TRI_TRY(cli_check_output("svg", path, input));
+    TRI_TRY(tri_os_replacement_begin(path, &file));
+    (void)tri_os_replacement_end(&file, TRI_STOPPED); // removes the file again
+    return TRI_OK;
+}
+
+tri_status cli_write_svg(const char *path, cli_drawing *draw, const void *what) {
+    char *picture = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&picture, &size);
+    if (!out) return TRI_FAIL(TRI_NO_MEMORY, "--svg: no memory for the picture");
+    draw(what, out);
+    fclose(out);
+    tri_status status = tri_os_replace_file(path, picture, size);
+    free(picture);
+    return status;
+}
+
+void cli_print_training(const cli_context *context, const cli_arguments *a, const char *settings) {
+    tri_arena *arena = tri_arena_create(NULL, "command");
+    printf("%s train", tri_shell_word(arena, context->program));
+    for (int i = 0; i < a->count; i++) printf(" %s", tri_shell_word(arena, a->words[i]));
+    printf(" %s", settings);
+    if (cli_has(a, "device")) printf(" --device %s", tri_shell_word(arena, cli_value(a, "device")));
+    printf("\n");
+    tri_arena_destroy(arena);
+}
+
 int cli_usage(const cli_command *command, const char *format, ...) {
     char text[TRI_MESSAGE_MAX_BYTES];
     va_list arguments;

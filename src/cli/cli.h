@@ -6,6 +6,8 @@
 #include "base/quantity.h"
 #include "train/session.h"
 
+#include <stdio.h>
+
 typedef struct cli_context {
     const char *program;  // the program's argv[0]
     const tri_task *task; // the task that a user's program gave to tri_main; NULL: none
@@ -57,7 +59,8 @@ typedef struct cli_command {
 
 extern const cli_command cli_train, cli_eval, cli_predict, cli_generate, cli_run, cli_submit,
     cli_plan, cli_bench, cli_data, cli_checkpoint, cli_model, cli_completion, cli_manual,
-    cli_preflight, cli_report, cli_compare, cli_export, cli_scale, cli_trace, cli_version;
+    cli_preflight, cli_report, cli_compare, cli_export, cli_scale, cli_trace,
+    cli_version;
 // The list of commands; ends with NULL.
 extern const cli_command *const cli_commands[];
 extern const tri_backends cli_backends;
@@ -117,6 +120,15 @@ int cli_fail_printed(tri_status status, const char *message);
 // is written; or its name is that of another format. `flag` names the output for the message.
 // `input`: the recipe's path; NULL: there is none.
 tri_status cli_check_output(const char *flag, const char *output, const char *input);
+// Checks a picture's output before the work: cli_check_output of --svg, and that a file can be made
+// there. NULL: there is none.
+tri_status cli_check_svg(const char *path, const char *input);
+// Writes what `draw` draws of `what`.
+typedef void cli_drawing(const void *what, FILE *out);
+tri_status cli_write_svg(const char *path, cli_drawing *draw, const void *what);
+// Prints the command that trains the recipe of this command line with further settings.
+void cli_print_training(const cli_context *context, const cli_arguments *arguments,
+                        const char *settings);
 // Loads the recipe that the first word names. If there is no word, or it is an override such as
 // batch.micro=8, loads the recipe of the run to which the checkpoint (--checkpoint) belongs.
 tri_status cli_load_evaluated(tri_arena *arena, const cli_context *context, const cli_arguments *a,

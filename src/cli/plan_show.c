@@ -5,7 +5,6 @@
 #include "base/quantity.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -199,21 +198,15 @@ tri_status plan_print(const plan_view *v, const char *show) {
                     show);
 }
 
+static void draw(const void *drawing, FILE *out) { tri_draw_svg(drawing, out); }
+
 tri_status plan_write_svg(const plan_view *v, const char *path) {
-    char *picture = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&picture, &size);
-    if (!out) return TRI_FAIL(TRI_NO_MEMORY, "--svg: no memory for the picture");
     const tri_plan *plan = first_plan(v);
     const char *title = tri_arena_printf(
         v->arena, "%s: %s%s%s on %s, %s a step, bubble %.1f%% (%s rates)", v->recipe->name,
         plan->strategy->name, v->pipeline.count > 1 ? ", " : "",
         v->pipeline.count > 1 ? plan->order->name : "", tri_counted(v->ranks, "rank"),
         tri_duration_text(v->estimate.step_s), 100 * v->estimate.bubble, v->rates_source);
-    tri_draw_svg(&(tri_drawing){.pipeline = &v->pipeline, .estimate = &v->estimate, .title = title},
-                 out);
-    fclose(out);
-    tri_status status = tri_os_replace_file(path, picture, size);
-    free(picture);
-    return status;
+    tri_drawing drawing = {.pipeline = &v->pipeline, .estimate = &v->estimate, .title = title};
+    return cli_write_svg(path, draw, &drawing);
 }

@@ -162,17 +162,8 @@ static tri_status measure_point(sweep *s, scale_point *p) {
     return tri_tell_and_agree(world, TRI_OK, "end of a measurement");
 }
 
-// Fails before the sweep if the picture could not be written after it.
-static tri_status check_svg(const char *path) {
-    tri_os_replacement file;
-    if (!path) return TRI_OK;
-    TRI_TRY(tri_os_replacement_begin(path, &file));
-    (void)tri_os_replacement_end(&file, TRI_STOPPED); // removes the file again
-    return TRI_OK;
-}
-
 static tri_status plan(sweep *s) {
-    TRI_TRY(check_svg(s->svg));
+    TRI_TRY(cli_check_svg(s->svg, NULL));
     return scale_plan(&s->view, s->recipe, s->context, s->device);
 }
 
@@ -217,21 +208,11 @@ static tri_status measure_points(sweep *s) {
     return TRI_OK;
 }
 
-static tri_status write_svg(const scale_view *v, const char *path) {
-    char *picture = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&picture, &size);
-    if (!out) return TRI_FAIL(TRI_NO_MEMORY, "--svg: no memory for the picture");
-    scale_draw(v, out);
-    fclose(out);
-    tri_status status = tri_os_replace_file(path, picture, size);
-    free(picture);
-    return status;
-}
+static void draw(const void *view, FILE *out) { scale_draw(view, out); }
 
 static tri_status show(sweep *s, const cli_arguments *a) {
     if (!s->machine.is_given) scale_simulate(&s->view);
-    if (s->svg) TRI_TRY(write_svg(&s->view, s->svg));
+    if (s->svg) TRI_TRY(cli_write_svg(s->svg, draw, &s->view));
     if (cli_has(a, "json"))
         scale_print_json(&s->view, stdout);
     else if (s->machine.is_given)
