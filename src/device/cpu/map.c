@@ -92,15 +92,28 @@ static void load_column(const run_source *s, const cpu_map_run *run, int64_t col
     }
 }
 
+// The same of BF16, in squares whose lines stay in a cache.
+static void transpose_halves(const uint16_t *from, const cpu_map_run *run, float *to) {
+    enum { SIDE = 16 };
+    for (int64_t c = 0; c < run->columns; c += SIDE) {
+        int64_t end = run->columns - c < SIDE ? run->columns : c + SIDE;
+        for (int64_t i = 0; i < run->count; i++)
+            for (int64_t k = c; k < end; k++)
+                to[i * run->step + k] = tri_bf16_to_float(from[i * run->stride + k * run->between]);
+    }
+}
+
 static void load_run(const void *context, const cpu_map_run *run, void *to) {
     const run_source *s = context;
-    bool floats = !s->map->bf16 && !s->map->bytes[s->input] &&
+    bool simple = run->columns > 1 && run->index >= 0 && !s->map->bytes[s->input] &&
                   s->map->plan.inputs[s->input].draws.kind == TRI_DRAW_NONE;
     const float *from = (const float *)s->from + run->index;
     float *at = (float *)to + run->at;
-    if (floats && run->columns > 1 && run->stride == 1 && run->index >= 0)
+    if (simple && s->map->bf16)
+        transpose_halves((const uint16_t *)s->from + run->index, run, at);
+    else if (simple && run->stride == 1)
         transpose(from, run->between, run->count, run->columns, at, run->step);
-    else if (floats && run->columns > 1 && run->between == 1 && run->index >= 0)
+    else if (simple && run->between == 1)
         for (int64_t i = 0; i < run->count; i++, at += run->step, from += run->stride)
             for (int64_t c = 0; c < run->columns; c++) at[c] = from[c];
     else
