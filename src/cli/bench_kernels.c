@@ -9,6 +9,7 @@
 #include "nn/models/models.h"
 #include "plan/program.h"
 #include "recipe/batch.h"
+#include "train/known_fields.h"
 #include "train/session.h"
 #include "train/task.h"
 
@@ -245,8 +246,8 @@ static tri_status read_recipe(const cli_context *context, tri_arena *arena, int 
     TRI_TRY(tri_recipe_load(arena, words[0], (const char *const *)words + 1, count - 1,
                             context->task ? context->task->name : NULL, &recipe));
     TRI_TRY(tri_task_find(arena, &recipe, context->task, &out->request.task));
-    TRI_TRY(tri_session_describe_fields(arena, &recipe, out->request.task, out->fields,
-                                        &out->request.field_count));
+    TRI_TRY(train_describe_fields(arena, &recipe, out->request.task, out->fields,
+                                  &out->request.field_count));
     TRI_TRY(tri_task_graph_options(arena, &recipe, &out->options, &out->request.options));
     out->request.options.training = true;
     tri_batch_options batch = tri_recipe_batch_without_steps(&recipe);

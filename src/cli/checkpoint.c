@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/quantity.h"
 #include "device/choose.h"
+#include "train/known_fields.h"
 #include "train/state.h"
 
 #include <stdio.h>
@@ -19,7 +20,7 @@ static tri_status write_initial(const cli_context *context, tri_arena *arena,
     int field_count = 0;
     tri_task_options options;
     TRI_TRY(tri_task_find(arena, recipe, context->task, &task));
-    TRI_TRY(tri_session_describe_fields(arena, recipe, task, fields, &field_count));
+    TRI_TRY(train_describe_fields(arena, recipe, task, fields, &field_count));
     tri_model_request model = {.task = task, .fields = fields, .field_count = field_count};
     TRI_TRY(tri_task_graph_options(arena, recipe, &options, &model.options));
     tri_device *device;

@@ -4,6 +4,7 @@
 #include "graph/graph.h"
 #include "nn/exported/exported.h"
 #include "recipe/recipe.h"
+#include "train/known_fields.h"
 #include "train/session.h"
 #include "train/task.h"
 
@@ -87,7 +88,7 @@ static tri_status view_recipe(view *v, const cli_context *context, const cli_arg
     v->name = recipe.model.name;
     if (!strcmp(v->name, NN_EXPORTED_NAME)) return view_network(v, &recipe);
     TRI_TRY(tri_task_find(v->arena, &recipe, context->task, &task));
-    TRI_TRY(tri_session_describe_fields(v->arena, &recipe, task, fields, &count));
+    TRI_TRY(train_describe_fields(v->arena, &recipe, task, fields, &count));
     TRI_TRY(tri_task_graph_options(v->arena, &recipe, &asked, &options));
     build_graph(v, task, fields, count, &options);
     return TRI_OK;

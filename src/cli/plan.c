@@ -11,6 +11,7 @@
 #include "plan/fit.h"
 #include "recipe/batch.h"
 #include "recipe/idle.h"
+#include "train/known_fields.h"
 #include "train/measure.h"
 
 #include <stdio.h>
@@ -22,7 +23,7 @@ tri_status plan_make(plan_view *v, const cli_context *context) {
     int field_count = 0;
     const tri_recipe *r = v->recipe;
     TRI_TRY(tri_task_find(v->arena, r, context->task, &v->task));
-    TRI_TRY(tri_session_describe_fields(v->arena, r, v->task, fields, &field_count));
+    TRI_TRY(train_describe_fields(v->arena, r, v->task, fields, &field_count));
     tri_model_request model = {.task = v->task, .fields = fields, .field_count = field_count};
     TRI_TRY(tri_task_graph_options(v->arena, r, &v->task_options, &model.options));
     tri_optimizer optimizer;

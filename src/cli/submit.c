@@ -9,6 +9,7 @@
 #include "device/cuda/cuda.h"
 #include "launch/job.h"
 #include "recipe/batch.h"
+#include "train/known_fields.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -133,7 +134,7 @@ static tri_status check_plan(tri_arena *arena, const cli_context *context, const
         .arena = arena, .recipe = r, .device_name = device, .ranks = ranks, .is_elsewhere = true};
     int fields = 0;
     TRI_TRY(tri_task_find(arena, r, context->task, &v.task));
-    if (tri_session_describe_fields(arena, r, v.task, v.fields, &fields) != TRI_OK) {
+    if (train_describe_fields(arena, r, v.task, v.fields, &fields) != TRI_OK) {
         cli_warn("memory and layers are not checked: %s", tri_error_message());
         return TRI_OK;
     }

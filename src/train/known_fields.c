@@ -2,10 +2,11 @@
 // declares, with the targets of the recipe's losses.
 #include "train/known_fields.h"
 
+#include "base/limits.h"
+#include "data/dataset.h"
 #include "nn/models/models.h"
 #include "nn/recipe_loss.h"
 #include "plan/program.h"
-#include "train/session.h"
 #include "train/task.h"
 
 #include <string.h>
@@ -42,8 +43,8 @@ tri_status train_known_fields(tri_arena *arena, const tri_recipe *recipe, const 
     return add_targets(arena, recipe, task, fields, count);
 }
 
-tri_status tri_session_describe_fields(tri_arena *arena, const tri_recipe *recipe,
-                                       const tri_task *task, tri_field *fields, int *count) {
+tri_status train_describe_fields(tri_arena *arena, const tri_recipe *recipe, const tri_task *task,
+                                 tri_field *fields, int *count) {
     TRI_TRY(train_known_fields(arena, recipe, task, fields, count));
     if (*count > 0) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,

@@ -125,14 +125,8 @@ tri_status tri_session_open(const tri_session_request *request, tri_session **ou
 tri_status tri_session_tell(tri_session *session, tri_status status);
 void tri_session_close(tri_session *session); // NULL allowed
 
-// Finds the fields of a sample without opening the data, which may be on another host: from the
-// data's options, or from a task that is not built in and the outputs that its losses take
-// (known_fields.c). TRI_BAD_INPUT: only the data contain the
-// fields, and data.shapes is not set.
-tri_status tri_session_describe_fields(tri_arena *arena, const tri_recipe *recipe,
-                                       const tri_task *task, tri_field *fields, int *count);
 // Logs what is suspicious about the data: the data set's own advice, and fields that differ from
-// those of tri_session_describe_fields, because plans and initial weights would then be for another
+// those of train_describe_fields, because plans and initial weights would then be for another
 // network.
 void tri_session_warn(const tri_session *session);
 // Makes the recipe's mesh for `ranks` ranks.
