@@ -20,6 +20,7 @@ enum {
     REDUCE_AHEAD = 2048,
     REDUCE_LINE = 16,  // elements that are fetched together
     REDUCE_SHORT = 32, // a row of at most so many elements
+    REDUCE_FEW = 8,    // elements of a row that are too few for a vector
     REDUCE_SIDE = 16,  // rows at a time
 };
 
@@ -148,10 +149,26 @@ CPU_SCALAR void reduce_rows(const void *x, bool bf16, int64_t kind, int64_t firs
     for (int64_t k = 0; k < width; k++) to[k] = (float)totals[k];
 }
 
-// Reduces `count` rows of `length` elements that lie one after the other, each to one element.
+// Adds up a short row: it is filled up to REDUCE_SHORT elements, of which the halves are added
+// again and again.
+CPU_SCALAR float sum_filled(const void *x, bool bf16, int64_t at, int64_t length) {
+    float lanes[REDUCE_SHORT];
+#pragma GCC ivdep
+    for (int k = 0; k < REDUCE_SHORT; k++) lanes[k] = k < length ? cpu_get(x, bf16, at + k) : 0;
+#pragma GCC unroll 8
+    for (int half = REDUCE_SHORT / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; k++) lanes[k] += lanes[k + half];
+    return lanes[0];
+}
+
+// Reduces `count` rows of `length` elements that lie one after the other, each to one element:
+// side by side, but for sums that fill a vector. (Other kinds gain nothing by that.)
 CPU_SCALAR void reduce_short(const void *x, bool bf16, int64_t kind, int64_t first, int64_t count,
                              int64_t length, float *to) {
-    for (int64_t r = 0; r < count; r += REDUCE_SIDE) {
+    bool fills = kind == TRI_REDUCTION_SUM && length >= REDUCE_FEW;
+    for (int64_t r = 0; r < count && fills; r++)
+        to[r] = sum_filled(x, bf16, first + r * length, length);
+    for (int64_t r = 0; r < count && !fills; r += REDUCE_SIDE) {
         int64_t width = count - r < REDUCE_SIDE ? count - r : REDUCE_SIDE, at = first + r * length;
         float sums[REDUCE_SIDE];
         for (int i = 0; i < REDUCE_SIDE; i++) sums[i] = start_of(kind);
