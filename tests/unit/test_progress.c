@@ -33,9 +33,10 @@ static void test_reads_what_was_written(void **state) {
                             .step_in_epoch = 2,
                             .samples = 56,
                             .data_samples = 100,
-                            .has_best = true,
-                            .best = 0.5,
-                            .evaluations_since_best = 2,
+                            .stopping = {.has_best = true, .best = 0.5, .waited = 2},
+                            .plateau = {.watched = {.has_last = true, .last = 0.75, .waited = 1},
+                                        .cooldown = 3,
+                                        .lowered = 4},
                             .val = {.is_known = true, .mean = {0.25}, .samples = 10, .step = 5},
                             .test = {.is_known = true, .mean = {0.5}, .samples = 9, .step = 7},
                             .loss_sum = 0.1,
@@ -53,9 +54,14 @@ static void test_reads_what_was_written(void **state) {
     assert_int_equal(found.step_in_epoch, 2);
     assert_int_equal(found.samples, 56);
     assert_int_equal(found.data_samples, 100);
-    assert_true(found.has_best && found.val.is_known && found.test.is_known);
-    assert_float_equal(found.best, 0.5, 0);
-    assert_int_equal(found.evaluations_since_best, 2);
+    assert_true(found.stopping.has_best && found.val.is_known && found.test.is_known);
+    assert_float_equal(found.stopping.best, 0.5, 0);
+    assert_int_equal(found.stopping.waited, 2);
+    assert_true(found.plateau.watched.has_last && !found.plateau.watched.has_best);
+    assert_float_equal(found.plateau.watched.last, 0.75, 0);
+    assert_int_equal(found.plateau.watched.waited, 1);
+    assert_int_equal(found.plateau.cooldown, 3);
+    assert_int_equal(found.plateau.lowered, 4);
     assert_float_equal(found.val.mean[0], 0.25, 0);
     assert_int_equal(found.val.samples, 10);
     assert_int_equal(found.val.step, 5);
