@@ -59,8 +59,8 @@ typedef struct cli_command {
 
 extern const cli_command cli_train, cli_eval, cli_predict, cli_generate, cli_run, cli_submit,
     cli_plan, cli_bench, cli_data, cli_checkpoint, cli_model, cli_completion, cli_manual,
-    cli_preflight, cli_report, cli_compare, cli_export, cli_scale, cli_lr_find, cli_trace,
-    cli_version;
+    cli_preflight, cli_report, cli_compare, cli_export, cli_scale, cli_lr_find, cli_batch_find,
+    cli_trace, cli_version;
 // The list of commands; ends with NULL.
 extern const cli_command *const cli_commands[];
 extern const tri_backends cli_backends;

@@ -20,10 +20,29 @@
 #include <trireme/trireme.h>
 
 const cli_command *const cli_commands[] = {
-    &cli_train,      &cli_eval,   &cli_predict, &cli_generate, &cli_run,        &cli_preflight,
-    &cli_submit,     &cli_plan,   &cli_scale,   &cli_lr_find,  &cli_bench,      &cli_data,
-    &cli_trace,      &cli_report, &cli_compare, &cli_export,   &cli_checkpoint, &cli_model,
-    &cli_completion, &cli_manual, &cli_version, NULL,
+    &cli_train,
+    &cli_eval,
+    &cli_predict,
+    &cli_generate,
+    &cli_run,
+    &cli_preflight,
+    &cli_submit,
+    &cli_plan,
+    &cli_scale,
+    &cli_lr_find,
+    &cli_batch_find,
+    &cli_bench,
+    &cli_data,
+    &cli_trace,
+    &cli_report,
+    &cli_compare,
+    &cli_export,
+    &cli_checkpoint,
+    &cli_model,
+    &cli_completion,
+    &cli_manual,
+    &cli_version,
+    NULL,
 };
 
 static void print_commands(FILE *out) {

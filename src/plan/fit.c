@@ -31,7 +31,7 @@ typedef struct search {
     tri_candidate *least;
 } search;
 
-static bool has_batch_norm(const tri_plan *plan) {
+bool tri_fit_keeps_micro(const tri_plan *plan) {
     for (int i = 0; i < plan->graph->parameter_count; i++)
         if (plan->graph->parameters[i].role == TRI_ROLE_STATISTIC) return true;
     return false;
@@ -214,7 +214,7 @@ int tri_fit_search(tri_arena *arena, const tri_device_description *device,
     tri_plan_request first = *request;
     first.rank = 0;
     if (tri_plan_create(arena, device, &first, &plan) != TRI_OK) return 0;
-    s.micro_is_fixed = has_batch_norm(plan);
+    s.micro_is_fixed = tri_fit_keeps_micro(plan);
     int blocks = plan->block_count;
     tri_plan_destroy(plan);
     int ranks = request->mesh.ranks / request->mesh.size[TRI_AXIS_TENSOR_PARALLEL];

@@ -27,6 +27,8 @@ int tri_fit_search(tri_arena *arena, const tri_device_description *device,
                    const tri_measured *measured, int64_t memory_bytes, tri_candidate *candidates,
                    tri_candidate *least);
 
+// Whether the model has batch norm, whose results depend on the micro-batch.
+bool tri_fit_keeps_micro(const tri_plan *plan);
 // Gets how much memory a rank of the request may use: the setting strategy.memory or, without it,
 // `there`, the memory that exists (tri_device_memory_of). If `there` is a device's own memory and
 // its size is known, the result is the smaller of the two.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`trireme lr-find`: what it suggests, on one rank and on two, by rules
-that this file has too; that nothing is left behind; what it refuses.
+"""`trireme lr-find` and `trireme batch-find`: what they suggest, on one rank and on two, by rules
+that this file has too; that nothing is left behind; what they refuse.
 
 usage: test_finders.py BUILD_FOLDER
 """
@@ -149,11 +149,58 @@ def check_refusals(folder):
     refused("lr-find", ["model.nme=x"], "nme")
     refused("lr-find", ["--svg", folder], "folder")
     refused("lr-find", ["--svg", os.path.join(folder, "none", "lr.svg")], "none", ranks=2)
+    refused("batch-find", ["--seconds", "0"], "--seconds")
+    refused("batch-find", ["batch.micro=-1"], "batch.micro")
+    refused("batch-find", ["batch.global=1"], "batch.global", ranks=2)
+    refused("batch-find", ["data.shape=[3,32,32]", "model.name=resnet"], "batch norm")
     assert run([TRIREME, "lr-find"], 2).stderr.count("\n") == 1
 
 
+def micros(*words, ranks=1):
+    found = json.loads(find("batch-find", "--seconds", "0.02", *words, "--json",
+                            ranks=ranks).stdout)
+    fit = {t["micro"]: t for t in found["trials"] if "refused" not in t}
+    best = max(fit.values(), key=lambda t: t["samples_per_s"])
+    assert found["batch"]["micro"] == best["micro"], found
+    return found["batch"]["global"], [t["micro"] for t in found["trials"]], fit
+
+
+def check_micros(_):
+    whole, tried, fit = micros()
+    assert whole == 48 and tried == [48, 24, 12, 6, 3, 1] == list(fit), (whole, tried)
+    plan = json.loads(run([TRIREME, "plan", RECIPE, *DATA, "batch.micro=12", "batch.eval=12",
+                           "--json"]).stdout)
+    assert plan["memory"]["peak"] == fit[12]["memory_bytes"], (plan["memory"], fit[12])
+    assert micros("batch.micro=5", ranks=2)[:2] == (48, [24, 12, 6, 5, 3, 1])
+    # 45 samples cannot be shared equally: micro-batches divide the step.
+    assert micros("batch.global=45", ranks=2)[1] == [15, 5, 1]
+
+
+def check_memory(_):
+    """What the plan's memory forbids is refused; a recipe that does not fit itself is no matter."""
+    peaks = {micro: t["memory_bytes"] for micro, t in micros("batch.global=256")[2].items()}
+    limit = (peaks[128] + peaks[64]) // 2
+    _, tried, fit = micros("batch.global=256", f"strategy.memory={limit}")
+    assert list(fit) == [m for m in tried if peaks[m] <= limit], (peaks, limit, list(fit))
+    assert 128 not in fit and 64 in fit, (peaks, limit)
+    said = find("batch-find", "strategy.memory=1M", ranks=2, code=2).stderr
+    assert "of strategy.memory" in said, said
+
+
+def check_rounds(folder):
+    """The command that follows keeps the global batch of a recipe that gives the micro-batches of a
+    step, and runs."""
+    rounds = ["batch.global=auto", "batch.micro=8", "trainer.accumulate_grad_batches=6"]
+    done = find("batch-find", "--seconds", "0.02", *rounds)
+    words = shlex.split([line for line in done.stdout.splitlines() if line[:4] == "next"][0])[1:]
+    set_last = dict(word.split("=", 1) for word in words if "=" in word)
+    parts = int(set_last["batch.micro"]), int(set_last["trainer.accumulate_grad_batches"])
+    assert set_last["batch.global"] == "48" and parts[0] * parts[1] == 48, words
+    run([*words, "--run-dir", folder, "trainer.max_steps=1"])
+
+
 CHECKS = (check_rules, check_losses, check_ranks, check_divergence, check_half_types, check_text,
-          check_refusals)
+          check_refusals, check_micros, check_memory, check_rounds)
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as home:

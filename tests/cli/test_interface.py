@@ -110,6 +110,8 @@ def check_commands(folder):
                            ("predict", ("checkpoint", "out")),
                            ("plan", ("ranks", "mesh", "show", "json")),
                            ("bench", ("op", "sizes", "json")),
+                           ("lr-find", ("min", "max", "steps", "rule", "svg", "json")),
+                           ("batch-find", ("seconds", "json")),
                            ("preflight", ("run-dir", "json")),
                            ("checkpoint", ("out",)),
                            ("submit", ("site", "nodes", "time", "account", "partition", "launcher",
