@@ -194,7 +194,7 @@ y N,4,8 = fft_fftshift.default(v)""")
                     "m . = mean.default(s)\ny . = sqrt.default(m)")
     program.write(path, program.made()[:1])
     done = run([TRIREME, "model", "check", path])
-    assert "'y'" in done.stderr and "nothing" not in done.stdout, done
+    assert "'output'" in done.stderr and "nothing" not in done.stdout, done
 
 
 def check_rms_norm():
