@@ -122,7 +122,8 @@ def check_completion(script, complete, last_parts=False):
     offers("trireme ", "train", "eval", "run", "plan", "checkpoint", "version", exactly=False)
     offers("build/release/bin/trireme ev", "eval")
     offers("trireme train --r", "--run-dir", "--resume", "--resume-with")
-    offers("trireme train r.yaml --resume-with optimizer.lr", "optimizer.lr=", "optimizer.lr_decay=")
+    offers("trireme train r.yaml --resume-with optimizer.lr", "optimizer.lr=",
+           "optimizer.lr_decay=")
     offers("trireme train --device ", "auto", "cpu", "cuda", "ref", "null", "far")
     offers("trireme plan recipes/mnist-cnn.yaml --device c", "cpu", "cuda")
     offers("trireme plan recipes/mnist-cnn.yaml --device cuda:", *gpus())

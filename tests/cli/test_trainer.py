@@ -15,8 +15,8 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from runs import SECONDS, SOON, TRIREME, check_all, on_ranks, run  # noqa: E402
-from tiny_runs import (RECIPE, TENSORS, TINY, checkpoints, folder, metrics, put_samples,  # noqa: E402
-                       refused, steps, train, weights)
+from tiny_runs import (RECIPE, TENSORS, TINY, checkpoints, folder, metrics,  # noqa: E402
+                       put_samples, refused, steps, train, weights)
 
 # The learning rates of 8 updates from 0.2, as torch.optim.lr_scheduler of PyTorch 1.13 has them:
 # StepLR, LinearLR, PolynomialLR, CosineAnnealingLR, CosineAnnealingWarmRestarts and OneCycleLR with
