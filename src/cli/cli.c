@@ -408,10 +408,22 @@ tri_status cli_write_svg(const char *path, cli_drawing *draw, const void *what) 
     return status;
 }
 
+// Whether `settings`, such as "batch.global=8 batch.micro=2", have the key of this override.
+static bool sets_key_of(const char *settings, const char *override) {
+    size_t length = strcspn(override, "=") + 1;
+    for (const char *at = settings; *at; at += *at == ' ') {
+        if (!strncmp(at, override, length)) return true;
+        at += strcspn(at, " ");
+    }
+    return false;
+}
+
 void cli_print_training(const cli_context *context, const cli_arguments *a, const char *settings) {
     tri_arena *arena = tri_arena_create(NULL, "command");
     printf("%s train", tri_shell_word(arena, context->program));
-    for (int i = 0; i < a->count; i++) printf(" %s", tri_shell_word(arena, a->words[i]));
+    for (int i = 0; i < a->count; i++)
+        if (i == 0 || !sets_key_of(settings, a->words[i]))
+            printf(" %s", tri_shell_word(arena, a->words[i]));
     printf(" %s", settings);
     if (cli_has(a, "device")) printf(" --device %s", tri_shell_word(arena, cli_value(a, "device")));
     printf("\n");

@@ -126,7 +126,8 @@ tri_status cli_check_svg(const char *path, const char *input);
 // Writes what `draw` draws of `what`.
 typedef void cli_drawing(const void *what, FILE *out);
 tri_status cli_write_svg(const char *path, cli_drawing *draw, const void *what);
-// Prints the command that trains the recipe of this command line with further settings.
+// Prints the command that trains the recipe of this command line with further settings, words such
+// as batch.micro=8, which take the place of overrides of the same keys.
 void cli_print_training(const cli_context *context, const cli_arguments *arguments,
                         const char *settings);
 // Loads the recipe that the first word names. If there is no word, or it is an override such as

@@ -193,9 +193,10 @@ def check_rounds(folder):
     rounds = ["batch.global=auto", "batch.micro=8", "trainer.accumulate_grad_batches=6"]
     done = find("batch-find", "--seconds", "0.02", *rounds)
     words = shlex.split([line for line in done.stdout.splitlines() if line[:4] == "next"][0])[1:]
-    set_last = dict(word.split("=", 1) for word in words if "=" in word)
-    parts = int(set_last["batch.micro"]), int(set_last["trainer.accumulate_grad_batches"])
-    assert set_last["batch.global"] == "48" and parts[0] * parts[1] == 48, words
+    pairs = [word.split("=", 1) for word in words if word.startswith(("batch.", "trainer.acc"))]
+    given = {key: int(value) for key, value in pairs}
+    assert len(pairs) == 3 and given["batch.global"] == 48, words
+    assert given["batch.micro"] * given["trainer.accumulate_grad_batches"] == 48, words
     run([*words, "--run-dir", folder, "trainer.max_steps=1"])
 
 
