@@ -76,21 +76,26 @@ def check_rules(_):
     assert by_valley["suggestion"] == points[valley(losses, 100)]["lr"], by_valley["suggestion"]
 
 
+def trained_losses(folder, *words):
+    run(train("mlp-jax", folder, *DATA, "trainer.max_epochs=-1", "--quiet", *words))
+    with open(os.path.join(folder, "metrics.jsonl"), encoding="utf-8") as file:
+        return [line["loss"] for line in map(json.loads, file) if line["kind"] == "train"]
+
+
 def check_losses(folder):
     """At a rate that hardly changes the losses are those of a run with that rate, whatever the
-    recipe's own rate, schedule and length."""
+    recipe's own rate, schedule and length; also from the weights of init."""
     rate, steps = 0.05, 20
-    run(train("mlp-jax", folder, *DATA, f"optimizer.lr={rate}", f"trainer.max_steps={steps}",
-              "trainer.max_epochs=-1", "--quiet"))
-    with open(os.path.join(folder, "metrics.jsonl"), encoding="utf-8") as file:
-        lines = [json.loads(line) for line in file]
-    trained = [line["loss"] for line in lines if line.get("split") == "train" or "lr" in line]
-    found = curve("--min", str(rate), "--max", str(rate * (1 + 1e-9)), "--steps", str(steps),
-                  "optimizer.lr=123", "schedule.name=cosine", "schedule.warmup_steps=5",
-                  "trainer.max_steps=2")
-    losses = unsmoothed([p["loss"] for p in found["curve"]])
-    assert len(trained) == steps == len(losses), (len(trained), len(losses))
-    assert all(close(a, b, 1e-5) for a, b in zip(trained, losses)), (trained, losses)
+    first, second = os.path.join(folder, "first"), os.path.join(folder, "second")
+    limits = ["--min", str(rate), "--max", str(rate * (1 + 1e-9)), "--steps", str(steps)]
+    words = [f"optimizer.lr={rate}", f"trainer.max_steps={steps}"]
+    for where, start in (first, []), (second, [f"init={first}/checkpoints/last"]):
+        trained = trained_losses(where, *words, *start)
+        found = curve(*limits, *start, "optimizer.lr=123", "schedule.name=cosine",
+                      "schedule.warmup_steps=5", "trainer.max_steps=2")
+        losses = unsmoothed([p["loss"] for p in found["curve"]])
+        assert len(trained) == steps == len(losses), (len(trained), len(losses))
+        assert all(close(a, b, 1e-5) for a, b in zip(trained, losses)), (trained, losses)
 
 
 def check_ranks(_):
