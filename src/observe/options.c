@@ -5,6 +5,8 @@
 static const tri_option rows[] = {
     TRI_OPTION_BOOL(tri_log_options, tensorboard, "true", "write curves for TensorBoard"),
     TRI_OPTION_BOOL(tri_log_options, csv, "false", "write metrics.csv, a column for each figure"),
+    TRI_OPTION_BOOL(tri_log_options, prometheus, "false",
+                    "write metrics.prom, the latest figures for Prometheus"),
     TRI_OPTION_BOOL(tri_log_options, progress, "true", "show progress on standard error"),
     TRI_OPTION_BOOL(tri_log_options, summary, "true",
                     "show a table of the model's blocks at the start, on standard error"),

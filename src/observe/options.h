@@ -8,6 +8,7 @@
 typedef struct tri_log_options {
     bool tensorboard; // write event files in the run folder
     bool csv;         // write metrics.csv in the run folder
+    bool prometheus;  // write metrics.prom in the run folder
     bool progress;    // show messages and the progress line on standard error
     bool summary;     // show a table of the model's blocks at the start
     bool samples;     // log which samples each step takes (train/sample_log.c)

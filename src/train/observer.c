@@ -6,6 +6,7 @@
 #include "plan/estimate.h"
 #include "train/loop.h"
 #include "views/csv.h"
+#include "views/prometheus.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -92,6 +93,7 @@ void train_open_observer(train_loop *loop) {
     if (info->folder) info->start = start_line(loop, table);
     int count = tri_sinks_choose(&log, info, sinks);
     if (info->folder && log.csv) sinks[count++] = &views_sink_csv;
+    if (info->folder && log.prometheus) sinks[count++] = &views_sink_prometheus;
     loop->observer = tri_observer_create(info, sinks, count);
     char device[TRI_DEVICE_NAME_BYTES];
     tri_observe_message(loop->observer, "%s on %s: %s of %s, %lld parameters", s->task->name,

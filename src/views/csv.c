@@ -214,23 +214,14 @@ static tri_status csv_open(const tri_run_info *info, void **state) {
     return status;
 }
 
-// Reads a number of a line of metrics.jsonl, also one that is not finite.
-static bool read_number(const tri_tree *value, double *out) {
-    if (value && value->kind == TRI_TREE_SCALAR && value->quoted) {
-        char *end;
-        *out = strtod(value->text, &end);
-        return !*end && !isfinite(*out);
-    }
-    return value && tri_tree_to_double(value, out);
-}
-
 static void write_line(FILE *out, const csv_sink *s, const tri_tree *line, int64_t step,
                        double wall_s) {
     double number;
     begin_row(out, tri_tree_get(line, "kind")->text, step, s->earlier_s + wall_s);
     for (int i = 0; i < s->columns.count; i++) {
         fputc(',', out);
-        if (read_number(tri_tree_get(line, s->columns.keys[i]), &number)) write_number(out, number);
+        if (views_read_number(tri_tree_get(line, s->columns.keys[i]), &number))
+            write_number(out, number);
     }
     fputc('\n', out);
 }

@@ -18,6 +18,15 @@ const char *views_number(double value, char text[VIEWS_NUMBER_BYTES]) {
     return text;
 }
 
+bool views_read_number(const tri_tree *value, double *out) {
+    if (value && value->kind == TRI_TREE_SCALAR && value->quoted) {
+        char *end;
+        *out = strtod(value->text, &end);
+        return end != value->text && !*end && !isfinite(*out);
+    }
+    return value && tri_tree_to_double(value, out);
+}
+
 static void write_number(FILE *out, double value) {
     char text[VIEWS_NUMBER_BYTES];
     const char *quote = isfinite(value) ? "" : "\"";

@@ -26,5 +26,7 @@ tri_status views_report_write_page(FILE *out, const views_report_run *runs, int 
 // quotes. What is not finite is NaN, Infinity or -Infinity.
 enum { VIEWS_NUMBER_BYTES = 32 };
 const char *views_number(double value, char text[VIEWS_NUMBER_BYTES]);
+// Reads a number of a line of metrics.jsonl, also one that is not finite. False: it is none.
+bool views_read_number(const tri_tree *value, double *out);
 
 #endif
