@@ -5,6 +5,10 @@
 
 #include "base/option.h"
 
+typedef struct tri_wandb_options {
+    const char *project, *group; // empty: no files for W&B; no group
+} tri_wandb_options;
+
 typedef struct tri_log_options {
     bool tensorboard; // write event files in the run folder
     bool csv;         // write metrics.csv in the run folder
@@ -12,6 +16,7 @@ typedef struct tri_log_options {
     bool progress;    // show messages and the progress line on standard error
     bool summary;     // show a table of the model's blocks at the start
     bool samples;     // log which samples each step takes (train/sample_log.c)
+    tri_wandb_options wandb;
 } tri_log_options;
 
 extern const tri_option_table tri_log_table;

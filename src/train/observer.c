@@ -7,6 +7,7 @@
 #include "train/loop.h"
 #include "views/csv.h"
 #include "views/prometheus.h"
+#include "views/wandb.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -94,6 +95,7 @@ void train_open_observer(train_loop *loop) {
     int count = tri_sinks_choose(&log, info, sinks);
     if (info->folder && log.csv) sinks[count++] = &views_sink_csv;
     if (info->folder && log.prometheus) sinks[count++] = &views_sink_prometheus;
+    if (info->folder && *log.wandb.project) sinks[count++] = &views_sink_wandb;
     loop->observer = tri_observer_create(info, sinks, count);
     char device[TRI_DEVICE_NAME_BYTES];
     tri_observe_message(loop->observer, "%s on %s: %s of %s, %lld parameters", s->task->name,

@@ -24,6 +24,15 @@ const char *views_status_name(views_status status) {
     return names[status];
 }
 
+bool views_status_find(const char *name, views_status *out) {
+    for (int i = 0; i <= VIEWS_FAILED; i++) {
+        if (strcmp(name, views_status_name(i)) != 0) continue;
+        *out = (views_status)i;
+        return true;
+    }
+    return false;
+}
+
 const views_curve *views_curve_find(const views_run *run, const char *name) {
     int at = tri_index_find(&run->index, name, strlen(name));
     return at == TRI_NOT_IN_INDEX ? NULL : &run->curves[at];
@@ -116,8 +125,8 @@ static void find_status(views_run *run) {
         run->status = VIEWS_RUNNING;
     else if (!end)
         run->reason = "its process ended without a word: it was killed, or its machine failed";
-    for (int i = 0; status && status->text && run->status == VIEWS_FAILED && i <= VIEWS_FAILED; i++)
-        if (!strcmp(status->text, views_status_name(i))) run->status = i;
+    if (run->status == VIEWS_FAILED && status && status->text)
+        (void)views_status_find(status->text, &run->status);
 }
 
 static void read_recipe(views_run *run) {

@@ -102,6 +102,7 @@ tri_status views_run_take(views_run *run, const char *text, size_t size, size_t 
 void views_run_take_back(views_run *run, int64_t step);
 
 const char *views_status_name(views_status status);
+bool views_status_find(const char *name, views_status *out); // false: there is none of that name
 // Finds a curve; NULL: there is none of that name.
 const views_curve *views_curve_find(const views_run *run, const char *name);
 // Whether the figure is one to be shown: not the number of an epoch or of samples, which rise by
