@@ -141,6 +141,8 @@ tri_status views_wandb_write(tri_arena *arena, const views_run *run, const char 
     make_file(arena, &file, run, id, (double)start_s);
     tri_status status = file.failed ? TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for it", path)
                                     : tri_os_replace_fleeting(path, file.data, file.size);
+    // wandb leaves out what it has marked as uploaded, even if the file is another by now.
+    if (status == TRI_OK) (void)tri_os.unlink(tri_arena_printf(arena, "%s.synced", path));
     tri_wandb_free(&file);
     return status;
 }

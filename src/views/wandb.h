@@ -10,7 +10,8 @@
 // folder, so the same run has the same one again, also after a resume. A row of the history has all
 // figures of a step, the summary the latest ones. The recipe becomes the config; its
 // log.wandb.project (else "trireme") and log.wandb.group are those of the run. While the run goes
-// on, the file has no exit, so that W&B shows it as not finished.
+// on, the file has no exit, so that W&B shows it as not finished. wandb's mark that the file was
+// uploaded is removed.
 tri_status views_wandb_write(tri_arena *arena, const views_run *run, const char *home,
                              const char **folder);
 

@@ -180,9 +180,12 @@ def test_wandb():
     assert found["exit"][1] == 0
     with open(found["path"], "rb") as file:
         before = file.read()
+    with open(f"{found['path']}.synced", "w", encoding="utf-8"):
+        pass  # as wandb marks what it has uploaded
     run([TRIREME, "export", place, "--wandb", home])
     with open(wandb_of(home)["path"], "rb") as file:
         assert file.read() == before
+    assert not os.path.exists(f"{found['path']}.synced")
     killed, other = make_run(place_of("killed"), status=None), place_of("other")
     run([TRIREME, "export", killed, "--wandb", other])
     assert wandb_of(other)["exit"][1] == 1
