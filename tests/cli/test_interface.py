@@ -249,7 +249,7 @@ def check_run_directory(folder):
         assert list(entry) == ["kind", "step", "epoch", "loss", "accuracy", "samples"], entry
         assert entry["samples"] == 24 and 0 <= entry["accuracy"] <= 1
     end = metrics(whole)[-1]
-    assert list(end) == ["kind", "status", "steps", "wall_s"] and end["kind"] == "end"
+    assert list(end) == ["kind", "status", "steps", "wall_s", "actions"], end
     assert (end["status"], end["steps"]) == ("completed", 6)
     with open(os.path.join(whole, "metrics.jsonl"), encoding="utf-8") as lines:
         losses = re.findall(r'"loss":([^,]+)', lines.read())
