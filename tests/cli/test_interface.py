@@ -349,10 +349,10 @@ def check_stopped(folder):
                                  text=True)
         deadline, seen = time.monotonic() + 60, 0
         path = os.path.join(stopped, "metrics.jsonl")
-        size = os.path.getsize(path) if os.path.exists(path) else 0
-        while seen <= size and time.monotonic() < deadline and child.poll() is None:
+        before = len(metrics(stopped, "train")) if os.path.exists(path) else 0
+        while seen <= before and time.monotonic() < deadline and child.poll() is None:
             time.sleep(0.01)
-            seen = os.path.getsize(path) if os.path.exists(path) else 0
+            seen = len(metrics(stopped, "train")) if os.path.exists(path) else 0
         child.send_signal(number)
         out, err = child.communicate(timeout=60)
         assert child.returncode == 75, f"{number}: {child.returncode}: {err}"
