@@ -129,9 +129,9 @@ static const char *why_stopped(const train_loop *loop) {
     const tri_watched *w = &loop->progress.stopping;
     const tri_number *enough = &o->stopping_threshold, *lost = &o->divergence_threshold;
     if (!o->monitor) return NULL;
-    if (enough->is_set && w->has_best && tri_gain(o->mode, w->best, enough->value) > 0)
+    if (enough->is_set && w->has_last && tri_gain(o->mode, w->last, enough->value) > 0)
         return tri_arena_printf(loop->arena, "%s has reached %.6g, beyond stopping_threshold %.6g",
-                                o->monitor, w->best, enough->value);
+                                o->monitor, w->last, enough->value);
     if (lost->is_set && w->has_last && tri_gain(o->mode, w->last, lost->value) < 0)
         return tri_arena_printf(loop->arena,
                                 "%s has diverged to %.6g, beyond divergence_threshold %.6g",
@@ -167,8 +167,8 @@ static void follow_for_rate(train_loop *loop) {
     if (tri_plateau_follow(&loop->progress.plateau, &loop->rate, is_finite ? &value : NULL,
                            loop->lowers_by))
         tri_observe_message(
-            loop->observer, "%s has not improved for %s: the learning rate is %g now", o->monitor,
-            tri_counted(o->patience + 1, "evaluation"), tri_rate_lowered(&loop->rate));
+            loop->observer, "%s has not improved for %s: the learning rate is lowered to %g",
+            o->monitor, tri_counted(o->patience + 1, "evaluation"), tri_rate_lowered(&loop->rate));
 }
 
 void train_follow_monitors(train_loop *loop) {

@@ -171,7 +171,7 @@ static const struct {
             {"cosine", cosine, NULL, false},
             {"cosine_restarts", cosine_restarts, NULL, false},
             {"inverse_sqrt", inverse_sqrt, NULL, false},
-            {"plateau", plateau, NULL, false},
+            {"plateau", plateau, plateau, false},
             {"onecycle", onecycle, onecycle_start, false},
             {"warmup", warmup, NULL, true},
             {"warmup-decay", warmup_decay, NULL, true},

@@ -83,6 +83,9 @@ def check_thresholds():
         assert "complete already" in train(*words, run_dir=run_dir)[1].stdout
         train(*STILL, "trainer.max_epochs=2", run_dir=run_dir)
         assert len(metrics(run_dir, "val")) == 2, "it goes on without the threshold"
+        # Values count that are no improvement by min_delta, too.
+        run_dir, _ = train(*words, "trainer.early_stopping.min_delta=1e8")
+        assert len(metrics(run_dir, "val")) == 1, key
         other = 0 if value > 1 else 1e9
         run_dir, _ = train(*STILL, "trainer.max_epochs=2", f"trainer.early_stopping.{key}={other}")
         assert len(metrics(run_dir, "val")) == 2, key
@@ -106,7 +109,7 @@ def check_plateau():
     before such an evaluation, or is resumed; and on several ranks."""
     wanted = [{0.2}, {0.2}, {0.1}, {0.05}, {0.025}]
     run_dir, done = train(*PLATEAU)
-    assert rates(run_dir) == wanted and done.stderr.count("the learning rate is") == 4, done.stderr
+    assert rates(run_dir) == wanted and done.stderr.count("the learning rate is lowered") == 4, done.stderr
     pieces = None
     for most in (3, 8, 10, 50):
         pieces, _ = train(*PLATEAU, f"trainer.max_steps={most}", run_dir=pieces)

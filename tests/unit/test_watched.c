@@ -113,6 +113,15 @@ static void test_lowers_the_rate_as_pytorch_does(void **state) {
     }
 }
 
+// A warm-up rises to the lowered rate.
+static void test_lowers_in_a_warmup(void **state) {
+    (void)state;
+    tri_schedule_options o = {.name = "plateau", .factor = 0.5, .warmup_steps.value = 4};
+    tri_rate rate = {.schedule = &o, .lr = 0.8, .steps_per_epoch = 1, .lowered = 1};
+    assert_float_equal(tri_rate_at(&rate, 1, 1), 0.2, 1e-12);
+    assert_float_equal(tri_rate_at(&rate, 4, 4), 0.4, 1e-12);
+}
+
 // The best value and how long ago it was; a value that is not finite counts as none better.
 static void test_keeps_the_best(void **state) {
     (void)state;
@@ -130,6 +139,7 @@ static void test_keeps_the_best(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lowers_the_rate_as_pytorch_does),
+        cmocka_unit_test(test_lowers_in_a_warmup),
         cmocka_unit_test(test_keeps_the_best),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

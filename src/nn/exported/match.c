@@ -228,7 +228,8 @@ static bool match_arguments(exported_match *m, const exported_term *t, const tri
         const tri_pt2_argument *a = item->argument                 ? named(node, item->argument)
                                     : place < node->argument_count ? &node->arguments[place]
                                                                    : NULL;
-        if (!a && item->argument) continue;
+        // A variable without a value may be left out; a number is not the argument's default.
+        if (!a && item->argument && item->kind == VARIABLE) continue;
         if (!a || !match(m, item, a, rank)) return false;
         found++;
     }

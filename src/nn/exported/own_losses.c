@@ -18,6 +18,7 @@ typedef enum change { KEEP, SCALE, NEGATE, MEAN, SUM, RATIO } change;
 typedef struct part {
     int node;
     change change;
+    int64_t samples;     // search.samples where it was found
     tri_pt2_argument by; // SUM: the number of samples; RATIO: what the counts are
 } part;
 
@@ -25,6 +26,7 @@ typedef struct part {
 typedef struct search {
     nn_exported *network;
     int count;
+    int64_t samples; // the value by which a sum is divided where the search is; -1: none
     part parts[MAX_PARTS];
 } search;
 
@@ -66,13 +68,44 @@ static bool reduces_all(const nn_exported *n, const tri_pt2_node *node, const ch
 
 static bool adds(search *s, int node, change what, tri_pt2_argument by) {
     if (s->count == MAX_PARTS) return false;
-    s->parts[s->count++] = (part){node, what, by};
+    s->parts[s->count++] = (part){node, what, s->samples, by};
     return true;
 }
 
-// Finds what a sum is divided by, if that is the sum of a mask: nothing trained reaches it. A bound
-// that keeps it from 0 changes nothing where it is a whole number.
-static bool find_counts(const nn_exported *n, const tri_pt2_argument *a, tri_pt2_argument *counts) {
+static const char *const comparisons[] = {"eq", "ne",          "lt",          "le",    "gt",
+                                          "ge", "logical_not", "bitwise_not", "slice", NULL};
+
+// Whether two values are equal because they are the same one, or compared alike with the same ones;
+// conversions between types count for nothing.
+static bool are_alike(const nn_exported *n, const tri_pt2_argument *a, const tri_pt2_argument *b,
+                      int depth) {
+    if (a->kind == TRI_PT2_VALUE && b->kind == TRI_PT2_VALUE && a->number == b->number) return true;
+    if (is_number(a) && a->kind == b->kind)
+        return a->kind == TRI_PT2_FLOAT ? a->real == b->real : a->number == b->number;
+    const tri_pt2_node *x = maker_of(n, a), *y = maker_of(n, b);
+    if (depth == 0 || !x || !y || x->argument_count != y->argument_count) return false;
+    if (x == y) return true;
+    bool same = is_any(x, comparisons) && !strcmp(x->target, y->target);
+    for (int i = 0; i < x->argument_count && same; i++)
+        same = are_alike(n, &x->arguments[i], &y->arguments[i], depth - 1);
+    return same;
+}
+
+// Whether the terms of the sum are products with the mask, and so 0 where it is.
+static bool is_masked(const nn_exported *n, const tri_pt2_node *sum, const tri_pt2_argument *mask) {
+    enum { DEPTH = 4 };
+    const tri_pt2_node *product = maker_of(n, &sum->arguments[0]);
+    if (!product || !exported_is_called(product, "mul") || product->argument_count != 2)
+        return false;
+    return are_alike(n, mask, &product->arguments[0], DEPTH) ||
+           are_alike(n, mask, &product->arguments[1], DEPTH);
+}
+
+// Finds what `sum` is divided by, if that is the sum of a mask: nothing trained reaches it. A bound
+// of at most 1 that keeps it from 0 changes nothing where it is a whole number, but for 0, where
+// the sum has to be 0 too.
+static bool find_counts(const nn_exported *n, const tri_pt2_node *sum, const tri_pt2_argument *a,
+                        tri_pt2_argument *counts) {
     static const char *const bounds[] = {"clamp", "clamp_min", NULL};
     const tri_pt2_node *node = maker_of(n, a);
     bool is_bounded = node && is_any(node, bounds) && node->argument_count == 2;
@@ -90,7 +123,8 @@ static bool find_counts(const nn_exported *n, const tri_pt2_argument *a, tri_pt2
     *counts = *mask;
     return tensor_of(n, whole) && exported_follows_from(n, (int)mask->number, TRI_PT2_INPUT) &&
            !exported_follows_from(n, (int)mask->number, TRI_PT2_PARAMETER) &&
-           !(is_bounded && exported_type_is_float(tensor_of(n, whole)->dtype));
+           !(is_bounded &&
+             (exported_type_is_float(tensor_of(n, whole)->dtype) || !is_masked(n, sum, mask)));
 }
 
 // Whether the number is that of the samples: the first size of what follows from the data.
@@ -116,6 +150,9 @@ static bool find_parts(search *s, const tri_pt2_argument *a, const tri_pt2_argum
     int maker = tensor_of(n, a) ? n->makers[a->number] : -1;
     const tri_pt2_node *node = maker >= 0 ? &n->file.nodes[maker] : NULL;
     if (!node || node->argument_count < 1 || tensor_of(n, a)->rank != 0) return false;
+    s->samples = samples ? samples->number : -1;
+    for (int i = 0; i < s->count; i++) // another way leads here too, which has to agree
+        if (s->parts[i].node == maker) return s->parts[i].samples == s->samples;
     const tri_pt2_argument *x = node->arguments, *y = x + 1;
     bool of_two = node->argument_count == 2, takes_data = false;
     tri_pt2_argument counts;
@@ -134,7 +171,8 @@ static bool find_parts(search *s, const tri_pt2_argument *a, const tri_pt2_argum
         if (is_number(y)) return adds(s, maker, KEEP, none) && find_parts(s, x, samples);
         if (!exported_is_called(node, "div") || samples) return false;
         if (is_samples(n, y)) return adds(s, maker, SCALE, none) && find_parts(s, x, y);
-        return reduces_all(n, maker_of(n, x), "sum") && find_counts(n, y, &counts) &&
+        const tri_pt2_node *sum = maker_of(n, x);
+        return reduces_all(n, sum, "sum") && find_counts(n, sum, y, &counts) &&
                adds(s, maker, RATIO, counts);
     }
     return false;
@@ -157,9 +195,7 @@ static bool is_alone(const search *s, const int *uses) {
         int reads = 0;
         for (int i = 0; i < s->count; i++) {
             const tri_pt2_node *node = &file->nodes[s->parts[i].node];
-            bool is_known = false;
-            for (int j = 0; j < i; j++) is_known |= s->parts[j].node == s->parts[i].node;
-            if (!is_known) reads += reads_of(node->arguments, node->argument_count, value);
+            reads += reads_of(node->arguments, node->argument_count, value);
         }
         for (int i = 0; i < file->output_count; i++)
             if (file->outputs[i].role == TRI_PT2_OUTPUT)
