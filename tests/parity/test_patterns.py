@@ -157,6 +157,10 @@ LOSSES = {
                "a1 . = sum.default(t)\nb1 .i = sum.default(c)\nb2 .i = clamp.default(b1, min=1)\n"
                "y1 . = div.Tensor(a1, b2)\ny . = mul.Tensor(y1, -1.0)",
                ROWS + "y . = cross_entropy_loss.default(r, k, None, 1, 3)"),
+    "twice": (LOGS + MASK + "q N = squeeze.dim(g, 1)\nt N = mul.Tensor(q, f)\n"
+              "a1 . = sum.default(t)\nb1 .i = sum.default(c)\ny1 . = div.Tensor(a1, b1)\n"
+              "y2 . = add.Tensor(y1, y1)\ny . = mul.Tensor(y2, -0.5)",
+              ROWS + "y . = cross_entropy_loss.default(r, k, None, 1, 3)"),
 }
 
 
@@ -192,6 +196,12 @@ y N,4,8 = fft_fftshift.default(v)""")
     # One number that is no loss.
     program = three("d N,4,8 = sub.Tensor(h, x)\ns N,4,8 = square.default(d)\n"
                     "m . = mean.default(s)\ny . = sqrt.default(m)")
+    program.write(path, program.made()[:1])
+    done = run([TRIREME, "model", "check", path])
+    assert "'output'" in done.stderr and "nothing" not in done.stdout, done
+    # One where the bound of the counts matters, as the sum is not 0 where they are.
+    program = three(ROWS + MASK + "a1 . = sum.default(h)\nb1 .i = sum.default(c)\n"
+                    "b2 .i = clamp.default(b1, min=1)\ny . = div.Tensor(a1, b2)")
     program.write(path, program.made()[:1])
     done = run([TRIREME, "model", "check", path])
     assert "'output'" in done.stderr and "nothing" not in done.stdout, done
@@ -252,6 +262,7 @@ def check_layer_norm():
     check("layer unit", norm, layer(text=LAYER.replace("mul.Tensor(y, p_w)", "add.Tensor(y, x)")))
     # Another variance, axis, or eps.
     check("layer unbiased", {}, layer("v N,4,1 = var.dim(h, [-1], True, True)"))
+    check("layer default correction", {}, layer("v N,4,1 = var.correction(h, [-1], keepdim=True)"))
     check("layer of x", {}, layer("v N,4,1 = var.dim(x, [-1], False, True)"))
     check("layer no eps", {}, layer(eps="0.0"))
     check("layer axis", {}, layer("v N,1,8 = var.dim(h, [1], False, True)", axis="1",
