@@ -39,7 +39,8 @@ typedef struct csv_state {
     tri_columns columns;
     label_form form;
     class_names names;
-    int64_t *offsets; // by sample: where its record begins; [samples]: the end of the last one
+    const char *named; // the field that has names; NULL: none
+    int64_t *offsets;  // by sample: where its record begins; [samples]: the end of the last one
     int64_t capacity;
     // The samples that are damaged (data.on_error: skip), and their lines, for messages.
     struct damaged {
@@ -352,7 +353,7 @@ static tri_status see_labels(csv_pass *pass, const tri_csv_record *record) {
 }
 
 // Adds the names of the classes of a record that is a sample: one that is left out has none.
-static tri_status add_names(csv_pass *pass) {
+static tri_status add_names(csv_pass *pass, int64_t line) {
     csv_state *state = pass->state;
     if (state->form != LABELS_NAMES || state->names.classes) return TRI_OK;
     for (int i = 0; i < state->columns.count; i++) {
@@ -360,8 +361,13 @@ static tri_status add_names(csv_pass *pass) {
         for (int k = 0; is_label(field) && k < field->count; k++) {
             const char *text = pass->fields[field->columns[k]];
             double number;
-            if (!tri_csv_number(text, &number))
-                TRI_TRY(add_name(pass->dataset->arena, &state->names, text));
+            if (tri_csv_number(text, &number)) continue;
+            if (!state->named) state->named = field->row.name;
+            // One numbering of two kinds of names would be that of neither.
+            if (strcmp(state->named, field->row.name) != 0)
+                return fail_value(state, line, field->columns[k], text,
+                                  "a name, but another field has names already: number these");
+            TRI_TRY(add_name(pass->dataset->arena, &state->names, text));
         }
     }
     return TRI_OK;
@@ -400,7 +406,7 @@ static tri_status check_record(csv_pass *pass, const tri_csv_record *record) {
     for (int i = 0; i < state->columns.count && reads; i++)
         TRI_TRY(read_field(state, &state->columns.fields[i], record->line, pass->fields,
                            pass->values[i].buffer));
-    TRI_TRY(add_names(pass));
+    TRI_TRY(add_names(pass, record->line));
     for (int i = 0; i < state->columns.count && !pass->names_only; i++)
         if (dataset->fields[i].field.dtype == TRI_I64)
             count_labels(dataset, i, pass->values[i].buffer);

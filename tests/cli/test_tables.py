@@ -252,6 +252,11 @@ def check_refuses():
     put("names.csv", b"a,b,label\n1,2,cat\n1,2,dog\n")
     put("test.csv", b"a,b,label\n1,2,cow\n")
     refused("data.train=names.csv", "data.test=test.csv", parts=["test.csv:2", "'cow'"])
+    # Names of two fields would have one numbering.
+    put("two.csv", b"a,b,kind,label\n1,2,x,cat\n1,2,y,dog\n")
+    refused("data.train=two.csv", "data.test=two.csv", "data.extra_fields={kind: i64}",
+            "data.fields={inputs: [a, b], kind: kind, labels: label}",
+            parts=["two.csv:2", "another field"])
     # Numbers are no classes where the training data have names.
     put("test.csv", b"a,b,label\n1,2,1\n1,2,0\n")
     refused("data.train=names.csv", "data.test=test.csv", parts=["test.csv", "names.csv"])
