@@ -18,26 +18,32 @@ typedef struct view {
     const char *name;
     const nn_exported *network; // NULL: it is another model
     const tri_graph *graph;     // NULL: shapes are not known, or something stands in the way
+    int samples;                // of which the graph is
+    const char *refusal;        // why the graph cannot be built; NULL: it can, or is not tried
 } view;
 
-// Builds the graph for one sample, as far as the shapes of samples are known.
+// Builds the graph for one sample; for two if the network takes no single one.
 static void build_graph(view *v, const tri_task *task, const tri_field *fields, int count,
                         const tri_graph_options *options) {
     tri_model_request model = {
         .task = task, .fields = fields, .field_count = count, .options = *options};
     tri_graph *graph;
-    // A network may have a loss and no outputs.
-    model.options.predicts = true;
-    tri_status status = tri_model_build(v->arena, &model, 1, &graph);
-    model.options.predicts = false;
-    if (status != TRI_OK) status = tri_model_build(v->arena, &model, 1, &graph);
-    if (status == TRI_OK)
-        v->graph = graph;
-    else
-        cli_warn("costs are not known: %s", tri_error_message());
+    for (v->samples = 1; v->samples <= 2; v->samples++)
+        for (int predicts = 1; predicts >= 0; predicts--) { // it may have a loss and no outputs
+            model.options.predicts = predicts;
+            if (tri_model_build(v->arena, &model, v->samples, &graph) == TRI_OK) {
+                v->graph = graph;
+                v->refusal = NULL;
+                return;
+            }
+            if (!v->refusal || predicts)
+                v->refusal = tri_arena_strdup(v->arena, tri_error_message());
+        }
 }
 
-static tri_status view_network(view *v, const tri_recipe *recipe) {
+// `has_data`: the recipe names the data, whose samples may have the sizes that the program leaves
+// open.
+static tri_status view_network(view *v, const tri_recipe *recipe, bool has_data) {
     nn_exported *network;
     int refusals;
     TRI_TRY(nn_exported_open(v->arena, recipe->model.options, &network));
@@ -46,12 +52,17 @@ static tri_status view_network(view *v, const tri_recipe *recipe) {
     const tri_task *task = nn_exported_task(network);
     tri_task_options asked;
     tri_graph_options options;
+    tri_field known[TRI_MAX_DATA_FIELDS];
+    const tri_field *fields = known;
     int count = 0;
-    while (count < TRI_TASK_MAX_FIELDS && task->fields[count].name) count++;
+    if (has_data && train_known_fields(v->arena, recipe, task, known, &count) != TRI_OK) count = 0;
+    if (count == 0)
+        for (fields = task->fields; count < TRI_TASK_MAX_FIELDS && fields[count].name;) count++;
     TRI_TRY(tri_task_graph_options(v->arena, recipe, &asked, &options));
     if (refusals > 0) return TRI_OK;
-    build_graph(v, task, task->fields, count, &options);
-    return tri_task_check_options(&asked, task->name);
+    if (count == 0) return TRI_OK; // building is what reads the options
+    build_graph(v, task, fields, count, &options);
+    return v->graph ? tri_task_check_options(&asked, task->name) : TRI_OK;
 }
 
 // Whether the word is a network's file, which need not be a whole one.
@@ -73,7 +84,7 @@ static tri_status view_file(view *v, const cli_arguments *a) {
     const char *made = tri_yaml_emit(v->arena, root);
     TRI_TRY(tri_recipe_parse(v->arena, made, strlen(made), path, (const char *const *)a->words + 1,
                              a->count - 1, NULL, &recipe));
-    return view_network(v, &recipe);
+    return view_network(v, &recipe, false);
 }
 
 static tri_status view_recipe(view *v, const cli_context *context, const cli_arguments *a) {
@@ -86,7 +97,7 @@ static tri_status view_recipe(view *v, const cli_context *context, const cli_arg
     TRI_TRY(tri_recipe_load(v->arena, a->words[0], (const char *const *)a->words + 1, a->count - 1,
                             context->task ? context->task->name : NULL, &recipe));
     v->name = recipe.model.name;
-    if (!strcmp(v->name, NN_EXPORTED_NAME)) return view_network(v, &recipe);
+    if (!strcmp(v->name, NN_EXPORTED_NAME)) return view_network(v, &recipe, true);
     TRI_TRY(tri_task_find(v->arena, &recipe, context->task, &task));
     TRI_TRY(train_describe_fields(v->arena, &recipe, task, fields, &count));
     TRI_TRY(tri_task_graph_options(v->arena, &recipe, &asked, &options));
@@ -126,7 +137,7 @@ static int rows_of(const view *v, row *out, int most) {
             const tri_node *node = &v->graph->nodes[k];
             if (node->block != i) continue;
             out[i].nodes++;
-            out[i].flops += tri_node_cost(v->graph, node).flops;
+            out[i].flops += tri_node_cost(v->graph, node).flops / v->samples;
         }
     }
     return count < most ? count : most;
@@ -211,6 +222,7 @@ static int look(const cli_context *context, cli_arguments *a, bool checks) {
         return code;
     }
     if (v.network) lines = nn_exported_refusals(v.network, &line_count);
+    if (line_count == 0 && v.refusal) lines = &v.refusal, line_count = 1;
     int count = rows_of(&v, rows, TRI_MAX_MODEL_BLOCKS);
     if (cli_has(a, "json"))
         print_json(&v, rows, count, lines, line_count);
@@ -219,7 +231,8 @@ static int look(const cli_context *context, cli_arguments *a, bool checks) {
     else if (line_count == 0)
         printf("%s: %s\n", a->words[0],
                v.graph ? "nothing stands in the way of training"
-                       : "all operations are known; the warning says why its graph is not built");
+                       : "all operations are known; what else there is depends on sizes that the "
+                         "program leaves open: name a recipe, whose data have them");
     for (int i = 0; i < line_count && !cli_has(a, "json"); i++)
         fprintf(stderr, "trireme: %s\n", lines[i]);
     tri_arena_destroy(arena);
@@ -249,7 +262,9 @@ const cli_command cli_model = {
         "floating-point\noperations for a sample (forward), and which groups of operations of an "
         "exported network one\noperation computes. check prints a line for each "
         "operation of a network that\ntorch.export.save wrote and that is not supported, with how "
-        "often and where it occurs, and\nends with code 2 if there is any.\n",
+        "often and where it occurs, and\nwhat else would be refused when training begins; it ends "
+        "with code 2 if "
+        "there is anything.\n",
     .examples = "trireme model show net.pt2\n"
                 "trireme model show net.pt2 'model.blocks=[layers.*, head]'\n"
                 "trireme model check net.pt2\n"

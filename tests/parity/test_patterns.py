@@ -197,14 +197,12 @@ y N,4,8 = fft_fftshift.default(v)""")
     program = three("d N,4,8 = sub.Tensor(h, x)\ns N,4,8 = square.default(d)\n"
                     "m . = mean.default(s)\ny . = sqrt.default(m)")
     program.write(path, program.made()[:1])
-    done = run([TRIREME, "model", "check", path])
-    assert "'output'" in done.stderr and "nothing" not in done.stdout, done
+    assert "'output'" in run([TRIREME, "model", "check", path], 2).stderr
     # One where the bound of the counts matters, as the sum is not 0 where they are.
     program = three(ROWS + MASK + "a1 . = sum.default(h)\nb1 .i = sum.default(c)\n"
                     "b2 .i = clamp.default(b1, min=1)\ny . = div.Tensor(a1, b2)")
     program.write(path, program.made()[:1])
-    done = run([TRIREME, "model", "check", path])
-    assert "'output'" in done.stderr and "nothing" not in done.stdout, done
+    assert "'output'" in run([TRIREME, "model", "check", path], 2).stderr
 
 
 def check_rms_norm():
