@@ -36,7 +36,19 @@ static bool epochs_are_done(const cli_hints *h) {
     return most >= 0 && h->result->epochs >= most;
 }
 
-static bool has_stopped_early(const cli_hints *h) { return h->result->has_stopped_early; }
+static bool is_stopped_by(const cli_hints *h, const char *key) {
+    const char *by = h->result->stopped_by;
+    return by && !strcmp(by, key);
+}
+static bool has_waited(const cli_hints *h) {
+    return is_stopped_by(h, "trainer.early_stopping.patience");
+}
+static bool has_reached(const cli_hints *h) {
+    return is_stopped_by(h, "trainer.early_stopping.stopping_threshold");
+}
+static bool has_diverged(const cli_hints *h) {
+    return is_stopped_by(h, "trainer.early_stopping.divergence_threshold");
+}
 
 static int64_t more_steps(const cli_hints *h) { return 2 * h->result->steps; }
 static int64_t more_epochs(const cli_hints *h) { return h->result->epochs + 2; }
@@ -50,11 +62,13 @@ static int64_t more_patience(const cli_hints *h) {
 static const struct {
     const char *key;
     bool (*is_reached)(const cli_hints *hints);
-    int64_t (*raised)(const cli_hints *hints);
+    int64_t (*raised)(const cli_hints *hints); // NULL: it is taken away
 } limits[] = {
     {"trainer.max_steps", steps_are_done, more_steps},
     {"trainer.max_epochs", epochs_are_done, more_epochs},
-    {"trainer.early_stopping.patience", has_stopped_early, more_patience},
+    {"trainer.early_stopping.patience", has_waited, more_patience},
+    {"trainer.early_stopping.stopping_threshold", has_reached, NULL},
+    {"trainer.early_stopping.divergence_threshold", has_diverged, NULL},
 };
 enum { LIMITS = sizeof limits / sizeof *limits };
 
@@ -136,8 +150,10 @@ static void print_go_on(const cli_hints *h) {
     printf(" train");
     print_recipe(h, true);
     for (int i = 0; i < LIMITS; i++)
-        if (limits[i].is_reached(h))
+        if (limits[i].is_reached(h) && limits[i].raised)
             printf(" %s=%lld", limits[i].key, (long long)limits[i].raised(h));
+        else if (limits[i].is_reached(h))
+            printf(" %s=null", limits[i].key);
     printf(" --run-dir");
     print_path(h, "");
     print_device(h);

@@ -118,10 +118,10 @@ static void print_summary(const cli_context *context, const tri_train_request *r
     const char *name = request->recipe->name;
     const tri_trainer_options *t = &request->recipe->trainer;
     if (r->was_complete)
-        printf("%s: is complete already, %s; raise %s to go on\n", name,
+        printf("%s: is complete already, %s; change %s to go on\n", name,
                tri_counted(r->steps, "step"),
                t->max_steps >= 0 && r->steps >= t->max_steps ? "trainer.max_steps"
-               : r->has_stopped_early                        ? "trainer.early_stopping.patience"
+               : r->stopped_by                               ? r->stopped_by
                                                              : "trainer.max_epochs");
     else
         printf("%s: %s, %s samples/s on %s, %s%s\n", name, tri_counted(r->steps, "step"),

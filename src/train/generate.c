@@ -73,14 +73,18 @@ static tri_status draw(generating *g, int64_t n) {
     return TRI_OK;
 }
 
-// Finds by how much the text's scores have changed, as part of the largest one, and keeps them.
+// Finds by how much the text's scores have changed, as part of the largest one, and keeps them. The
+// largest of those that a token may have: others are masked by an infinity or a number like it.
 static tri_status compare(generating *g, int64_t n) {
+    const float masked = 1e30f;
     float largest = 0, change = 0;
     if (n != g->compared) return TRI_OK;
     for (int64_t i = 0; i < g->classes; i++) {
-        largest = fmaxf(largest, fabsf(g->scores[i]));
-        change = fmaxf(change, fabsf(g->scores[i] - g->before[i]));
-        g->before[i] = g->scores[i];
+        float now = g->scores[i], before = g->before[i];
+        bool differs = !(now == before) && !(isnan(now) && isnan(before));
+        if (fabsf(now) < masked) largest = fmaxf(largest, fabsf(now));
+        if (differs) change = fmaxf(change, isfinite(now - before) ? fabsf(now - before) : masked);
+        g->before[i] = now;
     }
     g->change = largest > 0 ? change / largest : 0;
     return TRI_OK;

@@ -201,9 +201,9 @@ tri_status train_test(train_loop *loop);
 // and what early stopping and the schedule plateau follow. Forgets a best value that is of another
 // metric, mode, split or number of samples, because such values cannot be compared.
 void train_settle_monitors(train_loop *loop);
-// Defined in monitor.c. Whether early stopping has ended the run, in this process or in an earlier
-// one. If so, a resumed run does not train on.
-bool train_has_stopped_early(const train_loop *loop);
+// Defined in monitor.c. The key of trainer.early_stopping that has ended the run, in this process
+// or in an earlier one; NULL: none has. If one has, a resumed run does not train on.
+const char *train_stopped_by(const train_loop *loop);
 // Defined in monitor.c. Gets the value of a monitored metric ("val_loss", "val_accuracy",
 // "train_loss"). False: it has no finite value for the present weights.
 bool train_monitored_value(const train_loop *loop, const char *name, double *out);

@@ -118,25 +118,41 @@ void train_settle_monitors(train_loop *loop) {
     if (e->monitor)
         loop->stops_by = settle_watched(loop, "trainer.early_stopping", e->monitor, e->mode,
                                         &loop->progress.stopping);
-    if (lowers_rate(loop))
+    // Another schedule has not waited for anything.
+    if (!lowers_rate(loop))
+        loop->progress.plateau = (tri_plateau){.factor = 0};
+    else
         loop->lowers_by = settle_watched(loop, "schedule.name=plateau", o->monitor, o->mode,
                                          &loop->progress.plateau.watched);
 }
 
-// Why early stopping has ended the run; NULL: it has not.
-static const char *why_stopped(const train_loop *loop) {
+static const char *const stoppers[] = {"trainer.early_stopping.stopping_threshold",
+                                       "trainer.early_stopping.divergence_threshold",
+                                       "trainer.early_stopping.patience"};
+
+const char *train_stopped_by(const train_loop *loop) {
     const tri_early_stopping_options *o = &loop->recipe->trainer.early_stopping;
     const tri_watched *w = &loop->progress.stopping;
     const tri_number *enough = &o->stopping_threshold, *lost = &o->divergence_threshold;
     if (!o->monitor) return NULL;
     if (enough->is_set && w->has_last && tri_gain(o->mode, w->last, enough->value) > 0)
-        return tri_arena_printf(loop->arena, "%s has reached %.6g, beyond stopping_threshold %.6g",
-                                o->monitor, w->last, enough->value);
+        return stoppers[0];
     if (lost->is_set && w->has_last && tri_gain(o->mode, w->last, lost->value) < 0)
+        return stoppers[1];
+    return w->waited > 0 && w->waited >= o->patience ? stoppers[2] : NULL;
+}
+
+// Says why; `by` is what train_stopped_by has returned.
+static const char *why_stopped(const train_loop *loop, const char *by) {
+    const tri_early_stopping_options *o = &loop->recipe->trainer.early_stopping;
+    const tri_watched *w = &loop->progress.stopping;
+    if (by == stoppers[0])
+        return tri_arena_printf(loop->arena, "%s has reached %.6g, beyond stopping_threshold %.6g",
+                                o->monitor, w->last, o->stopping_threshold.value);
+    if (by == stoppers[1])
         return tri_arena_printf(loop->arena,
                                 "%s has diverged to %.6g, beyond divergence_threshold %.6g",
-                                o->monitor, w->last, lost->value);
-    if (w->waited == 0 || w->waited < o->patience) return NULL;
+                                o->monitor, w->last, o->divergence_threshold.value);
     const char *evaluations =
         tri_counted(w->waited, loop->session->val_data ? "evaluation" : "epoch");
     return w->has_best ? tri_arena_printf(loop->arena, "%s has not improved on %.6g for %s",
@@ -145,19 +161,17 @@ static const char *why_stopped(const train_loop *loop) {
                                           o->monitor, evaluations);
 }
 
-bool train_has_stopped_early(const train_loop *loop) { return why_stopped(loop) != NULL; }
-
 static void follow_for_stopping(train_loop *loop) {
     const tri_early_stopping_options *o = &loop->recipe->trainer.early_stopping;
     double value;
     bool is_finite = train_monitored_value(loop, o->monitor, &value);
     tri_watch(&loop->progress.stopping, o->mode, o->min_delta, is_finite ? &value : NULL,
               loop->stops_by);
-    const char *why = why_stopped(loop);
-    if (!why) return;
+    const char *by = train_stopped_by(loop);
+    if (!by) return;
     loop->stop = true;
-    loop->end_reason = why;
-    tri_observe_message(loop->observer, "%s: stopping", why);
+    loop->end_reason = why_stopped(loop, by);
+    tri_observe_message(loop->observer, "%s: stopping", loop->end_reason);
 }
 
 static void follow_for_rate(train_loop *loop) {

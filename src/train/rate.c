@@ -16,8 +16,8 @@ typedef struct rate_input {
     const tri_schedule_options *o;
     double lr; // the recipe's optimizer.lr
     int64_t t, end;
-    int64_t warmup;  // the length of the warm-up in updates
-    int64_t lowered; // tri_rate.lowered
+    int64_t warmup; // the length of the warm-up in updates
+    double lowered; // tri_rate_lowered
 } rate_input;
 
 static double constant(const rate_input *in) { return in->lr; }
@@ -70,15 +70,11 @@ static double inverse_sqrt(const rate_input *in) {
     return in->lr / sqrt(((double)in->t + (double)scale) / (double)scale);
 }
 
-static double lowered(double lr, const tri_schedule_options *o, int64_t times) {
-    return fmax(lr * pow(o->factor, (double)times), fmin(lr, o->min_lr));
-}
-
 double tri_rate_lowered(const tri_rate *rate) {
-    return lowered(rate->lr, rate->schedule, rate->lowered);
+    return rate->factor > 0 ? rate->lr * rate->factor : rate->lr;
 }
 
-static double plateau(const rate_input *in) { return lowered(in->lr, in->o, in->lowered); }
+static double plateau(const rate_input *in) { return in->lowered; }
 
 static double anneal(const rate_input *in, double from, double to, double fraction) {
     if (in->o->anneal_strategy == TRI_ANNEAL_LINEAR) return from + (to - from) * fraction;
@@ -261,7 +257,7 @@ double tri_rate_at(const tri_rate *rate, int64_t update, int64_t epoch) {
                      .t = update,
                      .end = rate->total_updates,
                      .warmup = warmup_of(rate),
-                     .lowered = rate->lowered};
+                     .lowered = tri_rate_lowered(rate)};
     if (rows[row].warms_up) return rows[row].rate(&in);
     if (update < in.warmup)
         return (rows[row].start ? rows[row].start(&in) : in.lr) * (double)(update + 1) /

@@ -1,6 +1,6 @@
 // The learning rate of each update (a step that changes the weights). It is a pure function of the
 // recipe and the numbers of the update and its epoch, so that a resumed run needs no state of a
-// scheduler; for plateau, also of how often the rate was lowered.
+// scheduler; for plateau, also of how far the rate was lowered.
 #ifndef TRIREME_TRAIN_RATE_H
 #define TRIREME_TRAIN_RATE_H
 
@@ -12,7 +12,7 @@ typedef struct tri_rate {
     double lr; // the recipe's optimizer.lr
     int64_t steps_per_epoch;
     int64_t total_updates; // updates of the whole run; 0: the run has no end
-    int64_t lowered;       // how often plateau has lowered the rate
+    double factor;         // by which plateau has lowered the rate; 0: it has not
 } tri_rate;
 
 // Checks the schedule. TRI_BAD_INPUT: it depends on the length of the run, and the run has no end.
@@ -36,7 +36,7 @@ bool tri_rate_ends_early(const tri_rate *rate, tri_rate_end *out);
 // Whether the schedule counts epochs, and would change the rate with each, in a run that ends
 // within the first one. For a warning: this is no wish of anybody.
 bool tri_rate_stays(const tri_rate *rate);
-// The learning rate of plateau after its warm-up, as often as it was lowered.
+// The learning rate of plateau after its warm-up.
 double tri_rate_lowered(const tri_rate *rate);
 // The learning rate of update `update` in epoch `epoch`, both counted from 0. Steps that changed
 // nothing are no updates but belong to an epoch, so neither number follows from the other.

@@ -59,7 +59,7 @@ static void fill_rates(const train_loop *loop, tri_train_result *out) {
 
 void train_fill_run_result(const train_loop *loop, tri_train_result *out) {
     out->epochs = loop->progress.epoch;
-    out->has_stopped_early = train_has_stopped_early(loop);
+    out->stopped_by = train_stopped_by(loop);
     out->has_loss = loop->has_stepped;
     out->loss = loop->train_loss;
     out->grad_norm = loop->grad_norm;

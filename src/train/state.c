@@ -157,11 +157,12 @@ tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *p, const tri_g
         tri_tree_put(arena, map, TRI_DATA_NAMES, tri_tree_copy(arena, p->data_names));
     put_watched(arena, map, &p->stopping);
     const tri_plateau *l = &p->plateau;
-    if (l->lowered > 0 || l->watched.has_best || l->watched.waited > 0) {
+    if (l->factor > 0 || l->watched.has_best || l->watched.waited > 0) {
         tri_tree *plateau = tri_tree_map(arena);
         put_watched(arena, plateau, &l->watched);
         tri_tree_put(arena, plateau, "cooldown", tri_tree_int(arena, l->cooldown));
-        tri_tree_put(arena, plateau, "lowered", tri_tree_int(arena, l->lowered));
+        if (l->factor > 0)
+            tri_tree_put(arena, plateau, "factor", tri_tree_double(arena, l->factor));
         tri_tree_put(arena, map, "plateau", plateau);
     }
     if (p->averaged > 0) {
@@ -245,7 +246,7 @@ tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_p
     if (plateau) {
         TRI_TRY(read_watched(plateau, &out->plateau.watched));
         TRI_TRY(need_int(plateau, "cooldown", &out->plateau.cooldown));
-        TRI_TRY(need_int(plateau, "lowered", &out->plateau.lowered));
+        tri_tree_to_double(tri_tree_get(plateau, "factor"), &out->plateau.factor);
     }
     const tri_tree *evaluation_due = tri_tree_get(tree, "evaluation_due");
     out->evaluation_due = evaluation_due &&

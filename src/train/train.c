@@ -372,7 +372,7 @@ static tri_status settle_length(train_loop *loop) {
     loop->rate = (tri_rate){.schedule = &loop->recipe->schedule,
                             .lr = loop->recipe->optimizer.lr,
                             .steps_per_epoch = loop->steps_per_epoch,
-                            .lowered = loop->progress.plateau.lowered,
+                            .factor = loop->progress.plateau.factor,
                             .total_updates = loop->last_step > 0 ? loop->last_step : 0};
     TRI_TRY(train_settle_average(loop));
     return loop->last_step < 0 ? tri_rate_check(&loop->rate) : TRI_OK;
@@ -396,7 +396,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
     TRI_TRY(prepared);
     TRI_TRY(settle_length(loop)); // the epochs so far may have been of another length
     train_go_on_averaging(loop);
-    loop->stop = train_has_stopped_early(loop);
+    loop->stop = train_stopped_by(loop) != NULL;
     out->was_complete = is_complete(loop) && !train_test_is_due(loop) && loop->progress.step > 0;
     if (!out->was_complete) {
         tri_ledger_mark opening = tri_ledger_enter(s->comm->ledger, "opening the run folder", NULL);

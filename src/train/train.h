@@ -38,7 +38,7 @@ typedef struct tri_train_result {
     double data_fraction;   // the fraction of the steps' time in which this rank waited for data
     double starved_cores;   // how many cores this rank got, if other processes took many; else 0
     bool was_complete;      // the run was complete before this process started
-    bool has_stopped_early; // trainer.early_stopping ended the run
+    const char *stopped_by; // the key of trainer.early_stopping that ended the run; NULL: none did
     bool uses_averages;     // evaluations use averages of the weights
     char end_reason[256];   // why this process ended the run before its last step; "": it has not
     tri_val_source val_source;

@@ -1,6 +1,8 @@
 // Follows a monitored metric. watched.h explains this.
 #include "train/watched.h"
 
+#include <math.h>
+
 double tri_gain(tri_monitor_mode mode, double a, double b) {
     return mode == TRI_MONITOR_MIN ? b - a : a - b;
 }
@@ -31,9 +33,8 @@ bool tri_plateau_follow(tri_plateau *p, tri_rate *rate, const double *value, con
     if (w->waited <= o->patience) return false;
     p->cooldown = o->cooldown;
     w->waited = 0;
-    tri_rate next = *rate;
-    next.lowered++;
-    if (tri_rate_lowered(rate) - tri_rate_lowered(&next) <= o->eps) return false;
-    p->lowered = rate->lowered = next.lowered;
+    double before = tri_rate_lowered(rate), after = fmax(before * o->factor, o->min_lr);
+    if (!(before - after > o->eps)) return false;
+    p->factor = rate->factor = after / rate->lr;
     return true;
 }

@@ -15,7 +15,7 @@ typedef struct tri_watched {
 typedef struct tri_plateau {
     tri_watched watched; // `waited` begins again with each lowering and in a cooldown
     int64_t cooldown;    // evaluations that are still ignored
-    int64_t lowered;     // how often the learning rate was lowered
+    double factor;       // by which the learning rate was lowered; 0: it was not
 } tri_plateau;
 
 // How much better value `a` is than `b`; below 0: it is worse.

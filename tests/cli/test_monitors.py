@@ -3,6 +3,7 @@
 
 usage: test_monitors.py BUILD_FOLDER
 """
+import math
 import os
 import sys
 
@@ -80,7 +81,8 @@ def check_thresholds():
         words = [*STILL, f"trainer.early_stopping.{key}={value}"]
         run_dir, done = train(*words)
         assert len(metrics(run_dir, "val")) == 1 and word in done.stderr, done.stderr
-        assert "complete already" in train(*words, run_dir=run_dir)[1].stdout
+        _, done = train(*words, run_dir=run_dir)
+        assert "complete already" in done.stdout and f"{key}=null" in done.stdout, done.stdout
         train(*STILL, "trainer.max_epochs=2", run_dir=run_dir)
         assert len(metrics(run_dir, "val")) == 2, "it goes on without the threshold"
         # Values count that are no improvement by min_delta, too.
@@ -127,6 +129,11 @@ def check_plateau():
     best = ["schedule.threshold=1e-9", "trainer.max_epochs=3", "trainer.overfit_batches=2"]
     assert rates(train(*PLATEAU, *best)[0]) == [{0.2}] * 3
     assert len(set.union(*rates(train(*PLATEAU, *best, "schedule.mode=max")[0]))) == 2
+    # Another factor holds from then on, and another schedule forgets.
+    run_dir, _ = train(*PLATEAU, "trainer.max_epochs=3")
+    train(*PLATEAU, "--resume-with", "schedule.factor=0.1", run_dir=run_dir)
+    got = [min(epoch) for epoch in rates(run_dir)]
+    assert all(math.isclose(a, b) for a, b in zip(got, [0.2, 0.2, 0.1, 0.05, 0.005])), got
     refused("schedule.name=plateau", "schedule.monitor=val_los", part="schedule.monitor")
     refused("schedule.name=plateau", "trainer.limit_val_batches=0", part="no evaluation")
 

@@ -36,7 +36,7 @@ static void test_reads_what_was_written(void **state) {
                             .stopping = {.has_best = true, .best = 0.5, .waited = 2},
                             .plateau = {.watched = {.has_last = true, .last = 0.75, .waited = 1},
                                         .cooldown = 3,
-                                        .lowered = 4},
+                                        .factor = 0.25},
                             .val = {.is_known = true, .mean = {0.25}, .samples = 10, .step = 5},
                             .test = {.is_known = true, .mean = {0.5}, .samples = 9, .step = 7},
                             .loss_sum = 0.1,
@@ -61,7 +61,7 @@ static void test_reads_what_was_written(void **state) {
     assert_float_equal(found.plateau.watched.last, 0.75, 0);
     assert_int_equal(found.plateau.watched.waited, 1);
     assert_int_equal(found.plateau.cooldown, 3);
-    assert_int_equal(found.plateau.lowered, 4);
+    assert_float_equal(found.plateau.factor, 0.25, 0);
     assert_float_equal(found.val.mean[0], 0.25, 0);
     assert_int_equal(found.val.samples, 10);
     assert_int_equal(found.val.step, 5);

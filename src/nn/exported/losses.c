@@ -65,7 +65,11 @@ static bool give_label_terms(exported_call *c, bool are_logarithms, double smoot
     int last = tri_value_shape(g, x).rank - 1;
     tri_value spread = {0};
     if (tri_dtype_is_float(tri_value_get(g, labels)->dtype)) {
+        if (smoothing > 0) spread = tri_mean(g, y, &last, 1, false);
         y = tri_sum(g, tri_map(g, "y, t -> -y * t", y, labels), &last, 1, false);
+        if (smoothing > 0) // the labels move towards 1 / classes
+            y = tri_add(g, tri_mul_scalar(g, y, 1 - smoothing),
+                        tri_mul_scalar(g, spread, -smoothing));
     } else {
         tri_value number = tri_cast(g, labels, TRI_F32);
         tri_value place = tri_cast(g, tri_map(g, "t -> max(t, 0)", number), TRI_I64);
