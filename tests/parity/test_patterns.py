@@ -258,6 +258,11 @@ def check_layer_norm():
         "y N,4,8 = mul.Tensor(d, r)\nz N,4,8 = mul.Tensor(y, p_w)",
         "y N,4,8 = mul.Tensor(p_w, d)\nz N,4,8 = div.Tensor(y, r)")))
     check("layer unit", norm, layer(text=LAYER.replace("mul.Tensor(y, p_w)", "add.Tensor(y, x)")))
+    # A slice of the samples is another tensor.
+    check("layer of a slice", norm, layer(
+        text="a N,4,8 = slice.Tensor(h, 0, 1, 9223372036854775807)\n"
+        + LAYER.replace("(h, ", "(a, ") + "\nf 1,4,8 = slice.Tensor(h, 0, 0, 1)\n"
+        "w N,4,8 = cat.default([o, f], 0)"))
     # Another variance, axis, or eps.
     check("layer unbiased", {}, layer("v N,4,1 = var.dim(h, [-1], True, True)"))
     check("layer default correction", {}, layer("v N,4,1 = var.correction(h, [-1], keepdim=True)"))

@@ -150,6 +150,26 @@ static bool has_same_sizes(const tri_pt2_value *a, const tri_pt2_value *b) {
     return open <= 1;
 }
 
+static int64_t int_at(const tri_pt2_node *node, int place, int64_t otherwise) {
+    bool is_int = place < node->argument_count && node->arguments[place].kind == TRI_PT2_INT;
+    return is_int ? node->arguments[place].number : otherwise;
+}
+
+// Whether a slice whose result has the sizes of x is all of x: its axis has a fixed size, or is
+// taken whole. Sizes that are not fixed are equal here even if the slice is shorter.
+static bool takes_all(const tri_pt2_value *x, const tri_pt2_node *node) {
+    int64_t axis = int_at(node, 1, 0);
+    if (axis < 0) axis += x->rank;
+    if (axis < 0 || axis >= x->rank) return false;
+    bool is_plain = true; // all that is given are whole numbers
+    for (int i = 1; i < node->argument_count; i++)
+        is_plain = is_plain && (node->arguments[i].kind == TRI_PT2_INT ||
+                                node->arguments[i].kind == TRI_PT2_NONE);
+    return x->sizes[axis] >= 0 ||
+           (is_plain && int_at(node, 2, 0) == 0 && int_at(node, 3, INT64_MAX) == INT64_MAX &&
+            int_at(node, 4, 1) == 1);
+}
+
 // Whether the node's result is its first argument, but for types of floating point.
 static bool changes_nothing(const nn_exported *n, const tri_pt2_node *node) {
     static const char *const copies[] = {"to",    "_to_copy", "contiguous",      "clone",
@@ -164,7 +184,8 @@ static bool changes_nothing(const nn_exported *n, const tri_pt2_node *node) {
     for (size_t i = 0; i < sizeof copies / sizeof *copies; i++)
         if (exported_is_called(node, copies[i])) return true;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        if (exported_is_called(node, shapes[i])) return has_same_sizes(x, y);
+        if (exported_is_called(node, shapes[i]))
+            return has_same_sizes(x, y) && (i > 0 || takes_all(x, node));
     return false;
 }
 
