@@ -100,8 +100,8 @@ static void push_metric(tri_graph *g, tri_metric_info metric) {
 }
 
 // What a line of metrics.jsonl, an evaluation in state.json and `eval --json` have beside metrics.
-static const char *const taken_names[] = {"loss",    "kind",         "step",   "epoch",
-                                          "samples", "evaluated_on", "classes"};
+static const char *const taken_names[] = {"loss",    "kind",         "step",    "epoch",
+                                          "samples", "evaluated_on", "classes", "wall_s"};
 
 // Checks a name under which a model's own metric is shown and written.
 static bool takes_metric_name(tri_graph *g, const char *name) {

@@ -137,8 +137,8 @@ const char *train_stopped_by(const train_loop *loop) {
     if (!o->monitor) return NULL;
     if (enough->is_set && w->has_last && tri_gain(o->mode, w->last, enough->value) > 0)
         return stoppers[0];
-    if (lost->is_set && w->has_last && tri_gain(o->mode, w->last, lost->value) < 0)
-        return stoppers[1];
+    bool is_worse = w->has_last && tri_gain(o->mode, w->last, lost->value) < 0;
+    if (lost->is_set && (is_worse || w->is_lost)) return stoppers[1];
     return w->waited > 0 && w->waited >= o->patience ? stoppers[2] : NULL;
 }
 
@@ -149,6 +149,9 @@ static const char *why_stopped(const train_loop *loop, const char *by) {
     if (by == stoppers[0])
         return tri_arena_printf(loop->arena, "%s has reached %.6g, beyond stopping_threshold %.6g",
                                 o->monitor, w->last, o->stopping_threshold.value);
+    if (by == stoppers[1] && w->is_lost)
+        return tri_arena_printf(loop->arena, "%s is not finite, beyond divergence_threshold %.6g",
+                                o->monitor, o->divergence_threshold.value);
     if (by == stoppers[1])
         return tri_arena_printf(loop->arena,
                                 "%s has diverged to %.6g, beyond divergence_threshold %.6g",

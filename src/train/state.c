@@ -132,6 +132,7 @@ static void put_watched(tri_arena *arena, tri_tree *map, const tri_watched *w) {
         if (w->best_of) tri_tree_put_string(arena, map, "best_of", w->best_of);
     }
     if (w->has_last) tri_tree_put(arena, map, "latest", tri_tree_double(arena, w->last));
+    if (w->is_lost) tri_tree_put(arena, map, "lost", tri_tree_bool(arena, true));
     if (w->has_best || w->waited > 0)
         tri_tree_put(arena, map, "waited", tri_tree_int(arena, w->waited));
 }
@@ -191,6 +192,7 @@ static tri_status need_int(const tri_tree *tree, const char *key, int64_t *out) 
 static tri_status read_watched(const tri_tree *tree, tri_watched *out) {
     out->has_best = tri_tree_to_double(tri_tree_get(tree, "best"), &out->best);
     out->has_last = tri_tree_to_double(tri_tree_get(tree, "latest"), &out->last);
+    out->is_lost = tri_tree_get(tree, "lost") != NULL;
     const tri_tree *best_of = tri_tree_get(tree, "best_of");
     if (best_of && best_of->kind == TRI_TREE_SCALAR) out->best_of = best_of->text;
     bool has_waited = out->has_best || tri_tree_get(tree, "waited");

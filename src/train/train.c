@@ -428,10 +428,11 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         loop->trace = NULL;
         const char *reason = loop->interruption ? loop->interruption : loop->end_reason;
         bool has_failed = status != TRI_OK && status != TRI_STOPPED;
-        tri_observe_end(loop->observer, status,
-                        has_failed && !reason ? tri_error_message() : reason, loop->progress.step,
-                        tri_actions_tree(loop->arena, s->comm));
-        TRI_TRY(status);
+        // A full disk, say, must not replace the message.
+        const char *why = tri_arena_strdup(loop->arena, tri_error_message());
+        tri_observe_end(loop->observer, status, has_failed && !reason ? why : reason,
+                        loop->progress.step, tri_actions_tree(loop->arena, s->comm));
+        if (status != TRI_OK) return TRI_FAIL(status, "%s", why);
         out->wall_s = tri_os_seconds() - loop->started_s;
         snprintf(out->end_reason, sizeof out->end_reason, "%s", reason ? reason : "");
     }

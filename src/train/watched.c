@@ -10,6 +10,7 @@ double tri_gain(tri_monitor_mode mode, double a, double b) {
 void tri_watch(tri_watched *w, tri_monitor_mode mode, double margin, const double *value,
                const char *of) {
     w->has_last = value != NULL;
+    w->is_lost = !value;
     if (value) w->last = *value;
     if (value && (!w->has_best || tri_gain(mode, *value, w->best) > margin)) {
         w->has_best = true;

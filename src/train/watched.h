@@ -6,6 +6,7 @@
 
 typedef struct tri_watched {
     bool has_best, has_last;
+    bool is_lost;        // the latest value is not finite
     double best, last;   // the best and the latest finite value
     const char *best_of; // metric, mode and samples of `best`; NULL: not known
     int64_t waited;      // number of evaluations since the best one

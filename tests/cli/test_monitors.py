@@ -91,6 +91,12 @@ def check_thresholds():
         other = 0 if value > 1 else 1e9
         run_dir, _ = train(*STILL, "trainer.max_epochs=2", f"trainer.early_stopping.{key}={other}")
         assert len(metrics(run_dir, "val")) == 2, key
+    put_samples("infinite", 16, float("inf"))
+    files = ["data.name=tensors", f"data.train={folder}/whole", f"data.test={folder}/infinite"]
+    put_samples("whole", 16)
+    run_dir, done = train(*files, *STILL, "trainer.early_stopping.divergence_threshold=9",
+                          base=TENSORS)
+    assert len(metrics(run_dir, "val")) == 1 and "not finite" in done.stderr, done.stderr
     refused("trainer.early_stopping.stopping_threshold=low", part="stopping_threshold")
 
 
