@@ -134,6 +134,9 @@ g N,1 = gather.default(l, 1, u)
 MASK = """c Nb = ne.Scalar(k, 3)
 f N = to.dtype(c, 7)
 """
+SOFT = ROWS + """q1 N,8 = view.default(x, [-1, 8])
+q N,8 = softmax.int(q1, 1)
+"""
 # A loss that is written out, and the same from torch.nn.functional.
 LOSSES = {
     "mean": (TERMS + "y . = mean.default(s)", "y . = mse_loss.default(h, x)"),
@@ -157,6 +160,15 @@ LOSSES = {
                "a1 . = sum.default(t)\nb1 .i = sum.default(c)\nb2 .i = clamp.default(b1, min=1)\n"
                "y1 . = div.Tensor(a1, b2)\ny . = mul.Tensor(y1, -1.0)",
                ROWS + "y . = cross_entropy_loss.default(r, k, None, 1, 3)"),
+    "soft": (SOFT + "t N = cross_entropy_loss.default(r, q, None, 0, -100, 0.3)\n"
+             "y . = mean.default(t)",
+             SOFT + "y . = cross_entropy_loss.default(r, q, None, 1, -100, 0.3)"),
+    "soft classes": ("p N,4,8 = softmax.int(x, 1)\ny . = cross_entropy_loss.default(h, p)",
+                     "p N,4,8 = softmax.int(x, 1)\nh1 N,8,4 = permute.default(h, [0, 2, 1])\n"
+                     "p1 N,8,4 = permute.default(p, [0, 2, 1])\n"
+                     "h2 N,4 = reshape.default(h1, [-1, 4])\n"
+                     "p2 N,4 = reshape.default(p1, [-1, 4])\n"
+                     "y . = cross_entropy_loss.default(h2, p2)"),
     "twice": (LOGS + MASK + "q N = squeeze.dim(g, 1)\nt N = mul.Tensor(q, f)\n"
               "a1 . = sum.default(t)\nb1 .i = sum.default(c)\ny1 . = div.Tensor(a1, b1)\n"
               "y2 . = add.Tensor(y1, y1)\ny . = mul.Tensor(y2, -0.5)",
@@ -173,7 +185,7 @@ def check_losses():
             path = os.path.join(folder, f"loss-{number}-{side}.pt2")
             program = Program([4, 8], WEIGHTS, FIRST + text)
             program.write(path, program.made()[:1])
-            fused = {} if side else {"mean as a loss": 2 if name == "samples" else 1,
+            fused = {} if side or name == "soft classes" else {"mean as a loss": 2 if name == "samples" else 1,
                                      **({"cross-entropy": 1} if name == "gathered" else {})}
             assert found(path) == fused, f"{name}: {found(path)} is found, not {fused}"
             for ranks in (1, 3) if not side else (1,):

@@ -24,12 +24,14 @@ static void want_mean(exported_call *c, int k) {
                       "recipe's loss");
 }
 
-// Integer labels, of which those to ignore become -100.
+// Integer labels, of which those to ignore become -100; or probabilities, whose classes become the
+// last axis, as those of the scores.
 static tri_value labels_of(exported_call *c, int k, int ignored) {
     exported_value labels = exported_operand(c, k);
+    if (exported_type_is_float(labels.dtype)) return classes_last(c, k);
     tri_value value = exported_as_graph(c->build, &labels);
     int64_t number = exported_int(c, ignored);
-    if (exported_type_is_float(labels.dtype) || number == TRI_IGNORED_LABEL) return value;
+    if (number == TRI_IGNORED_LABEL) return value;
     return tri_ignore_label(c->build->graph, value, number);
 }
 

@@ -45,8 +45,8 @@ static bool fits_layer_norm(exported_match *m) {
 static bool fits_labels(exported_match *m) {
     const tri_pt2_value *x = exported_bound_tensor(m, "x"),
                         *labels = exported_bound_tensor(m, "labels");
-    return x && labels && x->rank == 2 && labels->rank == 1 && exported_type_is_float(x->dtype) &&
-           exported_type_is_int(labels->dtype);
+    return x && labels && x->rank == 2 && labels->rank == 1 && x->sizes[0] == labels->sizes[0] &&
+           exported_type_is_float(x->dtype) && exported_type_is_int(labels->dtype);
 }
 
 static bool has_sizes_of(const tri_pt2_value *a, const tri_pt2_value *b) {
