@@ -74,9 +74,8 @@ static tri_status compare_folder(train_loop *loop) {
 static const struct {
     const char *name;
     bool is_folder;
-} outputs[] = {{".lock", false},       {"recipe.yaml", false},  {"metrics.jsonl", false},
-               {"metrics.csv", false}, {"metrics.prom", false}, {"checkpoints", true},
-               {"tensorboard", true}};
+} outputs[] = {{".lock", false},       {"recipe.yaml", false}, {"metrics.jsonl", false},
+               {"metrics.csv", false}, {"checkpoints", true},  {"tensorboard", true}};
 
 // Rejects an output file that is a symbolic link, because the run would write to a file that the
 // user did not name. An output folder may be a link, so that checkpoints can lie on another disk.

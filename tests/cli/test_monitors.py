@@ -118,7 +118,7 @@ def check_plateau():
     wanted = [{0.2}, {0.2}, {0.1}, {0.05}, {0.025}]
     run_dir, done = train(*PLATEAU)
     assert rates(run_dir) == wanted, rates(run_dir)
-    assert done.stderr.count("the learning rate is lowered") == 4, done.stderr
+    assert done.stderr.count("learning rate") == 4, done.stderr
     pieces = None
     for most in (3, 8, 10, 50):
         pieces, _ = train(*PLATEAU, f"trainer.max_steps={most}", run_dir=pieces)
