@@ -82,7 +82,7 @@ def check(folder):
         brake.release()
         found = heard.find(name, begin)
         assert found, f"not named in {step() - begin} steps: {heard.lines}"
-        assert re.search(r"its [A-Z]+ takes [\d.]+ m?s, theirs [\d.]+ m?s; the others waited",
+        assert re.search(r"its [A-Z]+ takes [\d.]+ [mu]?s, theirs [\d.]+ [mu]?s; the others waited",
                          found[0][1]), found
         print(f"  after {found[0][0] - begin} steps: {found[0][1]}")
         assert found[0][0] - begin <= WINDOW + 10, found
