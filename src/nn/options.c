@@ -102,86 +102,88 @@ tri_status tri_optimizer_groups_read(tri_arena *arena, const tri_optimizer_optio
     return TRI_OK;
 }
 
+// Rows that several optimizers have.
+#define RATE(preset)                                                                               \
+    TRI_OPTION_FLOAT(S, lr, preset, 0, 1e6, "learning rate", .change = TRI_CHANGE_ON_ORDER)
+#define L2_PENALTY                                                                                 \
+    TRI_OPTION_FLOAT(S, weight_decay, "0", 0, 1e6, "L2 penalty, added to the gradient",            \
+                     .change = TRI_CHANGE_ON_ORDER)
+#define DECOUPLED_DECAY(preset)                                                                    \
+    TRI_OPTION_FLOAT(S, weight_decay, preset, 0, 1e6,                                              \
+                     "weights shrink by lr times this each update", .change = TRI_CHANGE_ON_ORDER)
+
 static const tri_option sgd_rows[] = {
-    TRI_OPTION_FLOAT(S, lr, "1e-3", 0, 1e6, "learning rate", .change = TRI_CHANGE_ON_ORDER),
+    RATE("1e-3"),
     TRI_OPTION_FLOAT(S, momentum, "0", 0, 1,
                      "fraction of the last update that is added to the next"),
     TRI_OPTION_FLOAT(S, dampening, "0", 0, 1,
                      "fraction of the gradient that is not added to the momentum"),
     TRI_OPTION_BOOL(S, nesterov, "false", "Nesterov's momentum"),
-    TRI_OPTION_FLOAT(S, weight_decay, "0", 0, 1e6, "L2 penalty, added to the gradient",
-                     .change = TRI_CHANGE_ON_ORDER),
+    L2_PENALTY,
 };
 
 static const tri_option adam_rows[] = {
-    TRI_OPTION_FLOAT(S, lr, "1e-3", 0, 1e6, "learning rate", .change = TRI_CHANGE_ON_ORDER),
+    RATE("1e-3"),
     TRI_OPTION_FLOATS(S, betas, "[0.9, 0.999]", 0, 1, 2, "decay of the mean and of the square",
                       .change = TRI_CHANGE_ON_ORDER),
     TRI_OPTION_FLOAT(S, eps, "1e-8", 0, 1, "added to the denominator",
                      .change = TRI_CHANGE_ON_ORDER),
-    TRI_OPTION_FLOAT(S, weight_decay, "0", 0, 1e6, "L2 penalty, added to the gradient",
-                     .change = TRI_CHANGE_ON_ORDER),
+    L2_PENALTY,
 };
 
 static const tri_option adamw_rows[] = {
-    TRI_OPTION_FLOAT(S, lr, "1e-3", 0, 1e6, "learning rate", .change = TRI_CHANGE_ON_ORDER),
+    RATE("1e-3"),
     TRI_OPTION_FLOATS(S, betas, "[0.9, 0.999]", 0, 1, 2, "decay of the mean and of the square",
                       .change = TRI_CHANGE_ON_ORDER),
     TRI_OPTION_FLOAT(S, eps, "1e-8", 0, 1, "added to the denominator",
                      .change = TRI_CHANGE_ON_ORDER),
-    TRI_OPTION_FLOAT(S, weight_decay, "0.01", 0, 1e6, "weights shrink by lr times this each update",
-                     .change = TRI_CHANGE_ON_ORDER),
+    DECOUPLED_DECAY("0.01"),
 };
 
 static const tri_option adadelta_rows[] = {
-    TRI_OPTION_FLOAT(S, lr, "1.0", 0, 1e6, "learning rate", .change = TRI_CHANGE_ON_ORDER),
+    RATE("1.0"),
     TRI_OPTION_FLOAT(S, rho, "0.9", 0, 1, "decay of the averages of squares",
                      .change = TRI_CHANGE_ON_ORDER),
     TRI_OPTION_FLOAT(S, eps, "1e-6", 0, 1, "added under the roots", .change = TRI_CHANGE_ON_ORDER),
-    TRI_OPTION_FLOAT(S, weight_decay, "0", 0, 1e6, "L2 penalty, added to the gradient",
-                     .change = TRI_CHANGE_ON_ORDER),
+    L2_PENALTY,
 };
 
 static const tri_option adamax_rows[] = {
-    TRI_OPTION_FLOAT(S, lr, "2e-3", 0, 1e6, "learning rate", .change = TRI_CHANGE_ON_ORDER),
+    RATE("2e-3"),
     TRI_OPTION_FLOATS(S, betas, "[0.9, 0.999]", 0, 1, 2, "decay of the mean and of the largest",
                       .change = TRI_CHANGE_ON_ORDER),
     TRI_OPTION_FLOAT(S, eps, "1e-8", 0, 1, "added to the gradient's size",
                      .change = TRI_CHANGE_ON_ORDER),
-    TRI_OPTION_FLOAT(S, weight_decay, "0", 0, 1e6, "L2 penalty, added to the gradient",
-                     .change = TRI_CHANGE_ON_ORDER),
+    L2_PENALTY,
 };
 
 static const tri_option adagrad_rows[] = {
-    TRI_OPTION_FLOAT(S, lr, "1e-2", 0, 1e6, "learning rate", .change = TRI_CHANGE_ON_ORDER),
+    RATE("1e-2"),
     TRI_OPTION_FLOAT(S, lr_decay, "0", 0, 1e6,
                      "the rate of update t is divided by 1 + (t - 1) times this",
                      .change = TRI_CHANGE_ON_ORDER),
     TRI_OPTION_FLOAT(S, initial_accumulator_value, "0", 0, 1e30,
                      "with what the sum of squares begins"),
     TRI_OPTION_FLOAT(S, eps, "1e-10", 0, 1, "added to the root", .change = TRI_CHANGE_ON_ORDER),
-    TRI_OPTION_FLOAT(S, weight_decay, "0", 0, 1e6, "L2 penalty, added to the gradient",
-                     .change = TRI_CHANGE_ON_ORDER),
+    L2_PENALTY,
 };
 
 static const tri_option rmsprop_rows[] = {
-    TRI_OPTION_FLOAT(S, lr, "1e-2", 0, 1e6, "learning rate", .change = TRI_CHANGE_ON_ORDER),
+    RATE("1e-2"),
     TRI_OPTION_FLOAT(S, alpha, "0.99", 0, 1, "decay of the mean of squares",
                      .change = TRI_CHANGE_ON_ORDER),
     TRI_OPTION_FLOAT(S, eps, "1e-8", 0, 1, "added to the root", .change = TRI_CHANGE_ON_ORDER),
     TRI_OPTION_FLOAT(S, momentum, "0", 0, 1, "decay of the moving average of changes; 0: none"),
     TRI_OPTION_BOOL(S, centered, "false", "divide by the variance instead of the mean of squares"),
-    TRI_OPTION_FLOAT(S, weight_decay, "0", 0, 1e6, "L2 penalty, added to the gradient",
-                     .change = TRI_CHANGE_ON_ORDER),
+    L2_PENALTY,
 };
 
 static const tri_option lion_rows[] = {
-    TRI_OPTION_FLOAT(S, lr, "1e-4", 0, 1e6, "learning rate", .change = TRI_CHANGE_ON_ORDER),
+    RATE("1e-4"),
     TRI_OPTION_FLOATS(S, betas, "[0.9, 0.99]", 0, 1, 2,
                       "share of the mean in the change, and its decay",
                       .change = TRI_CHANGE_ON_ORDER),
-    TRI_OPTION_FLOAT(S, weight_decay, "0", 0, 1e6, "weights shrink by lr times this each update",
-                     .change = TRI_CHANGE_ON_ORDER),
+    DECOUPLED_DECAY("0"),
 };
 
 static const tri_option_variant optimizers[] = {

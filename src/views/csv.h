@@ -12,8 +12,8 @@
 // which they come first.
 tri_status views_csv_write(const views_run *run, const char *path);
 
-// The sink of `log.csv`: FOLDER/metrics.csv, which grows with metrics.jsonl. Whoever goes on with a
-// run first writes the file again, so that steps that are repeated are in it once.
+// The sink of `log.csv`: FOLDER/metrics.csv, which grows with metrics.jsonl. A resumed run
+// first writes the file again, so that repeated steps are in it once.
 extern const tri_event_sink views_sink_csv;
 
 #endif

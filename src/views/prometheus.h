@@ -9,8 +9,8 @@
 // that a reader sees the old file or the new one. Each figure KIND/KEY is a gauge
 // trireme_KIND_KEY; beside them are trireme_step, trireme_logged_timestamp_seconds (when the file
 // was written, as Unix time), and trireme_status, which is 1 with the run's status as a label. All
-// have the labels run (its name) and folder. Whoever goes on with a run begins with the figures
-// that it had at that step.
+// have the labels run (its name) and folder. A resumed run begins with the figures of the step
+// from which it goes on.
 extern const tri_event_sink views_sink_prometheus;
 
 #endif

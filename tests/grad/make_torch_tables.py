@@ -202,6 +202,18 @@ def transformer():
     print("};\n")
 
 
+def updated(kind, options):
+    """A parameter after each of four updates."""
+    p = torch.nn.Parameter(wave(1, 5))
+    optimizer = kind([p], **options)
+    after = []
+    for t in range(1, 5):
+        p.grad = wave(10 + t, 5)
+        optimizer.step()
+        after.append(p.detach().tolist())
+    return after
+
+
 def optimizers():
     """A parameter of 5 elements after updates 1 and 4. It begins as wave(1), and the gradient of
     update t is wave(10 + t). The rate is the step's times the factor of the parameter's group."""
@@ -233,13 +245,7 @@ def optimizers():
     for i, (name, kind, options, attr) in enumerate(cases):
         factor = (1, 0.5, 4)[i % 3]
         attr = attr.replace("= {", f"= {{.lr_factor = {factor}, ", 1)
-        p = torch.nn.Parameter(wave(1, 5))
-        optimizer = kind([p], **options)
-        after = []
-        for t in range(1, 5):
-            p.grad = wave(10 + t, 5)
-            optimizer.step()
-            after.append(p.detach().tolist())
+        after = updated(kind, options)
         print(row([f'"{name}"', number(options["lr"] / factor), attr, braces(after[0]),
                    braces(after[3])]))
     print("};\n")
@@ -281,13 +287,7 @@ def named_optimizers():
     print("    const char *options;\n    double lr, first[5], last[5];\n} torch_named_update;")
     print("static const torch_named_update torch_named_updates[] = {")
     for name, kind, options in cases:
-        p = torch.nn.Parameter(wave(1, 5))
-        optimizer = kind([p], **options)
-        after = []
-        for t in range(1, 5):
-            p.grad = wave(10 + t, 5)
-            optimizer.step()
-            after.append(p.detach().tolist())
+        after = updated(kind, options)
         text = ", ".join(f"{key}: {str(list(v) if isinstance(v, tuple) else v).lower()}"
                          for key, v in options.items())
         print(row([f'"{{name: {name}, {text}}}"', number(options["lr"]), braces(after[0]),
